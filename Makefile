@@ -1,0 +1,42 @@
+# The words people type. Each target sets up what it needs (packages, .venv, build) on a fresh Debian 12.
+#   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
+#   make test     every check of the project;  ONLY=unit,tsan picks stages
+#   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
+#   make build    PRESET=dev|release|asan|tsan
+#   make format   rewrite the sources as the checks want them
+PRESET ?= dev
+ONLY ?=
+VENV := $(or $(HEDDLE_VENV),.venv)
+PYTHON_IN_VENV := $(VENV)/bin/python
+export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
+
+.PHONY: demo test bench build format clean setup setup-test package
+demo: package
+	@$(PYTHON_IN_VENV) demo/demo.py
+
+test: setup-test
+	@$(PYTHON_IN_VENV) tools/check.py $(if $(ONLY),--only $(ONLY))
+
+bench: setup-test package
+	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))
+
+build: setup-test
+	@cmake --preset $(PRESET) > /dev/null
+	@cmake --build --preset $(PRESET)
+
+package: setup
+	@tools/setup.sh package
+
+format: setup-test
+	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs $(VENV)/bin/clang-format -i
+	@$(VENV)/bin/ruff check -q --fix .
+	@$(VENV)/bin/ruff format -q .
+
+clean:
+	@rm -rf build dist
+
+setup:
+	@tools/setup.sh demo
+
+setup-test:
+	@tools/setup.sh test

@@ -1,0 +1,50 @@
+# Language level, warnings and sanitizers: the same for every target of ours.
+
+find_program(HEDDLE_CCACHE ccache)
+if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CMAKE_CXX_COMPILER_LAUNCHER})
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${HEDDLE_CCACHE}")
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_SCAN_FOR_MODULES OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+
+# RelWithDebInfo is the development build: quick to compile, assertions and lock ranks on.
+set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+set(HEDDLE_WARNINGS
+  -Wall -Wextra -Wpedantic -Werror -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
+  -Wextra-semi -Wundef -Wvla -Wimplicit-fallthrough)
+if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+  list(APPEND HEDDLE_WARNINGS -Wshadow -Wthread-safety -Wthread-safety-beta)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  # Plain -Wshadow of GCC also objects to a parameter named like a member function.
+  list(APPEND HEDDLE_WARNINGS -Wshadow=local)
+  # GCC 12 reports these falsely for inlined std::string, std::vector and std::variant code at -O2 and above.
+  list(APPEND HEDDLE_WARNINGS
+    -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -Wno-maybe-uninitialized
+    -Wno-dangling-pointer -Wno-free-nonheap-object)
+  if(HEDDLE_SANITIZE)
+    list(APPEND HEDDLE_WARNINGS -Wno-tsan)
+  endif()
+endif()
+
+add_library(heddle_flags INTERFACE)
+target_include_directories(heddle_flags INTERFACE
+  "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src>" "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>")
+target_compile_options(heddle_flags INTERFACE ${HEDDLE_WARNINGS})
+target_compile_definitions(heddle_flags INTERFACE HEDDLE_VERSION="${PROJECT_VERSION}")
+if(HEDDLE_SIM)
+  target_compile_definitions(heddle_flags INTERFACE HEDDLE_SIM=1)
+endif()
+
+if(HEDDLE_SANITIZE)
+  add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+endif()

@@ -1,0 +1,79 @@
+# heddle_library(name FOLDER src/x LINK targets...)
+#   heddle_<name>  static library of every *.cpp below the folder that is neither a test nor a benchmark;
+#                  an interface library while the folder holds headers only
+#   <name>_test    executable of every *_test.cpp below the folder, registered with ctest
+function(heddle_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "LINK")
+  set(folder "${PROJECT_SOURCE_DIR}/${arg_FOLDER}")
+  if(NOT IS_DIRECTORY "${folder}")
+    return()
+  endif()
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${folder}/*.h")
+  set(tests ${sources})
+  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+
+  set(link "")
+  foreach(target IN LISTS arg_LINK)
+    if(TARGET ${target} OR NOT target MATCHES "^heddle_")
+      list(APPEND link ${target})
+    endif()
+  endforeach()
+  if(sources)
+    add_library(heddle_${name} STATIC ${sources} ${headers})
+    target_link_libraries(heddle_${name} PUBLIC heddle_flags ${link})
+  else()
+    add_library(heddle_${name} INTERFACE)
+    target_link_libraries(heddle_${name} INTERFACE heddle_flags ${link})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES heddle_${name})
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_FOLDERS "${folder}")
+
+  if(tests AND HEDDLE_TESTS)
+    heddle_test(${name}_test LABEL unit SOURCES ${tests} LINK heddle_${name})
+  endif()
+endfunction()
+
+# heddle_test(name LABEL unit|stress SOURCES files... LINK targets...)
+# A doctest executable. It also carries the label sanitize when it is part of the sanitizer runs.
+function(heddle_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;LINK")
+  if(NOT TARGET heddle_test_main)
+    add_library(heddle_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp")
+    target_link_libraries(heddle_test_main PRIVATE heddle_flags)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LINK} heddle_test_main)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_TEST_TARGETS ${name})
+
+  set(labels ${arg_LABEL})
+  if(name IN_LIST HEDDLE_SANITIZED_TESTS)
+    list(APPEND labels sanitize)
+    set_property(GLOBAL APPEND PROPERTY HEDDLE_SANITIZED_TARGETS ${name})
+  endif()
+  add_test(NAME ${name} COMMAND ${HEDDLE_TEST_LAUNCHER} $<TARGET_FILE:${name}>
+           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${name} PROPERTIES
+    LABELS "${labels}" TIMEOUT 900
+    ENVIRONMENT "HEDDLE_PYTHON=${HEDDLE_PYTHON};${HEDDLE_SANITIZER_OPTIONS}")
+endfunction()
+
+set(HEDDLE_SANITIZED_TESTS
+  base_test device_test host_test runtime_test onnx_test api_test driver_conformance stress_test)
+set(HEDDLE_SANITIZER_OPTIONS
+  "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1" "ASAN_OPTIONS=detect_leaks=1"
+  "UBSAN_OPTIONS=print_stacktrace=1")
+
+# GCC 12's TSan cannot place its shadow memory under the address randomisation of recent kernels.
+set(HEDDLE_TEST_LAUNCHER "")
+if(HEDDLE_SANITIZE MATCHES "thread")
+  find_program(HEDDLE_SETARCH setarch)
+  if(HEDDLE_SETARCH)
+    execute_process(COMMAND ${HEDDLE_SETARCH} -R true RESULT_VARIABLE refused OUTPUT_QUIET ERROR_QUIET)
+    if(NOT refused)
+      set(HEDDLE_TEST_LAUNCHER ${HEDDLE_SETARCH} -R)
+    endif()
+  endif()
+endif()

@@ -1,0 +1,221 @@
+"""Run every check of the project: what `make test` and CI do after the set-up.
+
+usage: check.py [--only STAGE,STAGE] [--list]
+
+Stages run in order and are timed; a failure does not stop the later ones. A stage that runs tests adds their
+number to the total, any other stage counts as one test. The last line reads "N passed, N failed".
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+LOGS = ROOT / "build" / "logs"
+JOBS = str(os.cpu_count() or 2)
+BIN = Path(sys.executable).parent
+
+
+@dataclass
+class Count:
+    passed: int = 0
+    failed: int = 0
+
+
+class Log:
+    """Where a stage's commands write; knows whether one of them failed."""
+
+    def __init__(self, name: str) -> None:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        self.path = LOGS / f"{name}.log"
+        self.path.write_bytes(b"")
+        self.failed = False
+
+    def run(self, *command: str | Path) -> bool:
+        words = [str(word) for word in command]
+        with self.path.open("ab") as out:
+            out.write(f"$ {' '.join(words)}\n".encode())
+            out.flush()
+            done = subprocess.run(
+                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
+            )
+        self.failed = self.failed or done.returncode != 0
+        return done.returncode == 0
+
+    def note(self, text: str, failed: bool = False) -> None:
+        with self.path.open("a", encoding="utf-8") as out:
+            out.write(text + "\n")
+        self.failed = self.failed or failed
+
+
+def sources(*patterns: str) -> list[str]:
+    command = ["git", "ls-files", "-co", "--exclude-standard", *patterns]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split("\n")
+    return [name for name in listed if name and (ROOT / name).exists()]
+
+
+def format_stage(log: Log) -> None:
+    cpp = sources("*.cpp", "*.h")
+    if cpp:
+        log.run(BIN / "clang-format", "--dry-run", "-Werror", *cpp)
+    log.run(BIN / "ruff", "check", ".")
+    log.run(BIN / "ruff", "format", "--check", ".")
+
+
+def tidy_stage(log: Log) -> None:
+    log.run(sys.executable, "tools/tidy.py")
+
+
+def build(log: Log, preset: str, *targets: str) -> bool:
+    command: list[str] = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
+    if targets:
+        command += ["--target", *targets]
+    return log.run("cmake", "--preset", preset) and log.run(*command)
+
+
+def release_stage(log: Log) -> None:
+    _ = build(log, "release", "all") and build(log, "release", "benches")
+
+
+def headers_stage(log: Log) -> None:
+    build(log, "release", "verify_headers")
+    if shutil.which("clang++-16") or shutil.which("clang++"):
+        build(log, "release", "verify_threads")
+    else:
+        log.note("clang++ was not found: install clang-16 (tools/setup.sh test does)", failed=True)
+
+
+def run_ctest(log: Log, preset: str, *selection: str) -> Count:
+    junit = ROOT / "build" / preset / "junit.xml"
+    junit.unlink(missing_ok=True)
+    log.run("ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--no-tests=error",
+            "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
+            "--output-junit", junit, *selection)  # fmt: skip
+    return count_doctest(junit) if junit.exists() else Count(0, 1)
+
+
+DOCTEST = re.compile(r"test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
+
+
+def count_doctest(junit: Path) -> Count:
+    """Test cases of all executables; one that died without its closing line counts as one failure."""
+    total = Count()
+    for case in ElementTree.parse(junit).getroot().iter("testcase"):
+        bad = case.get("status") != "run"
+        closing = DOCTEST.findall(re.sub(r"\x1b\[[0-9;]*m", "", case.findtext("system-out") or ""))
+        if closing:
+            total.passed += int(closing[-1][1])
+            total.failed += int(closing[-1][2])
+        if not closing or (bad and int(closing[-1][2]) == 0):
+            total.failed += bad
+            total.passed += not bad
+    return total
+
+
+def unit_stage(log: Log) -> Count:
+    return run_ctest(log, "release", "-LE", "stress")
+
+
+def stress_stage(log: Log) -> Count:
+    return run_ctest(log, "release", "-L", "stress")
+
+
+def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
+    def stage(log: Log) -> Count:
+        if not build(log, preset, "sanitize_tests"):
+            return Count(0, 1)
+        return run_ctest(log, preset, "-L", "sanitize")
+
+    return stage
+
+
+def install_stage(log: Log) -> None:
+    log.run(sys.executable, "tools/check_install.py", "build/release")
+
+
+def package_stage(log: Log) -> None:
+    log.run("tools/setup.sh", "package")
+
+
+def pytest_stage(log: Log) -> Count:
+    junit = LOGS / "pytest.xml"
+    junit.unlink(missing_ok=True)
+    log.run(sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}")
+    if not junit.exists():
+        return Count(0, 1)
+    total = Count()
+    for suite in ElementTree.parse(junit).getroot().iter("testsuite"):
+        bad = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+        total.failed += bad
+        total.passed += int(suite.get("tests", 0)) - bad - int(suite.get("skipped", 0))
+    return total
+
+
+STAGES: dict[str, Callable[[Log], Count | None]] = {
+    "format": format_stage,
+    "tidy": tidy_stage,
+    "release": release_stage,
+    "headers": headers_stage,
+    "unit": unit_stage,
+    "stress": stress_stage,
+    "install": install_stage,
+    "package": package_stage,
+    "pytest": pytest_stage,
+    "tsan": sanitizer_stage("tsan"),
+    "asan": sanitizer_stage("asan"),
+}
+
+
+def run_stage(name: str) -> Count:
+    if sys.stdout.isatty():
+        print(f"{name:<8} ...\r", end="", flush=True)
+    log = Log(name)
+    begin = time.monotonic()
+    counted = STAGES[name](log)
+    seconds = time.monotonic() - begin
+    count = counted or Count(passed=int(not log.failed))
+    if log.failed and count.failed == 0:
+        count.failed = 1
+    tests = f", {count.passed} passed" if counted else ""
+    verdict = f"FAILED ({count.failed})" if count.failed else "ok"
+    print(f"{name:<8} {seconds:7.1f} s  {verdict}{tests}", flush=True)
+    if count.failed:
+        lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
+        print("\n".join("    " + line for line in lines[-60:]))
+        print(f"    (the whole output: {log.path.relative_to(ROOT)})", flush=True)
+    return count
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default="", help="stages to run, separated by commas")
+    parser.add_argument("--list", action="store_true", help="print the stages' names")
+    arguments = parser.parse_args()
+    if arguments.list:
+        print("\n".join(STAGES))
+        return 0
+    chosen = [name for name in arguments.only.split(",") if name] or list(STAGES)
+    unknown = [name for name in chosen if name not in STAGES]
+    if unknown:
+        parser.error(f"no stage named {', '.join(unknown)}; there are {', '.join(STAGES)}")
+    begin = time.monotonic()
+    total = Count()
+    for name in chosen:
+        count = run_stage(name)
+        total.passed += count.passed
+        total.failed += count.failed
+    print(f"\nall stages {time.monotonic() - begin:.0f} s")
+    print(f"{total.passed} passed, {total.failed} failed")
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

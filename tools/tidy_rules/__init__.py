@@ -1,0 +1,1 @@
+"""The rules of tools/tidy.py. Each module has RULES: functions from a Tree to findings."""
