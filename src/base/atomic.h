@@ -1,0 +1,122 @@
+// atomic.h: an atomic whose every use names its memory order.
+//
+//   What       Atomic<T> wraps std::atomic<T>; the order is part of the method's name. No operators.
+//   Ordering   relaxed    orders nothing: statistics, hints, ids
+//              release    what this thread wrote before is visible to whoever acquires the value
+//              acquire    sees what the releasing thread wrote before
+//              acq_rel    both, in one read-modify-write
+//              seq_cst    all of these stand in one order that every thread agrees on: for protocols of the
+//                         kind "I write mine, then read yours", where two threads must not both miss
+//   Returns    add, sub, or, and, exchange and max return the value before the change.
+//   Threads    Any. The declaration of each Atomic states its protocol: who writes, who reads, what a value
+//              publishes.
+//   Blocks     wait(old) sleeps until the value differs from `old` and a notify came; nothing else does.
+//   Lifetime   notify must not race with destruction: the waiter that saw the value may free the object.
+#pragma once
+
+#include <atomic>
+#include <concepts>
+
+namespace heddle {
+
+template <class T>
+class Atomic {
+ public:
+  explicit constexpr Atomic(T value = {}) : value_(value) {}
+  Atomic(const Atomic&) = delete;
+  Atomic& operator=(const Atomic&) = delete;
+
+  T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  T load_acquire() const { return value_.load(std::memory_order_acquire); }
+  T load_seq_cst() const { return value_.load(std::memory_order_seq_cst); }
+
+  void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
+  void store_release(T value) { value_.store(value, std::memory_order_release); }
+  void store_seq_cst(T value) { value_.store(value, std::memory_order_seq_cst); }
+
+  T exchange_acq_rel(T value) { return value_.exchange(value, std::memory_order_acq_rel); }
+
+  // On failure `expected` becomes the value found, read with acquire.
+  bool cas_weak_acq_rel(T& expected, T desired) {
+    return value_.compare_exchange_weak(expected, desired, std::memory_order_acq_rel,
+                                        std::memory_order_acquire);
+  }
+  bool cas_strong_acq_rel(T& expected, T desired) {
+    return value_.compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
+                                          std::memory_order_acquire);
+  }
+
+  T add_relaxed(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_add(by, std::memory_order_relaxed);
+  }
+  T add_release(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_add(by, std::memory_order_release);
+  }
+  T add_acq_rel(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_add(by, std::memory_order_acq_rel);
+  }
+  T add_seq_cst(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_add(by, std::memory_order_seq_cst);
+  }
+  T sub_relaxed(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_sub(by, std::memory_order_relaxed);
+  }
+  T sub_release(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_sub(by, std::memory_order_release);
+  }
+  T sub_acq_rel(T by)
+    requires std::integral<T>
+  {
+    return value_.fetch_sub(by, std::memory_order_acq_rel);
+  }
+  T or_acq_rel(T bits)
+    requires std::integral<T>
+  {
+    return value_.fetch_or(bits, std::memory_order_acq_rel);
+  }
+  T and_acq_rel(T bits)
+    requires std::integral<T>
+  {
+    return value_.fetch_and(bits, std::memory_order_acq_rel);
+  }
+  T max_relaxed(T other) {
+    T seen = load_relaxed();
+    while (seen < other &&
+           !value_.compare_exchange_weak(seen, other, std::memory_order_relaxed, std::memory_order_relaxed)) {
+    }
+    return seen;
+  }
+
+  // Returns once the value differs from `old`; reads with acquire.
+  void wait(T old) const { value_.wait(old, std::memory_order_acquire); }
+  void notify_one() { value_.notify_one(); }
+  void notify_all() { value_.notify_all(); }
+
+ private:
+  std::atomic<T> value_;
+};
+
+// For drivers that order device-visible memory. Portable protocols use seq_cst operations instead: GCC's
+// ThreadSanitizer does not understand fences.
+#ifndef __SANITIZE_THREAD__
+inline void fence_seq_cst() { std::atomic_thread_fence(std::memory_order_seq_cst); }
+#else
+inline void fence_seq_cst() {
+  std::atomic<int> full{0};
+  full.exchange(1, std::memory_order_seq_cst);
+}
+#endif
+
+}  // namespace heddle

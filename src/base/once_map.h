@@ -1,0 +1,437 @@
+// once_map.h: a cache that makes each value once, however many threads ask.
+//
+//   What       get_or_make(key, make) gives the value of `key`, calling `make` if there is none. Values are
+//              immutable and shared. Keys are compared in full; a hash only tells where to look.
+//   States     of a key: absent -> in flight (one thread runs make, the others wait for it) -> present ->
+//              absent again (evicted or erased). A failed flight goes back to absent: its Status reaches all
+//              who wait and is dropped, so that the next call makes again.
+//   Invariant  One flight per key. hits + misses = calls of get_or_make and peek.
+//   Ordering   What make wrote into the value is visible to whoever gets it.
+//   Threads    All calls, from any thread, except construction and destruction.
+//   Blocks     A hit takes no lock and waits for nobody: it counts itself into a ReadEpoch, probes an
+//              immutable table and copies the Ref. A miss waits for its flight, which is as long as make.
+//              Insertion and eviction build a new table: their cost grows with the number of entries, which
+//              make's cost should dwarf.
+//   make       () -> Result<Ref<const V>>, or Result<Made> to state the entry's bytes (otherwise 0). It runs
+//              on the first caller's thread with no lock held, and may ask this map for other keys. If that
+//              leads back to a key that waits for it, on this thread or through other threads' makes, the
+//              call that would close the circle gets Status::internal naming the key, instead of waiting for
+//              itself. An exception from make passes through to its caller; those who wait get
+//              Status::internal.
+//   Limits     By count and by bytes, 0 meaning no bound. CLOCK: a hit marks its entry; the hand takes the
+//              first one not marked since it came by last. The newest entry is never its own victim, so one
+//              entry larger than the byte limit is kept until the next arrives.
+//   Lifetime   A Ref keeps its value alive after eviction. The map drops an evicted value when no reader can
+//              be looking at it: at once as a rule, at a later write if a reader is just inside. erase_if()
+//              and clear() return after that. Values are destroyed with no lock held. The map outlives all
+//              calls.
+//   Lookup     Any Q that Hash accepts and that compares with K (a string_view for a string, given a
+//              transparent Hash) finds without building a K; K(q) is built on a miss only. hash(q) ==
+//              hash(K(q)), and neither Hash nor == calls the map.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "base/read_epoch.h"
+#include "base/status.h"
+#include "base/sync.h"
+
+namespace heddle {
+
+template <class K, class V, class Hash = std::hash<K>>
+class OnceMap {
+ public:
+  struct Limits {
+    size_t count = 0;
+    uint64_t bytes = 0;
+  };
+  struct Stats {
+    uint64_t hits = 0, misses = 0, makes = 0, failures = 0, evictions = 0;  // since construction
+    uint64_t count = 0, bytes = 0, waiting = 0;  // now: entries, and threads in a wait
+  };
+  struct Made {
+    template <class Value>
+      requires std::convertible_to<Value, Ref<const V>>
+    Made(Value&& v, uint64_t size = 0) : value(std::forward<Value>(v)), bytes(size) {}  // NOLINT: implicit
+    Ref<const V> value;
+    uint64_t bytes;
+  };
+
+  explicit OnceMap(Limits limits = Limits()) {
+    auto state = state_.lock();
+    state->limits = limits;
+    publish(*state);
+  }
+  OnceMap(const OnceMap&) = delete;
+  OnceMap& operator=(const OnceMap&) = delete;
+
+  template <class Q = K, class Make>
+  Result<Ref<const V>> get_or_make(const Q& key, Make&& make) {
+    const NoLocksHeld checked;
+    const size_t hash = hash_of(key);
+    if (Ref<const V> found = probe(key, hash)) [[likely]]
+      return found;
+    return join_or_make(K(key), hash, make);
+  }
+
+  // The value, or null. Never makes, never waits.
+  template <class Q = K>
+  Ref<const V> peek(const Q& key) const {
+    return probe(key, hash_of(key));
+  }
+
+  // Drops the entries whose key satisfies `pred`, which must not call this map. A flight of such a key goes
+  // on and answers those who wait already, but its value is not kept and later calls make anew.
+  template <class Pred>
+  void erase_if(Pred pred) {
+    const NoLocksHeld checked;
+    settle([&] {
+      auto state = state_.lock();
+      const auto gone = std::stable_partition(state->nodes.begin(), state->nodes.end(),
+                                              [&](const auto& node) { return !pred(node->key); });
+      for (auto node = gone; node != state->nodes.end(); ++node) {
+        state->bytes -= (*node)->bytes;
+        state->retired.nodes.push_back(std::move(*node));
+      }
+      state->nodes.erase(gone, state->nodes.end());
+      std::erase_if(state->flights, [&](const auto& flight) { return pred(flight.first); });
+      state->hand = 0;
+      return publish(*state);
+    }());
+  }
+  void clear() {
+    erase_if([](const K&) { return true; });
+  }
+
+  // Evicts at once if the new limits ask for it.
+  void set_limits(Limits limits) {
+    const NoLocksHeld checked;
+    settle([&] {
+      auto state = state_.lock();
+      state->limits = limits;
+      evict(*state, nullptr);
+      return publish(*state);
+    }());
+  }
+
+  Stats stats() const {
+    auto state = state_.lock();
+    Stats out = state->stats;
+    out.misses = misses_.load_relaxed();  // read first: an entry is counted before its miss
+    const uint64_t calls = readers_.entries();
+    out.hits = calls > out.misses ? calls - out.misses : 0;
+    out.count = state->nodes.size();
+    out.bytes = state->bytes;
+    out.waiting = state->waits.size();
+    return out;
+  }
+
+ private:
+  struct Node {
+    const K key;
+    const size_t hash;
+    const uint64_t bytes;
+    const Ref<const V> value;
+    mutable Atomic<bool> used;  // set by hits, cleared by the hand: a hint that orders nothing
+
+    void touch() const {
+      if (!used.load_relaxed()) used.store_relaxed(true);  // a hot entry's line stays shared between cores
+    }
+  };
+
+  struct Slot {
+    size_t hash = 0;
+    const Node* node = nullptr;
+  };
+
+  // Immutable; at most half full, so that every probe ends at an empty slot.
+  struct Table {
+    explicit Table(const std::vector<std::unique_ptr<Node>>& nodes)
+        : slots(std::bit_ceil(2 * nodes.size() + 2)), mask(slots.size() - 1) {
+      for (const auto& node : nodes) {
+        size_t i = node->hash & mask;
+        while (slots[i].node != nullptr) i = (i + 1) & mask;
+        slots[i] = {node->hash, node.get()};
+      }
+    }
+    template <class Q>
+    const Node* find(const Q& key, size_t hash) const {
+      for (size_t i = hash & mask;; i = (i + 1) & mask) {
+        const Slot& slot = slots[i];
+        if (slot.node == nullptr) return nullptr;
+        if (slot.hash == hash && slot.node->key == key) [[likely]]
+          return slot.node;
+      }
+    }
+    std::vector<Slot> slots;
+    size_t mask;
+  };
+
+  struct Outcome {
+    bool done = false;
+    Status failure;
+    Ref<const V> value;
+  };
+  struct Flight {
+    const std::thread::id maker = std::this_thread::get_id();
+    Guarded<Outcome, Rank::kCache> outcome;  // never held together with state_
+  };
+
+  struct Garbage {
+    std::vector<std::unique_ptr<const Table>> tables;
+    std::vector<std::unique_ptr<Node>> nodes;
+    void take(Garbage& other) {
+      for (auto& table : other.tables) tables.push_back(std::move(table));
+      for (auto& node : other.nodes) nodes.push_back(std::move(node));
+      other.tables.clear();
+      other.nodes.clear();
+    }
+  };
+
+  struct State {
+    Limits limits;
+    std::vector<std::unique_ptr<Node>> nodes;  // the clock's face
+    size_t hand = 0;                           // the next node it looks at; nodes.size() means the first
+    uint64_t bytes = 0;
+    std::unique_ptr<const Table> table;  // what table_ points to
+    std::unordered_map<K, Ref<Flight>, Hash> flights;
+    std::unordered_map<std::thread::id, const Flight*> waits;  // whose make each waiting thread depends on
+    // Unpublished, perhaps still looked at. Publication n is gone when freed >= n.
+    Garbage retired, draining;
+    ReadEpoch::Grace grace;  // of what drains
+    uint64_t published = 0, draining_up_to = 0, freed = 0;
+    Stats stats;
+  };
+
+  // Lands its flight also when make throws, so that nobody waits for ever.
+  class Landing {
+   public:
+    Landing(OnceMap& map, K key, size_t hash, Ref<Flight> flight)
+        : map_(map), key_(std::move(key)), hash_(hash), flight_(std::move(flight)) {}
+    Landing(const Landing&) = delete;
+    Landing& operator=(const Landing&) = delete;
+    ~Landing() {
+      if (flight_ != nullptr) land(Status::internal("the make of ", describe(key_), " threw an exception"));
+    }
+    void land(Result<Made> made) {
+      map_.land(std::move(key_), hash_, *std::exchange(flight_, nullptr), std::move(made));
+    }
+    const K& key() const { return key_; }
+
+   private:
+    OnceMap& map_;
+    K key_;
+    size_t hash_;
+    Ref<Flight> flight_;
+  };
+
+  // Beyond this many tables a writer waits for readers to leave, so that a stalled reader cannot fill the
+  // memory.
+  static constexpr uint64_t kBacklog = 32;
+
+  template <class Q>
+  static size_t hash_of(const Q& key) {
+    uint64_t h = Hash{}(key);  // std::hash of an integer is that integer: spread it over the low bits
+    h = (h ^ (h >> 32)) * 0x9E3779B97F4A7C15u;
+    return static_cast<size_t>(h ^ (h >> 29));
+  }
+
+  static std::string describe(const K& key) {
+    if constexpr (std::convertible_to<const K&, std::string_view> || std::is_arithmetic_v<K> ||
+                  requires { to_string(key); }) {
+      return text("key '", key, "'");
+    } else {
+      return "a key";
+    }
+  }
+
+  template <class Q>
+  Ref<const V> probe(const Q& key, size_t hash) const {
+    {
+      const auto inside = readers_.enter();
+      const Table* table = table_.load_seq_cst();  // pairs with publish(); seq_cst: see ReadEpoch
+      yield_point("once_map.probe");
+      if (const Node* node = table->find(key, hash)) [[likely]] {
+        node->touch();
+        return node->value;
+      }
+    }
+    misses_.add_relaxed(1);
+    return nullptr;
+  }
+
+  template <class Make>
+  Result<Ref<const V>> join_or_make(K key, size_t hash, Make& make) {
+    const auto me = std::this_thread::get_id();
+    Ref<Flight> flight;
+    bool joined = false;
+    {
+      auto state = state_.lock();
+      if (const Node* node = state->table->find(key, hash)) {  // landed since the probe
+        node->touch();
+        return node->value;
+      }
+      auto [place, first] = state->flights.try_emplace(key);
+      if (first) place->second = std::make_shared<Flight>();
+      flight = place->second;
+      joined = !first;
+      if (joined && leads_to(*state, *flight, me)) {
+        return Status::internal(
+            "OnceMap: the make of ", describe(key),
+            " asks for that key again, itself or through other makes: it would wait for itself");
+      }
+      if (joined) state->waits[me] = flight.get();
+    }
+    if (joined) {
+      auto outcome = flight->outcome.lock();
+      outcome.wait([&] { return outcome->done; });
+      if (!outcome->failure.ok()) return outcome->failure;
+      return outcome->value;
+    }
+    Landing landing(*this, std::move(key), hash, std::move(flight));
+    Result<Made> made = as_made(landing.key(), make());
+    if (!made.ok()) {
+      landing.land(made.status());
+      return made.status();
+    }
+    Ref<const V> value = made->value;
+    landing.land(std::move(made));
+    return value;
+  }
+
+  template <class X>
+  static Result<Made> as_made(const K& key, Result<X> result) {
+    if (!result.ok()) return result.status();
+    Made made(std::move(result).value());
+    if (made.value == nullptr) {
+      return Status::internal("the make of ", describe(key), " gave a null value; it should give a Status");
+    }
+    return made;
+  }
+
+  // Whether `flight` can only land after thread `me` went on.
+  static bool leads_to(const State& state, const Flight& flight, std::thread::id me) {
+    for (const Flight* next = &flight; next != nullptr;) {
+      if (next->maker == me) return true;
+      const auto wait = state.waits.find(next->maker);
+      next = wait == state.waits.end() ? nullptr : wait->second;
+    }
+    return false;
+  }
+
+  void land(K key, size_t hash, Flight& flight, Result<Made> made) {
+    yield_point("once_map.land");
+    Status failure = made.status();
+    Ref<const V> value = made.ok() ? made->value : nullptr;
+    uint64_t settle_up_to = 0;
+    {
+      auto state = state_.lock();
+      const auto mine = state->flights.find(key);
+      const bool wanted =
+          mine != state->flights.end() && mine->second.get() == &flight;  // not erased meanwhile
+      if (made.ok()) {
+        ++state->stats.makes;
+      } else {
+        ++state->stats.failures;
+      }
+      if (made.ok() && wanted) settle_up_to = insert(*state, std::move(key), hash, *made);
+      std::erase_if(state->waits, [&](const auto& wait) { return wait.second == &flight; });
+      if (wanted) state->flights.erase(mine);
+    }
+    {
+      auto outcome = flight.outcome.lock();
+      outcome->failure = std::move(failure);
+      outcome->value = std::move(value);
+      outcome->done = true;
+      outcome.notify_all();
+    }
+    settle(settle_up_to > kBacklog ? settle_up_to - kBacklog : 0);
+  }
+
+  uint64_t insert(State& state, K key, size_t hash, const Made& made) {
+    auto node =
+        std::unique_ptr<Node>(new Node{std::move(key), hash, made.bytes, made.value, Atomic<bool>(false)});
+    const Node* newest = node.get();
+    // Just behind the hand: the hand comes to it last.
+    state.nodes.insert(state.nodes.begin() + static_cast<std::ptrdiff_t>(state.hand), std::move(node));
+    ++state.hand;
+    state.bytes += made.bytes;
+    evict(state, newest);
+    return publish(state);
+  }
+
+  static bool over(const State& state) {
+    const Limits& limits = state.limits;
+    return (limits.count != 0 && state.nodes.size() > limits.count) ||
+           (limits.bytes != 0 && state.bytes > limits.bytes);
+  }
+
+  void evict(State& state, const Node* newest) {
+    // Two rounds clear every mark; hits that set them again meanwhile must not keep the hand going.
+    size_t patience = 2 * state.nodes.size();
+    while (over(state) && state.nodes.size() > (newest != nullptr ? 1u : 0u)) {
+      if (state.hand >= state.nodes.size()) state.hand = 0;
+      std::unique_ptr<Node>& node = state.nodes[state.hand];
+      const bool marked = patience > 0 && node->used.load_relaxed();
+      if (patience > 0) --patience;
+      if (marked) node->used.store_relaxed(false);
+      if (marked || node.get() == newest) {
+        ++state.hand;
+        continue;
+      }
+      state.bytes -= node->bytes;
+      ++state.stats.evictions;
+      state.retired.nodes.push_back(std::move(node));
+      state.nodes.erase(state.nodes.begin() + static_cast<std::ptrdiff_t>(state.hand));
+    }
+  }
+
+  uint64_t publish(State& state) {
+    auto next = std::make_unique<const Table>(state.nodes);
+    table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
+    if (state.table != nullptr) state.retired.tables.push_back(std::move(state.table));
+    state.table = std::move(next);
+    return ++state.published;
+  }
+
+  // Frees what no reader can look at any more, and waits until publications up to `up_to` are among that.
+  void settle(uint64_t up_to) {
+    for (Backoff backoff;;) {
+      Garbage dead;  // destroyed after the lock: the values' destructors are not ours
+      bool enough = false;
+      {
+        auto state = state_.lock();
+        while (state->freed < state->published) {
+          if (state->draining_up_to == state->freed) {
+            state->draining.take(state->retired);
+            state->draining_up_to = state->published;
+            state->grace = readers_.begin();
+          }
+          if (!readers_.passed(state->grace)) break;
+          dead.take(state->draining);
+          state->freed = state->draining_up_to;
+        }
+        enough = state->freed >= up_to;
+      }
+      if (enough) return;
+      if (!backoff.spin()) give_way();  // a reader inside cannot notify; it leaves as soon as it gets a core
+    }
+  }
+
+  ReadEpoch readers_;
+  Atomic<const Table*> table_{
+      nullptr};  // written under state_, read inside readers_; never null after construction
+  mutable Atomic<uint64_t> misses_;  // a statistic: orders nothing
+  mutable Guarded<State, Rank::kCache> state_;
+};
+
+}  // namespace heddle

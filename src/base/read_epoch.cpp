@@ -1,0 +1,39 @@
+#include "base/read_epoch.h"
+
+namespace heddle {
+
+uint32_t ReadEpoch::next_stripe() {
+  static constinit Atomic<uint32_t> next{0};  // deals stripes out in turn; orders nothing
+  return next.add_relaxed(1) % kStripes;
+}
+
+bool ReadEpoch::all_left(Grace& grace, uint32_t parity) const {
+  for (uint32_t i = 0; i < kStripes; ++i) {
+    if ((grace.stripes_pending >> i & 1u) == 0) continue;
+    // Once at zero is enough: whoever enters later finds what is published now.
+    if ((stripes_[i].counters[parity].load_seq_cst() & kInsideMask) == 0) grace.stripes_pending &= ~(1u << i);
+  }
+  return grace.stripes_pending == 0;
+}
+
+bool ReadEpoch::passed(Grace& grace) {
+  const uint32_t now = parity_.load_relaxed() & 1;
+  if (!grace.turned) {
+    if (!all_left(grace, now ^ 1)) return false;
+    parity_.store_relaxed(now ^ 1);
+    grace.turned = true;
+    grace.stripes_pending = ~uint32_t{0};
+    return all_left(grace, now);
+  }
+  return all_left(grace, now ^ 1);
+}
+
+uint64_t ReadEpoch::entries() const {
+  uint64_t sum = 0;
+  for (const Stripe& stripe : stripes_) {
+    for (const Atomic<uint64_t>& counter : stripe.counters) sum += counter.load_relaxed() >> kInsideBits;
+  }
+  return sum;
+}
+
+}  // namespace heddle

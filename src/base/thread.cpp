@@ -1,0 +1,59 @@
+#include "base/thread.h"
+
+#include <pthread.h>
+
+#include <system_error>
+#include <vector>
+
+namespace heddle {
+
+namespace {
+
+void name_this_thread(const std::string& name) {
+  const std::string kept = name.substr(0, 15);  // Linux refuses longer names instead of cutting them
+#if defined(__APPLE__)
+  pthread_setname_np(kept.c_str());
+#else
+  pthread_setname_np(pthread_self(), kept.c_str());
+#endif
+}
+
+}  // namespace
+
+Thread::Thread(std::string name, std::function<void()> body)
+    : thread_([name = std::move(name), body = std::move(body)] {
+        name_this_thread(name);
+        body();
+      }) {}
+
+Result<Thread> Thread::start(std::string name, std::function<void()> body) {
+  try {
+    return Thread(name, std::move(body));
+  } catch (const std::system_error& error) {
+    return Status::exhausted("thread '", name, "' cannot be started: ", error.what());
+  }
+}
+
+void Thread::join() {
+  if (!thread_.joinable()) return;
+  if (fork_generation() == generation_) {
+    thread_.join();
+  } else {
+    // A handle of the parent's thread: destroying it would end the process, joining it would hang.
+    new std::thread(std::move(thread_));
+  }
+}
+
+void run_together(int threads, const std::function<void(int)>& body) {
+  Atomic<int> missing(threads);  // at zero all have arrived; the caller's writes before are visible to them
+  std::vector<Thread> running;
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back(text("together-", i), [&missing, &body, i] {
+      if (missing.sub_acq_rel(1) == 1) missing.notify_all();
+      for (int left = missing.load_acquire(); left != 0; left = missing.load_acquire()) missing.wait(left);
+      body(i);
+    });
+  }
+}
+
+}  // namespace heddle
