@@ -1,0 +1,71 @@
+// cases.h: the operators' cases, by family; cases_test.cpp runs them all and checks that every operator has
+// one.
+//
+//   What       One Case is one node with hand-computed results. Shapes are symbolic; the symbols b and s
+//              stand for 2 and 3.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ir/op.h"
+
+namespace heddle::ir {
+
+// b = 2, s = 3 in every case.
+inline const Dim kB = Dim::symbol("b");
+inline const Dim kS = Dim::symbol("s");
+
+struct Sample {
+  DType dtype = DType::kF32;
+  Shape shape;
+  std::vector<double> values;
+  std::vector<Dim> contents;  // as compilation knows them, instead of values
+  bool constant = false;      // known at compile time
+  bool absent = false;
+};
+
+inline Sample f32(Shape shape, std::vector<double> values) {
+  return {DType::kF32, std::move(shape), std::move(values), {}};
+}
+inline Sample f16(Shape shape, std::vector<double> values) {
+  return {DType::kF16, std::move(shape), std::move(values), {}};
+}
+inline Sample i64(Shape shape, std::vector<double> values) {
+  return {DType::kI64, std::move(shape), std::move(values), {}};
+}
+inline Sample i32(Shape shape, std::vector<double> values) {
+  return {DType::kI32, std::move(shape), std::move(values), {}};
+}
+inline Sample flags(Shape shape, std::vector<double> values) {
+  return {DType::kBool, std::move(shape), std::move(values), {}};
+}
+inline Sample fixed(Sample a) {
+  a.constant = true;
+  return a;
+}
+inline Sample numbers(std::vector<double> values) {
+  const int64_t count = static_cast<int64_t>(values.size());
+  return fixed(i64({count}, std::move(values)));
+}
+inline Sample number(double value) { return fixed(i64({}, {value})); }
+inline Sample dims(std::vector<Dim> contents) {
+  const int64_t count = static_cast<int64_t>(contents.size());
+  return {DType::kI64, {count}, {}, std::move(contents)};
+}
+inline Sample none() { return {DType::kF32, {}, {}, {}, false, true}; }
+
+struct Case {
+  std::string op;
+  std::vector<Sample> in;
+  Attributes attributes;
+  std::vector<Sample> out;
+};
+
+std::vector<Case> elementwise_cases();
+std::vector<Case> shape_cases();
+std::vector<Case> movement_cases();
+std::vector<Case> reduce_cases();
+std::vector<Case> neural_cases();
+
+}  // namespace heddle::ir

@@ -1,0 +1,147 @@
+// Pooling over windows and over whole planes.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "ir/ops/rules.h"
+#include "ir/ops/tables.h"
+#include "ir/ops/walk.h"
+#include "ir/window.h"
+
+namespace heddle::ir {
+
+namespace {
+
+// Padding that covers a whole window would give windows without an element.
+Status check_padding(const Window& window) {
+  for (size_t i = 0; i < window.axes(); ++i) {
+    const int64_t pad = std::max(window.pads_begin[i], window.pads_end[i]);
+    if (pad >= window.reach(i)) {
+      return Status::invalid("attribute 'pads' holds ", pad, " for a window that spans ", window.reach(i),
+                             "; padding has to be smaller");
+    }
+  }
+  return {};
+}
+
+Inferred infer_pool(const Node& node, Operands in) {
+  const TensorType& x = in[0]->type;
+  HEDDLE_TRY(accept(*in[0], "x", node.is("MaxPool") ? Accept::kNumber : Accept::kFloat));
+  HEDDLE_TRY(check_rank(*in[0], "x", 3));
+  HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, x.rank() - 2, {}));
+  HEDDLE_TRY(check_padding(window));
+  Shape shape = {x.shape[0], x.shape[1]};
+  for (size_t i = 0; i < window.axes(); ++i) {
+    HEDDLE_TRY_ASSIGN(Dim extent, window.out(i, x.shape[2 + i]));
+    shape.push_back(std::move(extent));
+  }
+  return one(x.dtype, std::move(shape));
+}
+
+// Calls f(flat index of x) for each element under the window of one output element; returns the window's size
+// with the padding it covers, but not what lies beyond the padding (ceil_mode).
+template <class F>
+int64_t visit(const Window& window, const Extents& x, const Index& index, F f) {
+  const Strides strides(x);
+  int64_t covered = 0;
+  walk(Extents(window.kernel), [&](const Index& tap, int64_t) {
+    Index source{};
+    source[0] = index[0];
+    source[1] = index[1];
+    bool inside = true;
+    bool counted = true;
+    for (size_t i = 0; i < window.axes(); ++i) {
+      const auto [begin, end] = window.pads(i, x[2 + i]);
+      const int64_t at = index[2 + i] * window.strides[i] + tap[i] * window.dilations[i] - begin;
+      source[2 + i] = at;
+      inside = inside && at >= 0 && at < x[2 + i];
+      counted = counted && at < x[2 + i] + end;
+    }
+    if (counted) ++covered;
+    if (inside) f(strides.at(source));
+  });
+  return covered;
+}
+
+Status reference_max_pool(const Node& node, DataIn in, DataOut out) {
+  const Extents& x = in[0]->extents();
+  HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, x.rank() - 2, {}));
+  const bool floats = is_float(in[0]->dtype());
+  walk(out[0].extents(), [&](const Index& index, int64_t flat) {
+    int64_t best = -1;
+    visit(window, x, index, [&](int64_t at) {
+      if (best < 0) {
+        best = at;
+      } else if (floats) {  // NaN wins
+        const double value = in[0]->get(at);
+        if (std::isnan(value) || value > in[0]->get(best)) best = at;
+      } else if (in[0]->get_i64(at) > in[0]->get_i64(best)) {
+        best = at;
+      }
+    });
+    if (best >= 0) copy_element(out[0], flat, *in[0], best);
+  });
+  return {};
+}
+
+Status reference_average_pool(const Node& node, DataIn in, DataOut out) {
+  const Extents& x = in[0]->extents();
+  HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, x.rank() - 2, {}));
+  const bool count_padding = node.attributes.i64("count_include_pad") != 0;
+  walk(out[0].extents(), [&](const Index& index, int64_t flat) {
+    double sum = 0;
+    int64_t inside = 0;
+    const int64_t covered = visit(window, x, index, [&](int64_t at) {
+      sum += in[0]->get(at);
+      ++inside;
+    });
+    out[0].set(flat, sum / static_cast<double>(count_padding ? covered : inside));
+  });
+  return {};
+}
+
+Inferred infer_global(const Node&, Operands in) {
+  HEDDLE_TRY(accept(*in[0], "x", Accept::kFloat));
+  HEDDLE_TRY(check_rank(*in[0], "x", 3));
+  Shape shape = in[0]->type.shape;
+  std::fill(shape.begin() + 2, shape.end(), Dim(1));
+  return one(in[0]->type.dtype, std::move(shape));
+}
+
+template <bool average>
+Status reference_global(const Node&, DataIn in, DataOut out) {
+  const int64_t planes = out[0].elements();
+  const int64_t size = planes == 0 ? 0 : in[0]->elements() / planes;
+  for (int64_t plane = 0; plane < planes; ++plane) {
+    double result = average ? 0 : -std::numeric_limits<double>::infinity();
+    for (int64_t i = 0; i < size; ++i) {
+      const double x = in[0]->get(plane * size + i);
+      result = average ? result + x : (std::isnan(x) || x > result ? x : result);
+    }
+    out[0].set(plane, average ? result / static_cast<double>(size) : result);
+  }
+  return {};
+}
+
+}  // namespace
+
+std::span<const OpDef> pooling_ops() {
+  using enum AttributeKind;
+  static const std::vector<AttributeDef> max = {
+      {"kernel_shape", kInts, true}, {"strides", kInts},  {"pads", kInts},
+      {"dilations", kInts},          {"ceil_mode", kInt}, {"auto_pad", kString}};
+  static const std::vector<AttributeDef> average = [] {
+    std::vector<AttributeDef> all = max;
+    all.push_back({"count_include_pad", kInt});
+    return all;
+  }();
+  static const OpDef table[] = {
+      {"MaxPool", 1, 1, 1, 1, max, infer_pool, reference_max_pool},
+      {"AveragePool", 1, 1, 1, 1, average, infer_pool, reference_average_pool},
+      {"GlobalAveragePool", 1, 1, 1, 1, {}, infer_global, reference_global<true>},
+      {"GlobalMaxPool", 1, 1, 1, 1, {}, infer_global, reference_global<false>},
+  };
+  return table;
+}
+
+}  // namespace heddle::ir
