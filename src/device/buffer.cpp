@@ -1,0 +1,87 @@
+#include "device/buffer.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace heddle::device {
+
+Buffer::~Buffer() {
+  if (recycler_ != nullptr) recycler_->recycle(std::move(memory_), pending());
+}
+
+void Buffer::collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const {
+  if (!marked_.load_acquire()) return;  // pairs with mark_read(), mark_write()
+  const auto add = [&](const Point& point) {
+    if (point.timeline.get() == own || point.done()) return;
+    for (Point& known : waits) {
+      if (known.timeline == point.timeline) {
+        known.value = std::max(known.value, point.value);
+        return;
+      }
+    }
+    waits.push_back(point);
+  };
+  const auto history = history_.lock();
+  add(history->last_write);
+  if (!write) return;
+  for (const Point& read : history->reads) add(read);
+}
+
+void Buffer::mark_read(const Point& point) {
+  auto history = history_.lock();
+  marked_.store_release(true);
+  for (Point& read : history->reads) {
+    if (read.timeline == point.timeline) {
+      read.value = std::max(read.value, point.value);
+      return;
+    }
+  }
+  std::erase_if(history->reads, [](const Point& read) { return read.done(); });
+  history->reads.push_back(point);
+}
+
+void Buffer::mark_write(const Point& point) {
+  auto history = history_.lock();
+  marked_.store_release(true);
+  history->last_write = point;
+  history->reads.clear();  // the write has waited for them
+}
+
+std::vector<Point> Buffer::pending() const {
+  std::vector<Point> points;
+  if (!marked_.load_acquire()) return points;  // pairs with mark_read(), mark_write()
+  const auto history = history_.lock();
+  if (!history->last_write.done()) points.push_back(history->last_write);
+  for (const Point& read : history->reads) {
+    if (!read.done()) points.push_back(read);
+  }
+  return points;
+}
+
+View View::contiguous(Ref<Buffer> buffer, std::byte* data, ir::DType dtype, const ir::Extents& extents) {
+  return {std::move(buffer), data, dtype, extents, contiguous_strides(extents)};
+}
+
+bool View::is_contiguous() const {
+  int64_t expected = 1;
+  bool dense = true;
+  for (size_t axis = extents.rank(); axis-- > 0;) {
+    if (extents[axis] == 0) return true;
+    // The stride of an axis of one element is never used.
+    if (extents[axis] != 1 && strides[axis] != expected) dense = false;
+    expected *= extents[axis];
+  }
+  return dense;
+}
+
+ir::Extents contiguous_strides(const ir::Extents& extents) {
+  ir::Extents strides = extents;
+  int64_t next = 1;
+  for (size_t axis = extents.rank(); axis-- > 0;) {
+    strides[axis] = next;
+    next *= std::max<int64_t>(extents[axis], 1);
+  }
+  return strides;
+}
+
+}  // namespace heddle::device

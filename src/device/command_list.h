@@ -1,0 +1,83 @@
+// command_list.h: work as plain values. What a stream submits, a driver encodes, a simulator inspects.
+//
+//   What       A list of commands in order. Naming a buffer in one keeps it alive until the submission is over.
+//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that carries its mutable state.
+//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
+#pragma once
+
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "device/buffer.h"
+
+namespace heddle::device {
+
+class Program;
+class Slot;
+
+struct Wait {
+  Point point;
+};
+struct Run {
+  Ref<const Program> program;
+  Slot* slot;  // exclusively this submission's until it is over
+  std::vector<View> inputs;
+  std::vector<View> outputs;  // contiguous, never slot memory
+};
+struct Copy {  // same dtype and extents; either side may be strided
+  View from;
+  View to;
+};
+struct Fill {
+  View to;
+  double value;
+};
+using Command = std::variant<Wait, Run, Copy, Fill>;
+
+class CommandList {
+ public:
+  // Before everything else in the list.
+  void wait_first(std::vector<Point> points) {
+    commands_.insert(commands_.begin(), points.size(), Command(Wait{}));
+    for (size_t i = 0; i < points.size(); ++i) std::get<Wait>(commands_[i]).point = std::move(points[i]);
+  }
+  void wait(Point point) { commands_.emplace_back(Wait{std::move(point)}); }
+  void run(Ref<const Program> program, Slot& slot, std::vector<View> inputs, std::vector<View> outputs) {
+    commands_.emplace_back(Run{std::move(program), &slot, std::move(inputs), std::move(outputs)});
+  }
+  void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
+  void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }
+  void reserve(size_t commands) { commands_.reserve(commands); }
+
+  auto begin() const { return commands_.begin(); }
+  auto end() const { return commands_.end(); }
+  size_t size() const { return commands_.size(); }
+
+  // Calls f(buffer, write) for every buffer named.
+  template <class F>
+  void for_each_buffer(F&& f) const;
+
+ private:
+  std::vector<Command> commands_;
+};
+
+template <class F>
+void CommandList::for_each_buffer(F&& f) const {
+  const auto touch = [&](const View& view, bool write) {
+    if (view.buffer != nullptr) f(*view.buffer, write);
+  };
+  for (const Command& command : commands_) {
+    if (const auto* run = std::get_if<Run>(&command)) {
+      for (const View& v : run->inputs) touch(v, false);
+      for (const View& v : run->outputs) touch(v, true);
+    } else if (const auto* copy = std::get_if<Copy>(&command)) {
+      touch(copy->from, false);
+      touch(copy->to, true);
+    } else if (const auto* fill = std::get_if<Fill>(&command)) {
+      touch(fill->to, true);
+    }
+  }
+}
+
+}  // namespace heddle::device

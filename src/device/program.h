@@ -1,0 +1,74 @@
+// program.h: what a driver makes of a graph, in two stages, and the state one run of it needs.
+//
+//   Module     Per model: optimised graph, weights packed once and shared by all shapes and threads. Immutable.
+//   Program    Per (module, concrete input shapes): sizes, arena plan, prepared primitives. Immutable, any number of runs at once.
+//   Slot       All that a run changes: arena, scratchpad, staging. One submission at a time owns it; any program of the device may use it in turn.
+//   Threads    Module and Program: any thread, const. Slot: its owner of the moment.
+//   Blocks     compile() and prepare() may take milliseconds and allocate: no lock may be held.
+//   Lifetime   A Program keeps its Module's weights alive. Neither needs the Device after it was made, save for running.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/sync.h"
+#include "ir/graph.h"
+
+namespace heddle::device {
+
+struct Signature {
+  std::string name;
+  ir::TensorType type;  // symbolic in a Module
+};
+
+struct ConcreteType {
+  ir::DType dtype;
+  ir::Extents extents;
+  friend bool operator==(const ConcreteType&, const ConcreteType&) = default;
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  const std::vector<ConcreteType>& inputs() const { return inputs_; }
+  const std::vector<ConcreteType>& outputs() const { return outputs_; }
+  uint64_t slot_bytes() const { return slot_bytes_; }          // what a slot must hold for one run
+  uint64_t resident_bytes() const { return resident_bytes_; }  // what keeping it costs, shared weights not counted
+
+ protected:
+  std::vector<ConcreteType> inputs_;
+  std::vector<ConcreteType> outputs_;
+  uint64_t slot_bytes_ = 0;
+  uint64_t resident_bytes_ = 0;
+};
+
+class Module {
+ public:
+  virtual ~Module() = default;
+  const std::vector<Signature>& inputs() const { return inputs_; }
+  const std::vector<Signature>& outputs() const { return outputs_; }
+  const ir::Graph& graph() const { return *graph_; }  // after optimisation
+  uint64_t weight_bytes() const { return weight_bytes_; }
+  // Extents in input order, already checked against inputs() by the caller as to rank and static dimensions. Contradictions between
+  // them (two inputs that disagree on "batch") and shapes the graph cannot take are invalid, naming the node.
+  virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const = 0;
+
+ protected:
+  std::vector<Signature> inputs_;
+  std::vector<Signature> outputs_;
+  Ref<const ir::Graph> graph_;
+  uint64_t weight_bytes_ = 0;
+};
+
+class Slot {
+ public:
+  virtual ~Slot() = default;
+  // Makes it large enough for one run of `program`; keeps what it has. exhausted when there is no memory.
+  virtual Status prepare(const Program& program, NoLocksHeld) = 0;
+  virtual uint64_t bytes() const = 0;
+};
+
+}  // namespace heddle::device

@@ -1,0 +1,75 @@
+#include "device/timeline.h"
+
+#include <utility>
+
+namespace heddle::device {
+
+Status Timeline::failure() const {
+  if (!failed()) return {};
+  return waiters_.lock()->cause;
+}
+
+Status Timeline::wait(uint64_t value, Deadline deadline) const {
+  if (done(value)) return {};
+  if (failed()) return failure();
+  bool over = false;
+  {
+    auto waiters = waiters_.lock();
+    parked_.add_seq_cst(1);  // before the predicate reads reached_: pairs with advance()
+    over = waiters.wait_until(deadline, [&] { return reached_.load_seq_cst() >= value || failed_.load_acquire(); });
+    parked_.sub_relaxed(1);
+  }
+  if (done(value)) return {};
+  if (over) return failure();
+  return Status::deadline("submission ", value, " was not over in time; the queue has reached ", reached());
+}
+
+Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
+  auto stamp = std::make_shared<Stamp>(clock);
+  auto waiters = waiters_.lock();
+  parked_.add_seq_cst(1);  // before reached_ is read: pairs with advance()
+  if (reached_.load_seq_cst() >= value || failed_.load_acquire()) {
+    parked_.sub_relaxed(1);
+    stamp->fill();
+  } else {
+    waiters->stamps.emplace_back(value, stamp);
+  }
+  return stamp;
+}
+
+void Timeline::advance(uint64_t value, Completion) {
+  if (failed_.load_acquire()) return;
+  reached_.store_seq_cst(value);
+  if (parked_.load_seq_cst() != 0) {
+    {
+      // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until it sleeps.
+      auto waiters = waiters_.lock();
+      std::erase_if(waiters->stamps, [&](const auto& entry) {
+        if (entry.first > value) return false;
+        entry.second->fill();
+        parked_.sub_relaxed(1);
+        return true;
+      });
+    }
+    waiters_.notify_all();
+  }
+  if (bell_ != nullptr) bell_->ring();
+}
+
+void Timeline::fail(Status cause, Completion) {
+  {
+    auto waiters = waiters_.lock();
+    if (failed_.load_acquire()) return;
+    waiters->cause = std::move(cause);
+    failed_.store_release(true);  // pairs with failed()
+    for (const auto& entry : waiters->stamps) {
+      entry.second->fill();
+      parked_.sub_relaxed(1);
+    }
+    waiters->stamps.clear();
+  }
+  waiters_.notify_all();
+  if (bell_ != nullptr) bell_->ring();
+}
+
+}  // namespace heddle::device

@@ -1,0 +1,90 @@
+// timeline.h: how far a queue's work has got.
+//
+//   What       One counter per queue. Submission n is over when done(n); its results are visible to whoever saw that.
+//   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before the failure returns its cause.
+//   Threads    advance() and fail() belong to the driver's completion path (Completion is a key only queues can make); the rest to anyone.
+//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls nothing of anybody's.
+//   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/status.h"
+#include "base/sync.h"
+
+namespace heddle::device {
+
+class Completion {
+  friend class Queue;
+  Completion() = default;
+};
+
+// Rung whenever a timeline it is attached to advances or fails: one thread can wait for any of many.
+class Bell {
+ public:
+  uint64_t rings() const { return rings_.load_acquire(); }
+  void wait(uint64_t seen) const { rings_.wait(seen); }  // until it has rung since `seen` was read
+  void ring() {
+    rings_.add_release(1);
+    rings_.notify_all();
+  }
+
+ private:
+  Atomic<uint64_t> rings_{0};  // only grows; what the ringer did before is visible to who sees the new count
+};
+
+// When a value was reached: filled once, by advance() or fail().
+class Stamp {
+ public:
+  explicit Stamp(const Clock& clock) : clock_(&clock) {}
+  bool filled() const { return at_.load_acquire() != 0; }
+  TimePoint when() const { return TimePoint(Duration(at_.load_acquire())); }
+  void fill() { at_.store_release(clock_->now().time_since_epoch().count()); }
+
+ private:
+  const Clock* clock_;
+  Atomic<Duration::rep> at_{0};  // one writer, once; 0 until then
+};
+
+class Timeline {
+ public:
+  bool done(uint64_t value) const { return reached_.load_acquire() >= value; }  // pairs with advance()
+  uint64_t reached() const { return reached_.load_acquire(); }
+  bool failed() const { return failed_.load_acquire(); }  // pairs with fail()
+  Status failure() const;                                 // the cause; ok while it has not failed
+
+  Status wait(uint64_t value, Deadline deadline) const;  // ok, the cause, or deadline
+  Ref<const Stamp> stamp(uint64_t value, const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure
+  void attach(Ref<Bell> bell) { bell_ = std::move(bell); }     // once, before the first submission
+
+  void advance(uint64_t value, Completion);
+  void fail(Status cause, Completion);
+
+ private:
+  // One writer (the completion path), many readers; results of submissions <= reached_ are published by it.
+  Atomic<uint64_t> reached_{0};
+  Atomic<bool> failed_{false};  // set once, after the cause
+  // Waiters that may sleep. advance() writes reached_ and then reads this; a waiter writes this and then reads reached_; all four are
+  // seq_cst, so they cannot both miss each other, and advance() takes the lock only when somebody sleeps.
+  mutable Atomic<int> parked_{0};
+  struct Waiters {
+    Status cause;
+    std::vector<std::pair<uint64_t, Ref<Stamp>>> stamps;  // each counted in parked_
+  };
+  mutable Guarded<Waiters, Rank::kTimeline> waiters_;
+  Ref<Bell> bell_;  // null: nobody waits for several timelines
+};
+
+// A moment in a queue's work.
+struct Point {
+  Ref<Timeline> timeline;
+  uint64_t value = 0;
+  bool done() const { return timeline == nullptr || timeline->done(value); }
+};
+
+}  // namespace heddle::device

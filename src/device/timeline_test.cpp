@@ -1,0 +1,114 @@
+#include "device/timeline.h"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <vector>
+
+#include "base/thread.h"
+#include "device/completing_queue.h"
+
+namespace heddle::device {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST_CASE("a wait for a value already reached returns at once") {
+  CompletingQueue queue;
+  queue.advance(3);
+  CHECK(queue.timeline()->wait(2, Deadline::never()).ok());
+  CHECK(queue.timeline()->wait(3, Deadline::never()).ok());
+  CHECK(queue.timeline()->done(3));
+  CHECK_FALSE(queue.timeline()->done(4));
+}
+
+TEST_CASE("a wait for a value not reached returns deadline and says how far the queue is") {
+  CompletingQueue queue;
+  queue.advance(1);
+  const Status status = queue.timeline()->wait(2, Deadline::in(1ms));
+  CHECK(status.code() == Code::deadline);
+  CHECK(status.message().find("has reached 1") != std::string::npos);
+}
+
+TEST_CASE("a failure reaches waits for later values only, and is never replaced or passed") {
+  CompletingQueue queue;
+  queue.advance(1);
+  queue.fail(Status::device_lost("the first cause"));
+  queue.fail(Status::internal("the second cause"));
+  queue.advance(9);
+  const Timeline& timeline = *queue.timeline();
+  CHECK(timeline.wait(1, Deadline::never()).ok());
+  for (uint64_t value : {2, 9, 100}) {
+    const Status status = timeline.wait(value, Deadline::never());
+    CHECK(status.code() == Code::device_lost);
+    CHECK(status.message() == "the first cause");
+  }
+  CHECK(timeline.reached() == 1);
+  CHECK(timeline.failure().code() == Code::device_lost);
+}
+
+TEST_CASE("each of 16 waiters wakes for its own value") {
+  CompletingQueue queue;
+  Atomic<int> woken{0};
+  Atomic<int> wrong{0};
+  {
+    std::vector<Thread> threads;
+    for (uint64_t value = 1; value <= 16; ++value) {
+      threads.emplace_back("waiter", [&, value] {
+        if (!queue.timeline()->wait(value, Deadline::never()).ok()) wrong.add_relaxed(1);
+        if (queue.timeline()->reached() < value) wrong.add_relaxed(1);
+        woken.add_relaxed(1);
+      });
+    }
+    for (uint64_t value = 1; value <= 16; ++value) queue.advance(value);
+  }
+  CHECK(woken.load_acquire() == 16);
+  CHECK(wrong.load_acquire() == 0);
+}
+
+TEST_CASE("a failure wakes every parked waiter with the cause") {
+  CompletingQueue queue;
+  Atomic<int> causes{0};
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < 8; ++i) {
+      threads.emplace_back("waiter", [&] {
+        const Status status = queue.timeline()->wait(7, Deadline::never());
+        if (status.code() == Code::device_lost && status.message() == "gone") causes.add_relaxed(1);
+      });
+    }
+    queue.fail(Status::device_lost("gone"));
+  }
+  CHECK(causes.load_acquire() == 8);
+}
+
+// Each value publishes a plain write of the completion path: a waiter that returns early would read an old one (and TSan would say so).
+TEST_CASE("no wait is lost or early while values advance as fast as they can") {
+  constexpr uint64_t kValues = 4000;
+  constexpr int kWaiters = 4;
+  CompletingQueue queue;
+  std::vector<uint64_t> published(kValues + 1, 0);
+  Atomic<uint64_t> waits{0};
+  Atomic<uint64_t> wrong{0};
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < kWaiters; ++i) {
+      threads.emplace_back("waiter", [&] {
+        for (uint64_t value = 1; value <= kValues; ++value) {
+          if (!queue.timeline()->wait(value, Deadline::never()).ok()) wrong.add_relaxed(1);
+          if (published[value] != value * value) wrong.add_relaxed(1);
+          waits.add_relaxed(1);
+        }
+      });
+    }
+    for (uint64_t value = 1; value <= kValues; ++value) {
+      published[value] = value * value;
+      queue.advance(value);
+    }
+  }
+  CHECK(wrong.load_acquire() == 0);
+  CHECK(waits.load_acquire() == kWaiters * kValues);
+}
+
+}  // namespace
+}  // namespace heddle::device

@@ -1,0 +1,74 @@
+#include "runtime/executables.h"
+
+#include <algorithm>
+
+namespace heddle::runtime {
+
+namespace {
+
+class Mixer {
+ public:
+  explicit Mixer(ModelId model) : hash_(static_cast<uint64_t>(model)) {}
+  void add(const ir::Extents& extents) {
+    mix(extents.rank());
+    for (const int64_t dim : extents) mix(static_cast<uint64_t>(dim));
+  }
+  size_t value() const { return static_cast<size_t>(hash_ ^ hash_ >> 32); }
+
+ private:
+  void mix(uint64_t word) { hash_ = (hash_ ^ word) * 0x9E3779B97F4A7C15ull + (hash_ >> 29); }
+  uint64_t hash_;
+};
+
+}  // namespace
+
+bool operator==(const Executables::Key& a, const Executables::Views& b) {
+  return a.model == b.model && std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
+                                          [](const ir::Extents& extents, const device::View& view) {
+                                            return extents == view.extents;
+                                          });
+}
+
+std::string to_string(const Executables::Key& key) {
+  std::string shapes;
+  for (const ir::Extents& extents : key.inputs) shapes += text(shapes.empty() ? "" : ", ", extents);
+  return text("program for model ", static_cast<uint64_t>(key.model), " with inputs ", shapes);
+}
+
+size_t Executables::Hash::operator()(const Key& key) const {
+  Mixer mixer(key.model);
+  for (const ir::Extents& extents : key.inputs) mixer.add(extents);
+  return mixer.value();
+}
+
+size_t Executables::Hash::operator()(const Views& views) const {
+  Mixer mixer(views.model);
+  for (const device::View& view : views.inputs) mixer.add(view.extents);
+  return mixer.value();
+}
+
+std::vector<ir::Extents> Executables::extents_of(std::span<const device::View> views) {
+  std::vector<ir::Extents> extents;
+  extents.reserve(views.size());
+  for (const device::View& view : views) extents.push_back(view.extents);
+  return extents;
+}
+
+Result<Executables::Made> Executables::compile(const device::Module& module,
+                                               std::span<const ir::Extents> inputs) {
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program, module.compile(inputs, NoLocksHeld{}));
+  const uint64_t bytes = program->resident_bytes();
+  return Made(std::move(program), bytes);
+}
+
+Result<Ref<const device::Program>> Executables::find_or_compile(ModelId model, const device::Module& module,
+                                                                std::span<const ir::Extents> inputs) {
+  return programs_.get_or_make(Key(model, {inputs.begin(), inputs.end()}),
+                               [&] { return compile(module, inputs); });
+}
+
+void Executables::forget(ModelId model) {
+  programs_.erase_if([model](const Key& key) { return key.model == model; });
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,71 @@
+// executables.h: programs by (model, extents of all inputs): each compiled once, however many threads ask.
+//
+//   What       A OnceMap with a byte budget. A hit builds no key, allocates nothing and takes no lock.
+//   Threads    Any.
+//   Blocks     find_or_compile(), on a miss, as long as the compilation; every thread that asks for the same
+//              key waits for the same one.
+//   Errors     A failed compilation reaches all who wait and is not kept.
+//   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/once_map.h"
+#include "device/device.h"
+#include "runtime/ids.h"
+#include "runtime/options.h"
+
+namespace heddle::runtime {
+
+class Executables {
+ public:
+  struct Views {
+    ModelId model;
+    std::span<const device::View> inputs;
+  };
+  struct Key {
+    Key(const Key&) = default;
+    explicit Key(const Views& views) : model(views.model), inputs(extents_of(views.inputs)) {}
+    Key(ModelId m, std::vector<ir::Extents> i) : model(m), inputs(std::move(i)) {}
+    ModelId model;
+    std::vector<ir::Extents> inputs;
+    friend bool operator==(const Key& a, const Key& b) = default;
+    friend bool operator==(const Key& a, const Views& b);
+    friend std::string to_string(const Key& key);
+  };
+  struct Hash {
+    using is_transparent = void;
+    size_t operator()(const Key& key) const;
+    size_t operator()(const Views& views) const;
+  };
+  using Map = OnceMap<Key, device::Program, Hash>;
+  using Made = Map::Made;
+  using Stats = Map::Stats;
+  explicit Executables(const Options& options)
+      : programs_({options.executable_count, options.executable_bytes}) {}
+
+  // `check` runs before a compilation only: what it looks at has been found right whenever there is a
+  // program for it.
+  template <class Check>
+  Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
+                                                     std::span<const device::View> inputs, Check&& check) {
+    return programs_.get_or_make(Views{model, inputs}, [&]() -> Result<Made> {
+      HEDDLE_TRY(check());
+      return compile(module, extents_of(inputs));
+    });
+  }
+  Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
+                                                     std::span<const ir::Extents> inputs);
+  void forget(ModelId model);
+  void set_bytes_max(uint64_t bytes, size_t count) { programs_.set_limits({count, bytes}); }
+  Stats stats() const { return programs_.stats(); }
+
+ private:
+  static std::vector<ir::Extents> extents_of(std::span<const device::View> views);
+  static Result<Made> compile(const device::Module& module, std::span<const ir::Extents> inputs);
+
+  Map programs_;
+};
+
+}  // namespace heddle::runtime

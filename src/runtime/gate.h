@@ -1,0 +1,56 @@
+// gate.h: counts who is inside, and shuts.
+//
+//   What       Calls pass through enter() and leave(). close() refuses whoever comes later; wait_empty()
+//              waits for those inside.
+//   States     open -> closed. It never opens again.
+//   Invariant  After close() and an ok wait_empty() nobody is inside, for good; what they did is visible to
+//              the waiter.
+//   Threads    Any. A thread inside may close(); only wait_empty() there would wait for itself.
+//   Blocks     wait_empty(), until its deadline. Nothing else: enter() and leave() are one atomic operation
+//              each until it closes.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "base/atomic.h"
+#include "base/status.h"
+#include "base/sync.h"
+
+namespace heddle::runtime {
+
+class Gate {
+ public:
+  class Pass {  // inside, as long as it lives; false when the gate was closed
+   public:
+    Pass() = default;
+    explicit Pass(Gate& gate) : gate_(gate.enter() ? &gate : nullptr) {}
+    Pass(Pass&& other) noexcept : gate_(std::exchange(other.gate_, nullptr)) {}
+    Pass& operator=(Pass&&) = delete;
+    ~Pass() {
+      if (gate_ != nullptr) gate_->leave();
+    }
+    explicit operator bool() const { return gate_ != nullptr; }
+
+   private:
+    Gate* gate_ = nullptr;
+  };
+
+  bool closed() const { return (word_.load_acquire() & kClosed) != 0; }  // pairs with close()
+  uint64_t inside() const { return word_.load_relaxed() & ~kClosed; }
+  void close() { word_.or_acq_rel(kClosed); }
+  Status wait_empty(Deadline deadline);
+
+ private:
+  static constexpr uint64_t kClosed = uint64_t{1} << 63;
+  bool enter();
+  void leave();
+
+  struct Nothing {};
+  // Low bits: who is inside. kClosed is set once. The last to leave a closed gate wakes the waiters
+  // (acq_rel: they see its work).
+  Atomic<uint64_t> word_{0};
+  Guarded<Nothing, Rank::kModel> emptied_;
+};
+
+}  // namespace heddle::runtime

@@ -1,0 +1,146 @@
+// governor.h: how many submissions a device holds at once, and whose turn is next. One per device and
+// process.
+//
+//   What       enter() gives a Permit, which is a lane's number. When all are out, callers park; a returned
+//              permit is handed over at once: round robin over models (the one served longest ago), first
+//              come first served within a model.
+//   Invariant  At most limit() permits are out. A permit has one owner. While callers are parked nobody
+//              overtakes them.
+//   Fairness   A model's first parked caller waits for at most one running call of another model per model
+//              that parks.
+//   Exclusive  exclusive() waits until nothing is in flight and holds everything off until it is released:
+//              for libraries that use the device without us. Parked calls run between two exclusive holds.
+//   Threads    Any. The fast path is one compare-and-swap and takes no lock.
+//   Blocks     enter() and exclusive(), until their deadline. A thread that holds the device exclusively and
+//              calls either gets `invalid`.
+//   Lifetime   Outlives its permits and holds: every Runtime keeps it by Ref, and drains its submissions
+//              before it lets go.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "runtime/free_word.h"
+#include "runtime/ids.h"
+#include "runtime/parked.h"
+
+namespace heddle::runtime {
+
+class Governor;
+
+class Permit {
+ public:
+  Permit() = default;
+  Permit(Permit&& other) noexcept : governor_(std::exchange(other.governor_, nullptr)), lane_(other.lane_) {}
+  Permit& operator=(Permit&& other) noexcept {
+    std::swap(governor_, other.governor_);
+    std::swap(lane_, other.lane_);
+    return *this;
+  }
+  ~Permit();
+  int lane() const { return lane_; }
+  explicit operator bool() const { return governor_ != nullptr; }
+
+ private:
+  friend class Governor;
+  Permit(Governor* governor, int lane) : governor_(governor), lane_(lane) {}
+  Governor* governor_ = nullptr;
+  int lane_ = 0;
+};
+
+class Exclusive {  // the device is the holder's until this dies; any thread may drop it
+ public:
+  Exclusive(Exclusive&&) noexcept = default;
+  Exclusive& operator=(Exclusive&&) = delete;
+  ~Exclusive();
+
+ private:
+  friend class Governor;
+  explicit Exclusive(Ref<Governor> governor) : governor_(std::move(governor)) {}
+  Ref<Governor> governor_;
+};
+
+class Governor : public std::enable_shared_from_this<Governor> {
+ public:
+  static constexpr int kMaxLimit = FreeWord::kMaxPlaces;
+  static Ref<Governor> make(std::string device,
+                            int limit);  // limit 0: nobody has asked for lanes yet, see set_limit_once
+
+  Result<Permit> enter(ModelId model, Deadline deadline);
+  Result<Exclusive> exclusive(Deadline deadline);
+  void refuse_parked(ModelId model, const Status& why);  // wakes the callers parked for this model with `why`
+  void forget(ModelId model);                            // the model is gone
+  void set_limit_once(int limit);                        // no effect when there is a limit
+  int limit() const { return limit_.load_acquire(); }
+
+  struct Stats {
+    uint64_t entered = 0;
+    uint64_t parked = 0;  // of those, had to wait
+    uint64_t exclusives = 0;
+    Duration longest_wait{0};
+    int in_flight = 0;
+    int waiting = 0;
+  };
+  Stats stats() const;
+
+ private:
+  friend class Permit;
+  friend class Exclusive;
+  struct ModelQueue {
+    uint64_t served = 0;  // when, in grants
+    std::deque<Ref<Parked>> callers;
+  };
+  struct Queue {
+    std::map<ModelId, ModelQueue> models;
+    size_t waiting = 0;
+    std::deque<std::pair<Ref<Parked>, const void*>> exclusives;  // and their threads
+    const void* holder =
+        nullptr;               // the thread that has the device exclusively, or for which lanes are collected
+    bool held = false;         // false with a holder: still collecting
+    Ref<Parked> collecting;    // the holder to be, until held
+    uint64_t collected = 0;    // lanes kept from everybody
+    uint64_t turn = 0;         // counts grants
+    bool calls_first = false;  // after a hold: parked calls before the next hold
+    uint64_t parked_count = 0, exclusive_count = 0;
+  };
+  struct Answer {
+    Ref<Parked> caller;
+    int lane;
+  };
+  using Answers = std::vector<Answer>;
+  struct alignas(64) LaneState {
+    Atomic<uint64_t> entered{0};  // written by the lane's owner only
+    Atomic<uint64_t> model{
+        0};  // of the last permit; written by the owner, read under the queue's lock when it is returned
+  };
+
+  explicit Governor(std::string device);
+  Result<Permit> park(ModelId model, Deadline deadline);
+  Permit admit(int lane, ModelId model);
+  void leave(int lane);
+  void end_exclusive();
+  void hand_over(Queue& queue, Answers& answers);  // gives free lanes to whoever is next
+  Ref<Parked> next_caller(Queue& queue);
+  void collect(Queue& queue, Answers& answers);  // keeps free lanes for the next exclusive holder
+  void release_collected(Queue& queue);
+  Result<int> await(const Ref<Parked>& parked, Deadline deadline, bool for_exclusive, ModelId model);
+  bool withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId model);
+  void answer(const Answers& answers);
+
+  const std::string device_;
+  const uint32_t generation_;  // fork_generation() of the maker: a child hands nothing over
+  FreeWord free_;
+  Atomic<int> limit_{0};  // set once under the queue's lock
+  std::array<LaneState, kMaxLimit> lanes_;
+  Atomic<Duration::rep> longest_wait_ns_{0};  // a statistic
+  mutable Guarded<Queue, Rank::kGovernor> queue_;
+};
+
+}  // namespace heddle::runtime

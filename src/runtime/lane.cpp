@@ -1,0 +1,17 @@
+#include "runtime/lane.h"
+
+namespace heddle::runtime {
+
+Result<Lane*> Lanes::at(const Permit& permit) {
+  Lane& lane = lanes_[static_cast<size_t>(permit.lane())];
+  lane.index = permit.lane();
+  if (lane.stream == nullptr || lane.stream->failed()) [[unlikely]] {
+    HEDDLE_TRY_ASSIGN(lane.stream, roster_->make(-1 - permit.lane()));
+  }
+  if (lane.slot == nullptr) [[unlikely]] {
+    HEDDLE_TRY_ASSIGN(lane.slot, device_->make_slot(NoLocksHeld{}));
+  }
+  return &lane;
+}
+
+}  // namespace heddle::runtime

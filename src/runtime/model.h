@@ -1,0 +1,58 @@
+// model.h: a loaded model: the driver's module, a name for the governor and the caches, and a door that can
+// be shut.
+//
+//   States     open -> closed. close() refuses new calls, wakes those that are parked, and waits for those in
+//              flight.
+//   Threads    Any.
+//   Blocks     close(), until its deadline: calls in flight may then go on, but the model stays closed.
+//   Lifetime   Shared. The weights live as long as the model or a program of it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/device.h"
+#include "runtime/executables.h"
+#include "runtime/gate.h"
+#include "runtime/governor.h"
+
+namespace heddle::runtime {
+
+class Model {
+ public:
+  Model(Ref<const device::Module> module, ModelId id, Ref<Governor> governor, Ref<Executables> executables);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  ModelId id() const { return id_; }
+  const device::Module& module() const { return *module_; }
+  const std::string& name() const { return module_->graph().name; }
+  const std::vector<device::Signature>& inputs() const { return module_->inputs(); }
+  const std::vector<device::Signature>& outputs() const { return module_->outputs(); }
+
+  bool closed() const { return gate_.closed(); }
+  uint64_t calls_inside() const { return gate_.inside(); }
+  Status close(Deadline deadline);
+
+  // For the runtime.
+  void refuse();  // close() without the wait
+  Gate::Pass enter() { return Gate::Pass(gate_); }
+  Status closed_status() const;
+  Status check_extents(
+      std::span<const device::View> inputs) const;  // invalid, naming input, expected and given
+  Status check_extents(std::span<const ir::Extents> inputs) const;
+  Status check_dtypes(std::span<const device::View> inputs) const;  // and how many there are
+
+ private:
+  const Ref<const device::Module> module_;
+  const ModelId id_;
+  const Ref<Governor> governor_;
+  const Ref<Executables> executables_;
+  const uint32_t generation_;  // fork_generation() of the maker
+  Gate gate_;
+};
+
+}  // namespace heddle::runtime

@@ -1,0 +1,57 @@
+#include "runtime/registry.h"
+
+#include <map>
+#include <memory>
+#include <new>
+
+#include "base/fork.h"
+
+namespace heddle::runtime::registry {
+
+namespace {
+
+struct Table {
+  const uint32_t generation = fork_generation();
+  Guarded<std::map<std::string, std::weak_ptr<Governor>, std::less<>>, Rank::kRegistry> governors;
+};
+
+// Never destroyed: threads that outlive main() may still ask. It holds weak references only.
+Table& table() {
+  alignas(Table) static std::byte storage[sizeof(Table)];
+  static Table* const made = new (storage) Table;
+  return *made;
+}
+
+constinit Atomic<uint64_t> next_model{1};   // 0 is ModelId::kForeign
+constinit Atomic<uint64_t> next_stream{1};  // both only count
+
+}  // namespace
+
+Result<Ref<Governor>> governor(std::string_view device, int limit) {
+  Table& known = table();
+  if (fork_generation() != known.generation) return forked();
+  Ref<Governor> found;
+  {
+    auto governors = known.governors.lock();
+    auto place = governors->find(device);
+    if (place != governors->end()) found = place->second.lock();
+    if (found == nullptr) {
+      found = Governor::make(std::string(device), 0);
+      governors->insert_or_assign(std::string(device), found);
+    }
+  }
+  if (limit > 0) found->set_limit_once(limit);
+  return found;
+}
+
+Status forked() {
+  return Status::unavailable(
+      "this process was forked from one that had used Heddle; its threads, locks and devices did not come "
+      "along. "
+      "Start workers with 'spawn' or 'forkserver', or fork before the first use");
+}
+
+ModelId next_model_id() { return ModelId{next_model.add_relaxed(1)}; }
+uint64_t next_stream_serial() { return next_stream.add_relaxed(1); }
+
+}  // namespace heddle::runtime::registry

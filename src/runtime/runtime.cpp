@@ -1,0 +1,218 @@
+#include "runtime/runtime.h"
+
+#include <optional>
+
+#include "base/fork.h"
+#include "runtime/binding.h"
+#include "runtime/registry.h"
+
+namespace heddle::runtime {
+
+using device::CommandList;
+using device::View;
+
+Runtime::Runtime(Ref<device::Device> device, const Options& options)
+    : device_(std::move(device)),
+      options_(options),
+      generation_(fork_generation()),
+      parts_(std::make_unique<Parts>()) {}
+
+Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) {
+  if (options.in_flight < 0 || options.in_flight > Governor::kMaxLimit) {
+    return Status::invalid("an in-flight limit of ", options.in_flight, " was asked for; it must be 1 to ",
+                           Governor::kMaxLimit, ", or 0 for as many as the device has lanes");
+  }
+  Ref<Runtime> runtime(new Runtime(std::move(device), options));
+  HEDDLE_TRY(runtime->build());
+  return runtime;
+}
+
+Status Runtime::build() {
+  const device::Traits& traits = device_->traits();
+  const int asked = options_.in_flight > 0 ? options_.in_flight : traits.lanes;
+  const int limit = std::clamp(std::min(asked, traits.in_flight_limit), 1, Governor::kMaxLimit);
+  HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
+  parts_->executables = std::make_shared<Executables>(options_);
+  HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
+  parts_->roster = std::make_shared<Roster>(device_, *options_.clock);
+  HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
+  parts_->lanes = std::make_unique<Lanes>(device_, parts_->roster);
+  if (!traits.synchronous) {
+    HEDDLE_TRY_ASSIGN(parts_->reaper, Thread::start("heddle-reaper", [this] { reap(); }));
+  }
+  return {};
+}
+
+Runtime::~Runtime() {
+  if (fork_generation() != generation_) {
+    static_cast<void>(
+        parts_.release());  // its threads and locks stayed in the parent: touching them would hang
+    return;
+  }
+  if (parts_->streams == nullptr) return;  // build() has failed
+  close(Deadline::never());
+  static_cast<void>(parts_->roster->synchronize(Deadline::never()));
+  parts_->roster->drop_finished();
+  parts_->reaper_stops.store_release(true);  // pairs with reap()
+  parts_->roster->bell()->ring();
+  parts_->reaper.join();
+}
+
+void Runtime::reap() {
+  const Ref<device::Bell> bell = parts_->roster->bell();
+  for (;;) {
+    const uint64_t seen = bell->rings();  // first: work that ends while we sweep rings again
+    parts_->roster->drop_finished();
+    parts_->allocator->reap_pending();
+    if (parts_->reaper_stops.load_acquire()) return;
+    bell->wait(seen);
+  }
+}
+
+Status Runtime::usable() const {
+  if (fork_generation() != generation_) [[unlikely]]
+    return registry::forked();
+  if (gate_.closed()) [[unlikely]]
+    return Status::unavailable("the runtime is closed");
+  return {};
+}
+
+Result<Ref<Model>> Runtime::load(ir::Graph graph, const device::LoadOptions& options) {
+  HEDDLE_TRY(usable());
+  const Gate::Pass inside(gate_);
+  if (!inside) return Status::unavailable("the runtime is closed; it loads no more models");
+  HEDDLE_TRY_ASSIGN(auto module, device_->load(std::move(graph), options, NoLocksHeld{}));
+  auto model = std::make_shared<Model>(std::move(module), registry::next_model_id(), parts_->governor,
+                                       parts_->executables);
+  auto models = parts_->models.lock();
+  std::erase_if(*models, [](const auto& each) { return each.expired(); });
+  models->push_back(model);
+  return model;
+}
+
+std::vector<Ref<Model>> Runtime::models() const {
+  std::vector<Ref<Model>> living;
+  const auto models = parts_->models.lock();
+  for (const auto& each : *models) {
+    if (Ref<Model> model = each.lock()) living.push_back(std::move(model));
+  }
+  return living;
+}
+
+Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs) {
+  HEDDLE_TRY(usable());
+  const Gate::Pass inside = model.enter();
+  if (!inside) return model.closed_status();
+  HEDDLE_TRY(model.check_extents(inputs));
+  return parts_->executables->find_or_compile(model.id(), model.module(), inputs).status();
+}
+
+Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
+  HEDDLE_TRY(usable());
+  const Gate::Pass inside = model.enter();
+  if (!inside) [[unlikely]]
+    return model.closed_status();
+  HEDDLE_TRY(model.check_dtypes(call.inputs));
+  return run_inside(model, call);
+}
+
+Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
+                    parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
+                                                         [&] { return model.check_extents(call.inputs); }));
+  HEDDLE_TRY_ASSIGN(Binding binding,
+                    Binding::make(*parts_->allocator, *device_, model, *program, call.inputs, call.outputs));
+  std::optional<Turn> turn;
+  if (call.stream != nullptr) {
+    HEDDLE_TRY_ASSIGN(Turn given, call.stream->turn(call.deadline));
+    turn.emplace(std::move(given));
+  }
+  Submission extras;
+  HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
+  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit));
+  HEDDLE_TRY(lane->slot->prepare(*program, NoLocksHeld{}));
+  if (!turn.has_value()) {
+    HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());
+    turn.emplace(std::move(own));
+  }
+  const bool callers = binding.uses_caller_memory();
+  HEDDLE_TRY(finish(std::move(*turn), std::move(binding).commands(std::move(program), *lane->slot),
+                    std::move(extras), call.wait || callers, callers ? Deadline::never() : call.deadline));
+  return binding.take_outputs();
+}
+
+Status Runtime::finish(Turn turn, CommandList list, Submission extras, bool wait, Deadline deadline) {
+  if (device_->traits().synchronous) return turn.submit(std::move(list), std::move(extras)).status();
+  Ref<device::Timeline> timeline = turn.stream().timeline();
+  HEDDLE_TRY_ASSIGN(const uint64_t value, turn.submit(std::move(list), std::move(extras)));
+  {
+    const Turn over = std::move(turn);  // others may submit while we wait
+  }
+  return wait ? timeline->wait(value, deadline) : Status();
+}
+
+Result<Ref<device::Buffer>> Runtime::allocate(uint64_t bytes) {
+  HEDDLE_TRY(usable());
+  return parts_->allocator->allocate(bytes);
+}
+
+Result<View> Runtime::allocate(ir::DType dtype, const ir::Extents& extents) {
+  HEDDLE_TRY_ASSIGN(const int64_t elements, ir::checked_elements(extents.span(), dtype));
+  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
+                    allocate(static_cast<uint64_t>(elements * ir::size_of(dtype))));
+  std::byte* const data = buffer->host();
+  return View::contiguous(std::move(buffer), data, dtype, extents);
+}
+
+Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline) {
+  if (from.dtype != to.dtype || from.extents != to.extents) {
+    return Status::invalid("a copy from ", from.dtype, from.extents, " to ", to.dtype, to.extents,
+                           " was asked for; dtype and shape must be the same");
+  }
+  CommandList list;
+  list.copy(from, to);
+  return move_data(stream, std::move(list), from.buffer == nullptr || to.buffer == nullptr, deadline);
+}
+
+Status Runtime::fill(Stream& stream, const View& to, double value, Deadline deadline) {
+  CommandList list;
+  list.fill(to, value);
+  return move_data(stream, std::move(list), to.buffer == nullptr, deadline);
+}
+
+Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline) {
+  HEDDLE_TRY(usable());
+  const Gate::Pass inside(gate_);
+  if (!inside) return usable();
+  HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
+  return finish(std::move(turn), std::move(list), {}, wait, Deadline::never());
+}
+
+Status Runtime::synchronize(Deadline deadline) {
+  HEDDLE_TRY(usable());
+  return parts_->roster->synchronize(deadline);
+}
+
+void Runtime::close(Deadline deadline) {
+  if (fork_generation() != generation_) return;
+  gate_.close();
+  parts_->streams->close();
+  static_cast<void>(gate_.wait_empty(deadline));  // no load() can add a model after this
+  const std::vector<Ref<Model>> all = models();
+  for (const Ref<Model>& model : all)
+    model->refuse();  // all first, so that one long call keeps no other model open
+  for (const Ref<Model>& model : all) static_cast<void>(model->close(deadline));
+  parts_->roster->close();
+}
+
+Runtime::Stats Runtime::stats() const {
+  Stats stats;
+  stats.streams = parts_->streams->stats();
+  stats.memory = parts_->allocator->stats();
+  stats.governor = parts_->governor->stats();
+  stats.executables = parts_->executables->stats();
+  for (const Ref<Stream>& stream : parts_->roster->living()) stats.in_flight += stream->in_flight();
+  return stats;
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,114 @@
+// runtime.h: one device's models, streams, memory and programs, and the way a call takes through them.
+//
+//   What       run() checks the inputs, finds the program, gets a permit, makes the outputs, submits.
+//              Everything else here is what the API needs to offer tensors and streams.
+//   States     open -> closed. close() refuses calls (unavailable), wakes parked ones and waits for running
+//              ones.
+//   Threads    Any. Threads may be alive at the end: whatever they still hold (streams, buffers, leases,
+//              programs) keeps what it needs.
+//   Blocks     run(): for a first compilation, for a permit, for a shared stream's turn, and with Call::wait
+//              for the results.
+//   Fork       In a child process every call returns `unavailable` before it touches a lock; destroying the
+//              Runtime there frees nothing.
+//   Lifetime   Owns all parts; destroyed in reverse order. The destructor closes and waits for running calls
+//              without a bound.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/thread.h"
+#include "runtime/allocator.h"
+#include "runtime/executables.h"
+#include "runtime/governor.h"
+#include "runtime/lane.h"
+#include "runtime/model.h"
+#include "runtime/options.h"
+#include "runtime/stream_pool.h"
+
+namespace heddle::runtime {
+
+struct Call {
+  std::span<const device::View> inputs = {};
+  std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
+  Stream* stream = nullptr;                    // null: the lane's own stream; nobody waits for anybody
+  // Until when it may wait for its turn and its permit; also for the results, unless memory of the caller
+  // is in use until they are there.
+  Deadline deadline = Deadline::never();
+  bool wait =
+      true;  // return when the results are there. Always so when an input or output is the caller's memory
+};
+
+class Runtime {
+  struct Parts {  // in order of birth; in a forked child they are left alone
+    Ref<Governor> governor;
+    Ref<Executables> executables;
+    Ref<Allocator> allocator;
+    Ref<Roster> roster;
+    Ref<StreamPool> streams;
+    std::unique_ptr<Lanes> lanes;
+    Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
+    Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
+    Thread reaper;                     // asynchronous devices only
+  };
+
+ public:
+  static Result<Ref<Runtime>> make(Ref<device::Device> device, Options options = {});
+  ~Runtime();
+  Runtime(const Runtime&) = delete;
+  Runtime& operator=(const Runtime&) = delete;
+
+  Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
+  Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
+  Status compile(Model& model, std::span<const ir::Extents> inputs);      // so that the first call need not
+
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes);
+  Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
+  // In stream order. On an asynchronous device they return when a side without buffer is no longer needed,
+  // else at once.
+  Status copy(Stream& stream, const device::View& from, const device::View& to,
+              Deadline deadline = Deadline::never());
+  Status fill(Stream& stream, const device::View& to, double value, Deadline deadline = Deadline::never());
+
+  // All streams and lanes; goes on past a failing one and returns the first failure.
+  Status synchronize(Deadline deadline = Deadline::never());
+  // Refuses new calls, wakes parked ones, and waits for running ones until `deadline`.
+  void close(Deadline deadline = Deadline::never());
+  bool closed() const { return gate_.closed(); }
+  Status usable() const;  // unavailable when closed, or in a forked child
+
+  const device::Device& device() const { return *device_; }
+  const Options& options() const { return options_; }
+  StreamPool& streams() { return *parts_->streams; }
+  Allocator& allocator() { return *parts_->allocator; }
+  Governor& governor() { return *parts_->governor; }
+  Executables& executables() { return *parts_->executables; }
+
+  struct Stats {
+    StreamPool::Stats streams;
+    Allocator::Stats memory;
+    Governor::Stats governor;
+    Executables::Stats executables;
+    size_t in_flight = 0;  // submissions that are not over, on all streams
+  };
+  Stats stats() const;
+
+ private:
+  Runtime(Ref<device::Device> device, const Options& options);
+  Status build();
+  void reap();
+  std::vector<Ref<Model>> models() const;
+  Result<std::vector<device::View>> run_inside(Model& model, const Call& call);
+  Status finish(Turn turn, device::CommandList list, Submission extras, bool wait, Deadline deadline);
+  Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline);
+
+  const Ref<device::Device> device_;
+  const Options options_;
+  const uint32_t generation_;
+  Gate gate_;  // calls that are not a model's
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace heddle::runtime

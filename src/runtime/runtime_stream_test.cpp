@@ -1,0 +1,276 @@
+#include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <optional>
+
+#include "base/thread.h"
+#include "runtime/registry.h"
+#include "runtime/runtime.h"
+#include "runtime/test_device.h"
+
+// Calls on streams of the user's, whole-device waits, failures and forks.
+namespace heddle::runtime {
+
+namespace {
+
+using device::View;
+using test::Rows;
+using test::TestDevice;
+
+struct Fixture {
+  explicit Fixture(bool asynchronous, int in_flight = 4) {
+    static Atomic<int> next{0};
+    device = std::make_shared<TestDevice>(
+        test::TestOptions{.asynchronous = asynchronous, .name = text("stream-test", next.add_relaxed(1))});
+    device->set_kernel("add one", [](const device::Run& run) {
+      for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) {
+        reinterpret_cast<float*>(run.outputs[0].data)[i] =
+            reinterpret_cast<const float*>(run.inputs[0].data)[i] + 1;
+      }
+      return Status();
+    });
+    device->set_kernel("lost", [this](const device::Run& run) {
+      return lose.exchange_acq_rel(false) ? Status::device_lost("gone") : test::copy_through(run);
+    });
+    device->set_kernel("slow", [this](const device::Run& run) {
+      latch.wait();
+      return test::copy_through(run);
+    });
+    Options options;
+    options.in_flight = in_flight;
+    runtime = *Runtime::make(device, options);
+    add_one = *runtime->load(test::graph_named("add one"));
+    lost = *runtime->load(test::graph_named("lost"));
+    slow = *runtime->load(test::graph_named("slow"));
+  }
+  Result<View> run(Model& model, const View& x, Stream* stream, bool wait = false) {
+    HEDDLE_TRY_ASSIGN(auto outputs, runtime->run(model, {.inputs = {&x, 1}, .stream = stream, .wait = wait}));
+    return outputs[0];
+  }
+  View upload(Stream& stream, Rows& rows) {
+    View to = *runtime->allocate(ir::DType::kF32, rows.extents);
+    REQUIRE(runtime->copy(stream, rows.view(), to).ok());
+    return to;
+  }
+
+  test::Latch latch;
+  Atomic<bool> lose{true};
+  Ref<TestDevice> device;
+  Ref<Runtime> runtime;
+  Ref<Model> add_one, lost, slow;
+};
+
+}  // namespace
+
+TEST_CASE("calls chained over streams without waiting give the value of the chain") {
+  for (const bool asynchronous : {false, true}) {
+    Fixture f(asynchronous);
+    run_together(4, [&](int thread) {
+      const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
+      Rows start(2, static_cast<float>(thread * 100));
+      View x = f.upload(*a, start);
+      for (int i = 0; i < 200; ++i) x = *f.run(*f.add_one, x, &*(i % 2 == 0 ? a : b));
+      Rows end(2);
+      REQUIRE(f.runtime->copy(*a, x, end.view()).ok());
+      for (size_t i = 0; i < end.values.size(); ++i) CHECK(end.values[i] == start.values[i] + 200);
+    });
+    CHECK(f.device->counts().runs.load_relaxed() == 800);
+    CHECK(f.runtime->synchronize().ok());
+    test::wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+    test::wait_until([&] { return f.runtime->allocator().stats().allocated == 0; });
+  }
+}
+
+TEST_CASE("a call without a stream sees what streams have been told to write before") {
+  Fixture f(true);
+  const auto lease = *f.runtime->streams().lease();
+  Rows start(1, 5);
+  const View x = f.upload(*lease, start);
+  const View slow = *f.run(*f.slow, x, &*lease);
+  const Thread opener("opener", [&] {
+    test::wait_until([&] { return f.latch.arrived() == 1; });
+    f.latch.open();
+  });
+  const View y = *f.run(*f.add_one, slow, nullptr, true);
+  CHECK(test::values_of(y)[0] == 6);
+}
+
+TEST_CASE("the call that cannot wait longer leaves its work in flight and its memory safe") {
+  Fixture f(true);
+  const auto lease = *f.runtime->streams().lease();
+  Rows start(1, 5);
+  const View x = f.upload(*lease, start);
+  const auto late = f.runtime->run(
+      *f.slow,
+      {.inputs = {&x, 1}, .stream = &*lease, .deadline = Deadline::in(std::chrono::milliseconds(1))});
+  CHECK(late.status().code() == Code::deadline);
+  CHECK(f.runtime->stats().in_flight == 1);
+  f.latch.open();
+  CHECK(lease->synchronize(Deadline::never()).ok());
+  test::wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+}
+
+TEST_CASE("the lanes of a full device are handed on as soon as work is over, by no thread of the callers") {
+  Fixture f(true, 2);
+  const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
+  Rows start(1, 1);
+  const View x = f.upload(*a, start);
+  REQUIRE(f.run(*f.slow, x, &*a).ok());
+  REQUIRE(f.run(*f.slow, x, &*b).ok());
+  Atomic<int> done{0};
+  std::vector<Thread> callers;
+  for (int i = 0; i < 6; ++i) {
+    callers.emplace_back("caller", [&] {
+      if (f.run(*f.add_one, x, nullptr, true).ok()) done.add_relaxed(1);
+    });
+  }
+  test::wait_until([&] { return f.runtime->governor().stats().waiting == 6; });
+  f.latch.open();
+  callers.clear();
+  CHECK(done.load_relaxed() == 6);
+}
+
+TEST_CASE("synchronize(all) is right while 8 threads work") {
+  Fixture f(true);
+  Atomic<int> working{8};
+  Atomic<uint64_t> wrong{0}, calls{0};
+  run_together(10, [&](int thread) {
+    if (thread >= 8) {
+      while (working.load_acquire() > 0) CHECK(f.runtime->synchronize().ok());
+      return;
+    }
+    const auto lease = *f.runtime->streams().lease();
+    Rows start(1, static_cast<float>(thread));
+    View x = f.upload(*lease, start);
+    for (int i = 0; i < 100; ++i) {
+      x = *f.run(*f.add_one, x, &*lease);
+      calls.add_relaxed(1);
+      if (i % 10 != 9) continue;
+      if (!f.runtime->synchronize().ok()) wrong.add_relaxed(1);
+      if (test::values_of(x)[0] != static_cast<float>(thread + i + 1)) wrong.add_relaxed(1);
+    }
+    working.sub_acq_rel(1);
+  });
+  CHECK(wrong.load_relaxed() == 0);
+  CHECK(calls.load_relaxed() == 800);
+  CHECK(f.device->counts().runs.load_relaxed() == 800);
+}
+
+TEST_CASE("a lane whose stream failed gets a new one, and its caller the cause") {
+  for (const bool asynchronous : {false, true}) {
+    Fixture f(asynchronous, 1);
+    Rows x(1, 4);
+    const View view = x.view();
+    const Status status = f.run(*f.lost, view, nullptr, true).status();
+    CHECK(status.code() == Code::device_lost);
+    const auto next = f.run(*f.lost, view, nullptr, true);
+    REQUIRE(next.ok());
+    CHECK(test::values_of(*next) == x.values);
+    CHECK(f.runtime->governor().stats().in_flight <= 1);
+  }
+}
+
+TEST_CASE("a failed stream of a user's does not disturb the others") {
+  Fixture f(true);
+  std::optional<StreamLease> broken = *f.runtime->streams().lease();
+  const auto good = *f.runtime->streams().lease();
+  Rows start(1, 4);
+  const View x = f.upload(*good, start);
+  REQUIRE(f.run(*f.lost, x, &**broken).ok());
+  CHECK((*broken)->synchronize(Deadline::never()).code() == Code::device_lost);
+  CHECK(f.run(*f.add_one, x, &**broken).status().code() == Code::device_lost);
+  CHECK(test::values_of(*f.run(*f.add_one, x, &*good, true))[0] == 5);
+  CHECK(f.runtime->synchronize().code() == Code::device_lost);
+  broken.reset();
+  CHECK(f.runtime->synchronize().ok());
+}
+
+TEST_CASE("copies refuse what does not fit, and fills fill") {
+  Fixture f(true);
+  const auto lease = *f.runtime->streams().lease();
+  Rows small(1), large(2);
+  const Status status = f.runtime->copy(*lease, small.view(), large.view());
+  CHECK(status.code() == Code::invalid);
+  CHECK(status.message().find("[1, 4]") != std::string::npos);
+  REQUIRE(f.runtime->fill(*lease, large.view(), 3).ok());
+  CHECK(large.values == std::vector<float>(8, 3));
+}
+
+TEST_CASE("the runtime may die while work it was given is in flight") {
+  std::optional<Fixture> f(std::in_place, true);
+  const auto counts = f->device->shared_counts();
+  {
+    const auto lease = *f->runtime->streams().lease();
+    Rows start(1, 4);
+    View x = f->upload(*lease, start);
+    for (int i = 0; i < 50; ++i) x = *f->run(*f->add_one, x, &*lease);
+  }
+  f.reset();
+  CHECK(counts->runs.load_relaxed() == 50);
+  CHECK(counts->nothing_lives());
+}
+
+// Runs `child` in a forked process; its result is the exit code.
+template <class Child>
+int in_fork(Child&& child) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    alarm(20);  // a child that hangs dies, and fails the test
+    _exit(child());
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+}
+
+TEST_CASE("a forked child is refused at once, may drop what it inherited, and the parent goes on") {
+  for (const bool asynchronous : {false, true}) {
+    std::optional<Fixture> f(std::in_place, asynchronous);
+    std::optional<StreamLease> lease = *f->runtime->streams().lease();
+    Rows x(1, 4);
+    const View view = x.view();
+    std::optional<View> kept = *f->run(*f->add_one, view, &**lease, true);
+    Atomic<bool> stop{false};
+    Atomic<uint64_t> wrong{0};
+    std::vector<Thread> busy;
+    for (int i = 0; i < 4; ++i) {
+      busy.emplace_back("busy", [&] {
+        Rows mine(1, 9);
+        const View input = mine.view();
+        while (!stop.load_acquire()) {
+          const auto y = f->run(*f->add_one, input, nullptr, true);
+          if (!y.ok() || test::values_of(*y)[0] != 10) wrong.add_relaxed(1);
+        }
+      });
+    }
+    for (int i = 0; i < 5; ++i) {
+      const int code = in_fork([&] {
+        const auto refused = f->run(*f->add_one, view, nullptr, true);
+        if (refused.status().code() != Code::unavailable) return 1;
+        if (refused.status().message().find("spawn") == std::string::npos) return 2;
+        if (f->runtime->allocate(10).status().code() != Code::unavailable) return 3;
+        if (f->runtime->synchronize().code() != Code::unavailable) return 4;
+        if (f->runtime->load(test::graph_named("x")).status().code() != Code::unavailable) return 5;
+        if (registry::governor("another", 1).status().code() != Code::unavailable) return 6;
+        if (f->runtime->streams().lease().status().code() != Code::unavailable) return 7;
+        if (f->runtime->streams().default_stream().status().code() != Code::unavailable) return 8;
+        if (f->runtime->governor().exclusive(Deadline::never()).status().code() != Code::unavailable)
+          return 9;
+        if (f->add_one->close(Deadline::never()).code() != Code::unavailable) return 10;
+        kept.reset();
+        lease.reset();
+        f->add_one.reset();
+        f->runtime.reset();
+        return 42;
+      });
+      CHECK(code == 42);
+    }
+    for (int i = 0; i < 100; ++i) CHECK(f->run(*f->add_one, view, &**lease, true).ok());
+    stop.store_release(true);
+    busy.clear();
+    CHECK(wrong.load_relaxed() == 0);
+  }
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,141 @@
+#include "runtime/stream.h"
+
+#include <vector>
+
+namespace heddle::runtime {
+
+using device::Buffer;
+using device::CommandList;
+using device::Point;
+
+Turn::~Turn() {
+  if (stream_ != nullptr) stream_->end_turn();
+}
+
+Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
+  HEDDLE_TRY(stream_->check_usable());
+  HEDDLE_TRY(stream_->order_after_others(list));
+  if (stream_->synchronous_) return stream_->submit_now(list);
+  return stream_->submit_in_flight(std::move(list), std::move(extras));
+}
+
+Status Turn::wait(const Event& event) {
+  if (!event.recorded() || event.point().done() || event.point().timeline == stream_->timeline()) return {};
+  if (event.point().timeline->failed()) return event.point().timeline->failure();
+  CommandList list;
+  list.wait(event.point());
+  return submit(std::move(list)).status();
+}
+
+Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
+               const Clock& clock)
+    : device_(std::move(device)),
+      queue_(std::move(queue)),
+      id_(id),
+      clock_(&clock),
+      synchronous_(device_->traits().synchronous) {}
+
+Stream::~Stream() {
+  // Only to be sure that it is over: a failure has been, or will be, told to those who wait for it.
+  static_cast<void>(synchronize(Deadline::never()));
+}
+
+Result<Turn> Stream::turn(Deadline deadline) {
+  uint32_t seen = kFree;
+  if (turn_.cas_strong_acq_rel(seen, kTaken)) [[likely]]
+    return Turn(this);
+  auto over = turn_over_.lock();
+  if (!over.wait_until(deadline, [&] { return turn_.exchange_acq_rel(kAwaited) == kFree; })) {
+    return Status::deadline(to_string(id_), " was used by other threads until the deadline");
+  }
+  return Turn(this);
+}
+
+void Stream::end_turn() {
+  if (turn_.exchange_acq_rel(kFree) != kAwaited) [[likely]]
+    return;
+  // Empty on purpose: a waiter that has found the turn taken holds the lock until it sleeps.
+  static_cast<void>(turn_over_.lock());
+  turn_over_.notify_one();
+}
+
+Event Stream::record(Timed timed) const {
+  const Point point{timeline(), last_submitted()};
+  return Event(point, timed == Timed::yes ? timeline()->stamp(point.value, *clock_) : nullptr);
+}
+
+bool Stream::query() const { return timeline()->done(last_submitted()) || failed(); }
+
+Status Stream::synchronize(Deadline deadline) const { return timeline()->wait(last_submitted(), deadline); }
+
+uint64_t Stream::in_flight() const {
+  const uint64_t reached = timeline()->reached();  // first: it never passes the value read next
+  return failed() ? 0 : last_submitted() - reached;
+}
+
+Status Stream::check_usable() const {
+  if (failed()) return timeline()->failure().with_context(text(id_, " has failed and takes no more work"));
+  if (closed_.load_acquire())
+    return Status::unavailable(to_string(id_), " belongs to a runtime that is closed");
+  return {};
+}
+
+Status Stream::order_after_others(CommandList& list) const {
+  std::vector<Point> waits;
+  list.for_each_buffer(
+      [&](Buffer& buffer, bool write) { buffer.collect_waits(write, timeline().get(), waits); });
+  if (waits.empty()) return {};
+  for (const Point& point : waits) {
+    if (!point.timeline->failed() || point.done()) continue;
+    return point.timeline->failure().with_context("a buffer was in use by a stream that failed");
+  }
+  list.wait_first(std::move(waits));
+  return {};
+}
+
+void Stream::mark_buffers(const CommandList& list, uint64_t value) const {
+  const Point point{timeline(), value};
+  list.for_each_buffer(
+      [&](Buffer& buffer, bool write) { write ? buffer.mark_write(point) : buffer.mark_read(point); });
+}
+
+Result<uint64_t> Stream::submit_now(const CommandList& list) {
+  const uint64_t value = last_.load_relaxed() + 1;
+  last_.store_release(value);
+  HEDDLE_TRY(queue_->submit(list, value, NoLocksHeld{}));
+  if (!timeline()->done(value)) return timeline()->failure();
+  return value;
+}
+
+Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
+  drop_finished();
+  const uint64_t value = last_.load_relaxed() + 1;
+  last_.store_release(value);
+  mark_buffers(list, value);
+  const CommandList* kept = nullptr;
+  {
+    auto records = records_.lock();
+    records->push_back({value, false, std::move(list), std::move(extras)});
+    kept = &records->back()
+                .list;  // stays where it is: only the front is ever taken away, and not before it is accepted
+  }
+  const Status status = queue_->submit(*kept, value, NoLocksHeld{});
+  records_.lock()->back().accepted = true;                   // ours: nobody else submits during our Turn
+  if (timeline()->done(value) || failed()) drop_finished();  // the bell may have rung before it was accepted
+  if (!status.ok()) return status;
+  return value;
+}
+
+size_t Stream::drop_finished() {
+  std::vector<Record> over;  // dropped after the lock: it frees memory and hands permits on
+  auto records = records_.lock();
+  const bool all = failed();
+  const uint64_t reached = timeline()->reached();
+  while (!records->empty() && records->front().accepted && (all || records->front().value <= reached)) {
+    over.push_back(std::move(records->front()));
+    records->pop_front();
+  }
+  return records->size();
+}
+
+}  // namespace heddle::runtime
