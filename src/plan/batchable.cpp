@@ -1,0 +1,161 @@
+#include "plan/batchable.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "plan/row_rules.h"
+
+namespace heddle::plan {
+
+using ir::kNoValue;
+using ir::Node;
+using ir::ValueId;
+using Kind = Rows::Kind;
+
+namespace {
+
+class Proof {
+ public:
+  Proof(const ir::Graph& graph, ir::Dim batch)
+      : graph_(graph), batch_(std::move(batch)), symbol_(to_string(batch_)), states_(graph.values.size()) {}
+
+  Batchable run() {
+    for (ValueId id : graph_.inputs) states_[id] = Rows::along(0, 1);
+    for (const Node& node : graph_.nodes) step(node);
+    for (ValueId id : graph_.outputs) {
+      const Rows& rows = states_[id];
+      const std::string name = text("output '", graph_.values[id].name, "'");
+      switch (rows.kind) {
+        case Kind::kMixed:
+          return {false, rows.reason};
+        case Kind::kAbsent:
+        case Kind::kFixed:
+          return {false, text(name, " has no rows: it is the same for every input")};
+        case Kind::kShaped:
+          return {false, text(name, " has no rows: it depends on the shapes of the inputs only")};
+        case Kind::kRows:
+          break;
+      }
+      if (rows.axis != 0) {
+        return {false, text(name, " has its rows along axis ", rows.axis, "; they have to be along axis 0")};
+      }
+    }
+    return {true, {}};
+  }
+
+ private:
+  // Whether an extent may change with the number of rows.
+  bool involves_batch(const ir::Dim& d) const {
+    return !d.is_static() && (d.mentions(symbol_) || to_string(d).find('?') != std::string::npos);
+  }
+  bool involves_batch(const std::vector<ir::Dim>& dims) const {
+    return std::any_of(dims.begin(), dims.end(), [&](const ir::Dim& d) { return involves_batch(d); });
+  }
+
+  void step(const Node& node) {
+    std::vector<Rows> in;
+    for (ValueId id : node.inputs) in.push_back(id == kNoValue ? Rows{Kind::kAbsent, 0, 1, {}} : states_[id]);
+    Rows made = joined(node, in);
+    for (ValueId id : node.outputs) states_[id] = confirmed(node, id, made);
+  }
+
+  Rows joined(const Node& node, const std::vector<Rows>& in) const {
+    for (const Rows& r : in) {
+      if (r.kind == Kind::kMixed) return r;
+    }
+    const bool reads_shape = node.is("Shape") || node.is("Size");
+    const bool any_rows = std::any_of(in.begin(), in.end(), [](const Rows& r) { return r.rows(); });
+    if (!any_rows || reads_shape) return without_rows(node, in);
+    const RowRule* rule = find_row_rule(*node.op);
+    if (rule == nullptr)
+      return Rows::mixed(text(node.describe(), " has no rule for rows of several callers"));
+    for (size_t i = 0; i < in.size(); ++i) {
+      const bool as_shape =
+          rule->first_shape_operand >= 0 && static_cast<int>(i) >= rule->first_shape_operand;
+      if (in[i].kind == Kind::kShaped && !as_shape) {
+        return Rows::mixed(text(node.describe(), ": operand ", i, " depends on the number of rows"));
+      }
+    }
+    const RowContext context{graph_, node, in, batch_};
+    Rows made = rule->rule(context);
+    if (made.kind == Kind::kMixed) made.reason = text(node.describe(), ' ', made.reason);
+    return made;
+  }
+
+  // Nothing but constants and shapes goes in.
+  Rows without_rows(const Node& node, const std::vector<Rows>& in) const {
+    const ir::Value& value = graph_.values[node.outputs[0]];
+    const bool fixed_operands = std::all_of(in.begin(), in.end(), [](const Rows& r) { return r.fixed(); });
+    const bool shape = involves_batch(value.type.shape);
+    if (fixed_operands && !shape) return {};
+    if (!shape && value.contents && !involves_batch(*value.contents)) return {};
+    // A fixed tensor repeated for every row.
+    const bool repeats = (node.is("Expand") && in[0].fixed()) || node.is("ConstantOfShape");
+    if (!repeats) return {Kind::kShaped, 0, 1, {}};
+    for (size_t axis = 0; axis < value.type.rank(); ++axis) {
+      const auto block = ir::Dim::divide_exact(value.type.shape[axis], batch_);
+      if (!involves_batch(value.type.shape[axis]) || !block) continue;
+      if (node.is("Expand")) {
+        const ir::Shape& from = graph_.type(node.inputs[0]).shape;
+        const size_t lead = value.type.rank() - from.size();
+        if (axis >= lead && !from[axis - lead].is(1)) continue;
+      }
+      return Rows::along(axis, *block);
+    }
+    return {Kind::kShaped, 0, 1, {}};
+  }
+
+  // The last word: the shape must show the rows on their axis and nowhere else.
+  Rows confirmed(const Node& node, ValueId id, const Rows& made) const {
+    if (!made.rows()) return made;
+    const ir::Shape& shape = graph_.type(id).shape;
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      const bool here = axis == made.axis;
+      if (here ? shape[axis] == batch_ * made.block && !involves_batch(made.block)
+               : !involves_batch(shape[axis]))
+        continue;
+      return Rows::mixed(text(node.describe(), " makes ", graph_.type(id),
+                              ", which does not keep the rows of '", symbol_, "' on one axis"));
+    }
+    if (made.axis < shape.size()) return made;
+    return Rows::mixed(text(node.describe(), " makes ", graph_.type(id), ", which has no axis for the rows"));
+  }
+
+  const ir::Graph& graph_;
+  const ir::Dim batch_;
+  const std::string symbol_;
+  std::vector<Rows> states_;
+};
+
+}  // namespace
+
+Batchable batchable(const ir::Graph& graph) {
+  if (graph.inputs.empty()) return {false, "the graph has no inputs, so there are no rows"};
+  std::optional<ir::Dim> batch;
+  std::string first;
+  for (ValueId id : graph.inputs) {
+    const ir::Value& value = graph.values[id];
+    const std::string what = text("input '", value.name, "' is ", value.type);
+    if (value.type.rank() == 0) return {false, text(what, ": it has no axis 0 to join calls along")};
+    const ir::Dim& rows = value.type.shape[0];
+    if (rows.is_static()) return {false, text(what, ": axis 0 is fixed, so calls cannot be joined along it")};
+    const std::string symbol = to_string(rows);
+    if (!(rows == ir::Dim::symbol(symbol)) || rows.derived()) {
+      return {false, text(what, ": axis 0 has to be a symbol of its own, such as 'batch'")};
+    }
+    if (batch && !(*batch == rows)) {
+      return {false, text(what, ", but input '", first, "' has '", *batch,
+                          "' on axis 0: one call's inputs need one number of rows")};
+    }
+    if (!batch) first = value.name;
+    batch = rows;
+    for (size_t axis = 1; axis < value.type.rank(); ++axis) {
+      if (value.type.shape[axis].mentions(symbol)) {
+        return {false, text(what, ": axis ", axis, " grows with the number of rows too")};
+      }
+    }
+  }
+  return Proof(graph, *batch).run();
+}
+
+}  // namespace heddle::plan

@@ -1,0 +1,30 @@
+// passes.h: the steps of optimize(), each in the file of its name.
+//
+//   What       Graph -> Graph. Inputs, outputs, their names and their values stay; nodes between them change.
+//   Invariant  Nodes stay in topological order; types stay right. A pass that finds nothing returns what it
+//              was given.
+//   Threads    Pure.
+#pragma once
+
+#include "ir/graph.h"
+
+namespace heddle::plan {
+
+// What is constant, or known from static shapes, becomes a constant.
+Result<ir::Graph> fold(ir::Graph graph);
+// Nodes and values that reach no output go; graph inputs stay.
+ir::Graph drop_dead(ir::Graph graph);
+// Two nodes with one operator, inputs and attributes become one.
+Result<ir::Graph> merge_equal(ir::Graph graph);
+// No-ops go, movement chains get short, one meaning gets one spelling.
+Result<ir::Graph> canonicalise(ir::Graph graph);
+Result<ir::Graph> fuse_linear(ir::Graph graph);
+Result<ir::Graph> fuse_conv(ir::Graph graph);
+Result<ir::Graph> fuse_layer_norm(ir::Graph graph);
+Result<ir::Graph> fuse_gelu(ir::Graph graph);
+Result<ir::Graph> fuse_attention(ir::Graph graph);
+// The three Linears of an Attention over one input become one.
+Result<ir::Graph> pack_projections(ir::Graph graph);
+Result<ir::Graph> fuse_elementwise(ir::Graph graph);
+
+}  // namespace heddle::plan
