@@ -1,0 +1,84 @@
+"""What the benchmarks of whole models share: peers in turn, pauses between, ratios with their spread, JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PAUSE_S = 0.2  # between two measurements, so that one's heat and leftovers do not meet the next
+
+
+def arguments(description: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.7, help="of one measurement")
+    return parser.parse_args()
+
+
+def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -> float:
+    """`callers` threads call in a loop for `seconds`; calls that ended in that time, per second."""
+    counts = [0] * callers
+    errors: list[BaseException] = []
+    start = threading.Barrier(callers + 1)
+    until = [0.0]
+
+    def work(i: int) -> None:
+        start.wait()
+        try:
+            while time.perf_counter() < until[0]:
+                call()
+                counts[i] += 1
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(callers)]
+    for thread in threads:
+        thread.start()
+    begin = time.perf_counter()
+    until[0] = begin + seconds
+    start.wait()
+    for thread in threads:
+        thread.join()
+    elapsed = time.perf_counter() - begin
+    if errors:
+        raise errors[0]
+    return sum(counts) / elapsed
+
+
+def in_turn(peers: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Each peer's measurement once a round, the order rotated from round to round."""
+    names = list(peers)
+    figures: dict[str, list[float]] = {name: [] for name in names}
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+            time.sleep(PAUSE_S)
+            figures[name].append(peers[name]())
+    return figures
+
+
+def spread(values: list[float]) -> tuple[float, float, float]:
+    """Lower quartile, median, upper quartile."""
+    low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+    return low, median, high
+
+
+def ratio(a: list[float], b: list[float]) -> tuple[float, float, float]:
+    """Quartiles of a / b, round by round."""
+    return spread([x / y for x, y in zip(a, b, strict=True)])
+
+
+def show(name: str, figure: tuple[float, float, float], unit: str, bar: str = "") -> None:
+    low, median, high = figure
+    print(f"  {name:58s} {median:10.3f} {unit:10s} ({low:.3f} .. {high:.3f})  {bar}", flush=True)
+
+
+def write(path: Path | None, figures: dict) -> None:
+    if path:
+        path.write_text(json.dumps(figures, indent=1))

@@ -1,0 +1,430 @@
+// heddle.h: the whole public C++ API of Heddle, and its thread contract. The only header that is installed.
+//
+// Heddle runs a model on one accelerator for any number of threads at once.
+//
+//   ```cpp
+//   #include <heddle/heddle.h>
+//   #include <thread>
+//
+//   int main() {
+//     heddle::GraphBuilder graph("double");
+//     auto x = graph.input("x", heddle::DType::f32, {"batch", 4});
+//     graph.output(graph.add("Add", {x, x}), "y");
+//     heddle::Model model = graph.build();
+//
+//     std::jthread other([&] { model({heddle::Tensor::of<float>({1, 4}, {1, 2, 3, 4})}); });
+//     heddle::Tensor y = model({heddle::Tensor::of<float>({2, 4}, {1, 2, 3, 4, 5, 6, 7, 8})})[0];
+//     return y.values<float>()[7] == 16.0F ? 0 : 1;
+//   }
+//   ```
+//
+// The thread contract
+//   Every function and every const method here may be called from any number of threads at once, on the same object too, unless its comment
+//   says otherwise. GraphBuilder is the exception: one thread builds.
+//   A plain call, model(inputs), blocks until its results are ready. It orders nothing against other calls and takes no stream of the caller's.
+//   Under a StreamGuard, or with CallOptions::stream, a call is submitted to that stream: it runs after all that the stream was given before and
+//   may return before it is over; Tensor::wait, Stream::synchronize or an Event say when. A tensor that crosses streams is ordered by Heddle:
+//   a buffer knows its last write and the reads since, and every submission waits for those it needs.
+//   Results belong to the caller; nobody else holds their memory. Inputs must not be written while a call that reads them is under way.
+//
+// Errors
+//   Everything that fails throws Error; Error::code() says what kind it is, what() names the node or the argument, what is wrong and what would
+//   be right. A failed call leaves nothing half-done; the model can be called again. Destructors do not throw.
+//
+// Lifetime
+//   Handles (Device, Model, Tensor, Stream, Event) are cheap to copy and share what they name. Objects may be destroyed in any order and from any
+//   thread. A thread's lease of a stream ends with the thread. A forked child cannot use a device its parent has used: every call there throws
+//   unavailable; start children with spawn or exec.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#if defined(__GNUC__)
+#define HEDDLE_API __attribute__((visibility("default")))
+#else
+#define HEDDLE_API
+#endif
+
+#define HEDDLE_VERSION_MAJOR 0
+#define HEDDLE_VERSION_MINOR 1
+#define HEDDLE_VERSION_PATCH 0
+
+namespace heddle {
+
+// ---- errors
+
+enum class ErrorCode : uint8_t {
+  invalid = 1,      // the argument or the file is wrong: the same call fails again
+  unsupported = 2,  // right, but Heddle or this device does not do it
+  exhausted = 3,    // memory, streams or a queue are full: may work later
+  unavailable = 4,  // closed, forked or shutting down
+  deadline = 5,     // the timeout passed first
+  cancelled = 6,    // the caller withdrew
+  device_lost = 7,  // the device failed: what ran on it is lost
+  internal = 8,     // a mistake of ours: please report it
+};
+HEDDLE_API std::string_view name(ErrorCode code);  // "invalid", ...
+
+class HEDDLE_API Error : public std::runtime_error {
+ public:
+  Error(ErrorCode code, const std::string& message);
+  ~Error() override;
+  ErrorCode code() const { return code_; }
+
+ private:
+  ErrorCode code_;
+};
+
+using Timeout = std::optional<std::chrono::nanoseconds>;  // nothing: no limit
+
+// ---- tensors
+
+enum class DType : uint8_t { f32, f16, bf16, f64, i8, u8, i16, i32, i64, boolean };
+HEDDLE_API std::string_view name(DType dtype);  // "f32" ... "bool"
+HEDDLE_API size_t size_of(DType dtype);         // bytes of one element
+
+template <class T>
+struct DTypeOf;  // float, double, int8_t, uint8_t, int16_t, int32_t, int64_t, bool
+template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
+template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
+template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::i8; };
+template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
+template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::i16; };
+template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
+template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
+template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+
+using Shape = std::vector<int64_t>;
+
+class Device;
+class Stream;
+struct Internals;  // how the parts of libheddle reach each other; not for callers
+
+// An n-dimensional array, up to 8 dimensions: a window on memory of Heddle's or of the caller's. Copying a Tensor shares the memory.
+class HEDDLE_API Tensor {
+ public:
+  Tensor() = default;  // no tensor; only assignment and the destructor may follow
+
+  static Tensor zeros(DType dtype, const Shape& shape);
+  template <class T>
+  static Tensor of(const Shape& shape, std::initializer_list<T> values) { return copy_of(shape, DTypeOf<T>::value, values.begin(), values.size()); }
+  template <class T>
+  static Tensor of(const Shape& shape, std::span<const T> values) { return copy_of(shape, DTypeOf<T>::value, values.data(), values.size()); }
+  // The caller's memory, not copied. It must live as long as any Tensor on it: `keep`, when given, is held that long. Strides count elements,
+  // may be zero or negative; empty: contiguous.
+  static Tensor borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides = {}, std::shared_ptr<const void> keep = nullptr);
+
+  explicit operator bool() const { return rep_ != nullptr; }
+  DType dtype() const;
+  Shape shape() const;
+  Shape strides() const;  // in elements
+  int64_t elements() const;
+  bool is_contiguous() const;
+
+  // The first element, on the host. Waits until the tensor is ready. Strides apply.
+  const void* data() const;
+  void* mutable_data();  // invalid for memory that was borrowed as const
+  // The elements of a contiguous tensor of this type; invalid otherwise. Waits until it is ready.
+  template <class T>
+  std::span<const T> values() const { return {static_cast<const T*>(checked_data(DTypeOf<T>::value)), static_cast<size_t>(elements())}; }
+
+  bool ready() const;                          // is the work that writes it over
+  void wait(Timeout timeout = {}) const;       // blocks until then; throws the failure of that work, or deadline
+  void record_stream(const Stream& stream) const;  // for kernels Heddle does not see: its memory is not reused before the work given to `stream` so far
+  Tensor contiguous() const;                   // itself, or a contiguous copy
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  static Tensor copy_of(const Shape& shape, DType dtype, const void* values, size_t count);
+  const void* checked_data(DType dtype) const;
+  std::shared_ptr<Rep> rep_;
+};
+
+// ---- devices
+
+enum class Exhaustion : uint8_t {
+  share,  // one more thread than streams: the least loaded stream serves two (default)
+  wait,   // the next thread waits for a stream to be returned, up to stream_wait
+  fail,   // it gets exhausted
+};
+
+struct DeviceOptions {
+  int threads = 0;             // CPU threads for computing, callers included; 0: the cores this process may use (affinity and cgroup quota)
+  int streams = 32;            // 2 to 32; stream 0 is the default stream
+  Exhaustion exhaustion = Exhaustion::share;
+  std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
+  uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
+  double memory_fraction = 1.0;                     // of the device's memory, for this process
+  int in_flight = 0;           // calls on the device at once, the process over; 0: what the device asks for; at most 63
+};
+
+struct MemoryStats {
+  uint64_t allocated;        // bytes in tensors
+  uint64_t reserved;         // bytes held from the driver: allocated and cached
+  uint64_t peak_allocated;
+  uint64_t limit;            // where `exhausted` begins
+  uint64_t recommended_max;  // what the device says may reasonably be used
+  uint64_t hits, misses, frees;
+};
+
+struct DeviceStats {
+  MemoryStats memory;
+  uint64_t calls;                                          // since it was opened
+  uint64_t compiles, cache_hits, evictions, cached_bytes;  // executables
+  uint64_t waits_for_turn;                                 // calls that found the device full
+  std::chrono::nanoseconds longest_wait_for_turn;
+  int streams_leased, streams_leased_max;
+  uint64_t streams_shared;                                 // leases that had to share
+};
+
+// A device and all that Heddle keeps for it: streams, memory, compiled models. Device("host") is the process's own; open() makes another one,
+// with its own options, on the same hardware.
+class HEDDLE_API Device {
+ public:
+  Device();                                // Device("host")
+  Device(std::string_view name);           // NOLINT: "host"; made on first use, unsupported for other names
+  Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT
+  static Device open(std::string_view name, const DeviceOptions& options);
+  // Options of the process's own device. Before its first use, else invalid.
+  static void configure(std::string_view name, const DeviceOptions& options);
+  static std::vector<std::string> names();
+
+  std::string name() const;
+  std::string description() const;  // hardware, threads, libraries
+  int threads() const;
+  int in_flight() const;
+  int streams() const;
+
+  void synchronize(Timeout timeout = {}) const;  // blocks until all work given so far is over; throws its first failure
+  void empty_cache() const;                      // gives cached memory back
+  void set_memory_fraction(double fraction) const;  // (0, 1]
+  DeviceStats stats() const;
+  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what it can, and may call empty_cache.
+  void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
+  // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
+  void close(Timeout timeout = {}) const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  explicit Device(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
+  std::shared_ptr<Rep> rep_;
+};
+
+// The device to oneself: waits until nothing of the process runs on it and keeps Heddle off until destroyed. For other libraries on the same
+// hardware. Not recursive: a second one on the same thread, or a model call under it, is invalid.
+class HEDDLE_API Exclusive {
+ public:
+  explicit Exclusive(const Device& device = {}, Timeout timeout = {});
+  ~Exclusive();
+  Exclusive(const Exclusive&) = delete;
+  Exclusive& operator=(const Exclusive&) = delete;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// ---- streams and events
+
+// A moment in a stream's work. A default-made one has never been recorded: query() is true, waits return at once.
+class HEDDLE_API Event {
+ public:
+  Event() = default;
+  bool query() const;                     // over?
+  void wait(Timeout timeout = {}) const;  // blocks; throws the stream's failure, or deadline
+  // Milliseconds between two recorded events that are over; invalid otherwise.
+  double elapsed_ms(const Event& later) const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  std::shared_ptr<Rep> rep_;
+};
+
+// An ordered queue of work, leased from the device's pool. Stream() leases one for itself until the last copy goes. Calls on one stream from
+// several threads are serialised, in no promised order.
+class HEDDLE_API Stream {
+ public:
+  explicit Stream(const Device& device = {});
+  int id() const;  // 0: the default stream
+  Device device() const;
+  Event record() const;                 // after all the work given so far
+  void wait(const Event& event) const;  // work given from now on starts after `event`; does not block a caller on asynchronous devices
+  bool query() const;                   // nothing left to do?
+  void synchronize(Timeout timeout = {}) const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  explicit Stream(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
+  std::shared_ptr<Rep> rep_;
+};
+
+// The calling thread's stream: the innermost StreamGuard's, else the default stream on the main thread, else a stream leased for this thread
+// until it ends or calls release_current_thread_slot().
+HEDDLE_API Stream current_stream(const Device& device = {});
+HEDDLE_API Stream default_stream(const Device& device = {});
+HEDDLE_API void release_current_thread_slot(const Device& device = {});
+
+// Calls of this thread go to `stream` while it lives. Guards nest.
+class HEDDLE_API StreamGuard {
+ public:
+  explicit StreamGuard(Stream stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+};
+
+// Hands out streams for explicit use, such as one per worker of a pool. acquire() follows the device's exhaustion mode.
+class HEDDLE_API StreamPool {
+ public:
+  explicit StreamPool(const Device& device = {}) : device_(device) {}
+  Stream acquire(Timeout timeout = {}) const;
+  std::optional<Stream> try_acquire() const;  // only a stream nobody else has
+  int size() const { return device_.streams(); }
+
+ private:
+  Device device_;
+};
+
+HEDDLE_API void synchronize(const Device& device = {});
+
+// ---- models
+
+struct Port {
+  std::string name;
+  DType dtype;
+  std::vector<std::string> shape;  // "3", or a symbol such as "batch", or an expression such as "2*batch"
+};
+
+struct ModelOptions {
+  Device device;
+  std::string precision = "f32";  // arithmetic of float operators: "f32" here
+};
+
+struct CallOptions {
+  Timeout timeout;                  // of waiting for a turn and for the result; deadline leaves the model as it was
+  std::optional<Stream> stream;     // instead of the StreamGuard's
+};
+
+// A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once, however many threads ask.
+class HEDDLE_API Model {
+ public:
+  // Reads an ONNX file, opset 11 or newer; external data beside it is mapped. invalid or unsupported name the node.
+  static Model load(const std::string& path, const ModelOptions& options = {});
+  static Model load_bytes(std::span<const std::byte> onnx, const ModelOptions& options = {});
+
+  const std::vector<Port>& inputs() const;
+  const std::vector<Port>& outputs() const;
+  // May callers' rows be joined along axis 0? When not, why_not_batchable() names the node and the reason.
+  bool batchable() const;
+  const std::string& why_not_batchable() const;
+  Device device() const;
+  uint64_t weight_bytes() const;
+  std::string graph() const;  // the optimised graph, one line a node, for people
+
+  // Inputs and results in the order of inputs() and outputs().
+  std::vector<Tensor> operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
+  std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs, const CallOptions& options = {}) const {
+    return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
+  }
+  // Compiles for these input shapes now. Blocks; one compile per shape whoever asks.
+  void compile(std::span<const Shape> shapes) const;
+  // Waits for the calls under way, then refuses new ones (unavailable) and frees what was compiled. Idempotent.
+  void close() const;
+  bool closed() const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  explicit Model(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
+  std::shared_ptr<Rep> rep_;
+};
+
+// ---- graphs by hand
+
+using Dim = std::variant<int64_t, std::string>;  // a number, or a symbol
+using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Tensor>;
+using AttributeList = std::vector<std::pair<std::string, Attribute>>;
+
+// Builds a model operator by operator. Operator names and attributes follow ONNX's newest opset, axes and shapes being inputs where ONNX has them
+// so; types are checked at once. One thread at a time.
+class HEDDLE_API GraphBuilder {
+ public:
+  struct Value {
+    uint32_t id;
+  };
+  explicit GraphBuilder(std::string name = "graph");
+  ~GraphBuilder();
+  GraphBuilder(GraphBuilder&&) noexcept;
+  GraphBuilder& operator=(GraphBuilder&&) noexcept;
+
+  struct DimArgument : Dim {  // so that {"batch", 3} is a shape
+    DimArgument(int64_t n) : Dim(n) {}                        // NOLINT
+    DimArgument(int n) : Dim(int64_t{n}) {}                   // NOLINT
+    DimArgument(const char* symbol) : Dim(std::string(symbol)) {}  // NOLINT
+    DimArgument(std::string symbol) : Dim(std::move(symbol)) {}    // NOLINT
+  };
+  Value input(const std::string& name, DType dtype, const std::vector<DimArgument>& shape);
+  Value constant(const Tensor& tensor);  // copied
+  static constexpr Value absent() { return {~uint32_t{0}}; }  // an optional input left out
+  Value add(std::string_view op, const std::vector<Value>& inputs, const AttributeList& attributes = {}, const std::string& name = "");
+  std::vector<Value> add_multiple(std::string_view op, const std::vector<Value>& inputs, size_t outputs, const AttributeList& attributes = {},
+                                  const std::string& name = "");
+  void output(Value value, const std::string& name);
+  std::string type(Value value) const;  // "f32[batch, 3]"
+  Model build(const ModelOptions& options = {});  // ends the builder
+  // The slow, obvious reference interpreter on the same graph, unoptimised: the oracle for tests. Does not end the builder.
+  std::vector<Tensor> evaluate(std::span<const Tensor> inputs) const;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// ---- looking inside
+
+struct LockStats {
+  std::string name;
+  uint64_t acquisitions, contentions;
+  std::chrono::nanoseconds longest_wait;
+};
+HEDDLE_API void count_locks(bool on);  // off by default
+HEDDLE_API std::vector<LockStats> lock_stats();
+HEDDLE_API void reset_lock_stats();
+
+// Spans of every call, compile, wait and allocation, to a Chrome / Perfetto JSON file.
+HEDDLE_API void start_trace(const std::string& path);
+HEDDLE_API void stop_trace();
+
+enum class LogLevel : uint8_t { info, warning, error };
+// One callback for the process; may be called from any thread, with no lock of Heddle's held. An empty one switches logging off (the default).
+HEDDLE_API void set_log(std::function<void(LogLevel, const std::string&)> callback);
+
+// Asked about every 50 ms by each thread that waits inside Heddle with a timeout or without; true ends the wait with `deadline`. For hosts that
+// must stay interruptible (Python's Ctrl-C). Null, the default: waits are not disturbed.
+HEDDLE_API void set_interrupt_check(bool (*asked)());
+
+HEDDLE_API std::string version();
+// Environment variables Heddle knows, each with its meaning and its value ("" when not set).
+struct EnvironmentVariable {
+  std::string name, meaning, value;
+};
+HEDDLE_API std::vector<EnvironmentVariable> environment();
+
+}  // namespace heddle

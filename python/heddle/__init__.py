@@ -1,0 +1,149 @@
+"""Heddle: any number of threads call a model on one accelerator, safely.
+
+>>> model = heddle.load("model.onnx")
+>>> y = model(x)                 # from any thread; numpy in, numpy out; torch in, torch out
+
+Every call that can wait or compute frees the GIL. Errors are raised by code (``heddle.errors``).
+"""
+
+import os
+
+from . import _heddle, errors, profiler
+from ._heddle import (
+    Device,
+    Event,
+    GraphBuilder,
+    Model,
+    Port,
+    Stream,
+    StreamPool,
+    count_locks,
+    lock_stats,
+    reset_lock_stats,
+    set_log,
+)
+from .errors import (
+    CancelledError,
+    DeadlineError,
+    DeviceLostError,
+    Error,
+    ExhaustedError,
+    InternalError,
+    InvalidError,
+    UnavailableError,
+    UnsupportedError,
+)
+
+__version__ = _heddle.version()
+__all__ = [
+    "CancelledError",
+    "DeadlineError",
+    "Device",
+    "DeviceLostError",
+    "Error",
+    "Event",
+    "ExhaustedError",
+    "GraphBuilder",
+    "InternalError",
+    "InvalidError",
+    "Model",
+    "Port",
+    "Stream",
+    "StreamPool",
+    "UnavailableError",
+    "UnsupportedError",
+    "count_locks",
+    "current_allocated_memory",
+    "current_stream",
+    "default_stream",
+    "driver_allocated_memory",
+    "empty_cache",
+    "environment",
+    "errors",
+    "exclusive",
+    "load",
+    "lock_stats",
+    "profiler",
+    "recommended_max_memory",
+    "release_current_thread_slot",
+    "reset_lock_stats",
+    "set_log",
+    "set_per_process_memory_fraction",
+    "stream",
+    "synchronize",
+]
+
+
+def _device(device):
+    return device if isinstance(device, Device) else Device(device)
+
+
+def load(path, device="host", precision="f32"):
+    """Reads an ONNX model (a path, or the file's bytes) and compiles its first stage.
+
+    Blocks with the GIL free. Raises InvalidError or UnsupportedError naming the node. The model may be called
+    from any number of threads; each input shape is compiled on its first call, once.
+    """
+    if isinstance(path, (bytes, bytearray, memoryview)):
+        return _heddle.load_bytes(bytes(path), _device(device), precision)
+    return _heddle.load(os.fspath(path), _device(device), precision)
+
+
+def stream(stream):
+    """Context manager: calls of this thread go to ``stream``. Nests."""
+    return _heddle.StreamContext(stream)
+
+
+def current_stream(device="host"):
+    """The calling thread's stream: the innermost ``with stream(...)``, else its lease (the default stream on the main thread)."""
+    return _heddle.current_stream(_device(device))
+
+
+def default_stream(device="host"):
+    """Stream 0."""
+    return _heddle.default_stream(_device(device))
+
+
+def release_current_thread_slot(device="host"):
+    """Returns the calling thread's lease before the thread ends."""
+    _heddle.release_current_thread_slot(_device(device))
+
+
+def synchronize(device="host", timeout=None):
+    """Blocks, with the GIL free, until all work given to the device so far is over. Raises its first failure."""
+    _device(device).synchronize(timeout)
+
+
+def empty_cache(device="host"):
+    """Gives cached device memory back."""
+    _device(device).empty_cache()
+
+
+def current_allocated_memory(device="host"):
+    """Bytes in live tensors."""
+    return _device(device).stats()["allocated"]
+
+
+def driver_allocated_memory(device="host"):
+    """Bytes held from the driver, cached ones included."""
+    return _device(device).stats()["reserved"]
+
+
+def recommended_max_memory(device="host"):
+    """Bytes that the device says may reasonably be used."""
+    return _device(device).stats()["recommended_max_memory"]
+
+
+def set_per_process_memory_fraction(fraction, device="host"):
+    """Limits this process to a part, in (0, 1], of the device's memory."""
+    _device(device).set_memory_fraction(fraction)
+
+
+def exclusive(device="host", timeout=None):
+    """Context manager: the device to oneself; waits until nothing runs on it and keeps Heddle off meanwhile."""
+    return _heddle.ExclusiveContext(_device(device), timeout)
+
+
+def environment():
+    """Environment variables Heddle knows: (name, meaning, value) tuples."""
+    return list(_heddle.environment())

@@ -1,0 +1,31 @@
+// arrays.h: Python arrays in, Python arrays out.
+//
+//   In         Anything with the buffer protocol or __dlpack__ on the CPU is borrowed, strides and all: nothing is copied here.
+//   Out        The kind that came in: numpy arrays, or whatever the first input's library makes of DLPack. The array holds the result's memory.
+#pragma once
+
+#include <heddle/heddle.h>
+#include "gil.h"
+
+namespace heddle::python {
+
+namespace nb = nanobind;
+
+// The borrowed tensor. `name` is for messages. TypeError for what is no array, Error(unsupported) for dtypes Heddle lacks.
+Tensor to_tensor(nb::handle array, std::string_view name);
+
+// How to give arrays back: found from an input, used for every output.
+class Kind {
+ public:
+  static Kind numpy() { return Kind(nb::object()); }
+  static Kind of(nb::handle array);
+  nb::object wrap(const Tensor& tensor) const;  // ready tensors; waits for others
+
+ private:
+  explicit Kind(nb::object from_dlpack) : from_dlpack_(std::move(from_dlpack)) {}
+  nb::object from_dlpack_;  // null: numpy
+};
+
+Shape to_shape(nb::handle sequence, std::string_view what);
+
+}  // namespace heddle::python

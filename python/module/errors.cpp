@@ -1,0 +1,28 @@
+// errors.cpp: heddle::Error becomes the exception class of its code (heddle/errors.py).
+#include <heddle/heddle.h>
+
+#include <array>
+
+#include "bindings.h"
+
+namespace heddle::python {
+
+namespace nb = nanobind;
+
+void bind_errors(nb::module_&) {
+  static std::array<PyObject*, 9> classes{};  // held for ever: the interpreter's own module holds them too
+  const nb::object by_code = nb::module_::import_("heddle.errors").attr("BY_CODE");
+  for (size_t code = 1; code < classes.size(); ++code) {
+    const auto word = name(static_cast<ErrorCode>(code));
+    classes[code] = nb::object(by_code[nb::str(word.data(), word.size())]).release().ptr();
+  }
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Error& e) {
+      PyErr_SetString(classes[static_cast<size_t>(e.code())], e.what());
+    }
+  });
+}
+
+}  // namespace heddle::python

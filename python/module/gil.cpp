@@ -1,0 +1,121 @@
+#include "gil.h"
+
+#include <pythread.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <variant>
+#include <vector>
+
+namespace heddle::python {
+namespace {
+
+// One interpreter per process: its state is the process's.
+std::atomic<int> inside{0};         // threads between Entry and ~Entry; changed with the GIL held
+std::atomic<bool> exiting{false};   // set with the GIL held
+unsigned long main_thread = 0;      // set at import, by the main thread or on its behalf
+thread_local PyObject* interrupt = nullptr;
+
+using Held = std::variant<PyObject*, Py_buffer>;
+std::mutex released_mutex;
+std::vector<Held>& released() {
+  static auto* list = new std::vector<Held>;  // outlives the threads that may still drop into it
+  return *list;
+}
+
+void drop(Held& held) {
+  if (auto* object = std::get_if<PyObject*>(&held)) {
+    Py_DECREF(*object);
+  } else {
+    PyBuffer_Release(&std::get<Py_buffer>(held));
+  }
+}
+
+void release(Held held) {
+  if (!Py_IsInitialized()) return;  // the interpreter took its memory with it
+  if (PyGILState_Check()) {
+    drop(held);
+    return;
+  }
+  const std::lock_guard lock(released_mutex);
+  released().push_back(held);
+}
+
+struct HeldDeleter {
+  void operator()(Held* held) const {
+    release(*held);
+    delete held;
+  }
+};
+
+bool interrupt_asked() {
+  if (PyThread_get_thread_ident() != main_thread || exiting.load(std::memory_order_acquire)) return false;
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_CheckSignals() != 0;
+  if (raised) {
+    PyObject* type = nullptr;
+    PyObject* value = nullptr;
+    PyObject* trace = nullptr;
+    PyErr_Fetch(&type, &value, &trace);
+    PyErr_NormalizeException(&type, &value, &trace);
+    Py_XDECREF(type);
+    Py_XDECREF(trace);
+    Py_XDECREF(interrupt);
+    interrupt = value;
+  }
+  PyGILState_Release(state);
+  return raised;
+}
+
+void before_exit() {
+  exiting.store(true, std::memory_order_release);
+  PyThreadState* state = PyEval_SaveThread();
+  while (inside.load(std::memory_order_acquire) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  PyEval_RestoreThread(state);
+}
+
+}  // namespace
+
+Entry::Entry() {
+  if (exiting.load(std::memory_order_acquire) && PyThread_get_thread_ident() != main_thread) {
+    throw Error(ErrorCode::unavailable, "the interpreter is shutting down: only the main thread may still call");
+  }
+  drop_released();
+  inside.fetch_add(1, std::memory_order_acq_rel);
+}
+
+Entry::~Entry() { inside.fetch_sub(1, std::memory_order_acq_rel); }
+
+void raise_interrupt() {
+  if (interrupt == nullptr) return;
+  PyObject* value = std::exchange(interrupt, nullptr);
+  PyErr_SetObject(reinterpret_cast<PyObject*>(Py_TYPE(value)), value);
+  Py_DECREF(value);
+  throw nb::python_error();
+}
+
+std::shared_ptr<const void> keep(nb::object object) { return {new Held(object.release().ptr()), HeldDeleter()}; }
+std::shared_ptr<const void> keep(Py_buffer buffer) { return {new Held(buffer), HeldDeleter()}; }
+
+void drop_released() {
+  std::vector<Held> list;
+  {
+    const std::lock_guard lock(released_mutex);
+    if (released().empty()) return;
+    list.swap(released());
+  }
+  for (Held& held : list) drop(held);
+}
+
+void bind_process(nb::module_& m) {
+  const nb::object threading = nb::module_::import_("threading");
+  main_thread = nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
+  set_interrupt_check(interrupt_asked);
+  nb::module_::import_("atexit").attr("register")(nb::cpp_function(before_exit));
+  (void)m;
+}
+
+}  // namespace heddle::python

@@ -1,0 +1,77 @@
+// gil.h: where the interpreter's lock is given up, and how that ends well when the interpreter does.
+//
+//   What       without_gil(f) runs f with the GIL free. Every binding that can wait or compute goes through it.
+//   Exit       A thread that comes back for the GIL of a finalising interpreter is killed by CPython in the middle of C++ frames. So exit is
+//              announced first: before_exit() (an atexit handler) waits until every thread is out, and from then on only the thread that
+//              finalises may enter; the others get `unavailable`.
+//   Signals    Heddle asks interrupt_asked() from inside its waits; on the main thread that runs Python's signal handlers. What they raise is
+//              kept and raised when the wait has ended.
+//   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call that holds it.
+#pragma once
+
+#include <heddle/heddle.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>  // here, so that no two files disagree on how these types are cast
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include <exception>
+#include <type_traits>
+
+namespace heddle::python {
+
+namespace nb = nanobind;
+
+class Entry {
+ public:
+  Entry();   // holds the GIL; throws Error(unavailable) where no thread may enter any more
+  ~Entry();  // holds the GIL again
+  Entry(const Entry&) = delete;
+  Entry& operator=(const Entry&) = delete;
+};
+
+void raise_interrupt();  // throws nb::python_error when a signal handler raised during a wait of this thread
+
+template <class F>
+auto without_gil(F&& f) {
+  const Entry entry;
+  using R = std::invoke_result_t<F>;
+  std::exception_ptr failure;
+  if constexpr (std::is_void_v<R>) {
+    PyThreadState* state = PyEval_SaveThread();
+    try {
+      f();
+    } catch (const Error&) {
+      failure = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      failure = std::current_exception();
+    }
+    PyEval_RestoreThread(state);
+    raise_interrupt();
+    if (failure) std::rethrow_exception(failure);
+  } else {
+    std::optional<R> result;
+    PyThreadState* state = PyEval_SaveThread();
+    try {
+      result.emplace(f());
+    } catch (const Error&) {
+      failure = std::current_exception();
+    } catch (const std::bad_alloc&) {
+      failure = std::current_exception();
+    }
+    PyEval_RestoreThread(state);
+    raise_interrupt();
+    if (failure) std::rethrow_exception(failure);
+    return std::move(*result);
+  }
+}
+
+// A reference to a Python object (or a Py_buffer) that C++ may drop on any thread.
+std::shared_ptr<const void> keep(nb::object object);
+std::shared_ptr<const void> keep(Py_buffer buffer);
+void drop_released();  // holds the GIL: drops what other threads left
+
+void bind_process(nb::module_& m);
+
+}  // namespace heddle::python

@@ -1,0 +1,60 @@
+// inside.cpp: lock statistics, trace, log, environment.
+#include <nanobind/nanobind.h>
+
+#include "bindings.h"
+#include "gil.h"
+
+namespace heddle::python {
+namespace {
+
+using namespace nb::literals;
+
+nb::list locks() {
+  nb::list list;
+  for (const LockStats& lock : lock_stats()) {
+    nb::dict d;
+    d["name"] = lock.name;
+    d["acquisitions"] = lock.acquisitions;
+    d["contentions"] = lock.contentions;
+    d["longest_wait"] = std::chrono::duration<double>(lock.longest_wait).count();
+    list.append(d);
+  }
+  return list;
+}
+
+void log_to(nb::object callback) {
+  if (callback.is_none()) {
+    set_log({});
+    return;
+  }
+  const auto held = keep(callback);
+  set_log([held, raw = callback.ptr()](LogLevel level, const std::string& message) {
+    static constexpr const char* kLevels[] = {"info", "warning", "error"};
+    const nb::gil_scoped_acquire gil;
+    try {
+      const nb::handle function = raw;
+      function(kLevels[static_cast<int>(level)], message);
+    } catch (nb::python_error& e) {
+      e.discard_as_unraisable("heddle log callback");
+    }
+  });
+}
+
+}  // namespace
+
+void bind_inside(nb::module_& m) {
+  m.def("count_locks", count_locks, "on"_a);
+  m.def("lock_stats", locks);
+  m.def("reset_lock_stats", reset_lock_stats);
+  m.def("start_trace", start_trace, "path"_a);
+  m.def("stop_trace", [] { without_gil([] { stop_trace(); }); });
+  m.def("set_log", log_to, nb::arg("callback").none());
+  m.def("version", version);
+  m.def("environment", [] {
+    nb::list list;
+    for (const EnvironmentVariable& v : environment()) list.append(nb::make_tuple(v.name, v.meaning, v.value));
+    return list;
+  });
+}
+
+}  // namespace heddle::python

@@ -1,0 +1,15 @@
+// module.cpp: heddle._heddle, the C++ half of the Python package.
+#include <nanobind/nanobind.h>
+
+#include "bindings.h"
+#include "gil.h"
+
+NB_MODULE(_heddle, m) {
+  using namespace heddle::python;
+  bind_errors(m);
+  bind_process(m);
+  bind_streams(m);
+  bind_model(m);
+  bind_graph(m);
+  bind_inside(m);
+}

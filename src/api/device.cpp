@@ -1,0 +1,74 @@
+// device.cpp: Device and Exclusive.
+#include "api/internals.h"
+#include "api/process_devices.h"
+
+namespace heddle {
+
+Device::Device() : Device(std::string_view("host")) {}
+Device::Device(std::string_view name) : rep_(process_devices::get(name).rep_) {}
+Device Device::open(std::string_view name, const DeviceOptions& options) { return process_devices::open(name, options); }
+void Device::configure(std::string_view name, const DeviceOptions& options) { process_devices::configure(name, options); }
+std::vector<std::string> Device::names() { return process_devices::names(); }
+
+std::string Device::name() const { return rep_->name; }
+std::string Device::description() const { return rep_->runtime->device().traits().description; }
+int Device::threads() const { return rep_->threads; }
+int Device::in_flight() const { return rep_->runtime->governor().limit(); }
+int Device::streams() const { return rep_->runtime->options().streams; }
+
+void Device::synchronize(Timeout timeout) const { check(rep_->runtime->synchronize(to_deadline(timeout))); }
+void Device::close(Timeout timeout) const { rep_->runtime->close(to_deadline(timeout)); }
+
+void Device::empty_cache() const {
+  check(rep_->runtime->usable());
+  rep_->runtime->allocator().empty_cache();
+}
+
+void Device::set_memory_fraction(double fraction) const {
+  check(rep_->runtime->usable());
+  check(rep_->runtime->allocator().set_memory_fraction(fraction));
+}
+
+void Device::on_memory_pressure(std::function<void(uint64_t)> callback) const {
+  if (!callback) throw Error(ErrorCode::invalid, "the memory pressure callback is empty");
+  check(rep_->runtime->usable());
+  rep_->runtime->allocator().on_pressure(std::move(callback));
+}
+
+DeviceStats Device::stats() const {
+  const runtime::Runtime::Stats s = rep_->runtime->stats();
+  DeviceStats out{};
+  out.memory = {s.memory.allocated,
+                s.memory.reserved,
+                s.memory.peak_allocated,
+                s.memory.limit,
+                rep_->runtime->device().traits().memory_bytes,
+                s.memory.hits,
+                s.memory.misses,
+                s.memory.driver_frees};
+  out.calls = s.governor.entered;
+  out.compiles = s.executables.makes;
+  out.cache_hits = s.executables.hits;
+  out.evictions = s.executables.evictions;
+  out.cached_bytes = s.executables.bytes;
+  out.waits_for_turn = s.governor.parked;
+  out.longest_wait_for_turn = s.governor.longest_wait;
+  out.streams_leased = s.streams.leased;
+  out.streams_leased_max = s.streams.most_leased;
+  out.streams_shared = s.streams.joined;
+  return out;
+}
+
+struct Exclusive::Rep {
+  Device device;
+  runtime::Exclusive hold;
+};
+
+Exclusive::Exclusive(const Device& device, Timeout timeout) {
+  runtime::Runtime& runtime = Internals::runtime(device);
+  check(runtime.usable());
+  rep_ = std::make_unique<Rep>(Rep{device, take(runtime.governor().exclusive(to_deadline(timeout)))});
+}
+Exclusive::~Exclusive() = default;
+
+}  // namespace heddle

@@ -1,0 +1,90 @@
+#include "api/environment.h"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+
+#include "base/status.h"
+
+namespace heddle {
+namespace {
+
+struct Variable {
+  const char* name;
+  const char* meaning;
+  const char* right;  // what a right value looks like
+  bool (*apply)(std::string_view value, DeviceOptions& options);
+};
+
+template <class T>
+bool parse(std::string_view value, T& number) {
+  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
+  return error == std::errc() && end == value.data() + value.size();
+}
+
+bool set_exhaustion(std::string_view value, DeviceOptions& o) {
+  if (value == "share") {
+    o.exhaustion = Exhaustion::share;
+  } else if (value == "wait") {
+    o.exhaustion = Exhaustion::wait;
+  } else if (value == "fail") {
+    o.exhaustion = Exhaustion::fail;
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool set_stream_wait(std::string_view value, DeviceOptions& o) {
+  int64_t ms = 0;
+  if (!parse(value, ms) || ms < 0) return false;
+  o.stream_wait = std::chrono::milliseconds(ms);
+  return true;
+}
+
+bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
+  uint64_t mib = 0;
+  if (!parse(value, mib) || mib > (uint64_t{1} << 30)) return false;
+  o.executable_bytes = mib << 20;
+  return true;
+}
+
+constexpr std::array kVariables = {
+    Variable{"HEDDLE_THREADS", "CPU threads for computing, callers included (0: the cores this process may use)", "a number of at least 0",
+             [](std::string_view v, DeviceOptions& o) { return parse(v, o.threads) && o.threads >= 0; }},
+    Variable{"HEDDLE_STREAMS", "streams a device has", "a number from 2 to 32",
+             [](std::string_view v, DeviceOptions& o) { return parse(v, o.streams) && o.streams >= 2 && o.streams <= 32; }},
+    Variable{"HEDDLE_STREAM_EXHAUSTION", "what a thread gets when all streams are leased", "share, wait or fail", set_exhaustion},
+    Variable{"HEDDLE_STREAM_WAIT_MS", "how long it may wait then, milliseconds", "a number of at least 0", set_stream_wait},
+    Variable{"HEDDLE_EXECUTABLE_MIB", "compiled shapes kept, MiB (0: no limit)", "a number of at least 0", set_executable_bytes},
+    Variable{"HEDDLE_MEMORY_FRACTION", "the part of the device's memory this process may use", "a number above 0 and at most 1",
+             [](std::string_view v, DeviceOptions& o) { return parse(v, o.memory_fraction) && o.memory_fraction > 0 && o.memory_fraction <= 1; }},
+    Variable{"HEDDLE_IN_FLIGHT", "calls on a device at once (0: what the device asks for)", "a number from 0 to 63",
+             [](std::string_view v, DeviceOptions& o) { return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 63; }},
+};
+
+}  // namespace
+
+DeviceOptions options_from_environment() {
+  DeviceOptions options;
+  for (const Variable& variable : kVariables) {
+    const char* value = std::getenv(variable.name);
+    if (value == nullptr || *value == '\0') continue;
+    if (!variable.apply(value, options)) {
+      throw Error(ErrorCode::invalid, text("environment variable ", variable.name, " is '", value, "'; it takes ", variable.right));
+    }
+  }
+  return options;
+}
+
+std::vector<EnvironmentVariable> environment() {
+  std::vector<EnvironmentVariable> list;
+  for (const Variable& variable : kVariables) {
+    const char* value = std::getenv(variable.name);
+    list.push_back({variable.name, text(variable.meaning, ": ", variable.right), value == nullptr ? "" : value});
+  }
+  return list;
+}
+
+}  // namespace heddle

@@ -1,0 +1,48 @@
+// inside.cpp: lock statistics, trace, log, version.
+#include <memory>
+
+#include "api/internals.h"
+#include "api/log.h"
+#include "base/sync.h"
+#include "base/trace.h"
+
+namespace heddle {
+namespace {
+
+using Callback = std::function<void(LogLevel, const std::string&)>;
+
+Guarded<Ref<const Callback>, Rank::kLog>& log_callback() {
+  static auto* const callback = new Guarded<Ref<const Callback>, Rank::kLog>();  // threads may log after exit() began
+  return *callback;
+}
+
+}  // namespace
+
+void set_log(std::function<void(LogLevel, const std::string&)> callback) {
+  *log_callback().lock() = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
+}
+
+void log(LogLevel level, const std::string& message) {
+  const Ref<const Callback> callback = *log_callback().lock();
+  if (callback != nullptr) (*callback)(level, message);
+}
+
+void count_locks(bool on) { set_lock_counting(on); }
+void reset_lock_stats() { clear_lock_counts(); }
+
+std::vector<LockStats> lock_stats() {
+  std::vector<LockStats> list;
+  for (const LockCounts& lock : read_lock_counts()) {
+    list.push_back({std::string(lock.name), lock.acquisitions, lock.contentions, std::chrono::nanoseconds(lock.longest_wait_ns)});
+  }
+  return list;
+}
+
+void set_interrupt_check(bool (*asked)()) { ask_while_waiting(asked); }
+
+void start_trace(const std::string& path) { trace::start(path); }
+void stop_trace() { check(trace::stop()); }
+
+std::string version() { return HEDDLE_VERSION; }
+
+}  // namespace heddle

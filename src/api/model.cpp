@@ -1,0 +1,86 @@
+// model.cpp: Model: load, call, compile, close.
+#include "api/internals.h"
+#include "api/log.h"
+#include "api/model_making.h"
+#include "onnx/reader.h"
+#include "plan/batchable.h"
+
+namespace heddle {
+namespace {
+
+std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
+  std::vector<Port> ports;
+  for (const device::Signature& s : signatures) {
+    Port port{s.name, to_public(s.type.dtype), {}};
+    for (const ir::Dim& dim : s.type.shape) port.shape.push_back(to_string(dim));
+    ports.push_back(std::move(port));
+  }
+  return ports;
+}
+
+}  // namespace
+
+Model make_model(ir::Graph graph, const ModelOptions& options) {
+  runtime::Runtime& runtime = Internals::runtime(options.device);
+  check(runtime.usable());
+  device::LoadOptions load;
+  load.precision = options.precision;
+  Ref<runtime::Model> model = take(runtime.load(std::move(graph), load));
+  const plan::Batchable batchable = plan::batchable(model->module().graph());
+  log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(), " nodes, ", model->module().weight_bytes(),
+                           " bytes of weights, ", batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
+  auto rep = std::make_shared<Internals::ModelRep>(Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason});
+  rep->inputs = ports_of(rep->model->inputs());
+  rep->outputs = ports_of(rep->model->outputs());
+  return Internals::make_model(std::move(rep));
+}
+
+Model Model::load(const std::string& path, const ModelOptions& options) {
+  return make_model(take(onnx::read_file(path)), options);
+}
+
+Model Model::load_bytes(std::span<const std::byte> onnx, const ModelOptions& options) {
+  return make_model(take(onnx::read_bytes(onnx)), options);
+}
+
+const std::vector<Port>& Model::inputs() const { return rep_->inputs; }
+const std::vector<Port>& Model::outputs() const { return rep_->outputs; }
+bool Model::batchable() const { return rep_->batchable; }
+const std::string& Model::why_not_batchable() const { return rep_->why_not; }
+Device Model::device() const { return rep_->device; }
+uint64_t Model::weight_bytes() const { return rep_->model->module().weight_bytes(); }
+std::string Model::graph() const { return to_string(rep_->model->module().graph()); }
+bool Model::closed() const { return rep_->model->closed(); }
+void Model::close() const { check(rep_->model->close(Deadline::never())); }
+
+std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+  std::vector<device::View> views;
+  views.reserve(inputs.size());
+  for (const Tensor& input : inputs) views.push_back(Internals::view(input));
+  const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
+  const Stream* stream = options.stream ? &*options.stream : guarded ? &*guarded : nullptr;
+  if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
+    throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
+  }
+  runtime::Call call;
+  call.inputs = views;
+  call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
+  call.deadline = to_deadline(options.timeout);
+  call.wait = stream == nullptr;
+  std::vector<device::View> results = take(Internals::runtime(rep_->device).run(*rep_->model, call));
+  std::vector<Tensor> outputs;
+  outputs.reserve(results.size());
+  for (device::View& result : results) outputs.push_back(Internals::make_tensor(std::move(result)));
+  return outputs;
+}
+
+void Model::compile(std::span<const Shape> shapes) const {
+  if (shapes.size() != rep_->inputs.size()) {
+    throw Error(ErrorCode::invalid, text(shapes.size(), " shapes for a model of ", rep_->inputs.size(), " inputs"));
+  }
+  std::vector<ir::Extents> extents;
+  for (size_t i = 0; i < shapes.size(); ++i) extents.push_back(to_extents(shapes[i], rep_->inputs[i].dtype));
+  check(Internals::runtime(rep_->device).compile(*rep_->model, extents));
+}
+
+}  // namespace heddle

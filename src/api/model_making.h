@@ -1,0 +1,12 @@
+// model_making.h: a Model from a graph, whoever made the graph.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include "ir/graph.h"
+
+namespace heddle {
+
+Model make_model(ir::Graph graph, const ModelOptions& options);
+
+}  // namespace heddle

@@ -1,0 +1,130 @@
+#include "api/process_devices.h"
+
+#include <map>
+#include <optional>
+
+#include "api/environment.h"
+#include "api/internals.h"
+#include "api/log.h"
+#include "drivers/host/host_device.h"
+
+namespace heddle::process_devices {
+namespace {
+
+constexpr auto kExitWait = std::chrono::seconds(5);
+
+struct Entry {
+  std::optional<DeviceOptions> options;
+  std::optional<Device> device;
+};
+struct Table {
+  std::map<std::string, Entry, std::less<>> entries;
+  bool making = false;  // one first use at a time; the others wait for it
+  bool ended = false;
+};
+using GuardedTable = Guarded<Table, Rank::kRegistry>;
+
+GuardedTable& table() {
+  alignas(GuardedTable) static std::byte storage[sizeof(GuardedTable)];  // never destroyed: threads may outlive static destructors
+  static auto* const made = new (storage) GuardedTable();
+  return *made;
+}
+
+struct Closer {
+  ~Closer() {
+    std::map<std::string, Entry, std::less<>> entries;
+    {
+      auto t = table().lock();
+      t->ended = true;
+      entries.swap(t->entries);
+    }
+    for (auto& [name, entry] : entries) {
+      if (entry.device) Internals::runtime(*entry.device).close(Deadline::in(kExitWait));
+    }
+  }
+};
+
+void check_options(const DeviceOptions& o) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid, what); };
+  if (o.threads < 0) refuse("threads must be 0 (all cores) or more, not " + std::to_string(o.threads));
+  if (o.streams < 2 || o.streams > runtime::StreamPool::kMaxStreams) {
+    refuse(text("streams must be 2 to ", runtime::StreamPool::kMaxStreams, ", not ", o.streams));
+  }
+  if (o.in_flight < 0 || o.in_flight > runtime::Governor::kMaxLimit) {
+    refuse(text("in_flight must be 0 (what the device asks for) to ", runtime::Governor::kMaxLimit, ", not ", o.in_flight));
+  }
+  if (!(o.memory_fraction > 0 && o.memory_fraction <= 1)) {
+    refuse("memory_fraction must be above 0 and at most 1, not " + std::to_string(o.memory_fraction));
+  }
+  if (o.stream_wait.count() < 0) refuse("stream_wait must not be negative");
+}
+
+runtime::Options to_runtime(const DeviceOptions& o) {
+  runtime::Options options;
+  options.streams = o.streams;
+  options.exhaustion = static_cast<runtime::Exhaustion>(o.exhaustion);
+  options.stream_wait_max = o.stream_wait;
+  options.executable_bytes = o.executable_bytes;
+  options.memory_fraction = o.memory_fraction;
+  options.in_flight = o.in_flight;
+  return options;
+}
+
+Device make(std::string_view name, const DeviceOptions& options) {
+  check_options(options);
+  if (name != "host") {
+    throw Error(ErrorCode::unsupported, text("there is no device '", name, "' in this build; there is 'host'"));
+  }
+  auto driver = take(host::make_host_device({options.threads}));
+  const int threads = driver->traits().lanes;
+  auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
+  const int limit = runtime->governor().limit();
+  if (options.in_flight != 0 && options.in_flight != limit) {
+    throw Error(ErrorCode::invalid, text("in_flight is ", limit, " for '", name, "' in this process, which was decided at its first use; it cannot be ",
+                                         options.in_flight, " as well"));
+  }
+  log(LogLevel::info, text("opened device '", name, "': ", runtime->device().traits().description, ", ", limit, " calls in flight"));
+  return Internals::make_device(std::make_shared<Internals::DeviceRep>(Internals::DeviceRep{std::string(name), std::move(runtime), threads}));
+}
+
+}  // namespace
+
+Device get(std::string_view name) {
+  static const Closer closer;
+  DeviceOptions options = options_from_environment();
+  {
+    auto t = table().lock();
+    t.wait([&] { return !t->making || t->ended; });
+    if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
+    if (const auto it = t->entries.find(name); it != t->entries.end()) {
+      if (it->second.device) return *it->second.device;
+      if (it->second.options) options = *it->second.options;
+    }
+    t->making = true;
+  }
+  struct Made {
+    ~Made() {
+      table().lock()->making = false;
+      table().notify_all();
+    }
+  } made;
+  Device device = make(name, options);
+  table().lock()->entries[std::string(name)].device = device;
+  return device;
+}
+
+Device open(std::string_view name, const DeviceOptions& options) { return make(name, options); }
+
+void configure(std::string_view name, const DeviceOptions& options) {
+  check_options(options);
+  auto t = table().lock();
+  Entry& entry = t->entries[std::string(name)];
+  if (entry.device) {
+    throw Error(ErrorCode::invalid, text("device '", name, "' is in use already: configure it before its first use, or open another one with Device::open"));
+  }
+  entry.options = options;
+}
+
+std::vector<std::string> names() { return {"host"}; }
+
+}  // namespace heddle::process_devices

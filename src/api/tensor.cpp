@@ -1,0 +1,122 @@
+// tensor.cpp: Tensor: views of the caller's memory and of results.
+#include <cstring>
+
+#include "api/internals.h"
+#include "drivers/host/strided_copy.h"
+#include "ir/tensor.h"
+
+namespace heddle {
+namespace {
+
+const device::View& view_of(const Tensor& tensor) { return Internals::view(tensor); }
+
+// The work that still writes this memory, if any.
+std::vector<device::Point> writers(const device::View& view) {
+  std::vector<device::Point> points;
+  if (view.buffer != nullptr) view.buffer->collect_waits(false, nullptr, points);
+  return points;
+}
+
+}  // namespace
+
+std::string_view name(DType dtype) { return ir::name(to_ir(dtype)); }
+size_t size_of(DType dtype) { return static_cast<size_t>(ir::size_of(to_ir(dtype))); }
+
+ir::Extents to_extents(const Shape& shape, DType dtype) {
+  if (shape.size() > ir::kMaxRank) {
+    throw Error(ErrorCode::invalid, text("a shape of ", shape.size(), " dimensions; at most ", ir::kMaxRank, " are possible"));
+  }
+  take(ir::checked_elements(shape, to_ir(dtype)));
+  return ir::Extents(std::span<const int64_t>(shape));
+}
+
+Tensor Internals::make_tensor(device::View view, std::shared_ptr<const void> keep, bool writable) {
+  Tensor tensor;
+  tensor.rep_ = std::make_shared<Internals::TensorRep>(Internals::TensorRep{std::move(view), std::move(keep), writable});
+  return tensor;
+}
+
+const device::View& Internals::view(const Tensor& tensor) {
+  if (tensor.rep_ == nullptr) throw Error(ErrorCode::invalid, "this Tensor is empty: it was made by Tensor() and never assigned");
+  return tensor.rep_->view;
+}
+
+Tensor Tensor::zeros(DType dtype, const Shape& shape) {
+  auto bytes = std::make_shared<ir::Tensor>(ir::Tensor::zeros(to_ir(dtype), to_extents(shape, dtype)));
+  auto* data = static_cast<std::byte*>(bytes->mutable_data());
+  return Internals::make_tensor(device::View::contiguous(nullptr, data, bytes->dtype(), bytes->extents()), bytes);
+}
+
+Tensor Tensor::copy_of(const Shape& shape, DType dtype, const void* values, size_t count) {
+  Tensor tensor = zeros(dtype, shape);
+  if (static_cast<int64_t>(count) != tensor.elements()) {
+    throw Error(ErrorCode::invalid, text(count, " values for shape ", to_string(tensor.rep_->view.extents), ", which has ", tensor.elements(), " elements"));
+  }
+  if (count > 0) std::memcpy(tensor.rep_->view.data, values, count * heddle::size_of(dtype));
+  return tensor;
+}
+
+Tensor Tensor::borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides, std::shared_ptr<const void> keep) {
+  const ir::Extents extents = to_extents(shape, dtype);
+  if (data == nullptr && extents.elements() > 0) throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
+  auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(data));
+  device::View view = device::View::contiguous(nullptr, bytes, to_ir(dtype), extents);
+  if (!strides.empty()) {
+    if (strides.size() != shape.size()) {
+      throw Error(ErrorCode::invalid, text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
+    }
+    view.strides = ir::Extents(std::span<const int64_t>(strides));
+  }
+  return Internals::make_tensor(std::move(view), std::move(keep), false);
+}
+
+DType Tensor::dtype() const { return to_public(view_of(*this).dtype); }
+Shape Tensor::shape() const { return {view_of(*this).extents.begin(), view_of(*this).extents.end()}; }
+Shape Tensor::strides() const { return {view_of(*this).strides.begin(), view_of(*this).strides.end()}; }
+int64_t Tensor::elements() const { return view_of(*this).extents.elements(); }
+bool Tensor::is_contiguous() const { return view_of(*this).is_contiguous(); }
+
+const void* Tensor::data() const {
+  wait();
+  return view_of(*this).data;
+}
+
+void* Tensor::mutable_data() {
+  const device::View& view = view_of(*this);
+  if (!rep_->writable) throw Error(ErrorCode::invalid, "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
+  wait();
+  return view.data;
+}
+
+const void* Tensor::checked_data(DType dtype) const {
+  const device::View& view = view_of(*this);
+  if (view.dtype != to_ir(dtype)) {
+    throw Error(ErrorCode::invalid, text("values of ", name(dtype), " were asked for; the tensor holds ", ir::name(view.dtype)));
+  }
+  if (!view.is_contiguous()) throw Error(ErrorCode::invalid, "values() needs a contiguous tensor; this one is strided: use contiguous()");
+  wait();
+  return view.data;
+}
+
+bool Tensor::ready() const { return writers(view_of(*this)).empty(); }
+
+void Tensor::wait(Timeout timeout) const {
+  for (const device::Point& point : writers(view_of(*this))) check(point.timeline->wait(point.value, to_deadline(timeout)));
+}
+
+void Tensor::record_stream(const Stream& stream) const {
+  const device::View& view = view_of(*this);
+  const runtime::Stream& s = Internals::stream(stream);
+  if (view.buffer != nullptr) view.buffer->mark_read({s.timeline(), s.last_submitted()});
+}
+
+Tensor Tensor::contiguous() const {
+  const device::View& view = view_of(*this);
+  if (view.is_contiguous()) return *this;
+  wait();
+  Tensor copy = zeros(to_public(view.dtype), shape());
+  host::copy_view(view, copy.rep_->view);
+  return copy;
+}
+
+}  // namespace heddle

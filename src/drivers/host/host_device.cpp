@@ -1,0 +1,117 @@
+#include "drivers/host/host_device.h"
+
+#include <dnnl.hpp>
+#include <memory>
+#include <utility>
+
+#include "drivers/host/cpu_budget.h"
+#include "drivers/host/program.h"
+#include "drivers/host/slot.h"
+#include "drivers/host/strided_copy.h"
+#include "drivers/host/team.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr int kMostThreads = 1024;
+
+class HostMemory final : public device::Memory {
+ public:
+  explicit HostMemory(AlignedBytes block) : Memory(block.data(), block.size()), block_(std::move(block)) {}
+
+ private:
+  AlignedBytes block_;
+};
+
+class HostQueue final : public device::Queue {
+ public:
+  explicit HostQueue(Team& team) : Queue(std::make_shared<device::Timeline>()), team_(team) {}
+
+  Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
+    if (timeline()->failed()) return timeline()->failure();
+    Status status;
+    for (const device::Command& command : list) {
+      status = std::visit([&](const auto& c) { return execute(c); }, command);
+      if (!status.ok()) break;
+    }
+    // What neither the data nor a lack of memory explains is a fault of the device: nothing after it can be trusted.
+    if (status.code() == Code::internal || status.code() == Code::device_lost) {
+      timeline()->fail(std::move(status), completion());
+      return {};
+    }
+    timeline()->advance(value, completion());
+    return status;
+  }
+
+ private:
+  Status execute(const device::Wait& wait) {
+    if (wait.point.done()) return {};
+    const Status status = wait.point.timeline->wait(wait.point.value, Deadline::never());
+    // The other queue is lost, ours is not: this submission is refused.
+    if (!status.ok()) return Status::unavailable("a submission that this one waits for has failed: ", status.message());
+    return {};
+  }
+  Status execute(const device::Run& run) { return static_cast<const HostProgram&>(*run.program).run(run, team_); }
+  Status execute(const device::Copy& copy) {
+    if (copy.from.dtype != copy.to.dtype || !(copy.from.extents == copy.to.extents)) {
+      return Status::invalid("a copy from ", copy.from.dtype, copy.from.extents, " to ", copy.to.dtype, copy.to.extents,
+                             "; both have to be of one dtype and shape");
+    }
+    copy_view(copy.from, copy.to);
+    return {};
+  }
+  Status execute(const device::Fill& fill) {
+    fill_view(fill.to, fill.value);
+    return {};
+  }
+
+  Team& team_;
+};
+
+class HostDevice final : public device::Device {
+ public:
+  HostDevice(int threads, uint64_t memory_bytes) : team_(threads) {
+    const dnnl_version_t* version = dnnl_version();
+    traits_.name = "host";
+    traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major, ".",
+                               version->minor, ".", version->patch);
+    traits_.binds_caller_memory = true;
+    traits_.unified_memory = true;
+    traits_.synchronous = true;
+    traits_.lanes = threads;
+    traits_.memory_bytes = memory_bytes;
+  }
+
+  const device::Traits& traits() const override { return traits_; }
+
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
+    HEDDLE_TRY_ASSIGN(AlignedBytes block, AlignedBytes::make(bytes, traits_.memory_bytes));
+    return std::unique_ptr<device::Memory>(std::make_unique<HostMemory>(std::move(block)));
+  }
+  Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override {
+    return std::unique_ptr<device::Queue>(std::make_unique<HostQueue>(team_));
+  }
+  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
+    return std::unique_ptr<device::Slot>(std::make_unique<HostSlot>(traits_.memory_bytes));
+  }
+  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options, NoLocksHeld) override {
+    return HostModule::make(std::move(graph), options, team_.width());
+  }
+
+ private:
+  device::Traits traits_;
+  Team team_;
+};
+
+}  // namespace
+
+Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return Status::invalid("threads is ", options.threads, "; it has to be 0 (all cores of the budget) to ", kMostThreads);
+  }
+  const Budget budget = read_budget();
+  const int threads = options.threads > 0 ? options.threads : budget.cores;
+  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget.memory_bytes));
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,19 @@
+// host_device.h: the processor as a device: in this process, on the caller's thread, no daemon.
+//
+//   What       make_host_device(): one thread budget, a Team of it, queues that do their work inside submit().
+//   Threads    As device.h says. Submissions on different queues run at once, each on its caller's thread.
+//   Blocks     Queue::submit(), for the length of the work and of the Wait commands in it.
+//   Lifetime   Holds budget - 1 parked helper threads until it is destroyed.
+#pragma once
+
+#include "device/device.h"
+
+namespace heddle::host {
+
+struct HostOptions {
+  int threads = 0;  // 0: the cores this process may use (cpu_budget.h)
+};
+
+Result<Ref<device::Device>> make_host_device(const HostOptions& options = {});
+
+}  // namespace heddle::host

@@ -1,0 +1,23 @@
+#include "drivers/host/lowering.h"
+
+namespace heddle::host {
+
+namespace {
+
+constexpr std::span<const LoweringEntry> (*kFamilies[])() = {
+    elementwise_lowerings, movement_lowerings, reduction_lowerings, row_lowerings,
+    matmul_lowerings,      conv_lowerings,     attention_lowerings,
+};
+
+}  // namespace
+
+Lower find_lowering(std::string_view op) {
+  for (const auto family : kFamilies) {
+    for (const LoweringEntry& entry : family()) {
+      if (entry.op == op) return entry.lower;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace heddle::host

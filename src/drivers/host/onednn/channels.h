@@ -1,0 +1,35 @@
+// channels.h: operands with their channels last, as oneDNN's window kernels want them.
+//
+//   What       A Turned is one operand of a step in [N, spatial.., C] order: the operand itself when it lies so already, else a place in the
+//              step's scratch and the reorder that fills it (an input) or empties it (an output).
+//   Threads    As for steps: prepared once, run by any number of threads.
+#pragma once
+
+#include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/primitive.h"
+#include "drivers/host/step.h"
+
+namespace heddle::host {
+
+dnnl::memory::desc channels_last_desc(const Dims& dims);  // dims in the order N, C, spatial..
+
+class Turned {
+ public:
+  enum class Way : uint8_t { kInput, kOutput };
+  static Result<Turned> make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch);
+
+  // `base` is where the step's scratch begins in the arena.
+  float* place(const RunContext& context, uint64_t base) const {
+    return reorder_ == nullptr ? context.write<float>(operand_) : reinterpret_cast<float*>(context.arena + base + offset_);
+  }
+  Status run(const RunContext& context, uint64_t base) const;  // before the step for an input, after it for an output
+
+ private:
+  Operand operand_;
+  Way way_ = Way::kInput;
+  uint64_t offset_ = 0;
+  uint64_t reorder_scratch_ = 0;
+  Ref<const Primitive> reorder_;  // null: nothing to turn
+};
+
+}  // namespace heddle::host

@@ -1,0 +1,245 @@
+#include "drivers/host/onednn/conv.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/onednn/channels.h"
+#include "drivers/host/onednn/float_steps.h"
+#include "ir/window.h"
+
+namespace heddle::host {
+namespace {
+
+using ConvDesc = dnnl::convolution_forward::primitive_desc;
+
+struct ConvWeight final : Packed {
+  uint64_t bytes() const override { return block.size() + 256; }
+  AlignedBytes block;
+};
+
+std::string layout_text(const dnnl::memory::desc& desc) {
+  std::string out = "conv";
+  const auto add = [&](char mark, const Dims& numbers) {
+    out += mark;
+    for (int64_t n : numbers) out += text(n, ",");
+  };
+  add('d', desc.get_dims());
+  add('p', desc.get_padded_dims());
+  add('s', desc.get_strides());
+  add('b', desc.get_inner_blks());
+  add('i', desc.get_inner_idxs());
+  return out;
+}
+
+// A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis). With channels last both are
+// contiguous, and so is the part of the input that they need.
+struct Piece {
+  int64_t x_offset = 0, y_offset = 0;  // elements
+  Dims x, y, pads_begin, pads_end;
+  Ref<const Primitive> primitive;
+  uint64_t scratch = 0;
+};
+
+// y = activation(conv(x, w) + b + residual), channels last.
+class ConvStep final : public Step {
+ public:
+  static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
+    auto step = std::make_unique<ConvStep>();
+    HEDDLE_TRY(step->prepare(lowering));
+    return std::unique_ptr<Step>(std::move(step));
+  }
+
+  Status run(const RunContext& context) const override {
+    HEDDLE_TRY(x_.run(context, base_));
+    if (has_residual_) HEDDLE_TRY(residual_.run(context, base_));
+    Atomic<bool> failed{false};
+    context.caller.for_each(static_cast<int>(pieces_.size()), [&](int i) {
+      if (!run_piece(context, pieces_[static_cast<size_t>(i)]).ok()) failed.store_release(true);
+    });
+    if (failed.load_acquire()) return Status::internal("a piece of a convolution failed in oneDNN");
+    return y_.run(context, base_);
+  }
+
+  uint64_t scratch_bytes() const override { return scratch_; }
+  void set_scratch(uint64_t offset) override { base_ = offset; }
+  uint64_t resident_bytes() const override { return 1024 + pieces_.size() * Primitive::kResidentBytes; }
+
+ private:
+  Status prepare(const Lowering& lowering);
+  void cut(const Lowering& lowering, int width);
+  Result<ConvDesc> describe(const Engine& engine, const Piece& piece, const dnnl::memory::desc& weights) const;
+  Status prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc);
+  Status pack(const Lowering& lowering, const dnnl::memory::desc& wanted);
+
+  Status run_piece(const RunContext& context, const Piece& piece) const {
+    std::array<const void*, 6> addresses{};
+    size_t count = 0;
+    addresses[count++] = x_.place(context, base_) + piece.x_offset;
+    addresses[count++] = weight_->block.data();
+    addresses[count++] = y_.place(context, base_) + piece.y_offset;
+    if (bias_.present()) addresses[count++] = context.read(bias_);
+    if (has_residual_) addresses[count++] = residual_.place(context, base_) + piece.y_offset;
+    addresses[count++] = context.arena + base_ + piece.scratch;
+    return piece.primitive->run(addresses);
+  }
+
+  ir::Window window_;
+  Dims weight_dims_;       // [group, M / group, C / group, k..], without the first when group is 1
+  std::string activation_;
+  Operand bias_;
+  bool has_residual_ = false;
+  Turned x_, y_, residual_;
+  Ref<const ConvWeight> weight_;
+  std::vector<Piece> pieces_;
+  uint64_t scratch_ = 0;
+  uint64_t base_ = 0;
+};
+
+Status ConvStep::prepare(const Lowering& lowering) {
+  const std::vector<Operand>& in = lowering.inputs;
+  const ir::Node& node = lowering.node;
+  const Engine& engine = lowering.weights.engine();
+  const size_t spatial = in[0].extents.rank() - 2;
+  Dims kernel = to_dims(in[1].extents);
+  HEDDLE_TRY_ASSIGN(window_, ir::Window::of(node, spatial, {kernel.begin() + 2, kernel.end()}));
+  weight_dims_ = kernel;
+  if (const int64_t group = node.attributes.i64("group", 1); group > 1) {
+    weight_dims_[0] /= group;
+    weight_dims_.insert(weight_dims_.begin(), group);
+  }
+  activation_ = node.attributes.str("activation");
+  if (in.size() > 2) bias_ = in[2];
+  has_residual_ = in.size() > 3 && in[3].present();
+  HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));
+  HEDDLE_TRY_ASSIGN(y_, Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput, scratch_));
+  if (has_residual_) {
+    HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
+  }
+  cut(lowering, lowering.width);
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] { return f32_any(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(const ConvDesc first, describe(engine, pieces_[0], any));
+  HEDDLE_TRY(pack(lowering, first.weights_desc()));
+  for (Piece& piece : pieces_) {
+    HEDDLE_TRY_ASSIGN(const ConvDesc desc, describe(engine, piece, first.weights_desc()));
+    HEDDLE_TRY(prepare_piece(engine, piece, desc));
+  }
+  return {};
+}
+
+void ConvStep::cut(const Lowering& lowering, int width) {
+  const Dims x = to_dims(lowering.inputs[0].extents), y = to_dims(lowering.outputs[0].extents);
+  Piece whole{0, 0, x, y, {}, {}, nullptr, 0};
+  for (size_t i = 0; i < window_.axes(); ++i) {
+    const int64_t begin = window_.pads(i, x[2 + i]).first;
+    whole.pads_begin.push_back(begin);
+    whole.pads_end.push_back((y[2 + i] - 1) * window_.strides[i] + window_.reach(i) - x[2 + i] - begin);
+  }
+  constexpr int64_t kWorthSharing = 1 << 20;
+  int64_t work = 2 * lowering.outputs[0].elements();
+  for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
+  const int64_t images = y[0], rows = y[2];
+  const bool by_image = images % width == 0;
+  if (width == 1 || work < kWorthSharing || (!by_image && (images > 1 || rows < 2 * width))) {
+    pieces_.push_back(std::move(whole));
+    return;
+  }
+  const int64_t x_row = lowering.inputs[0].elements() / x[0] / x[2], y_row = lowering.outputs[0].elements() / y[0] / y[2];
+  for (int64_t i = 0; i < width; ++i) {
+    Piece piece = whole;
+    if (by_image) {
+      piece.x[0] = piece.y[0] = images / width;
+      piece.x_offset = i * piece.x[0] * x[2] * x_row;
+      piece.y_offset = i * piece.y[0] * y[2] * y_row;
+    } else {
+      const int64_t first = rows * i / width, last = rows * (i + 1) / width;
+      const int64_t from = first * window_.strides[0] - whole.pads_begin[0];
+      const int64_t to = (last - 1) * window_.strides[0] + window_.reach(0) - whole.pads_begin[0];
+      const int64_t begin = std::clamp<int64_t>(from, 0, x[2]), end = std::clamp<int64_t>(to, begin, x[2]);
+      piece.pads_begin[0] = begin - from;
+      piece.pads_end[0] = to - end;
+      piece.x[2] = end - begin;
+      piece.y[2] = last - first;
+      piece.x_offset = begin * x_row;
+      piece.y_offset = first * y_row;
+      if (piece.x[2] == 0) {  // nothing but padding
+        pieces_.assign(1, std::move(whole));
+        return;
+      }
+    }
+    pieces_.push_back(std::move(piece));
+  }
+}
+
+Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece, const dnnl::memory::desc& weights) const {
+  dnnl::post_ops ops;
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y, caught("describing an operand", [&] { return channels_last_desc(piece.y); }));
+  if (has_residual_) {
+    HEDDLE_TRY(status_of(caught("adding a residual", [&] {
+      ops.append_binary(dnnl::algorithm::binary_add, y);
+      return true;
+    })));
+  }
+  HEDDLE_TRY(append_activation(activation_, ops));
+  return caught("preparing a convolution", [&] {
+    dnnl::primitive_attr attr = engine.attributes();
+    attr.set_post_ops(ops);
+    Dims dilations = window_.dilations;
+    for (int64_t& d : dilations) --d;
+    const dnnl::memory::desc bias = bias_.present() ? f32_desc(to_dims(bias_.extents)) : dnnl::memory::desc();
+    return ConvDesc(engine.cpu, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, channels_last_desc(piece.x),
+                    weights, bias, y, window_.strides, dilations, piece.pads_begin, piece.pads_end, attr);
+  });
+}
+
+Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc) {
+  std::vector<Primitive::Argument> arguments = {
+      {DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}};
+  if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
+  if (has_residual_) arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, desc.dst_desc()});
+  HEDDLE_TRY_ASSIGN(piece.primitive,
+                    (Primitive::make<ConvDesc, dnnl::convolution_forward>(engine, desc, std::move(arguments))));
+  piece.scratch = scratch_;
+  scratch_ += (piece.primitive->scratch_bytes() + 63) / 64 * 64;
+  return {};
+}
+
+Status ConvStep::pack(const Lowering& lowering, const dnnl::memory::desc& wanted) {
+  const Engine& engine = lowering.weights.engine();
+  const void* source = lowering.inputs[1].constant;
+  HEDDLE_TRY_ASSIGN(weight_, lowering.weights.get<ConvWeight>(source, layout_text(wanted), [&]() -> Result<Ref<const ConvWeight>> {
+    auto weight = std::make_shared<ConvWeight>();
+    HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
+    HEDDLE_TRY(status_of(caught("packing a weight", [&] {
+      dnnl::memory from(f32_desc(weight_dims_), engine.cpu, const_cast<void*>(source));
+      dnnl::memory to(wanted, engine.cpu, weight->block.data());
+      dnnl::stream stream(engine.cpu);
+      dnnl::reorder(from, to).execute(stream, from, to);
+      return true;
+    })));
+    return Ref<const ConvWeight>(std::move(weight));
+  }));
+  return {};
+}
+
+Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
+  const size_t rank = lowering.inputs[0].extents.rank();
+  const bool constant = lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].elements() > 0;
+  return constant && rank <= 5 ? ConvStep::make(lowering) : reference_step(lowering);
+}
+
+constexpr LoweringEntry kEntries[] = {
+    {"Conv", [](Lowering& l) { return lower_floats(l, lower_conv_f32); }},
+    {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
+    {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
+    {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
+    {"GlobalMaxPool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
+    {"BatchNormalization", [](Lowering& l) { return lower_floats(l, lower_batch_normalization); }},
+};
+
+}  // namespace
+
+std::span<const LoweringEntry> conv_lowerings() { return kEntries; }
+
+}  // namespace heddle::host

@@ -1,0 +1,13 @@
+// conv.h: the lowerings of convolution's family that live in files of their own. All are for f32 (float_steps.h brings the rest).
+//
+//   Threads    As lowering.h says.
+#pragma once
+
+#include "drivers/host/lowering.h"
+
+namespace heddle::host {
+
+Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering);                 // pool.cpp: max, average, global ones
+Result<std::unique_ptr<Step>> lower_batch_normalization(Lowering& lowering);  // batch_normalization.cpp
+
+}  // namespace heddle::host

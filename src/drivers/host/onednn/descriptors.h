@@ -1,0 +1,31 @@
+// descriptors.h: oneDNN's descriptors for our operands, and the post-operations that fused attributes ask for.
+//
+//   Errors     oneDNN's constructors throw: use the descriptions inside caught(). append_activation() returns its Status.
+#pragma once
+
+#include <dnnl.hpp>
+#include <string_view>
+
+#include "base/status.h"
+#include "ir/tensor_type.h"
+
+namespace heddle::host {
+
+using Dims = dnnl::memory::dims;
+
+inline dnnl::memory::desc f32_desc(const Dims& dims, const Dims& strides) {
+  return {dims, dnnl::memory::data_type::f32, strides};
+}
+inline dnnl::memory::desc f32_desc(const Dims& dims) {  // contiguous, row-major
+  Dims strides(dims.size(), 1);
+  for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
+  return f32_desc(dims, strides);
+}
+inline dnnl::memory::desc f32_any(const Dims& dims) {
+  return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
+}
+inline Dims to_dims(const ir::Extents& extents) { return Dims(extents.begin(), extents.end()); }
+
+Status append_activation(std::string_view activation, dnnl::post_ops& ops);  // "" appends nothing; unsupported when unknown
+
+}  // namespace heddle::host

@@ -1,0 +1,22 @@
+#include "drivers/host/onednn/engine.h"
+
+#include <memory>
+
+namespace heddle::host {
+
+Status onednn_status(dnnl_status_t status, std::string_view what) {
+  switch (status) {
+    case dnnl_success: return {};
+    case dnnl_unimplemented: return Status::unsupported(what, ": oneDNN has no implementation for this processor");
+    case dnnl_out_of_memory: return Status::exhausted(what, ": there is no memory left");
+    default: return Status::internal(what, ": oneDNN failed with status ", static_cast<int>(status));
+  }
+}
+
+Result<Ref<const Engine>> make_engine(bool reduced_precision) {
+  return caught("making the engine", [&]() -> Ref<const Engine> {
+    return std::make_shared<Engine>(Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), reduced_precision});
+  });
+}
+
+}  // namespace heddle::host

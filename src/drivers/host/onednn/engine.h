@@ -1,0 +1,43 @@
+// engine.h: the one place where oneDNN's objects are made, and where its exceptions end.
+//
+//   What       Engine: oneDNN's handle for this processor. caught(): runs code that may throw dnnl::error, and returns a Status instead.
+//   Threads    The handle may be used by any thread.
+//   Errors     oneDNN's own: unimplemented -> unsupported, out_of_memory -> exhausted, the rest -> internal.
+#pragma once
+
+#include <dnnl.hpp>
+#include <new>
+#include <string_view>
+#include <type_traits>
+
+#include "base/status.h"
+#include "drivers/host/onednn/weight_store.h"
+
+namespace heddle::host {
+
+struct Engine {
+  dnnl::engine cpu;
+  bool reduced_precision;
+
+  dnnl::primitive_attr attributes() const {  // what every primitive starts with
+    dnnl::primitive_attr attr;
+    attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (reduced_precision) attr.set_fpmath_mode(dnnl::fpmath_mode::bf16);
+    return attr;
+  }
+};
+
+Status onednn_status(dnnl_status_t status, std::string_view what);
+
+template <class Make>
+Result<std::invoke_result_t<Make>> caught(std::string_view what, Make&& make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    return onednn_status(error.status, what);
+  } catch (const std::bad_alloc&) {
+    return onednn_status(dnnl_out_of_memory, what);
+  }
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,202 @@
+#include "drivers/host/onednn/float_steps.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "drivers/host/onednn/weight_store.h"
+#include "ir/op.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr size_t kMostOperands = 8;
+
+class NothingStep final : public Step {
+ public:
+  Status run(const RunContext&) const override { return {}; }
+};
+
+class ReferenceStep final : public Step {
+ public:
+  explicit ReferenceStep(const Lowering& lowering)
+      : node_(lowering.node), inputs_(lowering.inputs), outputs_(lowering.outputs) {}
+
+  Status run(const RunContext& context) const override {
+    const auto no_owner = std::shared_ptr<const void>();
+    std::vector<ir::Tensor> tensors, results;
+    tensors.reserve(inputs_.size());
+    std::vector<const ir::Tensor*> in;
+    for (const Operand& operand : inputs_) {
+      tensors.push_back(ir::Tensor::borrow(operand.dtype, operand.extents, context.read(operand), no_owner));
+      in.push_back(operand.present() ? &tensors.back() : nullptr);
+    }
+    for (const Operand& operand : outputs_) results.push_back(ir::Tensor::zeros(operand.dtype, operand.extents));
+    HEDDLE_TRY(node_.op->reference(node_, in, results).with_context(node_.describe()));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (!outputs_[i].present() || results[i].bytes() == 0) continue;
+      std::memcpy(context.write(outputs_[i]), results[i].data(), static_cast<size_t>(results[i].bytes()));
+    }
+    return {};
+  }
+
+ private:
+  ir::Node node_;
+  std::vector<Operand> inputs_, outputs_;
+};
+
+bool is_half(ir::DType dtype) { return dtype == ir::DType::kF16 || dtype == ir::DType::kBF16; }
+
+void widen(ir::DType from, const std::byte* source, float* target, int64_t count) {
+  const auto* bits = reinterpret_cast<const uint16_t*>(source);
+  if (from == ir::DType::kF16) {
+    for (int64_t i = 0; i < count; ++i) target[i] = ir::f16_to_f32(bits[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) target[i] = ir::bf16_to_f32(bits[i]);
+  }
+}
+
+void narrow(ir::DType to, const float* source, std::byte* target, int64_t count) {
+  auto* bits = reinterpret_cast<uint16_t*>(target);
+  if (to == ir::DType::kF16) {
+    for (int64_t i = 0; i < count; ++i) bits[i] = ir::f32_to_f16(source[i]);
+  } else {
+    for (int64_t i = 0; i < count; ++i) bits[i] = ir::f32_to_bf16(source[i]);
+  }
+}
+
+struct WideConstant final : Packed {
+  explicit WideConstant(ir::Tensor t) : tensor(std::move(t)) {}
+  uint64_t bytes() const override { return static_cast<uint64_t>(tensor.bytes()); }
+  ir::Tensor tensor;
+};
+
+// The f32 step sees its operands as inputs and outputs of a run of its own.
+class WideStep final : public Step {
+ public:
+  static Result<std::unique_ptr<Step>> make(const Lowering& lowering, Lower f32) {
+    auto step = std::make_unique<WideStep>();
+    Lowering wide{lowering.graph, lowering.node, {}, {}, lowering.weights, lowering.width};
+    for (size_t i = 0; i < lowering.inputs.size(); ++i) {
+      HEDDLE_TRY_ASSIGN(Operand operand, step->add_input(lowering, lowering.inputs[i]));
+      wide.inputs.push_back(operand);
+    }
+    for (const Operand& output : lowering.outputs) wide.outputs.push_back(step->add_output(output));
+    HEDDLE_TRY_ASSIGN(step->inner_, f32(wide));
+    step->inner_offset_ = step->scratch_;
+    step->scratch_ += step->inner_->scratch_bytes();
+    return std::unique_ptr<Step>(std::move(step));
+  }
+
+  Status run(const RunContext& context) const override {
+    std::array<const std::byte*, kMostOperands> inputs{};
+    std::array<std::byte*, kMostOperands> outputs{};
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const Converted& in = inputs_[i];
+      inputs[i] = context.read(in.narrow);
+      if (!in.converts) continue;
+      auto* wide = reinterpret_cast<float*>(context.arena + base_ + in.offset);
+      widen(in.narrow.dtype, inputs[i], wide, in.narrow.elements());
+      inputs[i] = reinterpret_cast<const std::byte*>(wide);
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = context.arena + base_ + outputs_[i].offset;
+    const RunContext inside{context.arena, inputs.data(), outputs.data(), context.caller};
+    HEDDLE_TRY(inner_->run(inside));
+    for (const Converted& out : outputs_) {
+      if (!out.narrow.present()) continue;
+      narrow(out.narrow.dtype, reinterpret_cast<const float*>(context.arena + base_ + out.offset),
+             context.write(out.narrow), out.narrow.elements());
+    }
+    return {};
+  }
+
+  uint64_t scratch_bytes() const override { return scratch_; }
+  void set_scratch(uint64_t offset) override {
+    base_ = offset;
+    inner_->set_scratch(offset + inner_offset_);
+  }
+  uint64_t resident_bytes() const override { return 256 + inner_->resident_bytes(); }
+
+ private:
+  struct Converted {
+    Operand narrow;
+    bool converts;
+    uint64_t offset;  // of the f32 form, in our scratch
+  };
+
+  uint64_t reserve(const Operand& operand) {
+    const uint64_t at = scratch_;
+    scratch_ += (static_cast<uint64_t>(operand.elements()) * sizeof(float) + 63) / 64 * 64;
+    return at;
+  }
+
+  Result<Operand> add_input(const Lowering& lowering, const Operand& operand) {
+    Operand wide = operand;
+    if (!operand.present()) {
+      inputs_.push_back({operand, false, 0});
+      return wide;
+    }
+    if (!is_half(operand.dtype)) {  // a mask of bools, say
+      inputs_.push_back({operand, false, 0});
+    } else if (operand.place == Operand::Place::kConstant) {
+      inputs_.push_back({Operand(), false, 0});
+      HEDDLE_TRY_ASSIGN(auto constant, lowering.weights.get<WideConstant>(operand.constant, "f32", [&] {
+        ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, operand.extents);
+        widen(operand.dtype, operand.constant, static_cast<float*>(tensor.mutable_data()), operand.elements());
+        return Result<Ref<const WideConstant>>(std::make_shared<const WideConstant>(std::move(tensor)));
+      }));
+      wide.dtype = ir::DType::kF32;
+      wide.constant = static_cast<const std::byte*>(constant->tensor.data());
+      constants_.push_back(std::move(constant));
+      return wide;
+    } else {
+      inputs_.push_back({operand, true, reserve(operand)});
+      wide.dtype = ir::DType::kF32;
+    }
+    if (operand.place == Operand::Place::kConstant) return wide;
+    wide.place = Operand::Place::kInput;
+    wide.offset = inputs_.size() - 1;
+    return wide;
+  }
+
+  Operand add_output(const Operand& operand) {
+    outputs_.push_back({operand, true, reserve(operand)});
+    Operand wide = operand;
+    wide.dtype = ir::DType::kF32;
+    wide.place = Operand::Place::kOutput;
+    wide.offset = outputs_.size() - 1;
+    return wide;
+  }
+
+  std::vector<Converted> inputs_, outputs_;
+  std::vector<Ref<const WideConstant>> constants_;
+  std::unique_ptr<Step> inner_;
+  uint64_t scratch_ = 0;
+  uint64_t inner_offset_ = 0;
+  uint64_t base_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Step>> reference_step(const Lowering& lowering) {
+  return std::unique_ptr<Step>(std::make_unique<ReferenceStep>(lowering));
+}
+
+Result<std::unique_ptr<Step>> lower_floats(Lowering& lowering, Lower f32) {
+  const auto empty = [](const Operand& o) { return !o.present() || o.elements() == 0; };
+  if (std::all_of(lowering.outputs.begin(), lowering.outputs.end(), empty)) {
+    return std::unique_ptr<Step>(std::make_unique<NothingStep>());
+  }
+  const ir::DType dtype = lowering.outputs[0].dtype;
+  const bool sums_nothing = lowering.inputs[0].present() && lowering.inputs[0].elements() == 0;
+  if (sums_nothing || lowering.inputs.size() > kMostOperands || lowering.outputs.size() > kMostOperands) {
+    return reference_step(lowering);
+  }
+  if (dtype == ir::DType::kF32) return f32(lowering);
+  if (is_half(dtype)) return WideStep::make(lowering, f32);
+  return reference_step(lowering);
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,238 @@
+#include "drivers/host/onednn/linear.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/primitive.h"
+
+namespace heddle::host {
+namespace {
+
+using Tag = dnnl::memory::format_tag;
+
+// Weights [K, N]. With a tag, columns lie in outermost blocks of `block`, so that a panel of whole blocks is a weight of its own.
+struct LinearWeight final : Packed {
+  uint64_t bytes() const override { return block_bytes.size() + 256; }
+  const std::byte* panel(int64_t column, int64_t k) const {
+    return data + (tag ? column * ((k + 15) / 16 * 16) : column * column_stride) * int64_t{sizeof(float)};
+  }
+  dnnl::memory::desc desc(int64_t k, int64_t columns) const {
+    if (tag) return {{k, columns}, dnnl::memory::data_type::f32, *tag};
+    return whole.get_dims()[1] == columns ? whole : f32_desc({k, columns}, whole.get_strides());
+  }
+
+  dnnl::memory::desc whole;
+  std::optional<Tag> tag;
+  bool cuts = true;   // into panels
+  int64_t block = 1;  // columns that lie together
+  int64_t column_stride = 1;  // of a plain weight
+  AlignedBytes block_bytes;
+  const std::byte* data = nullptr;
+};
+
+struct BlockedTag {
+  Tag tag;
+  int64_t block;
+};
+constexpr BlockedTag kBlockedTags[] = {{Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
+
+// Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all (tests compare the values).
+dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
+  constexpr int64_t kRows = 64;
+  const dnnl::matmul::primitive_desc desc(engine.cpu, f32_desc({kRows, k}), f32_any({k, n}), f32_desc({kRows, n}),
+                                          engine.attributes());
+  return desc.weights_desc();
+}
+
+Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, int64_t k, int64_t n, bool transposed) {
+  auto weight = std::make_shared<LinearWeight>();
+  HEDDLE_TRY_ASSIGN(weight->whole, caught("choosing a weight's layout", [&] { return wanted_layout(engine, k, n); }));
+  for (const BlockedTag& blocked : kBlockedTags) {
+    HEDDLE_TRY_ASSIGN(const bool fits, caught("comparing layouts", [&] {
+      return weight->whole == dnnl::memory::desc({k, n}, dnnl::memory::data_type::f32, blocked.tag);
+    }));
+    if (!fits) continue;
+    weight->tag = blocked.tag;
+    weight->block = blocked.block;
+  }
+  weight->cuts = weight->tag.has_value();
+  HEDDLE_TRY_ASSIGN(weight->block_bytes, AlignedBytes::make(weight->whole.get_size()));
+  weight->data = weight->block_bytes.data();
+  HEDDLE_TRY_ASSIGN(const bool reordered, caught("packing a weight", [&] {
+    const dnnl::memory::desc plain = transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
+    dnnl::memory from(plain, engine.cpu, const_cast<void*>(source));
+    dnnl::memory to(weight->whole, engine.cpu, weight->block_bytes.data());
+    dnnl::stream stream(engine.cpu);
+    dnnl::reorder(from, to).execute(stream, from, to);
+    return true;
+  }));
+  static_cast<void>(reordered);
+  return Ref<const LinearWeight>(std::move(weight));
+}
+
+Result<Ref<const LinearWeight>> plain_weight(int64_t k, int64_t n, bool transposed) {
+  auto weight = std::make_shared<LinearWeight>();
+  weight->column_stride = transposed ? k : 1;
+  weight->block = 16;
+  HEDDLE_TRY_ASSIGN(weight->whole, caught("describing a weight", [&] {
+    return transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
+  }));
+  return Ref<const LinearWeight>(std::move(weight));
+}
+
+struct Piece {
+  int64_t row, rows, column, columns;
+  Ref<const Primitive> primitive;
+};
+
+struct Problem {
+  int64_t m, k, n;
+  bool bias, residual;
+  std::string activation;
+};
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// About ten microseconds of one core: less than that, and waking a helper costs more than it brings.
+bool worth_sharing(const Problem& p) { return 2 * p.m * p.k * p.n >= (1 << 20); }
+
+// The size of the pieces. oneDNN's fast kernels write whole rows, so columns are cut only for a single row, which has to read
+// all of the weight and gains most from a second core's bandwidth.
+Piece cut(const Problem& p, const LinearWeight& weight, int width) {
+  constexpr int64_t kFewestRows = 4;  // fewer leave the multipliers waiting for the weight
+  Piece size{0, p.m, 0, p.n, nullptr};
+  if (width == 1 || !worth_sharing(p)) return size;
+  if (p.m >= kFewestRows * width) {
+    size.rows = ceil_div(p.m, width);
+  } else if (p.m == 1 && weight.cuts) {
+    size.columns = std::min(ceil_div(ceil_div(p.n, weight.block), width) * weight.block, p.n);
+  }
+  return size;
+}
+
+Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem& p, const LinearWeight& weight,
+                                            int64_t rows, int64_t columns) {
+  dnnl::post_ops ops;
+  HEDDLE_TRY(append_activation(p.activation, ops));
+  HEDDLE_TRY_ASSIGN(auto desc, caught("preparing a matrix product", [&] {
+    const dnnl::memory::desc y = f32_desc({rows, columns});  // a piece is whole rows, or a part of one
+    if (p.residual) ops.append_binary(dnnl::algorithm::binary_add, y);
+    dnnl::primitive_attr attr = engine.attributes();
+    attr.set_post_ops(ops);
+    const dnnl::memory::desc x = f32_desc({rows, p.k}), w = weight.desc(p.k, columns);
+    if (!p.bias) return dnnl::matmul::primitive_desc(engine.cpu, x, w, y, attr);
+    return dnnl::matmul::primitive_desc(engine.cpu, x, w, f32_desc({1, columns}), y, attr);
+  }));
+  std::vector<Primitive::Argument> arguments = {
+      {DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}};
+  if (p.bias) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
+  if (p.residual) {
+    const int index = ops.len() - 1;
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1, desc.dst_desc()});
+  }
+  return Primitive::make<dnnl::matmul::primitive_desc, dnnl::matmul>(engine, desc, std::move(arguments));
+}
+
+class LinearStep final : public Step {
+ public:
+  static Result<std::unique_ptr<Step>> make(const Lowering& lowering, const Problem& problem) {
+    auto step = std::make_unique<LinearStep>();
+    step->p_ = problem;
+    step->x_ = lowering.inputs[0];
+    step->w_ = lowering.inputs[1];
+    if (problem.bias) step->bias_ = lowering.inputs[2];
+    if (problem.residual) step->residual_ = lowering.inputs[3];
+    step->y_ = lowering.outputs[0];
+    const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
+    const Engine& engine = lowering.weights.engine();
+    if (step->w_.place == Operand::Place::kConstant) {
+      const void* source = step->w_.constant;
+      HEDDLE_TRY_ASSIGN(step->weight_, lowering.weights.get<LinearWeight>(
+          source, text("linear ", problem.k, "x", problem.n, transposed ? "t" : ""),
+          [&] { return pack(engine, source, problem.k, problem.n, transposed); }));
+    } else {
+      HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
+    }
+    HEDDLE_TRY(step->make_pieces(engine, lowering.width));
+    return std::unique_ptr<Step>(std::move(step));
+  }
+
+  Status run(const RunContext& context) const override {
+    if (pieces_.size() == 1) return run_piece(context, 0);
+    Atomic<int> failed{-1};  // a piece that failed, any one
+    context.caller.for_each(static_cast<int>(pieces_.size()), [&](int i) {
+      if (!run_piece(context, static_cast<size_t>(i)).ok()) failed.store_release(i);
+    });
+    if (failed.load_acquire() < 0) return {};
+    return Status::internal("piece ", failed.load_acquire(), " of a matrix product failed in oneDNN");
+  }
+
+  uint64_t scratch_bytes() const override { return scratch_stride_ * pieces_.size(); }
+  void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+
+ private:
+  Status make_pieces(const Engine& engine, int width) {
+    const Piece size = cut(p_, *weight_, width);
+    for (int64_t row = 0; row < p_.m; row += size.rows) {
+      for (int64_t column = 0; column < p_.n; column += size.columns) {
+        Piece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column), nullptr};
+        for (const Piece& other : pieces_) {
+          if (other.rows == piece.rows && other.columns == piece.columns) piece.primitive = other.primitive;
+        }
+        if (piece.primitive == nullptr) {
+          HEDDLE_TRY_ASSIGN(piece.primitive, make_primitive(engine, p_, *weight_, piece.rows, piece.columns));
+        }
+        scratch_stride_ = std::max(scratch_stride_, (piece.primitive->scratch_bytes() + 63) / 64 * 64);
+        pieces_.push_back(std::move(piece));
+      }
+    }
+    return {};
+  }
+
+  Status run_piece(const RunContext& context, size_t index) const {
+    const Piece& piece = pieces_[index];
+    const std::byte* weight =
+        weight_->data != nullptr ? weight_->panel(piece.column, p_.k)
+                                 : context.read(w_) + piece.column * weight_->column_stride * int64_t{sizeof(float)};
+    const int64_t at = piece.row * p_.n + piece.column;
+    std::array<const void*, 6> addresses{};
+    size_t count = 0;
+    addresses[count++] = context.read<float>(x_) + piece.row * p_.k;
+    addresses[count++] = weight;
+    addresses[count++] = context.write<float>(y_) + at;
+    if (p_.bias) addresses[count++] = context.read<float>(bias_) + piece.column;
+    if (p_.residual) addresses[count++] = context.read<float>(residual_) + at;
+    addresses[count++] = context.arena + scratch_ + index * scratch_stride_;
+    return piece.primitive->run(addresses);
+  }
+
+  Problem p_;
+  Operand x_, w_, bias_, residual_, y_;
+  Ref<const LinearWeight> weight_;
+  std::vector<Piece> pieces_;
+  uint64_t scratch_stride_ = 0;
+  uint64_t scratch_ = 0;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
+  const auto& inputs = lowering.inputs;
+  const Operand& y = lowering.outputs[0];
+  Problem p;
+  p.n = y.extents[y.extents.rank() - 1];
+  p.k = inputs[0].extents[inputs[0].extents.rank() - 1];
+  p.m = y.elements() / p.n;
+  p.bias = inputs.size() > 2 && inputs[2].present();
+  p.residual = inputs.size() > 3 && inputs[3].present();
+  p.activation = lowering.node.attributes.str("activation");
+  if (p.residual && !(inputs[3].extents == y.extents)) {
+    return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ", y.extents);
+  }
+  return LinearStep::make(lowering, p);
+}
+
+}  // namespace heddle::host

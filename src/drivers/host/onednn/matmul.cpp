@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <array>
+
+#include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/float_steps.h"
+#include "drivers/host/onednn/linear.h"
+#include "drivers/host/onednn/primitive.h"
+#include "drivers/host/strided_copy.h"
+
+namespace heddle::host {
+namespace {
+
+using MatmulDesc = dnnl::matmul::primitive_desc;
+
+Dims promoted(const ir::Extents& extents, bool left) {
+  Dims dims = to_dims(extents);
+  if (dims.size() == 1) dims.insert(left ? dims.begin() : dims.end(), 1);
+  return dims;
+}
+
+// a [.., M, K] @ b [.., K, N] with broadcast batches, all contiguous. The outermost batch axis is what the team shares.
+class MatMulStep final : public Step {
+ public:
+  static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
+    auto step = std::make_unique<MatMulStep>();
+    step->a_ = lowering.inputs[0];
+    step->b_ = lowering.inputs[1];
+    step->y_ = lowering.outputs[0];
+    HEDDLE_TRY(step->prepare(lowering.weights.engine(), lowering.width));
+    return std::unique_ptr<Step>(std::move(step));
+  }
+
+  Status run(const RunContext& context) const override {
+    const auto piece = [&](int64_t i) {
+      const std::array<const void*, 4> addresses = {
+          context.read<float>(a_) + i * a_stride_, context.read<float>(b_) + i * b_stride_,
+          context.write<float>(y_) + i * y_stride_, context.arena + scratch_ + static_cast<uint64_t>(i) * scratch_stride_};
+      return primitive_->run(addresses);
+    };
+    if (pieces_ == 1) return piece(0);
+    Atomic<bool> failed{false};
+    context.caller.for_each(pieces_, [&](int i) {
+      if (!piece(i).ok()) failed.store_release(true);
+    });
+    return failed.load_acquire() ? Status::internal("a piece of a matrix product failed in oneDNN") : Status();
+  }
+
+  uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(pieces_); }
+  void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+
+ private:
+  struct Shape {
+    Dims a, b, y;  // one rank
+  };
+
+  Shape shape() const {
+    Shape s{promoted(a_.extents, true), promoted(b_.extents, false), {}};
+    const size_t rank = std::max(s.a.size(), s.b.size());
+    s.a.insert(s.a.begin(), rank - s.a.size(), 1);
+    s.b.insert(s.b.begin(), rank - s.b.size(), 1);
+    for (size_t i = 0; i < rank; ++i) s.y.push_back(std::max(s.a[i], s.b[i]));
+    s.y[rank - 2] = s.a[rank - 2];
+    s.y[rank - 1] = s.b[rank - 1];
+    // Batches that both sides have alike are one batch; a right side without batches sees only more rows.
+    while (s.y.size() > 2 && std::all_of(s.b.begin(), s.b.end() - 2, [](int64_t d) { return d == 1; })) {
+      const size_t last = s.y.size() - 2;
+      s.a[last] *= s.a[last - 1];
+      s.y[last] *= s.y[last - 1];
+      for (Dims* dims : {&s.a, &s.b, &s.y}) dims->erase(dims->begin() + static_cast<int64_t>(last) - 1);
+    }
+    while (s.y.size() > 3 && s.a[0] == s.b[0] && s.a[1] == s.b[1]) {
+      for (Dims* dims : {&s.a, &s.b, &s.y}) {
+        (*dims)[1] *= (*dims)[0];
+        dims->erase(dims->begin());
+      }
+    }
+    return s;
+  }
+
+  Status prepare(const Engine& engine, int width) {
+    Shape s = shape();
+    const int64_t work = 2 * y_.elements() * s.a.back();
+    const bool rows = s.y.size() == 2;
+    const bool batches = s.y.size() == 3 && s.a[0] == s.b[0];
+    if (width > 1 && work >= (1 << 20) && (rows || batches) && s.y[0] % width == 0 && (!rows || s.y[0] >= 16 * width)) {
+      pieces_ = width;
+      for (Dims* dims : {&s.a, &s.b, &s.y}) {
+        if (dims != &s.b || batches) (*dims)[0] /= width;
+      }
+      const auto elements = [](const Dims& dims) {
+        int64_t n = 1;
+        for (int64_t d : dims) n *= d;
+        return n;
+      };
+      a_stride_ = elements(s.a);
+      b_stride_ = batches ? elements(s.b) : 0;
+      y_stride_ = elements(s.y);
+    }
+    HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
+      return MatmulDesc(engine.cpu, f32_desc(s.a), f32_desc(s.b), f32_desc(s.y), engine.attributes());
+    }));
+    HEDDLE_TRY_ASSIGN(primitive_, (Primitive::make<MatmulDesc, dnnl::matmul>(
+        engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
+    scratch_stride_ = (primitive_->scratch_bytes() + 63) / 64 * 64;
+    return {};
+  }
+
+  Operand a_, b_, y_;
+  int pieces_ = 1;
+  int64_t a_stride_ = 0, b_stride_ = 0, y_stride_ = 0;
+  Ref<const Primitive> primitive_;
+  uint64_t scratch_stride_ = 0;
+  uint64_t scratch_ = 0;
+};
+
+// y = alpha * a' @ b' + beta * c: c is first broadcast into y, the product is added to it.
+class GemmStep final : public Step {
+ public:
+  static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
+    auto step = std::make_unique<GemmStep>();
+    step->a_ = lowering.inputs[0];
+    step->b_ = lowering.inputs[1];
+    if (lowering.inputs.size() > 2) step->c_ = lowering.inputs[2];
+    step->y_ = lowering.outputs[0];
+    const ir::Attributes& attributes = lowering.node.attributes;
+    const bool trans_a = attributes.i64("transA") != 0, trans_b = attributes.i64("transB") != 0;
+    const int64_t m = step->y_.extents[0], n = step->y_.extents[1], k = step->a_.extents[trans_a ? 0 : 1];
+    const auto alpha = static_cast<float>(attributes.f64("alpha", 1)), beta = static_cast<float>(attributes.f64("beta", 1));
+    const Engine& engine = lowering.weights.engine();
+    HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
+      dnnl::post_ops ops;
+      if (alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
+      if (step->c_.present()) ops.append_sum(beta);
+      dnnl::primitive_attr attr = engine.attributes();
+      attr.set_post_ops(ops);
+      return MatmulDesc(engine.cpu, f32_desc({m, k}, trans_a ? Dims{1, m} : Dims{k, 1}),
+                        f32_desc({k, n}, trans_b ? Dims{1, k} : Dims{n, 1}), f32_desc({m, n}), attr);
+    }));
+    HEDDLE_TRY_ASSIGN(step->primitive_, (Primitive::make<MatmulDesc, dnnl::matmul>(
+        engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
+    return std::unique_ptr<Step>(std::move(step));
+  }
+
+  Status run(const RunContext& context) const override {
+    if (c_.present()) spread(context);
+    const std::array<const void*, 4> addresses = {context.read(a_), context.read(b_), context.write(y_), context.arena + scratch_};
+    return primitive_->run(addresses);
+  }
+
+  uint64_t scratch_bytes() const override { return primitive_->scratch_bytes(); }
+  void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+
+ private:
+  void spread(const RunContext& context) const {
+    const device::View to = device::View::contiguous(nullptr, context.write(y_), y_.dtype, y_.extents);
+    device::View from = to;
+    from.data = const_cast<std::byte*>(context.read(c_));
+    const ir::Extents dense = device::contiguous_strides(c_.extents);
+    const size_t missing = y_.extents.rank() - c_.extents.rank();
+    for (size_t i = 0; i < y_.extents.rank(); ++i) {
+      from.strides[i] = i < missing || c_.extents[i - missing] == 1 ? 0 : dense[i - missing];
+    }
+    copy_view(from, to);
+  }
+
+  Operand a_, b_, c_, y_;
+  Ref<const Primitive> primitive_;
+  uint64_t scratch_ = 0;
+};
+
+Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
+  const bool constant_weight = lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].extents.rank() == 2 &&
+                               lowering.inputs[0].extents.rank() >= 1;
+  return constant_weight ? lower_linear(lowering) : MatMulStep::make(lowering);
+}
+Result<std::unique_ptr<Step>> lower_gemm_f32(Lowering& lowering) { return GemmStep::make(lowering); }
+
+constexpr LoweringEntry kEntries[] = {
+    {"MatMul", [](Lowering& l) { return lower_floats(l, lower_matmul_f32); }},
+    {"Gemm", [](Lowering& l) { return lower_floats(l, lower_gemm_f32); }},
+    {"Linear", [](Lowering& l) { return lower_floats(l, lower_linear); }},
+};
+
+}  // namespace
+
+std::span<const LoweringEntry> matmul_lowerings() { return kEntries; }
+
+}  // namespace heddle::host

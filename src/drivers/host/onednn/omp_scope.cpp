@@ -1,0 +1,19 @@
+#include "drivers/host/onednn/omp_scope.h"
+
+// Declared here, not by omp.h: that header belongs to -fopenmp, and clang's would name another library than oneDNN's libgomp.
+extern "C" int omp_get_max_threads();
+extern "C" void omp_set_num_threads(int count);
+
+namespace heddle::host {
+
+OmpScope::OmpScope() : before_(omp_get_max_threads()) {
+  if (before_ != 1) omp_set_num_threads(1);
+}
+
+OmpScope::~OmpScope() {
+  if (before_ != 1) omp_set_num_threads(before_);
+}
+
+int omp_threads_here() { return omp_get_max_threads(); }
+
+}  // namespace heddle::host

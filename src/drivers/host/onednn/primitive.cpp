@@ -1,0 +1,67 @@
+#include "drivers/host/onednn/primitive.h"
+
+namespace heddle::host {
+
+struct Primitive::Set {
+  dnnl::stream stream;
+  std::vector<dnnl::memory> memories;
+  std::vector<dnnl_exec_arg_t> arguments;
+};
+
+Result<Ref<const Primitive>> Primitive::make(const Engine& engine, const dnnl::primitive& primitive,
+                                             const dnnl::memory::desc& scratchpad, std::vector<Argument> arguments) {
+  const uint64_t scratch = scratchpad.get_size();
+  if (scratch > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratchpad});
+  return Ref<const Primitive>(std::make_shared<Primitive>(engine, primitive, std::move(arguments), scratch));
+}
+
+Primitive::~Primitive() {
+  while (take() != nullptr) {
+  }
+}
+
+std::unique_ptr<Primitive::Set> Primitive::take() const {
+  for (Atomic<Set*>& place : kept_) {
+    if (place.load_relaxed() == nullptr) continue;
+    if (Set* set = place.exchange_acq_rel(nullptr); set != nullptr) return std::unique_ptr<Set>(set);
+  }
+  return nullptr;
+}
+
+void Primitive::give(std::unique_ptr<Set> set) const {
+  for (Atomic<Set*>& place : kept_) {
+    Set* empty = nullptr;
+    if (place.load_relaxed() == nullptr && place.cas_strong_acq_rel(empty, set.get())) {
+      static_cast<void>(set.release());
+      return;
+    }
+  }
+}
+
+Result<std::unique_ptr<Primitive::Set>> Primitive::make_set() const {
+  return caught("preparing a primitive's operands", [&] {
+    auto set = std::make_unique<Set>(Set{dnnl::stream(engine_), {}, {}});
+    for (const Argument& argument : arguments_) {
+      set->memories.emplace_back(argument.desc, engine_, static_cast<void*>(nullptr));
+      set->arguments.push_back({argument.name, set->memories.back().get()});
+    }
+    return set;
+  });
+}
+
+Status Primitive::run(std::span<const void* const> addresses) const {
+  std::unique_ptr<Set> set = take();
+  if (set == nullptr) {
+    HEDDLE_TRY_ASSIGN(set, make_set());
+  }
+  for (size_t i = 0; i < arguments_.size(); ++i) {
+    const dnnl_status_t status = dnnl_memory_set_data_handle(set->arguments[i].memory, const_cast<void*>(addresses[i]));
+    if (status != dnnl_success) return onednn_status(status, "binding an operand");
+  }
+  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), set->stream.get(),
+                                                      static_cast<int>(set->arguments.size()), set->arguments.data());
+  give(std::move(set));
+  return onednn_status(status, "running a primitive");
+}
+
+}  // namespace heddle::host

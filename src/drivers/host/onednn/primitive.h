@@ -1,0 +1,66 @@
+// primitive.h: one prepared oneDNN primitive that any number of threads run at once.
+//
+//   What       oneDNN wants a memory object per operand and a stream: making them costs more than running a small primitive. A Primitive keeps
+//              sets of them (one per thread that runs it at the same time) and only changes their addresses.
+//   Invariant  Immutable but for the kept sets. A set is used by one thread at a time: taken by exchange, given back by compare-and-swap.
+//   Blocks     Never; the first run of each concurrent thread allocates a set.
+//   Errors     run(): internal when oneDNN fails.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <dnnl.hpp>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/atomic.h"
+#include "base/status.h"
+#include "drivers/host/onednn/engine.h"
+
+namespace heddle::host {
+
+class Primitive {
+ public:
+  struct Argument {
+    int name;  // DNNL_ARG_...
+    dnnl::memory::desc desc;
+  };
+
+  // `arguments` without the scratchpad, which is always last in run() and may be null when scratch_bytes() is 0.
+  static Result<Ref<const Primitive>> make(const Engine& engine, const dnnl::primitive& primitive,
+                                           const dnnl::memory::desc& scratchpad, std::vector<Argument> arguments);
+  template <class Desc, class P>
+  static Result<Ref<const Primitive>> make(const Engine& engine, const Desc& desc, std::vector<Argument> arguments) {
+    HEDDLE_TRY_ASSIGN(P primitive, caught("making a primitive", [&] { return P(desc); }));
+    return make(engine, primitive, desc.scratchpad_desc(), std::move(arguments));
+  }
+  Primitive(const Engine& engine, dnnl::primitive primitive, std::vector<Argument> arguments, uint64_t scratch_bytes)
+      : engine_(engine.cpu), primitive_(std::move(primitive)), arguments_(std::move(arguments)),
+        scratch_bytes_(scratch_bytes) {}
+  ~Primitive();
+  Primitive(const Primitive&) = delete;
+  Primitive& operator=(const Primitive&) = delete;
+
+  // One address per argument, in their order, and the scratchpad's.
+  Status run(std::span<const void* const> addresses) const;
+  uint64_t scratch_bytes() const { return scratch_bytes_; }
+  static constexpr uint64_t kResidentBytes = 16 << 10;  // generated code and one set, roughly
+
+ private:
+  struct Set;
+  static constexpr int kKept = 16;
+
+  std::unique_ptr<Set> take() const;
+  void give(std::unique_ptr<Set> set) const;
+  Result<std::unique_ptr<Set>> make_set() const;
+
+  dnnl::engine engine_;
+  dnnl::primitive primitive_;
+  std::vector<Argument> arguments_;
+  uint64_t scratch_bytes_;
+  mutable std::array<Atomic<Set*>, kKept> kept_;  // a set nobody uses, or null; whoever exchanges it out owns it
+};
+
+}  // namespace heddle::host

@@ -1,0 +1,71 @@
+// weight_store.h: a model's weights in the layouts that primitives want, packed once however many shapes and threads ask.
+//
+//   What       get(weights, layout, make): the packed form of a constant. The key is the constant's address and the layout in words.
+//   Invariant  Only constants of the module's own graph are kept: their addresses stay theirs for as long as the store lives. Others (folded
+//              for one shape) are packed for who asks, and forgotten.
+//   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
+//   Lifetime   Held by the module; a Packed is kept alive by the steps that use it.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/once_map.h"
+#include "ir/graph.h"
+
+namespace heddle::host {
+
+struct Engine;  // oneDNN's, in onednn/engine.h
+
+struct Packed {
+  virtual ~Packed() = default;
+  virtual uint64_t bytes() const = 0;
+};
+
+class WeightStore {
+ public:
+  WeightStore(Ref<const Engine> engine, const ir::Graph& graph);
+  explicit WeightStore(Ref<const Engine> engine) : engine_(std::move(engine)) {}  // keeps nothing
+
+  const Engine& engine() const { return *engine_; }
+
+  // T is what `make` returns a Ref of; one layout text always means one T.
+  template <class T, class Make>
+  Result<Ref<const T>> get(const void* weights, std::string layout, Make&& make) {
+    if (!owns(weights)) return make();
+    HEDDLE_TRY_ASSIGN(auto packed, packed_.get_or_make(Key{weights, std::move(layout)}, [&]() -> Result<Map::Made> {
+      HEDDLE_TRY_ASSIGN(Ref<const T> made, make());
+      const uint64_t bytes = made->bytes();
+      return Map::Made(Ref<const Packed>(std::move(made)), bytes);
+    }));
+    return std::static_pointer_cast<const T>(packed);
+  }
+
+  uint64_t bytes() const { return packed_.stats().bytes; }
+  uint64_t count() const { return packed_.stats().count; }
+
+ private:
+  struct Key {
+    const void* weights;
+    std::string layout;
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct KeyHash {
+    size_t operator()(const Key& key) const {
+      return std::hash<const void*>()(key.weights) * 31 + std::hash<std::string>()(key.layout);
+    }
+  };
+  using Map = OnceMap<Key, Packed, KeyHash>;
+
+  bool owns(const void* weights) const;
+
+  Ref<const Engine> engine_;
+  std::vector<const void*> own_;  // sorted
+  Map packed_;
+};
+
+Result<Ref<const Engine>> make_engine(bool reduced_precision);  // true: f32 arithmetic may be done in bf16
+
+}  // namespace heddle::host

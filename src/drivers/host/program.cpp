@@ -1,0 +1,127 @@
+#include "drivers/host/program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/trace.h"
+#include "drivers/host/lowering.h"
+#include "drivers/host/onednn/omp_scope.h"
+#include "ir/op.h"
+#include "plan/optimize.h"
+#include "plan/specialize.h"
+
+namespace heddle::host {
+namespace {
+
+std::vector<device::Signature> signatures(const ir::Graph& graph, const std::vector<ir::ValueId>& ids) {
+  std::vector<device::Signature> out;
+  for (ir::ValueId id : ids) out.push_back({graph.values[id].name, graph.type(id)});
+  return out;
+}
+
+std::vector<device::ConcreteType> concrete(const Storage& storage, const std::vector<ir::ValueId>& ids) {
+  std::vector<device::ConcreteType> out;
+  for (ir::ValueId id : ids) out.push_back({storage.operands[id].dtype, storage.operands[id].extents});
+  return out;
+}
+
+std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>& ids) {
+  std::vector<Operand> out;
+  for (ir::ValueId id : ids) out.push_back(id == ir::kNoValue ? Operand() : storage.operands[id]);
+  return out;
+}
+
+}  // namespace
+
+Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights, int width) {
+  auto program = std::make_shared<HostProgram>();
+  HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
+  program->inputs_ = concrete(program->storage_, graph.inputs);
+  program->outputs_ = concrete(program->storage_, graph.outputs);
+  for (const ir::Value& value : graph.values) {
+    if (value.is_constant()) program->constants_.push_back(*value.constant);
+  }
+  HEDDLE_TRY(program->prepare_steps(graph, weights, width));
+  program->storage_.operands = {};
+  return Ref<const device::Program>(std::move(program));
+}
+
+Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width) {
+  uint64_t scratch = 0;
+  resident_bytes_ = 4096;
+  for (const ir::Node& node : graph.nodes) {
+    if (renames(node)) continue;
+    const Lower lower = find_lowering(node.op->name);
+    if (lower == nullptr) return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
+    Lowering lowering{graph, node, pick(storage_, node.inputs), pick(storage_, node.outputs), weights, width};
+    Result<std::unique_ptr<Step>> step = lower(lowering);
+    if (!step.ok()) return step.status().with_context(node.describe());
+    (*step)->set_scratch(storage_.arena_bytes);
+    scratch = std::max(scratch, (*step)->scratch_bytes());
+    resident_bytes_ += (*step)->resident_bytes();
+    steps_.push_back({node.op->name.data(), std::move(*step)});
+  }
+  slot_bytes_ = storage_.arena_bytes + scratch;
+  return {};
+}
+
+Status HostProgram::check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
+                          const char* what) const {
+  if (views.size() != types.size()) {
+    return Status::invalid("the run has ", views.size(), " ", what, "s; the program takes ", types.size());
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].dtype == types[i].dtype && views[i].extents == types[i].extents) continue;
+    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents, "; the program was compiled for ",
+                           types[i].dtype, types[i].extents);
+  }
+  return {};
+}
+
+Status HostProgram::run(const device::Run& run, Team& team) const {
+  HEDDLE_TRY(check(run.inputs, inputs_, "input"));
+  HEDDLE_TRY(check(run.outputs, outputs_, "output"));
+  auto& slot = static_cast<HostSlot&>(*run.slot);
+  if (!slot.holds(*this)) return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
+  HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
+  const OmpScope team_of_one;
+  Team::Caller caller(team);
+  const RunContext context{slot.arena(), inputs, slot.outputs(run.outputs), caller};
+  for (const Named& named : steps_) {
+    const trace::Span span("host", named.op);
+    HEDDLE_TRY(named.step->run(context));
+  }
+  for (const auto& [from, to] : storage_.copies) {
+    const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));
+    if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
+  }
+  return {};
+}
+
+Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options, int width) {
+  if (options.precision != "f32" && options.precision != "bf16") {
+    return Status::unsupported("the host driver computes in precision f32 or bf16, not '", options.precision, "'");
+  }
+  HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16"));
+  HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
+  return Ref<const device::Module>(std::make_shared<HostModule>(std::move(optimised), std::move(engine), width));
+}
+
+HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : width_(width) {
+  inputs_ = signatures(graph, graph.inputs);
+  outputs_ = signatures(graph, graph.outputs);
+  for (const ir::Value& value : graph.values) {
+    if (value.is_constant()) weight_bytes_ += static_cast<uint64_t>(value.constant->bytes());
+  }
+  weights_ = std::make_unique<WeightStore>(std::move(engine), graph);
+  graph_ = std::make_shared<const ir::Graph>(std::move(graph));
+}
+
+Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Extents> inputs, NoLocksHeld) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+  // A primitive keeps the team that it was made for, whatever the setting is when it runs.
+  const OmpScope team_of_one;
+  return HostProgram::make(specialised, *weights_, width_);
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,56 @@
+// program.h: the host's Module and Program: a graph as prepared steps over an arena.
+//
+//   What       HostModule: the optimised graph and its packed weights. HostProgram: for concrete shapes, steps in order, each run on the
+//              calling thread, which shares its loops with the team's helpers when it is alone.
+//   Invariant  Immutable; a run changes its slot and its outputs only.
+//   Threads    Any number of runs at once, each with a slot of its own.
+//   Errors     run(): invalid for what only the data shows; exhausted when strided inputs find no room; internal when oneDNN fails.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+#include "drivers/host/onednn/weight_store.h"
+#include "drivers/host/slot.h"
+#include "drivers/host/step.h"
+#include "drivers/host/storage.h"
+#include "drivers/host/team.h"
+
+namespace heddle::host {
+
+class HostProgram final : public device::Program {
+ public:
+  static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights, int width);
+  HostProgram() = default;
+
+  Status run(const device::Run& run, Team& team) const;
+
+ private:
+  Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);
+  Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types, const char* what) const;
+
+  Storage storage_;
+  std::vector<ir::Tensor> constants_;  // keeps their bytes
+  struct Named {
+    const char* op;  // for the trace
+    std::unique_ptr<Step> step;
+  };
+  std::vector<Named> steps_;
+};
+
+class HostModule final : public device::Module {
+ public:
+  static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options, int width);
+  HostModule(ir::Graph graph, Ref<const Engine> engine, int width);
+
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
+
+ private:
+  std::unique_ptr<WeightStore> weights_;
+  int width_;
+};
+
+}  // namespace heddle::host

@@ -1,0 +1,71 @@
+// step.h: one prepared piece of a program, and where its operands lie.
+//
+//   What       A Step is what lowering makes of a node: immutable after it was made, run by any number of threads at once, each with its own
+//              RunContext. Operands name places (arena offset, input, output, constant), never addresses of a run.
+//   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena (inputs and outputs: aligned to their element).
+//   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "device/buffer.h"
+#include "drivers/host/team.h"
+#include "ir/tensor_type.h"
+
+namespace heddle::host {
+
+struct Operand {
+  enum class Place : uint8_t { kNone, kArena, kInput, kOutput, kConstant };
+  Place place = Place::kNone;
+  ir::DType dtype = ir::DType::kF32;
+  ir::Extents extents;
+  uint64_t offset = 0;                   // kArena: bytes; kInput, kOutput: index
+  const std::byte* constant = nullptr;   // kConstant; kept alive by the module
+  bool channels_last = false;            // between convolutions and pools only (storage.h): [N, spatial.., C] in memory, extents as ever
+
+  bool present() const { return place != Place::kNone; }
+  int64_t elements() const { return extents.elements(); }
+};
+
+struct RunContext {
+  std::byte* arena;
+  const std::byte* const* inputs;  // contiguous (the driver has compacted strided ones)
+  std::byte* const* outputs;
+  Team::Caller& caller;
+
+  template <class T = std::byte>
+  const T* read(const Operand& o) const {
+    return reinterpret_cast<const T*>(at(o));
+  }
+  template <class T = std::byte>
+  T* write(const Operand& o) const {
+    return reinterpret_cast<T*>(const_cast<std::byte*>(at(o)));
+  }
+
+ private:
+  const std::byte* at(const Operand& o) const {
+    switch (o.place) {
+      case Operand::Place::kArena: return arena + o.offset;
+      case Operand::Place::kInput: return inputs[o.offset];
+      case Operand::Place::kOutput: return outputs[o.offset];
+      case Operand::Place::kConstant: return o.constant;
+      case Operand::Place::kNone: return nullptr;
+    }
+    return nullptr;
+  }
+};
+
+class Step {
+ public:
+  virtual ~Step() = default;
+  virtual Status run(const RunContext& context) const = 0;
+  virtual uint64_t scratch_bytes() const { return 0; }     // arena bytes needed while it runs, placed by set_scratch before the first run
+  virtual void set_scratch(uint64_t /*offset*/) {}
+  virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
+};
+
+}  // namespace heddle::host

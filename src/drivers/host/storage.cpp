@@ -1,0 +1,151 @@
+#include "drivers/host/storage.h"
+
+#include <algorithm>
+#include <array>
+
+#include "plan/memory_plan.h"
+
+namespace heddle::host {
+namespace {
+
+class Assignment {
+ public:
+  explicit Assignment(const ir::Graph& graph) : graph_(graph), root_(graph.values.size()) {
+    storage_.operands.resize(graph.values.size());
+    for (ir::ValueId id = 0; id < root_.size(); ++id) root_[id] = id;
+  }
+
+  Result<Storage> run() {
+    HEDDLE_TRY(describe());
+    place_given();
+    place_outputs();
+    place_arena();
+    for (ir::ValueId id = 0; id < root_.size(); ++id) share(id);
+    turn_channels();
+    for (auto& [from, to] : storage_.copies) from = storage_.operands[from.offset];
+    return std::move(storage_);
+  }
+
+ private:
+  Status describe() {
+    for (const ir::Node& node : graph_.nodes) {
+      if (renames(node)) root_[node.outputs[0]] = root_[node.inputs[0]];
+    }
+    for (ir::ValueId id = 0; id < root_.size(); ++id) {
+      const std::optional<ir::Extents> extents = graph_.type(id).extents();
+      if (!extents) {
+        return Status::internal("value '", graph_.values[id].name, "' is ", graph_.type(id),
+                                " in a specialised graph; its shape should be numbers");
+      }
+      storage_.operands[id].dtype = graph_.type(id).dtype;
+      storage_.operands[id].extents = *extents;
+    }
+    return {};
+  }
+
+  void place(ir::ValueId id, Operand::Place where, uint64_t offset) {
+    storage_.operands[id].place = where;
+    storage_.operands[id].offset = offset;
+  }
+
+  void place_given() {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) place(graph_.inputs[i], Operand::Place::kInput, i);
+    for (ir::ValueId id = 0; id < root_.size(); ++id) {
+      if (!graph_.values[id].is_constant()) continue;
+      place(id, Operand::Place::kConstant, 0);
+      storage_.operands[id].constant = static_cast<const std::byte*>(graph_.values[id].constant->data());
+    }
+  }
+
+  void place_outputs() {
+    const std::vector<int> producers = graph_.producers();
+    for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+      const ir::ValueId id = graph_.outputs[i], root = root_[id];
+      if (producers[root] >= 0 && !storage_.operands[root].present()) {
+        place(root, Operand::Place::kOutput, i);
+        continue;
+      }
+      Operand to = storage_.operands[id];
+      to.place = Operand::Place::kOutput;
+      to.offset = i;
+      Operand from;
+      from.offset = id;  // becomes the operand of that value when all are placed
+      storage_.copies.emplace_back(from, to);
+    }
+  }
+
+  void place_arena() {
+    std::vector<ir::ValueId> roots;
+    std::vector<plan::Lifetime> lifetimes;
+    std::vector<int> index(root_.size(), -1);
+    for (int step = 0; step < static_cast<int>(graph_.nodes.size()); ++step) {
+      const ir::Node& node = graph_.nodes[static_cast<size_t>(step)];
+      for (ir::ValueId id : node.inputs) {
+        if (id == ir::kNoValue || index[root_[id]] < 0) continue;
+        lifetimes[static_cast<size_t>(index[root_[id]])].last = step;
+      }
+      if (renames(node)) continue;
+      for (ir::ValueId id : node.outputs) {
+        if (id == ir::kNoValue || storage_.operands[id].present()) continue;
+        index[id] = static_cast<int>(roots.size());
+        roots.push_back(id);
+        const Operand& operand = storage_.operands[id];
+        lifetimes.push_back({static_cast<uint64_t>(operand.elements() * ir::size_of(operand.dtype)), step, step});
+      }
+    }
+    const plan::MemoryPlan plan = plan::plan_memory(lifetimes);
+    for (size_t i = 0; i < roots.size(); ++i) place(roots[i], Operand::Place::kArena, plan.offsets[i]);
+    storage_.arena_bytes = plan.bytes;
+  }
+
+  void share(ir::ValueId id) {
+    if (root_[id] == id) return;
+    const Operand& root = storage_.operands[root_[id]];
+    Operand& operand = storage_.operands[id];
+    operand.place = root.place;
+    operand.offset = root.offset;
+    operand.constant = root.constant;
+  }
+
+  void turn_channels() {
+    const std::vector<int> producers = graph_.producers();
+    const std::vector<std::vector<int>> consumers = graph_.consumers();
+    const auto windowed = [&](int node) { return node >= 0 && has_windows(graph_.nodes[static_cast<size_t>(node)]); };
+    for (ir::ValueId id = 0; id < root_.size(); ++id) {
+      Operand& operand = storage_.operands[id];
+      if (operand.dtype != ir::DType::kF32 || operand.extents.rank() < 3 || operand.extents.rank() > 5) continue;
+      if (!windowed(producers[id]) || operand.elements() == 0 || consumers[id].empty()) continue;
+      operand.channels_last = std::all_of(consumers[id].begin(), consumers[id].end(), windowed);
+    }
+  }
+
+  // Reads and writes channels_last operands: what runs in oneDNN. The rest runs the reference, which does not.
+  bool has_windows(const ir::Node& node) const {
+    if (node.inputs.empty() || storage_.operands[node.inputs[0]].elements() == 0) return false;
+    if (node.is("Conv")) {
+      const ir::Value& weight = graph_.values[node.inputs[1]];
+      return weight.is_constant() && weight.constant->elements() > 0;
+    }
+    if (node.is("AveragePool")) return !counts_beyond_padding(node);
+    return node.is("MaxPool") || node.is("GlobalAveragePool") || node.is("GlobalMaxPool");
+  }
+
+  const ir::Graph& graph_;
+  std::vector<ir::ValueId> root_;  // the value whose place this one shares
+  Storage storage_;
+};
+
+}  // namespace
+
+bool renames(const ir::Node& node) {
+  constexpr std::array<std::string_view, 5> kRenaming = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"};
+  return std::any_of(kRenaming.begin(), kRenaming.end(), [&](std::string_view op) { return node.is(op); });
+}
+
+bool counts_beyond_padding(const ir::Node& pool) {
+  return pool.attributes.i64("count_include_pad") != 0 && pool.attributes.i64("ceil_mode") != 0;
+}
+
+Result<Storage> assign_storage(const ir::Graph& graph) { return Assignment(graph).run(); }
+
+}  // namespace heddle::host

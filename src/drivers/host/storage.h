@@ -1,0 +1,32 @@
+// storage.h: where every value of a specialised graph lies during a run.
+//
+//   What       Operands by value id, the copies that remain at the end, and the arena's size. Operators that only rename a shape (Reshape and
+//              its like) share their input's place.
+//   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A value that is an output of the graph
+//              is written in place; one that is an output twice, an input or a constant is copied.
+//              Values that only convolutions and pools make and read lie with their channels last, as those want them.
+//   Threads    Pure.
+#pragma once
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "drivers/host/step.h"
+#include "ir/graph.h"
+
+namespace heddle::host {
+
+struct Storage {
+  std::vector<Operand> operands;                     // by value id; kNone for values that no run touches
+  std::vector<std::pair<Operand, Operand>> copies;   // from, to: after the last step
+  uint64_t arena_bytes = 0;
+};
+
+bool renames(const ir::Node& node);  // makes no bytes of its own
+
+bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN defines otherwise
+
+Result<Storage> assign_storage(const ir::Graph& graph);  // every type static; internal when one is not
+
+}  // namespace heddle::host

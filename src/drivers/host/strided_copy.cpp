@@ -1,0 +1,94 @@
+#include "drivers/host/strided_copy.h"
+
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "ir/tensor.h"
+
+namespace heddle::host {
+namespace {
+
+// Axes from outer to inner, those of one element dropped, neighbours joined where both sides allow.
+struct Loop {
+  struct Axis {
+    int64_t count, from, to;
+  };
+  std::array<Axis, ir::kMaxRank> axes;
+  size_t rank = 0;
+};
+
+Loop plan_loop(const device::View& from, const device::View& to) {
+  Loop loop;
+  for (size_t i = 0; i < to.extents.rank(); ++i) {
+    const Loop::Axis axis{to.extents[i], from.strides[i], to.strides[i]};
+    if (axis.count == 1) continue;
+    if (loop.rank > 0) {
+      Loop::Axis& outer = loop.axes[loop.rank - 1];
+      if (outer.from == axis.from * axis.count && outer.to == axis.to * axis.count) {
+        outer = {outer.count * axis.count, axis.from, axis.to};
+        continue;
+      }
+    }
+    loop.axes[loop.rank++] = axis;
+  }
+  return loop;
+}
+
+template <size_t kSize>
+void move_run(const std::byte* from, std::byte* to, const Loop::Axis& axis) {
+  if (axis.from == 1 && axis.to == 1) {
+    std::memcpy(to, from, static_cast<size_t>(axis.count) * kSize);
+    return;
+  }
+  const int64_t from_step = axis.from * static_cast<int64_t>(kSize), to_step = axis.to * static_cast<int64_t>(kSize);
+  for (int64_t i = 0; i < axis.count; ++i) std::memcpy(to + i * to_step, from + i * from_step, kSize);
+}
+
+template <size_t kSize>
+void move_elements(const std::byte* from, std::byte* to, const Loop& loop) {
+  if (loop.rank == 0) {
+    std::memcpy(to, from, kSize);
+    return;
+  }
+  const Loop::Axis& inner = loop.axes[loop.rank - 1];
+  std::array<int64_t, ir::kMaxRank> at{};
+  for (;;) {
+    move_run<kSize>(from, to, inner);
+    size_t axis = loop.rank - 1;
+    for (;;) {
+      if (axis == 0) return;
+      const Loop::Axis& a = loop.axes[--axis];
+      from += a.from * static_cast<int64_t>(kSize);
+      to += a.to * static_cast<int64_t>(kSize);
+      if (++at[axis] < a.count) break;
+      from -= a.from * a.count * static_cast<int64_t>(kSize);
+      to -= a.to * a.count * static_cast<int64_t>(kSize);
+      at[axis] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+void copy_view(const device::View& from, const device::View& to) {
+  if (to.extents.elements() == 0) return;
+  const Loop loop = plan_loop(from, to);
+  switch (ir::size_of(to.dtype)) {
+    case 1: return move_elements<1>(from.data, to.data, loop);
+    case 2: return move_elements<2>(from.data, to.data, loop);
+    case 4: return move_elements<4>(from.data, to.data, loop);
+    default: return move_elements<8>(from.data, to.data, loop);
+  }
+}
+
+void fill_view(const device::View& to, double value) {
+  ir::Tensor one = ir::Tensor::scalar(to.dtype, value);
+  device::View from = to;
+  from.buffer = nullptr;
+  from.data = static_cast<std::byte*>(one.mutable_data());
+  for (size_t i = 0; i < from.strides.rank(); ++i) from.strides[i] = 0;
+  copy_view(from, to);
+}
+
+}  // namespace heddle::host

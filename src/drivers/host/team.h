@@ -1,0 +1,53 @@
+// team.h: one thread budget: callers first, helpers where cores are idle.
+//
+//   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is work, take chunks too, but only
+//              while callers + helpers fit the budget. When another caller enters, helpers leave at their next chunk.
+//   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the governor bounds them). Every chunk
+//              runs exactly once; what chunks wrote is visible to the caller when for_each returns.
+//   Blocks     for_each returns when all chunks are over; it spins a bounded time for a helper's last chunk, then parks.
+//   Threads    Any number of callers. `body` must not throw and must not call for_each.
+//   Lifetime   Owned by the device; the destructor joins the helpers.
+#pragma once
+
+#include <memory>
+#include <type_traits>
+
+namespace heddle::host {
+
+class Team {
+ public:
+  explicit Team(int width);  // threads in all, callers included; >= 1
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  // Counts the calling thread as a caller while it lives: one per submission.
+  class Caller {
+   public:
+    explicit Caller(Team& team);
+    ~Caller();
+    Caller(const Caller&) = delete;
+    Caller& operator=(const Caller&) = delete;
+
+    // Threads that would share a loop started now: 1 when another caller is inside. A hint for choosing how finely to split.
+    int share() const;
+    template <class Body>
+    void for_each(int chunks, Body&& body) {
+      using B = std::remove_reference_t<Body>;
+      run(chunks, [](void* b, int chunk) { (*static_cast<B*>(b))(chunk); }, const_cast<std::remove_const_t<B>*>(&body));
+    }
+
+   private:
+    void run(int chunks, void (*body)(void*, int), void* context);
+    Team& team_;
+  };
+
+  int width() const { return width_; }
+
+ private:
+  struct State;
+  int width_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace heddle::host

@@ -1,0 +1,70 @@
+#include <set>
+#include <string>
+
+#include "driver.h"
+#include "drivers/host/host_device.h"
+#include "ir/op.h"
+
+namespace heddle::conformance {
+namespace {
+
+struct Exemption {
+  std::string_view driver;
+  std::string_view test;
+  std::string_view reason;
+};
+
+#define DRIVER_CANNOT(driver, test, reason) Exemption{driver, test, reason}
+
+constexpr Exemption kExemptions[] = {
+    DRIVER_CANNOT("host", "op NonZero", "its output's shape depends on the data, which no driver can plan for"),
+};
+
+constexpr Driver kDrivers[] = {
+    {"host", [] { return host::make_host_device({.threads = 2}); }},
+};
+
+std::set<std::string, std::less<>>& tests() {
+  static std::set<std::string, std::less<>> names;
+  return names;
+}
+
+}  // namespace
+
+std::span<const Driver> drivers() { return kDrivers; }
+
+Registered::Registered(std::string_view test) { tests().emplace(test); }
+
+bool cannot(std::string_view driver, std::string_view test) {
+  for (const Exemption& e : kExemptions) {
+    if (e.driver == driver && e.test == test) return true;
+  }
+  return false;
+}
+
+void check_exemptions() {
+  for (const Exemption& e : kExemptions) {
+    bool driver_known = false;
+    for (const Driver& driver : kDrivers) driver_known = driver_known || e.driver == driver.name;
+    const bool test_known = e.test.starts_with("op ") ? ir::find_op(e.test.substr(3)) != nullptr : tests().contains(e.test);
+    CHECK_MESSAGE(driver_known, "no driver is called ", e.driver);
+    CHECK_MESSAGE(test_known, "no test is called ", e.test);
+    CHECK_FALSE(e.reason.empty());
+  }
+}
+
+void run_for_each_driver(std::string_view test, Test run) {
+  for (const Driver& driver : drivers()) {
+    CAPTURE(driver.name);
+    Result<Ref<device::Device>> device = driver.make();
+    REQUIRE_MESSAGE(device.ok(), to_string(device.status()));
+    const Status status = run(**device, driver);
+    if (cannot(driver.name, test)) {
+      CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ", to_string(status));
+    } else {
+      CHECK_MESSAGE(status.ok(), to_string(status));
+    }
+  }
+}
+
+}  // namespace heddle::conformance

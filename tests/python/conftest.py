@@ -1,0 +1,90 @@
+"""Models for the tests: built by hand, written from the package's weights, or exported by PyTorch; kept in build/models."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import heddle
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+MODELS = ROOT / "build" / "models"
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """all-MiniLM-L6-v2 with its own weights."""
+    path = MODELS / "minilm.onnx"
+    if not path.exists():
+        subprocess.run([sys.executable, ROOT / "tools" / "models" / "minilm.py", "--out", path], check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def exported() -> Path:
+    """The folder of torch.onnx exports: NAME.onnx with NAME.npz of inputs and PyTorch's outputs."""
+    folder = MODELS / "torch"
+    if not (folder / "resnet18.npz").exists():
+        subprocess.run([sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True)
+    return folder
+
+
+def build_affine(width: int = 8, device: heddle.Device | None = None) -> heddle.Model:
+    """y = 2 x + 1 over f32[batch, width]."""
+    graph = heddle.GraphBuilder("affine")
+    x = graph.input("x", "f32", ["batch", width])
+    doubled = graph.add("Mul", x, graph.constant(np.array(2, np.float32)))
+    graph.output(graph.add("Add", doubled, graph.constant(np.array(1, np.float32))), "y")
+    return graph.build(device or heddle.Device())
+
+
+def build_mlp(device: heddle.Device | None = None) -> heddle.Model:
+    """512-1024-1024-512 with ReLU and seeded weights."""
+    random = np.random.default_rng(7)
+    graph = heddle.GraphBuilder("mlp")
+    x = graph.input("x", "f32", ["batch", 512])
+    sizes = (512, 1024, 1024, 512)
+    for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+        weight = (random.standard_normal((fan_in, fan_out)) / np.sqrt(fan_in)).astype(np.float32)
+        bias = random.standard_normal(fan_out).astype(np.float32)
+        x = graph.add("Add", graph.add("MatMul", x, graph.constant(weight)), graph.constant(bias))
+        x = graph.add("Relu", x) if i < 2 else x
+    graph.output(x, "y")
+    return graph.build(device or heddle.Device())
+
+
+@pytest.fixture
+def affine() -> heddle.Model:
+    return build_affine()
+
+
+@pytest.fixture
+def mlp() -> heddle.Model:
+    return build_mlp()
+
+
+def run_threads(count: int, body) -> list:
+    """body(i) on `count` threads released at once; their results in order. The first exception is raised here."""
+    import threading
+
+    results = [None] * count
+    errors = []
+    start = threading.Barrier(count)
+
+    def work(i: int) -> None:
+        start.wait()
+        try:
+            results[i] = body(i)
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results

@@ -1,0 +1,114 @@
+"""heddle run, bench, doctor and inspect: what they print, write and return."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from conftest import build_mlp  # noqa: F401  (the module must import beside the commands)
+
+import heddle
+
+
+def command(*words, env=None):
+    return subprocess.run(
+        [sys.executable, "-m", "heddle", *map(str, words)], capture_output=True, text=True, timeout=300, check=False, env=env
+    )
+
+
+@pytest.fixture(scope="module")
+def affine_file(tmp_path_factory):
+    """y = 2 x + 1 as an ONNX file."""
+    from onnx import TensorProto, helper, save
+
+    nodes = [helper.make_node("Mul", ["x", "two"], ["d"]), helper.make_node("Add", ["d", "one"], ["y"])]
+    graph = helper.make_graph(
+        nodes,
+        "affine",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
+        [helper.make_tensor("two", TensorProto.FLOAT, [], [2]), helper.make_tensor("one", TensorProto.FLOAT, [], [1])],
+    )
+    path = tmp_path_factory.mktemp("cli") / "affine.onnx"
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
+
+
+def test_run_reads_npz_and_npy_and_writes_both(affine_file, tmp_path):
+    x = np.arange(16, dtype=np.float32).reshape(2, 8)
+    np.savez(tmp_path / "in.npz", x=x)
+    np.save(tmp_path / "in.npy", x)
+    for given in (tmp_path / "in.npz", f"x={tmp_path / 'in.npy'}", tmp_path / "in.npy"):
+        done = command("run", affine_file, given, "--output", tmp_path / "out.npz", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["outputs"][0]["shape"] == [2, 8]
+        np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["y"], 2 * x + 1)
+    assert command("run", affine_file, tmp_path / "in.npz", "--output", tmp_path / "out.npy").returncode == 0
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npy"), 2 * x + 1)
+
+
+def test_run_makes_inputs_up_and_names_a_missing_dimension(affine_file):
+    assert command("run", affine_file, "--dims", "batch=3").returncode == 0
+    done = command("run", affine_file)
+    assert done.returncode == 1
+    assert "batch" in done.stderr
+
+
+def test_a_missing_file_is_one_line_and_exit_code_one(tmp_path):
+    done = command("run", tmp_path / "none.onnx")
+    assert done.returncode == 1
+    assert "none.onnx" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_bench_sweeps_threads_batch_and_synchronisation(affine_file, tmp_path):
+    plot = tmp_path / "out.png"
+    done = command(
+        "bench", affine_file, "--threads", 1, 2, "--batch", 1, 4, "--sync", "call", "every", "event", "end", "device",
+        "--seconds", 0.02, "--rounds", 2, "--json", "--plot", plot,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    cells = json.loads(done.stdout)["cells"]
+    assert {(c["threads"], c["batch"], c["sync"]) for c in cells} == {
+        (t, b, s) for t in (1, 2) for b in (1, 4) for s in ("call", "every", "event", "end", "device")
+    }
+    assert all(c["rows_per_s"] > 0 and c["p99_ms"] >= c["p50_ms"] > 0 for c in cells)
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def test_doctor_says_usable_with_zero_and_unknown_with_two():
+    done = command("doctor", "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["status"] == 0
+    assert report["versions"]["heddle"] == heddle.__version__
+    assert {v["name"] for v in report["environment"]} >= {"HEDDLE_THREADS", "HEDDLE_STREAM_EXHAUSTION"}
+    assert report["limits"]["streams"] == 32
+    unknown = command("doctor", "--device", "abacus")
+    assert unknown.returncode == 2
+    assert "abacus" in unknown.stdout
+
+
+def test_doctor_says_not_usable_with_one_when_the_environment_is_wrong():
+    import os
+
+    done = command("doctor", env={**os.environ, "HEDDLE_THREADS": "many"})
+    assert done.returncode == 1
+    assert "HEDDLE_THREADS" in done.stdout
+    assert "'many'" in done.stdout
+
+
+def test_doctor_names_what_is_unsafe():
+    import os
+
+    report = json.loads(command("doctor", "--json", env={**os.environ, "HEDDLE_THREADS": "64"}).stdout)
+    assert any("64 computing threads" in risk["what"] for risk in report["risks"])
+
+
+def test_inspect_shows_ports_and_graph(affine_file):
+    done = command("inspect", affine_file, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 8]}]
+    assert report["batchable"] is True

@@ -1,0 +1,70 @@
+"""Environment variables: each is in force, and a wrong value is refused by name."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+
+def probe(expression: str, **variables: str) -> subprocess.CompletedProcess:
+    program = f"import heddle; d = heddle.Device(); print({expression})"
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **variables}
+    )
+
+
+FILL = "[heddle.Stream() for _ in range(d.streams)] and 'shared'"
+
+
+@pytest.mark.parametrize(
+    ("variables", "expression", "expected"),
+    [
+        ({"HEDDLE_THREADS": "1"}, "d.threads", "1"),
+        ({"HEDDLE_STREAMS": "5"}, "d.streams", "5"),
+        ({"HEDDLE_STREAM_EXHAUSTION": "share", "HEDDLE_STREAMS": "3"}, FILL, "shared"),
+        ({"HEDDLE_IN_FLIGHT": "7"}, "d.in_flight", "7"),
+        (
+            {"HEDDLE_MEMORY_FRACTION": "0.5"},
+            "0.45 < d.stats()['memory_limit'] / d.stats()['recommended_max_memory'] < 0.55",
+            "True",
+        ),
+    ],
+)
+def test_each_variable_is_in_force(variables, expression, expected):
+    done = probe(expression, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == expected
+
+
+@pytest.mark.parametrize(
+    ("variables", "error"),
+    [
+        ({"HEDDLE_STREAM_EXHAUSTION": "fail", "HEDDLE_STREAMS": "3"}, "ExhaustedError"),
+        ({"HEDDLE_STREAM_EXHAUSTION": "wait", "HEDDLE_STREAM_WAIT_MS": "20", "HEDDLE_STREAMS": "3"}, "DeadlineError"),
+    ],
+)
+def test_exhaustion_modes_follow_the_environment(variables, error):
+    done = probe(FILL, **variables)
+    assert done.returncode == 1
+    assert error in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("HEDDLE_THREADS", "many"),
+        ("HEDDLE_STREAMS", "1"),
+        ("HEDDLE_STREAM_EXHAUSTION", "panic"),
+        ("HEDDLE_STREAM_WAIT_MS", "-5"),
+        ("HEDDLE_EXECUTABLE_MIB", "1.5"),
+        ("HEDDLE_MEMORY_FRACTION", "2"),
+        ("HEDDLE_IN_FLIGHT", "64"),
+    ],
+)
+def test_a_wrong_value_is_refused_with_variable_value_and_what_is_right(name, value):
+    done = probe("1", **{name: value})
+    assert done.returncode == 1
+    assert "InvalidError" in done.stderr
+    assert name in done.stderr
+    assert f"'{value}'" in done.stderr

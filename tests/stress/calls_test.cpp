@@ -1,0 +1,150 @@
+// calls_test.cpp: plain calls from many threads: every value compared with the reference, every call counted.
+#include <chrono>
+#include <algorithm>
+#include <thread>
+
+#include "harness.h"
+
+namespace stress {
+namespace {
+
+struct Load {
+  int threads;
+  int calls;
+};
+
+// Each thread walks over models and inputs at its own offset. Returns the number of calls whose values were right.
+int right_calls(const std::vector<Case>& cases, const Load& load) {
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(load.threads, [&](int thread) {
+    for (int i = 0; i < load.calls; ++i) {
+      const auto n = static_cast<size_t>(thread * 7 + i);
+      if (cases[n % cases.size()].call(n / cases.size())) ++right;
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  return right;
+}
+
+}  // namespace
+
+TEST_CASE("two threads call one model and both get right values") {
+  const Case c = encoder();
+  CHECK(right_calls({c}, {2, 5}) == 10);
+}
+
+TEST_CASE("eight threads run fifty mixed operations each: none lost, all right") {
+  CHECK(right_calls(all_models(), {8, 50}) == 400);
+}
+
+TEST_CASE("thirty-one threads run a hundred mixed operations each: none lost, all right") {
+  std::vector<Case> cases = {small(), mlp(), conv1d(), encoder(), small({}, 64)};
+  CHECK(right_calls(cases, {31, 100}) == 3100);
+}
+
+TEST_CASE("all models at once, each with four threads of its own") {
+  const std::vector<Case> cases = all_models();
+  const int count = static_cast<int>(cases.size());
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(4 * count, [&](int thread) {
+    for (size_t i = 0; i < 10; ++i) right += cases[static_cast<size_t>(thread % count)].call(i) ? 1 : 0;
+  });
+  CHECK(errors.empty());
+  CHECK(right == 40 * count);
+}
+
+TEST_CASE("the very first call of a model may come from sixteen threads at once") {
+  for (auto make : {mlp, conv1d, encoder}) {
+    const heddle::Device cold = heddle::Device::open("host", {});
+    const Case c = make(cold);
+    const auto before = cold.stats();
+    CHECK(right_calls({c}, {16, 1}) == 16);
+    const auto first = cold.stats();
+    CHECK(first.compiles - before.compiles == c.inputs.size());
+    CHECK(right_calls({c}, {16, 10}) == 160);
+    CHECK(cold.stats().compiles == first.compiles);  // warm: nothing is compiled again
+  }
+}
+
+TEST_CASE("sixteen threads with thirty shapes of two models compile each shape once") {
+  const heddle::Device device = heddle::Device::open("host", {});
+  const Case narrow = small(device, 8);
+  const Case wide = small(device, 24);
+  const auto before = device.stats().compiles;
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(16, [&](int thread) {
+    for (int i = 0; i < 30; ++i) {
+      const int64_t rows = 1 + (thread * 11 + i) % 30;
+      for (const auto& [c, width] : {std::pair{&narrow, 8}, std::pair{&wide, 24}}) {
+        const Tensor x = random_tensor({rows, width}, static_cast<uint32_t>(thread * 100 + i));
+        const Tensor y = c->model({x})[0];
+        bool same = y.shape() == x.shape();
+        for (size_t k = 0; same && k < y.values<float>().size(); ++k) same = y.values<float>()[k] == x.values<float>()[k] * 2 + 1;
+        right += same ? 1 : 0;
+      }
+    }
+  });
+  CHECK(errors.empty());
+  CHECK(right == 16 * 30 * 2);
+  CHECK(device.stats().compiles - before == 60);
+}
+
+TEST_CASE("five hundred short threads come and go without exhausting anything") {
+  const Case c = small();
+  std::atomic<int> right = 0;
+  for (int wave = 0; wave < 50; ++wave) {
+    const auto errors = run_threads(10, [&](int thread) {
+      heddle::CallOptions on_own_stream;
+      on_own_stream.stream = heddle::current_stream();
+      right += c.call(static_cast<size_t>(wave + thread), on_own_stream) ? 1 : 0;
+    });
+    CHECK(errors.empty());
+  }
+  CHECK(right == 500);
+  CHECK(heddle::Device().stats().streams_leased == 0);
+}
+
+TEST_CASE("a light caller beside eight heavy ones waits less than two heavy calls") {
+  using Clock = std::chrono::steady_clock;
+  const Case heavy = encoder();
+  const Case light = small();
+  const Tensor big = random_tensor({8, 32, 256}, 5);
+  // What a heavy call costs when the device is full but nobody has to wait: as many callers as it runs at once.
+  std::vector<double> full(30);
+  const auto warm = run_threads(heavy.model.device().in_flight(), [&](int thread) {
+    for (double& seconds : full) {
+      const auto start = Clock::now();
+      heavy.model({big});
+      if (thread == 0) seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    }
+  });
+  CHECK(warm.empty());
+  std::atomic<bool> stop = false;
+  std::atomic<int> heavy_calls = 0;
+  std::vector<double> waits;
+  int right = 0;
+  const auto errors = run_threads(9, [&](int thread) {
+    if (thread > 0) {
+      while (!stop) {
+        heavy.model({big});
+        ++heavy_calls;
+      }
+      return;
+    }
+    while (heavy_calls < 16) std::this_thread::yield();
+    for (size_t i = 0; i < 300; ++i) {
+      const auto start = Clock::now();
+      right += light.call(i) ? 1 : 0;
+      waits.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+    }
+    stop = true;
+  });
+  CHECK(errors.empty());
+  CHECK(right == 300);
+  std::sort(full.begin(), full.end());
+  std::sort(waits.begin(), waits.end());
+  const double heavy_call = full[full.size() / 2];
+  CHECK_MESSAGE(waits[waits.size() * 99 / 100] < 2 * heavy_call, "p99 ", waits[waits.size() * 99 / 100], " s, heavy call ", heavy_call, " s");
+}
+
+}  // namespace stress

@@ -1,0 +1,48 @@
+// harness.h: what every threaded test here stands on: threads that start together, a count of operations, and comparison with a reference.
+//
+//   What       run_threads starts `count` threads at a barrier and joins them; an exception in one becomes a failed check with its text.
+//              Every operation is counted by the test and compared with what was asked: a runtime that drops work fails.
+#pragma once
+
+#include <doctest/doctest.h>
+#include <heddle/heddle.h>
+
+#include <atomic>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace stress {
+
+using heddle::Tensor;
+
+// Calls body(thread) on `count` threads, all released at once. Returns the messages of the exceptions that escaped.
+std::vector<std::string> run_threads(int count, const std::function<void(int)>& body);
+
+// The largest |a - b| over the largest |b| (at least 1); infinity where shape or dtype differ or a value is not finite in one only.
+double difference(const Tensor& a, const Tensor& b);
+inline constexpr double kClose = 1e-5;
+
+// One model with inputs and the outputs a single thread got for them.
+struct Case {
+  std::string name;
+  heddle::Model model;
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::vector<Tensor>> expected;
+
+  // Calls with the n-th input (modulo) and compares. True when every output agrees.
+  bool call(size_t n, const heddle::CallOptions& options = {}) const;
+  bool matches(size_t n, const std::vector<Tensor>& outputs) const;
+};
+
+Case mlp(const heddle::Device& device = {});             // 512-1024-1024-512, ReLU
+Case conv1d(const heddle::Device& device = {});          // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
+Case encoder(const heddle::Device& device = {});         // 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
+Case small(const heddle::Device& device = {}, int64_t width = 8);  // y = x * 2 + 1, for tests of everything but arithmetic
+std::vector<Case> all_models(const heddle::Device& device = {});   // the first three, and MiniLM where its file was made
+std::string minilm_path();                               // "" when it was not made
+
+Tensor random_tensor(const heddle::Shape& shape, uint32_t seed);
+
+}  // namespace stress

@@ -1,0 +1,87 @@
+// memory_test.cpp: memory runs out in one thread and the others do not notice; caches are given back; nothing grows.
+#include "harness.h"
+
+namespace stress {
+
+TEST_CASE("one thread runs out of memory while seven go on with right values") {
+  heddle::DeviceOptions options;
+  options.memory_fraction = 0.05;
+  const heddle::Device device = heddle::Device::open("host", options);
+  const Case c = small(device, 512);
+  const int64_t rows = static_cast<int64_t>(device.stats().memory.limit / (512 * sizeof(float))) + 1;
+  static const float kRow[512] = {};
+  std::atomic<int> right = 0;
+  std::atomic<int> refused = 0;
+  const auto errors = run_threads(8, [&](int thread) {
+    for (size_t i = 0; i < 50; ++i) {
+      if (thread > 0) {
+        right += c.call(i) ? 1 : 0;
+        continue;
+      }
+      try {
+        c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows, 512}, {0, 1})});  // its result alone passes the limit
+      } catch (const heddle::Error& e) {
+        refused += e.code() == heddle::ErrorCode::exhausted ? 1 : 0;
+      }
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 350);
+  CHECK(refused == 50);
+  CHECK(c.call(0));
+}
+
+TEST_CASE("four threads under memory pressure get their values, and the callback may empty the cache") {
+  heddle::DeviceOptions options;
+  options.memory_fraction = 0.02;
+  const heddle::Device device = heddle::Device::open("host", options);
+  std::atomic<int> pressed = 0;
+  device.on_memory_pressure([&](uint64_t) {
+    ++pressed;
+    device.empty_cache();
+  });
+  const Case c = small(device, 1024);
+  const auto limit = device.stats().memory.limit;
+  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(limit / 16 / (1024 * sizeof(float))));
+  static const float kRow[1024] = {};
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(4, [&](int thread) {
+    for (int i = 0; i < 4; ++i) {
+      const Tensor y = c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 7 + i, 1024}, {0, 1})})[0];
+      const auto values = y.values<float>();
+      right += values.front() == 1 && values.back() == 1 ? 1 : 0;
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 16);
+}
+
+TEST_CASE("empty_cache gives back what no tensor holds") {
+  const heddle::Device device = heddle::Device::open("host", {});
+  const Case c = small(device, 4096);
+  for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
+  const Tensor held = c.model(c.inputs[3])[0];
+  device.empty_cache();
+  const auto stats = device.stats().memory;
+  CHECK(stats.allocated >= 16 * 4096 * sizeof(float));
+  CHECK(stats.reserved == stats.allocated);
+  CHECK(c.matches(3, {held}));
+}
+
+TEST_CASE("a bounded executable cache stays within its bytes under a thousand shapes") {
+  heddle::DeviceOptions options;
+  options.executable_bytes = uint64_t{1} << 18;
+  const heddle::Device device = heddle::Device::open("host", options);
+  const Case c = small(device);
+  int right = 0;
+  for (int64_t rows = 1; rows <= 1000; ++rows) {
+    const Tensor x = random_tensor({rows, 8}, static_cast<uint32_t>(rows));
+    const Tensor y = c.model({x})[0];
+    right += y.values<float>().back() == x.values<float>().back() * 2 + 1 ? 1 : 0;
+  }
+  CHECK(right == 1000);
+  CHECK(device.stats().cached_bytes <= options.executable_bytes);
+  CHECK(device.stats().evictions > 0);
+}
+
+}  // namespace stress

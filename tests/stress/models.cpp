@@ -1,0 +1,148 @@
+// models.cpp: the models of the stress tests, built by hand so that no file is needed, with inputs and single-threaded results.
+#include <cmath>
+#include <fstream>
+
+#include "harness.h"
+
+#ifndef HEDDLE_TEST_MODELS
+#define HEDDLE_TEST_MODELS ""
+#endif
+
+namespace stress {
+namespace {
+
+using heddle::AttributeList;
+using heddle::DType;
+using heddle::GraphBuilder;
+using Value = GraphBuilder::Value;
+using Ints = std::vector<int64_t>;
+
+// A graph with seeded weights, scaled so that activations keep their size.
+class Net {
+ public:
+  explicit Net(const std::string& name) : graph(name) {}
+
+  Value weight(const heddle::Shape& shape, int64_t fan_in) {
+    Tensor t = random_tensor(shape, ++seed_);
+    auto* data = static_cast<float*>(t.mutable_data());
+    for (int64_t i = 0; i < t.elements(); ++i) data[i] /= std::sqrt(static_cast<float>(fan_in));
+    return graph.constant(t);
+  }
+  Value ints(const Ints& values) { return graph.constant(Tensor::of<int64_t>({static_cast<int64_t>(values.size())}, values)); }
+  Value linear(Value x, int64_t in, int64_t out) {
+    return graph.add("Add", {graph.add("MatMul", {x, weight({in, out}, in)}), weight({out}, 1)});
+  }
+  Value norm(Value x, int64_t width) {
+    return graph.add("LayerNormalization", {x, weight({width}, 1), weight({width}, 1)}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}});
+  }
+  Value conv(Value x, int64_t in, int64_t out, int64_t kernel) {
+    return graph.add("Conv", {x, weight({out, in, kernel}, in * kernel), weight({out}, 1)}, {{"kernel_shape", Ints{kernel}}});
+  }
+  // [B, S, H*D] -> [B, H, S, D]
+  Value heads(Value x, int64_t count, int64_t width) {
+    return graph.add("Transpose", {graph.add("Reshape", {x, ints({0, 0, count, width / count})})}, {{"perm", Ints{0, 2, 1, 3}}});
+  }
+  Value attention(Value x, int64_t count, int64_t width) {
+    const Value q = heads(linear(x, width, width), count, width);
+    const Value k = heads(linear(x, width, width), count, width);
+    const Value v = heads(linear(x, width, width), count, width);
+    const Value kt = graph.add("Transpose", {k}, {{"perm", Ints{0, 1, 3, 2}}});
+    const float scale = 1 / std::sqrt(static_cast<float>(width / count));
+    const Value scores = graph.add("Mul", {graph.add("MatMul", {q, kt}), graph.constant(Tensor::of<float>({}, {scale}))});
+    const Value mixed = graph.add("MatMul", {graph.add("Softmax", {scores}, {{"axis", int64_t{-1}}}), v});
+    const Value joined = graph.add("Transpose", {mixed}, {{"perm", Ints{0, 2, 1, 3}}});
+    return linear(graph.add("Reshape", {joined, ints({0, 0, width})}), width, width);
+  }
+
+  GraphBuilder graph;
+
+ private:
+  uint32_t seed_ = 0;
+};
+
+Case finish(const std::string& name, Net& net, Value output, const heddle::Device& device, const std::vector<heddle::Shape>& shapes) {
+  net.graph.output(output, "y");
+  std::vector<std::vector<Tensor>> inputs;
+  std::vector<std::vector<Tensor>> oracle;
+  uint32_t seed = 1000;
+  for (const heddle::Shape& shape : shapes) {
+    inputs.push_back({random_tensor(shape, ++seed)});
+    oracle.push_back(net.graph.evaluate(inputs.back()));
+  }
+  heddle::ModelOptions options;
+  options.device = device;
+  return Case{name, net.graph.build(options), std::move(inputs), std::move(oracle)};
+}
+
+Case minilm(const heddle::Device& device) {
+  heddle::ModelOptions options;
+  options.device = device;
+  Case c{"minilm", heddle::Model::load(minilm_path(), options), {}, {}};
+  for (const int64_t length : {5, 8, 17, 32}) {
+    Tensor ids = Tensor::zeros(DType::i64, {1, length});
+    Tensor mask = Tensor::zeros(DType::i64, {1, length});
+    for (int64_t i = 0; i < length; ++i) {
+      static_cast<int64_t*>(ids.mutable_data())[i] = 1000 + i * 37 % 20000;
+      static_cast<int64_t*>(mask.mutable_data())[i] = 1;
+    }
+    c.inputs.push_back({ids, mask, Tensor::zeros(DType::i64, {1, length})});
+    c.expected.push_back(c.model(c.inputs.back()));
+  }
+  return c;
+}
+
+}  // namespace
+
+std::string minilm_path() {
+  std::string path = std::string(HEDDLE_TEST_MODELS) + "/minilm.onnx";
+  return std::ifstream(path).good() ? path : "";
+}
+
+Case mlp(const heddle::Device& device) {
+  Net net("mlp");
+  Value x = net.graph.input("x", DType::f32, {"batch", 512});
+  x = net.graph.add("Relu", {net.linear(x, 512, 1024)});
+  x = net.graph.add("Relu", {net.linear(x, 1024, 1024)});
+  return finish("mlp", net, net.linear(x, 1024, 512), device, {{1, 512}, {2, 512}, {5, 512}});
+}
+
+Case conv1d(const heddle::Device& device) {
+  Net net("conv1d");
+  Value x = net.graph.input("x", DType::f32, {"batch", 64, 100});
+  x = net.graph.add("Relu", {net.conv(x, 64, 128, 5)});
+  x = net.graph.add("Relu", {net.conv(x, 128, 128, 5)});
+  x = net.graph.add("ReduceMean", {x, net.ints({2})}, {{"keepdims", int64_t{0}}});
+  return finish("conv1d", net, net.linear(x, 128, 64), device, {{1, 64, 100}, {2, 64, 100}});
+}
+
+Case encoder(const heddle::Device& device) {
+  constexpr int64_t kWidth = 256;
+  Net net("encoder");
+  Value x = net.graph.input("x", DType::f32, {"batch", "tokens", kWidth});
+  for (int layer = 0; layer < 2; ++layer) {
+    x = net.norm(net.graph.add("Add", {x, net.attention(x, 4, kWidth)}), kWidth);
+    const Value hidden = net.graph.add("Gelu", {net.linear(x, kWidth, 1024)});
+    x = net.norm(net.graph.add("Add", {x, net.linear(hidden, 1024, kWidth)}), kWidth);
+  }
+  return finish("encoder", net, x, device, {{1, 32, kWidth}, {2, 32, kWidth}, {1, 7, kWidth}});
+}
+
+Case small(const heddle::Device& device, int64_t width) {
+  Net net("small");
+  const Value x = net.graph.input("x", DType::f32, {"batch", width});
+  const Value two = net.graph.constant(Tensor::of<float>({}, {2.0F}));
+  const Value one = net.graph.constant(Tensor::of<float>({}, {1.0F}));
+  const Value y = net.graph.add("Add", {net.graph.add("Mul", {x, two}), one});
+  return finish("small", net, y, device, {{1, width}, {3, width}, {4, width}, {16, width}});
+}
+
+std::vector<Case> all_models(const heddle::Device& device) {
+  std::vector<Case> cases;
+  cases.push_back(mlp(device));
+  cases.push_back(conv1d(device));
+  cases.push_back(encoder(device));
+  if (!minilm_path().empty()) cases.push_back(minilm(device));
+  return cases;
+}
+
+}  // namespace stress

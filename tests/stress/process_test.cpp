@@ -1,0 +1,124 @@
+// process_test.cpp: how processes begin and end: exit while busy, fork, exec, atexit. Each scenario is a skipped test case of this program, run
+// in a process of its own by the test that judges its exit code.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "harness.h"
+
+namespace stress {
+namespace {
+
+// Runs one scenario of this program in a new process; its exit code, or 128 + the signal, or -1 when it hangs.
+int run_scenario(const std::string& name) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const std::string filter = "--test-case=" + name;
+    execl("/proc/self/exe", "stress_test", "--no-skip", filter.c_str(), "--minimal", nullptr);
+    _exit(127);
+  }
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  int status = 0;
+  while (waitpid(child, &status, WNOHANG) == 0) {
+    if (std::chrono::steady_clock::now() > give_up) {
+      kill(child, SIGKILL);
+      waitpid(child, &status, 0);
+      return -1;
+    }
+    std::this_thread::yield();
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+constexpr int kBusyExit = 42;
+
+// Threads that call a model for ever; the process exits under them.
+void start_busy_threads(const Case& c, std::atomic<int>& calls) {
+  for (int t = 0; t < 8; ++t) {
+    auto* thread = new std::jthread([&c, &calls] {  // never joined: that is the scenario
+      for (size_t i = 0;; ++i) {
+        try {
+          if (!c.call(i)) _exit(3);
+          ++calls;
+        } catch (const heddle::Error& e) {
+          if (e.code() != heddle::ErrorCode::unavailable) _exit(4);  // refused in words once the process is ending
+        }
+      }
+    });
+    (void)thread;
+  }
+  while (calls < 64) std::this_thread::yield();
+}
+
+}  // namespace
+
+TEST_CASE("scenario: exit while eight threads are busy" * doctest::skip()) {
+  static std::atomic<int> calls = 0;
+  start_busy_threads(*new Case(encoder()), calls);
+  std::exit(kBusyExit);
+}
+
+TEST_CASE("the process exits with eight threads busy, ten times") {
+  for (int i = 0; i < 10; ++i) CHECK(run_scenario("scenario: exit while eight threads are busy") == kBusyExit);
+}
+
+TEST_CASE("scenario: a model is called from atexit" * doctest::skip()) {
+  static Case* c = new Case(mlp());
+  CHECK(c->call(0));
+  CHECK(std::atexit([] { _exit(c->call(1) ? kBusyExit : 3); }) == 0);
+  std::exit(5);
+}
+
+TEST_CASE("a model may be called from an atexit handler") {
+  CHECK(run_scenario("scenario: a model is called from atexit") == kBusyExit);
+}
+
+TEST_CASE("scenario: fork with eight threads busy" * doctest::skip()) {
+  static std::atomic<int> calls = 0;
+  const Case& c = *new Case(encoder());
+  start_busy_threads(c, calls);
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      c.model(c.inputs[0]);
+    } catch (const heddle::Error& e) {
+      std::exit(e.code() == heddle::ErrorCode::unavailable ? 0 : 6);  // and the child's own exit does not hang
+    }
+    _exit(7);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) _exit(8);
+  for (size_t i = 0; i < 100; ++i) {
+    if (!c.call(i)) _exit(9);
+  }
+  _exit(kBusyExit);
+}
+
+TEST_CASE("a forked child is refused in words and its parent runs a hundred operations more") {
+  CHECK(run_scenario("scenario: fork with eight threads busy") == kBusyExit);
+}
+
+TEST_CASE("scenario: a fresh process runs a model" * doctest::skip()) {
+  const Case c = mlp();
+  _exit(c.call(0) && c.call(1) ? kBusyExit : 3);
+}
+
+TEST_CASE("a process spawned from a busy one runs a model of its own") {
+  const Case c = mlp();
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(4, [&](int thread) {
+    if (thread == 0) {
+      right += run_scenario("scenario: a fresh process runs a model") == kBusyExit ? 1 : 0;
+      return;
+    }
+    for (size_t i = 0; i < 50; ++i) right += c.call(i) ? 1 : 0;
+  });
+  CHECK(errors.empty());
+  CHECK(right == 151);
+}
+
+}  // namespace stress

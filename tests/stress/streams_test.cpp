@@ -1,0 +1,240 @@
+// streams_test.cpp: threads and streams: leases, exhaustion, tensors that cross streams, synchronisation from several threads.
+#include <chrono>
+#include <set>
+#include <thread>
+
+#include "harness.h"
+
+namespace stress {
+namespace {
+
+using namespace std::chrono_literals;
+
+heddle::Device device_with(heddle::Exhaustion exhaustion, std::chrono::nanoseconds wait = 30s) {
+  heddle::DeviceOptions options;
+  options.exhaustion = exhaustion;
+  options.stream_wait = wait;
+  return heddle::Device::open("host", options);
+}
+
+heddle::CallOptions on(const heddle::Stream& stream) {
+  heddle::CallOptions options;
+  options.stream = stream;
+  return options;
+}
+
+}  // namespace
+
+TEST_CASE("sixty-four threads share thirty-two streams and every value is right") {
+  const heddle::Device device = device_with(heddle::Exhaustion::share);
+  const Case c = small(device);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(64, [&](int thread) {
+    for (int i = 0; i < 20; ++i) right += c.call(static_cast<size_t>(thread + i), on(heddle::current_stream(device))) ? 1 : 0;
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 64 * 20);
+  CHECK(device.stats().streams_leased == 0);
+}
+
+TEST_CASE("sixty-four threads wait for thirty-two streams and all are served") {
+  const heddle::Device device = device_with(heddle::Exhaustion::wait);
+  const Case c = small(device);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(64, [&](int thread) {
+    for (int i = 0; i < 20; ++i) {
+      right += c.call(static_cast<size_t>(thread + i), on(heddle::current_stream(device))) ? 1 : 0;
+      heddle::release_current_thread_slot(device);
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 64 * 20);
+  CHECK(device.stats().streams_shared == 0);
+  CHECK(device.stats().streams_leased_max <= 31);
+}
+
+TEST_CASE("waiting for a stream ends at its limit with deadline") {
+  const heddle::Device device = device_with(heddle::Exhaustion::wait, 20ms);
+  std::vector<heddle::Stream> held;
+  for (int i = 0; i < 31; ++i) held.emplace_back(device);
+  try {
+    const heddle::Stream one_more(device);
+    FAIL("a thirty-second lease was granted as stream ", one_more.id());
+  } catch (const heddle::Error& e) {
+    CHECK(e.code() == heddle::ErrorCode::deadline);
+  }
+}
+
+TEST_CASE("where exhaustion fails, the thread too many gets a clear error and the others go on") {
+  const heddle::Device device = device_with(heddle::Exhaustion::fail);
+  const Case c = small(device);
+  std::atomic<int> right = 0;
+  std::atomic<int> refused = 0;
+  std::atomic<int> decided = 0;
+  const auto errors = run_threads(64, [&](int thread) {
+    try {
+      const heddle::Stream stream(device);
+      ++decided;
+      while (decided < 64) std::this_thread::yield();  // hold the lease until every thread has asked
+      for (int i = 0; i < 20; ++i) right += c.call(static_cast<size_t>(thread + i), on(stream)) ? 1 : 0;
+    } catch (const heddle::Error& e) {
+      ++decided;
+      if (e.code() == heddle::ErrorCode::exhausted) ++refused;
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(refused == 64 - 31);
+  CHECK(right == 31 * 20);
+}
+
+TEST_CASE("thirty-one leases are thirty-one different streams, and none is the default") {
+  const heddle::Device device = device_with(heddle::Exhaustion::fail);
+  std::set<int> ids;
+  std::vector<heddle::Stream> held;
+  for (int i = 0; i < 31; ++i) {
+    held.emplace_back(device);
+    ids.insert(held.back().id());
+  }
+  CHECK(ids.size() == 31);
+  CHECK(ids.count(0) == 0);
+  CHECK(heddle::default_stream(device).id() == 0);
+}
+
+TEST_CASE("a thread keeps its stream until it releases it, and guards nest") {
+  const heddle::Device device = device_with(heddle::Exhaustion::fail);
+  CHECK(heddle::current_stream(device).id() == 0);  // the main thread's
+  std::jthread([&] {
+    const int id = heddle::current_stream(device).id();
+    CHECK(id != 0);
+    CHECK(heddle::current_stream(device).id() == id);
+    const heddle::Stream outer(device);
+    const heddle::StreamGuard outer_guard(outer);
+    {
+      const heddle::Stream inner(device);
+      const heddle::StreamGuard inner_guard(inner);
+      CHECK(heddle::current_stream(device).id() == inner.id());
+    }
+    CHECK(heddle::current_stream(device).id() == outer.id());
+  }).join();
+  CHECK(device.stats().streams_leased == 0);
+}
+
+TEST_CASE("release_current_thread_slot returns the stream while the thread lives") {
+  const heddle::Device device = device_with(heddle::Exhaustion::fail);
+  const auto errors = run_threads(4, [&](int) {
+    for (int i = 0; i < 20; ++i) {
+      (void)heddle::current_stream(device);
+      heddle::release_current_thread_slot(device);
+    }
+  });
+  CHECK(errors.empty());
+  CHECK(device.stats().streams_leased == 0);
+}
+
+TEST_CASE("a tensor handed from stream to stream holds what the first one wrote, with an event and without") {
+  const heddle::Device device = device_with(heddle::Exhaustion::share);
+  const Case c = small(device, 256);
+  for (const bool with_event : {true, false}) {
+    CAPTURE(with_event);
+    std::atomic<int> right = 0;
+    const auto errors = run_threads(8, [&](int thread) {
+      const heddle::Stream producer(device);
+      const heddle::Stream consumer(device);
+      for (int i = 0; i < 25; ++i) {
+        const Tensor x = random_tensor({4, 256}, static_cast<uint32_t>(thread * 1000 + i));
+        Tensor y = c.model({x}, on(producer))[0];
+        if (with_event) consumer.wait(producer.record());
+        Tensor z;
+        std::jthread([&] { z = c.model({y}, on(consumer))[0]; }).join();
+        y = Tensor();  // its last reference, while the consumer may still read it
+        bool same = true;
+        for (size_t k = 0; k < z.values<float>().size(); ++k) same = same && z.values<float>()[k] == (x.values<float>()[k] * 2 + 1) * 2 + 1;
+        right += same ? 1 : 0;
+      }
+    });
+    for (const std::string& error : errors) FAIL_CHECK(error);
+    CHECK(right == 8 * 25);
+  }
+}
+
+TEST_CASE("two threads may synchronise one stream at once and neither returns early") {
+  const heddle::Device device = device_with(heddle::Exhaustion::share);
+  const Case c = mlp(device);
+  const heddle::Stream stream(device);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(3, [&](int thread) {
+    for (size_t i = 0; i < 50; ++i) {
+      if (thread == 0) {
+        right += c.call(i, on(stream)) ? 1 : 0;
+      } else {
+        const heddle::Event event = stream.record();
+        stream.synchronize();
+        right += event.query() ? 1 : 0;
+      }
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 150);
+}
+
+TEST_CASE("the device is synchronised ten times while eight threads work") {
+  const heddle::Device device = device_with(heddle::Exhaustion::share);
+  const Case c = encoder(device);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(9, [&](int thread) {
+    if (thread == 0) {
+      for (int i = 0; i < 10; ++i) heddle::synchronize(device);
+      return;
+    }
+    for (size_t i = 0; i < 20; ++i) right += c.call(i, on(heddle::current_stream(device))) ? 1 : 0;
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 160);
+}
+
+TEST_CASE("events order, time and outlive their streams") {
+  const heddle::Device device = device_with(heddle::Exhaustion::share);
+  const Case c = encoder(device);
+  heddle::Event before;
+  CHECK(before.query());
+  heddle::Event after;
+  {
+    const heddle::Stream stream(device);
+    before = stream.record();
+    CHECK(c.call(0, on(stream)));
+    after = stream.record();
+  }
+  after.wait(10s);
+  CHECK(after.query());
+  CHECK(before.elapsed_ms(after) > 0);
+  CHECK_THROWS_AS((void)heddle::Event().elapsed_ms(after), heddle::Error);
+}
+
+TEST_CASE("warm calls on thirty-one streams wait on no lock that streams share") {
+  heddle::DeviceOptions options;
+  options.in_flight = 64;  // so that no call waits for its turn, which is scheduling and not a lock
+  const heddle::Device device = heddle::Device::open("host-lockstats", options);
+  const Case c = small(device);
+  for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
+  std::atomic<int> right = 0;
+  std::atomic<int> warm = 0;
+  const auto errors = run_threads(31, [&](int thread) {
+    const heddle::Stream stream(device);
+    for (size_t i = 0; i < 4; ++i) right += c.call(i, on(stream)) ? 1 : 0;
+    if (++warm == 31) {
+      heddle::reset_lock_stats();
+      heddle::count_locks(true);
+      ++warm;
+    }
+    while (warm < 32) std::this_thread::yield();
+    for (size_t i = 0; i < 200; ++i) right += c.call(static_cast<size_t>(thread) + i, on(stream)) ? 1 : 0;
+  });
+  heddle::count_locks(false);
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 31 * 204);
+  for (const heddle::LockStats& lock : heddle::lock_stats()) {
+    CHECK_MESSAGE(lock.contentions == 0, lock.name, ": ", lock.contentions, " of ", lock.acquisitions);
+  }
+}
+
+}  // namespace stress
