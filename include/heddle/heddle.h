@@ -35,6 +35,8 @@
 //   Handles (Device, Model, Tensor, Stream, Event) are cheap to copy and share what they name. Objects may be destroyed in any order and from any
 //   thread. A thread's lease of a stream ends with the thread. A forked child cannot use a device its parent has used: every call there throws
 //   unavailable; start children with spawn or exec.
+//   exit() may run while threads are inside calls: those end or throw unavailable. A handler given to std::atexit may call a model if it was
+//   registered after the shapes it uses had run once; otherwise it gets unavailable.
 #pragma once
 
 #include <chrono>

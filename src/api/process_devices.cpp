@@ -2,10 +2,12 @@
 
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "api/environment.h"
 #include "api/internals.h"
 #include "api/log.h"
+#include "base/process_exit.h"
 #include "drivers/host/host_device.h"
 
 namespace heddle::process_devices {
@@ -20,6 +22,7 @@ struct Entry {
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
   bool making = false;  // one first use at a time; the others wait for it
+  std::vector<std::weak_ptr<runtime::Runtime>> opened;  // all that live, those of Device::open() too
   bool ended = false;
 };
 using GuardedTable = Guarded<Table, Rank::kRegistry>;
@@ -30,19 +33,20 @@ GuardedTable& table() {
   return *made;
 }
 
-struct Closer {
-  ~Closer() {
-    std::map<std::string, Entry, std::less<>> entries;
-    {
-      auto t = table().lock();
-      t->ended = true;
-      entries.swap(t->entries);
-    }
-    for (auto& [name, entry] : entries) {
-      if (entry.device) Internals::runtime(*entry.device).close(Deadline::in(kExitWait));
-    }
+// At exit(): refuses calls from now on and waits for those that run.
+void close_all() {
+  std::map<std::string, Entry, std::less<>> entries;
+  std::vector<std::weak_ptr<runtime::Runtime>> opened;
+  {
+    auto t = table().lock();
+    t->ended = true;
+    entries.swap(t->entries);
+    opened.swap(t->opened);
   }
-};
+  for (const auto& weak : opened) {
+    if (const auto runtime = weak.lock()) runtime->close(Deadline::in(kExitWait));
+  }
+}
 
 void check_options(const DeviceOptions& o) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid, what); };
@@ -70,6 +74,15 @@ runtime::Options to_runtime(const DeviceOptions& o) {
   return options;
 }
 
+void note_opened(const Ref<runtime::Runtime>& runtime) {
+  static const bool set = (set_exit_handler(close_all), true);
+  static_cast<void>(set);
+  auto t = table().lock();
+  if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
+  std::erase_if(t->opened, [](const auto& weak) { return weak.expired(); });
+  t->opened.push_back(runtime);
+}
+
 Device make(std::string_view name, const DeviceOptions& options) {
   check_options(options);
   if (name != "host") {
@@ -83,6 +96,7 @@ Device make(std::string_view name, const DeviceOptions& options) {
     throw Error(ErrorCode::invalid, text("in_flight is ", limit, " for '", name, "' in this process, which was decided at its first use; it cannot be ",
                                          options.in_flight, " as well"));
   }
+  note_opened(runtime);
   log(LogLevel::info, text("opened device '", name, "': ", runtime->device().traits().description, ", ", limit, " calls in flight"));
   return Internals::make_device(std::make_shared<Internals::DeviceRep>(Internals::DeviceRep{std::string(name), std::move(runtime), threads}));
 }
@@ -90,7 +104,6 @@ Device make(std::string_view name, const DeviceOptions& options) {
 }  // namespace
 
 Device get(std::string_view name) {
-  static const Closer closer;
   DeviceOptions options = options_from_environment();
   {
     auto t = table().lock();

@@ -43,6 +43,12 @@ double difference(const Tensor& a, const Tensor& b) {
   return largest / scale;
 }
 
+heddle::CallOptions on(const heddle::Stream& stream) {
+  heddle::CallOptions options;
+  options.stream = stream;
+  return options;
+}
+
 bool Case::call(size_t n, const heddle::CallOptions& options) const {
   return matches(n, model(inputs[n % inputs.size()], options));
 }

@@ -24,6 +24,9 @@ std::vector<std::string> run_threads(int count, const std::function<void(int)>& 
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
+// Options of a call on this stream.
+heddle::CallOptions on(const heddle::Stream& stream);
+
 // One model with inputs and the outputs a single thread got for them.
 struct Case {
   std::string name;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -44,7 +45,9 @@ void start_busy_threads(const Case& c, std::atomic<int>& calls) {
           if (!c.call(i)) _exit(3);
           ++calls;
         } catch (const heddle::Error& e) {
-          if (e.code() != heddle::ErrorCode::unavailable) _exit(4);  // refused in words once the process is ending
+          if (e.code() == heddle::ErrorCode::unavailable) continue;  // refused in words once the process is ending
+          std::fputs(e.what(), stderr);
+          _exit(4);
         }
       }
     });
@@ -120,5 +123,38 @@ TEST_CASE("a process spawned from a busy one runs a model of its own") {
   CHECK(errors.empty());
   CHECK(right == 151);
 }
+
+TEST_CASE("scenario: thirty-one streams with counted locks" * doctest::skip()) {
+  heddle::DeviceOptions options;
+  options.in_flight = 63;  // so that no call waits for its turn, which is scheduling and not a lock
+  const heddle::Device device = heddle::Device::open("host", options);
+  const Case c = small(device);
+  for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
+  std::atomic<int> right = 0;
+  std::atomic<int> warm = 0;
+  const auto errors = run_threads(31, [&](int thread) {
+    const heddle::Stream stream(device);
+    for (size_t i = 0; i < 4; ++i) right += c.call(i, on(stream)) ? 1 : 0;
+    if (++warm == 31) {
+      heddle::reset_lock_stats();
+      heddle::count_locks(true);
+      ++warm;
+    }
+    while (warm < 32) std::this_thread::yield();
+    for (size_t i = 0; i < 200; ++i) right += c.call(static_cast<size_t>(thread) + i, on(stream)) ? 1 : 0;
+  });
+  heddle::count_locks(false);
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right == 31 * 204);
+  for (const heddle::LockStats& lock : heddle::lock_stats()) {
+    CHECK_MESSAGE(lock.contentions == 0, lock.name, ": ", lock.contentions, " of ", lock.acquisitions);
+  }
+}
+
+// In a process of its own: the number of calls in flight is decided at a device's first use, and locks are counted for the process.
+TEST_CASE("warm calls on thirty-one streams wait on no lock that streams share") {
+  CHECK(run_scenario("scenario: thirty-one streams with counted locks") == 0);
+}
+
 
 }  // namespace stress

@@ -6,12 +6,6 @@
 namespace stress {
 namespace {
 
-heddle::CallOptions on(const heddle::Stream& stream) {
-  heddle::CallOptions options;
-  options.stream = stream;
-  return options;
-}
-
 bool is_affine(const Tensor& x, const Tensor& y) {
   const auto a = x.values<float>();
   const auto b = y.values<float>();

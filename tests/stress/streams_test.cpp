@@ -17,12 +17,6 @@ heddle::Device device_with(heddle::Exhaustion exhaustion, std::chrono::nanosecon
   return heddle::Device::open("host", options);
 }
 
-heddle::CallOptions on(const heddle::Stream& stream) {
-  heddle::CallOptions options;
-  options.stream = stream;
-  return options;
-}
-
 }  // namespace
 
 TEST_CASE("sixty-four threads share thirty-two streams and every value is right") {
@@ -208,33 +202,6 @@ TEST_CASE("events order, time and outlive their streams") {
   CHECK(after.query());
   CHECK(before.elapsed_ms(after) > 0);
   CHECK_THROWS_AS((void)heddle::Event().elapsed_ms(after), heddle::Error);
-}
-
-TEST_CASE("warm calls on thirty-one streams wait on no lock that streams share") {
-  heddle::DeviceOptions options;
-  options.in_flight = 64;  // so that no call waits for its turn, which is scheduling and not a lock
-  const heddle::Device device = heddle::Device::open("host-lockstats", options);
-  const Case c = small(device);
-  for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
-  std::atomic<int> right = 0;
-  std::atomic<int> warm = 0;
-  const auto errors = run_threads(31, [&](int thread) {
-    const heddle::Stream stream(device);
-    for (size_t i = 0; i < 4; ++i) right += c.call(i, on(stream)) ? 1 : 0;
-    if (++warm == 31) {
-      heddle::reset_lock_stats();
-      heddle::count_locks(true);
-      ++warm;
-    }
-    while (warm < 32) std::this_thread::yield();
-    for (size_t i = 0; i < 200; ++i) right += c.call(static_cast<size_t>(thread) + i, on(stream)) ? 1 : 0;
-  });
-  heddle::count_locks(false);
-  for (const std::string& error : errors) FAIL_CHECK(error);
-  CHECK(right == 31 * 204);
-  for (const heddle::LockStats& lock : heddle::lock_stats()) {
-    CHECK_MESSAGE(lock.contentions == 0, lock.name, ": ", lock.contentions, " of ", lock.acquisitions);
-  }
 }
 
 }  // namespace stress

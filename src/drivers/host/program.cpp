@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/process_exit.h"
 #include "base/trace.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/omp_scope.h"
@@ -94,6 +95,10 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   for (const auto& [from, to] : storage_.copies) {
     const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));
     if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
+  }
+  if (!ran_.load_relaxed()) [[unlikely]] {
+    renew_exit_handler();  // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die
+    ran_.store_relaxed(true);
   }
   return {};
 }

@@ -39,6 +39,7 @@ class HostProgram final : public device::Program {
     std::unique_ptr<Step> step;
   };
   std::vector<Named> steps_;
+  mutable Atomic<bool> ran_{false};  // has a run ended: two first runs at once may both say no, which does no harm
 };
 
 class HostModule final : public device::Module {

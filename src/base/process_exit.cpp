@@ -1,0 +1,24 @@
+#include "base/process_exit.h"
+
+#include <cstdlib>
+
+#include "base/atomic.h"
+
+namespace heddle {
+
+namespace {
+
+constinit Atomic<void (*)()> exit_handler{nullptr};  // set once (release), read by those who renew it (acquire)
+
+}  // namespace
+
+void set_exit_handler(void (*handler)()) {
+  exit_handler.store_release(handler);
+  renew_exit_handler();
+}
+
+void renew_exit_handler() {
+  if (auto* const handler = exit_handler.load_acquire(); handler != nullptr) static_cast<void>(std::atexit(handler));
+}
+
+}  // namespace heddle
