@@ -61,7 +61,7 @@ function(heddle_test name)
 endfunction()
 
 set(HEDDLE_SANITIZED_TESTS
-  base_test device_test host_test runtime_test onnx_test api_test driver_conformance stress_test)
+  base_test ir_test device_test host_test runtime_test stress_test)
 set(HEDDLE_SANITIZER_OPTIONS
   "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1" "ASAN_OPTIONS=detect_leaks=1"
   "UBSAN_OPTIONS=print_stacktrace=1")

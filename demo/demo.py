@@ -51,7 +51,9 @@ def read_sentences(count: int) -> list[str]:
                 if 5 <= len(sentence.split()) <= 60:
                     found.setdefault(sentence)
     if len(found) < count:
-        raise SystemExit(f"{FORTUNES} holds {len(found)} sentences, {count} were asked for: apt-get install fortunes")
+        raise SystemExit(
+            f"{FORTUNES} holds {len(found)} sentences, {count} were asked for: apt-get install fortunes"
+        )
     return list(found)[:count]
 
 
@@ -142,7 +144,9 @@ def print_table(rows: list[dict], sentences: int) -> None:
         )
 
 
-def search(model: heddle.Model, tokenizer: Tokenizer, sentences: list[str], vectors: np.ndarray) -> list[dict]:
+def search(
+    model: heddle.Model, tokenizer: Tokenizer, sentences: list[str], vectors: np.ndarray
+) -> list[dict]:
     """The three nearest sentences of each query, by cosine."""
     index = [port.name for port in model.outputs].index("sentence_embedding")
     found = []
@@ -179,7 +183,9 @@ def plot(rows: list[dict], path: Path) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--sentences", type=int, default=384)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--rounds", type=int, default=3)
@@ -211,7 +217,9 @@ def main() -> int:
     plot(rows, options.plot)
     print(f"\nplot: {options.plot}")
     if options.json:
-        options.json.write_text(json.dumps({"sentences": len(sentences), "rows": rows, "search": found}, indent=1))
+        options.json.write_text(
+            json.dumps({"sentences": len(sentences), "rows": rows, "search": found}, indent=1)
+        )
     return 0
 
 

@@ -120,6 +120,13 @@ def count_doctest(junit: Path) -> Count:
     return total
 
 
+def models_stage(log: Log) -> None:
+    """The model files that tests of every language read."""
+    path = ROOT / "build" / "models" / "minilm.onnx"
+    if not path.exists():
+        log.run(sys.executable, "tools/models/minilm.py", "--out", path)
+
+
 def unit_stage(log: Log) -> Count:
     return run_ctest(log, "release", "-LE", "stress")
 
@@ -164,6 +171,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "tidy": tidy_stage,
     "release": release_stage,
     "headers": headers_stage,
+    "models": models_stage,
     "unit": unit_stage,
     "stress": stress_stage,
     "install": install_stage,

@@ -1,7 +1,7 @@
 // Question  What does handing one item over cost: on one thread, from one to another, and between 4 and 4;
 //           and what does the bound cost against a queue without one?
-// Peer      A deque under one lock that grows without bound and wakes one consumer per push.
-// Read as   ns per item, wall: elapsed / items of all producers. With 2 cores, 4 + 4 threads mostly measure
+// Peer      A deque under one lock that grows without bound and wakes one consumer per push. Read as   ns per
+// item, wall: elapsed / items of all producers. With 2 cores, 4 + 4 threads mostly measure
 //           the scheduler.
 #include <cstdint>
 #include <deque>

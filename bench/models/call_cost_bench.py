@@ -23,7 +23,9 @@ def identity_file() -> bytes:
     node = helper.make_node("Identity", ["x"], ["y"])
     ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 8]) for name in "xy"]
     graph = helper.make_graph([node], "identity", ports[:1], ports[1:])
-    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    return helper.make_model(
+        graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+    ).SerializeToString()
 
 
 def microseconds(call) -> float:

@@ -39,7 +39,9 @@ def load(name: str):
         return heddle.load(path), inputs, expected
     folder = ROOT / "build" / "models" / "torch"
     if not (folder / f"{name}.npz").exists():
-        subprocess.run([sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True)
+        subprocess.run(
+            [sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True
+        )
     with np.load(folder / f"{name}.npz") as saved:
         x, y = saved["input_0"], saved["output_0"]
     return heddle.load(folder / f"{name}.onnx"), (x[:1],), y[:1]
@@ -98,7 +100,10 @@ def main() -> int:
     for name in MODELS:
         one = Child(name, 1, {cores[0]})
         two = Child(name, 2, set(cores))
-        measure = {"one": lambda c=one: c.measure(options.seconds), "two": lambda c=two: c.measure(options.seconds)}
+        measure = {
+            "one": lambda c=one: c.measure(options.seconds),
+            "two": lambda c=two: c.measure(options.seconds),
+        }
         rates = in_turn(measure, options.rounds)
         one.end()
         two.end()
@@ -108,7 +113,11 @@ def main() -> int:
         show("processor time a call, one", spread(one.cpu_us), "us")
         show("processor time a call, two", spread(two.cpu_us), "us")
         show("two / one", ratio(rates["two"], rates["one"]), "x", "bar: 1.9")
-        figures[name] = {"calls_per_s": rates, "cpu_us": {"one": one.cpu_us, "two": two.cpu_us}, "ratio": ratio(rates["two"], rates["one"])}
+        figures[name] = {
+            "calls_per_s": rates,
+            "cpu_us": {"one": one.cpu_us, "two": two.cpu_us},
+            "ratio": ratio(rates["two"], rates["one"]),
+        }
     write(options.json, figures)
     return 0
 

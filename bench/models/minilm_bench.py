@@ -49,7 +49,9 @@ def main() -> int:
                 if not np.abs(got - want).max() < 1e-4:
                     raise SystemExit(f"{tokens} tokens: the answers differ by {np.abs(got - want).max()}")
         for callers in (1, 16):
-            peers = {"heddle": lambda x=inputs, n=callers: calls_per_second(lambda: model(**x), n, options.seconds)}
+            peers = {
+                "heddle": lambda x=inputs, n=callers: calls_per_second(lambda: model(**x), n, options.seconds)
+            }
             for n, ort in sessions.items():
                 peers[f"onnxruntime, {n} threads"] = lambda x=inputs, o=ort, c=callers: calls_per_second(
                     lambda: o.run(None, x), c, options.seconds

@@ -56,9 +56,13 @@ def main() -> int:
     stats = device.stats()
     if stats["evictions"] == 0:
         raise SystemExit("nothing was evicted: the budget was not met, so the figure says nothing")
-    print(f"  after call {FIRST}: {first / 1e6:.1f} MB; after call {CALLS}: {last / 1e6:.1f} MB; {stats['evictions']} evictions")
+    print(
+        f"  after call {FIRST}: {first / 1e6:.1f} MB; after call {CALLS}: {last / 1e6:.1f} MB; {stats['evictions']} evictions"
+    )
     print(f"  last / first {last / first:.4f}  bar: 1.02")
-    write(options.json, {"first": first, "last": last, "ratio": last / first, "evictions": stats["evictions"]})
+    write(
+        options.json, {"first": first, "last": last, "ratio": last / first, "evictions": stats["evictions"]}
+    )
     return 0
 
 

@@ -19,24 +19,28 @@
 //   ```
 //
 // The thread contract
-//   Every function and every const method here may be called from any number of threads at once, on the same object too, unless its comment
-//   says otherwise. GraphBuilder is the exception: one thread builds.
-//   A plain call, model(inputs), blocks until its results are ready. It orders nothing against other calls and takes no stream of the caller's.
-//   Under a StreamGuard, or with CallOptions::stream, a call is submitted to that stream: it runs after all that the stream was given before and
-//   may return before it is over; Tensor::wait, Stream::synchronize or an Event say when. A tensor that crosses streams is ordered by Heddle:
-//   a buffer knows its last write and the reads since, and every submission waits for those it needs.
-//   Results belong to the caller; nobody else holds their memory. Inputs must not be written while a call that reads them is under way.
+//   Every function and every const method here may be called from any number of threads at once, on the
+//   same object too, unless its comment says otherwise. GraphBuilder is the exception: one thread builds. A
+//   plain call, model(inputs), blocks until its results are ready. It orders nothing against other calls
+//   and takes no stream of the caller's. Under a StreamGuard, or with CallOptions::stream, a call is
+//   submitted to that stream: it runs after all that the stream was given before and may return before it
+//   is over; Tensor::wait, Stream::synchronize or an Event say when. A tensor that crosses streams is
+//   ordered by Heddle: a buffer knows its last write and the reads since, and every submission waits for
+//   those it needs. Results belong to the caller; nobody else holds their memory. Inputs must not be
+//   written while a call that reads them is under way.
 //
 // Errors
-//   Everything that fails throws Error; Error::code() says what kind it is, what() names the node or the argument, what is wrong and what would
-//   be right. A failed call leaves nothing half-done; the model can be called again. Destructors do not throw.
+//   Everything that fails throws Error; Error::code() says what kind it is, what() names the node or the
+//   argument, what is wrong and what would be right. A failed call leaves nothing half-done; the model can
+//   be called again. Destructors do not throw.
 //
 // Lifetime
-//   Handles (Device, Model, Tensor, Stream, Event) are cheap to copy and share what they name. Objects may be destroyed in any order and from any
-//   thread. A thread's lease of a stream ends with the thread. A forked child cannot use a device its parent has used: every call there throws
-//   unavailable; start children with spawn or exec.
-//   exit() may run while threads are inside calls: those end or throw unavailable. A handler given to std::atexit may call a model if it was
-//   registered after the shapes it uses had run once; otherwise it gets unavailable.
+//   Handles (Device, Model, Tensor, Stream, Event) are cheap to copy and share what they name. Objects may
+//   be destroyed in any order and from any thread. A thread's lease of a stream ends with the thread. A
+//   forked child cannot use a device its parent has used: every call there throws unavailable; start
+//   children with spawn or exec. exit() may run while threads are inside calls: those end or throw
+//   unavailable. A handler given to std::atexit may call a model if it was registered after the shapes it
+//   uses had run once; otherwise it gets unavailable.
 #pragma once
 
 #include <chrono>
@@ -100,14 +104,38 @@ HEDDLE_API size_t size_of(DType dtype);         // bytes of one element
 
 template <class T>
 struct DTypeOf;  // float, double, int8_t, uint8_t, int16_t, int32_t, int64_t, bool
-template <> struct DTypeOf<float> { static constexpr DType value = DType::f32; };
-template <> struct DTypeOf<double> { static constexpr DType value = DType::f64; };
-template <> struct DTypeOf<int8_t> { static constexpr DType value = DType::i8; };
-template <> struct DTypeOf<uint8_t> { static constexpr DType value = DType::u8; };
-template <> struct DTypeOf<int16_t> { static constexpr DType value = DType::i16; };
-template <> struct DTypeOf<int32_t> { static constexpr DType value = DType::i32; };
-template <> struct DTypeOf<int64_t> { static constexpr DType value = DType::i64; };
-template <> struct DTypeOf<bool> { static constexpr DType value = DType::boolean; };
+template <>
+struct DTypeOf<float> {
+  static constexpr DType value = DType::f32;
+};
+template <>
+struct DTypeOf<double> {
+  static constexpr DType value = DType::f64;
+};
+template <>
+struct DTypeOf<int8_t> {
+  static constexpr DType value = DType::i8;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::u8;
+};
+template <>
+struct DTypeOf<int16_t> {
+  static constexpr DType value = DType::i16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::i32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<bool> {
+  static constexpr DType value = DType::boolean;
+};
 
 using Shape = std::vector<int64_t>;
 
@@ -115,19 +143,25 @@ class Device;
 class Stream;
 struct Internals;  // how the parts of libheddle reach each other; not for callers
 
-// An n-dimensional array, up to 8 dimensions: a window on memory of Heddle's or of the caller's. Copying a Tensor shares the memory.
+// An n-dimensional array, up to 8 dimensions: a window on memory of Heddle's or of the caller's. Copying a
+// Tensor shares the memory.
 class HEDDLE_API Tensor {
  public:
   Tensor() = default;  // no tensor; only assignment and the destructor may follow
 
   static Tensor zeros(DType dtype, const Shape& shape);
   template <class T>
-  static Tensor of(const Shape& shape, std::initializer_list<T> values) { return copy_of(shape, DTypeOf<T>::value, values.begin(), values.size()); }
+  static Tensor of(const Shape& shape, std::initializer_list<T> values) {
+    return copy_of(shape, DTypeOf<T>::value, values.begin(), values.size());
+  }
   template <class T>
-  static Tensor of(const Shape& shape, std::span<const T> values) { return copy_of(shape, DTypeOf<T>::value, values.data(), values.size()); }
-  // The caller's memory, not copied. It must live as long as any Tensor on it: `keep`, when given, is held that long. Strides count elements,
-  // may be zero or negative; empty: contiguous.
-  static Tensor borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides = {}, std::shared_ptr<const void> keep = nullptr);
+  static Tensor of(const Shape& shape, std::span<const T> values) {
+    return copy_of(shape, DTypeOf<T>::value, values.data(), values.size());
+  }
+  // The caller's memory, not copied. It must live as long as any Tensor on it: `keep`, when given, is held
+  // that long. Strides count elements, may be zero or negative; empty: contiguous.
+  static Tensor borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides = {},
+                       std::shared_ptr<const void> keep = nullptr);
 
   explicit operator bool() const { return rep_ != nullptr; }
   DType dtype() const;
@@ -141,12 +175,16 @@ class HEDDLE_API Tensor {
   void* mutable_data();  // invalid for memory that was borrowed as const
   // The elements of a contiguous tensor of this type; invalid otherwise. Waits until it is ready.
   template <class T>
-  std::span<const T> values() const { return {static_cast<const T*>(checked_data(DTypeOf<T>::value)), static_cast<size_t>(elements())}; }
+  std::span<const T> values() const {
+    return {static_cast<const T*>(checked_data(DTypeOf<T>::value)), static_cast<size_t>(elements())};
+  }
 
-  bool ready() const;                          // is the work that writes it over
-  void wait(Timeout timeout = {}) const;       // blocks until then; throws the failure of that work, or deadline
-  void record_stream(const Stream& stream) const;  // for kernels Heddle does not see: its memory is not reused before the work given to `stream` so far
-  Tensor contiguous() const;                   // itself, or a contiguous copy
+  bool ready() const;                     // is the work that writes it over
+  void wait(Timeout timeout = {}) const;  // blocks until then; throws the failure of that work, or deadline
+  void record_stream(const Stream& stream)
+      // for kernels Heddle does not see: its memory is not reused before the work given to `stream` so far
+      const;
+  Tensor contiguous() const;  // itself, or a contiguous copy
 
  private:
   friend struct Internals;
@@ -165,18 +203,22 @@ enum class Exhaustion : uint8_t {
 };
 
 struct DeviceOptions {
-  int threads = 0;             // CPU threads for computing, callers included; 0: the cores this process may use (affinity and cgroup quota)
-  int streams = 32;            // 2 to 32; stream 0 is the default stream
+  int threads =
+      // CPU threads for computing, callers included; 0: the cores this process may use (affinity and cgroup
+      // quota)
+      0;
+  int streams = 32;  // 2 to 32; stream 0 is the default stream
   Exhaustion exhaustion = Exhaustion::share;
   std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
   uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
   double memory_fraction = 1.0;                     // of the device's memory, for this process
-  int in_flight = 0;           // calls on the device at once, the process over; 0: what the device asks for; at most 63
+  int in_flight =
+      0;  // calls on the device at once, the process over; 0: what the device asks for; at most 63
 };
 
 struct MemoryStats {
-  uint64_t allocated;        // bytes in tensors
-  uint64_t reserved;         // bytes held from the driver: allocated and cached
+  uint64_t allocated;  // bytes in tensors
+  uint64_t reserved;   // bytes held from the driver: allocated and cached
   uint64_t peak_allocated;
   uint64_t limit;            // where `exhausted` begins
   uint64_t recommended_max;  // what the device says may reasonably be used
@@ -190,15 +232,15 @@ struct DeviceStats {
   uint64_t waits_for_turn;                                 // calls that found the device full
   std::chrono::nanoseconds longest_wait_for_turn;
   int streams_leased, streams_leased_max;
-  uint64_t streams_shared;                                 // leases that had to share
+  uint64_t streams_shared;  // leases that had to share
 };
 
-// A device and all that Heddle keeps for it: streams, memory, compiled models. Device("host") is the process's own; open() makes another one,
-// with its own options, on the same hardware.
+// A device and all that Heddle keeps for it: streams, memory, compiled models. Device("host") is the
+// process's own; open() makes another one, with its own options, on the same hardware.
 class HEDDLE_API Device {
  public:
-  Device();                                // Device("host")
-  Device(std::string_view name);           // NOLINT: "host"; made on first use, unsupported for other names
+  Device();                       // Device("host")
+  Device(std::string_view name);  // NOLINT: "host"; made on first use, unsupported for other names
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT
   static Device open(std::string_view name, const DeviceOptions& options);
   // Options of the process's own device. Before its first use, else invalid.
@@ -211,11 +253,13 @@ class HEDDLE_API Device {
   int in_flight() const;
   int streams() const;
 
-  void synchronize(Timeout timeout = {}) const;  // blocks until all work given so far is over; throws its first failure
-  void empty_cache() const;                      // gives cached memory back
+  void synchronize(
+      Timeout timeout = {}) const;  // blocks until all work given so far is over; throws its first failure
+  void empty_cache() const;         // gives cached memory back
   void set_memory_fraction(double fraction) const;  // (0, 1]
   DeviceStats stats() const;
-  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what it can, and may call empty_cache.
+  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free
+  // what it can, and may call empty_cache.
   void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
   // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
   void close(Timeout timeout = {}) const;
@@ -227,8 +271,9 @@ class HEDDLE_API Device {
   std::shared_ptr<Rep> rep_;
 };
 
-// The device to oneself: waits until nothing of the process runs on it and keeps Heddle off until destroyed. For other libraries on the same
-// hardware. Not recursive: a second one on the same thread, or a model call under it, is invalid.
+// The device to oneself: waits until nothing of the process runs on it and keeps Heddle off until
+// destroyed. For other libraries on the same hardware. Not recursive: a second one on the same thread, or a
+// model call under it, is invalid.
 class HEDDLE_API Exclusive {
  public:
   explicit Exclusive(const Device& device = {}, Timeout timeout = {});
@@ -243,7 +288,8 @@ class HEDDLE_API Exclusive {
 
 // ---- streams and events
 
-// A moment in a stream's work. A default-made one has never been recorded: query() is true, waits return at once.
+// A moment in a stream's work. A default-made one has never been recorded: query() is true, waits return at
+// once.
 class HEDDLE_API Event {
  public:
   Event() = default;
@@ -258,16 +304,17 @@ class HEDDLE_API Event {
   std::shared_ptr<Rep> rep_;
 };
 
-// An ordered queue of work, leased from the device's pool. Stream() leases one for itself until the last copy goes. Calls on one stream from
-// several threads are serialised, in no promised order.
+// An ordered queue of work, leased from the device's pool. Stream() leases one for itself until the last
+// copy goes. Calls on one stream from several threads are serialised, in no promised order.
 class HEDDLE_API Stream {
  public:
   explicit Stream(const Device& device = {});
   int id() const;  // 0: the default stream
   Device device() const;
-  Event record() const;                 // after all the work given so far
-  void wait(const Event& event) const;  // work given from now on starts after `event`; does not block a caller on asynchronous devices
-  bool query() const;                   // nothing left to do?
+  Event record() const;  // after all the work given so far
+  void wait(const Event& event)
+      const;  // work given from now on starts after `event`; does not block a caller on asynchronous devices
+  bool query() const;  // nothing left to do?
   void synchronize(Timeout timeout = {}) const;
 
  private:
@@ -277,8 +324,8 @@ class HEDDLE_API Stream {
   std::shared_ptr<Rep> rep_;
 };
 
-// The calling thread's stream: the innermost StreamGuard's, else the default stream on the main thread, else a stream leased for this thread
-// until it ends or calls release_current_thread_slot().
+// The calling thread's stream: the innermost StreamGuard's, else the default stream on the main thread,
+// else a stream leased for this thread until it ends or calls release_current_thread_slot().
 HEDDLE_API Stream current_stream(const Device& device = {});
 HEDDLE_API Stream default_stream(const Device& device = {});
 HEDDLE_API void release_current_thread_slot(const Device& device = {});
@@ -292,7 +339,8 @@ class HEDDLE_API StreamGuard {
   StreamGuard& operator=(const StreamGuard&) = delete;
 };
 
-// Hands out streams for explicit use, such as one per worker of a pool. acquire() follows the device's exhaustion mode.
+// Hands out streams for explicit use, such as one per worker of a pool. acquire() follows the device's
+// exhaustion mode.
 class HEDDLE_API StreamPool {
  public:
   explicit StreamPool(const Device& device = {}) : device_(device) {}
@@ -320,14 +368,16 @@ struct ModelOptions {
 };
 
 struct CallOptions {
-  Timeout timeout;                  // of waiting for a turn and for the result; deadline leaves the model as it was
-  std::optional<Stream> stream;     // instead of the StreamGuard's
+  Timeout timeout;  // of waiting for a turn and for the result; deadline leaves the model as it was
+  std::optional<Stream> stream;  // instead of the StreamGuard's
 };
 
-// A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once, however many threads ask.
+// A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once,
+// however many threads ask.
 class HEDDLE_API Model {
  public:
-  // Reads an ONNX file, opset 11 or newer; external data beside it is mapped. invalid or unsupported name the node.
+  // Reads an ONNX file, opset 11 or newer; external data beside it is mapped. invalid or unsupported name
+  // the node.
   static Model load(const std::string& path, const ModelOptions& options = {});
   static Model load_bytes(std::span<const std::byte> onnx, const ModelOptions& options = {});
 
@@ -342,12 +392,14 @@ class HEDDLE_API Model {
 
   // Inputs and results in the order of inputs() and outputs().
   std::vector<Tensor> operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
-  std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs, const CallOptions& options = {}) const {
+  std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs,
+                                 const CallOptions& options = {}) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
   }
   // Compiles for these input shapes now. Blocks; one compile per shape whoever asks.
   void compile(std::span<const Shape> shapes) const;
-  // Waits for the calls under way, then refuses new ones (unavailable) and frees what was compiled. Idempotent.
+  // Waits for the calls under way, then refuses new ones (unavailable) and frees what was compiled.
+  // Idempotent.
   void close() const;
   bool closed() const;
 
@@ -361,11 +413,12 @@ class HEDDLE_API Model {
 // ---- graphs by hand
 
 using Dim = std::variant<int64_t, std::string>;  // a number, or a symbol
-using Attribute = std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Tensor>;
+using Attribute =
+    std::variant<int64_t, double, std::string, std::vector<int64_t>, std::vector<double>, Tensor>;
 using AttributeList = std::vector<std::pair<std::string, Attribute>>;
 
-// Builds a model operator by operator. Operator names and attributes follow ONNX's newest opset, axes and shapes being inputs where ONNX has them
-// so; types are checked at once. One thread at a time.
+// Builds a model operator by operator. Operator names and attributes follow ONNX's newest opset, axes and
+// shapes being inputs where ONNX has them so; types are checked at once. One thread at a time.
 class HEDDLE_API GraphBuilder {
  public:
   struct Value {
@@ -376,22 +429,24 @@ class HEDDLE_API GraphBuilder {
   GraphBuilder(GraphBuilder&&) noexcept;
   GraphBuilder& operator=(GraphBuilder&&) noexcept;
 
-  struct DimArgument : Dim {  // so that {"batch", 3} is a shape
-    DimArgument(int64_t n) : Dim(n) {}                        // NOLINT
-    DimArgument(int n) : Dim(int64_t{n}) {}                   // NOLINT
+  struct DimArgument : Dim {                                       // so that {"batch", 3} is a shape
+    DimArgument(int64_t n) : Dim(n) {}                             // NOLINT
+    DimArgument(int n) : Dim(int64_t{n}) {}                        // NOLINT
     DimArgument(const char* symbol) : Dim(std::string(symbol)) {}  // NOLINT
     DimArgument(std::string symbol) : Dim(std::move(symbol)) {}    // NOLINT
   };
   Value input(const std::string& name, DType dtype, const std::vector<DimArgument>& shape);
-  Value constant(const Tensor& tensor);  // copied
+  Value constant(const Tensor& tensor);                       // copied
   static constexpr Value absent() { return {~uint32_t{0}}; }  // an optional input left out
-  Value add(std::string_view op, const std::vector<Value>& inputs, const AttributeList& attributes = {}, const std::string& name = "");
-  std::vector<Value> add_multiple(std::string_view op, const std::vector<Value>& inputs, size_t outputs, const AttributeList& attributes = {},
-                                  const std::string& name = "");
+  Value add(std::string_view op, const std::vector<Value>& inputs, const AttributeList& attributes = {},
+            const std::string& name = "");
+  std::vector<Value> add_multiple(std::string_view op, const std::vector<Value>& inputs, size_t outputs,
+                                  const AttributeList& attributes = {}, const std::string& name = "");
   void output(Value value, const std::string& name);
-  std::string type(Value value) const;  // "f32[batch, 3]"
+  std::string type(Value value) const;            // "f32[batch, 3]"
   Model build(const ModelOptions& options = {});  // ends the builder
-  // The slow, obvious reference interpreter on the same graph, unoptimised: the oracle for tests. Does not end the builder.
+  // The slow, obvious reference interpreter on the same graph, unoptimised: the oracle for tests. Does not
+  // end the builder.
   std::vector<Tensor> evaluate(std::span<const Tensor> inputs) const;
 
  private:
@@ -415,11 +470,13 @@ HEDDLE_API void start_trace(const std::string& path);
 HEDDLE_API void stop_trace();
 
 enum class LogLevel : uint8_t { info, warning, error };
-// One callback for the process; may be called from any thread, with no lock of Heddle's held. An empty one switches logging off (the default).
+// One callback for the process; may be called from any thread, with no lock of Heddle's held. An empty one
+// switches logging off (the default).
 HEDDLE_API void set_log(std::function<void(LogLevel, const std::string&)> callback);
 
-// Asked about every 50 ms by each thread that waits inside Heddle with a timeout or without; true ends the wait with `deadline`. For hosts that
-// must stay interruptible (Python's Ctrl-C). Null, the default: waits are not disturbed.
+// Asked about every 50 ms by each thread that waits inside Heddle with a timeout or without; true ends the
+// wait with `deadline`. For hosts that must stay interruptible (Python's Ctrl-C). Null, the default: waits
+// are not disturbed.
 HEDDLE_API void set_interrupt_check(bool (*asked)());
 
 HEDDLE_API std::string version();

@@ -14,17 +14,26 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t size) {
   if (*format == '@' || *format == '=' || *format == '<') ++format;
   if (format[0] == '\0' || format[1] != '\0') return std::nullopt;
   switch (*format) {
-    case 'f': return DType::f32;
-    case 'd': return DType::f64;
-    case 'e': return DType::f16;
-    case '?': return DType::boolean;
-    case 'B': return DType::u8;
-    case 'b': return DType::i8;
-    case 'h': return DType::i16;
+    case 'f':
+      return DType::f32;
+    case 'd':
+      return DType::f64;
+    case 'e':
+      return DType::f16;
+    case '?':
+      return DType::boolean;
+    case 'B':
+      return DType::u8;
+    case 'b':
+      return DType::i8;
+    case 'h':
+      return DType::i16;
     case 'i':
     case 'l':
-    case 'q': return size == 8 ? DType::i64 : DType::i32;
-    default: return std::nullopt;
+    case 'q':
+      return size == 8 ? DType::i64 : DType::i32;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -32,19 +41,32 @@ std::optional<DType> dtype_of(nb::dlpack::dtype d) {
   using Code = nb::dlpack::dtype_code;
   if (d.lanes != 1) return std::nullopt;
   switch (static_cast<Code>(d.code)) {
-    case Code::Float: return d.bits == 32 ? DType::f32 : d.bits == 64 ? DType::f64 : d.bits == 16 ? std::optional(DType::f16) : std::nullopt;
-    case Code::Bfloat: return d.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
+    case Code::Float:
+      return d.bits == 32   ? DType::f32
+             : d.bits == 64 ? DType::f64
+             : d.bits == 16 ? std::optional(DType::f16)
+                            : std::nullopt;
+    case Code::Bfloat:
+      return d.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
     case Code::Int:
       switch (d.bits) {
-        case 8: return DType::i8;
-        case 16: return DType::i16;
-        case 32: return DType::i32;
-        case 64: return DType::i64;
-        default: return std::nullopt;
+        case 8:
+          return DType::i8;
+        case 16:
+          return DType::i16;
+        case 32:
+          return DType::i32;
+        case 64:
+          return DType::i64;
+        default:
+          return std::nullopt;
       }
-    case Code::UInt: return d.bits == 8 ? std::optional(DType::u8) : std::nullopt;
-    case Code::Bool: return DType::boolean;
-    default: return std::nullopt;
+    case Code::UInt:
+      return d.bits == 8 ? std::optional(DType::u8) : std::nullopt;
+    case Code::Bool:
+      return DType::boolean;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -54,18 +76,28 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
   switch (dtype) {
     case DType::f32:
     case DType::f16:
-    case DType::f64: code = Code::Float; break;
-    case DType::bf16: code = Code::Bfloat; break;
-    case DType::u8: code = Code::UInt; break;
-    case DType::boolean: code = Code::Bool; break;
-    default: break;
+    case DType::f64:
+      code = Code::Float;
+      break;
+    case DType::bf16:
+      code = Code::Bfloat;
+      break;
+    case DType::u8:
+      code = Code::UInt;
+      break;
+    case DType::boolean:
+      code = Code::Bool;
+      break;
+    default:
+      break;
   }
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(dtype) * 8), 1};
 }
 
 [[noreturn]] void refuse_dtype(std::string_view name, const std::string& dtype) {
-  throw Error(ErrorCode::unsupported, "input '" + std::string(name) + "' has dtype " + dtype +
-                                          "; Heddle takes f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
+  throw Error(ErrorCode::unsupported,
+              "input '" + std::string(name) + "' has dtype " + dtype +
+                  "; Heddle takes f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
 }
 
 std::optional<Tensor> from_buffer(nb::handle array, std::string_view name) {
@@ -88,8 +120,10 @@ std::optional<Tensor> from_buffer(nb::handle array, std::string_view name) {
   if (!contiguous) {
     for (int axis = 0; axis < buffer.ndim; ++axis) {
       if (buffer.strides[axis] % buffer.itemsize != 0) {
-        throw Error(ErrorCode::unsupported, "input '" + std::string(name) + "' has a stride of " + std::to_string(buffer.strides[axis]) +
-                                                " bytes, which is no multiple of its element; pass a copy (numpy.ascontiguousarray)");
+        throw Error(ErrorCode::unsupported,
+                    "input '" + std::string(name) + "' has a stride of " +
+                        std::to_string(buffer.strides[axis]) +
+                        " bytes, which is no multiple of its element; pass a copy (numpy.ascontiguousarray)");
       }
       strides.push_back(buffer.strides[axis] / buffer.itemsize);
     }
@@ -103,12 +137,14 @@ Tensor to_tensor(nb::handle array, std::string_view name) {
   if (auto tensor = from_buffer(array, name)) return *std::move(tensor);
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, true)) {
-    throw nb::type_error(("input '" + std::string(name) + "' is a " + nb::cast<std::string>(array.type().attr("__name__")) +
+    throw nb::type_error(("input '" + std::string(name) + "' is a " +
+                          nb::cast<std::string>(array.type().attr("__name__")) +
                           "; pass a numpy array, or an array with __dlpack__")
                              .c_str());
   }
   if (view.device_type() != nb::device::cpu::value) {
-    throw Error(ErrorCode::unsupported, "input '" + std::string(name) + "' is on another device; copy it to the host first");
+    throw Error(ErrorCode::unsupported,
+                "input '" + std::string(name) + "' is on another device; copy it to the host first");
   }
   const auto dtype = dtype_of(view.dtype());
   if (!dtype) refuse_dtype(name, nb::cast<std::string>(nb::str(nb::handle(array).attr("dtype"))));
@@ -137,14 +173,16 @@ nb::object Kind::wrap(const Tensor& tensor) const {
   void* data = held.mutable_data();
   nb::capsule owner(new Tensor(std::move(held)), [](void* p) noexcept { delete static_cast<Tensor*>(p); });
   if (from_dlpack_.is_valid()) {
-    const nb::ndarray<> view(data, extents.size(), extents.data(), owner, strides.data(), to_dlpack(tensor.dtype()), nb::device::cpu::value, 0);
+    const nb::ndarray<> view(data, extents.size(), extents.data(), owner, strides.data(),
+                             to_dlpack(tensor.dtype()), nb::device::cpu::value, 0);
     return from_dlpack_(nb::cast(view));
   }
   if (tensor.dtype() == DType::bf16) {
-    throw Error(ErrorCode::unsupported, "numpy has no bf16: pass torch tensors to get a bf16 result, or end the model with a Cast");
+    throw Error(ErrorCode::unsupported,
+                "numpy has no bf16: pass torch tensors to get a bf16 result, or end the model with a Cast");
   }
-  const nb::ndarray<nb::numpy> view(data, extents.size(), extents.data(), owner, strides.data(), to_dlpack(tensor.dtype()),
-                                    nb::device::cpu::value, 0);
+  const nb::ndarray<nb::numpy> view(data, extents.size(), extents.data(), owner, strides.data(),
+                                    to_dlpack(tensor.dtype()), nb::device::cpu::value, 0);
   return nb::cast(view);
 }
 

@@ -1,7 +1,9 @@
 // arrays.h: Python arrays in, Python arrays out.
 //
-//   In         Anything with the buffer protocol or __dlpack__ on the CPU is borrowed, strides and all: nothing is copied here.
-//   Out        The kind that came in: numpy arrays, or whatever the first input's library makes of DLPack. The array holds the result's memory.
+//   In         Anything with the buffer protocol or __dlpack__ on the CPU is borrowed, strides and all:
+//              nothing is copied here.
+//   Out        The kind that came in: numpy arrays, or whatever the first input's library makes of DLPack.
+//              The array holds the result's memory.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -11,7 +13,8 @@ namespace heddle::python {
 
 namespace nb = nanobind;
 
-// The borrowed tensor. `name` is for messages. TypeError for what is no array, Error(unsupported) for dtypes Heddle lacks.
+// The borrowed tensor. `name` is for messages. TypeError for what is no array, Error(unsupported) for
+// dtypes Heddle lacks.
 Tensor to_tensor(nb::handle array, std::string_view name);
 
 // How to give arrays back: found from an input, used for every output.

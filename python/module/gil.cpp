@@ -14,9 +14,9 @@ namespace heddle::python {
 namespace {
 
 // One interpreter per process: its state is the process's.
-std::atomic<int> inside{0};         // threads between Entry and ~Entry; changed with the GIL held
-std::atomic<bool> exiting{false};   // set with the GIL held
-unsigned long main_thread = 0;      // set at import, by the main thread or on its behalf
+std::atomic<int> inside{0};        // threads between Entry and ~Entry; changed with the GIL held
+std::atomic<bool> exiting{false};  // set with the GIL held
+unsigned long main_thread = 0;     // set at import, by the main thread or on its behalf
 thread_local PyObject* interrupt = nullptr;
 
 using Held = std::variant<PyObject*, Py_buffer>;
@@ -73,7 +73,8 @@ bool interrupt_asked() {
 void before_exit() {
   exiting.store(true, std::memory_order_release);
   PyThreadState* state = PyEval_SaveThread();
-  while (inside.load(std::memory_order_acquire) > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (inside.load(std::memory_order_acquire) > 0)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
   PyEval_RestoreThread(state);
 }
 
@@ -81,7 +82,8 @@ void before_exit() {
 
 Entry::Entry() {
   if (exiting.load(std::memory_order_acquire) && PyThread_get_thread_ident() != main_thread) {
-    throw Error(ErrorCode::unavailable, "the interpreter is shutting down: only the main thread may still call");
+    throw Error(ErrorCode::unavailable,
+                "the interpreter is shutting down: only the main thread may still call");
   }
   drop_released();
   inside.fetch_add(1, std::memory_order_acq_rel);
@@ -97,7 +99,9 @@ void raise_interrupt() {
   throw nb::python_error();
 }
 
-std::shared_ptr<const void> keep(nb::object object) { return {new Held(object.release().ptr()), HeldDeleter()}; }
+std::shared_ptr<const void> keep(nb::object object) {
+  return {new Held(object.release().ptr()), HeldDeleter()};
+}
 std::shared_ptr<const void> keep(Py_buffer buffer) { return {new Held(buffer), HeldDeleter()}; }
 
 void drop_released() {

@@ -1,12 +1,15 @@
 // gil.h: where the interpreter's lock is given up, and how that ends well when the interpreter does.
 //
-//   What       without_gil(f) runs f with the GIL free. Every binding that can wait or compute goes through it.
-//   Exit       A thread that comes back for the GIL of a finalising interpreter is killed by CPython in the middle of C++ frames. So exit is
-//              announced first: before_exit() (an atexit handler) waits until every thread is out, and from then on only the thread that
-//              finalises may enter; the others get `unavailable`.
-//   Signals    Heddle asks interrupt_asked() from inside its waits; on the main thread that runs Python's signal handlers. What they raise is
-//              kept and raised when the wait has ended.
-//   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call that holds it.
+//   What       without_gil(f) runs f with the GIL free. Every binding that can wait or compute goes through
+//              it.
+//   Exit       A thread that comes back for the GIL of a finalising interpreter is killed by CPython in the
+//              middle of C++ frames. So exit is announced first: before_exit() (an atexit handler) waits
+//              until every thread is out, and from then on only the thread that finalises may enter; the
+//              others get `unavailable`.
+//   Signals    Heddle asks interrupt_asked() from inside its waits; on the main thread that runs Python's
+//              signal handlers. What they raise is kept and raised when the wait has ended.
+//   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call
+//              that holds it.
 #pragma once
 
 #include <heddle/heddle.h>

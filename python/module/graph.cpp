@@ -16,7 +16,8 @@ DType dtype_named(const std::string& word) {
   for (int i = 0; i <= static_cast<int>(DType::boolean); ++i) {
     if (name(static_cast<DType>(i)) == word) return static_cast<DType>(i);
   }
-  throw Error(ErrorCode::invalid, "'" + word + "' is no dtype; they are f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
+  throw Error(ErrorCode::invalid,
+              "'" + word + "' is no dtype; they are f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
 }
 
 std::vector<GraphBuilder::DimArgument> to_dims(nb::handle shape) {
@@ -65,30 +66,49 @@ void bind_graph(nb::module_& m) {
   nb::class_<Value>(m, "Value");
   nb::class_<GraphBuilder>(m, "GraphBuilder")
       .def(nb::init<std::string>(), "name"_a = "graph")
-      .def("input", [](GraphBuilder& g, const std::string& name, const std::string& dtype, nb::handle shape) {
-        return g.input(name, dtype_named(dtype), to_dims(shape));
-      }, "name"_a, "dtype"_a, "shape"_a)
-      .def("constant", [](GraphBuilder& g, nb::handle array) { return g.constant(to_tensor(array, "constant")); }, "array"_a)
-      .def("add", [](GraphBuilder& g, const std::string& op, const nb::args& inputs, const nb::kwargs& attributes) {
-        return g.add(op, to_values(inputs), to_attributes(attributes));
-      }, "op"_a, "inputs"_a, "attributes"_a)
-      .def("add_multiple", [](GraphBuilder& g, const std::string& op, size_t outputs, const nb::args& inputs, const nb::kwargs& attributes) {
-        return g.add_multiple(op, to_values(inputs), outputs, to_attributes(attributes));
-      }, "op"_a, "outputs"_a, "inputs"_a, "attributes"_a)
+      .def(
+          "input",
+          [](GraphBuilder& g, const std::string& name, const std::string& dtype, nb::handle shape) {
+            return g.input(name, dtype_named(dtype), to_dims(shape));
+          },
+          "name"_a, "dtype"_a, "shape"_a)
+      .def(
+          "constant",
+          [](GraphBuilder& g, nb::handle array) { return g.constant(to_tensor(array, "constant")); },
+          "array"_a)
+      .def(
+          "add",
+          [](GraphBuilder& g, const std::string& op, const nb::args& inputs, const nb::kwargs& attributes) {
+            return g.add(op, to_values(inputs), to_attributes(attributes));
+          },
+          "op"_a, "inputs"_a, "attributes"_a)
+      .def(
+          "add_multiple",
+          [](GraphBuilder& g, const std::string& op, size_t outputs, const nb::args& inputs,
+             const nb::kwargs& attributes) {
+            return g.add_multiple(op, to_values(inputs), outputs, to_attributes(attributes));
+          },
+          "op"_a, "outputs"_a, "inputs"_a, "attributes"_a)
       .def("output", &GraphBuilder::output, "value"_a, "name"_a)
       .def("type", &GraphBuilder::type, "value"_a)
-      .def("build", [](GraphBuilder& g, nb::handle device, const std::string& precision) {
-        const Device chosen = to_device(device);
-        return without_gil([&] { return g.build({chosen, precision}); });
-      }, "device"_a = nb::none(), "precision"_a = "f32")
-      .def("evaluate", [](const GraphBuilder& g, const nb::args& arrays) {
-        std::vector<Tensor> inputs;
-        for (nb::handle array : arrays) inputs.push_back(to_tensor(array, "input"));
-        const std::vector<Tensor> outputs = without_gil([&] { return g.evaluate(inputs); });
-        nb::list list;
-        for (const Tensor& output : outputs) list.append(Kind::numpy().wrap(output));
-        return nb::tuple(list);
-      }, "inputs"_a);
+      .def(
+          "build",
+          [](GraphBuilder& g, nb::handle device, const std::string& precision) {
+            const Device chosen = to_device(device);
+            return without_gil([&] { return g.build({chosen, precision}); });
+          },
+          "device"_a = nb::none(), "precision"_a = "f32")
+      .def(
+          "evaluate",
+          [](const GraphBuilder& g, const nb::args& arrays) {
+            std::vector<Tensor> inputs;
+            for (nb::handle array : arrays) inputs.push_back(to_tensor(array, "input"));
+            const std::vector<Tensor> outputs = without_gil([&] { return g.evaluate(inputs); });
+            nb::list list;
+            for (const Tensor& output : outputs) list.append(Kind::numpy().wrap(output));
+            return nb::tuple(list);
+          },
+          "inputs"_a);
 }
 
 }  // namespace heddle::python

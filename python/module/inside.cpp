@@ -52,7 +52,8 @@ void bind_inside(nb::module_& m) {
   m.def("version", version);
   m.def("environment", [] {
     nb::list list;
-    for (const EnvironmentVariable& v : environment()) list.append(nb::make_tuple(v.name, v.meaning, v.value));
+    for (const EnvironmentVariable& v : environment())
+      list.append(nb::make_tuple(v.name, v.meaning, v.value));
     return list;
   });
 }

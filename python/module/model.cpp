@@ -23,14 +23,17 @@ size_t port_index(const std::vector<Port>& ports, std::string_view name) {
   for (size_t i = 0; i < ports.size(); ++i) {
     if (ports[i].name == name) return i;
   }
-  throw Error(ErrorCode::invalid, "the model has no input '" + std::string(name) + "'; its inputs are " + port_names(ports));
+  throw Error(ErrorCode::invalid,
+              "the model has no input '" + std::string(name) + "'; its inputs are " + port_names(ports));
 }
 
 // Positional arrays first, then by name. `timeout` and `stream` are the call's own.
-std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const nb::kwargs& named, CallOptions& options) {
+std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const nb::kwargs& named,
+                                CallOptions& options) {
   const std::vector<Port>& ports = model.inputs();
   if (args.size() > ports.size()) {
-    throw Error(ErrorCode::invalid, "got " + std::to_string(args.size()) + " arrays for " + std::to_string(ports.size()) + " inputs: " + port_names(ports));
+    throw Error(ErrorCode::invalid, "got " + std::to_string(args.size()) + " arrays for " +
+                                        std::to_string(ports.size()) + " inputs: " + port_names(ports));
   }
   std::vector<nb::handle> arrays(ports.size());
   for (size_t i = 0; i < args.size(); ++i) arrays[i] = args[i];
@@ -42,12 +45,15 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
       if (!value.is_none()) options.stream = nb::cast<Stream>(value);
     } else {
       const size_t i = port_index(ports, word);
-      if (arrays[i].is_valid()) throw Error(ErrorCode::invalid, "input '" + ports[i].name + "' was given twice");
+      if (arrays[i].is_valid())
+        throw Error(ErrorCode::invalid, "input '" + ports[i].name + "' was given twice");
       arrays[i] = value;
     }
   }
   for (size_t i = 0; i < arrays.size(); ++i) {
-    if (!arrays[i].is_valid()) throw Error(ErrorCode::invalid, "input '" + ports[i].name + "' is missing; inputs are " + port_names(ports));
+    if (!arrays[i].is_valid())
+      throw Error(ErrorCode::invalid,
+                  "input '" + ports[i].name + "' is missing; inputs are " + port_names(ports));
   }
   return arrays;
 }
@@ -85,7 +91,9 @@ void compile(const Model& model, nb::handle shapes) {
     }
   } else {
     if (!PySequence_Check(shapes.ptr()) || static_cast<size_t>(nb::len(shapes)) != list.size()) {
-      throw Error(ErrorCode::invalid, "shapes must be one sequence of integers per input, or a dict of them: " + port_names(model.inputs()));
+      throw Error(ErrorCode::invalid,
+                  "shapes must be one sequence of integers per input, or a dict of them: " +
+                      port_names(model.inputs()));
     }
     for (size_t i = 0; i < list.size(); ++i) list[i] = to_shape(nb::object(shapes[i]), "a shape");
   }

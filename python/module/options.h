@@ -12,7 +12,9 @@ namespace heddle::python {
 inline Timeout to_timeout(nanobind::handle seconds) {
   if (seconds.is_none()) return std::nullopt;
   const auto value = nanobind::cast<double>(seconds);
-  if (!(value >= 0)) throw Error(ErrorCode::invalid, "timeout must be None or seconds of at least 0, not " + std::to_string(value));
+  if (!(value >= 0))
+    throw Error(ErrorCode::invalid,
+                "timeout must be None or seconds of at least 0, not " + std::to_string(value));
   constexpr double kCentury = 3e9;
   if (value > kCentury) return std::nullopt;
   return std::chrono::nanoseconds(static_cast<int64_t>(value * 1e9));
@@ -21,7 +23,8 @@ inline Timeout to_timeout(nanobind::handle seconds) {
 // None: the process's host device, made on first use, which importing the package is not.
 inline Device to_device(nanobind::handle device) {
   if (device.is_none()) return Device();
-  if (PyUnicode_Check(device.ptr())) return Device(std::string_view(nanobind::borrow<nanobind::str>(device).c_str()));
+  if (PyUnicode_Check(device.ptr()))
+    return Device(std::string_view(nanobind::borrow<nanobind::str>(device).c_str()));
   return nanobind::cast<Device>(device);
 }
 

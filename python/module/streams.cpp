@@ -15,7 +15,8 @@ class StreamContext {
  public:
   explicit StreamContext(Stream stream) : stream_(std::move(stream)) {}
   Stream enter() {
-    if (guard_) throw Error(ErrorCode::invalid, "this stream context is already entered; make one per with statement");
+    if (guard_)
+      throw Error(ErrorCode::invalid, "this stream context is already entered; make one per with statement");
     guard_ = std::make_unique<StreamGuard>(stream_);
     return stream_;
   }
@@ -49,8 +50,8 @@ Exhaustion exhaustion_of(const std::string& word) {
   throw Error(ErrorCode::invalid, "exhaustion must be 'share', 'wait' or 'fail', not '" + word + "'");
 }
 
-DeviceOptions to_options(int threads, int streams, const std::string& exhaustion, double stream_wait, uint64_t executable_bytes,
-                         double memory_fraction, int in_flight) {
+DeviceOptions to_options(int threads, int streams, const std::string& exhaustion, double stream_wait,
+                         uint64_t executable_bytes, double memory_fraction, int in_flight) {
   DeviceOptions options;
   options.threads = threads;
   options.streams = streams;
@@ -104,35 +105,49 @@ void bind_device(nb::module_& m) {
       .def(nb::init<std::string_view>(), "name"_a = "host")
       .def_static(
           "open",
-          [](const std::string& name, int threads, int streams, const std::string& exhaustion, double stream_wait, uint64_t executable_bytes,
-             double memory_fraction, int in_flight) {
-            const auto options = to_options(threads, streams, exhaustion, stream_wait, executable_bytes, memory_fraction, in_flight);
+          [](const std::string& name, int threads, int streams, const std::string& exhaustion,
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight) {
+            const auto options = to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
+                                            memory_fraction, in_flight);
             return without_gil([&] { return Device::open(name, options); });
           },
-          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share", "stream_wait"_a = 30.0,
-          "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0, "in_flight"_a = 0)
+          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
+          "in_flight"_a = 0)
       .def_static(
           "configure",
-          [](const std::string& name, int threads, int streams, const std::string& exhaustion, double stream_wait, uint64_t executable_bytes,
-             double memory_fraction, int in_flight) {
-            Device::configure(name, to_options(threads, streams, exhaustion, stream_wait, executable_bytes, memory_fraction, in_flight));
+          [](const std::string& name, int threads, int streams, const std::string& exhaustion,
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight) {
+            Device::configure(name, to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
+                                               memory_fraction, in_flight));
           },
-          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share", "stream_wait"_a = 30.0,
-          "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0, "in_flight"_a = 0)
+          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
+          "in_flight"_a = 0)
       .def_static("names", &Device::names)
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("description", &Device::description)
       .def_prop_ro("threads", &Device::threads)
       .def_prop_ro("in_flight", &Device::in_flight)
       .def_prop_ro("streams", &Device::streams)
-      .def("synchronize", [](const Device& d, nb::handle t) { const auto timeout = to_timeout(t); without_gil([&] { d.synchronize(timeout); }); },
-           "timeout"_a = nb::none())
+      .def(
+          "synchronize",
+          [](const Device& d, nb::handle t) {
+            const auto timeout = to_timeout(t);
+            without_gil([&] { d.synchronize(timeout); });
+          },
+          "timeout"_a = nb::none())
       .def("empty_cache", [](const Device& d) { without_gil([&] { d.empty_cache(); }); })
       .def("set_memory_fraction", &Device::set_memory_fraction, "fraction"_a)
       .def("stats", stats)
       .def("on_memory_pressure", on_memory_pressure, "callback"_a)
-      .def("close", [](const Device& d, nb::handle t) { const auto timeout = to_timeout(t); without_gil([&] { d.close(timeout); }); },
-           "timeout"_a = nb::none());
+      .def(
+          "close",
+          [](const Device& d, nb::handle t) {
+            const auto timeout = to_timeout(t);
+            without_gil([&] { d.close(timeout); });
+          },
+          "timeout"_a = nb::none());
 }
 
 }  // namespace
@@ -141,40 +156,74 @@ void bind_streams(nb::module_& m) {
   bind_device(m);
   nb::class_<Event>(m, "Event")
       .def(nb::init<>())
-      .def("record", [](Event& e, const Stream& s) { e = s.record(); }, "stream"_a)
+      .def(
+          "record", [](Event& e, const Stream& s) { e = s.record(); }, "stream"_a)
       .def("query", &Event::query)
-      .def("wait", [](const Event& e, nb::handle t) { const auto timeout = to_timeout(t); without_gil([&] { e.wait(timeout); }); },
-           "timeout"_a = nb::none())
+      .def(
+          "wait",
+          [](const Event& e, nb::handle t) {
+            const auto timeout = to_timeout(t);
+            without_gil([&] { e.wait(timeout); });
+          },
+          "timeout"_a = nb::none())
       .def("elapsed_time", &Event::elapsed_ms, "later"_a);
   nb::class_<Stream>(m, "Stream")
-      .def("__init__", [](Stream* self, nb::handle d) {
-        const Device device = to_device(d);
-        new (self) Stream(without_gil([&] { return Stream(device); }));
-      }, "device"_a = nb::none())
+      .def(
+          "__init__",
+          [](Stream* self, nb::handle d) {
+            const Device device = to_device(d);
+            new (self) Stream(without_gil([&] { return Stream(device); }));
+          },
+          "device"_a = nb::none())
       .def_prop_ro("id", &Stream::id)
       .def_prop_ro("device", &Stream::device)
       .def("record_event", [](const Stream& s) { return s.record(); })
-      .def("wait_event", [](const Stream& s, const Event& e) { without_gil([&] { s.wait(e); }); }, "event"_a)
-      .def("wait_stream", [](const Stream& s, const Stream& other) { without_gil([&] { s.wait(other.record()); }); }, "stream"_a)
+      .def(
+          "wait_event", [](const Stream& s, const Event& e) { without_gil([&] { s.wait(e); }); }, "event"_a)
+      .def(
+          "wait_stream",
+          [](const Stream& s, const Stream& other) { without_gil([&] { s.wait(other.record()); }); },
+          "stream"_a)
       .def("query", &Stream::query)
-      .def("synchronize", [](const Stream& s, nb::handle t) { const auto timeout = to_timeout(t); without_gil([&] { s.synchronize(timeout); }); },
-           "timeout"_a = nb::none())
-      .def("__repr__", [](const Stream& s) { return "heddle.Stream(id=" + std::to_string(s.id()) + ", device='" + s.device().name() + "')"; });
+      .def(
+          "synchronize",
+          [](const Stream& s, nb::handle t) {
+            const auto timeout = to_timeout(t);
+            without_gil([&] { s.synchronize(timeout); });
+          },
+          "timeout"_a = nb::none())
+      .def("__repr__", [](const Stream& s) {
+        return "heddle.Stream(id=" + std::to_string(s.id()) + ", device='" + s.device().name() + "')";
+      });
   nb::class_<StreamContext>(m, "StreamContext")
       .def(nb::init<Stream>())
       .def("__enter__", &StreamContext::enter)
       .def("__exit__", [](StreamContext& c, const nb::args&) { c.leave(); });
   nb::class_<ExclusiveContext>(m, "ExclusiveContext")
-      .def("__init__", [](ExclusiveContext* self, const Device& d, nb::handle t) { new (self) ExclusiveContext(d, to_timeout(t)); }, "device"_a, "timeout"_a = nb::none())
+      .def(
+          "__init__",
+          [](ExclusiveContext* self, const Device& d, nb::handle t) {
+            new (self) ExclusiveContext(d, to_timeout(t));
+          },
+          "device"_a, "timeout"_a = nb::none())
       .def("__enter__", &ExclusiveContext::enter)
       .def("__exit__", [](ExclusiveContext& c, const nb::args&) { c.leave(); });
   nb::class_<StreamPool>(m, "StreamPool")
-      .def("__init__", [](StreamPool* self, nb::handle d) { new (self) StreamPool(to_device(d)); }, "device"_a = nb::none())
-      .def("acquire", [](const StreamPool& p, nb::handle t) { const auto timeout = to_timeout(t); return without_gil([&] { return p.acquire(timeout); }); },
-           "timeout"_a = nb::none())
+      .def(
+          "__init__", [](StreamPool* self, nb::handle d) { new (self) StreamPool(to_device(d)); },
+          "device"_a = nb::none())
+      .def(
+          "acquire",
+          [](const StreamPool& p, nb::handle t) {
+            const auto timeout = to_timeout(t);
+            return without_gil([&] { return p.acquire(timeout); });
+          },
+          "timeout"_a = nb::none())
       .def("try_acquire", &StreamPool::try_acquire)
       .def_prop_ro("size", &StreamPool::size);
-  m.def("current_stream", [](const Device& d) { return without_gil([&] { return current_stream(d); }); }, "device"_a);
+  m.def(
+      "current_stream", [](const Device& d) { return without_gil([&] { return current_stream(d); }); },
+      "device"_a);
   m.def("default_stream", [](const Device& d) { return default_stream(d); }, "device"_a);
   m.def("release_current_thread_slot", [](const Device& d) { release_current_thread_slot(d); }, "device"_a);
 }

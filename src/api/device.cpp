@@ -6,8 +6,12 @@ namespace heddle {
 
 Device::Device() : Device(std::string_view("host")) {}
 Device::Device(std::string_view name) : rep_(process_devices::get(name).rep_) {}
-Device Device::open(std::string_view name, const DeviceOptions& options) { return process_devices::open(name, options); }
-void Device::configure(std::string_view name, const DeviceOptions& options) { process_devices::configure(name, options); }
+Device Device::open(std::string_view name, const DeviceOptions& options) {
+  return process_devices::open(name, options);
+}
+void Device::configure(std::string_view name, const DeviceOptions& options) {
+  process_devices::configure(name, options);
+}
 std::vector<std::string> Device::names() { return process_devices::names(); }
 
 std::string Device::name() const { return rep_->name; }

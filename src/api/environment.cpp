@@ -51,17 +51,30 @@ bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
 }
 
 constexpr std::array kVariables = {
-    Variable{"HEDDLE_THREADS", "CPU threads for computing, callers included (0: the cores this process may use)", "a number of at least 0",
+    Variable{"HEDDLE_THREADS",
+             "CPU threads for computing, callers included (0: the cores this process may use)",
+             "a number of at least 0",
              [](std::string_view v, DeviceOptions& o) { return parse(v, o.threads) && o.threads >= 0; }},
     Variable{"HEDDLE_STREAMS", "streams a device has", "a number from 2 to 32",
-             [](std::string_view v, DeviceOptions& o) { return parse(v, o.streams) && o.streams >= 2 && o.streams <= 32; }},
-    Variable{"HEDDLE_STREAM_EXHAUSTION", "what a thread gets when all streams are leased", "share, wait or fail", set_exhaustion},
-    Variable{"HEDDLE_STREAM_WAIT_MS", "how long it may wait then, milliseconds", "a number of at least 0", set_stream_wait},
-    Variable{"HEDDLE_EXECUTABLE_MIB", "compiled shapes kept, MiB (0: no limit)", "a number of at least 0", set_executable_bytes},
-    Variable{"HEDDLE_MEMORY_FRACTION", "the part of the device's memory this process may use", "a number above 0 and at most 1",
-             [](std::string_view v, DeviceOptions& o) { return parse(v, o.memory_fraction) && o.memory_fraction > 0 && o.memory_fraction <= 1; }},
-    Variable{"HEDDLE_IN_FLIGHT", "calls on a device at once (0: what the device asks for)", "a number from 0 to 63",
-             [](std::string_view v, DeviceOptions& o) { return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 63; }},
+             [](std::string_view v, DeviceOptions& o) {
+               return parse(v, o.streams) && o.streams >= 2 && o.streams <= 32;
+             }},
+    Variable{"HEDDLE_STREAM_EXHAUSTION", "what a thread gets when all streams are leased",
+             "share, wait or fail", set_exhaustion},
+    Variable{"HEDDLE_STREAM_WAIT_MS", "how long it may wait then, milliseconds", "a number of at least 0",
+             set_stream_wait},
+    Variable{"HEDDLE_EXECUTABLE_MIB", "compiled shapes kept, MiB (0: no limit)", "a number of at least 0",
+             set_executable_bytes},
+    Variable{"HEDDLE_MEMORY_FRACTION", "the part of the device's memory this process may use",
+             "a number above 0 and at most 1",
+             [](std::string_view v, DeviceOptions& o) {
+               return parse(v, o.memory_fraction) && o.memory_fraction > 0 && o.memory_fraction <= 1;
+             }},
+    Variable{"HEDDLE_IN_FLIGHT", "calls on a device at once (0: what the device asks for)",
+             "a number from 0 to 63",
+             [](std::string_view v, DeviceOptions& o) {
+               return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 63;
+             }},
 };
 
 }  // namespace
@@ -72,7 +85,8 @@ DeviceOptions options_from_environment() {
     const char* value = std::getenv(variable.name);
     if (value == nullptr || *value == '\0') continue;
     if (!variable.apply(value, options)) {
-      throw Error(ErrorCode::invalid, text("environment variable ", variable.name, " is '", value, "'; it takes ", variable.right));
+      throw Error(ErrorCode::invalid, text("environment variable ", variable.name, " is '", value,
+                                           "'; it takes ", variable.right));
     }
   }
   return options;
@@ -82,7 +96,8 @@ std::vector<EnvironmentVariable> environment() {
   std::vector<EnvironmentVariable> list;
   for (const Variable& variable : kVariables) {
     const char* value = std::getenv(variable.name);
-    list.push_back({variable.name, text(variable.meaning, ": ", variable.right), value == nullptr ? "" : value});
+    list.push_back(
+        {variable.name, text(variable.meaning, ": ", variable.right), value == nullptr ? "" : value});
   }
   return list;
 }

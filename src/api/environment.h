@@ -1,6 +1,7 @@
 // environment.h: the environment variables Heddle reads, all of them, in one table.
 //
-//   What       Defaults for the process's own devices; an option given in code wins. A value that does not fit is refused by name.
+//   What       Defaults for the process's own devices; an option given in code wins. A value that does not
+//              fit is refused by name.
 //   Threads    Any, as long as nobody changes the environment meanwhile.
 #pragma once
 

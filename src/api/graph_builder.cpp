@@ -19,7 +19,8 @@ ir::Tensor to_literal(const Tensor& tensor) {
 Tensor from_literal(const ir::Tensor& literal) {
   auto kept = std::make_shared<ir::Tensor>(literal);
   auto* data = static_cast<std::byte*>(kept->mutable_data());
-  return Internals::make_tensor(device::View::contiguous(nullptr, data, literal.dtype(), literal.extents()), kept);
+  return Internals::make_tensor(device::View::contiguous(nullptr, data, literal.dtype(), literal.extents()),
+                                kept);
 }
 
 ir::Attribute to_ir_attribute(const Attribute& attribute) {
@@ -64,18 +65,23 @@ GraphBuilder::~GraphBuilder() = default;
 GraphBuilder::GraphBuilder(GraphBuilder&&) noexcept = default;
 GraphBuilder& GraphBuilder::operator=(GraphBuilder&&) noexcept = default;
 
-GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype, const std::vector<DimArgument>& shape) {
+GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
+                                        const std::vector<DimArgument>& shape) {
   ir::Builder& builder = rep_->open();
   if (shape.size() > ir::kMaxRank) {
-    throw Error(ErrorCode::invalid, text("input '", name, "' has ", shape.size(), " dimensions; at most ", ir::kMaxRank, " are possible"));
+    throw Error(ErrorCode::invalid, text("input '", name, "' has ", shape.size(), " dimensions; at most ",
+                                         ir::kMaxRank, " are possible"));
   }
   for (const ir::ValueId id : builder.graph().inputs) {
-    if (builder.value(id).name == name) throw Error(ErrorCode::invalid, text("there is an input '", name, "' already"));
+    if (builder.value(id).name == name)
+      throw Error(ErrorCode::invalid, text("there is an input '", name, "' already"));
   }
   ir::TensorType type{to_ir(dtype), {}};
   for (const Dim& dim : shape) {
     if (const auto* number = std::get_if<int64_t>(&dim)) {
-      if (*number < 0) throw Error(ErrorCode::invalid, text("input '", name, "' has a dimension of ", *number, "; name a symbol for a free one"));
+      if (*number < 0)
+        throw Error(ErrorCode::invalid, text("input '", name, "' has a dimension of ", *number,
+                                             "; name a symbol for a free one"));
       type.shape.emplace_back(*number);
     } else {
       type.shape.push_back(ir::Dim::symbol(std::get<std::string>(dim)));
@@ -84,19 +90,26 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype, co
   return {builder.input(name, std::move(type))};
 }
 
-GraphBuilder::Value GraphBuilder::constant(const Tensor& tensor) { return {rep_->open().constant(to_literal(tensor))}; }
+GraphBuilder::Value GraphBuilder::constant(const Tensor& tensor) {
+  return {rep_->open().constant(to_literal(tensor))};
+}
 
-GraphBuilder::Value GraphBuilder::add(std::string_view op, const std::vector<Value>& inputs, const AttributeList& attributes, const std::string& name) {
+GraphBuilder::Value GraphBuilder::add(std::string_view op, const std::vector<Value>& inputs,
+                                      const AttributeList& attributes, const std::string& name) {
   return add_multiple(op, inputs, 1, attributes, name).front();
 }
 
-std::vector<GraphBuilder::Value> GraphBuilder::add_multiple(std::string_view op, const std::vector<Value>& inputs, size_t outputs,
-                                                            const AttributeList& attributes, const std::string& name) {
+std::vector<GraphBuilder::Value> GraphBuilder::add_multiple(std::string_view op,
+                                                            const std::vector<Value>& inputs, size_t outputs,
+                                                            const AttributeList& attributes,
+                                                            const std::string& name) {
   ir::Builder& builder = rep_->open();
   ir::Attributes converted;
   for (const auto& [key, value] : attributes) converted.set(key, to_ir_attribute(value));
   std::vector<Value> values;
-  for (const ir::ValueId id : take(builder.nodes(op, to_ids(inputs, builder), outputs, std::move(converted), name))) values.push_back({id});
+  for (const ir::ValueId id :
+       take(builder.nodes(op, to_ids(inputs, builder), outputs, std::move(converted), name)))
+    values.push_back({id});
   return values;
 }
 
@@ -121,7 +134,8 @@ std::vector<Tensor> GraphBuilder::evaluate(std::span<const Tensor> inputs) const
   std::vector<ir::Tensor> literals;
   for (const Tensor& input : inputs) literals.push_back(to_literal(input));
   std::vector<Tensor> outputs;
-  for (const ir::Tensor& output : take(ir::evaluate(rep_->open().graph(), literals))) outputs.push_back(from_literal(output));
+  for (const ir::Tensor& output : take(ir::evaluate(rep_->open().graph(), literals)))
+    outputs.push_back(from_literal(output));
   return outputs;
 }
 

@@ -12,7 +12,8 @@ namespace {
 using Callback = std::function<void(LogLevel, const std::string&)>;
 
 Guarded<Ref<const Callback>, Rank::kLog>& log_callback() {
-  static auto* const callback = new Guarded<Ref<const Callback>, Rank::kLog>();  // threads may log after exit() began
+  static auto* const callback =
+      new Guarded<Ref<const Callback>, Rank::kLog>();  // threads may log after exit() began
   return *callback;
 }
 
@@ -33,7 +34,8 @@ void reset_lock_stats() { clear_lock_counts(); }
 std::vector<LockStats> lock_stats() {
   std::vector<LockStats> list;
   for (const LockCounts& lock : read_lock_counts()) {
-    list.push_back({std::string(lock.name), lock.acquisitions, lock.contentions, std::chrono::nanoseconds(lock.longest_wait_ns)});
+    list.push_back({std::string(lock.name), lock.acquisitions, lock.contentions,
+                    std::chrono::nanoseconds(lock.longest_wait_ns)});
   }
   return list;
 }

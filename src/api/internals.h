@@ -1,6 +1,8 @@
-// internals.h: what stands behind the handles of heddle.h, and the one place where a Status becomes an exception.
+// internals.h: what stands behind the handles of heddle.h, and the one place where a Status becomes an
+// exception.
 //
-//   What       Each public handle shares a Rep. Reps hold Refs to runtime objects, so handles may die in any order and on any thread.
+//   What       Each public handle shares a Rep. Reps hold Refs to runtime objects, so handles may die in any
+//              order and on any thread.
 //   Errors     Below this folder nothing throws; take() and check() raise heddle::Error by code.
 //   Threads    Reps are immutable after they were made, except where a member says how it is guarded.
 #pragma once
@@ -52,7 +54,8 @@ struct Event::Rep {
 struct Stream::Rep {
   Device device;
   Ref<runtime::Stream> stream;
-  std::shared_ptr<runtime::StreamLease> lease;  // null for the default stream; whoever holds it last returns it
+  std::shared_ptr<runtime::StreamLease>
+      lease;  // null for the default stream; whoever holds it last returns it
 };
 
 struct Model::Rep {
@@ -70,19 +73,24 @@ struct Internals {
   using StreamRep = Stream::Rep;
   using ModelRep = Model::Rep;
 
-  static Device make_device(std::shared_ptr<Device::Rep> rep) {
-    return Device(std::move(rep));
-  }
+  static Device make_device(std::shared_ptr<Device::Rep> rep) { return Device(std::move(rep)); }
   static std::weak_ptr<Device::Rep> weak(const Device& device) { return device.rep_; }
-  static bool is(const std::weak_ptr<Device::Rep>& weak, const Device& device) { return weak.lock() == device.rep_; }
+  static bool is(const std::weak_ptr<Device::Rep>& weak, const Device& device) {
+    return weak.lock() == device.rep_;
+  }
   static runtime::Runtime& runtime(const Device& device) { return *device.rep_->runtime; }
   static const Device::Rep& rep(const Device& device) { return *device.rep_; }
   static Stream make_stream(std::shared_ptr<Stream::Rep> rep) { return Stream(std::move(rep)); }
   static runtime::Stream& stream(const Stream& stream) { return *stream.rep_->stream; }
-  static bool is_on(const Stream& stream, const Device& device) { return stream.rep_->device.rep_ == device.rep_; }
+  static bool is_on(const Stream& stream, const Device& device) {
+    return stream.rep_->device.rep_ == device.rep_;
+  }
   static Event make_event(runtime::Event event);
-  static const runtime::Event* event(const Event& event) { return event.rep_ == nullptr ? nullptr : &event.rep_->event; }
-  static Tensor make_tensor(device::View view, std::shared_ptr<const void> keep = nullptr, bool writable = true);
+  static const runtime::Event* event(const Event& event) {
+    return event.rep_ == nullptr ? nullptr : &event.rep_->event;
+  }
+  static Tensor make_tensor(device::View view, std::shared_ptr<const void> keep = nullptr,
+                            bool writable = true);
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
   static const std::shared_ptr<const void>& keep(const Tensor& tensor) { return tensor.rep_->keep; }

@@ -1,4 +1,5 @@
-// log.h: messages for the callback of set_log. Without one, nothing is formatted twice and nothing is printed.
+// log.h: messages for the callback of set_log. Without one, nothing is formatted twice and nothing is
+// printed.
 #pragma once
 
 #include <heddle/heddle.h>

@@ -2,6 +2,7 @@
 #include "api/internals.h"
 #include "api/log.h"
 #include "api/model_making.h"
+#include "base/trace.h"
 #include "onnx/reader.h"
 #include "plan/batchable.h"
 
@@ -27,9 +28,11 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
   load.precision = options.precision;
   Ref<runtime::Model> model = take(runtime.load(std::move(graph), load));
   const plan::Batchable batchable = plan::batchable(model->module().graph());
-  log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(), " nodes, ", model->module().weight_bytes(),
-                           " bytes of weights, ", batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
-  auto rep = std::make_shared<Internals::ModelRep>(Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason});
+  log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(),
+                           " nodes, ", model->module().weight_bytes(), " bytes of weights, ",
+                           batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
+  auto rep = std::make_shared<Internals::ModelRep>(
+      Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason});
   rep->inputs = ports_of(rep->model->inputs());
   rep->outputs = ports_of(rep->model->outputs());
   return Internals::make_model(std::move(rep));
@@ -54,6 +57,7 @@ bool Model::closed() const { return rep_->model->closed(); }
 void Model::close() const { check(rep_->model->close(Deadline::never())); }
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
+  const trace::Span span("api", "call");
   std::vector<device::View> views;
   views.reserve(inputs.size());
   for (const Tensor& input : inputs) views.push_back(Internals::view(input));
@@ -76,7 +80,8 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
 
 void Model::compile(std::span<const Shape> shapes) const {
   if (shapes.size() != rep_->inputs.size()) {
-    throw Error(ErrorCode::invalid, text(shapes.size(), " shapes for a model of ", rep_->inputs.size(), " inputs"));
+    throw Error(ErrorCode::invalid,
+                text(shapes.size(), " shapes for a model of ", rep_->inputs.size(), " inputs"));
   }
   std::vector<ir::Extents> extents;
   for (size_t i = 0; i < shapes.size(); ++i) extents.push_back(to_extents(shapes[i], rep_->inputs[i].dtype));

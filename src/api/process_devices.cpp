@@ -21,14 +21,15 @@ struct Entry {
 };
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
-  bool making = false;  // one first use at a time; the others wait for it
+  bool making = false;                                  // one first use at a time; the others wait for it
   std::vector<std::weak_ptr<runtime::Runtime>> opened;  // all that live, those of Device::open() too
   bool ended = false;
 };
 using GuardedTable = Guarded<Table, Rank::kRegistry>;
 
 GuardedTable& table() {
-  alignas(GuardedTable) static std::byte storage[sizeof(GuardedTable)];  // never destroyed: threads may outlive static destructors
+  alignas(GuardedTable) static std::byte
+      storage[sizeof(GuardedTable)];  // never destroyed: threads may outlive static destructors
   static auto* const made = new (storage) GuardedTable();
   return *made;
 }
@@ -55,7 +56,8 @@ void check_options(const DeviceOptions& o) {
     refuse(text("streams must be 2 to ", runtime::StreamPool::kMaxStreams, ", not ", o.streams));
   }
   if (o.in_flight < 0 || o.in_flight > runtime::Governor::kMaxLimit) {
-    refuse(text("in_flight must be 0 (what the device asks for) to ", runtime::Governor::kMaxLimit, ", not ", o.in_flight));
+    refuse(text("in_flight must be 0 (what the device asks for) to ", runtime::Governor::kMaxLimit, ", not ",
+                o.in_flight));
   }
   if (!(o.memory_fraction > 0 && o.memory_fraction <= 1)) {
     refuse("memory_fraction must be above 0 and at most 1, not " + std::to_string(o.memory_fraction));
@@ -86,19 +88,24 @@ void note_opened(const Ref<runtime::Runtime>& runtime) {
 Device make(std::string_view name, const DeviceOptions& options) {
   check_options(options);
   if (name != "host") {
-    throw Error(ErrorCode::unsupported, text("there is no device '", name, "' in this build; there is 'host'"));
+    throw Error(ErrorCode::unsupported,
+                text("there is no device '", name, "' in this build; there is 'host'"));
   }
   auto driver = take(host::make_host_device({options.threads}));
   const int threads = driver->traits().lanes;
   auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
   const int limit = runtime->governor().limit();
   if (options.in_flight != 0 && options.in_flight != limit) {
-    throw Error(ErrorCode::invalid, text("in_flight is ", limit, " for '", name, "' in this process, which was decided at its first use; it cannot be ",
-                                         options.in_flight, " as well"));
+    throw Error(ErrorCode::invalid,
+                text("in_flight is ", limit, " for '", name,
+                     "' in this process, which was decided at its first use; it cannot be ",
+                     options.in_flight, " as well"));
   }
   note_opened(runtime);
-  log(LogLevel::info, text("opened device '", name, "': ", runtime->device().traits().description, ", ", limit, " calls in flight"));
-  return Internals::make_device(std::make_shared<Internals::DeviceRep>(Internals::DeviceRep{std::string(name), std::move(runtime), threads}));
+  log(LogLevel::info, text("opened device '", name, "': ", runtime->device().traits().description, ", ",
+                           limit, " calls in flight"));
+  return Internals::make_device(std::make_shared<Internals::DeviceRep>(
+      Internals::DeviceRep{std::string(name), std::move(runtime), threads}));
 }
 
 }  // namespace
@@ -133,7 +140,11 @@ void configure(std::string_view name, const DeviceOptions& options) {
   auto t = table().lock();
   Entry& entry = t->entries[std::string(name)];
   if (entry.device) {
-    throw Error(ErrorCode::invalid, text("device '", name, "' is in use already: configure it before its first use, or open another one with Device::open"));
+    throw Error(
+        ErrorCode::invalid,
+        text(
+            "device '", name,
+            "' is in use already: configure it before its first use, or open another one with Device::open"));
   }
   entry.options = options;
 }

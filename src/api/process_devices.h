@@ -1,7 +1,9 @@
 // process_devices.h: the devices of the process, by name: one Device each, made on first use.
 //
-//   What       Device("host") everywhere in a process is the same device. configure() chooses its options before that first use.
-//   Exit       exit() closes all devices: calls get `unavailable`, running ones are waited for (at most kExitWait). The table itself is never destroyed, since threads may still ask it.
+//   What       Device("host") everywhere in a process is the same device. configure() chooses its options
+//              before that first use.
+//   Exit       exit() closes all devices: calls get `unavailable`, running ones are waited for (at most
+//              kExitWait). The table itself is never destroyed, since threads may still ask it.
 //   Threads    Any.
 //   Blocks     get(), while a driver starts.
 #pragma once

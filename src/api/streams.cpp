@@ -9,8 +9,8 @@ namespace {
 
 using Lease = std::shared_ptr<runtime::StreamLease>;
 
-// What a thread has of Heddle: the streams its guards set, and its lease per device. Its end returns the leases. A lease does not keep its
-// device: a thread may live long after everybody else has let go of it.
+// What a thread has of Heddle: the streams its guards set, and its lease per device. Its end returns the
+// leases. A lease does not keep its device: a thread may live long after everybody else has let go of it.
 struct ThreadStreams {
   struct Leased {
     std::weak_ptr<Internals::DeviceRep> device;
@@ -40,7 +40,8 @@ Lease hold(runtime::StreamLease lease) { return std::make_shared<runtime::Stream
 
 Stream on_lease(const Device& device, Lease lease) {
   Ref<runtime::Stream> stream = lease->stream();
-  return Internals::make_stream(std::make_shared<Internals::StreamRep>(Internals::StreamRep{device, std::move(stream), std::move(lease)}));
+  return Internals::make_stream(std::make_shared<Internals::StreamRep>(
+      Internals::StreamRep{device, std::move(stream), std::move(lease)}));
 }
 
 }  // namespace
@@ -91,14 +92,16 @@ std::optional<Stream> guarded_stream(const Device& device) {
 
 Stream default_stream(const Device& device) {
   Ref<runtime::Stream> stream = take(pool_of(device).default_stream());
-  return Internals::make_stream(std::make_shared<Internals::StreamRep>(Internals::StreamRep{device, std::move(stream), nullptr}));
+  return Internals::make_stream(
+      std::make_shared<Internals::StreamRep>(Internals::StreamRep{device, std::move(stream), nullptr}));
 }
 
 Stream current_stream(const Device& device) {
   if (auto stream = guarded_stream(device)) return *stream;
   if (is_main_thread()) return default_stream(device);
   auto& leases = mine().leases;
-  std::erase_if(leases, [](const ThreadStreams::Leased& l) { return l.device.expired() || (*l.lease)->failed(); });
+  std::erase_if(leases,
+                [](const ThreadStreams::Leased& l) { return l.device.expired() || (*l.lease)->failed(); });
   for (const ThreadStreams::Leased& l : leases) {
     if (Internals::is(l.device, device)) return on_lease(device, l.lease);
   }
@@ -107,7 +110,8 @@ Stream current_stream(const Device& device) {
 }
 
 void release_current_thread_slot(const Device& device) {
-  std::erase_if(mine().leases, [&](const ThreadStreams::Leased& l) { return Internals::is(l.device, device); });
+  std::erase_if(mine().leases,
+                [&](const ThreadStreams::Leased& l) { return Internals::is(l.device, device); });
 }
 
 StreamGuard::StreamGuard(Stream stream) { mine().guards.push_back(std::move(stream)); }

@@ -24,7 +24,8 @@ size_t size_of(DType dtype) { return static_cast<size_t>(ir::size_of(to_ir(dtype
 
 ir::Extents to_extents(const Shape& shape, DType dtype) {
   if (shape.size() > ir::kMaxRank) {
-    throw Error(ErrorCode::invalid, text("a shape of ", shape.size(), " dimensions; at most ", ir::kMaxRank, " are possible"));
+    throw Error(ErrorCode::invalid,
+                text("a shape of ", shape.size(), " dimensions; at most ", ir::kMaxRank, " are possible"));
   }
   take(ir::checked_elements(shape, to_ir(dtype)));
   return ir::Extents(std::span<const int64_t>(shape));
@@ -32,38 +33,45 @@ ir::Extents to_extents(const Shape& shape, DType dtype) {
 
 Tensor Internals::make_tensor(device::View view, std::shared_ptr<const void> keep, bool writable) {
   Tensor tensor;
-  tensor.rep_ = std::make_shared<Internals::TensorRep>(Internals::TensorRep{std::move(view), std::move(keep), writable});
+  tensor.rep_ = std::make_shared<Internals::TensorRep>(
+      Internals::TensorRep{std::move(view), std::move(keep), writable});
   return tensor;
 }
 
 const device::View& Internals::view(const Tensor& tensor) {
-  if (tensor.rep_ == nullptr) throw Error(ErrorCode::invalid, "this Tensor is empty: it was made by Tensor() and never assigned");
+  if (tensor.rep_ == nullptr)
+    throw Error(ErrorCode::invalid, "this Tensor is empty: it was made by Tensor() and never assigned");
   return tensor.rep_->view;
 }
 
 Tensor Tensor::zeros(DType dtype, const Shape& shape) {
   auto bytes = std::make_shared<ir::Tensor>(ir::Tensor::zeros(to_ir(dtype), to_extents(shape, dtype)));
   auto* data = static_cast<std::byte*>(bytes->mutable_data());
-  return Internals::make_tensor(device::View::contiguous(nullptr, data, bytes->dtype(), bytes->extents()), bytes);
+  return Internals::make_tensor(device::View::contiguous(nullptr, data, bytes->dtype(), bytes->extents()),
+                                bytes);
 }
 
 Tensor Tensor::copy_of(const Shape& shape, DType dtype, const void* values, size_t count) {
   Tensor tensor = zeros(dtype, shape);
   if (static_cast<int64_t>(count) != tensor.elements()) {
-    throw Error(ErrorCode::invalid, text(count, " values for shape ", to_string(tensor.rep_->view.extents), ", which has ", tensor.elements(), " elements"));
+    throw Error(ErrorCode::invalid, text(count, " values for shape ", to_string(tensor.rep_->view.extents),
+                                         ", which has ", tensor.elements(), " elements"));
   }
   if (count > 0) std::memcpy(tensor.rep_->view.data, values, count * heddle::size_of(dtype));
   return tensor;
 }
 
-Tensor Tensor::borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides, std::shared_ptr<const void> keep) {
+Tensor Tensor::borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides,
+                      std::shared_ptr<const void> keep) {
   const ir::Extents extents = to_extents(shape, dtype);
-  if (data == nullptr && extents.elements() > 0) throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
+  if (data == nullptr && extents.elements() > 0)
+    throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
   auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(data));
   device::View view = device::View::contiguous(nullptr, bytes, to_ir(dtype), extents);
   if (!strides.empty()) {
     if (strides.size() != shape.size()) {
-      throw Error(ErrorCode::invalid, text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
+      throw Error(ErrorCode::invalid,
+                  text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
     }
     view.strides = ir::Extents(std::span<const int64_t>(strides));
   }
@@ -83,7 +91,9 @@ const void* Tensor::data() const {
 
 void* Tensor::mutable_data() {
   const device::View& view = view_of(*this);
-  if (!rep_->writable) throw Error(ErrorCode::invalid, "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
+  if (!rep_->writable)
+    throw Error(ErrorCode::invalid,
+                "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
   wait();
   return view.data;
 }
@@ -91,9 +101,12 @@ void* Tensor::mutable_data() {
 const void* Tensor::checked_data(DType dtype) const {
   const device::View& view = view_of(*this);
   if (view.dtype != to_ir(dtype)) {
-    throw Error(ErrorCode::invalid, text("values of ", name(dtype), " were asked for; the tensor holds ", ir::name(view.dtype)));
+    throw Error(ErrorCode::invalid,
+                text("values of ", name(dtype), " were asked for; the tensor holds ", ir::name(view.dtype)));
   }
-  if (!view.is_contiguous()) throw Error(ErrorCode::invalid, "values() needs a contiguous tensor; this one is strided: use contiguous()");
+  if (!view.is_contiguous())
+    throw Error(ErrorCode::invalid,
+                "values() needs a contiguous tensor; this one is strided: use contiguous()");
   wait();
   return view.data;
 }
@@ -101,7 +114,8 @@ const void* Tensor::checked_data(DType dtype) const {
 bool Tensor::ready() const { return writers(view_of(*this)).empty(); }
 
 void Tensor::wait(Timeout timeout) const {
-  for (const device::Point& point : writers(view_of(*this))) check(point.timeline->wait(point.value, to_deadline(timeout)));
+  for (const device::Point& point : writers(view_of(*this)))
+    check(point.timeline->wait(point.value, to_deadline(timeout)));
 }
 
 void Tensor::record_stream(const Stream& stream) const {

@@ -8,7 +8,8 @@ namespace heddle {
 
 namespace {
 
-constinit Atomic<void (*)()> exit_handler{nullptr};  // set once (release), read by those who renew it (acquire)
+constinit Atomic<void (*)()> exit_handler{
+    nullptr};  // set once (release), read by those who renew it (acquire)
 
 }  // namespace
 
@@ -18,7 +19,8 @@ void set_exit_handler(void (*handler)()) {
 }
 
 void renew_exit_handler() {
-  if (auto* const handler = exit_handler.load_acquire(); handler != nullptr) static_cast<void>(std::atexit(handler));
+  if (auto* const handler = exit_handler.load_acquire(); handler != nullptr)
+    static_cast<void>(std::atexit(handler));
 }
 
 }  // namespace heddle

@@ -1,9 +1,11 @@
 // process_exit.h: what must be over before static objects die.
 //
-//   What       exit() runs handlers and destroys static objects, latest first, while other threads go on. One function, given here
-//              once, ends what those threads do; it has to run before the destructors of what they use.
-//   Ordering   Libraries make static objects on first use, also in the middle of a computation. renew_exit_handler() registers the
-//              function again, behind all that exists by then; whoever has run a library's code for the first time calls it.
+//   What       exit() runs handlers and destroys static objects, latest first, while other threads go on. One
+//              function, given here once, ends what those threads do; it has to run before the destructors of
+//              what they use.
+//   Ordering   Libraries make static objects on first use, also in the middle of a computation.
+//              renew_exit_handler() registers the function again, behind all that exists by then; whoever has
+//              run a library's code for the first time calls it.
 //   Threads    Any. The function may be called several times, and by exit() only.
 //   Blocks     Never.
 //   Lifetime   The process. One registration costs the C library 32 bytes.

@@ -8,8 +8,8 @@
 //   States     free -> held (lock, try_lock) -> waiting (wait: the lock is given up, then held again) ->
 //              free.
 //   Ordering   What was done under the lock before is visible to the next holder.
-//   Threads    Any. A Held stays on the thread and in the place where it was made (Clang loses sight of
-//              one that is moved); to end it early, give it a block of its own.
+//   Threads    Any. A Held stays on the thread and in the place where it was made (Clang loses sight of one
+//              that is moved); to end it early, give it a block of its own.
 //   Blocks     lock() until the others let go; wait() until its predicate holds; wait_until() at most until
 //              its deadline. wait() with a second lock held would hold that one for a stranger's time:
 //              checked, aborts.

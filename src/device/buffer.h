@@ -1,10 +1,13 @@
 // buffer.h: device memory with a memory of its own: who wrote it last and who read it since.
 //
-//   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last reference goes, the memory returns to
-//              its Recycler (the allocator's cache), or is freed. View is a tensor's window on a buffer, or on caller memory for the length of a call.
-//   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every submission that may still touch it.
+//   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last
+//              reference goes, the memory returns to its Recycler (the allocator's cache), or is freed. View
+//              is a tensor's window on a buffer, or on caller memory for the length of a call.
+//   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every
+//              submission that may still touch it.
 //   Threads    Buffer's history is locked; the bytes are ordered by timelines, not by this class.
-//   Blocks     Never. Destroying the last reference may free memory (NoLocksHeld is asserted by the recycler).
+//   Blocks     Never. Destroying the last reference may free memory (NoLocksHeld is asserted by the
+//              recycler).
 #pragma once
 
 #include <cstddef>
@@ -53,7 +56,8 @@ class Buffer {
   uint64_t bytes() const { return bytes_; }
   const Memory& memory() const { return *memory_; }
 
-  // The points a new access on timeline `own` must wait for: a read waits for the last write, a write also for the reads since.
+  // The points a new access on timeline `own` must wait for: a read waits for the last write, a write also
+  // for the reads since.
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point);
@@ -68,12 +72,13 @@ class Buffer {
   uint64_t bytes_;
   Ref<Recycler> recycler_;
   mutable Guarded<History, Rank::kBuffer> history_;
-  // Set by the first mark, under the lock, and never cleared: a buffer that only synchronous devices touch has no history to lock for.
+  // Set by the first mark, under the lock, and never cleared: a buffer that only synchronous devices touch
+  // has no history to lock for.
   Atomic<bool> marked_{false};
 };
 
-// Elements of a tensor. Strides count elements and may be zero (broadcast) or negative. Without a buffer the bytes are the caller's,
-// valid until the call that was given the View returns.
+// Elements of a tensor. Strides count elements and may be zero (broadcast) or negative. Without a buffer
+// the bytes are the caller's, valid until the call that was given the View returns.
 struct View {
   Ref<Buffer> buffer;
   std::byte* data = nullptr;

@@ -1,7 +1,9 @@
 // command_list.h: work as plain values. What a stream submits, a driver encodes, a simulator inspects.
 //
-//   What       A list of commands in order. Naming a buffer in one keeps it alive until the submission is over.
-//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that carries its mutable state.
+//   What       A list of commands in order. Naming a buffer in one keeps it alive until the submission is
+//              over.
+//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that
+//              carries its mutable state.
 //   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
 #pragma once
 

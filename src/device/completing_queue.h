@@ -1,6 +1,7 @@
 // completing_queue.h: a test double: a queue whose completion path is the test.
 //
-//   What       Gives tests the right to advance and fail a timeline. Accepts every submission and runs nothing.
+//   What       Gives tests the right to advance and fail a timeline. Accepts every submission and runs
+//              nothing.
 //   Threads    advance() and fail(): one thread, as for a driver.
 #pragma once
 

@@ -1,9 +1,13 @@
-// device.h: the driver contract. A driver implements Device, Queue, Module and Program; the runtime names no driver.
+// device.h: the driver contract. A driver implements Device, Queue, Module and Program; the runtime names no
+// driver.
 //
-//   Threads    Device: every call from any thread. Queue: submit() by one thread at a time (its stream's lease sees to that).
+//   Threads    Device: every call from any thread. Queue: submit() by one thread at a time (its stream's
+//              lease sees to that).
 //   Blocks     Calls that take NoLocksHeld may block; no lock of ours may be held around them.
-//   Errors     Status for what a caller can mend. A device's own failure fails the timeline, for good: the queue is discarded, never repaired.
-//   Lifetime   Queues, memory, modules and slots are destroyed before their Device; the runtime owns them in that order.
+//   Errors     Status for what a caller can mend. A device's own failure fails the timeline, for good: the
+//              queue is discarded, never repaired.
+//   Lifetime   Queues, memory, modules and slots are destroyed before their Device; the runtime owns them in
+//              that order.
 #pragma once
 
 #include <cstdint>
@@ -18,31 +22,36 @@
 
 namespace heddle::device {
 
-enum class ShapePolicy : uint8_t { kFree, kBuckets };  // is compiling another shape cheap, or must shapes be rounded to few
+enum class ShapePolicy : uint8_t {
+  kFree,
+  kBuckets
+};  // is compiling another shape cheap, or must shapes be rounded to few
 
 struct Traits {
-  std::string name;         // "host"
-  std::string description;  // "AMD EPYC, 2 threads, oneDNN 3.2"
+  std::string name;                  // "host"
+  std::string description;           // "AMD EPYC, 2 threads, oneDNN 3.2"
   bool binds_caller_memory = false;  // a View without buffer may be used in place
   bool unified_memory = false;       // Memory::host() is never null
   bool synchronous = false;          // submit() returns when the work is over
   ShapePolicy shapes = ShapePolicy::kFree;
-  int lanes = 1;                     // submissions that make progress at once
-  int in_flight_limit = 64;          // submissions the hardware queue may hold, all queues together; 1 to 64
-  uint64_t memory_bytes = 0;         // what may reasonably be used
+  int lanes = 1;              // submissions that make progress at once
+  int in_flight_limit = 64;   // submissions the hardware queue may hold, all queues together; 1 to 64
+  uint64_t memory_bytes = 0;  // what may reasonably be used
   std::vector<std::string> not_reentrant;  // primitives that the driver serialises in one function
 };
 
-// In order: a submission's commands, and submissions of one queue. Nothing else is promised between queues than Wait commands.
+// In order: a submission's commands, and submissions of one queue. Nothing else is promised between queues
+// than Wait commands.
 class Queue {
  public:
   virtual ~Queue() = default;
   const Ref<Timeline>& timeline() const { return timeline_; }
 
-  // Starts (synchronous devices: does) the work of `list`, which is over when the timeline reaches `value`; values grow by one.
-  // The caller keeps `list` alive until then. Returns
+  // Starts (synchronous devices: does) the work of `list`, which is over when the timeline reaches `value`;
+  // values grow by one. The caller keeps `list` alive until then. Returns
   //   ok           it was accepted; the timeline will reach `value` or fail
-  //   invalid      only the data could show the mistake (an index out of range, named with its node); the submission is over, the timeline
+  //   invalid      only the data could show the mistake (an index out of range, named with its node); the
+  //   submission is over, the timeline
   //                has reached `value`, the outputs are undefined, and the queue goes on
   //   others       refused before anything was started; the timeline has reached `value`
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
@@ -63,7 +72,8 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const Traits& traits() const = 0;
-  virtual Result<std::unique_ptr<Memory>> allocate(uint64_t bytes, NoLocksHeld) = 0;  // at least 64-byte aligned; exhausted
+  virtual Result<std::unique_ptr<Memory>> allocate(uint64_t bytes,
+                                                   NoLocksHeld) = 0;  // at least 64-byte aligned; exhausted
   virtual Result<std::unique_ptr<Queue>> make_queue(NoLocksHeld) = 0;
   virtual Result<std::unique_ptr<Slot>> make_slot(NoLocksHeld) = 0;
   virtual Result<Ref<const Module>> load(ir::Graph graph, const LoadOptions& options, NoLocksHeld) = 0;

@@ -1,11 +1,15 @@
 // program.h: what a driver makes of a graph, in two stages, and the state one run of it needs.
 //
-//   Module     Per model: optimised graph, weights packed once and shared by all shapes and threads. Immutable.
-//   Program    Per (module, concrete input shapes): sizes, arena plan, prepared primitives. Immutable, any number of runs at once.
-//   Slot       All that a run changes: arena, scratchpad, staging. One submission at a time owns it; any program of the device may use it in turn.
+//   Module     Per model: optimised graph, weights packed once and shared by all shapes and threads.
+//              Immutable.
+//   Program    Per (module, concrete input shapes): sizes, arena plan, prepared primitives. Immutable, any
+//              number of runs at once.
+//   Slot       All that a run changes: arena, scratchpad, staging. One submission at a time owns it; any
+//              program of the device may use it in turn.
 //   Threads    Module and Program: any thread, const. Slot: its owner of the moment.
 //   Blocks     compile() and prepare() may take milliseconds and allocate: no lock may be held.
-//   Lifetime   A Program keeps its Module's weights alive. Neither needs the Device after it was made, save for running.
+//   Lifetime   A Program keeps its Module's weights alive. Neither needs the Device after it was made, save
+//              for running.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +39,10 @@ class Program {
   virtual ~Program() = default;
   const std::vector<ConcreteType>& inputs() const { return inputs_; }
   const std::vector<ConcreteType>& outputs() const { return outputs_; }
-  uint64_t slot_bytes() const { return slot_bytes_; }          // what a slot must hold for one run
-  uint64_t resident_bytes() const { return resident_bytes_; }  // what keeping it costs, shared weights not counted
+  uint64_t slot_bytes() const { return slot_bytes_; }  // what a slot must hold for one run
+  uint64_t resident_bytes() const {
+    return resident_bytes_;
+  }  // what keeping it costs, shared weights not counted
 
  protected:
   std::vector<ConcreteType> inputs_;
@@ -52,8 +58,9 @@ class Module {
   const std::vector<Signature>& outputs() const { return outputs_; }
   const ir::Graph& graph() const { return *graph_; }  // after optimisation
   uint64_t weight_bytes() const { return weight_bytes_; }
-  // Extents in input order, already checked against inputs() by the caller as to rank and static dimensions. Contradictions between
-  // them (two inputs that disagree on "batch") and shapes the graph cannot take are invalid, naming the node.
+  // Extents in input order, already checked against inputs() by the caller as to rank and static
+  // dimensions. Contradictions between them (two inputs that disagree on "batch") and shapes the graph
+  // cannot take are invalid, naming the node.
   virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const = 0;
 
  protected:

@@ -16,7 +16,8 @@ Status Timeline::wait(uint64_t value, Deadline deadline) const {
   {
     auto waiters = waiters_.lock();
     parked_.add_seq_cst(1);  // before the predicate reads reached_: pairs with advance()
-    over = waiters.wait_until(deadline, [&] { return reached_.load_seq_cst() >= value || failed_.load_acquire(); });
+    over = waiters.wait_until(deadline,
+                              [&] { return reached_.load_seq_cst() >= value || failed_.load_acquire(); });
     parked_.sub_relaxed(1);
   }
   if (done(value)) return {};

@@ -1,9 +1,13 @@
 // timeline.h: how far a queue's work has got.
 //
-//   What       One counter per queue. Submission n is over when done(n); its results are visible to whoever saw that.
-//   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before the failure returns its cause.
-//   Threads    advance() and fail() belong to the driver's completion path (Completion is a key only queues can make); the rest to anyone.
-//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls nothing of anybody's.
+//   What       One counter per queue. Submission n is over when done(n); its results are visible to whoever
+//              saw that.
+//   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
+//              the failure returns its cause.
+//   Threads    advance() and fail() belong to the driver's completion path (Completion is a key only queues
+//              can make); the rest to anyone.
+//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls nothing of
+//              anybody's.
 //   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
 #pragma once
 
@@ -59,8 +63,10 @@ class Timeline {
   Status failure() const;                                 // the cause; ok while it has not failed
 
   Status wait(uint64_t value, Deadline deadline) const;  // ok, the cause, or deadline
-  Ref<const Stamp> stamp(uint64_t value, const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure
-  void attach(Ref<Bell> bell) { bell_ = std::move(bell); }     // once, before the first submission
+  Ref<const Stamp> stamp(
+      uint64_t value,
+      const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure
+  void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission
 
   void advance(uint64_t value, Completion);
   void fail(Status cause, Completion);
@@ -69,8 +75,9 @@ class Timeline {
   // One writer (the completion path), many readers; results of submissions <= reached_ are published by it.
   Atomic<uint64_t> reached_{0};
   Atomic<bool> failed_{false};  // set once, after the cause
-  // Waiters that may sleep. advance() writes reached_ and then reads this; a waiter writes this and then reads reached_; all four are
-  // seq_cst, so they cannot both miss each other, and advance() takes the lock only when somebody sleeps.
+  // Waiters that may sleep. advance() writes reached_ and then reads this; a waiter writes this and then
+  // reads reached_; all four are seq_cst, so they cannot both miss each other, and advance() takes the lock
+  // only when somebody sleeps.
   mutable Atomic<int> parked_{0};
   struct Waiters {
     Status cause;

@@ -2,8 +2,7 @@
 //
 //   What       What an operator's rule works with: operands as ids, attributes, the builder. A rule adds
 //              canonical IR nodes and binds the outputs.
-//   Names      Messages begin with the ONNX node. Nodes a rule adds on the side are named
-//              "<node>/<purpose>".
+//   Names      Messages begin with the ONNX node. Nodes a rule adds on the side are named "<node>/<purpose>".
 //   Threads    One thread.
 #pragma once
 

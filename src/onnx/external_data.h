@@ -1,8 +1,8 @@
 // external_data.h: the files beside a model that hold its weights.
 //
 //   What       Turns a tensor's {location, offset, length} into bytes of a mapped file.
-//   Invariant  No byte outside the model's folder is ever read: locations are relative, and what they
-//              name, symbolic links followed, lies in the folder. Each file is mapped once.
+//   Invariant  No byte outside the model's folder is ever read: locations are relative, and what they name,
+//              symbolic links followed, lies in the folder. Each file is mapped once.
 //   Lifetime   The bytes live as long as the Ref that comes with them, not as long as this object.
 //   Threads    One thread.
 #pragma once

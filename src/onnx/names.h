@@ -1,7 +1,7 @@
 // names.h: names that come from a file, made fit for a message.
 //
-//   What       A file may hold any bytes as a name. Names of inputs and outputs must be clean, since
-//              callers type them; other names are shown and stored printable.
+//   What       A file may hold any bytes as a name. Names of inputs and outputs must be clean, since callers
+//              type them; other names are shown and stored printable.
 //   Threads    Pure functions; any thread.
 #pragma once
 

@@ -1,15 +1,15 @@
 // reader.h: an ONNX file becomes an ir::Graph, or a Status that says what is wrong with it.
 //
-//   What       Opsets 11 to kNewestOpset of domain ai.onnx, and functions the model brings along (they
-//              are inlined). Older forms of an operator become the newest one's. Types and shapes are
-//              inferred here; what the file claims of inner values is not read.
+//   What       Opsets 11 to kNewestOpset of domain ai.onnx, and functions the model brings along (they are
+//              inlined). Older forms of an operator become the newest one's. Types and shapes are inferred
+//              here; what the file claims of inner values is not read.
 //   Inputs     dim_param "batch" becomes the symbol "batch"; a dimension without a name becomes
-//              "<input>_dim<i>"; an input without a shape is refused. An input that also has an
-//              initializer is a constant.
+//              "<input>_dim<i>"; an input without a shape is refused. An input that also has an initializer
+//              is a constant.
 //   Hostile    Bytes may be anything. Sizes are checked before memory is taken; nothing is half loaded.
 //              External data must lie, symbolic links followed, in the folder of the model.
-//   Lifetime   Small weights are copied. Large ones keep the file's bytes (external data: the mapped
-//              file) alive through their Tensor.
+//   Lifetime   Small weights are copied. Large ones keep the file's bytes (external data: the mapped file)
+//              alive through their Tensor.
 //   Threads    Any; no state between calls. Blocks for reading the file.
 #pragma once
 

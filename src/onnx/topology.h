@@ -1,8 +1,8 @@
 // topology.h: an order in which nodes can be converted.
 //
-//   What       Every value is made once and before it is read. A file whose nodes are in another order is
-//              put in order; what cannot be put in order is refused by name: a value made twice, one
-//              nobody makes, a cycle.
+//   What       Every value is made once and before it is read. A file whose nodes are in another order is put
+//              in order; what cannot be put in order is refused by name: a value made twice, one nobody
+//              makes, a cycle.
 //   Threads    Pure functions; any thread.
 #pragma once
 

@@ -33,10 +33,10 @@ struct Registered {
 };
 
 // A property that fails is a CHECK or REQUIRE; the Status says whether the driver can do it at all.
-#define DRIVER_TEST(function, title)                                                                               \
-  static Status function(device::Device&, const Driver&);                                                          \
-  static const Registered registered_##function(#function);                                                        \
-  TEST_CASE(title) { run_for_each_driver(#function, function); }                                                   \
+#define DRIVER_TEST(function, title)                             \
+  static Status function(device::Device&, const Driver&);        \
+  static const Registered registered_##function(#function);      \
+  TEST_CASE(title) { run_for_each_driver(#function, function); } \
   static Status function([[maybe_unused]] device::Device& device, [[maybe_unused]] const Driver& driver)
 
 }  // namespace heddle::conformance

@@ -14,10 +14,12 @@ struct Exemption {
   std::string_view reason;
 };
 
-#define DRIVER_CANNOT(driver, test, reason) Exemption{driver, test, reason}
+#define DRIVER_CANNOT(driver, test, reason) \
+  Exemption { driver, test, reason }
 
 constexpr Exemption kExemptions[] = {
-    DRIVER_CANNOT("host", "op NonZero", "its output's shape depends on the data, which no driver can plan for"),
+    DRIVER_CANNOT("host", "op NonZero",
+                  "its output's shape depends on the data, which no driver can plan for"),
 };
 
 constexpr Driver kDrivers[] = {
@@ -46,7 +48,8 @@ void check_exemptions() {
   for (const Exemption& e : kExemptions) {
     bool driver_known = false;
     for (const Driver& driver : kDrivers) driver_known = driver_known || e.driver == driver.name;
-    const bool test_known = e.test.starts_with("op ") ? ir::find_op(e.test.substr(3)) != nullptr : tests().contains(e.test);
+    const bool test_known =
+        e.test.starts_with("op ") ? ir::find_op(e.test.substr(3)) != nullptr : tests().contains(e.test);
     CHECK_MESSAGE(driver_known, "no driver is called ", e.driver);
     CHECK_MESSAGE(test_known, "no test is called ", e.test);
     CHECK_FALSE(e.reason.empty());
@@ -60,7 +63,8 @@ void run_for_each_driver(std::string_view test, Test run) {
     REQUIRE_MESSAGE(device.ok(), to_string(device.status()));
     const Status status = run(**device, driver);
     if (cannot(driver.name, test)) {
-      CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ", to_string(status));
+      CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ",
+                    to_string(status));
     } else {
       CHECK_MESSAGE(status.ok(), to_string(status));
     }

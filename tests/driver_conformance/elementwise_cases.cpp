@@ -12,15 +12,37 @@ void add_unary(std::vector<Case>& cases) {
     ir::Attributes attributes = {};
   };
   const std::vector<Unary> table = {
-      {"Abs", -100, 100, kSigned}, {"Neg", -100, 100, kSigned}, {"Exp", -4, 4, kFloats}, {"Log", 0.1, 9, kFloats},
-      {"Sqrt", 0, 9, kFloats}, {"Rsqrt", 0.1, 9, kFloats}, {"Reciprocal", 0.5, 9, kFloats}, {"Square", -5, 5, kFloats},
-      {"Erf", -3, 3, kFloats}, {"Tanh", -3, 3, kFloats}, {"Sigmoid", -6, 6, kFloats}, {"Relu", -3, 3, kSigned},
-      {"Floor", -9, 9, kFloats}, {"Ceil", -9, 9, kFloats}, {"Round", -9, 9, kFloats}, {"Sign", -3, 3, kSigned},
-      {"Sin", -6, 6, kFloats}, {"Cos", -6, 6, kFloats}, {"Not", -1, 1, kBools}, {"IsNaN", -1, 1, kFloats},
-      {"IsInf", -1, 1, kFloats}, {"Softplus", -6, 6, kFloats}, {"Softsign", -6, 6, kFloats},
-      {"HardSigmoid", -6, 6, kFloats, {{"alpha", 0.3}, {"beta", 0.4}}}, {"HardSwish", -6, 6, kFloats},
-      {"LeakyRelu", -3, 3, kFloats, {{"alpha", 0.2}}}, {"Elu", -3, 3, kFloats, {{"alpha", 1.5}}}, {"Silu", -6, 6, kFloats},
-      {"Gelu", -6, 6, kFloats}, {"Gelu", -6, 6, kFloats, {{"approximate", std::string("tanh")}}}, {"Identity", -9, 9, kAll},
+      {"Abs", -100, 100, kSigned},
+      {"Neg", -100, 100, kSigned},
+      {"Exp", -4, 4, kFloats},
+      {"Log", 0.1, 9, kFloats},
+      {"Sqrt", 0, 9, kFloats},
+      {"Rsqrt", 0.1, 9, kFloats},
+      {"Reciprocal", 0.5, 9, kFloats},
+      {"Square", -5, 5, kFloats},
+      {"Erf", -3, 3, kFloats},
+      {"Tanh", -3, 3, kFloats},
+      {"Sigmoid", -6, 6, kFloats},
+      {"Relu", -3, 3, kSigned},
+      {"Floor", -9, 9, kFloats},
+      {"Ceil", -9, 9, kFloats},
+      {"Round", -9, 9, kFloats},
+      {"Sign", -3, 3, kSigned},
+      {"Sin", -6, 6, kFloats},
+      {"Cos", -6, 6, kFloats},
+      {"Not", -1, 1, kBools},
+      {"IsNaN", -1, 1, kFloats},
+      {"IsInf", -1, 1, kFloats},
+      {"Softplus", -6, 6, kFloats},
+      {"Softsign", -6, 6, kFloats},
+      {"HardSigmoid", -6, 6, kFloats, {{"alpha", 0.3}, {"beta", 0.4}}},
+      {"HardSwish", -6, 6, kFloats},
+      {"LeakyRelu", -3, 3, kFloats, {{"alpha", 0.2}}},
+      {"Elu", -3, 3, kFloats, {{"alpha", 1.5}}},
+      {"Silu", -6, 6, kFloats},
+      {"Gelu", -6, 6, kFloats},
+      {"Gelu", -6, 6, kFloats, {{"approximate", std::string("tanh")}}},
+      {"Identity", -9, 9, kAll},
   };
   for (const Unary& u : table) {
     for (const Extents& extents : {Extents{}, Extents{3, 5, 7}, Extents{0, 4}, Extents{1031}}) {
@@ -42,10 +64,12 @@ void add_binary(std::vector<Case>& cases) {
     const std::vector<DType>& dtypes;
   };
   const std::vector<Binary> table = {
-      {"Add", 0, 50, kNumbers}, {"Sub", 0, 50, kNumbers}, {"Mul", 0, 10, kNumbers}, {"Div", 1, 50, kNumbers},
-      {"Pow", 0.5, 4, kFloats}, {"Min", -9, 9, kSigned}, {"Max", -9, 9, kSigned}, {"Equal", 0, 3, kAll},
-      {"Less", -3, 3, kSigned}, {"LessOrEqual", -3, 3, kSigned}, {"Greater", -3, 3, kSigned}, {"GreaterOrEqual", -3, 3, kSigned},
-      {"And", -1, 1, kBools}, {"Or", -1, 1, kBools}, {"Xor", -1, 1, kBools}, {"PRelu", -3, 3, kFloats},
+      {"Add", 0, 50, kNumbers},        {"Sub", 0, 50, kNumbers},    {"Mul", 0, 10, kNumbers},
+      {"Div", 1, 50, kNumbers},        {"Pow", 0.5, 4, kFloats},    {"Min", -9, 9, kSigned},
+      {"Max", -9, 9, kSigned},         {"Equal", 0, 3, kAll},       {"Less", -3, 3, kSigned},
+      {"LessOrEqual", -3, 3, kSigned}, {"Greater", -3, 3, kSigned}, {"GreaterOrEqual", -3, 3, kSigned},
+      {"And", -1, 1, kBools},          {"Or", -1, 1, kBools},       {"Xor", -1, 1, kBools},
+      {"PRelu", -3, 3, kFloats},
   };
   for (const Binary& b : table) {
     cases.push_back({b.op, {T({3, 17}, b.low, b.high), T({3, 17}, b.low, b.high)}, {}, b.dtypes});
@@ -56,7 +80,8 @@ void add_binary(std::vector<Case>& cases) {
       cases.push_back({b.op, {T({1, 6}, b.low, b.high), T({2, 5, 1}, b.low, b.high)}, {}, b.dtypes});
     }
   }
-  cases.push_back({"Mod", {T({3, 9}, 1, 90), T({3, 9}, 1, 9)}, {}, {DType::kI8, DType::kU8, DType::kI32, DType::kI64}});
+  cases.push_back(
+      {"Mod", {T({3, 9}, 1, 90), T({3, 9}, 1, 9)}, {}, {DType::kI8, DType::kU8, DType::kI32, DType::kI64}});
   cases.push_back({"Mod", {T({3, 9}, -90, 90), T({9}, 1, 9)}, {{"fmod", int64_t{1}}}, kFloats});
   cases.push_back({"Max", {T({3, 4}), T({4}), T({3, 1})}, {}, kSigned});
   cases.push_back({"Min", {T({3, 4})}, {}, kFloats});

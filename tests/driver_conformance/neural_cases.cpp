@@ -8,7 +8,8 @@ using Is = std::vector<int64_t>;
 using S = std::string;
 
 void add_products(std::vector<Case>& cases) {
-  const std::vector<DType> products = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI32, DType::kI64};
+  const std::vector<DType> products = {DType::kF32, DType::kF16, DType::kBF16,
+                                       DType::kF64, DType::kI32, DType::kI64};
   cases.push_back({"MatMul", {T({5, 7}), T({7, 3})}, {}, products});
   cases.push_back({"MatMul", {T({2, 3, 5, 7}), T({2, 3, 7, 4})}, {}, products});
   cases.push_back({"MatMul", {T({2, 1, 5, 7}), T({3, 7, 4})}, {}, products});
@@ -22,40 +23,93 @@ void add_products(std::vector<Case>& cases) {
   cases.push_back({"MatMul", {T({4, 64, 65}), T({4, 65, 66})}, {}, kF32});
   cases.push_back({"MatMul", {T({3, 5, 7}), weight({7, 4})}, {}, kFloats});
   cases.push_back({"Gemm", {T({5, 7}), T({7, 3}), T({3})}, {}, kFloats});
-  cases.push_back({"Gemm", {T({7, 5}), T({3, 7}), T({5, 1})}, {{"transA", I{1}}, {"transB", I{1}}, {"alpha", 0.5}, {"beta", 2.0}}, kFloats});
+  cases.push_back({"Gemm",
+                   {T({7, 5}), T({3, 7}), T({5, 1})},
+                   {{"transA", I{1}}, {"transB", I{1}}, {"alpha", 0.5}, {"beta", 2.0}},
+                   kFloats});
   cases.push_back({"Gemm", {T({5, 7}), T({7, 3})}, {{"alpha", 1.5}}, kFloats});
   cases.push_back({"Gemm", {T({5, 7}), weight({3, 7}), weight({3})}, {{"transB", I{1}}}, kFloats});
   for (const char* activation : {"", "relu", "gelu", "gelu_tanh", "tanh", "sigmoid", "silu"}) {
-    cases.push_back({"Linear", {T({2, 5, 33}), weight({33, 70}, -0.3, 0.3), weight({70}), T({2, 5, 70})}, {{"activation", S(activation)}}, kFloats});
+    cases.push_back({"Linear",
+                     {T({2, 5, 33}), weight({33, 70}, -0.3, 0.3), weight({70}), T({2, 5, 70})},
+                     {{"activation", S(activation)}},
+                     kFloats});
   }
   cases.push_back({"Linear", {T({3, 20}), weight({7, 20})}, {{"trans_w", I{1}}}, kFloats});
   cases.push_back({"Linear", {T({3, 20}), T({20, 7}), T({7})}, {}, kFloats});
   cases.push_back({"Linear", {T({0, 20}), weight({20, 7})}, {}, kFloats});
   cases.push_back({"Linear", {T({1, 384}), weight({384, 384}, -0.1, 0.1), weight({384})}, {}, kF32});
   cases.push_back({"Linear", {T({77, 384}), weight({384, 1152}, -0.1, 0.1), weight({1152})}, {}, kF32});
-  cases.push_back({"Linear", {T({130, 96}), weight({96, 40}, -0.1, 0.1), none(), T({130, 40})}, {{"activation", S("gelu")}}, kF32});
+  cases.push_back({"Linear",
+                   {T({130, 96}), weight({96, 40}, -0.1, 0.1), none(), T({130, 40})},
+                   {{"activation", S("gelu")}},
+                   kF32});
   cases.push_back({"Linear", {T({300, 512}), T({512, 100}, -0.1, 0.1)}, {}, kF32});
 }
 
 void add_windows(std::vector<Case>& cases) {
   cases.push_back({"Conv", {T({2, 6, 20}), weight({8, 6, 5}), weight({8})}, {}, kFloats});
-  cases.push_back({"Conv", {T({1, 4, 9, 11}), weight({6, 4, 3, 3})}, {{"strides", Is{2, 1}}, {"pads", Is{1, 0, 2, 3}}}, kFloats});
-  cases.push_back({"Conv", {T({2, 4, 9, 11}), weight({6, 2, 3, 2}), weight({6})}, {{"group", I{2}}, {"dilations", Is{2, 3}}}, kFloats});
-  cases.push_back({"Conv", {T({2, 8, 7, 7}), weight({8, 1, 3, 3})}, {{"group", I{8}}, {"pads", Is{1, 1, 1, 1}}}, kFloats});
-  cases.push_back({"Conv", {T({1, 3, 5, 6, 7}), weight({4, 3, 2, 3, 2}), weight({4})}, {{"auto_pad", S("SAME_UPPER")}}, kFloats});
-  cases.push_back({"Conv", {T({1, 3, 8, 8}), weight({4, 3, 3, 3})}, {{"auto_pad", S("SAME_LOWER")}, {"strides", Is{2, 2}}}, kFloats});
-  cases.push_back({"Conv", {T({2, 5, 6, 6}), weight({5, 5, 3, 3}), weight({5}), T({2, 5, 6, 6})}, {{"pads", Is{1, 1, 1, 1}}, {"activation", S("relu")}}, kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 4, 9, 11}), weight({6, 4, 3, 3})},
+                   {{"strides", Is{2, 1}}, {"pads", Is{1, 0, 2, 3}}},
+                   kFloats});
+  cases.push_back({"Conv",
+                   {T({2, 4, 9, 11}), weight({6, 2, 3, 2}), weight({6})},
+                   {{"group", I{2}}, {"dilations", Is{2, 3}}},
+                   kFloats});
+  cases.push_back({"Conv",
+                   {T({2, 8, 7, 7}), weight({8, 1, 3, 3})},
+                   {{"group", I{8}}, {"pads", Is{1, 1, 1, 1}}},
+                   kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 3, 5, 6, 7}), weight({4, 3, 2, 3, 2}), weight({4})},
+                   {{"auto_pad", S("SAME_UPPER")}},
+                   kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 3, 8, 8}), weight({4, 3, 3, 3})},
+                   {{"auto_pad", S("SAME_LOWER")}, {"strides", Is{2, 2}}},
+                   kFloats});
+  cases.push_back({"Conv",
+                   {T({2, 5, 6, 6}), weight({5, 5, 3, 3}), weight({5}), T({2, 5, 6, 6})},
+                   {{"pads", Is{1, 1, 1, 1}}, {"activation", S("relu")}},
+                   kFloats});
   cases.push_back({"Conv", {T({1, 4, 9}), T({6, 4, 3})}, {}, kFloats});
   cases.push_back({"Conv", {T({0, 4, 9}), weight({6, 4, 3})}, {}, kFloats});
-  cases.push_back({"Conv", {T({1, 64, 17, 9}), weight({32, 64, 3, 3}, -0.1, 0.1), weight({32})}, {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}}, kF32});
-  cases.push_back({"Conv", {T({4, 64, 40}), weight({32, 64, 5}, -0.1, 0.1), weight({32})}, {{"activation", S("relu")}}, kF32});
-  cases.push_back({"MaxPool", {T({2, 3, 9, 8})}, {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}}, kFloats});
-  cases.push_back({"MaxPool", {T({2, 3, 10})}, {{"kernel_shape", Is{3}}, {"strides", Is{2}}, {"ceil_mode", I{1}}}, kFloats});
-  cases.push_back({"MaxPool", {T({1, 3, 9, 9})}, {{"kernel_shape", Is{2, 2}}, {"dilations", Is{2, 3}}}, kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 64, 17, 9}), weight({32, 64, 3, 3}, -0.1, 0.1), weight({32})},
+                   {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}},
+                   kF32});
+  cases.push_back({"Conv",
+                   {T({4, 64, 40}), weight({32, 64, 5}, -0.1, 0.1), weight({32})},
+                   {{"activation", S("relu")}},
+                   kF32});
+  cases.push_back({"MaxPool",
+                   {T({2, 3, 9, 8})},
+                   {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}},
+                   kFloats});
+  cases.push_back({"MaxPool",
+                   {T({2, 3, 10})},
+                   {{"kernel_shape", Is{3}}, {"strides", Is{2}}, {"ceil_mode", I{1}}},
+                   kFloats});
+  cases.push_back(
+      {"MaxPool", {T({1, 3, 9, 9})}, {{"kernel_shape", Is{2, 2}}, {"dilations", Is{2, 3}}}, kFloats});
   cases.push_back({"MaxPool", {T({1, 3, 9, 9})}, {{"kernel_shape", Is{2, 2}}}, {DType::kI8, DType::kU8}});
-  cases.push_back({"AveragePool", {T({2, 3, 9, 8})}, {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}}, kFloats});
-  cases.push_back({"AveragePool", {T({2, 3, 9, 8})}, {{"kernel_shape", Is{3, 2}}, {"pads", Is{1, 0, 1, 1}}, {"count_include_pad", I{1}}}, kFloats});
-  cases.push_back({"AveragePool", {T({2, 3, 10})}, {{"kernel_shape", Is{3}}, {"strides", Is{2}}, {"ceil_mode", I{1}}, {"count_include_pad", I{1}}, {"pads", Is{1, 1}}}, kFloats});
+  cases.push_back({"AveragePool",
+                   {T({2, 3, 9, 8})},
+                   {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}},
+                   kFloats});
+  cases.push_back({"AveragePool",
+                   {T({2, 3, 9, 8})},
+                   {{"kernel_shape", Is{3, 2}}, {"pads", Is{1, 0, 1, 1}}, {"count_include_pad", I{1}}},
+                   kFloats});
+  cases.push_back({"AveragePool",
+                   {T({2, 3, 10})},
+                   {{"kernel_shape", Is{3}},
+                    {"strides", Is{2}},
+                    {"ceil_mode", I{1}},
+                    {"count_include_pad", I{1}},
+                    {"pads", Is{1, 1}}},
+                   kFloats});
   cases.push_back({"AveragePool", {T({1, 2, 4, 5, 6})}, {{"kernel_shape", Is{2, 2, 2}}}, kFloats});
   for (const char* op : {"GlobalAveragePool", "GlobalMaxPool"}) {
     cases.push_back({op, {T({2, 5, 7, 9})}, {}, kFloats});
@@ -64,10 +118,17 @@ void add_windows(std::vector<Case>& cases) {
 }
 
 void add_normalizations(std::vector<Case>& cases) {
-  cases.push_back({"BatchNormalization", {T({2, 5, 3, 4}), T({5}), T({5}), T({5}), T({5}, 0.1, 2)}, {{"epsilon", 1e-3}}, kFloats});
-  cases.push_back({"BatchNormalization", {T({6, 5}), weight({5}), weight({5}), weight({5}), weight({5}, 0.1, 2)}, {}, kFloats});
+  cases.push_back({"BatchNormalization",
+                   {T({2, 5, 3, 4}), T({5}), T({5}), T({5}), T({5}, 0.1, 2)},
+                   {{"epsilon", 1e-3}},
+                   kFloats});
+  cases.push_back({"BatchNormalization",
+                   {T({6, 5}), weight({5}), weight({5}), weight({5}), weight({5}, 0.1, 2)},
+                   {},
+                   kFloats});
   cases.push_back({"LayerNormalization", {T({3, 5, 37}), T({37}), T({37})}, {}, kFloats});
-  cases.push_back({"LayerNormalization", {T({3, 5, 8}), T({5, 8})}, {{"axis", I{1}}, {"epsilon", 1e-2}}, kFloats});
+  cases.push_back(
+      {"LayerNormalization", {T({3, 5, 8}), T({5, 8})}, {{"axis", I{1}}, {"epsilon", 1e-2}}, kFloats});
   cases.push_back({"LayerNormalization", {T({0, 5}), T({5})}, {}, kFloats});
   cases.push_back({"RMSNormalization", {T({4, 33}), T({33})}, {}, kFloats});
   cases.push_back({"InstanceNormalization", {T({2, 5, 4, 6}), T({5}), T({5})}, {}, kFloats});
@@ -88,15 +149,28 @@ void add_attention(std::vector<Case>& cases) {
   cases.push_back({"Attention", {T({2, 9, 96}), none(), none(), T({2, 1, 1, 9})}, packed, kFloats});
   cases.push_back({"Attention", {T({2, 9, 96}), none(), none(), f32s({9, 9})}, packed, kFloats});
   cases.push_back({"Attention", {T({2, 9, 96}), none(), none(), T({4, 9, 1})}, packed, kF32});
-  cases.push_back({"Attention", {T({2, 9, 96}), none(), none(), bools({2, 4, 9, 9})}, {{"num_heads", I{4}}, {"packed", I{1}}, {"causal", I{1}}}, kFloats});
-  cases.push_back({"Attention", {T({1, 6, 32}), T({1, 6, 16}), T({1, 6, 16})}, {{"num_heads", I{4}}, {"kv_heads", I{2}}, {"causal", I{1}}, {"scale", 0.3}}, kFloats});
-  cases.push_back({"Attention", {T({1, 6, 64})}, {{"num_heads", I{4}}, {"kv_heads", I{2}}, {"packed", I{1}}}, kFloats});
+  cases.push_back({"Attention",
+                   {T({2, 9, 96}), none(), none(), bools({2, 4, 9, 9})},
+                   {{"num_heads", I{4}}, {"packed", I{1}}, {"causal", I{1}}},
+                   kFloats});
+  cases.push_back({"Attention",
+                   {T({1, 6, 32}), T({1, 6, 16}), T({1, 6, 16})},
+                   {{"num_heads", I{4}}, {"kv_heads", I{2}}, {"causal", I{1}}, {"scale", 0.3}},
+                   kFloats});
+  cases.push_back(
+      {"Attention", {T({1, 6, 64})}, {{"num_heads", I{4}}, {"kv_heads", I{2}}, {"packed", I{1}}}, kFloats});
   cases.push_back({"Attention", {T({0, 6, 96})}, packed, kFloats});
   cases.push_back({"Attention", {T({3, 0, 96})}, packed, kFloats});
   cases.push_back({"Attention", {T({2, 5, 32}), T({2, 0, 32}), T({2, 0, 32})}, four, kFloats});
   cases.push_back({"Attention", {T({1, 131, 3 * 384})}, {{"num_heads", I{12}}, {"packed", I{1}}}, kF32});
-  cases.push_back({"Attention", {T({3, 32, 3 * 384}), none(), none(), bools({3, 1, 1, 32})}, {{"num_heads", I{12}}, {"packed", I{1}}}, kF32});
-  cases.push_back({"Attention", {T({1, 200, 16}), T({1, 700, 16}), T({1, 700, 16}), bools({200, 700})}, {{"num_heads", I{2}}}, kF32});
+  cases.push_back({"Attention",
+                   {T({3, 32, 3 * 384}), none(), none(), bools({3, 1, 1, 32})},
+                   {{"num_heads", I{12}}, {"packed", I{1}}},
+                   kF32});
+  cases.push_back({"Attention",
+                   {T({1, 200, 16}), T({1, 700, 16}), T({1, 700, 16}), bools({200, 700})},
+                   {{"num_heads", I{2}}},
+                   kF32});
 }
 
 }  // namespace

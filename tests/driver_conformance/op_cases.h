@@ -18,16 +18,22 @@ using ir::Extents;
 struct In {
   Extents extents;
   double low = -2, high = 2;
-  std::optional<DType> dtype;               // else T
-  bool constant = false;                    // a constant of the graph: a weight, a shape
+  std::optional<DType> dtype;                 // else T
+  bool constant = false;                      // a constant of the graph: a weight, a shape
   std::optional<std::vector<int64_t>> fixed;  // its elements
   bool absent = false;
 };
 
-inline In T(Extents extents, double low = -2, double high = 2) { return {extents, low, high, {}, false, {}, false}; }
-inline In weight(Extents extents, double low = -2, double high = 2) { return {extents, low, high, {}, true, {}, false}; }
+inline In T(Extents extents, double low = -2, double high = 2) {
+  return {extents, low, high, {}, false, {}, false};
+}
+inline In weight(Extents extents, double low = -2, double high = 2) {
+  return {extents, low, high, {}, true, {}, false};
+}
 inline In bools(Extents extents) { return {extents, -1, 1, DType::kBool, false, {}, false}; }
-inline In index(Extents extents, double low, double high) { return {extents, low, high, DType::kI64, false, {}, false}; }
+inline In index(Extents extents, double low, double high) {
+  return {extents, low, high, DType::kI64, false, {}, false};
+}
 inline In f32s(Extents extents) { return {extents, -2, 2, DType::kF32, false, {}, false}; }
 inline In none() { return {{}, 0, 0, {}, false, {}, true}; }
 In ints(std::vector<int64_t> values);  // a constant of rank 1

@@ -2,8 +2,8 @@
 
 #include "base/thread.h"
 #include "driver.h"
-#include "ir/op.h"
 #include "ir/builder.h"
+#include "ir/op.h"
 #include "session.h"
 
 namespace heddle::conformance {
@@ -39,7 +39,8 @@ DRIVER_TEST(commands_in_order, "a queue does its commands in order") {
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {ones}));
   Session session(device);
   HEDDLE_TRY(session.slot().prepare(*program, NoLocksHeld()));
-  const device::View a = upload(device, ones), b = empty_like(device, DType::kF32, {2, 4}), c = empty_like(device, DType::kF32, {2, 4});
+  const device::View a = upload(device, ones), b = empty_like(device, DType::kF32, {2, 4}),
+                     c = empty_like(device, DType::kF32, {2, 4});
   device::CommandList list;
   list.fill(a, 2);
   list.run(program, session.slot(), {a}, {b});
@@ -71,7 +72,8 @@ DRIVER_TEST(strided_copies, "copies between strided views move each element to i
   Session session(device);
   for (DType dtype : {DType::kU8, DType::kF16, DType::kF32, DType::kI64}) {
     const ir::Tensor tensor = random_tensor(dtype, {3, 4, 5}, 1, 0, 100);
-    const device::View from = upload_strided(device, tensor), to = upload_strided(device, random_tensor(dtype, {3, 4, 5}, 2, 0, 100));
+    const device::View from = upload_strided(device, tensor),
+                       to = upload_strided(device, random_tensor(dtype, {3, 4, 5}, 2, 0, 100));
     device::CommandList list;
     list.copy(from, to);
     HEDDLE_TRY(session.submit(list));
@@ -80,10 +82,12 @@ DRIVER_TEST(strided_copies, "copies between strided views move each element to i
   return {};
 }
 
-DRIVER_TEST(a_wait_orders_two_queues, "a wait for another queue's point sees what was written before that point") {
+DRIVER_TEST(a_wait_orders_two_queues,
+            "a wait for another queue's point sees what was written before that point") {
   constexpr int kRounds = 100;
   Session first(device), second(device);
-  const device::View shared = empty_like(device, DType::kI32, {64}), seen = empty_like(device, DType::kI32, {64});
+  const device::View shared = empty_like(device, DType::kI32, {64}),
+                     seen = empty_like(device, DType::kI32, {64});
   Atomic<int> wrong{0};
   // Each side waits for the other's last point, so the two threads take turns however they are scheduled.
   const auto writes = [&] {
@@ -121,7 +125,8 @@ DRIVER_TEST(data_failure_goes_on, "what only the data shows to be wrong is named
     for (const int64_t bad : {int64_t{5}, int64_t{-6}, INT64_MAX}) {
       const auto refused = session.run(program, std::vector<ir::Tensor>{ir::Tensor::of_i64({1, bad, 2})});
       CHECK(refused.status().code() == Code::invalid);
-      CHECK_MESSAGE(refused.status().message().find("lookup") != std::string::npos, refused.status().message());
+      CHECK_MESSAGE(refused.status().message().find("lookup") != std::string::npos,
+                    refused.status().message());
       CHECK_FALSE(session.queue().timeline()->failed());
     }
     HEDDLE_TRY_ASSIGN(const auto got, session.run(program, std::vector<ir::Tensor>{good}));
@@ -131,20 +136,24 @@ DRIVER_TEST(data_failure_goes_on, "what only the data shows to be wrong is named
   return {};
 }
 
-DRIVER_TEST(wrong_operands_are_refused, "a run whose operands are not what the program was compiled for is refused") {
+DRIVER_TEST(wrong_operands_are_refused,
+            "a run whose operands are not what the program was compiled for is refused") {
   HEDDLE_TRY_ASSIGN(const auto module, load_scaling(device, 3));
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {numbers({2, 4}, 1)}));
   Session session(device);
   CHECK(session.run(program, std::vector<ir::Tensor>{numbers({3, 4}, 1)}).status().code() == Code::invalid);
   CHECK(session.run(program, std::vector<ir::Tensor>{}).status().code() == Code::invalid);
-  CHECK(session.run(program, std::vector<ir::Tensor>{random_tensor(DType::kI32, {2, 4}, 1)}).status().code() == Code::invalid);
+  CHECK(
+      session.run(program, std::vector<ir::Tensor>{random_tensor(DType::kI32, {2, 4}, 1)}).status().code() ==
+      Code::invalid);
   CHECK(session.run(program, std::vector<ir::Tensor>{numbers({2, 4}, 1)}).ok());
   return {};
 }
 
 DRIVER_TEST(shapes_that_contradict_are_refused, "extents that the graph cannot take are invalid at compile") {
   ir::Builder b;
-  const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("n"), 4}}), y = b.input("y", {DType::kF32, {ir::Dim::symbol("n"), 4}});
+  const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("n"), 4}}),
+                    y = b.input("y", {DType::kF32, {ir::Dim::symbol("n"), 4}});
   b.output(*b.node("Add", {x, y}));
   HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
   CHECK(compile(*module, {numbers({2, 4}, 0), numbers({3, 4}, 0)}).status().code() == Code::invalid);
@@ -162,7 +171,8 @@ DRIVER_TEST(memory_is_bounded, "memory that is not there is exhausted, and does 
   return {};
 }
 
-DRIVER_TEST(programs_outlive_modules, "a program runs after its module's last reference is gone, and gives all back after its own") {
+DRIVER_TEST(programs_outlive_modules,
+            "a program runs after its module's last reference is gone, and gives all back after its own") {
   std::weak_ptr<const device::Module> module_seen;
   std::weak_ptr<const device::Program> program_seen;
   {
@@ -189,7 +199,8 @@ DRIVER_TEST(programs_outlive_modules, "a program runs after its module's last re
   return {};
 }
 
-DRIVER_TEST(an_unknown_precision_is_refused, "a precision that the driver does not have is unsupported, by name") {
+DRIVER_TEST(an_unknown_precision_is_refused,
+            "a precision that the driver does not have is unsupported, by name") {
   ir::Builder b;
   b.output(*b.node("Relu", {b.input("x", {DType::kF32, {2}})}));
   device::LoadOptions options;

@@ -28,7 +28,8 @@ int64_t position(const device::View& view, int64_t index) {
 }  // namespace
 
 device::View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents) {
-  const uint64_t bytes = std::max<uint64_t>(static_cast<uint64_t>(extents.elements() * ir::size_of(dtype)), 64);
+  const uint64_t bytes =
+      std::max<uint64_t>(static_cast<uint64_t>(extents.elements() * ir::size_of(dtype)), 64);
   Ref<device::Buffer> buffer = make_buffer(device, bytes);
   std::byte* data = buffer->host();
   std::memset(data, 0xa5, bytes);
@@ -90,10 +91,12 @@ Status Session::submit(const device::CommandList& list) {
   return status;
 }
 
-Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& program, const std::vector<device::View>& inputs) {
+Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& program,
+                                             const std::vector<device::View>& inputs) {
   HEDDLE_TRY(slot_->prepare(*program, NoLocksHeld()));
   std::vector<device::View> outputs;
-  for (const device::ConcreteType& type : program->outputs()) outputs.push_back(empty_like(device_, type.dtype, type.extents));
+  for (const device::ConcreteType& type : program->outputs())
+    outputs.push_back(empty_like(device_, type.dtype, type.extents));
   device::CommandList list;
   list.run(program, *slot_, inputs, outputs);
   HEDDLE_TRY(submit(list));
@@ -102,19 +105,22 @@ Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& p
   return results;
 }
 
-Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& program, const std::vector<ir::Tensor>& inputs) {
+Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& program,
+                                             const std::vector<ir::Tensor>& inputs) {
   std::vector<device::View> views;
   for (const ir::Tensor& tensor : inputs) views.push_back(upload(device_, tensor));
   return run(program, views);
 }
 
-Result<Ref<const device::Program>> compile(const device::Module& module, const std::vector<ir::Tensor>& inputs) {
+Result<Ref<const device::Program>> compile(const device::Module& module,
+                                           const std::vector<ir::Tensor>& inputs) {
   std::vector<ir::Extents> extents;
   for (const ir::Tensor& tensor : inputs) extents.push_back(tensor.extents());
   return module.compile(extents, NoLocksHeld());
 }
 
-ir::Tensor random_tensor(ir::DType dtype, const ir::Extents& extents, uint32_t seed, double low, double high) {
+ir::Tensor random_tensor(ir::DType dtype, const ir::Extents& extents, uint32_t seed, double low,
+                         double high) {
   std::mt19937 random(seed * 7919 + 17 * static_cast<uint32_t>(extents.elements()));
   std::uniform_real_distribution<double> real(low, high);
   ir::Tensor tensor = ir::Tensor::zeros(dtype, extents);
@@ -133,7 +139,8 @@ std::string difference(const ir::Tensor& got, const ir::Tensor& wanted, Toleranc
   if (!(got.type() == wanted.type())) return text("the type is ", got.type(), ", not ", wanted.type());
   for (int64_t i = 0; i < wanted.elements(); ++i) {
     if (!ir::is_float(wanted.dtype())) {
-      if (got.get_i64(i) != wanted.get_i64(i)) return text("element ", i, " is ", got.get_i64(i), ", not ", wanted.get_i64(i));
+      if (got.get_i64(i) != wanted.get_i64(i))
+        return text("element ", i, " is ", got.get_i64(i), ", not ", wanted.get_i64(i));
       continue;
     }
     const double a = got.get(i), b = wanted.get(i);
@@ -146,7 +153,8 @@ std::string difference(const ir::Tensor& got, const ir::Tensor& wanted, Toleranc
 }
 
 bool same_bits(const ir::Tensor& a, const ir::Tensor& b) {
-  return a.type() == b.type() && (a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0);
+  return a.type() == b.type() &&
+         (a.bytes() == 0 || std::memcmp(a.data(), b.data(), static_cast<size_t>(a.bytes())) == 0);
 }
 
 }  // namespace heddle::conformance

@@ -17,7 +17,7 @@ device::View upload(device::Device& device, const ir::Tensor& tensor);
 // The same elements, but with gaps, axes in reverse order in memory, and the last axis walked backwards.
 device::View upload_strided(device::Device& device, const ir::Tensor& tensor);
 device::View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents);  // contiguous
-ir::Tensor download(const device::View& view);                                               // the work is over
+ir::Tensor download(const device::View& view);  // the work is over
 
 class Session {
  public:
@@ -25,8 +25,10 @@ class Session {
 
   // Submits and waits.
   Status submit(const device::CommandList& list);
-  Result<std::vector<ir::Tensor>> run(const Ref<const device::Program>& program, const std::vector<device::View>& inputs);
-  Result<std::vector<ir::Tensor>> run(const Ref<const device::Program>& program, const std::vector<ir::Tensor>& inputs);
+  Result<std::vector<ir::Tensor>> run(const Ref<const device::Program>& program,
+                                      const std::vector<device::View>& inputs);
+  Result<std::vector<ir::Tensor>> run(const Ref<const device::Program>& program,
+                                      const std::vector<ir::Tensor>& inputs);
 
   device::Queue& queue() { return *queue_; }
   device::Slot& slot() { return *slot_; }
@@ -39,9 +41,11 @@ class Session {
   uint64_t value_ = 0;
 };
 
-Result<Ref<const device::Program>> compile(const device::Module& module, const std::vector<ir::Tensor>& inputs);
+Result<Ref<const device::Program>> compile(const device::Module& module,
+                                           const std::vector<ir::Tensor>& inputs);
 
-ir::Tensor random_tensor(ir::DType dtype, const ir::Extents& extents, uint32_t seed, double low = -2, double high = 2);
+ir::Tensor random_tensor(ir::DType dtype, const ir::Extents& extents, uint32_t seed, double low = -2,
+                         double high = 2);
 
 struct Tolerance {
   double relative;

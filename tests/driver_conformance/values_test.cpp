@@ -12,16 +12,20 @@ namespace {
 
 Tolerance tolerance_of(DType dtype) {
   switch (dtype) {
-    case DType::kF64: return {1e-9, 1e-9};
-    case DType::kF16: return {4e-3, 4e-3};
-    case DType::kBF16: return {2e-2, 2e-2};
-    default: return {2e-5, 2e-5};
+    case DType::kF64:
+      return {1e-9, 1e-9};
+    case DType::kF16:
+      return {4e-3, 4e-3};
+    case DType::kBF16:
+      return {2e-2, 2e-2};
+    default:
+      return {2e-5, 2e-5};
   }
 }
 
 struct Operands {
   ir::Graph graph;
-  std::vector<ir::Tensor> inputs;   // of the graph
+  std::vector<ir::Tensor> inputs;  // of the graph
   std::vector<ir::Tensor> wanted;
 };
 
@@ -52,7 +56,8 @@ Result<Operands> make_operands(const Case& c, DType t) {
       out.inputs.push_back(tensors[i]);
     }
   }
-  HEDDLE_TRY_ASSIGN(const std::vector<ir::ValueId> results, builder.nodes(c.op, ids, c.outputs, c.attributes, "node"));
+  HEDDLE_TRY_ASSIGN(const std::vector<ir::ValueId> results,
+                    builder.nodes(c.op, ids, c.outputs, c.attributes, "node"));
   for (ir::ValueId id : results) builder.output(id);
   HEDDLE_TRY_ASSIGN(out.graph, builder.take());
   HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph.nodes.back(), pointers));
@@ -120,7 +125,8 @@ TEST_CASE("every operator gives the reference's values, contiguous and strided, 
 TEST_CASE("every operator of the ir has a case here, and every exemption names a driver and a test") {
   std::set<std::string_view> covered;
   for (const Case& c : all_cases()) covered.insert(c.op);
-  for (const ir::OpDef* op : ir::all_ops()) CHECK_MESSAGE(covered.contains(op->name), std::string(op->name), " has no case");
+  for (const ir::OpDef* op : ir::all_ops())
+    CHECK_MESSAGE(covered.contains(op->name), std::string(op->name), " has no case");
   check_exemptions();
 }
 
@@ -128,9 +134,11 @@ TEST_CASE("every operator of the ir has a case here, and every exemption names a
 DRIVER_TEST(ragged_shapes, "one module serves ragged shapes with the reference's values") {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch"), ir::Dim::symbol("seq"), 48}});
-  const ir::ValueId w = b.constant(random_tensor(DType::kF32, {48, 144}, 1, -0.3, 0.3)), bias = b.constant(random_tensor(DType::kF32, {144}, 2));
+  const ir::ValueId w = b.constant(random_tensor(DType::kF32, {48, 144}, 1, -0.3, 0.3)),
+                    bias = b.constant(random_tensor(DType::kF32, {144}, 2));
   const ir::ValueId qkv = *b.node("Linear", {x, w, bias});
-  const ir::ValueId attended = *b.node("Attention", {qkv}, {{"num_heads", int64_t{4}}, {"packed", int64_t{1}}});
+  const ir::ValueId attended =
+      *b.node("Attention", {qkv}, {{"num_heads", int64_t{4}}, {"packed", int64_t{1}}});
   const ir::ValueId scale = b.constant(random_tensor(DType::kF32, {48}, 3));
   b.output(*b.node("LayerNormalization", {*b.node("Add", {attended, x}), scale}));
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
@@ -138,7 +146,8 @@ DRIVER_TEST(ragged_shapes, "one module serves ragged shapes with the reference's
   Session session(device);
   for (const int64_t batch : {1, 3, 0, 8}) {
     for (const int64_t seq : {1, 2, 31, 32, 33, 0, 130}) {
-      const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {batch, seq, 48}, static_cast<uint32_t>(seq))};
+      const std::vector<ir::Tensor> inputs = {
+          random_tensor(DType::kF32, {batch, seq, 48}, static_cast<uint32_t>(seq))};
       HEDDLE_TRY_ASSIGN(const auto program, compile(*module, inputs));
       HEDDLE_TRY_ASSIGN(const auto got, session.run(program, inputs));
       HEDDLE_TRY_ASSIGN(const auto wanted, ir::evaluate(graph, inputs));
@@ -150,16 +159,23 @@ DRIVER_TEST(ragged_shapes, "one module serves ragged shapes with the reference's
 
 DRIVER_TEST(windows_in_a_row, "convolutions, pools and residuals in a row keep the reference's values") {
   ir::Builder b;
-  const auto constant = [&](const Extents& e, uint32_t seed) { return b.constant(random_tensor(DType::kF32, e, seed, -0.4, 0.4)); };
+  const auto constant = [&](const Extents& e, uint32_t seed) {
+    return b.constant(random_tensor(DType::kF32, e, seed, -0.4, 0.4));
+  };
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch"), 3, 18, 14}});
-  const ir::Attributes same = {{"pads", std::vector<int64_t>{1, 1, 1, 1}}, {"activation", std::string("relu")}};
+  const ir::Attributes same = {{"pads", std::vector<int64_t>{1, 1, 1, 1}},
+                               {"activation", std::string("relu")}};
   const ir::ValueId a = *b.node("Conv", {x, constant({8, 3, 3, 3}, 1), constant({8}, 2)}, same);
-  const ir::ValueId p = *b.node("MaxPool", {a}, {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
+  const ir::ValueId p =
+      *b.node("MaxPool", {a},
+              {{"kernel_shape", std::vector<int64_t>{2, 2}}, {"strides", std::vector<int64_t>{2, 2}}});
   const ir::ValueId c = *b.node("Conv", {p, constant({8, 8, 3, 3}, 3)}, same);
   const ir::ValueId d = *b.node("Conv", {c, constant({8, 8, 3, 3}, 4), constant({8}, 5), p}, same);
   b.output(d);
-  const ir::ValueId e = *b.node("Conv", {d, constant({24, 8, 1, 1}, 6)}, {{"strides", std::vector<int64_t>{2, 2}}});
-  b.output(*b.node("GlobalAveragePool", {*b.node("AveragePool", {e}, {{"kernel_shape", std::vector<int64_t>{2, 2}}})}));
+  const ir::ValueId e =
+      *b.node("Conv", {d, constant({24, 8, 1, 1}, 6)}, {{"strides", std::vector<int64_t>{2, 2}}});
+  b.output(*b.node("GlobalAveragePool",
+                   {*b.node("AveragePool", {e}, {{"kernel_shape", std::vector<int64_t>{2, 2}}})}));
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
   HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
   Session session(device);
@@ -173,15 +189,19 @@ DRIVER_TEST(windows_in_a_row, "convolutions, pools and residuals in a row keep t
   return {};
 }
 
-DRIVER_TEST(outputs_of_every_kind, "an output may be an input, a constant, a renamed value or the same value twice") {
+DRIVER_TEST(outputs_of_every_kind,
+            "an output may be an input, a constant, a renamed value or the same value twice") {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {DType::kF32, {2, 3}}), unused = b.input("unused", {DType::kI64, {1}});
-  const ir::ValueId c = b.constant(random_tensor(DType::kF32, {4}, 1)), shape = b.constant(ir::Tensor::of_i64({3, 2}));
-  const ir::ValueId y = *b.node("Add", {x, x}), renamed = *b.node("Reshape", {y, shape}), renamed_input = *b.node("Reshape", {x, shape});
+  const ir::ValueId c = b.constant(random_tensor(DType::kF32, {4}, 1)),
+                    shape = b.constant(ir::Tensor::of_i64({3, 2}));
+  const ir::ValueId y = *b.node("Add", {x, x}), renamed = *b.node("Reshape", {y, shape}),
+                    renamed_input = *b.node("Reshape", {x, shape});
   for (ir::ValueId id : {x, c, y, y, renamed, renamed_input, unused}) b.output(id);
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
   HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
-  const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {2, 3}, 5), random_tensor(DType::kI64, {1}, 5)};
+  const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {2, 3}, 5),
+                                          random_tensor(DType::kI64, {1}, 5)};
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, inputs));
   HEDDLE_TRY_ASSIGN(const auto got, Session(device).run(program, inputs));
   HEDDLE_TRY_ASSIGN(const auto wanted, ir::evaluate(graph, inputs));
@@ -199,7 +219,8 @@ DRIVER_TEST(one_view_for_two_inputs, "the same memory may be given for two input
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {tensor, tensor}));
   const device::View view = upload(device, tensor);
   HEDDLE_TRY_ASSIGN(const auto got, Session(device).run(program, std::vector<device::View>{view, view}));
-  for (int64_t i = 0; i < 6; ++i) CHECK(got[0].as<float>()[i] == tensor.as<float>()[i] * tensor.as<float>()[i]);
+  for (int64_t i = 0; i < 6; ++i)
+    CHECK(got[0].as<float>()[i] == tensor.as<float>()[i] * tensor.as<float>()[i]);
   return {};
 }
 

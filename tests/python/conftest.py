@@ -27,7 +27,9 @@ def exported() -> Path:
     """The folder of torch.onnx exports: NAME.onnx with NAME.npz of inputs and PyTorch's outputs."""
     folder = MODELS / "torch"
     if not (folder / "resnet18.npz").exists():
-        subprocess.run([sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True)
+        subprocess.run(
+            [sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True
+        )
     return folder
 
 

@@ -101,7 +101,11 @@ REFUSALS = [
     (lambda m: m(np.zeros(8, np.float32)), heddle.InvalidError, ["'x'", "[batch, 8]"]),
     (lambda m: m(), heddle.InvalidError, ["'x'", "missing"]),
     (lambda m: m(y=np.zeros((1, 8), np.float32)), heddle.InvalidError, ["'y'", "'x'"]),
-    (lambda m: m(np.zeros((1, 8), np.float32), x=np.zeros((1, 8), np.float32)), heddle.InvalidError, ["'x'", "twice"]),
+    (
+        lambda m: m(np.zeros((1, 8), np.float32), x=np.zeros((1, 8), np.float32)),
+        heddle.InvalidError,
+        ["'x'", "twice"],
+    ),
     (lambda m: m(*[np.zeros((1, 8), np.float32)] * 2), heddle.InvalidError, ["2 arrays", "1 input"]),
     (lambda m: m([[1.0] * 8]), TypeError, ["'x'", "list", "numpy"]),
     (lambda m: m(np.zeros((1, 8), np.complex64)), heddle.UnsupportedError, ["'x'", "f32"]),

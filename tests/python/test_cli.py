@@ -13,7 +13,12 @@ import heddle
 
 def command(*words, env=None):
     return subprocess.run(
-        [sys.executable, "-m", "heddle", *map(str, words)], capture_output=True, text=True, timeout=300, check=False, env=env
+        [sys.executable, "-m", "heddle", *map(str, words)],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        env=env,
     )
 
 
@@ -28,7 +33,10 @@ def affine_file(tmp_path_factory):
         "affine",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 8])],
-        [helper.make_tensor("two", TensorProto.FLOAT, [], [2]), helper.make_tensor("one", TensorProto.FLOAT, [], [1])],
+        [
+            helper.make_tensor("two", TensorProto.FLOAT, [], [2]),
+            helper.make_tensor("one", TensorProto.FLOAT, [], [1]),
+        ],
     )
     path = tmp_path_factory.mktemp("cli") / "affine.onnx"
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)

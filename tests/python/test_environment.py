@@ -10,7 +10,12 @@ import pytest
 def probe(expression: str, **variables: str) -> subprocess.CompletedProcess:
     program = f"import heddle; d = heddle.Device(); print({expression})"
     return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **variables}
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **variables},
     )
 
 
@@ -41,7 +46,10 @@ def test_each_variable_is_in_force(variables, expression, expected):
     ("variables", "error"),
     [
         ({"HEDDLE_STREAM_EXHAUSTION": "fail", "HEDDLE_STREAMS": "3"}, "ExhaustedError"),
-        ({"HEDDLE_STREAM_EXHAUSTION": "wait", "HEDDLE_STREAM_WAIT_MS": "20", "HEDDLE_STREAMS": "3"}, "DeadlineError"),
+        (
+            {"HEDDLE_STREAM_EXHAUSTION": "wait", "HEDDLE_STREAM_WAIT_MS": "20", "HEDDLE_STREAMS": "3"},
+            "DeadlineError",
+        ),
     ],
 )
 def test_exhaustion_modes_follow_the_environment(variables, error):

@@ -38,7 +38,9 @@ def start_eight():
 def run(program: str, timeout: float = 60) -> subprocess.CompletedProcess:
     here = str(__import__("pathlib").Path(__file__).parent)
     text = BEGIN.format(here=here) + textwrap.dedent(program)
-    return subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, check=False
+    )
 
 
 def test_a_python_process_exits_with_eight_threads_busy_ten_times():

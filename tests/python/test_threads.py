@@ -12,10 +12,17 @@ import heddle
 
 @pytest.mark.parametrize(("threads", "calls"), [(2, 5), (4, 5), (8, 50), (31, 100)])
 def test_threads_get_the_values_of_one_thread_and_none_is_lost(threads, calls):
-    models = [build_affine(), build_affine(64), build_mlp()] if threads <= 8 else [build_affine(), build_affine(64)]
+    models = (
+        [build_affine(), build_affine(64), build_mlp()]
+        if threads <= 8
+        else [build_affine(), build_affine(64)]
+    )
     widths = {0: 8, 1: 64, 2: 512}
     random = np.random.default_rng(3)
-    inputs = [[random.standard_normal((rows, widths[m])).astype(np.float32) for rows in (1, 2, 5)] for m in range(len(models))]
+    inputs = [
+        [random.standard_normal((rows, widths[m])).astype(np.float32) for rows in (1, 2, 5)]
+        for m in range(len(models))
+    ]
     expected = [[models[m](x) for x in inputs[m]] for m in range(len(models))]
 
     def body(thread):

@@ -1,6 +1,6 @@
 // calls_test.cpp: plain calls from many threads: every value compared with the reference, every call counted.
-#include <chrono>
 #include <algorithm>
+#include <chrono>
 #include <thread>
 
 #include "harness.h"
@@ -13,7 +13,8 @@ struct Load {
   int calls;
 };
 
-// Each thread walks over models and inputs at its own offset. Returns the number of calls whose values were right.
+// Each thread walks over models and inputs at its own offset. Returns the number of calls whose values were
+// right.
 int right_calls(const std::vector<Case>& cases, const Load& load) {
   std::atomic<int> right = 0;
   const auto errors = run_threads(load.threads, [&](int thread) {
@@ -79,7 +80,8 @@ TEST_CASE("sixteen threads with thirty shapes of two models compile each shape o
         const Tensor x = random_tensor({rows, width}, static_cast<uint32_t>(thread * 100 + i));
         const Tensor y = c->model({x})[0];
         bool same = y.shape() == x.shape();
-        for (size_t k = 0; same && k < y.values<float>().size(); ++k) same = y.values<float>()[k] == x.values<float>()[k] * 2 + 1;
+        for (size_t k = 0; same && k < y.values<float>().size(); ++k)
+          same = y.values<float>()[k] == x.values<float>()[k] * 2 + 1;
         right += same ? 1 : 0;
       }
     }
@@ -109,7 +111,8 @@ TEST_CASE("a light caller beside eight heavy ones waits less than two heavy call
   const Case heavy = encoder();
   const Case light = small();
   const Tensor big = random_tensor({8, 32, 256}, 5);
-  // What a heavy call costs when the device is full but nobody has to wait: as many callers as it runs at once.
+  // What a heavy call costs when the device is full but nobody has to wait: as many callers as it runs at
+  // once.
   std::vector<double> full(30);
   const auto warm = run_threads(heavy.model.device().in_flight(), [&](int thread) {
     for (double& seconds : full) {
@@ -144,7 +147,8 @@ TEST_CASE("a light caller beside eight heavy ones waits less than two heavy call
   std::sort(full.begin(), full.end());
   std::sort(waits.begin(), waits.end());
   const double heavy_call = full[full.size() / 2];
-  CHECK_MESSAGE(waits[waits.size() * 99 / 100] < 2 * heavy_call, "p99 ", waits[waits.size() * 99 / 100], " s, heavy call ", heavy_call, " s");
+  CHECK_MESSAGE(waits[waits.size() * 99 / 100] < 2 * heavy_call, "p99 ", waits[waits.size() * 99 / 100],
+                " s, heavy call ", heavy_call, " s");
 }
 
 }  // namespace stress

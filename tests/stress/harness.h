@@ -1,7 +1,9 @@
-// harness.h: what every threaded test here stands on: threads that start together, a count of operations, and comparison with a reference.
+// harness.h: what every threaded test here stands on: threads that start together, a count of operations, and
+// comparison with a reference.
 //
-//   What       run_threads starts `count` threads at a barrier and joins them; an exception in one becomes a failed check with its text.
-//              Every operation is counted by the test and compared with what was asked: a runtime that drops work fails.
+//   What       run_threads starts `count` threads at a barrier and joins them; an exception in one becomes a
+//              failed check with its text. Every operation is counted by the test and compared with what was
+//              asked: a runtime that drops work fails.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -17,10 +19,12 @@ namespace stress {
 
 using heddle::Tensor;
 
-// Calls body(thread) on `count` threads, all released at once. Returns the messages of the exceptions that escaped.
+// Calls body(thread) on `count` threads, all released at once. Returns the messages of the exceptions that
+// escaped.
 std::vector<std::string> run_threads(int count, const std::function<void(int)>& body);
 
-// The largest |a - b| over the largest |b| (at least 1); infinity where shape or dtype differ or a value is not finite in one only.
+// The largest |a - b| over the largest |b| (at least 1); infinity where shape or dtype differ or a value is
+// not finite in one only.
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
@@ -39,12 +43,13 @@ struct Case {
   bool matches(size_t n, const std::vector<Tensor>& outputs) const;
 };
 
-Case mlp(const heddle::Device& device = {});             // 512-1024-1024-512, ReLU
-Case conv1d(const heddle::Device& device = {});          // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
-Case encoder(const heddle::Device& device = {});         // 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
-Case small(const heddle::Device& device = {}, int64_t width = 8);  // y = x * 2 + 1, for tests of everything but arithmetic
-std::vector<Case> all_models(const heddle::Device& device = {});   // the first three, and MiniLM where its file was made
-std::string minilm_path();                               // "" when it was not made
+Case mlp(const heddle::Device& device = {});      // 512-1024-1024-512, ReLU
+Case conv1d(const heddle::Device& device = {});   // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
+Case encoder(const heddle::Device& device = {});  // 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
+Case small(const heddle::Device& device = {},
+           int64_t width = 8);  // y = x * 2 + 1, for tests of everything but arithmetic
+std::vector<Case> all_models(const heddle::Device& device = {});  // the first three, and MiniLM
+    const heddle::Device& device = {});  // the first three, and MiniLM where its file was made
 
 Tensor random_tensor(const heddle::Shape& shape, uint32_t seed);
 

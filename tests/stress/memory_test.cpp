@@ -1,4 +1,5 @@
-// memory_test.cpp: memory runs out in one thread and the others do not notice; caches are given back; nothing grows.
+// memory_test.cpp: memory runs out in one thread and the others do not notice; caches are given back; nothing
+// grows.
 #include "harness.h"
 
 namespace stress {
@@ -19,7 +20,8 @@ TEST_CASE("one thread runs out of memory while seven go on with right values") {
         continue;
       }
       try {
-        c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows, 512}, {0, 1})});  // its result alone passes the limit
+        c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows, 512},
+                                {0, 1})});  // its result alone passes the limit
       } catch (const heddle::Error& e) {
         refused += e.code() == heddle::ErrorCode::exhausted ? 1 : 0;
       }
@@ -47,7 +49,8 @@ TEST_CASE("four threads under memory pressure get their values, and the callback
   std::atomic<int> right = 0;
   const auto errors = run_threads(4, [&](int thread) {
     for (int i = 0; i < 4; ++i) {
-      const Tensor y = c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 7 + i, 1024}, {0, 1})})[0];
+      const Tensor y =
+          c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 7 + i, 1024}, {0, 1})})[0];
       const auto values = y.values<float>();
       right += values.front() == 1 && values.back() == 1 ? 1 : 0;
     }

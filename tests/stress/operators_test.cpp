@@ -7,7 +7,8 @@ namespace stress {
 namespace {
 
 // A model of one operator with its inputs and the reference interpreter's values.
-Case one_operator(const std::string& op, const std::vector<heddle::Shape>& shapes, const heddle::AttributeList& attributes = {},
+Case one_operator(const std::string& op, const std::vector<heddle::Shape>& shapes,
+                  const heddle::AttributeList& attributes = {},
                   const std::vector<int64_t>& transpose_last = {}) {
   heddle::GraphBuilder graph(op);
   std::vector<heddle::GraphBuilder::Value> values;
@@ -18,7 +19,8 @@ Case one_operator(const std::string& op, const std::vector<heddle::Shape>& shape
     values.push_back(graph.input("x" + std::to_string(i), heddle::DType::f32, dims));
     inputs.push_back(random_tensor(shapes[i], static_cast<uint32_t>(i + 1)));
   }
-  if (!transpose_last.empty()) values.back() = graph.add("Transpose", {values.back()}, {{"perm", transpose_last}});
+  if (!transpose_last.empty())
+    values.back() = graph.add("Transpose", {values.back()}, {{"perm", transpose_last}});
   graph.output(graph.add(op, values, attributes), "y");
   std::vector<std::vector<Tensor>> expected = {graph.evaluate(inputs)};
   return Case{op, graph.build(), {inputs}, std::move(expected)};
@@ -37,15 +39,18 @@ int right_calls(const Case& c, int threads, int calls) {
 
 TEST_CASE("strided and batched matrix products from four threads have the reference's values") {
   for (const Case& c : {one_operator("MatMul", {{32, 64, 128}, {32, 128, 64}}),
-                        one_operator("MatMul", {{32, 64, 128}, {32, 64, 128}}, {}, {0, 2, 1}), one_operator("MatMul", {{64, 64}, {64, 64}})}) {
+                        one_operator("MatMul", {{32, 64, 128}, {32, 64, 128}}, {}, {0, 2, 1}),
+                        one_operator("MatMul", {{64, 64}, {64, 64}})}) {
     CHECK(right_calls(c, 4, 20) == 80);
   }
 }
 
 TEST_CASE("softmax, GELU, ReLU and layer norm give one thread's values on every thread") {
   const heddle::Shape x = {4, 128, 768};
-  for (const Case& c : {one_operator("Softmax", {x}, {{"axis", int64_t{-1}}}), one_operator("Gelu", {x}), one_operator("Relu", {x}),
-                        one_operator("LayerNormalization", {x, {768}, {768}}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}})}) {
+  for (const Case& c :
+       {one_operator("Softmax", {x}, {{"axis", int64_t{-1}}}), one_operator("Gelu", {x}),
+        one_operator("Relu", {x}),
+        one_operator("LayerNormalization", {x, {768}, {768}}, {{"axis", int64_t{-1}}, {"epsilon", 1e-5}})}) {
     CHECK_MESSAGE(right_calls(c, 1, 1) == 1, c.name);
     CHECK_MESSAGE(right_calls(c, 4, 5) == 20, c.name);
   }
@@ -60,12 +65,14 @@ TEST_CASE("two callers of a large linear layer are no slower together than one a
   for (int round = 0; round < 5; ++round) {
     auto start = Clock::now();
     for (int i = 0; i < 20; ++i) c.model(c.inputs[0]);
-    one_after_the_other = std::min(one_after_the_other, std::chrono::duration<double>(Clock::now() - start).count());
+    one_after_the_other =
+        std::min(one_after_the_other, std::chrono::duration<double>(Clock::now() - start).count());
     start = Clock::now();
     CHECK(right_calls(c, 2, 10) == 20);
     together = std::min(together, std::chrono::duration<double>(Clock::now() - start).count());
   }
-  CHECK_MESSAGE(together < 1.5 * one_after_the_other, together, " s together, ", one_after_the_other, " s one after the other");
+  CHECK_MESSAGE(together < 1.5 * one_after_the_other, together, " s together, ", one_after_the_other,
+                " s one after the other");
 }
 
 }  // namespace stress

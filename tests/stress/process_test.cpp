@@ -1,5 +1,5 @@
-// process_test.cpp: how processes begin and end: exit while busy, fork, exec, atexit. Each scenario is a skipped test case of this program, run
-// in a process of its own by the test that judges its exit code.
+// process_test.cpp: how processes begin and end: exit while busy, fork, exec, atexit. Each scenario is a
+// skipped test case of this program, run in a process of its own by the test that judges its exit code.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,7 +13,8 @@
 namespace stress {
 namespace {
 
-// Runs one scenario of this program in a new process; its exit code, or 128 + the signal, or -1 when it hangs.
+// Runs one scenario of this program in a new process; its exit code, or 128 + the signal, or -1 when it
+// hangs.
 int run_scenario(const std::string& name) {
   const pid_t child = fork();
   if (child == 0) {
@@ -45,7 +46,8 @@ void start_busy_threads(const Case& c, std::atomic<int>& calls) {
           if (!c.call(i)) _exit(3);
           ++calls;
         } catch (const heddle::Error& e) {
-          if (e.code() == heddle::ErrorCode::unavailable) continue;  // refused in words once the process is ending
+          if (e.code() == heddle::ErrorCode::unavailable)
+            continue;  // refused in words once the process is ending
           std::fputs(e.what(), stderr);
           _exit(4);
         }
@@ -65,7 +67,8 @@ TEST_CASE("scenario: exit while eight threads are busy" * doctest::skip()) {
 }
 
 TEST_CASE("the process exits with eight threads busy, ten times") {
-  for (int i = 0; i < 10; ++i) CHECK(run_scenario("scenario: exit while eight threads are busy") == kBusyExit);
+  for (int i = 0; i < 10; ++i)
+    CHECK(run_scenario("scenario: exit while eight threads are busy") == kBusyExit);
 }
 
 TEST_CASE("scenario: a model is called from atexit" * doctest::skip()) {
@@ -88,7 +91,8 @@ TEST_CASE("scenario: fork with eight threads busy" * doctest::skip()) {
     try {
       c.model(c.inputs[0]);
     } catch (const heddle::Error& e) {
-      std::exit(e.code() == heddle::ErrorCode::unavailable ? 0 : 6);  // and the child's own exit does not hang
+      std::exit(e.code() == heddle::ErrorCode::unavailable ? 0
+                                                           : 6);  // and the child's own exit does not hang
     }
     _exit(7);
   }
@@ -151,10 +155,10 @@ TEST_CASE("scenario: thirty-one streams with counted locks" * doctest::skip()) {
   }
 }
 
-// In a process of its own: the number of calls in flight is decided at a device's first use, and locks are counted for the process.
+// In a process of its own: the number of calls in flight is decided at a device's first use, and locks are
+// counted for the process.
 TEST_CASE("warm calls on thirty-one streams wait on no lock that streams share") {
   CHECK(run_scenario("scenario: thirty-one streams with counted locks") == 0);
 }
-
 
 }  // namespace stress

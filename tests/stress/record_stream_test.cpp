@@ -1,4 +1,5 @@
-// record_stream_test.cpp: memory that work on another stream still needs is not reused, whoever frees it and when.
+// record_stream_test.cpp: memory that work on another stream still needs is not reused, whoever frees it and
+// when.
 #include <thread>
 
 #include "harness.h"

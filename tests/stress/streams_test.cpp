@@ -1,4 +1,5 @@
-// streams_test.cpp: threads and streams: leases, exhaustion, tensors that cross streams, synchronisation from several threads.
+// streams_test.cpp: threads and streams: leases, exhaustion, tensors that cross streams, synchronisation from
+// several threads.
 #include <chrono>
 #include <set>
 #include <thread>
@@ -24,7 +25,8 @@ TEST_CASE("sixty-four threads share thirty-two streams and every value is right"
   const Case c = small(device);
   std::atomic<int> right = 0;
   const auto errors = run_threads(64, [&](int thread) {
-    for (int i = 0; i < 20; ++i) right += c.call(static_cast<size_t>(thread + i), on(heddle::current_stream(device))) ? 1 : 0;
+    for (int i = 0; i < 20; ++i)
+      right += c.call(static_cast<size_t>(thread + i), on(heddle::current_stream(device))) ? 1 : 0;
   });
   for (const std::string& error : errors) FAIL_CHECK(error);
   CHECK(right == 64 * 20);
@@ -142,7 +144,8 @@ TEST_CASE("a tensor handed from stream to stream holds what the first one wrote,
         std::jthread([&] { z = c.model({y}, on(consumer))[0]; }).join();
         y = Tensor();  // its last reference, while the consumer may still read it
         bool same = true;
-        for (size_t k = 0; k < z.values<float>().size(); ++k) same = same && z.values<float>()[k] == (x.values<float>()[k] * 2 + 1) * 2 + 1;
+        for (size_t k = 0; k < z.values<float>().size(); ++k)
+          same = same && z.values<float>()[k] == (x.values<float>()[k] * 2 + 1) * 2 + 1;
         right += same ? 1 : 0;
       }
     });

@@ -11,7 +11,9 @@ from . import bench, doctor, inspect, run
 
 def main(argv: list[str] | None = None) -> int:
     """Parses the arguments and runs the command. Returns the exit code; 1 with one line on stderr for what the user can mend."""
-    parser = argparse.ArgumentParser(prog="heddle", description="Run, measure and look into models under Heddle.")
+    parser = argparse.ArgumentParser(
+        prog="heddle", description="Run, measure and look into models under Heddle."
+    )
     commands = parser.add_subparsers(dest="command", required=True)
     for module in (run, bench, doctor, inspect):
         module.add_parser(commands)

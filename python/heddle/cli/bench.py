@@ -20,11 +20,15 @@ SYNC = ("call", "every", "event", "end", "device")
 
 
 def add_parser(commands) -> None:
-    parser = commands.add_parser("bench", help="throughput and latency over threads, batch and synchronisation")
+    parser = commands.add_parser(
+        "bench", help="throughput and latency over threads, batch and synchronisation"
+    )
     parser.add_argument("model", type=Path)
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2, 4, 8, 16])
     parser.add_argument("--batch", type=int, nargs="+", default=[1, 8], help="the first symbolic dimension")
-    parser.add_argument("--dims", nargs="*", default=[], metavar="NAME=N", help="numbers for the other symbolic dimensions")
+    parser.add_argument(
+        "--dims", nargs="*", default=[], metavar="NAME=N", help="numbers for the other symbolic dimensions"
+    )
     parser.add_argument(
         "--sync",
         nargs="+",
@@ -123,7 +127,10 @@ def sweep(model, options) -> list[dict]:
         inputs = make_inputs(model, ({names[0]: batch} if names else {}) | dims)
         check_answers(model, inputs)
         for sync in options.sync:
-            cells += [{"threads": n, "batch": batch, "sync": sync, "inputs": inputs, "rates": [], "calls": []} for n in options.threads]
+            cells += [
+                {"threads": n, "batch": batch, "sync": sync, "inputs": inputs, "rates": [], "calls": []}
+                for n in options.threads
+            ]
     with tqdm(total=len(cells) * options.rounds, unit="cell", leave=False) as bar:
         for turn in range(options.rounds):
             shift = turn * len(cells) // options.rounds
@@ -161,7 +168,12 @@ def plot(cells: list[dict], path: Path, title: str) -> None:
     figure, axes = pyplot.subplots(figsize=(7, 4.5), constrained_layout=True)
     for batch, sync in dict.fromkeys((cell["batch"], cell["sync"]) for cell in cells):
         line = [cell for cell in cells if (cell["batch"], cell["sync"]) == (batch, sync)]
-        axes.plot([c["threads"] for c in line], [c["rows_per_s"] for c in line], marker="o", label=f"batch {batch}, {sync}")
+        axes.plot(
+            [c["threads"] for c in line],
+            [c["rows_per_s"] for c in line],
+            marker="o",
+            label=f"batch {batch}, {sync}",
+        )
     axes.set(xlabel="calling threads", ylabel="rows per second", title=title, ylim=(0, None))
     axes.grid(alpha=0.3)
     axes.legend()
@@ -172,7 +184,11 @@ def execute(options) -> int:
     model = heddle.load(options.model, options.device)
     cells = sweep(model, options)
     if options.json:
-        print(json.dumps({"model": str(options.model), "device": model.device.description, "cells": cells}, indent=1))
+        print(
+            json.dumps(
+                {"model": str(options.model), "device": model.device.description, "cells": cells}, indent=1
+            )
+        )
     else:
         print_table(cells)
     if options.plot:

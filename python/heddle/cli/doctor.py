@@ -16,7 +16,9 @@ USABLE, NOT_USABLE, UNKNOWN = 0, 1, 2
 
 
 def add_parser(commands) -> None:
-    parser = commands.add_parser("doctor", help="devices, versions, limits, environment, what is unsafe and why")
+    parser = commands.add_parser(
+        "doctor", help="devices, versions, limits, environment, what is unsafe and why"
+    )
     parser.add_argument("--device", default="host")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(execute=execute)
@@ -81,13 +83,17 @@ def examine(name: str) -> dict:
         "device": name,
         "versions": versions(),
         "environment": [
-            {"name": variable, "meaning": meaning, "value": value} for variable, meaning, value in heddle.environment()
+            {"name": variable, "meaning": meaning, "value": value}
+            for variable, meaning, value in heddle.environment()
         ],
         "devices": list(heddle.Device.names()),
         "risks": [],
     }
     if name not in report["devices"]:
-        report |= {"status": UNKNOWN, "verdict": f"'{name}' is no device of this build; there are {', '.join(report['devices'])}"}
+        report |= {
+            "status": UNKNOWN,
+            "verdict": f"'{name}' is no device of this build; there are {', '.join(report['devices'])}",
+        }
         return report
     try:
         device = heddle.Device(name)

@@ -23,7 +23,11 @@ def execute(options) -> int:
             side: [{"name": p.name, "dtype": p.dtype, "shape": list(p.shape)} for p in getattr(model, side)]
             for side in ("inputs", "outputs")
         }
-        more = {"batchable": model.batchable, "why_not": model.why_not_batchable, "weight_bytes": model.weight_bytes}
+        more = {
+            "batchable": model.batchable,
+            "why_not": model.why_not_batchable,
+            "weight_bytes": model.weight_bytes,
+        }
         print(json.dumps({**ports, **more, "graph": model.graph().splitlines()}, indent=1))
         return 0
     for side in ("inputs", "outputs"):

@@ -46,7 +46,9 @@ def shape_of(port, dims: dict[str, int]) -> tuple[int, ...]:
     """The port's shape with every symbol replaced. InvalidError names a symbol without a number."""
     missing = [extent for extent in port.shape if isinstance(extent, str) and extent not in dims]
     if missing:
-        raise InvalidError(f"input '{port.name}' needs a number for {', '.join(missing)}: --dims {missing[0]}=N")
+        raise InvalidError(
+            f"input '{port.name}' needs a number for {', '.join(missing)}: --dims {missing[0]}=N"
+        )
     return tuple(dims[extent] if isinstance(extent, str) else extent for extent in port.shape)
 
 
@@ -57,7 +59,9 @@ def make_inputs(model, dims: dict[str, int], seed: int = 0) -> list[np.ndarray]:
     for port in model.inputs:
         shape = shape_of(port, dims)
         if port.dtype not in _NUMPY:
-            raise InvalidError(f"input '{port.name}' is {port.dtype}, which numpy lacks: inputs cannot be made up")
+            raise InvalidError(
+                f"input '{port.name}' is {port.dtype}, which numpy lacks: inputs cannot be made up"
+            )
         if port.dtype.startswith("f"):
             arrays.append(random.standard_normal(shape).astype(_NUMPY[port.dtype]))
         else:

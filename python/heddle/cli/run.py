@@ -16,9 +16,19 @@ from .ports import make_inputs, parse_dims, read_inputs
 def add_parser(commands) -> None:
     parser = commands.add_parser("run", help="run a model once, npz / npy in and out")
     parser.add_argument("model", type=Path)
-    parser.add_argument("inputs", nargs="*", help="FILE.npz, or NAME=FILE.npy; none: made-up inputs of --dims")
-    parser.add_argument("--dims", nargs="*", default=[], metavar="NAME=N", help="numbers for symbolic dimensions of made-up inputs")
-    parser.add_argument("--output", type=Path, help="FILE.npz for all outputs, or FILE.npy where there is one")
+    parser.add_argument(
+        "inputs", nargs="*", help="FILE.npz, or NAME=FILE.npy; none: made-up inputs of --dims"
+    )
+    parser.add_argument(
+        "--dims",
+        nargs="*",
+        default=[],
+        metavar="NAME=N",
+        help="numbers for symbolic dimensions of made-up inputs",
+    )
+    parser.add_argument(
+        "--output", type=Path, help="FILE.npz for all outputs, or FILE.npy where there is one"
+    )
     parser.add_argument("--device", default="host")
     parser.add_argument("--json", action="store_true", help="print a description of the outputs as JSON")
     parser.set_defaults(execute=execute)
@@ -30,7 +40,9 @@ def save(path: Path, outputs: dict[str, np.ndarray]) -> None:
     elif path.suffix == ".npy" and len(outputs) == 1:
         np.save(path, next(iter(outputs.values())))
     else:
-        raise InvalidError(f"--output takes a .npz file ({len(outputs)} outputs), or a .npy file for one output, not '{path}'")
+        raise InvalidError(
+            f"--output takes a .npz file ({len(outputs)} outputs), or a .npy file for one output, not '{path}'"
+        )
 
 
 def execute(options) -> int:
@@ -59,6 +71,8 @@ def execute(options) -> int:
         print(json.dumps({"seconds": seconds, "outputs": rows}, indent=1))
         return 0
     for row in rows:
-        print(f"{row['name']}: {row['dtype']}{row['shape']}  mean {row['mean']}  min {row['min']}  max {row['max']}")
+        print(
+            f"{row['name']}: {row['dtype']}{row['shape']}  mean {row['mean']}  min {row['min']}  max {row['max']}"
+        )
     print(f"{seconds * 1e3:.2f} ms, compilation of the shape included")
     return 0

@@ -28,7 +28,8 @@ class AlignedBytes {
     }
     const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
     block.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
-    if (block.data_ == nullptr) return Status::exhausted("the system has no ", bytes, " bytes of memory left");
+    if (block.data_ == nullptr)
+      return Status::exhausted("the system has no ", bytes, " bytes of memory left");
     block.size_ = bytes;
     return block;
   }

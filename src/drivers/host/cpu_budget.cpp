@@ -35,7 +35,8 @@ std::optional<std::string> first_word(const std::string& path) {
 }
 
 std::optional<double> number(const std::optional<std::string>& word) {
-  if (!word || word->empty() || word->find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  if (!word || word->empty() || word->find_first_not_of("0123456789") != std::string::npos)
+    return std::nullopt;
   return std::stod(*word);
 }
 
@@ -54,7 +55,8 @@ std::optional<Mount> find_mount(const std::string& root, std::string_view contro
     const std::vector<std::string> left = split(line.substr(0, dash), ' ');
     const std::vector<std::string> right = split(line.substr(dash + 3), ' ');
     if (left.size() < 5 || right.size() < 3) continue;
-    const bool fits = controller.empty() ? right[0] == "cgroup2" : right[0] == "cgroup" && lists(right[2], controller);
+    const bool fits =
+        controller.empty() ? right[0] == "cgroup2" : right[0] == "cgroup" && lists(right[2], controller);
     if (fits) return Mount{left[4], left[3]};
   }
   return std::nullopt;
@@ -79,8 +81,10 @@ std::vector<std::string> group_folders(const std::string& root, std::string_view
   const std::optional<std::string> group = find_group(root, controller);
   if (!mount || !group) return {};
   std::string below = *group == "/" ? "" : *group;
-  if (mount->visible_root != "/" && below.starts_with(mount->visible_root)) below.erase(0, mount->visible_root.size());
-  if (below.find("..") != std::string::npos) below.clear();  // outside the container's view: its root is what binds us
+  if (mount->visible_root != "/" && below.starts_with(mount->visible_root))
+    below.erase(0, mount->visible_root.size());
+  if (below.find("..") != std::string::npos)
+    below.clear();  // outside the container's view: its root is what binds us
   std::vector<std::string> folders;
   for (;;) {
     folders.push_back(root + mount->point + below);
@@ -118,7 +122,8 @@ Budget read_budget(const std::string& root) {
     cores = std::min(cores, quota_v2(folder, cores));
     memory = std::min(memory, number(first_word(folder + "/memory.max")).value_or(memory));
   }
-  for (const std::string& folder : group_folders(root, "cpu")) cores = std::min(cores, quota_v1(folder, cores));
+  for (const std::string& folder : group_folders(root, "cpu"))
+    cores = std::min(cores, quota_v1(folder, cores));
   for (const std::string& folder : group_folders(root, "memory")) {
     memory = std::min(memory, number(first_word(folder + "/memory.limit_in_bytes")).value_or(memory));
   }

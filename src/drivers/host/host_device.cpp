@@ -48,14 +48,17 @@ class HostQueue final : public device::Queue {
     if (wait.point.done()) return {};
     const Status status = wait.point.timeline->wait(wait.point.value, Deadline::never());
     // The other queue is lost, ours is not: this submission is refused.
-    if (!status.ok()) return Status::unavailable("a submission that this one waits for has failed: ", status.message());
+    if (!status.ok())
+      return Status::unavailable("a submission that this one waits for has failed: ", status.message());
     return {};
   }
-  Status execute(const device::Run& run) { return static_cast<const HostProgram&>(*run.program).run(run, team_); }
+  Status execute(const device::Run& run) {
+    return static_cast<const HostProgram&>(*run.program).run(run, team_);
+  }
   Status execute(const device::Copy& copy) {
     if (copy.from.dtype != copy.to.dtype || !(copy.from.extents == copy.to.extents)) {
-      return Status::invalid("a copy from ", copy.from.dtype, copy.from.extents, " to ", copy.to.dtype, copy.to.extents,
-                             "; both have to be of one dtype and shape");
+      return Status::invalid("a copy from ", copy.from.dtype, copy.from.extents, " to ", copy.to.dtype,
+                             copy.to.extents, "; both have to be of one dtype and shape");
     }
     copy_view(copy.from, copy.to);
     return {};
@@ -73,8 +76,8 @@ class HostDevice final : public device::Device {
   HostDevice(int threads, uint64_t memory_bytes) : team_(threads) {
     const dnnl_version_t* version = dnnl_version();
     traits_.name = "host";
-    traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major, ".",
-                               version->minor, ".", version->patch);
+    traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major,
+                               ".", version->minor, ".", version->patch);
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
@@ -94,7 +97,8 @@ class HostDevice final : public device::Device {
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
     return std::unique_ptr<device::Slot>(std::make_unique<HostSlot>(traits_.memory_bytes));
   }
-  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options, NoLocksHeld) override {
+  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
+                                         NoLocksHeld) override {
     return HostModule::make(std::move(graph), options, team_.width());
   }
 
@@ -107,7 +111,8 @@ class HostDevice final : public device::Device {
 
 Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
   if (options.threads < 0 || options.threads > kMostThreads) {
-    return Status::invalid("threads is ", options.threads, "; it has to be 0 (all cores of the budget) to ", kMostThreads);
+    return Status::invalid("threads is ", options.threads, "; it has to be 0 (all cores of the budget) to ",
+                           kMostThreads);
   }
   const Budget budget = read_budget();
   const int threads = options.threads > 0 ? options.threads : budget.cores;

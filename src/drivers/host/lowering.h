@@ -19,12 +19,12 @@ namespace heddle::host {
 class WeightStore;  // packed weights of a module, shared by all shapes (onednn/weight_store.h)
 
 struct Lowering {
-  const ir::Graph& graph;               // specialised: every type static
+  const ir::Graph& graph;  // specialised: every type static
   const ir::Node& node;
-  std::vector<Operand> inputs;          // as many as node.inputs; absent ones are kNone
+  std::vector<Operand> inputs;  // as many as node.inputs; absent ones are kNone
   std::vector<Operand> outputs;
   WeightStore& weights;
-  int width;                            // threads in the budget: prepare splits for up to this many
+  int width;  // threads in the budget: prepare splits for up to this many
   const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
 };
 
@@ -38,12 +38,15 @@ struct LoweringEntry {
 Lower find_lowering(std::string_view op);  // null when the host cannot run it
 
 // The families.
-std::span<const LoweringEntry> elementwise_lowerings();  // kernels/: unary, binary, Where, Cast, Clip, Elementwise
-std::span<const LoweringEntry> movement_lowerings();     // kernels/: Transpose, Concat, Split, Slice, Gather*, Expand, Pad, Tile, OneHot, CumSum, Trilu, TopK ...
-std::span<const LoweringEntry> reduction_lowerings();    // kernels/: Reduce*, ArgMax, ArgMin
-std::span<const LoweringEntry> row_lowerings();          // kernels/: LayerNormalization, RMSNormalization, Softmax, LogSoftmax, GroupNormalization, InstanceNormalization
-std::span<const LoweringEntry> matmul_lowerings();       // onednn/: MatMul, Gemm, Linear
-std::span<const LoweringEntry> conv_lowerings();         // onednn/: Conv, pools, BatchNormalization
-std::span<const LoweringEntry> attention_lowerings();    // onednn/: Attention
+std::span<const LoweringEntry>
+elementwise_lowerings();  // kernels/: unary, binary, Where, Cast, Clip, Elementwise
+std::span<const LoweringEntry>
+movement_lowerings();  // kernels/: Transpose, Concat, Split, Slice, Gather*, Expand, Pad, Tile, OneHot, CumSum, Trilu, TopK ...
+std::span<const LoweringEntry> reduction_lowerings();  // kernels/: Reduce*, ArgMax, ArgMin
+std::span<const LoweringEntry>
+row_lowerings();  // kernels/: LayerNormalization, RMSNormalization, Softmax, LogSoftmax, GroupNormalization, InstanceNormalization
+std::span<const LoweringEntry> matmul_lowerings();     // onednn/: MatMul, Gemm, Linear
+std::span<const LoweringEntry> conv_lowerings();       // onednn/: Conv, pools, BatchNormalization
+std::span<const LoweringEntry> attention_lowerings();  // onednn/: Attention
 
 }  // namespace heddle::host

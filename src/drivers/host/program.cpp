@@ -34,7 +34,8 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
 
 }  // namespace
 
-Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights, int width) {
+Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
+                                                     int width) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
   program->inputs_ = concrete(program->storage_, graph.inputs);
@@ -53,7 +54,8 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
   for (const ir::Node& node : graph.nodes) {
     if (renames(node)) continue;
     const Lower lower = find_lowering(node.op->name);
-    if (lower == nullptr) return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
+    if (lower == nullptr)
+      return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
     Lowering lowering{graph, node, pick(storage_, node.inputs), pick(storage_, node.outputs), weights, width};
     Result<std::unique_ptr<Step>> step = lower(lowering);
     if (!step.ok()) return step.status().with_context(node.describe());
@@ -73,8 +75,8 @@ Status HostProgram::check(std::span<const device::View> views, const std::vector
   }
   for (size_t i = 0; i < views.size(); ++i) {
     if (views[i].dtype == types[i].dtype && views[i].extents == types[i].extents) continue;
-    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents, "; the program was compiled for ",
-                           types[i].dtype, types[i].extents);
+    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents,
+                           "; the program was compiled for ", types[i].dtype, types[i].extents);
   }
   return {};
 }
@@ -83,7 +85,8 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY(check(run.inputs, inputs_, "input"));
   HEDDLE_TRY(check(run.outputs, outputs_, "output"));
   auto& slot = static_cast<HostSlot&>(*run.slot);
-  if (!slot.holds(*this)) return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
+  if (!slot.holds(*this))
+    return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
   HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
   const OmpScope team_of_one;
   Team::Caller caller(team);
@@ -103,13 +106,16 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   return {};
 }
 
-Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options, int width) {
+Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options,
+                                                   int width) {
   if (options.precision != "f32" && options.precision != "bf16") {
-    return Status::unsupported("the host driver computes in precision f32 or bf16, not '", options.precision, "'");
+    return Status::unsupported("the host driver computes in precision f32 or bf16, not '", options.precision,
+                               "'");
   }
   HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16"));
   HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
-  return Ref<const device::Module>(std::make_shared<HostModule>(std::move(optimised), std::move(engine), width));
+  return Ref<const device::Module>(
+      std::make_shared<HostModule>(std::move(optimised), std::move(engine), width));
 }
 
 HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : width_(width) {
@@ -122,7 +128,8 @@ HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : w
   graph_ = std::make_shared<const ir::Graph>(std::move(graph));
 }
 
-Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Extents> inputs, NoLocksHeld) const {
+Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Extents> inputs,
+                                                       NoLocksHeld) const {
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;

@@ -23,14 +23,16 @@ namespace heddle::host {
 
 class HostProgram final : public device::Program {
  public:
-  static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights, int width);
+  static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
+                                                 int width);
   HostProgram() = default;
 
   Status run(const device::Run& run, Team& team) const;
 
  private:
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);
-  Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types, const char* what) const;
+  Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
+               const char* what) const;
 
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
@@ -39,12 +41,14 @@ class HostProgram final : public device::Program {
     std::unique_ptr<Step> step;
   };
   std::vector<Named> steps_;
-  mutable Atomic<bool> ran_{false};  // has a run ended: two first runs at once may both say no, which does no harm
+  mutable Atomic<bool> ran_{
+      false};  // has a run ended: two first runs at once may both say no, which does no harm
 };
 
 class HostModule final : public device::Module {
  public:
-  static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options, int width);
+  static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options,
+                                                int width);
   HostModule(ir::Graph graph, Ref<const Engine> engine, int width);
 
   Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;

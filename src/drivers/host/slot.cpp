@@ -27,7 +27,8 @@ Status HostSlot::prepare(const device::Program& program, NoLocksHeld) {
 }
 
 bool HostSlot::usable(const device::View& view) {
-  return view.is_contiguous() && reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(ir::size_of(view.dtype)) == 0;
+  return view.is_contiguous() &&
+         reinterpret_cast<uintptr_t>(view.data) % static_cast<uintptr_t>(ir::size_of(view.dtype)) == 0;
 }
 
 Result<const std::byte* const*> HostSlot::stage(std::span<const device::View> inputs) {

@@ -23,9 +23,10 @@ struct Operand {
   Place place = Place::kNone;
   ir::DType dtype = ir::DType::kF32;
   ir::Extents extents;
-  uint64_t offset = 0;                   // kArena: bytes; kInput, kOutput: index
-  const std::byte* constant = nullptr;   // kConstant; kept alive by the module
-  bool channels_last = false;            // between convolutions and pools only (storage.h): [N, spatial.., C] in memory, extents as ever
+  uint64_t offset = 0;                  // kArena: bytes; kInput, kOutput: index
+  const std::byte* constant = nullptr;  // kConstant; kept alive by the module
+  bool channels_last =
+      false;  // between convolutions and pools only (storage.h): [N, spatial.., C] in memory, extents as ever
 
   bool present() const { return place != Place::kNone; }
   int64_t elements() const { return extents.elements(); }
@@ -49,11 +50,16 @@ struct RunContext {
  private:
   const std::byte* at(const Operand& o) const {
     switch (o.place) {
-      case Operand::Place::kArena: return arena + o.offset;
-      case Operand::Place::kInput: return inputs[o.offset];
-      case Operand::Place::kOutput: return outputs[o.offset];
-      case Operand::Place::kConstant: return o.constant;
-      case Operand::Place::kNone: return nullptr;
+      case Operand::Place::kArena:
+        return arena + o.offset;
+      case Operand::Place::kInput:
+        return inputs[o.offset];
+      case Operand::Place::kOutput:
+        return outputs[o.offset];
+      case Operand::Place::kConstant:
+        return o.constant;
+      case Operand::Place::kNone:
+        return nullptr;
     }
     return nullptr;
   }
@@ -63,7 +69,9 @@ class Step {
  public:
   virtual ~Step() = default;
   virtual Status run(const RunContext& context) const = 0;
-  virtual uint64_t scratch_bytes() const { return 0; }     // arena bytes needed while it runs, placed by set_scratch before the first run
+  virtual uint64_t scratch_bytes() const {
+    return 0;
+  }  // arena bytes needed while it runs, placed by set_scratch before the first run
   virtual void set_scratch(uint64_t /*offset*/) {}
   virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
 };

@@ -90,7 +90,8 @@ class Assignment {
         index[id] = static_cast<int>(roots.size());
         roots.push_back(id);
         const Operand& operand = storage_.operands[id];
-        lifetimes.push_back({static_cast<uint64_t>(operand.elements() * ir::size_of(operand.dtype)), step, step});
+        lifetimes.push_back(
+            {static_cast<uint64_t>(operand.elements() * ir::size_of(operand.dtype)), step, step});
       }
     }
     const plan::MemoryPlan plan = plan::plan_memory(lifetimes);
@@ -110,10 +111,13 @@ class Assignment {
   void turn_channels() {
     const std::vector<int> producers = graph_.producers();
     const std::vector<std::vector<int>> consumers = graph_.consumers();
-    const auto windowed = [&](int node) { return node >= 0 && has_windows(graph_.nodes[static_cast<size_t>(node)]); };
+    const auto windowed = [&](int node) {
+      return node >= 0 && has_windows(graph_.nodes[static_cast<size_t>(node)]);
+    };
     for (ir::ValueId id = 0; id < root_.size(); ++id) {
       Operand& operand = storage_.operands[id];
-      if (operand.dtype != ir::DType::kF32 || operand.extents.rank() < 3 || operand.extents.rank() > 5) continue;
+      if (operand.dtype != ir::DType::kF32 || operand.extents.rank() < 3 || operand.extents.rank() > 5)
+        continue;
       if (!windowed(producers[id]) || operand.elements() == 0 || consumers[id].empty()) continue;
       operand.channels_last = std::all_of(consumers[id].begin(), consumers[id].end(), windowed);
     }
@@ -138,7 +142,8 @@ class Assignment {
 }  // namespace
 
 bool renames(const ir::Node& node) {
-  constexpr std::array<std::string_view, 5> kRenaming = {"Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity"};
+  constexpr std::array<std::string_view, 5> kRenaming = {"Reshape", "Squeeze", "Unsqueeze", "Flatten",
+                                                         "Identity"};
   return std::any_of(kRenaming.begin(), kRenaming.end(), [&](std::string_view op) { return node.is(op); });
 }
 

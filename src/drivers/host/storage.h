@@ -18,8 +18,8 @@
 namespace heddle::host {
 
 struct Storage {
-  std::vector<Operand> operands;                     // by value id; kNone for values that no run touches
-  std::vector<std::pair<Operand, Operand>> copies;   // from, to: after the last step
+  std::vector<Operand> operands;                    // by value id; kNone for values that no run touches
+  std::vector<std::pair<Operand, Operand>> copies;  // from, to: after the last step
   uint64_t arena_bytes = 0;
 };
 

@@ -41,7 +41,8 @@ void move_run(const std::byte* from, std::byte* to, const Loop::Axis& axis) {
     std::memcpy(to, from, static_cast<size_t>(axis.count) * kSize);
     return;
   }
-  const int64_t from_step = axis.from * static_cast<int64_t>(kSize), to_step = axis.to * static_cast<int64_t>(kSize);
+  const int64_t from_step = axis.from * static_cast<int64_t>(kSize),
+                to_step = axis.to * static_cast<int64_t>(kSize);
   for (int64_t i = 0; i < axis.count; ++i) std::memcpy(to + i * to_step, from + i * from_step, kSize);
 }
 
@@ -75,10 +76,14 @@ void copy_view(const device::View& from, const device::View& to) {
   if (to.extents.elements() == 0) return;
   const Loop loop = plan_loop(from, to);
   switch (ir::size_of(to.dtype)) {
-    case 1: return move_elements<1>(from.data, to.data, loop);
-    case 2: return move_elements<2>(from.data, to.data, loop);
-    case 4: return move_elements<4>(from.data, to.data, loop);
-    default: return move_elements<8>(from.data, to.data, loop);
+    case 1:
+      return move_elements<1>(from.data, to.data, loop);
+    case 2:
+      return move_elements<2>(from.data, to.data, loop);
+    case 4:
+      return move_elements<4>(from.data, to.data, loop);
+    default:
+      return move_elements<8>(from.data, to.data, loop);
   }
 }
 

@@ -42,7 +42,8 @@ void check_copies(ir::DType dtype) {
   for (const Window& w : kWindows) {
     std::vector<T> source(64), target(64, T(77)), wanted(64, T(77));
     std::iota(source.begin(), source.end(), T(1));
-    const View from{nullptr, reinterpret_cast<std::byte*>(source.data() + w.from_start), dtype, w.extents, w.from};
+    const View from{nullptr, reinterpret_cast<std::byte*>(source.data() + w.from_start), dtype, w.extents,
+                    w.from};
     const View to{nullptr, reinterpret_cast<std::byte*>(target.data() + w.to_start), dtype, w.extents, w.to};
     for (int64_t i = 0; i < w.extents.elements(); ++i) {
       wanted[static_cast<size_t>(w.to_start + position(to, i))] =

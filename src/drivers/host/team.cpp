@@ -8,6 +8,7 @@
 #include "base/sync.h"
 #include "base/thread.h"
 #include "base/yield.h"
+#include "drivers/host/core_place.h"
 #include "drivers/host/onednn/omp_scope.h"
 
 namespace heddle::host {
@@ -22,7 +23,8 @@ struct Cursor {
   uint16_t next;    // first one not taken
 
   static Cursor from(uint64_t word) {
-    return {static_cast<uint32_t>(word >> 32), static_cast<uint16_t>(word >> 16), static_cast<uint16_t>(word)};
+    return {static_cast<uint32_t>(word >> 32), static_cast<uint16_t>(word >> 16),
+            static_cast<uint16_t>(word)};
   }
   uint64_t word() const { return uint64_t{loop} << 32 | uint64_t{chunks} << 16 | next; }
   bool open() const { return next < chunks; }
@@ -41,23 +43,24 @@ struct Finish {};
 struct Team::State {
   using Body = void (*)(void*, int);
 
-  alignas(64) Atomic<int> callers{0};    // a hint: who is inside; helpers work only while it is 1
+  alignas(64) Atomic<int> callers{0};      // a hint: who is inside; helpers work only while it is 1
   alignas(64) Atomic<uint64_t> cursor{0};  // a Cursor; opening it publishes body and context
-  Atomic<Body> body{nullptr};            // of the open loop; written while the cursor is closed
-  Atomic<void*> context{nullptr};        // likewise
-  Atomic<bool> owned{false};             // a loop is open or being closed; its caller owns body, context and done
-  alignas(64) Atomic<int> done{0};       // chunks that helpers have finished; publishes what they wrote
-  Atomic<bool> owner_parked{false};      // the owner may sleep; seq_cst against done
-  Atomic<int> parked{0};                 // helpers that may sleep; seq_cst against cursor
+  Atomic<Body> body{nullptr};              // of the open loop; written while the cursor is closed
+  Atomic<void*> context{nullptr};          // likewise
+  Atomic<bool> owned{false};         // a loop is open or being closed; its caller owns body, context and done
+  alignas(64) Atomic<int> done{0};   // chunks that helpers have finished; publishes what they wrote
+  Atomic<bool> owner_parked{false};  // the owner may sleep; seq_cst against done
+  Atomic<int> parked{0};             // helpers that may sleep; seq_cst against cursor
   Guarded<Sleep, Rank::kHelpers> sleep;
   Guarded<Finish, Rank::kHelpers> finish;
-  std::vector<Thread> helpers;           // last: they use all of the above
+  std::vector<CorePlace> places;  // of the helpers
+  std::vector<Thread> helpers;    // last: they use all of the above
 
   bool work_open() const { return callers.load_relaxed() == 1 && Cursor::from(cursor.load_seq_cst()).open(); }
   // The next chunk, or -1. Body and context are those of its loop.
   int take(Body& loop_body, void*& loop_context);
   int help();  // chunks it ran
-  void helper();
+  void helper(CorePlace& place);
   void finish_chunks(int count);
   void wait_for_helpers(int count);
 };
@@ -95,8 +98,9 @@ int Team::State::help() {
   return ran;
 }
 
-void Team::State::helper() {
+void Team::State::helper(CorePlace& place) {
   const OmpScope team_of_one;
+  place.settle();
   for (;;) {
     for (int burst = 0; burst < kIdleBursts && callers.load_relaxed() <= 1; ++burst) {
       Backoff pause;
@@ -124,8 +128,9 @@ void Team::State::wait_for_helpers(int count) {
 }
 
 Team::Team(int width) : width_(std::max(width, 1)), state_(std::make_unique<State>()) {
-  for (int i = 1; i < width_; ++i) {
-    state_->helpers.emplace_back("heddle-helper", [state = state_.get()] { state->helper(); });
+  state_->places = std::vector<CorePlace>(static_cast<size_t>(width_ - 1));
+  for (CorePlace& place : state_->places) {
+    state_->helpers.emplace_back("heddle-helper", [state = state_.get(), &place] { state->helper(place); });
   }
 }
 
@@ -143,7 +148,8 @@ void Team::Caller::run(int chunks, void (*body)(void*, int), void* context) {
   State& state = *team_.state_;
   bool expected = false;
   // Not owned: two callers may each have seen themselves alone for a moment; one of them then works alone.
-  if (chunks < 2 || chunks > Cursor::kMaxChunks || share() == 1 || !state.owned.cas_strong_acq_rel(expected, true)) {
+  if (chunks < 2 || chunks > Cursor::kMaxChunks || share() == 1 ||
+      !state.owned.cas_strong_acq_rel(expected, true)) {
     for (int chunk = 0; chunk < chunks; ++chunk) body(context, chunk);
     return;
   }
@@ -153,6 +159,8 @@ void Team::Caller::run(int chunks, void (*body)(void*, int), void* context) {
   Cursor now = Cursor::from(state.cursor.load_relaxed());
   now = {now.loop + 1, static_cast<uint16_t>(chunks), 0};
   state.cursor.store_seq_cst(now.word());  // pairs with take(), and with the parking helper
+  const int core = this_core();
+  for (CorePlace& place : state.places) place.keep_off(core);
   if (const int asleep = state.parked.load_seq_cst(); asleep > 0) {
     static_cast<void>(state.sleep.lock());  // a helper that saw the old cursor holds the lock until it sleeps
     for (int i = 0; i < std::min(asleep, chunks - 1); ++i) state.sleep.notify_one();

@@ -34,7 +34,9 @@ class Team {
     template <class Body>
     void for_each(int chunks, Body&& body) {
       using B = std::remove_reference_t<Body>;
-      run(chunks, [](void* b, int chunk) { (*static_cast<B*>(b))(chunk); }, const_cast<std::remove_const_t<B>*>(&body));
+      run(
+          chunks, [](void* b, int chunk) { (*static_cast<B*>(b))(chunk); },
+          const_cast<std::remove_const_t<B>*>(&body));
     }
 
    private:

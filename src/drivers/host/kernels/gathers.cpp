@@ -1,5 +1,5 @@
-// Operators that read by index. Indices are checked before anything is copied: the error names the first
-// one outside.
+// Operators that read by index. Indices are checked before anything is copied: the error names the first one
+// outside.
 #include <algorithm>
 #include <cstring>
 

@@ -1,7 +1,7 @@
 // movement.h: the lowerings of the operators that move elements without computing, by file.
 //
-//   What       views.cpp reads through strides; joins.cpp writes parts; gathers.cpp reads by index;
-//              order.cpp sorts and scans along an axis.
+//   What       views.cpp reads through strides; joins.cpp writes parts; gathers.cpp reads by index; order.cpp
+//              sorts and scans along an axis.
 //   Threads    As lowering.h.
 #pragma once
 

@@ -1,5 +1,5 @@
-// Reductions. Floats are summed in double and integers in 64 bits, always in the operand's order: the
-// result does not depend on threads.
+// Reductions. Floats are summed in double and integers in 64 bits, always in the operand's order: the result
+// does not depend on threads.
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -1,9 +1,9 @@
 // softmax.h: the exponential and Softmax over rows, for the Softmax steps and for attention.
 //
 //   What       One pass for the maximum, one for the exponentials and their sum, one to scale.
-//   Invariant  A NaN, or a +inf, makes its whole row NaN. A row's bits depend on that row only. What a row
-//              of -inf alone becomes is the caller's choice: zeros for attention (nothing to attend to),
-//              NaN as Softmax defines it.
+//   Invariant  A NaN, or a +inf, makes its whole row NaN. A row's bits depend on that row only. What a row of
+//              -inf alone becomes is the caller's choice: zeros for attention (nothing to attend to), NaN as
+//              Softmax defines it.
 //   Threads    Pure functions over the caller's memory.
 #pragma once
 

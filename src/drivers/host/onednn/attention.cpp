@@ -64,7 +64,8 @@ class AttentionStep final : public Step {
   Status prepare(const Engine& engine);
   Result<Products> make_products(const Engine& engine, int64_t rows) const;
   Status run_unit(const RunContext& context, int lane, int64_t unit) const;
-  void mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head, int64_t row, int64_t rows) const;
+  void mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head, int64_t row,
+                        int64_t rows) const;
   void mask_row(const RunContext& context, float* row, int64_t at) const;
 
   uint64_t score_bytes() const {
@@ -122,14 +123,16 @@ void AttentionStep::read_operands(const Lowering& lowering) {
 }
 
 void AttentionStep::choose_units(int width) {
-  unit_rows_ = std::clamp<int64_t>(kScoreElements / std::max<int64_t>(h_.keys, 1), 16, std::max<int64_t>(h_.queries, 16));
+  unit_rows_ = std::clamp<int64_t>(kScoreElements / std::max<int64_t>(h_.keys, 1), 16,
+                                   std::max<int64_t>(h_.queries, 16));
   unit_rows_ = std::min(unit_rows_, h_.queries);
   const int64_t row_units = (h_.queries + unit_rows_ - 1) / unit_rows_;
   // Heads that share keys are not evenly strided, so each is a unit of its own.
   if (h_.kv_heads == h_.heads && row_units == 1) {
     for (int64_t heads = 1; heads <= h_.heads; ++heads) {
       const bool fits = heads == 1 || heads * unit_rows_ * h_.keys <= kScoreElements;
-      const bool shares = width == 1 || h_.batch * (h_.heads / heads) % width == 0 || h_.batch * h_.heads < width;
+      const bool shares =
+          width == 1 || h_.batch * (h_.heads / heads) % width == 0 || h_.batch * h_.heads < width;
       if (h_.heads % heads == 0 && fits && shares) unit_heads_ = heads;
     }
   }
@@ -145,7 +148,8 @@ Status AttentionStep::prepare(const Engine& engine) {
   }
   for (const Products* products : {&whole_, &rest_}) {
     if (products->rows == 0) continue;
-    primitive_scratch_ = std::max({primitive_scratch_, products->scores->scratch_bytes(), products->values->scratch_bytes()});
+    primitive_scratch_ =
+        std::max({primitive_scratch_, products->scores->scratch_bytes(), products->values->scratch_bytes()});
   }
   primitive_scratch_ = (primitive_scratch_ + 63) / 64 * 64;
   return {};
@@ -154,20 +158,26 @@ Status AttentionStep::prepare(const Engine& engine) {
 Result<AttentionStep::Products> AttentionStep::make_products(const Engine& engine, int64_t rows) const {
   const int64_t n = unit_heads_, keys = h_.keys;
   HEDDLE_TRY_ASSIGN(MatmulDesc scores, caught("preparing attention scores", [&] {
-    return MatmulDesc(engine.cpu, f32_desc({n, rows, h_.d}, {h_.d, h_.q_row, 1}), f32_desc({n, h_.d, keys}, {h_.d, 1, h_.k_row}),
-                      f32_desc({n, rows, keys}), engine.attributes());
-  }));
+                      return MatmulDesc(engine.cpu, f32_desc({n, rows, h_.d}, {h_.d, h_.q_row, 1}),
+                                        f32_desc({n, h_.d, keys}, {h_.d, 1, h_.k_row}),
+                                        f32_desc({n, rows, keys}), engine.attributes());
+                    }));
   HEDDLE_TRY_ASSIGN(MatmulDesc values, caught("preparing attention values", [&] {
-    return MatmulDesc(engine.cpu, f32_desc({n, rows, keys}), f32_desc({n, keys, h_.dv}, {h_.dv, h_.v_row, 1}),
-                      f32_desc({n, rows, h_.dv}, {h_.dv, h_.heads * h_.dv, 1}), engine.attributes());
-  }));
+                      return MatmulDesc(engine.cpu, f32_desc({n, rows, keys}),
+                                        f32_desc({n, keys, h_.dv}, {h_.dv, h_.v_row, 1}),
+                                        f32_desc({n, rows, h_.dv}, {h_.dv, h_.heads * h_.dv, 1}),
+                                        engine.attributes());
+                    }));
   const auto arguments = [](const MatmulDesc& desc) {
-    return std::vector<Primitive::Argument>{
-        {DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}};
+    return std::vector<Primitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
+                                            {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                            {DNNL_ARG_DST, desc.dst_desc()}};
   };
   Products products{rows, nullptr, nullptr};
-  HEDDLE_TRY_ASSIGN(products.scores, (Primitive::make<MatmulDesc, dnnl::matmul>(engine, scores, arguments(scores))));
-  HEDDLE_TRY_ASSIGN(products.values, (Primitive::make<MatmulDesc, dnnl::matmul>(engine, values, arguments(values))));
+  HEDDLE_TRY_ASSIGN(products.scores,
+                    (Primitive::make<MatmulDesc, dnnl::matmul>(engine, scores, arguments(scores))));
+  HEDDLE_TRY_ASSIGN(products.values,
+                    (Primitive::make<MatmulDesc, dnnl::matmul>(engine, values, arguments(values))));
   return products;
 }
 
@@ -208,13 +218,14 @@ void AttentionStep::mask_row(const RunContext& context, float* row, int64_t at) 
   }
 }
 
-void AttentionStep::mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head, int64_t row,
-                                     int64_t rows) const {
+void AttentionStep::mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head,
+                                     int64_t row, int64_t rows) const {
   for (int64_t h = 0; h < unit_heads_; ++h) {
     for (int64_t i = 0; i < rows; ++i) {
       float* line = scores + (h * rows + i) * h_.keys;
       if (mask_.present()) {
-        mask_row(context, line, batch * mask_strides_[0] + (head + h) * mask_strides_[1] + (row + i) * mask_strides_[2]);
+        mask_row(context, line,
+                 batch * mask_strides_[0] + (head + h) * mask_strides_[1] + (row + i) * mask_strides_[2]);
       } else {
         for (int64_t j = 0; j < h_.keys; ++j) line[j] *= scale_;
       }
@@ -230,8 +241,10 @@ void AttentionStep::mask_and_softmax(const RunContext& context, float* scores, i
 
 Result<std::unique_ptr<Step>> lower_attention_f32(Lowering& lowering) {
   const Operand* mask = lowering.inputs.size() > 3 ? &lowering.inputs[3] : nullptr;
-  const bool fits = mask == nullptr || !mask->present() || mask->dtype == ir::DType::kBool || mask->dtype == ir::DType::kF32;
-  const bool keys = lowering.inputs.size() < 2 || !lowering.inputs[1].present() || lowering.inputs[1].elements() > 0;
+  const bool fits = mask == nullptr || !mask->present() || mask->dtype == ir::DType::kBool ||
+                    mask->dtype == ir::DType::kF32;
+  const bool keys =
+      lowering.inputs.size() < 2 || !lowering.inputs[1].present() || lowering.inputs[1].elements() > 0;
   return fits && keys ? AttentionStep::make(lowering) : reference_step(lowering);
 }
 

@@ -9,8 +9,13 @@ namespace {
 class BatchNormalizationStep final : public Step {
  public:
   explicit BatchNormalizationStep(const Lowering& lowering)
-      : x_(lowering.inputs[0]), scale_(lowering.inputs[1]), b_(lowering.inputs[2]), mean_(lowering.inputs[3]),
-        var_(lowering.inputs[4]), y_(lowering.outputs[0]), epsilon_(lowering.node.attributes.f64("epsilon", 1e-5)) {
+      : x_(lowering.inputs[0]),
+        scale_(lowering.inputs[1]),
+        b_(lowering.inputs[2]),
+        mean_(lowering.inputs[3]),
+        var_(lowering.inputs[4]),
+        y_(lowering.outputs[0]),
+        epsilon_(lowering.node.attributes.f64("epsilon", 1e-5)) {
     channels_ = x_.extents[1];
     for (size_t i = 2; i < x_.extents.rank(); ++i) plane_ *= x_.extents[i];
     chunks_ = x_.elements() >= (1 << 15) ? lowering.width : 1;
@@ -25,7 +30,8 @@ class BatchNormalizationStep final : public Step {
     context.caller.for_each(chunks_, [&](int chunk) {
       const int64_t planes = x_.extents[0] * channels_;
       if (plane_ == 1) {
-        normalize_rows(context, factor, x_.extents[0] * chunk / chunks_, x_.extents[0] * (chunk + 1) / chunks_);
+        normalize_rows(context, factor, x_.extents[0] * chunk / chunks_,
+                       x_.extents[0] * (chunk + 1) / chunks_);
       } else {
         normalize_planes(context, factor, planes * chunk / chunks_, planes * (chunk + 1) / chunks_);
       }

@@ -30,16 +30,19 @@ Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way wa
   turned.way_ = way;
   int64_t spatial = 1;
   for (size_t i = 2; i < operand.extents.rank(); ++i) spatial *= operand.extents[i];
-  if (operand.channels_last || spatial == 1 || operand.extents[1] == 1) return turned;  // one order or the other: the same bytes
+  if (operand.channels_last || spatial == 1 || operand.extents[1] == 1)
+    return turned;  // one order or the other: the same bytes
   using Desc = dnnl::reorder::primitive_desc;
   HEDDLE_TRY_ASSIGN(Desc desc, caught("preparing a change of layout", [&] {
-    const Dims dims = to_dims(operand.extents);
-    const dnnl::memory::desc plain = f32_desc(dims), last = channels_last_desc(dims);
-    return way == Way::kInput ? Desc(engine.cpu, plain, engine.cpu, last, engine.attributes())
-                              : Desc(engine.cpu, last, engine.cpu, plain, engine.attributes());
-  }));
-  HEDDLE_TRY_ASSIGN(turned.reorder_, (Primitive::make<Desc, dnnl::reorder>(
-      engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
+                      const Dims dims = to_dims(operand.extents);
+                      const dnnl::memory::desc plain = f32_desc(dims), last = channels_last_desc(dims);
+                      return way == Way::kInput
+                                 ? Desc(engine.cpu, plain, engine.cpu, last, engine.attributes())
+                                 : Desc(engine.cpu, last, engine.cpu, plain, engine.attributes());
+                    }));
+  HEDDLE_TRY_ASSIGN(turned.reorder_,
+                    (Primitive::make<Desc, dnnl::reorder>(
+                        engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
   turned.offset_ = reserve(scratch, static_cast<uint64_t>(operand.elements()) * sizeof(float));
   turned.reorder_scratch_ = reserve(scratch, turned.reorder_->scratch_bytes());
   return turned;

@@ -20,9 +20,11 @@ class Turned {
 
   // `base` is where the step's scratch begins in the arena.
   float* place(const RunContext& context, uint64_t base) const {
-    return reorder_ == nullptr ? context.write<float>(operand_) : reinterpret_cast<float*>(context.arena + base + offset_);
+    return reorder_ == nullptr ? context.write<float>(operand_)
+                               : reinterpret_cast<float*>(context.arena + base + offset_);
   }
-  Status run(const RunContext& context, uint64_t base) const;  // before the step for an input, after it for an output
+  Status run(const RunContext& context,
+             uint64_t base) const;  // before the step for an input, after it for an output
 
  private:
   Operand operand_;

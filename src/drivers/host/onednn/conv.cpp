@@ -69,7 +69,8 @@ class ConvStep final : public Step {
  private:
   Status prepare(const Lowering& lowering);
   void cut(const Lowering& lowering, int width);
-  Result<ConvDesc> describe(const Engine& engine, const Piece& piece, const dnnl::memory::desc& weights) const;
+  Result<ConvDesc> describe(const Engine& engine, const Piece& piece,
+                            const dnnl::memory::desc& weights) const;
   Status prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc);
   Status pack(const Lowering& lowering, const dnnl::memory::desc& wanted);
 
@@ -86,7 +87,7 @@ class ConvStep final : public Step {
   }
 
   ir::Window window_;
-  Dims weight_dims_;       // [group, M / group, C / group, k..], without the first when group is 1
+  Dims weight_dims_;  // [group, M / group, C / group, k..], without the first when group is 1
   std::string activation_;
   Operand bias_;
   bool has_residual_ = false;
@@ -118,7 +119,8 @@ Status ConvStep::prepare(const Lowering& lowering) {
     HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
   }
   cut(lowering, lowering.width);
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] { return f32_any(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any,
+                    caught("describing a weight", [&] { return f32_any(weight_dims_); }));
   HEDDLE_TRY_ASSIGN(const ConvDesc first, describe(engine, pieces_[0], any));
   HEDDLE_TRY(pack(lowering, first.weights_desc()));
   for (Piece& piece : pieces_) {
@@ -145,7 +147,8 @@ void ConvStep::cut(const Lowering& lowering, int width) {
     pieces_.push_back(std::move(whole));
     return;
   }
-  const int64_t x_row = lowering.inputs[0].elements() / x[0] / x[2], y_row = lowering.outputs[0].elements() / y[0] / y[2];
+  const int64_t x_row = lowering.inputs[0].elements() / x[0] / x[2],
+                y_row = lowering.outputs[0].elements() / y[0] / y[2];
   for (int64_t i = 0; i < width; ++i) {
     Piece piece = whole;
     if (by_image) {
@@ -172,9 +175,11 @@ void ConvStep::cut(const Lowering& lowering, int width) {
   }
 }
 
-Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece, const dnnl::memory::desc& weights) const {
+Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece,
+                                    const dnnl::memory::desc& weights) const {
   dnnl::post_ops ops;
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y, caught("describing an operand", [&] { return channels_last_desc(piece.y); }));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y,
+                    caught("describing an operand", [&] { return channels_last_desc(piece.y); }));
   if (has_residual_) {
     HEDDLE_TRY(status_of(caught("adding a residual", [&] {
       ops.append_binary(dnnl::algorithm::binary_add, y);
@@ -188,18 +193,21 @@ Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece, co
     Dims dilations = window_.dilations;
     for (int64_t& d : dilations) --d;
     const dnnl::memory::desc bias = bias_.present() ? f32_desc(to_dims(bias_.extents)) : dnnl::memory::desc();
-    return ConvDesc(engine.cpu, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct, channels_last_desc(piece.x),
-                    weights, bias, y, window_.strides, dilations, piece.pads_begin, piece.pads_end, attr);
+    return ConvDesc(engine.cpu, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
+                    channels_last_desc(piece.x), weights, bias, y, window_.strides, dilations,
+                    piece.pads_begin, piece.pads_end, attr);
   });
 }
 
 Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc) {
-  std::vector<Primitive::Argument> arguments = {
-      {DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}};
+  std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
+                                                {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                {DNNL_ARG_DST, desc.dst_desc()}};
   if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
-  if (has_residual_) arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, desc.dst_desc()});
-  HEDDLE_TRY_ASSIGN(piece.primitive,
-                    (Primitive::make<ConvDesc, dnnl::convolution_forward>(engine, desc, std::move(arguments))));
+  if (has_residual_)
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, desc.dst_desc()});
+  HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<ConvDesc, dnnl::convolution_forward>(
+                                         engine, desc, std::move(arguments))));
   piece.scratch = scratch_;
   scratch_ += (piece.primitive->scratch_bytes() + 63) / 64 * 64;
   return {};
@@ -208,24 +216,27 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
 Status ConvStep::pack(const Lowering& lowering, const dnnl::memory::desc& wanted) {
   const Engine& engine = lowering.weights.engine();
   const void* source = lowering.inputs[1].constant;
-  HEDDLE_TRY_ASSIGN(weight_, lowering.weights.get<ConvWeight>(source, layout_text(wanted), [&]() -> Result<Ref<const ConvWeight>> {
-    auto weight = std::make_shared<ConvWeight>();
-    HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
-    HEDDLE_TRY(status_of(caught("packing a weight", [&] {
-      dnnl::memory from(f32_desc(weight_dims_), engine.cpu, const_cast<void*>(source));
-      dnnl::memory to(wanted, engine.cpu, weight->block.data());
-      dnnl::stream stream(engine.cpu);
-      dnnl::reorder(from, to).execute(stream, from, to);
-      return true;
-    })));
-    return Ref<const ConvWeight>(std::move(weight));
-  }));
+  HEDDLE_TRY_ASSIGN(
+      weight_,
+      lowering.weights.get<ConvWeight>(source, layout_text(wanted), [&]() -> Result<Ref<const ConvWeight>> {
+        auto weight = std::make_shared<ConvWeight>();
+        HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
+        HEDDLE_TRY(status_of(caught("packing a weight", [&] {
+          dnnl::memory from(f32_desc(weight_dims_), engine.cpu, const_cast<void*>(source));
+          dnnl::memory to(wanted, engine.cpu, weight->block.data());
+          dnnl::stream stream(engine.cpu);
+          dnnl::reorder(from, to).execute(stream, from, to);
+          return true;
+        })));
+        return Ref<const ConvWeight>(std::move(weight));
+      }));
   return {};
 }
 
 Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
   const size_t rank = lowering.inputs[0].extents.rank();
-  const bool constant = lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].elements() > 0;
+  const bool constant =
+      lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].elements() > 0;
   return constant && rank <= 5 ? ConvStep::make(lowering) : reference_step(lowering);
 }
 

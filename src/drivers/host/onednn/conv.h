@@ -7,7 +7,7 @@
 
 namespace heddle::host {
 
-Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering);                 // pool.cpp: max, average, global ones
+Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering);  // pool.cpp: max, average, global ones
 Result<std::unique_ptr<Step>> lower_batch_normalization(Lowering& lowering);  // batch_normalization.cpp
 
 }  // namespace heddle::host

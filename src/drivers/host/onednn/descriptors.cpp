@@ -30,7 +30,8 @@ Status append_activation(std::string_view activation, dnnl::post_ops& ops) {
       return true;
     }));
   }
-  return Status::unsupported("activation '", activation, "' is not one of relu, gelu, gelu_tanh, tanh, sigmoid, silu");
+  return Status::unsupported("activation '", activation,
+                             "' is not one of relu, gelu, gelu_tanh, tanh, sigmoid, silu");
 }
 
 }  // namespace heddle::host

@@ -26,6 +26,7 @@ inline dnnl::memory::desc f32_any(const Dims& dims) {
 }
 inline Dims to_dims(const ir::Extents& extents) { return Dims(extents.begin(), extents.end()); }
 
-Status append_activation(std::string_view activation, dnnl::post_ops& ops);  // "" appends nothing; unsupported when unknown
+Status append_activation(std::string_view activation,
+                         dnnl::post_ops& ops);  // "" appends nothing; unsupported when unknown
 
 }  // namespace heddle::host

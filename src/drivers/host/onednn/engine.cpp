@@ -6,10 +6,14 @@ namespace heddle::host {
 
 Status onednn_status(dnnl_status_t status, std::string_view what) {
   switch (status) {
-    case dnnl_success: return {};
-    case dnnl_unimplemented: return Status::unsupported(what, ": oneDNN has no implementation for this processor");
-    case dnnl_out_of_memory: return Status::exhausted(what, ": there is no memory left");
-    default: return Status::internal(what, ": oneDNN failed with status ", static_cast<int>(status));
+    case dnnl_success:
+      return {};
+    case dnnl_unimplemented:
+      return Status::unsupported(what, ": oneDNN has no implementation for this processor");
+    case dnnl_out_of_memory:
+      return Status::exhausted(what, ": there is no memory left");
+    default:
+      return Status::internal(what, ": oneDNN failed with status ", static_cast<int>(status));
   }
 }
 

@@ -33,7 +33,8 @@ class ReferenceStep final : public Step {
       tensors.push_back(ir::Tensor::borrow(operand.dtype, operand.extents, context.read(operand), no_owner));
       in.push_back(operand.present() ? &tensors.back() : nullptr);
     }
-    for (const Operand& operand : outputs_) results.push_back(ir::Tensor::zeros(operand.dtype, operand.extents));
+    for (const Operand& operand : outputs_)
+      results.push_back(ir::Tensor::zeros(operand.dtype, operand.extents));
     HEDDLE_TRY(node_.op->reference(node_, in, results).with_context(node_.describe()));
     for (size_t i = 0; i < outputs_.size(); ++i) {
       if (!outputs_[i].present() || results[i].bytes() == 0) continue;
@@ -144,7 +145,8 @@ class WideStep final : public Step {
       inputs_.push_back({Operand(), false, 0});
       HEDDLE_TRY_ASSIGN(auto constant, lowering.weights.get<WideConstant>(operand.constant, "f32", [&] {
         ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, operand.extents);
-        widen(operand.dtype, operand.constant, static_cast<float*>(tensor.mutable_data()), operand.elements());
+        widen(operand.dtype, operand.constant, static_cast<float*>(tensor.mutable_data()),
+              operand.elements());
         return Result<Ref<const WideConstant>>(std::make_shared<const WideConstant>(std::move(tensor)));
       }));
       wide.dtype = ir::DType::kF32;

@@ -25,8 +25,8 @@ struct LinearWeight final : Packed {
 
   dnnl::memory::desc whole;
   std::optional<Tag> tag;
-  bool cuts = true;   // into panels
-  int64_t block = 1;  // columns that lie together
+  bool cuts = true;           // into panels
+  int64_t block = 1;          // columns that lie together
   int64_t column_stride = 1;  // of a plain weight
   AlignedBytes block_bytes;
   const std::byte* data = nullptr;
@@ -36,23 +36,27 @@ struct BlockedTag {
   Tag tag;
   int64_t block;
 };
-constexpr BlockedTag kBlockedTags[] = {{Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
+constexpr BlockedTag kBlockedTags[] = {
+    {Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
 
 // Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all (tests compare the values).
 dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
   constexpr int64_t kRows = 64;
-  const dnnl::matmul::primitive_desc desc(engine.cpu, f32_desc({kRows, k}), f32_any({k, n}), f32_desc({kRows, n}),
-                                          engine.attributes());
+  const dnnl::matmul::primitive_desc desc(engine.cpu, f32_desc({kRows, k}), f32_any({k, n}),
+                                          f32_desc({kRows, n}), engine.attributes());
   return desc.weights_desc();
 }
 
-Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, int64_t k, int64_t n, bool transposed) {
+Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, int64_t k, int64_t n,
+                                     bool transposed) {
   auto weight = std::make_shared<LinearWeight>();
-  HEDDLE_TRY_ASSIGN(weight->whole, caught("choosing a weight's layout", [&] { return wanted_layout(engine, k, n); }));
+  HEDDLE_TRY_ASSIGN(weight->whole,
+                    caught("choosing a weight's layout", [&] { return wanted_layout(engine, k, n); }));
   for (const BlockedTag& blocked : kBlockedTags) {
     HEDDLE_TRY_ASSIGN(const bool fits, caught("comparing layouts", [&] {
-      return weight->whole == dnnl::memory::desc({k, n}, dnnl::memory::data_type::f32, blocked.tag);
-    }));
+                        return weight->whole ==
+                               dnnl::memory::desc({k, n}, dnnl::memory::data_type::f32, blocked.tag);
+                      }));
     if (!fits) continue;
     weight->tag = blocked.tag;
     weight->block = blocked.block;
@@ -61,13 +65,14 @@ Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, i
   HEDDLE_TRY_ASSIGN(weight->block_bytes, AlignedBytes::make(weight->whole.get_size()));
   weight->data = weight->block_bytes.data();
   HEDDLE_TRY_ASSIGN(const bool reordered, caught("packing a weight", [&] {
-    const dnnl::memory::desc plain = transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
-    dnnl::memory from(plain, engine.cpu, const_cast<void*>(source));
-    dnnl::memory to(weight->whole, engine.cpu, weight->block_bytes.data());
-    dnnl::stream stream(engine.cpu);
-    dnnl::reorder(from, to).execute(stream, from, to);
-    return true;
-  }));
+                      const dnnl::memory::desc plain =
+                          transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
+                      dnnl::memory from(plain, engine.cpu, const_cast<void*>(source));
+                      dnnl::memory to(weight->whole, engine.cpu, weight->block_bytes.data());
+                      dnnl::stream stream(engine.cpu);
+                      dnnl::reorder(from, to).execute(stream, from, to);
+                      return true;
+                    }));
   static_cast<void>(reordered);
   return Ref<const LinearWeight>(std::move(weight));
 }
@@ -77,8 +82,8 @@ Result<Ref<const LinearWeight>> plain_weight(int64_t k, int64_t n, bool transpos
   weight->column_stride = transposed ? k : 1;
   weight->block = 16;
   HEDDLE_TRY_ASSIGN(weight->whole, caught("describing a weight", [&] {
-    return transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
-  }));
+                      return transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
+                    }));
   return Ref<const LinearWeight>(std::move(weight));
 }
 
@@ -112,21 +117,23 @@ Piece cut(const Problem& p, const LinearWeight& weight, int width) {
   return size;
 }
 
-Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem& p, const LinearWeight& weight,
-                                            int64_t rows, int64_t columns) {
+Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem& p,
+                                            const LinearWeight& weight, int64_t rows, int64_t columns) {
   dnnl::post_ops ops;
   HEDDLE_TRY(append_activation(p.activation, ops));
   HEDDLE_TRY_ASSIGN(auto desc, caught("preparing a matrix product", [&] {
-    const dnnl::memory::desc y = f32_desc({rows, columns});  // a piece is whole rows, or a part of one
-    if (p.residual) ops.append_binary(dnnl::algorithm::binary_add, y);
-    dnnl::primitive_attr attr = engine.attributes();
-    attr.set_post_ops(ops);
-    const dnnl::memory::desc x = f32_desc({rows, p.k}), w = weight.desc(p.k, columns);
-    if (!p.bias) return dnnl::matmul::primitive_desc(engine.cpu, x, w, y, attr);
-    return dnnl::matmul::primitive_desc(engine.cpu, x, w, f32_desc({1, columns}), y, attr);
-  }));
-  std::vector<Primitive::Argument> arguments = {
-      {DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}};
+                      const dnnl::memory::desc y =
+                          f32_desc({rows, columns});  // a piece is whole rows, or a part of one
+                      if (p.residual) ops.append_binary(dnnl::algorithm::binary_add, y);
+                      dnnl::primitive_attr attr = engine.attributes();
+                      attr.set_post_ops(ops);
+                      const dnnl::memory::desc x = f32_desc({rows, p.k}), w = weight.desc(p.k, columns);
+                      if (!p.bias) return dnnl::matmul::primitive_desc(engine.cpu, x, w, y, attr);
+                      return dnnl::matmul::primitive_desc(engine.cpu, x, w, f32_desc({1, columns}), y, attr);
+                    }));
+  std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
+                                                {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                {DNNL_ARG_DST, desc.dst_desc()}};
   if (p.bias) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
   if (p.residual) {
     const int index = ops.len() - 1;
@@ -149,9 +156,10 @@ class LinearStep final : public Step {
     const Engine& engine = lowering.weights.engine();
     if (step->w_.place == Operand::Place::kConstant) {
       const void* source = step->w_.constant;
-      HEDDLE_TRY_ASSIGN(step->weight_, lowering.weights.get<LinearWeight>(
-          source, text("linear ", problem.k, "x", problem.n, transposed ? "t" : ""),
-          [&] { return pack(engine, source, problem.k, problem.n, transposed); }));
+      HEDDLE_TRY_ASSIGN(step->weight_,
+                        lowering.weights.get<LinearWeight>(
+                            source, text("linear ", problem.k, "x", problem.n, transposed ? "t" : ""),
+                            [&] { return pack(engine, source, problem.k, problem.n, transposed); }));
     } else {
       HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
     }
@@ -178,7 +186,8 @@ class LinearStep final : public Step {
     const Piece size = cut(p_, *weight_, width);
     for (int64_t row = 0; row < p_.m; row += size.rows) {
       for (int64_t column = 0; column < p_.n; column += size.columns) {
-        Piece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column), nullptr};
+        Piece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column),
+                    nullptr};
         for (const Piece& other : pieces_) {
           if (other.rows == piece.rows && other.columns == piece.columns) piece.primitive = other.primitive;
         }
@@ -195,8 +204,9 @@ class LinearStep final : public Step {
   Status run_piece(const RunContext& context, size_t index) const {
     const Piece& piece = pieces_[index];
     const std::byte* weight =
-        weight_->data != nullptr ? weight_->panel(piece.column, p_.k)
-                                 : context.read(w_) + piece.column * weight_->column_stride * int64_t{sizeof(float)};
+        weight_->data != nullptr
+            ? weight_->panel(piece.column, p_.k)
+            : context.read(w_) + piece.column * weight_->column_stride * int64_t{sizeof(float)};
     const int64_t at = piece.row * p_.n + piece.column;
     std::array<const void*, 6> addresses{};
     size_t count = 0;
@@ -230,7 +240,8 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   p.residual = inputs.size() > 3 && inputs[3].present();
   p.activation = lowering.node.attributes.str("activation");
   if (p.residual && !(inputs[3].extents == y.extents)) {
-    return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ", y.extents);
+    return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ",
+                               y.extents);
   }
   return LinearStep::make(lowering, p);
 }

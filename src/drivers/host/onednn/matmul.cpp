@@ -34,7 +34,8 @@ class MatMulStep final : public Step {
     const auto piece = [&](int64_t i) {
       const std::array<const void*, 4> addresses = {
           context.read<float>(a_) + i * a_stride_, context.read<float>(b_) + i * b_stride_,
-          context.write<float>(y_) + i * y_stride_, context.arena + scratch_ + static_cast<uint64_t>(i) * scratch_stride_};
+          context.write<float>(y_) + i * y_stride_,
+          context.arena + scratch_ + static_cast<uint64_t>(i) * scratch_stride_};
       return primitive_->run(addresses);
     };
     if (pieces_ == 1) return piece(0);
@@ -42,7 +43,8 @@ class MatMulStep final : public Step {
     context.caller.for_each(pieces_, [&](int i) {
       if (!piece(i).ok()) failed.store_release(true);
     });
-    return failed.load_acquire() ? Status::internal("a piece of a matrix product failed in oneDNN") : Status();
+    return failed.load_acquire() ? Status::internal("a piece of a matrix product failed in oneDNN")
+                                 : Status();
   }
 
   uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(pieces_); }
@@ -83,7 +85,8 @@ class MatMulStep final : public Step {
     const int64_t work = 2 * y_.elements() * s.a.back();
     const bool rows = s.y.size() == 2;
     const bool batches = s.y.size() == 3 && s.a[0] == s.b[0];
-    if (width > 1 && work >= (1 << 20) && (rows || batches) && s.y[0] % width == 0 && (!rows || s.y[0] >= 16 * width)) {
+    if (width > 1 && work >= (1 << 20) && (rows || batches) && s.y[0] % width == 0 &&
+        (!rows || s.y[0] >= 16 * width)) {
       pieces_ = width;
       for (Dims* dims : {&s.a, &s.b, &s.y}) {
         if (dims != &s.b || batches) (*dims)[0] /= width;
@@ -98,10 +101,14 @@ class MatMulStep final : public Step {
       y_stride_ = elements(s.y);
     }
     HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
-      return MatmulDesc(engine.cpu, f32_desc(s.a), f32_desc(s.b), f32_desc(s.y), engine.attributes());
-    }));
-    HEDDLE_TRY_ASSIGN(primitive_, (Primitive::make<MatmulDesc, dnnl::matmul>(
-        engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
+                        return MatmulDesc(engine.cpu, f32_desc(s.a), f32_desc(s.b), f32_desc(s.y),
+                                          engine.attributes());
+                      }));
+    HEDDLE_TRY_ASSIGN(primitive_,
+                      (Primitive::make<MatmulDesc, dnnl::matmul>(engine, desc,
+                                                                 {{DNNL_ARG_SRC, desc.src_desc()},
+                                                                  {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                                  {DNNL_ARG_DST, desc.dst_desc()}})));
     scratch_stride_ = (primitive_->scratch_bytes() + 63) / 64 * 64;
     return {};
   }
@@ -126,25 +133,31 @@ class GemmStep final : public Step {
     const ir::Attributes& attributes = lowering.node.attributes;
     const bool trans_a = attributes.i64("transA") != 0, trans_b = attributes.i64("transB") != 0;
     const int64_t m = step->y_.extents[0], n = step->y_.extents[1], k = step->a_.extents[trans_a ? 0 : 1];
-    const auto alpha = static_cast<float>(attributes.f64("alpha", 1)), beta = static_cast<float>(attributes.f64("beta", 1));
+    const auto alpha = static_cast<float>(attributes.f64("alpha", 1)),
+               beta = static_cast<float>(attributes.f64("beta", 1));
     const Engine& engine = lowering.weights.engine();
     HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
-      dnnl::post_ops ops;
-      if (alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
-      if (step->c_.present()) ops.append_sum(beta);
-      dnnl::primitive_attr attr = engine.attributes();
-      attr.set_post_ops(ops);
-      return MatmulDesc(engine.cpu, f32_desc({m, k}, trans_a ? Dims{1, m} : Dims{k, 1}),
-                        f32_desc({k, n}, trans_b ? Dims{1, k} : Dims{n, 1}), f32_desc({m, n}), attr);
-    }));
-    HEDDLE_TRY_ASSIGN(step->primitive_, (Primitive::make<MatmulDesc, dnnl::matmul>(
-        engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_WEIGHTS, desc.weights_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
+                        dnnl::post_ops ops;
+                        if (alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
+                        if (step->c_.present()) ops.append_sum(beta);
+                        dnnl::primitive_attr attr = engine.attributes();
+                        attr.set_post_ops(ops);
+                        return MatmulDesc(engine.cpu, f32_desc({m, k}, trans_a ? Dims{1, m} : Dims{k, 1}),
+                                          f32_desc({k, n}, trans_b ? Dims{1, k} : Dims{n, 1}),
+                                          f32_desc({m, n}), attr);
+                      }));
+    HEDDLE_TRY_ASSIGN(step->primitive_,
+                      (Primitive::make<MatmulDesc, dnnl::matmul>(engine, desc,
+                                                                 {{DNNL_ARG_SRC, desc.src_desc()},
+                                                                  {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                                  {DNNL_ARG_DST, desc.dst_desc()}})));
     return std::unique_ptr<Step>(std::move(step));
   }
 
   Status run(const RunContext& context) const override {
     if (c_.present()) spread(context);
-    const std::array<const void*, 4> addresses = {context.read(a_), context.read(b_), context.write(y_), context.arena + scratch_};
+    const std::array<const void*, 4> addresses = {context.read(a_), context.read(b_), context.write(y_),
+                                                  context.arena + scratch_};
     return primitive_->run(addresses);
   }
 
@@ -171,7 +184,8 @@ class GemmStep final : public Step {
 };
 
 Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
-  const bool constant_weight = lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].extents.rank() == 2 &&
+  const bool constant_weight = lowering.inputs[1].place == Operand::Place::kConstant &&
+                               lowering.inputs[1].extents.rank() == 2 &&
                                lowering.inputs[0].extents.rank() >= 1;
   return constant_weight ? lower_linear(lowering) : MatMulStep::make(lowering);
 }

@@ -31,14 +31,16 @@ class PoolStep final : public Step {
     step->x_stride_ = x.elements() / step->pieces_;
     step->y_stride_ = y.elements() / step->pieces_;
     HEDDLE_TRY_ASSIGN(const PoolDesc desc, caught("preparing a pool", [&] {
-      Dims in = to_dims(x.extents), out = to_dims(y.extents);
-      in[0] = out[0] = images / step->pieces_;
-      return PoolDesc(engine.cpu, dnnl::prop_kind::forward_inference, windows.algorithm, channels_last_desc(in),
-                      channels_last_desc(out), windows.strides, windows.kernel, windows.dilations, windows.pads_begin,
-                      windows.pads_end, engine.attributes());
-    }));
-    HEDDLE_TRY_ASSIGN(step->primitive_, (Primitive::make<PoolDesc, dnnl::pooling_forward>(
-        engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
+                        Dims in = to_dims(x.extents), out = to_dims(y.extents);
+                        in[0] = out[0] = images / step->pieces_;
+                        return PoolDesc(engine.cpu, dnnl::prop_kind::forward_inference, windows.algorithm,
+                                        channels_last_desc(in), channels_last_desc(out), windows.strides,
+                                        windows.kernel, windows.dilations, windows.pads_begin,
+                                        windows.pads_end, engine.attributes());
+                      }));
+    HEDDLE_TRY_ASSIGN(step->primitive_,
+                      (Primitive::make<PoolDesc, dnnl::pooling_forward>(
+                          engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
     step->primitive_scratch_ = step->scratch_;
     step->scratch_stride_ = (step->primitive_->scratch_bytes() + 63) / 64 * 64;
     step->scratch_ += step->scratch_stride_ * static_cast<uint64_t>(step->pieces_);
@@ -78,7 +80,8 @@ Windows whole_planes(const Lowering& lowering) {
   w.kernel.assign(x.begin() + 2, x.end());
   w.strides.assign(w.kernel.size(), 1);
   w.dilations = w.pads_begin = w.pads_end = Dims(w.kernel.size(), 0);
-  w.algorithm = lowering.node.is("GlobalMaxPool") ? dnnl::algorithm::pooling_max : dnnl::algorithm::pooling_avg_exclude_padding;
+  w.algorithm = lowering.node.is("GlobalMaxPool") ? dnnl::algorithm::pooling_max
+                                                  : dnnl::algorithm::pooling_avg_exclude_padding;
   return w;
 }
 
@@ -89,7 +92,8 @@ Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering) {
   const ir::Extents& y = lowering.outputs[0].extents;
   if (x.rank() > 5) return reference_step(lowering);
   const ir::Node& node = lowering.node;
-  if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool")) return PoolStep::make(lowering, whole_planes(lowering));
+  if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
+    return PoolStep::make(lowering, whole_planes(lowering));
   HEDDLE_TRY_ASSIGN(const ir::Window window, ir::Window::of(node, x.rank() - 2, {}));
   Windows w{window.kernel, window.strides, window.dilations, {}, {}, dnnl::algorithm::pooling_max};
   for (size_t i = 0; i < window.axes(); ++i) {
@@ -101,7 +105,8 @@ Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering) {
   if (node.is("AveragePool")) {
     const bool count_padding = node.attributes.i64("count_include_pad") != 0;
     if (counts_beyond_padding(node)) return reference_step(lowering);
-    w.algorithm = count_padding ? dnnl::algorithm::pooling_avg_include_padding : dnnl::algorithm::pooling_avg_exclude_padding;
+    w.algorithm = count_padding ? dnnl::algorithm::pooling_avg_include_padding
+                                : dnnl::algorithm::pooling_avg_exclude_padding;
   }
   return PoolStep::make(lowering, w);
 }

@@ -9,7 +9,8 @@ struct Primitive::Set {
 };
 
 Result<Ref<const Primitive>> Primitive::make(const Engine& engine, const dnnl::primitive& primitive,
-                                             const dnnl::memory::desc& scratchpad, std::vector<Argument> arguments) {
+                                             const dnnl::memory::desc& scratchpad,
+                                             std::vector<Argument> arguments) {
   const uint64_t scratch = scratchpad.get_size();
   if (scratch > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratchpad});
   return Ref<const Primitive>(std::make_shared<Primitive>(engine, primitive, std::move(arguments), scratch));
@@ -55,11 +56,12 @@ Status Primitive::run(std::span<const void* const> addresses) const {
     HEDDLE_TRY_ASSIGN(set, make_set());
   }
   for (size_t i = 0; i < arguments_.size(); ++i) {
-    const dnnl_status_t status = dnnl_memory_set_data_handle(set->arguments[i].memory, const_cast<void*>(addresses[i]));
+    const dnnl_status_t status =
+        dnnl_memory_set_data_handle(set->arguments[i].memory, const_cast<void*>(addresses[i]));
     if (status != dnnl_success) return onednn_status(status, "binding an operand");
   }
-  const dnnl_status_t status = dnnl_primitive_execute(primitive_.get(), set->stream.get(),
-                                                      static_cast<int>(set->arguments.size()), set->arguments.data());
+  const dnnl_status_t status = dnnl_primitive_execute(
+      primitive_.get(), set->stream.get(), static_cast<int>(set->arguments.size()), set->arguments.data());
   give(std::move(set));
   return onednn_status(status, "running a primitive");
 }

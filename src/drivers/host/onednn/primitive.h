@@ -30,14 +30,19 @@ class Primitive {
 
   // `arguments` without the scratchpad, which is always last in run() and may be null when scratch_bytes() is 0.
   static Result<Ref<const Primitive>> make(const Engine& engine, const dnnl::primitive& primitive,
-                                           const dnnl::memory::desc& scratchpad, std::vector<Argument> arguments);
+                                           const dnnl::memory::desc& scratchpad,
+                                           std::vector<Argument> arguments);
   template <class Desc, class P>
-  static Result<Ref<const Primitive>> make(const Engine& engine, const Desc& desc, std::vector<Argument> arguments) {
+  static Result<Ref<const Primitive>> make(const Engine& engine, const Desc& desc,
+                                           std::vector<Argument> arguments) {
     HEDDLE_TRY_ASSIGN(P primitive, caught("making a primitive", [&] { return P(desc); }));
     return make(engine, primitive, desc.scratchpad_desc(), std::move(arguments));
   }
-  Primitive(const Engine& engine, dnnl::primitive primitive, std::vector<Argument> arguments, uint64_t scratch_bytes)
-      : engine_(engine.cpu), primitive_(std::move(primitive)), arguments_(std::move(arguments)),
+  Primitive(const Engine& engine, dnnl::primitive primitive, std::vector<Argument> arguments,
+            uint64_t scratch_bytes)
+      : engine_(engine.cpu),
+        primitive_(std::move(primitive)),
+        arguments_(std::move(arguments)),
         scratch_bytes_(scratch_bytes) {}
   ~Primitive();
   Primitive(const Primitive&) = delete;
@@ -60,7 +65,8 @@ class Primitive {
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   uint64_t scratch_bytes_;
-  mutable std::array<Atomic<Set*>, kKept> kept_;  // a set nobody uses, or null; whoever exchanges it out owns it
+  mutable std::array<Atomic<Set*>, kKept>
+      kept_;  // a set nobody uses, or null; whoever exchanges it out owns it
 };
 
 }  // namespace heddle::host

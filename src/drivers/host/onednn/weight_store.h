@@ -35,11 +35,12 @@ class WeightStore {
   template <class T, class Make>
   Result<Ref<const T>> get(const void* weights, std::string layout, Make&& make) {
     if (!owns(weights)) return make();
-    HEDDLE_TRY_ASSIGN(auto packed, packed_.get_or_make(Key{weights, std::move(layout)}, [&]() -> Result<Map::Made> {
-      HEDDLE_TRY_ASSIGN(Ref<const T> made, make());
-      const uint64_t bytes = made->bytes();
-      return Map::Made(Ref<const Packed>(std::move(made)), bytes);
-    }));
+    HEDDLE_TRY_ASSIGN(auto packed,
+                      packed_.get_or_make(Key{weights, std::move(layout)}, [&]() -> Result<Map::Made> {
+                        HEDDLE_TRY_ASSIGN(Ref<const T> made, make());
+                        const uint64_t bytes = made->bytes();
+                        return Map::Made(Ref<const Packed>(std::move(made)), bytes);
+                      }));
     return std::static_pointer_cast<const T>(packed);
   }
 

@@ -1,0 +1,35 @@
+// core_place.h: keeps a helper thread off the core of the caller that it is to help.
+//
+//   What       A woken thread may be put behind the very thread that woke it, while another core idles; some kernels (virtual machines whose
+//              cores share no cache that they know of) leave it there for milliseconds, which is longer than the loop. So a caller
+//              closes its core to the helpers before it counts on them.
+//   Invariant  A helper may use every core that the process might use when its team was made, but one.
+//   Threads    settle(): the helper. keep_off(): any caller; two at once leave one of their cores closed, which is a hint's worth.
+//   Blocks     One system call in keep_off(), when the caller is not on the core that is closed already.
+#pragma once
+
+#include <sched.h>
+#include <sys/types.h>
+
+#include "base/atomic.h"
+
+namespace heddle::host {
+
+inline int this_core() { return sched_getcpu(); }  // -1 when the system does not say
+
+class CorePlace {
+ public:
+  void settle();  // once, first
+  void keep_off(int core) {
+    if (core >= 0 && closed_.load_relaxed() != core) close(core);
+  }
+
+ private:
+  void close(int core);
+
+  cpu_set_t allowed_{};      // written by settle(), before thread_ is released
+  Atomic<pid_t> thread_{0};  // 0 until settled; publishes allowed_
+  Atomic<int> closed_{-1};   // the core that the helper may not use: a hint that orders nothing
+};
+
+}  // namespace heddle::host

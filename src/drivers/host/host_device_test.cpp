@@ -1,0 +1,157 @@
+#include "drivers/host/host_device.h"
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "base/thread.h"
+#include "drivers/host/onednn/omp_scope.h"
+#include "drivers/host/slot.h"
+#include "ir/builder.h"
+
+extern "C" void omp_set_num_threads(int count);
+
+namespace heddle::host {
+namespace {
+
+using device::View;
+
+template <class T>
+T require(Result<T> result) {
+  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
+  return std::move(result).value();
+}
+
+View view_of(ir::Tensor& tensor) {
+  return View::contiguous(nullptr, static_cast<std::byte*>(tensor.mutable_data()), tensor.dtype(),
+                          tensor.extents());
+}
+
+// Every kind of oneDNN work: a product, a convolution, a pool, attention.
+ir::Graph mixed_graph() {
+  ir::Builder b;
+  const ir::ValueId x = b.input("x", {ir::DType::kF32, {8, 64, 48}});
+  const ir::ValueId conv = *b.node("Conv", {x, b.constant(ir::Tensor::zeros(ir::DType::kF32, {96, 64, 3}))},
+                                   {{"pads", std::vector<int64_t>{1, 1}}});
+  const ir::ValueId pool = *b.node("MaxPool", {conv}, {{"kernel_shape", std::vector<int64_t>{1}}});
+  const ir::ValueId wide =
+      *b.node("Linear", {pool, b.constant(ir::Tensor::zeros(ir::DType::kF32, {48, 384}))});
+  b.output(*b.node("Attention", {wide}, {{"num_heads", int64_t{4}}, {"packed", int64_t{1}}}));
+  return *b.take();
+}
+
+struct Running {
+  explicit Running(int threads)
+      : device(require(make_host_device({.threads = threads}))),
+        module(require(device->load(mixed_graph(), {}, NoLocksHeld()))),
+        x(ir::Tensor::zeros(ir::DType::kF32, {8, 64, 48})),
+        queue(require(device->make_queue(NoLocksHeld()))),
+        slot(require(device->make_slot(NoLocksHeld()))) {
+    program = require(module->compile({{x.extents()}}, NoLocksHeld()));
+    y = ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents);
+    REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
+    list.run(program, *slot, {view_of(x)}, {view_of(y)});
+  }
+  void run() { REQUIRE(queue->submit(list, ++value, NoLocksHeld()).ok()); }
+
+  Ref<device::Device> device;
+  Ref<const device::Module> module;
+  Ref<const device::Program> program;
+  ir::Tensor x, y;
+  std::unique_ptr<device::Queue> queue;
+  std::unique_ptr<device::Slot> slot;
+  device::CommandList list;
+  uint64_t value = 0;
+};
+
+size_t threads_of_process() {
+  size_t count = 0;
+  for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) ++count;
+  return count;
+}
+
+TEST_CASE("compiling and running leave the caller's OpenMP setting as it was") {
+  Thread("caller", [] {
+    for (const int setting : {1, 2, 5}) {
+      omp_set_num_threads(setting);
+      Running running(2);
+      CHECK(omp_threads_here() == setting);
+      running.run();
+      CHECK(omp_threads_here() == setting);
+    }
+  }).join();
+}
+
+TEST_CASE("no OpenMP worker is ever started, whatever the caller's setting") {
+  Thread("caller", [] {
+    omp_set_num_threads(4);
+    const size_t before = threads_of_process();
+    Running running(1);
+    for (int i = 0; i < 3; ++i) running.run();
+    CHECK(threads_of_process() == before);
+  }).join();
+}
+
+TEST_CASE("the device's description and traits say what it is") {
+  const auto device = require(make_host_device({.threads = 3}));
+  CHECK(device->traits().name == "host");
+  CHECK(device->traits().lanes == 3);
+  CHECK(device->traits().synchronous);
+  CHECK(device->traits().description.find("3 threads, oneDNN 3.") == 0);
+  CHECK(require(make_host_device())->traits().lanes >= 1);
+}
+
+TEST_CASE("a number of threads that makes no sense is invalid") {
+  for (const int threads : {-1, 1'000'000})
+    CHECK(make_host_device({.threads = threads}).status().code() == Code::invalid);
+}
+
+TEST_CASE("a slot that was not prepared for the program is refused, and nothing is written") {
+  Running running(1);
+  const auto fresh = require(running.device->make_slot(NoLocksHeld()));
+  device::CommandList list;
+  list.run(running.program, *fresh, {view_of(running.x)}, {view_of(running.y)});
+  CHECK(running.queue->submit(list, ++running.value, NoLocksHeld()).code() == Code::invalid);
+  CHECK(running.queue->timeline()->done(running.value));
+}
+
+TEST_CASE("a warm run allocates nothing in the slot, and strided inputs make it grow once") {
+  Running running(1);
+  running.run();
+  const uint64_t bytes = running.slot->bytes();
+  CHECK(bytes >= running.program->slot_bytes());
+  running.run();
+  CHECK(running.slot->bytes() == bytes);
+  View strided = view_of(running.x);
+  strided.strides = {0, 0, 0};
+  device::CommandList list;
+  list.run(running.program, *running.slot, {strided}, {view_of(running.y)});
+  REQUIRE(running.queue->submit(list, ++running.value, NoLocksHeld()).ok());
+  const uint64_t grown = running.slot->bytes();
+  CHECK(grown == bytes + strided.bytes());
+  REQUIRE(running.queue->submit(list, ++running.value, NoLocksHeld()).ok());
+  CHECK(running.slot->bytes() == grown);
+}
+
+TEST_CASE("a submission that waits for a failed queue is refused, and its own queue goes on") {
+  class FailedQueue final : public device::Queue {
+   public:
+    FailedQueue() : Queue(std::make_shared<device::Timeline>()) {
+      timeline()->fail(Status::device_lost("unplugged"), completion());
+    }
+    Status submit(const device::CommandList&, uint64_t, NoLocksHeld) override { return {}; }
+  };
+  const FailedQueue failed;
+  Running running(1);
+  device::CommandList list;
+  list.wait({failed.timeline(), 1});
+  const Status status = running.queue->submit(list, ++running.value, NoLocksHeld());
+  CHECK(status.code() == Code::unavailable);
+  CHECK(status.message().find("unplugged") != std::string::npos);
+  running.run();
+  CHECK_FALSE(running.queue->timeline()->failed());
+}
+
+}  // namespace
+}  // namespace heddle::host

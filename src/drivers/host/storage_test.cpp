@@ -1,0 +1,110 @@
+#include "drivers/host/storage.h"
+
+#include <doctest/doctest.h>
+
+#include "ir/builder.h"
+
+namespace heddle::host {
+namespace {
+
+using Place = Operand::Place;
+
+const ir::TensorType kRow = {ir::DType::kF32, {64}};
+
+TEST_CASE("values that are dead leave their place to later ones") {
+  ir::Builder b;
+  ir::ValueId x = b.input("x", kRow);
+  for (int i = 0; i < 20; ++i) x = *b.node("Neg", {x});
+  b.output(x);
+  const Result<Storage> storage = assign_storage(*b.take());
+  REQUIRE(storage.ok());
+  CHECK(storage->arena_bytes == 2 * 256);
+  CHECK(storage->copies.empty());
+}
+
+TEST_CASE("two values that are alive at once never overlap") {
+  ir::Builder b;
+  const ir::ValueId x = b.input("x", kRow);
+  std::vector<ir::ValueId> kept;
+  for (int i = 0; i < 6; ++i) kept.push_back(*b.node("Neg", {kept.empty() ? x : kept.back()}));
+  b.output(*b.node("Max", kept));
+  const ir::Graph graph = *b.take();
+  const Result<Storage> storage = assign_storage(graph);
+  REQUIRE(storage.ok());
+  for (size_t i = 0; i < kept.size(); ++i) {
+    const Operand& a = storage->operands[kept[i]];
+    CHECK(a.place == Place::kArena);
+    CHECK(a.offset % 64 == 0);
+    CHECK(a.offset + 256 <= storage->arena_bytes);
+    for (size_t j = 0; j < i; ++j) {
+      const Operand& other = storage->operands[kept[j]];
+      CHECK((a.offset + 256 <= other.offset || other.offset + 256 <= a.offset));
+    }
+  }
+}
+
+TEST_CASE("a renamed value shares its source's place, and keeps it alive") {
+  ir::Builder b;
+  const ir::ValueId x = b.input("x", kRow), shape = b.constant(ir::Tensor::of_i64({8, 8}));
+  const ir::ValueId y = *b.node("Neg", {x}), renamed = *b.node("Reshape", {y, shape});
+  const ir::ValueId other = *b.node("Abs", {x}), sum = *b.node("Add", {other, other});
+  b.output(*b.node("Neg", {renamed}));
+  b.output(sum);
+  const ir::Graph graph = *b.take();
+  const Result<Storage> storage = assign_storage(graph);
+  REQUIRE(storage.ok());
+  const auto& operands = storage->operands;
+  CHECK(operands[renamed].place == Place::kArena);
+  CHECK(operands[renamed].offset == operands[y].offset);
+  CHECK(operands[renamed].extents == ir::Extents{8, 8});
+  CHECK(operands[other].offset != operands[y].offset);
+}
+
+TEST_CASE("outputs are written in place, and copied only when they have no place of their own") {
+  ir::Builder b;
+  const ir::ValueId x = b.input("x", kRow), c = b.constant(ir::Tensor::zeros(ir::DType::kF32, {64}));
+  const ir::ValueId y = *b.node("Neg", {x}), z = *b.node("Abs", {y});
+  for (ir::ValueId id : {y, x, c, y, z}) b.output(id);
+  const Result<Storage> storage = assign_storage(*b.take());
+  REQUIRE(storage.ok());
+  CHECK(storage->arena_bytes == 0);
+  CHECK(storage->operands[y].place == Place::kOutput);
+  CHECK(storage->operands[y].offset == 0);
+  CHECK(storage->operands[z].offset == 4);
+  REQUIRE(storage->copies.size() == 3);
+  const std::vector<std::pair<Place, uint64_t>> wanted = {
+      {Place::kInput, 1}, {Place::kConstant, 2}, {Place::kOutput, 3}};
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    CHECK(storage->copies[i].first.place == wanted[i].first);
+    CHECK(storage->copies[i].second.offset == wanted[i].second);
+  }
+}
+
+TEST_CASE("channels lie last only between operators that read and write them so") {
+  ir::Builder b;
+  const ir::ValueId x = b.input("x", {ir::DType::kF32, {1, 4, 6, 6}});
+  const ir::ValueId w = b.constant(ir::Tensor::zeros(ir::DType::kF32, {4, 4, 1, 1}));
+  const ir::ValueId a = *b.node("Conv", {x, w}), inner = *b.node("Conv", {a, w}),
+                    seen = *b.node("Conv", {inner, w});
+  const ir::ValueId pool = *b.node("GlobalAveragePool", {seen});
+  b.output(*b.node("Neg", {seen}));
+  b.output(pool);
+  const Result<Storage> storage = assign_storage(*b.take());
+  REQUIRE(storage.ok());
+  CHECK_FALSE(storage->operands[x].channels_last);
+  CHECK(storage->operands[a].channels_last);
+  CHECK(storage->operands[inner].channels_last);
+  CHECK_FALSE(storage->operands[seen].channels_last);
+  CHECK_FALSE(storage->operands[pool].channels_last);
+}
+
+TEST_CASE("a shape that is not numbers is a fault of ours, by the value's name") {
+  ir::Builder b;
+  b.output(*b.node("Neg", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("n")}})}));
+  const Result<Storage> storage = assign_storage(*b.take());
+  CHECK(storage.status().code() == Code::internal);
+  CHECK(storage.status().message().find("'x'") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace heddle::host
