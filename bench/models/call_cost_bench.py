@@ -1,6 +1,6 @@
 """Question  what does a warm call cost from Python, when the model does nothing?
-Read as   microseconds a call of an identity graph over f32[1, 8], numpy in and a fresh numpy array out; the bar is 4. ONNX Runtime's own
-          call of the same graph is measured in the same rounds, for scale.
+Read as   microseconds a call of an identity graph over f32[1, 8], numpy in and a fresh numpy array out; the
+          bar is 4. ONNX Runtime's own call of the same graph is measured in the same rounds, for scale.
 Checked   the result is the input, and is not the input's memory.
 """
 

@@ -1,7 +1,8 @@
 """Question  do two callers on two cores get twice what one caller gets on one core?
-Read as   calls per second of two threads, over those of one thread in a process pinned to one core, per model; the bar is 1.9. The two
-          processes measure in turn, round by round. The processor time a call takes in each is printed beside it: where two cores are not
-          twice one, it says whether the calls got dearer (shared cache and memory) or the cores stood idle.
+Read as   calls per second of two threads, over those of one thread in a process pinned to one core, per
+          model; the bar is 1.9. The two processes measure in turn, round by round. The processor time a call
+          takes in each is printed beside it: where two cores are not twice one, it says whether the calls got
+          dearer (shared cache and memory) or the cores stood idle.
 Checked   each process compares its answers with the reference before it measures.
 """
 

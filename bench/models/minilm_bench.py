@@ -1,7 +1,7 @@
 """Question  is Heddle as fast as ONNX Runtime on MiniLM, for one caller and for sixteen?
-Read as   Heddle's calls per second / ONNX Runtime's at its best thread setting for that number of callers, round by round: median and
-          quartiles. The bar of the spine is 0.8. Best setting: every intra-op thread count up to the cores is tried, each measured as long
-          as Heddle; the best median counts.
+Read as   Heddle's calls per second / ONNX Runtime's at its best thread setting for that number of callers,
+          round by round: median and quartiles. The bar of the spine is 0.8. Best setting: every intra-op
+          thread count up to the cores is tried, each measured as long as Heddle; the best median counts.
 Checked   before anything is timed, both give the same vectors for the inputs used.
 """
 

@@ -1,6 +1,6 @@
 """Question  does memory grow when shapes never repeat for long?
-Read as   resident memory after call 200,000 over that after call 20,000, in a process whose model gets ragged shapes under a budget for
-          compiled shapes that holds a part of them only; the bar is 1.02.
+Read as   resident memory after call 200,000 over that after call 20,000, in a process whose model gets ragged
+          shapes under a budget for compiled shapes that holds a part of them only; the bar is 1.02.
 Checked   every thousandth result against numpy, and that the cache evicts (otherwise the budget was not met).
 """
 
@@ -57,7 +57,8 @@ def main() -> int:
     if stats["evictions"] == 0:
         raise SystemExit("nothing was evicted: the budget was not met, so the figure says nothing")
     print(
-        f"  after call {FIRST}: {first / 1e6:.1f} MB; after call {CALLS}: {last / 1e6:.1f} MB; {stats['evictions']} evictions"
+        f"  after call {FIRST}: {first / 1e6:.1f} MB; after call {CALLS}: {last / 1e6:.1f} MB;"
+        f" {stats['evictions']} evictions"
     )
     print(f"  last / first {last / first:.4f}  bar: 1.02")
     write(

@@ -1,4 +1,4 @@
-"""What the benchmarks of whole models share: peers in turn, pauses between, ratios with their spread, JSON."""
+"""What the benchmarks of whole models share: peers in turn, pauses between, ratios and their spread, JSON."""
 
 from __future__ import annotations
 

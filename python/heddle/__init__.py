@@ -74,11 +74,15 @@ __all__ = [
 ]
 
 
-def _device(device):
+def _device(device: str | Device) -> Device:
     return device if isinstance(device, Device) else Device(device)
 
 
-def load(path, device="host", precision="f32"):
+def load(
+    path: str | os.PathLike[str] | bytes | bytearray | memoryview,
+    device: str | Device = "host",
+    precision: str = "f32",
+) -> Model:
     """Reads an ONNX model (a path, or the file's bytes) and compiles its first stage.
 
     Blocks with the GIL free. Raises InvalidError or UnsupportedError naming the node. The model may be called
@@ -89,61 +93,70 @@ def load(path, device="host", precision="f32"):
     return _heddle.load(os.fspath(path), _device(device), precision)
 
 
-def stream(stream):
+def stream(stream: Stream) -> _heddle.StreamContext:
     """Context manager: calls of this thread go to ``stream``. Nests."""
     return _heddle.StreamContext(stream)
 
 
-def current_stream(device="host"):
-    """The calling thread's stream: the innermost ``with stream(...)``, else its lease (the default stream on the main thread)."""
+def current_stream(device: str | Device = "host") -> Stream:
+    """The calling thread's stream: the innermost ``with stream(...)``, else its lease.
+
+    The main thread's lease is the default stream.
+    """
     return _heddle.current_stream(_device(device))
 
 
-def default_stream(device="host"):
+def default_stream(device: str | Device = "host") -> Stream:
     """Stream 0."""
     return _heddle.default_stream(_device(device))
 
 
-def release_current_thread_slot(device="host"):
+def release_current_thread_slot(device: str | Device = "host") -> None:
     """Returns the calling thread's lease before the thread ends."""
     _heddle.release_current_thread_slot(_device(device))
 
 
-def synchronize(device="host", timeout=None):
-    """Blocks, with the GIL free, until all work given to the device so far is over. Raises its first failure."""
+def synchronize(device: str | Device = "host", timeout: float | None = None) -> None:
+    """Blocks, with the GIL free, until all work given to the device so far is over.
+
+    Raises the first failure of that work.
+    """
     _device(device).synchronize(timeout)
 
 
-def empty_cache(device="host"):
+def empty_cache(device: str | Device = "host") -> None:
     """Gives cached device memory back."""
     _device(device).empty_cache()
 
 
-def current_allocated_memory(device="host"):
+def current_allocated_memory(device: str | Device = "host") -> int:
     """Bytes in live tensors."""
     return _device(device).stats()["allocated"]
 
 
-def driver_allocated_memory(device="host"):
+def driver_allocated_memory(device: str | Device = "host") -> int:
     """Bytes held from the driver, cached ones included."""
     return _device(device).stats()["reserved"]
 
 
-def recommended_max_memory(device="host"):
+def recommended_max_memory(device: str | Device = "host") -> int:
     """Bytes that the device says may reasonably be used."""
     return _device(device).stats()["recommended_max_memory"]
 
 
-def set_per_process_memory_fraction(fraction, device="host"):
+def set_per_process_memory_fraction(fraction: float, device: str | Device = "host") -> None:
     """Limits this process to a part, in (0, 1], of the device's memory."""
     _device(device).set_memory_fraction(fraction)
 
 
-def exclusive(device="host", timeout=None):
-    """Context manager: the device to oneself; waits until nothing runs on it and keeps Heddle off meanwhile."""
+def exclusive(device: str | Device = "host", timeout: float | None = None) -> _heddle.ExclusiveContext:
+    """Context manager: the device to oneself.
+
+    Waits until nothing runs on it, and keeps Heddle off it meanwhile.
+    """
     return _heddle.ExclusiveContext(_device(device), timeout)
 
 
-def environment():
+def environment() -> list[tuple[str, str, str]]:
     """Environment variables Heddle knows: (name, meaning, value) tuples."""
     return list(_heddle.environment())

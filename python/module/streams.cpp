@@ -150,10 +150,7 @@ void bind_device(nb::module_& m) {
           "timeout"_a = nb::none());
 }
 
-}  // namespace
-
-void bind_streams(nb::module_& m) {
-  bind_device(m);
+void bind_events(nb::module_& m) {
   nb::class_<Event>(m, "Event")
       .def(nb::init<>())
       .def(
@@ -167,6 +164,13 @@ void bind_streams(nb::module_& m) {
           },
           "timeout"_a = nb::none())
       .def("elapsed_time", &Event::elapsed_ms, "later"_a);
+}
+
+}  // namespace
+
+void bind_streams(nb::module_& m) {
+  bind_device(m);
+  bind_events(m);
   nb::class_<Stream>(m, "Stream")
       .def(
           "__init__",

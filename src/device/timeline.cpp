@@ -43,7 +43,8 @@ void Timeline::advance(uint64_t value, Completion) {
   reached_.store_seq_cst(value);
   if (parked_.load_seq_cst() != 0) {
     {
-      // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until it sleeps.
+      // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until
+      // it sleeps.
       auto waiters = waiters_.lock();
       std::erase_if(waiters->stamps, [&](const auto& entry) {
         if (entry.first > value) return false;

@@ -82,7 +82,8 @@ TEST_CASE("a failure wakes every parked waiter with the cause") {
   CHECK(causes.load_acquire() == 8);
 }
 
-// Each value publishes a plain write of the completion path: a waiter that returns early would read an old one (and TSan would say so).
+// Each value publishes a plain write of the completion path: a waiter that returns early would read an old
+// one (and TSan would say so).
 TEST_CASE("no wait is lost or early while values advance as fast as they can") {
   constexpr uint64_t kValues = 4000;
   constexpr int kWaiters = 4;

@@ -1,4 +1,5 @@
-// op_cases.h: what each operator is tried on: shapes, attributes, element types; the values are random, the reference is the judge.
+// op_cases.h: what each operator is tried on: shapes, attributes, element types; the values are random, the
+// reference is the judge.
 //
 //   What       One Case is one node. Its inputs of type T take each of the case's dtypes in turn.
 //   Threads    Plain data.

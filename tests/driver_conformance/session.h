@@ -1,6 +1,7 @@
 // session.h: the shortest way from tensors through a driver and back.
 //
-//   What       A Session owns one queue and one slot of a device. Buffers: tensors in device memory, contiguous or strided.
+//   What       A Session owns one queue and one slot of a device. Buffers: tensors in device memory,
+//              contiguous or strided.
 //   Threads    One Session a thread; modules and programs are shared.
 #pragma once
 

@@ -1,5 +1,9 @@
-"""Models for the tests: built by hand, written from the package's weights, or exported by PyTorch; kept in build/models."""
+"""Models for the tests: built by hand, written from the package's weights, or exported by PyTorch.
 
+Those that take long to make are kept in build/models.
+"""
+
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +52,7 @@ def build_mlp(device: heddle.Device | None = None) -> heddle.Model:
     graph = heddle.GraphBuilder("mlp")
     x = graph.input("x", "f32", ["batch", 512])
     sizes = (512, 1024, 1024, 512)
-    for i, (fan_in, fan_out) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for i, (fan_in, fan_out) in enumerate(itertools.pairwise(sizes)):
         weight = (random.standard_normal((fan_in, fan_out)) / np.sqrt(fan_in)).astype(np.float32)
         bias = random.standard_normal(fan_out).astype(np.float32)
         x = graph.add("Add", graph.add("MatMul", x, graph.constant(weight)), graph.constant(bias))
@@ -68,7 +72,7 @@ def mlp() -> heddle.Model:
 
 
 def run_threads(count: int, body) -> list:
-    """body(i) on `count` threads released at once; their results in order. The first exception is raised here."""
+    """body(i) on `count` threads released at once; results in order. The first exception is raised here."""
     import threading
 
     results = [None] * count

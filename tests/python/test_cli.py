@@ -73,7 +73,8 @@ def test_a_missing_file_is_one_line_and_exit_code_one(tmp_path):
 def test_bench_sweeps_threads_batch_and_synchronisation(affine_file, tmp_path):
     plot = tmp_path / "out.png"
     done = command(
-        "bench", affine_file, "--threads", 1, 2, "--batch", 1, 4, "--sync", "call", "every", "event", "end", "device",
+        "bench", affine_file, "--threads", 1, 2, "--batch", 1, 4,
+        "--sync", "call", "every", "event", "end", "device",
         "--seconds", 0.02, "--rounds", 2, "--json", "--plot", plot,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Real files: PyTorch's exports and MiniLM, against PyTorch and ONNX Runtime, from one thread and from many."""
+"""Real files: PyTorch's exports and MiniLM, against PyTorch and ONNX Runtime, from one thread and many."""
 
 import numpy as np
 import pytest

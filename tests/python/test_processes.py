@@ -1,4 +1,7 @@
-"""How Python processes begin and end: exit while busy, fork, spawn, atexit, Ctrl-C. Each scenario is a program of its own."""
+"""How Python processes begin and end: exit while busy, fork, spawn, atexit, Ctrl-C.
+
+Each scenario is a program of its own.
+"""
 
 import subprocess
 import sys
@@ -24,14 +27,14 @@ def busy(calls):
                 os._exit(3)
         except heddle.UnavailableError:
             return
-        calls.append(1)
+        calls.release()
 
 def start_eight():
-    calls = []
+    calls = threading.Semaphore(0)
     for _ in range(8):
         threading.Thread(target=busy, args=(calls,), daemon=True).start()
-    while len(calls) < 32:
-        time.sleep(0.001)
+    for _ in range(32):
+        calls.acquire()
 """
 
 
@@ -119,11 +122,11 @@ def test_a_spawned_child_runs_a_model_of_its_own(tmp_path):
 )
 def test_ctrl_c_ends_a_wait(wait):
     done = run(f"""
-        held = threading.Event()
+        held, leave = threading.Event(), threading.Event()
         def hold():
             with heddle.exclusive():
                 held.set()
-                time.sleep(30)
+                leave.wait(30)
         def hold_again():
             with heddle.exclusive():
                 pass

@@ -49,7 +49,6 @@ Case encoder(const heddle::Device& device = {});  // 2 layers, d 256, 4 heads, f
 Case small(const heddle::Device& device = {},
            int64_t width = 8);  // y = x * 2 + 1, for tests of everything but arithmetic
 std::vector<Case> all_models(const heddle::Device& device = {});  // the first three, and MiniLM
-    const heddle::Device& device = {});  // the first three, and MiniLM where its file was made
 
 Tensor random_tensor(const heddle::Shape& shape, uint32_t seed);
 

@@ -12,7 +12,7 @@ def everywhere(file: File) -> bool:
 
 
 def ours(file: File) -> bool:
-    """All that can use base. Users of heddle.h alone (python, the consumer, the stress tests) have the standard."""
+    """All that can use base. Users of heddle.h alone (python, consumer, stress tests) have the standard."""
     outside = ("src/base", "tests/consumer", "tests/stress", "bench/serving")
     return file.below("src", "include", "tests", "bench") and not file.below(*outside)
 

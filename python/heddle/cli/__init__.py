@@ -10,7 +10,10 @@ from . import bench, doctor, inspect, run
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Parses the arguments and runs the command. Returns the exit code; 1 with one line on stderr for what the user can mend."""
+    """Parses the arguments and runs the command; returns the exit code.
+
+    What the user can mend gives 1 and one line on stderr.
+    """
     parser = argparse.ArgumentParser(
         prog="heddle", description="Run, measure and look into models under Heddle."
     )

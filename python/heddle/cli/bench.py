@@ -1,4 +1,4 @@
-"""heddle bench: how a model's throughput and latency depend on threads, batch and the way callers synchronise."""
+"""heddle bench: how throughput and latency depend on threads, batch and the way callers synchronise."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def add_parser(commands) -> None:
         nargs="+",
         choices=SYNC,
         default=["call"],
-        help="call: plain blocking calls; on the thread's own stream: synchronise after every call, by event one call behind, "
-        "once at the end, or the whole device after every call",
+        help="call: plain blocking calls; on the thread's own stream: synchronise after every call, "
+        "by event one call behind, once at the end, or the whole device after every call",
     )
     parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each cell, in rotated order")
@@ -46,7 +46,7 @@ def add_parser(commands) -> None:
 
 
 def loop(model, inputs, sync: str, until: float) -> list[float]:
-    """Calls until the clock passes `until`; seconds of each call. Whatever was submitted is over on return."""
+    """Calls until the clock passes `until`; seconds of each call. What was submitted is over on return."""
     seconds = []
     stream = heddle.current_stream(model.device)
     behind = heddle.Event()
@@ -141,9 +141,9 @@ def sweep(model, options) -> list[dict]:
                 bar.update()
     for cell in cells:
         del cell["inputs"]
-        calls = np.array(cell.pop("calls")) * 1e3
+        milliseconds = np.array(cell.pop("calls")) * 1e3
         cell["rows_per_s"] = statistics.median(cell["rates"])
-        cell["p50_ms"], cell["p99_ms"] = (float(np.percentile(calls, p)) for p in (50, 99))
+        cell["p50_ms"], cell["p99_ms"] = (float(np.percentile(milliseconds, p)) for p in (50, 99))
     return cells
 
 
@@ -152,8 +152,8 @@ def print_table(cells: list[dict]) -> None:
     for cell in cells:
         spread = f"({min(cell['rates']):.0f} .. {max(cell['rates']):.0f})"
         print(
-            f"{cell['batch']:7d}  {cell['sync']:8s}{cell['threads']:8d} {cell['rows_per_s']:12.1f}   {spread:20s}"
-            f" {cell['p50_ms']:9.3f} {cell['p99_ms']:9.3f}"
+            f"{cell['batch']:7d}  {cell['sync']:8s}{cell['threads']:8d} {cell['rows_per_s']:12.1f}"
+            f"   {spread:20s} {cell['p50_ms']:9.3f} {cell['p99_ms']:9.3f}"
         )
 
 

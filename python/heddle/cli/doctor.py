@@ -1,4 +1,7 @@
-"""heddle doctor: what is here, what is in force, what is unsafe and why. Exit code 0 / 1 / 2: device usable / not / unknown."""
+"""heddle doctor: what is here, what is in force, what is unsafe and why.
+
+Exit code 0 / 1 / 2: device usable / not / unknown.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def computes_right(device: heddle.Device) -> str | None:
 def find_risks(device: heddle.Device) -> list[dict[str, str]]:
     """What may go wrong in this process or on this machine, and what to do."""
     risks = []
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if device.threads > cores:
         risks.append(
             {
@@ -62,7 +65,8 @@ def find_risks(device: heddle.Device) -> list[dict[str, str]]:
         risks.append(
             {
                 "what": f"OMP_NUM_THREADS is {os.environ['OMP_NUM_THREADS']} on {cores} cores",
-                "why": "other OpenMP libraries of the process (PyTorch, say) will start more threads than there are cores",
+                "why": "other OpenMP libraries of the process (PyTorch, say) will start more threads "
+                "than there are cores",
                 "do": "lower OMP_NUM_THREADS; Heddle itself does not use it",
             }
         )
@@ -79,7 +83,7 @@ def find_risks(device: heddle.Device) -> list[dict[str, str]]:
 
 def examine(name: str) -> dict:
     """The whole report; `status` is 0, 1 or 2."""
-    report = {
+    report: dict = {
         "device": name,
         "versions": versions(),
         "environment": [

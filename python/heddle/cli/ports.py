@@ -55,7 +55,7 @@ def shape_of(port, dims: dict[str, int]) -> tuple[int, ...]:
 def make_inputs(model, dims: dict[str, int], seed: int = 0) -> list[np.ndarray]:
     """Normal floats, and ones for integers and booleans (valid as mask and as index)."""
     random = np.random.default_rng(seed)
-    arrays = []
+    arrays: list[np.ndarray] = []
     for port in model.inputs:
         shape = shape_of(port, dims)
         if port.dtype not in _NUMPY:

@@ -36,12 +36,13 @@ def add_parser(commands) -> None:
 
 def save(path: Path, outputs: dict[str, np.ndarray]) -> None:
     if path.suffix == ".npz":
-        np.savez(path, **outputs)
+        np.savez(path, **outputs)  # type: ignore[arg-type]  # its own keywords are no arrays
     elif path.suffix == ".npy" and len(outputs) == 1:
         np.save(path, next(iter(outputs.values())))
     else:
         raise InvalidError(
-            f"--output takes a .npz file ({len(outputs)} outputs), or a .npy file for one output, not '{path}'"
+            f"--output takes a .npz file ({len(outputs)} outputs), or a .npy file for one output, "
+            f"not '{path}'"
         )
 
 
@@ -72,7 +73,8 @@ def execute(options) -> int:
         return 0
     for row in rows:
         print(
-            f"{row['name']}: {row['dtype']}{row['shape']}  mean {row['mean']}  min {row['min']}  max {row['max']}"
+            f"{row['name']}: {row['dtype']}{row['shape']}  mean {row['mean']}"
+            f"  min {row['min']}  max {row['max']}"
         )
     print(f"{seconds * 1e3:.2f} ms, compilation of the shape included")
     return 0

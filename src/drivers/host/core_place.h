@@ -1,10 +1,12 @@
 // core_place.h: keeps a helper thread off the core of the caller that it is to help.
 //
-//   What       A woken thread may be put behind the very thread that woke it, while another core idles; some kernels (virtual machines whose
-//              cores share no cache that they know of) leave it there for milliseconds, which is longer than the loop. So a caller
-//              closes its core to the helpers before it counts on them.
+//   What       A woken thread may be put behind the very thread that woke it, while another core idles; some
+//              kernels (virtual machines whose cores share no cache that they know of) leave it there for
+//              milliseconds, which is longer than the loop. So a caller closes its core to the helpers before
+//              it counts on them.
 //   Invariant  A helper may use every core that the process might use when its team was made, but one.
-//   Threads    settle(): the helper. keep_off(): any caller; two at once leave one of their cores closed, which is a hint's worth.
+//   Threads    settle(): the helper. keep_off(): any caller; two at once leave one of their cores closed,
+//              which is a hint's worth.
 //   Blocks     One system call in keep_off(), when the caller is not on the core that is closed already.
 #pragma once
 

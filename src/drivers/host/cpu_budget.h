@@ -1,8 +1,9 @@
 // cpu_budget.h: how many cores and how much memory this process may use.
 //
-//   What       The affinity mask, and the quota of every control group above us (version 1 or 2): the least of them counts. A container that
-//              may use two of 64 cores is a machine of two cores.
-//   Rounding   A quota of 2.5 cores counts as 2: a third thread would make the kernel stop all of them for part of each period.
+//   What       The affinity mask, and the quota of every control group above us (version 1 or 2): the least
+//              of them counts. A container that may use two of 64 cores is a machine of two cores.
+//   Rounding   A quota of 2.5 cores counts as 2: a third thread would make the kernel stop all of them for
+//              part of each period.
 //   Threads    Any. Reads /proc and /sys/fs/cgroup each time.
 //   Blocks     On those files only.
 #pragma once

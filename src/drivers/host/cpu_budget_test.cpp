@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -37,16 +38,15 @@ const std::string kV1Mounts =
     "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
     "32 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 
-TEST_CASE("the budget is the least of the affinity and every quota above the process") {
-  const Budget machine = read_budget("/nonexistent");
-  const auto at_most = [&](int cores) { return std::min(cores, machine.cores); };
-  struct Case {
-    const char* what;
-    std::vector<std::pair<std::string, std::string>> files;
-    int cores;
-    uint64_t memory;
-  };
-  const std::vector<Case> cases = {
+struct Case {
+  const char* what;
+  std::vector<std::pair<std::string, std::string>> files;
+  int cores;
+  uint64_t memory;
+};
+
+std::vector<Case> version_2_cases(const Budget& machine) {
+  return {
       {"no control groups", {}, machine.cores, machine.memory_bytes},
       {"version 2, no limit",
        {{"/proc/self/mountinfo", kV2Mount},
@@ -82,6 +82,24 @@ TEST_CASE("the budget is the least of the affinity and every quota above the pro
         {"/sys/fs/cgroup/cpu.max", "190000 100000\n"}},
        1,
        machine.memory_bytes},
+      {"a container sees its group as the root",
+       {{"/proc/self/mountinfo", "30 23 0:26 /docker/id /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
+        {"/proc/self/cgroup", "0::/docker/id\n"},
+        {"/sys/fs/cgroup/cpu.max", "100000 100000\n"}},
+       1,
+       machine.memory_bytes},
+      {"files that make no sense are ignored",
+       {{"/proc/self/mountinfo", "x\n- -\n" + kV2Mount},
+        {"/proc/self/cgroup", "::\n0::/q\n"},
+        {"/sys/fs/cgroup/q/cpu.max", "fast 0\n"},
+        {"/sys/fs/cgroup/q/memory.max", "much\n"}},
+       machine.cores,
+       machine.memory_bytes},
+  };
+}
+
+std::vector<Case> version_1_cases(const Budget& machine) {
+  return {
       {"version 1",
        {{"/proc/self/mountinfo", kV1Mounts},
         {"/proc/self/cgroup", "4:memory:/m\n3:cpu,cpuacct:/x\n"},
@@ -97,20 +115,14 @@ TEST_CASE("the budget is the least of the affinity and every quota above the pro
         {"/sys/fs/cgroup/cpu/x/cpu.cfs_period_us", "100000\n"}},
        machine.cores,
        machine.memory_bytes},
-      {"a container sees its group as the root",
-       {{"/proc/self/mountinfo", "30 23 0:26 /docker/id /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"},
-        {"/proc/self/cgroup", "0::/docker/id\n"},
-        {"/sys/fs/cgroup/cpu.max", "100000 100000\n"}},
-       1,
-       machine.memory_bytes},
-      {"files that make no sense are ignored",
-       {{"/proc/self/mountinfo", "x\n- -\n" + kV2Mount},
-        {"/proc/self/cgroup", "::\n0::/q\n"},
-        {"/sys/fs/cgroup/q/cpu.max", "fast 0\n"},
-        {"/sys/fs/cgroup/q/memory.max", "much\n"}},
-       machine.cores,
-       machine.memory_bytes},
   };
+}
+
+TEST_CASE("the budget is the least of the affinity and every quota above the process") {
+  const Budget machine = read_budget("/nonexistent");
+  const auto at_most = [&](int cores) { return std::min(cores, machine.cores); };
+  std::vector<Case> cases = version_2_cases(machine);
+  for (Case& c : version_1_cases(machine)) cases.push_back(std::move(c));
   for (const Case& c : cases) {
     CAPTURE(c.what);
     const FakeRoot root(c.files);

@@ -34,7 +34,8 @@ class HostQueue final : public device::Queue {
       status = std::visit([&](const auto& c) { return execute(c); }, command);
       if (!status.ok()) break;
     }
-    // What neither the data nor a lack of memory explains is a fault of the device: nothing after it can be trusted.
+    // What neither the data nor a lack of memory explains is a fault of the device: nothing after it can be
+    // trusted.
     if (status.code() == Code::internal || status.code() == Code::device_lost) {
       timeline()->fail(std::move(status), completion());
       return {};

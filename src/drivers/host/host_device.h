@@ -1,6 +1,7 @@
 // host_device.h: the processor as a device: in this process, on the caller's thread, no daemon.
 //
-//   What       make_host_device(): one thread budget, a Team of it, queues that do their work inside submit().
+//   What       make_host_device(): one thread budget, a Team of it, queues that do their work inside
+//              submit().
 //   Threads    As device.h says. Submissions on different queues run at once, each on its caller's thread.
 //   Blocks     Queue::submit(), for the length of the work and of the Wait commands in it.
 //   Lifetime   Holds budget - 1 parked helper threads until it is destroyed.

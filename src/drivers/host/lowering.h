@@ -1,7 +1,8 @@
 // lowering.h: node -> Step, one table entry per operator.
 //
-//   What       lowerings() maps an operator's name to the function that prepares it for concrete operands. Families register by listing their
-//              entries in one array each (onednn/*.cpp, kernels/*.cpp); lowering.cpp gathers the arrays. No entry: unsupported, by name.
+//   What       lowerings() maps an operator's name to the function that prepares it for concrete operands.
+//              Families register by listing their entries in one array each (onednn/*.cpp, kernels/*.cpp);
+//              lowering.cpp gathers the arrays. No entry: unsupported, by name.
 //   Threads    The functions are called with no lock held, by any thread.
 #pragma once
 
@@ -37,16 +38,19 @@ struct LoweringEntry {
 
 Lower find_lowering(std::string_view op);  // null when the host cannot run it
 
-// The families.
-std::span<const LoweringEntry>
-elementwise_lowerings();  // kernels/: unary, binary, Where, Cast, Clip, Elementwise
-std::span<const LoweringEntry>
-movement_lowerings();  // kernels/: Transpose, Concat, Split, Slice, Gather*, Expand, Pad, Tile, OneHot, CumSum, Trilu, TopK ...
-std::span<const LoweringEntry> reduction_lowerings();  // kernels/: Reduce*, ArgMax, ArgMin
-std::span<const LoweringEntry>
-row_lowerings();  // kernels/: LayerNormalization, RMSNormalization, Softmax, LogSoftmax, GroupNormalization, InstanceNormalization
-std::span<const LoweringEntry> matmul_lowerings();     // onednn/: MatMul, Gemm, Linear
-std::span<const LoweringEntry> conv_lowerings();       // onednn/: Conv, pools, BatchNormalization
-std::span<const LoweringEntry> attention_lowerings();  // onednn/: Attention
+// The families in kernels/.
+// Unary and binary operators, Where, Cast, Clip, Elementwise:
+std::span<const LoweringEntry> elementwise_lowerings();
+// Transpose, Concat, Split, Slice, Gather and its like, Expand, Pad, Tile, OneHot, CumSum, Trilu, TopK:
+std::span<const LoweringEntry> movement_lowerings();
+// The reductions, ArgMax, ArgMin:
+std::span<const LoweringEntry> reduction_lowerings();
+// Softmax, LogSoftmax, and the normalisations but BatchNormalization:
+std::span<const LoweringEntry> row_lowerings();
+
+// And in onednn/.
+std::span<const LoweringEntry> matmul_lowerings();     // MatMul, Gemm, Linear
+std::span<const LoweringEntry> conv_lowerings();       // Conv, the pools, BatchNormalization
+std::span<const LoweringEntry> attention_lowerings();  // Attention
 
 }  // namespace heddle::host

@@ -100,7 +100,8 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
     if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
   }
   if (!ran_.load_relaxed()) [[unlikely]] {
-    renew_exit_handler();  // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die
+    // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die.
+    renew_exit_handler();
     ran_.store_relaxed(true);
   }
   return {};

@@ -1,10 +1,12 @@
 // program.h: the host's Module and Program: a graph as prepared steps over an arena.
 //
-//   What       HostModule: the optimised graph and its packed weights. HostProgram: for concrete shapes, steps in order, each run on the
-//              calling thread, which shares its loops with the team's helpers when it is alone.
+//   What       HostModule: the optimised graph and its packed weights. HostProgram: for concrete shapes,
+//              steps in order, each run on the calling thread, which shares its loops with the team's helpers
+//              when it is alone.
 //   Invariant  Immutable; a run changes its slot and its outputs only.
 //   Threads    Any number of runs at once, each with a slot of its own.
-//   Errors     run(): invalid for what only the data shows; exhausted when strided inputs find no room; internal when oneDNN fails.
+//   Errors     run(): invalid for what only the data shows; exhausted when strided inputs find no room;
+//              internal when oneDNN fails.
 #pragma once
 
 #include <memory>

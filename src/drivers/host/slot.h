@@ -2,7 +2,8 @@
 //
 //   Invariant  arena() is at least as large as the largest program it was prepared for.
 //   Threads    Its owner of the moment.
-//   Blocks     prepare() and stage() may allocate; with contiguous inputs and a prepared slot, a run allocates nothing.
+//   Blocks     prepare() and stage() may allocate; with contiguous inputs and a prepared slot, a run
+//              allocates nothing.
 //   Lifetime   Staged inputs are valid until the next run.
 #pragma once
 
@@ -25,7 +26,8 @@ class HostSlot final : public device::Slot {
   std::byte* arena() const { return arena_.data(); }
   bool holds(const device::Program& program) const { return arena_.size() >= program.slot_bytes(); }
 
-  // Addresses of the views' elements, contiguous and aligned to the element: copied into the staging area where they are not.
+  // Addresses of the views' elements, contiguous and aligned to the element: copied into the staging area
+  // where they are not.
   Result<const std::byte* const*> stage(std::span<const device::View> inputs);
   std::byte** outputs(std::span<const device::View> outputs);
 

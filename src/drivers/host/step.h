@@ -1,8 +1,10 @@
 // step.h: one prepared piece of a program, and where its operands lie.
 //
-//   What       A Step is what lowering makes of a node: immutable after it was made, run by any number of threads at once, each with its own
-//              RunContext. Operands name places (arena offset, input, output, constant), never addresses of a run.
-//   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena (inputs and outputs: aligned to their element).
+//   What       A Step is what lowering makes of a node: immutable after it was made, run by any number of
+//              threads at once, each with its own RunContext. Operands name places (arena offset, input,
+//              output, constant), never addresses of a run.
+//   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena
+//              (inputs and outputs: aligned to their element).
 //   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node.
 #pragma once
 

@@ -123,7 +123,8 @@ class Assignment {
     }
   }
 
-  // Reads and writes channels_last operands: what runs in oneDNN. The rest runs the reference, which does not.
+  // Reads and writes channels_last operands: what runs in oneDNN. The rest runs the reference, which does
+  // not.
   bool has_windows(const ir::Node& node) const {
     if (node.inputs.empty() || storage_.operands[node.inputs[0]].elements() == 0) return false;
     if (node.is("Conv")) {

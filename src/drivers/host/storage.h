@@ -1,10 +1,11 @@
 // storage.h: where every value of a specialised graph lies during a run.
 //
-//   What       Operands by value id, the copies that remain at the end, and the arena's size. Operators that only rename a shape (Reshape and
-//              its like) share their input's place.
-//   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A value that is an output of the graph
-//              is written in place; one that is an output twice, an input or a constant is copied.
-//              Values that only convolutions and pools make and read lie with their channels last, as those want them.
+//   What       Operands by value id, the copies that remain at the end, and the arena's size. Operators that
+//              only rename a shape (Reshape and its like) share their input's place.
+//   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A
+//              value that is an output of the graph is written in place; one that is an output twice, an
+//              input or a constant is copied. Values that only convolutions and pools make and read lie with
+//              their channels last, as those want them.
 //   Threads    Pure.
 #pragma once
 

@@ -1,6 +1,7 @@
 // strided_copy.h: elements from one window to another of the same shape.
 //
-//   What       Views have strides in elements, zero and negative ones included; a copy joins axes that lie behind one another and moves runs.
+//   What       Views have strides in elements, zero and negative ones included; a copy joins axes that lie
+//              behind one another and moves runs.
 //   Threads    Pure functions over the caller's memory; the windows do not overlap.
 //   Blocks     Never.
 #pragma once

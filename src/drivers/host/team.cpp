@@ -14,8 +14,8 @@
 namespace heddle::host {
 namespace {
 
-// The state of the one loop that helpers may join, in one word: whoever takes a chunk proves, by the same compare-and-swap, that the loop
-// whose body it has read is still the loop of the word.
+// The state of the one loop that helpers may join, in one word: whoever takes a chunk proves, by the same
+// compare-and-swap, that the loop whose body it has read is still the loop of the word.
 struct Cursor {
   static constexpr int kMaxChunks = 0xffff;
   uint32_t loop;    // which loop; wraps after 2^32 of them
@@ -30,7 +30,8 @@ struct Cursor {
   bool open() const { return next < chunks; }
 };
 
-// Bursts of Backoff before an idle helper parks: about thirty microseconds, the gap between two loops of one model.
+// Bursts of Backoff before an idle helper parks: about thirty microseconds, the gap between two loops of one
+// model.
 constexpr int kIdleBursts = 8;
 
 struct Sleep {

@@ -1,10 +1,13 @@
 // team.h: one thread budget: callers first, helpers where cores are idle.
 //
-//   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is work, take chunks too, but only
-//              while callers + helpers fit the budget. When another caller enters, helpers leave at their next chunk.
-//   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the governor bounds them). Every chunk
-//              runs exactly once; what chunks wrote is visible to the caller when for_each returns.
-//   Blocks     for_each returns when all chunks are over; it spins a bounded time for a helper's last chunk, then parks.
+//   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is
+//              work, take chunks too, but only while callers + helpers fit the budget. When another caller
+//              enters, helpers leave at their next chunk.
+//   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the
+//              governor bounds them). Every chunk runs exactly once; what chunks wrote is visible to the
+//              caller when for_each returns.
+//   Blocks     for_each returns when all chunks are over; it spins a bounded time for a helper's last chunk,
+//              then parks.
 //   Threads    Any number of callers. `body` must not throw and must not call for_each.
 //   Lifetime   Owned by the device; the destructor joins the helpers.
 #pragma once
@@ -29,7 +32,8 @@ class Team {
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
 
-    // Threads that would share a loop started now: 1 when another caller is inside. A hint for choosing how finely to split.
+    // Threads that would share a loop started now: 1 when another caller is inside. A hint for choosing how
+    // finely to split.
     int share() const;
     template <class Body>
     void for_each(int chunks, Body&& body) {

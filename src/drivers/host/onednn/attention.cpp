@@ -22,8 +22,8 @@ struct Heads {
   int64_t q_batch, k_batch, v_batch;  // and from one sequence to the next
 };
 
-// softmax(scale * q @ k' + mask) @ v for some heads and some queries at a time: a unit. Units are dealt to as many lanes as there are
-// threads; each lane has scores of its own.
+// softmax(scale * q @ k' + mask) @ v for some heads and some queries at a time: a unit. Units are dealt to as
+// many lanes as there are threads; each lane has scores of its own.
 class AttentionStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {

@@ -5,7 +5,8 @@
 namespace heddle::host {
 namespace {
 
-// y = (x - mean) * factor + b with factor = scale / sqrt(var + epsilon), per channel (axis 1). Convolutions before it have taken it in.
+// y = (x - mean) * factor + b with factor = scale / sqrt(var + epsilon), per channel (axis 1). Convolutions
+// before it have taken it in.
 class BatchNormalizationStep final : public Step {
  public:
   explicit BatchNormalizationStep(const Lowering& lowering)

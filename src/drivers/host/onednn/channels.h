@@ -1,7 +1,8 @@
 // channels.h: operands with their channels last, as oneDNN's window kernels want them.
 //
-//   What       A Turned is one operand of a step in [N, spatial.., C] order: the operand itself when it lies so already, else a place in the
-//              step's scratch and the reorder that fills it (an input) or empties it (an output).
+//   What       A Turned is one operand of a step in [N, spatial.., C] order: the operand itself when it lies
+//              so already, else a place in the step's scratch and the reorder that fills it (an input) or
+//              empties it (an output).
 //   Threads    As for steps: prepared once, run by any number of threads.
 #pragma once
 

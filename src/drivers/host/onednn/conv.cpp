@@ -33,8 +33,8 @@ std::string layout_text(const dnnl::memory::desc& desc) {
   return out;
 }
 
-// A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis). With channels last both are
-// contiguous, and so is the part of the input that they need.
+// A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis).
+// With channels last both are contiguous, and so is the part of the input that they need.
 struct Piece {
   int64_t x_offset = 0, y_offset = 0;  // elements
   Dims x, y, pads_begin, pads_end;

@@ -1,4 +1,5 @@
-// conv.h: the lowerings of convolution's family that live in files of their own. All are for f32 (float_steps.h brings the rest).
+// conv.h: the lowerings of convolution's family that live in files of their own. All are for f32
+// (float_steps.h brings the rest).
 //
 //   Threads    As lowering.h says.
 #pragma once

@@ -1,6 +1,8 @@
-// descriptors.h: oneDNN's descriptors for our operands, and the post-operations that fused attributes ask for.
+// descriptors.h: oneDNN's descriptors for our operands, and the post-operations that fused attributes ask
+// for.
 //
-//   Errors     oneDNN's constructors throw: use the descriptions inside caught(). append_activation() returns its Status.
+//   Errors     oneDNN's constructors throw: use the descriptions inside caught(). append_activation() returns
+//              its Status.
 #pragma once
 
 #include <dnnl.hpp>

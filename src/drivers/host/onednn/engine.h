@@ -1,6 +1,7 @@
 // engine.h: the one place where oneDNN's objects are made, and where its exceptions end.
 //
-//   What       Engine: oneDNN's handle for this processor. caught(): runs code that may throw dnnl::error, and returns a Status instead.
+//   What       Engine: oneDNN's handle for this processor. caught(): runs code that may throw dnnl::error,
+//              and returns a Status instead.
 //   Threads    The handle may be used by any thread.
 //   Errors     oneDNN's own: unimplemented -> unsupported, out_of_memory -> exhausted, the rest -> internal.
 #pragma once

@@ -12,7 +12,8 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// Weights [K, N]. With a tag, columns lie in outermost blocks of `block`, so that a panel of whole blocks is a weight of its own.
+// Weights [K, N]. With a tag, columns lie in outermost blocks of `block`, so that a panel of whole blocks is
+// a weight of its own.
 struct LinearWeight final : Packed {
   uint64_t bytes() const override { return block_bytes.size() + 256; }
   const std::byte* panel(int64_t column, int64_t k) const {
@@ -39,7 +40,8 @@ struct BlockedTag {
 constexpr BlockedTag kBlockedTags[] = {
     {Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
 
-// Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all (tests compare the values).
+// Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all
+// (tests compare the values).
 dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
   constexpr int64_t kRows = 64;
   const dnnl::matmul::primitive_desc desc(engine.cpu, f32_desc({kRows, k}), f32_any({k, n}),
@@ -103,8 +105,8 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 // About ten microseconds of one core: less than that, and waking a helper costs more than it brings.
 bool worth_sharing(const Problem& p) { return 2 * p.m * p.k * p.n >= (1 << 20); }
 
-// The size of the pieces. oneDNN's fast kernels write whole rows, so columns are cut only for a single row, which has to read
-// all of the weight and gains most from a second core's bandwidth.
+// The size of the pieces. oneDNN's fast kernels write whole rows, so columns are cut only for a single row,
+// which has to read all of the weight and gains most from a second core's bandwidth.
 Piece cut(const Problem& p, const LinearWeight& weight, int width) {
   constexpr int64_t kFewestRows = 4;  // fewer leave the multipliers waiting for the weight
   Piece size{0, p.m, 0, p.n, nullptr};

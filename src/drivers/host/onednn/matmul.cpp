@@ -18,7 +18,8 @@ Dims promoted(const ir::Extents& extents, bool left) {
   return dims;
 }
 
-// a [.., M, K] @ b [.., K, N] with broadcast batches, all contiguous. The outermost batch axis is what the team shares.
+// a [.., M, K] @ b [.., K, N] with broadcast batches, all contiguous. The outermost batch axis is what the
+// team shares.
 class MatMulStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {

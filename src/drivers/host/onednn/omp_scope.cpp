@@ -1,6 +1,7 @@
 #include "drivers/host/onednn/omp_scope.h"
 
-// Declared here, not by omp.h: that header belongs to -fopenmp, and clang's would name another library than oneDNN's libgomp.
+// Declared here, not by omp.h: that header belongs to -fopenmp, and clang's would name another library than
+// oneDNN's libgomp.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int count);
 

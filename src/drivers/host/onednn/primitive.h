@@ -1,8 +1,10 @@
 // primitive.h: one prepared oneDNN primitive that any number of threads run at once.
 //
-//   What       oneDNN wants a memory object per operand and a stream: making them costs more than running a small primitive. A Primitive keeps
-//              sets of them (one per thread that runs it at the same time) and only changes their addresses.
-//   Invariant  Immutable but for the kept sets. A set is used by one thread at a time: taken by exchange, given back by compare-and-swap.
+//   What       oneDNN wants a memory object per operand and a stream: making them costs more than running a
+//              small primitive. A Primitive keeps sets of them (one per thread that runs it at the same time)
+//              and only changes their addresses.
+//   Invariant  Immutable but for the kept sets. A set is used by one thread at a time: taken by exchange,
+//              given back by compare-and-swap.
 //   Blocks     Never; the first run of each concurrent thread allocates a set.
 //   Errors     run(): internal when oneDNN fails.
 #pragma once
@@ -28,7 +30,8 @@ class Primitive {
     dnnl::memory::desc desc;
   };
 
-  // `arguments` without the scratchpad, which is always last in run() and may be null when scratch_bytes() is 0.
+  // `arguments` without the scratchpad, which is always last in run() and may be null when scratch_bytes() is
+  // 0.
   static Result<Ref<const Primitive>> make(const Engine& engine, const dnnl::primitive& primitive,
                                            const dnnl::memory::desc& scratchpad,
                                            std::vector<Argument> arguments);

@@ -1,8 +1,10 @@
-// weight_store.h: a model's weights in the layouts that primitives want, packed once however many shapes and threads ask.
+// weight_store.h: a model's weights in the layouts that primitives want, packed once however many shapes and
+// threads ask.
 //
-//   What       get(weights, layout, make): the packed form of a constant. The key is the constant's address and the layout in words.
-//   Invariant  Only constants of the module's own graph are kept: their addresses stay theirs for as long as the store lives. Others (folded
-//              for one shape) are packed for who asks, and forgotten.
+//   What       get(weights, layout, make): the packed form of a constant. The key is the constant's address
+//              and the layout in words.
+//   Invariant  Only constants of the module's own graph are kept: their addresses stay theirs for as long as
+//              the store lives. Others (folded for one shape) are packed for who asks, and forgotten.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
 //   Lifetime   Held by the module; a Packed is kept alive by the steps that use it.
 #pragma once
