@@ -322,7 +322,19 @@ Allocator::Stats Allocator::sum() const {
   return stats;
 }
 
-void Allocator::note_peak() { peak_allocated_.max_relaxed(sum().allocated); }
+// On the way of a call: a sample that would have to wait for somebody is left out.
+void Allocator::note_peak() {
+  int64_t allocated = 0;
+  const auto added = [&](auto& part) {
+    const auto held = part.try_lock();
+    if (held.has_value()) allocated += (*held)->allocated;
+    return held.has_value();
+  };
+  for (PaddedStripe& stripe : stripes_) {
+    if (!added(stripe.data)) return;
+  }
+  if (added(large_)) peak_allocated_.max_relaxed(static_cast<uint64_t>(std::max<int64_t>(allocated, 0)));
+}
 
 Allocator::Stats Allocator::stats() const {
   Stats stats = sum();

@@ -14,8 +14,8 @@
 //   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
 //              with the reaper only.
 //   Blocks     turn(), synchronize(): until their deadline. submit() as long as the device's queue does: on a
-//              synchronous device, the work. A thread that holds a Turn waits for no Permit and for no other
-//              Turn: both are taken in the order Turn, Permit.
+//              synchronous device, the work. Turn first, then Permit: a thread that has a Permit waits for no
+//              Turn, and one that has a Turn for no other.
 //   Lifetime   Shared. The destructor waits for what is in flight.
 #pragma once
 
