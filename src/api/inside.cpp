@@ -20,7 +20,9 @@ Guarded<Ref<const Callback>, Rank::kLog>& log_callback() {
 }  // namespace
 
 void set_log(std::function<void(LogLevel, const std::string&)> callback) {
-  *log_callback().lock() = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
+  auto& guarded = log_callback();
+  auto current = guarded.lock();
+  *current = callback ? std::make_shared<const Callback>(std::move(callback)) : nullptr;
 }
 
 void log(LogLevel level, const std::string& message) {
