@@ -33,7 +33,9 @@ Status check_count(std::string_view what, size_t count, int least, int most) {
 }
 
 Status check_attributes(const Node& node) {
-  for (const auto& [name, value] : node.attributes) {
+  for (const auto& attribute : node.attributes) {
+    const std::string& name = attribute.first;
+    const auto& value = attribute.second;
     const auto& known = node.op->attributes;
     const auto entry =
         std::find_if(known.begin(), known.end(), [&](const AttributeDef& a) { return a.name == name; });
