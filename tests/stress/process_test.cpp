@@ -158,6 +158,11 @@ TEST_CASE("scenario: thirty-one streams with counted locks" * doctest::skip()) {
   for (const std::string& error : errors) FAIL_CHECK(error);
   CHECK(right == 31 * 204);
   for (const heddle::LockStats& lock : heddle::lock_stats()) {
+    if (lock.name ==
+        "pool") {  // a lane that no call has used yet makes its stream, once; warm calls do not come here
+      CHECK(lock.acquisitions <= static_cast<uint64_t>(options.in_flight));
+      continue;
+    }
     CHECK_MESSAGE(lock.contentions == 0, lock.name, ": ", lock.contentions, " of ", lock.acquisitions);
   }
 }
