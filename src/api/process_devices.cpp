@@ -111,14 +111,14 @@ Device make(std::string_view name, const DeviceOptions& options) {
 }  // namespace
 
 Device get(std::string_view name) {
-  DeviceOptions options = options_from_environment();
+  std::optional<DeviceOptions> configured;
   {
     auto t = table().lock();
     t.wait([&] { return !t->making || t->ended; });
     if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
     if (const auto it = t->entries.find(name); it != t->entries.end()) {
       if (it->second.device) return *it->second.device;
-      if (it->second.options) options = *it->second.options;
+      configured = it->second.options;
     }
     t->making = true;
   }
@@ -128,7 +128,7 @@ Device get(std::string_view name) {
       table().notify_all();
     }
   } made;
-  Device device = make(name, options);
+  Device device = make(name, configured ? *configured : options_from_environment());
   table().lock()->entries[std::string(name)].device = device;
   return device;
 }
