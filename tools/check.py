@@ -182,6 +182,18 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 
+CAUSE = re.compile(
+    r"error:|ERROR|SUMMARY|FAILED|Failed|Fatal|WARNING: Thread|^\[doctest\] test cases|^E  |^    #\d "
+)
+
+
+def telling_lines(log: Log) -> list[str]:
+    """The lines that name a cause, wherever they stand, and the end of the output."""
+    lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
+    causes = [line for line in lines[:-20] if CAUSE.search(line)]
+    return causes[:60] + ["..."] * bool(causes) + lines[-20:]
+
+
 def run_stage(name: str) -> Count:
     if sys.stdout.isatty():
         print(f"{name:<8} ...\r", end="", flush=True)
@@ -196,8 +208,7 @@ def run_stage(name: str) -> Count:
     verdict = f"FAILED ({count.failed})" if count.failed else "ok"
     print(f"{name:<8} {seconds:7.1f} s  {verdict}{tests}", flush=True)
     if count.failed:
-        lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
-        print("\n".join("    " + line for line in lines[-60:]))
+        print("\n".join("    " + line for line in telling_lines(log)))
         print(f"    (the whole output: {log.path.relative_to(ROOT)})", flush=True)
     return count
 

@@ -113,6 +113,7 @@ SAMPLES = [
     ("commands", {"README.md": "run `bench/none_bench.py`\n"},
      {"README.md": "run `bench/a_bench.py`\n", "bench/a_bench.py": "\n"}),
     ("examples", {"README.md": "```cpp ignore\n```\n"}, {"README.md": "```cpp\n```\n"}),
+    ("suppressions", {"tests/a.supp": "race:heddle::host\n"}, {"tests/a.supp": "# why\nrace:^dnnl::x\n"}),
     ("version",
      {"CMakeLists.txt": "project(heddle VERSION 0.1.0)\n", "pyproject.toml": 'version = "0.2.0"\n'},
      {"CMakeLists.txt": "project(heddle VERSION 0.1.0)\n", "pyproject.toml": 'version = "0.1.0"\n'}),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-SUFFIXES = {".cpp", ".h", ".py", ".md", ".cmake", ".sh", ".txt", ".toml"}
+SUFFIXES = {".cpp", ".h", ".py", ".md", ".cmake", ".sh", ".txt", ".toml", ".supp"}
 LITERAL = re.compile(
     r"""
       (?P<line>//[^\n]*)
