@@ -2,6 +2,7 @@
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
+#   make conformance   the ONNX node tests, and docs/conformance.md
 #   make build    PRESET=dev|release|asan|tsan
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
@@ -10,7 +11,7 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test bench build format clean setup setup-test package
+.PHONY: demo test bench conformance build format clean setup setup-test package
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
@@ -19,6 +20,9 @@ test: setup-test
 
 bench: setup-test package
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))
+
+conformance: setup-test package
+	@$(PYTHON_IN_VENV) tools/conformance.py --document docs/conformance.md
 
 build: setup-test
 	@cmake --preset $(PRESET) > /dev/null
