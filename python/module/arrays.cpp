@@ -100,14 +100,16 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
                   "; Heddle takes f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
 }
 
-std::optional<Tensor> from_buffer(nb::handle array, std::string_view name) {
+// `as` stands in for the buffer's own element type.
+std::optional<Tensor> from_buffer(nb::handle array, std::string_view name,
+                                  std::optional<DType> as = std::nullopt) {
   Py_buffer buffer;
   if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_RECORDS_RO) != 0) {
     PyErr_Clear();
     return std::nullopt;
   }
   const std::shared_ptr<const void> held = keep(buffer);
-  const auto dtype = dtype_of_format(buffer.format, buffer.itemsize);
+  const auto dtype = as ? as : dtype_of_format(buffer.format, buffer.itemsize);
   if (!dtype) refuse_dtype(name, std::string("'") + buffer.format + "'");
   Shape shape(buffer.shape, buffer.shape + buffer.ndim);
   Shape strides;
@@ -131,12 +133,33 @@ std::optional<Tensor> from_buffer(nb::handle array, std::string_view name) {
   return Tensor::borrow(buffer.buf, *dtype, shape, strides, held);
 }
 
+// A numpy array of ml_dtypes.bfloat16, for which buffers have no format and numpy gives no DLPack.
+bool is_numpy_bf16(nb::handle array) {
+  return nb::hasattr(array, "dtype") && nb::hasattr(array, "view") &&
+         nb::cast<std::string>(nb::str(array.attr("dtype"))) == "bfloat16";
+}
+
+nb::object bf16_of_numpy() {
+  try {
+    return nb::module_::import_("ml_dtypes").attr("bfloat16");
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_ImportError)) throw;
+  }
+  throw Error(ErrorCode::unsupported,
+              "numpy has no bf16 of its own: install ml_dtypes, pass torch tensors to get torch tensors, or "
+              "end the model with a Cast");
+}
+
 }  // namespace
 
 Tensor to_tensor(nb::handle array, std::string_view name) {
   if (auto tensor = from_buffer(array, name)) return *std::move(tensor);
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, true)) {
+    if (is_numpy_bf16(array)) {
+      if (auto tensor = from_buffer(array.attr("view")("uint16"), name, DType::bf16))
+        return *std::move(tensor);
+    }
     throw nb::type_error(("input '" + std::string(name) + "' is a " +
                           nb::cast<std::string>(array.type().attr("__name__")) +
                           "; pass a numpy array, or an array with __dlpack__")
@@ -177,13 +200,12 @@ nb::object Kind::wrap(const Tensor& tensor) const {
                              to_dlpack(tensor.dtype()), nb::device::cpu::value, 0);
     return from_dlpack_(nb::cast(view));
   }
-  if (tensor.dtype() == DType::bf16) {
-    throw Error(ErrorCode::unsupported,
-                "numpy has no bf16: pass torch tensors to get a bf16 result, or end the model with a Cast");
-  }
-  const nb::ndarray<nb::numpy> view(data, extents.size(), extents.data(), owner, strides.data(),
-                                    to_dlpack(tensor.dtype()), nb::device::cpu::value, 0);
-  return nb::cast(view);
+  const bool bf16 = tensor.dtype() == DType::bf16;
+  const nb::object numpy_bf16 = bf16 ? bf16_of_numpy() : nb::object();
+  const auto dtype = bf16 ? nb::dtype<uint16_t>() : to_dlpack(tensor.dtype());
+  const nb::ndarray<nb::numpy> view(data, extents.size(), extents.data(), owner, strides.data(), dtype,
+                                    nb::device::cpu::value, 0);
+  return bf16 ? nb::cast(view).attr("view")(numpy_bf16) : nb::cast(view);
 }
 
 Shape to_shape(nb::handle sequence, std::string_view what) {

@@ -5,8 +5,8 @@
 
 namespace heddle::ir {
 
-ValueId Builder::input(std::string name, TensorType type) {
-  const ValueId id = graph_.add_value({std::move(name), std::move(type), std::nullopt, std::nullopt});
+ValueId Builder::input(std::string name, TensorType type, std::optional<std::vector<Dim>> contents) {
+  const ValueId id = graph_.add_value({std::move(name), std::move(type), std::nullopt, std::move(contents)});
   graph_.inputs.push_back(id);
   return id;
 }

@@ -20,6 +20,12 @@ Status check_id(const Graph& graph, ValueId id, std::string_view where) {
 
 Status check_node(const Graph& graph, const Node& node, std::vector<char>& made) {
   HEDDLE_TRY(check_form(node));
+  for (const auto& [name, attribute] : node.attributes) {
+    const auto* body = std::get_if<std::shared_ptr<const Graph>>(&attribute);
+    if (body == nullptr) continue;
+    if (*body == nullptr) return Status::invalid("attribute '", name, "' holds no graph");
+    HEDDLE_TRY(validate(**body));
+  }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const ValueId id = node.inputs[i];
     if (id == kNoValue) continue;
@@ -154,6 +160,18 @@ std::vector<std::vector<int>> Graph::consumers() const {
   }
   for (ValueId id : outputs) readers[id].push_back(-1);
   return readers;
+}
+
+void each_constant(const Graph& graph, const std::function<void(const Tensor&)>& visit) {
+  for (const Value& value : graph.values) {
+    if (value.is_constant()) visit(*value.constant);
+  }
+  for (const Node& node : graph.nodes) {
+    for (const auto& entry : node.attributes) {
+      const auto* body = std::get_if<std::shared_ptr<const Graph>>(&entry.second);
+      if (body != nullptr && *body != nullptr) each_constant(**body, visit);
+    }
+  }
 }
 
 Status validate(const Graph& graph) {

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -100,6 +101,9 @@ struct Graph {
   // Node indices that read each value, each once; an output of the graph counts as one more reader, index -1.
   std::vector<std::vector<int>> consumers() const;
 };
+
+// The constants of a graph and of those inside its nodes; one that several hold comes once for each.
+void each_constant(const Graph& graph, const std::function<void(const Tensor&)>& visit);
 
 Status validate(const Graph& graph);
 std::string to_string(const Attribute& attribute);

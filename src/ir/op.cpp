@@ -1,6 +1,7 @@
 #include "ir/op.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 
 #include "ir/ops/tables.h"
@@ -15,9 +16,11 @@ constexpr std::string_view kKindNames[] = {"an int", "a float",  "a string", "in
 std::vector<const OpDef*> gather_tables() {
   std::vector<const OpDef*> all;
   for (std::span<const OpDef> family :
-       {unary_ops(), binary_ops(), chain_ops(), shape_ops(), movement_ops(), slicing_ops(), indexing_ops(),
-        reduce_ops(), order_ops(), linear_ops(), convolution_ops(), pooling_ops(), normalization_ops(),
-        attention_ops()}) {
+       {unary_ops(),       binary_ops(),    chain_ops(),         shape_ops(),     movement_ops(),
+        slicing_ops(),     indexing_ops(),  reduce_ops(),        order_ops(),     linear_ops(),
+        convolution_ops(), pooling_ops(),   normalization_ops(), attention_ops(), convolution_transpose_ops(),
+        integer_ops(),     recurrent_ops(), trigonometry_ops(),  bitwise_ops(),   scatter_ops(),
+        resize_ops(),      sampling_ops(),  control_ops()}) {
     for (const OpDef& op : family) all.push_back(&op);
   }
   std::sort(all.begin(), all.end(), [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
@@ -168,6 +171,30 @@ Result<std::vector<Value>> infer(const Node& node, std::span<const Value* const>
   Result<std::vector<Value>> out = infer_checked(node, in);
   if (!out.ok()) return out.status().with_context(node.describe());
   return out;
+}
+
+Result<std::vector<Value>> infer(const Graph& graph, std::span<const Value* const> in) {
+  if (in.size() != graph.inputs.size())
+    return Status::invalid("has ", graph.inputs.size(), " inputs; ", in.size(), " are given");
+  std::vector<const Value*> known(graph.values.size());
+  for (size_t id = 0; id < known.size(); ++id) known[id] = &graph.values[id];
+  for (size_t i = 0; i < in.size(); ++i) {
+    const TensorType& declared = graph.type(graph.inputs[i]);
+    if (in[i]->type.dtype != declared.dtype || in[i]->type.rank() != declared.rank())
+      return Status::invalid("input ", i, " is ", in[i]->type, "; it has to be ", declared);
+    known[graph.inputs[i]] = in[i];
+  }
+  std::deque<Value> made;
+  for (const Node& node : graph.nodes) {
+    std::vector<const Value*> operands;
+    for (ValueId id : node.inputs) operands.push_back(id == kNoValue ? nullptr : known[id]);
+    HEDDLE_TRY_ASSIGN(std::vector<Value> out, infer(node, operands));
+    for (size_t i = 0; i < out.size(); ++i) known[node.outputs[i]] = &made.emplace_back(std::move(out[i]));
+  }
+  std::vector<Value> outputs;
+  for (ValueId id : graph.outputs)
+    outputs.push_back({{}, known[id]->type, std::nullopt, known[id]->integers()});
+  return outputs;
 }
 
 Result<std::vector<Tensor>> evaluate(const Node& node, std::span<const Tensor* const> in) {

@@ -58,6 +58,9 @@ Result<std::vector<Value>> infer(const Node& node, std::span<const Value* const>
 // The shape rule for concrete operands, then the reference. Errors carry node.describe().
 Result<std::vector<Tensor>> evaluate(const Node& node, std::span<const Tensor* const> in);
 
+// Types of a graph's outputs for such operands, by the shape rules of its nodes.
+Result<std::vector<Value>> infer(const Graph& graph, std::span<const Value* const> in);
+
 // The oracle: runs the graph node by node with the references. `inputs` in graph order; types are checked.
 Result<std::vector<Tensor>> evaluate(const Graph& graph, std::span<const Tensor> inputs);
 

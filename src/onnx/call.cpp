@@ -68,6 +68,11 @@ Result<ir::ValueId> Call::add(std::string_view op, std::vector<ir::ValueId> inpu
   return builder_.node(op, std::move(inputs), std::move(attributes), text(site_.name, "/", purpose));
 }
 
+Result<ir::ValueId> Call::cast(ir::ValueId id, ir::DType dtype, std::string_view purpose) {
+  if (value(id).type.dtype == dtype) return id;
+  return add("Cast", {id}, {{"to", std::string(ir::name(dtype))}}, purpose);
+}
+
 Status Call::emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
                   size_t outputs) {
   HEDDLE_TRY_ASSIGN(const auto made,

@@ -51,6 +51,8 @@ class Call {
   // A node on the side.
   Result<ir::ValueId> add(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
                           std::string_view purpose);
+  Result<ir::ValueId> cast(ir::ValueId id, ir::DType dtype,
+                           std::string_view purpose);  // itself when it is so
   // The node that makes the first `outputs` outputs.
   Status emit(std::string_view op, std::vector<ir::ValueId> inputs, ir::Attributes attributes,
               size_t outputs = 1);

@@ -10,35 +10,78 @@
 namespace heddle::onnx {
 
 GraphReader::GraphReader(proto::ModelProto& model, const Limits& limits, ExternalData& external)
-    : model_(model), limits_(limits), tensors_(limits, external), builder_(printable(model.graph().name())) {}
+    : model_(model), limits_(limits), tensors_(limits, external) {}
 
 Result<ir::Graph> GraphReader::read() {
   HEDDLE_TRY_ASSIGN(functions_, read_functions(model_));
   if (!model_.has_graph()) return Status::invalid("the model has no graph");
-  if (model_.graph().sparse_initializer_size() > 0) {
-    return Status::unsupported("initializer ",
-                               in_quotes(model_.graph().sparse_initializer(0).values().name()),
-                               " is sparse; write it as a dense tensor");
+  // Large weights of the graph itself move out of the model, and are not copied.
+  for (proto::TensorProto& weight : *model_.mutable_graph()->mutable_initializer()) {
+    auto value = tensors_.take(weight);
+    if (!value.ok()) return value.status().with_context("initializer " + in_quotes(weight.name()));
+    read_[&weight] = std::move(*value);
   }
+  Body body(printable(model_.graph().name()));
   Scope scope;
+  scope.body = &body;
   HEDDLE_TRY_ASSIGN(scope.opsets, read_opsets(model_.opset_import()));
-  HEDDLE_TRY(read_initializers(scope));
+  HEDDLE_TRY(read_initializers(model_.graph(), scope));
   HEDDLE_TRY(read_inputs(scope));
-  HEDDLE_TRY(convert_nodes(model_.graph().node(), scope));
-  HEDDLE_TRY(read_outputs(scope));
-  return builder_.take();
+  HEDDLE_TRY_ASSIGN(const std::vector<ir::ValueId> outputs, read_body(model_.graph(), scope));
+  for (int i = 0; i < model_.graph().output_size(); ++i) {
+    body.builder().output(outputs[static_cast<size_t>(i)], model_.graph().output(i).name());
+  }
+  return body.builder().take();
 }
 
-Status GraphReader::read_initializers(Scope& scope) {
-  for (proto::TensorProto& tensor : *model_.mutable_graph()->mutable_initializer()) {
-    const std::string name = tensor.name();
+Result<ir::Tensor> GraphReader::tensor(const proto::TensorProto& written) {
+  const auto found = read_.find(&written);
+  if (found != read_.end()) return found->second;
+  HEDDLE_TRY_ASSIGN(ir::Tensor value, tensors_.read(written));
+  return read_.emplace(&written, std::move(value)).first->second;
+}
+
+GraphReader::Scope GraphReader::inner_scope(const Scope& around, Body* body) {
+  Scope scope;
+  scope.body = body;
+  scope.outer = &around;
+  scope.attributes = around.attributes;
+  scope.opsets = around.opsets;
+  scope.prefix = around.prefix;
+  return scope;
+}
+
+GraphReader::Found GraphReader::find(std::string_view name, const Scope& scope) {
+  for (const Scope* at = &scope; at != nullptr && !name.empty(); at = at->outer) {
+    const auto found = at->values.find(name);
+    if (found != at->values.end()) return {&found->second, at};
+  }
+  return {nullptr, nullptr};
+}
+
+Result<std::vector<ir::ValueId>> GraphReader::read_body(const proto::GraphProto& graph, Scope& given) {
+  Scope scope = inner_scope(given, given.body);
+  const Status converted = convert_nodes(graph.node(), scope);
+  if (converted.ok()) return read_outputs(graph, scope);
+  if (!split_) return converted;
+  const Split split = *std::exchange(split_, std::nullopt);
+  return read_split(graph, given, split);
+}
+
+Status GraphReader::read_initializers(const proto::GraphProto& graph, Scope& scope) {
+  if (graph.sparse_initializer_size() > 0) {
+    return Status::unsupported("initializer ", in_quotes(graph.sparse_initializer(0).values().name()),
+                               " is sparse; write it as a dense tensor");
+  }
+  for (const proto::TensorProto& written : graph.initializer()) {
+    const std::string& name = written.name();
     if (name.empty()) return Status::invalid("an initializer has no name");
     if (scope.values.contains(name)) {
       return Status::invalid("initializer ", in_quotes(name), " occurs twice; every value is made once");
     }
-    auto value = tensors_.take(tensor);
+    auto value = tensor(written);
     if (!value.ok()) return value.status().with_context("initializer " + in_quotes(name));
-    scope.values[name] = {builder_.constant(std::move(*value), printable(name)), {}};
+    scope.values[name] = {scope.body->builder().constant(std::move(*value), printable(name)), {}};
   }
   return {};
 }
@@ -56,7 +99,7 @@ Status GraphReader::read_inputs(Scope& scope) {
     if (scope.values.contains(input.name())) continue;  // an initializer
     auto type = input_type(input);
     if (!type.ok()) return type.status().with_context("input " + in_quotes(input.name()));
-    scope.values[input.name()] = {builder_.input(input.name(), std::move(*type)), {}};
+    scope.values[input.name()] = {scope.body->builder().input(input.name(), std::move(*type)), {}};
   }
   return {};
 }
@@ -100,26 +143,30 @@ Result<ir::TensorType> GraphReader::input_type(const proto::ValueInfoProto& inpu
   return type;
 }
 
-Status GraphReader::read_outputs(const Scope& scope) {
-  const auto& outputs = model_.graph().output();
+Result<std::vector<ir::ValueId>> GraphReader::read_outputs(const proto::GraphProto& graph,
+                                                           const Scope& scope) {
+  const auto& outputs = graph.output();
+  ir::Builder& builder = scope.body->builder();
+  std::vector<ir::ValueId> ids;
   if (outputs.empty()) return Status::invalid("the graph has no output");
-  std::set<ir::ValueId> taken(builder_.graph().inputs.begin(), builder_.graph().inputs.end());
+  std::set<ir::ValueId> taken;
   std::set<std::string_view> names;
   for (const proto::ValueInfoProto& output : outputs) {
     const std::string& name = output.name();
     if (!is_clean(name))
       return Status::invalid("the name of an output is ", in_quotes(name), "; it must be UTF-8 text");
     if (!names.insert(name).second) return Status::invalid("output ", in_quotes(name), " occurs twice");
-    const auto found = scope.values.find(name);
-    if (name.empty() || found == scope.values.end()) {
+    const Found found = find(name, scope);
+    if (found.binding == nullptr) {
       return Status::invalid("output ", in_quotes(name),
                              " is made by no node, and is no input or initializer of the graph");
     }
-    ir::ValueId id = found->second.id;
-    if (id == ir::kNoValue)
-      return Status::unsupported("output ", in_quotes(name), ": ", found->second.absent);
-    const ir::Value& value = builder_.value(id);
-    if (output.type().has_tensor_type()) {
+    if (found.binding->id == ir::kNoValue)
+      return Status::unsupported("output ", in_quotes(name), ": ", found.binding->absent);
+    ir::ValueId id = scope.body->import(found.binding->id, *found.scope->body);
+    const ir::Value& value = builder.value(id);
+    if (output.type().has_tensor_type() &&
+        output.type().tensor_type().elem_type() != proto::TensorProto::UNDEFINED) {
       const auto declared = dtype_of(output.type().tensor_type().elem_type());
       if (declared != value.type.dtype) {
         return Status::invalid("output ", in_quotes(name), " is declared as ",
@@ -128,13 +175,15 @@ Status GraphReader::read_outputs(const Scope& scope) {
       }
     }
     // An output has a value of its own: naming it must not rename an input, a weight or another output.
-    if (value.is_constant() || !taken.insert(id).second) {
-      HEDDLE_TRY_ASSIGN(id, builder_.node("Identity", {id}, {}, name));
+    const std::vector<ir::ValueId>& inputs = builder.graph().inputs;
+    const bool is_input = std::find(inputs.begin(), inputs.end(), id) != inputs.end();
+    if (value.is_constant() || is_input || !taken.insert(id).second) {
+      HEDDLE_TRY_ASSIGN(id, builder.node("Identity", {id}, {}, name));
       taken.insert(id);
     }
-    builder_.output(id, name);
+    ids.push_back(id);
   }
-  return {};
+  return ids;
 }
 
 }  // namespace heddle::onnx

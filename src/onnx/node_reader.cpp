@@ -8,10 +8,27 @@
 
 namespace heddle::onnx {
 
+namespace {
+
+// A list of words (the activations of a recurrent node) becomes one text with commas between them.
+Result<ir::Attribute> words(const proto::AttributeProto& attribute) {
+  std::string all;
+  for (const std::string& word : attribute.strings()) {
+    if (!is_clean(word) || word.empty() || word.find(',') != std::string::npos) {
+      return Status::invalid("it holds ", in_quotes(word), "; it must hold words of UTF-8 without commas");
+    }
+    all += text(all.empty() ? "" : ",", word);
+  }
+  return ir::Attribute(all);
+}
+
+}  // namespace
+
 Status GraphReader::convert_nodes(const Nodes& nodes, Scope& scope) {
   std::set<std::string_view> given;
   for (const auto& [name, binding] : scope.values) given.insert(name);
-  HEDDLE_TRY_ASSIGN(const std::vector<int> order, topological_order(nodes, given));
+  const auto visible = [&](std::string_view name) { return find(name, scope).binding != nullptr; };
+  HEDDLE_TRY_ASSIGN(const std::vector<int> order, topological_order(nodes, given, visible));
   for (const int i : order) HEDDLE_TRY(convert_node(nodes[i], scope));
   return {};
 }
@@ -58,11 +75,12 @@ Result<const Operator*> GraphReader::choose_operator(const proto::NodeProto& nod
 
 Status GraphReader::convert_operator(const proto::NodeProto& node, Scope& scope) {
   HEDDLE_TRY_ASSIGN(const Operator* known, choose_operator(node, scope));
+  if (known->convert == nullptr) return convert_control(node, scope);
   HEDDLE_TRY_ASSIGN(auto inputs, operands(node, scope));
   HEDDLE_TRY_ASSIGN(auto given, attributes(node, scope));
   Call call({scope.prefix + node_name(node), node.op_type(), scope.opsets.find("")->second,
              static_cast<size_t>(node.output_size())},
-            std::move(inputs), std::move(given), builder_);
+            std::move(inputs), std::move(given), scope.body->builder());
   HEDDLE_TRY(known->convert(call));
   bind_outputs(node, call.bound(), scope);
   return {};
@@ -72,12 +90,13 @@ Result<std::vector<ir::ValueId>> GraphReader::operands(const proto::NodeProto& n
                                                        const Scope& scope) const {
   std::vector<ir::ValueId> ids;
   for (int i = 0; i < node.input_size(); ++i) {
-    const auto found = node.input(i).empty() ? scope.values.end() : scope.values.find(node.input(i));
-    if (found != scope.values.end() && !found->second.absent.empty()) {
+    const Found found = find(node.input(i), scope);
+    if (found.binding != nullptr && !found.binding->absent.empty()) {
       return Status::unsupported(describe(node), ": input ", i, ", ", in_quotes(node.input(i)), ": ",
-                                 found->second.absent);
+                                 found.binding->absent);
     }
-    ids.push_back(found == scope.values.end() ? ir::kNoValue : found->second.id);
+    const bool there = found.binding != nullptr && found.binding->id != ir::kNoValue;
+    ids.push_back(there ? scope.body->import(found.binding->id, *found.scope->body) : ir::kNoValue);
   }
   return ids;
 }
@@ -133,8 +152,11 @@ Result<ir::Attribute> GraphReader::attribute(const proto::AttributeProto& attrib
     case Kind::INTS:
       HEDDLE_TRY(check_size(attribute.ints_size()));
       return ir::Attribute(std::vector<int64_t>(attribute.ints().begin(), attribute.ints().end()));
+    case Kind::STRINGS:
+      HEDDLE_TRY(check_size(attribute.strings_size()));
+      return words(attribute);
     case Kind::TENSOR: {
-      HEDDLE_TRY_ASSIGN(ir::Tensor tensor, tensors_.read(attribute.t()));
+      HEDDLE_TRY_ASSIGN(ir::Tensor tensor, tensor(attribute.t()));
       return ir::Attribute(std::move(tensor));
     }
     case Kind::UNDEFINED:
@@ -154,6 +176,7 @@ Result<GraphReader::Scope> GraphReader::function_scope(const proto::NodeProto& n
                            function.output_size());
   }
   Scope inner;
+  inner.body = scope.body;
   inner.prefix = scope.prefix + node_name(node) + "/";
   HEDDLE_TRY_ASSIGN(inner.opsets, read_opsets(function.opset_import()));
   if (inner.opsets.empty()) inner.opsets = scope.opsets;

@@ -18,7 +18,7 @@ namespace heddle::onnx {
 struct Operator {
   std::string_view name;
   int64_t since;
-  Status (*convert)(Call&);
+  Status (*convert)(Call&);  // null for those that hold graphs: GraphReader reads them itself
 };
 
 struct Refusal {
@@ -38,6 +38,15 @@ std::span<const Operator> elementwise_operators();
 std::span<const Operator> movement_operators();
 std::span<const Operator> reduction_operators();
 std::span<const Operator> neural_operators();
+std::span<const Operator> activation_operators();
+std::span<const Operator> rearrangement_operators();
+std::span<const Operator> image_operators();
+std::span<const Operator> signal_operators();
+std::span<const Operator> normalization_operators();
+std::span<const Operator> recurrent_operators();
+std::span<const Operator> quantization_operators();
+
+std::span<const Operator> control_operators();
 
 // Makes the attribute `name` (a list) the input at `index`, as opsets before it became an input write it.
 Result<std::vector<ir::ValueId>> attribute_to_input(Call& call, std::string_view name, size_t index);

@@ -459,14 +459,19 @@ TEST_CASE("attention refuses what it does not do, by name") {
     CHECK(graph.status().message().find("node 'att' (Attention)") != std::string::npos);
     CHECK(graph.status().message().find(says) != std::string::npos);
   };
-  refused([](SampleModel&, proto::NodeProto& n) { set(n, "softcap", 30.0f); }, "softcap 30");
-  refused([](SampleModel&, proto::NodeProto& n) { set(n, "left_window_size", int64_t{4}); },
-          "left_window_size 4");
+  refused([](SampleModel&, proto::NodeProto& n) { set(n, "scale", 0.0f); }, "scale 0");
   refused(
       [](SampleModel&, proto::NodeProto& n) {
-        for (const char* in : {"", "x", "x"}) n.add_input(in);
+        for (const char* in : {"", "x"}) n.add_input(in);
       },
-      "past_key");
+      "past_key and past_value must be given together");
+  refused(
+      [](SampleModel& m, proto::NodeProto& n) {
+        m.input("past", {2, 2, 3, 4});
+        m.input("seen", {2}, kInt64);
+        for (const char* in : {"", "past", "past", "seen"}) n.add_input(in);
+      },
+      "nonpad_kv_seqlen cannot be given beside past_key");
   refused([](SampleModel&, proto::NodeProto& n) { n.mutable_attribute(0)->set_i(0); }, "0 query heads");
   refused(
       [](SampleModel& m, proto::NodeProto& n) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "ir/ops/control.h"
 #include "plan/row_rules.h"
 
 namespace heddle::plan {
@@ -19,9 +20,17 @@ class Proof {
   Proof(const ir::Graph& graph, ir::Dim batch)
       : graph_(graph), batch_(std::move(batch)), symbol_(to_string(batch_)), states_(graph.values.size()) {}
 
-  Batchable run() {
-    for (ValueId id : graph_.inputs) states_[id] = Rows::along(0, 1);
+  // Where the rows of the outputs lie, for inputs whose rows lie so.
+  std::vector<Rows> follow(const std::vector<Rows>& inputs) {
+    for (size_t i = 0; i < inputs.size(); ++i) states_[graph_.inputs[i]] = inputs[i];
     for (const Node& node : graph_.nodes) step(node);
+    std::vector<Rows> out;
+    for (ValueId id : graph_.outputs) out.push_back(states_[id]);
+    return out;
+  }
+
+  Batchable run() {
+    follow(std::vector<Rows>(graph_.inputs.size(), Rows::along(0, 1)));
     for (ValueId id : graph_.outputs) {
       const Rows& rows = states_[id];
       const std::string name = text("output '", graph_.values[id].name, "'");
@@ -55,8 +64,82 @@ class Proof {
   void step(const Node& node) {
     std::vector<Rows> in;
     for (ValueId id : node.inputs) in.push_back(id == kNoValue ? Rows{Kind::kAbsent, 0, 1, {}} : states_[id]);
+    const bool nested = node.is("If") || node.is("Loop");
+    if (nested) {
+      const std::vector<Rows> made = node.is("If") ? through_if(node, in) : through_loop(node, in);
+      for (size_t i = 0; i < made.size(); ++i)
+        states_[node.outputs[i]] = confirmed(node, node.outputs[i], made[i]);
+      return;
+    }
     Rows made = joined(node, in);
     for (ValueId id : node.outputs) states_[id] = confirmed(node, id, made);
+  }
+
+  // Fixed for a call and for the batch that it joins: what decides must not change when calls are joined.
+  bool decides_alike(const Node& node, size_t input, const Rows& rows) const {
+    if (rows.fixed()) return true;
+    const ir::Value& value = graph_.values[node.inputs[input]];
+    return rows.kind == Kind::kShaped && value.contents && !involves_batch(*value.contents);
+  }
+
+  std::vector<Rows> through_if(const Node& node, const std::vector<Rows>& in) const {
+    if (!decides_alike(node, 0, in[0])) {
+      const char* why = in[0].kind == Kind::kShaped
+                            ? " chooses by shapes, in which the number of rows may have a part"
+                            : " chooses one branch for all rows";
+      return std::vector<Rows>(node.outputs.size(), Rows::mixed(text(node.describe(), why)));
+    }
+    std::vector<Rows> out;
+    for (const bool taken : {true, false}) {
+      const ir::Branch branch = ir::branch_of(node, taken);
+      if (branch.graph == nullptr) continue;  // refused when it is taken
+      const std::vector<Rows> made = Proof(*branch.graph, batch_).follow({in.begin() + 1, in.end()});
+      if (out.empty()) out = made;
+      for (size_t i = 0; i < made.size(); ++i) {
+        if (made[i].kind == Kind::kMixed) out[i] = made[i];
+        if (out[i].kind == Kind::kMixed || same(out[i], made[i])) continue;
+        out[i] = Rows::mixed(text(node.describe(), " has its rows elsewhere in each branch"));
+      }
+    }
+    return out;
+  }
+
+  static bool same(const Rows& a, const Rows& b) {
+    return a.kind == b.kind && (!a.rows() || (a.axis == b.axis && a.block == b.block));
+  }
+
+  std::vector<Rows> through_loop(const Node& node, std::vector<Rows> in) const {
+    const ir::LoopForm form = ir::loop_form(node);
+    for (size_t i = 0; i < 2; ++i) {
+      if (decides_alike(node, i, in[i])) continue;
+      const Rows mixed = Rows::mixed(text(node.describe(), " runs as often for all rows"));
+      return std::vector<Rows>(node.outputs.size(), mixed);
+    }
+    in[0] = in[1] = Rows{};
+    std::vector<Rows> made;
+    // A carried value that starts without rows may get them: each does so once.
+    for (size_t turn = 0; turn <= form.carried + 1; ++turn) {
+      made = Proof(*form.body, batch_).follow(in);
+      bool steady = true;
+      for (size_t k = 0; k < form.carried; ++k) {
+        Rows& before = in[2 + k];
+        Rows& after = made[1 + k];
+        if (same(before, after)) continue;
+        if (after.kind == Kind::kMixed || !before.fixed()) {
+          const std::string reason = text(node.describe(), " moves the rows of carried value ", k);
+          const Rows mixed = after.kind == Kind::kMixed ? after : Rows::mixed(reason);
+          return std::vector<Rows>(node.outputs.size(), mixed);
+        }
+        before = after;
+        steady = false;
+      }
+      if (steady) break;
+    }
+    made.erase(made.begin());
+    for (size_t k = form.carried; k < made.size(); ++k) {
+      if (made[k].rows()) ++made[k].axis;
+    }
+    return made;
   }
 
   Rows joined(const Node& node, const std::vector<Rows>& in) const {

@@ -203,6 +203,36 @@ std::vector<Case> moving_and_counting_cases() {
          return s.op("Attention", {x, x, x, s.random({6, 6})}, {{"num_heads", int64_t{2}}});
        },
        ""},
+      {"recurrent along the rest",
+       [](Sketch& s, Id x) {
+         const Id sequence = s.transpose(x, {1, 0, 2});
+         const Id all = s.ops("LSTM", {sequence, s.random({1, 20, 8}), s.random({1, 20, 5})}, 3)[0];
+         return s.transpose(s.op("Squeeze", {all, s.ints({1})}), {1, 0, 2});
+       },
+       ""},
+      {"last state of a recurrent node",
+       [](Sketch& s, Id x) {
+         const Id sequence = s.transpose(x, {1, 0, 2});
+         const Id last = s.ops("GRU", {sequence, s.random({1, 15, 8}), s.random({1, 15, 5})}, 2)[1];
+         return s.op("Squeeze", {last, s.ints({0, 1})});
+       },
+       ""},
+      {"recurrent over the rows",
+       [](Sketch& s, Id x) { return s.ops("RNN", {x, s.random({1, 5, 8}), s.random({1, 5, 5})}, 2)[0]; },
+       "along axis 1"},
+      {"transposed convolution",
+       [](Sketch& s, Id x) { return s.op("ConvTranspose", {x, s.random({6, 4, 2})}); }, ""},
+      {"pooled with indices",
+       [](Sketch& s, Id x) {
+         return s.ops("MaxPool", {x}, 2, {{"kernel_shape", std::vector<int64_t>{2}}})[0];
+       },
+       "count through all examples"},
+      {"integer product",
+       [](Sketch& s, Id x) {
+         const Id bytes = s.op("Cast", {x}, {{"to", std::string("i8")}});
+         return s.op("MatMulInteger", {bytes, s.constant(ir::Tensor::zeros(DType::kI8, {8, 3}))});
+       },
+       ""},
       {"linear with residual",
        [](Sketch& s, Id x) { return s.op("Linear", {x, s.random({8, 8}), ir::kNoValue, x}); }, ""},
       {"number of rows as data",
@@ -235,10 +265,51 @@ std::vector<Case> data_cases() {
   };
 }
 
+std::vector<Case> placement_cases() {
+  return {
+      {"product cumulated beside",
+       [](Sketch& s, Id x) { return s.op("CumProd", {x, s.constant(ir::Tensor::scalar(DType::kI64, 1))}); },
+       ""},
+      {"resized beside",
+       [](Sketch& s, Id x) {
+         return s.op("Resize",
+                     {x, ir::kNoValue, ir::kNoValue, s.op("Concat", {rows_of(s, x), s.ints({3, 12})}, at(0))},
+                     {{"mode", std::string("linear")}});
+       },
+       ""},
+      {"resized rows",
+       [](Sketch& s, Id x) {
+         return s.op("Resize",
+                     {x, ir::kNoValue,
+                      s.constant(ir::Tensor::of<double>(DType::kF32, {3}, std::vector<double>{2, 1, 1}))});
+       },
+       "resizes axis 0"},
+      {"scattered beside",
+       [](Sketch& s, Id x) {
+         const Id order = s.ops("TopK", {x, s.ints({2})}, 2, at(1))[1];
+         return s.op("ScatterElements", {x, order, s.op("GatherElements", {x, order}, at(2))}, at(1));
+       },
+       ""},
+      {"scattered over rows",
+       [](Sketch& s, Id x) {
+         const Id order = s.op("ArgMax", {x}, at(2));
+         return s.op("ScatterElements", {x, order, s.op("GatherElements", {x, order}, at(1))}, at(0));
+       },
+       "writes along axis 0"},
+      {"bits", [](Sketch& s, Id x) { return s.op("BitCast", {x}, {{"to", std::string("i32")}}); }, ""},
+      {"determinants",
+       [](Sketch& s, Id x) {
+         return s.op(
+             "Det", {s.op("MatMul", {x, s.op("Transpose", {x}, {{"perm", std::vector<int64_t>{0, 2, 1}}})})});
+       },
+       ""},
+  };
+}
+
 std::vector<Case> cases() {
   std::vector<Case> all;
   for (const auto& family : {product_and_shape_cases(), normalising_and_joining_cases(),
-                             moving_and_counting_cases(), data_cases()}) {
+                             moving_and_counting_cases(), placement_cases(), data_cases()}) {
     all.insert(all.end(), family.begin(), family.end());
   }
   return all;
@@ -322,7 +393,7 @@ TEST_CASE("every operator has a rule, makes no rows, or is refused by name") {
     CAPTURE(op->name);
     CHECK((find_row_rule(*op) != nullptr) != makes_shapes);
   }
-  for (const auto& family : {movement_row_rules(), arithmetic_row_rules()}) {
+  for (const auto& family : {movement_row_rules(), arithmetic_row_rules(), placement_row_rules()}) {
     for (const RowRule& rule : family) {
       CAPTURE(rule.op);
       CHECK(ir::find_op(rule.op) != nullptr);

@@ -6,6 +6,19 @@
 
 namespace heddle::plan {
 
+namespace {
+
+// What folds may decide a condition or a count, whose nodes may fold again.
+Result<ir::Graph> fold_control(ir::Graph graph) {
+  for (bool changed = true; changed;) {
+    HEDDLE_TRY_ASSIGN(graph, fold(std::move(graph)));
+    HEDDLE_TRY_ASSIGN(graph, inline_control(std::move(graph), changed));
+  }
+  return graph;
+}
+
+}  // namespace
+
 Result<ir::Graph> optimize(ir::Graph graph, const Fusions& fusions) {
   using Pass = Result<ir::Graph> (*)(ir::Graph);
   struct Stage {
@@ -16,7 +29,7 @@ Result<ir::Graph> optimize(ir::Graph graph, const Fusions& fusions) {
   // cancel. GELU and LayerNormalization precede Linear, which takes in GELU; element-wise chains come last
   // and get what nobody else wanted.
   const Stage stages[] = {
-      {true, fold},
+      {true, fold_control},
       {true, canonicalise},
       {true, merge_equal},
       {fusions.gelu, fuse_gelu},
@@ -36,6 +49,7 @@ Result<ir::Graph> optimize(ir::Graph graph, const Fusions& fusions) {
     if (!stage.wanted) continue;
     HEDDLE_TRY_ASSIGN(graph, stage.pass(std::move(graph)));
   }
+  HEDDLE_TRY_ASSIGN(graph, optimize_nested(std::move(graph), fusions));
   graph = drop_dead(std::move(graph));
   HEDDLE_TRY(ir::validate(graph));
   return graph;

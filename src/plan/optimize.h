@@ -4,6 +4,7 @@
 //   What       Constant folding, dead code, canonical forms, fusion. Each pass is a function of a graph in
 //              its own file; every pass keeps the graph's inputs, outputs and values (tests compare
 //              ir::evaluate before and after).
+//   Nested     Branches and bodies go through the same passes, after what is decided was inlined.
 //   Threads    Pure.
 #pragma once
 

@@ -10,8 +10,14 @@
 
 namespace heddle::plan {
 
+struct Fusions;
+
 // What is constant, or known from static shapes, becomes a constant.
 Result<ir::Graph> fold(ir::Graph graph);
+// An If whose condition is known becomes the nodes of its branch, a short Loop those of its iterations.
+Result<ir::Graph> inline_control(ir::Graph graph, bool& changed);
+// The graphs inside the nodes that are left go through optimize(); constants they read become their own.
+Result<ir::Graph> optimize_nested(ir::Graph graph, const Fusions& fusions);
 // Nodes and values that reach no output go; graph inputs stay.
 ir::Graph drop_dead(ir::Graph graph);
 // Two nodes with one operator, inputs and attributes become one.

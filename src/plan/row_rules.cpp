@@ -45,7 +45,7 @@ Rows elementwise_rows(const RowContext& c) {
 const RowRule* find_row_rule(const ir::OpDef& op) {
   static const std::map<std::string_view, RowRule> rules = [] {
     std::map<std::string_view, RowRule> out;
-    for (const auto& family : {movement_row_rules(), arithmetic_row_rules()}) {
+    for (const auto& family : {movement_row_rules(), arithmetic_row_rules(), placement_row_rules()}) {
       for (const RowRule& rule : family) out.emplace(rule.op, rule);
     }
     return out;

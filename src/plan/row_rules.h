@@ -60,6 +60,7 @@ const RowRule* find_row_rule(const ir::OpDef& op);
 // The families.
 std::vector<RowRule> movement_row_rules();
 std::vector<RowRule> arithmetic_row_rules();
+std::vector<RowRule> placement_row_rules();
 Rows elementwise_rows(const RowContext& context);
 // Operands that broadcast together, the last `keep` axes of each left out of account.
 Rows broadcast_rows(const RowContext& context, const std::vector<size_t>& operands, size_t keep);

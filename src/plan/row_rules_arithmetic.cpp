@@ -45,6 +45,30 @@ Rows by_example(const RowContext& c) {
   return all_fixed_but_first(c);
 }
 
+// The indices of a pool count through the whole batch.
+Rows max_pool(const RowContext& c) {
+  if (c.node.outputs.size() > 1) return Rows::mixed("gives indices that count through all examples");
+  return by_example(c);
+}
+
+// The sequence is axis 0 of x and y, the examples come after it, and after the directions.
+Rows recurrent(const RowContext& c) {
+  constexpr size_t kLengths = 4, kPeepholes = 7;
+  if (!c.rows(0) || c.in[0].axis != 1) return Rows::mixed("needs the rows of x along axis 1");
+  for (size_t i = 1; i < c.in.size(); ++i) {
+    if (c.in[i].kind == Rows::Kind::kAbsent) continue;
+    if (i < kLengths || i == kPeepholes) {
+      if (!c.fixed(i)) return Rows::mixed("has weights that are not fixed");
+      continue;
+    }
+    const size_t axis = i == kLengths ? 0 : 1;
+    if (!c.rows(i) || c.in[i].axis != axis || !(c.in[i].block == c.in[0].block)) {
+      return Rows::mixed(text("needs the rows of operand ", i, " along axis ", axis));
+    }
+  }
+  return Rows::along(2, c.in[0].block);
+}
+
 Rows batch_norm(const RowContext& c) {
   if (c.rows(0) && c.in[0].axis == 1) return Rows::mixed("scales axis 1, which holds the rows");
   return all_fixed_but_first(c);
@@ -90,6 +114,19 @@ Rows matmul(const RowContext& c) {
     return c.in[i];  // a stack times a fixed vector
   }
   return broadcast_rows(c, {0, 1}, 2);
+}
+
+Rows matmul_integer(const RowContext& c) {
+  for (size_t i = 1; i < c.in.size(); ++i) {
+    if (!c.fixed(i)) return Rows::mixed(text("takes operand ", i, " from the rows; it has to be fixed"));
+  }
+  // One zero point for all of a.
+  if (c.in.size() > 2 && c.in[2].kind != Rows::Kind::kAbsent) {
+    for (const ir::Dim& dim : c.shape(2)) {
+      if (!dim.is(1)) return Rows::mixed("has a zero point for each row of the left operand");
+    }
+  }
+  return matmul(c);
 }
 
 Rows gemm(const RowContext& c) {
@@ -168,8 +205,8 @@ Rows top_k(const RowContext& c) { return along_axis(c, c.node.attributes.i64("ax
 Rows cumulative(const RowContext& c) {
   const auto dims = c.graph.values[c.node.inputs[1]].integers();
   const auto axis = dims ? static_dims(*dims) : std::nullopt;
-  if (!axis || axis->size() != 1 || !c.fixed(1)) return Rows::mixed("sums along an axis that is not known");
-  return along_axis(c, (*axis)[0], "sums along");
+  if (!axis || axis->size() != 1 || !c.fixed(1)) return Rows::mixed("runs along an axis that is not known");
+  return along_axis(c, (*axis)[0], "runs along");
 }
 
 }  // namespace
@@ -179,6 +216,13 @@ std::vector<RowRule> arithmetic_row_rules() {
                                 {"Gemm", gemm},
                                 {"Linear", linear},
                                 {"Conv", conv},
+                                {"ConvTranspose", conv},
+                                {"ConvInteger", by_example},
+                                {"MatMulInteger", matmul_integer},
+                                {"MaxPool", max_pool},
+                                {"RNN", recurrent},
+                                {"GRU", recurrent},
+                                {"LSTM", recurrent},
                                 {"Attention", attention},
                                 {"Softmax", softmax},
                                 {"LogSoftmax", softmax},
@@ -186,8 +230,9 @@ std::vector<RowRule> arithmetic_row_rules() {
                                 {"RMSNormalization", layer_norm},
                                 {"BatchNormalization", batch_norm},
                                 {"TopK", top_k, 1},
-                                {"CumSum", cumulative}};
-  for (const char* name : {"MaxPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
+                                {"CumSum", cumulative},
+                                {"CumProd", cumulative}};
+  for (const char* name : {"LpPool", "AveragePool", "GlobalAveragePool", "GlobalMaxPool",
                            "InstanceNormalization", "GroupNormalization"}) {
     rules.push_back({name, by_example});
   }

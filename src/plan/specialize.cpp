@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "ir/op.h"
+#include "plan/control.h"
 #include "plan/foldable.h"
 #include "plan/passes.h"
 
@@ -76,13 +77,12 @@ Status bind(const ir::Graph& graph, std::span<const ir::Extents> inputs) {
   return {};
 }
 
-// One walk: `values` are those of the symbolic graph, replaced by what concrete shapes make of them.
+// One walk: `values_` are those of the symbolic graph, replaced by what concrete shapes make of them. An If
+// or a Loop that these decide is walked in place: its values and nodes join the others.
 class Specializer {
  public:
   explicit Specializer(const ir::Graph& graph) : from_(graph), values_(graph.values) {
-    aliases_.resize(values_.size());
-    for (size_t i = 0; i < aliases_.size(); ++i) aliases_[i] = static_cast<ValueId>(i);
-    outputs_.assign(values_.size(), 0);
+    follow_new_values();
     for (ValueId id : graph.outputs) outputs_[id] = 1;
   }
 
@@ -98,7 +98,190 @@ class Specializer {
   }
 
  private:
+  void follow_new_values() {
+    outputs_.resize(values_.size(), 0);
+    for (size_t i = aliases_.size(); i < values_.size(); ++i) aliases_.push_back(static_cast<ValueId>(i));
+  }
+
   Status step(const Node& node) {
+    if (node.is("If")) return step_if(node);
+    if (node.is("Loop")) return step_loop(node);
+    return step_plain(node);
+  }
+
+  Status steps(const std::vector<Node>& nodes) {
+    follow_new_values();
+    for (const Node& node : nodes) HEDDLE_TRY(step(node));
+    return {};
+  }
+
+  Ids present(const Node& node) const {
+    Ids inputs = node.inputs;
+    for (ValueId& id : inputs) id = aliases_[id];
+    return inputs;
+  }
+
+  std::vector<const ir::Value*> operands(const Ids& inputs) const {
+    std::vector<const ir::Value*> in;
+    for (ValueId id : inputs) in.push_back(&values_[id]);
+    return in;
+  }
+
+  // A nested graph for such operands. The first `own` stay its inputs; of the others, constants move inside.
+  Result<std::shared_ptr<const ir::Graph>> nested(const ir::Graph& body, const Ids& inputs, size_t own) {
+    std::vector<const Tensor*> known;
+    std::vector<ir::Extents> extents;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const ir::Value& value = values_[inputs[i]];
+      known.push_back(i >= own && value.is_constant() ? &*value.constant : nullptr);
+      if (known.back() == nullptr) extents.push_back(*value.type.extents());
+    }
+    const ir::Graph bound = with_constants(body, known);
+    HEDDLE_TRY_ASSIGN(ir::Graph special, Specializer(bound).run(extents));
+    return std::make_shared<const ir::Graph>(std::move(special));
+  }
+
+  // The operands that such a nested graph still has.
+  Ids left_outside(const Ids& inputs, size_t own) const {
+    Ids left;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (i < own || !values_[inputs[i]].is_constant()) left.push_back(inputs[i]);
+    }
+    return left;
+  }
+
+  Status step_if(const Node& node) {
+    const Ids inputs = present(node);
+    const Ids captured(inputs.begin() + 1, inputs.end());
+    if (const auto condition = ir::known_number(values_[inputs[0]])) {
+      const ir::Branch branch = ir::branch_of(node, *condition != 0);
+      if (branch.graph == nullptr) return ir::refused(branch, *condition != 0).with_context(node.describe());
+      return steps(Inliner(values_).graph(*branch.graph, captured, node.outputs, ""));
+    }
+    std::shared_ptr<const ir::Graph> branches[2];
+    for (const bool taken : {false, true}) {
+      const ir::Branch branch = ir::branch_of(node, taken);
+      if (branch.graph == nullptr) return ir::refused(branch, taken).with_context(node.describe());
+      auto special = nested(*branch.graph, captured, 0);
+      const char* name = taken ? "then_branch" : "else_branch";
+      if (!special.ok()) return special.status().with_context(text(node.describe(), ": ", name));
+      branches[taken] = std::move(*special);
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      const ir::TensorType& yes = branches[1]->type(branches[1]->outputs[i]);
+      const ir::TensorType& no = branches[0]->type(branches[0]->outputs[i]);
+      if (!(yes == no)) {
+        return Status::unsupported(node.describe(), ": output ", i, " is ", yes, " by its then branch and ",
+                                   no, " by its else branch; the condition depends on data, so they have to ",
+                                   "be the same");
+      }
+      become(node.outputs[i], {{}, yes, {}, {}});
+    }
+    Ids left = left_outside(captured, 0);
+    left.insert(left.begin(), inputs[0]);
+    nodes_.push_back({node.op,
+                      node.name,
+                      std::move(left),
+                      node.outputs,
+                      {{"then_branch", std::move(branches[1])}, {"else_branch", std::move(branches[0])}}});
+    return {};
+  }
+
+  Status step_loop(const Node& node) {
+    const Ids inputs = present(node);
+    const auto count = ir::known_number(values_[inputs[0]]);
+    const auto condition = ir::known_number(values_[inputs[1]]);
+    if (!count || !condition) {
+      return Status::unsupported(node.describe(), ": its ", count ? "condition" : "trip count",
+                                 " depends on data; it must follow from the shapes of the inputs");
+    }
+    const int64_t trips = *condition == 0 ? 0 : std::max<int64_t>(*count, 0);
+    if (trips == 0) return no_iteration(node, inputs);
+    return trips > ir::kMaxUnrolled ? keep_loop(node, inputs, trips) : unroll(node, inputs, trips);
+  }
+
+  Status unroll(const Node& node, const Ids& inputs, int64_t trips) {
+    const ir::LoopForm form = ir::loop_form(node);
+    const auto rest = inputs.begin() + 2 + static_cast<std::ptrdiff_t>(form.carried);
+    Ids carried(inputs.begin() + 2, rest);
+    std::vector<Ids> stacked;
+    bool goes_on = true;
+    for (int64_t i = 0; i < trips && goes_on; ++i) {
+      if (nodes_.size() + form.body->nodes.size() > kMaxNodes) {
+        return Status::unsupported(node.describe(), ": unrolled, the graph has more than ", kMaxNodes,
+                                   " nodes");
+      }
+      Inliner::Turn turn = Inliner(values_).turn(node, i, carried, Ids(rest, inputs.end()));
+      HEDDLE_TRY(steps(turn.nodes));
+      const auto condition = ir::known_number(values_[aliases_[turn.condition]]);
+      if (!condition) {
+        return Status::unsupported(node.describe(), ": whether iteration ", i + 1,
+                                   " runs depends on data; it must follow from the shapes of the inputs");
+      }
+      goes_on = *condition != 0;
+      stacked.push_back(std::move(turn.stacked));
+    }
+    return steps(Inliner(values_).results(node, carried, stacked));
+  }
+
+  Result<ir::Iteration> any_iteration(const Node& node, const Ids& inputs) const {
+    Result<ir::Iteration> any = ir::any_iteration(node, operands(inputs));
+    if (!any.ok()) return any.status().with_context(node.describe());
+    return any;
+  }
+
+  Status no_iteration(const Node& node, const Ids& inputs) {
+    const ir::LoopForm form = ir::loop_form(node);
+    HEDDLE_TRY_ASSIGN(const ir::Iteration any, any_iteration(node, inputs));
+    for (size_t k = 0; k < form.scans; ++k) {
+      ir::TensorType type = any.outputs[1 + form.carried + k].type;
+      type.shape.insert(type.shape.begin(), 0);
+      const auto extents = type.extents();
+      if (!extents) {
+        return Status::unsupported(node.describe(), ": it has no iteration, and the shape ", type,
+                                   " of its output ", form.carried + k, " is not known");
+      }
+      become(node.outputs[form.carried + k], {{}, type, {}, {}});
+      values_[node.outputs[form.carried + k]].constant = Tensor::zeros(type.dtype, *extents);
+    }
+    Node carried_only = node;
+    carried_only.outputs.resize(form.carried);
+    const Ids carried(inputs.begin() + 2, inputs.begin() + 2 + static_cast<std::ptrdiff_t>(form.carried));
+    return steps(Inliner(values_).results(carried_only, carried, {}));
+  }
+
+  // The body stays a graph of its own, run `trips` times.
+  Status keep_loop(const Node& node, const Ids& inputs, int64_t trips) {
+    const ir::LoopForm form = ir::loop_form(node);
+    HEDDLE_TRY_ASSIGN(const ir::Iteration any, any_iteration(node, inputs));
+    if (!any.goes_on || !any.steady) {
+      return Status::unsupported(
+          node.describe(), ": of ", trips, " iterations ",
+          any.steady ? "some may end the loop" : "some change the shape of a carried value",
+          "; a loop of more than ", ir::kMaxUnrolled, " is run to its end with fixed shapes");
+    }
+    const size_t own = 2 + form.carried;
+    auto body = nested(*form.body, inputs, own);
+    if (!body.ok()) return body.status().with_context(text(node.describe(), ": body"));
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      ir::TensorType type = (*body)->type((*body)->outputs[1 + i]);
+      if (i >= form.carried) type.shape.insert(type.shape.begin(), trips);
+      become(node.outputs[i], {{}, std::move(type), {}, {}});
+    }
+    nodes_.push_back({node.op,
+                      node.name,
+                      left_outside(inputs, own),
+                      node.outputs,
+                      {{"body", std::move(*body)}, {"carried", static_cast<int64_t>(form.carried)}}});
+    return {};
+  }
+
+  void become(ValueId id, ir::Value made) {
+    values_[id].type = std::move(made.type);
+    values_[id].contents = std::move(made.contents);
+  }
+
+  Status step_plain(const Node& node) {
     std::vector<ValueId> inputs = node.inputs;
     std::vector<const ir::Value*> in;
     in.reserve(inputs.size());
@@ -132,9 +315,7 @@ class Specializer {
       return {};
     }
     for (size_t i = 0; i < made.size() && i < node.outputs.size(); ++i) {
-      ir::Value& value = values_[node.outputs[i]];
-      value.type = std::move(made[i].type);
-      value.contents = std::move(made[i].contents);
+      become(node.outputs[i], std::move(made[i]));
     }
     nodes_.push_back({node.op, node.name, std::move(inputs), node.outputs, node.attributes});
     return {};

@@ -188,6 +188,9 @@ std::vector<Case> all_cases() {
   add_movement_cases(cases);
   add_reduction_cases(cases);
   add_neural_cases(cases);
+  add_window_cases(cases);
+  add_recurrent_cases(cases);
+  add_placement_cases(cases);
   return cases;
 }
 

@@ -63,6 +63,9 @@ void add_elementwise_cases(std::vector<Case>& cases);
 void add_movement_cases(std::vector<Case>& cases);
 void add_reduction_cases(std::vector<Case>& cases);
 void add_neural_cases(std::vector<Case>& cases);
+void add_window_cases(std::vector<Case>& cases);
+void add_recurrent_cases(std::vector<Case>& cases);
+void add_placement_cases(std::vector<Case>& cases);
 std::vector<Case> all_cases();
 
 }  // namespace heddle::conformance

@@ -23,6 +23,18 @@ def test_torch_in_gives_torch_out(affine):
     assert torch.equal(y, 2 * x + 1)
 
 
+def test_bf16_goes_in_and_comes_out_as_an_array_of_ml_dtypes():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    graph = heddle.GraphBuilder("negate")
+    graph.output(graph.add("Neg", graph.input("x", "bf16", ["batch", 5])), "y")
+    model = graph.build()
+    wide = np.arange(40, dtype=np.float32).reshape(4, 10).astype(bfloat16)
+    for x in (wide[:, :5], wide[:, ::2], wide[1:1, :5]):
+        y = model(x)
+        assert y.dtype == bfloat16
+        np.testing.assert_array_equal(y, -x)
+
+
 def test_an_object_with_only_dlpack_is_taken(affine):
     class OnlyDlpack:
         def __init__(self, array):

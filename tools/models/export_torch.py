@@ -1,16 +1,22 @@
 """Writes the torch.onnx test models, with the inputs and outputs PyTorch gives for them.
 
-    python tools/models/export_torch.py --out DIR [NAME ...]
+    python tools/models/export_torch.py --out DIR [--jobs N] [NAME ...]
 
-For each model NAME: DIR/NAME.onnx (dynamo exporter, dynamic batch, seeded random weights) and DIR/NAME.npz,
-which holds `input_0` ... and `output_0` ... for one batch. Needs torch==2.13.0 and onnxscript.
+For each net NAME of NETS: DIR/NAME.onnx (dynamo exporter), DIR/NAME-script.onnx (the older exporter), both
+with dynamic extents and seeded random weights, and DIR/NAME.npz, which holds `input_0` ... and `output_0` ...
+of one call. Files that are there stay. Needs torch==2.13.0 and onnxscript.
 """
 
 from __future__ import annotations
 
 import argparse
+import concurrent.futures
+import multiprocessing
 import sys
+import warnings
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -18,121 +24,136 @@ import onnx
 import torch
 from torch import Tensor, nn
 
+sys.path.insert(0, str(Path(__file__).parent))
+import torch_nets
 
-class Mlp(nn.Module):
-    """512-1024-1024-512 with ReLU between the layers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.layers = nn.Sequential(
-            nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 512)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.layers(x)
+SEED = 7
+SCRIPT_OPSET = 17
 
 
-class Conv1dNet(nn.Module):
-    """64 channels x 100 steps: two convolutions of width 5, the mean over time, one linear layer."""
+@dataclass(frozen=True)
+class Port:
+    """An input: its extents in the exported example, the symbols of those that vary, and what it may hold."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.first = nn.Conv1d(64, 128, 5)
-        self.second = nn.Conv1d(128, 128, 5)
-        self.head = nn.Linear(128, 64)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = torch.relu(self.second(torch.relu(self.first(x))))
-        return self.head(x.mean(dim=-1))
+    name: str
+    extents: tuple[int, ...]
+    symbols: dict[int, str] = field(default_factory=lambda: {0: "batch"})
+    words: int = 0  # > 0: integers below it, else normal floats
+    mask: bool = False  # ones, then zeros, along the last axis
 
 
-def encoder() -> nn.Module:
-    """nn.TransformerEncoder: 2 layers, width 256, 4 heads, feed-forward 1024, GELU."""
-    layer = nn.TransformerEncoderLayer(256, 4, 1024, activation="gelu", batch_first=True)
-    return nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+@dataclass(frozen=True)
+class Net:
+    make: Callable[[], nn.Module]
+    inputs: tuple[Port, ...]
+    multiple: int = 1  # of the extents that vary, the batch left out
 
 
-class BasicBlock(nn.Module):
-    """ResNet's basic block: two 3x3 convolutions with batch normalisation and a shortcut."""
+IMAGE = {0: "batch", 2: "height", 3: "width"}
+TEXT = {0: "batch", 1: "length"}
 
-    def __init__(self, inputs: int, outputs: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Identity()
-        if stride != 1 or inputs != outputs:
-            self.shortcut = nn.Sequential(
-                nn.Conv2d(inputs, outputs, 1, stride, bias=False), nn.BatchNorm2d(outputs)
-            )
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = torch.relu(self.bn1(self.conv1(x)))
-        return torch.relu(self.bn2(self.conv2(y)) + self.shortcut(x))
-
-
-class ResNet18(nn.Module):
-    """ResNet-18 for 1000 classes. The running statistics are random, so that they matter."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stem = nn.Conv2d(3, 64, 7, 2, 3, bias=False)
-        self.bn = nn.BatchNorm2d(64)
-        self.pool = nn.MaxPool2d(3, 2, 1)
-        blocks: list[nn.Module] = []
-        width = 64
-        for outputs, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-            blocks += [BasicBlock(width, outputs, stride), BasicBlock(outputs, outputs, 1)]
-            width = outputs
-        self.blocks = nn.Sequential(*blocks)
-        self.average = nn.AdaptiveAvgPool2d(1)
-        self.head = nn.Linear(512, 1000)
-        for module in self.modules():
-            if isinstance(module, nn.BatchNorm2d):
-                module.running_mean.normal_(0, 0.1)
-                module.running_var.uniform_(0.5, 1.5)
-
-    def forward(self, x: Tensor) -> Tensor:
-        x = self.pool(torch.relu(self.bn(self.stem(x))))
-        return self.head(torch.flatten(self.average(self.blocks(x)), 1))
-
-
-# Name -> (module, extents of the input with a batch of 3).
-MODELS = {
-    "mlp": (Mlp, (3, 512)),
-    "conv1d": (Conv1dNet, (3, 64, 100)),
-    "encoder": (encoder, (3, 32, 256)),
-    "resnet18": (ResNet18, (3, 3, 224, 224)),
+NETS = {
+    "mlp": Net(torch_nets.Mlp, (Port("x", (3, 512)),)),
+    "conv1d": Net(torch_nets.Conv1dNet, (Port("x", (3, 64, 100), {0: "batch", 2: "length"}),)),
+    "encoder": Net(torch_nets.encoder, (Port("x", (3, 32, 256), TEXT),)),
+    "resnet18": Net(torch_nets.ResNet18, (Port("x", (3, 3, 224, 224), IMAGE),)),
+    "mobilenet": Net(torch_nets.MobileNet, (Port("x", (3, 3, 64, 96), IMAGE),)),
+    "unet": Net(torch_nets.Unet, (Port("x", (3, 3, 32, 48), IMAGE),), multiple=8),
+    "gpt": Net(torch_nets.Gpt, (Port("ids", (3, 12), TEXT, words=500),)),
+    "llama": Net(
+        torch_nets.Llama, (Port("ids", (3, 12), TEXT, words=500), Port("mask", (3, 12), TEXT, mask=True))
+    ),
+    "minilm_torch": Net(
+        torch_nets.MiniLm,
+        (
+            Port("input_ids", (3, 12), TEXT, words=2000),
+            Port("attention_mask", (3, 12), TEXT, mask=True),
+            Port("token_type_ids", (3, 12), TEXT, words=2),
+        ),
+    ),
 }
 
 
-def export(name: str, folder: Path, *, seed: int = 7, fastpath: bool = True) -> Path:
-    """Writes NAME.onnx and NAME.npz into `folder` and returns the path of the former."""
-    make, extents = MODELS[name]
-    torch.manual_seed(seed)
-    module = make().eval()
-    x = torch.randn(*extents)
-    with torch.no_grad():
-        y = module(x)
-    path = folder / f"{name}.onnx"
-    before = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(fastpath)
-    try:
-        program = torch.onnx.export(
-            module,
-            (x,),
-            input_names=["x"],
-            output_names=["y"],
-            dynamic_shapes=({0: torch.export.Dim("batch")},),
-            dynamo=True,
-            verbose=False,
-        )
-    finally:
-        torch.backends.mha.set_fastpath_enabled(before)
+def module(name: str) -> nn.Module:
+    """The net, with the weights that the exported files hold."""
+    torch.manual_seed(SEED)
+    return NETS[name].make().eval()
+
+
+def arrays(name: str, extents: dict[str, int], seed: int = SEED) -> list[np.ndarray]:
+    """Inputs of the net where the symbols have the given extents; others are the example's."""
+    random = np.random.default_rng(seed)
+    made = []
+    for port in NETS[name].inputs:
+        shape = tuple(extents.get(port.symbols.get(i, ""), n) for i, n in enumerate(port.extents))
+        if port.words:
+            made.append(random.integers(0, port.words, shape))
+        elif port.mask:
+            lengths = random.integers(1, shape[-1] + 1, (*shape[:-1], 1))
+            made.append((np.arange(shape[-1]) < lengths).astype(np.int64))
+        else:
+            made.append(random.standard_normal(shape, dtype=np.float32))
+    return made
+
+
+def dynamic_shapes(net: Net) -> tuple[dict[int, object], ...]:
+    def extent(symbol: str) -> object:
+        multiple = 1 if symbol == "batch" else net.multiple
+        dim = torch.export.Dim(symbol if multiple == 1 else f"{symbol}_{multiple}th")
+        return dim if multiple == 1 else multiple * dim
+
+    dims = {symbol: extent(symbol) for port in net.inputs for symbol in port.symbols.values()}
+    return tuple({axis: dims[symbol] for axis, symbol in port.symbols.items()} for port in net.inputs)
+
+
+def export_dynamo(name: str, inputs: tuple[Tensor, ...], path: Path) -> None:
+    net = NETS[name]
+    program = torch.onnx.export(
+        module(name),
+        inputs,
+        input_names=[port.name for port in net.inputs],
+        output_names=["y"],
+        dynamic_shapes=dynamic_shapes(net),
+        dynamo=True,
+        verbose=False,
+    )
     program.save(path)
-    np.savez(folder / f"{name}.npz", input_0=x.numpy(), output_0=y.numpy())
-    return path
+
+
+def export_script(name: str, inputs: tuple[Tensor, ...], path: Path) -> None:
+    net = NETS[name]
+    axes: dict[str, dict[int, str]] = {port.name: dict(port.symbols) for port in net.inputs}
+    torch.onnx.export(
+        module(name),
+        inputs,
+        path,
+        input_names=[port.name for port in net.inputs],
+        output_names=["y"],
+        dynamic_axes=axes | {"y": {0: "batch"}},
+        opset_version=SCRIPT_OPSET,
+        dynamo=False,
+    )
+
+
+def export(name: str, folder: Path) -> list[Path]:
+    """Writes what is missing of the net's files; the paths of the two .onnx files. Files appear whole."""
+    warnings.simplefilter("ignore")  # the exporters' own
+    inputs = tuple(torch.from_numpy(array) for array in arrays(name, {}))
+    paths = [folder / f"{name}.onnx", folder / f"{name}-script.onnx"]
+    saved = folder / f"{name}.npz"
+    if not saved.exists():
+        with torch.no_grad():
+            y = module(name)(*inputs)
+        values = {f"input_{i}": x.numpy() for i, x in enumerate(inputs)}
+        part = saved.with_suffix(".part.npz")
+        np.savez(part, **values, output_0=y.numpy())
+        part.rename(saved)
+    for path, write in zip(paths, (export_dynamo, export_script), strict=True):
+        if not path.exists():
+            part = path.with_suffix(".part")
+            write(name, inputs, part)
+            part.rename(path)
+    return paths
 
 
 def operators(path: Path) -> Counter[str]:
@@ -144,20 +165,27 @@ def operators(path: Path) -> Counter[str]:
     return Counter(node.op_type for node in nodes)
 
 
+def use_one_thread() -> None:
+    torch.set_num_threads(1)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder to write into")
-    parser.add_argument("--no-fastpath", action="store_true", help="keep nn.MultiheadAttention decomposed")
-    parser.add_argument("names", nargs="*", default=list(MODELS), metavar="NAME", help=" ".join(MODELS))
+    parser.add_argument("--jobs", type=int, default=2, help="processes that export at once")
+    parser.add_argument("names", nargs="*", default=list(NETS), metavar="NAME", help=" ".join(NETS))
     arguments = parser.parse_args()
-    unknown = [name for name in arguments.names if name not in MODELS]
+    unknown = [name for name in arguments.names if name not in NETS]
     if unknown:
-        parser.error(f"unknown model {unknown[0]!r}: expected some of {', '.join(MODELS)}")
+        parser.error(f"unknown net {unknown[0]!r}: expected some of {', '.join(NETS)}")
     arguments.out.mkdir(parents=True, exist_ok=True)
-    for name in arguments.names:
-        path = export(name, arguments.out, fastpath=not arguments.no_fastpath)
-        used = ", ".join(f"{op} x{count}" for op, count in sorted(operators(path).items()))
-        print(f"{path}: {used}")
+    with concurrent.futures.ProcessPoolExecutor(
+        arguments.jobs, multiprocessing.get_context("spawn"), use_one_thread
+    ) as pool:
+        for paths in pool.map(export, arguments.names, [arguments.out] * len(arguments.names)):
+            for path in paths:
+                used = ", ".join(f"{op} x{count}" for op, count in sorted(operators(path).items()))
+                print(f"{path}: {used}")
     return 0
 
 

@@ -47,10 +47,18 @@ std::span<const LoweringEntry> movement_lowerings();
 std::span<const LoweringEntry> reduction_lowerings();
 // Softmax, LogSoftmax, and the normalisations but BatchNormalization:
 std::span<const LoweringEntry> row_lowerings();
+// What runs ir's reference (kernels/reference_step.h):
+std::span<const LoweringEntry> reference_lowerings();
+// MatMulInteger, ConvInteger:
+std::span<const LoweringEntry> integer_lowerings();
+
+// If, Loop (control_flow.cpp):
+std::span<const LoweringEntry> control_lowerings();
 
 // And in onednn/.
 std::span<const LoweringEntry> matmul_lowerings();     // MatMul, Gemm, Linear
-std::span<const LoweringEntry> conv_lowerings();       // Conv, the pools, BatchNormalization
+std::span<const LoweringEntry> conv_lowerings();       // Conv, ConvTranspose, the pools, BatchNormalization
+std::span<const LoweringEntry> recurrent_lowerings();  // RNN, GRU, LSTM
 std::span<const LoweringEntry> attention_lowerings();  // Attention
 
 }  // namespace heddle::host

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 
 #include "base/process_exit.h"
 #include "base/trace.h"
@@ -36,6 +37,11 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
                                                      int width) {
+  HEDDLE_TRY_ASSIGN(Ref<const HostProgram> program, prepare(graph, weights, width));
+  return Ref<const device::Program>(std::move(program));
+}
+
+Result<Ref<const HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
   program->inputs_ = concrete(program->storage_, graph.inputs);
@@ -45,7 +51,7 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   }
   HEDDLE_TRY(program->prepare_steps(graph, weights, width));
   program->storage_.operands = {};
-  return Ref<const device::Program>(std::move(program));
+  return Ref<const HostProgram>(std::move(program));
 }
 
 Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width) {
@@ -90,7 +96,16 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
   const OmpScope team_of_one;
   Team::Caller caller(team);
-  const RunContext context{slot.arena(), inputs, slot.outputs(run.outputs), caller};
+  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller}));
+  if (!ran_.load_relaxed()) [[unlikely]] {
+    // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die.
+    renew_exit_handler();
+    ran_.store_relaxed(true);
+  }
+  return {};
+}
+
+Status HostProgram::run_steps(const RunContext& context) const {
   for (const Named& named : steps_) {
     const trace::Span span("host", named.op);
     HEDDLE_TRY(named.step->run(context));
@@ -98,11 +113,6 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   for (const auto& [from, to] : storage_.copies) {
     const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));
     if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
-  }
-  if (!ran_.load_relaxed()) [[unlikely]] {
-    // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die.
-    renew_exit_handler();
-    ran_.store_relaxed(true);
   }
   return {};
 }
@@ -122,9 +132,10 @@ Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device
 HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : width_(width) {
   inputs_ = signatures(graph, graph.inputs);
   outputs_ = signatures(graph, graph.outputs);
-  for (const ir::Value& value : graph.values) {
-    if (value.is_constant()) weight_bytes_ += static_cast<uint64_t>(value.constant->bytes());
-  }
+  std::set<const void*> counted;  // branches share weights
+  ir::each_constant(graph, [&](const ir::Tensor& weight) {
+    if (counted.insert(weight.data()).second) weight_bytes_ += static_cast<uint64_t>(weight.bytes());
+  });
   weights_ = std::make_unique<WeightStore>(std::move(engine), graph);
   graph_ = std::make_shared<const ir::Graph>(std::move(graph));
 }

@@ -27,9 +27,13 @@ class HostProgram final : public device::Program {
  public:
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
                                                  int width);
+  // The same, for a graph inside another's node.
+  static Result<Ref<const HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width);
   HostProgram() = default;
 
   Status run(const device::Run& run, Team& team) const;
+  // The steps alone, on an arena of slot_bytes().
+  Status run_steps(const RunContext& context) const;
 
  private:
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);

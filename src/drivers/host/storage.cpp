@@ -127,12 +127,13 @@ class Assignment {
   // not.
   bool has_windows(const ir::Node& node) const {
     if (node.inputs.empty() || storage_.operands[node.inputs[0]].elements() == 0) return false;
-    if (node.is("Conv")) {
+    if (node.is("Conv") || node.is("ConvTranspose")) {
       const ir::Value& weight = graph_.values[node.inputs[1]];
       return weight.is_constant() && weight.constant->elements() > 0;
     }
     if (node.is("AveragePool")) return !counts_beyond_padding(node);
-    return node.is("MaxPool") || node.is("GlobalAveragePool") || node.is("GlobalMaxPool");
+    if (node.is("MaxPool")) return node.outputs.size() == 1;  // with indices it runs the reference
+    return node.is("GlobalAveragePool") || node.is("GlobalMaxPool");
   }
 
   const ir::Graph& graph_;

@@ -67,5 +67,9 @@ std::vector<Case> shape_cases();
 std::vector<Case> movement_cases();
 std::vector<Case> reduce_cases();
 std::vector<Case> neural_cases();
+std::vector<Case> window_cases();
+std::vector<Case> recurrent_cases();
+std::vector<Case> placement_cases();
+std::vector<Case> control_cases();
 
 }  // namespace heddle::ir

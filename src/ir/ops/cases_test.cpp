@@ -14,7 +14,8 @@ const std::map<std::string, int64_t> kBinding = {{"b", 2}, {"s", 3}};
 
 std::vector<Case> all_cases() {
   std::vector<Case> all;
-  for (auto family : {elementwise_cases, shape_cases, movement_cases, reduce_cases, neural_cases}) {
+  for (auto family : {elementwise_cases, shape_cases, movement_cases, reduce_cases, neural_cases,
+                      window_cases, recurrent_cases, placement_cases, control_cases}) {
     for (Case& c : family()) all.push_back(std::move(c));
   }
   return all;

@@ -1,4 +1,6 @@
 // Conv, with bias, residual and activation fused onto it.
+#include "ir/ops/convolution.h"
+
 #include "ir/ops/activation.h"
 #include "ir/ops/rules.h"
 #include "ir/ops/tables.h"
@@ -7,9 +9,7 @@
 
 namespace heddle::ir {
 
-namespace {
-
-Result<std::vector<int64_t>> kernel_of(const TensorType& w) {
+Result<std::vector<int64_t>> kernel_extents(const TensorType& w) {
   std::vector<int64_t> kernel;
   for (size_t i = 2; i < w.rank(); ++i) {
     if (!w.shape[i].is_static())
@@ -33,6 +33,8 @@ Status check_groups(const Node& node, const TensorType& x, const TensorType& w) 
   return {};
 }
 
+namespace {
+
 Inferred infer_conv(const Node& node, Operands in) {
   const TensorType& x = in[0]->type;
   const TensorType& w = in[1]->type;
@@ -42,7 +44,7 @@ Inferred infer_conv(const Node& node, Operands in) {
   HEDDLE_TRY(check_rank(*in[0], "x", 3));
   HEDDLE_TRY(check_rank(*in[1], "w", x.rank(), x.rank()));
   HEDDLE_TRY(check_groups(node, x, w));
-  HEDDLE_TRY_ASSIGN(const std::vector<int64_t> kernel, kernel_of(w));
+  HEDDLE_TRY_ASSIGN(const std::vector<int64_t> kernel, kernel_extents(w));
   HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, kernel.size(), kernel));
   if (window.kernel != kernel) {
     return Status::invalid("attribute 'kernel_shape' differs from w, which is ", w);
@@ -67,7 +69,7 @@ Inferred infer_conv(const Node& node, Operands in) {
 // Linear).
 Status reference_conv(const Node& node, DataIn in, DataOut out) {
   HEDDLE_TRY_ASSIGN(const Activation activation, activation_of(node));
-  HEDDLE_TRY_ASSIGN(const std::vector<int64_t> kernel, kernel_of(in[1]->type()));
+  HEDDLE_TRY_ASSIGN(const std::vector<int64_t> kernel, kernel_extents(in[1]->type()));
   HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, kernel.size(), kernel));
   const Extents& x = in[0]->extents();
   const std::vector<double> input = doubles(*in[0]);

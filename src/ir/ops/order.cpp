@@ -1,4 +1,4 @@
-// Operators about order along one axis: ArgMax, ArgMin, TopK, CumSum.
+// Operators about order along one axis: ArgMax, ArgMin, TopK, CumSum, CumProd.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -96,7 +96,7 @@ Status reference_top_k(const Node& node, DataIn in, DataOut out) {
   return {};
 }
 
-Inferred infer_cum_sum(const Node&, Operands in) {
+Inferred infer_cumulative(const Node&, Operands in) {
   HEDDLE_TRY(accept(*in[0], "x", Accept::kNumber));
   HEDDLE_TRY(accept(*in[1], "axis", Accept::kIndex));
   if (in[1]->type.rank() != 0) HEDDLE_TRY(check_shape(*in[1], "axis", {1}));
@@ -107,7 +107,8 @@ Inferred infer_cum_sum(const Node&, Operands in) {
   return one(in[0]->type.dtype, in[0]->type.shape);
 }
 
-Status reference_cum_sum(const Node& node, DataIn in, DataOut out) {
+template <bool multiply>
+Status reference_cumulative(const Node& node, DataIn in, DataOut out) {
   HEDDLE_TRY_ASSIGN(const size_t axis, axis_of(in[1]->get_i64(0), in[0]->type()));
   const bool exclusive = node.attributes.i64("exclusive") != 0;
   const bool reverse = node.attributes.i64("reverse") != 0;
@@ -115,17 +116,18 @@ Status reference_cum_sum(const Node& node, DataIn in, DataOut out) {
   const Lanes lanes(in[0]->extents(), axis);
   for (int64_t o = 0; o < lanes.outer; ++o) {
     for (int64_t i = 0; i < lanes.inner; ++i) {
-      double real = 0;
-      int64_t whole = 0;
+      double real = multiply ? 1 : 0;
+      int64_t whole = multiply ? 1 : 0;
       for (int64_t n = 0; n < lanes.extent; ++n) {
         const int64_t at = lanes.at(o, reverse ? lanes.extent - 1 - n : n, i);
         const double real_before = real;
         const int64_t whole_before = whole;
         if (floats) {
-          real += in[0]->get(at);
+          real = multiply ? real * in[0]->get(at) : real + in[0]->get(at);
           out[0].set(at, exclusive ? real_before : real);
         } else {
-          whole = wrap_add(whole, in[0]->get_i64(at));
+          const int64_t x = in[0]->get_i64(at);
+          whole = multiply ? wrap_mul(whole, x) : wrap_add(whole, x);
           out[0].set_i64(at, exclusive ? whole_before : whole);
         }
       }
@@ -140,6 +142,7 @@ std::span<const OpDef> order_ops() {
   using enum AttributeKind;
   static const std::vector<AttributeDef> arg = {
       {"axis", kInt}, {"keepdims", kInt}, {"select_last_index", kInt}};
+  static const std::vector<AttributeDef> cumulative = {{"exclusive", kInt}, {"reverse", kInt}};
   static const OpDef table[] = {
       {"ArgMax", 1, 1, 1, 1, arg, infer_arg, reference_arg<true>},
       {"ArgMin", 1, 1, 1, 1, arg, infer_arg, reference_arg<false>},
@@ -151,7 +154,8 @@ std::span<const OpDef> order_ops() {
        {{"axis", kInt}, {"largest", kInt}, {"sorted", kInt}},
        infer_top_k,
        reference_top_k},
-      {"CumSum", 2, 2, 1, 1, {{"exclusive", kInt}, {"reverse", kInt}}, infer_cum_sum, reference_cum_sum},
+      {"CumSum", 2, 2, 1, 1, cumulative, infer_cumulative, reference_cumulative<false>},
+      {"CumProd", 2, 2, 1, 1, cumulative, infer_cumulative, reference_cumulative<true>},
   };
   return table;
 }

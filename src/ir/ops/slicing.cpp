@@ -150,9 +150,10 @@ Result<Padding> padding(Operands in) {
   return out;
 }
 
-// The place an index outside [0, extent) reads from: the border, or its mirror image.
-int64_t border(int64_t at, int64_t extent, bool reflect) {
-  if (!reflect) return std::clamp<int64_t>(at, 0, extent - 1);
+// The place an index outside [0, extent) reads from: the border, its mirror image, or the other end.
+int64_t border(int64_t at, int64_t extent, const std::string& mode) {
+  if (mode == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
+  if (mode == "wrap") return (at % extent + extent) % extent;
   return at < 0 ? -at : at >= extent ? 2 * (extent - 1) - at : at;
 }
 
@@ -177,7 +178,7 @@ Status reference_pad(const Node& node, DataIn in, DataOut out) {
     for (size_t axis = 0; axis < extents.rank(); ++axis) {
       const int64_t at = index[axis] - pads.begin[axis].value();
       inside = inside && at >= 0 && at < extents[axis];
-      source[axis] = mode == "constant" ? at : border(at, extents[axis], mode == "reflect");
+      source[axis] = mode == "constant" ? at : border(at, extents[axis], mode);
     }
     if (inside || mode != "constant") {
       copy_element(out[0], flat, *in[0], strides.at(source));
@@ -188,16 +189,16 @@ Status reference_pad(const Node& node, DataIn in, DataOut out) {
   return {};
 }
 
-// Reflection needs extent > pad on both sides, edges need an element to repeat.
+// Reflection needs extent > pad on both sides, the others an element to repeat.
 Status check_border(const std::string& mode, const Dim& extent, const Dim& begin, const Dim& end,
                     size_t axis) {
   if (mode == "constant" || !extent.is_static()) return {};
   for (const Dim& pad : {begin, end}) {
     if (!pad.is_static() || pad.value() <= 0) continue;
-    if (mode == "edge" ? extent.value() > 0 : pad.value() < extent.value()) continue;
+    if (mode == "reflect" ? pad.value() < extent.value() : extent.value() > 0) continue;
     return Status::invalid("axis ", axis, " of extent ", extent, " is padded by ", pad, " in mode '", mode,
                            "'; it takes at most ",
-                           mode == "edge" ? 0 : std::max<int64_t>(extent.value() - 1, 0));
+                           mode == "reflect" ? std::max<int64_t>(extent.value() - 1, 0) : 0);
   }
   return {};
 }
@@ -205,8 +206,9 @@ Status check_border(const std::string& mode, const Dim& extent, const Dim& begin
 Inferred infer_pad(const Node& node, Operands in) {
   const TensorType& type = in[0]->type;
   const std::string mode = node.attributes.str("mode", "constant");
-  if (mode != "constant" && mode != "reflect" && mode != "edge") {
-    return Status::invalid("attribute 'mode' is '", mode, "'; it has to be 'constant', 'reflect' or 'edge'");
+  if (mode != "constant" && mode != "reflect" && mode != "edge" && mode != "wrap") {
+    return Status::invalid("attribute 'mode' is '", mode,
+                           "'; it has to be 'constant', 'reflect', 'edge' or 'wrap'");
   }
   if (const Value* value = optional_input(in, 2)) {
     HEDDLE_TRY(same_dtype(*in[0], "x", *value, "value"));

@@ -22,8 +22,17 @@ std::span<const OpDef> reduce_ops();
 std::span<const OpDef> order_ops();
 std::span<const OpDef> linear_ops();
 std::span<const OpDef> convolution_ops();
+std::span<const OpDef> convolution_transpose_ops();
+std::span<const OpDef> integer_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> normalization_ops();
 std::span<const OpDef> attention_ops();
+std::span<const OpDef> recurrent_ops();
+std::span<const OpDef> trigonometry_ops();
+std::span<const OpDef> bitwise_ops();
+std::span<const OpDef> scatter_ops();
+std::span<const OpDef> resize_ops();
+std::span<const OpDef> sampling_ops();
+std::span<const OpDef> control_ops();
 
 }  // namespace heddle::ir

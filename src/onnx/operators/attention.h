@@ -1,9 +1,9 @@
-// attention.h: the rule of ONNX's Attention (opset 23 and later).
+// attention.h: Attention and RotaryEmbedding of opset 23 and later.
 //
-//   What       Operands of rank 3 ([batch, sequence, heads * size]) pass as they are; those of rank 4
-//              ([batch, heads, sequence, size]) are brought to that form and back. With is_causal, query i
-//              sees the keys up to i. Caches, soft caps and windows are refused by name.
-//   Threads    A pure function of the call.
+//   What       Attention becomes the IR's, which the drivers run as one piece; what that cannot say (softcap,
+//              the scores as an output) is written out. Masks of causality, windows and padded keys become one
+//              mask of bools, made of positions.
+//   Threads    Pure functions; any thread.
 #pragma once
 
 #include "onnx/call.h"
@@ -11,5 +11,6 @@
 namespace heddle::onnx {
 
 Status convert_attention(Call& call);
+Status convert_rotary_embedding(Call& call);
 
 }  // namespace heddle::onnx

@@ -145,6 +145,12 @@ Status dropout(Call& call) {
   }
   HEDDLE_TRY_ASSIGN(const ValueId x, call.required(0));
   call.bind(0, x);
+  if (call.output_count() < 2) return {};
+  // The mask says which elements were kept: all.
+  HEDDLE_TRY_ASSIGN(const ValueId shape, call.add("Shape", {x}, {}, "shape"));
+  ir::Attributes kept = {{"value", ir::Tensor::scalar(DType::kBool, 1).reshaped({1})}};
+  HEDDLE_TRY_ASSIGN(const ValueId mask, call.add("ConstantOfShape", {shape}, std::move(kept), "mask"));
+  call.bind(1, mask);
   return {};
 }
 

@@ -27,14 +27,6 @@ Status split(Call& call) {
   return call.emit("Split", std::move(inputs), call.attributes(), call.output_count());
 }
 
-Status pad(Call& call) {
-  HEDDLE_TRY_ASSIGN(const std::string mode, call.take_str("mode", "constant"));
-  if (mode == "wrap")
-    return call.unsupported("mode 'wrap' is not supported; it must be constant, reflect or edge");
-  call.attributes().set("mode", mode);
-  return convert_same(call);
-}
-
 constexpr Operator kTable[] = {
     {"Concat", 4, convert_same},
     {"ConstantOfShape", 9, convert_same},
@@ -45,7 +37,7 @@ constexpr Operator kTable[] = {
     {"GatherElements", 11, convert_same},
     {"GatherND", 11, convert_same},
     {"OneHot", 9, convert_same},
-    {"Pad", 11, pad},
+    {"Pad", 11, convert_same},
     {"Range", 11, convert_same},
     {"Reshape", 5, convert_same},
     {"Shape", 1, convert_same},

@@ -9,7 +9,9 @@ namespace {
 std::vector<const Operator*> sorted_operators() {
   std::vector<const Operator*> all;
   for (const auto table :
-       {elementwise_operators(), movement_operators(), reduction_operators(), neural_operators()}) {
+       {elementwise_operators(), movement_operators(), reduction_operators(), neural_operators(),
+        activation_operators(), rearrangement_operators(), image_operators(), signal_operators(),
+        normalization_operators(), recurrent_operators(), quantization_operators(), control_operators()}) {
     for (const Operator& entry : table) all.push_back(&entry);
   }
   std::sort(all.begin(), all.end(), [](const Operator* a, const Operator* b) { return a->name < b->name; });
@@ -18,8 +20,6 @@ std::vector<const Operator*> sorted_operators() {
 
 constexpr std::string_view kData =
     "the shape of its output depends on data; shapes must follow from the shapes of the inputs";
-constexpr std::string_view kControl =
-    "control flow inside a model; export the model with the branch taken or the loop unrolled";
 constexpr std::string_view kRandom =
     "its output is random; make the numbers outside and pass them as an input";
 constexpr std::string_view kSequence = "sequences, optionals and strings; values must be tensors of numbers";
@@ -29,10 +29,7 @@ constexpr Refusal kRefusals[] = {
     {"NonMaxSuppression", kData},
     {"Unique", kData},
     {"Compress", kData},
-    {"If", kControl},
-    {"Loop", kControl},
-    {"Scan", kControl},
-    {"SequenceMap", kControl},
+    {"SequenceMap", kSequence},
     {"RandomNormal", kRandom},
     {"RandomUniform", kRandom},
     {"RandomNormalLike", kRandom},

@@ -53,5 +53,7 @@ BlockKernel wrap_block(ir::DType dtype);   // register a -> register d, rounded 
 // The families.
 std::span<const BlockEntry> unary_blocks();
 std::span<const BlockEntry> binary_blocks();
+std::span<const BlockEntry> trigonometry_blocks();
+std::span<const BlockEntry> bit_blocks();
 
 }  // namespace heddle::host

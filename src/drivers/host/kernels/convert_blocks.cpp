@@ -159,7 +159,8 @@ BlockKernel cast_block(Kind from, Kind to) {
 }
 
 BlockKernel find_block(std::string_view op, Kind operand, Kind* result) {
-  for (std::span<const BlockEntry> table : {unary_blocks(), binary_blocks()}) {
+  for (std::span<const BlockEntry> table :
+       {unary_blocks(), binary_blocks(), trigonometry_blocks(), bit_blocks()}) {
     for (const BlockEntry& entry : table) {
       if (entry.op == op && entry.operand == operand) {
         *result = entry.result;

@@ -189,6 +189,11 @@ constexpr LoweringEntry kEntries[] = {
     {"LessOrEqual", lower_node}, {"Greater", lower_node},   {"GreaterOrEqual", lower_node},
     {"And", lower_node},         {"Or", lower_node},        {"Xor", lower_node},
     {"PRelu", lower_node},       {"Where", lower_node},     {"Elementwise", lower_body},
+    {"Tan", lower_node},         {"Asin", lower_node},      {"Acos", lower_node},
+    {"Atan", lower_node},        {"Sinh", lower_node},      {"Cosh", lower_node},
+    {"Asinh", lower_node},       {"Acosh", lower_node},     {"Atanh", lower_node},
+    {"BitwiseAnd", lower_node},  {"BitwiseOr", lower_node}, {"BitwiseXor", lower_node},
+    {"BitwiseNot", lower_node},  {"BitShift", lower_node},
 };
 
 }  // namespace

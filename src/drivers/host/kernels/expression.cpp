@@ -107,6 +107,8 @@ Result<Expression::Term> Expression::node(const ir::Node& node, const std::vecto
   if (op == "Cast")
     return cast(inputs[0], ir::dtype_from_name(attributes.str("to")).value_or(inputs[0].dtype));
   if (op == "Gelu") return apply(attributes.str("approximate") == "tanh" ? "Gelu:tanh" : "Gelu", inputs);
+  if (op == "BitShift")
+    return apply(attributes.str("direction") == "LEFT" ? "BitShift:LEFT" : "BitShift:RIGHT", inputs);
   if (op == "Mod") return apply(attributes.i64("fmod") != 0 ? "Mod:fmod" : "Mod", inputs);
   if (op == "IsInf") {
     return apply(op, inputs, static_cast<double>(attributes.i64("detect_positive", 1)),

@@ -135,6 +135,7 @@ class PadStep final : public Step {
 int64_t pad_source(int64_t at, int64_t extent, const std::string& mode) {
   if (at >= 0 && at < extent) return at;
   if (mode == "edge") return std::clamp<int64_t>(at, 0, extent - 1);
+  if (mode == "wrap") return (at % extent + extent) % extent;
   if (mode == "reflect") return at < 0 ? -at : 2 * (extent - 1) - at;
   return PadStep::kOutside;
 }
@@ -226,6 +227,27 @@ class OneHotStep final : public Step {
   Operand to_;
   Lanes lanes_;
   int width_;
+};
+
+// The same bits as another dtype. A bool is 0 or 1 wherever they come from.
+class BitCastStep final : public Step {
+ public:
+  explicit BitCastStep(const Lowering& lowering) : from_(lowering.inputs[0]), to_(lowering.outputs[0]) {}
+  Status run(const RunContext& context) const override {
+    const std::byte* from = context.read(from_);
+    std::byte* to = context.write(to_);
+    const int64_t bytes = to_.elements() * ir::size_of(to_.dtype);
+    if (to_.dtype == ir::DType::kBool) {
+      for (int64_t i = 0; i < bytes; ++i) to[i] = from[i] == std::byte{0} ? std::byte{0} : std::byte{1};
+    } else if (bytes > 0) {
+      std::memcpy(to, from, static_cast<size_t>(bytes));
+    }
+    return {};
+  }
+
+ private:
+  Operand from_;
+  Operand to_;
 };
 
 // Extents, and a repeated element: what they write is known when the step is made.
@@ -322,6 +344,10 @@ LoweredStep lower_constant_of_shape(Lowering& lowering) {
 
 LoweredStep lower_range(Lowering& lowering) {
   return std::unique_ptr<Step>(std::make_unique<RangeStep>(lowering));
+}
+
+LoweredStep lower_bit_cast(Lowering& lowering) {
+  return std::unique_ptr<Step>(std::make_unique<BitCastStep>(lowering));
 }
 
 LoweredStep lower_extents(Lowering& lowering) {

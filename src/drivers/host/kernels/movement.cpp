@@ -22,7 +22,13 @@ constexpr LoweringEntry kEntries[] = {
     {"GatherElements", lower_gather_elements},
     {"GatherND", lower_gather_nd},
     {"TopK", lower_top_k},
-    {"CumSum", lower_cum_sum},
+    {"CumSum", lower_cumulative},
+    {"CumProd", lower_cumulative},
+    {"ScatterElements", lower_scatter_elements},
+    {"ScatterND", lower_scatter_nd},
+    {"Resize", lower_resize},
+    {"GridSample", lower_grid_sample},
+    {"BitCast", lower_bit_cast},
 };
 
 }  // namespace

@@ -1,7 +1,8 @@
 // movement.h: the lowerings of the operators that move elements without computing, by file.
 //
 //   What       views.cpp reads through strides; joins.cpp writes parts; gathers.cpp reads by index; order.cpp
-//              sorts and scans along an axis.
+//              sorts and scans along an axis; scatters.cpp writes by index; resize.cpp and grid_sample.cpp
+//              interpolate.
 //   Threads    As lowering.h.
 #pragma once
 
@@ -32,7 +33,14 @@ LoweredStep lower_gather_elements(Lowering& lowering);
 LoweredStep lower_gather_nd(Lowering& lowering);
 
 LoweredStep lower_top_k(Lowering& lowering);
-LoweredStep lower_cum_sum(Lowering& lowering);
+LoweredStep lower_cumulative(Lowering& lowering);  // CumSum, CumProd
+
+LoweredStep lower_scatter_elements(Lowering& lowering);
+LoweredStep lower_scatter_nd(Lowering& lowering);
+
+LoweredStep lower_resize(Lowering& lowering);
+LoweredStep lower_grid_sample(Lowering& lowering);
+LoweredStep lower_bit_cast(Lowering& lowering);
 
 // Everything left of an axis, the axis, everything right of it: element (o, a, i) lies at
 // (o * extent + a) * inner + i.

@@ -1,4 +1,4 @@
-// Operators about order along one axis: TopK and CumSum.
+// Operators about order along one axis: TopK, CumSum and CumProd.
 #include <algorithm>
 
 #include "drivers/host/kernels/chunks.h"
@@ -78,13 +78,14 @@ class TopKStep final : public Step {
   uint64_t scratch_ = 0;
 };
 
-class CumSumStep final : public Step {
+class CumulativeStep final : public Step {
  public:
-  explicit CumSumStep(const Lowering& lowering)
+  explicit CumulativeStep(const Lowering& lowering)
       : from_(lowering.inputs[0]),
         axis_(lowering.inputs[1]),
         to_(lowering.outputs[0]),
         node_(lowering.node.describe()),
+        multiply_(lowering.node.is("CumProd")),
         exclusive_(lowering.node.attributes.i64("exclusive") != 0),
         reverse_(lowering.node.attributes.i64("reverse") != 0),
         width_(lowering.width) {}
@@ -97,24 +98,24 @@ class CumSumStep final : public Step {
     const Lanes lanes(from_.extents, *place);
     split(context.caller, lanes.outer * lanes.inner, 16, to_.elements(), width_,
           [&](int64_t begin, int64_t end, int) {
-            with_codec(from_.dtype, [&]<class Codec>(Codec) { sum<Codec>(context, lanes, begin, end); });
+            with_codec(from_.dtype, [&]<class Codec>(Codec) { scan<Codec>(context, lanes, begin, end); });
           });
     return {};
   }
 
  private:
   template <class Codec>
-  void sum(const RunContext& context, const Lanes& lanes, int64_t begin, int64_t end) const {
+  void scan(const RunContext& context, const Lanes& lanes, int64_t begin, int64_t end) const {
     using Memory = typename Codec::Memory;
     for (int64_t lane = begin; lane < end; ++lane) {
       const int64_t first = lane / lanes.inner * lanes.extent * lanes.inner + lane % lanes.inner;
       const Memory* from = context.read<Memory>(from_) + first;
       Memory* to = context.write<Memory>(to_) + first;
-      typename Codec::Number total = 0;
+      typename Codec::Number total = multiply_ ? 1 : 0;
       for (int64_t n = 0; n < lanes.extent; ++n) {
         const int64_t at = (reverse_ ? lanes.extent - 1 - n : n) * lanes.inner;
         const auto before = total;
-        total = plus(total, Codec::get(from[at]));
+        total = multiply_ ? times(total, Codec::get(from[at])) : plus(total, Codec::get(from[at]));
         to[at] = Codec::put(exclusive_ ? before : total);
       }
     }
@@ -124,6 +125,7 @@ class CumSumStep final : public Step {
   Operand axis_;
   Operand to_;
   std::string node_;
+  bool multiply_;
   bool exclusive_;
   bool reverse_;
   int width_;
@@ -136,8 +138,8 @@ LoweredStep lower_top_k(Lowering& lowering) {
   return std::unique_ptr<Step>(std::make_unique<TopKStep>(lowering, axis));
 }
 
-LoweredStep lower_cum_sum(Lowering& lowering) {
-  return std::unique_ptr<Step>(std::make_unique<CumSumStep>(lowering));
+LoweredStep lower_cumulative(Lowering& lowering) {
+  return std::unique_ptr<Step>(std::make_unique<CumulativeStep>(lowering));
 }
 
 }  // namespace heddle::host

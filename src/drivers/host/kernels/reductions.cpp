@@ -34,6 +34,18 @@ N neutral(Over over) {
   }
 }
 
+// The greatest of no elements is the least that the type holds, as no number is below it.
+template <class Codec>
+typename Codec::Number of_nothing(Over over) {
+  using N = typename Codec::Number;
+  if constexpr (std::is_integral_v<N>) {
+    using Limits = std::numeric_limits<typename Codec::Memory>;
+    if (over == Over::kMax) return Limits::lowest();
+    if (over == Over::kMin) return Limits::max();
+  }
+  return neutral<N>(over);
+}
+
 template <Over over, class N>
 HEDDLE_INLINE N join(N total, N x) {
   if constexpr (over == Over::kSum) return plus(total, x);
@@ -156,6 +168,7 @@ class ReduceStep final : public Step {
       const int64_t count = runs_ ? 1 : std::min({kTotals, end - at, kept_.run_at(at)});
       std::fill_n(totals, count, neutral<N>(spec_.over));
       collect(context.read(from_), kept_.offset_of(at), count, totals);
+      if (collected_ == 0) std::fill_n(totals, count, of_nothing<Codec>(spec_.over));
       for (int64_t i = 0; i < count; ++i) to[at + i] = Codec::put(finished(totals[i]));
       at += count;
     }
@@ -219,10 +232,6 @@ LoweredStep lower_reduce(Lowering& lowering) {
   }
   const Spec* spec = std::find_if(std::begin(kSpecs), std::end(kSpecs),
                                   [&](const Spec& s) { return lowering.node.is(s.op); });
-  const bool ordered = spec->over == Over::kMax || spec->over == Over::kMin;
-  if (ordered && in.elements() == 0 && lowering.outputs[0].elements() > 0) {
-    return Status::invalid("x is ", to_string(in), "; the greatest or least of no elements does not exist");
-  }
   return std::unique_ptr<Step>(std::make_unique<ReduceStep>(lowering, *spec, reduced));
 }
 

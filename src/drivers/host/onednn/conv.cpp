@@ -2,36 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 
-#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/float_steps.h"
+#include "drivers/host/onednn/packed_weight.h"
 #include "ir/window.h"
 
 namespace heddle::host {
 namespace {
 
 using ConvDesc = dnnl::convolution_forward::primitive_desc;
-
-struct ConvWeight final : Packed {
-  uint64_t bytes() const override { return block.size() + 256; }
-  AlignedBytes block;
-};
-
-std::string layout_text(const dnnl::memory::desc& desc) {
-  std::string out = "conv";
-  const auto add = [&](char mark, const Dims& numbers) {
-    out += mark;
-    for (int64_t n : numbers) out += text(n, ",");
-  };
-  add('d', desc.get_dims());
-  add('p', desc.get_padded_dims());
-  add('s', desc.get_strides());
-  add('b', desc.get_inner_blks());
-  add('i', desc.get_inner_idxs());
-  return out;
-}
 
 // A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis).
 // With channels last both are contiguous, and so is the part of the input that they need.
@@ -92,7 +72,7 @@ class ConvStep final : public Step {
   Operand bias_;
   bool has_residual_ = false;
   Turned x_, y_, residual_;
-  Ref<const ConvWeight> weight_;
+  Ref<const PackedWeight> weight_;
   std::vector<Piece> pieces_;
   uint64_t scratch_ = 0;
   uint64_t base_ = 0;
@@ -214,22 +194,10 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
 }
 
 Status ConvStep::pack(const Lowering& lowering, const dnnl::memory::desc& wanted) {
-  const Engine& engine = lowering.weights.engine();
-  const void* source = lowering.inputs[1].constant;
-  HEDDLE_TRY_ASSIGN(
-      weight_,
-      lowering.weights.get<ConvWeight>(source, layout_text(wanted), [&]() -> Result<Ref<const ConvWeight>> {
-        auto weight = std::make_shared<ConvWeight>();
-        HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
-        HEDDLE_TRY(status_of(caught("packing a weight", [&] {
-          dnnl::memory from(f32_desc(weight_dims_), engine.cpu, const_cast<void*>(source));
-          dnnl::memory to(wanted, engine.cpu, weight->block.data());
-          dnnl::stream stream(engine.cpu);
-          dnnl::reorder(from, to).execute(stream, from, to);
-          return true;
-        })));
-        return Ref<const ConvWeight>(std::move(weight));
-      }));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
+                    caught("describing a weight", [&] { return f32_desc(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(weight_,
+                    pack_weight(lowering.weights, "conv", lowering.inputs[1].constant, 0, plain, wanted));
   return {};
 }
 
@@ -242,6 +210,7 @@ Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
 
 constexpr LoweringEntry kEntries[] = {
     {"Conv", [](Lowering& l) { return lower_floats(l, lower_conv_f32); }},
+    {"ConvTranspose", [](Lowering& l) { return lower_floats(l, lower_conv_transpose); }},
     {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
     {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
     {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},

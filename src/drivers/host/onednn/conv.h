@@ -8,6 +8,7 @@
 
 namespace heddle::host {
 
+Result<std::unique_ptr<Step>> lower_conv_transpose(Lowering& lowering);  // conv_transpose.cpp
 Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering);  // pool.cpp: max, average, global ones
 Result<std::unique_ptr<Step>> lower_batch_normalization(Lowering& lowering);  // batch_normalization.cpp
 

@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <span>
 #include <utility>
 
 #include "drivers/host/onednn/weight_store.h"
-#include "ir/op.h"
 
 namespace heddle::host {
 namespace {
@@ -17,35 +15,6 @@ constexpr size_t kMostOperands = 8;
 class NothingStep final : public Step {
  public:
   Status run(const RunContext&) const override { return {}; }
-};
-
-class ReferenceStep final : public Step {
- public:
-  explicit ReferenceStep(const Lowering& lowering)
-      : node_(lowering.node), inputs_(lowering.inputs), outputs_(lowering.outputs) {}
-
-  Status run(const RunContext& context) const override {
-    const auto no_owner = std::shared_ptr<const void>();
-    std::vector<ir::Tensor> tensors, results;
-    tensors.reserve(inputs_.size());
-    std::vector<const ir::Tensor*> in;
-    for (const Operand& operand : inputs_) {
-      tensors.push_back(ir::Tensor::borrow(operand.dtype, operand.extents, context.read(operand), no_owner));
-      in.push_back(operand.present() ? &tensors.back() : nullptr);
-    }
-    for (const Operand& operand : outputs_)
-      results.push_back(ir::Tensor::zeros(operand.dtype, operand.extents));
-    HEDDLE_TRY(node_.op->reference(node_, in, results).with_context(node_.describe()));
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      if (!outputs_[i].present() || results[i].bytes() == 0) continue;
-      std::memcpy(context.write(outputs_[i]), results[i].data(), static_cast<size_t>(results[i].bytes()));
-    }
-    return {};
-  }
-
- private:
-  ir::Node node_;
-  std::vector<Operand> inputs_, outputs_;
 };
 
 bool is_half(ir::DType dtype) { return dtype == ir::DType::kF16 || dtype == ir::DType::kBF16; }
@@ -181,10 +150,6 @@ class WideStep final : public Step {
 };
 
 }  // namespace
-
-Result<std::unique_ptr<Step>> reference_step(const Lowering& lowering) {
-  return std::unique_ptr<Step>(std::make_unique<ReferenceStep>(lowering));
-}
 
 Result<std::unique_ptr<Step>> lower_floats(Lowering& lowering, Lower f32) {
   const auto empty = [](const Operand& o) { return !o.present() || o.elements() == 0; };

@@ -8,11 +8,11 @@
 //   Threads    As lowering.h and step.h say. The reference and its tensors allocate while they run.
 #pragma once
 
+#include "drivers/host/kernels/reference_step.h"
 #include "drivers/host/lowering.h"
 
 namespace heddle::host {
 
 Result<std::unique_ptr<Step>> lower_floats(Lowering& lowering, Lower f32);
-Result<std::unique_ptr<Step>> reference_step(const Lowering& lowering);
 
 }  // namespace heddle::host

@@ -90,7 +90,7 @@ Windows whole_planes(const Lowering& lowering) {
 Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering) {
   const ir::Extents& x = lowering.inputs[0].extents;
   const ir::Extents& y = lowering.outputs[0].extents;
-  if (x.rank() > 5) return reference_step(lowering);
+  if (x.rank() > 5 || lowering.outputs.size() > 1) return reference_step(lowering);
   const ir::Node& node = lowering.node;
   if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
     return PoolStep::make(lowering, whole_planes(lowering));

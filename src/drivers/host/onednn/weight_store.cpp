@@ -5,9 +5,9 @@
 namespace heddle::host {
 
 WeightStore::WeightStore(Ref<const Engine> engine, const ir::Graph& graph) : engine_(std::move(engine)) {
-  for (const ir::Value& value : graph.values) {
-    if (value.is_constant() && value.constant->elements() > 0) own_.push_back(value.constant->data());
-  }
+  ir::each_constant(graph, [&](const ir::Tensor& weight) {
+    if (weight.elements() > 0) own_.push_back(weight.data());
+  });
   std::sort(own_.begin(), own_.end());
 }
 

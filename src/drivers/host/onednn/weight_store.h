@@ -3,7 +3,7 @@
 //
 //   What       get(weights, layout, make): the packed form of a constant. The key is the constant's address
 //              and the layout in words.
-//   Invariant  Only constants of the module's own graph are kept: their addresses stay theirs for as long as
+//   Invariant  Only constants of the module's own graph, and of those inside it, are kept: their addresses stay theirs for as long as
 //              the store lives. Others (folded for one shape) are packed for who asks, and forgotten.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
 //   Lifetime   Held by the module; a Packed is kept alive by the steps that use it.
