@@ -93,7 +93,11 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   const RunContext context{slot.arena(), inputs, slot.outputs(run.outputs), caller};
   for (const Named& named : steps_) {
     const trace::Span span("host", named.op);
-    HEDDLE_TRY(named.step->run(context));
+    Status status = named.step->run(context);
+    if (status.code() == Code::internal) [[unlikely]]
+      return status.with_context(named.op);
+    if (!status.ok()) [[unlikely]]
+      return status;
   }
   for (const auto& [from, to] : storage_.copies) {
     const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));

@@ -27,7 +27,12 @@ class HostProgram final : public device::Program {
  public:
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
                                                  int width);
-  HostProgram() = default;
+  struct Named {
+    const char* op;  // for the trace, and for what fails
+    std::unique_ptr<Step> step;
+  };
+  // Steps without operands, made elsewhere than by lowering.
+  explicit HostProgram(std::vector<Named> steps = {}) : steps_(std::move(steps)) {}
 
   Status run(const device::Run& run, Team& team) const;
 
@@ -38,13 +43,9 @@ class HostProgram final : public device::Program {
 
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
-  struct Named {
-    const char* op;  // for the trace
-    std::unique_ptr<Step> step;
-  };
   std::vector<Named> steps_;
-  mutable Atomic<bool> ran_{
-      false};  // has a run ended: two first runs at once may both say no, which does no harm
+  // Has a run ended: two first runs at once may both say no, which does no harm.
+  mutable Atomic<bool> ran_{false};
 };
 
 class HostModule final : public device::Module {

@@ -4,7 +4,6 @@
 #include <array>
 #include <cstring>
 
-#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "ir/window.h"
@@ -15,8 +14,9 @@ namespace {
 using ConvDesc = dnnl::convolution_forward::primitive_desc;
 
 struct ConvWeight final : Packed {
-  uint64_t bytes() const override { return block.size() + 256; }
-  AlignedBytes block;
+  uint64_t bytes() const override { return size + 256; }
+  Ref<std::byte> data;
+  uint64_t size = 0;
 };
 
 std::string layout_text(const dnnl::memory::desc& desc) {
@@ -78,7 +78,7 @@ class ConvStep final : public Step {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
     addresses[count++] = x_.place(context, base_) + piece.x_offset;
-    addresses[count++] = weight_->block.data();
+    addresses[count++] = weight_->data.get();
     addresses[count++] = y_.place(context, base_) + piece.y_offset;
     if (bias_.present()) addresses[count++] = context.read(bias_);
     if (has_residual_) addresses[count++] = residual_.place(context, base_) + piece.y_offset;
@@ -220,10 +220,11 @@ Status ConvStep::pack(const Lowering& lowering, const dnnl::memory::desc& wanted
       weight_,
       lowering.weights.get<ConvWeight>(source, layout_text(wanted), [&]() -> Result<Ref<const ConvWeight>> {
         auto weight = std::make_shared<ConvWeight>();
-        HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
+        weight->size = wanted.get_size();
+        HEDDLE_TRY_ASSIGN(weight->data, lowering.weights.room(source, weight->size));
         HEDDLE_TRY(status_of(caught("packing a weight", [&] {
           dnnl::memory from(f32_desc(weight_dims_), engine.cpu, const_cast<void*>(source));
-          dnnl::memory to(wanted, engine.cpu, weight->block.data());
+          dnnl::memory to(wanted, engine.cpu, weight->data.get());
           dnnl::stream stream(engine.cpu);
           dnnl::reorder(from, to).execute(stream, from, to);
           return true;
