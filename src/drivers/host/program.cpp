@@ -1,6 +1,7 @@
 #include "drivers/host/program.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/process_exit.h"
@@ -35,8 +36,9 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
 }  // namespace
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
-                                                     int width) {
+                                                     Ref<FirstRuns> first_runs, int width) {
   auto program = std::make_shared<HostProgram>();
+  program->first_runs_ = std::move(first_runs);
   HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
   program->inputs_ = concrete(program->storage_, graph.inputs);
   program->outputs_ = concrete(program->storage_, graph.outputs);
@@ -103,12 +105,19 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
     const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));
     if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
   }
-  if (!ran_.load_relaxed()) [[unlikely]] {
-    // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die.
-    renew_exit_handler();
-    ran_.store_relaxed(true);
-  }
+  if (!ran_.load_relaxed()) [[unlikely]]
+    note_first_run();
   return {};
+}
+
+// oneDNN makes static kernels when a primitive first runs: calls must have ended before those die. A module's
+// first shapes meet all that it needs, or nearly. Every registration is for good, and ragged callers bring
+// shapes without end: later ones renew it at each doubling of their number only.
+void HostProgram::note_first_run() const {
+  constexpr uint64_t kFirstShapes = 64;
+  const uint64_t before = first_runs_ == nullptr ? 0 : first_runs_->programs.add_relaxed(1);
+  if (before < kFirstShapes || std::has_single_bit(before)) renew_exit_handler();
+  ran_.store_relaxed(true);
 }
 
 Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options,
@@ -138,7 +147,7 @@ Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Exten
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;
-  return HostProgram::make(specialised, *weights_, width_);
+  return HostProgram::make(specialised, *weights_, first_runs_, width_);
 }
 
 }  // namespace heddle::host

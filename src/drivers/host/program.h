@@ -9,6 +9,7 @@
 //              internal when oneDNN fails.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -23,10 +24,15 @@
 
 namespace heddle::host {
 
+// How many of a module's programs have run: shared by them.
+struct FirstRuns {
+  Atomic<uint64_t> programs{0};  // a count, relaxed
+};
+
 class HostProgram final : public device::Program {
  public:
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
-                                                 int width);
+                                                 Ref<FirstRuns> first_runs, int width);
   struct Named {
     const char* op;  // for the trace, and for what fails
     std::unique_ptr<Step> step;
@@ -37,6 +43,7 @@ class HostProgram final : public device::Program {
   Status run(const device::Run& run, Team& team) const;
 
  private:
+  void note_first_run() const;
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);
   Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
                const char* what) const;
@@ -46,6 +53,7 @@ class HostProgram final : public device::Program {
   std::vector<Named> steps_;
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
+  Ref<FirstRuns> first_runs_;  // null: nobody counts
 };
 
 class HostModule final : public device::Module {
@@ -58,6 +66,7 @@ class HostModule final : public device::Module {
 
  private:
   std::unique_ptr<WeightStore> weights_;
+  Ref<FirstRuns> first_runs_ = std::make_shared<FirstRuns>();
   int width_;
 };
 
