@@ -62,8 +62,10 @@ endfunction()
 
 set(HEDDLE_SANITIZED_TESTS
   base_test ir_test device_test host_test runtime_test stress_test)
+set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
 set(HEDDLE_SANITIZER_OPTIONS
-  "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp" "ASAN_OPTIONS=detect_leaks=1"
+  "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${HEDDLE_TSAN_SUPPRESSIONS}"
+  "ASAN_OPTIONS=detect_leaks=1"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
 # GCC 12's TSan cannot place its shadow memory under the address randomisation of recent kernels.

@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
@@ -80,7 +81,7 @@ def reference_vectors(path: Path, encoded) -> np.ndarray:
 def run_round(model: heddle.Model, encoded, threads: int, bar: tqdm) -> tuple[np.ndarray, list[float], float]:
     """All sentences, dealt to `threads` threads as they come. Vectors, seconds of each call, of the whole."""
     index = [port.name for port in model.outputs].index("sentence_embedding")
-    vectors: list[np.ndarray | None] = [None] * len(encoded)
+    vectors: dict[int, np.ndarray] = {}
     seconds = [0.0] * len(encoded)
     errors: list[BaseException] = []
     turns = iter(range(len(encoded)))
@@ -108,12 +109,14 @@ def run_round(model: heddle.Model, encoded, threads: int, bar: tqdm) -> tuple[np
     elapsed = time.perf_counter() - begin
     if errors:
         raise errors[0]
-    return np.stack(vectors), seconds, elapsed
+    return np.stack([vectors[i] for i in range(len(encoded))]), seconds, elapsed
 
 
 def sweep(model: heddle.Model, encoded, expected: np.ndarray, threads: list[int], rounds: int) -> list[dict]:
     """The table's rows. The order of the thread counts is rotated from round to round."""
-    rows = {n: {"threads": n, "rates": [], "p50_ms": [], "p99_ms": [], "error": 0.0} for n in threads}
+    rows: dict[int, dict[str, Any]] = {
+        n: {"threads": n, "rates": [], "p50_ms": [], "p99_ms": [], "error": 0.0} for n in threads
+    }
     with tqdm(total=len(encoded) * len(threads) * rounds, desc="Heddle", unit="sentence", leave=False) as bar:
         for turn in range(rounds):
             for n in threads[turn % len(threads) :] + threads[: turn % len(threads)]:

@@ -68,6 +68,7 @@ def format_stage(log: Log) -> None:
         log.run(BIN / "clang-format", "--dry-run", "-Werror", *cpp)
     log.run(BIN / "ruff", "check", ".")
     log.run(BIN / "ruff", "format", "--check", ".")
+    log.run(sys.executable, "-m", "mypy")
 
 
 def tidy_stage(log: Log) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
+
+from heddle.cli.together import run_together
 
 PAUSE_S = 0.2  # between two measurements, so that one's heat and leftovers do not meet the next
 
@@ -22,33 +23,16 @@ def arguments(description: str) -> argparse.Namespace:
 
 
 def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -> float:
-    """`callers` threads call in a loop for `seconds`; calls that ended in that time, per second."""
-    counts = [0] * callers
-    errors: list[BaseException] = []
-    start = threading.Barrier(callers + 1)
-    until = [0.0]
+    """`callers` threads call in a loop for `seconds`; calls per second until the last of them ended."""
 
-    def work(i: int) -> None:
-        start.wait()
-        try:
-            while time.perf_counter() < until[0]:
-                call()
-                counts[i] += 1
-        except BaseException as error:
-            errors.append(error)
-            raise
+    def loop(_: int, begin: float) -> int:
+        calls = 0
+        while time.perf_counter() < begin + seconds:
+            call()
+            calls += 1
+        return calls
 
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(callers)]
-    for thread in threads:
-        thread.start()
-    begin = time.perf_counter()
-    until[0] = begin + seconds
-    start.wait()
-    for thread in threads:
-        thread.join()
-    elapsed = time.perf_counter() - begin
-    if errors:
-        raise errors[0]
+    counts, elapsed = run_together(callers, loop)
     return sum(counts) / elapsed
 
 

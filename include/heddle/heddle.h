@@ -368,7 +368,9 @@ struct ModelOptions {
 };
 
 struct CallOptions {
-  Timeout timeout;  // of waiting for a turn and for the result; deadline leaves the model as it was
+  // Of waiting for another thread's compilation, for a turn and for the result; deadline leaves the model as
+  // it was.
+  Timeout timeout;
   std::optional<Stream> stream;  // instead of the StreamGuard's
 };
 
@@ -485,5 +487,12 @@ struct EnvironmentVariable {
   std::string name, meaning, value;
 };
 HEDDLE_API std::vector<EnvironmentVariable> environment();
+
+// What the reader of ONNX files takes of domain ai.onnx.
+struct OnnxSupport {
+  int64_t oldest_opset, newest_opset;
+  std::vector<std::string> operators;  // sorted
+};
+HEDDLE_API OnnxSupport onnx_support();
 
 }  // namespace heddle

@@ -38,22 +38,12 @@ void raise_interrupt();  // throws nb::python_error when a signal handler raised
 
 template <class F>
 auto without_gil(F&& f) {
-  const Entry entry;
   using R = std::invoke_result_t<F>;
-  std::exception_ptr failure;
   if constexpr (std::is_void_v<R>) {
-    PyThreadState* state = PyEval_SaveThread();
-    try {
-      f();
-    } catch (const Error&) {
-      failure = std::current_exception();
-    } catch (const std::bad_alloc&) {
-      failure = std::current_exception();
-    }
-    PyEval_RestoreThread(state);
-    raise_interrupt();
-    if (failure) std::rethrow_exception(failure);
+    without_gil([&f] { return f(), true; });
   } else {
+    const Entry entry;
+    std::exception_ptr failure;
     std::optional<R> result;
     PyThreadState* state = PyEval_SaveThread();
     try {

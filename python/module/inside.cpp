@@ -1,4 +1,4 @@
-// inside.cpp: lock statistics, trace, log, environment.
+// inside.cpp: lock statistics, trace, log, environment, what the ONNX reader takes.
 #include <nanobind/nanobind.h>
 
 #include "bindings.h"
@@ -50,6 +50,10 @@ void bind_inside(nb::module_& m) {
   m.def("stop_trace", [] { without_gil([] { stop_trace(); }); });
   m.def("set_log", log_to, nb::arg("callback").none());
   m.def("version", version);
+  m.def("onnx_support", [] {
+    const OnnxSupport support = onnx_support();
+    return nb::make_tuple(support.oldest_opset, support.newest_opset, support.operators);
+  });
   m.def("environment", [] {
     nb::list list;
     for (const EnvironmentVariable& v : environment())

@@ -1,10 +1,11 @@
-// inside.cpp: lock statistics, trace, log, version.
+// inside.cpp: lock statistics, trace, log, version, what the ONNX reader takes.
 #include <memory>
 
 #include "api/internals.h"
 #include "api/log.h"
 #include "base/sync.h"
 #include "base/trace.h"
+#include "onnx/reader.h"
 
 namespace heddle {
 namespace {
@@ -46,6 +47,12 @@ void set_interrupt_check(bool (*asked)()) { ask_while_waiting(asked); }
 
 void start_trace(const std::string& path) { trace::start(path); }
 void stop_trace() { check(trace::stop()); }
+
+OnnxSupport onnx_support() {
+  OnnxSupport support{onnx::kOldestOpset, onnx::kNewestOpset, {}};
+  for (std::string_view name : onnx::known_operators()) support.operators.emplace_back(name);
+  return support;
+}
 
 std::string version() { return HEDDLE_VERSION; }
 

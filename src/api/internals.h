@@ -54,8 +54,8 @@ struct Event::Rep {
 struct Stream::Rep {
   Device device;
   Ref<runtime::Stream> stream;
-  std::shared_ptr<runtime::StreamLease>
-      lease;  // null for the default stream; whoever holds it last returns it
+  // Null for the default stream; whoever holds it last returns it.
+  std::shared_ptr<runtime::StreamLease> lease;
 };
 
 struct Model::Rep {

@@ -35,8 +35,8 @@ class ManualClock final : public Clock {
   void advance(Duration by) { now_ns_.add_acq_rel(by.count()); }
 
  private:
-  Atomic<Duration::rep>
-      now_ns_;  // only grows; what was done before advance() is visible to who reads the new time
+  // Only grows; what was done before advance() is visible to who reads the new time.
+  Atomic<Duration::rep> now_ns_;
 };
 
 class Deadline {

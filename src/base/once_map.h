@@ -10,6 +10,9 @@
 //   Threads    All calls, from any thread, except construction and destruction.
 //   Blocks     A hit takes no lock and waits for nobody: it counts itself into a ReadEpoch, probes an
 //              immutable table and copies the Ref. A miss waits for its flight, which is as long as make.
+//              With a deadline, who waits for another thread's make leaves at it (Status::deadline), or when
+//              the interrupt check says so; make itself goes on and is kept. Without one, nothing ends the
+//              wait: for a get_or_make inside a make, whose failure would reach other callers.
 //              Insertion and eviction build a new table: their cost grows with the number of entries, which
 //              make's cost should dwarf.
 //   make       () -> Result<Ref<const V>>, or Result<Made> to state the entry's bytes (otherwise 0). It runs
@@ -36,6 +39,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <unordered_map>
 #include <utility>
@@ -75,12 +79,12 @@ class OnceMap {
   OnceMap& operator=(const OnceMap&) = delete;
 
   template <class Q = K, class Make>
-  Result<Ref<const V>> get_or_make(const Q& key, Make&& make) {
+  Result<Ref<const V>> get_or_make(const Q& key, Make&& make, std::optional<Deadline> deadline = {}) {
     const NoLocksHeld checked;
     const size_t hash = hash_of(key);
     if (Ref<const V> found = probe(key, hash)) [[likely]]
       return found;
-    return join_or_make(K(key), hash, make);
+    return join_or_make(K(key), hash, make, deadline);
   }
 
   // The value, or null. Never makes, never waits.
@@ -270,7 +274,7 @@ class OnceMap {
   }
 
   template <class Make>
-  Result<Ref<const V>> join_or_make(K key, size_t hash, Make& make) {
+  Result<Ref<const V>> join_or_make(K key, size_t hash, Make& make, std::optional<Deadline> deadline) {
     const auto me = std::this_thread::get_id();
     Ref<Flight> flight;
     bool joined = false;
@@ -291,12 +295,7 @@ class OnceMap {
       }
       if (joined) state->waits[me] = flight.get();
     }
-    if (joined) {
-      auto outcome = flight->outcome.lock();
-      outcome.wait([&] { return outcome->done; });
-      if (!outcome->failure.ok()) return outcome->failure;
-      return outcome->value;
-    }
+    if (joined) return join(key, *flight, deadline);
     Landing landing(*this, std::move(key), hash, std::move(flight));
     Result<Made> made = as_made(landing.key(), make());
     if (!made.ok()) {
@@ -306,6 +305,20 @@ class OnceMap {
     Ref<const V> value = made->value;
     landing.land(std::move(made));
     return value;
+  }
+
+  Result<Ref<const V>> join(const K& key, Flight& flight, std::optional<Deadline> deadline) {
+    {
+      auto outcome = flight.outcome.lock();
+      const auto done = [&] { return outcome->done; };
+      if (!deadline.has_value()) outcome.wait(done);
+      if (!deadline.has_value() || outcome.wait_until(*deadline, done)) {
+        if (!outcome->failure.ok()) return outcome->failure;
+        return outcome->value;
+      }
+    }
+    state_.lock()->waits.erase(std::this_thread::get_id());
+    return Status::deadline("another thread was still making ", describe(key), " at the deadline");
   }
 
   template <class X>
@@ -336,8 +349,8 @@ class OnceMap {
     {
       auto state = state_.lock();
       const auto mine = state->flights.find(key);
-      const bool wanted =
-          mine != state->flights.end() && mine->second.get() == &flight;  // not erased meanwhile
+      // False when it was erased meanwhile.
+      const bool wanted = mine != state->flights.end() && mine->second.get() == &flight;
       if (made.ok()) {
         ++state->stats.makes;
       } else {
@@ -428,8 +441,8 @@ class OnceMap {
   }
 
   ReadEpoch readers_;
-  Atomic<const Table*> table_{
-      nullptr};  // written under state_, read inside readers_; never null after construction
+  // Written under state_, read inside readers_; never null after construction.
+  Atomic<const Table*> table_{nullptr};
   mutable Atomic<uint64_t> misses_;  // a statistic: orders nothing
   mutable Guarded<State, Rank::kCache> state_;
 };

@@ -70,6 +70,99 @@ TEST_CASE("a failed make reaches every waiter once, and the next call makes agai
   CHECK(map.stats().makes == 1);
 }
 
+TEST_CASE(
+    "who joins with a deadline leaves at it; the make goes on, for those who stayed and for later calls") {
+  constexpr int kThreads = 9;  // the maker, four with a deadline, four without
+  IntMap map;
+  Atomic<bool> making;
+  Atomic<int> makes, left, stayed;
+  const auto make = [&] {
+    makes.add_relaxed(1);
+    making.store_release(true);
+    making.notify_all();
+    while (left.load_acquire() != 4) give_way();
+    await_waiting(map, 4);  // who left is not counted any more
+    return boxed(49);
+  };
+  run_together(kThreads, [&](int i) {
+    if (i != 0) making.wait(false);
+    const bool leaves = i % 2 == 1;
+    const auto result =
+        leaves ? map.get_or_make(7, make, Deadline::in(std::chrono::milliseconds(i)))
+               : map.get_or_make(7, make, i == 8 ? std::nullopt : std::optional(Deadline::never()));
+    if (result.status().code() == Code::deadline &&
+        result.status().message().find("key '7'") != std::string::npos) {
+      left.add_acq_rel(1);
+    }
+    if (result.ok() && **result == 49) stayed.add_relaxed(1);
+  });
+  CHECK(left.load_relaxed() == 4);
+  CHECK(stayed.load_relaxed() == kThreads - 4);
+  CHECK(makes.load_relaxed() == 1);
+  CHECK(**map.get_or_make(7, make, Deadline::at(TimePoint())) == 49);
+  CHECK(map.stats().makes == 1);
+}
+
+TEST_CASE("an interrupt ends a join that has a deadline, and none that has not") {
+  IntMap map;
+  Atomic<bool> making, leave;
+  const Thread maker("maker", [&] {
+    const auto value = map.get_or_make(1, [&] {
+      making.store_release(true);
+      making.notify_all();
+      leave.wait(false);
+      return boxed(11);
+    });
+    CHECK(**value == 11);
+  });
+  making.wait(false);
+  Atomic<bool> answered;
+  Thread patient("patient", [&] {
+    CHECK(**map.get_or_make(1, [] { return boxed(-1); }) == 11);
+    answered.store_release(true);
+  });
+  await_waiting(map, 1);
+  ask_while_waiting([] { return true; });
+  const auto left = map.get_or_make(1, [] { return boxed(-1); }, Deadline::never());
+  ask_while_waiting(nullptr);
+  CHECK(left.status().code() == Code::deadline);
+  CHECK_FALSE(answered.load_acquire());
+  CHECK(map.stats().waiting == 1);
+  leave.store_release(true);
+  leave.notify_all();
+  patient.join();
+  CHECK(answered.load_acquire());
+}
+
+TEST_CASE("a joiner that left is in nobody's way: its thread may make what the old maker asks for") {
+  IntMap map;
+  Atomic<int> step;
+  Thread maker("maker", [&] {
+    const auto value = map.get_or_make(1, [&] {
+      step.store_release(1);
+      step.notify_all();
+      step.wait(1);
+      return map.get_or_make(2, [] { return boxed(-1); });  // joins the make of the one that left
+    });
+    CHECK(**value == 22);
+  });
+  step.wait(0);
+  CHECK(map.get_or_make(
+               1, [] { return boxed(-1); }, Deadline::at(TimePoint()))
+            .status()
+            .code() == Code::deadline);
+  const auto value = map.get_or_make(2, [&] {
+    step.store_release(2);
+    step.notify_all();
+    while (map.stats().misses != 4) give_way();  // the maker of 1 has asked for 2
+    await_waiting(map, 1);
+    return boxed(22);
+  });
+  CHECK(**value == 22);
+  maker.join();
+  CHECK(**map.get_or_make(1, [] { return boxed(-1); }) == 22);
+}
+
 TEST_CASE("a make that asks for its own key gets an error that names the key, directly or through another") {
   OnceMap<std::string, int> map;
   Status inner;

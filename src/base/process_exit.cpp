@@ -8,8 +8,8 @@ namespace heddle {
 
 namespace {
 
-constinit Atomic<void (*)()> exit_handler{
-    nullptr};  // set once (release), read by those who renew it (acquire)
+// Set once (release), read by those who renew it (acquire).
+constinit Atomic<void (*)()> exit_handler{nullptr};
 
 }  // namespace
 

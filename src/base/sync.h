@@ -131,36 +131,23 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   }
 
   template <class Pred>
-  bool wait_until(std::condition_variable& changed, Rank rank, Deadline deadline,
-                  Pred pred) HEDDLE_NO_ANALYSIS {
-#ifndef NDEBUG
-    lock_order::check_waits_alone(rank);
-#else
-    static_cast<void>(rank);
-#endif
-    yield_point("wait");
-    std::unique_lock<std::mutex> held(mutex_, std::adopt_lock);
-    const Returner keep_locked{held};
-    for (;;) {
-      const InterruptCheck check = interrupt_.load_acquire();
-      const TimePoint now = check == nullptr ? TimePoint::min() : Clock::real().now();
-      const bool sliced = check != nullptr && deadline.when() - now > kInterruptPeriod;
-      if (!sliced) return wait_on(changed, held, deadline, pred);
-      if (changed.wait_until(held, now + kInterruptPeriod, pred)) return true;
-      if (asked_without_lock(check, rank, held)) return pred();
-    }
+  bool wait_until(std::condition_variable& changed, Rank rank, Deadline deadline, Pred pred) {
+    return waiting(rank, [&](std::unique_lock<std::mutex>& held) {
+      for (;;) {
+        const InterruptCheck check = interrupt_.load_acquire();
+        const TimePoint now = check == nullptr ? TimePoint::min() : Clock::real().now();
+        const bool sliced = check != nullptr && deadline.when() - now > kInterruptPeriod;
+        if (!sliced) return wait_on(changed, held, deadline, pred);
+        if (changed.wait_until(held, now + kInterruptPeriod, pred)) return true;
+        if (asked_without_lock(check, rank, held)) return pred();
+      }
+    });
   }
   template <class Pred>
-  void wait(std::condition_variable& changed, Rank rank, Pred pred) HEDDLE_NO_ANALYSIS {
-#ifndef NDEBUG
-    lock_order::check_waits_alone(rank);
-#else
-    static_cast<void>(rank);
-#endif
-    yield_point("wait");
-    std::unique_lock<std::mutex> held(mutex_, std::adopt_lock);
-    const Returner keep_locked{held};
-    changed.wait(held, pred);
+  void wait(std::condition_variable& changed, Rank rank, Pred pred) {
+    waiting(rank, [&](std::unique_lock<std::mutex>& held) {
+      return wait_on(changed, held, Deadline::never(), pred);
+    });
   }
 
  private:
@@ -170,6 +157,18 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
     std::unique_lock<std::mutex>& held;
     ~Returner() { held.release(); }
   };
+  template <class Wait>
+  bool waiting(Rank rank, Wait wait) HEDDLE_NO_ANALYSIS {
+#ifndef NDEBUG
+    lock_order::check_waits_alone(rank);
+#else
+    static_cast<void>(rank);
+#endif
+    yield_point("wait");
+    std::unique_lock<std::mutex> held(mutex_, std::adopt_lock);
+    const Returner keep_locked{held};
+    return wait(held);
+  }
   template <class Pred>
   static bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& held, Deadline deadline,
                       Pred& pred) {

@@ -28,8 +28,8 @@ class Scheduler {
   virtual void yield(const char* name) = 0;  // may switch to any other simulated thread
 };
 
-inline Atomic<Scheduler*> scheduler{
-    nullptr};  // set before and cleared after a simulation; released to its threads
+// Set before and cleared after a simulation; released to its threads.
+inline Atomic<Scheduler*> scheduler{nullptr};
 
 inline void install_scheduler(Scheduler* next) { scheduler.store_release(next); }  // pairs with yield_point()
 inline void yield_point(const char* name) {

@@ -182,31 +182,23 @@ Dim Dim::ceil_div(const Dim& a, const Dim& b) {
   return Dim(-1) * floor_div(Dim(-1) * a, b);
 }
 
-Dim Dim::min(const Dim& a, const Dim& b) {
-  if ((a - b).non_negative()) return b;
-  if ((b - a).non_negative()) return a;
+Dim Dim::extreme(const Dim& a, const Dim& b, std::string_view function, std::string_view opposite) {
+  const bool least = function == "min";
+  if ((a - b).non_negative()) return least ? b : a;
+  if ((b - a).non_negative()) return least ? a : b;
   std::string x = to_string(a);
   std::string y = to_string(b);
-  if (is_call_of(x, "max", y)) return b;
-  if (is_call_of(y, "max", x)) return a;
-  if (is_call_of(x, "min", y)) return a;
-  if (is_call_of(y, "min", x)) return b;
+  // min(a, max(a, ..)) is a, and min(a, min(a, ..)) is the second operand; so with the two exchanged.
+  if (is_call_of(x, opposite, y)) return b;
+  if (is_call_of(y, opposite, x)) return a;
+  if (is_call_of(x, function, y)) return a;
+  if (is_call_of(y, function, x)) return b;
   if (y < x) std::swap(x, y);
-  return opaque(text("min(", x, ", ", y, ')'));
+  return opaque(text(function, '(', x, ", ", y, ')'));
 }
 
-Dim Dim::max(const Dim& a, const Dim& b) {
-  if ((a - b).non_negative()) return a;
-  if ((b - a).non_negative()) return b;
-  std::string x = to_string(a);
-  std::string y = to_string(b);
-  if (is_call_of(x, "min", y)) return b;
-  if (is_call_of(y, "min", x)) return a;
-  if (is_call_of(x, "max", y)) return a;
-  if (is_call_of(y, "max", x)) return b;
-  if (y < x) std::swap(x, y);
-  return opaque(text("max(", x, ", ", y, ')'));
-}
+Dim Dim::min(const Dim& a, const Dim& b) { return extreme(a, b, "min", "max"); }
+Dim Dim::max(const Dim& a, const Dim& b) { return extreme(a, b, "max", "min"); }
 
 bool Dim::non_negative() const {
   if (is_static()) return value_ >= 0;

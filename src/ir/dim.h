@@ -71,6 +71,7 @@ class Dim {
   static bool leads(const Term& a, const Term& b);
   static Dim from_terms(Terms terms);
   static Dim opaque(std::string text);
+  static Dim extreme(const Dim& a, const Dim& b, std::string_view function, std::string_view opposite);
   Terms terms() const;
 
   int64_t value_ = 0;

@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 
+#include "ir/ops/rules.h"
 #include "ir/ops/tables.h"
 
 namespace heddle::ir {
@@ -96,15 +97,7 @@ Result<std::vector<Value>> infer_checked(const Node& node, std::span<const Value
 }
 
 Result<std::vector<Tensor>> evaluate_checked(const Node& node, std::span<const Tensor* const> in) {
-  std::vector<Value> values(in.size());
-  std::vector<const Value*> operands(in.size(), nullptr);
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i] == nullptr) continue;
-    values[i].type = in[i]->type();
-    values[i].constant = *in[i];
-    operands[i] = &values[i];
-  }
-  HEDDLE_TRY_ASSIGN(const std::vector<Value> types, infer_checked(node, operands));
+  HEDDLE_TRY_ASSIGN(const std::vector<Value> types, infer_checked(node, KnownOperands(in).operands()));
   std::vector<Tensor> out;
   for (const Value& value : types) {
     const std::optional<Extents> extents = value.type.extents();

@@ -3,8 +3,8 @@
 //   What       One OpDef per operator, in the table of its family (ops/*.cpp). Adding an operator is one
 //              entry here with shape rule and reference, one lowering entry per driver, and one reader entry
 //              per format that spells it.
-//   Semantics  Names and meaning follow the newest ONNX opset unless the entry says otherwise; docs/operators
-//              are generated from these entries.
+//   Semantics  Names and meaning follow the newest ONNX opset unless the entry says otherwise; axes, shapes
+//              and the like are inputs where ONNX has them so.
 //   Threads    Entries are constants; the functions are pure.
 #pragma once
 

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <utility>
 
-#include "plan/activation.h"
+#include "plan/epilogue.h"
 #include "plan/passes.h"
 #include "plan/rewrite.h"
 
@@ -13,21 +13,6 @@ using ir::Tensor;
 using ir::ValueId;
 
 namespace {
-
-constexpr size_t kWeight = 1;
-constexpr size_t kBias = 2;
-constexpr size_t kResidual = 3;
-
-std::vector<ValueId> operands(const Node& conv) {
-  std::vector<ValueId> inputs = conv.inputs;
-  inputs.resize(4, kNoValue);
-  return inputs;
-}
-
-Status replace_conv(Rewriter& rw, const Node& node, std::vector<ValueId> inputs, ir::Attributes attributes) {
-  while (inputs.back() == kNoValue) inputs.pop_back();
-  return rw.replace(node, "Conv", std::move(inputs), std::move(attributes));
-}
 
 const Node* absorbable(const Rewriter& rw, ValueId id, const Node& reader) {
   const Node* conv = rw.maker(id, "Conv");
@@ -54,10 +39,10 @@ Status scale_and_shift(Rewriter& rw, const Node& node, const Node& conv, const s
       new_weight.set(i, weight.get(i) * factor);
     new_bias.set(c, (bias == nullptr ? 0 : bias->get(c)) * factor + shift[static_cast<size_t>(c)]);
   }
-  std::vector<ValueId> inputs = operands(conv);
+  std::vector<ValueId> inputs = four_inputs(conv);
   inputs[kWeight] = rw.constant(std::move(new_weight), node.name + "/weight");
   inputs[kBias] = rw.constant(std::move(new_bias), node.name + "/bias");
-  return replace_conv(rw, node, std::move(inputs), conv.attributes);
+  return replace_product(rw, node, "Conv", std::move(inputs), conv.attributes);
 }
 
 bool constant_operands(const Rewriter& rw, const Node& conv) {
@@ -114,27 +99,6 @@ Status absorb_constant(Rewriter& rw, const Node& node) {
   return {};
 }
 
-Status absorb_residual(Rewriter& rw, const Node& add) {
-  for (size_t i : {size_t{1}, size_t{0}}) {
-    const ValueId other = add.inputs[1 - i];
-    const Node* conv = absorbable(rw, add.inputs[i], add);
-    if (conv == nullptr || conv->has_input(kResidual) || other == add.inputs[i]) continue;
-    if (!(rw.value(other).type == rw.value(add.inputs[i]).type)) continue;
-    std::vector<ValueId> inputs = operands(*conv);
-    inputs[kResidual] = other;
-    return replace_conv(rw, add, std::move(inputs), conv->attributes);
-  }
-  return {};
-}
-
-Status absorb_activation(Rewriter& rw, const Node& node, std::string_view activation) {
-  const Node* conv = absorbable(rw, node.inputs[0], node);
-  if (conv == nullptr) return {};
-  ir::Attributes attributes = conv->attributes;
-  attributes.set("activation", std::string(activation));
-  return replace_conv(rw, node, conv->inputs, std::move(attributes));
-}
-
 }  // namespace
 
 Result<ir::Graph> fuse_conv(ir::Graph graph) {
@@ -144,10 +108,12 @@ Result<ir::Graph> fuse_conv(ir::Graph graph) {
     if (node.is("Mul")) return absorb_constant(rw, node);
     if (node.is("Add")) {
       HEDDLE_TRY(absorb_constant(rw, node));
-      return rw.replaced() ? Status() : absorb_residual(rw, node);
+      return rw.replaced() ? Status() : absorb_residual(rw, node, absorbable);
     }
     const std::string_view activation = activation_name(node);
-    return activation.empty() ? Status() : absorb_activation(rw, node, activation);
+    if (activation.empty()) return {};
+    const Node* conv = absorbable(rw, node.inputs[0], node);
+    return conv == nullptr ? Status() : absorb_activation(rw, node, *conv, activation);
   });
 }
 

@@ -2,7 +2,7 @@
 #include <cstring>
 #include <utility>
 
-#include "plan/activation.h"
+#include "plan/epilogue.h"
 #include "plan/movement.h"
 #include "plan/passes.h"
 #include "plan/rewrite.h"
@@ -15,21 +15,6 @@ using ir::Tensor;
 using ir::ValueId;
 
 namespace {
-
-constexpr size_t kBias = 2;
-constexpr size_t kResidual = 3;
-
-std::vector<ValueId> operands(const Node& linear) {
-  std::vector<ValueId> inputs = linear.inputs;
-  inputs.resize(4, kNoValue);
-  return inputs;
-}
-
-Status replace_linear(Rewriter& rw, const Node& node, std::vector<ValueId> inputs,
-                      ir::Attributes attributes) {
-  while (inputs.back() == kNoValue) inputs.pop_back();
-  return rw.replace(node, "Linear", std::move(inputs), std::move(attributes));
-}
 
 // A Linear that only `reader` reads, so that it may become part of it.
 const Node* absorbable(const Rewriter& rw, ValueId id, const Node& reader) {
@@ -68,7 +53,8 @@ Status from_matmul(Rewriter& rw, const Node& node) {
       attributes.set("trans_w", int64_t{1});
     }
   }
-  return constant_matrix(rw, weight) ? replace_linear(rw, node, {x, weight}, attributes) : Status();
+  return constant_matrix(rw, weight) ? replace_product(rw, node, "Linear", {x, weight}, attributes)
+                                     : Status();
 }
 
 Status from_gemm(Rewriter& rw, const Node& node) {
@@ -86,7 +72,7 @@ Status from_gemm(Rewriter& rw, const Node& node) {
   }
   ir::Attributes attributes;
   if (a.i64("transB") != 0) attributes.set("trans_w", int64_t{1});
-  return replace_linear(rw, node, std::move(inputs), std::move(attributes));
+  return replace_product(rw, node, "Linear", std::move(inputs), std::move(attributes));
 }
 
 Status absorb_bias(Rewriter& rw, const Node& add) {
@@ -97,35 +83,11 @@ Status absorb_bias(Rewriter& rw, const Node& add) {
     if (!linear->attributes.str("activation").empty() || !shape.back().is_static()) continue;
     auto bias = as_vector(rw, add.inputs[1 - i], shape.back().value(), shape.size());
     if (!bias) continue;
-    std::vector<ValueId> inputs = operands(*linear);
+    std::vector<ValueId> inputs = four_inputs(*linear);
     inputs[kBias] = rw.constant(std::move(*bias), add.name + "/bias");
-    return replace_linear(rw, add, std::move(inputs), linear->attributes);
+    return replace_product(rw, add, "Linear", std::move(inputs), linear->attributes);
   }
   return {};
-}
-
-Status absorb_residual(Rewriter& rw, const Node& add) {
-  // The second operand first: exporters write shortcut + branch or branch + shortcut; with two Linears the
-  // later one is free to wait for the other.
-  for (size_t i : {size_t{1}, size_t{0}}) {
-    const ValueId other = add.inputs[1 - i];
-    const Node* linear = absorbable(rw, add.inputs[i], add);
-    if (linear == nullptr || linear->has_input(kResidual) || other == add.inputs[i]) continue;
-    if (!(rw.value(other).type == rw.value(add.inputs[i]).type)) continue;
-    std::vector<ValueId> inputs = operands(*linear);
-    inputs[kResidual] = other;
-    return replace_linear(rw, add, std::move(inputs), linear->attributes);
-  }
-  return {};
-}
-
-Status absorb_activation(Rewriter& rw, const Node& node, std::string_view activation) {
-  const Node* linear = absorbable(rw, node.inputs[0], node);
-  if (linear == nullptr || linear->has_input(kResidual) || !linear->attributes.str("activation").empty())
-    return {};
-  ir::Attributes attributes = linear->attributes;
-  attributes.set("activation", std::string(activation));
-  return replace_linear(rw, node, linear->inputs, std::move(attributes));
 }
 
 // Reshape(Linear(Reshape(x))) that only regroups rows, Transpose(Linear(Transpose(x))) that only permutes
@@ -157,7 +119,7 @@ Status absorb_movement(Rewriter& rw, const Node& node) {
   }
   std::vector<ValueId> inputs = linear->inputs;
   inputs[0] = moved;
-  return replace_linear(rw, node, std::move(inputs), linear->attributes);
+  return replace_product(rw, node, "Linear", std::move(inputs), linear->attributes);
 }
 
 }  // namespace
@@ -170,10 +132,14 @@ Result<ir::Graph> fuse_linear(ir::Graph graph) {
     if (node.is("Reshape") || node.is("Transpose")) return absorb_movement(rw, node);
     if (node.is("Add")) {
       HEDDLE_TRY(absorb_bias(rw, node));
-      return rw.replaced() ? Status() : absorb_residual(rw, node);
+      return rw.replaced() ? Status() : absorb_residual(rw, node, absorbable);
     }
     const std::string_view activation = activation_name(node);
-    return activation.empty() ? Status() : absorb_activation(rw, node, activation);
+    if (activation.empty()) return {};
+    const Node* linear = absorbable(rw, node.inputs[0], node);
+    if (linear == nullptr || linear->has_input(kResidual) || !linear->attributes.str("activation").empty())
+      return {};
+    return absorb_activation(rw, node, *linear, activation);
   });
 }
 

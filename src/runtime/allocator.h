@@ -67,10 +67,8 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   using Block = std::unique_ptr<device::Memory>;
   struct Stripe {
     std::array<std::vector<Block>, size_class::kClasses> blocks;
-    int64_t allocated =
-        // given less taken back through this stripe; the sum over stripes means something, one alone does
-        // not
-        0;
+    // Given less taken back through this stripe: the sum over stripes means something, one alone does not.
+    int64_t allocated = 0;
     uint64_t cached = 0;
     uint64_t hits = 0, recycled = 0;
   };

@@ -19,9 +19,8 @@ class Binding {
                               const device::Program& program, std::span<const device::View> inputs,
                               std::span<const device::View> outputs);
 
-  // Copies in, the run, copies out.
-  device::CommandList commands(Ref<const device::Program> program,
-                               device::Slot& slot) &&;  // leaves the outputs
+  // Copies in, the run, copies out. Leaves the outputs.
+  device::CommandList commands(Ref<const device::Program> program, device::Slot& slot) &&;
   std::vector<device::View> take_outputs() { return std::move(outputs_); }
   bool uses_caller_memory() const { return uses_caller_memory_; }
 

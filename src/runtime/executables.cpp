@@ -62,9 +62,10 @@ Result<Executables::Made> Executables::compile(const device::Module& module,
 }
 
 Result<Ref<const device::Program>> Executables::find_or_compile(ModelId model, const device::Module& module,
-                                                                std::span<const ir::Extents> inputs) {
-  return programs_.get_or_make(Key(model, {inputs.begin(), inputs.end()}),
-                               [&] { return compile(module, inputs); });
+                                                                std::span<const ir::Extents> inputs,
+                                                                Deadline deadline) {
+  return programs_.get_or_make(
+      Key(model, {inputs.begin(), inputs.end()}), [&] { return compile(module, inputs); }, deadline);
 }
 
 void Executables::forget(ModelId model) {

@@ -3,7 +3,7 @@
 //   What       A OnceMap with a byte budget. A hit builds no key, allocates nothing and takes no lock.
 //   Threads    Any.
 //   Blocks     find_or_compile(), on a miss, as long as the compilation; every thread that asks for the same
-//              key waits for the same one.
+//              key waits for the same one, until its deadline. The thread that compiles has none.
 //   Errors     A failed compilation reaches all who wait and is not kept.
 //   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.
 #pragma once
@@ -49,14 +49,16 @@ class Executables {
   // program for it.
   template <class Check>
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
-                                                     std::span<const device::View> inputs, Check&& check) {
-    return programs_.get_or_make(Views{model, inputs}, [&]() -> Result<Made> {
+                                                     std::span<const device::View> inputs, Deadline deadline,
+                                                     Check&& check) {
+    const auto make = [&]() -> Result<Made> {
       HEDDLE_TRY(check());
       return compile(module, extents_of(inputs));
-    });
+    };
+    return programs_.get_or_make(Views{model, inputs}, make, deadline);
   }
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
-                                                     std::span<const ir::Extents> inputs);
+                                                     std::span<const ir::Extents> inputs, Deadline deadline);
   void forget(ModelId model);
   void set_bytes_max(uint64_t bytes, size_t count) { programs_.set_limits({count, bytes}); }
   Stats stats() const { return programs_.stats(); }

@@ -12,6 +12,12 @@ Permit::~Permit() {
   if (governor_ != nullptr) governor_->leave(lane_);
 }
 
+void Permit::decline() {
+  const Permit declined = std::move(*this);
+  Atomic<uint64_t>& entered = declined.governor_->lanes_[static_cast<size_t>(declined.lane_)].entered;
+  entered.store_relaxed(entered.load_relaxed() - 1);
+}
+
 Exclusive::~Exclusive() {
   if (governor_ != nullptr) governor_->end_exclusive();
 }
@@ -43,10 +49,10 @@ void Governor::set_limit_once(int limit) {
   answer(answers);
 }
 
-Result<Permit> Governor::enter(ModelId model, Deadline deadline) {
+Result<Permit> Governor::enter(ModelId model, Deadline deadline, DuringHold during) {
   if (const int lane = free_.try_take(); lane != FreeWord::kNone) [[likely]]
     return admit(lane, model);
-  return park(model, deadline);
+  return park(model, deadline, during);
 }
 
 Permit Governor::admit(int lane, ModelId model) {
@@ -56,7 +62,7 @@ Permit Governor::admit(int lane, ModelId model) {
   return Permit(this, lane);
 }
 
-Result<Permit> Governor::park(ModelId model, Deadline deadline) {
+Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold during) {
   auto parked = std::make_shared<Parked>();
   Answers answers;
   {
@@ -65,15 +71,18 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline) {
       return Status::invalid("this thread holds device '", device_,
                              "' exclusively and calls a model on it; release the exclusive hold first");
     }
+    if (queue->held && during == DuringHold::step_aside) return Permit();
+    ModelQueue& mine = queue->models[model];
+    HEDDLE_TRY(mine.refused);
     free_.park();
-    queue->models[model].callers.push_back(parked);
+    mine.callers.push_back({parked, during});
     ++queue->waiting;
     hand_over(*queue, answers);
     if (answers.empty()) ++queue->parked_count;
   }
   answer(answers);
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, model));
-  return admit(lane, model);
+  return lane == FreeWord::kNone ? Permit() : admit(lane, model);
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
@@ -165,6 +174,17 @@ void Governor::collect(Queue& queue, Answers& answers) {
   queue.held = true;
   ++queue.exclusive_count;
   answers.push_back({std::exchange(queue.collecting, nullptr), 0});
+  send_aside(queue, answers);
+}
+
+void Governor::send_aside(Queue& queue, Answers& answers) {
+  for (auto& [id, model] : queue.models) {
+    queue.waiting -= std::erase_if(model.callers, [&](const Caller& caller) {
+      if (caller.during != DuringHold::step_aside) return false;
+      answers.push_back({caller.parked, FreeWord::kNone});
+      return true;
+    });
+  }
 }
 
 Ref<Parked> Governor::next_caller(Queue& queue) {
@@ -172,7 +192,7 @@ Ref<Parked> Governor::next_caller(Queue& queue) {
   for (auto& [id, model] : queue.models) {
     if (!model.callers.empty() && (next == nullptr || model.served < next->served)) next = &model;
   }
-  Ref<Parked> caller = std::move(next->callers.front());
+  Ref<Parked> caller = std::move(next->callers.front().parked);
   next->callers.pop_front();
   next->served = ++queue.turn;
   --queue.waiting;
@@ -187,11 +207,13 @@ Result<int> Governor::await(const Ref<Parked>& parked, Deadline deadline, bool f
   const TimePoint since = Clock::real().now();
   auto given = parked->wait(deadline);
   if (!given.has_value()) {
-    if (withdraw(parked, for_exclusive, model)) {
+    const bool withdrawn = withdraw(parked, for_exclusive, model);
+    // Taken out of the queue just now: the answer is on its way, and an interrupt does not end this wait.
+    while (!withdrawn && !given.has_value()) given = parked->wait(Deadline::never());
+    if (withdrawn || (given->ok() && **given == FreeWord::kNone)) {
       return Status::deadline("device '", device_, "' was busy until the deadline: ", limit(),
                               " submissions at once are allowed and others were in flight or waiting");
     }
-    given = parked->wait(Deadline::never());  // taken out of the queue just now: the answer is on its way
   }
   const Duration waited = Clock::real().now() - since;
   if (waited > Duration(longest_wait_ns_.load_relaxed())) longest_wait_ns_.max_relaxed(waited.count());
@@ -209,7 +231,8 @@ bool Governor::withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId m
     } else if (for_exclusive) {
       found = std::erase_if(queue->exclusives, [&](const auto& each) { return each.first == parked; }) != 0;
     } else {
-      found = std::erase(queue->models[model].callers, parked) != 0;
+      found = std::erase_if(queue->models[model].callers,
+                            [&](const Caller& each) { return each.parked == parked; }) != 0;
       if (found) --queue->waiting;
     }
     hand_over(*queue, answers);
@@ -219,17 +242,17 @@ bool Governor::withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId m
 }
 
 void Governor::refuse_parked(ModelId model, const Status& why) {
-  std::deque<Ref<Parked>> refused;
+  std::deque<Caller> refused;
   Answers answers;
   {
     auto queue = queue_.lock();
-    const auto found = queue->models.find(model);
-    if (found == queue->models.end()) return;
-    refused.swap(found->second.callers);
+    ModelQueue& parked = queue->models[model];
+    parked.refused = why;
+    refused.swap(parked.callers);
     queue->waiting -= refused.size();
     hand_over(*queue, answers);
   }
-  for (const Ref<Parked>& caller : refused) caller->refuse(why);
+  for (const Caller& caller : refused) caller.parked->refuse(why);
   answer(answers);
 }
 

@@ -10,6 +10,8 @@
 //              that parks.
 //   Exclusive  exclusive() waits until nothing is in flight and holds everything off until it is released:
 //              for libraries that use the device without us. Parked calls run between two exclusive holds.
+//   Aside      Who has what the holder may wait for, a Turn, enters with DuringHold::step_aside: he is told
+//              at once that a hold is on, or begins while he is parked, lets go, and enters again without it.
 //   Threads    Any. The fast path is one compare-and-swap and takes no lock.
 //   Blocks     enter() and exclusive(), until their deadline. A thread that holds the device exclusively and
 //              calls either gets `invalid`.
@@ -35,6 +37,8 @@ namespace heddle::runtime {
 
 class Governor;
 
+enum class DuringHold : uint8_t { wait, step_aside };
+
 class Permit {
  public:
   Permit() = default;
@@ -46,6 +50,7 @@ class Permit {
   }
   ~Permit();
   int lane() const { return lane_; }
+  void decline();  // gives it back unused: it does not count as a call
   explicit operator bool() const { return governor_ != nullptr; }
 
  private:
@@ -70,12 +75,13 @@ class Exclusive {  // the device is the holder's until this dies; any thread may
 class Governor : public std::enable_shared_from_this<Governor> {
  public:
   static constexpr int kMaxLimit = FreeWord::kMaxPlaces;
-  static Ref<Governor> make(std::string device,
-                            int limit);  // limit 0: nobody has asked for lanes yet, see set_limit_once
+  // limit 0: nobody has asked for lanes yet, see set_limit_once.
+  static Ref<Governor> make(std::string device, int limit);
 
-  Result<Permit> enter(ModelId model, Deadline deadline);
+  // With step_aside the Permit is empty when somebody has the device exclusively.
+  Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
   Result<Exclusive> exclusive(Deadline deadline);
-  void refuse_parked(ModelId model, const Status& why);  // wakes the callers parked for this model with `why`
+  void refuse_parked(ModelId model, const Status& why);  // tells `why` to who is, or would be, parked for it
   void forget(ModelId model);                            // the model is gone
   void set_limit_once(int limit);                        // no effect when there is a limit
   int limit() const { return limit_.load_acquire(); }
@@ -93,16 +99,21 @@ class Governor : public std::enable_shared_from_this<Governor> {
  private:
   friend class Permit;
   friend class Exclusive;
+  struct Caller {
+    Ref<Parked> parked;
+    DuringHold during;
+  };
   struct ModelQueue {
     uint64_t served = 0;  // when, in grants
-    std::deque<Ref<Parked>> callers;
+    std::deque<Caller> callers;
+    Status refused;  // why nobody parks any more
   };
   struct Queue {
     std::map<ModelId, ModelQueue> models;
     size_t waiting = 0;
     std::deque<std::pair<Ref<Parked>, const void*>> exclusives;  // and their threads
-    const void* holder =
-        nullptr;               // the thread that has the device exclusively, or for which lanes are collected
+    // The thread that has the device exclusively, or for which lanes are collected.
+    const void* holder = nullptr;
     bool held = false;         // false with a holder: still collecting
     Ref<Parked> collecting;    // the holder to be, until held
     uint64_t collected = 0;    // lanes kept from everybody
@@ -112,23 +123,24 @@ class Governor : public std::enable_shared_from_this<Governor> {
   };
   struct Answer {
     Ref<Parked> caller;
-    int lane;
+    int lane;  // kNone: step aside
   };
   using Answers = std::vector<Answer>;
   struct alignas(64) LaneState {
     Atomic<uint64_t> entered{0};  // written by the lane's owner only
-    Atomic<uint64_t> model{
-        0};  // of the last permit; written by the owner, read under the queue's lock when it is returned
+    // Of the last permit; written by the owner, read under the queue's lock when it is returned.
+    Atomic<uint64_t> model{0};
   };
 
   explicit Governor(std::string device);
-  Result<Permit> park(ModelId model, Deadline deadline);
+  Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
   Permit admit(int lane, ModelId model);
   void leave(int lane);
   void end_exclusive();
   void hand_over(Queue& queue, Answers& answers);  // gives free lanes to whoever is next
   Ref<Parked> next_caller(Queue& queue);
   void collect(Queue& queue, Answers& answers);  // keeps free lanes for the next exclusive holder
+  static void send_aside(Queue& queue, Answers& answers);
   void release_collected(Queue& queue);
   Result<int> await(const Ref<Parked>& parked, Deadline deadline, bool for_exclusive, ModelId model);
   bool withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId model);

@@ -152,6 +152,9 @@ TEST_CASE("callers parked for a closed model are refused, the others stay") {
   callers.clear();
   CHECK(served.load_relaxed() == 4);
   CHECK(refused.load_relaxed() == 4);
+  running = std::move(*governor->enter(kHeavy, Deadline::never()));
+  CHECK(governor->enter(kLight, Deadline::never()).status().code() == Code::unavailable);  // came too late
+  CHECK(governor->enter(kHeavy, Deadline::at(TimePoint())).status().code() == Code::deadline);
 }
 
 TEST_CASE("permits are exclusive under contention, and every enter is answered") {
@@ -232,6 +235,51 @@ TEST_CASE("an exclusive caller whose deadline passes gives the lanes back that i
   running.reset();
   CHECK(governor->exclusive(Deadline::never()).ok());
   CHECK(governor->stats().in_flight == 0);
+}
+
+TEST_CASE("who steps aside is sent away by an exclusive hold, at once or out of the queue; who waits stays") {
+  const auto governor = Governor::make("d", 1);
+  std::optional<Permit> running = std::move(*governor->enter(kHeavy, Deadline::never()));
+  Atomic<int> sent_away{0}, served{0};
+  const auto enter = [&](int thread) {
+    const auto during = thread % 2 == 0 ? DuringHold::step_aside : DuringHold::wait;
+    const auto permit = governor->enter(thread < 4 ? kHeavy : kLight, Deadline::never(), during);
+    REQUIRE(permit.ok());
+    CHECK((*permit || during == DuringHold::step_aside));
+    (*permit ? served : sent_away).add_relaxed(1);
+  };
+  std::vector<Thread> callers;
+  for (int i = 0; i < 8; ++i) callers.emplace_back("caller", [&, i] { enter(i); });
+  until_waiting(*governor, 8);
+  Thread runner("runner", [&] {
+    until_waiting(*governor, 9);
+    CHECK(sent_away.load_relaxed() == 0);  // the hold has not begun: its lane is still in use
+    running.reset();
+  });
+  std::optional<Exclusive> hold = std::move(*governor->exclusive(Deadline::never()));
+  runner.join();
+  while (sent_away.load_acquire() < 4) give_way();
+  CHECK(governor->stats().waiting == 4);
+  Thread("late", [&] { enter(0); }).join();
+  CHECK(sent_away.load_relaxed() == 5);
+  CHECK(served.load_relaxed() == 0);
+  hold.reset();
+  callers.clear();
+  CHECK(served.load_relaxed() == 4);
+  CHECK(governor->stats().entered == 5);
+  CHECK(governor->stats().waiting == 0);
+  CHECK(governor->stats().in_flight == 0);
+}
+
+TEST_CASE("a declined permit goes to the next caller and counts as no call") {
+  const auto governor = Governor::make("d", 1);
+  Permit permit = std::move(*governor->enter(kHeavy, Deadline::never()));
+  const Thread next("next", [&] { CHECK(governor->enter(kLight, Deadline::never()).ok()); });
+  until_waiting(*governor, 1);
+  permit.decline();
+  CHECK_FALSE(permit);
+  while (governor->stats().in_flight != 0 || governor->stats().waiting != 0) give_way();
+  CHECK(governor->stats().entered == 1);
 }
 
 TEST_CASE("parked calls run between two exclusive holds") {

@@ -99,12 +99,12 @@ std::vector<Ref<Model>> Runtime::models() const {
   return living;
 }
 
-Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs) {
+Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs, Deadline deadline) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside = model.enter();
   if (!inside) return model.closed_status();
   HEDDLE_TRY(model.check_extents(inputs));
-  return parts_->executables->find_or_compile(model.id(), model.module(), inputs).status();
+  return parts_->executables->find_or_compile(model.id(), model.module(), inputs, deadline).status();
 }
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
@@ -117,18 +117,21 @@ Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
 }
 
 Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
-  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
-                    parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
-                                                         [&] { return model.check_extents(call.inputs); }));
+  HEDDLE_TRY_ASSIGN(
+      Ref<const device::Program> program,
+      parts_->executables->find_or_compile(model.id(), model.module(), call.inputs, call.deadline,
+                                           [&] { return model.check_extents(call.inputs); }));
   HEDDLE_TRY_ASSIGN(Binding binding,
                     Binding::make(*parts_->allocator, *device_, model, *program, call.inputs, call.outputs));
   std::optional<Turn> turn;
-  if (call.stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(Turn given, call.stream->turn(call.deadline));
-    turn.emplace(std::move(given));
-  }
   Submission extras;
-  HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
+  if (call.stream != nullptr) {
+    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, model.id(), call.deadline));
+    turn.emplace(std::move(entry.first));
+    extras.permit = std::move(entry.second);
+  } else {
+    HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
+  }
   HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit));
   HEDDLE_TRY(lane->slot->prepare(*program, NoLocksHeld{}));
   if (!turn.has_value()) {
@@ -139,6 +142,22 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
   HEDDLE_TRY(finish(std::move(*turn), std::move(binding).commands(std::move(program), *lane->slot),
                     std::move(extras), call.wait || callers, callers ? Deadline::never() : call.deadline));
   return binding.take_outputs();
+}
+
+Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, ModelId model, Deadline deadline) {
+  for (;;) {
+    {
+      HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
+      HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline, DuringHold::step_aside));
+      if (permit) [[likely]]
+        return std::pair(std::move(turn), std::move(permit));
+    }
+    // Parked without the Turn, the call has its place before the next exclusive hold. Who has taken the Turn
+    // meanwhile may himself be parked: to wait for him with a Permit could be to wait for each other.
+    HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline));
+    if (std::optional<Turn> turn = stream.try_turn()) return std::pair(*std::move(turn), std::move(permit));
+    permit.decline();
+  }
 }
 
 Status Runtime::finish(Turn turn, CommandList list, Submission extras, bool wait, Deadline deadline) {

@@ -6,8 +6,8 @@
 //              ones.
 //   Threads    Any. Threads may be alive at the end: whatever they still hold (streams, buffers, leases,
 //              programs) keeps what it needs.
-//   Blocks     run(): for a first compilation, for a permit, for a shared stream's turn, and with Call::wait
-//              for the results.
+//   Blocks     run(): for a first compilation (another thread's until the deadline, its own to the end), for
+//              a permit, for a shared stream's turn, and with Call::wait for the results.
 //   Fork       In a child process every call returns `unavailable` before it touches a lock; destroying the
 //              Runtime there frees nothing.
 //   Lifetime   Owns all parts; destroyed in reverse order. The destructor closes and waits for running calls
@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/thread.h"
@@ -34,11 +35,11 @@ struct Call {
   std::span<const device::View> inputs = {};
   std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
   Stream* stream = nullptr;                    // null: the lane's own stream; nobody waits for anybody
-  // Until when it may wait for its turn and its permit; also for the results, unless memory of the caller
-  // is in use until they are there.
+  // Until when it may wait for another thread's compilation, for its turn and its permit; also for the
+  // results, unless memory of the caller is in use until they are there.
   Deadline deadline = Deadline::never();
-  bool wait =
-      true;  // return when the results are there. Always so when an input or output is the caller's memory
+  // Return when the results are there. Always so when an input or output is the caller's memory.
+  bool wait = true;
 };
 
 class Runtime {
@@ -62,7 +63,8 @@ class Runtime {
 
   Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
   Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
-  Status compile(Model& model, std::span<const ir::Extents> inputs);      // so that the first call need not
+  // So that the first call need not. The deadline is for waiting while another thread compiles the same.
+  Status compile(Model& model, std::span<const ir::Extents> inputs, Deadline deadline = Deadline::never());
 
   Result<Ref<device::Buffer>> allocate(uint64_t bytes);
   Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
@@ -101,6 +103,7 @@ class Runtime {
   void reap();
   std::vector<Ref<Model>> models() const;
   Result<std::vector<device::View>> run_inside(Model& model, const Call& call);
+  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, ModelId model, Deadline deadline);
   Status finish(Turn turn, device::CommandList list, Submission extras, bool wait, Deadline deadline);
   Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline);
 

@@ -131,6 +131,87 @@ TEST_CASE("the lanes of a full device are handed on as soon as work is over, by 
   CHECK(done.load_relaxed() == 6);
 }
 
+TEST_CASE("the holder of the device may use a stream whose caller waits for the device") {
+  for (const bool asynchronous : {false, true}) {
+    for (const bool parked_first : {false, true}) {
+      CAPTURE(asynchronous);
+      CAPTURE(parked_first);
+      Fixture f(asynchronous, 1);
+      const auto lease = *f.runtime->streams().lease();
+      Rows start(1, 5), read(1);
+      const View x = f.upload(*lease, start), filled = *f.runtime->allocate(ir::DType::kF32, {1, 4});
+      const auto parked = [&](int callers) {
+        test::wait_until([&] { return f.runtime->governor().stats().waiting == callers; });
+      };
+      std::optional<Thread> runner, caller;
+      const auto call = [&] {
+        caller.emplace("caller",
+                       [&] { CHECK(test::values_of(*f.run(*f.add_one, x, &*lease, true))[0] == 6); });
+      };
+      if (parked_first) {  // the only lane is in use: the caller parks before the hold begins
+        runner.emplace("runner", [&] { CHECK(f.run(*f.slow, x, nullptr, true).ok()); });
+        test::wait_until([&] { return f.latch.arrived() == 1; });
+        call();
+        parked(1);
+      }
+      Atomic<bool> used{false};
+      const Thread holder("holder", [&] {
+        const auto hold = f.runtime->governor().exclusive(Deadline::never());
+        REQUIRE(hold.ok());
+        if (!parked_first) call();
+        parked(1);
+        const Deadline soon = Deadline::in(std::chrono::seconds(10));
+        CHECK(f.runtime->copy(*lease, x, filled, soon).ok());
+        CHECK(f.runtime->fill(*lease, filled, 3, soon).ok());
+        CHECK(f.runtime->copy(*lease, filled, read.view(), soon).ok());
+        used.store_release(true);
+      });
+      if (parked_first) {
+        parked(2);
+        f.latch.open();
+      }
+      test::wait_until([&] { return used.load_acquire(); });
+      caller.reset();
+      CHECK(read.values == std::vector<float>(4, 3));
+      test::wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+    }
+  }
+}
+
+TEST_CASE("calls on shared streams and calls without, holders and their copies: all end, with right values") {
+  constexpr int kCalls = 60, kCallers = 8, kHolders = 2;
+  for (const bool asynchronous : {false, true}) {
+    Fixture f(asynchronous, 2);
+    const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
+    Atomic<int> right{0}, copied{0};
+    run_together(kCallers + kHolders, [&](int thread) {
+      Stream& stream = *(thread % 2 == 0 ? a : b);
+      Rows start(1, static_cast<float>(100 * thread)), read(1);
+      const View input = start.view();
+      for (int i = 0; i < kCalls; ++i) {
+        if (thread >= kCallers) {
+          const auto hold = f.runtime->governor().exclusive(Deadline::never());
+          const View x = f.upload(stream, start);
+          if (!f.runtime->copy(stream, x, read.view()).ok()) continue;
+          copied.add_relaxed(read.values == start.values ? 1 : 0);
+          continue;
+        }
+        const auto y = f.run(*f.add_one, input, thread < 2 ? nullptr : &stream, true);
+        right.add_relaxed(y.ok() && test::values_of(*y)[0] == start.values[0] + 1 ? 1 : 0);
+      }
+    });
+    CHECK(right.load_relaxed() == kCallers * kCalls);
+    CHECK(copied.load_relaxed() == kHolders * kCalls);
+    CHECK(f.device->counts().runs.load_relaxed() == kCallers * kCalls);
+    CHECK(f.device->counts().most_running.load_relaxed() <= 2);
+    const auto stats = f.runtime->governor().stats();
+    CHECK(stats.entered == kCallers * kCalls);
+    CHECK(stats.exclusives == kHolders * kCalls);
+    CHECK(stats.waiting == 0);
+    test::wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+  }
+}
+
 TEST_CASE("synchronize(all) is right while 8 threads work") {
   Fixture f(true);
   Atomic<int> working{8};

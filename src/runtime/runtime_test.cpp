@@ -215,6 +215,39 @@ TEST_CASE("a compiled shape is not compiled again by its first call") {
   CHECK(f.device->counts().compilations.load_relaxed() == 1);
 }
 
+TEST_CASE("who waits for another thread's compilation leaves at its deadline, and that compilation is kept") {
+  Fixture f;
+  f.device->set_compile([&](std::span<const ir::Extents>) {
+    f.latch.wait();
+    return Status();
+  });
+  const auto model = f.load("double");
+  const std::vector<ir::Extents> shapes{{2, 4}};
+  {
+    const Thread maker("maker", [&] {
+      Rows x(2, 3);
+      // The deadline passes during its own compilation, which does not end for that, nor does the call.
+      const auto y = f.run(*model, x, {.deadline = Deadline::in(std::chrono::milliseconds(1))});
+      REQUIRE(y.ok());
+      CHECK(test::values_of(y->front()) == doubled(x));
+    });
+    test::wait_until([&] { return f.latch.arrived() == 1; });
+    run_together(4, [&](int thread) {
+      const Deadline soon = Deadline::in(std::chrono::milliseconds(thread));
+      Rows x(2, 5);
+      const Status status = f.run(*model, x, {.deadline = soon}).status();
+      CHECK(status.code() == Code::deadline);
+      CHECK(status.message().find("[2, 4]") != std::string::npos);
+      CHECK(f.runtime->compile(*model, shapes, soon).code() == Code::deadline);
+    });
+    CHECK(f.runtime->executables().stats().waiting == 0);
+    f.latch.open();
+  }
+  Rows x(2, 7);
+  CHECK(test::values_of(f.run(*model, x)->front()) == doubled(x));
+  CHECK(f.device->counts().compilations.load_relaxed() == 1);
+}
+
 TEST_CASE("no more calls run at once than the governor allows, and each has its own slot") {
   for (const auto& options : {kSynchronous, kAsynchronous}) {
     Fixture f(options, [] {

@@ -40,10 +40,15 @@ Stream::~Stream() {
   static_cast<void>(synchronize(Deadline::never()));
 }
 
-Result<Turn> Stream::turn(Deadline deadline) {
+std::optional<Turn> Stream::try_turn() {
   uint32_t seen = kFree;
-  if (turn_.cas_strong_acq_rel(seen, kTaken)) [[likely]]
-    return Turn(this);
+  if (!turn_.cas_strong_acq_rel(seen, kTaken)) return std::nullopt;
+  return Turn(this);
+}
+
+Result<Turn> Stream::turn(Deadline deadline) {
+  if (std::optional<Turn> free = try_turn()) [[likely]]
+    return *std::move(free);
   auto over = turn_over_.lock();
   if (!over.wait_until(deadline, [&] { return turn_.exchange_acq_rel(kAwaited) == kFree; })) {
     return Status::deadline(to_string(id_), " was used by other threads until the deadline");

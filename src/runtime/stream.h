@@ -8,20 +8,21 @@
 //              value therefore only waits for values that were taken earlier, and no circle of waits can
 //              arise, whatever buffers threads submit in whatever order.
 //   In flight  On an asynchronous device a record keeps list, buffers and permit until the timeline has
-// passed
-//              it; later submissions and the reaper drop it. On a synchronous device the work is over when
-//              submit() returns: there is no record, and buffers are not marked.
+//              passed it; later submissions and the reaper drop it. On a synchronous device the work is over
+//              when submit() returns: there is no record, and buffers are not marked.
 //   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
 //              with the reaper only.
 //   Blocks     turn(), synchronize(): until their deadline. submit() as long as the device's queue does: on a
 //              synchronous device, the work. Turn first, then Permit: a thread that has a Permit waits for no
-//              Turn, and one that has a Turn for no other.
+//              Turn, and one that has a Turn for no other. Nobody waits with a Turn while another thread has
+//              the device exclusively, as that one may want it: see DuringHold::step_aside.
 //   Lifetime   Shared. The destructor waits for what is in flight.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include "device/device.h"
@@ -47,7 +48,7 @@ class Turn {  // the right to submit to one stream; move-only
   // Starts (synchronous devices: does) the work; returns its value on the stream's timeline.
   //   invalid       only the data could show the mistake; the stream goes on
   //   device_lost   and others: the stream had failed, fails now, or would read what a failed stream should
-  // have written
+  //                 have written
   //   unavailable   the runtime is closed
   Result<uint64_t> submit(device::CommandList list, Submission extras = {});
   Status wait(const Event& event);  // what is submitted from here on runs after the event
@@ -72,6 +73,7 @@ class Stream {
   bool failed() const { return timeline()->failed(); }
 
   Result<Turn> turn(Deadline deadline = Deadline::never());
+  std::optional<Turn> try_turn();
   Event record(Timed timed = Timed::no) const;  // after everything submitted so far
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;
@@ -85,9 +87,7 @@ class Stream {
   friend class Turn;
   struct Record {
     uint64_t value;
-    bool
-        // the queue's submit() has returned: it may be over earlier, but the list is still being read
-        accepted;
+    bool accepted;  // the queue's submit() has returned. Work may be over before: the list is still read
     device::CommandList list;
     Submission extras;
   };

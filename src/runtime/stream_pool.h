@@ -62,8 +62,8 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
 
   Result<StreamLease> lease();                   // waits at most Options::stream_wait_max
   Result<StreamLease> lease(Deadline deadline);  // matters to Exhaustion::wait only
-  Result<std::optional<StreamLease>>
-  try_lease();                           // a place of one's own or nothing, whatever Exhaustion says
+  // A place of one's own or nothing, whatever Exhaustion says.
+  Result<std::optional<StreamLease>> try_lease();
   Result<Ref<Stream>> default_stream();  // a new one after the last has failed
   void close();                          // refuses leases and wakes who waits for one: unavailable
 

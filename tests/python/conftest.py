@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import heddle
+from heddle.cli.together import run_together
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MODELS = ROOT / "build" / "models"
@@ -61,6 +62,23 @@ def build_mlp(device: heddle.Device | None = None) -> heddle.Model:
     return graph.build(device or heddle.Device())
 
 
+def build_slow_to_compile() -> heddle.Model:
+    """f32[batch, 16] -> f32[batch, 273]: the mean of x, through products of 771 different shapes.
+
+    A batch's first call compiles for a second or so.
+    """
+    graph = heddle.GraphBuilder("slow to compile")
+    x = graph.input("x", "f32", ["batch", 16])
+    width = 16
+    for i in range(771):
+        wider = 17 + (width - 17 + (7, 11, 13)[i // 257]) % 257
+        weight = np.full((width, wider), 1 / width, np.float32)
+        x = graph.add("MatMul", x, graph.constant(weight))
+        width = wider
+    graph.output(x, "y")
+    return graph.build(heddle.Device())
+
+
 @pytest.fixture
 def affine() -> heddle.Model:
     return build_affine()
@@ -73,24 +91,4 @@ def mlp() -> heddle.Model:
 
 def run_threads(count: int, body) -> list:
     """body(i) on `count` threads released at once; results in order. The first exception is raised here."""
-    import threading
-
-    results = [None] * count
-    errors = []
-    start = threading.Barrier(count)
-
-    def work(i: int) -> None:
-        start.wait()
-        try:
-            results[i] = body(i)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(count)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if errors:
-        raise errors[0]
-    return results
+    return run_together(count, lambda i, _: body(i))[0]

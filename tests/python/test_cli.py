@@ -94,6 +94,8 @@ def test_doctor_says_usable_with_zero_and_unknown_with_two():
     assert report["versions"]["heddle"] == heddle.__version__
     assert {v["name"] for v in report["environment"]} >= {"HEDDLE_THREADS", "HEDDLE_STREAM_EXHAUSTION"}
     assert report["limits"]["streams"] == 32
+    assert report["onnx"]["oldest_opset"] == 11
+    assert {"Attention", "Conv", "Softmax"} <= set(report["onnx"]["operators"])
     unknown = command("doctor", "--device", "abacus")
     assert unknown.returncode == 2
     assert "abacus" in unknown.stdout

@@ -142,3 +142,33 @@ def test_ctrl_c_ends_a_wait(wait):
         os._exit(8)
     """)
     assert done.returncode == 42, (done.stdout, done.stderr)
+
+
+@pytest.mark.parametrize("wait", ["slow(rows)", "slow.compile([rows.shape])"])
+def test_ctrl_c_ends_the_wait_for_another_threads_compilation_which_is_kept(wait):
+    done = run(f"""
+        from conftest import build_slow_to_compile
+        slow = build_slow_to_compile()
+        rows = np.ones((3, 16), np.float32)
+        def locked():
+            return next(lock["acquisitions"] for lock in heddle.lock_stats() if lock["name"] == "cache")
+        def compiled():
+            return heddle.Device().stats()["compiles"]
+        before = compiled()
+        heddle.count_locks(True)
+        maker = threading.Thread(target=lambda: slow.compile([rows.shape]))
+        maker.start()
+        while locked() < 2:  # the second is of the cache of weights: it is inside the compilation
+            os.sched_yield()
+        threading.Timer(0.05, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            {wait}
+            os._exit(8)
+        except KeyboardInterrupt:
+            assert compiled() == before
+        maker.join()
+        assert np.allclose(slow(rows), 1, rtol=1e-3)
+        assert compiled() == before + 1
+        os._exit(42)
+    """)
+    assert done.returncode == 42, (done.stdout, done.stderr)

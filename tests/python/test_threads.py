@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 import pytest
-from conftest import build_affine, build_mlp, run_threads
+from conftest import build_affine, build_mlp, build_slow_to_compile, run_threads
 
 import heddle
 
@@ -79,6 +79,34 @@ def test_a_timeout_ends_a_wait_for_a_turn_and_leaves_the_model_usable():
     leave.set()
     holder.join()
     np.testing.assert_array_equal(model(x), np.full((1, 8), 3, np.float32))
+
+
+def test_a_timeout_ends_the_wait_for_another_threads_compilation_which_is_kept():
+    model = build_slow_to_compile()
+    for rows in range(
+        1, 9
+    ):  # a thread that comes late finds the shape compiled: then the next shape shows it
+        x = np.full((rows, 16), rows, np.float32)
+        before = model.device.stats()["compiles"]
+
+        def call(_, x=x):
+            try:
+                return model(x, timeout=0.05)
+            except heddle.DeadlineError as error:
+                return str(error)
+
+        results = run_threads(4, call)
+        assert model.device.stats()["compiles"] - before == 1
+        late = [y for y in results if isinstance(y, str)]
+        assert all(f"[{rows}, 16]" in message for message in late)
+        values = [y for y in results if not isinstance(y, str)]
+        assert values, "the thread that compiles has no deadline while it does"
+        for y in [*values, model(x)]:
+            np.testing.assert_allclose(y, np.full_like(y, rows), rtol=1e-3)
+        assert model.device.stats()["compiles"] - before == 1
+        if late:
+            break
+    assert late
 
 
 def test_closing_a_model_with_calls_in_flight_lets_them_finish_and_refuses_the_rest():

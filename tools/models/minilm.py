@@ -16,6 +16,7 @@ import importlib.util
 import math
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -61,7 +62,7 @@ class Writer:
     def weight(self, name: str) -> str:
         return self.constant(name, self.weights[name])
 
-    def add(self, op: str, *inputs: str, name: str, **attributes: object) -> str:
+    def add(self, op: str, *inputs: str, name: str, **attributes: Any) -> str:
         self.nodes.append(helper.make_node(op, list(inputs), [name], name=f"{name}/{op}", **attributes))
         return name
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-import threading
 import time
 from pathlib import Path
 
@@ -15,6 +14,7 @@ import heddle
 
 from ..errors import InternalError
 from .ports import make_inputs, parse_dims, symbols
+from .together import run_together
 
 SYNC = ("call", "every", "event", "end", "device")
 
@@ -69,30 +69,7 @@ def loop(model, inputs, sync: str, until: float) -> list[float]:
 
 def measure(model, inputs, threads: int, sync: str, seconds: float) -> tuple[float, list[float]]:
     """Calls per second over all threads, and every call's seconds."""
-    per_thread: list[list[float]] = [[] for _ in range(threads)]
-    errors: list[BaseException] = []
-    start = threading.Barrier(threads + 1)
-    until = [0.0]
-
-    def work(i: int) -> None:
-        start.wait()
-        try:
-            per_thread[i] = loop(model, inputs, sync, until[0])
-        except BaseException as error:
-            errors.append(error)
-            raise
-
-    workers = [threading.Thread(target=work, args=(i,)) for i in range(threads)]
-    for worker in workers:
-        worker.start()
-    begin = time.perf_counter()
-    until[0] = begin + seconds
-    start.wait()
-    for worker in workers:
-        worker.join()
-    elapsed = time.perf_counter() - begin
-    if errors:
-        raise errors[0]
+    per_thread, elapsed = run_together(threads, lambda _, begin: loop(model, inputs, sync, begin + seconds))
     latencies = [s for calls in per_thread for s in calls]
     return len(latencies) / elapsed, latencies
 
@@ -101,21 +78,15 @@ def check_answers(model, inputs) -> None:
     """Four threads get what one gets, to the tolerance of a different split of the work."""
     expected = model(*inputs)
     expected = expected if isinstance(expected, tuple) else (expected,)
-    wrong = []
 
-    def work() -> None:
+    def compare(*_) -> None:
         got = model(*inputs)
         for a, b in zip(got if isinstance(got, tuple) else (got,), expected, strict=True):
             if not np.allclose(a, b, rtol=1e-4, atol=1e-5, equal_nan=True):
-                wrong.append(float(np.abs(a - b).max()))
+                error = float(np.abs(a - b).max())
+                raise InternalError(f"threads disagree with one thread by {error}; nothing was measured")
 
-    workers = [threading.Thread(target=work) for _ in range(4)]
-    for worker in workers:
-        worker.start()
-    for worker in workers:
-        worker.join()
-    if wrong:
-        raise InternalError(f"threads disagree with one thread by {max(wrong)}; nothing was measured")
+    run_together(4, compare)
 
 
 def sweep(model, options) -> list[dict]:

@@ -14,6 +14,7 @@ import sys
 import numpy as np
 
 import heddle
+from heddle import _heddle
 
 USABLE, NOT_USABLE, UNKNOWN = 0, 1, 2
 
@@ -83,9 +84,11 @@ def find_risks(device: heddle.Device) -> list[dict[str, str]]:
 
 def examine(name: str) -> dict:
     """The whole report; `status` is 0, 1 or 2."""
+    oldest, newest, operators = _heddle.onnx_support()
     report: dict = {
         "device": name,
         "versions": versions(),
+        "onnx": {"oldest_opset": oldest, "newest_opset": newest, "operators": operators},
         "environment": [
             {"name": variable, "meaning": meaning, "value": value}
             for variable, meaning, value in heddle.environment()
@@ -126,6 +129,11 @@ def print_report(report: dict) -> None:
     print("versions")
     for package, version in report["versions"].items():
         print(f"  {package:12s} {version}")
+    onnx = report["onnx"]
+    print(
+        f"reads ONNX opsets {onnx['oldest_opset']} to {onnx['newest_opset']}, "
+        f"{len(onnx['operators'])} operators of ai.onnx"
+    )
     print("limits")
     for limit, value in report.get("limits", {}).items():
         print(f"  {limit:26s} {value}")

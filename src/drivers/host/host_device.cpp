@@ -37,7 +37,7 @@ class HostQueue final : public device::Queue {
     // What neither the data nor a lack of memory explains is a fault of the device: nothing after it can be
     // trusted.
     if (status.code() == Code::internal || status.code() == Code::device_lost) {
-      timeline()->fail(std::move(status), completion());
+      timeline()->fail(Status::device_lost("the host device failed: ", status.message()), completion());
       return {};
     }
     timeline()->advance(value, completion());

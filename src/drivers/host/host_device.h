@@ -4,6 +4,8 @@
 //              submit().
 //   Threads    As device.h says. Submissions on different queues run at once, each on its caller's thread.
 //   Blocks     Queue::submit(), for the length of the work and of the Wait commands in it.
+//   Errors     What oneDNN fails at while a program runs, and neither the data nor a lack of memory explains,
+//              fails the queue's timeline with device_lost, naming the operator.
 //   Lifetime   Holds budget - 1 parked helper threads until it is destroyed.
 #pragma once
 

@@ -6,8 +6,10 @@
 #include <string>
 
 #include "base/thread.h"
+#include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/omp_scope.h"
-#include "drivers/host/slot.h"
+#include "drivers/host/onednn/primitive.h"
+#include "drivers/host/program.h"
 #include "ir/builder.h"
 
 extern "C" void omp_set_num_threads(int count);
@@ -150,6 +152,77 @@ TEST_CASE("a submission that waits for a failed queue is refused, and its own qu
   CHECK(status.code() == Code::unavailable);
   CHECK(status.message().find("unplugged") != std::string::npos);
   running.run();
+  CHECK_FALSE(running.queue->timeline()->failed());
+}
+
+// A product that is never told where its weight lies: oneDNN refuses to run it.
+class Headless final : public Step {
+ public:
+  Headless() : engine_(require(make_engine(false))) {
+    using Desc = dnnl::matmul::primitive_desc;
+    const Desc desc(engine_->cpu, f32_desc({1, 4}), f32_desc({4, 4}), f32_desc({1, 4}),
+                    engine_->attributes());
+    product_ = require(Primitive::make<Desc, dnnl::matmul>(
+        *engine_, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_DST, desc.dst_desc()}}));
+  }
+  Status run(const RunContext& /*context*/) const override {
+    std::array<float, 4> x{}, y{};
+    runs.add_relaxed(1);
+    return product_->run(std::array<const void*, 3>{x.data(), y.data(), nullptr});
+  }
+  static Ref<const device::Program> program() {
+    std::vector<HostProgram::Named> steps;
+    steps.push_back({"Headless", std::make_unique<Headless>()});
+    return std::make_shared<const HostProgram>(std::move(steps));
+  }
+  static inline Atomic<int> runs{0};
+
+ private:
+  Ref<const Engine> engine_;
+  Ref<const Primitive> product_;
+};
+
+TEST_CASE("a failure inside oneDNN loses its queue by name, wakes who waits, and leaves other queues alone") {
+  Running running(2);
+  running.run();
+  const auto broken = require(running.device->make_queue(NoLocksHeld()));
+  const Ref<device::Timeline> timeline = broken->timeline();
+  const auto slot = require(running.device->make_slot(NoLocksHeld()));
+  const auto named = [](const Status& status) {
+    return status.code() == Code::device_lost && status.message().find("Headless") != std::string::npos &&
+           status.message().find("oneDNN failed with status") != std::string::npos;
+  };
+  device::CommandList fine, fails;
+  fine.run(running.program, *running.slot, {view_of(running.x)}, {view_of(running.y)});
+  fails.run(Headless::program(), *slot, {}, {});
+  const int runs_before = Headless::runs.load_acquire();
+  REQUIRE(broken->submit(fine, 1, NoLocksHeld()).ok());
+
+  // One submits, the others wait for what it submits, on either side of the failure.
+  Atomic<int> woken{0}, wrong{0};
+  run_together(4, [&](int thread) {
+    if (thread == 0) {
+      if (!broken->submit(fails, 2, NoLocksHeld()).ok()) wrong.add_relaxed(1);  // it was accepted
+      return;
+    }
+    if (!named(timeline->wait(thread == 1 ? 2 : 7, Deadline::never()))) wrong.add_relaxed(1);
+    woken.add_relaxed(1);
+  });
+  CHECK(woken.load_acquire() == 3);
+  CHECK(wrong.load_acquire() == 0);
+  CHECK(timeline->failed());
+  CHECK(timeline->done(1));
+  CHECK_FALSE(timeline->done(2));
+  CHECK(timeline->wait(1, Deadline::never()).ok());
+
+  CHECK(named(broken->submit(fine, 3, NoLocksHeld())));
+  CHECK(named(broken->submit(fails, 4, NoLocksHeld())));
+  CHECK(Headless::runs.load_acquire() == runs_before + 1);
+  CHECK_FALSE(timeline->done(3));
+
+  running.y.set(0, 99);
+  running.run();
+  CHECK(running.y.get(0) == 0);
   CHECK_FALSE(running.queue->timeline()->failed());
 }
 

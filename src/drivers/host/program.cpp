@@ -1,6 +1,7 @@
 #include "drivers/host/program.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 #include <set>
 
@@ -36,12 +37,13 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
 }  // namespace
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
-                                                     int width) {
-  HEDDLE_TRY_ASSIGN(Ref<const HostProgram> program, prepare(graph, weights, width));
+                                                     Ref<FirstRuns> first_runs, int width) {
+  HEDDLE_TRY_ASSIGN(Ref<HostProgram> program, prepare(graph, weights, width));
+  program->first_runs_ = std::move(first_runs);
   return Ref<const device::Program>(std::move(program));
 }
 
-Result<Ref<const HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width) {
+Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
   program->inputs_ = concrete(program->storage_, graph.inputs);
@@ -51,7 +53,7 @@ Result<Ref<const HostProgram>> HostProgram::prepare(const ir::Graph& graph, Weig
   }
   HEDDLE_TRY(program->prepare_steps(graph, weights, width));
   program->storage_.operands = {};
-  return Ref<const HostProgram>(std::move(program));
+  return program;
 }
 
 Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width) {
@@ -97,24 +99,35 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   const OmpScope team_of_one;
   Team::Caller caller(team);
   HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller}));
-  if (!ran_.load_relaxed()) [[unlikely]] {
-    // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die.
-    renew_exit_handler();
-    ran_.store_relaxed(true);
-  }
+  if (!ran_.load_relaxed()) [[unlikely]]
+    note_first_run();
   return {};
 }
 
 Status HostProgram::run_steps(const RunContext& context) const {
   for (const Named& named : steps_) {
     const trace::Span span("host", named.op);
-    HEDDLE_TRY(named.step->run(context));
+    Status status = named.step->run(context);
+    if (status.code() == Code::internal) [[unlikely]]
+      return status.with_context(named.op);
+    if (!status.ok()) [[unlikely]]
+      return status;
   }
   for (const auto& [from, to] : storage_.copies) {
     const auto bytes = static_cast<size_t>(to.elements() * ir::size_of(to.dtype));
     if (bytes > 0) std::memcpy(context.write(to), context.read(from), bytes);
   }
   return {};
+}
+
+// oneDNN makes static kernels when a primitive first runs: calls must have ended before those die. A module's
+// first shapes meet all that it needs, or nearly. Every registration is for good, and ragged callers bring
+// shapes without end: later ones renew it at each doubling of their number only.
+void HostProgram::note_first_run() const {
+  constexpr uint64_t kFirstShapes = 64;
+  const uint64_t before = first_runs_ == nullptr ? 0 : first_runs_->programs.add_relaxed(1);
+  if (before < kFirstShapes || std::has_single_bit(before)) renew_exit_handler();
+  ran_.store_relaxed(true);
 }
 
 Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options,
@@ -145,7 +158,7 @@ Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Exten
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;
-  return HostProgram::make(specialised, *weights_, width_);
+  return HostProgram::make(specialised, *weights_, first_runs_, width_);
 }
 
 }  // namespace heddle::host

@@ -9,6 +9,7 @@
 //              internal when oneDNN fails.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <utility>
@@ -23,32 +24,40 @@
 
 namespace heddle::host {
 
+// How many of a module's programs have run: shared by them.
+struct FirstRuns {
+  Atomic<uint64_t> programs{0};  // a count, relaxed
+};
+
 class HostProgram final : public device::Program {
  public:
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
-                                                 int width);
+                                                 Ref<FirstRuns> first_runs, int width);
   // The same, for a graph inside another's node.
-  static Result<Ref<const HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width);
-  HostProgram() = default;
+  static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width);
+  struct Named {
+    const char* op;  // for the trace, and for what fails
+    std::unique_ptr<Step> step;
+  };
+  // Steps without operands, made elsewhere than by lowering.
+  explicit HostProgram(std::vector<Named> steps = {}) : steps_(std::move(steps)) {}
 
   Status run(const device::Run& run, Team& team) const;
   // The steps alone, on an arena of slot_bytes().
   Status run_steps(const RunContext& context) const;
 
  private:
+  void note_first_run() const;
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);
   Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
                const char* what) const;
 
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
-  struct Named {
-    const char* op;  // for the trace
-    std::unique_ptr<Step> step;
-  };
   std::vector<Named> steps_;
-  mutable Atomic<bool> ran_{
-      false};  // has a run ended: two first runs at once may both say no, which does no harm
+  // Has a run ended: two first runs at once may both say no, which does no harm.
+  mutable Atomic<bool> ran_{false};
+  Ref<FirstRuns> first_runs_;  // null: nobody counts
 };
 
 class HostModule final : public device::Module {
@@ -61,6 +70,7 @@ class HostModule final : public device::Module {
 
  private:
   std::unique_ptr<WeightStore> weights_;
+  Ref<FirstRuns> first_runs_ = std::make_shared<FirstRuns>();
   int width_;
 };
 

@@ -45,6 +45,7 @@ struct Team::State {
   using Body = void (*)(void*, int);
 
   alignas(64) Atomic<int> callers{0};      // a hint: who is inside; helpers work only while it is 1
+  Atomic<TimePoint> company{TimePoint()};  // a hint: when two callers were last inside
   alignas(64) Atomic<uint64_t> cursor{0};  // a Cursor; opening it publishes body and context
   Atomic<Body> body{nullptr};              // of the open loop; written while the cursor is closed
   Atomic<void*> context{nullptr};          // likewise
@@ -128,7 +129,8 @@ void Team::State::wait_for_helpers(int count) {
   owner_parked.store_seq_cst(false);
 }
 
-Team::Team(int width) : width_(std::max(width, 1)), state_(std::make_unique<State>()) {
+Team::Team(int width, const Clock& clock)
+    : width_(std::max(width, 1)), clock_(&clock), state_(std::make_unique<State>()) {
   state_->places = std::vector<CorePlace>(static_cast<size_t>(width_ - 1));
   for (CorePlace& place : state_->places) {
     state_->helpers.emplace_back("heddle-helper", [state = state_.get(), &place] { state->helper(place); });
@@ -140,10 +142,20 @@ Team::~Team() {
   state_->sleep.notify_all();
 }
 
-Team::Caller::Caller(Team& team) : team_(team) { team_.state_->callers.add_relaxed(1); }
-Team::Caller::~Caller() { team_.state_->callers.sub_relaxed(1); }
+Team::Caller::Caller(Team& team) : team_(team) {
+  if (team_.state_->callers.add_relaxed(1) > 0) team_.state_->company.store_relaxed(team_.clock_->now());
+}
 
-int Team::Caller::share() const { return team_.state_->callers.load_relaxed() == 1 ? team_.width_ : 1; }
+Team::Caller::~Caller() {
+  if (team_.state_->callers.sub_relaxed(1) > 1) team_.state_->company.store_relaxed(team_.clock_->now());
+}
+
+int Team::Caller::share() const {
+  const State& state = *team_.state_;
+  quiet_ = state.callers.load_relaxed() == 1 &&
+           (quiet_ || team_.clock_->now() - state.company.load_relaxed() >= kQuiet);
+  return quiet_ ? team_.width_ : 1;
+}
 
 void Team::Caller::run(int chunks, void (*body)(void*, int), void* context) {
   State& state = *team_.state_;

@@ -3,6 +3,9 @@
 //   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is
 //              work, take chunks too, but only while callers + helpers fit the budget. When another caller
 //              enters, helpers leave at their next chunk.
+//   Company    A caller that has had company shares no loop for another kQuiet: the next caller is most
+//              likely on its way, a helper would hold the core it needs, and whoever waits for that helper's
+//              chunk would wait for a preempted thread.
 //   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the
 //              governor bounds them). Every chunk runs exactly once; what chunks wrote is visible to the
 //              caller when for_each returns.
@@ -15,11 +18,16 @@
 #include <memory>
 #include <type_traits>
 
+#include "base/clock.h"
+
 namespace heddle::host {
 
 class Team {
  public:
-  explicit Team(int width);  // threads in all, callers included; >= 1
+  static constexpr Duration kQuiet = std::chrono::microseconds(500);
+
+  // `width`: threads in all, callers included; >= 1. The clock outlives the team.
+  explicit Team(int width, const Clock& clock = Clock::real());
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -32,8 +40,8 @@ class Team {
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
 
-    // Threads that would share a loop started now: 1 when another caller is inside. A hint for choosing how
-    // finely to split.
+    // Threads that would share a loop started now: 1 when another caller is inside, or was a moment ago. A
+    // hint for choosing how finely to split.
     int share() const;
     template <class Body>
     void for_each(int chunks, Body&& body) {
@@ -46,13 +54,15 @@ class Team {
    private:
     void run(int chunks, void (*body)(void*, int), void* context);
     Team& team_;
+    mutable bool quiet_ = false;  // nobody has been inside for a while: asked of the clock once
   };
 
   int width() const { return width_; }
 
  private:
   struct State;
-  int width_;
+  const int width_;
+  const Clock* const clock_;
   std::unique_ptr<State> state_;
 };
 

@@ -12,6 +12,15 @@
 namespace heddle::host {
 namespace {
 
+// Every look finds more time gone by than Team::kQuiet: helpers join whenever one caller is inside.
+class HastyClock final : public Clock {
+ public:
+  TimePoint now() const override { return TimePoint(2 * Team::kQuiet * looks_.add_relaxed(1)); }
+
+ private:
+  mutable Atomic<int64_t> looks_{1};  // a test's clock: nothing is ordered by it
+};
+
 double expected(int loop, int chunk) { return std::sqrt(1.0 + loop) * (chunk + 1); }
 
 TEST_CASE("every chunk runs exactly once and its writes are visible when the loop returns") {
@@ -65,7 +74,8 @@ TEST_CASE("a lone caller's loop uses an idle core") {
 }
 
 TEST_CASE("with two callers inside each works alone on its own thread") {
-  Team team(4);
+  ManualClock clock(TimePoint(std::chrono::hours(1)));
+  Team team(4, clock);
   Team::Caller first(team);
   CHECK(first.share() == 4);
   {
@@ -75,7 +85,10 @@ TEST_CASE("with two callers inside each works alone on its own thread") {
     int plain = 0;  // not atomic: TSan and the count show that only this thread runs the chunks
     first.for_each(1000, [&](int) { ++plain; });
     CHECK(plain == 1000);
+    clock.advance(std::chrono::seconds(1));
   }
+  CHECK(first.share() == 1);  // the next caller is most likely on its way
+  clock.advance(Team::kQuiet);
   CHECK(first.share() == 4);
 }
 
@@ -115,7 +128,8 @@ TEST_CASE("helpers leave at a chunk boundary when a second caller comes") {
 
 TEST_CASE("callers that come and go beside loops lose no chunk") {
   constexpr int kThreads = 4, kLoops = 1500, kChunks = 9;
-  Team team(3);
+  const HastyClock clock;
+  Team team(3, clock);
   Atomic<int> wrong{0};
   Atomic<uint64_t> chunks{0};
   {

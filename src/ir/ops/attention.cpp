@@ -86,8 +86,8 @@ Inferred infer_attention(const Node& node, Operands in) {
   return one(in[0]->type.dtype, {types.batch, types.queries, types.value_extent * Dim(heads.query)});
 }
 
-// Where one head's vectors lie: element e of position s in batch b is data[(b * positions + s) * row + offset
-// + e].
+// Where one head's vectors lie: element e of position s in batch b is
+// data[(b * positions + s) * row + offset + e].
 struct Part {
   std::vector<double> data;
   int64_t positions;

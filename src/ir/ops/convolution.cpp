@@ -54,14 +54,8 @@ Inferred infer_conv(const Node& node, Operands in) {
     HEDDLE_TRY_ASSIGN(Dim extent, window.out(i, x.shape[2 + i]));
     shape.push_back(std::move(extent));
   }
-  if (const Value* bias = optional_input(in, 2)) {
-    HEDDLE_TRY(same_dtype(*in[0], "x", *bias, "b"));
-    HEDDLE_TRY(check_shape(*bias, "b", {shape[1]}));
-  }
-  if (const Value* residual = optional_input(in, 3)) {
-    HEDDLE_TRY(same_dtype(*in[0], "x", *residual, "residual"));
-    HEDDLE_TRY(check_shape(*residual, "residual", shape));
-  }
+  HEDDLE_TRY(check_addend(in, 2, "b", {shape[1]}));
+  HEDDLE_TRY(check_addend(in, 3, "residual", shape));
   return one(x.dtype, std::move(shape));
 }
 

@@ -170,14 +170,8 @@ Inferred infer_linear(const Node& node, Operands in) {
   HEDDLE_TRY(check_inner(x.shape.back(), w.shape[inner], x, w));
   Shape shape = x.shape;
   shape.back() = w.shape[1 - inner];
-  if (const Value* bias = optional_input(in, 2)) {
-    HEDDLE_TRY(same_dtype(*in[0], "x", *bias, "bias"));
-    HEDDLE_TRY(check_shape(*bias, "bias", {shape.back()}));
-  }
-  if (const Value* residual = optional_input(in, 3)) {
-    HEDDLE_TRY(same_dtype(*in[0], "x", *residual, "residual"));
-    HEDDLE_TRY(check_shape(*residual, "residual", shape));
-  }
+  HEDDLE_TRY(check_addend(in, 2, "bias", {shape.back()}));
+  HEDDLE_TRY(check_addend(in, 3, "residual", shape));
   return one(x.dtype, std::move(shape));
 }
 

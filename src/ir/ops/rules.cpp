@@ -87,6 +87,22 @@ Result<std::vector<size_t>> axes_of(const std::vector<int64_t>& axes, const Tens
   return out;
 }
 
+Status check_addend(Operands in, size_t i, std::string_view argument, const Shape& wanted) {
+  const Value* addend = optional_input(in, i);
+  if (addend == nullptr) return {};
+  HEDDLE_TRY(same_dtype(*in[0], "x", *addend, argument));
+  return check_shape(*addend, argument, wanted);
+}
+
+KnownOperands::KnownOperands(DataIn in) : values_(in.size()), pointers_(in.size(), nullptr) {
+  for (size_t i = 0; i < in.size(); ++i) {
+    if (in[i] == nullptr) continue;
+    values_[i].type = in[i]->type();
+    values_[i].constant = *in[i];
+    pointers_[i] = &values_[i];
+  }
+}
+
 Value typed(DType dtype, Shape shape, std::optional<std::vector<Dim>> contents) {
   Value value;
   value.type = {dtype, std::move(shape)};

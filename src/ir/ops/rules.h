@@ -39,6 +39,22 @@ Result<std::vector<size_t>> axes_of(const std::vector<int64_t>& axes, const Tens
 inline const Value* optional_input(Operands in, size_t i) { return i < in.size() ? in[i] : nullptr; }
 inline const Tensor* optional_input(DataIn in, size_t i) { return i < in.size() ? in[i] : nullptr; }
 
+// Tensors as the operands of a shape rule: types and elements are known.
+class KnownOperands {
+ public:
+  explicit KnownOperands(DataIn in);
+  KnownOperands(const KnownOperands&) = delete;
+  KnownOperands& operator=(const KnownOperands&) = delete;
+  Operands operands() const { return pointers_; }  // as long as this lives
+
+ private:
+  std::vector<Value> values_;
+  std::vector<const Value*> pointers_;
+};
+
+// An optional operand that is added to what becomes of input 0, the x.
+Status check_addend(Operands in, size_t i, std::string_view argument, const Shape& wanted);
+
 // One output. Contents are kept for small tensors of integers or bools of static shape only.
 Value typed(DType dtype, Shape shape, std::optional<std::vector<Dim>> contents = std::nullopt);
 Inferred one(DType dtype, Shape shape, std::optional<std::vector<Dim>> contents = std::nullopt);

@@ -82,15 +82,7 @@ Result<SliceArguments> slice_arguments(Operands in) {
 }
 
 Status reference_slice(const Node&, DataIn in, DataOut out) {
-  std::vector<Value> values(in.size());
-  std::vector<const Value*> operands(in.size(), nullptr);
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i] == nullptr) continue;
-    values[i].type = in[i]->type();
-    values[i].constant = *in[i];
-    operands[i] = &values[i];
-  }
-  HEDDLE_TRY_ASSIGN(const SliceArguments arguments, slice_arguments(operands));
+  HEDDLE_TRY_ASSIGN(const SliceArguments arguments, slice_arguments(KnownOperands(in).operands()));
   const Extents& extents = in[0]->extents();
   Index start{};
   Index step{};
@@ -159,15 +151,7 @@ int64_t border(int64_t at, int64_t extent, const std::string& mode) {
 
 Status reference_pad(const Node& node, DataIn in, DataOut out) {
   const std::string mode = node.attributes.str("mode", "constant");
-  std::vector<Value> values(in.size());
-  std::vector<const Value*> operands(in.size(), nullptr);
-  for (size_t i = 0; i < in.size(); ++i) {
-    if (in[i] == nullptr) continue;
-    values[i].type = in[i]->type();
-    values[i].constant = *in[i];
-    operands[i] = &values[i];
-  }
-  HEDDLE_TRY_ASSIGN(const Padding pads, padding(operands));
+  HEDDLE_TRY_ASSIGN(const Padding pads, padding(KnownOperands(in).operands()));
   const Extents& extents = in[0]->extents();
   const Tensor zero = Tensor::zeros(in[0]->dtype(), {});
   const Tensor& fill = optional_input(in, 2) != nullptr ? *in[2] : zero;

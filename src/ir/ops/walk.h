@@ -64,8 +64,8 @@ inline std::vector<double> doubles(const Tensor& t) {
   return values;
 }
 
-// Everything left of `axis`, the axis itself, everything right of it: element (o, a, i) lies at (o * axis +
-// a) * inner + i.
+// Everything left of `axis`, the axis itself, everything right of it: element (o, a, i) lies at
+// (o * extent + a) * inner + i.
 struct Lanes {
   int64_t outer = 1;
   int64_t extent = 1;

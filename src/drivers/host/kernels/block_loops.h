@@ -1,7 +1,8 @@
 // block_loops.h: from a functor on elements to an instruction on blocks.
 //
 //   What       unary<Op, In, Out>, binary<...>: one loop each. Op::of takes plain elements, or elements and
-//   (alpha, beta). Threads    Pure functions.
+//              (alpha, beta).
+//   Threads    Pure functions.
 #pragma once
 
 #include "drivers/host/kernels/blocks.h"

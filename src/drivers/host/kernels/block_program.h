@@ -1,10 +1,11 @@
 // block_program.h: an element-wise expression as a small register program that runs block by block.
 //
 //   What       Sources are operands broadcast to the shape of the results; instructions are the loops of
-//   blocks.h; results are written where
-//              they belong by the instruction that makes them, when the types allow it.
+//              blocks.h; results are written where they belong by the instruction that makes them, when the
+//              types allow it.
 //   Invariant  Immutable after finish(). All results have one shape. Every element's bits are the same
-//   however the range is cut. Threads    run() by any number of threads, each with its own scratch.
+//              however the range is cut.
+//   Threads    run() by any number of threads, each with its own scratch.
 #pragma once
 
 #include <vector>

@@ -1,10 +1,11 @@
 // blocks.h: the element-wise instructions: each is one vectorised loop over a block of registers.
 //
 //   What       A register is a block of up to kBlock elements of one Kind. The sixteen-bit floats are
-//   computed in f32, integers in i64 and
-//              wrapped to their width by store or wrap; bool is one byte, 0 or 1.
+//              computed in f32, integers in i64 and wrapped to their width by store or wrap; bool is one
+//              byte, 0 or 1.
 //   Invariant  An instruction writes only its destination, element i from elements i. Its bits do not depend
-//   on i or count. Threads    Tables are constants; kernels are pure functions over the caller's memory.
+//              on i or count.
+//   Threads    Tables are constants; kernels are pure functions over the caller's memory.
 #pragma once
 
 #include <cstddef>

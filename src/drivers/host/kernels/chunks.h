@@ -1,10 +1,9 @@
 // chunks.h: when a step is worth splitting over the Team, and into how many pieces.
 //
 //   What       split() runs body(begin, end) over [0, count): inline when the work is small, else in pieces
-//   whose borders are multiples of
-//              `grain`. Results must not depend on the pieces.
+//              whose borders are multiples of `grain`. Results must not depend on the pieces.
 //   Threads    As Team::Caller::for_each. `body` also gets the piece's number, below kPiecesPerThread *
-//   width, for its scratch.
+//              width, for its scratch.
 #pragma once
 
 #include <algorithm>
@@ -14,10 +13,10 @@
 
 namespace heddle::host {
 
-inline constexpr int64_t kWorthSplitting =
-    32768;  // elements of simple work: about as long as waking a helper takes
-inline constexpr int kPiecesPerThread =
-    2;  // so that a thread that starts late does not leave the other waiting
+// Elements of simple work: about as long as waking a helper takes.
+inline constexpr int64_t kWorthSplitting = 32768;
+// So that a thread that starts late does not leave the other waiting.
+inline constexpr int kPiecesPerThread = 2;
 
 template <class Body>
 void split(Team::Caller& caller, int64_t count, int64_t grain, int64_t work, int width, Body&& body) {

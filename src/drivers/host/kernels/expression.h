@@ -1,9 +1,8 @@
 // expression.h: element-wise nodes, one or a fused graph of them, compiled to a BlockProgram.
 //
 //   What       Expression turns operator names, dtypes and attributes into instructions. Sixteen-bit floats
-//   stay f32 between the
-//              instructions of one program, except where a Cast asks for the rounding; narrow integers wrap
-//              after each.
+//              stay f32 between the instructions of one program, except where a Cast asks for the rounding;
+//              narrow integers wrap after each.
 //   Threads    Used by one thread while lowering.
 #pragma once
 

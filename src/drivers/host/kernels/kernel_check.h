@@ -1,9 +1,8 @@
 // kernel_check.h: for tests: one node, lowered and run beside its reference.
 //
 //   What       check_node() builds a graph of one node, evaluates the reference, lowers the node, runs the
-//   step with one thread and with
-//              two, and compares: against the reference within a tolerance, and one against two threads bit
-//              for bit.
+//              step with one thread and with two, and compares: against the reference within a tolerance,
+//              and one against two threads bit for bit.
 //   Threads    One; the Team makes its own.
 #pragma once
 

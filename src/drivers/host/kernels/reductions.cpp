@@ -176,6 +176,7 @@ class ReduceStep final : public Step {
 
   // Each stretch that lies together: along the reduced axes, or across `count` neighbouring totals.
   void collect(const std::byte* from, int64_t offset, int64_t count, void* totals) const {
+    if (collected_ == 0) return;  // a run of no elements has no length to step by
     const int64_t stretch = runs_ ? gone_.run_at(0) : 1;
     const int64_t size = ir::size_of(from_.dtype);
     for (int64_t i = 0; i < collected_; i += stretch) {

@@ -65,8 +65,11 @@ TEST_CASE("host kernels: reductions of nothing, of nothing left out, and of empt
     check_node(op, {random_tensor(DType::kF32, {3, 4})}, {{"noop_with_empty_axes", int64_t{1}}});
     check_node(op, {random_tensor(DType::kF32, {0, 4}), Tensor::of_i64({1})}, {}, over_axes(DType::kF32));
     if (name == "ReduceMax" || name == "ReduceMin") continue;
-    check_node(op, {random_tensor(DType::kF32, {0, 4}), Tensor::of_i64({0})}, {}, over_axes(DType::kF32));
-    check_node(op, {random_tensor(DType::kI64, {0, 4}), Tensor::of_i64({0})}, {}, over_axes(DType::kI64));
+    for (DType dtype : {DType::kF32, DType::kI64}) {
+      check_node(op, {random_tensor(dtype, {0, 4}), Tensor::of_i64({0})}, {}, over_axes(dtype));
+      check_node(op, {random_tensor(dtype, {4, 0}), Tensor::of_i64({1})}, {}, over_axes(dtype));
+      check_node(op, {random_tensor(dtype, {4, 0, 3}), Tensor::of_i64({1, 2})}, {}, over_axes(dtype));
+    }
   }
   for (const char* op : {"ReduceMax", "ReduceMin"}) {
     check_node(op, {random_tensor(DType::kBool, {40, 5}), Tensor::of_i64({0})}, {}, over_axes(DType::kBool));

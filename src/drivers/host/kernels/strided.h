@@ -1,9 +1,8 @@
 // strided.h: a view of an operand in the order in which an output is written.
 //
 //   What       Extents and strides, in elements, after axes that lie together were merged. Broadcasting is
-//   stride 0; slices, transposes and
-//              reversals are strides as well. copy() writes a range of the view's elements to contiguous
-//              memory.
+//              stride 0; slices, transposes and reversals are strides as well. copy() writes a range of the
+//              view's elements to contiguous memory.
 //   Invariant  Linear and scalar views say so: they need no copy.
 //   Threads    A value; copy() is a pure function over the caller's memory.
 #pragma once

@@ -1,9 +1,8 @@
 // vector_math.h: f32 functions without branches or calls, for loops that the compiler vectorises.
 //
 //   What       exp, log, tanh, erf, Gelu, sigmoid within a few units in the last place over the whole range,
-//   infinities and NaN included.
-//              Polynomials are our own minimax fits (Lawson iteration on Chebyshev points); the error of each
-//              is stated.
+//              infinities and NaN included. Polynomials are our own minimax fits (Lawson iteration on
+//              Chebyshev points); the error of each is stated.
 //   Threads    Pure functions.
 #pragma once
 

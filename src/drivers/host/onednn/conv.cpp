@@ -58,7 +58,7 @@ class ConvStep final : public Step {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
     addresses[count++] = x_.place(context, base_) + piece.x_offset;
-    addresses[count++] = weight_->block.data();
+    addresses[count++] = weight_->data.get();
     addresses[count++] = y_.place(context, base_) + piece.y_offset;
     if (bias_.present()) addresses[count++] = context.read(bias_);
     if (has_residual_) addresses[count++] = residual_.place(context, base_) + piece.y_offset;

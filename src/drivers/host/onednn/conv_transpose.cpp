@@ -57,7 +57,7 @@ class ConvTransposeStep final : public Step {
     std::array<const void*, 5> addresses{};
     size_t count = 0;
     addresses[count++] = x_.place(context, base_) + piece.x_offset;
-    addresses[count++] = weight_->block.data();
+    addresses[count++] = weight_->data.get();
     addresses[count++] = y_.place(context, base_) + piece.y_offset;
     if (bias_.present()) addresses[count++] = context.read(bias_);
     addresses[count++] = context.arena + base_ + piece.scratch;

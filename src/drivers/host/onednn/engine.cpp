@@ -19,6 +19,9 @@ Status onednn_status(dnnl_status_t status, std::string_view what) {
 
 Result<Ref<const Engine>> make_engine(bool reduced_precision) {
   return caught("making the engine", [&]() -> Ref<const Engine> {
+    // oneDNN keeps 1024 primitives of its own accord, whatever the budget for executables is: with ragged
+    // shapes that was half of the process. So many serve the equal layers of a model that is being compiled.
+    dnnl::set_primitive_cache_capacity(kCachedPrimitives);
     return std::make_shared<Engine>(Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), reduced_precision});
   });
 }

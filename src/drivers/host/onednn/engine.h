@@ -16,6 +16,9 @@
 
 namespace heddle::host {
 
+inline constexpr int kCachedPrimitives =
+    64;  // in oneDNN's cache, unless the user's environment says how many
+
 struct Engine {
   dnnl::engine cpu;
   bool reduced_precision;

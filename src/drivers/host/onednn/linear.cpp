@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/primitive.h"
 
@@ -15,9 +14,10 @@ using Tag = dnnl::memory::format_tag;
 // Weights [K, N]. With a tag, columns lie in outermost blocks of `block`, so that a panel of whole blocks is
 // a weight of its own.
 struct LinearWeight final : Packed {
-  uint64_t bytes() const override { return block_bytes.size() + 256; }
+  uint64_t bytes() const override { return (packed != nullptr ? whole.get_size() : 0) + 256; }
   const std::byte* panel(int64_t column, int64_t k) const {
-    return data + (tag ? column * ((k + 15) / 16 * 16) : column * column_stride) * int64_t{sizeof(float)};
+    return packed.get() +
+           (tag ? column * ((k + 15) / 16 * 16) : column * column_stride) * int64_t{sizeof(float)};
   }
   dnnl::memory::desc desc(int64_t k, int64_t columns) const {
     if (tag) return {{k, columns}, dnnl::memory::data_type::f32, *tag};
@@ -29,8 +29,7 @@ struct LinearWeight final : Packed {
   bool cuts = true;           // into panels
   int64_t block = 1;          // columns that lie together
   int64_t column_stride = 1;  // of a plain weight
-  AlignedBytes block_bytes;
-  const std::byte* data = nullptr;
+  Ref<std::byte> packed;      // null: it lies in the arena of the run
 };
 
 struct BlockedTag {
@@ -49,8 +48,9 @@ dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
   return desc.weights_desc();
 }
 
-Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, int64_t k, int64_t n,
+Result<Ref<const LinearWeight>> pack(WeightStore& store, const void* source, int64_t k, int64_t n,
                                      bool transposed) {
+  const Engine& engine = store.engine();
   auto weight = std::make_shared<LinearWeight>();
   HEDDLE_TRY_ASSIGN(weight->whole,
                     caught("choosing a weight's layout", [&] { return wanted_layout(engine, k, n); }));
@@ -64,13 +64,12 @@ Result<Ref<const LinearWeight>> pack(const Engine& engine, const void* source, i
     weight->block = blocked.block;
   }
   weight->cuts = weight->tag.has_value();
-  HEDDLE_TRY_ASSIGN(weight->block_bytes, AlignedBytes::make(weight->whole.get_size()));
-  weight->data = weight->block_bytes.data();
+  HEDDLE_TRY_ASSIGN(weight->packed, store.room(source, weight->whole.get_size()));
   HEDDLE_TRY_ASSIGN(const bool reordered, caught("packing a weight", [&] {
                       const dnnl::memory::desc plain =
                           transposed ? f32_desc({k, n}, {1, k}) : f32_desc({k, n});
                       dnnl::memory from(plain, engine.cpu, const_cast<void*>(source));
-                      dnnl::memory to(weight->whole, engine.cpu, weight->block_bytes.data());
+                      dnnl::memory to(weight->whole, engine.cpu, weight->packed.get());
                       dnnl::stream stream(engine.cpu);
                       dnnl::reorder(from, to).execute(stream, from, to);
                       return true;
@@ -160,8 +159,9 @@ class LinearStep final : public Step {
       const void* source = step->w_.constant;
       HEDDLE_TRY_ASSIGN(step->weight_,
                         lowering.weights.get<LinearWeight>(
-                            source, text("linear ", problem.k, "x", problem.n, transposed ? "t" : ""),
-                            [&] { return pack(engine, source, problem.k, problem.n, transposed); }));
+                            source, text("linear ", problem.k, "x", problem.n, transposed ? "t" : ""), [&] {
+                              return pack(lowering.weights, source, problem.k, problem.n, transposed);
+                            }));
     } else {
       HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
     }
@@ -206,7 +206,7 @@ class LinearStep final : public Step {
   Status run_piece(const RunContext& context, size_t index) const {
     const Piece& piece = pieces_[index];
     const std::byte* weight =
-        weight_->data != nullptr
+        weight_->packed != nullptr
             ? weight_->panel(piece.column, p_.k)
             : context.read(w_) + piece.column * weight_->column_stride * int64_t{sizeof(float)};
     const int64_t at = piece.row * p_.n + piece.column;

@@ -29,10 +29,11 @@ Result<Ref<const PackedWeight>> pack_weight(WeightStore& weights, std::string_vi
   return weights.get<PackedWeight>(
       constant, text(layout_text(kind, wanted), "o", offset), [&]() -> Result<Ref<const PackedWeight>> {
         auto weight = std::make_shared<PackedWeight>();
-        HEDDLE_TRY_ASSIGN(weight->block, AlignedBytes::make(wanted.get_size()));
+        weight->size = wanted.get_size();
+        HEDDLE_TRY_ASSIGN(weight->data, weights.room(constant, weight->size));
         HEDDLE_TRY(status_of(caught("packing a weight", [&] {
           dnnl::memory from(plain, engine.cpu, const_cast<std::byte*>(constant) + offset);
-          dnnl::memory to(wanted, engine.cpu, weight->block.data());
+          dnnl::memory to(wanted, engine.cpu, weight->data.get());
           dnnl::stream stream(engine.cpu);
           dnnl::reorder(from, to).execute(stream, from, to);
           return true;

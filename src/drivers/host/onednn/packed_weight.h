@@ -6,7 +6,6 @@
 
 #include <string_view>
 
-#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/weight_store.h"
@@ -14,8 +13,9 @@
 namespace heddle::host {
 
 struct PackedWeight final : Packed {
-  uint64_t bytes() const override { return block.size() + 256; }
-  AlignedBytes block;
+  uint64_t bytes() const override { return size + 256; }
+  Ref<std::byte> data;
+  uint64_t size = 0;
 };
 
 // The weight lies `offset` bytes into the constant as `plain` says. `kind` sets apart readings of one constant

@@ -24,6 +24,11 @@ Result<Ref<const Primitive>> make_product(const Engine& engine, int64_t n) {
                                               {DNNL_ARG_DST, desc.dst_desc()}});
 }
 
+TEST_CASE("what oneDNN keeps on its own stays small, however many shapes come") {
+  const auto engine = *make_engine(false);
+  CHECK(dnnl::get_primitive_cache_capacity() == kCachedPrimitives);
+}
+
 // More threads than sets are kept: some are made and dropped all the time.
 TEST_CASE("one primitive run by many threads gives each its own result") {
   constexpr int kThreads = 24, kRuns = 200;

@@ -5,8 +5,10 @@
 //              and the layout in words.
 //   Invariant  Only constants of the module's own graph, and of those inside it, are kept: their addresses stay theirs for as long as
 //              the store lives. Others (folded for one shape) are packed for who asks, and forgotten.
+//   Memory     room() for a large weight of a large model lies on huge pages; such a model has at most 2 MiB
+//              more resident for it, a small one nothing.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
-//   Lifetime   Held by the module; a Packed is kept alive by the steps that use it.
+//   Lifetime   Held by the module; a Packed is kept alive by the steps that use it, and room by who has it.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "base/once_map.h"
+#include "drivers/host/huge_pages.h"
 #include "ir/graph.h"
 
 namespace heddle::host {
@@ -46,6 +49,10 @@ class WeightStore {
     return std::static_pointer_cast<const T>(packed);
   }
 
+  // Memory for the packed form of `weights`, 64-byte aligned, contents undefined. On huge pages it comes back
+  // with the store and all it gave out, not before.
+  Result<Ref<std::byte>> room(const void* weights, uint64_t bytes);
+
   uint64_t bytes() const { return packed_.stats().bytes; }
   uint64_t count() const { return packed_.stats().count; }
 
@@ -62,10 +69,14 @@ class WeightStore {
   };
   using Map = OnceMap<Key, Packed, KeyHash>;
 
+  static constexpr uint64_t kLargeBytes = 64 << 10;
+
   bool owns(const void* weights) const;
 
   Ref<const Engine> engine_;
   std::vector<const void*> own_;  // sorted
+  uint64_t large_bytes_ = 0;      // of the module's constants of kLargeBytes and more
+  HugePages pages_;
   Map packed_;
 };
 

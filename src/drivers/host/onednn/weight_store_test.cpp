@@ -2,6 +2,11 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
 #include "base/thread.h"
 #include "ir/builder.h"
 
@@ -67,6 +72,84 @@ TEST_CASE("a failure to pack reaches who asks, and the next call packs anew") {
   const auto got = store.get<Twice>(
       weight.data(), "a", []() -> Result<Ref<const Twice>> { return std::make_shared<const Twice>(1.0F); });
   CHECK(got.ok());
+}
+
+TEST_CASE("only a large weight of a large model's own lies on a span; room outlives the store") {
+  constexpr int64_t kLarge = 3 << 18;  // floats: 3 MiB
+  struct Line {
+    const char* what;
+    int64_t weight;  // floats
+    bool own;
+    uint64_t asked;
+    bool on_span;
+  };
+  for (const Line& line : {Line{"large", kLarge, true, 1 << 20, true},
+                           Line{"a small piece of a large model", kLarge, true, 1 << 10, false},
+                           Line{"a model of small weights", 1 << 16, true, 1 << 18, false},
+                           Line{"folded for one shape", kLarge, false, 1 << 20, false}}) {
+    CAPTURE(line.what);
+    const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {line.weight});
+    const ir::Tensor folded = ir::Tensor::zeros(ir::DType::kF32, {line.weight});
+    const ir::Graph graph = graph_of(weight);
+    auto store = std::make_unique<WeightStore>(*make_engine(false), graph);
+    const void* source = line.own ? weight.data() : folded.data();
+    const auto first = store->room(source, line.asked), second = store->room(source, line.asked);
+    REQUIRE(first.ok());
+    REQUIRE(second.ok());
+    for (const auto* room : {&first, &second}) {
+      CHECK(reinterpret_cast<uintptr_t>((*room)->get()) % 64 == 0);
+      std::memset((*room)->get(), 5, line.asked);
+    }
+    const bool on_span = reinterpret_cast<uintptr_t>(first->get()) % HugePages::kPageBytes == 0 &&
+                         second->get() == first->get() + line.asked;
+    CHECK(on_span == line.on_span);
+    store.reset();
+    CHECK(std::count(second->get(), second->get() + line.asked, std::byte{5}) ==
+          static_cast<int64_t>(line.asked));
+  }
+}
+
+TEST_CASE("what 8 threads pack at once into one store keeps its values") {
+  constexpr int kThreads = 8;
+  constexpr int64_t kFloats = 1 << 18;
+  ir::Builder b;
+  std::vector<ir::Tensor> weights;
+  ir::ValueId y = b.input("x", {ir::DType::kF32, {kFloats}});
+  for (int i = 0; i < kThreads; ++i) {
+    weights.push_back(ir::Tensor::zeros(ir::DType::kF32, {kFloats}));
+    y = *b.node("Add", {y, b.constant(weights.back())});
+  }
+  b.output(y);
+  const ir::Graph graph = *b.take();
+  struct Filled final : Packed {
+    uint64_t bytes() const override { return kFloats; }
+    Ref<std::byte> data;
+  };
+  auto store = std::make_unique<WeightStore>(*make_engine(false), graph);
+  std::vector<Ref<const Filled>> packed(kThreads * kThreads);
+  Atomic<int> makes{0};
+  run_together(kThreads, [&](int thread) {
+    for (int i = 0; i < kThreads; ++i) {
+      const int which = (i + thread) % kThreads;
+      const void* source = weights[static_cast<size_t>(which)].data();
+      auto got = store->get<Filled>(source, "filled", [&]() -> Result<Ref<const Filled>> {
+        auto filled = std::make_shared<Filled>();
+        HEDDLE_TRY_ASSIGN(filled->data, store->room(source, kFloats));
+        std::memset(filled->data.get(), which + 1, kFloats);
+        makes.add_relaxed(1);
+        return Ref<const Filled>(std::move(filled));
+      });
+      if (got.ok()) packed[static_cast<size_t>(thread * kThreads + which)] = *std::move(got);
+    }
+  });
+  store.reset();
+  CHECK(makes.load_acquire() == kThreads);
+  for (size_t i = 0; i < packed.size(); ++i) {
+    REQUIRE(packed[i] != nullptr);
+    const auto value = static_cast<std::byte>(i % kThreads + 1);
+    CHECK(packed[i] == packed[i % kThreads]);
+    CHECK(std::count(packed[i]->data.get(), packed[i]->data.get() + kFloats, value) == kFloats);
+  }
 }
 
 }  // namespace

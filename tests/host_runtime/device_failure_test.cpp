@@ -1,0 +1,168 @@
+// A fault of the host device under the real runtime: who learns of it, and who goes on.
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/thread.h"
+#include "drivers/host/host_device.h"
+#include "drivers/host/program.h"
+#include "ir/builder.h"
+#include "runtime/runtime.h"
+#include "runtime/test_device.h"
+
+namespace heddle::host {
+namespace {
+
+using device::View;
+using runtime::test::Latch;
+using runtime::test::Rows;
+
+struct Fault {
+  Latch latch;  // the fault happens when it opens
+  Atomic<int> runs{0};
+};
+
+class FaultStep final : public Step {
+ public:
+  explicit FaultStep(Ref<Fault> fault) : fault_(std::move(fault)) {}
+  Status run(const RunContext& /*context*/) const override {
+    fault_->runs.add_relaxed(1);
+    fault_->latch.wait();
+    return Status::internal("the adder gave way");
+  }
+
+ private:
+  Ref<Fault> fault_;
+};
+
+class FaultModule final : public device::Module {
+ public:
+  FaultModule(ir::Graph graph, Ref<Fault> fault) : fault_(std::move(fault)) {
+    graph_ = std::make_shared<const ir::Graph>(std::move(graph));
+  }
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, NoLocksHeld) const override {
+    std::vector<HostProgram::Named> steps;
+    steps.push_back({"Fault", std::make_unique<FaultStep>(fault_)});
+    return Ref<const device::Program>(std::make_shared<const HostProgram>(std::move(steps)));
+  }
+
+ private:
+  Ref<Fault> fault_;
+};
+
+// The host device, but for the graph named "fault".
+class FaultyDevice final : public device::Device {
+ public:
+  FaultyDevice() : host_(*make_host_device({.threads = 2})), traits_(host_->traits()) {
+    static Atomic<int> next{0};  // a governor is shared by devices of one name
+    traits_.name = text("faulty-host", next.add_relaxed(1));
+  }
+  const device::Traits& traits() const override { return traits_; }
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld none) override {
+    return host_->allocate(bytes, none);
+  }
+  Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld none) override {
+    return host_->make_queue(none);
+  }
+  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld none) override {
+    return host_->make_slot(none);
+  }
+  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
+                                         NoLocksHeld none) override {
+    if (graph.name != "fault") return host_->load(std::move(graph), options, none);
+    return Ref<const device::Module>(std::make_shared<FaultModule>(std::move(graph), fault));
+  }
+  Ref<Fault> fault = std::make_shared<Fault>();
+
+ private:
+  Ref<device::Device> host_;
+  device::Traits traits_;
+};
+
+struct Fixture {
+  Fixture() {
+    ir::Graph graph;
+    graph.name = "fault";
+    fault = *runtime->load(std::move(graph));
+    ir::Builder b("identity");
+    b.output(*b.node("Identity", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("batch"), ir::Dim(4)}})}));
+    identity = *runtime->load(*b.take());
+  }
+  Status call(runtime::Model& model, runtime::Stream* stream, Rows* x = nullptr) {
+    if (x == nullptr) return runtime->run(model, {.stream = stream}).status();
+    const View view = x->view();
+    const auto y = runtime->run(model, {.inputs = {&view, 1}, .stream = stream});
+    if (!y.ok()) return y.status();
+    return runtime::test::values_of(y->front()) == x->values ? Status() : Status::internal("wrong values");
+  }
+
+  Ref<FaultyDevice> device = std::make_shared<FaultyDevice>();
+  Ref<runtime::Runtime> runtime = *runtime::Runtime::make(device);
+  Ref<runtime::Model> fault, identity;
+};
+
+bool is_the_fault(const Status& status) {
+  return status.code() == Code::device_lost &&
+         status.message().find("Fault: the adder gave way") != std::string::npos;
+}
+
+TEST_CASE("a fault on a stream reaches its caller and all who wait there; other streams go on") {
+  Fixture f;
+  const auto broken = *f.runtime->streams().lease(), good = *f.runtime->streams().lease();
+  Atomic<int> woken{0}, wrong{0}, fine{0};
+  run_together(5, [&](int thread) {
+    if (thread == 0) {
+      if (!is_the_fault(f.call(*f.fault, &*broken))) wrong.add_relaxed(1);
+      return;
+    }
+    runtime::test::wait_until([&] { return f.device->fault->latch.arrived() == 1; });
+    if (thread == 1) {  // beside the call that hangs, and after it failed
+      Rows x(3, 5);
+      for (int i = 0; i < 200; ++i) {
+        if (i == 100) f.device->fault->latch.open();
+        fine.add_relaxed(f.call(*f.identity, &*good, &x).ok() ? 1 : 0);
+      }
+      return;
+    }
+    Status status;
+    if (thread == 2) status = broken->synchronize(Deadline::never());
+    if (thread == 3) status = broken->record().wait(Deadline::never());
+    if (thread == 4) {  // waits for the Turn
+      Rows x(3, 7);
+      status = f.call(*f.identity, &*broken, &x);
+    }
+    if (!is_the_fault(status)) wrong.add_relaxed(1);
+    woken.add_relaxed(1);
+  });
+  CHECK(woken.load_acquire() == 3);
+  CHECK(wrong.load_acquire() == 0);
+  CHECK(fine.load_acquire() == 200);
+
+  Rows x(3, 9);
+  const Status refused = f.call(*f.identity, &*broken, &x);
+  CHECK(is_the_fault(refused));
+  CHECK(refused.message().find(to_string(broken->id()) + " has failed and takes no more work") !=
+        std::string::npos);
+  CHECK(f.device->fault->runs.load_acquire() == 1);
+  CHECK(f.call(*f.identity, &*good, &x).ok());
+  CHECK_FALSE(good->failed());
+  CHECK(f.runtime->governor().stats().in_flight == 0);
+}
+
+TEST_CASE("a call without a stream gets the fault, and the next one another stream") {
+  Fixture f;
+  f.device->fault->latch.open();
+  Rows x(3, 5);
+  for (int i = 0; i < 5; ++i) {
+    CHECK(is_the_fault(f.call(*f.fault, nullptr)));
+    CHECK(f.call(*f.identity, nullptr, &x).ok());
+  }
+  CHECK(f.device->fault->runs.load_acquire() == 5);
+  CHECK(f.runtime->governor().stats().in_flight == 0);
+}
+
+}  // namespace
+}  // namespace heddle::host
