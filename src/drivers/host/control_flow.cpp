@@ -1,5 +1,5 @@
-// Steps that run graphs: If chooses between two programs, Loop runs one again and again. Both programs and the
-// body are prepared when the graph around them is; what they change lies in the scratch of the step.
+// Steps that run graphs: If chooses between two programs, Loop runs one again and again. They are prepared
+// when the graph around them is, and every run shares them; what a run changes lies in its own arena.
 #include <algorithm>
 #include <cstring>
 
@@ -131,7 +131,7 @@ class LoopStep final : public Step {
 Result<Ref<const HostProgram>> prepare(Lowering& lowering, const ir::Graph& graph, std::string_view name) {
   auto program = HostProgram::prepare(graph, lowering.weights, lowering.width);
   if (!program.ok()) return program.status().with_context(name);
-  return program;
+  return Ref<const HostProgram>(*std::move(program));
 }
 
 Result<std::unique_ptr<Step>> lower_if(Lowering& lowering) {

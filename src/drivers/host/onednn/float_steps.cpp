@@ -71,11 +71,14 @@ class WideStep final : public Step {
       widen(in.narrow.dtype, inputs[i], wide, in.narrow.elements());
       inputs[i] = reinterpret_cast<const std::byte*>(wide);
     }
-    for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = context.arena + base_ + outputs_[i].offset;
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Converted& out = outputs_[i];
+      outputs[i] = out.converts ? context.arena + base_ + out.offset : context.write(out.narrow);
+    }
     const RunContext inside{context.arena, inputs.data(), outputs.data(), context.caller};
     HEDDLE_TRY(inner_->run(inside));
     for (const Converted& out : outputs_) {
-      if (!out.narrow.present()) continue;
+      if (!out.converts) continue;
       narrow(out.narrow.dtype, reinterpret_cast<const float*>(context.arena + base_ + out.offset),
              context.write(out.narrow), out.narrow.elements());
     }
@@ -133,9 +136,11 @@ class WideStep final : public Step {
   }
 
   Operand add_output(const Operand& operand) {
-    outputs_.push_back({operand, true, reserve(operand)});
     Operand wide = operand;
-    wide.dtype = ir::DType::kF32;
+    const bool converts = operand.present() && is_half(operand.dtype);  // indices stay as they are
+    outputs_.push_back({operand, converts, converts ? reserve(operand) : 0});
+    if (!operand.present()) return wide;
+    if (converts) wide.dtype = ir::DType::kF32;
     wide.place = Operand::Place::kOutput;
     wide.offset = outputs_.size() - 1;
     return wide;
