@@ -60,7 +60,7 @@ GraphReader::Found GraphReader::find(std::string_view name, const Scope& scope) 
 }
 
 Result<std::vector<ir::ValueId>> GraphReader::read_body(const proto::GraphProto& graph, Scope& given) {
-  Scope scope = inner_scope(given, given.body);
+  Scope scope = given;  // which stays as it is: the graph may be read again
   const Status converted = convert_nodes(graph.node(), scope);
   if (converted.ok()) return read_outputs(graph, scope);
   if (!split_) return converted;
@@ -126,14 +126,16 @@ Result<ir::TensorType> GraphReader::input_type(const proto::ValueInfoProto& inpu
   std::vector<int64_t> numbers;
   for (int i = 0; i < tensor.shape().dim_size(); ++i) {
     const auto& dim = tensor.shape().dim(i);
-    if (dim.has_dim_value()) {
+    // Exporters write an extent that they do not know as -1 or as "?": any two such may differ.
+    const bool unknown = (dim.has_dim_value() && dim.dim_value() == -1) || dim.dim_param() == "?";
+    if (dim.has_dim_value() && !unknown) {
       if (dim.dim_value() < 0) {
         return Status::invalid("dimension ", i, " is ", dim.dim_value(),
                                "; it must be 0 or more, or have a name");
       }
       type.shape.emplace_back(dim.dim_value());
       numbers.push_back(dim.dim_value());
-    } else if (dim.has_dim_param() && !dim.dim_param().empty()) {
+    } else if (!dim.dim_param().empty() && !unknown) {
       type.shape.push_back(ir::Dim::symbol(printable(dim.dim_param())));
     } else {
       type.shape.push_back(ir::Dim::symbol(text(input.name(), "_dim", i)));

@@ -117,8 +117,8 @@ class GraphReader {
   std::map<const proto::TensorProto*, ir::Tensor> read_;  // a graph may be read more than once
   Functions functions_;
   std::vector<const proto::FunctionProto*> calls_;  // being inlined, outermost first
-  std::map<Place, bool> assumed_;  // answers of conditions that are not known
-  std::optional<Split> split_;     // why convert_nodes() of the graph at hand has failed
+  std::map<Place, bool> assumed_;                   // answers of conditions that are not known
+  std::optional<Split> split_;                      // why convert_nodes() of the graph at hand has failed
   uint64_t nodes_ = 0;
   int depth_ = 0;
   int loops_ = 0;

@@ -22,9 +22,9 @@ using Nodes = google::protobuf::RepeatedPtrField<proto::NodeProto>;
 std::string node_name(const proto::NodeProto& node);  // its name, or else that of its first output; printable
 std::string describe(const proto::NodeProto& node);   // "node 'encoder/Add_3' (Add)"
 
-// Indices of `nodes`, each after the makers of its inputs and of what the graphs in its attributes read; nodes
-// that are in order already keep it. `given` are the names of this graph that exist before the first node,
-// `visible` says whether a name exists there or in a graph around it.
+// Indices of `nodes`, each after the makers of its inputs and of what the graphs in its attributes read;
+// nodes that are in order already keep it. `given` are the names of this graph that exist before the first
+// node, `visible` says whether a name exists there or in a graph around it.
 Result<std::vector<int>> topological_order(const Nodes& nodes, const std::set<std::string_view>& given,
                                            const std::function<bool(std::string_view)>& visible);
 

@@ -85,6 +85,12 @@ Status integer_gemm(Call& call, const TensorType& type) {
 
 Status gemm(Call& call) {
   HEDDLE_TRY_ASSIGN(const TensorType a, call.type(0));
+  for (size_t i = 1; i < 3; ++i) {
+    if (i == 2 && !call.has(i)) continue;
+    HEDDLE_TRY_ASSIGN(const TensorType other, call.type(i));
+    if (other.dtype != a.dtype)
+      return call.invalid("operand ", i, " is ", other, "; it must hold ", a.dtype, " as operand 0 does");
+  }
   return ir::is_float(a.dtype) ? convert_same(call) : integer_gemm(call, a);
 }
 
