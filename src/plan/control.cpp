@@ -48,8 +48,8 @@ std::vector<Node> Inliner::graph(const Graph& body, const Ids& arguments, const 
     return list;
   };
   for (const Node& node : body.nodes) {
-    out.push_back({node.op, text(prefix, node.name), mapped(node.inputs), mapped(node.outputs),
-                   node.attributes});
+    out.push_back(
+        {node.op, text(prefix, node.name), mapped(node.inputs), mapped(node.outputs), node.attributes});
   }
   for (size_t i = 0; i < results.size(); ++i) {
     if (copied[i] != kNoValue) out.push_back(identity(ids[copied[i]], results[i], prefix));

@@ -26,7 +26,9 @@ Body product(bool relu) {
   return body(s);
 }
 
-Id sequence(Sketch& s, Id x) { return s.op("Gather", {s.op("Shape", {x}), s.constant(ir::Tensor::scalar(DType::kI64, 1))}); }
+Id sequence(Sketch& s, Id x) {
+  return s.op("Gather", {s.op("Shape", {x}), s.constant(ir::Tensor::scalar(DType::kI64, 1))});
+}
 
 ir::Graph choice(bool by_data) {
   Sketch s;
@@ -129,8 +131,8 @@ TEST_CASE("branches that give other shapes are refused by name when data chooses
   Sketch s;
   const Id x = s.in("x", {sym("n"), sym("m")});
   const Id flag = s.in("flag", {}, DType::kBool);
-  s.out(s.op("If", {flag, x},
-             {{"then_branch", branch("Transpose", {})}, {"else_branch", branch("Abs", {})}}));
+  s.out(
+      s.op("If", {flag, x}, {{"then_branch", branch("Transpose", {})}, {"else_branch", branch("Abs", {})}}));
   const ir::Graph graph = s.take();
   CHECK(refusal(graph, {{2, 3}, Extents{}}) ==
         "node 'If0' (If): output 0 is f32[3, 2] by its then branch and f32[2, 3] by its else branch; the "
@@ -172,7 +174,8 @@ TEST_CASE("a loop whose count follows from shapes is unrolled for each of them")
 
 TEST_CASE("a longer loop keeps its body as a graph of its own") {
   const ir::Graph graph = running_sum();
-  const ir::Graph concrete = must(specialize(must(optimize(graph)), std::vector<Extents>{{2, 65, 8}, {2, 8}}));
+  const ir::Graph concrete =
+      must(specialize(must(optimize(graph)), std::vector<Extents>{{2, 65, 8}, {2, 8}}));
   CHECK(count(concrete, "Loop") == 1);
   const auto inputs = random_inputs(graph, {{"batch", 2}, {"seq", 65}});
   check_equal(run(graph, inputs), run(concrete, inputs));
@@ -180,8 +183,8 @@ TEST_CASE("a longer loop keeps its body as a graph of its own") {
 
 TEST_CASE("a count that the model fixes is unrolled while loading") {
   const ir::Graph graph = running_sum(4);
-  const ir::Graph optimised = apply([](ir::Graph g) { return optimize(std::move(g)); }, graph,
-                                    {{"batch", 2}, {"seq", 6}});
+  const ir::Graph optimised =
+      apply([](ir::Graph g) { return optimize(std::move(g)); }, graph, {{"batch", 2}, {"seq", 6}});
   CHECK(count(optimised, "Loop") == 0);
 }
 

@@ -64,12 +64,15 @@ Rows regions(const RowContext&) { return Rows::mixed("takes regions of several r
 // A row of indices may name any place.
 Rows scattered_nd(const RowContext&) { return Rows::mixed("writes elements across rows"); }
 
+// As MaxPool gives them.
+Rows unpooled(const RowContext&) { return Rows::mixed("takes indices that count through all examples"); }
+
 }  // namespace
 
 std::vector<RowRule> placement_row_rules() {
   return {{"BitCast", same_place}, {"ScatterElements", scattered}, {"ScatterND", scattered_nd},
           {"Resize", resized, 1},  {"GridSample", sampled},        {"Col2Im", folded, 1},
-          {"Det", determined},     {"RoiAlign", regions}};
+          {"Det", determined},     {"RoiAlign", regions},          {"MaxUnpool", unpooled}};
 }
 
 }  // namespace heddle::plan
