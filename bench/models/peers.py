@@ -1,8 +1,8 @@
-"""The runtimes that users have today, each behind one shape: open a model with a thread setting, then call it.
+"""The runtimes that users have today, each behind one shape: open a model with a thread setting, call it.
 
-A Setting is one way a peer can be run (its own thread pool's size, its streams); the benchmarks try them all and
-count the best. open() gives a function from the inputs, in the model's order, to the first output; it may be
-called from any thread, and keeps what the peer wants to have once per thread.
+A Setting is one way a peer can be run (its own thread pool's size, its streams); the benchmarks try them all
+and count the best. open() gives a function from the inputs, in the model's order, to the first output; it may
+be called from any thread, and keeps what the peer wants to have once per thread.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
 """Question  is Heddle as fast as the best of ONNX Runtime, OpenVINO and PyTorch, whoever that is for a model?
-Read as   per model and load, Heddle's rows per second over those of the peer setting with the best median, round
-          by round: median and quartiles. Loads: one caller with one row; two callers with batches of 64 (8 for
-          the two large ones), in f32 and in bf16 each against its like; sixteen callers with one row each.
-          Every peer runs at every thread setting that makes sense for the load; peers take turns in one process.
-Checked   before anything is timed, every setting's answers are compared with ONNX Runtime's in f32: within 1e-4
-          of the output's scale in f32, within 5e-2 in bf16. A setting that cannot run says why and is left out.
+Read as   per model and load, Heddle's rows per second over those of the peer setting with the best median,
+          round by round: median and quartiles. Loads: one caller with one row; two callers with batches of 64
+          (8 for the two large ones), in f32 and in bf16 each against its like; sixteen callers with one row
+          each. Every peer runs at every thread setting that makes sense for the load; peers take turns in one
+          process.
+Checked   before anything is timed, every setting's answers are compared with ONNX Runtime's in f32: within
+          1e-4 of the output's scale in f32, within 5e-2 in bf16. A setting that cannot run says why and is
+          left out.
 """
 
 from __future__ import annotations
@@ -70,7 +72,8 @@ def works() -> dict[str, Work]:
     for name in ("mlp", "conv1d", "encoder", "resnet18"):
         path = MODELS / "torch" / f"{name}.onnx"
         if not path.exists():
-            command = [sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", path.parent, name]
+            exporter = ROOT / "tools" / "models" / "export_torch.py"
+            command = [sys.executable, exporter, "--out", path.parent, name]
             subprocess.run(command, check=True)
         made[name] = Work(name, path, lambda name=name: export_torch.module(name))
     return made
@@ -109,7 +112,9 @@ def measure(case: Case, load: Load, work: Work, rounds: int, seconds: float) -> 
     opened = open_settings(work, load, inputs, onnxruntime_call(work, 1)(inputs))
     rates = in_turn(
         {
-            setting.name: lambda call=call: rows * calls_per_second(lambda: call(inputs), load.callers, seconds)
+            setting.name: lambda call=call: (
+                rows * calls_per_second(lambda: call(inputs), load.callers, seconds)
+            )
             for setting, call in opened.items()
         },
         rounds,

@@ -19,8 +19,7 @@ class Builder {
   explicit Builder(std::string name = "graph") { graph_.name = std::move(name); }
 
   // `contents`: what is known of the elements, as the Value says.
-  ValueId input(std::string name, TensorType type,
-                std::optional<std::vector<Dim>> contents = std::nullopt);
+  ValueId input(std::string name, TensorType type, std::optional<std::vector<Dim>> contents = std::nullopt);
   ValueId constant(Tensor tensor, std::string name = "");
   // Adds a node; `inputs` may hold kNoValue. Returns the first output; `outputs` says how many to make.
   Result<ValueId> node(std::string_view op, std::vector<ValueId> inputs, Attributes attributes = {},

@@ -245,9 +245,9 @@ Status GraphReader::read_loop(const proto::NodeProto& node, const proto::GraphPr
     ir::Attributes attributes;
     attributes.set("body", std::make_shared<const ir::Graph>(std::move(body->graph)));
     attributes.set("carried", static_cast<int64_t>(types.size()));
-    HEDDLE_TRY_ASSIGN(made, scope.body->builder().nodes("Loop", std::move(inputs), outputs,
-                                                        std::move(attributes),
-                                                        text(scope.prefix, node_name(node))));
+    HEDDLE_TRY_ASSIGN(made,
+                      scope.body->builder().nodes("Loop", std::move(inputs), outputs, std::move(attributes),
+                                                  text(scope.prefix, node_name(node))));
     return {};
   }
 }
@@ -260,8 +260,7 @@ Status GraphReader::convert_loop(const proto::NodeProto& node, Scope& scope) {
   loop.carried.assign(inputs.begin() + 2, inputs.end());
   const auto count = static_cast<int>(loop.carried.size());
   if (graph->input_size() != count + 2 || graph->output_size() != node.output_size() + 1 ||
-      node.output_size() < count ||
-      std::count(loop.carried.begin(), loop.carried.end(), ir::kNoValue) != 0) {
+      node.output_size() < count || std::count(loop.carried.begin(), loop.carried.end(), ir::kNoValue) != 0) {
     return Status::invalid(describe(node), ": it carries ", count, " values and has ", node.output_size(),
                            " outputs, and its body takes ", graph->input_size(), " and gives ",
                            graph->output_size(), "; it has to take ", count + 2, " and give ",
@@ -354,9 +353,9 @@ Status GraphReader::convert_scan(const proto::NodeProto& node, Scope& scope) {
         HEDDLE_TRY_ASSIGN(at, body.builder().node("Sub", {end, at}, {}, name + "/from_end"));
       }
       const ValueId whole = body.import(form.scanned[i], *scope.body);
-      HEDDLE_TRY_ASSIGN(const ValueId element,
-                        body.builder().node("Gather", {whole, at}, {{"axis", form.input_axes[i]}},
-                                            name + "/element"));
+      HEDDLE_TRY_ASSIGN(
+          const ValueId element,
+          body.builder().node("Gather", {whole, at}, {{"axis", form.input_axes[i]}}, name + "/element"));
       inner.values[graph->input(static_cast<int>(states + i)).name()] = {element, {}};
     }
     HEDDLE_TRY_ASSIGN(const ValueId go, body.builder().node("Identity", {state[1]}, {}, name + "/go"));

@@ -5,9 +5,9 @@ namespace heddle::host {
 namespace {
 
 constexpr std::span<const LoweringEntry> (*kFamilies[])() = {
-    elementwise_lowerings, movement_lowerings,  reduction_lowerings, row_lowerings,     matmul_lowerings,
-    conv_lowerings,        attention_lowerings, recurrent_lowerings, integer_lowerings, reference_lowerings,
-    control_lowerings,
+    elementwise_lowerings, movement_lowerings,  reduction_lowerings, row_lowerings,
+    matmul_lowerings,      conv_lowerings,      attention_lowerings, recurrent_lowerings,
+    integer_lowerings,     reference_lowerings, control_lowerings,
 };
 
 }  // namespace

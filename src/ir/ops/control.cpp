@@ -118,8 +118,8 @@ Result<std::optional<std::vector<Value>>> infer_counted(const Node& loop, int64_
   const LoopForm form = loop_form(loop);
   std::vector<Value> out = first_carried(loop, in);
   std::vector<Value> carried = out;
-  HEDDLE_TRY_ASSIGN(std::vector<Value> made, infer_body(loop, trips > 0 ? std::optional<int64_t>(0) : std::nullopt,
-                                                        carried, in));
+  HEDDLE_TRY_ASSIGN(std::vector<Value> made,
+                    infer_body(loop, trips > 0 ? std::optional<int64_t>(0) : std::nullopt, carried, in));
   int64_t done = 0;
   for (bool goes_on = true; goes_on && done < trips; ++done) {
     if (done > 0) {
@@ -272,7 +272,10 @@ std::span<const OpDef> control_ops() {
        -1,
        1,
        -1,
-       {{"then_branch", kGraph}, {"else_branch", kGraph}, {"then_refusal", kString}, {"else_refusal", kString}},
+       {{"then_branch", kGraph},
+        {"else_branch", kGraph},
+        {"then_refusal", kString},
+        {"else_refusal", kString}},
        infer_if,
        reference_if},
       {"Loop", 2, -1, 1, -1, {{"body", kGraph, true}, {"carried", kInt, true}}, infer_loop, reference_loop},

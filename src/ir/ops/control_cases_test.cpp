@@ -28,9 +28,8 @@ ValueId node(Builder& b, std::string_view op, std::vector<ValueId> inputs, Attri
 
 // (x: f32[b, 2]) -> op(x)
 Body unary_branch(std::string_view op) {
-  return body([&](Builder& b) {
-    return std::vector<ValueId>{node(b, op, {b.input("x", {DType::kF32, {kB, 2}})})};
-  });
+  return body(
+      [&](Builder& b) { return std::vector<ValueId>{node(b, op, {b.input("x", {DType::kF32, {kB, 2}})})}; });
 }
 
 // (i, go, sum: f32[2], step: f32[2]) -> (go, sum + step, sum * i)
@@ -54,7 +53,8 @@ Body growing_body() {
     const ValueId all = b.input("all", {DType::kF32, {Dim::unknown()}});
     const ValueId more = b.constant(Tensor::of<double>(DType::kF32, {1}, std::vector<double>{9}));
     const ValueId two = b.constant(Tensor::scalar(DType::kI64, 2));
-    return std::vector<ValueId>{node(b, "Less", {i, two}), node(b, "Concat", {all, more}, {{"axis", int64_t{0}}})};
+    return std::vector<ValueId>{node(b, "Less", {i, two}),
+                                node(b, "Concat", {all, more}, {{"axis", int64_t{0}}})};
   });
 }
 

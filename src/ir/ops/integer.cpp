@@ -1,8 +1,8 @@
 // Products of 8-bit integers less their zero points, summed up in 32 bits (wrapping).
 //
-// A zero point is of its operand's dtype. MatMulInteger's broadcast to their operands: a scalar, a column [.., M,
-// 1] for a, a row [N] for b. ConvInteger's are a scalar for x, and for w a scalar or [M, 1, ..]; padding is x's
-// zero point, so it adds nothing.
+// A zero point is of its operand's dtype. MatMulInteger's broadcast to their operands: a scalar, a column
+// [.., M, 1] for a, a row [N] for b. ConvInteger's are a scalar for x, and for w a scalar or [M, 1, ..];
+// padding is x's zero point, so it adds nothing.
 #include <algorithm>
 
 #include "ir/ops/convolution.h"

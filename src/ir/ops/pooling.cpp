@@ -112,8 +112,8 @@ Status reference_lp_pool(const Node& node, DataIn in, DataOut out) {
   return {};
 }
 
-// The inverse of MaxPool with indices, which are those of the tensor that was pooled; that is [N, C, out..] by
-// the window, and fills the first corner of an output_shape that is given.
+// The inverse of MaxPool with indices, which are those of the tensor that was pooled; that is [N, C, out..]
+// by the window, and fills the first corner of an output_shape that is given.
 Result<std::vector<Dim>> unpooled(const Node& node, const Shape& x) {
   HEDDLE_TRY_ASSIGN(const Window window, Window::of(node, x.size() - 2, {}));
   std::vector<Dim> out = {x[0], x[1]};

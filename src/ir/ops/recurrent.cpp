@@ -1,9 +1,9 @@
 // RNN, GRU and LSTM over whole sequences.
 //
-// Inputs x [T, B, I], w [D, G*H, I], r [D, G*H, H], b [D, 2*G*H], sequence_lens [B], initial_h [D, B, H] and for
-// LSTM initial_c [D, B, H], p [D, 3*H]; outputs y [T, D, B, H] and the last states [1, D, B, H]. So the batch
-// is axis 2 of every output (ONNX's states lack the first axis). Steps beyond an example's length give zeros
-// and leave its state; a backward direction begins at the example's own end.
+// Inputs x [T, B, I], w [D, G*H, I], r [D, G*H, H], b [D, 2*G*H], sequence_lens [B], initial_h [D, B, H] and
+// for LSTM initial_c [D, B, H], p [D, 3*H]; outputs y [T, D, B, H] and the last states [1, D, B, H]. So the
+// batch is axis 2 of every output (ONNX's states lack the first axis). Steps beyond an example's length give
+// zeros and leave its state; a backward direction begins at the example's own end.
 #include <algorithm>
 #include <cmath>
 

@@ -37,8 +37,8 @@ void lstm_cell(const CellRow& row, const CellFunctions& functions, const float* 
 // The reset gate acts on the sums of the state: row.state has three gates, `bias` (null: zeros) is added to
 // the third before.
 void gru_cell(const CellRow& row, const CellFunctions& functions, const float* bias);
-// The reset gate acts on the state: first z and r * h from two gates of sums, then, from `fresh` = (r * h) * r',
-// the new state.
+// The reset gate acts on the state: first z and r * h from two gates of sums, then, from
+// `fresh` = (r * h) * r', the new state.
 void gru_gates(const CellRow& row, const CellFunctions& functions, float* z, float* left);
 void gru_join(const CellRow& row, const CellFunctions& functions, const float* z, const float* fresh);
 

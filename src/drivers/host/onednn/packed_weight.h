@@ -18,8 +18,8 @@ struct PackedWeight final : Packed {
   uint64_t size = 0;
 };
 
-// The weight lies `offset` bytes into the constant as `plain` says. `kind` sets apart readings of one constant
-// that come to the same layout.
+// The weight lies `offset` bytes into the constant as `plain` says. `kind` sets apart readings of one
+// constant that come to the same layout.
 Result<Ref<const PackedWeight>> pack_weight(WeightStore& weights, std::string_view kind,
                                             const std::byte* constant, int64_t offset,
                                             const dnnl::memory::desc& plain,

@@ -1,5 +1,5 @@
-// RNN, GRU and LSTM: one product for all time steps of all directions, then one product and one fused cell per
-// step. Examples are independent: directions and pieces of the batch are what threads share.
+// RNN, GRU and LSTM: one product for all time steps of all directions, then one product and one fused cell
+// per step. Examples are independent: directions and pieces of the batch are what threads share.
 #include <algorithm>
 #include <array>
 

@@ -3,8 +3,9 @@
 //
 //   What       get(weights, layout, make): the packed form of a constant. The key is the constant's address
 //              and the layout in words.
-//   Invariant  Only constants of the module's own graph, and of those inside it, are kept: their addresses stay theirs for as long as
-//              the store lives. Others (folded for one shape) are packed for who asks, and forgotten.
+//   Invariant  Only constants of the module's own graph, and of those inside it, are kept: their addresses
+//              stay theirs for as long as the store lives. Others (folded for one shape) are packed for
+//              who asks, and forgotten.
 //   Memory     room() for a large weight of a large model lies on huge pages; such a model has at most 2 MiB
 //              more resident for it, a small one nothing.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
