@@ -191,6 +191,7 @@ std::vector<Case> all_cases() {
   add_window_cases(cases);
   add_recurrent_cases(cases);
   add_placement_cases(cases);
+  add_control_cases(cases);
   return cases;
 }
 

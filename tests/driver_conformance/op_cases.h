@@ -66,6 +66,7 @@ void add_neural_cases(std::vector<Case>& cases);
 void add_window_cases(std::vector<Case>& cases);
 void add_recurrent_cases(std::vector<Case>& cases);
 void add_placement_cases(std::vector<Case>& cases);
+void add_control_cases(std::vector<Case>& cases);
 std::vector<Case> all_cases();
 
 }  // namespace heddle::conformance

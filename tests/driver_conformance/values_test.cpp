@@ -176,6 +176,13 @@ DRIVER_TEST(windows_in_a_row, "convolutions, pools and residuals in a row keep t
       *b.node("Conv", {d, constant({24, 8, 1, 1}, 6)}, {{"strides", std::vector<int64_t>{2, 2}}});
   b.output(*b.node("GlobalAveragePool",
                    {*b.node("AveragePool", {e}, {{"kernel_shape", std::vector<int64_t>{2, 2}}})}));
+  // 27 x 21 are in reach of the last input.
+  const std::vector<int64_t> three = {3, 3}, near = {28, 23}, far = {30, 24};
+  for (const std::vector<int64_t>& extents : {near, far}) {
+    const ir::ValueId f = *b.node("ConvTranspose", {d, constant({8, 8, 3, 3}, 7)},
+                                  {{"strides", three}, {"output_shape", extents}});
+    b.output(*b.node("MaxPool", {f}, {{"kernel_shape", three}}));
+  }
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
   HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
   Session session(device);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "ir/transposed_window.h"
 #include "plan/memory_plan.h"
 
 namespace heddle::host {
@@ -129,7 +130,10 @@ class Assignment {
     if (node.inputs.empty() || storage_.operands[node.inputs[0]].elements() == 0) return false;
     if (node.is("Conv") || node.is("ConvTranspose")) {
       const ir::Value& weight = graph_.values[node.inputs[1]];
-      return weight.is_constant() && weight.constant->elements() > 0;
+      if (!weight.is_constant() || weight.constant->elements() == 0) return false;
+      const auto extents = [&](ir::ValueId id) { return storage_.operands[id].extents; };
+      return node.is("Conv") || !goes_beyond_reach(node, extents(node.inputs[0]), extents(node.inputs[1]),
+                                                   extents(node.outputs[0]));
     }
     if (node.is("AveragePool")) return !counts_beyond_padding(node);
     if (node.is("MaxPool")) return node.outputs.size() == 1;  // with indices it runs the reference
@@ -151,6 +155,19 @@ bool renames(const ir::Node& node) {
 
 bool counts_beyond_padding(const ir::Node& pool) {
   return pool.attributes.i64("count_include_pad") != 0 && pool.attributes.i64("ceil_mode") != 0;
+}
+
+bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
+                       const ir::Extents& y) {
+  const auto kernel = w.span().subspan(2);
+  const auto t = ir::TransposedWindow::of(node, kernel.size(), {kernel.begin(), kernel.end()});
+  if (!t.ok()) return true;
+  for (size_t i = 0; i < t->axes(); ++i) {
+    const int64_t stride = t->window.strides[i], in = x[2 + i];
+    const int64_t reached = (in - 1) * stride + t->window.reach(i) - t->begin(i, in);
+    if (y[2 + i] - reached >= stride) return true;
+  }
+  return false;
 }
 
 Result<Storage> assign_storage(const ir::Graph& graph) { return Assignment(graph).run(); }

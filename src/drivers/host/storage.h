@@ -27,6 +27,9 @@ struct Storage {
 bool renames(const ir::Node& node);  // makes no bytes of its own
 
 bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN defines otherwise
+// A transposed convolution whose output goes on for a whole stride after the last input's reach: not oneDNN's.
+bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
+                       const ir::Extents& y);
 
 Result<Storage> assign_storage(const ir::Graph& graph);  // every type static; internal when one is not
 

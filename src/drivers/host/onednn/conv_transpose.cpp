@@ -5,6 +5,7 @@
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
+#include "drivers/host/storage.h"
 #include "ir/transposed_window.h"
 
 namespace heddle::host {
@@ -200,26 +201,15 @@ Status ConvTransposeStep::prepare_piece(const Engine& engine, Piece& piece, cons
   return {};
 }
 
-// oneDNN takes no output that goes on for a whole stride beyond the last input's reach.
-bool ends_in_reach(const Lowering& lowering, const ir::TransposedWindow& t) {
-  const ir::Extents &x = lowering.inputs[0].extents, &y = lowering.outputs[0].extents;
-  for (size_t i = 0; i < t.axes(); ++i) {
-    const int64_t reached = (x[2 + i] - 1) * t.window.strides[i] + t.window.reach(i) - t.begin(i, x[2 + i]);
-    if (y[2 + i] - reached >= t.window.strides[i]) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 Result<std::unique_ptr<Step>> lower_conv_transpose(Lowering& lowering) {
   const Operand& w = lowering.inputs[1];
   const bool constant = w.place == Operand::Place::kConstant && w.elements() > 0;
   if (!constant || w.extents.rank() > 5) return reference_step(lowering);
-  const Dims kernel = to_dims(w.extents);
-  HEDDLE_TRY_ASSIGN(const auto window, ir::TransposedWindow::of(lowering.node, kernel.size() - 2,
-                                                                {kernel.begin() + 2, kernel.end()}));
-  return ends_in_reach(lowering, window) ? ConvTransposeStep::make(lowering) : reference_step(lowering);
+  if (goes_beyond_reach(lowering.node, lowering.inputs[0].extents, w.extents, lowering.outputs[0].extents))
+    return reference_step(lowering);
+  return ConvTransposeStep::make(lowering);
 }
 
 }  // namespace heddle::host
