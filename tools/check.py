@@ -126,6 +126,7 @@ def models_stage(log: Log) -> None:
     path = ROOT / "build" / "models" / "minilm.onnx"
     if not path.exists():
         log.run(sys.executable, "tools/models/minilm.py", "--out", path)
+    log.run(sys.executable, "tools/models/real_files.py")
 
 
 def unit_stage(log: Log) -> Count:

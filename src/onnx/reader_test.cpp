@@ -69,6 +69,15 @@ TEST_CASE("a dimension without a name is a symbol of its own, named after the in
   CHECK_FALSE(graph.type(graph.inputs[0]).shape[0] == graph.type(graph.inputs[1]).shape[0]);
 }
 
+TEST_CASE("extents written as -1 or as '?' are unknown, and need not equal each other") {
+  SampleModel m;
+  m.input("a", {-1, "?", "?", 3});
+  m.node("Identity", {"a"}, {"y"});
+  m.output("y");
+  const ir::Graph graph = must(m.read());
+  CHECK(to_string(graph.type(graph.inputs[0])) == "f32[a_dim0, a_dim1, a_dim2, 3]");
+}
+
 TEST_CASE("what the file claims of inner values is not believed") {
   SampleModel m = small_network();
   auto& claim = *m.graph().add_value_info();

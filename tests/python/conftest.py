@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import real_files
 
 import heddle
 from heddle.cli.together import run_together
@@ -30,12 +31,7 @@ def minilm() -> Path:
 @pytest.fixture(scope="session")
 def exported() -> Path:
     """The folder of torch.onnx exports: NAME.onnx with NAME.npz of inputs and PyTorch's outputs."""
-    folder = MODELS / "torch"
-    if not (folder / "resnet18.npz").exists():
-        subprocess.run(
-            [sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True
-        )
-    return folder
+    return real_files.exports()
 
 
 def build_affine(width: int = 8, device: heddle.Device | None = None) -> heddle.Model:

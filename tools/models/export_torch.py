@@ -4,7 +4,7 @@
 
 For each net NAME of NETS: DIR/NAME.onnx (dynamo exporter), DIR/NAME-script.onnx (the older exporter), both
 with dynamic extents and seeded random weights, and DIR/NAME.npz, which holds `input_0` ... and `output_0` ...
-of one call. Files that are there stay. Needs torch==2.13.0 and onnxscript.
+of one call. Files that are there stay when these scripts made them. Needs torch==2.13.0 and onnxscript.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ import torch
 from torch import Tensor, nn
 
 sys.path.insert(0, str(Path(__file__).parent))
+import real_files
 import torch_nets
 
 SEED = 7
@@ -179,13 +180,21 @@ def main() -> int:
     if unknown:
         parser.error(f"unknown net {unknown[0]!r}: expected some of {', '.join(NETS)}")
     arguments.out.mkdir(parents=True, exist_ok=True)
+    stamp = arguments.out / "made_by"
+    if not stamp.exists() or stamp.read_text() != real_files.exporter_digest():
+        for name in NETS:
+            for ending in (".onnx", "-script.onnx", ".npz"):
+                (arguments.out / f"{name}{ending}").unlink(missing_ok=True)
+        stamp.unlink(missing_ok=True)
     with concurrent.futures.ProcessPoolExecutor(
         arguments.jobs, multiprocessing.get_context("spawn"), use_one_thread
     ) as pool:
         for paths in pool.map(export, arguments.names, [arguments.out] * len(arguments.names)):
             for path in paths:
                 used = ", ".join(f"{op} x{count}" for op, count in sorted(operators(path).items()))
-                print(f"{path}: {used}")
+                print(f"{path}: {used}", flush=True)
+    if set(arguments.names) == set(NETS):
+        stamp.write_text(real_files.exporter_digest())
     return 0
 
 
