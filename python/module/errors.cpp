@@ -1,4 +1,5 @@
-// errors.cpp: heddle::Error becomes the exception class of its code (heddle/errors.py).
+// errors.cpp: heddle::Error becomes the exception class of its code (heddle/errors.py), and so does an
+// argument that cannot be converted.
 #include <heddle/heddle.h>
 
 #include <array>
@@ -21,6 +22,9 @@ void bind_errors(nb::module_&) {
       std::rethrow_exception(p);
     } catch (const Error& e) {
       PyErr_SetString(classes[static_cast<size_t>(e.code())], e.what());
+    } catch (const nb::cast_error&) {
+      PyErr_SetString(classes[static_cast<size_t>(ErrorCode::invalid)],
+                      "an argument, or an element of one, is of the wrong type");
     }
   });
 }

@@ -16,12 +16,14 @@ constexpr std::string_view kKindNames[] = {"an int", "a float",  "a string", "in
 
 std::vector<const OpDef*> gather_tables() {
   std::vector<const OpDef*> all;
-  for (std::span<const OpDef> family :
-       {unary_ops(),       binary_ops(),    chain_ops(),         shape_ops(),     movement_ops(),
-        slicing_ops(),     indexing_ops(),  reduce_ops(),        order_ops(),     linear_ops(),
-        convolution_ops(), pooling_ops(),   normalization_ops(), attention_ops(), convolution_transpose_ops(),
-        integer_ops(),     recurrent_ops(), trigonometry_ops(),  bitwise_ops(),   scatter_ops(),
-        resize_ops(),      sampling_ops(),  control_ops()}) {
+  for (std::span<const OpDef> family : {unary_ops(),         binary_ops(),      chain_ops(),
+                                        shape_ops(),         movement_ops(),    slicing_ops(),
+                                        indexing_ops(),      reduce_ops(),      order_ops(),
+                                        linear_ops(),        convolution_ops(), pooling_ops(),
+                                        normalization_ops(), attention_ops(),   convolution_transpose_ops(),
+                                        integer_ops(),       recurrent_ops(),   trigonometry_ops(),
+                                        bitwise_ops(),       scatter_ops(),     resize_ops(),
+                                        sampling_ops(),      control_ops(),     linear_attention_ops()}) {
     for (const OpDef& op : family) all.push_back(&op);
   }
   std::sort(all.begin(), all.end(), [](const OpDef* a, const OpDef* b) { return a->name < b->name; });

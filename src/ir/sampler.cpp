@@ -45,12 +45,15 @@ Sampler::Sampler(const Node& node, const Extents& image)
       padding_(node.attributes.str("padding_mode", "zeros") == "border" ? Padding::kBorder
                : node.attributes.str("padding_mode") == "reflection"    ? Padding::kReflection
                                                                         : Padding::kZeros),
-      align_corners_(node.attributes.i64("align_corners") != 0) {}
+      align_corners_(node.attributes.i64("align_corners") != 0),
+      places_(node.attributes.i64("places") != 0) {}
 
 // Where `at` lies among the elements, moved back into the image as the padding says.
 double Sampler::source(double at, int64_t extent) const {
   const double length = static_cast<double>(extent);
-  const double place = align_corners_ ? (at + 1) / 2 * (length - 1) : ((at + 1) * length - 1) / 2;
+  const double place = places_          ? at
+                       : align_corners_ ? (at + 1) / 2 * (length - 1)
+                                        : ((at + 1) * length - 1) / 2;
   // Far outside all points are alike; the bound keeps them integers.
   const double x = std::isnan(place) ? 0 : std::clamp(place, -1e9, 1e9);
   const double margin = align_corners_ ? 0 : 0.5;

@@ -29,7 +29,8 @@ class Sampler {
 
   size_t axes() const { return extents_.size(); }  // spatial ones
   size_t taps_per_axis() const { return mode_ == Mode::kNearest ? 1 : mode_ == Mode::kLinear ? 2 : 4; }
-  // `at` in [-1, 1] within the image. The first taps_per_axis() are set.
+  // `at` in [-1, 1] within the image, or with attribute places in [0, extent - 1]. The first taps_per_axis()
+  // are set.
   AxisTaps along(size_t axis, double at) const;
 
  private:
@@ -43,6 +44,7 @@ class Sampler {
   Mode mode_;
   Padding padding_;
   bool align_corners_;
+  bool places_;  // the grid names elements, not the range from border to border
 };
 
 }  // namespace heddle::ir

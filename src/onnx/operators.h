@@ -45,7 +45,8 @@ std::span<const Operator> signal_operators();
 std::span<const Operator> normalization_operators();
 std::span<const Operator> recurrent_operators();
 std::span<const Operator> quantization_operators();
-
+std::span<const Operator> deform_conv_operators();
+std::span<const Operator> state_space_operators();
 std::span<const Operator> control_operators();
 
 // Makes the attribute `name` (a list) the input at `index`, as opsets before it became an input write it.

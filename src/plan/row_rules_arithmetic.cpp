@@ -69,6 +69,16 @@ Rows recurrent(const RowContext& c) {
   return Rows::along(2, c.in[0].block);
 }
 
+// Every operand brings its own rows, in its first axis.
+Rows linear_attention(const RowContext& c) {
+  for (size_t i = 0; i < c.in.size(); ++i) {
+    if (c.in[i].kind == Rows::Kind::kAbsent) continue;
+    if (!c.rows(i) || c.in[i].axis != 0 || !(c.in[i].block == c.in[0].block))
+      return Rows::mixed(text("needs the rows of operand ", i, " along axis 0"));
+  }
+  return c.in[0];
+}
+
 Rows batch_norm(const RowContext& c) {
   if (c.rows(0) && c.in[0].axis == 1) return Rows::mixed("scales axis 1, which holds the rows");
   return all_fixed_but_first(c);
@@ -224,6 +234,7 @@ std::vector<RowRule> arithmetic_row_rules() {
                                 {"GRU", recurrent},
                                 {"LSTM", recurrent},
                                 {"Attention", attention},
+                                {"LinearAttention", linear_attention},
                                 {"Softmax", softmax},
                                 {"LogSoftmax", softmax},
                                 {"LayerNormalization", layer_norm},

@@ -82,6 +82,7 @@ void add_binary(std::vector<Case>& cases) {
   }
   cases.push_back(
       {"Mod", {T({3, 9}, 1, 90), T({3, 9}, 1, 9)}, {}, {DType::kI8, DType::kU8, DType::kI32, DType::kI64}});
+  cases.push_back({"Mod", {T({3, 9}, -90, 90), T({9}, 1, 9)}, {}, kFloats});
   cases.push_back({"Mod", {T({3, 9}, -90, 90), T({9}, 1, 9)}, {{"fmod", int64_t{1}}}, kFloats});
   cases.push_back({"Max", {T({3, 4}), T({4}), T({3, 1})}, {}, kSigned});
   cases.push_back({"Min", {T({3, 4})}, {}, kFloats});

@@ -23,6 +23,8 @@ void add_bit_cases(std::vector<Case>& cases) {
                      {bytes({3, 5}, 0, 255), bytes({5}, 0, 9)},
                      {{"direction", word(direction)}},
                      {DType::kU8}});
+    cases.push_back(
+        {"BitShift", {T({3, 40}, -100, 100), T({40}, -3, 70)}, {{"direction", word(direction)}}, integers});
   }
   cases.push_back({"BitCast", {T({3, 5})}, {{"to", word("i32")}}, kF32});
   cases.push_back({"BitCast", {bytes({600}, 0, 3)}, {{"to", word("bool")}}, {DType::kU8}});
@@ -95,6 +97,7 @@ void add_sampling_cases(std::vector<Case>& cases) {
     }
   }
   cases.push_back({"GridSample", {T({2, 3, 5, 7}), f32s({2, 4, 4, 2})}, {}, {DType::kF64}});
+  cases.push_back({"GridSample", {T({2, 3, 5, 7}), T({2, 9, 11, 2}, -1.5, 7)}, {{"places", I{1}}}, kF32});
   for (const char* mode : {"avg", "max"}) {
     cases.push_back(
         {"RoiAlign",

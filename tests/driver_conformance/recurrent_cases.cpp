@@ -77,6 +77,16 @@ void add_recurrent_cases(std::vector<Case>& cases) {
   cases.push_back(
       plain(kNets[1], {4, 3, 5, 7}, {{"activations", S("HardSigmoid,Elu")}, {"linear_before_reset", I{1}}}));
   cases.push_back(plain(kNets[0], {4, 3, 5, 7}, {{"activations", S("Softplus")}}));
+  for (const char* rule : {"linear", "gated", "delta", "gated_delta"}) {
+    const bool gated = rule[0] == 'g', corrected = std::string_view(rule).ends_with("delta");
+    cases.push_back({"LinearAttention",
+                     {T({2, 5, 12}), T({2, 5, 6}, -0.5, 0.5), T({2, 5, 8}), T({2, 2, 3, 4}),
+                      gated ? T({2, 5, corrected ? 2 : 6}, -2, 0) : none(),
+                      corrected ? T({2, 5, gated ? 1 : 2}, 0, 1) : none()},
+                     {{"q_num_heads", I{4}}, {"kv_num_heads", I{2}}, {"update_rule", S(rule)}},
+                     kFloats,
+                     2});
+  }
 }
 
 }  // namespace heddle::conformance

@@ -1,5 +1,6 @@
 """A call: arrays in, arrays of the same kind out, inputs by place or name, and clear refusals."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 from conftest import build_affine
@@ -24,7 +25,7 @@ def test_torch_in_gives_torch_out(affine):
 
 
 def test_bf16_goes_in_and_comes_out_as_an_array_of_ml_dtypes():
-    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    bfloat16 = ml_dtypes.bfloat16
     graph = heddle.GraphBuilder("negate")
     graph.output(graph.add("Neg", graph.input("x", "bf16", ["batch", 5])), "y")
     model = graph.build()
@@ -33,6 +34,29 @@ def test_bf16_goes_in_and_comes_out_as_an_array_of_ml_dtypes():
         y = model(x)
         assert y.dtype == bfloat16
         np.testing.assert_array_equal(y, -x)
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((2, 8), ml_dtypes.float8_e4m3fn),
+        np.zeros((2, 8), ml_dtypes.int4),
+        np.zeros((2, 8), "datetime64[D]"),
+        np.zeros((2, 8), np.uint16),
+        np.zeros((2, 8), complex),
+        np.full((2, 8), "word"),
+        np.full((2, 8), None),
+    ],
+    ids=lambda array: str(array.dtype),
+)
+def test_a_dtype_that_heddle_lacks_is_refused_by_name(affine, array):
+    with pytest.raises(heddle.UnsupportedError, match="input 'x' has dtype .*; Heddle takes f32, f16"):
+        affine(array)
+
+
+def test_an_argument_that_cannot_be_converted_is_refused(affine):
+    with pytest.raises(heddle.InvalidError, match="an argument, or an element of one, is of the wrong type"):
+        affine.compile([[1.5, 8]])
 
 
 def test_an_object_with_only_dlpack_is_taken(affine):

@@ -129,6 +129,10 @@ Status fold(const Node&, DataIn in, DataOut out) {
 int64_t divide(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? wrap_sub(0, a) : a / b; }
 int64_t remainder_c(int64_t a, int64_t b) { return b == 0 || b == -1 ? 0 : a % b; }
 double real_remainder(double a, double b) { return std::fmod(a, b); }
+double real_remainder_floor(double a, double b) {
+  const double rest = std::fmod(a, b);
+  return rest == 0 ? std::copysign(rest, b) : (rest < 0) != (b < 0) ? rest + b : rest;
+}
 int64_t remainder_floor(int64_t a, int64_t b) {
   const int64_t rest = remainder_c(a, b);
   return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
@@ -170,16 +174,13 @@ Status reference_pow(const Node&, DataIn in, DataOut out) {
 }
 
 Inferred infer_mod(const Node& node, Operands in) {
-  const bool c_sign = node.attributes.i64("fmod") != 0;
-  if (!c_sign && is_float(in[0]->type.dtype)) {
-    return Status::invalid("x is ", in[0]->type, "; floats need attribute fmod=1");
-  }
-  return infer_joined(node, in, Accept::kNumber, std::nullopt, c_sign ? untold : dim_mod);
+  return infer_joined(node, in, Accept::kNumber, std::nullopt,
+                      node.attributes.i64("fmod") != 0 ? untold : dim_mod);
 }
 
 Status reference_mod(const Node& node, DataIn in, DataOut out) {
   if (node.attributes.i64("fmod") != 0) return fold<real_remainder, remainder_c>(node, in, out);
-  return fold<real_remainder, remainder_floor>(node, in, out);
+  return fold<real_remainder_floor, remainder_floor>(node, in, out);
 }
 
 Inferred infer_equal(const Node& node, Operands in) {

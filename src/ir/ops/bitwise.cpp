@@ -36,13 +36,12 @@ Status reference_pair(const Node&, DataIn in, DataOut out) {
   return {};
 }
 
-// Shifting by the width and more leaves nothing. Negative shifts do not exist in ONNX, whose operands are
-// unsigned; here they give 0 as well.
+// By the width and more, or by less than nothing: only what the sign fills in is left.
 int64_t shift_left(int64_t x, int64_t by) {
   return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << by);
 }
 int64_t shift_right(int64_t x, int64_t by) {
-  return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) >> by);
+  return x >> (by < 0 || by > 63 ? 63 : by);
 }
 
 Inferred infer_shift(const Node& node, Operands in) {
@@ -50,9 +49,6 @@ Inferred infer_shift(const Node& node, Operands in) {
   if (direction != "LEFT" && direction != "RIGHT") {
     return Status::invalid("attribute 'direction' is '", direction, "'; it has to be 'LEFT' or 'RIGHT'");
   }
-  if (in[0]->type.dtype != DType::kU8)
-    return Status::invalid("x is ", in[0]->type,
-                           "; it has to be of u8: only bits without a sign are shifted");
   return infer_pair(node, in);
 }
 

@@ -109,6 +109,7 @@ void add_binary(std::vector<Case>& all) {
   all.push_back(binary("Mul", {1, 10}, {1, 2, 3}, {1, 2, 3, 10, 20, 30}));
   all.push_back(binary("Div", {1, 10}, {1, 2, 4}, {1, 0.5, 0.25, 10, 5, 2.5}));
   all.push_back(binary("Pow", {2, 3}, {0, 1, 2}, {1, 2, 4, 1, 3, 9}));
+  all.push_back(binary("Mod", {5, -5}, {3, -3, 2.5}, {2, -1, 0, 1, -2, 0}));
   all.push_back(binary("Min", {2, 1}, {0, 1.5, kNaN}, {0, 1.5, kNaN, 0, 1, kNaN}));
   all.push_back(binary("Max", {2, 1}, {0, 1.5, kNaN}, {2, 2, kNaN, 1, 1.5, kNaN}));
   all.push_back(binary("PRelu", {-2, 3}, {1, 0.5, 0}, {-2, -1, 0, 3, 3, 3}));

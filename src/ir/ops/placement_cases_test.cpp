@@ -48,6 +48,15 @@ void add_bits(std::vector<Case>& all) {
                  {u8({kS}, {16, 4, 255}), u8({1}, {1})},
                  {{"direction", word("LEFT")}},
                  {u8({kS}, {32, 8, 254})}});
+  const Sample signed_bits = i32({6}, {-8, -8, -8, 8, 8, 1073741824}), by = i32({6}, {1, 32, -1, 2, 70, 1});
+  all.push_back({"BitShift",
+                 {signed_bits, by},
+                 {{"direction", word("RIGHT")}},
+                 {i32({6}, {-4, -1, -1, 2, 0, 536870912})}});
+  all.push_back({"BitShift",
+                 {signed_bits, by},
+                 {{"direction", word("LEFT")}},
+                 {i32({6}, {-16, 0, 0, 32, 0, -2147483648.0})}});
   all.push_back(
       {"BitCast", {f32({kB}, {1, -2})}, {{"to", word("i32")}}, {i32({kB}, {1065353216, -1073741824})}});
   all.push_back({"BitCast", {u8({kB}, {0, 9})}, {{"to", word("bool")}}, {flags({kB}, {0, 1})}});
@@ -149,6 +158,10 @@ void add_sampling(std::vector<Case>& all) {
   const Sample image = f32({1, 1, 2, 2}, {1, 2, 3, 4});
   const Sample grid = f32({1, 1, 3, 2}, {-1, -1, 0, 0, 1, 0});  // x before y
   all.push_back({"GridSample", {image, grid}, {{"align_corners", i(1)}}, {f32({1, 1, 1, 3}, {1, 2.5, 3})}});
+  all.push_back({"GridSample",
+                 {image, f32({1, 1, 3, 2}, {0, 1, 0.5, 0.5, 1.5, 0})},
+                 {{"places", i(1)}},
+                 {f32({1, 1, 1, 3}, {3, 2.5, 1})}});
   all.push_back({"GridSample", {image, grid}, {}, {f32({1, 1, 1, 3}, {0.25, 2.5, 1.5})}});
   all.push_back(
       {"GridSample", {image, grid}, {{"padding_mode", word("border")}}, {f32({1, 1, 1, 3}, {1, 2.5, 3})}});

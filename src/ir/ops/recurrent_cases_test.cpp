@@ -81,12 +81,43 @@ void add_gates(std::vector<Case>& all) {
                   f32({1, 1, kB, 1}, {0.5 * std::tanh(1.0), 0}), f32({1, 1, kB, 1}, {1, 2})}});
 }
 
+// Two heads read one state of one number, which begins at 1.
+void add_linear_attention(std::vector<Case>& all) {
+  const Sample q = f32({kB, 2, 2}, {1, 2, 3, 4, 0, 0, 1, 1}), k = f32({kB, 2, 1}, {1, 2, 1, 3});
+  const Sample v = f32({kB, 2, 1}, {5, 6, 7, 8}), past = f32({kB, 1, 1, 1}, {1, 1});
+  const Sample decay = f32({kB, 2, 1}, {0, std::log(2.0), 0, 0}), beta = f32({kB, 2, 1}, {1, 0.5, 1, 1});
+  const auto form = [](const char* rule) {
+    return Attributes{{"q_num_heads", i(2)}, {"kv_num_heads", i(1)}, {"update_rule", text_of(rule)}};
+  };
+  const auto y = [](std::vector<double> values) { return f32({kB, 2, 2}, std::move(values)); };
+  const auto state = [](double a, double b) { return f32({kB, 1, 1, 1}, {a, b}); };
+  all.push_back({"LinearAttention",
+                 {q, k, v, past},
+                 form("linear"),
+                 {y({6, 12, 54, 72, 0, 0, 32, 32}), state(18, 32)}});
+  all.push_back({"LinearAttention",
+                 {q, k, v, past, decay},
+                 form("gated"),
+                 {y({6, 12, 72, 96, 0, 0, 32, 32}), state(24, 32)}});
+  all.push_back({"LinearAttention",
+                 {q, k, v, past, none(), beta},
+                 form("delta"),
+                 {y({5, 10, 3, 4, 0, 0, -32, -32}), state(1, -32)}});
+  Attributes scaled = form("gated_delta");
+  scaled.set("scale", 2.0);
+  all.push_back({"LinearAttention",
+                 {q, k, v, none(), decay, beta},
+                 scaled,
+                 {y({10, 20, -24, -32, 0, 0, -64, -64}), state(-4, -32)}});
+}
+
 }  // namespace
 
 std::vector<Case> recurrent_cases() {
   std::vector<Case> all;
   add_sequences(all);
   add_gates(all);
+  add_linear_attention(all);
   return all;
 }
 

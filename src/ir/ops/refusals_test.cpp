@@ -36,7 +36,6 @@ std::vector<Refusal> shape_refusals() {
       {"Add", {x, f32({5}, {})}, {}, "do not broadcast: 4 against 5"},
       {"Exp", {words}, {}, "x is i64[b]; it has to be of f32, f16, bf16 or f64"},
       {"Cast", {x}, {{"to", std::string("int")}}, "attribute 'to' is 'int'"},
-      {"Mod", {x, x}, {}, "floats need attribute fmod=1"},
       {"Clip", {x, fixed(f32({2}, {1, 2}))}, {}, "min is f32[2]; its shape has to be [1]"},
       {"Gelu", {x}, {{"approximate", std::string("erf")}}, "has to be 'none' or 'tanh'"},
       {"Reshape", {x, numbers({5, 5})}, {}, "cannot reshape [2, 3, 4] to [5, 5]: 24 elements do not fit 25"},

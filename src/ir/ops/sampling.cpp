@@ -1,4 +1,6 @@
 // Operators that read or write images at computed places: GridSample, RoiAlign, Col2Im. And Det.
+//
+// GridSample has an attribute of its own: with places=1 the grid names elements (0 is the first one's centre).
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -320,7 +322,7 @@ std::span<const OpDef> sampling_ops() {
        2,
        1,
        1,
-       {{"align_corners", kInt}, {"mode", kString}, {"padding_mode", kString}},
+       {{"align_corners", kInt}, {"mode", kString}, {"padding_mode", kString}, {"places", kInt}},
        infer_grid_sample,
        reference_grid_sample},
       {"RoiAlign",

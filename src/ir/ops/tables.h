@@ -27,6 +27,7 @@ std::span<const OpDef> integer_ops();
 std::span<const OpDef> pooling_ops();
 std::span<const OpDef> normalization_ops();
 std::span<const OpDef> attention_ops();
+std::span<const OpDef> linear_attention_ops();
 std::span<const OpDef> recurrent_ops();
 std::span<const OpDef> trigonometry_ops();
 std::span<const OpDef> bitwise_ops();

@@ -31,8 +31,7 @@ Status resize(Call& call) {
     call.attributes().set("nearest_mode", std::string("floor"));
     return emit_resize(call, {x, ir::kNoValue, present(call, 1)});
   }
-  const auto* mode = call.attributes().find("coordinate_transformation_mode");
-  const bool cropped = mode != nullptr && *mode == ir::Attribute(std::string("tf_crop_and_resize"));
+  const bool cropped = call.attributes().str("coordinate_transformation_mode", "") == "tf_crop_and_resize";
   return emit_resize(call,
                      {x, cropped ? present(call, 1) : ir::kNoValue, present(call, 2), present(call, 3)});
 }

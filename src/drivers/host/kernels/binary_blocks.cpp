@@ -55,7 +55,7 @@ struct Mod {  // the sign of the divisor, as in Python
   static HEDDLE_INLINE T of(T a, T b) {
     if constexpr (kFloating<T>) {
       const T r = std::fmod(a, b);
-      return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+      return r == 0 ? std::copysign(r, b) : (r < 0) != (b < 0) ? r + b : r;
     } else {
       if (b == 0 || b == -1) return 0;
       const T r = a % b;

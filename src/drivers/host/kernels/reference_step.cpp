@@ -41,7 +41,7 @@ Result<std::unique_ptr<Step>> lower_reference(Lowering& lowering) { return refer
 
 constexpr LoweringEntry kEntries[] = {
     {"Col2Im", lower_reference},    {"Det", lower_reference},      {"LpPool", lower_reference},
-    {"MaxUnpool", lower_reference}, {"RoiAlign", lower_reference},
+    {"MaxUnpool", lower_reference}, {"RoiAlign", lower_reference}, {"LinearAttention", lower_reference},
 };
 
 }  // namespace

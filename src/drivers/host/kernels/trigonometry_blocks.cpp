@@ -44,11 +44,8 @@ struct ShiftLeft {  // by the width and more: nothing is left
     return by < 0 || by > 63 ? 0 : y;
   }
 };
-struct ShiftRight {
-  static HEDDLE_INLINE int64_t of(int64_t x, int64_t by) {
-    const int64_t y = static_cast<int64_t>(static_cast<uint64_t>(x) >> (by & 63));
-    return by < 0 || by > 63 ? 0 : y;
-  }
+struct ShiftRight {  // by the width and more: what the sign fills in is left
+  static HEDDLE_INLINE int64_t of(int64_t x, int64_t by) { return x >> (by < 0 || by > 63 ? 63 : by); }
 };
 
 constexpr BlockEntry kTrigonometry[] = {
