@@ -40,26 +40,29 @@ ir::Tensor sentence(int64_t batch, int64_t seq, uint32_t seed) {
   return random_tensor(DType::kF32, {batch, seq, 128}, seed);
 }
 
-DRIVER_TEST(eight_threads_one_program, "8 threads that run one program get the bits of the sequential run") {
-  constexpr int kThreads = 8, kRuns = 12, kKinds = 5;
-  HEDDLE_TRY_ASSIGN(const auto module, load_encoder(device));
-  HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {sentence(2, 32, 0)}));
-  std::vector<ir::Tensor> wanted;
+// Eight threads run one program on inputs in turn; each run gives the bits of the sequential run.
+Status check_eight_threads(device::Device& device, const device::Module& module,
+                           const std::vector<std::vector<ir::Tensor>>& inputs) {
+  constexpr int kThreads = 8, kRuns = 12;
+  HEDDLE_TRY_ASSIGN(const auto program, compile(module, inputs[0]));
+  std::vector<std::vector<ir::Tensor>> wanted;
   Session alone(device);
-  for (uint32_t kind = 0; kind < kKinds; ++kind) {
-    HEDDLE_TRY_ASSIGN(const auto got, alone.run(program, std::vector<ir::Tensor>{sentence(2, 32, kind)}));
-    wanted.push_back(got[0]);
+  for (const std::vector<ir::Tensor>& each : inputs) {
+    HEDDLE_TRY_ASSIGN(auto got, alone.run(program, each));
+    wanted.push_back(std::move(got));
   }
   Atomic<int> runs{0}, wrong{0};
   {
     std::vector<Thread> threads;
-    for (uint32_t t = 0; t < kThreads; ++t) {
+    for (size_t t = 0; t < kThreads; ++t) {
       threads.emplace_back("caller", [&, t] {
         Session own(device);
-        for (uint32_t i = 0; i < kRuns; ++i) {
-          const uint32_t kind = (t + i) % kKinds;
-          const auto got = own.run(program, std::vector<ir::Tensor>{sentence(2, 32, kind)});
-          if (!got.ok() || !same_bits((*got)[0], wanted[kind])) wrong.add_relaxed(1);
+        for (size_t i = 0; i < kRuns; ++i) {
+          const size_t kind = (t + i) % inputs.size();
+          const auto got = own.run(program, inputs[kind]);
+          bool same = got.ok();
+          for (size_t k = 0; same && k < got->size(); ++k) same = same_bits((*got)[k], wanted[kind][k]);
+          if (!same) wrong.add_relaxed(1);
           runs.add_relaxed(1);
         }
       });
@@ -68,6 +71,74 @@ DRIVER_TEST(eight_threads_one_program, "8 threads that run one program get the b
   CHECK(wrong.load_acquire() == 0);
   CHECK(runs.load_acquire() == kThreads * kRuns);
   return {};
+}
+
+DRIVER_TEST(eight_threads_one_program, "8 threads that run one program get the bits of the sequential run") {
+  HEDDLE_TRY_ASSIGN(const auto module, load_encoder(device));
+  std::vector<std::vector<ir::Tensor>> inputs;
+  for (uint32_t kind = 0; kind < 5; ++kind) inputs.push_back({sentence(2, 32, kind)});
+  return check_eight_threads(device, *module, inputs);
+}
+
+using Body = std::shared_ptr<const ir::Graph>;
+
+// x[2, 32] -> tanh(x w) or relu(x) / 2; a loop around it that chooses by the sum of x each time
+Result<Body> choosing_body() {
+  const auto branch = [](bool first) -> Result<Body> {
+    ir::Builder b("branch");
+    const ir::ValueId x = b.input("x", {DType::kF32, {2, 32}}), w = b.input("w", {DType::kF32, {32, 32}});
+    const ir::ValueId half = b.constant(ir::Tensor::scalar(DType::kF32, 0.5));
+    b.output(first ? *b.node("Tanh", {*b.node("MatMul", {x, w})})
+                   : *b.node("Mul", {*b.node("Relu", {x}), half}));
+    HEDDLE_TRY_ASSIGN(ir::Graph graph, b.take());
+    return Body(std::make_shared<const ir::Graph>(std::move(graph)));
+  };
+  HEDDLE_TRY_ASSIGN(Body yes, branch(true));
+  HEDDLE_TRY_ASSIGN(Body no, branch(false));
+  ir::Builder b("body");
+  b.input("i", {DType::kI64, {}});
+  const ir::ValueId go = b.input("go", {DType::kBool, {}});
+  const ir::ValueId x = b.input("x", {DType::kF32, {2, 32}}), w = b.input("w", {DType::kF32, {32, 32}});
+  const ir::ValueId sum = *b.node("ReduceSum", {x}, {{"keepdims", int64_t{0}}});
+  const ir::ValueId positive = *b.node("Greater", {sum, b.constant(ir::Tensor::scalar(DType::kF32, 0))});
+  b.output(*b.node("Identity", {go}));
+  b.output(*b.node("If", {positive, x, w}, {{"then_branch", yes}, {"else_branch", no}}));
+  b.output(sum);
+  HEDDLE_TRY_ASSIGN(ir::Graph graph, b.take());
+  return Body(std::make_shared<const ir::Graph>(std::move(graph)));
+}
+
+DRIVER_TEST(eight_threads_with_state,
+            "8 threads that run recurrent nodes, loops and branches that data chooses share nothing") {
+  HEDDLE_TRY_ASSIGN(const Body body, choosing_body());
+  ir::Builder b;
+  const auto constant = [&](const Extents& e, uint32_t seed) {
+    return b.constant(random_tensor(DType::kF32, e, seed, -0.3, 0.3));
+  };
+  const ir::ValueId x = b.input("x", {DType::kF32, {20, 2, 16}}), h = b.input("h", {DType::kF32, {2, 2, 16}}),
+                    c = b.input("c", {DType::kF32, {2, 2, 16}});
+  const auto last = *b.nodes(
+      "LSTM", {x, constant({2, 64, 16}, 1), constant({2, 64, 16}, 2), ir::kNoValue, ir::kNoValue, h, c}, 3,
+      {{"direction", std::string("bidirectional")}});
+  for (ir::ValueId id : last) b.output(id);
+  const ir::ValueId both = *b.node("Transpose", {last[1]}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}});
+  const ir::ValueId state = *b.node("Reshape", {both, b.constant(ir::Tensor::of_i64({2, 32}))}),
+                    w = constant({32, 32}, 3);
+  const ir::ValueId yes = b.constant(ir::Tensor::scalar(DType::kBool, 1));
+  for (const int64_t trips : {7, 70}) {  // unrolled, and not
+    const ir::ValueId count = b.constant(ir::Tensor::scalar(DType::kI64, static_cast<double>(trips)));
+    for (ir::ValueId id :
+         *b.nodes("Loop", {count, yes, state, w}, 2, {{"body", body}, {"carried", int64_t{1}}}))
+      b.output(id);
+  }
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
+  std::vector<std::vector<ir::Tensor>> inputs;
+  for (uint32_t kind = 0; kind < 5; ++kind) {
+    inputs.push_back({random_tensor(DType::kF32, {20, 2, 16}, 3 * kind + 1),
+                      random_tensor(DType::kF32, {2, 2, 16}, 3 * kind + 2),
+                      random_tensor(DType::kF32, {2, 2, 16}, 3 * kind + 3)});
+  }
+  return check_eight_threads(device, *module, inputs);
 }
 
 DRIVER_TEST(threads_compile_beside_runs,
