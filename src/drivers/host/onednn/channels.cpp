@@ -13,7 +13,7 @@ uint64_t reserve(uint64_t& scratch, uint64_t bytes) {
 
 }  // namespace
 
-dnnl::memory::desc channels_last_desc(const Dims& dims) {
+dnnl::memory::desc channels_last_desc(const Dims& dims, dnnl::memory::data_type type) {
   Dims strides(dims.size(), 1);
   int64_t next = dims[1];
   for (size_t i = dims.size(); i-- > 2;) {
@@ -21,7 +21,7 @@ dnnl::memory::desc channels_last_desc(const Dims& dims) {
     next *= dims[i];
   }
   strides[0] = next;
-  return f32_desc(dims, strides);
+  return {dims, type, strides};
 }
 
 Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch) {

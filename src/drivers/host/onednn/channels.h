@@ -12,7 +12,9 @@
 
 namespace heddle::host {
 
-dnnl::memory::desc channels_last_desc(const Dims& dims);  // dims in the order N, C, spatial..
+// dims in the order N, C, spatial..
+dnnl::memory::desc channels_last_desc(const Dims& dims,
+                                      dnnl::memory::data_type type = dnnl::memory::data_type::f32);
 
 class Turned {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
@@ -11,6 +12,7 @@
 namespace heddle::host {
 namespace {
 
+using Tag = dnnl::memory::format_tag;
 using ConvDesc = dnnl::convolution_forward::primitive_desc;
 
 // A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis).
@@ -18,6 +20,8 @@ using ConvDesc = dnnl::convolution_forward::primitive_desc;
 struct Piece {
   int64_t x_offset = 0, y_offset = 0;  // elements
   Dims x, y, pads_begin, pads_end;
+  int64_t x_elements = 0;
+  uint64_t narrow = 0;  // in the scratch: x in bf16
   Ref<const Primitive> primitive;
   uint64_t scratch = 0;
 };
@@ -57,7 +61,13 @@ class ConvStep final : public Step {
   Status run_piece(const RunContext& context, const Piece& piece) const {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
-    addresses[count++] = x_.place(context, base_) + piece.x_offset;
+    const float* x = x_.place(context, base_) + piece.x_offset;
+    addresses[count++] = x;
+    if (bf16_) {
+      auto* narrow = reinterpret_cast<uint16_t*>(context.arena + base_ + piece.narrow);
+      f32_to_bf16(x, narrow, piece.x_elements);
+      addresses[0] = narrow;
+    }
     addresses[count++] = weight_->data.get();
     addresses[count++] = y_.place(context, base_) + piece.y_offset;
     if (bias_.present()) addresses[count++] = context.read(bias_);
@@ -71,6 +81,7 @@ class ConvStep final : public Step {
   std::string activation_;
   Operand bias_;
   bool has_residual_ = false;
+  bool bf16_ = false;
   Turned x_, y_, residual_;
   Ref<const PackedWeight> weight_;
   std::vector<Piece> pieces_;
@@ -98,9 +109,11 @@ Status ConvStep::prepare(const Lowering& lowering) {
   if (has_residual_) {
     HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
   }
+  bf16_ = engine.bf16 && weight_dims_.size() == kernel.size();  // groups have too few channels to gain
   cut(lowering, lowering.width);
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any,
-                    caught("describing a weight", [&] { return f32_any(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
+                      return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
+                    }));
   HEDDLE_TRY_ASSIGN(const ConvDesc first, describe(engine, pieces_[0], any));
   HEDDLE_TRY(pack(lowering, first.weights_desc()));
   for (Piece& piece : pieces_) {
@@ -112,7 +125,9 @@ Status ConvStep::prepare(const Lowering& lowering) {
 
 void ConvStep::cut(const Lowering& lowering, int width) {
   const Dims x = to_dims(lowering.inputs[0].extents), y = to_dims(lowering.outputs[0].extents);
-  Piece whole{0, 0, x, y, {}, {}, nullptr, 0};
+  Piece whole;
+  whole.x = x;
+  whole.y = y;
   for (size_t i = 0; i < window_.axes(); ++i) {
     const int64_t begin = window_.pads(i, x[2 + i]).first;
     whole.pads_begin.push_back(begin);
@@ -174,8 +189,8 @@ Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece,
     for (int64_t& d : dilations) --d;
     const dnnl::memory::desc bias = bias_.present() ? f32_desc(to_dims(bias_.extents)) : dnnl::memory::desc();
     return ConvDesc(engine.cpu, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
-                    channels_last_desc(piece.x), weights, bias, y, window_.strides, dilations,
-                    piece.pads_begin, piece.pads_end, attr);
+                    channels_last_desc(piece.x, float_type(bf16_)), weights, bias, y, window_.strides,
+                    dilations, piece.pads_begin, piece.pads_end, attr);
   });
 }
 
@@ -188,6 +203,12 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
     arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, desc.dst_desc()});
   HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<ConvDesc, dnnl::convolution_forward>(
                                          engine, desc, std::move(arguments))));
+  if (bf16_) {
+    piece.x_elements = 1;
+    for (const int64_t extent : piece.x) piece.x_elements *= extent;
+    piece.narrow = scratch_;
+    scratch_ += (static_cast<uint64_t>(piece.x_elements) * sizeof(uint16_t) + 63) / 64 * 64;
+  }
   piece.scratch = scratch_;
   scratch_ += (piece.primitive->scratch_bytes() + 63) / 64 * 64;
   return {};

@@ -15,6 +15,9 @@ namespace heddle::host {
 
 using Dims = dnnl::memory::dims;
 
+inline dnnl::memory::data_type float_type(bool bf16) {
+  return bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
 inline dnnl::memory::desc f32_desc(const Dims& dims, const Dims& strides) {
   return {dims, dnnl::memory::data_type::f32, strides};
 }

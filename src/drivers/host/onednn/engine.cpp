@@ -17,12 +17,26 @@ Status onednn_status(dnnl_status_t status, std::string_view what) {
   }
 }
 
-Result<Ref<const Engine>> make_engine(bool reduced_precision) {
+namespace {
+
+bool multiplies_bf16() {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
+  return (isa & wanted) == wanted;
+}
+
+}  // namespace
+
+Result<Ref<const Engine>> make_engine(bool bf16) {
+  if (bf16 && !multiplies_bf16()) {
+    return Status::unsupported(
+        "precision 'bf16' needs a processor with AVX512-BF16 or AMX, which this one is not; use 'f32'");
+  }
   return caught("making the engine", [&]() -> Ref<const Engine> {
     // oneDNN keeps 1024 primitives of its own accord, whatever the budget for executables is: with ragged
     // shapes that was half of the process. So many serve the equal layers of a model that is being compiled.
     dnnl::set_primitive_cache_capacity(kCachedPrimitives);
-    return std::make_shared<Engine>(Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), reduced_precision});
+    return std::make_shared<Engine>(Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), bf16});
   });
 }
 

@@ -21,12 +21,11 @@ inline constexpr int kCachedPrimitives =
 
 struct Engine {
   dnnl::engine cpu;
-  bool reduced_precision;
+  bool bf16;  // products of constant weights take bf16 operands and add up in f32
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    if (reduced_precision) attr.set_fpmath_mode(dnnl::fpmath_mode::bf16);
     return attr;
   }
 };

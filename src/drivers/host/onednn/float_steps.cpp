@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/weight_store.h"
 
 namespace heddle::host {
@@ -20,21 +21,13 @@ class NothingStep final : public Step {
 bool is_half(ir::DType dtype) { return dtype == ir::DType::kF16 || dtype == ir::DType::kBF16; }
 
 void widen(ir::DType from, const std::byte* source, float* target, int64_t count) {
-  const auto* bits = reinterpret_cast<const uint16_t*>(source);
-  if (from == ir::DType::kF16) {
-    for (int64_t i = 0; i < count; ++i) target[i] = ir::f16_to_f32(bits[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) target[i] = ir::bf16_to_f32(bits[i]);
-  }
+  const auto convert = from == ir::DType::kF16 ? f16_to_f32 : bf16_to_f32;
+  convert(reinterpret_cast<const uint16_t*>(source), target, count);
 }
 
 void narrow(ir::DType to, const float* source, std::byte* target, int64_t count) {
-  auto* bits = reinterpret_cast<uint16_t*>(target);
-  if (to == ir::DType::kF16) {
-    for (int64_t i = 0; i < count; ++i) bits[i] = ir::f32_to_f16(source[i]);
-  } else {
-    for (int64_t i = 0; i < count; ++i) bits[i] = ir::f32_to_bf16(source[i]);
-  }
+  const auto convert = to == ir::DType::kF16 ? f32_to_f16 : f32_to_bf16;
+  convert(source, reinterpret_cast<uint16_t*>(target), count);
 }
 
 struct WideConstant final : Packed {

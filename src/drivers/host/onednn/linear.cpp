@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/primitive.h"
 
@@ -11,20 +12,31 @@ namespace {
 
 using Tag = dnnl::memory::format_tag;
 
-// Weights [K, N]. With a tag, columns lie in outermost blocks of `block`, so that a panel of whole blocks is
-// a weight of its own.
+// Weights [K, N]. With a layout, columns lie in outermost blocks, so that a panel of whole blocks is a weight
+// of its own.
+struct BlockedLayout {
+  Tag tag;
+  int64_t block;  // columns that lie together
+};
+constexpr BlockedLayout kF32Layouts[] = {
+    {Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
+constexpr BlockedLayout kBf16Layouts[] = {
+    {Tag::BA16a64b2a, 64}, {Tag::BA16a48b2a, 48}, {Tag::BA16a32b2a, 32}, {Tag::BA16a16b2a, 16}};
+
 struct LinearWeight final : Packed {
   uint64_t bytes() const override { return (packed != nullptr ? whole.get_size() : 0) + 256; }
   const std::byte* panel(int64_t column, int64_t k) const {
-    return packed.get() +
-           (tag ? column * ((k + 15) / 16 * 16) : column * column_stride) * int64_t{sizeof(float)};
+    const int64_t rows = bf16 ? 32 : 16;  // that lie together
+    const int64_t element = bf16 ? sizeof(uint16_t) : sizeof(float);
+    return packed.get() + (tag ? column * ((k + rows - 1) / rows * rows) : column * column_stride) * element;
   }
   dnnl::memory::desc desc(int64_t k, int64_t columns) const {
-    if (tag) return {{k, columns}, dnnl::memory::data_type::f32, *tag};
+    if (tag) return {{k, columns}, float_type(bf16), *tag};
     return whole.get_dims()[1] == columns ? whole : f32_desc({k, columns}, whole.get_strides());
   }
 
   dnnl::memory::desc whole;
+  bool bf16 = false;
   std::optional<Tag> tag;
   bool cuts = true;           // into panels
   int64_t block = 1;          // columns that lie together
@@ -32,18 +44,12 @@ struct LinearWeight final : Packed {
   Ref<std::byte> packed;      // null: it lies in the arena of the run
 };
 
-struct BlockedTag {
-  Tag tag;
-  int64_t block;
-};
-constexpr BlockedTag kBlockedTags[] = {
-    {Tag::BA16a64b, 64}, {Tag::BA16a48b, 48}, {Tag::BA16a32b, 32}, {Tag::BA16a16b, 16}};
-
 // Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all
 // (tests compare the values).
 dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
   constexpr int64_t kRows = 64;
-  const dnnl::matmul::primitive_desc desc(engine.cpu, f32_desc({kRows, k}), f32_any({k, n}),
+  const auto type = float_type(engine.bf16);
+  const dnnl::matmul::primitive_desc desc(engine.cpu, {{kRows, k}, type, Tag::ab}, {{k, n}, type, Tag::any},
                                           f32_desc({kRows, n}), engine.attributes());
   return desc.weights_desc();
 }
@@ -54,10 +60,11 @@ Result<Ref<const LinearWeight>> pack(WeightStore& store, const void* source, int
   auto weight = std::make_shared<LinearWeight>();
   HEDDLE_TRY_ASSIGN(weight->whole,
                     caught("choosing a weight's layout", [&] { return wanted_layout(engine, k, n); }));
-  for (const BlockedTag& blocked : kBlockedTags) {
+  weight->bf16 = engine.bf16;
+  for (const BlockedLayout& blocked : engine.bf16 ? kBf16Layouts : kF32Layouts) {
     HEDDLE_TRY_ASSIGN(const bool fits, caught("comparing layouts", [&] {
                         return weight->whole ==
-                               dnnl::memory::desc({k, n}, dnnl::memory::data_type::f32, blocked.tag);
+                               dnnl::memory::desc({k, n}, float_type(engine.bf16), blocked.tag);
                       }));
     if (!fits) continue;
     weight->tag = blocked.tag;
@@ -128,7 +135,8 @@ Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem&
                       if (p.residual) ops.append_binary(dnnl::algorithm::binary_add, y);
                       dnnl::primitive_attr attr = engine.attributes();
                       attr.set_post_ops(ops);
-                      const dnnl::memory::desc x = f32_desc({rows, p.k}), w = weight.desc(p.k, columns);
+                      const dnnl::memory::desc x({rows, p.k}, float_type(weight.bf16), Tag::ab);
+                      const dnnl::memory::desc w = weight.desc(p.k, columns);
                       if (!p.bias) return dnnl::matmul::primitive_desc(engine.cpu, x, w, y, attr);
                       return dnnl::matmul::primitive_desc(engine.cpu, x, w, f32_desc({1, columns}), y, attr);
                     }));
@@ -196,11 +204,17 @@ class LinearStep final : public Step {
         if (piece.primitive == nullptr) {
           HEDDLE_TRY_ASSIGN(piece.primitive, make_primitive(engine, p_, *weight_, piece.rows, piece.columns));
         }
-        scratch_stride_ = std::max(scratch_stride_, (piece.primitive->scratch_bytes() + 63) / 64 * 64);
+        const uint64_t scratch = narrow_bytes(piece) + aligned(piece.primitive->scratch_bytes());
+        scratch_stride_ = std::max(scratch_stride_, scratch);
         pieces_.push_back(std::move(piece));
       }
     }
     return {};
+  }
+
+  static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+  uint64_t narrow_bytes(const Piece& piece) const {  // of the piece's rows of x in bf16
+    return weight_->bf16 ? aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t)) : 0;
   }
 
   Status run_piece(const RunContext& context, size_t index) const {
@@ -212,12 +226,19 @@ class LinearStep final : public Step {
     const int64_t at = piece.row * p_.n + piece.column;
     std::array<const void*, 6> addresses{};
     size_t count = 0;
-    addresses[count++] = context.read<float>(x_) + piece.row * p_.k;
+    std::byte* const scratch = context.arena + scratch_ + index * scratch_stride_;
+    const float* x = context.read<float>(x_) + piece.row * p_.k;
+    addresses[count++] = x;
+    if (weight_->bf16) {
+      auto* narrow = reinterpret_cast<uint16_t*>(scratch);
+      f32_to_bf16(x, narrow, piece.rows * p_.k);
+      addresses[0] = narrow;
+    }
     addresses[count++] = weight;
     addresses[count++] = context.write<float>(y_) + at;
     if (p_.bias) addresses[count++] = context.read<float>(bias_) + piece.column;
     if (p_.residual) addresses[count++] = context.read<float>(residual_) + at;
-    addresses[count++] = context.arena + scratch_ + index * scratch_stride_;
+    addresses[count++] = scratch + narrow_bytes(piece);
     return piece.primitive->run(addresses);
   }
 

@@ -81,6 +81,7 @@ class WeightStore {
   Map packed_;
 };
 
-Result<Ref<const Engine>> make_engine(bool reduced_precision);  // true: f32 arithmetic may be done in bf16
+// With bf16: unsupported on a processor without instructions for it.
+Result<Ref<const Engine>> make_engine(bool bf16);
 
 }  // namespace heddle::host
