@@ -57,7 +57,9 @@ def bind(model: onnx.ModelProto, values: dict[str, np.ndarray]) -> onnx.ModelPro
     left = [value for value in bound.graph.input if value.name not in values]
     del bound.graph.input[:]
     bound.graph.input.extend(left)
-    bound.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in values.items())
+    bound.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in values.items()
+    )
     return bound
 
 
