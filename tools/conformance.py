@@ -22,7 +22,7 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-from conformance_scope import why_out_of_scope
+from conformance_scope import WIDER, why_out_of_scope
 from onnx import TensorProto, numpy_helper
 from tqdm import tqdm
 
@@ -71,20 +71,21 @@ def as_array(value):
 
 
 def run_case(case) -> Outcome:
-    """Prepares, runs and compares with the test's own tolerance."""
+    """Prepares, runs and compares with the test's own tolerance, or that of WIDER."""
     from onnx.backend.test.runner import Runner
 
     import heddle
     import heddle.onnx_backend
 
     prepared = None
+    atol = WIDER[case.name][0] if case.name in WIDER else case.atol
     begin = time.perf_counter()
     try:
         prepared = heddle.onnx_backend.prepare(case.model)
         for inputs, expected in case.data_sets:
             got = prepared.run([as_array(value) for value in inputs])
             Runner.assert_similar_outputs(
-                [as_array(value) for value in expected], got, rtol=case.rtol, atol=case.atol
+                [as_array(value) for value in expected], got, rtol=case.rtol, atol=atol
             )
         outcome = Outcome("passed")
     except (heddle.UnsupportedError, heddle.InvalidError) as error:
@@ -191,7 +192,8 @@ def document(results: list[Result]) -> str:
         f"The node tests of the `onnx` package ({onnx.__version__}), run through its backend interface",
         "(`heddle.onnx_backend`) on the host device. `make conformance` runs them and writes this page.",
         "",
-        "- **passed**: shape and dtype as expected, values within the test's own tolerance.",
+        "- **passed**: shape and dtype as expected, values within the test's own tolerance (but for the",
+        "  tests of the third table).",
         "- **out of scope**: refused with an error that says what is not supported; the reasons are below.",
         "- **failed**: anything else.",
         "",
@@ -212,6 +214,8 @@ def document(results: list[Result]) -> str:
     for reason, those in sorted(reasons.items()):
         names = ", ".join(sorted({result.operator for result in those}))
         lines.append(f"| {reason} | {len(those)} | {names} |")
+    lines += ["", "| wider tolerance | absolute | because |", "| --- | ---: | --- |"]
+    lines += [f"| {name} | {atol:g} | {why} |" for name, (atol, why) in sorted(WIDER.items())]
     failed = [result for result in results if result.verdict == FAILED]
     if failed:
         lines += ["", "| failed test | why |", "| --- | --- |"]

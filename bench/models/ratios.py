@@ -14,12 +14,18 @@ from heddle.cli.together import run_together
 PAUSE_S = 0.2  # between two measurements, so that one's heat and leftovers do not meet the next
 
 
+def parser(description: str) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    made.add_argument("--json", type=Path, help="write the figures there")
+    made.add_argument("--rounds", type=int, default=7)
+    made.add_argument("--seconds", type=float, default=0.7, help="of one measurement")
+    return made
+
+
 def arguments(description: str) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--json", type=Path, help="write the figures there")
-    parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--seconds", type=float, default=0.7, help="of one measurement")
-    return parser.parse_args()
+    return parser(description).parse_args()
 
 
 def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -> float:

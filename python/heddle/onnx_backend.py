@@ -9,7 +9,7 @@ What    ``Backend`` with ``prepare``, ``run_model``, ``run_node``, ``supports_de
 Shapes  To Heddle a value that decides a shape (the ``shape`` of Reshape, the ``k`` of TopK) is part of the
         model. ONNX's tests give such values as inputs. A model that is refused for that reason is compiled
         by ``run`` with as few small inputs as possible made constants, once per values; ``Prepared.bound``
-        names them.
+        names them. For the same reason ``is_compatible`` judges a model with such inputs by its form alone.
 Threads As Heddle's: ``Prepared.run`` may be called from any of them.
 """
 
@@ -57,7 +57,9 @@ def bind(model: onnx.ModelProto, values: dict[str, np.ndarray]) -> onnx.ModelPro
     left = [value for value in bound.graph.input if value.name not in values]
     del bound.graph.input[:]
     bound.graph.input.extend(left)
-    bound.graph.initializer.extend(numpy_helper.from_array(np.asarray(array), name) for name, array in values.items())
+    bound.graph.initializer.extend(
+        numpy_helper.from_array(np.asarray(array), name) for name, array in values.items()
+    )
     return bound
 
 

@@ -1,5 +1,7 @@
 // The part of GraphReader that reads operators which hold graphs: If, Loop, Scan.
 #include <algorithm>
+#include <optional>
+#include <set>
 #include <utility>
 
 #include "ir/ops/control.h"
@@ -43,13 +45,43 @@ Result<std::vector<int64_t>> ints_of(const proto::NodeProto& node, std::string_v
   return numbers;
 }
 
-bool same_kinds(const ir::Graph& a, const ir::Graph& b) {
-  for (size_t i = 0; i < a.outputs.size(); ++i) {
-    const ir::TensorType& x = a.type(a.outputs[i]);
-    const ir::TensorType& y = b.type(b.outputs[i]);
-    if (x.dtype != y.dtype || x.rank() != y.rank()) return false;
+// Operators that hold graphs have no rule that looks at what is left of their attributes.
+Status check_attributes(const proto::NodeProto& node, const std::set<std::string_view>& known) {
+  std::set<std::string_view> seen;
+  for (const proto::AttributeProto& attribute : node.attribute()) {
+    if (!known.contains(attribute.name())) {
+      return Status::invalid(describe(node), ": attribute ", in_quotes(attribute.name()), " is not known");
+    }
+    if (!seen.insert(attribute.name()).second) {
+      return Status::invalid(describe(node), ": attribute ", in_quotes(attribute.name()), " occurs twice");
+    }
   }
-  return a.outputs.size() == b.outputs.size();
+  return {};
+}
+
+ir::Tensor whole_number(int64_t n) {
+  return ir::Tensor::of<int64_t>(ir::DType::kI64, {}, std::span<const int64_t>(&n, 1));
+}
+
+bool same_kind(const ir::TensorType& a, const ir::TensorType& b) {
+  return a.dtype == b.dtype && a.rank() == b.rank();
+}
+
+bool may_be_same(const ir::TensorType& a, const ir::TensorType& b) {
+  if (!same_kind(a, b)) return false;
+  for (size_t axis = 0; axis < a.rank(); ++axis) {
+    if (!ir::Dim::may_equal(a.shape[axis], b.shape[axis])) return false;
+  }
+  return true;
+}
+
+// The first output of whose types `agree` is false; nothing when there is none.
+std::optional<size_t> first_other(const ir::Graph& a, const ir::Graph& b,
+                                  bool (*agree)(const ir::TensorType&, const ir::TensorType&)) {
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    if (!agree(a.type(a.outputs[i]), b.type(b.outputs[i]))) return i;
+  }
+  return std::nullopt;
 }
 
 // What an If is made of; one of the two may have failed.
@@ -106,6 +138,7 @@ Result<Nested> GraphReader::read_nested(const proto::GraphProto& graph, const Sc
 }
 
 Status GraphReader::convert_if(const proto::NodeProto& node, Scope& scope) {
+  HEDDLE_TRY(check_attributes(node, {"then_branch", "else_branch"}));
   HEDDLE_TRY_ASSIGN(const proto::GraphProto* then_graph, graph_of(node, "then_branch"));
   HEDDLE_TRY_ASSIGN(const proto::GraphProto* else_graph, graph_of(node, "else_branch"));
   for (const proto::GraphProto* graph : {then_graph, else_graph}) {
@@ -132,11 +165,13 @@ Status GraphReader::convert_if(const proto::NodeProto& node, Scope& scope) {
   const bool data = scope.body->depends_on_data(inputs[0]);
   if (!yes.ok() && (data || !no.ok())) return failed(yes.status(), "then_branch");
   if (!no.ok() && data) return failed(no.status(), "else_branch");
-  if (yes.ok() && no.ok() && !same_kinds(yes->graph, no->graph)) {
-    if (data) {
-      return Status::unsupported(describe(node), ": its condition depends on data, and its branches give ",
-                                 "tensors of other types or ranks");
-    }
+  if (const auto other = data ? first_other(yes->graph, no->graph, may_be_same) : std::nullopt) {
+    return Status::unsupported(describe(node), ": its condition depends on data, and output ", *other, " is ",
+                               yes->graph.type(yes->graph.outputs[*other]), " by then_branch and ",
+                               no->graph.type(no->graph.outputs[*other]),
+                               " by else_branch; they have to be the same");
+  }
+  if (yes.ok() && no.ok() && first_other(yes->graph, no->graph, same_kind)) {
     split_ = Split{{&node, scope.prefix}, inputs[0]};
     return Status::unsupported(describe(node), ": the branches give tensors of other types or ranks");
   }
@@ -252,7 +287,15 @@ Status GraphReader::read_loop(const proto::NodeProto& node, const proto::GraphPr
   }
 }
 
+Status GraphReader::bind_input(const proto::GraphProto& body, int i, ValueId id, Scope& inner) {
+  const std::string& name = body.input(i).name();
+  if (name.empty()) return Status::invalid("input ", i, " has no name");
+  if (inner.values.emplace(name, Binding{id, {}}).second) return {};
+  return Status::invalid("input ", in_quotes(name), " occurs twice; every value is made once");
+}
+
 Status GraphReader::convert_loop(const proto::NodeProto& node, Scope& scope) {
+  HEDDLE_TRY(check_attributes(node, {"body"}));
   HEDDLE_TRY_ASSIGN(const proto::GraphProto* graph, graph_of(node, "body"));
   HEDDLE_TRY_ASSIGN(auto inputs, operands(node, scope));
   inputs.resize(std::max<size_t>(inputs.size(), 2), ir::kNoValue);
@@ -281,7 +324,7 @@ Status GraphReader::convert_loop(const proto::NodeProto& node, Scope& scope) {
   }
   loop.bind = [&](Scope& inner, const std::vector<ValueId>& state, std::vector<ValueId>&) -> Status {
     for (int i = 0; i < graph->input_size(); ++i) {
-      inner.values[graph->input(i).name()] = {state[static_cast<size_t>(i)], {}};
+      HEDDLE_TRY(bind_input(*graph, i, state[static_cast<size_t>(i)], inner));
     }
     return {};
   };
@@ -293,6 +336,8 @@ Status GraphReader::convert_loop(const proto::NodeProto& node, Scope& scope) {
 
 Result<GraphReader::ScanForm> GraphReader::scan_form(const proto::NodeProto& node,
                                                      const proto::GraphProto& graph, const Scope& scope) {
+  HEDDLE_TRY(check_attributes(node, {"body", "num_scan_inputs", "scan_input_axes", "scan_input_directions",
+                                     "scan_output_axes", "scan_output_directions"}));
   HEDDLE_TRY_ASSIGN(const auto inputs, operands(node, scope));
   int64_t scanned = 0;
   for (const proto::AttributeProto& attribute : node.attribute()) {
@@ -315,12 +360,47 @@ Result<GraphReader::ScanForm> GraphReader::scan_form(const proto::NodeProto& nod
   HEDDLE_TRY_ASSIGN(form.input_directions, ints_of(node, "scan_input_directions", form.scanned.size()));
   HEDDLE_TRY_ASSIGN(form.output_axes, ints_of(node, "scan_output_axes", stacked));
   HEDDLE_TRY_ASSIGN(form.output_directions, ints_of(node, "scan_output_directions", stacked));
+  for (const auto* directions : {&form.input_directions, &form.output_directions}) {
+    for (int64_t direction : *directions) {
+      if (direction == 0 || direction == 1) continue;
+      return Status::invalid(describe(node), ": a direction is ", direction, "; it has to be 0 or 1");
+    }
+  }
+  const auto type = [&](size_t i) -> const ir::TensorType& {
+    return scope.body->value(form.scanned[i]).type;
+  };
   for (size_t i = 0; i < form.scanned.size(); ++i) {
-    auto axis = ir::normalize_axis(form.input_axes[i], scope.body->value(form.scanned[i]).type.rank());
+    auto axis = ir::normalize_axis(form.input_axes[i], type(i).rank());
     if (!axis.ok()) return axis.status().with_context(text(describe(node), ": scan input ", i));
     form.input_axes[i] = static_cast<int64_t>(*axis);
+    const ir::Dim &extent = type(i).shape[*axis],
+                  &first = type(0).shape[static_cast<size_t>(form.input_axes[0])];
+    if (!ir::Dim::may_equal(extent, first)) {
+      return Status::invalid(describe(node), ": scan input ", i, " has ", extent,
+                             " elements and scan input 0 ", first, "; they have to have as many");
+    }
   }
   return form;
+}
+
+// The longest decides: an input that turns out to be shorter has no element for the last iterations.
+Result<ValueId> GraphReader::scan_trips(const ScanForm& form, const std::string& name, ir::Builder& builder) {
+  const auto extent = [&](size_t i) -> const ir::Dim& {
+    return builder.value(form.scanned[i]).type.shape[static_cast<size_t>(form.input_axes[i])];
+  };
+  ValueId trips = ir::kNoValue;
+  for (size_t i = 0; i < form.scanned.size(); ++i) {
+    if (i > 0 && extent(i) == extent(0)) continue;
+    HEDDLE_TRY_ASSIGN(const ValueId shape, builder.node("Shape", {form.scanned[i]}, {}, name + "/shape"));
+    const ValueId axis = builder.constant(whole_number(form.input_axes[i]));
+    HEDDLE_TRY_ASSIGN(const ValueId count, builder.node("Gather", {shape, axis}, {}, name + "/count"));
+    if (i > 0) {
+      HEDDLE_TRY_ASSIGN(trips, builder.node("Max", {trips, count}, {}, name + "/longest"));
+    } else {
+      trips = count;
+    }
+  }
+  return trips;
 }
 
 // Iteration i reads element i (from the end: count - 1 - i) of every scan input.
@@ -329,22 +409,17 @@ Status GraphReader::convert_scan(const proto::NodeProto& node, Scope& scope) {
   HEDDLE_TRY_ASSIGN(const ScanForm form, scan_form(node, *graph, scope));
   const std::string name = text(scope.prefix, node_name(node));
   ir::Builder& builder = scope.body->builder();
-  const auto number = [](int64_t n) {
-    return ir::Tensor::of<int64_t>(ir::DType::kI64, {}, std::span<const int64_t>(&n, 1));
-  };
   Loop loop;
   loop.carried = form.states;
   loop.condition = builder.constant(ir::Tensor::scalar(ir::DType::kBool, 1));
-  HEDDLE_TRY_ASSIGN(const ValueId shape, builder.node("Shape", {form.scanned[0]}, {}, name + "/shape"));
-  const ValueId first_axis = builder.constant(number(form.input_axes[0]));
-  HEDDLE_TRY_ASSIGN(loop.trips, builder.node("Gather", {shape, first_axis}, {}, name + "/count"));
-  const ValueId one = builder.constant(number(1));
+  HEDDLE_TRY_ASSIGN(loop.trips, scan_trips(form, name, builder));
+  const ValueId one = builder.constant(whole_number(1));
   HEDDLE_TRY_ASSIGN(const ValueId last, builder.node("Sub", {loop.trips, one}, {}, name + "/last"));
   loop.bind = [&](Scope& inner, const std::vector<ValueId>& state, std::vector<ValueId>& first) -> Status {
     Body& body = *inner.body;
     const size_t states = form.states.size();
     for (size_t k = 0; k < states; ++k) {
-      inner.values[graph->input(static_cast<int>(k)).name()] = {state[2 + k], {}};
+      HEDDLE_TRY(bind_input(*graph, static_cast<int>(k), state[2 + k], inner));
     }
     for (size_t i = 0; i < form.scanned.size(); ++i) {
       ValueId at = state[0];
@@ -356,7 +431,7 @@ Status GraphReader::convert_scan(const proto::NodeProto& node, Scope& scope) {
       HEDDLE_TRY_ASSIGN(
           const ValueId element,
           body.builder().node("Gather", {whole, at}, {{"axis", form.input_axes[i]}}, name + "/element"));
-      inner.values[graph->input(static_cast<int>(states + i)).name()] = {element, {}};
+      HEDDLE_TRY(bind_input(*graph, static_cast<int>(states + i), element, inner));
     }
     HEDDLE_TRY_ASSIGN(const ValueId go, body.builder().node("Identity", {state[1]}, {}, name + "/go"));
     first.push_back(go);
@@ -367,7 +442,7 @@ Status GraphReader::convert_scan(const proto::NodeProto& node, Scope& scope) {
   for (size_t k = form.states.size(); k < made.size(); ++k) {
     const size_t i = k - form.states.size();
     HEDDLE_TRY_ASSIGN(made[k], turn_stacked(node, made[k], form.output_axes[i],
-                                            form.output_directions[i] != 0, *scope.body));
+                                            form.output_directions[i] != 0, name, *scope.body));
   }
   bind_outputs(node, made, scope);
   return {};
@@ -375,8 +450,7 @@ Status GraphReader::convert_scan(const proto::NodeProto& node, Scope& scope) {
 
 // Stacked along axis 0, first to last, as a Scan wants it.
 Result<ValueId> GraphReader::turn_stacked(const proto::NodeProto& node, ValueId id, int64_t to, bool reversed,
-                                          Body& body) {
-  const std::string name = node_name(node);
+                                          const std::string& name, Body& body) {
   const size_t rank = body.value(id).type.rank();
   auto axis = ir::normalize_axis(to, rank);
   if (!axis.ok()) return axis.status().with_context(text(describe(node), ": scan_output_axes"));

@@ -36,19 +36,9 @@ void check(const Form& form) {
   }
   m.input("x", dims);
   form.add(m);
-  m.output("y").clear_type();
-  const auto graph = m.read();
-  if (!graph.ok()) FAIL(to_string(graph.status()));
   ir::Tensor x = ir::Tensor::zeros(ir::DType::kF32, form.x);
   for (int64_t i = 0; i < x.elements(); ++i) x.set(i, static_cast<double>(i));
-  const auto result = ir::evaluate(*graph, std::vector<ir::Tensor>{x});
-  if (!result.ok()) FAIL(to_string(result.status()));
-  const ir::Tensor& y = result->front();
-  CHECK(to_string(y.type()) == form.shape);
-  REQUIRE(y.elements() == static_cast<int64_t>(form.values.size()));
-  for (int64_t i = 0; i < y.elements(); ++i) {
-    CHECK(y.get(i) == doctest::Approx(form.values[static_cast<size_t>(i)]).epsilon(1e-5));
-  }
+  check_y(m, x, form.shape, form.values);
 }
 
 Form einsum(const std::string& equation, const ir::Extents& x, std::vector<std::string> operands,

@@ -94,10 +94,12 @@ class GraphReader {
   Status convert_scan(const proto::NodeProto& node, Scope& scope);
   Result<ScanForm> scan_form(const proto::NodeProto& node, const proto::GraphProto& graph,
                              const Scope& scope);
+  static Result<ir::ValueId> scan_trips(const ScanForm& form, const std::string& name, ir::Builder& builder);
   Status read_loop(const proto::NodeProto& node, const proto::GraphProto& graph, Scope& scope,
                    const Loop& loop, std::vector<ir::ValueId>& made);
   static Result<ir::ValueId> turn_stacked(const proto::NodeProto& node, ir::ValueId id, int64_t to,
-                                          bool reversed, Body& body);
+                                          bool reversed, const std::string& name, Body& body);
+  static Status bind_input(const proto::GraphProto& body, int i, ir::ValueId id, Scope& inner);
   Result<Nested> read_nested(const proto::GraphProto& graph, const Scope& around, const Prologue& prologue);
   Status inline_branch(const proto::NodeProto& node, const proto::GraphProto& branch, Scope& scope);
   static Result<std::vector<ir::ValueId>> make_if(const std::string& name, ir::ValueId condition,

@@ -45,6 +45,10 @@ void set(proto::NodeProto& node, const std::string& name, float value);
 void set(proto::NodeProto& node, const std::string& name, const char* value);
 void set(proto::NodeProto& node, const std::string& name, const std::vector<int64_t>& value);
 
+// Adds the output "y" to a model of one input, x: checks its type and elements for this x.
+void check_y(SampleModel& m, const ir::Tensor& x, const std::string& type,
+             const std::vector<double>& elements);
+
 std::span<const std::byte> as_bytes(const std::string& text);
 
 // x: f32[batch, 4] -> Gemm, Relu, Reshape by constants -> y: a valid model with most kinds of records.

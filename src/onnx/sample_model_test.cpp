@@ -1,6 +1,10 @@
 // Not tests: the definitions of sample_model.h, which only the test executable needs.
 #include "onnx/sample_model.h"
 
+#include <doctest/doctest.h>
+
+#include "ir/op.h"
+
 namespace heddle::onnx {
 
 SampleModel::SampleModel(int64_t opset) {
@@ -99,6 +103,22 @@ void set(proto::NodeProto& node, const std::string& name, const char* value) {
 void set(proto::NodeProto& node, const std::string& name, const std::vector<int64_t>& value) {
   auto& made = attribute(node, name, proto::AttributeProto::INTS);
   for (const int64_t number : value) made.add_ints(number);
+}
+
+void check_y(SampleModel& m, const ir::Tensor& x, const std::string& type,
+             const std::vector<double>& elements) {
+  m.output("y").clear_type();
+  const auto graph = m.read();
+  if (!graph.ok()) FAIL(to_string(graph.status()));
+  const auto result = ir::evaluate(*graph, std::vector<ir::Tensor>{x});
+  if (!result.ok()) FAIL(to_string(result.status()));
+  const ir::Tensor& y = result->front();
+  CHECK(to_string(y.type()) == type);
+  if (graph->type(graph->inputs[0]).is_static()) CHECK(to_string(graph->type(graph->outputs[0])) == type);
+  REQUIRE(y.elements() == static_cast<int64_t>(elements.size()));
+  for (int64_t i = 0; i < y.elements(); ++i) {
+    CHECK(y.get(i) == doctest::Approx(elements[static_cast<size_t>(i)]).epsilon(1e-5));
+  }
 }
 
 std::span<const std::byte> as_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }

@@ -150,6 +150,21 @@ Status arithmetic(Rewriter& rw, const Node& node) {
   return {};
 }
 
+// The mean over all places of each channel.
+Status pooled(Rewriter& rw, const Node& node) {
+  const size_t rank = rw.shape(node.inputs[0]).size();
+  if (rw.dtype(node.inputs[0]) != ir::DType::kF32 || rank < 4 || rank > 5) return {};
+  if (node.attributes.i64("keepdims", 1) != 1 || !node.has_input(1)) return {};
+  auto axes = rw.ints(node.inputs[1]);
+  if (!axes || axes->size() != rank - 2) return {};
+  for (int64_t& axis : *axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
+  std::sort(axes->begin(), axes->end());
+  for (size_t i = 0; i < axes->size(); ++i) {
+    if ((*axes)[i] != static_cast<int64_t>(i) + 2) return {};
+  }
+  return rw.replace(node, "GlobalAveragePool", {node.inputs[0]});
+}
+
 // An element-wise node broadcasts by itself: an Expand before it is only needed when nothing else has the
 // full shape.
 Status skip_expand(Rewriter& rw, const Node& node) {
@@ -187,6 +202,7 @@ Result<ir::Graph> canonicalise(ir::Graph graph) {
       HEDDLE_TRY(arithmetic(rw, node));
       if (rw.replaced()) return {};
     }
+    if (node.is("ReduceMean")) return pooled(rw, node);
     if (node.op->dependence == ir::Dependence::kElementwise && node.inputs.size() > 1)
       return skip_expand(rw, node);
     return {};

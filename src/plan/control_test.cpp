@@ -188,20 +188,113 @@ TEST_CASE("a count that the model fixes is unrolled while loading") {
   CHECK(count(optimised, "Loop") == 0);
 }
 
-TEST_CASE("a count or a condition that depends on data is refused by name") {
+namespace {
+
+// (i, go, x) -> (go, or whether the greatest of x is positive; x, or twice as long; the same stacked)
+Body odd(bool ends_by_data, bool grows, bool stacks) {
   Sketch s;
-  const Id x = s.in("x", {2, 8});
-  const Id n = s.in("n", {}, DType::kI64);
-  const Id yes = s.constant(ir::Tensor::scalar(DType::kBool, 1));
-  Sketch inner;
-  inner.in("i", {}, DType::kI64);
-  const Id go = inner.in("go", {}, DType::kBool);
-  const Id sum = inner.in("sum", {2, 8});
-  inner.out(inner.op("Identity", {go}));
-  inner.out(inner.op("Neg", {sum}));
-  s.out(s.op("Loop", {n, yes, x}, {{"body", body(inner)}, {"carried", int64_t{1}}}));
-  CHECK(refusal(s.take(), {{2, 8}, Extents{}}) ==
-        "node 'Loop0' (Loop): its trip count depends on data; it must follow from the shapes of the inputs");
+  s.in("i", {}, DType::kI64);
+  const Id go = s.in("go", {}, DType::kBool);
+  const Id x = s.in("x", {ir::Dim::unknown()});
+  const Id greatest = s.op("ReduceMax", {x}, {{"keepdims", int64_t{0}}});
+  s.out(ends_by_data ? s.op("Greater", {greatest, s.number(0)}) : s.op("Identity", {go}));
+  const Id next = grows ? s.op("Concat", {x, x}, {{"axis", int64_t{0}}}) : s.op("Neg", {x});
+  s.out(next);
+  if (stacks) s.out(s.op("Abs", {next}));
+  return body(s);
+}
+
+struct OddLoop {
+  const char* what;
+  int64_t trips;  // -1: an input
+  bool flag;      // whether the loop begins is an input
+  bool ends_by_data, grows, stacks;
+  std::string says;  // empty: it can be compiled
+};
+
+}  // namespace
+
+TEST_CASE("a loop that data may end, or that has no fixed shape, is refused by name") {
+  const OddLoop table[] = {
+      {"count", -1, false, false, false, false, "node 'Loop0' (Loop): its trip count depends on data"},
+      {"condition", 3, true, false, false, false, "node 'Loop0' (Loop): its condition depends on data"},
+      {"none of it runs", 0, false, true, true, false, ""},
+      {"it runs once", 1, false, true, true, true, ""},
+      {"ends early", 3, false, true, false, false,
+       "node 'Loop0' (Loop): whether iteration 1 runs depends on data"},
+      {"ends early, long", 70, false, true, false, false, "of 70 iterations some may end the loop"},
+      {"grows", 3, false, false, true, false, ""},
+      {"grows, long", 70, false, false, true, false, "some change the shape of a carried value"},
+      {"stacks other shapes", 3, false, false, true, true, "node 'Loop0/stacked' (Concat)"},
+      {"steady", 3, false, false, false, true, ""},
+      {"steady, long", 70, false, false, false, true, ""},
+  };
+  for (const OddLoop& c : table) {
+    CAPTURE(std::string(c.what));
+    Sketch s;
+    std::vector<Extents> shapes = {{2}};
+    const Id x = s.in("x", {sym("n")});
+    const Id n = c.trips < 0 ? s.in("n", {}, DType::kI64)
+                             : s.constant(ir::Tensor::scalar(DType::kI64, static_cast<double>(c.trips)));
+    const Id go = c.flag ? s.in("flag", {}, DType::kBool) : s.constant(ir::Tensor::scalar(DType::kBool, 1));
+    if (c.trips < 0 || c.flag) shapes.push_back(Extents{});
+    const auto made = s.ops("Loop", {n, go, x}, c.stacks ? 2 : 1,
+                            {{"body", odd(c.ends_by_data, c.grows, c.stacks)}, {"carried", int64_t{1}}});
+    for (Id id : made) s.out(id);
+    const ir::Graph graph = s.take();
+    const auto concrete = specialize(graph, shapes);
+    if (!c.says.empty()) {
+      REQUIRE_FALSE(concrete.ok());
+      CAPTURE(concrete.status().message());
+      CHECK(concrete.status().message().find(c.says) != std::string::npos);
+      continue;
+    }
+    REQUIRE_MESSAGE(concrete.ok(), to_string(concrete.status()));
+    const auto inputs = random_inputs(graph, {{"n", 2}});
+    check_equal(run(graph, inputs), run(*concrete, inputs));
+  }
+}
+
+TEST_CASE("a long loop inside a branch, and branches inside it, stay graphs with their constants inside") {
+  Sketch turn;
+  turn.in("i", {}, DType::kI64);
+  const Id go = turn.in("go", {}, DType::kBool);
+  const Id x = turn.in("x", {sym("n"), 8}), w = turn.in("w", {8, 8});
+  const Id high = turn.op("Greater", {turn.op("ReduceMax", {x}, {{"keepdims", int64_t{0}}}), turn.number(1)});
+  const auto scaled = [](double by) {
+    Sketch s;
+    const Id a = s.in("x", {sym("n"), 8}), b = s.in("w", {8, 8});
+    s.out(s.op("Tanh", {s.op("MatMul", {a, s.op("Mul", {b, s.number(by)})})}));
+    return body(s);
+  };
+  turn.out(turn.op("Identity", {go}));
+  turn.out(turn.op("If", {high, x, w}, {{"then_branch", scaled(0.5)}, {"else_branch", scaled(0.75)}}));
+  const Body turning = body(turn);
+  Sketch yes;
+  const Id start = yes.in("x", {sym("n"), 8}), weight = yes.in("w", {8, 8});
+  const Id count70 = yes.constant(ir::Tensor::scalar(DType::kI64, 70));
+  const Id always = yes.constant(ir::Tensor::scalar(DType::kBool, 1));
+  yes.out(yes.op("Loop", {count70, always, start, weight}, {{"body", turning}, {"carried", int64_t{1}}}));
+  Sketch no;
+  no.out(no.op("Neg", {no.in("x", {sym("n"), 8})}));
+  no.in("w", {8, 8});
+  const Body other = body(no);
+  Sketch s;
+  const Id flag = s.in("flag", {}, DType::kBool), input = s.in("x", {sym("n"), 8});
+  s.out(s.op("If", {flag, input, s.random({8, 8})}, {{"then_branch", body(yes)}, {"else_branch", other}}));
+  const ir::Graph graph = s.take();
+  const ir::Graph concrete = must(specialize(must(optimize(graph)), std::vector<Extents>{{}, {3, 8}}));
+  const Body branch = the(concrete, "If").attributes.graph("then_branch");
+  CHECK(the(concrete, "If").inputs.size() == 2);
+  const ir::Node& loop = the(*branch, "Loop");
+  CHECK(loop.inputs.size() == 3);
+  const Body inner = the(*loop.attributes.graph("body"), "If").attributes.graph("then_branch");
+  CHECK(inner->inputs.size() == 1);
+  CHECK(count(*inner, "Mul") == 0);  // of two constants: folded
+  for (unsigned seed = 1; seed < 5; ++seed) {
+    const auto inputs = random_inputs(graph, {{"n", 3}}, seed);
+    check_equal(run(graph, inputs), run(concrete, inputs));
+  }
 }
 
 TEST_CASE("rows stay apart through branches that shapes choose and through loops over another axis") {

@@ -5,6 +5,7 @@
 //   Threads    Pure, apart from the Rewriter they are given.
 #pragma once
 
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -29,9 +30,10 @@ using Absorbable = const ir::Node* (*)(const Rewriter& rw, ir::ValueId id, const
 // The other operand of an Add becomes the product's residual, if it has none yet.
 Status absorb_residual(Rewriter& rw, const ir::Node& add, Absorbable absorbable);
 Status absorb_activation(Rewriter& rw, const ir::Node& node, const ir::Node& product,
-                         std::string_view activation);
+                         const ir::Attributes& activation);
 
-// The value of the attribute `activation` that means this element-wise node; empty when there is none.
-std::string_view activation_name(const ir::Node& node);
+// The attributes of a product (activation, activation_alpha, activation_beta) that mean this element-wise
+// node; nothing when none do.
+std::optional<ir::Attributes> activation_attributes(const Rewriter& rw, const ir::Node& node);
 
 }  // namespace heddle::plan

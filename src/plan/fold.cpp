@@ -50,10 +50,13 @@ int64_t reference_work(const Node& node, std::span<const ir::Value* const> in,
   }
   // Terms summed up for one element of the output.
   int64_t terms = 1;
-  if (node.is("MatMul") || node.is("Gemm") || node.is("Linear")) {
+  const auto any_of = [&](std::initializer_list<std::string_view> ops) {
+    return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return node.is(op); });
+  };
+  if (any_of({"MatMul", "Gemm", "Linear", "MatMulInteger"})) {
     const ir::Shape& x = in[0]->type.shape;
     if (!x.empty()) terms = (node.attributes.i64("transA") != 0 ? x.front() : x.back()).value();
-  } else if (node.is("Conv") || node.is("Attention")) {
+  } else if (any_of({"Conv", "ConvTranspose", "ConvInteger", "Attention", "RNN", "GRU", "LSTM"})) {
     const ir::Extents weights = *in[in.size() > 1 && in[1] != nullptr ? 1 : 0]->type.extents();
     terms = weights.elements();
   }

@@ -14,11 +14,22 @@ using ir::ValueId;
 
 namespace {
 
+// A Conv, or a ConvTranspose of one group, that only `reader` reads.
 const Node* absorbable(const Rewriter& rw, ValueId id, const Node& reader) {
-  const Node* conv = rw.maker(id, "Conv");
+  const Node* conv = rw.maker(id);
   if (conv == nullptr || !conv->attributes.str("activation").empty()) return nullptr;
+  const bool turned = conv->is("ConvTranspose") && conv->attributes.i64("group", 1) == 1;
+  if (!turned && !conv->is("Conv")) return nullptr;
   return rw.closed({conv}, reader) ? conv : nullptr;
 }
+
+const Node* takes_residual(const Rewriter& rw, ValueId id, const Node& reader) {
+  const Node* conv = absorbable(rw, id, reader);
+  return conv != nullptr && conv->is("Conv") ? conv : nullptr;
+}
+
+// The axis of the weight that goes over output channels.
+size_t output_axis(const Node& conv) { return conv.is("Conv") ? 0 : 1; }
 
 const Tensor* constant(const Rewriter& rw, ValueId id) {
   return id != kNoValue && rw.value(id).is_constant() ? &*rw.value(id).constant : nullptr;
@@ -32,17 +43,18 @@ Status scale_and_shift(Rewriter& rw, const Node& node, const Node& conv, const s
   const auto channels = static_cast<int64_t>(scale.size());
   Tensor new_weight = Tensor::zeros(weight.dtype(), weight.extents());
   Tensor new_bias = Tensor::zeros(weight.dtype(), {channels});
-  const int64_t per_channel = channels == 0 ? 0 : weight.elements() / channels;
+  int64_t inner = 1;  // elements of the weight between two output channels
+  for (size_t i = output_axis(conv) + 1; i < weight.extents().rank(); ++i) inner *= weight.extents()[i];
+  for (int64_t i = 0; i < weight.elements(); ++i)
+    new_weight.set(i, weight.get(i) * scale[static_cast<size_t>(i / inner % channels)]);
   for (int64_t c = 0; c < channels; ++c) {
     const double factor = scale[static_cast<size_t>(c)];
-    for (int64_t i = c * per_channel; i < (c + 1) * per_channel; ++i)
-      new_weight.set(i, weight.get(i) * factor);
     new_bias.set(c, (bias == nullptr ? 0 : bias->get(c)) * factor + shift[static_cast<size_t>(c)]);
   }
   std::vector<ValueId> inputs = four_inputs(conv);
   inputs[kWeight] = rw.constant(std::move(new_weight), node.name + "/weight");
   inputs[kBias] = rw.constant(std::move(new_bias), node.name + "/bias");
-  return replace_product(rw, node, "Conv", std::move(inputs), conv.attributes);
+  return replace_product(rw, node, conv.op->name, std::move(inputs), conv.attributes);
 }
 
 bool constant_operands(const Rewriter& rw, const Node& conv) {
@@ -59,7 +71,7 @@ Status absorb_batch_norm(Rewriter& rw, const Node& norm) {
     if (given[i] == nullptr) return {};
   }
   const int64_t channels = given[0]->elements();
-  if (constant(rw, conv->inputs[kWeight])->extents()[0] != channels) return {};
+  if (constant(rw, conv->inputs[kWeight])->extents()[output_axis(*conv)] != channels) return {};
   const double epsilon = norm.attributes.f64("epsilon", 1e-5);
   std::vector<double> scale;
   std::vector<double> shift;
@@ -89,7 +101,7 @@ Status absorb_constant(Rewriter& rw, const Node& node) {
   for (size_t i : {size_t{0}, size_t{1}}) {
     const Node* conv = absorbable(rw, node.inputs[i], node);
     if (conv == nullptr || !constant_operands(rw, *conv)) continue;
-    const int64_t channels = constant(rw, conv->inputs[kWeight])->extents()[0];
+    const int64_t channels = constant(rw, conv->inputs[kWeight])->extents()[output_axis(*conv)];
     const auto given = per_channel(rw, node.inputs[1 - i], channels, rw.shape(node.inputs[i]).size());
     if (!given) continue;
     const std::vector<double> neutral(given->size(), node.is("Add") ? 1 : 0);
@@ -108,12 +120,12 @@ Result<ir::Graph> fuse_conv(ir::Graph graph) {
     if (node.is("Mul")) return absorb_constant(rw, node);
     if (node.is("Add")) {
       HEDDLE_TRY(absorb_constant(rw, node));
-      return rw.replaced() ? Status() : absorb_residual(rw, node, absorbable);
+      return rw.replaced() ? Status() : absorb_residual(rw, node, takes_residual);
     }
-    const std::string_view activation = activation_name(node);
-    if (activation.empty()) return {};
+    const auto activation = activation_attributes(rw, node);
+    if (!activation) return {};
     const Node* conv = absorbable(rw, node.inputs[0], node);
-    return conv == nullptr ? Status() : absorb_activation(rw, node, *conv, activation);
+    return conv == nullptr ? Status() : absorb_activation(rw, node, *conv, *activation);
   });
 }
 

@@ -36,6 +36,14 @@ TEST_CASE("normalisation, constants, residual and activation go into the convolu
        [](Sketch& s, Id x) { return s.op("Relu", {s.op("Add", {norm(s, conv(s, x)), x})}); }, true, "relu"},
       {"residual first", [](Sketch& s, Id x) { return s.op("Tanh", {s.op("Add", {x, conv(s, x)})}); }, true,
        "tanh"},
+      {"hard-swish", [](Sketch& s, Id x) { return s.op("HardSwish", {conv(s, x)}); }, false, "hard_swish"},
+      {"clip", [](Sketch& s, Id x) { return s.op("Clip", {conv(s, x), s.number(0), s.number(0.5)}); }, false,
+       "clip"},
+      {"leaky relu",
+       [](Sketch& s, Id x) { return s.op("LeakyRelu", {norm(s, conv(s, x))}, {{"alpha", 0.2}}); }, false,
+       "leaky_relu"},
+      {"hard-sigmoid", [](Sketch& s, Id x) { return s.op("HardSigmoid", {conv(s, x)}, {{"alpha", 0.3}}); },
+       false, "hard_sigmoid"},
       {"constants per channel",
        [](Sketch& s, Id x) {
          return s.op("Add", {s.op("Mul", {conv(s, x), s.random({4, 1, 1})}), s.random({1, 4, 1, 1})});
@@ -60,6 +68,54 @@ TEST_CASE("grouped and strided convolutions take normalisation too") {
                     {{"group", int64_t{2}}, {"strides", std::vector<int64_t>{2, 1}}});
   s.out(s.op("Relu", {norm(s, c)}));
   CHECK(drop_dead(apply(fuse_conv, s.take(), kSymbols)).nodes.size() == 1);
+}
+
+TEST_CASE("a transposed convolution takes normalisation, constants and activation") {
+  Sketch s;
+  const Id x = s.in("x", {sym("batch"), 3, 6, 5});
+  const Id c = s.op("ConvTranspose", {x, s.random({3, 4, 2, 2})}, {{"strides", std::vector<int64_t>{2, 2}}});
+  s.out(s.op("Relu", {s.op("Add", {norm(s, c), s.random({1, 4, 1, 1})})}));
+  const ir::Graph after = drop_dead(apply(fuse_conv, s.take(), kSymbols));
+  CHECK(after.nodes.size() == 1);
+  CHECK(the(after, "ConvTranspose").attributes.str("activation") == "relu");
+}
+
+TEST_CASE("hard-swish and hard-sigmoid are found however they are spelled") {
+  struct Case {
+    std::string what;
+    std::function<Id(Sketch&, Id)> build;
+    std::string op;
+  };
+  const auto clip = [](Sketch& s, Id x) {
+    return s.op("Clip", {s.op("Add", {x, s.number(3)}), s.number(0), s.number(6)});
+  };
+  const Case cases[] = {
+      {"x * clip / 6",
+       [&](Sketch& s, Id x) { return s.op("Div", {s.op("Mul", {x, clip(s, x)}), s.number(6)}); },
+       "HardSwish"},
+      {"x * (clip / 6)",
+       [&](Sketch& s, Id x) { return s.op("Mul", {x, s.op("Div", {clip(s, x), s.number(6)})}); },
+       "HardSwish"},
+      {"x * hard-sigmoid",
+       [](Sketch& s, Id x) {
+         return s.op("Mul", {s.op("HardSigmoid", {x}, {{"alpha", 1.0 / 6}, {"beta", 0.5}}), x});
+       },
+       "HardSwish"},
+      {"clip * a sixth", [&](Sketch& s, Id x) { return s.op("Mul", {s.number(1.0 / 6), clip(s, x)}); },
+       "HardSigmoid"},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.what);
+    Sketch s;
+    s.out(each.build(s, s.in("x", {sym("batch"), 5})));
+    const ir::Graph after = drop_dead(apply(fuse_gates, s.take(), kSymbols));
+    CHECK(after.nodes.size() == 1);
+    CHECK(count(after, each.op) == 1);
+  }
+  Sketch s;
+  const Id x = s.in("x", {sym("batch"), 5});
+  s.out(s.op("Mul", {x, s.op("HardSigmoid", {x})}));  // a slope of 0.2
+  CHECK(drop_dead(apply(fuse_gates, s.take(), kSymbols)).nodes.size() == 2);
 }
 
 TEST_CASE("the convolution takes nothing that would change a value") {

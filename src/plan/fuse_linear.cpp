@@ -134,12 +134,12 @@ Result<ir::Graph> fuse_linear(ir::Graph graph) {
       HEDDLE_TRY(absorb_bias(rw, node));
       return rw.replaced() ? Status() : absorb_residual(rw, node, absorbable);
     }
-    const std::string_view activation = activation_name(node);
-    if (activation.empty()) return {};
+    const auto activation = activation_attributes(rw, node);
+    if (!activation) return {};
     const Node* linear = absorbable(rw, node.inputs[0], node);
     if (linear == nullptr || linear->has_input(kResidual) || !linear->attributes.str("activation").empty())
       return {};
-    return absorb_activation(rw, node, *linear, activation);
+    return absorb_activation(rw, node, *linear, *activation);
   });
 }
 

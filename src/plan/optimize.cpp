@@ -33,6 +33,7 @@ Result<ir::Graph> optimize(ir::Graph graph, const Fusions& fusions) {
       {true, canonicalise},
       {true, merge_equal},
       {fusions.gelu, fuse_gelu},
+      {fusions.gelu, fuse_gates},
       {fusions.layer_norm, fuse_layer_norm},
       {fusions.linear, fuse_linear},
       {fusions.conv, fuse_conv},

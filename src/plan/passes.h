@@ -28,6 +28,8 @@ Result<ir::Graph> fuse_linear(ir::Graph graph);
 Result<ir::Graph> fuse_conv(ir::Graph graph);
 Result<ir::Graph> fuse_layer_norm(ir::Graph graph);
 Result<ir::Graph> fuse_gelu(ir::Graph graph);
+// Hard-sigmoid and hard-swish from primitive nodes.
+Result<ir::Graph> fuse_gates(ir::Graph graph);
 Result<ir::Graph> fuse_attention(ir::Graph graph);
 // The three Linears of an Attention over one input become one.
 Result<ir::Graph> pack_projections(ir::Graph graph);

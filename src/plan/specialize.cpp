@@ -213,13 +213,14 @@ class Specializer {
       }
       Inliner::Turn turn = Inliner(values_).turn(node, i, carried, Ids(rest, inputs.end()));
       HEDDLE_TRY(steps(turn.nodes));
+      stacked.push_back(std::move(turn.stacked));
+      if (i + 1 == trips) break;  // whatever the condition
       const auto condition = ir::known_number(values_[aliases_[turn.condition]]);
       if (!condition) {
         return Status::unsupported(node.describe(), ": whether iteration ", i + 1,
                                    " runs depends on data; it must follow from the shapes of the inputs");
       }
       goes_on = *condition != 0;
-      stacked.push_back(std::move(turn.stacked));
     }
     return steps(Inliner(values_).results(node, carried, stacked));
   }

@@ -29,10 +29,11 @@ void add_products(std::vector<Case>& cases) {
                    kFloats});
   cases.push_back({"Gemm", {T({5, 7}), T({7, 3})}, {{"alpha", 1.5}}, kFloats});
   cases.push_back({"Gemm", {T({5, 7}), weight({3, 7}), weight({3})}, {{"transB", I{1}}}, kFloats});
-  for (const char* activation : {"", "relu", "gelu", "gelu_tanh", "tanh", "sigmoid", "silu"}) {
+  for (const char* activation : {"", "relu", "gelu", "gelu_tanh", "tanh", "sigmoid", "silu", "leaky_relu",
+                                 "hard_sigmoid", "hard_swish", "clip"}) {
     cases.push_back({"Linear",
                      {T({2, 5, 33}), weight({33, 70}, -0.3, 0.3), weight({70}), T({2, 5, 70})},
-                     {{"activation", S(activation)}},
+                     {{"activation", S(activation)}, {"activation_alpha", 0.2}, {"activation_beta", 0.6}},
                      kFloats});
   }
   cases.push_back({"Linear", {T({3, 20}), weight({7, 20})}, {{"trans_w", I{1}}}, kFloats});

@@ -50,7 +50,7 @@ def test_bf16_goes_in_and_comes_out_as_an_array_of_ml_dtypes():
     ids=lambda array: str(array.dtype),
 )
 def test_a_dtype_that_heddle_lacks_is_refused_by_name(affine, array):
-    with pytest.raises(heddle.UnsupportedError, match="input 'x' has dtype .*; Heddle takes f32, f16"):
+    with pytest.raises(heddle.UnsupportedError, match=r"input 'x' has dtype .*; Heddle takes f32, f16"):
         affine(array)
 
 

@@ -1,4 +1,5 @@
-// control_test.cpp: models that keep a state while they run: recurrent nodes, branches that data chooses, loops.
+// control_test.cpp: models that keep a state while they run: recurrent nodes, loops, branches that data
+// chooses.
 #include <unistd.h>
 
 #include <filesystem>
@@ -125,8 +126,8 @@ void branch(proto::NodeProto& choice, const char* which, const char* op,
 
 constexpr int64_t kWidth = 4;
 
-// For each row of x: s = s / 2 + (2 row, when the row's sum is above 0; else -row). Gives every s, and the last
-// one, negated unless the sum of x is above 0.
+// For each row of x: s = s / 2 + (2 row, when the row's sum is above 0; else -row). Gives every s, and the
+// last one, negated unless the sum of x is above 0.
 void write_running(const std::string& path) {
   proto::ModelProto model;
   model.set_ir_version(8);

@@ -25,7 +25,8 @@ struct Lowering {
   std::vector<Operand> inputs;  // as many as node.inputs; absent ones are kNone
   std::vector<Operand> outputs;
   WeightStore& weights;
-  int width;  // threads in the budget: prepare splits for up to this many
+  int width;            // threads in the budget: prepare splits for up to this many
+  bool turned = false;  // the operands' axes are [N, spatial.., C], the node's otherwise (channel_layout.h)
   const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
 };
 

@@ -7,6 +7,7 @@
 
 #include "base/process_exit.h"
 #include "base/trace.h"
+#include "drivers/host/channel_layout.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
@@ -32,6 +33,19 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
   std::vector<Operand> out;
   for (ir::ValueId id : ids) out.push_back(id == ir::kNoValue ? Operand() : storage.operands[id]);
   return out;
+}
+
+Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
+  if (!follows_channels_last(lowering)) return lower(lowering);
+  Follower follower = in_order_of_bytes(lowering);
+  Lowering inner{lowering.graph,
+                 follower.node,
+                 std::move(follower.inputs),
+                 std::move(follower.outputs),
+                 lowering.weights,
+                 lowering.width,
+                 true};
+  return lower(inner);
 }
 
 }  // namespace
@@ -65,7 +79,7 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
     if (lower == nullptr)
       return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
     Lowering lowering{graph, node, pick(storage_, node.inputs), pick(storage_, node.outputs), weights, width};
-    Result<std::unique_ptr<Step>> step = lower(lowering);
+    Result<std::unique_ptr<Step>> step = lower_in_layout(lower, lowering);
     if (!step.ok()) return step.status().with_context(node.describe());
     (*step)->set_scratch(storage_.arena_bytes);
     scratch = std::max(scratch, (*step)->scratch_bytes());

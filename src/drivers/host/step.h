@@ -27,8 +27,7 @@ struct Operand {
   ir::Extents extents;
   uint64_t offset = 0;                  // kArena: bytes; kInput, kOutput: index
   const std::byte* constant = nullptr;  // kConstant; kept alive by the module
-  bool channels_last =
-      false;  // between convolutions and pools only (storage.h): [N, spatial.., C] in memory, extents as ever
+  bool channels_last = false;           // [N, spatial.., C] in memory, extents as ever (channel_layout.h)
 
   bool present() const { return place != Place::kNone; }
   int64_t elements() const { return extents.elements(); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/channel_layout.h"
 #include "ir/transposed_window.h"
 #include "plan/memory_plan.h"
 
@@ -22,7 +23,7 @@ class Assignment {
     place_outputs();
     place_arena();
     for (ir::ValueId id = 0; id < root_.size(); ++id) share(id);
-    turn_channels();
+    choose_layouts(graph_, storage_.operands);
     for (auto& [from, to] : storage_.copies) from = storage_.operands[from.offset];
     return std::move(storage_);
   }
@@ -107,37 +108,6 @@ class Assignment {
     operand.place = root.place;
     operand.offset = root.offset;
     operand.constant = root.constant;
-  }
-
-  void turn_channels() {
-    const std::vector<int> producers = graph_.producers();
-    const std::vector<std::vector<int>> consumers = graph_.consumers();
-    const auto windowed = [&](int node) {
-      return node >= 0 && has_windows(graph_.nodes[static_cast<size_t>(node)]);
-    };
-    for (ir::ValueId id = 0; id < root_.size(); ++id) {
-      Operand& operand = storage_.operands[id];
-      if (operand.dtype != ir::DType::kF32 || operand.extents.rank() < 3 || operand.extents.rank() > 5)
-        continue;
-      if (!windowed(producers[id]) || operand.elements() == 0 || consumers[id].empty()) continue;
-      operand.channels_last = std::all_of(consumers[id].begin(), consumers[id].end(), windowed);
-    }
-  }
-
-  // Reads and writes channels_last operands: what runs in oneDNN. The rest runs the reference, which does
-  // not.
-  bool has_windows(const ir::Node& node) const {
-    if (node.inputs.empty() || storage_.operands[node.inputs[0]].elements() == 0) return false;
-    if (node.is("Conv") || node.is("ConvTranspose")) {
-      const ir::Value& weight = graph_.values[node.inputs[1]];
-      if (!weight.is_constant() || weight.constant->elements() == 0) return false;
-      const auto extents = [&](ir::ValueId id) { return storage_.operands[id].extents; };
-      return node.is("Conv") || !goes_beyond_reach(node, extents(node.inputs[0]), extents(node.inputs[1]),
-                                                   extents(node.outputs[0]));
-    }
-    if (node.is("AveragePool")) return !counts_beyond_padding(node);
-    if (node.is("MaxPool")) return node.outputs.size() == 1;  // with indices it runs the reference
-    return node.is("GlobalAveragePool") || node.is("GlobalMaxPool");
   }
 
   const ir::Graph& graph_;

@@ -4,8 +4,7 @@
 //              only rename a shape (Reshape and its like) share their input's place.
 //   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A
 //              value that is an output of the graph is written in place; one that is an output twice, an
-//              input or a constant is copied. Values that only convolutions and pools make and read lie with
-//              their channels last, as those want them.
+//              input or a constant is copied. channel_layout.h says which lie with their channels last.
 //   Threads    Pure.
 #pragma once
 
@@ -27,7 +26,8 @@ struct Storage {
 bool renames(const ir::Node& node);  // makes no bytes of its own
 
 bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN defines otherwise
-// A transposed convolution whose output goes on for a whole stride after the last input's reach: not oneDNN's.
+// A transposed convolution whose output goes on for a whole stride after the last input's reach: oneDNN takes
+// none.
 bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
                        const ir::Extents& y);
 

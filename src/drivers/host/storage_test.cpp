@@ -98,6 +98,33 @@ TEST_CASE("channels lie last only between operators that read and write them so"
   CHECK_FALSE(storage->operands[pool].channels_last);
 }
 
+TEST_CASE("channels stay last through element-wise nodes, Concat, Split and Resize between convolutions") {
+  ir::Builder b;
+  const ir::TensorType image{ir::DType::kF32, {1, 4, 6, 6}};
+  const ir::ValueId x = b.input("x", image), r = b.input("r", image);
+  const ir::ValueId w = b.constant(ir::Tensor::zeros(ir::DType::kF32, {4, 4, 1, 1}));
+  const ir::ValueId wide = b.constant(ir::Tensor::zeros(ir::DType::kF32, {2, 8, 1, 1}));
+  const ir::ValueId two =
+      b.constant(ir::Tensor::of<double>(ir::DType::kF32, {4}, std::vector<double>{1, 1, 2, 2}));
+  const ir::ValueId a = *b.node("Conv", {x, w}), gate = *b.node("GlobalAveragePool", {a});
+  const ir::ValueId scaled = *b.node("Mul", {a, gate});
+  const ir::ValueId once = *b.node("Resize", {scaled, ir::kNoValue, two}, {{"mode", std::string("nearest")}});
+  const ir::ValueId again = *b.node("Neg", {once});
+  const ir::ValueId both = *b.node("Concat", {once, again}, {{"axis", int64_t{1}}});
+  const auto parts = *b.nodes("Split", {both}, 2, {{"axis", int64_t{1}}});
+  const ir::ValueId mixed = *b.node("Conv", {x, w}), sum = *b.node("Add", {mixed, r});
+  b.output(*b.node("Conv", {both, wide}));
+  for (ir::ValueId id : parts) b.output(*b.node("Conv", {id, w}));
+  b.output(*b.node("Conv", {sum, w}));
+  const Result<Storage> storage = assign_storage(*b.take());
+  REQUIRE(storage.ok());
+  for (ir::ValueId id : {a, scaled, once, again, both, parts[0], parts[1]})
+    CHECK(storage->operands[id].channels_last);
+  // The other operand of the sum is plain.
+  CHECK_FALSE(storage->operands[mixed].channels_last);
+  CHECK_FALSE(storage->operands[sum].channels_last);
+}
+
 TEST_CASE("a shape that is not numbers is a fault of ours, by the value's name") {
   ir::Builder b;
   b.output(*b.node("Neg", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("n")}})}));

@@ -116,8 +116,7 @@ Value stacked(const Value& value, Dim count) {
 // Iteration by iteration. Nothing when the condition is not known after one of them.
 Result<std::optional<std::vector<Value>>> infer_counted(const Node& loop, int64_t trips, Operands in) {
   const LoopForm form = loop_form(loop);
-  std::vector<Value> out = first_carried(loop, in);
-  std::vector<Value> carried = out;
+  std::vector<Value> carried = first_carried(loop, in);
   HEDDLE_TRY_ASSIGN(std::vector<Value> made,
                     infer_body(loop, trips > 0 ? std::optional<int64_t>(0) : std::nullopt, carried, in));
   int64_t done = 0;
@@ -125,12 +124,13 @@ Result<std::optional<std::vector<Value>>> infer_counted(const Node& loop, int64_
     if (done > 0) {
       HEDDLE_TRY_ASSIGN(made, infer_body(loop, done, carried, in));
     }
+    for (size_t k = 0; k < form.carried; ++k) carried[k] = made[1 + k];
+    if (done + 1 == trips) continue;  // whatever the condition
     const auto condition = known_number(made[0]);
     if (!condition) return std::optional<std::vector<Value>>();
     goes_on = *condition != 0;
-    for (size_t k = 0; k < form.carried; ++k) carried[k] = made[1 + k];
   }
-  out = carried;
+  std::vector<Value> out = carried;
   for (size_t k = 0; k < form.scans; ++k) out.push_back(stacked(made[1 + form.carried + k], done));
   return std::optional(std::move(out));
 }

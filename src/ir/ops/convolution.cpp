@@ -114,7 +114,9 @@ std::span<const OpDef> convolution_ops() {
                                   {"dilations", kInts},
                                   {"group", kInt},
                                   {"auto_pad", kString},
-                                  {"activation", kString}},
+                                  {"activation", kString},
+                                  {"activation_alpha", kFloat},
+                                  {"activation_beta", kFloat}},
                                  infer_conv,
                                  reference_conv}};
   return table;

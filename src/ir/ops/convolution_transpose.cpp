@@ -98,7 +98,9 @@ std::span<const OpDef> convolution_transpose_ops() {
                                   {"auto_pad", kString},
                                   {"output_padding", kInts},
                                   {"output_shape", kInts},
-                                  {"activation", kString}},
+                                  {"activation", kString},
+                                  {"activation_alpha", kFloat},
+                                  {"activation_beta", kFloat}},
                                  infer_transposed,
                                  reference_transposed}};
   return table;

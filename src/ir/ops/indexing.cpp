@@ -9,19 +9,12 @@ namespace heddle::ir {
 
 namespace {
 
-// Negative indices count from the end.
-Result<int64_t> place(int64_t index, int64_t extent) {
-  const int64_t at = index < 0 ? index + extent : index;
-  if (at >= 0 && at < extent) return at;
-  return Status::invalid("index ", index, " is outside [", -extent, ", ", extent - 1, "]");
-}
-
 Status reference_gather(const Node& node, DataIn in, DataOut out) {
   HEDDLE_TRY_ASSIGN(const size_t axis, axis_of(node.attributes.i64("axis"), in[0]->type()));
   const Lanes from(in[0]->extents(), axis);
   const int64_t count = in[1]->elements();
   for (int64_t k = 0; k < count; ++k) {
-    HEDDLE_TRY_ASSIGN(const int64_t at, place(in[1]->get_i64(k), from.extent));
+    HEDDLE_TRY_ASSIGN(const int64_t at, place_of(in[1]->get_i64(k), from.extent));
     for (int64_t o = 0; o < from.outer; ++o) {
       for (int64_t i = 0; i < from.inner; ++i) {
         copy_element(out[0], (o * count + k) * from.inner + i, *in[0], from.at(o, at, i));
@@ -48,7 +41,7 @@ Status reference_gather_elements(const Node& node, DataIn in, DataOut out) {
   const Strides strides(in[0]->extents());
   Status status;
   walk(out[0].extents(), [&](const Index& index, int64_t flat) {
-    const Result<int64_t> at = place(in[1]->get_i64(flat), in[0]->extents()[axis]);
+    const Result<int64_t> at = place_of(in[1]->get_i64(flat), in[0]->extents()[axis]);
     if (!at.ok()) {
       if (status.ok()) status = at.status();
       return;
@@ -91,7 +84,7 @@ Status reference_gather_nd(const Node& node, DataIn in, DataOut out) {
     for (size_t i = 0; i < lead; ++i) row = row * indices[i] + index[i];
     for (size_t i = 0; i < batch; ++i) source[i] = index[i];
     for (size_t i = 0; i < depth; ++i) {
-      const Result<int64_t> at = place(
+      const Result<int64_t> at = place_of(
           in[1]->get_i64(row * static_cast<int64_t>(depth) + static_cast<int64_t>(i)), extents[batch + i]);
       if (!at.ok() && status.ok()) status = at.status();
       source[batch + i] = at.ok() ? at.value() : 0;

@@ -210,7 +210,17 @@ std::span<const OpDef> linear_ops() {
        {{"alpha", kFloat}, {"beta", kFloat}, {"transA", kInt}, {"transB", kInt}},
        infer_gemm,
        reference_gemm},
-      {"Linear", 2, 4, 1, 1, {{"activation", kString}, {"trans_w", kInt}}, infer_linear, reference_linear},
+      {"Linear",
+       2,
+       4,
+       1,
+       1,
+       {{"activation", kString},
+        {"activation_alpha", kFloat},
+        {"activation_beta", kFloat},
+        {"trans_w", kInt}},
+       infer_linear,
+       reference_linear},
   };
   return table;
 }

@@ -58,6 +58,17 @@ void add_products(std::vector<Case>& all) {
                  {f32({1, 1}, {1}), f32({1, 1}, {1})},
                  {{"activation", text_of("tanh")}},
                  {f32({1, 1}, {0.76159416})}});
+  const Sample six = f32({6, 1}, {-4, -1, 0, 0.5, 2, 4}), one_weight = f32({1, 1}, {1});
+  const auto tuned = [&](const char* name, double alpha, double beta, std::vector<double> wanted) {
+    all.push_back({"Linear",
+                   {six, one_weight},
+                   {{"activation", text_of(name)}, {"activation_alpha", alpha}, {"activation_beta", beta}},
+                   {f32({6, 1}, std::move(wanted))}});
+  };
+  tuned("leaky_relu", 0.25, 0, {-1, -0.25, 0, 0.5, 2, 4});
+  tuned("hard_sigmoid", 0.25, 0.5, {0, 0.25, 0.5, 0.625, 1, 1});
+  tuned("hard_swish", 0, 0, {0, -1.0 / 3, 0, 0.29166667, 5.0 / 3, 4});
+  tuned("clip", -2, 1, {-2, -1, 0, 0.5, 1, 1});
 }
 
 void add_windows(std::vector<Case>& all) {

@@ -1,6 +1,7 @@
 // Operators that read or write images at computed places: GridSample, RoiAlign, Col2Im. And Det.
 //
-// GridSample has an attribute of its own: with places=1 the grid names elements (0 is the first one's centre).
+// GridSample has an attribute of its own: with places=1 the grid names elements (0 is the first one's
+// centre).
 #include <algorithm>
 #include <array>
 #include <cmath>

@@ -10,12 +10,6 @@ namespace heddle::ir {
 
 namespace {
 
-Result<int64_t> place(int64_t index, int64_t extent) {
-  const int64_t at = index < 0 ? index + extent : index;
-  if (at >= 0 && at < extent) return at;
-  return Status::invalid("index ", index, " is outside [", -extent, ", ", extent - 1, "]");
-}
-
 Status check_reduction(const Node& node, const Value& data) {
   const std::string given = node.attributes.str("reduction", "none");
   if (given == "none") return {};
@@ -72,7 +66,7 @@ Status reference_scatter_elements(const Node& node, DataIn in, DataOut out) {
   Writer writer(node, out[0]);
   Status status;
   walk(in[1]->extents(), [&](const Index& index, int64_t flat) {
-    const Result<int64_t> at = place(in[1]->get_i64(flat), out[0].extents()[axis]);
+    const Result<int64_t> at = place_of(in[1]->get_i64(flat), out[0].extents()[axis]);
     if (!at.ok()) {
       if (status.ok()) status = at.status();
       return;
@@ -116,7 +110,7 @@ Status reference_scatter_nd(const Node& node, DataIn in, DataOut out) {
     int64_t target = 0;
     for (int64_t i = 0; i < depth; ++i) {
       const int64_t extent = extents[static_cast<size_t>(i)];
-      HEDDLE_TRY_ASSIGN(const int64_t at, place(in[1]->get_i64(row * depth + i), extent));
+      HEDDLE_TRY_ASSIGN(const int64_t at, place_of(in[1]->get_i64(row * depth + i), extent));
       target = target * extent + at;
     }
     for (int64_t i = 0; i < slice; ++i) writer.write(target * slice + i, *in[2], row * slice + i);

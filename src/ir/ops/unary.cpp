@@ -68,9 +68,9 @@ Status map_with(const Node& node, DataIn in, DataOut out, double alpha, double b
   return {};
 }
 
-template <Activation activation>
+template <ActivationKind kind>
 double activated(double x) {
-  return activate(activation, x);
+  return activate({kind}, x);
 }
 double sign(double x) { return std::isnan(x) ? x : static_cast<double>((x > 0) - (x < 0)); }
 double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
@@ -96,8 +96,8 @@ Inferred infer_gelu(const Node& node, Operands in) {
 }
 Status reference_gelu(const Node& node, DataIn in, DataOut out) {
   if (node.attributes.str("approximate") == "tanh")
-    return map_floats<activated<Activation::kGeluTanh>>(node, in, out);
-  return map_floats<activated<Activation::kGelu>>(node, in, out);
+    return map_floats<activated<ActivationKind::kGeluTanh>>(node, in, out);
+  return map_floats<activated<ActivationKind::kGelu>>(node, in, out);
 }
 
 Status reference_is_inf(const Node& node, DataIn in, DataOut out) {
@@ -207,7 +207,7 @@ std::span<const OpDef> unary_ops() {
       entry("Sign", infer_same<Accept::kNumber>,
             map_numbers<sign, [](int64_t x) { return int64_t{(x > 0) - (x < 0)}; }>),
       entry("Relu", infer_with_contents<positive_part>,
-            map_numbers<activated<Activation::kRelu>, [](int64_t x) { return std::max<int64_t>(x, 0); }>),
+            map_numbers<activated<ActivationKind::kRelu>, [](int64_t x) { return std::max<int64_t>(x, 0); }>),
       entry("Square", infer_same<Accept::kNumber>,
             map_numbers<[](double x) { return x * x; }, [](int64_t x) { return wrap_mul(x, x); }>),
       of_floats<[](double x) { return std::exp(x); }>("Exp"),
@@ -216,8 +216,8 @@ std::span<const OpDef> unary_ops() {
       of_floats<[](double x) { return 1 / std::sqrt(x); }>("Rsqrt"),
       of_floats<[](double x) { return 1 / x; }>("Reciprocal"),
       of_floats<[](double x) { return std::erf(x); }>("Erf"),
-      of_floats<activated<Activation::kTanh>>("Tanh"),
-      of_floats<activated<Activation::kSigmoid>>("Sigmoid"),
+      of_floats<activated<ActivationKind::kTanh>>("Tanh"),
+      of_floats<activated<ActivationKind::kSigmoid>>("Sigmoid"),
       of_floats<[](double x) { return std::floor(x); }>("Floor"),
       of_floats<[](double x) { return std::ceil(x); }>("Ceil"),
       of_floats<[](double x) { return std::nearbyint(x); }>("Round"),  // halves to even
@@ -225,15 +225,15 @@ std::span<const OpDef> unary_ops() {
       of_floats<[](double x) { return std::cos(x); }>("Cos"),
       of_floats<softplus>("Softplus"),
       of_floats<[](double x) { return x / (1 + std::fabs(x)); }>("Softsign"),
-      of_floats<[](double x) { return x * clip01(x / 6 + 0.5); }>("HardSwish"),
-      of_floats<activated<Activation::kSilu>>("Silu"),
+      of_floats<activated<ActivationKind::kHardSwish>>("HardSwish"),
+      of_floats<activated<ActivationKind::kSilu>>("Silu"),
       entry("HardSigmoid", infer_same<Accept::kFloat>, reference_hard_sigmoid,
             {{"alpha", kFloat}, {"beta", kFloat}}),
       entry("LeakyRelu", infer_same<Accept::kFloat>, reference_leaky_relu, {{"alpha", kFloat}}),
       entry("Elu", infer_same<Accept::kFloat>, reference_elu, {{"alpha", kFloat}}),
       entry("Gelu", infer_gelu, reference_gelu, {{"approximate", kString}}),
       entry("Not", infer_not,
-            map_numbers<activated<Activation::kRelu>, [](int64_t x) { return int64_t{x == 0}; }>),
+            map_numbers<activated<ActivationKind::kRelu>, [](int64_t x) { return int64_t{x == 0}; }>),
       entry("IsNaN", infer_is, map_floats<[](double x) { return std::isnan(x) ? 1.0 : 0.0; }>),
       entry("IsInf", infer_is, reference_is_inf, {{"detect_negative", kInt}, {"detect_positive", kInt}}),
       entry("Identity", infer_identity, reference_identity),

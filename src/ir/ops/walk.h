@@ -9,6 +9,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/status.h"
 #include "ir/tensor.h"
 
 namespace heddle::ir {
@@ -51,6 +52,13 @@ class Strides {
  private:
   std::array<int64_t, kMaxRank> steps_{};
 };
+
+// Of an index that counts from the end when it is negative.
+inline Result<int64_t> place_of(int64_t index, int64_t extent) {
+  const int64_t at = index < 0 ? index + extent : index;
+  if (at >= 0 && at < extent) return at;
+  return Status::invalid("index ", index, " is outside [", -extent, ", ", extent - 1, "]");
+}
 
 inline void copy_element(Tensor& to, int64_t to_index, const Tensor& from, int64_t from_index) {
   const int64_t size = size_of(from.dtype());

@@ -77,6 +77,7 @@ class DeformConv {
                            "; they must be of one rank of 3 or more, the weight of known extents");
     axes_ = x.rank() - 2;
     dtype_ = x.dtype;
+    if (dtype_ == DType::kF64) place_dtype_ = DType::kF64;
     outputs_ = w.shape[0].value();
     for (size_t i = 0; i < axes_; ++i) kernel_.push_back(w.shape[2 + i].value());
     for (const int64_t extent : kernel_) taps_ *= extent;
@@ -118,7 +119,7 @@ class DeformConv {
 
   // [taps, extents of the output ..]: where an axis of the kernel lies without an offset.
   ValueId unmoved(size_t axis) {
-    ir::Tensor taps = ir::Tensor::zeros(DType::kF32, {taps_});
+    ir::Tensor taps = ir::Tensor::zeros(place_dtype_, {taps_});
     int64_t inner = 1;
     for (size_t i = axis + 1; i < axes_; ++i) inner *= kernel_[i];
     for (int64_t tap = 0; tap < taps_; ++tap)
@@ -128,18 +129,18 @@ class DeformConv {
       behind.push_back(static_cast<int64_t>(i));
       if (i != axis + 1) others.push_back(static_cast<int64_t>(i));
     }
-    const ValueId along = parts_.range(parts_.extent(call_.input(kOffset), 2 + axis), DType::kF32);
+    const ValueId along = parts_.range(parts_.extent(call_.input(kOffset), 2 + axis), place_dtype_);
     const auto stride = static_cast<double>(strides_[axis]);
-    const ValueId begin = parts_.pair("Mul", along, parts_.number(DType::kF32, stride));
+    const ValueId begin = parts_.pair("Mul", along, parts_.number(place_dtype_, stride));
     return parts_.pair("Add", parts_.unsqueeze(parts_.constant(std::move(taps)), behind),
                        parts_.unsqueeze(begin, others));
   }
 
-  // [stack, taps, extents of the output .., axes], the last axis first; f32, whatever the images are.
+  // [stack, taps, extents of the output .., axes], the last axis first; f32 at least.
   ValueId places(ValueId stack, ValueId spatial) {
     const ValueId counts = parts_.ints({taps_, static_cast<int64_t>(axes_)});
     const ValueId moves = parts_.cast(
-        parts_.node("Reshape", {call_.input(kOffset), parts_.join({stack, counts, spatial})}), DType::kF32);
+        parts_.node("Reshape", {call_.input(kOffset), parts_.join({stack, counts, spatial})}), place_dtype_);
     std::vector<ValueId> axes;
     for (size_t axis = axes_; axis-- > 0;) {
       const ValueId number = parts_.number(DType::kI64, static_cast<double>(axis));
@@ -153,7 +154,7 @@ class DeformConv {
   Call& call_;
   Parts parts_;
   size_t axes_ = 0;
-  DType dtype_ = DType::kF32;
+  DType dtype_ = DType::kF32, place_dtype_ = DType::kF32;
   int64_t outputs_ = 0, channels_ = 0, taps_ = 1, groups_ = 1, offset_groups_ = 1;
   Ints kernel_, strides_, dilations_, pads_;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "drivers/host/channel_layout.h"
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/movement.h"
 #include "drivers/host/kernels/strided.h"
@@ -324,7 +325,11 @@ Result<std::vector<ir::ResizeAxis>> changing_axes(const Lowering& lowering) {
     return lowering.node.has_input(i) && lowering.inputs[i].elements() > 0;
   };
   std::vector<ir::ResizeAxis> all;
-  const ir::Extents& in = lowering.inputs[0].extents;
+  // As the node has them: of turned operands, the channels from the end.
+  const size_t rank = lowering.inputs[0].extents.rank();
+  ir::Extents in;
+  for (size_t i = 0; i < rank; ++i)
+    in.push_back(lowering.inputs[0].extents[lowering.turned ? turned_axis(i, rank) : i]);
   if (given(kScales)) {
     const auto& scales = lowering.value(kScales).constant;
     if (!scales.has_value())
@@ -336,8 +341,10 @@ Result<std::vector<ir::ResizeAxis>> changing_axes(const Lowering& lowering) {
     HEDDLE_TRY_ASSIGN(all, ir::resize_axes(lowering.node, in, nullptr, nullptr, &sizes));
   }
   std::vector<ir::ResizeAxis> changing;
-  for (const ir::ResizeAxis& axis : all) {
-    if (axis.changes(lowering.node)) changing.push_back(axis);
+  for (ir::ResizeAxis& axis : all) {
+    if (!axis.changes(lowering.node)) continue;
+    if (lowering.turned) axis.axis = turned_axis(axis.axis, rank);
+    changing.push_back(axis);
   }
   std::sort(changing.begin(), changing.end(), [](const auto& a, const auto& b) { return a.axis < b.axis; });
   return changing;

@@ -78,7 +78,7 @@ class ConvStep final : public Step {
 
   ir::Window window_;
   Dims weight_dims_;  // [group, M / group, C / group, k..], without the first when group is 1
-  std::string activation_;
+  ir::Activation activation_;
   Operand bias_;
   bool has_residual_ = false;
   bool bf16_ = false;
@@ -101,7 +101,7 @@ Status ConvStep::prepare(const Lowering& lowering) {
     weight_dims_[0] /= group;
     weight_dims_.insert(weight_dims_.begin(), group);
   }
-  activation_ = node.attributes.str("activation");
+  HEDDLE_TRY_ASSIGN(activation_, ir::activation_of(node));
   if (in.size() > 2) bias_ = in[2];
   has_residual_ = in.size() > 3 && in[3].present();
   HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));

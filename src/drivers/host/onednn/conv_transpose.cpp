@@ -67,7 +67,7 @@ class ConvTransposeStep final : public Step {
 
   ir::TransposedWindow window_;
   Dims weight_dims_, weight_strides_;  // [group, M / group, C / group, k..] over [C, M / group, k..]
-  std::string activation_;
+  ir::Activation activation_;
   Operand bias_;
   Turned x_, y_;
   Ref<const PackedWeight> weight_;
@@ -82,7 +82,7 @@ Status ConvTransposeStep::prepare(const Lowering& lowering) {
   const Dims kernel = to_dims(in[1].extents);
   HEDDLE_TRY_ASSIGN(window_, ir::TransposedWindow::of(lowering.node, kernel.size() - 2,
                                                       {kernel.begin() + 2, kernel.end()}));
-  activation_ = lowering.node.attributes.str("activation");
+  HEDDLE_TRY_ASSIGN(activation_, ir::activation_of(lowering.node));
   if (in.size() > 2) bias_ = in[2];
   describe_weight(lowering);
   HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));

@@ -6,9 +6,9 @@
 #pragma once
 
 #include <dnnl.hpp>
-#include <string_view>
 
 #include "base/status.h"
+#include "ir/ops/activation.h"
 #include "ir/tensor_type.h"
 
 namespace heddle::host {
@@ -31,7 +31,6 @@ inline dnnl::memory::desc f32_any(const Dims& dims) {
 }
 inline Dims to_dims(const ir::Extents& extents) { return Dims(extents.begin(), extents.end()); }
 
-Status append_activation(std::string_view activation,
-                         dnnl::post_ops& ops);  // "" appends nothing; unsupported when unknown
+Status append_activation(const ir::Activation& activation, dnnl::post_ops& ops);
 
 }  // namespace heddle::host

@@ -103,7 +103,7 @@ struct Piece {
 struct Problem {
   int64_t m, k, n;
   bool bias, residual;
-  std::string activation;
+  ir::Activation activation;
 };
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -261,7 +261,7 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   p.m = y.elements() / p.n;
   p.bias = inputs.size() > 2 && inputs[2].present();
   p.residual = inputs.size() > 3 && inputs[3].present();
-  p.activation = lowering.node.attributes.str("activation");
+  HEDDLE_TRY_ASSIGN(p.activation, ir::activation_of(lowering.node));
   if (p.residual && !(inputs[3].extents == y.extents)) {
     return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ",
                                y.extents);
