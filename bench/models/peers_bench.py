@@ -12,7 +12,6 @@ Checked   before anything is timed, every setting's answers are compared with ON
 from __future__ import annotations
 
 import math
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -66,27 +65,23 @@ LOADS = (
 def works() -> dict[str, Work]:
     import export_torch
     import minilm
+    import real_files
 
     path = MODELS / "minilm.onnx"
     made = {"minilm": Work("minilm", path if path.exists() else minilm.build(path), None)}
     for name in ("mlp", "conv1d", "encoder", "resnet18"):
-        path = MODELS / "torch" / f"{name}.onnx"
-        if not path.exists():
-            exporter = ROOT / "tools" / "models" / "export_torch.py"
-            command = [sys.executable, exporter, "--out", path.parent, name]
-            subprocess.run(command, check=True)
+        path = real_files.exports() / f"{name}.onnx"
         made[name] = Work(name, path, lambda name=name: export_torch.module(name))
     return made
 
 
 def inputs_for(case: Case, rows: int) -> Arrays:
-    random = np.random.default_rng(rows)
     if case.work == "minilm":
-        ids = random.integers(1000, 20000, (rows, case.tokens))
+        ids = np.random.default_rng(rows).integers(1000, 20000, (rows, case.tokens))
         return ids, np.ones_like(ids), np.zeros_like(ids)
-    with np.load(MODELS / "torch" / f"{case.work}.npz") as saved:
-        extents = saved["input_0"].shape
-    return (random.standard_normal((rows, *extents[1:]), dtype=np.float32),)
+    import export_torch
+
+    return tuple(export_torch.arrays(case.work, {"batch": rows}, seed=rows))
 
 
 def open_settings(work: Work, load: Load, inputs: Arrays, want: np.ndarray) -> dict[Setting, Call]:
@@ -143,6 +138,7 @@ def plot(figures: dict[str, dict], path: Path) -> None:
     axes.axhline(1, color="#c2703d", linewidth=1)
     axes.set(ylabel="rows per second / best peer's", title="Heddle against the best of its peers")
     axes.tick_params(axis="x", rotation=60)
+    path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=120)
 
 

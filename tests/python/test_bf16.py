@@ -4,10 +4,11 @@ import os
 import subprocess
 import sys
 
-import heddle
 import ml_dtypes
 import numpy as np
 import pytest
+
+import heddle
 
 rng = np.random.default_rng(0)
 
