@@ -5,7 +5,7 @@
 
 #include "base/fork.h"
 #include "runtime/size_class.h"
-#include "runtime/thread_token.h"
+#include "runtime/thread_number.h"
 
 namespace heddle::runtime {
 

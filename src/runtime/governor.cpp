@@ -4,7 +4,7 @@
 
 #include "base/fork.h"
 #include "runtime/registry.h"
-#include "runtime/thread_token.h"
+#include "runtime/thread_number.h"
 
 namespace heddle::runtime {
 
@@ -67,7 +67,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
   Answers answers;
   {
     auto queue = queue_.lock();
-    if (queue->holder == this_thread_token()) {
+    if (queue->holder == this_thread_number()) {
       return Status::invalid("this thread holds device '", device_,
                              "' exclusively and calls a model on it; release the exclusive hold first");
     }
@@ -91,12 +91,12 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
   Answers answers;
   {
     auto queue = queue_.lock();
-    if (queue->holder == this_thread_token()) {
+    if (queue->holder == this_thread_number()) {
       return Status::invalid("this thread holds device '", device_,
                              "' exclusively already; an exclusive hold cannot be taken twice");
     }
     free_.park();
-    queue->exclusives.emplace_back(parked, this_thread_token());
+    queue->exclusives.emplace_back(parked, this_thread_number());
     hand_over(*queue, answers);
   }
   answer(answers);
@@ -136,7 +136,7 @@ void Governor::release_collected(Queue& queue) {
     if ((queue.collected >> lane & 1) != 0) free_.put_parked(lane);
   }
   queue.collected = 0;
-  queue.holder = nullptr;
+  queue.holder = kNobody;
   queue.held = false;
   queue.collecting = nullptr;
 }
@@ -144,11 +144,11 @@ void Governor::release_collected(Queue& queue) {
 void Governor::hand_over(Queue& queue, Answers& answers) {
   while (!queue.held) {
     const bool calls_wait = queue.waiting > 0;
-    if (queue.holder == nullptr && !queue.exclusives.empty() && !(queue.calls_first && calls_wait)) {
+    if (queue.holder == kNobody && !queue.exclusives.empty() && !(queue.calls_first && calls_wait)) {
       std::tie(queue.collecting, queue.holder) = std::move(queue.exclusives.front());
       queue.exclusives.pop_front();
     }
-    if (queue.holder != nullptr) {
+    if (queue.holder != kNobody) {
       collect(queue, answers);
       return;
     }

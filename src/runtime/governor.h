@@ -108,12 +108,13 @@ class Governor : public std::enable_shared_from_this<Governor> {
     std::deque<Caller> callers;
     Status refused;  // why nobody parks any more
   };
+  static constexpr uint64_t kNobody = 0;  // no thread's number
   struct Queue {
     std::map<ModelId, ModelQueue> models;
     size_t waiting = 0;
-    std::deque<std::pair<Ref<Parked>, const void*>> exclusives;  // and their threads
+    std::deque<std::pair<Ref<Parked>, uint64_t>> exclusives;  // and their threads
     // The thread that has the device exclusively, or for which lanes are collected.
-    const void* holder = nullptr;
+    uint64_t holder = kNobody;
     bool held = false;         // false with a holder: still collecting
     Ref<Parked> collecting;    // the holder to be, until held
     uint64_t collected = 0;    // lanes kept from everybody

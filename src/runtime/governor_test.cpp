@@ -282,6 +282,20 @@ TEST_CASE("a declined permit goes to the next caller and counts as no call") {
   CHECK(governor->stats().entered == 1);
 }
 
+TEST_CASE("a hold that outlives its thread is nobody else's: threads that come later wait for it") {
+  const auto governor = Governor::make("d", 1);
+  std::optional<Exclusive> hold;
+  Thread("taker", [&] { hold.emplace(std::move(*governor->exclusive(Deadline::never()))); }).join();
+  for (int i = 0; i < 8; ++i) {  // the system gives a dead thread's memory to the next
+    Thread("later", [&] {
+      CHECK(governor->enter(kHeavy, Deadline::at(TimePoint())).status().code() == Code::deadline);
+      CHECK(governor->exclusive(Deadline::at(TimePoint())).status().code() == Code::deadline);
+    }).join();
+  }
+  hold.reset();
+  CHECK(governor->enter(kHeavy, Deadline::never()).ok());
+}
+
 TEST_CASE("parked calls run between two exclusive holds") {
   const auto governor = Governor::make("d", 1);
   std::optional<Exclusive> hold = std::move(*governor->exclusive(Deadline::never()));

@@ -116,7 +116,8 @@ int affinity() {
 }  // namespace
 
 Budget read_budget(const std::string& root) {
-  double cores = affinity();
+  const int processors = affinity();
+  double cores = processors;
   double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   for (const std::string& folder : group_folders(root, "")) {
     cores = std::min(cores, quota_v2(folder, cores));
@@ -127,7 +128,7 @@ Budget read_budget(const std::string& root) {
   for (const std::string& folder : group_folders(root, "memory")) {
     memory = std::min(memory, number(first_word(folder + "/memory.limit_in_bytes")).value_or(memory));
   }
-  return {std::max(static_cast<int>(cores), 1), static_cast<uint64_t>(memory)};
+  return {std::max(static_cast<int>(cores), 1), processors, static_cast<uint64_t>(memory)};
 }
 
 }  // namespace heddle::host

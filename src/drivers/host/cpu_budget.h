@@ -15,6 +15,7 @@ namespace heddle::host {
 
 struct Budget {
   int cores = 1;              // at least 1
+  int processors = 1;         // that the affinity mask has, whatever the quota; at least `cores`
   uint64_t memory_bytes = 0;  // physical memory, or the group's limit when that is less
 };
 

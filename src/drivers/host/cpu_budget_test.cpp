@@ -128,6 +128,7 @@ TEST_CASE("the budget is the least of the affinity and every quota above the pro
     const FakeRoot root(c.files);
     const Budget budget = read_budget(root.path());
     CHECK(budget.cores == at_most(c.cores));
+    CHECK(budget.processors == machine.processors);
     CHECK(budget.memory_bytes == c.memory);
   }
 }
@@ -135,6 +136,7 @@ TEST_CASE("the budget is the least of the affinity and every quota above the pro
 TEST_CASE("the machine's own budget is at least a core and some memory") {
   const Budget budget = read_budget();
   CHECK(budget.cores >= 1);
+  CHECK(budget.processors >= budget.cores);
   CHECK(budget.memory_bytes > (1u << 20));
 }
 

@@ -72,9 +72,17 @@ class HostQueue final : public device::Queue {
   Team& team_;
 };
 
+// Lanes beyond the threads, where every processor computes already. When a call ends, its lane's next caller
+// first has to wake up, and the kernel may put it behind the other call while the processor that became free
+// stays idle: with as many lanes as processors 13 % of the time. One more call per two keeps them busy. Where
+// processors are left over they would only use up the quota, or threads the user did not give.
+int lanes_for(int threads, int processors) {
+  return threads < processors ? threads : threads + (threads + 1) / 2;
+}
+
 class HostDevice final : public device::Device {
  public:
-  HostDevice(int threads, uint64_t memory_bytes) : team_(threads) {
+  HostDevice(int threads, const Budget& budget) : team_(threads) {
     const dnnl_version_t* version = dnnl_version();
     traits_.name = "host";
     traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major,
@@ -82,8 +90,8 @@ class HostDevice final : public device::Device {
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
-    traits_.lanes = threads;
-    traits_.memory_bytes = memory_bytes;
+    traits_.lanes = lanes_for(threads, budget.processors);
+    traits_.memory_bytes = budget.memory_bytes;
   }
 
   const device::Traits& traits() const override { return traits_; }
@@ -117,7 +125,7 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
   }
   const Budget budget = read_budget();
   const int threads = options.threads > 0 ? options.threads : budget.cores;
-  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget.memory_bytes));
+  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget));
 }
 
 }  // namespace heddle::host
