@@ -222,8 +222,47 @@ def rotary(n: Numbers) -> Iterator[Case]:
         yield Case("RotaryEmbedding", (x, np.cos(angles), np.sin(angles), places), how)
 
 
+def older(n: Numbers) -> Iterator[Case]:
+    """Forms that opset 11 and later ones changed."""
+    x, image = n((2, 3, 4)), n((2, 4, 6, 5))
+    for opset in (7, 8, 9, 10):
+        yield Case("Clip", (x,), {"min": -1.0, "max": 0.5}, opset=opset)
+        yield Case("Clip", (x,), {"max": 0.5}, opset=opset)
+        for mode in ("constant", "edge", "reflect"):
+            how = {"pads": [0, 1, 2, 0, 0, 1], "mode": mode, "value": 7.0}
+            yield Case("Pad", (x,), how, opset=opset)
+        for op in ("Softmax", "LogSoftmax", "Hardmax"):
+            yield Case(op, (x,), {}, opset=opset)
+            yield Case(op, (x,), {"axis": 2}, opset=opset)
+        yield Case("ReduceSum", (x,), {"axes": [0, 2]}, opset=opset)
+        yield Case("ReduceMean", (x,), {"axes": [1], "keepdims": 0}, opset=opset)
+        yield Case("Squeeze", (n((2, 1, 3)),), {"axes": [1]}, opset=opset)
+        yield Case("Unsqueeze", (x,), {"axes": [0, 2]}, opset=opset)
+        yield Case("Split", (x,), {"axis": 2, "split": [1, 3]}, opset=opset, outputs=2)
+        yield Case("Dropout", (x,), {"ratio": 0.3}, opset=opset)
+        yield Case("Gemm", (n((3, 4)), n((2, 4)), n((2,))), {"transB": 1, "alpha": 0.5}, opset=opset)
+        yield Case("AveragePool", (image,), {"kernel_shape": [2, 3], "pads": [1, 1, 0, 1]}, opset=opset)
+        yield Case("Conv", (image, n((3, 4, 3, 3))), {"pads": [1, 1, 1, 1]}, fixed=(1,), opset=opset)
+        if opset >= 8:
+            yield Case("MaxPool", (image,), {"kernel_shape": [2, 3], "strides": [2, 1]}, opset=opset)
+            yield Case("Max", (x, n((4,))), opset=opset)
+        if opset in (7, 8):
+            yield Case("Upsample", (image,), {"scales": [1.0, 1.0, 2.0, 3.0]}, opset=opset)
+        factors = tuple(n((4,), np.float32, 0.5, 2) for _ in range(4))
+        yield Case("BatchNormalization", (image, *factors), fixed=(1, 2, 3, 4), opset=opset)
+        yield Case("PRelu", (x, n((3, 1))), opset=opset)
+        for op in ("Greater", "Less"):
+            yield Case(op, (x, n((4,))), opset=opset)
+        yield Case("Cast", (x,), {"to": TensorProto.INT32}, opset=opset)
+    scales = np.array([1, 1, 2, 3], np.float32)
+    yield Case("Upsample", (image, scales), fixed=(1,), opset=9)
+    yield Case("Resize", (image, scales), {"mode": "linear"}, fixed=(1,), opset=10)
+    yield Case("TopK", (n.distinct((3, 5)).astype(np.float32), ints(2)), fixed=(1,), outputs=2, opset=10)
+    yield Case("Slice", (x, ints(1), ints(3), ints(2)), fixed=(1, 2, 3), opset=10)
+
+
 FAMILIES: tuple[Callable[[Numbers], Iterator[Case]], ...] = (
-    conv_transpose, resize, recurrent, quantised, grid_sample, scatters, einsum, attention, rotary,
+    conv_transpose, resize, recurrent, quantised, grid_sample, scatters, einsum, attention, rotary, older,
 )  # fmt: skip
 
 
@@ -248,7 +287,7 @@ def write_model(case: Case, symbolic: bool) -> onnx.ModelProto:
     graph = helper.make_graph(
         [node], case.op, inputs, [onnx.ValueInfoProto(name=name) for name in outputs], constants
     )
-    opset = [helper.make_opsetid("", OPSET)]
+    opset = [helper.make_opsetid("", case.opset or OPSET)]
     return helper.make_model(graph, opset_imports=opset, ir_version=10)
 
 
