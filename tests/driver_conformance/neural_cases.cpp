@@ -74,6 +74,17 @@ void add_windows(std::vector<Case>& cases) {
                    {T({2, 5, 6, 6}), weight({5, 5, 3, 3}), weight({5}), T({2, 5, 6, 6})},
                    {{"pads", Is{1, 1, 1, 1}}, {"activation", S("relu")}},
                    kFloats});
+  // Sequences written as images, and as volumes, of width 1.
+  cases.push_back(
+      {"Conv",
+       {T({2, 4, 20, 1}), weight({6, 2, 5, 1}), weight({6}), T({2, 6, 9, 1})},
+       {{"pads", Is{1, 0, 1, 0}}, {"strides", Is{2, 1}}, {"group", I{2}}, {"activation", S("relu")}},
+       kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 4, 9, 1, 1}), weight({6, 4, 3, 1, 1})},
+                   {{"dilations", Is{2, 1, 1}}, {"kernel_shape", Is{3, 1, 1}}},
+                   kFloats});
+  cases.push_back({"Conv", {T({1, 4, 9, 1}), weight({6, 4, 3, 3})}, {{"pads", Is{0, 1, 0, 1}}}, kFloats});
   cases.push_back({"Conv", {T({1, 4, 9}), T({6, 4, 3})}, {}, kFloats});
   cases.push_back({"Conv", {T({0, 4, 9}), weight({6, 4, 3})}, {}, kFloats});
   cases.push_back({"Conv",
