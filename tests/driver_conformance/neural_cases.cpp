@@ -95,6 +95,9 @@ void add_windows(std::vector<Case>& cases) {
                    {T({4, 64, 40}), weight({32, 64, 5}, -0.1, 0.1), weight({32})},
                    {{"activation", S("relu")}},
                    kF32});
+}
+
+void add_pools(std::vector<Case>& cases) {
   cases.push_back({"MaxPool",
                    {T({2, 3, 9, 8})},
                    {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}},
@@ -190,6 +193,7 @@ void add_attention(std::vector<Case>& cases) {
 void add_neural_cases(std::vector<Case>& cases) {
   add_products(cases);
   add_windows(cases);
+  add_pools(cases);
   add_normalizations(cases);
   add_attention(cases);
 }
