@@ -138,3 +138,14 @@ def test_inspect_shows_ports_and_graph(affine_file):
     report = json.loads(done.stdout)
     assert report["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 8]}]
     assert report["batchable"] is True
+    assert report["operators"] == {"Elementwise": 1}
+    assert report["profile"] is None
+
+
+def test_inspect_measures_the_steps_when_it_knows_the_extents(affine_file):
+    report = json.loads(command("inspect", affine_file, "--dims", "batch=4", "--json").stdout)
+    assert [step["op"] for step in report["profile"]["steps"]] == ["Elementwise"]
+    shown = command("inspect", affine_file, "--dims", "batch=4")
+    assert shown.returncode == 0, shown.stderr
+    assert "Elementwise (step 1)" in shown.stdout
+    assert command("inspect", affine_file, "--dims", "rows=4").returncode == 1
