@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import onnx
 from onnx import AttributeProto, TensorProto
 
-OPSET_MIN = 11
+OPSET_MIN = 7
 
 DTYPES = {
     TensorProto.FLOAT,
@@ -111,6 +111,12 @@ def trains(node: onnx.NodeProto) -> bool:
     return any(attribute.name == "training_mode" and attribute.i for attribute in node.attribute)
 
 
+def older_scan(model: onnx.ModelProto) -> bool:
+    """The first form of Scan has a batch axis and lengths."""
+    versions = [opset.version for opset in model.opset_import if opset.domain in ("", "ai.onnx")]
+    return any(node.op_type == "Scan" for node in model.graph.node) and min(versions, default=9) < 9
+
+
 def why_out_of_scope(model: onnx.ModelProto, operator: str) -> str | None:
     """The reason why a test of `operator` need not pass; None when it must."""
     for opset in model.opset_import:
@@ -122,6 +128,8 @@ def why_out_of_scope(model: onnx.ModelProto, operator: str) -> str | None:
         return reason
     if any(trains(node) for graph in graphs(model.graph) for node in graph.node):
         return TRAINING
+    if older_scan(model):
+        return "Scan of opset 8"
     for graph in graphs(model.graph):
         for node in graph.node:
             if reason := OPERATORS.get(node.op_type):

@@ -378,7 +378,7 @@ struct CallOptions {
 // however many threads ask.
 class HEDDLE_API Model {
  public:
-  // Reads an ONNX file, opset 11 or newer; external data beside it is mapped. invalid or unsupported name
+  // Reads an ONNX file, opset 7 or newer; external data beside it is mapped. invalid or unsupported name
   // the node.
   static Model load(const std::string& path, const ModelOptions& options = {});
   static Model load_bytes(std::span<const std::byte> onnx, const ModelOptions& options = {});

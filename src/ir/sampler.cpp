@@ -57,7 +57,9 @@ double Sampler::source(double at, int64_t extent) const {
   // Far outside all points are alike; the bound keeps them integers.
   const double x = std::isnan(place) ? 0 : std::clamp(place, -1e9, 1e9);
   const double margin = align_corners_ ? 0 : 0.5;
-  if (padding_ == Padding::kZeros || (x >= -margin && x <= length - 1 + margin)) return x;
+  // Of the cubic form only the elements are held within the border, as in PyTorch and ONNX Runtime.
+  const bool free = padding_ == Padding::kZeros || (padding_ == Padding::kBorder && mode_ == Mode::kCubic);
+  if (free || (x >= -margin && x <= length - 1 + margin)) return x;
   return padding_ == Padding::kBorder ? std::clamp(x, 0.0, length - 1)
                                       : mirrored(x, -margin, length - 1 + margin);
 }

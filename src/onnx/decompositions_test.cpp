@@ -1,6 +1,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <string>
 #include <vector>
@@ -273,6 +274,71 @@ TEST_CASE("images are resized by scales, sizes and the forms of old opsets") {
        },
        "f32[1, 1, 2, 2]",
        {2, 3.5, 2, 6.5}},
+  };
+  for (const Form& form : forms) check(form);
+}
+
+TEST_CASE("DeformConv samples the image where the offsets say") {
+  const auto deformed = [](std::vector<std::string> operands) {
+    return [=](Model& m) {
+      m.floats("w", {1, 1, 2, 2}, {1, 1, 1, 1});
+      // The first tap half a row lower, the last one out of the image.
+      std::vector<float> moves(8 * 4, 0.0f);
+      std::fill_n(moves.begin(), 4, 0.5f);
+      std::fill_n(moves.begin() + 24, 4, -9.0f);
+      m.floats("o", {1, 8, 2, 2}, moves);
+      m.floats("b", {1}, {100});
+      std::vector<float> mask(4 * 4, 1.0f);
+      std::fill_n(mask.begin() + 4, 4, 2.0f);
+      m.floats("m", {1, 4, 2, 2}, mask);
+      m.node("DeformConv", operands, {"y"});
+    };
+  };
+  const std::vector<Form> forms = {
+      {"plain", 19, {1, 1, 3, 3}, {}, deformed({"x", "w", "o"}), "f32[1, 1, 2, 2]", {5.5, 8.5, 14.5, 17.5}},
+      {"with bias and mask",
+       22,
+       {1, 1, 3, 3},
+       {},
+       deformed({"x", "w", "o", "b", "m"}),
+       "f32[1, 1, 2, 2]",
+       {106.5, 110.5, 118.5, 122.5}},
+  };
+  for (const Form& form : forms) check(form);
+}
+
+TEST_CASE("CausalConvWithState carries the end of its input") {
+  const auto causal = [](std::vector<std::string> outputs, bool past, const char* activation) {
+    return [=](Model& m) {
+      m.floats("w", {2, 1, 2}, {1, 1, 1, 2});
+      m.floats("p", {1, 2, 1}, {10, 20});
+      set(m.node("CausalConvWithState", {"x", "w", "", past ? "p" : ""}, outputs), "activation", activation);
+    };
+  };
+  const std::vector<Form> forms = {
+      {"from zeros",
+       27,
+       {1, 2, 3},
+       {},
+       causal({"y", "s"}, false, "none"),
+       "f32[1, 2, 3]",
+       {0, 1, 3, 6, 11, 14}},
+      {"from a past",
+       27,
+       {1, 2, 3},
+       {},
+       causal({"y", "s"}, true, "none"),
+       "f32[1, 2, 3]",
+       {10, 1, 3, 26, 11, 14}},
+      {"its state", 27, {1, 2, 3}, {}, causal({"o", "y"}, true, "none"), "f32[1, 2, 1]", {2, 5}},
+      {"activated",
+       27,
+       {1, 2, 1},
+       {},
+       causal({"y", "s"}, false, "silu"),
+       "f32[1, 2, 1]",
+       {0, 2 / (1 + std::exp(-2.0))}},
+      {"swish", 27, {1, 2, 3}, {}, causal({"o", "y"}, false, "swish"), "f32[1, 2, 1]", {2, 5}},
   };
   for (const Form& form : forms) check(form);
 }

@@ -51,6 +51,35 @@ void check(const Form& form) {
 
 }  // namespace
 
+TEST_CASE("bounds and amounts are attributes before opset 11") {
+  const std::vector<Form> forms = {
+      {"Clip",
+       7,
+       [](Model& m) {
+         auto& n = m.node("Clip", {"x"}, {"y"});
+         set(n, "min", 2.0f);
+         set(n, "max", 5.0f);
+       },
+       "f32[2, 3]",
+       {2, 2, 3, 4, 5, 5}},
+      {"Clip below",
+       10,
+       [](Model& m) { set(m.node("Clip", {"x"}, {"y"}), "min", 3.0f); },
+       "f32[2, 3]",
+       {3, 3, 3, 4, 5, 6}},
+      {"Pad",
+       9,
+       [](Model& m) {
+         auto& n = m.node("Pad", {"x"}, {"y"});
+         set(n, "pads", Is{0, 1, 0, -1});
+         set(n, "value", 9.0f);
+       },
+       "f32[2, 3]",
+       {9, 1, 2, 9, 4, 5}},
+  };
+  for (const Form& form : forms) check(form);
+}
+
 TEST_CASE("a scale covers a tensor, an axis, or blocks of one") {
   const std::vector<Form> forms = {
       {"whole, halves to even",

@@ -67,8 +67,8 @@ Result<const Operator*> GraphReader::choose_operator(const proto::NodeProto& nod
                                " is not known; write it with others, or as a function of the model");
   }
   if (imported->second < known->since) {
-    return Status::invalid(describe(node), ": ", spelled, " is not known; it exists since opset ",
-                           known->since);
+    return Status::invalid(describe(node), ": ", spelled,
+                           " is not known; the oldest form that is known is of opset ", known->since);
   }
   return known;
 }

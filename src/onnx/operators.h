@@ -1,7 +1,7 @@
 // operators.h: how each ONNX operator is spelled in the IR.
 //
 //   What       One entry per operator of ai.onnx, in the table of its family (operators/*.cpp). Adding one is
-//              one entry. `since` is the opset that brought it (kOldestOpset or less: always there); a rule
+//              one entry. `since` is the opset that brought the oldest form that the rule reads; it
 //              reads the form of the node's opset.
 //   Refusals   Operators known by name that can never be compiled here, with the reason.
 //   Threads    Constants and pure functions; any thread.

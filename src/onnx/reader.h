@@ -1,6 +1,6 @@
 // reader.h: an ONNX file becomes an ir::Graph, or a Status that says what is wrong with it.
 //
-//   What       Opsets 11 to kNewestOpset of domain ai.onnx, and functions the model brings along (they are
+//   What       Opsets kOldestOpset to kNewestOpset of ai.onnx, and functions the model brings along (they are
 //              inlined). Older forms of an operator become the newest one's. Types and shapes are inferred
 //              here; what the file claims of inner values is not read.
 //   Inputs     dim_param "batch" becomes the symbol "batch"; a dimension without a name becomes
@@ -25,7 +25,7 @@
 
 namespace heddle::onnx {
 
-inline constexpr int64_t kOldestOpset = 11;
+inline constexpr int64_t kOldestOpset = 7;
 inline constexpr int64_t kNewestOpset = 28;
 
 struct Limits {

@@ -130,7 +130,7 @@ TEST_CASE("every output is a value of its own, whatever it is an alias of") {
   }
 }
 
-TEST_CASE("opsets 11 to the newest load") {
+TEST_CASE("opsets from the oldest to the newest load") {
   for (int64_t opset = kOldestOpset; opset <= kNewestOpset; ++opset) {
     CAPTURE(opset);
     SampleModel m = small_network();

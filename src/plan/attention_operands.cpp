@@ -47,12 +47,44 @@ std::optional<size_t> axis_of(const std::vector<Piece>& pieces) {
   return pieces.empty() ? std::nullopt : std::optional(pieces[0].axis);
 }
 
+// Takes the piece that repeats each head off the axis of heads.
+bool take_repeat(std::vector<Piece>& heads, Heads& out) {
+  if (heads.empty() || !heads.back().stride.is(0)) return true;
+  if (!heads.back().extent.is_static()) return false;
+  out.repeat = heads.back().extent.value();
+  heads.pop_back();
+  return true;
+}
+
+// The source is [batch, heads, positions, size] itself, whole.
+std::optional<Heads> by_head(const Rewriter& rw, Movement& m, HeadsOptions options) {
+  Heads out;
+  if (m.axes.size() != 4 || !take_repeat(m.axes[1], out)) return std::nullopt;
+  if (options.transposed) std::swap(m.axes[2], m.axes[3]);
+  const ir::Shape& shape = rw.shape(m.source);
+  for (size_t i = 0; i < 4; ++i) {
+    if (shape[i].is(1) && m.axes[i].empty()) continue;
+    if (whole_axis(rw, m, i) != i) return std::nullopt;
+  }
+  if (!shape[1].is_static() || !shape[3].is_static()) return std::nullopt;
+  out.source = m.source;
+  out.by_head = true;
+  out.heads = shape[1].value();
+  out.size = shape[3].value();
+  out.batch = shape[0];
+  out.positions = shape[2];
+  out.scale = m.scale;
+  return out;
+}
+
 }  // namespace
 
 std::optional<Heads> heads_of(const Rewriter& rw, ValueId id, HeadsOptions options) {
   Movement m = trace(rw, id, {.picks = true, .scales = options.scales});
   const size_t rank = rw.shape(m.source).size();
-  if ((rank != 2 && rank != 3) || !split_heads(m)) return std::nullopt;
+  if (rank == 4) return by_head(rw, m, options);
+  Heads out;
+  if ((rank != 2 && rank != 3) || !split_heads(m) || !take_repeat(m.axes[1], out)) return std::nullopt;
   const std::vector<Piece>& batch = m.axes[0];
   const std::vector<Piece>& heads = m.axes[1];
   const std::vector<Piece>& positions = m.axes[options.transposed ? 3 : 2];
@@ -61,7 +93,6 @@ std::optional<Heads> heads_of(const Rewriter& rw, ValueId id, HeadsOptions optio
   if (batch.size() > 1 || positions.size() > 1 || heads.size() > 1 || size.size() != 1) return std::nullopt;
   if (size[0].axis != features || !size[0].stride.is(1) || !size[0].extent.is_static()) return std::nullopt;
 
-  Heads out;
   out.source = m.source;
   out.size = size[0].extent.value();
   if (!heads.empty()) {
@@ -84,11 +115,12 @@ std::optional<Heads> heads_of(const Rewriter& rw, ValueId id, HeadsOptions optio
 }
 
 bool fit_together(const Heads& q, const Heads& k, const Heads& v) {
-  return q.heads == k.heads && q.heads == v.heads && q.size == k.size && q.batch == k.batch &&
-         q.batch == v.batch && k.positions == v.positions;
+  return q.repeat == 1 && k.repeat == v.repeat && k.heads == v.heads && q.heads == k.heads * k.repeat &&
+         q.size == k.size && q.batch == k.batch && q.batch == v.batch && k.positions == v.positions;
 }
 
 bool packed(const Rewriter& rw, const Heads& q, const Heads& k, const Heads& v) {
+  if (q.by_head || k.repeat != 1) return false;
   const int64_t width = q.heads * q.size;
   for (const Heads* other : {&k, &v}) {
     if (other->source != q.source || other->size != q.size || !(other->positions == q.positions))
@@ -99,6 +131,13 @@ bool packed(const Rewriter& rw, const Heads& q, const Heads& k, const Heads& v) 
 }
 
 Result<ValueId> rows_of(Rewriter& rw, const Heads& heads, const std::string& name) {
+  if (heads.by_head) {
+    HEDDLE_TRY_ASSIGN(const ValueId moved,
+                      rw.emit("Transpose", {heads.source}, {{"perm", std::vector<int64_t>{0, 2, 1, 3}}},
+                              name + "/by_position"));
+    const ValueId shape = rw.constant(Tensor::of_i64({0, 0, heads.heads * heads.size}), name + "/rows_shape");
+    return rw.emit("Reshape", {moved, shape}, {}, name + "/rows");
+  }
   const ir::Shape from = rw.shape(heads.source);
   const ir::Shape to{heads.batch, heads.positions, from.back()};
   if (from == to && (heads.batch_axis != heads.position_axis || !heads.batch_axis) &&

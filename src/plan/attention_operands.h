@@ -20,6 +20,8 @@ struct Heads {
   std::optional<size_t> position_axis;
   int64_t base = 0;  // first feature, along the last axis
   int64_t heads = 1;
+  int64_t repeat = 1;    // query heads that share one of these
+  bool by_head = false;  // the source is [batch, heads, positions, size]
   int64_t size = 1;
   ir::Dim batch;
   ir::Dim positions;

@@ -150,6 +150,41 @@ Status arithmetic(Rewriter& rw, const Node& node) {
   return {};
 }
 
+// The place of an extent among the inputs' shapes: what has it, and which axis.
+std::optional<std::pair<ValueId, int64_t>> input_extent(const Rewriter& rw, const ir::Dim& dim) {
+  for (ValueId input : rw.graph_inputs()) {
+    const ir::Shape& shape = rw.shape(input);
+    for (size_t axis = 0; axis < shape.size(); ++axis) {
+      if (shape[axis] == dim) return std::pair(input, static_cast<int64_t>(axis));
+    }
+  }
+  return std::nullopt;
+}
+
+// The shape of an inner value from the inputs' shapes: what only tells a shape must not keep a value from
+// being fused away.
+Status shape_of_inputs(Rewriter& rw, const Node& node) {
+  if (rw.maker(node.inputs[0]) == nullptr) return {};
+  const auto dims = rw.value(node.outputs[0]).integers();
+  if (!dims || dims->empty()) return {};
+  for (const ir::Dim& dim : *dims) {
+    if (!dim.is_static() && !input_extent(rw, dim)) return {};
+  }
+  std::vector<ValueId> parts;
+  for (const ir::Dim& dim : *dims) {
+    if (dim.is_static()) {
+      parts.push_back(rw.constant(ir::Tensor::of_i64({dim.value()}), node.name + "/extent"));
+      continue;
+    }
+    const auto [input, axis] = *input_extent(rw, dim);
+    HEDDLE_TRY_ASSIGN(const ValueId shape, rw.emit("Shape", {input}, {}, node.name + "/input"));
+    const ValueId index = rw.constant(ir::Tensor::of_i64({axis}), node.name + "/axis");
+    HEDDLE_TRY_ASSIGN(const ValueId part, rw.emit("Gather", {shape, index}, {}, node.name + "/part"));
+    parts.push_back(part);
+  }
+  return rw.replace(node, "Concat", std::move(parts), {{"axis", int64_t{0}}});
+}
+
 // The mean over all places of each channel.
 Status pooled(Rewriter& rw, const Node& node) {
   const size_t rank = rw.shape(node.inputs[0]).size();
@@ -203,6 +238,7 @@ Result<ir::Graph> canonicalise(ir::Graph graph) {
       if (rw.replaced()) return {};
     }
     if (node.is("ReduceMean")) return pooled(rw, node);
+    if (node.is("Shape")) return shape_of_inputs(rw, node);
     if (node.op->dependence == ir::Dependence::kElementwise && node.inputs.size() > 1)
       return skip_expand(rw, node);
     return {};

@@ -180,5 +180,25 @@ TEST_CASE("equal nodes become one, different ones do not") {
   CHECK(after.nodes.size() == 8);
 }
 
+TEST_CASE("the shape of an inner value is asked of the inputs") {
+  Sketch s;
+  const auto x = s.in("x", {sym("batch"), sym("seq"), 12});
+  const auto inner = s.transpose(s.reshape(s.op("Exp", {x}), {0, 0, 3, 4}), {0, 2, 1, 3});
+  s.out(s.op("Shape", {inner}));
+  const ir::Graph after = drop_dead(apply(canonicalise, s.take(), kSymbols));
+  CHECK(count(after, "Exp") == 0);
+  CHECK(count(after, "Transpose") == 0);
+}
+
+TEST_CASE("a mean over all places of each channel is a pool") {
+  Sketch s;
+  const auto x = s.in("x", {sym("batch"), 3, 4, 5});
+  s.out(s.op("ReduceMean", {x, s.ints({-1, 2})}), "y");
+  s.out(s.op("ReduceMean", {x, s.ints({1, 2})}), "z");
+  const ir::Graph after = apply(canonicalise, s.take(), kSymbols);
+  CHECK(count(after, "GlobalAveragePool") == 1);
+  CHECK(count(after, "ReduceMean") == 1);
+}
+
 }  // namespace
 }  // namespace heddle::plan

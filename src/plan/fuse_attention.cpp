@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plan/attention_operands.h"
+#include "plan/causal_mask.h"
 #include "plan/passes.h"
 #include "plan/rewrite.h"
 
@@ -52,9 +53,6 @@ const Node* softmax_behind(const Rewriter& rw, ValueId id, std::vector<const Nod
   interior.push_back(softmax);
   return softmax;
 }
-
-// Masked places must vanish exactly, whatever the score there.
-constexpr double kVanishes = -1e30;
 
 bool add_mask(const Rewriter& rw, const Node& node, ValueId& inner, Scores& s) {
   if (node.is("Add")) {
@@ -123,11 +121,18 @@ bool mask_fits(const Rewriter& rw, ValueId mask, const ir::Shape& scores) {
   return rw.dtype(mask) == ir::DType::kBool || ir::is_float(rw.dtype(mask));
 }
 
-// A constant mask that lets query i see keys 0 to i.
+// A mask that lets query i see keys 0 to i.
 bool is_causal(const Rewriter& rw, const Scores& s, const ir::Shape& scores) {
   const auto& constant = rw.value(s.mask).constant;
   const auto queries = scores[scores.size() - 2];
-  if (!constant || !queries.is_static() || !(scores.back() == queries)) return false;
+  const ir::Shape& drawn = rw.shape(s.mask);
+  if (!constant) {
+    const size_t rank = drawn.size();
+    if (rank < 2 || !(drawn[rank - 2] == queries) || !(drawn[rank - 1] == queries)) return false;
+    if (!(scores.back() == queries)) return false;
+    return s.fill == 0 ? hides_later_keys(rw, s.mask) : lower_triangle(rw, s.mask) == !s.true_masks;
+  }
+  if (!queries.is_static() || !(scores.back() == queries)) return false;
   const int64_t n = queries.value();
   if (n < 2 || constant->elements() != n * n) return false;
   for (int64_t i = 0; i < n * n; ++i) {
@@ -181,6 +186,7 @@ Status match(Rewriter& rw, const Node& root) {
     if (!reshape_spec({q->batch, heads, q->positions, v->size}, result)) return {};
   }
   ir::Attributes attributes{{"num_heads", q->heads}, {"scale", s->scale * q->scale * k->scale}};
+  if (k->repeat > 1) attributes.set("kv_heads", k->heads);
   std::vector<ValueId> inputs;
   if (packed(rw, *q, *k, *v)) {
     HEDDLE_TRY_ASSIGN(const ValueId all, rows_of(rw, *q, root.name + "/qkv"));

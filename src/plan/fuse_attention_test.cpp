@@ -269,5 +269,93 @@ TEST_CASE("projections of different inputs, or read elsewhere, are not packed") 
   CHECK(the(after, "Attention").attributes.i64("packed") == 0);
 }
 
+TEST_CASE("a mask that shapes draw makes Attention causal, and lets the projections be packed") {
+  const double infinite = -std::numeric_limits<double>::infinity();
+  struct Case {
+    std::string what;
+    std::function<Id(Sketch&, Id, Id)> mask;  // of the square's extents and of a one
+    bool causal;
+  };
+  const auto square = [](Sketch& s, Id extents, Id fill) { return s.op("Expand", {fill, extents}); };
+  const auto lower = [&](Sketch& s, Id extents, Id one) {
+    return s.op("Trilu", {square(s, extents, one)}, {{"upper", int64_t{0}}});
+  };
+  const auto blocked = [&](Sketch& s, Id extents, Id one) {
+    return s.op("Equal", {lower(s, extents, one), s.number(0)});
+  };
+  const Case cases[] = {
+      {"chosen by the lower triangle",
+       [&](Sketch& s, Id e, Id one) {
+         return s.op("Where", {blocked(s, e, one), s.number(infinite), s.number(0)});
+       },
+       true},
+      {"chosen the other way round",
+       [&](Sketch& s, Id e, Id one) {
+         return s.op("Where", {s.op("Not", {blocked(s, e, one)}), s.number(0), s.number(-3e38)});
+       },
+       true},
+      {"the upper triangle itself",
+       [&](Sketch& s, Id e, Id) {
+         const Id above = s.constant(ir::Tensor::scalar(ir::DType::kI64, 1));
+         return s.op("Trilu", {square(s, e, s.number(-3e38)), above}, {{"upper", int64_t{1}}});
+       },
+       true},
+      {"keys before the query are hidden",
+       [&](Sketch& s, Id e, Id one) {
+         return s.op("Where", {blocked(s, e, one), s.number(0), s.number(-3e38)});
+       },
+       false},
+      {"a small penalty",
+       [&](Sketch& s, Id e, Id one) {
+         return s.op("Where", {blocked(s, e, one), s.number(-5), s.number(0)});
+       },
+       false},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.what);
+    Sketch s;
+    const Id x = s.in("x", {sym("batch"), sym("seq"), kWidth});
+    s.out(self_attention(s, x, [&](Sketch& sk, Id scores) {
+      const Id length = sk.op("Gather", {sk.op("Shape", {scores}), sk.ints({-1})});
+      const Id extents = sk.op("Concat", {length, length}, {{"axis", int64_t{0}}});
+      return sk.op("Add", {scores, each.mask(sk, extents, sk.number(1))});
+    }));
+    const ir::Graph after = optimized(s.take());
+    CHECK(the(after, "Attention").attributes.i64("causal") == (each.causal ? 1 : 0));
+    CHECK(the(after, "Attention").has_input(3) != each.causal);
+    CHECK(the(after, "Attention").attributes.i64("packed") == 1);
+  }
+}
+
+TEST_CASE("heads of keys and values that several queries share are not copied") {
+  for (const bool turned : {false, true}) {  // q is no projection, but something made of one
+    CAPTURE(turned);
+    Sketch s;
+    const Id x = s.in("x", {sym("batch"), sym("seq"), kWidth});
+    Id q = by_head(s, project(s, x));
+    if (turned) q = s.op("Mul", {q, s.in("angle", {sym("seq"), kSize})});
+    const auto shared = [&] {
+      const Id rows = s.op("MatMul", {x, s.random({kWidth, kSize})});
+      const Id one = s.transpose(s.reshape(rows, {0, 0, 1, kSize}), {0, 2, 1, 3});
+      const Id shape = s.op("Shape", {one});
+      const auto part = [&](int64_t axis) { return s.op("Gather", {shape, s.ints({axis})}); };
+      const Id five =
+          s.op("Concat", {part(0), part(1), s.ints({kHeads}), part(2), part(3)}, {{"axis", int64_t{0}}});
+      const Id four = s.op("Concat", {part(0), s.ints({kHeads}), part(2), part(3)}, {{"axis", int64_t{0}}});
+      const Id wide = s.op("Expand", {s.op("Unsqueeze", {one, s.ints({2})}), five});
+      return s.op("Reshape", {wide, four});
+    };
+    const Id k = s.transpose(shared(), {0, 1, 3, 2});
+    const Id v = shared();
+    const Id weights = s.op("Softmax", {half(s, s.op("MatMul", {q, k}))}, {{"axis", int64_t{-1}}});
+    s.out(joined(s, s.op("MatMul", {weights, v})));
+    const ir::Graph after = optimized(s.take());
+    CHECK(the(after, "Attention").attributes.i64("num_heads") == kHeads);
+    CHECK(the(after, "Attention").attributes.i64("kv_heads") == 1);
+    CHECK(count(after, "Expand") == 0);
+    CHECK(count(after, "Transpose") == (turned ? 2 : 0));
+  }
+}
+
 }  // namespace
 }  // namespace heddle::plan

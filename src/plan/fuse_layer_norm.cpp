@@ -57,26 +57,49 @@ std::optional<Centered> centered(const Rewriter& rw, ValueId id, Nodes& interior
   return Centered{sub->inputs[0], *axis};
 }
 
-// mean((x - mean(x)) ^ 2) + epsilon, for the same x and axes. Gives epsilon.
-std::optional<double> variance(const Rewriter& rw, ValueId id, const Centered& c, Nodes& interior) {
+// d of d ^ 2, however it is written.
+std::optional<ValueId> squared(const Rewriter& rw, ValueId id, Nodes& interior) {
+  const Node* square = rw.maker(id);
+  if (square == nullptr) return std::nullopt;
+  const bool squares = square->is("Square") ||
+                       (square->is("Mul") && square->inputs[0] == square->inputs[1]) ||
+                       (square->is("Pow") && rw.scalar(square->inputs[1]) == 2.0);
+  if (!squares) return std::nullopt;
+  interior.push_back(square);
+  return square->inputs[0];
+}
+
+struct MeanSquare {
+  ValueId of;
+  size_t axis;
+  double epsilon;
+};
+
+// mean(d ^ 2) + epsilon
+std::optional<MeanSquare> mean_square(const Rewriter& rw, ValueId id, Nodes& interior) {
   const Node* add = rw.maker(id, "Add");
   if (add == nullptr) return std::nullopt;
   for (size_t i : {size_t{0}, size_t{1}}) {
     const auto epsilon = rw.scalar(add->inputs[1 - i]);
     const Node* mean = rw.maker(add->inputs[i], "ReduceMean");
-    if (!epsilon || mean == nullptr || trailing_axes(rw, *mean) != c.axis) continue;
-    const Node* square = rw.maker(mean->inputs[0]);
-    if (square == nullptr) continue;
-    const bool squares = square->is("Square") ||
-                         (square->is("Mul") && square->inputs[0] == square->inputs[1]) ||
-                         (square->is("Pow") && rw.scalar(square->inputs[1]) == 2.0);
-    if (!squares) continue;
-    const auto again = centered(rw, square->inputs[0], interior);
-    if (!again || again->x != c.x || again->axis != c.axis) continue;
-    interior.insert(interior.end(), {add, mean, square});
-    return epsilon;
+    if (!epsilon || mean == nullptr) continue;
+    const auto axis = trailing_axes(rw, *mean);
+    if (!axis) continue;
+    const auto of = squared(rw, mean->inputs[0], interior);
+    if (!of) continue;
+    interior.insert(interior.end(), {add, mean});
+    return MeanSquare{*of, *axis, *epsilon};
   }
   return std::nullopt;
+}
+
+// mean((x - mean(x)) ^ 2) + epsilon, for the same x and axes. Gives epsilon.
+std::optional<double> variance(const Rewriter& rw, ValueId id, const Centered& c, Nodes& interior) {
+  const auto square = mean_square(rw, id, interior);
+  if (!square || square->axis != c.axis) return std::nullopt;
+  const auto again = centered(rw, square->of, interior);
+  if (!again || again->x != c.x || again->axis != c.axis) return std::nullopt;
+  return square->epsilon;
 }
 
 // sqrt(v) or v ^ 0.5; gives v.
@@ -116,8 +139,8 @@ std::optional<Tensor> parameter(const Rewriter& rw, ValueId id, const ir::Shape&
   return t.reshaped(extents);
 }
 
-Status to_layer_norm(Rewriter& rw, const Node& root, const Centered& c, double epsilon,
-                     std::optional<Tensor> scale) {
+Status to_norm(Rewriter& rw, const Node& root, std::string_view op, const Centered& c, double epsilon,
+               std::optional<Tensor> scale) {
   const ir::Shape& shape = rw.shape(c.x);
   if (!scale) {
     ir::Extents extents;
@@ -129,7 +152,7 @@ Status to_layer_norm(Rewriter& rw, const Node& root, const Centered& c, double e
     for (int64_t i = 0; i < scale->elements(); ++i) scale->set(i, 1);
   }
   const auto axis = static_cast<int64_t>(c.axis) - static_cast<int64_t>(shape.size());
-  return rw.replace(root, "LayerNormalization", {c.x, rw.constant(std::move(*scale), root.name + "/scale")},
+  return rw.replace(root, op, {c.x, rw.constant(std::move(*scale), root.name + "/scale")},
                     {{"axis", axis}, {"epsilon", epsilon}});
 }
 
@@ -142,7 +165,7 @@ Status match_div(Rewriter& rw, const Node& root) {
   if (!inside) return {};
   const auto epsilon = variance(rw, *inside, *c, interior);
   if (!epsilon || !rw.closed(interior, root)) return {};
-  return to_layer_norm(rw, root, *c, *epsilon, std::nullopt);
+  return to_norm(rw, root, "LayerNormalization", *c, *epsilon, std::nullopt);
 }
 
 // (x - mean) * rsqrt(variance + epsilon), and (x - mean) * (rsqrt(variance + epsilon) * scale)
@@ -166,8 +189,26 @@ Status match_mul(Rewriter& rw, const Node& root) {
       const auto inside = inverse_root(rw, inverse, all);
       if (!inside) continue;
       const auto epsilon = variance(rw, *inside, *c, all);
-      if (epsilon && rw.closed(all, root)) return to_layer_norm(rw, root, *c, *epsilon, std::move(scale));
+      if (epsilon && rw.closed(all, root))
+        return to_norm(rw, root, "LayerNormalization", *c, *epsilon, std::move(scale));
     }
+  }
+  return {};
+}
+
+// x / root, or x * inverse, where the root is that of mean(x ^ 2) + epsilon
+Status match_rms(Rewriter& rw, const Node& root) {
+  const bool div = root.is("Div");
+  for (size_t i : {size_t{0}, size_t{1}}) {
+    if (div && i == 1) return {};
+    Nodes interior;
+    const ValueId x = root.inputs[i];
+    const auto inside =
+        div ? square_root(rw, root.inputs[1], interior) : inverse_root(rw, root.inputs[1 - i], interior);
+    if (!inside) continue;
+    const auto square = mean_square(rw, *inside, interior);
+    if (!square || square->of != x || !rw.closed(interior, root)) continue;
+    return to_norm(rw, root, "RMSNormalization", {x, square->axis}, square->epsilon, std::nullopt);
   }
   return {};
 }
@@ -179,13 +220,15 @@ bool all_one(const Tensor& t) {
   return true;
 }
 
-// LayerNormalization without bias, and without scale for Mul, takes a constant operand of the node that
-// follows it.
+// A normalisation without scale takes a constant factor that follows it, LayerNormalization without bias an
+// addend.
 Status match_parameter(Rewriter& rw, const Node& node) {
   for (size_t i : {size_t{0}, size_t{1}}) {
-    const Node* norm = rw.maker(node.inputs[i], "LayerNormalization");
-    if (norm == nullptr || norm->has_input(2) || norm->outputs.size() != 1 || !rw.closed({norm}, node))
-      continue;
+    const Node* norm = rw.maker(node.inputs[i]);
+    if (norm == nullptr) continue;
+    const bool rms = norm->is("RMSNormalization");
+    if (!norm->is("LayerNormalization") && (!rms || node.is("Add"))) continue;
+    if (norm->has_input(2) || norm->outputs.size() != 1 || !rw.closed({norm}, node)) continue;
     const ir::Shape& shape = rw.shape(norm->inputs[0]);
     const auto axis = ir::normalize_axis(norm->attributes.i64("axis", -1), shape.size());
     if (!axis.ok()) continue;
@@ -199,7 +242,7 @@ Status match_parameter(Rewriter& rw, const Node& node) {
       if (!scale || !all_one(*scale)) continue;
       inputs[1] = rw.constant(std::move(*given), node.name + "/scale");
     }
-    return rw.replace(node, "LayerNormalization", std::move(inputs), norm->attributes);
+    return rw.replace(node, norm->op->name, std::move(inputs), norm->attributes);
   }
   return {};
 }
@@ -209,10 +252,14 @@ Status match_parameter(Rewriter& rw, const Node& node) {
 Result<ir::Graph> fuse_layer_norm(ir::Graph graph) {
   Rewriter rewriter(std::move(graph));
   return rewriter.run([](Rewriter& rw, const Node& node) -> Status {
-    if (node.is("Div")) return match_div(rw, node);
+    if (node.is("Div")) {
+      HEDDLE_TRY(match_div(rw, node));
+      return rw.replaced() ? Status() : match_rms(rw, node);
+    }
     if (node.is("Add")) return match_parameter(rw, node);
     if (!node.is("Mul")) return {};
     HEDDLE_TRY(match_mul(rw, node));
+    if (!rw.replaced()) HEDDLE_TRY(match_rms(rw, node));
     return rw.replaced() ? Status() : match_parameter(rw, node);
   });
 }

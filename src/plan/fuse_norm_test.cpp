@@ -231,5 +231,36 @@ TEST_CASE("what only resembles GELU stays") {
   }
 }
 
+TEST_CASE("root-mean-square normalisation is found in its usual spellings") {
+  const Norm spellings[] = {
+      {"times the inverse root, weight first",
+       [](Sketch& s, Id x) {
+         const Id r = s.op("Rsqrt", {shifted(s, mean(s, square(s, x, 0)))});
+         return s.op("Mul", {s.random({8}), s.op("Mul", {x, r})});
+       }},
+      {"times one over the root",
+       [](Sketch& s, Id x) {
+         const Id root = s.op("Sqrt", {shifted(s, mean(s, square(s, x, 1)))});
+         return s.op("Mul", {s.op("Mul", {s.op("Div", {s.number(1), root}), x}), s.random({1, 8})});
+       }},
+      {"divided by the root, without a weight",
+       [](Sketch& s, Id x) {
+         return s.op("Div", {x, s.op("Sqrt", {shifted(s, mean(s, square(s, x, 2)))})});
+       }},
+  };
+  for (const Norm& each : spellings) {
+    CAPTURE(each.what);
+    Sketch s;
+    s.out(each.build(s, s.in("x", {sym("batch"), sym("seq"), 8})));
+    const ir::Graph after = drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+    CHECK(after.nodes.size() == 1);
+    CHECK(count(after, "RMSNormalization") == 1);
+  }
+  Sketch s;  // another value's root
+  const Id x = s.in("x", {sym("batch"), 8}), z = s.in("z", {sym("batch"), 8});
+  s.out(s.op("Div", {x, s.op("Sqrt", {shifted(s, mean(s, square(s, z, 2)))})}));
+  CHECK(count(apply(fuse_layer_norm, s.take(), kSymbols), "RMSNormalization") == 0);
+}
+
 }  // namespace
 }  // namespace heddle::plan

@@ -11,6 +11,12 @@ using ir::ValueId;
 
 namespace {
 
+struct Link {
+  const Node* node;
+  ValueId input;
+  ValueId output;
+};
+
 Movement start(const Rewriter& rw, ValueId source) {
   Movement m;
   m.source = source;
@@ -99,6 +105,20 @@ bool split(const Rewriter& rw, Movement& m, const Node& node, ValueId part) {
   return false;
 }
 
+// Axes of extent 1 that are repeated: a piece that stays where it is.
+bool expand(const Rewriter& rw, Movement& m, const Link& link) {
+  const ir::Shape& from = rw.shape(link.input);
+  const ir::Shape& to = rw.shape(link.output);
+  m.axes.insert(m.axes.begin(), to.size() - from.size(), std::vector<Piece>{});
+  for (size_t i = 0; i < to.size(); ++i) {
+    const Dim had = i < to.size() - from.size() ? Dim(1) : from[i - (to.size() - from.size())];
+    if (had == to[i]) continue;
+    if (!had.is(1) || !to[i].is_static() || to[i].value() < 1) return false;
+    m.axes[i] = {{0, to[i], 0}};
+  }
+  return true;
+}
+
 // The other operand of a Mul or Div by a constant scalar that does not change the shape.
 std::optional<std::pair<ValueId, double>> scaled(const Rewriter& rw, const Node& node) {
   const bool div = node.is("Div");
@@ -113,12 +133,6 @@ std::optional<std::pair<ValueId, double>> scaled(const Rewriter& rw, const Node&
   return std::nullopt;
 }
 
-struct Link {
-  const Node* node;
-  ValueId input;
-  ValueId output;
-};
-
 bool follow(const Rewriter& rw, Movement& m, const Link& link) {
   const Node& node = *link.node;
   if (is_reshape(node)) return regroup(m, rw.shape(link.output));
@@ -131,6 +145,7 @@ bool follow(const Rewriter& rw, Movement& m, const Link& link) {
   if (node.is("Gather")) return pick(rw, m, node);
   if (node.is("Slice")) return slice(rw, m, node);
   if (node.is("Split")) return split(rw, m, node, link.output);
+  if (node.is("Expand")) return expand(rw, m, link);
   m.scale *= scaled(rw, node)->second;
   return true;
 }
@@ -143,7 +158,8 @@ void extend(const Rewriter& rw, std::vector<Link>& chain, ValueId at, MovementOp
     if (node == nullptr) return;
     ValueId input = ir::kNoValue;
     if (is_reshape(*node) || node->is("Transpose") ||
-        (options.picks && (node->is("Gather") || node->is("Slice") || node->is("Split")))) {
+        (options.picks &&
+         (node->is("Gather") || node->is("Slice") || node->is("Split") || node->is("Expand")))) {
       input = node->inputs[0];
     } else if (options.scales) {
       const auto factor = scaled(rw, *node);

@@ -18,7 +18,7 @@ namespace heddle::plan {
 struct Piece {
   size_t axis;  // of the source
   ir::Dim extent;
-  ir::Dim stride;  // in elements along that axis
+  ir::Dim stride;  // in elements along that axis; 0 repeats one place
 };
 
 // The pieces, outermost first, as the axes of a tensor with the shape `to`; nothing when its axes do not end
@@ -36,7 +36,8 @@ struct Movement {
 };
 
 struct MovementOptions {
-  bool picks = false;   // also through Gather of one index, Slice and Split, with constant positions
+  bool picks =
+      false;  // also through Gather of one index, Slice and Split, with constant positions, and Expand
   bool scales = false;  // also through Mul and Div by a constant scalar
 };
 

@@ -33,6 +33,7 @@ class Rewriter {
   // The kept node that makes `id`; null for inputs, constants, and when it is not `op`.
   const ir::Node* maker(ir::ValueId id, std::string_view op = {}) const;
   int uses(ir::ValueId id) const { return uses_[id]; }  // input slots that name it, and graph outputs
+  const std::vector<ir::ValueId>& graph_inputs() const { return graph_.inputs; }
   bool is_graph_output(ir::ValueId id) const { return outputs_[id] > 0; }
   // Nothing outside `interior` and `root` reads what `interior` makes: the pattern may be replaced as a
   // whole.

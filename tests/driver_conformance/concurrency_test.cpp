@@ -127,9 +127,8 @@ DRIVER_TEST(eight_threads_with_state,
   const ir::ValueId yes = b.constant(ir::Tensor::scalar(DType::kBool, 1));
   for (const int64_t trips : {7, 70}) {  // unrolled, and not
     const ir::ValueId count = b.constant(ir::Tensor::scalar(DType::kI64, static_cast<double>(trips)));
-    for (ir::ValueId id :
-         *b.nodes("Loop", {count, yes, state, w}, 2, {{"body", body}, {"carried", int64_t{1}}}))
-      b.output(id);
+    const auto made = *b.nodes("Loop", {count, yes, state, w}, 2, {{"body", body}, {"carried", int64_t{1}}});
+    for (ir::ValueId id : made) b.output(id);
   }
   HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
   std::vector<std::vector<ir::Tensor>> inputs;

@@ -74,6 +74,17 @@ void add_windows(std::vector<Case>& cases) {
                    {T({2, 5, 6, 6}), weight({5, 5, 3, 3}), weight({5}), T({2, 5, 6, 6})},
                    {{"pads", Is{1, 1, 1, 1}}, {"activation", S("relu")}},
                    kFloats});
+  // Sequences written as images, and as volumes, of width 1.
+  cases.push_back(
+      {"Conv",
+       {T({2, 4, 20, 1}), weight({6, 2, 5, 1}), weight({6}), T({2, 6, 9, 1})},
+       {{"pads", Is{1, 0, 1, 0}}, {"strides", Is{2, 1}}, {"group", I{2}}, {"activation", S("relu")}},
+       kFloats});
+  cases.push_back({"Conv",
+                   {T({1, 4, 9, 1, 1}), weight({6, 4, 3, 1, 1})},
+                   {{"dilations", Is{2, 1, 1}}, {"kernel_shape", Is{3, 1, 1}}},
+                   kFloats});
+  cases.push_back({"Conv", {T({1, 4, 9, 1}), weight({6, 4, 3, 3})}, {{"pads", Is{0, 1, 0, 1}}}, kFloats});
   cases.push_back({"Conv", {T({1, 4, 9}), T({6, 4, 3})}, {}, kFloats});
   cases.push_back({"Conv", {T({0, 4, 9}), weight({6, 4, 3})}, {}, kFloats});
   cases.push_back({"Conv",
@@ -84,6 +95,9 @@ void add_windows(std::vector<Case>& cases) {
                    {T({4, 64, 40}), weight({32, 64, 5}, -0.1, 0.1), weight({32})},
                    {{"activation", S("relu")}},
                    kF32});
+}
+
+void add_pools(std::vector<Case>& cases) {
   cases.push_back({"MaxPool",
                    {T({2, 3, 9, 8})},
                    {{"kernel_shape", Is{3, 2}}, {"strides", Is{2, 2}}, {"pads", Is{1, 0, 1, 1}}},
@@ -179,6 +193,7 @@ void add_attention(std::vector<Case>& cases) {
 void add_neural_cases(std::vector<Case>& cases) {
   add_products(cases);
   add_windows(cases);
+  add_pools(cases);
   add_normalizations(cases);
   add_attention(cases);
 }

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import real_files
 
 import heddle
 from heddle.cli.together import run_together
@@ -31,6 +30,8 @@ def minilm() -> Path:
 @pytest.fixture(scope="session")
 def exported() -> Path:
     """The folder of torch.onnx exports: NAME.onnx with NAME.npz of inputs and PyTorch's outputs."""
+    import real_files  # here: programs that tests start import this file without its folder
+
     return real_files.exports()
 
 

@@ -121,6 +121,8 @@ def images(n: Numbers) -> Iterator[Case]:
         yield Case("Resize", (image, None, None, ints(2, 3, 2, 3)), how, fixed=(3,))
     for mode in ("linear", "nearest", "cubic"):
         for padding in ("zeros", "border", "reflection"):
+            if (mode, padding) == ("cubic", "border"):
+                continue  # test_against_onnxruntime.py has it: onnx.reference differs from all others
             for corners in (0, 1):
                 how = {"mode": mode, "padding_mode": padding, "align_corners": corners}
                 yield Case("GridSample", (image, n((2, 3, 4, 2), np.float32, -1.3, 1.3)), how)

@@ -13,7 +13,7 @@ import heddle
 def unfolded(tmp_path_factory):
     """The file, whose 20 BatchNormalizations stand each behind a Conv."""
     import torch
-    from models.export_torch import ResNet18
+    from models.torch_nets import ResNet18
 
     torch.manual_seed(7)
     path = tmp_path_factory.mktemp("resnet") / "resnet18.onnx"

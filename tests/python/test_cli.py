@@ -86,6 +86,21 @@ def test_bench_sweeps_threads_batch_and_synchronisation(affine_file, tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
+def test_bench_profile_shows_where_a_call_goes(affine_file):
+    done = command("bench", affine_file, "--profile", "--batch", 2, 512, "--json")
+    assert done.returncode == 0, done.stderr
+    reports = json.loads(done.stdout)["profiles"]
+    assert [report["batch"] for report in reports] == [2, 512]
+    for report in reports:
+        assert [(row["op"], row["runs"]) for row in report["steps"]] == [("Elementwise", 1)]
+        assert report["operators"][0]["ms"] == report["steps"][0]["ms"]
+        assert 0 < report["steps"][0]["ms"] < report["call_ms"]
+    table = command("bench", affine_file, "--profile", "--batch", 2)
+    assert table.returncode == 0, table.stderr
+    assert "Elementwise (step 1)" in table.stdout
+    assert "between the steps" in table.stdout
+
+
 def test_doctor_says_usable_with_zero_and_unknown_with_two():
     done = command("doctor", "--json")
     assert done.returncode == 0, done.stderr
@@ -94,7 +109,7 @@ def test_doctor_says_usable_with_zero_and_unknown_with_two():
     assert report["versions"]["heddle"] == heddle.__version__
     assert {v["name"] for v in report["environment"]} >= {"HEDDLE_THREADS", "HEDDLE_STREAM_EXHAUSTION"}
     assert report["limits"]["streams"] == 32
-    assert report["onnx"]["oldest_opset"] == 11
+    assert report["onnx"]["oldest_opset"] == 7
     assert {"Attention", "Conv", "Softmax"} <= set(report["onnx"]["operators"])
     unknown = command("doctor", "--device", "abacus")
     assert unknown.returncode == 2
@@ -123,3 +138,14 @@ def test_inspect_shows_ports_and_graph(affine_file):
     report = json.loads(done.stdout)
     assert report["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 8]}]
     assert report["batchable"] is True
+    assert report["operators"] == {"Elementwise": 1}
+    assert report["profile"] is None
+
+
+def test_inspect_measures_the_steps_when_it_knows_the_extents(affine_file):
+    report = json.loads(command("inspect", affine_file, "--dims", "batch=4", "--json").stdout)
+    assert [step["op"] for step in report["profile"]["steps"]] == ["Elementwise"]
+    shown = command("inspect", affine_file, "--dims", "batch=4")
+    assert shown.returncode == 0, shown.stderr
+    assert "Elementwise (step 1)" in shown.stdout
+    assert command("inspect", affine_file, "--dims", "rows=4").returncode == 1

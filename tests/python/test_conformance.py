@@ -14,8 +14,8 @@ import heddle
 import heddle.onnx_backend
 
 ROOT = Path(__file__).resolve().parents[2]
-PASSED_AT_LEAST = 1400
-OPERATORS_AT_LEAST = 163
+PASSED_AT_LEAST = 1436
+OPERATORS_AT_LEAST = 172
 
 
 @pytest.fixture(scope="module")

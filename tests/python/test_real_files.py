@@ -1,5 +1,7 @@
 """Real model files agree with ONNX Runtime, whatever their sizes, from one thread and from eight at once."""
 
+import json
+
 import numpy as np
 import pytest
 import real_files
@@ -56,6 +58,30 @@ def test_a_file_gives_onnx_runtimes_values_from_one_thread_and_from_eight(file):
     before = model.device.stats()["calls"]
     assert sum(run_threads(THREADS, body)) == THREADS * ROUNDS * len(inputs)
     assert model.device.stats()["calls"] - before == THREADS * ROUNDS * len(inputs)
+
+
+@pytest.mark.parametrize(
+    ("name", "turns"),
+    [
+        ("resnet18-dynamo", 1),
+        ("resnet18-script", 1),
+        ("mobilenet-dynamo", 1),
+        ("unet-dynamo", 2),
+        ("unet-script", 2),
+    ],
+)
+def test_channels_are_turned_at_the_ends_of_a_net_only(name, turns, tmp_path):
+    """The image on the way in; U-Net's mask on the way out. No reorder stands between two convolutions."""
+    (file,) = (file for file in real_files.FILES if file.name == name)
+    model = heddle.load(file.path())
+    inputs = file.inputs(file.sizes[0])
+    model(**inputs)
+    with heddle.profiler.profile(str(tmp_path / "trace.json")):
+        model(**inputs)
+    events = json.loads((tmp_path / "trace.json").read_text())
+    names = [event["name"] for event in (events["traceEvents"] if isinstance(events, dict) else events)]
+    assert names.count("Conv") >= 15
+    assert names.count("reorder") == turns
 
 
 @pytest.mark.parametrize("file", SILERO, ids=lambda file: file.name)

@@ -14,6 +14,7 @@ import heddle
 
 from ..errors import InternalError
 from .ports import make_inputs, parse_dims, symbols
+from .profile import print_profile, profile
 from .together import run_together
 
 SYNC = ("call", "every", "event", "end", "device")
@@ -42,6 +43,9 @@ def add_parser(commands) -> None:
     parser.add_argument("--device", default="host")
     parser.add_argument("--json", action="store_true", help="print the cells as JSON instead of a table")
     parser.add_argument("--plot", type=Path, metavar="OUT.png")
+    parser.add_argument(
+        "--profile", action="store_true", help="no sweep: where the time of one caller's call goes, per batch"
+    )
     parser.set_defaults(execute=execute)
 
 
@@ -151,8 +155,25 @@ def plot(cells: list[dict], path: Path, title: str) -> None:
     figure.savefig(path, dpi=120)
 
 
+def execute_profile(model, options) -> int:
+    names = symbols(model)
+    reports = []
+    for batch in options.batch if names else [1]:
+        dims = ({names[0]: batch} if names else {}) | parse_dims(options.dims)
+        reports.append({"batch": batch} | profile(model, make_inputs(model, dims)))
+    if options.json:
+        print(json.dumps({"model": str(options.model), "profiles": reports}, indent=1))
+        return 0
+    for report in reports:
+        print(f"batch {report['batch']}: ", end="")
+        print_profile(report)
+    return 0
+
+
 def execute(options) -> int:
     model = heddle.load(options.model, options.device)
+    if options.profile:
+        return execute_profile(model, options)
     cells = sweep(model, options)
     if options.json:
         print(

@@ -119,8 +119,9 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
 }
 
 Status HostProgram::run_steps(const RunContext& context) const {
+  uint64_t number = 0;  // of the step, from 1: tells the spans of one operator apart
   for (const Named& named : steps_) {
-    const trace::Span span("host", named.op);
+    const trace::Span span("host", named.op, ++number);
     Status status = named.step->run(context);
     if (status.code() == Code::internal) [[unlikely]]
       return status.with_context(named.op);

@@ -40,9 +40,7 @@ Status reference_pair(const Node&, DataIn in, DataOut out) {
 int64_t shift_left(int64_t x, int64_t by) {
   return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << by);
 }
-int64_t shift_right(int64_t x, int64_t by) {
-  return x >> (by < 0 || by > 63 ? 63 : by);
-}
+int64_t shift_right(int64_t x, int64_t by) { return x >> (by < 0 || by > 63 ? 63 : by); }
 
 Inferred infer_shift(const Node& node, Operands in) {
   const std::string direction = node.attributes.str("direction");

@@ -7,7 +7,7 @@ std::span<const Operator> control_operators() {
   static constexpr Operator kTable[] = {
       {"If", 0, nullptr},
       {"Loop", 0, nullptr},
-      {"Scan", 0, nullptr},
+      {"Scan", 9, nullptr},
   };
   return kTable;
 }

@@ -135,6 +135,19 @@ Status constant(Call& call) {
   return {};
 }
 
+// Opset 6 has the bounds as attributes.
+Status clip(Call& call) {
+  if (call.opset() >= 11) return convert_same(call);
+  HEDDLE_TRY_ASSIGN(const ir::TensorType type, call.type(0));
+  std::vector<ValueId> inputs = {call.input(0)};
+  for (const std::string_view bound : {"min", "max"}) {
+    const bool given = call.attributes().has(bound);
+    HEDDLE_TRY_ASSIGN(const double value, call.take_f64(bound, 0));
+    inputs.push_back(given ? call.scalar(type.dtype, value, bound) : ir::kNoValue);
+  }
+  return call.emit("Clip", std::move(inputs), call.attributes());
+}
+
 Status dropout(Call& call) {
   if (call.has(2)) {
     const auto& training = call.value(call.input(2)).constant;
@@ -148,7 +161,8 @@ Status dropout(Call& call) {
   if (call.output_count() < 2) return {};
   // The mask says which elements were kept: all.
   HEDDLE_TRY_ASSIGN(const ValueId shape, call.add("Shape", {x}, {}, "shape"));
-  ir::Attributes kept = {{"value", ir::Tensor::scalar(DType::kBool, 1).reshaped({1})}};
+  const DType dtype = call.opset() < 10 ? call.value(x).type.dtype : DType::kBool;
+  ir::Attributes kept = {{"value", ir::Tensor::scalar(dtype, 1).reshaped({1})}};
   HEDDLE_TRY_ASSIGN(const ValueId mask, call.add("ConstantOfShape", {shape}, std::move(kept), "mask"));
   call.bind(1, mask);
   return {};
@@ -158,10 +172,10 @@ constexpr Operator kTable[] = {
     {"Abs", 6, convert_same},
     {"Add", 7, convert_same},
     {"And", 7, convert_same},
-    {"Cast", 9, cast},
+    {"Cast", 6, cast},
     {"CastLike", 15, cast_like},
     {"Ceil", 6, convert_same},
-    {"Clip", 11, convert_same},
+    {"Clip", 6, clip},
     {"Constant", 1, constant},
     {"Cos", 7, convert_same},
     {"Div", 7, convert_same},
@@ -172,7 +186,7 @@ constexpr Operator kTable[] = {
     {"Exp", 6, convert_same},
     {"Floor", 6, convert_same},
     {"Gelu", 20, convert_same},
-    {"Greater", 9, convert_same},
+    {"Greater", 7, convert_same},
     {"GreaterOrEqual", 12, convert_same},
     {"HardSigmoid", 6, convert_same},
     {"HardSwish", 14, convert_same},
@@ -180,7 +194,7 @@ constexpr Operator kTable[] = {
     {"IsInf", 10, is_inf},
     {"IsNaN", 9, convert_same},
     {"LeakyRelu", 6, convert_same},
-    {"Less", 9, convert_same},
+    {"Less", 7, convert_same},
     {"LessOrEqual", 12, convert_same},
     {"Log", 6, convert_same},
     {"Max", 8, convert_same},
@@ -192,7 +206,7 @@ constexpr Operator kTable[] = {
     {"Neg", 6, convert_same},
     {"Not", 1, convert_same},
     {"Or", 7, convert_same},
-    {"PRelu", 9, convert_same},
+    {"PRelu", 7, convert_same},
     {"Pow", 7, pow},
     {"Reciprocal", 6, convert_same},
     {"Relu", 6, convert_same},

@@ -27,6 +27,16 @@ Status split(Call& call) {
   return call.emit("Split", std::move(inputs), call.attributes(), call.output_count());
 }
 
+// Opset 2 has amounts and value as attributes.
+Status pad(Call& call) {
+  if (call.opset() >= 11) return convert_same(call);
+  HEDDLE_TRY_ASSIGN(const ir::TensorType type, call.type(0));
+  HEDDLE_TRY_ASSIGN(const double value, call.take_f64("value", 0));
+  HEDDLE_TRY_ASSIGN(auto inputs, attribute_to_input(call, "pads", 1));
+  inputs.push_back(call.scalar(type.dtype, value, "value"));
+  return call.emit("Pad", std::move(inputs), call.attributes());
+}
+
 constexpr Operator kTable[] = {
     {"Concat", 4, convert_same},
     {"ConstantOfShape", 9, convert_same},
@@ -37,7 +47,7 @@ constexpr Operator kTable[] = {
     {"GatherElements", 11, convert_same},
     {"GatherND", 11, convert_same},
     {"OneHot", 9, convert_same},
-    {"Pad", 11, convert_same},
+    {"Pad", 2, pad},
     {"Range", 11, convert_same},
     {"Reshape", 5, convert_same},
     {"Shape", 1, convert_same},

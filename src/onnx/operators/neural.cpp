@@ -99,7 +99,7 @@ constexpr Operator kTable[] = {
     {"AveragePool", 7, windowed},
     {"Conv", 1, windowed},
     {"ConvTranspose", 1, windowed},
-    {"Gemm", 11, gemm},
+    {"Gemm", 7, gemm},
     {"GlobalAveragePool", 1, convert_same},
     {"GlobalLpPool", 2, global_lp_pool},
     {"GlobalMaxPool", 1, convert_same},

@@ -210,7 +210,7 @@ Status softmax(Call& call) {
 }
 
 constexpr Operator kTable[] = {
-    {"BatchNormalization", 9, batch_normalization},
+    {"BatchNormalization", 7, batch_normalization},
     {"GroupNormalization", 18, group_normalization},
     {"InstanceNormalization", 6, normalization},
     {"LRN", 1, local_response_normalization},

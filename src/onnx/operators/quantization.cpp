@@ -186,14 +186,14 @@ Status dynamic_quantize_linear(Call& call) {
   const auto number = [&](double value, std::string_view purpose) {
     return call.scalar(DType::kF32, value, purpose);
   };
-  const ValueId zero = number(0, "zero"), one = number(1, "one"), top = number(255, "top");
+  const ValueId zero = number(0, "zero"), top = number(255, "top");
   HEDDLE_TRY_ASSIGN(const ValueId largest, call.add("ReduceMax", {x}, whole, "largest"));
   HEDDLE_TRY_ASSIGN(const ValueId smallest, call.add("ReduceMin", {x}, whole, "smallest"));
   HEDDLE_TRY_ASSIGN(const ValueId high, call.add("Max", {largest, zero}, {}, "high"));
   HEDDLE_TRY_ASSIGN(const ValueId low, call.add("Min", {smallest, zero}, {}, "low"));
   HEDDLE_TRY_ASSIGN(const ValueId spread, call.add("Sub", {high, low}, {}, "spread"));
   HEDDLE_TRY_ASSIGN(const ValueId flat, call.add("Equal", {high, low}, {}, "flat"));
-  HEDDLE_TRY_ASSIGN(const ValueId extent, call.add("Where", {flat, one, spread}, {}, "extent"));
+  HEDDLE_TRY_ASSIGN(const ValueId extent, call.add("Where", {flat, top, spread}, {}, "extent"));
   HEDDLE_TRY_ASSIGN(const ValueId scale, call.add("Div", {extent, top}, {}, "scale"));
   HEDDLE_TRY_ASSIGN(const ValueId below, call.add("Div", {low, scale}, {}, "below"));
   HEDDLE_TRY_ASSIGN(const ValueId start, call.add("Sub", {zero, below}, {}, "start"));

@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "base/trace.h"
+
 namespace heddle::host {
 namespace {
 
@@ -50,6 +52,7 @@ Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way wa
 
 Status Turned::run(const RunContext& context, uint64_t base) const {
   if (reorder_ == nullptr) return {};
+  const trace::Span span("layout", "reorder");
   const std::byte* own = context.arena + base + offset_;
   const std::byte* outside = context.write(operand_);
   const std::byte* scratch = context.arena + base + reorder_scratch_;

@@ -5,6 +5,7 @@
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
+#include "drivers/host/onednn/pieces.h"
 #include "drivers/host/storage.h"
 #include "ir/transposed_window.h"
 
@@ -32,12 +33,8 @@ class ConvTransposeStep final : public Step {
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
-    Atomic<bool> failed{false};
-    context.caller.for_each(static_cast<int>(pieces_.size()), [&](int i) {
-      if (!run_piece(context, pieces_[static_cast<size_t>(i)]).ok()) failed.store_release(true);
-    });
-    if (failed.load_acquire())
-      return Status::internal("a piece of a transposed convolution failed in oneDNN");
+    HEDDLE_TRY(for_each_piece(context, pieces_.size(), "a transposed convolution",
+                              [&](size_t i) { return run_piece(context, pieces_[i]); }));
     return y_.run(context, base_);
   }
 

@@ -5,6 +5,7 @@
 
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
 
 namespace heddle::host {
@@ -179,12 +180,8 @@ class LinearStep final : public Step {
 
   Status run(const RunContext& context) const override {
     if (pieces_.size() == 1) return run_piece(context, 0);
-    Atomic<int> failed{-1};  // a piece that failed, any one
-    context.caller.for_each(static_cast<int>(pieces_.size()), [&](int i) {
-      if (!run_piece(context, static_cast<size_t>(i)).ok()) failed.store_release(i);
-    });
-    if (failed.load_acquire() < 0) return {};
-    return Status::internal("piece ", failed.load_acquire(), " of a matrix product failed in oneDNN");
+    return for_each_piece(context, pieces_.size(), "a matrix product",
+                          [&](size_t i) { return run_piece(context, i); });
   }
 
   uint64_t scratch_bytes() const override { return scratch_stride_ * pieces_.size(); }

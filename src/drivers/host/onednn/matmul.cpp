@@ -4,6 +4,7 @@
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
+#include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
 #include "drivers/host/strided_copy.h"
 
@@ -40,12 +41,8 @@ class MatMulStep final : public Step {
       return primitive_->run(addresses);
     };
     if (pieces_ == 1) return piece(0);
-    Atomic<bool> failed{false};
-    context.caller.for_each(pieces_, [&](int i) {
-      if (!piece(i).ok()) failed.store_release(true);
-    });
-    return failed.load_acquire() ? Status::internal("a piece of a matrix product failed in oneDNN")
-                                 : Status();
+    return for_each_piece(context, static_cast<size_t>(pieces_), "a matrix product",
+                          [&](size_t i) { return piece(static_cast<int64_t>(i)); });
   }
 
   uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(pieces_); }

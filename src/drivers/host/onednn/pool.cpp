@@ -4,6 +4,7 @@
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
+#include "drivers/host/onednn/pieces.h"
 #include "drivers/host/storage.h"
 #include "ir/window.h"
 
@@ -49,14 +50,13 @@ class PoolStep final : public Step {
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
-    Atomic<bool> failed{false};
-    context.caller.for_each(pieces_, [&](int i) {
+    HEDDLE_TRY(for_each_piece(context, static_cast<size_t>(pieces_), "a pool", [&](size_t i) {
+      const auto at = static_cast<int64_t>(i);
       const std::array<const void*, 3> addresses = {
-          x_.place(context, base_) + i * x_stride_, y_.place(context, base_) + i * y_stride_,
-          context.arena + base_ + primitive_scratch_ + static_cast<uint64_t>(i) * scratch_stride_};
-      if (!primitive_->run(addresses).ok()) failed.store_release(true);
-    });
-    if (failed.load_acquire()) return Status::internal("a piece of a pool failed in oneDNN");
+          x_.place(context, base_) + at * x_stride_, y_.place(context, base_) + at * y_stride_,
+          context.arena + base_ + primitive_scratch_ + i * scratch_stride_};
+      return primitive_->run(addresses);
+    }));
     return y_.run(context, base_);
   }
 

@@ -8,6 +8,7 @@
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/packed_weight.h"
+#include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
 #include "ir/op.h"
 #include "ir/recurrent.h"
@@ -50,17 +51,12 @@ class RecurrentStep final : public Step {
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(check_lengths(context));
     HEDDLE_TRY(project(context));
-    Atomic<bool> failed{false};
-    const auto unit = [&](int i) {
-      if (!run_unit(context, static_cast<size_t>(i)).ok()) failed.store_release(true);
-    };
     if (shared_) {
-      context.caller.for_each(static_cast<int>(units_.size()), unit);
-    } else {
-      for (size_t i = 0; i < units_.size(); ++i) unit(static_cast<int>(i));
+      return for_each_piece(context, units_.size(), "a recurrent step",
+                            [&](size_t i) { return run_unit(context, i); });
     }
-    return failed.load_acquire() ? Status::internal("a product of a recurrent step failed in oneDNN")
-                                 : Status();
+    for (size_t i = 0; i < units_.size(); ++i) HEDDLE_TRY(run_unit(context, i));
+    return {};
   }
 
   uint64_t scratch_bytes() const override { return scratch_; }
