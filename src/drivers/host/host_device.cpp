@@ -74,12 +74,10 @@ class HostQueue final : public device::Queue {
 
 // Lanes beyond the threads, where every processor computes already. When a call ends, its lane's next caller
 // first has to wake up, and the kernel may put it behind the other call while the processor that became free
-// stays idle: with as many lanes as processors 13 % of the time with calls of 8 ms, 40 % with calls of 0.1 ms.
+// stays idle: with as many lanes as processors 13 % of the time with calls of 8 ms, 40 % with 0.1 ms.
 // As many again keep them busy. Where processors are left over they would only use up the quota, or threads
 // the user did not give.
-int lanes_for(int threads, int processors) {
-  return threads < processors ? threads : 2 * threads;
-}
+int lanes_for(int threads, int processors) { return threads < processors ? threads : 2 * threads; }
 
 class HostDevice final : public device::Device {
  public:
