@@ -1,14 +1,17 @@
 """heddle run, bench, doctor and inspect: what they print, write and return."""
 
 import json
+import re
 import subprocess
 import sys
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 from conftest import build_mlp  # noqa: F401  (the module must import beside the commands)
 
 import heddle
+from heddle.cli.drawing import BOX_HEIGHT, BOX_WIDTH, draw
 
 
 def command(*words, env=None):
@@ -149,3 +152,25 @@ def test_inspect_measures_the_steps_when_it_knows_the_extents(affine_file):
     assert shown.returncode == 0, shown.stderr
     assert "Elementwise (step 1)" in shown.stdout
     assert command("inspect", affine_file, "--dims", "rows=4").returncode == 1
+
+
+def test_inspect_draws_every_node_once_apart_from_the_others(affine_file, tmp_path):
+    done = command("inspect", affine_file, "--svg", tmp_path / "graph.svg")
+    assert done.returncode == 0, done.stderr
+    assert ">Elementwise</text>" in (tmp_path / "graph.svg").read_text()
+
+    graph = heddle.GraphBuilder("branches")
+    x = graph.input("x", "f32", ["batch", 4])
+    branches = [
+        graph.add("Softmax", graph.add("CumSum", x, graph.constant(np.int64(1))), axis=a) for a in (0, 1)
+    ]
+    graph.output(graph.add("Concat", *branches, axis=1), "y")
+    text = graph.build().graph()
+    drawing = ElementTree.fromstring(draw(text, "branches"))
+    svg = "{http://www.w3.org/2000/svg}"
+    places = [(float(r.get("x")), float(r.get("y"))) for r in drawing.iterfind(f"{svg}g/{svg}rect")]
+    labels = [t.text for t in drawing.iterfind(f"{svg}g/{svg}text[@font-weight]")]
+    assert sorted(labels) == sorted(["inputs", *re.findall(r" = (\w+)\(", text), "outputs"])
+    for i, (ax, ay) in enumerate(places):
+        for bx, by in places[:i]:
+            assert abs(ax - bx) >= BOX_WIDTH or abs(ay - by) >= BOX_HEIGHT

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 from .. import load
+from .drawing import draw
 from .ports import make_inputs, parse_dims
 from .profile import print_profile, profile
 
@@ -19,6 +20,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--dims", nargs="*", metavar="NAME=N", help="measure a call with these extents, step by step"
     )
+    parser.add_argument("--svg", type=Path, metavar="FILE", help="draw the optimised graph")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(execute=execute)
 
@@ -28,6 +30,8 @@ def execute(options) -> int:
     measured = None
     if options.dims is not None:
         measured = profile(model, make_inputs(model, parse_dims(options.dims)))
+    if options.svg is not None:
+        options.svg.write_text(draw(model.graph(), options.model.name), encoding="utf-8")
     operators = Counter(re.findall(r" = (\w+)\(", model.graph()))
     if options.json:
         ports = {
