@@ -92,7 +92,7 @@ Device make(std::string_view name, const DeviceOptions& options) {
                 text("there is no device '", name, "' in this build; there is 'host'"));
   }
   auto driver = take(host::make_host_device({options.threads}));
-  const int threads = driver->traits().lanes;
+  const int threads = driver->traits().threads;
   auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
   const int limit = runtime->governor().limit();
   if (options.in_flight != 0 && options.in_flight != limit) {

@@ -34,6 +34,7 @@ struct Traits {
   bool unified_memory = false;       // Memory::host() is never null
   bool synchronous = false;          // submit() returns when the work is over
   ShapePolicy shapes = ShapePolicy::kFree;
+  int threads = 0;            // of this process that compute, callers included; 0: the device has its own
   int lanes = 1;              // submissions at once that make best use of the device
   int in_flight_limit = 64;   // submissions the hardware queue may hold, all queues together; 1 to 64
   uint64_t memory_bytes = 0;  // what may reasonably be used

@@ -89,6 +89,7 @@ class HostDevice final : public device::Device {
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
+    traits_.threads = threads;
     traits_.lanes = lanes_for(threads, budget.processors);
     traits_.memory_bytes = budget.memory_bytes;
   }

@@ -100,6 +100,7 @@ TEST_CASE("the device's description and traits say what it is") {
   const auto device = require(make_host_device({.threads = 3}));
   CHECK(device->traits().name == "host");
   CHECK(device->traits().synchronous);
+  CHECK(device->traits().threads == 3);
   CHECK(device->traits().description.find("3 threads, oneDNN 3.") == 0);
 }
 
