@@ -16,6 +16,12 @@ struct Norm {
   std::function<Id(Sketch&, Id)> build;  // of x[batch, seq, 8]
 };
 
+ir::Graph fused(const Norm& spelling) {
+  Sketch s;
+  s.out(spelling.build(s, s.in("x", {sym("batch"), sym("seq"), 8})));
+  return drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+}
+
 Id mean(Sketch& s, Id x, const std::vector<int64_t>& axes = {-1}) {
   return s.op("ReduceMean", {x, s.ints(axes)});
 }
@@ -66,9 +72,7 @@ TEST_CASE("layer normalisation is found in its usual spellings") {
   };
   for (const Norm& each : spellings) {
     CAPTURE(each.what);
-    Sketch s;
-    s.out(each.build(s, s.in("x", {sym("batch"), sym("seq"), 8})));
-    const ir::Graph after = drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+    const ir::Graph after = fused(each);
     CHECK(after.nodes.size() == 1);
     CHECK(the(after, "LayerNormalization").attributes.f64("epsilon") == doctest::Approx(1e-5));
   }
@@ -250,9 +254,7 @@ TEST_CASE("root-mean-square normalisation is found in its usual spellings") {
   };
   for (const Norm& each : spellings) {
     CAPTURE(each.what);
-    Sketch s;
-    s.out(each.build(s, s.in("x", {sym("batch"), sym("seq"), 8})));
-    const ir::Graph after = drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+    const ir::Graph after = fused(each);
     CHECK(after.nodes.size() == 1);
     CHECK(count(after, "RMSNormalization") == 1);
   }

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import ml_dtypes
 import numpy as np
@@ -74,8 +75,6 @@ def test_one_thread_and_many_get_the_same_bits():
     graph, x, _, _ = CASES["rows for two threads"]()
     model = graph.build(heddle.Device.open(), precision="bf16")
     expected = [model(x[i : i + 1 + i % 7]) for i in range(32)]
-    from concurrent.futures import ThreadPoolExecutor
-
     with ThreadPoolExecutor(8) as pool:
         calls = [pool.submit(model, x[i : i + 1 + i % 7]) for i in range(32) for _ in range(5)]
     for i, call in enumerate(calls):

@@ -17,6 +17,7 @@ def add_parser(commands) -> None:
     parser = commands.add_parser("inspect", help="show a model's inputs, outputs and optimised graph")
     parser.add_argument("model", type=Path)
     parser.add_argument("--device", default="host")
+    parser.add_argument("--precision", default="f32")
     parser.add_argument(
         "--dims", nargs="*", metavar="NAME=N", help="measure a call with these extents, step by step"
     )
@@ -26,7 +27,7 @@ def add_parser(commands) -> None:
 
 
 def execute(options) -> int:
-    model = load(options.model, options.device)
+    model = load(options.model, options.device, options.precision)
     measured = None
     if options.dims is not None:
         measured = profile(model, make_inputs(model, parse_dims(options.dims)))

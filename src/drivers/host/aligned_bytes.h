@@ -15,9 +15,15 @@
 
 namespace heddle::host {
 
+// To the next place where a block may begin. The sum must fit, as sizes of a program's parts do.
+constexpr uint64_t kBlockAlignment = 64;
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
+
 class AlignedBytes {
  public:
-  static constexpr uint64_t kAlignment = 64;
+  static constexpr uint64_t kAlignment = kBlockAlignment;
 
   AlignedBytes() = default;
   static Result<AlignedBytes> make(uint64_t bytes, uint64_t limit = UINT64_MAX) {
@@ -26,8 +32,7 @@ class AlignedBytes {
     if (bytes > limit || bytes > UINT64_MAX - kAlignment) {
       return Status::exhausted("the request is for ", bytes, " bytes, but this process may use ", limit);
     }
-    const uint64_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    block.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, rounded)));
+    block.data_.reset(static_cast<std::byte*>(std::aligned_alloc(kAlignment, aligned(bytes))));
     if (block.data_ == nullptr)
       return Status::exhausted("the system has no ", bytes, " bytes of memory left");
     block.size_ = bytes;

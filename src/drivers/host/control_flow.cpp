@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/program.h"
 #include "ir/ops/control.h"
@@ -11,7 +12,6 @@ namespace heddle::host {
 namespace {
 
 uint64_t bytes_of(const Operand& o) { return static_cast<uint64_t>(o.elements() * ir::size_of(o.dtype)); }
-uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Scratch of a step that runs programs: the addresses of their inputs and outputs, then their arena.
 class Frame {

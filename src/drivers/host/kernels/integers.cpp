@@ -21,8 +21,6 @@ struct WideRows final : Packed {
   AlignedBytes block;
 };
 
-uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
-
 int32_t point_at(const RunContext& context, const Operand& point, int64_t at) {
   if (!point.present()) return 0;
   return point.dtype == ir::DType::kI8 ? context.read<int8_t>(point)[at] : context.read<uint8_t>(point)[at];
@@ -45,7 +43,7 @@ class WideWeight {
   template <class WidenAll>
   Status prepare(const Lowering& lowering, const Operand& weight, int64_t rows, int64_t length,
                  std::string layout, WidenAll&& widen_all, uint64_t& scratch) {
-    bytes_ = rounded(static_cast<uint64_t>(rows * length) * sizeof(int16_t));
+    bytes_ = aligned(static_cast<uint64_t>(rows * length) * sizeof(int16_t));
     weight_ = weight;
     if (weight.place != Operand::Place::kConstant) {
       offset_ = scratch;
@@ -141,7 +139,7 @@ class MatMulIntegerStep final : public Step {
         lowering, b_, b_batches_ * n_, length_, text("integer columns ", k_, "x", n_),
         [&](const std::byte* data, int16_t* to) { widen_columns(data, to); }, scratch_));
     a_offset_ = scratch_;
-    scratch_ += rounded(static_cast<uint64_t>(batches_ * m_ * length_) * sizeof(int16_t));
+    scratch_ += aligned(static_cast<uint64_t>(batches_ * m_ * length_) * sizeof(int16_t));
     return {};
   }
 
@@ -231,7 +229,7 @@ class ConvIntegerStep final : public Step {
         lowering, w_, w_.extents[0], length_, text("integer rows ", length_),
         [&](const std::byte* data, int16_t* to) { widen_weight(data, to); }, scratch_));
     windows_offset_ = scratch_;
-    piece_bytes_ = rounded(static_cast<uint64_t>(kPositions * length_) * sizeof(int16_t) +
+    piece_bytes_ = aligned(static_cast<uint64_t>(kPositions * length_) * sizeof(int16_t) +
                            static_cast<uint64_t>(taps_) * sizeof(int64_t));
     scratch_ += piece_bytes_ * static_cast<uint64_t>(width_ * kPiecesPerThread);
     return {};

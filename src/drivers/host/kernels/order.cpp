@@ -1,6 +1,7 @@
 // Operators about order along one axis: TopK, CumSum and CumProd.
 #include <algorithm>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/elements.h"
 #include "drivers/host/kernels/movement.h"
@@ -36,7 +37,7 @@ class TopKStep final : public Step {
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
 
  private:
-  uint64_t scratch_of_piece() const { return (static_cast<uint64_t>(lanes_.extent) * 16 + 63) / 64 * 64; }
+  uint64_t scratch_of_piece() const { return aligned(static_cast<uint64_t>(lanes_.extent) * 16); }
 
   template <class Codec>
   void select(const RunContext& context, int64_t begin, int64_t end, std::byte* scratch) const {

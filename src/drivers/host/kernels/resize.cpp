@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/channel_layout.h"
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/movement.h"
@@ -263,8 +264,7 @@ class PassesStep final : public Step {
       passes_.push_back({lanes.outer, lanes.inner, Taps::of(lowering.node, axis)});
       extents[axis.axis] = axis.out;
       if (passes_.size() < axes.size())
-        buffer_ =
-            std::max(buffer_, (static_cast<uint64_t>(extents.elements()) * sizeof(float) + 63) / 64 * 64);
+        buffer_ = std::max(buffer_, aligned(static_cast<uint64_t>(extents.elements()) * sizeof(float)));
     }
   }
 

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/softmax.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/float_steps.h"
@@ -69,7 +70,7 @@ class AttentionStep final : public Step {
   void mask_row(const RunContext& context, float* row, int64_t at) const;
 
   uint64_t score_bytes() const {
-    return (static_cast<uint64_t>(unit_heads_ * unit_rows_ * h_.keys) * sizeof(float) + 63) / 64 * 64;
+    return aligned(static_cast<uint64_t>(unit_heads_ * unit_rows_ * h_.keys) * sizeof(float));
   }
   uint64_t lane_bytes() const { return score_bytes() + primitive_scratch_; }
 
@@ -151,7 +152,7 @@ Status AttentionStep::prepare(const Engine& engine) {
     primitive_scratch_ =
         std::max({primitive_scratch_, products->scores->scratch_bytes(), products->values->scratch_bytes()});
   }
-  primitive_scratch_ = (primitive_scratch_ + 63) / 64 * 64;
+  primitive_scratch_ = aligned(primitive_scratch_);
   return {};
 }
 

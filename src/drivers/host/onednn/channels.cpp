@@ -3,13 +3,14 @@
 #include <array>
 
 #include "base/trace.h"
+#include "drivers/host/aligned_bytes.h"
 
 namespace heddle::host {
 namespace {
 
 uint64_t reserve(uint64_t& scratch, uint64_t bytes) {
   const uint64_t at = scratch;
-  scratch += (bytes + 63) / 64 * 64;
+  scratch += aligned(bytes);
   return at;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/float_steps.h"
@@ -205,10 +206,10 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
     piece.x_elements = 1;
     for (const int64_t extent : piece.x) piece.x_elements *= extent;
     piece.narrow = scratch_;
-    scratch_ += (static_cast<uint64_t>(piece.x_elements) * sizeof(uint16_t) + 63) / 64 * 64;
+    scratch_ += aligned(static_cast<uint64_t>(piece.x_elements) * sizeof(uint16_t));
   }
   piece.scratch = scratch_;
-  scratch_ += (piece.primitive->scratch_bytes() + 63) / 64 * 64;
+  scratch_ += aligned(piece.primitive->scratch_bytes());
   return {};
 }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
@@ -194,7 +195,7 @@ Status ConvTransposeStep::prepare_piece(const Engine& engine, Piece& piece, cons
   HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<DeconvDesc, dnnl::deconvolution_forward>(
                                          engine, desc, std::move(arguments))));
   piece.scratch = scratch_;
-  scratch_ += (piece.primitive->scratch_bytes() + 63) / 64 * 64;
+  scratch_ += aligned(piece.primitive->scratch_bytes());
   return {};
 }
 

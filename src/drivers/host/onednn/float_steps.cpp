@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/weight_store.h"
 
@@ -94,7 +95,7 @@ class WideStep final : public Step {
 
   uint64_t reserve(const Operand& operand) {
     const uint64_t at = scratch_;
-    scratch_ += (static_cast<uint64_t>(operand.elements()) * sizeof(float) + 63) / 64 * 64;
+    scratch_ += aligned(static_cast<uint64_t>(operand.elements()) * sizeof(float));
     return at;
   }
 

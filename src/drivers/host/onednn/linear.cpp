@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/pieces.h"
@@ -209,7 +210,6 @@ class LinearStep final : public Step {
     return {};
   }
 
-  static uint64_t aligned(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
   uint64_t narrow_bytes(const Piece& piece) const {  // of the piece's rows of x in bf16
     return weight_->bf16 ? aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t)) : 0;
   }

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
@@ -107,7 +108,7 @@ class MatMulStep final : public Step {
                                                                  {{DNNL_ARG_SRC, desc.src_desc()},
                                                                   {DNNL_ARG_WEIGHTS, desc.weights_desc()},
                                                                   {DNNL_ARG_DST, desc.dst_desc()}})));
-    scratch_stride_ = (primitive_->scratch_bytes() + 63) / 64 * 64;
+    scratch_stride_ = aligned(primitive_->scratch_bytes());
     return {};
   }
 

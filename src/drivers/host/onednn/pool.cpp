@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
@@ -43,7 +44,7 @@ class PoolStep final : public Step {
                       (Primitive::make<PoolDesc, dnnl::pooling_forward>(
                           engine, desc, {{DNNL_ARG_SRC, desc.src_desc()}, {DNNL_ARG_DST, desc.dst_desc()}})));
     step->primitive_scratch_ = step->scratch_;
-    step->scratch_stride_ = (step->primitive_->scratch_bytes() + 63) / 64 * 64;
+    step->scratch_stride_ = aligned(step->primitive_->scratch_bytes());
     step->scratch_ += step->scratch_stride_ * static_cast<uint64_t>(step->pieces_);
     return std::unique_ptr<Step>(std::move(step));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/movement.h"
 #include "drivers/host/kernels/recurrent_cells.h"
 #include "drivers/host/onednn/float_steps.h"
@@ -19,8 +20,6 @@ namespace {
 using MatmulDesc = dnnl::matmul::primitive_desc;
 
 enum Input : size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP, kInputs };
-
-uint64_t rounded(uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 // Some gates of one direction: h [rows, hidden] times a part of r, [columns, hidden], turned.
 struct StatePart {
@@ -90,7 +89,7 @@ class RecurrentStep final : public Step {
   }
   uint64_t reserve(uint64_t floats) {
     const uint64_t at = scratch_;
-    scratch_ += rounded(floats * sizeof(float));
+    scratch_ += aligned(floats * sizeof(float));
     return at;
   }
   float* scratch(const RunContext& context, uint64_t offset) const {
@@ -168,7 +167,7 @@ Status RecurrentStep::prepare_projection(const Lowering& lowering) {
   projected_ = reserve(static_cast<uint64_t>(steps_ * batch_ * columns));
   HEDDLE_TRY_ASSIGN(projection_, lower_linear(inner));
   projection_scratch_ = scratch_;
-  scratch_ += rounded(projection_->scratch_bytes());
+  scratch_ += aligned(projection_->scratch_bytes());
   return {};
 }
 
@@ -223,9 +222,9 @@ Status RecurrentStep::prepare_units(const Lowering& lowering) {
     most = std::max(most, p.rows);
     for (size_t i = 0; i < parts_.size(); ++i) primitive = std::max(primitive, p.parts[i]->scratch_bytes());
   }
-  const uint64_t state = rounded(static_cast<uint64_t>(most * hidden_) * sizeof(float));
+  const uint64_t state = aligned(static_cast<uint64_t>(most * hidden_) * sizeof(float));
   unit_bytes_ =
-      5 * state + rounded(static_cast<uint64_t>(most * gates()) * sizeof(float)) + rounded(primitive);
+      5 * state + aligned(static_cast<uint64_t>(most * gates()) * sizeof(float)) + aligned(primitive);
   unit_offset_ = scratch_;
   scratch_ += unit_bytes_ * units_.size();
   return {};
@@ -279,7 +278,7 @@ RecurrentStep::State RecurrentStep::state_of(const RunContext& context, const Un
   std::byte* at = context.arena + base_ + unit_offset_ + index * unit_bytes_;
   const auto next = [&](int64_t floats) {
     auto* part = reinterpret_cast<float*>(at);
-    at += rounded(static_cast<uint64_t>(floats) * sizeof(float));
+    at += aligned(static_cast<uint64_t>(floats) * sizeof(float));
     return part;
   };
   State state{};
