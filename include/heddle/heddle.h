@@ -52,6 +52,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -362,9 +363,28 @@ struct Port {
   std::vector<std::string> shape;  // "3", or a symbol such as "batch", or an expression such as "2*batch"
 };
 
+// An axis of an input along which rows of different lengths may share a batch, padded with `pad`. The model
+// must not let padding change a row's result: usually a mask is an input too, padded with 0.
+struct RaggedInput {
+  std::string input;
+  int axis = 1;  // from 1 on; its extent has to be a symbol
+  double pad = 0;
+};
+
 struct ModelOptions {
   Device device;
   std::string precision = "f32";  // arithmetic of float operators: "f32" here
+  // Calls that find the device busy are joined into one batch along axis 0, when the model is proven
+  // batchable; explain_coalescing() tells. A lone caller is not affected.
+  bool coalesce = true;
+  // A row's result has the same bits whatever it is batched with: rows of different length never share a batch.
+  bool exact = false;
+  // Nothing: what is known of common exports (input_ids with attention_mask, padded with 0). Outputs that
+  // are as long as the ragged axis are cut back. Without it only rows of equal shapes share a batch.
+  std::optional<std::vector<RaggedInput>> ragged;
+  int max_batch = 64;      // rows
+  int max_waiting = 4096;  // callers that wait to be batched; one more gets exhausted
+  Timeout latency_bound;   // no batch is formed that is known to run longer
 };
 
 struct CallOptions {
@@ -372,6 +392,18 @@ struct CallOptions {
   // it was.
   Timeout timeout;
   std::optional<Stream> stream;  // instead of the StreamGuard's
+  // A request to stop ends the wait for a batch with `cancelled`; what runs already runs on.
+  std::stop_token cancel = {};
+};
+
+struct CoalescingStats {
+  uint64_t calls;                // answered
+  uint64_t batches;              // runs, those of lone callers included
+  std::vector<uint64_t> rows;    // [n]: runs of n rows
+  uint64_t exhausted;            // refused: max_waiting
+  uint64_t left;                 // deadline or cancelled while they waited
+  size_t waiting;                // now
+  int64_t max_batch;             // rows a batch may have now, by what was measured
 };
 
 // A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once,
@@ -388,6 +420,9 @@ class HEDDLE_API Model {
   // May callers' rows be joined along axis 0? When not, why_not_batchable() names the node and the reason.
   bool batchable() const;
   const std::string& why_not_batchable() const;
+  // Whether calls that wait are joined into batches, with what is padded, or why not.
+  const std::string& explain_coalescing() const;
+  std::optional<CoalescingStats> coalescing_stats() const;  // nothing when they are not
   Device device() const;
   uint64_t weight_bytes() const;
   std::string graph() const;  // the optimised graph, one line a node, for people

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "batch/coalescer.h"
 #include "device/buffer.h"
 #include "runtime/runtime.h"
 
@@ -65,6 +66,8 @@ struct Model::Rep {
   std::vector<Port> outputs;
   bool batchable;
   std::string why_not;
+  std::unique_ptr<batch::Coalescer> coalescer;  // null: calls are not joined
+  std::string coalescing;                       // what explain_coalescing() says
 };
 
 struct Internals {
@@ -79,6 +82,7 @@ struct Internals {
     return weak.lock() == device.rep_;
   }
   static runtime::Runtime& runtime(const Device& device) { return *device.rep_->runtime; }
+  static const Ref<runtime::Runtime>& runtime_ref(const Device& device) { return device.rep_->runtime; }
   static const Device::Rep& rep(const Device& device) { return *device.rep_; }
   static Stream make_stream(std::shared_ptr<Stream::Rep> rep) { return Stream(std::move(rep)); }
   static runtime::Stream& stream(const Stream& stream) { return *stream.rep_->stream; }

@@ -1,4 +1,7 @@
 // model.cpp: Model: load, call, compile, close.
+#include <algorithm>
+
+#include "api/coalescing.h"
 #include "api/internals.h"
 #include "api/log.h"
 #include "api/model_making.h"
@@ -19,6 +22,20 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
   return ports;
 }
 
+// Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
+bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
+  if (model.coalescer == nullptr) return false;
+  if (Internals::runtime(model.device).device().traits().synchronous) return true;
+  return std::all_of(inputs.begin(), inputs.end(), [](const device::View& v) { return v.buffer == nullptr; });
+}
+
+std::vector<Tensor> to_tensors(std::vector<device::View> results) {
+  std::vector<Tensor> outputs;
+  outputs.reserve(results.size());
+  for (device::View& result : results) outputs.push_back(Internals::make_tensor(std::move(result)));
+  return outputs;
+}
+
 }  // namespace
 
 Model make_model(ir::Graph graph, const ModelOptions& options) {
@@ -32,9 +49,10 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
                            " nodes, ", model->module().weight_bytes(), " bytes of weights, ",
                            batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
   auto rep = std::make_shared<Internals::ModelRep>(
-      Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason});
+      Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason, {}, {}});
   rep->inputs = ports_of(rep->model->inputs());
   rep->outputs = ports_of(rep->model->outputs());
+  set_up_coalescing(*rep, options);
   return Internals::make_model(std::move(rep));
 }
 
@@ -54,7 +72,18 @@ Device Model::device() const { return rep_->device; }
 uint64_t Model::weight_bytes() const { return rep_->model->module().weight_bytes(); }
 std::string Model::graph() const { return to_string(rep_->model->module().graph()); }
 bool Model::closed() const { return rep_->model->closed(); }
-void Model::close() const { check(rep_->model->close(Deadline::never())); }
+void Model::close() const {
+  if (rep_->coalescer != nullptr) rep_->coalescer->close();
+  check(rep_->model->close(Deadline::never()));
+}
+const std::string& Model::explain_coalescing() const { return rep_->coalescing; }
+
+std::optional<CoalescingStats> Model::coalescing_stats() const {
+  if (rep_->coalescer == nullptr) return std::nullopt;
+  const batch::Coalescer::Stats stats = rep_->coalescer->stats();
+  return CoalescingStats{stats.calls, stats.batches, stats.rows,    stats.refused,
+                         stats.left,  stats.parked,  stats.rows_max};
+}
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
   const trace::Span span("api", "call");
@@ -66,16 +95,15 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
+  if (stream == nullptr && coalesces(*rep_, views)) {
+    return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel)));
+  }
   runtime::Call call;
   call.inputs = views;
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
-  std::vector<device::View> results = take(Internals::runtime(rep_->device).run(*rep_->model, call));
-  std::vector<Tensor> outputs;
-  outputs.reserve(results.size());
-  for (device::View& result : results) outputs.push_back(Internals::make_tensor(std::move(result)));
-  return outputs;
+  return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
 }
 
 void Model::compile(std::span<const Shape> shapes) const {

@@ -1,0 +1,74 @@
+// coalescing.cpp: who coalesces, with which defaults, and why not.
+#include "api/coalescing.h"
+
+#include <algorithm>
+
+namespace heddle {
+namespace {
+
+// What exporters of text encoders and decoders agree on. The mask makes padding harmless; without one nothing
+// is taken for granted.
+std::vector<RaggedInput> known_export(const std::vector<Port>& inputs) {
+  std::vector<RaggedInput> ragged;
+  bool masked = false;
+  for (const Port& port : inputs) {
+    const bool known = port.name == "input_ids" || port.name == "attention_mask" || port.name == "token_type_ids";
+    if (!known || port.shape.size() != 2 || port.shape[1] != inputs[0].shape[1]) return {};
+    masked = masked || port.name == "attention_mask";
+    ragged.push_back({port.name, 1, 0});
+  }
+  const bool symbolic = !ragged.empty() && inputs[0].shape[1].find_first_not_of("0123456789") != std::string::npos;
+  return masked && symbolic ? ragged : std::vector<RaggedInput>{};
+}
+
+std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged) {
+  std::vector<batch::RaggedInput> out;
+  for (const RaggedInput& each : ragged) {
+    if (each.axis < 1) {
+      throw Error(ErrorCode::invalid, text("the ragged axis of input '", each.input, "' is ", each.axis,
+                                           "; it has to be 1 or more"));
+    }
+    out.push_back({each.input, static_cast<size_t>(each.axis), each.pad});
+  }
+  return out;
+}
+
+// On the host every core is a lane; a device of its own says how many batches it likes at once.
+int lanes_of(const device::Traits& traits) { return traits.threads > 0 ? traits.threads : traits.lanes; }
+
+}  // namespace
+
+void set_up_coalescing(Model::Rep& model, const ModelOptions& options) {
+  if (options.max_batch < 1 || options.max_waiting < 0) {
+    throw Error(ErrorCode::invalid, text("max_batch is ", options.max_batch, " and max_waiting ", options.max_waiting,
+                                         "; they have to be at least 1 and 0"));
+  }
+  const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
+  const device::Traits& traits = runtime->device().traits();
+  const std::vector<RaggedInput> known = known_export(model.inputs);
+  auto layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(),
+                                       to_batch(options.ragged.value_or(known)), options.exact);
+  if (!layout.ok() && !options.ragged) layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(), {}, options.exact);
+  const batch::RowLayout rows = take(std::move(layout));
+  if (!options.coalesce) {
+    model.coalescing = "off: the model was loaded with coalesce=False";
+  } else if (!model.batchable) {
+    model.coalescing = "off: rows of different callers cannot be told apart: " + model.why_not;
+  } else if (options.max_batch == 1) {
+    model.coalescing = "off: max_batch is 1";
+  } else if (!traits.unified_memory) {
+    model.coalescing = text("off: callers cannot write into the memory of device '", traits.name, "'");
+  } else {
+    batch::CoalescerOptions coalesce;
+    coalesce.lanes = std::max(1, lanes_of(traits));
+    coalesce.max_rows = options.max_batch;
+    coalesce.max_parked = static_cast<size_t>(options.max_waiting);
+    if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
+    model.coalescer = std::make_unique<batch::Coalescer>(runtime, model.model, rows, coalesce);
+    model.coalescing = text("on: calls that find ", coalesce.lanes == 1 ? text("the lane") : text("all ", coalesce.lanes, " lanes"), " of device '",
+                            traits.name, "' busy are joined, up to ", options.max_batch, " rows; ",
+                            rows.ragged() ? "padded are " + rows.describe() : std::string("rows of equal shapes only"));
+  }
+}
+
+}  // namespace heddle

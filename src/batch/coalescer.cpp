@@ -1,0 +1,439 @@
+#include "batch/coalescer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/trace.h"
+
+namespace heddle::batch {
+
+using device::View;
+
+namespace {
+
+constexpr size_t kGroupsKept = 32;
+constexpr int64_t kStagingMax = int64_t{4} << 20;  // bytes that a batch may reserve for rows yet to come
+constexpr Duration kReturnMin = std::chrono::microseconds(20);
+constexpr int kReturnShare = 4;  // callers are waited for at most a quarter of a run
+
+bool same(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
+}  // namespace
+
+Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout,
+                     const CoalescerOptions& options)
+    : runtime_(std::move(runtime)),
+      model_(std::move(model)),
+      layout_(std::move(layout)),
+      options_(options) {
+  state_.lock()->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
+}
+
+void Coalescer::close() {
+  std::vector<Batch> refused;
+  {
+    auto state = state_.lock();
+    state->closed = true;
+    refused.swap(state->forming);
+    for (const Batch& batch : refused) {
+      batch->taken = batch->done = true;
+      batch->failure = model_->closed_status();
+    }
+  }
+  for (const Batch& batch : refused) {
+    for (Member& member : batch->members) member.seat.tell(Seat::Note::done);
+  }
+}
+
+Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
+                                         const std::stop_token& cancel) {
+  HEDDLE_TRY(runtime_->usable());
+  HEDDLE_TRY(model_->check_dtypes(inputs));
+  HEDDLE_TRY(model_->check_extents(inputs));
+  HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
+  HEDDLE_TRY_ASSIGN(const Way way, arrive(shape));
+  if (way == Way::alone) return run_alone(inputs, shape, deadline);
+  auto seated = join(shape);
+  if (!seated.ok()) return give_up(shape, seated.status());
+  const Here me = std::move(seated).value();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
+  }
+  return stay(me, deadline, cancel);
+}
+
+Result<Coalescer::Way> Coalescer::arrive(const CallShape& shape) {
+  auto state = state_.lock();
+  if (state->closed) return model_->closed_status();
+  const bool too_large = shape.rows >= options_.max_rows || shape.rows == 0;
+  const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
+  if (!idle && !too_large && state->stats.parked >= options_.max_parked) {
+    ++state->stats.refused;
+    return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
+                             " callers wait for a batch already, and no more may");
+  }
+  if (state->returning > 0) {
+    --state->returning;
+    state->returning_rows = std::max<int64_t>(0, state->returning_rows - shape.rows);
+  }
+  state->inside_rows += shape.rows;
+  if (!idle && !too_large) {
+    ++state->stats.parked;
+    return Way::seat;
+  }
+  ++state->busy;
+  return Way::alone;
+}
+
+Result<Coalescer::Views> Coalescer::give_up(const CallShape& shape, const Status& why) {
+  auto state = state_.lock();
+  state->inside_rows -= shape.rows;
+  --state->stats.parked;
+  return why;
+}
+
+Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, const CallShape& shape,
+                                              Deadline deadline) {
+  runtime::Call call;
+  call.inputs = inputs;
+  call.deadline = deadline;
+  const TimePoint start = Clock::real().now();
+  Result<Views> result = runtime_->run(*model_, call);
+  const TimePoint end = Clock::real().now();
+  Next next;
+  {
+    auto state = state_.lock();
+    --state->busy;
+    state->inside_rows -= shape.rows;
+    if (result.ok()) after_run(*state, shape.places, shape.rows, end - start);
+    ++state->stats.calls;
+    advance(*state, end, nullptr, next);
+  }
+  wake(next);
+  return result;
+}
+
+// ---- taking a seat
+
+Result<Coalescer::Here> Coalescer::join(const CallShape& shape) {
+  Batch fresh;
+  for (;;) {
+    {
+      auto state = state_.lock();
+      if (state->closed) return model_->closed_status();
+      Batch batch = joinable(*state, shape);
+      if (batch == nullptr && fresh != nullptr) {
+        batch = std::move(fresh);
+        batch->id = state->next_id++;
+        batch->places = shape.places;
+        batch->longest.resize(shape.lengths.size());
+        batch->arrived = Clock::real().now();
+        state->forming.push_back(batch);
+      }
+      if (batch != nullptr) return sit_down(batch, shape);
+    }
+    HEDDLE_TRY_ASSIGN(fresh, make_batch(shape));
+  }
+}
+
+Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape) const {
+  for (const Batch& batch : state.forming) {
+    if (batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places)) continue;
+    if (batch->rows + shape.rows > rows_per_batch(running(state), limits(state, shape.places))) continue;
+    return batch;
+  }
+  return nullptr;
+}
+
+Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) {
+  const size_t seat = batch->seats++;
+  ++batch->living;
+  ++batch->copying;
+  Member& member = batch->members[seat];
+  member.first = batch->rows;
+  member.shape = shape;
+  batch->rows += shape.rows;
+  for (size_t k = 0; k < shape.lengths.size(); ++k)
+    batch->longest[k] = std::max(batch->longest[k], shape.lengths[k]);
+  return {batch, seat};
+}
+
+Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
+  int64_t row_bytes = 1;
+  for (size_t i = 0; i < shape.places.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
+  int64_t rows = options_.max_rows;
+  if (rows * row_bytes > kStagingMax) {
+    const auto state = state_.lock();
+    rows = std::max(shape.rows, rows_per_batch(running(*state), limits(*state, shape.places)));
+  }
+  std::vector<Ref<device::Buffer>> staging;
+  for (size_t i = 0; i < shape.places.size(); ++i) {
+    HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
+                      runtime_->allocate(static_cast<uint64_t>(rows * layout_.row_bytes(shape, i))));
+    staging.push_back(std::move(buffer));
+  }
+  return std::make_shared<FormingBatch>(rows, std::move(staging));
+}
+
+// ---- waiting
+
+Result<Coalescer::Views> Coalescer::stay(const Here& me, Deadline deadline, const std::stop_token& cancel) {
+  const trace::Span span("batch", "wait", me.batch->id);
+  const std::stop_callback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
+  Next next = seat_taken(me);
+  while (!next.lead) {
+    const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
+    switch (me.member().seat.wait(until)) {
+      case Seat::Note::lead:
+        next.lead = true;
+        break;
+      case Seat::Note::done:
+        return collect(me);
+      case Seat::Note::cancelled:
+        return leave(me, Status::cancelled("the call of model '", model_->name(), "' was cancelled"));
+      case Seat::Note::none:
+        if (deadline.expired() || !until.expired()) {  // the second: interrupted
+          return leave(me, Status::deadline("model '", model_->name(), "': the call was still waiting, or ",
+                                            "running in a batch, at the deadline"));
+        }
+        [[fallthrough]];
+      case Seat::Note::ask:
+        next = ask(me);
+    }
+  }
+  return lead(me, deadline);
+}
+
+Coalescer::Next Coalescer::seat_taken(const Here& me) {
+  {
+    auto state = state_.lock();
+    --me.batch->copying;
+  }
+  return ask(me);
+}
+
+Coalescer::Next Coalescer::ask(const Here& me) {
+  Next next;
+  {
+    auto state = state_.lock();
+    if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
+    advance(*state, Clock::real().now(), &me, next);
+  }
+  wake(next);
+  return next;
+}
+
+Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
+  Next next;
+  const Batch& batch = me.batch;
+  const bool answered = [&] {
+    auto state = state_.lock();
+    if (batch->done) return true;  // just in time
+    me.member().gone = true;
+    --batch->living;
+    --state->stats.parked;
+    ++state->stats.left;
+    state->inside_rows -= me.member().shape.rows;
+    if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
+    const bool to_lead = batch->taken && batch->leader == me.seat;
+    if (batch->living == 0 && !batch->taken) std::erase(state->forming, batch);
+    if (batch->living == 0 && to_lead) --state->busy;  // nobody wants it any more
+    if (batch->living != 0 && to_lead) {
+      batch->leader = batch->first_living();
+      next.wakes.push_back({{batch, batch->leader}, Seat::Note::lead});
+    }
+    advance(*state, Clock::real().now(), nullptr, next);
+    return false;
+  }();
+  wake(next);
+  return answered ? collect(me) : Result<Views>(std::move(why));
+}
+
+// ---- what happens next
+
+void Coalescer::advance(State& state, TimePoint now, const Here* me, Next& next) const {
+  while (state.busy < options_.lanes && !state.forming.empty()) {
+    if (state.returning > 0 && now >= state.returning_until) state.returning = state.returning_rows = 0;
+    const Running runs = running(state);
+    const Limits limit = limits(state, {});
+    std::vector<Waiting> waiting;
+    waiting.reserve(state.forming.size());
+    for (const Batch& batch : state.forming) {
+      if (batch->copying != 0) continue;
+      const bool full = batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));
+      Waiting& entry = waiting.emplace_back();
+      entry.id = entry.group = batch->id;  // it goes whole, and alone
+      entry.rows = full ? limit.max_rows : batch->rows;
+      entry.arrived = batch->arrived;
+    }
+    if (waiting.empty()) return;
+    const Decision decision = decide(now, waiting, runs, limit);
+    if (const Take* due = std::get_if<Take>(&decision)) {
+      take(state, due->ids.front(), me, next);
+    } else {
+      if (const Wait* wait = std::get_if<Wait>(&decision)) keep_time(state, wait->until, me, next);
+      return;
+    }
+  }
+}
+
+void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
+  const auto found =
+      std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
+  const Batch batch = std::move(*found);
+  state.forming.erase(found);
+  ++state.busy;
+  batch->taken = true;
+  if (state.watcher.batch == batch) state.end_watch();
+  if (me != nullptr && me->batch == batch) {
+    batch->leader = me->seat;
+    next.lead = true;
+  } else {
+    batch->leader = batch->first_living();
+    next.wakes.push_back({{batch, batch->leader}, Seat::Note::lead});
+  }
+}
+
+void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& next) {
+  if (until == TimePoint::max() || state.watch_at <= until) return;
+  state.watch_at = until;
+  if (me != nullptr && !me->batch->taken) {
+    state.watcher = *me;
+    next.ask_at = until;
+    return;
+  }
+  const Batch& oldest = state.forming.front();
+  state.watcher = {oldest, oldest->first_living()};
+  next.wakes.push_back({state.watcher, Seat::Note::ask});
+}
+
+void Coalescer::wake(const Next& next) {
+  for (const Wake& each : next.wakes) each.who.member().seat.tell(each.note);
+}
+
+// ---- running
+
+Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
+  FormingBatch& batch = *me.batch;
+  const trace::Span span("batch", "run", batch.id);
+  Views inputs;
+  for (size_t i = 0; i < batch.staging.size(); ++i) {
+    inputs.push_back(layout_.batch_input(i, me.member().shape, batch.staging[i], batch.rows, batch.longest));
+  }
+  batch.faults = std::make_unique<device::RowFaults>(batch.rows);
+  runtime::Call call;
+  call.inputs = inputs;
+  call.row_faults = batch.faults.get();
+  const bool synchronous = runtime_->device().traits().synchronous;
+  call.deadline = synchronous ? deadline : Deadline::never();
+  const TimePoint start = Clock::real().now();
+  Result<Views> result = runtime_->run(*model_, call);
+  const TimePoint end = Clock::real().now();
+  if (!result.ok() && result.status().code() == Code::deadline) return leave(me, result.status());
+  if (result.ok()) {
+    batch.outputs = std::move(result).value();
+  } else {
+    batch.failure = result.status();
+  }
+  std::vector<size_t> others;
+  Next next;
+  {
+    auto state = state_.lock();
+    batch.done = true;
+    for (size_t seat = 0; seat < batch.seats; ++seat) {
+      const Member& member = batch.members[seat];
+      if (member.gone) continue;
+      state->inside_rows -= member.shape.rows;
+      if (seat != me.seat) others.push_back(seat);
+    }
+    --state->busy;
+    state->stats.parked -= batch.living;
+    state->stats.calls += batch.living;
+    if (batch.failure.ok()) after_run(*state, batch.places, batch.rows, end - start);
+    if (batch.living > 1) expect_back(*state, batch, end + std::max((end - start) / kReturnShare, kReturnMin));
+    advance(*state, end, nullptr, next);
+  }
+  wake(next);  // the next leaders first: a lane is free
+  for (const size_t seat : others) batch.members[seat].seat.tell(Seat::Note::done);
+  return collect(me);
+}
+
+Result<Coalescer::Views> Coalescer::collect(const Here& me) {
+  const FormingBatch& batch = *me.batch;
+  HEDDLE_TRY(batch.failure);
+  const Member& member = me.member();
+  for (int64_t row = 0; batch.faults->any() && row < member.shape.rows; ++row) {
+    HEDDLE_TRY(batch.faults->of(member.first + row));
+  }
+  Views mine;
+  mine.reserve(batch.outputs.size());
+  for (size_t i = 0; i < batch.outputs.size(); ++i) {
+    const View& whole = batch.outputs[i];
+    HEDDLE_TRY_ASSIGN(
+        View part, runtime_->allocate(whole.dtype, layout_.part_of(i, member.shape, whole, batch.rows)));
+    layout_.read_rows(i, whole, batch.rows, member.first, part);
+    mine.push_back(std::move(part));
+  }
+  return mine;
+}
+
+// ---- bookkeeping
+
+void Coalescer::after_run(State& state, std::span<const ir::Extents> places, int64_t rows, Duration took) const {
+  ++state.stats.batches;
+  ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
+  GroupCosts& group = costs(state, places);
+  group.table.record(rows, took);
+  group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
+}
+
+void Coalescer::expect_back(State& state, const FormingBatch& batch, TimePoint until) {
+  state.returning += static_cast<int>(batch.living);
+  for (size_t seat = 0; seat < batch.seats; ++seat) {
+    if (!batch.members[seat].gone) state.returning_rows += batch.members[seat].shape.rows;
+  }
+  state.returning_until = std::max(state.returning_until, until);
+}
+
+Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> places) const {
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(),
+                                  [&](const GroupCosts& each) { return same(each.places, places); });
+  if (found != state.costs.end()) {
+    std::rotate(found, found + 1, state.costs.end());
+  } else {
+    if (state.costs.size() == kGroupsKept) state.costs.erase(state.costs.begin());
+    state.costs.push_back({{places.begin(), places.end()}, {}, options_.max_rows});
+  }
+  return state.costs.back();
+}
+
+Running Coalescer::running(const State& state) const {
+  Running running;
+  running.lanes = options_.lanes;
+  running.busy = state.busy;
+  running.active = static_cast<int>(state.inside_rows + state.returning_rows);
+  running.returning = state.returning;
+  running.returning_until = state.returning_until;
+  return running;
+}
+
+Limits Coalescer::limits(const State& state, std::span<const ir::Extents> places) const {
+  Limits limits;
+  limits.max_rows = options_.max_rows;
+  for (const GroupCosts& each : state.costs) {
+    if (same(each.places, places)) limits.max_rows = each.rows_max;
+  }
+  return limits;
+}
+
+Coalescer::Stats Coalescer::stats() const {
+  const auto state = state_.lock();
+  Stats stats = state->stats;
+  stats.rows_max = options_.max_rows;
+  for (const GroupCosts& each : state->costs) stats.rows_max = std::min(stats.rows_max, each.rows_max);
+  return stats;
+}
+
+}  // namespace heddle::batch

@@ -1,0 +1,137 @@
+// coalescer.h: calls of one model that wait for a lane become one batch, led by one of them.
+//
+//   What       A caller that finds a lane free and nobody waiting or expected back runs at once, with its own
+//              memory. Others take a seat in a forming batch, write their rows into it and park; when the
+//              policy says that a batch is due, one of its callers runs it, wakes the others, and each copies
+//              its own rows out. There is no thread and no timer of ours: who parks first keeps the time.
+//   Policy     batch_policy.h decides; nothing here chooses. `expected back` are the callers of the last
+//              batches of two or more: they are waited for at most a quarter of that batch's run time.
+//   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure, deadline,
+//              cancelled, exhausted or unavailable. While anybody waits, a lane is busy or somebody keeps the
+//              time. A taken batch has a leader among its living members, or is dropped when none is left.
+//   Leaving    Who leaves (deadline, cancellation) leaves its rows; the others do not notice. The leader of a
+//              running batch stays on a synchronous device, where it computes; elsewhere the next one takes over.
+//   Threads    Any.
+//   Blocks     call(), until its deadline.
+//   Lifetime   Outlives its calls. Keeps the runtime and the model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stop_token>
+#include <vector>
+
+#include "batch/batch_policy.h"
+#include "batch/cost_table.h"
+#include "batch/forming_batch.h"
+#include "batch/row_layout.h"
+#include "runtime/runtime.h"
+
+namespace heddle::batch {
+
+struct CoalescerOptions {
+  int lanes = 1;  // batches at once
+  int64_t max_rows = 64;
+  size_t max_parked = 4096;                  // callers; one more gets exhausted
+  Duration latency_bound = Duration::max();  // batches that are known to run longer are not formed
+};
+
+class Coalescer {
+ public:
+  using Views = std::vector<device::View>;
+
+  Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout,
+            const CoalescerOptions& options);
+  // Refuses parked callers (unavailable) and all later ones; batches that run end as ever.
+  void close();
+
+  Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
+                     const std::stop_token& cancel = {});
+
+  struct Stats {
+    uint64_t calls = 0;    // answered with rows or a fault
+    uint64_t batches = 0;  // runs, those of lone callers included
+    std::vector<uint64_t> rows;  // [n]: runs of n rows; the last one counts all that are larger
+    uint64_t refused = 0, left = 0;  // exhausted; deadline or cancelled
+    size_t parked = 0;
+    int64_t rows_max = 0;  // what a batch may take now
+  };
+  Stats stats() const;
+  const RowLayout& layout() const { return layout_; }
+
+ private:
+  using Batch = Ref<FormingBatch>;
+  enum class Way : uint8_t { alone, seat };
+  struct Here {  // a caller in a batch
+    Batch batch;
+    size_t seat = 0;
+    Member& member() const { return batch->members[seat]; }
+  };
+  struct Wake {
+    Here who;
+    Seat::Note note;
+  };
+  struct Next {  // what follows from a change of the state
+    std::vector<Wake> wakes;
+    bool lead = false;                    // the caller itself leads its batch
+    TimePoint ask_at = TimePoint::max();  // the caller itself keeps the time
+  };
+  struct GroupCosts {  // of rows that lie alike
+    std::vector<ir::Extents> places;
+    CostTable table;
+    int64_t rows_max;  // what the table says
+  };
+  struct State {
+    std::vector<Batch> forming;  // oldest first
+    uint64_t next_id = 1;
+    int busy = 0;
+    int64_t inside_rows = 0;  // of callers inside, running ones too
+    int returning = 0;        // callers of batches, answered and not yet back
+    int64_t returning_rows = 0;
+    TimePoint returning_until = TimePoint::min();
+    Here watcher;  // who asks the policy again, and when
+    TimePoint watch_at = TimePoint::max();
+    bool closed = false;
+    std::vector<GroupCosts> costs;  // the last used last
+    Stats stats;
+
+    void end_watch() {
+      watcher = {};
+      watch_at = TimePoint::max();
+    }
+  };
+
+  Result<Way> arrive(const CallShape& shape);
+  Result<Views> give_up(const CallShape& shape, const Status& why);
+  Result<Views> run_alone(std::span<const device::View> inputs, const CallShape& shape, Deadline deadline);
+  Result<Here> join(const CallShape& shape);
+  Result<Batch> make_batch(const CallShape& shape) const;
+  Result<Views> stay(const Here& me, Deadline deadline, const std::stop_token& cancel);
+  Next seat_taken(const Here& me);
+  Next ask(const Here& me);
+  Result<Views> leave(const Here& me, Status why);
+  Result<Views> lead(const Here& me, Deadline deadline);
+  Result<Views> collect(const Here& me);
+  static void wake(const Next& next);
+
+  // Under the lock.
+  Batch joinable(const State& state, const CallShape& shape) const;
+  static Here sit_down(const Batch& batch, const CallShape& shape);
+  void advance(State& state, TimePoint now, const Here* me, Next& next) const;
+  static void take(State& state, RequestId id, const Here* me, Next& next);
+  static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
+  void after_run(State& state, std::span<const ir::Extents> places, int64_t rows, Duration took) const;
+  static void expect_back(State& state, const FormingBatch& batch, TimePoint until);
+  GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
+  Running running(const State& state) const;
+  Limits limits(const State& state, std::span<const ir::Extents> places) const;
+
+  const Ref<runtime::Runtime> runtime_;
+  const Ref<runtime::Model> model_;
+  const RowLayout layout_;
+  const CoalescerOptions options_;
+  mutable Guarded<State, Rank::kBatch> state_;
+};
+
+}  // namespace heddle::batch

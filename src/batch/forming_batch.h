@@ -1,0 +1,93 @@
+// forming_batch.h: a batch from its first caller to its last: staging memory, the callers' seats, the result.
+//
+//   What       Callers take seats (under the coalescer's lock), write their rows into the staging memory in
+//              parallel, and park. One of them runs the batch and publishes the result; each copies its own
+//              rows out.
+//   States     open -> taken (closed to further callers, a leader is named) -> done (result published)
+//   Threads    The plain members are guarded by the coalescer's lock until the batch is taken, and its
+//              leader's from then on; a seat's `gone` and `leader` stay under the lock. The result is written
+//              before the seats are told, and read by who was told.
+//   Blocks     Seat::wait(), until its deadline. Nothing else.
+//   Lifetime   Shared by its callers; who leaves early leaves its rows behind.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/sync.h"
+#include "batch/row_layout.h"
+#include "device/row_faults.h"
+
+namespace heddle::batch {
+
+// Where one caller waits. What it is told is kept until it looks; what matters more comes first.
+class Seat {
+ public:
+  enum class Note : uint8_t { none, ask, cancelled, done, lead };
+  void tell(Note note) {
+    auto state = state_.lock();
+    state->told[static_cast<size_t>(note)] = true;
+    state.notify_one();
+  }
+  Note wait(Deadline deadline) {  // none: the deadline passed
+    auto state = state_.lock();
+    state.wait_until(deadline, [&] { return state->next() != Note::none; });
+    const Note note = state->next();
+    state->told[static_cast<size_t>(note)] = false;
+    return note;
+  }
+
+ private:
+  struct State {
+    bool told[5] = {};
+    Note next() const {
+      for (size_t i = 4; i > 0; --i) {
+        if (told[i]) return static_cast<Note>(i);
+      }
+      return Note::none;
+    }
+  };
+  Guarded<State, Rank::kBatch> state_;
+};
+
+struct Member {
+  int64_t first = 0;  // of its rows in the batch
+  CallShape shape;
+  bool gone = false;  // left before the end: nobody to tell, nobody to lead
+  Seat seat;
+};
+
+struct FormingBatch {
+  FormingBatch(int64_t rows_max, std::vector<Ref<device::Buffer>> memory)
+      : capacity(rows_max), staging(std::move(memory)), members(static_cast<size_t>(rows_max)) {}
+
+  const int64_t capacity;  // rows the staging memory holds
+  const std::vector<Ref<device::Buffer>> staging;
+
+  uint64_t id = 0;
+  std::vector<ir::Extents> places;  // what its rows look like in the staging memory
+  std::vector<int64_t> longest;     // per ragged symbol
+  TimePoint arrived;                // of the first caller
+  int64_t rows = 0;
+  size_t seats = 0;    // taken so far, members[0] first
+  size_t copying = 0;  // of those, still writing their rows
+  size_t living = 0;   // of those, not gone
+  bool taken = false, done = false;
+  size_t leader = 0;  // once taken
+  std::vector<Member> members;
+
+  Status failure;  // the result
+  std::vector<device::View> outputs;
+  std::unique_ptr<device::RowFaults> faults;
+
+  size_t first_living() const {
+    size_t seat = 0;
+    while (seat < seats && members[seat].gone) ++seat;
+    return seat;
+  }
+};
+
+}  // namespace heddle::batch

@@ -1,0 +1,79 @@
+// row_layout.h: how calls lie in a batch: whose row is where, how ragged rows are padded and cut back.
+//
+//   What       A row is index i along axis 0 of every input and output of a model proven batchable. Calls
+//              whose rows have the same shape share a batch; along a ragged axis they may differ and are
+//              padded.
+//   Staging    A row occupies the bucket of its length; a batch is run as a strided view up to the longest
+//              row in it, so that what is between the longest row and the bucket costs no computation.
+//   Cut back   Every output axis that has the symbol of a ragged input axis gets the caller's own length.
+//   Threads    Immutable after make(); any thread. write_rows() and read_rows() touch disjoint rows.
+//   Lifetime   A value; keeps nothing.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device/buffer.h"
+#include "device/program.h"
+#include "ir/tensor.h"
+
+namespace heddle::batch {
+
+struct RaggedInput {
+  std::string input;
+  size_t axis = 1;
+  double pad = 0;
+};
+
+struct CallShape {
+  int64_t rows = 0;
+  std::vector<ir::Extents> places;  // per input: one row's extents, ragged axes rounded up to their bucket
+  std::vector<int64_t> lengths;     // per ragged symbol: the call's own
+};
+
+class RowLayout {
+ public:
+  // `exact`: rows share a batch only with rows of their own length, so nothing is padded.
+  // invalid: an input or axis that does not exist, is axis 0 or has a fixed extent.
+  static Result<RowLayout> make(const std::vector<device::Signature>& inputs,
+                                const std::vector<device::Signature>& outputs,
+                                std::span<const RaggedInput> ragged, bool exact);
+
+  // invalid when inputs disagree on the number of rows or on a ragged length, naming both.
+  Result<CallShape> shape_of(std::span<const device::View> inputs) const;
+  int64_t row_bytes(const CallShape& shape, size_t input) const;  // in the staging memory
+
+  // Copies the call's contiguous rows to `staging`, row `first` on, and pads each up to its place.
+  void write_rows(size_t input, const CallShape& shape, const device::View& from, std::byte* staging,
+                  int64_t first) const;
+  // What the program reads: `rows` rows, ragged axes cut to `longest`.
+  device::View batch_input(size_t input, const CallShape& shape, const Ref<device::Buffer>& staging,
+                           int64_t rows, std::span<const int64_t> longest) const;
+  // The extents of a call's part of an output of the batch, and its copy.
+  ir::Extents part_of(size_t output, const CallShape& shape, const device::View& whole, int64_t rows) const;
+  void read_rows(size_t output, const device::View& whole, int64_t rows, int64_t first,
+                 const device::View& part) const;
+
+  bool ragged() const { return !symbols_.empty(); }
+  std::string describe() const;  // "input_ids axis 1 (pad 0), ...", for people
+
+  static int64_t bucket(int64_t length);  // the smallest of 8, 12, 16, 24, 32, 48 ... that holds it
+
+ private:
+  struct Place {
+    std::string name;
+    ir::DType dtype;
+    std::vector<int> symbol_of_axis;  // index into symbols_, -1: not ragged
+    ir::Tensor pad;  // one element
+  };
+  struct Symbol {
+    std::string name;
+    size_t input, axis;  // where its length is read
+  };
+  std::vector<Place> inputs_, outputs_;
+  std::vector<Symbol> symbols_;
+  bool exact_ = false;
+};
+
+}  // namespace heddle::batch
