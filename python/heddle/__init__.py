@@ -82,15 +82,42 @@ def load(
     path: str | os.PathLike[str] | bytes | bytearray | memoryview,
     device: str | Device = "host",
     precision: str = "f32",
+    *,
+    coalesce: bool = True,
+    exact: bool = False,
+    ragged: dict[str, int | tuple[int, float]] | None = None,
+    max_batch: int = 64,
+    max_waiting: int = 4096,
+    latency_bound: float | None = None,
 ) -> Model:
     """Reads an ONNX model (a path, or the file's bytes) and compiles its first stage.
 
     Blocks with the GIL free. Raises InvalidError or UnsupportedError naming the node. The model may be called
     from any number of threads; each input shape is compiled on its first call, once.
+
+    Calls that find the device busy are joined into one batch when the model's rows (axis 0) are proven
+    independent: ``model.explain_coalescing()`` tells. ``coalesce=False`` switches that off.
+
+    - ``ragged={"input_ids": (1, 0)}``: along axis 1 rows of different lengths may share a batch, padded with
+      0; outputs of that length are cut back. The model must not let padding change a row (it has a mask, say).
+      ``None`` knows the common exports of text encoders; ``{}`` lets only rows of equal shapes share a batch.
+    - ``exact=True``: a row's bits do not depend on what it is batched with.
+    - ``max_batch`` rows; ``max_waiting`` callers, one more raises ExhaustedError; ``latency_bound`` seconds: no
+      batch is formed that is known to run longer.
     """
+    options: _heddle._ModelOptions = {
+        "device": device,
+        "precision": precision,
+        "coalesce": coalesce,
+        "exact": exact,
+        "ragged": ragged,
+        "max_batch": max_batch,
+        "max_waiting": max_waiting,
+        "latency_bound": latency_bound,
+    }
     if isinstance(path, (bytes, bytearray, memoryview)):
-        return _heddle.load_bytes(bytes(path), _device(device), precision)
-    return _heddle.load(os.fspath(path), _device(device), precision)
+        return _heddle.load_bytes(bytes(path), **options)
+    return _heddle.load(os.fspath(path), **options)
 
 
 def stream(stream: Stream) -> _heddle.StreamContext:

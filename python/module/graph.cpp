@@ -93,11 +93,11 @@ void bind_graph(nb::module_& m) {
       .def("type", &GraphBuilder::type, "value"_a)
       .def(
           "build",
-          [](GraphBuilder& g, nb::handle device, const std::string& precision) {
-            const Device chosen = to_device(device);
-            return without_gil([&] { return g.build({chosen, precision}); });
+          [](GraphBuilder& g, const nb::kwargs& named) {
+            const ModelOptions options = to_model_options(named);
+            return without_gil([&] { return g.build(options); });
           },
-          "device"_a = nb::none(), "precision"_a = "f32")
+          "options"_a)
       .def(
           "evaluate",
           [](const GraphBuilder& g, const nb::args& arrays) {

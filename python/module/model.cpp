@@ -100,13 +100,54 @@ void compile(const Model& model, nb::handle shapes) {
   without_gil([&] { model.compile(list); });
 }
 
-Model load(const std::string& path, const Device& device, const std::string& precision) {
-  return without_gil([&] { return Model::load(path, {device, precision}); });
+// {"input_ids": 1} or {"input_ids": (1, 0)}: the axis, and the pad value.
+std::vector<RaggedInput> to_ragged(nb::handle value) {
+  if (!PyDict_Check(value.ptr())) {
+    throw Error(ErrorCode::invalid,
+                "ragged must be a dict of input names to an axis or to (axis, pad value), such as "
+                "{'input_ids': (1, 0)}");
+  }
+  std::vector<RaggedInput> ragged;
+  for (auto [name, place] : nb::borrow<nb::dict>(value)) {
+    RaggedInput input{nb::cast<std::string>(name), 1, 0};
+    if (PyTuple_Check(place.ptr()) && nb::len(place) == 2) {
+      input.axis = nb::cast<int>(place[0]);
+      input.pad = nb::cast<double>(nb::float_(place[1]));
+    } else {
+      input.axis = nb::cast<int>(place);
+    }
+    ragged.push_back(std::move(input));
+  }
+  return ragged;
 }
 
-Model load_bytes(const nb::bytes& onnx, const Device& device, const std::string& precision) {
+Model load(const std::string& path, const nb::kwargs& named) {
+  const ModelOptions options = to_model_options(named);
+  return without_gil([&] { return Model::load(path, options); });
+}
+
+Model load_bytes(const nb::bytes& onnx, const nb::kwargs& named) {
+  const ModelOptions options = to_model_options(named);
   const auto* data = reinterpret_cast<const std::byte*>(onnx.c_str());
-  return without_gil([&] { return Model::load_bytes({data, onnx.size()}, {device, precision}); });
+  return without_gil([&] { return Model::load_bytes({data, onnx.size()}, options); });
+}
+
+nb::object coalescing_stats(const Model& model) {
+  const std::optional<CoalescingStats> stats = model.coalescing_stats();
+  if (!stats) return nb::none();
+  nb::dict rows;
+  for (size_t n = 0; n < stats->rows.size(); ++n) {
+    if (stats->rows[n] != 0) rows[nb::int_(n)] = stats->rows[n];
+  }
+  nb::dict out;
+  out["calls"] = stats->calls;
+  out["batches"] = stats->batches;
+  out["rows"] = rows;
+  out["exhausted"] = stats->exhausted;
+  out["left"] = stats->left;
+  out["waiting"] = stats->waiting;
+  out["max_batch"] = stats->max_batch;
+  return out;
 }
 
 std::string describe(const Port& port) {
@@ -130,6 +171,33 @@ nb::object port_shape(const Port& port) {
 
 }  // namespace
 
+ModelOptions to_model_options(const nb::kwargs& named) {
+  ModelOptions options;
+  for (auto [key, value] : named) {
+    const std::string_view word = nb::borrow<nb::str>(key).c_str();
+    if (word == "device") {
+      options.device = to_device(value);
+    } else if (word == "precision") {
+      options.precision = nb::cast<std::string>(value);
+    } else if (word == "coalesce") {
+      options.coalesce = nb::cast<bool>(value);
+    } else if (word == "exact") {
+      options.exact = nb::cast<bool>(value);
+    } else if (word == "ragged") {
+      if (!value.is_none()) options.ragged = to_ragged(value);
+    } else if (word == "max_batch") {
+      options.max_batch = nb::cast<int>(value);
+    } else if (word == "max_waiting") {
+      options.max_waiting = nb::cast<int>(value);
+    } else if (word == "latency_bound") {
+      options.latency_bound = to_timeout(value);
+    } else {
+      throw nb::type_error(("unexpected keyword argument '" + std::string(word) + "'").c_str());
+    }
+  }
+  return options;
+}
+
 void bind_model(nb::module_& m) {
   nb::class_<Port>(m, "Port")
       .def_ro("name", &Port::name)
@@ -142,6 +210,8 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("outputs", &Model::outputs)
       .def_prop_ro("batchable", &Model::batchable)
       .def_prop_ro("why_not_batchable", &Model::why_not_batchable)
+      .def("explain_coalescing", &Model::explain_coalescing)
+      .def("coalescing_stats", coalescing_stats)
       .def_prop_ro("device", &Model::device)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("closed", &Model::closed)
@@ -150,8 +220,8 @@ void bind_model(nb::module_& m) {
       .def("close", [](const Model& model) { without_gil([&] { model.close(); }); })
       .def("__enter__", [](nb::object self) { return self; })
       .def("__exit__", [](const Model& model, const nb::args&) { without_gil([&] { model.close(); }); });
-  m.def("load", load, "path"_a, "device"_a, "precision"_a);
-  m.def("load_bytes", load_bytes, "onnx"_a, "device"_a, "precision"_a);
+  m.def("load", load, "path"_a, "options"_a);
+  m.def("load_bytes", load_bytes, "onnx"_a, "options"_a);
 }
 
 }  // namespace heddle::python

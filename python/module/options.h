@@ -28,4 +28,7 @@ inline Device to_device(nanobind::handle device) {
   return nanobind::cast<Device>(device);
 }
 
+// What load() and build() take by keyword beside device and precision. Unknown words are TypeErrors.
+ModelOptions to_model_options(const nanobind::kwargs& named);
+
 }  // namespace heddle::python
