@@ -134,8 +134,8 @@ TEST_CASE("a low priority is served after its steps of aging, and only with agin
   history.limits.max_rows = 1;
   for (int i = 0; i < 4; ++i) history.callers.push_back({.calls = 500, .priority = 3});
   history.callers.push_back({.first = microseconds(50), .calls = 1});
-  for (const bool same_group : {true, false}) {
-    history.callers.back().group = same_group ? 0 : 1;
+  for (const bool is_same_group : {true, false}) {
+    history.callers.back().group = is_same_group ? 0 : 1;
     for (const Duration aging : {Duration(microseconds(1000)), Duration::zero()}) {
       CAPTURE(aging.count());
       history.limits.aging = aging;
@@ -153,8 +153,8 @@ TEST_CASE("a low priority is served after its steps of aging, and only with agin
   }
 }
 
-// The closed loop of 64 callers that come back in time for the next batch must not pass by the one of another
-// kind for ever.
+// Five callers fill batches of four: one is always expected back, and the next batch is always full in
+// time. One caller of another group would wait for as long as they call.
 TEST_CASE("a group that waits for returning callers is not starved by one that they fill") {
   History history;
   history.lanes = 1;
