@@ -4,7 +4,8 @@
 //              over.
 //   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that
 //              carries its mutable state.
-//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
+//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on. A
+//              run's row faults are the caller's, until the submission is over.
 #pragma once
 
 #include <utility>
@@ -16,6 +17,7 @@
 namespace heddle::device {
 
 class Program;
+class RowFaults;
 class Slot;
 
 struct Wait {
@@ -26,6 +28,11 @@ struct Run {
   Slot* slot;  // exclusively this submission's until it is over
   std::vector<View> inputs;
   std::vector<View> outputs;  // contiguous, never slot memory
+  // Set: every input and output has the rows of several callers along axis 0, as many as it counts. A mistake
+  // in the data of one row (an index out of range) is recorded for that row, what the outputs hold for it is
+  // nobody's, and the run goes on for the others, to whom it makes no difference. Null, or a mistake in what
+  // all rows share: the run is invalid.
+  RowFaults* row_faults = nullptr;
 };
 struct Copy {  // same dtype and extents; either side may be strided
   View from;
@@ -45,8 +52,9 @@ class CommandList {
     for (size_t i = 0; i < points.size(); ++i) std::get<Wait>(commands_[i]).point = std::move(points[i]);
   }
   void wait(Point point) { commands_.emplace_back(Wait{std::move(point)}); }
-  void run(Ref<const Program> program, Slot& slot, std::vector<View> inputs, std::vector<View> outputs) {
-    commands_.emplace_back(Run{std::move(program), &slot, std::move(inputs), std::move(outputs)});
+  void run(Ref<const Program> program, Slot& slot, std::vector<View> inputs, std::vector<View> outputs,
+           RowFaults* row_faults = nullptr) {
+    commands_.emplace_back(Run{std::move(program), &slot, std::move(inputs), std::move(outputs), row_faults});
   }
   void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
   void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }

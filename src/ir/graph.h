@@ -68,6 +68,9 @@ struct Value {
   TensorType type;
   std::optional<Tensor> constant;
   std::optional<std::vector<Dim>> contents;
+  // The axis along which the rows of several callers lie, in blocks of one size and in order, where the plan
+  // has proven that (plan/batchable.h).
+  std::optional<size_t> row_axis = {};
 
   bool is_constant() const { return constant.has_value(); }
   // The elements as Dims: from the constant when it is a small integer tensor, else `contents`.

@@ -29,6 +29,16 @@ class Proof {
     return out;
   }
 
+  // The graph, with what follow() found.
+  ir::Graph marked() const {
+    ir::Graph out = graph_;
+    for (ValueId id = 0; id < states_.size(); ++id) {
+      if (states_[id].rows()) out.values[id].row_axis = states_[id].axis;
+    }
+    for (Node& node : out.nodes) mark_nested(node);
+    return out;
+  }
+
   Batchable run() {
     follow(std::vector<Rows>(graph_.inputs.size(), Rows::along(0, 1)));
     for (ValueId id : graph_.outputs) {
@@ -61,9 +71,37 @@ class Proof {
     return std::any_of(dims.begin(), dims.end(), [&](const ir::Dim& d) { return involves_batch(d); });
   }
 
-  void step(const Node& node) {
+  std::vector<Rows> operands(const Node& node) const {
     std::vector<Rows> in;
     for (ValueId id : node.inputs) in.push_back(id == kNoValue ? Rows{Kind::kAbsent, 0, 1, {}} : states_[id]);
+    return in;
+  }
+
+  std::shared_ptr<const ir::Graph> marked(const ir::Graph& nested, const std::vector<Rows>& inputs) const {
+    Proof proof(nested, batch_);
+    proof.follow(inputs);
+    return std::make_shared<const ir::Graph>(proof.marked());
+  }
+
+  void mark_nested(Node& node) const {
+    std::vector<Rows> in = operands(node);
+    if (node.is("Loop")) {
+      const std::vector<Rows> made = through_loop(node, in);
+      const auto mixed = [](const Rows& r) { return r.kind == Kind::kMixed; };
+      if (std::all_of(made.begin(), made.end(), mixed)) return;  // no state of the body holds in every turn
+      node.attributes.set("body", marked(*ir::loop_form(node).body, in));
+    }
+    if (!node.is("If")) return;
+    for (const bool taken : {true, false}) {
+      const ir::Branch branch = ir::branch_of(node, taken);
+      if (branch.graph == nullptr) continue;
+      node.attributes.set(taken ? "then_branch" : "else_branch",
+                          marked(*branch.graph, {in.begin() + 1, in.end()}));
+    }
+  }
+
+  void step(const Node& node) {
+    std::vector<Rows> in = operands(node);
     const bool nested = node.is("If") || node.is("Loop");
     if (nested) {
       const std::vector<Rows> made = node.is("If") ? through_if(node, in) : through_loop(node, in);
@@ -108,7 +146,8 @@ class Proof {
     return a.kind == b.kind && (!a.rows() || (a.axis == b.axis && a.block == b.block));
   }
 
-  std::vector<Rows> through_loop(const Node& node, std::vector<Rows> in) const {
+  // Leaves `in` as the body meets it in every iteration.
+  std::vector<Rows> through_loop(const Node& node, std::vector<Rows>& in) const {
     const ir::LoopForm form = ir::loop_form(node);
     for (size_t i = 0; i < 2; ++i) {
       if (decides_alike(node, i, in[i])) continue;
@@ -210,35 +249,54 @@ class Proof {
   std::vector<Rows> states_;
 };
 
-}  // namespace
-
-Batchable batchable(const ir::Graph& graph) {
-  if (graph.inputs.empty()) return {false, "the graph has no inputs, so there are no rows"};
+// The symbol on axis 0 of every input, or why there is none.
+std::optional<ir::Dim> common_batch(const ir::Graph& graph, std::string& reason) {
+  const auto refused = [&](std::string why) {
+    reason = std::move(why);
+    return std::nullopt;
+  };
+  if (graph.inputs.empty()) return refused("the graph has no inputs, so there are no rows");
   std::optional<ir::Dim> batch;
   std::string first;
   for (ValueId id : graph.inputs) {
     const ir::Value& value = graph.values[id];
     const std::string what = text("input '", value.name, "' is ", value.type);
-    if (value.type.rank() == 0) return {false, text(what, ": it has no axis 0 to join calls along")};
+    if (value.type.rank() == 0) return refused(text(what, ": it has no axis 0 to join calls along"));
     const ir::Dim& rows = value.type.shape[0];
-    if (rows.is_static()) return {false, text(what, ": axis 0 is fixed, so calls cannot be joined along it")};
+    if (rows.is_static()) return refused(text(what, ": axis 0 is fixed, so calls cannot be joined along it"));
     const std::string symbol = to_string(rows);
     if (!(rows == ir::Dim::symbol(symbol)) || rows.derived()) {
-      return {false, text(what, ": axis 0 has to be a symbol of its own, such as 'batch'")};
+      return refused(text(what, ": axis 0 has to be a symbol of its own, such as 'batch'"));
     }
     if (batch && !(*batch == rows)) {
-      return {false, text(what, ", but input '", first, "' has '", *batch,
-                          "' on axis 0: one call's inputs need one number of rows")};
+      return refused(text(what, ", but input '", first, "' has '", *batch,
+                          "' on axis 0: one call's inputs need one number of rows"));
     }
     if (!batch) first = value.name;
     batch = rows;
     for (size_t axis = 1; axis < value.type.rank(); ++axis) {
       if (value.type.shape[axis].mentions(symbol)) {
-        return {false, text(what, ": axis ", axis, " grows with the number of rows too")};
+        return refused(text(what, ": axis ", axis, " grows with the number of rows too"));
       }
     }
   }
-  return Proof(graph, *batch).run();
+  return batch;
+}
+
+}  // namespace
+
+Batchable batchable(const ir::Graph& graph) {
+  std::string reason;
+  const std::optional<ir::Dim> batch = common_batch(graph, reason);
+  return batch ? Proof(graph, *batch).run() : Batchable{false, std::move(reason)};
+}
+
+ir::Graph mark_rows(ir::Graph graph) {
+  std::string reason;
+  const std::optional<ir::Dim> batch = common_batch(graph, reason);
+  if (!batch) return graph;
+  Proof proof(graph, *batch);
+  return proof.run().yes ? proof.marked() : std::move(graph);
 }
 
 }  // namespace heddle::plan

@@ -2,6 +2,7 @@
 //
 //   What       Follows, node by node, how axis 0 of the inputs lies in every value. The answer is yes only
 //              when row i of every output depends on row i of the inputs only, for every batch size.
+//              mark_rows() keeps what was found.
 //   Threads    Pure.
 #pragma once
 
@@ -19,5 +20,9 @@ struct Batchable {
 };
 
 Batchable batchable(const ir::Graph& graph);
+
+// The graph with Value::row_axis wherever the proof knows it, in nested graphs too: for drivers, which say
+// whose row an element of the data belongs to. As it was when it is not batchable.
+ir::Graph mark_rows(ir::Graph graph);
 
 }  // namespace heddle::plan

@@ -352,6 +352,52 @@ TEST_CASE("what is proven holds: joined calls give what single calls give, befor
   CHECK(proven > 25);
 }
 
+// The elements of one row of a value whose rows lie along `axis`.
+std::vector<double> elements_of(const ir::Tensor& t, size_t axis, int64_t row, int64_t rows) {
+  int64_t inner = 1;
+  for (size_t i = axis + 1; i < t.extents().rank(); ++i) inner *= t.extents()[i];
+  const int64_t extent = t.extents()[axis];
+  REQUIRE(extent % rows == 0);
+  std::vector<double> out;
+  for (int64_t i = 0; i < t.elements(); ++i) {
+    if (i / inner % extent / (extent / rows) == row) out.push_back(t.get(i));
+  }
+  return out;
+}
+
+TEST_CASE("rows are marked where they are: one row's input changes its elements of marked values only") {
+  constexpr int64_t kRows = 3, kChanged = 1;
+  int changed = 0;
+  for (const Case& each : cases()) {
+    CAPTURE(each.what);
+    Sketch s;
+    s.out(each.build(s, s.in("x", {sym("batch"), 6, 8})));
+    ir::Graph graph = mark_rows(s.take());
+    std::vector<ir::ValueId> marked;
+    for (ir::ValueId id = 0; id < graph.values.size(); ++id) {
+      if (graph.values[id].row_axis) marked.push_back(id);
+    }
+    CHECK(marked.empty() == !each.reason.empty());
+    if (marked.empty()) continue;
+    graph.outputs = marked;
+    const ir::Tensor x = random_inputs(graph, {{"batch", kRows}}, 5)[0];
+    ir::Tensor other = random_inputs(graph, {{"batch", kRows}}, 6)[0];
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      if (i / (x.elements() / kRows) != kChanged) other.set(i, x.get(i));
+    }
+    const auto before = run(graph, {x}), after = run(graph, {other});
+    for (size_t o = 0; o < marked.size(); ++o) {
+      const size_t axis = *graph.values[marked[o]].row_axis;
+      for (int64_t row = 0; row < kRows; ++row) {
+        const bool same = elements_of(before[o], axis, row, kRows) == elements_of(after[o], axis, row, kRows);
+        CHECK((same || row == kChanged));
+        changed += same ? 0 : 1;
+      }
+    }
+  }
+  CHECK(changed > 50);
+}
+
 TEST_CASE("embeddings with positions and a mask over a symbolic length are batchable") {
   Sketch s;
   const Id ids = s.in("ids", {sym("batch"), sym("seq")}, DType::kI64);

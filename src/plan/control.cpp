@@ -89,6 +89,7 @@ std::vector<Node> Inliner::results(const Node& loop, const Ids& carried, const s
       ir::Value part = values_[turn[k]];
       part.type.shape.insert(part.type.shape.begin(), 1);
       part.contents.reset();
+      if (part.row_axis) ++*part.row_axis;
       parts.push_back(fresh(part));
       const std::string name = text(loop.name, "/part", parts.size() - 1);
       out.push_back({ir::find_op("Unsqueeze"), name, {turn[k], axes}, {parts.back()}, {}});

@@ -1,5 +1,8 @@
 #include "plan/control.h"
 
+#include <algorithm>
+#include <functional>
+
 #include "plan/batchable.h"
 #include "plan/optimize.h"
 #include "plan/sketch.h"
@@ -301,6 +304,43 @@ TEST_CASE("rows stay apart through branches that shapes choose and through loops
   CHECK(batchable(must(optimize(choice(false)))).reason == "");
   CHECK(batchable(must(optimize(running_sum()))).reason == "");
   CHECK(batchable(running_sum()).yes);
+}
+
+TEST_CASE("marks of rows reach branches and bodies, and stay when these are specialised or taken apart") {
+  constexpr int64_t kRows = 3;
+  // Of every value of the graph and of those inside its nodes, that nodes make from the inputs.
+  const std::function<int(const ir::Graph&)> check_marks = [&](const ir::Graph& graph) {
+    int marked = 0;
+    for (const ir::Node& node : graph.nodes) {
+      for (const ir::ValueId id : node.outputs) {
+        const ir::Value& value = graph.values[id];
+        const auto& shape = value.type.shape;
+        const auto batch = std::find(shape.begin(), shape.end(), ir::Dim(kRows));
+        CAPTURE(node.describe());
+        REQUIRE((batch != shape.end()) == value.row_axis.has_value());
+        if (!value.row_axis) continue;
+        CHECK(static_cast<size_t>(batch - shape.begin()) == *value.row_axis);
+        ++marked;
+      }
+      for (const auto& entry : node.attributes) {
+        if (const auto* inner = std::get_if<Body>(&entry.second)) marked += check_marks(**inner);
+      }
+    }
+    return marked;
+  };
+  const ir::Graph branches = mark_rows(must(optimize(choice(false))));
+  const Body taken = the(branches, "If").attributes.graph("then_branch");
+  CHECK(taken->values[taken->outputs[0]].row_axis == 0);
+  CHECK(check_marks(must(specialize(branches, std::vector<Extents>{{kRows, 1, 8}}))) == 2);
+  const ir::Graph loop = mark_rows(must(optimize(running_sum())));
+  const Body body = the(loop, "Loop").attributes.graph("body");
+  CHECK(body->values[body->outputs[1]].row_axis == 0);
+  CHECK(loop.values[the(loop, "Loop").outputs[1]].row_axis == 1);
+  for (const int64_t seq : {4, 65}) {
+    const ir::Graph concrete = must(specialize(loop, std::vector<Extents>{{kRows, seq, 8}, {kRows, 8}}));
+    CHECK(count(concrete, "Loop") == (seq == 65 ? 1 : 0));
+    CHECK(check_marks(concrete) > 4);
+  }
 }
 
 TEST_CASE("rows meet where one condition serves all of them, and where their number decides") {

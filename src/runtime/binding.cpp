@@ -78,11 +78,12 @@ Status Binding::bind_outputs(Allocator& allocator, bool in_place, const Model& m
   return {};
 }
 
-device::CommandList Binding::commands(Ref<const device::Program> program, device::Slot& slot) && {
+device::CommandList Binding::commands(Ref<const device::Program> program, device::Slot& slot,
+                                      device::RowFaults* row_faults) && {
   device::CommandList list;
   list.reserve(1 + before_.size() + after_.size());
   for (Staged& copy : before_) list.copy(std::move(copy.from), std::move(copy.to));
-  list.run(std::move(program), slot, std::move(run_inputs_), std::move(run_outputs_));
+  list.run(std::move(program), slot, std::move(run_inputs_), std::move(run_outputs_), row_faults);
   for (Staged& copy : after_) list.copy(std::move(copy.from), std::move(copy.to));
   return list;
 }

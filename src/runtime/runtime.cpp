@@ -139,8 +139,9 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
     turn.emplace(std::move(own));
   }
   const bool callers = binding.uses_caller_memory();
-  HEDDLE_TRY(finish(std::move(*turn), std::move(binding).commands(std::move(program), *lane->slot),
-                    std::move(extras), call.wait || callers, callers ? Deadline::never() : call.deadline));
+  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, call.row_faults);
+  HEDDLE_TRY(finish(std::move(*turn), std::move(list), std::move(extras), call.wait || callers,
+                    callers ? Deadline::never() : call.deadline));
   return binding.take_outputs();
 }
 

@@ -40,6 +40,9 @@ struct Call {
   Deadline deadline = Deadline::never();
   // Return when the results are there. Always so when an input or output is the caller's memory.
   bool wait = true;
+  // For rows of several callers (device::Run says what it means). It outlives the submission, also one that
+  // the deadline left behind.
+  device::RowFaults* row_faults = nullptr;
 };
 
 class Runtime {

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/thread.h"
+#include "device/row_faults.h"
 #include "runtime/test_device.h"
 
 namespace heddle::runtime {
@@ -77,6 +78,30 @@ TEST_CASE("a call returns fresh outputs with the right values, on every kind of 
     }
     CHECK(f.device->counts().compilations.load_relaxed() == 3);
     CHECK(f.device->counts().runs.load_relaxed() == 4);
+  }
+}
+
+TEST_CASE("a call that asks for the faults of its rows learns them when the results are there") {
+  for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
+    Fixture f(options);
+    Atomic<int> asked{0};
+    f.device->set_kernel("faulty", [&](const device::Run& run) {
+      if (run.row_faults == nullptr) return Status::invalid("a row is wrong");
+      asked.add_relaxed(1);
+      run.row_faults->record(1, Status::invalid("row 1 is wrong"));
+      return test::copy_through(run);
+    });
+    const auto model = f.load("faulty");
+    Rows x(3, 5);
+    device::RowFaults faults(3);
+    const auto y = f.run(*model, x, {.row_faults = &faults});
+    REQUIRE(y.ok());
+    CHECK(faults.count() == 1);
+    CHECK(faults.of(1).message() == "row 1 is wrong");
+    CHECK(test::values_of(y->front()) == x.values);
+    CHECK(asked.load_relaxed() == 1);
+    if (options.asynchronous) continue;  // whose kernels cannot refuse a run
+    CHECK(f.run(*model, x).status().code() == Code::invalid);
   }
 }
 

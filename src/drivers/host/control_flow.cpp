@@ -48,7 +48,7 @@ class IfStep final : public Step {
     std::byte** outputs = frame_.outputs(scratch);
     for (size_t i = 1; i < inputs_.size(); ++i) inputs[i - 1] = context.read(inputs_[i]);
     for (size_t i = 0; i < outputs_.size(); ++i) outputs[i] = context.write(outputs_[i]);
-    return chosen.run_steps({frame_.arena(scratch), inputs, outputs, context.caller});
+    return chosen.run_steps(context.inside(frame_.arena(scratch), inputs, outputs));
   }
 
   uint64_t scratch_bytes() const override {
@@ -106,7 +106,7 @@ class LoopStep final : public Step {
         const uint64_t part = bytes_of(outputs_[k]) / static_cast<uint64_t>(trips_);
         outputs[1 + k] = context.write(outputs_[k]) + static_cast<uint64_t>(i) * part;
       }
-      HEDDLE_TRY(body_->run_steps({frame_.arena(frame), inputs, outputs, context.caller}));
+      HEDDLE_TRY(body_->run_steps(context.inside(frame_.arena(frame), inputs, outputs)));
       for (size_t k = 0; k < carried_; ++k) inputs[2 + k] = outputs[1 + k];
     }
     return {};

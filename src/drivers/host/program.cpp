@@ -11,6 +11,7 @@
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
+#include "plan/batchable.h"
 #include "plan/optimize.h"
 #include "plan/specialize.h"
 
@@ -33,6 +34,16 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
   std::vector<Operand> out;
   for (ir::ValueId id : ids) out.push_back(id == ir::kNoValue ? Operand() : storage.operands[id]);
   return out;
+}
+
+Status check_rows(std::span<const device::View> views, int64_t rows, const char* what) {
+  for (size_t i = 0; i < views.size(); ++i) {
+    const ir::Extents& extents = views[i].extents;
+    if (extents.rank() > 0 && extents[0] == rows) continue;
+    return Status::invalid("the faults of ", rows, " rows are asked for; ", what, " ", i, " is ", extents,
+                           ", whose axis 0 has to hold them");
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
@@ -106,13 +117,17 @@ Status HostProgram::check(std::span<const device::View> views, const std::vector
 Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY(check(run.inputs, inputs_, "input"));
   HEDDLE_TRY(check(run.outputs, outputs_, "output"));
+  if (run.row_faults != nullptr) {
+    HEDDLE_TRY(check_rows(run.inputs, run.row_faults->rows(), "input"));
+    HEDDLE_TRY(check_rows(run.outputs, run.row_faults->rows(), "output"));
+  }
   auto& slot = static_cast<HostSlot&>(*run.slot);
   if (!slot.holds(*this))
     return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
   HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
   const OmpScope team_of_one;
   Team::Caller caller(team);
-  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller}));
+  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults}));
   if (!ran_.load_relaxed()) [[unlikely]]
     note_first_run();
   return {};
@@ -153,6 +168,7 @@ Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device
   }
   HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16"));
   HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
+  optimised = plan::mark_rows(std::move(optimised));
   return Ref<const device::Module>(
       std::make_shared<HostModule>(std::move(optimised), std::move(engine), width));
 }

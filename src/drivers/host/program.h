@@ -5,7 +5,8 @@
 //              when it is alone.
 //   Invariant  Immutable; a run changes its slot and its outputs only.
 //   Threads    Any number of runs at once, each with a slot of its own.
-//   Errors     run(): invalid for what only the data shows; exhausted when strided inputs find no room;
+//   Errors     run(): invalid for what only the data shows, unless the run asks for the faults of its rows
+//              and a row is to blame; exhausted when strided inputs find no room;
 //              internal when oneDNN fails.
 #pragma once
 

@@ -5,7 +5,9 @@
 //              output, constant), never addresses of a run.
 //   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena
 //              (inputs and outputs: aligned to their element).
-//   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node.
+//   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node;
+//              where RunContext::row_faults is given and a row is to blame, that row is told instead
+//              (row_place.h), and run() makes something of it that touches no other row.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +17,7 @@
 
 #include "base/status.h"
 #include "device/buffer.h"
+#include "device/row_faults.h"
 #include "drivers/host/team.h"
 #include "ir/tensor_type.h"
 
@@ -38,6 +41,12 @@ struct RunContext {
   const std::byte* const* inputs;  // contiguous (the driver has compacted strided ones)
   std::byte* const* outputs;
   Team::Caller& caller;
+  device::RowFaults* row_faults;  // null: a mistake in the data fails the run
+
+  // For a step inside another, with operands of its own.
+  RunContext inside(std::byte* arena_of, const std::byte* const* ins, std::byte* const* outs) const {
+    return {arena_of, ins, outs, caller, row_faults};
+  }
 
   template <class T = std::byte>
   const T* read(const Operand& o) const {

@@ -131,7 +131,7 @@ inline Status run(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
   }
   Team team(width);
   Team::Caller caller(team);
-  return step->run({arena, places.data(), outputs.places.data(), caller});
+  return step->run({arena, places.data(), outputs.places.data(), caller, nullptr});
 }
 
 inline bool close(double a, double b, const Check& check) {

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "drivers/host/kernels/sequence_lengths.h"
 #include "ir/op.h"
 
 namespace heddle::host {
@@ -11,9 +12,13 @@ namespace {
 class ReferenceStep final : public Step {
  public:
   explicit ReferenceStep(const Lowering& lowering)
-      : node_(lowering.node), inputs_(lowering.inputs), outputs_(lowering.outputs) {}
+      : node_(lowering.node), inputs_(lowering.inputs), outputs_(lowering.outputs) {
+    const bool recurrent = node_.is("RNN") || node_.is("GRU") || node_.is("LSTM");
+    if (recurrent) lengths_ = SequenceLengths(lowering);
+  }
 
   Status run(const RunContext& context) const override {
+    HEDDLE_TRY_ASSIGN(const bool wrong_lengths, lengths_.check(context));
     const auto no_owner = std::shared_ptr<const void>();
     std::vector<ir::Tensor> tensors, results;
     tensors.reserve(inputs_.size());
@@ -22,6 +27,7 @@ class ReferenceStep final : public Step {
       tensors.push_back(ir::Tensor::borrow(operand.dtype, operand.extents, context.read(operand), no_owner));
       in.push_back(operand.present() ? &tensors.back() : nullptr);
     }
+    if (wrong_lengths) tensors[SequenceLengths::kInput] = lengths_.tensor(context);
     for (const Operand& operand : outputs_)
       results.push_back(ir::Tensor::zeros(operand.dtype, operand.extents));
     HEDDLE_TRY(node_.op->reference(node_, in, results).with_context(node_.describe()));
@@ -35,6 +41,7 @@ class ReferenceStep final : public Step {
  private:
   ir::Node node_;
   std::vector<Operand> inputs_, outputs_;
+  SequenceLengths lengths_;
 };
 
 Result<std::unique_ptr<Step>> lower_reference(Lowering& lowering) { return reference_step(lowering); }

@@ -1,12 +1,13 @@
 // Operators that write by index into a copy of their first operand. Indices are checked before anything is
-// written; updates of one place are taken in order, by one thread.
+// written; updates of one place are taken in order, by one thread. Where an index outside is one row's
+// mistake, its update is left out.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
 
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/elements.h"
-#include "drivers/host/kernels/movement.h"
+#include "drivers/host/kernels/indices.h"
 #include "drivers/host/kernels/strided.h"
 
 namespace heddle::host {
@@ -48,29 +49,13 @@ class ScatterStep : public Step {
  public:
   explicit ScatterStep(const Lowering& lowering)
       : from_(lowering.inputs[0]),
-        indices_(lowering.inputs[1]),
         updates_(lowering.inputs[2]),
         to_(lowering.outputs[0]),
-        node_(lowering.node.describe()),
         join_(join_of(lowering.node)),
         size_(ir::size_of(to_.dtype)),
         width_(lowering.width) {}
 
  protected:
-  Status check(const RunContext& context, int64_t first, int64_t step, int64_t extent) const {
-    for (int64_t i = first; i < indices_.elements(); i += step) {
-      const int64_t index = read_index(context, indices_, i);
-      if (index >= -extent && index < extent) continue;
-      return Status::invalid(node_, ": index ", index, " is outside [", -extent, ", ", extent - 1, "]");
-    }
-    return {};
-  }
-
-  int64_t place(const RunContext& context, int64_t at, int64_t extent) const {
-    const int64_t index = read_index(context, indices_, at);
-    return index < 0 ? index + extent : index;
-  }
-
   void copy_operand(const RunContext& context) const {
     const std::byte* from = context.read(from_);
     std::byte* to = context.write(to_);
@@ -96,10 +81,8 @@ class ScatterStep : public Step {
   }
 
   Operand from_;
-  Operand indices_;
   Operand updates_;
   Operand to_;
-  std::string node_;
   Join join_;
   int64_t size_;
   int width_;
@@ -109,31 +92,41 @@ class ScatterElementsStep final : public ScatterStep {
  public:
   ScatterElementsStep(const Lowering& lowering, size_t axis)
       : ScatterStep(lowering),
+        indices_(lowering, 1),
         axis_(axis),
         extent_(to_.extents[axis]),
         stride_(row_major(to_.extents)[axis]) {
     // The result as the indices walk it: its axis does not move with them.
     auto strides = row_major(to_.extents);
     strides[axis] = 0;
-    walk_ = Strided::make(indices_.extents.span(), strides);
+    walk_ = Strided::make(indices_.extents().span(), strides);
   }
 
   Status run(const RunContext& context) const override {
-    HEDDLE_TRY(check(context, 0, 1, extent_));
+    HEDDLE_TRY_ASSIGN(const bool outside, indices_.check(context, 0, 1, extent_));
     copy_operand(context);
-    const int64_t count = indices_.elements();
-    if (count == 0) return {};
-    // Slices along axis 0 meet only when that is the axis of the indices.
-    const int64_t slices = axis_ == 0 ? 1 : indices_.extents[0];
-    const int64_t slice = count / slices;
-    split(context.caller, slices, 1, count * 4, width_, [&](int64_t begin, int64_t end, int) {
-      for (int64_t i = begin * slice; i < end * slice; ++i)
-        write(context, walk_.offset_of(i) + place(context, i, extent_) * stride_, i, 1);
-    });
+    outside ? update<true>(context) : update<false>(context);
     return {};
   }
 
  private:
+  template <bool kOutside>
+  void update(const RunContext& context) const {
+    const int64_t count = indices_.elements();
+    if (count == 0) return;
+    // Slices along axis 0 meet only when that is the axis of the indices.
+    const int64_t slices = axis_ == 0 ? 1 : indices_.extents()[0];
+    const int64_t slice = count / slices;
+    split(context.caller, slices, 1, count * 4, width_, [&](int64_t begin, int64_t end, int) {
+      for (int64_t i = begin * slice; i < end * slice; ++i) {
+        const int64_t at = indices_.position<kOutside>(context, i, extent_);
+        if (kOutside && at == Indices::kNone) continue;
+        write(context, walk_.offset_of(i) + at * stride_, i, 1);
+      }
+    });
+  }
+
+  Indices indices_;
   size_t axis_;
   int64_t extent_;
   int64_t stride_;
@@ -142,33 +135,30 @@ class ScatterElementsStep final : public ScatterStep {
 
 class ScatterNdStep final : public ScatterStep {
  public:
-  explicit ScatterNdStep(const Lowering& lowering) : ScatterStep(lowering) {
-    depth_ = indices_.extents[indices_.extents.rank() - 1];
-    strides_ = row_major(to_.extents);
-    for (size_t i = static_cast<size_t>(depth_); i < to_.extents.rank(); ++i) slice_ *= to_.extents[i];
+  explicit ScatterNdStep(const Lowering& lowering) : ScatterStep(lowering), points_(lowering, 1, 0) {
+    for (size_t i = points_.depth(); i < to_.extents.rank(); ++i) slice_ *= to_.extents[i];
   }
 
   Status run(const RunContext& context) const override {
-    for (int64_t i = 0; i < depth_; ++i) {
-      HEDDLE_TRY(check(context, i, depth_, to_.extents[static_cast<size_t>(i)]));
-    }
+    HEDDLE_TRY_ASSIGN(const bool outside, points_.check(context));
     copy_operand(context);
-    if (updates_.elements() == 0) return {};
-    for (int64_t row = 0; row < updates_.elements() / slice_; ++row) {
-      int64_t target = 0;
-      for (int64_t i = 0; i < depth_; ++i) {
-        const size_t axis = static_cast<size_t>(i);
-        target += place(context, row * depth_ + i, to_.extents[axis]) * strides_[axis];
-      }
-      write(context, target, row * slice_, slice_);
-    }
+    outside ? update<true>(context) : update<false>(context);
     return {};
   }
 
  private:
-  int64_t depth_ = 0;
+  template <bool kOutside>
+  void update(const RunContext& context) const {
+    if (updates_.elements() == 0) return;
+    for (int64_t row = 0; row < updates_.elements() / slice_; ++row) {
+      const int64_t target = points_.offset<kOutside>(context, row);
+      if (kOutside && target == Indices::kNone) continue;
+      write(context, target, row * slice_, slice_);
+    }
+  }
+
+  Points points_;
   int64_t slice_ = 1;  // elements that one row of indices writes
-  std::array<int64_t, ir::kMaxRank> strides_{};
 };
 
 }  // namespace

@@ -69,8 +69,7 @@ class WideStep final : public Step {
       const Converted& out = outputs_[i];
       outputs[i] = out.converts ? context.arena + base_ + out.offset : context.write(out.narrow);
     }
-    const RunContext inside{context.arena, inputs.data(), outputs.data(), context.caller};
-    HEDDLE_TRY(inner_->run(inside));
+    HEDDLE_TRY(inner_->run(context.inside(context.arena, inputs.data(), outputs.data())));
     for (const Converted& out : outputs_) {
       if (!out.converts) continue;
       narrow(out.narrow.dtype, reinterpret_cast<const float*>(context.arena + base_ + out.offset),

@@ -4,8 +4,8 @@
 #include <array>
 
 #include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/movement.h"
 #include "drivers/host/kernels/recurrent_cells.h"
+#include "drivers/host/kernels/sequence_lengths.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/packed_weight.h"
@@ -48,7 +48,7 @@ class RecurrentStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    HEDDLE_TRY(check_lengths(context));
+    HEDDLE_TRY(lengths_.check(context));
     HEDDLE_TRY(project(context));
     if (shared_) {
       return for_each_piece(context, units_.size(), "a recurrent step",
@@ -74,7 +74,6 @@ class RecurrentStep final : public Step {
   Status prepare_parts(const Lowering& lowering);
   Status prepare_units(const Lowering& lowering);
   Result<Products> make_products(const Engine& engine, int64_t rows) const;
-  Status check_lengths(const RunContext& context) const;
   Status project(const RunContext& context) const;
   Status run_unit(const RunContext& context, size_t index) const;
 
@@ -84,9 +83,6 @@ class RecurrentStep final : public Step {
                   const float* h, float* to) const;
   Status step(const RunContext& context, const State& state, const Unit& unit, int64_t s) const;
   void finish(const RunContext& context, const State& state, const Unit& unit) const;
-  int64_t length_of(const RunContext& context, int64_t example) const {
-    return in_[kLengths].present() ? read_index(context, in_[kLengths], example) : steps_;
-  }
   uint64_t reserve(uint64_t floats) {
     const uint64_t at = scratch_;
     scratch_ += aligned(floats * sizeof(float));
@@ -99,6 +95,7 @@ class RecurrentStep final : public Step {
 
   ir::Recurrent rec_;
   std::array<Operand, kInputs> in_;
+  SequenceLengths lengths_;
   Operand y_, last_h_, last_c_;
   int64_t steps_ = 0, batch_ = 0, inputs_ = 0, hidden_ = 0;
   bool two_part_gru_ = false;
@@ -122,6 +119,7 @@ struct RecurrentStep::State {
 Status RecurrentStep::prepare(const Lowering& lowering) {
   HEDDLE_TRY_ASSIGN(rec_, ir::Recurrent::of(lowering.node));
   for (size_t i = 0; i < lowering.inputs.size(); ++i) in_[i] = lowering.inputs[i];
+  lengths_ = SequenceLengths(lowering);
   y_ = lowering.outputs[0];
   if (lowering.outputs.size() > 1) last_h_ = lowering.outputs[1];
   if (lowering.outputs.size() > 2) last_c_ = lowering.outputs[2];
@@ -247,15 +245,6 @@ Result<Products> RecurrentStep::make_products(const Engine& engine, int64_t rows
   return made;
 }
 
-Status RecurrentStep::check_lengths(const RunContext& context) const {
-  for (int64_t b = 0; b < batch_; ++b) {
-    const int64_t length = length_of(context, b);
-    if (length < 0 || length > steps_)
-      return Status::invalid("sequence_lens holds ", length, "; it has to be 0 to ", steps_);
-  }
-  return {};
-}
-
 Status RecurrentStep::project(const RunContext& context) const {
   const std::array<const std::byte*, 3> inputs = {
       context.read(in_[kX]), context.read(in_[kW]),
@@ -270,7 +259,7 @@ Status RecurrentStep::project(const RunContext& context) const {
       for (int64_t j = 0; j < gates(); ++j) to[j] = b[j] + (j < own ? b[gates() + j] : 0.0f);
     }
   }
-  return projection_->run({context.arena, inputs.data(), outputs.data(), context.caller});
+  return projection_->run(context.inside(context.arena, inputs.data(), outputs.data()));
 }
 
 RecurrentStep::State RecurrentStep::state_of(const RunContext& context, const Unit& unit,
@@ -324,7 +313,7 @@ Status RecurrentStep::step(const RunContext& context, const State& state, const 
   const CellFunctions functions{&rec_.activation(d, 0), usual_, static_cast<float>(rec_.clip)};
   const auto each = [&](auto&& cell) {
     for (int64_t i = 0; i < unit.rows; ++i) {
-      const int64_t b = unit.first + i, length = length_of(context, b);
+      const int64_t b = unit.first + i, length = lengths_.of(context, b);
       if (s >= length) continue;
       const int64_t t = rec_.backward(d) ? length - 1 - s : s;
       const float* input = scratch(context, projected_) + ((t * batch_ + b) * rec_.directions + d) * gates();
@@ -352,7 +341,7 @@ Status RecurrentStep::step(const RunContext& context, const State& state, const 
     }
   });
   for (int64_t i = 0; i < unit.rows; ++i) {
-    const int64_t b = unit.first + i, length = length_of(context, b);
+    const int64_t b = unit.first + i, length = lengths_.of(context, b);
     const int64_t t = rec_.backward(d) && s < length ? length - 1 - s : s;
     float* y = context.write<float>(y_) + ((t * rec_.directions + d) * batch_ + b) * n;
     if (s < length) {
