@@ -15,6 +15,7 @@ from ._heddle import (
     GraphBuilder,
     Model,
     Port,
+    Rates,
     Stream,
     StreamPool,
     count_locks,
@@ -48,6 +49,7 @@ __all__ = [
     "InvalidError",
     "Model",
     "Port",
+    "Rates",
     "Stream",
     "StreamPool",
     "UnavailableError",
@@ -63,6 +65,7 @@ __all__ = [
     "exclusive",
     "load",
     "lock_stats",
+    "measure_rates",
     "profiler",
     "recommended_max_memory",
     "release_current_thread_slot",
@@ -82,15 +85,25 @@ def load(
     path: str | os.PathLike[str] | bytes | bytearray | memoryview,
     device: str | Device = "host",
     precision: str = "f32",
+    keep_source: bool = False,
 ) -> Model:
     """Reads an ONNX model (a path, or the file's bytes) and compiles its first stage.
 
     Blocks with the GIL free. Raises InvalidError or UnsupportedError naming the node. The model may be called
-    from any number of threads; each input shape is compiled on its first call, once.
+    from any number of threads; each input shape is compiled on its first call, once. ``keep_source``
+    keeps the graph as the file has it, for ``Model.source_graph()`` and ``Model.replacements()``.
     """
     if isinstance(path, (bytes, bytearray, memoryview)):
-        return _heddle.load_bytes(bytes(path), _device(device), precision)
-    return _heddle.load(os.fspath(path), _device(device), precision)
+        return _heddle.load_bytes(bytes(path), _device(device), precision, keep_source)
+    return _heddle.load(os.fspath(path), _device(device), precision, keep_source)
+
+
+def measure_rates(device: str | Device = "host", precision: str = "f32") -> Rates:
+    """How fast the device multiplies, moves bytes and starts steps at its best: for ``Model.plan()``.
+
+    Measured now, by running models on it, for about a second.
+    """
+    return _heddle.measure_rates(_device(device), precision)
 
 
 def stream(stream: Stream) -> _heddle.StreamContext:

@@ -93,11 +93,11 @@ void bind_graph(nb::module_& m) {
       .def("type", &GraphBuilder::type, "value"_a)
       .def(
           "build",
-          [](GraphBuilder& g, nb::handle device, const std::string& precision) {
+          [](GraphBuilder& g, nb::handle device, const std::string& precision, bool keep_source) {
             const Device chosen = to_device(device);
-            return without_gil([&] { return g.build({chosen, precision}); });
+            return without_gil([&] { return g.build({chosen, precision, keep_source}); });
           },
-          "device"_a = nb::none(), "precision"_a = "f32")
+          "device"_a = nb::none(), "precision"_a = "f32", "keep_source"_a = false)
       .def(
           "evaluate",
           [](const GraphBuilder& g, const nb::args& arrays) {

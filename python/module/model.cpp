@@ -1,5 +1,6 @@
-// model.cpp: Model: load, call, ports, compile, close.
+// model.cpp: Model: load, call, ports, compile, look inside, close.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 
@@ -78,7 +79,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   return tuple;
 }
 
-void compile(const Model& model, nb::handle shapes) {
+std::vector<Shape> to_shapes(const Model& model, nb::handle shapes) {
   std::vector<Shape> list(model.inputs().size());
   if (PyDict_Check(shapes.ptr())) {
     const auto by_name = nb::borrow<nb::dict>(shapes);
@@ -97,16 +98,63 @@ void compile(const Model& model, nb::handle shapes) {
     }
     for (size_t i = 0; i < list.size(); ++i) list[i] = to_shape(nb::object(shapes[i]), "a shape");
   }
+  return list;
+}
+
+void compile(const Model& model, nb::handle shapes) {
+  const std::vector<Shape> list = to_shapes(model, shapes);
   without_gil([&] { model.compile(list); });
 }
 
-Model load(const std::string& path, const Device& device, const std::string& precision) {
-  return without_gil([&] { return Model::load(path, {device, precision}); });
+template <class T>
+nb::object or_none(const std::optional<T>& value) {
+  return value ? nb::cast(*value) : nb::none();
 }
 
-Model load_bytes(const nb::bytes& onnx, const Device& device, const std::string& precision) {
+nb::dict plan(const Model& model, nb::handle shapes, const Rates& rates) {
+  const std::vector<Shape> list = to_shapes(model, shapes);
+  const Plan plan = without_gil([&] { return model.plan(list, rates); });
+  nb::list nodes;
+  for (const PlannedNode& node : plan.nodes) {
+    nb::dict d;
+    d["op"] = node.op;
+    d["name"] = node.name;
+    d["outputs"] = node.outputs;
+    d["step"] = node.step == 0 ? nb::none() : nb::cast(node.step);
+    d["flops"] = or_none(node.flops);
+    d["bytes"] = or_none(node.bytes);
+    d["estimated_s"] = or_none(node.estimated_s);
+    nodes.append(d);
+  }
+  nb::dict d;
+  d["arena_bytes"] = plan.arena_bytes;
+  d["arena_bytes_apart"] = plan.arena_bytes_apart;
+  d["slot_bytes"] = plan.slot_bytes;
+  d["nodes"] = nodes;
+  return d;
+}
+
+nb::list replacements(const Model& model) {
+  nb::list list;
+  for (const Replacement& each : model.replacements()) {
+    nb::dict d;
+    d["name"] = each.name;
+    d["nodes"] = each.nodes;
+    d["sources"] = each.sources;
+    list.append(d);
+  }
+  return list;
+}
+
+Model load(const std::string& path, const Device& device, const std::string& precision, bool keep_source) {
+  return without_gil([&] { return Model::load(path, {device, precision, keep_source}); });
+}
+
+Model load_bytes(const nb::bytes& onnx, const Device& device, const std::string& precision,
+                 bool keep_source) {
   const auto* data = reinterpret_cast<const std::byte*>(onnx.c_str());
-  return without_gil([&] { return Model::load_bytes({data, onnx.size()}, {device, precision}); });
+  return without_gil(
+      [&] { return Model::load_bytes({data, onnx.size()}, {device, precision, keep_source}); });
 }
 
 std::string describe(const Port& port) {
@@ -146,12 +194,27 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("closed", &Model::closed)
       .def("graph", &Model::graph)
+      .def("source_graph", &Model::source_graph)
+      .def("replacements", replacements)
+      .def("plan", plan, "shapes"_a, "rates"_a)
       .def("compile", compile, "shapes"_a)
       .def("close", [](const Model& model) { without_gil([&] { model.close(); }); })
       .def("__enter__", [](nb::object self) { return self; })
       .def("__exit__", [](const Model& model, const nb::args&) { without_gil([&] { model.close(); }); });
-  m.def("load", load, "path"_a, "device"_a, "precision"_a);
-  m.def("load_bytes", load_bytes, "onnx"_a, "device"_a, "precision"_a);
+  m.def("load", load, "path"_a, "device"_a, "precision"_a, "keep_source"_a);
+  m.def("load_bytes", load_bytes, "onnx"_a, "device"_a, "precision"_a, "keep_source"_a);
+  nb::class_<Rates>(m, "Rates")
+      .def_ro("flops_per_s", &Rates::flops_per_s)
+      .def_ro("cached_bytes_per_s", &Rates::cached_bytes_per_s)
+      .def_ro("memory_bytes_per_s", &Rates::memory_bytes_per_s)
+      .def_ro("cached_bytes", &Rates::cached_bytes)
+      .def_ro("step_s", &Rates::step_s);
+  m.def(
+      "measure_rates",
+      [](const Device& device, const std::string& precision) {
+        return without_gil([&] { return measure_rates({device, precision}); });
+      },
+      "device"_a, "precision"_a);
 }
 
 }  // namespace heddle::python

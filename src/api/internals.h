@@ -65,6 +65,7 @@ struct Model::Rep {
   std::vector<Port> outputs;
   bool batchable;
   std::string why_not;
+  std::shared_ptr<const ir::Graph> source;  // null unless it was to be kept
 };
 
 struct Internals {
