@@ -139,7 +139,7 @@ def draw(text: str, title: str, notes: dict[str, Note] | None = None) -> str:
     boxes = read_boxes(text, notes or {})
     width, height = place(boxes)
     top = [MARGIN + 20 + box.rank * (BOX_HEIGHT + GAP_Y) for box in boxes]
-    counts = ", ".join(f"{op} x{n}" for op, n in Counter(b.label for b in boxes[1:-1]).most_common(8))
+    counts = ", ".join(f"{op} x{n}" for op, n in Counter(b.label for b in boxes[1:-1]).most_common(6))
     out = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height + 20:.0f}" '
         'font-family="sans-serif" font-size="11">',
