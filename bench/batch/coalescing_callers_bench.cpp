@@ -87,7 +87,8 @@ Measured measure(const Model& model, int callers, int64_t rows, double seconds, 
   }
   std::vector<std::vector<double>> latencies(n);
   Atomic<uint64_t> wrong{0};
-  const auto warm = std::chrono::duration<double>(seconds / 4), timed = std::chrono::duration<double>(seconds);
+  const auto warm = std::chrono::duration<double>(seconds / 4),
+             timed = std::chrono::duration<double>(seconds);
   std::vector<Clock::time_point> ends(n);
   std::optional<CoalescingStats> before;
   Clock::time_point begin;
@@ -119,7 +120,8 @@ Measured measure(const Model& model, int callers, int64_t rows, double seconds, 
   for (const auto& each : latencies) all.insert(all.end(), each.begin(), each.end());
   std::sort(all.begin(), all.end());
   Measured out;
-  const double elapsed = std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - begin).count();
+  const double elapsed =
+      std::chrono::duration<double>(*std::max_element(ends.begin(), ends.end()) - begin).count();
   out.rows_per_s = static_cast<double>(all.size()) * static_cast<double>(rows) / elapsed;
   out.p50_us = all[all.size() / 2];
   out.p99_us = all[all.size() * 99 / 100];
@@ -142,8 +144,9 @@ int one(const std::map<std::string, std::string>& asked) {
   };
   const std::string precision = or_else("--precision", "f32");
   const Model model = open({asked.at("--model"), precision, or_else("--coalesce", "on") == "on"});
-  const Measured measured = measure(model, std::stoi(or_else("--callers", "64")), std::stoll(or_else("--rows", "1")),
-                                    std::stod(or_else("--seconds", "1")), precision == "f32" ? 1e-4F : 5e-2F);
+  const Measured measured =
+      measure(model, std::stoi(or_else("--callers", "64")), std::stoll(or_else("--rows", "1")),
+              std::stod(or_else("--seconds", "1")), precision == "f32" ? 1e-4F : 5e-2F);
   std::printf("%s\n", json(measured).c_str());
   return 0;
 }
@@ -198,10 +201,11 @@ int run(int argc, char** argv) {
   if (asked.contains("--model")) return one(asked);
   const std::filesystem::path models = "build/models";
   std::string out;
-  for (const auto& [name, file] : std::vector<std::pair<std::string, std::string>>{{"mlp", "torch/mlp.onnx"},
-                                                                                   {"conv1d", "torch/conv1d.onnx"},
-                                                                                   {"encoder", "torch/encoder.onnx"},
-                                                                                   {"minilm", "minilm.onnx"}}) {
+  for (const auto& [name, file] :
+       std::vector<std::pair<std::string, std::string>>{{"mlp", "torch/mlp.onnx"},
+                                                        {"conv1d", "torch/conv1d.onnx"},
+                                                        {"encoder", "torch/encoder.onnx"},
+                                                        {"minilm", "minilm.onnx"}}) {
     if (!std::filesystem::exists(models / file)) {
       std::fprintf(stderr, "%s is missing: run `make test ONLY=models` first\n", (models / file).c_str());
       return 1;

@@ -385,6 +385,45 @@ struct ModelOptions {
   int max_batch = 64;      // rows
   int max_waiting = 4096;  // callers that wait to be batched; one more gets exhausted
   Timeout latency_bound;   // no batch is formed that is known to run longer
+  // Keeps the graph as it was given, for source_graph() and replacements(), and with it constants that
+  // optimisation made needless.
+  bool keep_source = false;
+};
+
+// Nodes of the optimised graph, and the nodes of the source that they stand for.
+struct Replacement {
+  std::string name;                  // of the value that the last of `nodes` makes
+  std::vector<std::string> nodes;    // their operators, in order
+  std::vector<std::string> sources;  // the same of the source
+};
+
+// How fast a device is at its best: what estimates are made with.
+struct Rates {
+  double flops_per_s;         // in products of large matrices
+  double cached_bytes_per_s;  // of operands that the caches hold
+  double memory_bytes_per_s;  // of larger ones
+  double cached_bytes;        // up to which operands, all together, count as cached
+  double step_s;              // of starting a step
+};
+// Measured on the device, by models of one product, of one copy and of many small steps; takes about a
+// second. With callers beside it the rates come out lower.
+HEDDLE_API Rates measure_rates(const ModelOptions& options = {});
+
+struct PlannedNode {
+  std::string op;
+  std::string name;                    // of its first output
+  std::vector<std::string> outputs;    // "f32[8, 128, 384]"
+  uint64_t step;                       // its number in a trace, from 1; 0: it renames a shape, nothing runs
+  std::optional<double> flops, bytes;  // none: nothing runs, or graphs inside the node (If, Loop)
+  std::optional<double> estimated_s;   // of the same: the larger of computing and moving, and the start
+};
+
+// What a call with certain shapes does.
+struct Plan {
+  std::vector<PlannedNode> nodes;  // in order
+  uint64_t arena_bytes;            // of values between nodes
+  uint64_t arena_bytes_apart;      // the same if no memory were used twice
+  uint64_t slot_bytes;             // of a call under way: arena, and what nodes need while they run
 };
 
 struct CallOptions {
@@ -397,13 +436,13 @@ struct CallOptions {
 };
 
 struct CoalescingStats {
-  uint64_t calls;                // answered
-  uint64_t batches;              // runs, those of lone callers included
-  std::vector<uint64_t> rows;    // [n]: runs of n rows
-  uint64_t exhausted;            // refused: max_waiting
-  uint64_t left;                 // deadline or cancelled while they waited
-  size_t waiting;                // now
-  int64_t max_batch;             // rows a batch may have now, by what was measured
+  uint64_t calls;              // answered
+  uint64_t batches;            // runs, those of lone callers included
+  std::vector<uint64_t> rows;  // [n]: runs of n rows
+  uint64_t exhausted;          // refused: max_waiting
+  uint64_t left;               // deadline or cancelled while they waited
+  size_t waiting;              // now
+  int64_t max_batch;           // rows a batch may have now, by what was measured
 };
 
 // A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once,
@@ -426,6 +465,10 @@ class HEDDLE_API Model {
   Device device() const;
   uint64_t weight_bytes() const;
   std::string graph() const;  // the optimised graph, one line a node, for people
+  // As it was given, and what became of it: every node of the optimised graph is in one Replacement. Both are
+  // invalid without ModelOptions::keep_source.
+  std::string source_graph() const;
+  std::vector<Replacement> replacements() const;
 
   // Inputs and results in the order of inputs() and outputs().
   std::vector<Tensor> operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
@@ -435,6 +478,8 @@ class HEDDLE_API Model {
   }
   // Compiles for these input shapes now. Blocks; one compile per shape whoever asks.
   void compile(std::span<const Shape> shapes) const;
+  // What a call with these input shapes does: nodes with estimated times, and memory. For people; compiles.
+  Plan plan(std::span<const Shape> shapes, const Rates& rates) const;
   // Waits for the calls under way, then refuses new ones (unavailable) and frees what was compiled.
   // Idempotent.
   void close() const;

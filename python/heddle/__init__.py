@@ -15,6 +15,7 @@ from ._heddle import (
     GraphBuilder,
     Model,
     Port,
+    Rates,
     Stream,
     StreamPool,
     count_locks,
@@ -48,6 +49,7 @@ __all__ = [
     "InvalidError",
     "Model",
     "Port",
+    "Rates",
     "Stream",
     "StreamPool",
     "UnavailableError",
@@ -63,6 +65,7 @@ __all__ = [
     "exclusive",
     "load",
     "lock_stats",
+    "measure_rates",
     "profiler",
     "recommended_max_memory",
     "release_current_thread_slot",
@@ -89,6 +92,7 @@ def load(
     max_batch: int = 64,
     max_waiting: int = 4096,
     latency_bound: float | None = None,
+    keep_source: bool = False,
 ) -> Model:
     """Reads an ONNX model (a path, or the file's bytes) and compiles its first stage.
 
@@ -104,6 +108,8 @@ def load(
     - ``exact=True``: a row's bits do not depend on what it is batched with.
     - ``max_batch`` rows; ``max_waiting`` callers, one more raises ExhaustedError; ``latency_bound`` seconds: no
       batch is formed that is known to run longer.
+    - ``keep_source`` keeps the graph as the file has it, for ``Model.source_graph()`` and
+      ``Model.replacements()``.
     """
     options: _heddle._ModelOptions = {
         "device": device,
@@ -114,10 +120,19 @@ def load(
         "max_batch": max_batch,
         "max_waiting": max_waiting,
         "latency_bound": latency_bound,
+        "keep_source": keep_source,
     }
     if isinstance(path, (bytes, bytearray, memoryview)):
         return _heddle.load_bytes(bytes(path), **options)
     return _heddle.load(os.fspath(path), **options)
+
+
+def measure_rates(device: str | Device = "host", precision: str = "f32") -> Rates:
+    """How fast the device multiplies, moves bytes and starts steps at its best: for ``Model.plan()``.
+
+    Measured now, by running models on it, for about a second.
+    """
+    return _heddle.measure_rates(_device(device), precision)
 
 
 def stream(stream: Stream) -> _heddle.StreamContext:

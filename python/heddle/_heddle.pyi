@@ -40,6 +40,29 @@ class _LockStats(TypedDict):
     contentions: int
     longest_wait: float
 
+@type_check_only
+class _Replacement(TypedDict):
+    name: str
+    nodes: list[str]
+    sources: list[str]
+
+@type_check_only
+class _PlannedNode(TypedDict):
+    op: str
+    name: str
+    outputs: list[str]
+    step: int | None
+    flops: float | None
+    bytes: float | None
+    estimated_s: float | None
+
+@type_check_only
+class _Plan(TypedDict):
+    arena_bytes: int
+    arena_bytes_apart: int
+    slot_bytes: int
+    nodes: list[_PlannedNode]
+
 _Array: TypeAlias = np.ndarray[Any, Any] | Buffer | _SupportsDLPack
 _DType: TypeAlias = Literal["f32", "f16", "bf16", "f64", "i8", "u8", "i16", "i32", "i64", "bool"]
 _Attribute: TypeAlias = bool | int | float | str | list[int] | list[float] | tuple[float, ...] | _Array
@@ -157,6 +180,7 @@ class _ModelOptions(TypedDict, total=False):
     max_batch: int
     max_waiting: int
     latency_bound: float | None
+    keep_source: bool
 
 @type_check_only
 class _CoalescingStats(TypedDict):
@@ -167,6 +191,18 @@ class _CoalescingStats(TypedDict):
     left: int
     waiting: int
     max_batch: int
+
+class Rates:
+    @property
+    def flops_per_s(self) -> float: ...
+    @property
+    def cached_bytes_per_s(self) -> float: ...
+    @property
+    def memory_bytes_per_s(self) -> float: ...
+    @property
+    def cached_bytes(self) -> float: ...
+    @property
+    def step_s(self) -> float: ...
 
 class Model:
     # By name: the model's inputs, `timeout` (seconds or None) and `stream` (Stream or None), in one type so
@@ -189,6 +225,9 @@ class Model:
     @property
     def closed(self) -> bool: ...
     def graph(self) -> str: ...
+    def source_graph(self) -> str: ...
+    def replacements(self) -> list[_Replacement]: ...
+    def plan(self, shapes: Sequence[Sequence[int]] | dict[str, Any], rates: Rates) -> _Plan: ...
     def compile(self, shapes: Sequence[Sequence[int]] | dict[str, Any]) -> None: ...
     def close(self) -> None: ...
     def __enter__(self) -> Self: ...
@@ -220,6 +259,7 @@ def default_stream(device: Device) -> Stream: ...
 def release_current_thread_slot(device: Device) -> None: ...
 def load(path: str, **options: Unpack[_ModelOptions]) -> Model: ...
 def load_bytes(onnx: bytes, **options: Unpack[_ModelOptions]) -> Model: ...
+def measure_rates(device: Device, precision: str) -> Rates: ...
 def count_locks(on: bool) -> None: ...
 def lock_stats() -> list[_LockStats]: ...
 def reset_lock_stats() -> None: ...

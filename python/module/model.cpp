@@ -1,5 +1,6 @@
-// model.cpp: Model: load, call, ports, compile, close.
+// model.cpp: Model: load, call, ports, compile, look inside, close.
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/vector.h>
 
 #include <cmath>
 
@@ -78,7 +79,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   return tuple;
 }
 
-void compile(const Model& model, nb::handle shapes) {
+std::vector<Shape> to_shapes(const Model& model, nb::handle shapes) {
   std::vector<Shape> list(model.inputs().size());
   if (PyDict_Check(shapes.ptr())) {
     const auto by_name = nb::borrow<nb::dict>(shapes);
@@ -97,6 +98,11 @@ void compile(const Model& model, nb::handle shapes) {
     }
     for (size_t i = 0; i < list.size(); ++i) list[i] = to_shape(nb::object(shapes[i]), "a shape");
   }
+  return list;
+}
+
+void compile(const Model& model, nb::handle shapes) {
+  const std::vector<Shape> list = to_shapes(model, shapes);
   without_gil([&] { model.compile(list); });
 }
 
@@ -150,6 +156,46 @@ nb::object coalescing_stats(const Model& model) {
   return out;
 }
 
+template <class T>
+nb::object or_none(const std::optional<T>& value) {
+  return value ? nb::cast(*value) : nb::none();
+}
+
+nb::dict plan(const Model& model, nb::handle shapes, const Rates& rates) {
+  const std::vector<Shape> list = to_shapes(model, shapes);
+  const Plan plan = without_gil([&] { return model.plan(list, rates); });
+  nb::list nodes;
+  for (const PlannedNode& node : plan.nodes) {
+    nb::dict d;
+    d["op"] = node.op;
+    d["name"] = node.name;
+    d["outputs"] = node.outputs;
+    d["step"] = node.step == 0 ? nb::none() : nb::cast(node.step);
+    d["flops"] = or_none(node.flops);
+    d["bytes"] = or_none(node.bytes);
+    d["estimated_s"] = or_none(node.estimated_s);
+    nodes.append(d);
+  }
+  nb::dict d;
+  d["arena_bytes"] = plan.arena_bytes;
+  d["arena_bytes_apart"] = plan.arena_bytes_apart;
+  d["slot_bytes"] = plan.slot_bytes;
+  d["nodes"] = nodes;
+  return d;
+}
+
+nb::list replacements(const Model& model) {
+  nb::list list;
+  for (const Replacement& each : model.replacements()) {
+    nb::dict d;
+    d["name"] = each.name;
+    d["nodes"] = each.nodes;
+    d["sources"] = each.sources;
+    list.append(d);
+  }
+  return list;
+}
+
 std::string describe(const Port& port) {
   std::string text = port.name + ": " + std::string(name(port.dtype)) + "[";
   for (size_t i = 0; i < port.shape.size(); ++i) text += (i == 0 ? "" : ", ") + port.shape[i];
@@ -189,6 +235,8 @@ ModelOptions to_model_options(const nb::kwargs& named) {
       options.max_batch = nb::cast<int>(value);
     } else if (word == "max_waiting") {
       options.max_waiting = nb::cast<int>(value);
+    } else if (word == "keep_source") {
+      options.keep_source = nb::cast<bool>(value);
     } else if (word == "latency_bound") {
       options.latency_bound = to_timeout(value);
     } else {
@@ -216,12 +264,32 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("closed", &Model::closed)
       .def("graph", &Model::graph)
+      .def("source_graph", &Model::source_graph)
+      .def("replacements", replacements)
+      .def("plan", plan, "shapes"_a, "rates"_a)
       .def("compile", compile, "shapes"_a)
       .def("close", [](const Model& model) { without_gil([&] { model.close(); }); })
       .def("__enter__", [](nb::object self) { return self; })
       .def("__exit__", [](const Model& model, const nb::args&) { without_gil([&] { model.close(); }); });
   m.def("load", load, "path"_a, "options"_a);
   m.def("load_bytes", load_bytes, "onnx"_a, "options"_a);
+  nb::class_<Rates>(m, "Rates")
+      .def_ro("flops_per_s", &Rates::flops_per_s)
+      .def_ro("cached_bytes_per_s", &Rates::cached_bytes_per_s)
+      .def_ro("memory_bytes_per_s", &Rates::memory_bytes_per_s)
+      .def_ro("cached_bytes", &Rates::cached_bytes)
+      .def_ro("step_s", &Rates::step_s);
+  m.def(
+      "measure_rates",
+      [](const Device& device, const std::string& precision) {
+        return without_gil([&] {
+          ModelOptions options;
+          options.device = device;
+          options.precision = precision;
+          return measure_rates(options);
+        });
+      },
+      "device"_a, "precision"_a);
 }
 
 }  // namespace heddle::python

@@ -12,12 +12,14 @@ std::vector<RaggedInput> known_export(const std::vector<Port>& inputs) {
   std::vector<RaggedInput> ragged;
   bool masked = false;
   for (const Port& port : inputs) {
-    const bool known = port.name == "input_ids" || port.name == "attention_mask" || port.name == "token_type_ids";
+    const bool known =
+        port.name == "input_ids" || port.name == "attention_mask" || port.name == "token_type_ids";
     if (!known || port.shape.size() != 2 || port.shape[1] != inputs[0].shape[1]) return {};
     masked = masked || port.name == "attention_mask";
     ragged.push_back({port.name, 1, 0});
   }
-  const bool symbolic = !ragged.empty() && inputs[0].shape[1].find_first_not_of("0123456789") != std::string::npos;
+  const bool symbolic =
+      !ragged.empty() && inputs[0].shape[1].find_first_not_of("0123456789") != std::string::npos;
   return masked && symbolic ? ragged : std::vector<RaggedInput>{};
 }
 
@@ -38,17 +40,18 @@ int lanes_of(const device::Traits& traits) { return traits.threads > 0 ? traits.
 
 }  // namespace
 
-void set_up_coalescing(Model::Rep& model, const ModelOptions& options) {
+void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) {
   if (options.max_batch < 1 || options.max_waiting < 0) {
-    throw Error(ErrorCode::invalid, text("max_batch is ", options.max_batch, " and max_waiting ", options.max_waiting,
-                                         "; they have to be at least 1 and 0"));
+    throw Error(ErrorCode::invalid, text("max_batch is ", options.max_batch, " and max_waiting ",
+                                         options.max_waiting, "; they have to be at least 1 and 0"));
   }
   const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
   const device::Traits& traits = runtime->device().traits();
   const std::vector<RaggedInput> known = known_export(model.inputs);
   auto layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(),
                                        to_batch(options.ragged.value_or(known)), options.exact);
-  if (!layout.ok() && !options.ragged) layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(), {}, options.exact);
+  if (!layout.ok() && !options.ragged)
+    layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(), {}, options.exact);
   const batch::RowLayout rows = take(std::move(layout));
   if (!options.coalesce) {
     model.coalescing = "off: the model was loaded with coalesce=False";
@@ -65,9 +68,11 @@ void set_up_coalescing(Model::Rep& model, const ModelOptions& options) {
     coalesce.max_parked = static_cast<size_t>(options.max_waiting);
     if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
     model.coalescer = std::make_unique<batch::Coalescer>(runtime, model.model, rows, coalesce);
-    model.coalescing = text("on: calls that find ", coalesce.lanes == 1 ? text("the lane") : text("all ", coalesce.lanes, " lanes"), " of device '",
-                            traits.name, "' busy are joined, up to ", options.max_batch, " rows; ",
-                            rows.ragged() ? "padded are " + rows.describe() : std::string("rows of equal shapes only"));
+    model.coalescing =
+        text("on: calls that find ",
+             coalesce.lanes == 1 ? text("the lane") : text("all ", coalesce.lanes, " lanes"), " of device '",
+             traits.name, "' busy are joined, up to ", options.max_batch, " rows; ",
+             rows.ragged() ? "padded are " + rows.describe() : std::string("rows of equal shapes only"));
   }
 }
 

@@ -7,6 +7,6 @@ namespace heddle {
 
 // Gives the model its coalescer, or the reason why it has none. Throws invalid when `options` names a ragged
 // axis that cannot be one.
-void set_up_coalescing(Model::Rep& model, const ModelOptions& options);
+void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options);
 
 }  // namespace heddle

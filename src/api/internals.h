@@ -68,6 +68,7 @@ struct Model::Rep {
   std::string why_not;
   std::unique_ptr<batch::Coalescer> coalescer;  // null: calls are not joined
   std::string coalescing;                       // what explain_coalescing() says
+  std::shared_ptr<const ir::Graph> source;      // null unless it was to be kept
 };
 
 struct Internals {

@@ -6,8 +6,10 @@
 #include "api/log.h"
 #include "api/model_making.h"
 #include "base/trace.h"
+#include "ir/op.h"
 #include "onnx/reader.h"
 #include "plan/batchable.h"
+#include "plan/replacements.h"
 
 namespace heddle {
 namespace {
@@ -36,11 +38,58 @@ std::vector<Tensor> to_tensors(std::vector<device::View> results) {
   return outputs;
 }
 
+std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::vector<Port>& inputs) {
+  if (shapes.size() != inputs.size()) {
+    throw Error(ErrorCode::invalid, text(shapes.size(), " shapes for a model of ", inputs.size(), " inputs"));
+  }
+  std::vector<ir::Extents> extents;
+  for (size_t i = 0; i < shapes.size(); ++i) extents.push_back(to_extents(shapes[i], inputs[i].dtype));
+  return extents;
+}
+
+PlannedNode described(const device::PlannedNode& node, const Rates& rates) {
+  PlannedNode described{node.op, node.name, {}, node.step, {}, {}, {}};
+  for (const device::ConcreteType& type : node.outputs) {
+    described.outputs.push_back(text(type.dtype, type.extents));
+  }
+  if (!node.cost) return described;
+  described.flops = node.cost->flops;
+  described.bytes = node.cost->bytes;
+  described.estimated_s =
+      plan::seconds(*node.cost, {rates.flops_per_s, rates.cached_bytes_per_s, rates.memory_bytes_per_s,
+                                 rates.cached_bytes, rates.step_s});
+  return described;
+}
+
+const ir::Graph& kept(const std::shared_ptr<const ir::Graph>& source) {
+  if (source != nullptr) return *source;
+  throw Error(ErrorCode::invalid,
+              "the graph as it was given was not kept; load the model with keep_source to look at it");
+}
+
+std::string first_name(const ir::Graph& graph, const ir::Node& node) {
+  for (ir::ValueId id : node.outputs) {
+    if (id != ir::kNoValue) return graph.values[id].name;
+  }
+  return node.name;
+}
+
+std::vector<std::string> operators(const ir::Graph& graph, const std::vector<int>& nodes) {
+  std::vector<std::string> names;
+  for (int node : nodes) names.emplace_back(graph.nodes[static_cast<size_t>(node)].op->name);
+  return names;
+}
+
 }  // namespace
 
 Model make_model(ir::Graph graph, const ModelOptions& options) {
   runtime::Runtime& runtime = Internals::runtime(options.device);
   check(runtime.usable());
+  std::shared_ptr<const ir::Graph> source;
+  if (options.keep_source) {
+    plan::name_values(graph);
+    source = std::make_shared<const ir::Graph>(graph);
+  }
   device::LoadOptions load;
   load.precision = options.precision;
   Ref<runtime::Model> model = take(runtime.load(std::move(graph), load));
@@ -48,8 +97,8 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
   log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(),
                            " nodes, ", model->module().weight_bytes(), " bytes of weights, ",
                            batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
-  auto rep = std::make_shared<Internals::ModelRep>(
-      Internals::ModelRep{options.device, std::move(model), {}, {}, batchable.yes, batchable.reason, {}, {}});
+  auto rep = std::make_shared<Internals::ModelRep>(Internals::ModelRep{
+      options.device, std::move(model), {}, {}, batchable.yes, batchable.reason, {}, {}, std::move(source)});
   rep->inputs = ports_of(rep->model->inputs());
   rep->outputs = ports_of(rep->model->outputs());
   set_up_coalescing(*rep, options);
@@ -107,13 +156,30 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
 }
 
 void Model::compile(std::span<const Shape> shapes) const {
-  if (shapes.size() != rep_->inputs.size()) {
-    throw Error(ErrorCode::invalid,
-                text(shapes.size(), " shapes for a model of ", rep_->inputs.size(), " inputs"));
-  }
-  std::vector<ir::Extents> extents;
-  for (size_t i = 0; i < shapes.size(); ++i) extents.push_back(to_extents(shapes[i], rep_->inputs[i].dtype));
+  const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
   check(Internals::runtime(rep_->device).compile(*rep_->model, extents));
+}
+
+Plan Model::plan(std::span<const Shape> shapes, const Rates& rates) const {
+  const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
+  const device::ProgramPlan planned = take(Internals::runtime(rep_->device).plan(*rep_->model, extents));
+  Plan plan{{}, planned.arena_bytes, planned.arena_bytes_apart, planned.slot_bytes};
+  for (const device::PlannedNode& node : planned.nodes) plan.nodes.push_back(described(node, rates));
+  return plan;
+}
+
+std::string Model::source_graph() const { return to_string(kept(rep_->source)); }
+
+std::vector<Replacement> Model::replacements() const {
+  const ir::Graph& source = kept(rep_->source);
+  const ir::Graph& optimised = rep_->model->module().graph();
+  std::vector<Replacement> all;
+  for (const plan::Replacement& each : plan::replacements(source, optimised)) {
+    const ir::Node& last = optimised.nodes[static_cast<size_t>(each.nodes.back())];
+    all.push_back(
+        {first_name(optimised, last), operators(optimised, each.nodes), operators(source, each.sources)});
+  }
+  return all;
 }
 
 }  // namespace heddle

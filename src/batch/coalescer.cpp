@@ -24,10 +24,7 @@ bool same(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
 
 Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout,
                      const CoalescerOptions& options)
-    : runtime_(std::move(runtime)),
-      model_(std::move(model)),
-      layout_(std::move(layout)),
-      options_(options) {
+    : runtime_(std::move(runtime)), model_(std::move(model)), layout_(std::move(layout)), options_(options) {
   state_.lock()->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
 }
 
@@ -77,6 +74,7 @@ Result<Coalescer::Way> Coalescer::arrive(const CallShape& shape) {
   if (state->returning > 0) {
     --state->returning;
     state->returning_rows = std::max<int64_t>(0, state->returning_rows - shape.rows);
+    state->forecast.came();
   }
   state->inside_rows += shape.rows;
   if (!idle && !too_large) {
@@ -105,6 +103,7 @@ Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, cons
   Next next;
   {
     auto state = state_.lock();
+    expect_back(*state, 1, shape.rows, end - start, end);
     --state->busy;
     state->inside_rows -= shape.rows;
     if (result.ok()) after_run(*state, shape.places, shape.rows, end - start);
@@ -255,14 +254,19 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
 
 void Coalescer::advance(State& state, TimePoint now, const Here* me, Next& next) const {
   while (state.busy < options_.lanes && !state.forming.empty()) {
-    if (state.returning > 0 && now >= state.returning_until) state.returning = state.returning_rows = 0;
+    if (state.returning > 0 && now >= state.returning_until) {
+      state.forecast.lost(state.returning);
+      state.returning = 0;
+      state.returning_rows = 0;
+    }
     const Running runs = running(state);
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (batch->copying != 0) continue;
-      const bool full = batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));
+      const bool full =
+          batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));
       Waiting& entry = waiting.emplace_back();
       entry.id = entry.group = batch->id;  // it goes whole, and alone
       entry.rows = full ? limit.max_rows : batch->rows;
@@ -342,17 +346,19 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   {
     auto state = state_.lock();
     batch.done = true;
+    int64_t rows = 0;
     for (size_t seat = 0; seat < batch.seats; ++seat) {
       const Member& member = batch.members[seat];
       if (member.gone) continue;
-      state->inside_rows -= member.shape.rows;
+      rows += member.shape.rows;
       if (seat != me.seat) others.push_back(seat);
     }
+    expect_back(*state, static_cast<int>(batch.living), rows, end - start, end);
+    state->inside_rows -= rows;
     --state->busy;
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
     if (batch.failure.ok()) after_run(*state, batch.places, batch.rows, end - start);
-    if (batch.living > 1) expect_back(*state, batch, end + std::max((end - start) / kReturnShare, kReturnMin));
     advance(*state, end, nullptr, next);
   }
   wake(next);  // the next leaders first: a lane is free
@@ -371,8 +377,8 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   mine.reserve(batch.outputs.size());
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
     const View& whole = batch.outputs[i];
-    HEDDLE_TRY_ASSIGN(
-        View part, runtime_->allocate(whole.dtype, layout_.part_of(i, member.shape, whole, batch.rows)));
+    HEDDLE_TRY_ASSIGN(View part,
+                      runtime_->allocate(whole.dtype, layout_.part_of(i, member.shape, whole, batch.rows)));
     layout_.read_rows(i, whole, batch.rows, member.first, part);
     mine.push_back(std::move(part));
   }
@@ -381,7 +387,8 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
 
 // ---- bookkeeping
 
-void Coalescer::after_run(State& state, std::span<const ir::Extents> places, int64_t rows, Duration took) const {
+void Coalescer::after_run(State& state, std::span<const ir::Extents> places, int64_t rows,
+                          Duration took) const {
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
   GroupCosts& group = costs(state, places);
@@ -389,12 +396,12 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> places, int
   group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
 }
 
-void Coalescer::expect_back(State& state, const FormingBatch& batch, TimePoint until) {
-  state.returning += static_cast<int>(batch.living);
-  for (size_t seat = 0; seat < batch.seats; ++seat) {
-    if (!batch.members[seat].gone) state.returning_rows += batch.members[seat].shape.rows;
-  }
-  state.returning_until = std::max(state.returning_until, until);
+void Coalescer::expect_back(State& state, int callers, int64_t rows, Duration took, TimePoint now) const {
+  const bool contended = state.inside_rows + state.returning_rows > options_.lanes;
+  if (!contended || !state.forecast.expect()) return;
+  state.returning += callers;
+  state.returning_rows += rows;
+  state.returning_until = std::max(state.returning_until, now + std::max(took / kReturnShare, kReturnMin));
 }
 
 Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> places) const {

@@ -4,8 +4,9 @@
 //              memory. Others take a seat in a forming batch, write their rows into it and park; when the
 //              policy says that a batch is due, one of its callers runs it, wakes the others, and each copies
 //              its own rows out. There is no thread and no timer of ours: who parks first keeps the time.
-//   Policy     batch_policy.h decides; nothing here chooses. `expected back` are the callers of the last
-//              batches of two or more: they are waited for at most a quarter of that batch's run time.
+//   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
+//              just answered are expected back, for at most a quarter of their run's time and as long as
+//              return_forecast.h says that they do come.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure, deadline,
 //              cancelled, exhausted or unavailable. While anybody waits, a lane is busy or somebody keeps the
 //              time. A taken batch has a leader among its living members, or is dropped when none is left.
@@ -25,6 +26,7 @@
 #include "batch/batch_policy.h"
 #include "batch/cost_table.h"
 #include "batch/forming_batch.h"
+#include "batch/return_forecast.h"
 #include "batch/row_layout.h"
 #include "runtime/runtime.h"
 
@@ -50,9 +52,9 @@ class Coalescer {
                      const std::stop_token& cancel = {});
 
   struct Stats {
-    uint64_t calls = 0;    // answered with rows or a fault
-    uint64_t batches = 0;  // runs, those of lone callers included
-    std::vector<uint64_t> rows;  // [n]: runs of n rows; the last one counts all that are larger
+    uint64_t calls = 0;              // answered with rows or a fault
+    uint64_t batches = 0;            // runs, those of lone callers included
+    std::vector<uint64_t> rows;      // [n]: runs of n rows; the last one counts all that are larger
     uint64_t refused = 0, left = 0;  // exhausted; deadline or cancelled
     size_t parked = 0;
     int64_t rows_max = 0;  // what a batch may take now
@@ -87,7 +89,8 @@ class Coalescer {
     uint64_t next_id = 1;
     int busy = 0;
     int64_t inside_rows = 0;  // of callers inside, running ones too
-    int returning = 0;        // callers of batches, answered and not yet back
+    int returning = 0;        // callers answered and not yet back
+    ReturnForecast forecast;
     int64_t returning_rows = 0;
     TimePoint returning_until = TimePoint::min();
     Here watcher;  // who asks the policy again, and when
@@ -122,7 +125,7 @@ class Coalescer {
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   void after_run(State& state, std::span<const ir::Extents> places, int64_t rows, Duration took) const;
-  static void expect_back(State& state, const FormingBatch& batch, TimePoint until);
+  void expect_back(State& state, int callers, int64_t rows, Duration took, TimePoint now) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
   Running running(const State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> places) const;

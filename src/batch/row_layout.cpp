@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-
 namespace heddle::batch {
 
 using device::View;
@@ -38,8 +37,8 @@ void copy_box(const Box& box, size_t axis, const std::byte* from, std::byte* to)
 void copy(const ir::Extents& extents, const ir::Extents& from_strides, const ir::Extents& to_strides,
           ir::DType dtype, const std::byte* from, std::byte* to) {
   if (extents.elements() == 0) return;
-  copy_box({extents, from_strides.span(), to_strides.span(), static_cast<size_t>(ir::size_of(dtype))}, 0, from,
-           to);
+  copy_box({extents, from_strides.span(), to_strides.span(), static_cast<size_t>(ir::size_of(dtype))}, 0,
+           from, to);
 }
 
 ir::Extents with_rows(int64_t rows, const ir::Extents& row) {
@@ -65,17 +64,21 @@ Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,
   RowLayout layout;
   layout.exact_ = exact;
   for (const device::Signature& s : inputs)
-    layout.inputs_.push_back({s.name, s.type.dtype, std::vector<int>(s.type.rank(), -1), ir::Tensor::scalar(s.type.dtype, 0)});
+    layout.inputs_.push_back(
+        {s.name, s.type.dtype, std::vector<int>(s.type.rank(), -1), ir::Tensor::scalar(s.type.dtype, 0)});
   for (const device::Signature& s : outputs)
-    layout.outputs_.push_back({s.name, s.type.dtype, std::vector<int>(s.type.rank(), -1), ir::Tensor::scalar(s.type.dtype, 0)});
+    layout.outputs_.push_back(
+        {s.name, s.type.dtype, std::vector<int>(s.type.rank(), -1), ir::Tensor::scalar(s.type.dtype, 0)});
   for (const RaggedInput& each : ragged) {
     const auto found = std::find_if(inputs.begin(), inputs.end(),
                                     [&](const device::Signature& s) { return s.name == each.input; });
-    if (found == inputs.end()) return Status::invalid("ragged names input '", each.input, "'; the model has none of that name");
+    if (found == inputs.end())
+      return Status::invalid("ragged names input '", each.input, "'; the model has none of that name");
     const ir::Shape& shape = found->type.shape;
     if (each.axis == 0 || each.axis >= shape.size() || shape[each.axis].is_static()) {
-      return Status::invalid("axis ", each.axis, " of input '", each.input, "', ", ir::to_string(found->type),
-                             ", cannot be ragged: it has to be one of the axes from 1 on whose extent is a symbol");
+      return Status::invalid(
+          "axis ", each.axis, " of input '", each.input, "', ", ir::to_string(found->type),
+          ", cannot be ragged: it has to be one of the axes from 1 on whose extent is a symbol");
     }
     const std::string name = to_string(shape[each.axis]);
     const auto input = static_cast<size_t>(found - inputs.begin());
@@ -89,7 +92,8 @@ Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,
     const std::string& name = layout.symbols_[k].name;
     for (size_t i = 0; i < inputs.size(); ++i) {
       for (size_t axis = 1; axis < inputs[i].type.rank(); ++axis) {
-        if (to_string(inputs[i].type.shape[axis]) != name || layout.inputs_[i].symbol_of_axis[axis] >= 0) continue;
+        if (to_string(inputs[i].type.shape[axis]) != name || layout.inputs_[i].symbol_of_axis[axis] >= 0)
+          continue;
         return Status::invalid("axis ", axis, " of input '", inputs[i].name, "' has the length '", name,
                                "' too: declare it ragged with its pad value as well");
       }
@@ -154,7 +158,8 @@ void RowLayout::write_rows(size_t input, const CallShape& shape, const View& fro
   const ir::Extents whole = with_rows(shape.rows, shape.places[input]);
   if (whole != from.extents) {  // padded first: what is longer than the rows themselves stays
     const auto size = static_cast<size_t>(ir::size_of(place.dtype));
-    for (int64_t i = 0; i < whole.elements(); ++i) std::memcpy(to + static_cast<size_t>(i) * size, place.pad.data(), size);
+    for (int64_t i = 0; i < whole.elements(); ++i)
+      std::memcpy(to + static_cast<size_t>(i) * size, place.pad.data(), size);
   }
   copy(from.extents, from.strides, device::contiguous_strides(whole), place.dtype, from.data, to);
 }

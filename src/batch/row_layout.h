@@ -65,7 +65,7 @@ class RowLayout {
     std::string name;
     ir::DType dtype;
     std::vector<int> symbol_of_axis;  // index into symbols_, -1: not ragged
-    ir::Tensor pad;  // one element
+    ir::Tensor pad;                   // one element
   };
   struct Symbol {
     std::string name;

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "base/status.h"
 #include "base/sync.h"
 #include "ir/graph.h"
+#include "plan/cost.h"
 
 namespace heddle::device {
 
@@ -51,6 +53,22 @@ class Program {
   uint64_t resident_bytes_ = 0;
 };
 
+// What a Program would do, without making one; for people.
+struct PlannedNode {
+  std::string op;
+  std::string name;  // of its first output
+  std::vector<ConcreteType> outputs;
+  uint64_t step = 0;               // its number in a trace, from 1; 0: it renames a shape, nothing runs
+  std::optional<plan::Cost> cost;  // of what runs
+};
+
+struct ProgramPlan {
+  std::vector<PlannedNode> nodes;  // in order
+  uint64_t arena_bytes = 0;        // of values between nodes
+  uint64_t arena_bytes_apart = 0;  // the same if no memory were used twice
+  uint64_t slot_bytes = 0;         // arena and what nodes need while they run
+};
+
 class Module {
  public:
   virtual ~Module() = default;
@@ -62,6 +80,8 @@ class Module {
   // dimensions. Contradictions between them (two inputs that disagree on "batch") and shapes the graph
   // cannot take are invalid, naming the node.
   virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const = 0;
+  // What compile() would make. unsupported where a driver cannot say.
+  virtual Result<ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const;
 
  protected:
   std::vector<Signature> inputs_;

@@ -23,6 +23,7 @@ MemoryPlan place(std::span<const Lifetime> lifetimes, const std::vector<size_t>&
   for (size_t tensor : order) {
     const uint64_t size = aligned(lifetimes[tensor].bytes);
     if (size == 0) continue;
+    plan.bytes_apart += size;
     uint64_t gap_start = 0;
     uint64_t best = 0;
     uint64_t best_gap = kNone;

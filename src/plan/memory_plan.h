@@ -23,6 +23,7 @@ struct Lifetime {
 struct MemoryPlan {
   std::vector<uint64_t> offsets;  // one per Lifetime, multiples of the alignment
   uint64_t bytes = 0;             // of the whole arena
+  uint64_t bytes_apart = 0;       // of one where every tensor has a place of its own
 };
 
 MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, uint64_t alignment = 64);

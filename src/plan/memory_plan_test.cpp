@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
 
 namespace heddle::plan {
@@ -49,6 +50,9 @@ TEST_CASE("tensors alive at once never overlap, and the arena holds them all") {
     REQUIRE(plan.offsets.size() == all.size());
     CHECK(disjoint(all, plan));
     CHECK(plan.bytes >= lower_bound(all));
+    CHECK(plan.bytes_apart ==
+          std::accumulate(all.begin(), all.end(), uint64_t{0},
+                          [](uint64_t sum, const Lifetime& l) { return sum + aligned(l.bytes); }));
     for (size_t i = 0; i < all.size(); ++i) {
       CHECK(plan.offsets[i] % kAlign == 0);
       CHECK(plan.offsets[i] + all[i].bytes <= plan.bytes);

@@ -107,6 +107,14 @@ Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs, Deadl
   return parts_->executables->find_or_compile(model.id(), model.module(), inputs, deadline).status();
 }
 
+Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Extents> inputs) {
+  HEDDLE_TRY(usable());
+  const Gate::Pass inside = model.enter();
+  if (!inside) return model.closed_status();
+  HEDDLE_TRY(model.check_extents(inputs));
+  return model.module().plan(inputs, NoLocksHeld{});
+}
+
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside = model.enter();

@@ -69,6 +69,9 @@ class Runtime {
   // So that the first call need not. The deadline is for waiting while another thread compiles the same.
   Status compile(Model& model, std::span<const ir::Extents> inputs, Deadline deadline = Deadline::never());
 
+  // What such a call would do; for people.
+  Result<device::ProgramPlan> plan(Model& model, std::span<const ir::Extents> inputs);
+
   Result<Ref<device::Buffer>> allocate(uint64_t bytes);
   Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
   // In stream order. On an asynchronous device they return when a side without buffer is no longer needed,

@@ -63,6 +63,17 @@ const test::TestOptions kSynchronous, kAsynchronous{.asynchronous = true},
 
 }  // namespace
 
+TEST_CASE("a plan of a call refuses what the call would, and says when a driver has none") {
+  Fixture f;
+  const auto model = f.load("double");
+  const std::vector<ir::Extents> wrong = {{3, 4, 5}}, right = {{3, 4}};
+  CHECK(f.runtime->plan(*model, wrong).status().code() == Code::invalid);
+  CHECK(f.runtime->plan(*model, right).status().code() == Code::unsupported);
+  CHECK(model->close(Deadline::never()).ok());
+  CHECK(f.runtime->plan(*model, right).status().code() == Code::unavailable);
+  CHECK(f.device->counts().compilations.load_acquire() == 0);
+}
+
 TEST_CASE("a call returns fresh outputs with the right values, on every kind of device") {
   for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
     Fixture f(options);

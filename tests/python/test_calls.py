@@ -220,3 +220,26 @@ def test_batchable_is_told_with_its_reason():
     model = graph.build()
     assert not model.batchable
     assert "ReduceMean" in model.why_not_batchable
+
+
+def test_a_plan_and_what_was_replaced_are_told_or_the_reason_why_not(affine):
+    with pytest.raises(heddle.InvalidError, match="keep_source"):
+        affine.source_graph()
+    with pytest.raises(heddle.InvalidError, match="keep_source"):
+        affine.replacements()
+    rates = heddle.measure_rates()
+    with pytest.raises(heddle.InvalidError, match="'x'"):
+        affine.plan([(2, 8, 1)], rates)
+    assert affine.plan({"x": (2, 8)}, rates) == affine.plan([(2, 8)], rates)
+
+    graph = heddle.GraphBuilder("hidden")
+    x = graph.input("x", "f32", ["batch", 4])
+    graph.output(graph.add("Neg", graph.add("Abs", graph.add("Softmax", x))), "y")
+    model = graph.build(keep_source=True)
+    assert [(r["nodes"], r["sources"]) for r in model.replacements()] == [
+        (["Softmax"], ["Softmax"]),
+        (["Elementwise"], ["Abs", "Neg"]),
+    ]
+    plan = model.plan([(16, 4)], rates)
+    assert [(node["name"], node["step"]) for node in plan["nodes"]] == [("value1", 1), ("y", 2)]
+    assert plan["arena_bytes"] == plan["arena_bytes_apart"] == 16 * 4 * 4  # the Softmax's; y is the caller's

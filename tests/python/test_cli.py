@@ -142,16 +142,117 @@ def test_inspect_shows_ports_and_graph(affine_file):
     assert report["inputs"] == [{"name": "x", "dtype": "f32", "shape": ["batch", 8]}]
     assert report["batchable"] is True
     assert report["operators"] == {"Elementwise": 1}
-    assert report["profile"] is None
+    assert report["source_operators"] == {"Mul": 1, "Add": 1}
+    assert report["fusions"] == [{"times": 1, "nodes": ["Elementwise"], "sources": {"Add": 1, "Mul": 1}}]
+    assert report["dims"] == {"batch": 1}
+    assert report["not_measured"] is None
 
 
-def test_inspect_measures_the_steps_when_it_knows_the_extents(affine_file):
+def test_inspect_estimates_and_measures_each_node(affine_file):
     report = json.loads(command("inspect", affine_file, "--dims", "batch=4", "--json").stdout)
     assert [step["op"] for step in report["profile"]["steps"]] == ["Elementwise"]
+    (node,) = report["plan"]["nodes"]
+    assert (node["op"], node["name"], node["outputs"]) == ("Elementwise", "y", ["f32[4, 8]"])
+    rates = report["plan"]["rates"]
+    assert all(rate > 0 for rate in rates.values())
+    # Two operators over 32 elements; reads and writes 32 floats each.
+    assert (node["flops"], node["bytes"]) == (64, 256)
+    roof = max(64 / rates["flops_per_s"], 256 / rates["cached_bytes_per_s"])
+    assert node["estimated_s"] == pytest.approx(rates["step_s"] + roof)
+    assert 0 < node["measured_s"] < report["profile"]["call_ms"] / 1e3
     shown = command("inspect", affine_file, "--dims", "batch=4")
     assert shown.returncode == 0, shown.stderr
-    assert "Elementwise (step 1)" in shown.stdout
-    assert command("inspect", affine_file, "--dims", "rows=4").returncode == 1
+    assert re.search(r"Elementwise \(step 1\) +(\d+\.\d+ +){3}\d+\.\d%  y f32\[4, 8\]", shown.stdout)
+
+
+def test_inspect_names_the_dimension_that_is_none_and_the_one_that_needs_a_number(affine_file, tmp_path):
+    unknown = command("inspect", affine_file, "--dims", "rows=4")
+    assert unknown.returncode == 1
+    assert "rows" in unknown.stderr
+    assert "batch" in unknown.stderr
+
+    from onnx import TensorProto, helper, save
+
+    ports = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["batch", "length"]) for name in "xy"]
+    graph = helper.make_graph([helper.make_node("Softmax", ["x"], ["y"])], "rows", ports[:1], ports[1:])
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "rows.onnx")
+    bare = command("inspect", tmp_path / "rows.onnx")
+    assert bare.returncode == 0, bare.stderr
+    assert "not measured: give numbers to the free dimensions: --dims length=N" in bare.stdout
+    assert "GRAPH BEFORE OPTIMISATION  1 nodes: Softmax" in bare.stdout
+    asked = command("inspect", tmp_path / "rows.onnx", "--dims", "batch=2")
+    assert asked.returncode == 1
+    assert "length" in asked.stderr
+    assert command("inspect", tmp_path / "rows.onnx", "--dims", "length=2").returncode == 0
+
+
+def test_inspect_tells_what_was_fused_and_what_the_arena_reuses_of_a_real_model(minilm, tmp_path):
+    svg = tmp_path / "minilm.svg"
+    done = command("inspect", minilm, "--dims", "seq=16", "--json", "--svg", svg)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    before, after = (sum(report[key].values()) for key in ("source_operators", "operators"))
+    assert before > 3 * after
+    # Every node before is folded away, or one that a node after stands for; every node after stands for some.
+    stood_for = [op for each in report["replacements"] for op in each["sources"]]
+    assert len(stood_for) + report["folded_away"] == before
+    assert sum(len(each["nodes"]) for each in report["replacements"]) == after
+    assert stood_for.count("Erf") == report["source_operators"]["Erf"] == 6
+    attention = [row for row in report["fusions"] if "Attention" in row["nodes"]]
+    assert sum(row["times"] for row in attention) == report["operators"]["Attention"] == 6
+    assert all(row["sources"]["Softmax"] == 1 for row in attention)
+    # Six layers write to the same places in turn.
+    plan = report["plan"]
+    assert 0 < plan["arena_bytes"] < plan["arena_bytes_apart"] / 4
+    assert plan["slot_bytes"] >= plan["arena_bytes"]
+    timed = [node for node in plan["nodes"] if node["step"] is not None]
+    assert [node["step"] for node in timed] == list(range(1, len(timed) + 1))
+    assert {(node["step"], node["op"]) for node in timed} == {
+        (step["step"], step["op"]) for step in report["profile"]["steps"]
+    }
+    assert all(node["measured_s"] > 0 and node["estimated_s"] > 0 for node in timed)
+    assert svg.read_text().count(" ms</text>") == len(timed)
+
+    short = command("inspect", minilm, "--dims", "seq=16", "--short").stdout
+    assert f"FUSIONS  {before} nodes -> {after}" in short
+    assert "reuse saves" in short
+    assert len(short.splitlines()) < 60
+
+
+def test_inspect_counts_a_loops_nodes_once(tmp_path):
+    from onnx import TensorProto, helper, save
+
+    body = helper.make_graph(
+        [
+            helper.make_node("Softmax", ["s"], ["t"]),
+            helper.make_node("Identity", ["go"], ["go_on"]),
+        ],
+        "body",
+        [
+            helper.make_tensor_value_info("i", TensorProto.INT64, []),
+            helper.make_tensor_value_info("go", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("s", TensorProto.FLOAT, [64, 512]),
+        ],
+        [
+            helper.make_tensor_value_info("go_on", TensorProto.BOOL, []),
+            helper.make_tensor_value_info("t", TensorProto.FLOAT, [64, 512]),
+        ],
+    )
+    graph = helper.make_graph(
+        [helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)],
+        "loop",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [64, 512])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [64, 512])],
+        [helper.make_tensor("n", TensorProto.INT64, [], [100])],
+    )
+    save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), tmp_path / "loop.onnx")
+    report = json.loads(command("inspect", tmp_path / "loop.onnx", "--json").stdout)
+    (loop,) = [node for node in report["plan"]["nodes"] if node["op"] == "Loop"]
+    assert loop["estimated_s"] is None
+    measured = report["profile"]
+    assert [(s["op"], s["runs"]) for s in measured["steps"] if s["depth"] == 1] == [("Softmax", 100)]
+    assert loop["measured_s"] >= max(s["ms"] for s in measured["steps"] if s["depth"] == 1) / 1e3
+    assert sum(step["ms"] for step in measured["steps"]) <= measured["call_ms"]
 
 
 def test_inspect_draws_every_node_once_apart_from_the_others(affine_file, tmp_path):

@@ -42,6 +42,29 @@ def symbols(model) -> list[str]:
     return list(found)
 
 
+def with_batch(model, dims: dict[str, int]) -> dict[str, int]:
+    """`dims`, and 1 for a batch that it leaves out. InvalidError for a name that no input has.
+
+    A batch is a symbol that is called so, or that is axis 0 of every input of a batchable model.
+    """
+    names = symbols(model)
+    for name in dims:
+        if name not in names:
+            has = f"its inputs have {', '.join(names)}" if names else "its inputs have none"
+            raise InvalidError(
+                f"--dims gives {name} a number, which is no free dimension of the model: {has}"
+            )
+    rows = {port.shape[0] if port.shape else None for port in model.inputs}
+    only = rows.pop() if model.batchable and len(rows) == 1 else None
+    batch = [n for n in names if n == only or n.lower() in ("n", "b", "bs") or "batch" in n.lower()]
+    return dict.fromkeys(batch, 1) | dims
+
+
+def missing_dims(model, dims: dict[str, int]) -> list[str]:
+    """The symbols of the inputs that `dims` gives no number."""
+    return [name for name in symbols(model) if name not in dims]
+
+
 def shape_of(port, dims: dict[str, int]) -> tuple[int, ...]:
     """The port's shape with every symbol replaced. InvalidError names a symbol without a number."""
     missing = [extent for extent in port.shape if isinstance(extent, str) and extent not in dims]

@@ -24,22 +24,50 @@ def spans_of_calls(model, inputs, calls: int) -> list[dict[str, Any]]:
     return [e for e in (events["traceEvents"] if isinstance(events, dict) else events) if e["ph"] == "X"]
 
 
+def nest(spans: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The spans with `depth`, how many others of their thread enclose them, and `inner`, the time of those
+    right inside."""
+    nested: list[dict[str, Any]] = []
+    open_spans: list[dict[str, Any]] = []
+    for span in sorted(spans, key=lambda s: (s["tid"], s["ts"], -s["dur"])):
+        while open_spans and not encloses(open_spans[-1], span):
+            open_spans.pop()
+        nested.append(span | {"depth": len(open_spans), "inner": 0.0})
+        if open_spans:
+            open_spans[-1]["inner"] += span["dur"]
+        open_spans.append(nested[-1])
+    return nested
+
+
+def encloses(outer: dict[str, Any], inner: dict[str, Any]) -> bool:
+    return outer["tid"] == inner["tid"] and inner["ts"] < outer["ts"] + outer["dur"]
+
+
 def profile(model, inputs, calls: int = 20) -> dict[str, Any]:
     """Milliseconds of a call, means over `calls`: whole, in steps by operator, and by step.
 
-    `other_ms` is what lies between the steps: checks, copies in and out, the wait for a stream.
+    `other_ms` is what lies between the steps: checks, copies in and out, the wait for a stream. Steps
+    inside a step (of a loop's body) have `depth` 1 and more, and numbers of their own; `ms` is a step without
+    those inside it, `with_inner_ms` with them.
     """
     whole: list[float] = []
-    by_step: dict[tuple[int, str], list[float]] = defaultdict(list)
-    for span in spans_of_calls(model, inputs, calls):
+    by_step: dict[tuple[int, int, str], list[dict[str, Any]]] = defaultdict(list)
+    spans = spans_of_calls(model, inputs, calls)
+    for span in nest([span for span in spans if span["cat"] == "host"]):
+        by_step[span["depth"], span["args"]["id"], span["name"]].append(span)
+    for span in spans:
         if span["cat"] == "api" and span["name"] == "call":
             whole.append(span["dur"] / 1e3)
-        elif span["cat"] == "host":
-            by_step[span["args"]["id"], span["name"]].append(span["dur"] / 1e3)
-    # Steps inside a loop's body run several times a call.
     steps: list[dict[str, Any]] = [
-        {"step": number, "op": op, "runs": len(times) / calls, "ms": sum(times) / calls}
-        for (number, op), times in sorted(by_step.items())
+        {
+            "step": number,
+            "op": op,
+            "depth": depth,
+            "runs": len(runs) / calls,
+            "ms": sum(run["dur"] - run["inner"] for run in runs) / calls / 1e3,
+            "with_inner_ms": sum(run["dur"] for run in runs) / calls / 1e3,
+        }
+        for (depth, number, op), runs in sorted(by_step.items())
     ]
     operators: dict[str, dict[str, Any]] = {}
     for step in steps:

@@ -192,4 +192,29 @@ Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Exten
   return HostProgram::make(specialised, *weights_, first_runs_, width_);
 }
 
+Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+  HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised));
+  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> program, compile(inputs, none));
+  device::ProgramPlan planned;
+  planned.arena_bytes = storage.arena_bytes;
+  planned.arena_bytes_apart = storage.arena_bytes_apart;
+  planned.slot_bytes = program->slot_bytes();
+  uint64_t steps = 0;
+  for (const ir::Node& node : specialised.nodes) {
+    device::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}};
+    for (ir::ValueId id : node.outputs) {
+      if (id == ir::kNoValue) continue;
+      if (line.outputs.empty()) line.name = specialised.values[id].name;
+      line.outputs.push_back({storage.operands[id].dtype, storage.operands[id].extents});
+    }
+    if (!renames(node)) {
+      line.step = ++steps;
+      line.cost = plan::cost(specialised, node);
+    }
+    planned.nodes.push_back(std::move(line));
+  }
+  return planned;
+}
+
 }  // namespace heddle::host

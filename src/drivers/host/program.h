@@ -68,6 +68,7 @@ class HostModule final : public device::Module {
   HostModule(ir::Graph graph, Ref<const Engine> engine, int width);
 
   Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
+  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
 
  private:
   std::unique_ptr<WeightStore> weights_;

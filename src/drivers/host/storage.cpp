@@ -99,6 +99,7 @@ class Assignment {
     const plan::MemoryPlan plan = plan::plan_memory(lifetimes);
     for (size_t i = 0; i < roots.size(); ++i) place(roots[i], Operand::Place::kArena, plan.offsets[i]);
     storage_.arena_bytes = plan.bytes;
+    storage_.arena_bytes_apart = plan.bytes_apart;
   }
 
   void share(ir::ValueId id) {

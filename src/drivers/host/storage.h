@@ -21,6 +21,7 @@ struct Storage {
   std::vector<Operand> operands;                    // by value id; kNone for values that no run touches
   std::vector<std::pair<Operand, Operand>> copies;  // from, to: after the last step
   uint64_t arena_bytes = 0;
+  uint64_t arena_bytes_apart = 0;  // if no place were used twice
 };
 
 bool renames(const ir::Node& node);  // makes no bytes of its own
