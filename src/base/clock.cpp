@@ -1,5 +1,7 @@
 #include "base/clock.h"
 
+#include <ctime>
+
 namespace heddle {
 
 namespace {
@@ -14,6 +16,12 @@ class RealClock final : public Clock {
 const Clock& Clock::real() {
   static const RealClock clock;
   return clock;
+}
+
+Duration thread_cpu_time() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec);
 }
 
 Deadline Deadline::in(Duration wait, const Clock& clock) {

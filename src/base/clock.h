@@ -26,6 +26,9 @@ class Clock {
   static const Clock& real();
 };
 
+// Processor time that the calling thread has used: what it was made to wait for other threads is not in it.
+Duration thread_cpu_time();
+
 // For tests: stands still until it is advanced.
 class ManualClock final : public Clock {
  public:

@@ -13,8 +13,8 @@ namespace {
 
 constexpr size_t kGroupsKept = 32;
 constexpr int64_t kStagingMax = int64_t{4} << 20;  // bytes that a batch may reserve for rows yet to come
-constexpr Duration kReturnMin = std::chrono::microseconds(20);
-constexpr int kReturnShare = 4;  // callers are waited for at most a quarter of a run
+constexpr Duration kReturnMin = std::chrono::microseconds(50);
+constexpr int kReturnShare = 2;  // callers are waited for at most half as long as the batch would run
 
 bool same(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
@@ -39,9 +39,7 @@ void Coalescer::close() {
       batch->failure = model_->closed_status();
     }
   }
-  for (const Batch& batch : refused) {
-    for (Member& member : batch->members) member.seat.tell(Seat::Note::done);
-  }
+  for (const Batch& batch : refused) batch->tell_next();
 }
 
 Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
@@ -50,46 +48,12 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
   HEDDLE_TRY(model_->check_dtypes(inputs));
   HEDDLE_TRY(model_->check_extents(inputs));
   HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
-  HEDDLE_TRY_ASSIGN(const Way way, arrive(shape));
-  if (way == Way::alone) return run_alone(inputs, shape, deadline);
-  auto seated = join(shape);
-  if (!seated.ok()) return give_up(shape, seated.status());
-  const Here me = std::move(seated).value();
+  HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
+  if (me.batch == nullptr) return run_alone(inputs, shape, deadline);
   for (size_t i = 0; i < inputs.size(); ++i) {
     layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
   }
   return stay(me, deadline, cancel);
-}
-
-Result<Coalescer::Way> Coalescer::arrive(const CallShape& shape) {
-  auto state = state_.lock();
-  if (state->closed) return model_->closed_status();
-  const bool too_large = shape.rows >= options_.max_rows || shape.rows == 0;
-  const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
-  if (!idle && !too_large && state->stats.parked >= options_.max_parked) {
-    ++state->stats.refused;
-    return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
-                             " callers wait for a batch already, and no more may");
-  }
-  if (state->returning > 0) {
-    --state->returning;
-    state->returning_rows = std::max<int64_t>(0, state->returning_rows - shape.rows);
-    state->forecast.came();
-  }
-  state->inside_rows += shape.rows;
-  if (!idle && !too_large) {
-    ++state->stats.parked;
-    return Way::seat;
-  }
-  ++state->busy;
-  return Way::alone;
-}
-
-Result<Coalescer::Views> Coalescer::give_up(const CallShape& shape, const Status& why) {
-  auto state = state_.lock();
-  state->inside_rows -= shape.rows;
-  --state->stats.parked;
-  return why;
 }
 
 Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, const CallShape& shape,
@@ -97,44 +61,75 @@ Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, cons
   runtime::Call call;
   call.inputs = inputs;
   call.deadline = deadline;
-  const TimePoint start = Clock::real().now();
-  Result<Views> result = runtime_->run(*model_, call);
-  const TimePoint end = Clock::real().now();
+  Run run = timed(call);
   Next next;
   {
     auto state = state_.lock();
-    expect_back(*state, 1, shape.rows, end - start, end);
-    --state->busy;
-    state->inside_rows -= shape.rows;
-    if (result.ok()) after_run(*state, shape.places, shape.rows, end - start);
     ++state->stats.calls;
-    advance(*state, end, nullptr, next);
+    after_run(*state, shape.places, run, shape.rows, 1, shape.rows);
+    advance(*state, run.end, nullptr, next);
   }
   wake(next);
-  return result;
+  return std::move(run.result);
+}
+
+// On a synchronous device by processor time: with more callers than processors, a run is interrupted by those
+// it has just answered.
+Coalescer::Run Coalescer::timed(const runtime::Call& call) {
+  const bool synchronous = runtime_->device().traits().synchronous;
+  const TimePoint start = Clock::real().now();
+  const Duration cpu = synchronous ? thread_cpu_time() : Duration(0);
+  Result<Views> result = runtime_->run(*model_, call);
+  const Duration used = synchronous ? thread_cpu_time() - cpu : Duration(0);
+  const TimePoint end = Clock::real().now();
+  return {std::move(result), end, end - start, synchronous ? used : end - start};
 }
 
 // ---- taking a seat
 
-Result<Coalescer::Here> Coalescer::join(const CallShape& shape) {
-  Batch fresh;
-  for (;;) {
+Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
+  for (Batch fresh;;) {
     {
       auto state = state_.lock();
       if (state->closed) return model_->closed_status();
-      Batch batch = joinable(*state, shape);
-      if (batch == nullptr && fresh != nullptr) {
-        batch = std::move(fresh);
-        batch->id = state->next_id++;
-        batch->places = shape.places;
-        batch->longest.resize(shape.lengths.size());
-        batch->arrived = Clock::real().now();
-        state->forming.push_back(batch);
+      const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
+      if (idle || shape.rows >= options_.max_rows || shape.rows == 0) {
+        come_in(*state, shape);
+        ++state->busy;
+        return Here{};
       }
-      if (batch != nullptr) return sit_down(batch, shape);
+      if (state->stats.parked >= options_.max_parked) {
+        ++state->stats.refused;
+        return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
+                                 " callers wait for a batch already, and no more may");
+      }
+      Batch batch = joinable(*state, shape);
+      if (batch == nullptr && fresh != nullptr) batch = open(*state, std::move(fresh), shape);
+      if (batch != nullptr) {
+        come_in(*state, shape);
+        ++state->stats.parked;
+        return sit_down(batch, shape);
+      }
     }
     HEDDLE_TRY_ASSIGN(fresh, make_batch(shape));
   }
+}
+
+void Coalescer::come_in(State& state, const CallShape& shape) {
+  state.inside_rows += shape.rows;
+  if (state.returning == 0) return;
+  --state.returning;
+  state.returning_rows = std::max<int64_t>(0, state.returning_rows - shape.rows);
+  state.forecast.came();
+}
+
+Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& shape) {
+  batch->id = state.next_id++;
+  batch->places = shape.places;
+  batch->longest.resize(shape.lengths.size());
+  batch->arrived = Clock::real().now();
+  state.forming.push_back(batch);
+  return batch;
 }
 
 Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape) const {
@@ -152,7 +147,8 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
   ++batch->copying;
   Member& member = batch->members[seat];
   member.first = batch->rows;
-  member.shape = shape;
+  member.rows = shape.rows;
+  member.lengths = shape.lengths;
   batch->rows += shape.rows;
   for (size_t k = 0; k < shape.lengths.size(); ++k)
     batch->longest[k] = std::max(batch->longest[k], shape.lengths[k]);
@@ -231,10 +227,11 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
     auto state = state_.lock();
     if (batch->done) return true;  // just in time
     me.member().gone = true;
+    static_cast<void>(me.member().met.exchange_acq_rel(true));  // whoever tells the result passes over it
     --batch->living;
     --state->stats.parked;
     ++state->stats.left;
-    state->inside_rows -= me.member().shape.rows;
+    state->inside_rows -= me.member().rows;
     if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
     const bool to_lead = batch->taken && batch->leader == me.seat;
     if (batch->living == 0 && !batch->taken) std::erase(state->forming, batch);
@@ -324,7 +321,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   const trace::Span span("batch", "run", batch.id);
   Views inputs;
   for (size_t i = 0; i < batch.staging.size(); ++i) {
-    inputs.push_back(layout_.batch_input(i, me.member().shape, batch.staging[i], batch.rows, batch.longest));
+    inputs.push_back(layout_.batch_input(i, batch.places[i], batch.staging[i], batch.rows, batch.longest));
   }
   batch.faults = std::make_unique<device::RowFaults>(batch.rows);
   runtime::Call call;
@@ -332,53 +329,45 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   call.row_faults = batch.faults.get();
   const bool synchronous = runtime_->device().traits().synchronous;
   call.deadline = synchronous ? deadline : Deadline::never();
-  const TimePoint start = Clock::real().now();
-  Result<Views> result = runtime_->run(*model_, call);
-  const TimePoint end = Clock::real().now();
-  if (!result.ok() && result.status().code() == Code::deadline) return leave(me, result.status());
-  if (result.ok()) {
-    batch.outputs = std::move(result).value();
+  Run run = timed(call);
+  if (run.result.status().code() == Code::deadline) return leave(me, run.result.status());
+  if (run.result.ok()) {
+    batch.outputs = std::move(run.result).value();
   } else {
-    batch.failure = result.status();
+    batch.failure = run.result.status();
   }
-  std::vector<size_t> others;
   Next next;
   {
     auto state = state_.lock();
     batch.done = true;
     int64_t rows = 0;
     for (size_t seat = 0; seat < batch.seats; ++seat) {
-      const Member& member = batch.members[seat];
-      if (member.gone) continue;
-      rows += member.shape.rows;
-      if (seat != me.seat) others.push_back(seat);
+      if (!batch.members[seat].gone) rows += batch.members[seat].rows;
     }
-    expect_back(*state, static_cast<int>(batch.living), rows, end - start, end);
-    state->inside_rows -= rows;
-    --state->busy;
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
-    if (batch.failure.ok()) after_run(*state, batch.places, batch.rows, end - start);
-    advance(*state, end, nullptr, next);
+    after_run(*state, batch.places, run, batch.rows, static_cast<int>(batch.living), rows);
+    advance(*state, run.end, nullptr, next);
   }
-  wake(next);  // the next leaders first: a lane is free
-  for (const size_t seat : others) batch.members[seat].seat.tell(Seat::Note::done);
+  wake(next);  // the next leader first: a lane is free
   return collect(me);
 }
 
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {
-  const FormingBatch& batch = *me.batch;
+  FormingBatch& batch = *me.batch;
+  Member& member = me.member();
+  if (member.met.exchange_acq_rel(true) || batch.leader == me.seat) batch.tell_next();
   HEDDLE_TRY(batch.failure);
-  const Member& member = me.member();
-  for (int64_t row = 0; batch.faults->any() && row < member.shape.rows; ++row) {
+  for (int64_t row = 0; batch.faults->any() && row < member.rows; ++row) {
     HEDDLE_TRY(batch.faults->of(member.first + row));
   }
   Views mine;
   mine.reserve(batch.outputs.size());
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
     const View& whole = batch.outputs[i];
-    HEDDLE_TRY_ASSIGN(View part,
-                      runtime_->allocate(whole.dtype, layout_.part_of(i, member.shape, whole, batch.rows)));
+    HEDDLE_TRY_ASSIGN(
+        View part,
+        runtime_->allocate(whole.dtype, layout_.part_of(i, member.rows, member.lengths, whole, batch.rows)));
     layout_.read_rows(i, whole, batch.rows, member.first, part);
     mine.push_back(std::move(part));
   }
@@ -387,21 +376,28 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
 
 // ---- bookkeeping
 
-void Coalescer::after_run(State& state, std::span<const ir::Extents> places, int64_t rows,
-                          Duration took) const {
+void Coalescer::after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows,
+                          int callers, int64_t answered) const {
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
   GroupCosts& group = costs(state, places);
-  group.table.record(rows, took);
-  group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
-}
-
-void Coalescer::expect_back(State& state, int callers, int64_t rows, Duration took, TimePoint now) const {
+  // Alone on the device it may have had all of it, which says nothing about a lane.
+  if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
+    group.table.record(rows, run.cost);
+    group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
+  }
   const bool contended = state.inside_rows + state.returning_rows > options_.lanes;
-  if (!contended || !state.forecast.expect()) return;
-  state.returning += callers;
-  state.returning_rows += rows;
-  state.returning_until = std::max(state.returning_until, now + std::max(took / kReturnShare, kReturnMin));
+  if (contended && state.forecast.expect()) {
+    // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
+    // next one small.
+    const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, places)));
+    const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
+    state.returning += callers;
+    state.returning_rows += answered;
+    state.returning_until = std::max(state.returning_until, run.end + patience);
+  }
+  state.inside_rows -= answered;
+  --state.busy;
 }
 
 Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> places) const {

@@ -5,7 +5,7 @@
 //              policy says that a batch is due, one of its callers runs it, wakes the others, and each copies
 //              its own rows out. There is no thread and no timer of ours: who parks first keeps the time.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
-//              just answered are expected back, for at most a quarter of their run's time and as long as
+//              just answered are expected back, for at most half the time that a full batch runs, and as long as
 //              return_forecast.h says that they do come.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure, deadline,
 //              cancelled, exhausted or unavailable. While anybody waits, a lane is busy or somebody keeps the
@@ -64,7 +64,6 @@ class Coalescer {
 
  private:
   using Batch = Ref<FormingBatch>;
-  enum class Way : uint8_t { alone, seat };
   struct Here {  // a caller in a batch
     Batch batch;
     size_t seat = 0;
@@ -78,6 +77,11 @@ class Coalescer {
     std::vector<Wake> wakes;
     bool lead = false;                    // the caller itself leads its batch
     TimePoint ask_at = TimePoint::max();  // the caller itself keeps the time
+  };
+  struct Run {
+    Result<Views> result;
+    TimePoint end;
+    Duration took, cost;  // by the clock; of the lane
   };
   struct GroupCosts {  // of rows that lie alike
     std::vector<ir::Extents> places;
@@ -105,10 +109,8 @@ class Coalescer {
     }
   };
 
-  Result<Way> arrive(const CallShape& shape);
-  Result<Views> give_up(const CallShape& shape, const Status& why);
+  Result<Here> arrive(const CallShape& shape);  // without a batch: to run alone
   Result<Views> run_alone(std::span<const device::View> inputs, const CallShape& shape, Deadline deadline);
-  Result<Here> join(const CallShape& shape);
   Result<Batch> make_batch(const CallShape& shape) const;
   Result<Views> stay(const Here& me, Deadline deadline, const std::stop_token& cancel);
   Next seat_taken(const Here& me);
@@ -116,16 +118,20 @@ class Coalescer {
   Result<Views> leave(const Here& me, Status why);
   Result<Views> lead(const Here& me, Deadline deadline);
   Result<Views> collect(const Here& me);
+  Run timed(const runtime::Call& call);
   static void wake(const Next& next);
 
   // Under the lock.
+  static void come_in(State& state, const CallShape& shape);
+  static Batch open(State& state, Batch batch, const CallShape& shape);
   Batch joinable(const State& state, const CallShape& shape) const;
   static Here sit_down(const Batch& batch, const CallShape& shape);
   void advance(State& state, TimePoint now, const Here* me, Next& next) const;
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
-  void after_run(State& state, std::span<const ir::Extents> places, int64_t rows, Duration took) const;
-  void expect_back(State& state, int callers, int64_t rows, Duration took, TimePoint now) const;
+  // The run of `rows` is over; of them `answered` rows belong to `callers` who get an answer.
+  void after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
+                 int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
   Running running(const State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> places) const;

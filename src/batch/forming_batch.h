@@ -28,9 +28,8 @@ class Seat {
  public:
   enum class Note : uint8_t { none, ask, cancelled, done, lead };
   void tell(Note note) {
-    auto state = state_.lock();
-    state->told[static_cast<size_t>(note)] = true;
-    state.notify_one();
+    state_.lock()->told[static_cast<size_t>(note)] = true;
+    state_.notify_one();
   }
   Note wait(Deadline deadline) {  // none: the deadline passed
     auto state = state_.lock();
@@ -54,9 +53,12 @@ class Seat {
 };
 
 struct Member {
-  int64_t first = 0;  // of its rows in the batch
-  CallShape shape;
-  bool gone = false;  // left before the end: nobody to tell, nobody to lead
+  int64_t first = 0, rows = 0;   // its rows in the batch
+  std::vector<int64_t> lengths;  // per ragged symbol: its own
+  bool gone = false;             // left before the end: nobody to lead
+  // Set by the member when it needs no telling any more, and by who tells it; the second of them finds it set
+  // (acq_rel) and tells the next one. See FormingBatch::tell_next().
+  Atomic<bool> met{false};
   Seat seat;
 };
 
@@ -78,10 +80,23 @@ struct FormingBatch {
   bool taken = false, done = false;
   size_t leader = 0;  // once taken
   std::vector<Member> members;
+  Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
   Status failure;  // the result
   std::vector<device::View> outputs;
   std::unique_ptr<device::RowFaults> faults;
+
+  // The result is told from one to the next: a leader who woke all of them would have them take the processors
+  // from the batches that run. Each member calls it once when it has the result, or leaves without it.
+  void tell_next() {
+    for (;;) {
+      const size_t seat = untold.add_acq_rel(1);
+      if (seat >= seats) return;
+      if (members[seat].met.exchange_acq_rel(true)) continue;  // it has the result, or left
+      members[seat].seat.tell(Seat::Note::done);
+      return;
+    }
+  }
 
   size_t first_living() const {
     size_t seat = 0;

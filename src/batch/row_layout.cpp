@@ -164,10 +164,10 @@ void RowLayout::write_rows(size_t input, const CallShape& shape, const View& fro
   copy(from.extents, from.strides, device::contiguous_strides(whole), place.dtype, from.data, to);
 }
 
-View RowLayout::batch_input(size_t input, const CallShape& shape, const Ref<device::Buffer>& staging,
+View RowLayout::batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                             int64_t rows, std::span<const int64_t> longest) const {
   const Place& place = inputs_[input];
-  View view = View::contiguous(staging, staging->host(), place.dtype, with_rows(rows, shape.places[input]));
+  View view = View::contiguous(staging, staging->host(), place.dtype, with_rows(rows, row));
   for (size_t axis = 1; axis < view.extents.rank(); ++axis) {
     const int symbol = place.symbol_of_axis[axis];
     if (symbol >= 0) view.extents[axis] = longest[static_cast<size_t>(symbol)];
@@ -175,12 +175,13 @@ View RowLayout::batch_input(size_t input, const CallShape& shape, const Ref<devi
   return view;
 }
 
-ir::Extents RowLayout::part_of(size_t output, const CallShape& shape, const View& whole, int64_t rows) const {
+ir::Extents RowLayout::part_of(size_t output, int64_t mine, std::span<const int64_t> lengths,
+                               const View& whole, int64_t rows) const {
   ir::Extents part = whole.extents;
-  part[0] = whole.extents[0] / rows * shape.rows;
+  part[0] = whole.extents[0] / rows * mine;
   for (size_t axis = 1; axis < part.rank(); ++axis) {
     const int symbol = outputs_[output].symbol_of_axis[axis];
-    if (symbol >= 0) part[axis] = shape.lengths[static_cast<size_t>(symbol)];
+    if (symbol >= 0) part[axis] = lengths[static_cast<size_t>(symbol)];
   }
   return part;
 }

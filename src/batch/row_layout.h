@@ -47,11 +47,12 @@ class RowLayout {
   // Copies the call's contiguous rows to `staging`, row `first` on, and pads each up to its place.
   void write_rows(size_t input, const CallShape& shape, const device::View& from, std::byte* staging,
                   int64_t first) const;
-  // What the program reads: `rows` rows, ragged axes cut to `longest`.
-  device::View batch_input(size_t input, const CallShape& shape, const Ref<device::Buffer>& staging,
+  // What the program reads: `rows` rows that lie as `row`, ragged axes cut to `longest`.
+  device::View batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                            int64_t rows, std::span<const int64_t> longest) const;
   // The extents of a call's part of an output of the batch, and its copy.
-  ir::Extents part_of(size_t output, const CallShape& shape, const device::View& whole, int64_t rows) const;
+  ir::Extents part_of(size_t output, int64_t mine, std::span<const int64_t> lengths,
+                      const device::View& whole, int64_t rows) const;
   void read_rows(size_t output, const device::View& whole, int64_t rows, int64_t first,
                  const device::View& part) const;
 

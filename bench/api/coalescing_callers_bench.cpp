@@ -73,7 +73,8 @@ bool close(const Tensor& got, const Tensor& want, float tolerance) {
 struct Measured {
   double rows_per_s = 0;
   double p50_us = 0, p99_us = 0;
-  double singles = 0;  // share of runs that had one row
+  double singles = 0;     // share of runs that had one row
+  std::string histogram;  // {"rows": runs, ...}
 };
 
 // Each caller has inputs of its own and compares every answer.
@@ -128,13 +129,17 @@ Measured measure(const Model& model, int callers, int64_t rows, double seconds, 
   if (const auto after = model.coalescing_stats(); after && after->batches > before->batches) {
     out.singles = static_cast<double>(after->rows[1] - before->rows[1]) /
                   static_cast<double>(after->batches - before->batches);
+    for (size_t r = 0; r < after->rows.size(); ++r) {
+      const uint64_t runs = after->rows[r] - before->rows[r];
+      if (runs != 0) out.histogram += text(out.histogram.empty() ? "" : ", ", "\"", r, "\": ", runs);
+    }
   }
   return out;
 }
 
 std::string json(const Measured& m) {
   return text("{\"rows_per_s\": ", m.rows_per_s, ", \"p50_us\": ", m.p50_us, ", \"p99_us\": ", m.p99_us,
-              ", \"singles\": ", m.singles, "}");
+              ", \"singles\": ", m.singles, ", \"runs\": {", m.histogram, "}}");
 }
 
 int one(const std::map<std::string, std::string>& asked) {
