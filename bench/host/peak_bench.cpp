@@ -1,10 +1,11 @@
-// Question  What is the processor's peak, and how near does a large product come to it, on one core and two?
-// Peer      The peak in f32 is a loop of independent multiply-adds in registers (sized for AVX-512), one thread
-//           a core. The bf16 peak is twice that where the processor pairs its operands, as Zen 4 does.
-// Read as   Billions of operations a second of processor time and of wall time, all threads together, and the
-//           share of the f32 peak: 1 is all that f32 allows, 2 what bf16 does. bench/models/shares_bench.py
-//           compares whole models with the large product.
-// Checked   The loop ends at its fixed point; every element of the product is known.
+// peak_bench.cpp: what the processor can do at most.
+//
+//   Question  How near does a large product come to the processor's peak, on one core and two?
+//   Peer      A loop of independent multiply-adds in registers (sized for AVX-512), one thread a core: the
+//             peak in f32. In bf16 it is twice that where the processor pairs its operands, as Zen 4 does.
+//   Read as   Billions of operations a second of processor time and of wall time, all threads together, and
+//             the share of the f32 peak. bench/models/shares_bench.py compares models with the product.
+//   Checked   The loop ends at its fixed point; every element of the product is known.
 #include <algorithm>
 #include <array>
 #include <memory>

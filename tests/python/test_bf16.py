@@ -128,6 +128,22 @@ def test_attention_rounds_its_operands_and_shares_to_bf16(projected, batch, quer
 
 
 @needs_bf16
+@pytest.mark.parametrize("length", [16, 33, 128])
+def test_a_sequence_has_the_same_bits_in_every_batch(length):
+    graph = heddle.GraphBuilder("attention")
+    w = [(rng.standard_normal(shape) / 8).astype(np.float32) for shape in ((64, 192), (64, 64))]
+    x = graph.input("x", "f32", ["batch", length, 64])
+    qkv = graph.add("MatMul", x, graph.constant(w[0]))
+    mixed = graph.add("Attention", qkv, num_heads=4, packed=1)
+    graph.output(graph.add("MatMul", mixed, graph.constant(w[1])), "y")
+    model = graph.build(heddle.Device.open(), precision="bf16")
+    rows = rng.standard_normal((7, length, 64)).astype(np.float32)
+    together = model(rows)
+    for i in range(len(rows)):
+        np.testing.assert_array_equal(model(rows[i : i + 1])[0], together[i])
+
+
+@needs_bf16
 def test_attention_to_nothing_gives_zeros():
     graph = heddle.GraphBuilder("attention")
     x = rng.standard_normal((1, 16, 96)).astype(np.float32)

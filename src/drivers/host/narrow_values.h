@@ -1,10 +1,10 @@
 // narrow_values.h: which f32 values lie in memory as bf16, when a model computes in precision bf16.
 //
-//   What       Products round their operands to bf16. A value whose maker can write bf16 and whose readers all
-//              take it so is rounded once, by its maker: the readers' pass over it falls away, and half of its
-//              bytes. Operand::narrow marks it; its dtype stays f32.
-//   Invariant  A narrow value lies in the arena: inputs, outputs and constants never are. It and its renamings
-//              are all narrow or none is.
+//   What       Products round their operands to bf16. A value whose maker can write bf16 and whose readers
+//              all take it so is rounded once, by its maker: the readers' pass over it falls away, and half
+//              of its bytes. Operand::narrow marks it; its dtype stays f32.
+//   Invariant  A narrow value lies in the arena: inputs, outputs and constants never are. It and its
+//              renamings are all narrow or none is.
 //   Threads    Pure.
 #pragma once
 

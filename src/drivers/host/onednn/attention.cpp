@@ -25,8 +25,9 @@ struct Heads {
   int64_t q_batch, k_batch, v_batch;  // and from one sequence to the next
 };
 
-// softmax(scale * q @ k' + mask) @ v, in bf16 with f32 scores and softmax: for some heads and some queries at a time: a unit. Units are dealt to as
-// many lanes as there are threads; each lane has scores of its own.
+// softmax(scale * q @ k' + mask) @ v for some heads and some queries at a time: a unit. Units are dealt to as
+// many lanes as there are threads; each lane has scores of its own. In bf16 the products round q, k, v and
+// the shares that softmax makes; scores and softmax are f32.
 class AttentionStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
