@@ -52,20 +52,22 @@ HEDDLE_VECTORISED bool multiply_add(uint64_t steps) {
 
 // x @ w with w[k, j] = (j % 5 + 1) / 4 and x[i, k] = (i % 7 + 1) / 8: exact in bf16, and so is the answer in
 // f32.
+Result<Ref<const device::Module>> load_product(device::Device& device, const char* precision) {
+  ir::Tensor w = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
+  for (int64_t i = 0; i < w.elements(); ++i) w.set(i, static_cast<double>(i % kSize % 5 + 1) / 4);
+  ir::Builder b;
+  b.output(require(b.node("Linear", {b.input("x", w.type()), b.constant(w)})));
+  return device.load(require(b.take()), {.precision = precision}, NoLocksHeld());
+}
+
 class Product {
  public:
-  Product(device::Device& device, const char* precision)
+  Product(device::Device& device, const device::Module& module)
       : queue_(require(device.make_queue(NoLocksHeld()))), slot_(require(device.make_slot(NoLocksHeld()))) {
-    ir::Tensor w = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
-    x_ = made_ = w;
-    for (int64_t i = 0; i < w.elements(); ++i) {
-      w.set(i, static_cast<double>(i % kSize % 5 + 1) / 4);
-      x_.set(i, static_cast<double>(i / kSize % 7 + 1) / 8);
-    }
-    ir::Builder b;
-    b.output(require(b.node("Linear", {b.input("x", x_.type()), b.constant(w)})));
-    const auto module = require(device.load(require(b.take()), {.precision = precision}, NoLocksHeld()));
-    program_ = require(module->compile({{x_.extents()}}, NoLocksHeld()));
+    x_ = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
+    made_ = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
+    for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, static_cast<double>(i / kSize % 7 + 1) / 8);
+    program_ = require(module.compile({{x_.extents()}}, NoLocksHeld()));
     if (!slot_->prepare(*program_, NoLocksHeld()).ok()) std::exit(1);
     const auto view = [](ir::Tensor& t) {
       return device::View::contiguous(nullptr, static_cast<std::byte*>(t.mutable_data()), t.dtype(),
@@ -105,15 +107,15 @@ int run(int argc, char** argv) {
     operations.push_back(2.0 * kChains * kWidth);
   }
   for (const char* precision : {"f32", "bf16"}) {
-    if (const auto module = device->load(ir::Graph(), {.precision = precision}, NoLocksHeld());
-        !module.ok()) {
+    const auto module = load_product(*device, precision);
+    if (!module.ok()) {
       std::printf("%s: left out, %s\n", precision, to_string(module.status()).c_str());
       continue;
     }
     for (int threads = 1; threads <= kMostThreads; ++threads) {
       std::array<Product*, kMostThreads> own{};
       for (int i = 0; i < threads; ++i) {
-        products.push_back(std::make_unique<Product>(*device, precision));
+        products.push_back(std::make_unique<Product>(*device, **module));
         own[static_cast<size_t>(i)] = products.back().get();
       }
       cases.push_back({text("product of 1024 x 1024 in ", precision, ", ", threads, " threads"), threads,
