@@ -69,7 +69,7 @@ def works() -> dict[str, Work]:
 
     path = MODELS / "minilm.onnx"
     made = {"minilm": Work("minilm", path if path.exists() else minilm.build(path), None)}
-    for name in ("mlp", "conv1d", "encoder", "resnet18"):
+    for name in ("mlp", "conv1d", "encoder", "resnet18", "mobilenet"):
         path = real_files.exports() / f"{name}.onnx"
         made[name] = Work(name, path, lambda name=name: export_torch.module(name))
     return made

@@ -185,11 +185,12 @@ Status shape_of_inputs(Rewriter& rw, const Node& node) {
   return rw.replace(node, "Concat", std::move(parts), {{"axis", int64_t{0}}});
 }
 
-// The mean over all places of each channel.
+// The mean over all places of each channel. Of rank 3, the last axis is one of places when a convolution says
+// so; elsewhere it may be what a normalisation averages over.
 Status pooled(Rewriter& rw, const Node& node) {
   const size_t rank = rw.shape(node.inputs[0]).size();
-  if (rw.dtype(node.inputs[0]) != ir::DType::kF32 || rank < 4 || rank > 5) return {};
-  if (node.attributes.i64("keepdims", 1) != 1 || !node.has_input(1)) return {};
+  if (rw.dtype(node.inputs[0]) != ir::DType::kF32 || rank < 3 || rank > 5 || !node.has_input(1)) return {};
+  if (rank == 3 && rw.maker(node.inputs[0], "Conv") == nullptr) return {};
   auto axes = rw.ints(node.inputs[1]);
   if (!axes || axes->size() != rank - 2) return {};
   for (int64_t& axis : *axes) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
@@ -197,7 +198,10 @@ Status pooled(Rewriter& rw, const Node& node) {
   for (size_t i = 0; i < axes->size(); ++i) {
     if ((*axes)[i] != static_cast<int64_t>(i) + 2) return {};
   }
-  return rw.replace(node, "GlobalAveragePool", {node.inputs[0]});
+  if (node.attributes.i64("keepdims", 1) == 1) return rw.replace(node, "GlobalAveragePool", {node.inputs[0]});
+  HEDDLE_TRY_ASSIGN(const ValueId mean,
+                    rw.emit("GlobalAveragePool", {node.inputs[0]}, {}, node.name + "/pool"));
+  return rw.replace(node, "Squeeze", {mean, rw.constant(ir::Tensor::of_i64(*axes), node.name + "/axes")});
 }
 
 // An element-wise node broadcasts by itself: an Expand before it is only needed when nothing else has the

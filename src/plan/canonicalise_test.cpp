@@ -194,7 +194,19 @@ TEST_CASE("a mean over all places of each channel is a pool") {
   Sketch s;
   const auto x = s.in("x", {sym("batch"), 3, 4, 5});
   s.out(s.op("ReduceMean", {x, s.ints({-1, 2})}), "y");
+  s.out(s.op("ReduceMean", {x, s.ints({2, 3})}, {{"keepdims", int64_t{0}}}), "without axes");
   s.out(s.op("ReduceMean", {x, s.ints({1, 2})}), "z");
+  const ir::Graph after = apply(canonicalise, s.take(), kSymbols);
+  CHECK(count(after, "GlobalAveragePool") == 2);
+  CHECK(count(after, "ReduceMean") == 1);
+}
+
+TEST_CASE("a mean over the last of three axes is a pool after a convolution only") {
+  Sketch s;
+  const auto x = s.in("x", {sym("batch"), 3, 10});
+  const auto y = s.op("Conv", {x, s.constant(ir::Tensor::zeros(ir::DType::kF32, {4, 3, 3}))});
+  s.out(s.op("ReduceMean", {y, s.ints({2})}, {{"keepdims", int64_t{0}}}), "y");
+  s.out(s.op("ReduceMean", {x, s.ints({2})}), "z");
   const ir::Graph after = apply(canonicalise, s.take(), kSymbols);
   CHECK(count(after, "GlobalAveragePool") == 1);
   CHECK(count(after, "ReduceMean") == 1);

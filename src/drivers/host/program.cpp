@@ -9,6 +9,7 @@
 #include "base/trace.h"
 #include "drivers/host/channel_layout.h"
 #include "drivers/host/lowering.h"
+#include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
 #include "plan/batchable.h"
@@ -70,7 +71,7 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
 
 Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width) {
   auto program = std::make_shared<HostProgram>();
-  HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph));
+  HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph, weights.engine().bf16));
   program->inputs_ = concrete(program->storage_, graph.inputs);
   program->outputs_ = concrete(program->storage_, graph.outputs);
   for (const ir::Value& value : graph.values) {

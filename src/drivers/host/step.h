@@ -31,9 +31,12 @@ struct Operand {
   uint64_t offset = 0;                  // kArena: bytes; kInput, kOutput: index
   const std::byte* constant = nullptr;  // kConstant; kept alive by the module
   bool channels_last = false;           // [N, spatial.., C] in memory, extents as ever (channel_layout.h)
+  bool narrow = false;                  // bf16 in memory, dtype kF32 (narrow_values.h)
 
   bool present() const { return place != Place::kNone; }
   int64_t elements() const { return extents.elements(); }
+  int64_t element_bytes() const { return narrow ? 2 : ir::size_of(dtype); }
+  uint64_t bytes() const { return static_cast<uint64_t>(elements() * element_bytes()); }
 };
 
 struct RunContext {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "drivers/host/channel_layout.h"
+#include "drivers/host/narrow_values.h"
 #include "ir/transposed_window.h"
 #include "plan/memory_plan.h"
 
@@ -12,13 +13,14 @@ namespace {
 
 class Assignment {
  public:
-  explicit Assignment(const ir::Graph& graph) : graph_(graph), root_(graph.values.size()) {
+  Assignment(const ir::Graph& graph, bool bf16) : graph_(graph), bf16_(bf16), root_(graph.values.size()) {
     storage_.operands.resize(graph.values.size());
     for (ir::ValueId id = 0; id < root_.size(); ++id) root_[id] = id;
   }
 
   Result<Storage> run() {
     HEDDLE_TRY(describe());
+    if (bf16_) choose_narrow(graph_, root_, storage_.operands);
     place_given();
     place_outputs();
     place_arena();
@@ -92,8 +94,7 @@ class Assignment {
         index[id] = static_cast<int>(roots.size());
         roots.push_back(id);
         const Operand& operand = storage_.operands[id];
-        lifetimes.push_back(
-            {static_cast<uint64_t>(operand.elements() * ir::size_of(operand.dtype)), step, step});
+        lifetimes.push_back({operand.bytes(), step, step});
       }
     }
     const plan::MemoryPlan plan = plan::plan_memory(lifetimes);
@@ -112,6 +113,7 @@ class Assignment {
   }
 
   const ir::Graph& graph_;
+  const bool bf16_;
   std::vector<ir::ValueId> root_;  // the value whose place this one shares
   Storage storage_;
 };
@@ -141,6 +143,6 @@ bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Ext
   return false;
 }
 
-Result<Storage> assign_storage(const ir::Graph& graph) { return Assignment(graph).run(); }
+Result<Storage> assign_storage(const ir::Graph& graph, bool bf16) { return Assignment(graph, bf16).run(); }
 
 }  // namespace heddle::host

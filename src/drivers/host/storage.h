@@ -4,7 +4,8 @@
 //              only rename a shape (Reshape and its like) share their input's place.
 //   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A
 //              value that is an output of the graph is written in place; one that is an output twice, an
-//              input or a constant is copied. channel_layout.h says which lie with their channels last.
+//              input or a constant is copied. channel_layout.h says which lie with their channels last,
+//              narrow_values.h which as bf16.
 //   Threads    Pure.
 #pragma once
 
@@ -32,6 +33,7 @@ bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN def
 bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
                        const ir::Extents& y);
 
-Result<Storage> assign_storage(const ir::Graph& graph);  // every type static; internal when one is not
+// Every type static; internal when one is not. `bf16`: products round their operands (narrow_values.h).
+Result<Storage> assign_storage(const ir::Graph& graph, bool bf16);
 
 }  // namespace heddle::host

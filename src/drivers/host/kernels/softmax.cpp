@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "drivers/host/kernels/half.h"
 #include "drivers/host/kernels/vector_math.h"
 
 namespace heddle::host {
@@ -75,6 +76,14 @@ HEDDLE_INLINE void softmax_of(const T* x, T* y, int64_t length, bool zeros) {
 
 HEDDLE_VECTORISED void softmax_rows(float* rows, int64_t count, int64_t length, int64_t stride) {
   for (int64_t r = 0; r < count; ++r) softmax_of(rows + r * stride, rows + r * stride, length, true);
+}
+
+HEDDLE_VECTORISED void softmax_rows_bf16(float* rows, uint16_t* shares, int64_t count, int64_t length) {
+  for (int64_t r = 0; r < count; ++r) {
+    float* row = rows + r * length;
+    softmax_of(row, row, length, true);
+    for (int64_t i = 0; i < length; ++i) shares[r * length + i] = to_bf16(row[i]);
+  }
 }
 
 HEDDLE_VECTORISED void softmax_row(const float* x, float* y, int64_t length) {

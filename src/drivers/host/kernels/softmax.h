@@ -12,7 +12,9 @@
 namespace heddle::host {
 
 void softmax_rows(float* rows, int64_t count, int64_t length,
-                  int64_t stride);                        // in place; stride: elements from row to row
+                  int64_t stride);  // in place; stride: elements from row to row
+// The same into rows of bf16; `rows` is written too.
+void softmax_rows_bf16(float* rows, uint16_t* shares, int64_t count, int64_t length);
 void exp_block(const float* x, float* y, int64_t count);  // y may be x
 
 // One row, NaN where all is -inf; y may be x.

@@ -4,7 +4,9 @@
 #include <limits>
 
 #include "drivers/host/aligned_bytes.h"
+#include "drivers/host/kernels/narrow.h"
 #include "drivers/host/kernels/softmax.h"
+#include "drivers/host/narrow_values.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/primitive.h"
@@ -24,18 +26,22 @@ struct Heads {
 };
 
 // softmax(scale * q @ k' + mask) @ v for some heads and some queries at a time: a unit. Units are dealt to as
-// many lanes as there are threads; each lane has scores of its own.
+// many lanes as there are threads; each lane has scores of its own. In bf16 the products round q, k, v and
+// the shares that softmax makes; scores and softmax are f32.
 class AttentionStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
     auto step = std::make_unique<AttentionStep>();
+    const Engine& engine = lowering.weights.engine();
     step->read_operands(lowering);
+    step->bf16_ = engine.bf16 && attends_in_bf16(step->q_.extents);
     step->choose_units(lowering.width);
-    HEDDLE_TRY(step->prepare(lowering.weights.engine()));
+    HEDDLE_TRY(step->prepare(engine));
     return std::unique_ptr<Step>(std::move(step));
   }
 
   Status run(const RunContext& context) const override {
+    if (bf16_) round_operands(context);
     Atomic<bool> failed{false};
     const auto lane = [&](int index) {
       for (int64_t unit = index; unit < units_; unit += lanes_) {
@@ -50,7 +56,9 @@ class AttentionStep final : public Step {
     return failed.load_acquire() ? Status::internal("an attention product failed in oneDNN") : Status();
   }
 
-  uint64_t scratch_bytes() const override { return lane_bytes() * static_cast<uint64_t>(lanes_); }
+  uint64_t scratch_bytes() const override {
+    return lanes_offset_ + lane_bytes() * static_cast<uint64_t>(lanes_);
+  }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 1024 + 2 * Primitive::kResidentBytes; }
 
@@ -63,23 +71,31 @@ class AttentionStep final : public Step {
   void read_operands(const Lowering& lowering);
   void choose_units(int width);
   Status prepare(const Engine& engine);
+  void round_operands(const RunContext& context) const;
+  const std::byte* source(const RunContext& context, size_t index) const;
+  std::array<const Operand*, 3> operands() const { return {&q_, &k_, &v_}; }
   Result<Products> make_products(const Engine& engine, int64_t rows) const;
   Status run_unit(const RunContext& context, int lane, int64_t unit) const;
-  void mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head, int64_t row,
-                        int64_t rows) const;
+  void mask_scores(const RunContext& context, float* scores, int64_t batch, int64_t head, int64_t row,
+                   int64_t rows) const;
   void mask_row(const RunContext& context, float* row, int64_t at) const;
 
   uint64_t score_bytes() const {
     return aligned(static_cast<uint64_t>(unit_heads_ * unit_rows_ * h_.keys) * sizeof(float));
   }
-  uint64_t lane_bytes() const { return score_bytes() + primitive_scratch_; }
+  uint64_t share_bytes() const { return bf16_ ? aligned(score_bytes() / 2) : 0; }
+  uint64_t lane_bytes() const { return score_bytes() + share_bytes() + primitive_scratch_; }
 
   Heads h_{};
   float scale_ = 1;
   bool causal_ = false;
+  bool packed_ = false;  // q holds k and v too
   Operand q_, k_, v_, mask_, y_;
   int64_t k_offset_ = 0, v_offset_ = 0;  // in elements, when q holds all three
   std::array<int64_t, 4> mask_strides_{};
+  bool bf16_ = false;                  // the products' operands; scores and their softmax are f32
+  std::array<uint64_t, 3> rounded_{};  // q, k and v in bf16, in the scratch, where they are not narrow
+  uint64_t lanes_offset_ = 0;          // of the lanes, in the scratch
   int64_t unit_heads_ = 1, unit_rows_ = 1, units_ = 1;
   int lanes_ = 1;
   Products whole_, rest_;  // for unit_rows_ queries, and for the last ones
@@ -98,7 +114,8 @@ void AttentionStep::read_operands(const Lowering& lowering) {
   h_.queries = q_.extents[1];
   h_.dv = y_.extents[2] / h_.heads;
   causal_ = attributes.i64("causal") != 0;
-  if (attributes.i64("packed") != 0) {
+  packed_ = attributes.i64("packed") != 0;
+  if (packed_) {
     const int64_t all = q_.extents[2];
     h_.keys = h_.queries;
     h_.d = (all - h_.kv_heads * h_.dv) / (h_.heads + h_.kv_heads);
@@ -153,21 +170,30 @@ Status AttentionStep::prepare(const Engine& engine) {
         std::max({primitive_scratch_, products->scores->scratch_bytes(), products->values->scratch_bytes()});
   }
   primitive_scratch_ = aligned(primitive_scratch_);
+  if (!bf16_) return {};
+  for (size_t i = 0; i < operands().size(); ++i) {
+    const Operand& operand = *operands()[i];
+    if (operand.narrow || (packed_ && i > 0)) continue;
+    rounded_[i] = lanes_offset_;
+    lanes_offset_ += aligned(static_cast<uint64_t>(operand.elements()) * sizeof(uint16_t));
+  }
   return {};
 }
 
 Result<AttentionStep::Products> AttentionStep::make_products(const Engine& engine, int64_t rows) const {
   const int64_t n = unit_heads_, keys = h_.keys;
+  const auto type = float_type(bf16_);
   HEDDLE_TRY_ASSIGN(MatmulDesc scores, caught("preparing attention scores", [&] {
-                      return MatmulDesc(engine.cpu, f32_desc({n, rows, h_.d}, {h_.d, h_.q_row, 1}),
-                                        f32_desc({n, h_.d, keys}, {h_.d, 1, h_.k_row}),
+                      return MatmulDesc(engine.cpu, {{n, rows, h_.d}, type, Dims{h_.d, h_.q_row, 1}},
+                                        {{n, h_.d, keys}, type, Dims{h_.d, 1, h_.k_row}},
                                         f32_desc({n, rows, keys}), engine.attributes());
                     }));
   HEDDLE_TRY_ASSIGN(MatmulDesc values, caught("preparing attention values", [&] {
-                      return MatmulDesc(engine.cpu, f32_desc({n, rows, keys}),
-                                        f32_desc({n, keys, h_.dv}, {h_.dv, h_.v_row, 1}),
-                                        f32_desc({n, rows, h_.dv}, {h_.dv, h_.heads * h_.dv, 1}),
-                                        engine.attributes());
+                      return MatmulDesc(
+                          engine.cpu, {{n, rows, keys}, type, Dims{rows * keys, keys, 1}},
+                          {{n, keys, h_.dv}, type, Dims{h_.dv, h_.v_row, 1}},
+                          {{n, rows, h_.dv}, float_type(y_.narrow), Dims{h_.dv, h_.heads * h_.dv, 1}},
+                          engine.attributes());
                     }));
   const auto arguments = [](const MatmulDesc& desc) {
     return std::vector<Primitive::Argument>{{DNNL_ARG_SRC, desc.src_desc()},
@@ -190,17 +216,42 @@ Status AttentionStep::run_unit(const RunContext& context, int lane, int64_t unit
   const int64_t kv_head = head / (h_.heads / h_.kv_heads);
   const int64_t rows = std::min(unit_rows_, h_.queries - row);
   const Products& products = rows == unit_rows_ ? whole_ : rest_;
-  std::byte* const own = context.arena + scratch_ + static_cast<uint64_t>(lane) * lane_bytes();
+  std::byte* const own =
+      context.arena + scratch_ + lanes_offset_ + static_cast<uint64_t>(lane) * lane_bytes();
   auto* scores = reinterpret_cast<float*>(own);
-  const std::byte* primitive_scratch = own + score_bytes();
+  const std::byte* primitive_scratch = own + score_bytes() + share_bytes();
 
-  const float* q = context.read<float>(q_) + batch * h_.q_batch + row * h_.q_row + head * h_.d;
-  const float* k = context.read<float>(k_) + k_offset_ + batch * h_.k_batch + kv_head * h_.d;
-  const float* v = context.read<float>(v_) + v_offset_ + batch * h_.v_batch + kv_head * h_.dv;
-  float* y = context.write<float>(y_) + ((batch * h_.queries + row) * h_.heads + head) * h_.dv;
+  const int64_t element = bf16_ ? sizeof(uint16_t) : sizeof(float);
+  const std::byte* q = source(context, 0) + (batch * h_.q_batch + row * h_.q_row + head * h_.d) * element;
+  const std::byte* k = source(context, 1) + (k_offset_ + batch * h_.k_batch + kv_head * h_.d) * element;
+  const std::byte* v = source(context, 2) + (v_offset_ + batch * h_.v_batch + kv_head * h_.dv) * element;
+  std::byte* y =
+      context.write(y_) + ((batch * h_.queries + row) * h_.heads + head) * h_.dv * y_.element_bytes();
   HEDDLE_TRY(products.scores->run(std::array<const void*, 4>{q, k, scores, primitive_scratch}));
-  mask_and_softmax(context, scores, batch, head, row, rows);
-  return products.values->run(std::array<const void*, 4>{scores, v, y, primitive_scratch});
+  mask_scores(context, scores, batch, head, row, rows);
+  const void* shares = scores;
+  if (bf16_) {
+    auto* narrow = reinterpret_cast<uint16_t*>(own + score_bytes());
+    softmax_rows_bf16(scores, narrow, unit_heads_ * rows, h_.keys);
+    shares = narrow;
+  } else {
+    softmax_rows(scores, unit_heads_ * rows, h_.keys, h_.keys);
+  }
+  return products.values->run(std::array<const void*, 4>{shares, v, y, primitive_scratch});
+}
+
+const std::byte* AttentionStep::source(const RunContext& context, size_t index) const {
+  const Operand& operand = *operands()[index];
+  return bf16_ && !operand.narrow ? context.arena + scratch_ + rounded_[index] : context.read(operand);
+}
+
+void AttentionStep::round_operands(const RunContext& context) const {
+  for (size_t i = 0; i < (packed_ ? 1 : operands().size()); ++i) {
+    const Operand& operand = *operands()[i];
+    if (operand.narrow) continue;
+    f32_to_bf16(context.read<float>(operand),
+                reinterpret_cast<uint16_t*>(context.arena + scratch_ + rounded_[i]), operand.elements());
+  }
 }
 
 void AttentionStep::mask_row(const RunContext& context, float* row, int64_t at) const {
@@ -219,8 +270,8 @@ void AttentionStep::mask_row(const RunContext& context, float* row, int64_t at) 
   }
 }
 
-void AttentionStep::mask_and_softmax(const RunContext& context, float* scores, int64_t batch, int64_t head,
-                                     int64_t row, int64_t rows) const {
+void AttentionStep::mask_scores(const RunContext& context, float* scores, int64_t batch, int64_t head,
+                                int64_t row, int64_t rows) const {
   for (int64_t h = 0; h < unit_heads_; ++h) {
     for (int64_t i = 0; i < rows; ++i) {
       float* line = scores + (h * rows + i) * h_.keys;
@@ -237,7 +288,6 @@ void AttentionStep::mask_and_softmax(const RunContext& context, float* scores, i
       }
     }
   }
-  softmax_rows(scores, unit_heads_ * rows, h_.keys, h_.keys);
 }
 
 Result<std::unique_ptr<Step>> lower_attention_f32(Lowering& lowering) {

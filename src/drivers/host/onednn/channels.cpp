@@ -27,26 +27,30 @@ dnnl::memory::desc channels_last_desc(const Dims& dims, dnnl::memory::data_type 
   return {dims, type, strides};
 }
 
-Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch) {
+Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch,
+                            bool narrow) {
   Turned turned;
   turned.operand_ = operand;
   turned.way_ = way;
+  turned.narrow_ = operand.narrow;
   int64_t spatial = 1;
   for (size_t i = 2; i < operand.extents.rank(); ++i) spatial *= operand.extents[i];
   if (operand.channels_last || spatial == 1 || operand.extents[1] == 1)
     return turned;  // one order or the other: the same bytes
+  turned.narrow_ = operand.narrow || narrow;
   using Desc = dnnl::reorder::primitive_desc;
-  HEDDLE_TRY_ASSIGN(Desc desc, caught("preparing a change of layout", [&] {
-                      const Dims dims = to_dims(operand.extents);
-                      const dnnl::memory::desc plain = f32_desc(dims), last = channels_last_desc(dims);
-                      return way == Way::kInput
-                                 ? Desc(engine.cpu, plain, engine.cpu, last, engine.attributes())
-                                 : Desc(engine.cpu, last, engine.cpu, plain, engine.attributes());
-                    }));
+  HEDDLE_TRY_ASSIGN(
+      Desc desc, caught("preparing a change of layout", [&] {
+        const Dims dims = to_dims(operand.extents);
+        const dnnl::memory::desc plain(dims, float_type(operand.narrow), f32_desc(dims).get_strides());
+        const dnnl::memory::desc last = channels_last_desc(dims, float_type(turned.narrow_));
+        return way == Way::kInput ? Desc(engine.cpu, plain, engine.cpu, last, engine.attributes())
+                                  : Desc(engine.cpu, last, engine.cpu, plain, engine.attributes());
+      }));
   HEDDLE_TRY_ASSIGN(turned.reorder_,
                     (Primitive::make<Desc, dnnl::reorder>(
                         engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
-  turned.offset_ = reserve(scratch, static_cast<uint64_t>(operand.elements()) * sizeof(float));
+  turned.offset_ = reserve(scratch, static_cast<uint64_t>(operand.elements() * turned.element_bytes()));
   turned.reorder_scratch_ = reserve(scratch, turned.reorder_->scratch_bytes());
   return turned;
 }

@@ -19,19 +19,23 @@ dnnl::memory::desc channels_last_desc(const Dims& dims,
 class Turned {
  public:
   enum class Way : uint8_t { kInput, kOutput };
-  static Result<Turned> make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch);
+  // `narrow`: an input that has to be turned is rounded to bf16 on the way.
+  static Result<Turned> make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch,
+                             bool narrow = false);
 
   // `base` is where the step's scratch begins in the arena.
-  float* place(const RunContext& context, uint64_t base) const {
-    return reorder_ == nullptr ? context.write<float>(operand_)
-                               : reinterpret_cast<float*>(context.arena + base + offset_);
+  std::byte* place(const RunContext& context, uint64_t base) const {
+    return reorder_ == nullptr ? context.write(operand_) : context.arena + base + offset_;
   }
+  bool narrow() const { return narrow_; }  // what lies at place() is bf16
+  int64_t element_bytes() const { return narrow_ ? 2 : 4; }
   Status run(const RunContext& context,
              uint64_t base) const;  // before the step for an input, after it for an output
 
  private:
   Operand operand_;
   Way way_ = Way::kInput;
+  bool narrow_ = false;
   uint64_t offset_ = 0;
   uint64_t reorder_scratch_ = 0;
   Ref<const Primitive> reorder_;  // null: nothing to turn

@@ -5,6 +5,7 @@
 
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
+#include "drivers/host/narrow_values.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
@@ -57,20 +58,24 @@ class ConvStep final : public Step {
   Status prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc);
   Status pack(const Lowering& lowering, const dnnl::memory::desc& wanted);
 
+  bool narrows() const { return bf16_ && !x_.narrow(); }  // the operand has to be rounded
+
   Status run_piece(const RunContext& context, const Piece& piece) const {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
-    const float* x = x_.place(context, base_) + piece.x_offset;
+    const std::byte* x = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
     addresses[count++] = x;
-    if (bf16_) {
+    if (narrows()) {
       auto* narrow = reinterpret_cast<uint16_t*>(context.arena + base_ + piece.narrow);
-      f32_to_bf16(x, narrow, piece.x_elements);
+      f32_to_bf16(reinterpret_cast<const float*>(x), narrow, piece.x_elements);
       addresses[0] = narrow;
     }
     addresses[count++] = weight_->data.get();
-    addresses[count++] = y_.place(context, base_) + piece.y_offset;
+    addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
-    if (has_residual_) addresses[count++] = residual_.place(context, base_) + piece.y_offset;
+    if (has_residual_) {
+      addresses[count++] = residual_.place(context, base_) + piece.y_offset * residual_.element_bytes();
+    }
     addresses[count++] = context.arena + base_ + piece.scratch;
     return piece.primitive->run(addresses);
   }
@@ -103,12 +108,12 @@ Status ConvStep::prepare(const Lowering& lowering) {
   HEDDLE_TRY_ASSIGN(activation_, ir::activation_of(node));
   if (in.size() > 2) bias_ = in[2];
   has_residual_ = in.size() > 3 && in[3].present();
-  HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));
+  bf16_ = engine.bf16 && convolves_in_bf16(node, in[0].extents, in[1].extents);
+  HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_, bf16_));
   HEDDLE_TRY_ASSIGN(y_, Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput, scratch_));
   if (has_residual_) {
     HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
   }
-  bf16_ = engine.bf16 && weight_dims_.size() == kernel.size();  // groups have too few channels to gain
   cut(lowering, lowering.width);
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
                       return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
@@ -172,11 +177,13 @@ void ConvStep::cut(const Lowering& lowering, int width) {
 Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece,
                                     const dnnl::memory::desc& weights) const {
   dnnl::post_ops ops;
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y,
-                    caught("describing an operand", [&] { return channels_last_desc(piece.y); }));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y, caught("describing an operand", [&] {
+                      return channels_last_desc(piece.y, float_type(y_.narrow()));
+                    }));
   if (has_residual_) {
     HEDDLE_TRY(status_of(caught("adding a residual", [&] {
-      ops.append_binary(dnnl::algorithm::binary_add, y);
+      ops.append_binary(dnnl::algorithm::binary_add,
+                        channels_last_desc(piece.y, float_type(residual_.narrow())));
       return true;
     })));
   }
@@ -198,11 +205,15 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
                                                 {DNNL_ARG_WEIGHTS, desc.weights_desc()},
                                                 {DNNL_ARG_DST, desc.dst_desc()}};
   if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
-  if (has_residual_)
-    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, desc.dst_desc()});
+  if (has_residual_) {
+    HEDDLE_TRY_ASSIGN(auto residual, caught("describing a residual", [&] {
+                        return channels_last_desc(piece.y, float_type(residual_.narrow()));
+                      }));
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, std::move(residual)});
+  }
   HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<ConvDesc, dnnl::convolution_forward>(
                                          engine, desc, std::move(arguments))));
-  if (bf16_) {
+  if (narrows()) {
     piece.x_elements = 1;
     for (const int64_t extent : piece.x) piece.x_elements *= extent;
     piece.narrow = scratch_;

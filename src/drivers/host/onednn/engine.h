@@ -21,7 +21,7 @@ inline constexpr int kCachedPrimitives =
 
 struct Engine {
   dnnl::engine cpu;
-  bool bf16;  // products of constant weights take bf16 operands and add up in f32
+  bool bf16;  // products take bf16 operands and add up in f32 (narrow_values.h says which)
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;

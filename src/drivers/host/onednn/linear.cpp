@@ -105,6 +105,7 @@ struct Piece {
 struct Problem {
   int64_t m, k, n;
   bool bias, residual;
+  bool narrow_y, narrow_residual;  // bf16 in memory
   ir::Activation activation;
 };
 
@@ -132,9 +133,12 @@ Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem&
   dnnl::post_ops ops;
   HEDDLE_TRY(append_activation(p.activation, ops));
   HEDDLE_TRY_ASSIGN(auto desc, caught("preparing a matrix product", [&] {
-                      const dnnl::memory::desc y =
-                          f32_desc({rows, columns});  // a piece is whole rows, or a part of one
-                      if (p.residual) ops.append_binary(dnnl::algorithm::binary_add, y);
+                      // A piece is whole rows, or a part of one.
+                      const dnnl::memory::desc y({rows, columns}, float_type(p.narrow_y), Tag::ab);
+                      if (p.residual) {
+                        ops.append_binary(dnnl::algorithm::binary_add,
+                                          {{rows, columns}, float_type(p.narrow_residual), Tag::ab});
+                      }
                       dnnl::primitive_attr attr = engine.attributes();
                       attr.set_post_ops(ops);
                       const dnnl::memory::desc x({rows, p.k}, float_type(weight.bf16), Tag::ab);
@@ -148,7 +152,10 @@ Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem&
   if (p.bias) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
   if (p.residual) {
     const int index = ops.len() - 1;
-    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1, desc.dst_desc()});
+    HEDDLE_TRY_ASSIGN(auto residual, caught("describing a residual", [&] {
+                        return dnnl::memory::desc({rows, columns}, float_type(p.narrow_residual), Tag::ab);
+                      }));
+    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(index) | DNNL_ARG_SRC_1, std::move(residual)});
   }
   return Primitive::make<dnnl::matmul::primitive_desc, dnnl::matmul>(engine, desc, std::move(arguments));
 }
@@ -211,7 +218,8 @@ class LinearStep final : public Step {
   }
 
   uint64_t narrow_bytes(const Piece& piece) const {  // of the piece's rows of x in bf16
-    return weight_->bf16 ? aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t)) : 0;
+    if (!weight_->bf16 || x_.narrow) return 0;
+    return aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t));
   }
 
   Status run_piece(const RunContext& context, size_t index) const {
@@ -224,17 +232,17 @@ class LinearStep final : public Step {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
     std::byte* const scratch = context.arena + scratch_ + index * scratch_stride_;
-    const float* x = context.read<float>(x_) + piece.row * p_.k;
+    const std::byte* x = context.read(x_) + piece.row * p_.k * x_.element_bytes();
     addresses[count++] = x;
-    if (weight_->bf16) {
+    if (weight_->bf16 && !x_.narrow) {
       auto* narrow = reinterpret_cast<uint16_t*>(scratch);
-      f32_to_bf16(x, narrow, piece.rows * p_.k);
+      f32_to_bf16(reinterpret_cast<const float*>(x), narrow, piece.rows * p_.k);
       addresses[0] = narrow;
     }
     addresses[count++] = weight;
-    addresses[count++] = context.write<float>(y_) + at;
+    addresses[count++] = context.write(y_) + at * y_.element_bytes();
     if (p_.bias) addresses[count++] = context.read<float>(bias_) + piece.column;
-    if (p_.residual) addresses[count++] = context.read<float>(residual_) + at;
+    if (p_.residual) addresses[count++] = context.read(residual_) + at * residual_.element_bytes();
     addresses[count++] = scratch + narrow_bytes(piece);
     return piece.primitive->run(addresses);
   }
@@ -258,6 +266,8 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   p.m = y.elements() / p.n;
   p.bias = inputs.size() > 2 && inputs[2].present();
   p.residual = inputs.size() > 3 && inputs[3].present();
+  p.narrow_y = y.narrow;
+  p.narrow_residual = p.residual && inputs[3].narrow;
   HEDDLE_TRY_ASSIGN(p.activation, ir::activation_of(lowering.node));
   if (p.residual && !(inputs[3].extents == y.extents)) {
     return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ",

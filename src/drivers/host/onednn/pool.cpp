@@ -30,13 +30,14 @@ class PoolStep final : public Step {
     HEDDLE_TRY_ASSIGN(step->y_, Turned::make(engine, y, Turned::Way::kOutput, step->scratch_));
     const int64_t images = x.extents[0];
     step->pieces_ = x.elements() >= (1 << 15) && images % lowering.width == 0 ? lowering.width : 1;
-    step->x_stride_ = x.elements() / step->pieces_;
-    step->y_stride_ = y.elements() / step->pieces_;
+    step->x_stride_ = x.elements() / step->pieces_ * step->x_.element_bytes();
+    step->y_stride_ = y.elements() / step->pieces_ * step->y_.element_bytes();
     HEDDLE_TRY_ASSIGN(const PoolDesc desc, caught("preparing a pool", [&] {
                         Dims in = to_dims(x.extents), out = to_dims(y.extents);
                         in[0] = out[0] = images / step->pieces_;
                         return PoolDesc(engine.cpu, dnnl::prop_kind::forward_inference, windows.algorithm,
-                                        channels_last_desc(in), channels_last_desc(out), windows.strides,
+                                        channels_last_desc(in, float_type(x.narrow)),
+                                        channels_last_desc(out, float_type(y.narrow)), windows.strides,
                                         windows.kernel, windows.dilations, windows.pads_begin,
                                         windows.pads_end, engine.attributes());
                       }));
@@ -68,7 +69,7 @@ class PoolStep final : public Step {
  private:
   Turned x_, y_;
   int pieces_ = 1;
-  int64_t x_stride_ = 0, y_stride_ = 0;
+  int64_t x_stride_ = 0, y_stride_ = 0;  // bytes from piece to piece
   Ref<const Primitive> primitive_;
   uint64_t primitive_scratch_ = 0, scratch_stride_ = 0;
   uint64_t scratch_ = 0;
