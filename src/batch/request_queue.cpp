@@ -1,0 +1,531 @@
+#include "batch/request_queue.h"
+
+#include <algorithm>
+
+namespace heddle::batch {
+namespace {
+
+constexpr int64_t kReturnShare = 4;  // callers are waited for during a quarter of a batch's run time
+
+template <class Waiters>
+void grant_all(const Waiters& waiters) {
+  for (const auto& waiter : waiters) waiter->grant(0);
+}
+
+}  // namespace
+
+RequestQueue::RequestQueue(const QueueOptions& options, const Clock& clock)
+    : hang_after_(options.hang_after), clock_(clock) {
+  auto state = state_.lock();
+  state->limits = options.limits;
+  state->lanes = options.lanes;
+  state->capacity = std::min(options.capacity, WaitingList::kMost);
+}
+
+Status RequestQueue::forked() const {
+  if (born_ == fork_generation()) return {};
+  return Status::unavailable("the queue belongs to the process that made it, and this is a forked child: ",
+                             "start children with spawn, or make the queue in the child");
+}
+
+Status RequestQueue::admits(const State& state, size_t wanted) const {
+  if (state.closed) return Status::unavailable("the queue is closed");
+  if (state.draining) return Status::unavailable("the queue is draining: it takes no more requests");
+  if (!state.refusal.ok()) return state.refusal;
+  if (wanted > state.capacity) {
+    return Status::invalid("the request has ", wanted, " parts, and the queue's capacity is ", state.capacity,
+                           ": send fewer rows, or raise capacity or max_batch");
+  }
+  return {};
+}
+
+// ---- in
+
+bool RequestQueue::tell_taker(State& state, bool at_once) {
+  if (!at_once || state.asleep <= state.told) return false;
+  ++state.told;
+  ++state.turn;
+  return true;
+}
+
+RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Request> requests,
+                                            std::span<RequestId> ids, Deadline room, bool reserved) {
+  const size_t wanted = requests.size();
+  if (reserved) state.reserved -= wanted;
+  if (Status refusal = admits(state, wanted); !refusal.ok()) {
+    ++state.metrics.refused;
+    return {refusal, nullptr};
+  }
+  const bool first_in_line = reserved || state.room_seekers.empty();
+  if (!first_in_line || state.waiting.size() + state.reserved + wanted > state.capacity) {
+    if (!room.expired(clock_)) {
+      state.room_seekers.push_back({std::make_shared<runtime::Parked>(), wanted});
+      return {{}, state.room_seekers.back().waiter};
+    }
+    ++state.metrics.rejected;
+    return {Status::exhausted("the queue is full: ", state.waiting.size(), " of ", state.capacity,
+                              " requests wait; try later, or raise capacity"),
+            nullptr};
+  }
+  const TimePoint now = clock_.now();
+  Admission admission;
+  bool urgent = false;
+  for (size_t i = 0; i < wanted; ++i) {
+    const Request& r = requests[i];
+    ids[i] = state.waiting.add({0, r.group, r.rows, r.cost, r.priority, now, r.deadline}, r.payload);
+    urgent = urgent || r.deadline < state.quiet_until;
+    admission.ring = admission.ring || r.deadline < state.care_next;
+  }
+  state.metrics.submitted += wanted;
+  if (state.returning > 0) --state.returning;
+  const Limits& limits = state.limits;
+  const bool simple = limits.max_cost == 0 && limits.preferred_rows.empty();
+  const bool quiet = now < state.quiet_until && !urgent && simple && state.returning > 0 &&
+                     state.waiting.rows() < rows_per_batch(running(state, now), limits);
+  admission.tell = tell_taker(state, !quiet);
+  return admission;
+}
+
+Status RequestQueue::submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room) {
+  HEDDLE_TRY(forked());
+  for (bool reserved = false;; reserved = true) {
+    const Admission admission = [&] {
+      auto state = state_.lock();
+      return admit(*state, requests, ids, room, reserved);
+    }();
+    if (admission.parked == nullptr) {
+      if (admission.tell) state_.notify_one();
+      if (admission.ring) ring();
+      return admission.status;
+    }
+    HEDDLE_TRY(await_room(admission.parked, room));
+  }
+}
+
+Result<RequestId> RequestQueue::submit(const Request& request, Deadline room) {
+  RequestId id = 0;
+  HEDDLE_TRY(submit({&request, 1}, {&id, 1}, room));
+  return id;
+}
+
+Status RequestQueue::await_room(const Waiter& waiter, Deadline room) {
+  std::optional<Result<int>> answer = waiter->wait(room);
+  if (!answer) {
+    auto state = state_.lock();
+    auto& seekers = state->room_seekers;
+    const auto mine = std::find_if(seekers.begin(), seekers.end(),
+                                   [&](const State::RoomSeeker& s) { return s.waiter == waiter; });
+    if (mine != seekers.end()) {
+      seekers.erase(mine);
+      ++state->metrics.rejected;
+      return Status::exhausted("the queue stayed full: ", state->waiting.size(), " of ", state->capacity,
+                               " requests wait; try later, or raise capacity");
+    }
+  }
+  if (!answer) answer = waiter->wait(Deadline::never());
+  return answer->status();
+}
+
+RequestQueue::Waiters RequestQueue::grant_room(State& state) {
+  Waiters granted;
+  while (!state.room_seekers.empty()) {
+    const State::RoomSeeker& first = state.room_seekers.front();
+    if (state.waiting.size() + state.reserved + first.wanted > state.capacity) break;
+    state.reserved += first.wanted;
+    granted.push_back(first.waiter);
+    state.room_seekers.pop_front();
+  }
+  return granted;
+}
+
+bool RequestQueue::cancel(RequestId id) {
+  if (!forked().ok()) return false;
+  Waiters room, drained;
+  {
+    auto state = state_.lock();
+    if (state->waiting.find(id) == nullptr) return false;
+    state->waiting.remove(id);
+    ++state->metrics.cancelled;
+    room = grant_room(*state);
+    drained = now_idle(*state);
+  }
+  grant_all(room);
+  grant_all(drained);
+  return true;
+}
+
+// ---- out
+
+Running RequestQueue::running(State& state, TimePoint now) {
+  if (now >= state.returning_until || state.draining) state.returning = 0;
+  Running r;
+  r.lanes = state.lanes;
+  r.busy = static_cast<int>(state.runs.size());
+  r.returning = static_cast<int>(state.returning);
+  r.returning_until = state.returning_until;
+  if (r.lanes > 1) {
+    const auto waiting = static_cast<int64_t>(state.waiting.size());
+    r.active = static_cast<int>(waiting + state.in_flight + state.returning);
+  }
+  return r;
+}
+
+Decision RequestQueue::ask(State& state, TimePoint now) {
+  if (state.waiting.size() == 0) return Wait{TimePoint::max()};
+  const std::span<const Waiting> offered = state.waiting.offer(now, state.limits.max_rows);
+  const Running running_now = running(state, now);
+  if (!state.draining) return decide(now, offered, running_now, state.limits);
+  Limits hurried = state.limits;
+  hurried.max_wait = Duration::zero();
+  return decide(now, offered, running_now, hurried);
+}
+
+Work RequestQueue::expire(State& state, const Expire& decision) {
+  Work work;
+  for (const RequestId id : decision.ids) work.expired.push_back(state.waiting.remove(id).payload);
+  state.metrics.expired += decision.ids.size();
+  return work;
+}
+
+Work RequestQueue::start(State& state, const Take& decision, TimePoint now) const {
+  Work work;
+  Run run;
+  run.ticket = work.ticket = ++state.tickets;
+  run.requests = decision.ids.size();
+  run.taken = run.formed = run.ran = now;
+  work.batch.reserve(run.requests);
+  run.arrived.reserve(run.requests);
+  for (const RequestId id : decision.ids) {
+    const WaitingList::Item item = state.waiting.remove(id);
+    work.batch.push_back(item.payload);
+    run.rows += item.request.rows;
+    run.arrived.push_back(item.request.arrived);
+    state.metrics.wait.add((now - item.request.arrived).count());
+  }
+  state.metrics.taken += run.requests;
+  state.in_flight += static_cast<int64_t>(run.requests);
+  if (trace::on()) run.phase = std::make_unique<trace::Span>("batch", "form", run.ticket);
+  state.runs.push_back(std::move(run));
+  return work;
+}
+
+std::optional<Work> RequestQueue::try_take() {
+  if (!forked().ok()) return std::nullopt;
+  std::optional<Work> work;
+  Waiters room, drained;
+  bool tell = false, hang_clock = false;
+  {
+    auto state = state_.lock();
+    if (state->closed) return std::nullopt;
+    const TimePoint now = clock_.now();
+    const Decision decision = ask(*state, now);
+    if (const auto* late = std::get_if<Expire>(&decision)) work = expire(*state, *late);
+    if (const auto* taken = std::get_if<Take>(&decision)) {
+      work = start(*state, *taken, now);
+      hang_clock = hang_after_ < state->care_next - now;
+    }
+    if (!work) return std::nullopt;
+    tell = tell_taker(*state, state->waiting.size() != 0);
+    room = grant_room(*state);
+    drained = now_idle(*state);
+  }
+  if (tell) state_.notify_one();
+  if (hang_clock) ring();
+  grant_all(room);
+  grant_all(drained);
+  return work;
+}
+
+Status RequestQueue::await_due(Deadline deadline) {
+  HEDDLE_TRY(forked());
+  auto state = state_.lock();
+  for (;;) {
+    if (state->closed) return Status::unavailable("the queue is closed");
+    const TimePoint now = clock_.now();
+    const Decision decision = ask(*state, now);
+    const auto* wait = std::get_if<Wait>(&decision);
+    if (wait == nullptr) return {};
+    if (deadline.expired(clock_)) return Status::deadline("no batch was due before the deadline");
+    const TimePoint until = std::min({wait->until, state->waiting.next_deadline(), deadline.when()});
+    state->quiet_until = state->waiting.size() == 0 ? TimePoint::min() : until;
+    ++state->asleep;
+    const uint64_t seen = state->turn;
+    const auto told = [&] { return state->turn != seen; };
+    if (until == TimePoint::max()) {
+      state.wait(told);
+    } else {
+      static_cast<void>(state.wait_until(Deadline::at(until), told));
+    }
+    --state->asleep;
+    state->told = std::max(0, state->told - 1);
+  }
+}
+
+Result<Work> RequestQueue::take(Deadline deadline) {
+  for (;;) {
+    HEDDLE_TRY(await_due(deadline));
+    if (std::optional<Work> work = try_take()) return std::move(*work);
+  }
+}
+
+// ---- running
+
+RequestQueue::Run* RequestQueue::find(State& state, uint64_t ticket) {
+  for (Run& run : state.runs) {
+    if (run.ticket == ticket) return &run;
+  }
+  return nullptr;
+}
+
+void RequestQueue::formed(uint64_t ticket) {
+  if (!forked().ok()) return;
+  auto state = state_.lock();
+  Run* run = find(*state, ticket);
+  if (run == nullptr) return;
+  run->formed = run->ran = clock_.now();
+  run->phase.reset();
+  if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "run", ticket);
+}
+
+bool RequestQueue::ran(uint64_t ticket) {
+  if (!forked().ok()) return false;
+  auto state = state_.lock();
+  Run* run = find(*state, ticket);
+  if (run == nullptr) return false;
+  const TimePoint now = clock_.now();
+  run->ran = now;
+  run->phase.reset();
+  if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "scatter", ticket);
+  if (run->requests >= 2) {  // before the answers: whoever is quick is back before finish()
+    if (now >= state->returning_until) state->returning = 0;
+    state->returning += static_cast<int64_t>(run->requests);
+    state->returning_until = now + std::min((now - run->taken) / kReturnShare, state->limits.max_wait);
+  }
+  return true;
+}
+
+void RequestQueue::end_run(State& state, uint64_t ticket) {
+  state.in_flight -= static_cast<int64_t>(find(state, ticket)->requests);
+  std::erase_if(state.runs, [&](const Run& run) { return run.ticket == ticket; });
+}
+
+void RequestQueue::finish(uint64_t ticket, bool failed) {
+  if (!forked().ok()) return;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    Run* run = find(*state, ticket);
+    if (run == nullptr) return;
+    const TimePoint now = clock_.now();
+    if (run->requests >= 2) {
+      state->returning_until = now + std::min((run->ran - run->taken) / kReturnShare, state->limits.max_wait);
+    }
+    QueueMetrics& m = state->metrics;
+    ++m.batches;
+    m.failed_batches += failed ? 1 : 0;
+    m.form.add((run->formed - run->taken).count());
+    m.run.add((run->ran - run->formed).count());
+    m.scatter.add((now - run->ran).count());
+    m.batch_rows.add(run->rows);
+    m.batch_requests.add(static_cast<int64_t>(run->requests));
+    m.occupancy += static_cast<double>(run->rows) / static_cast<double>(state->limits.max_rows);
+    for (const TimePoint arrived : run->arrived) m.total.add((now - arrived).count());
+    end_run(*state, ticket);
+    drained = now_idle(*state);
+  }
+  grant_all(drained);
+}
+
+bool RequestQueue::abandon(uint64_t ticket) {
+  if (!forked().ok()) return false;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    if (find(*state, ticket) == nullptr) return false;
+    ++state->metrics.hung_batches;
+    end_run(*state, ticket);
+    tell_all(*state);
+    drained = now_idle(*state);
+  }
+  state_.notify_all();
+  grant_all(drained);
+  return true;
+}
+
+// ---- care, drain, close
+
+void RequestQueue::ring() const {
+  ++*bell_.lock();
+  bell_.notify_all();
+}
+
+Care RequestQueue::care(Deadline deadline) {
+  Care care;
+  if (!forked().ok()) {
+    care.closed = true;
+    return care;
+  }
+  for (;;) {
+    const uint64_t seen = *bell_.lock();
+    Waiters room, drained;
+    TimePoint next = TimePoint::max();
+    {
+      auto state = state_.lock();
+      const TimePoint now = clock_.now();
+      care.closed = state->closed;
+      if (state->waiting.next_deadline() <= now) {
+        Running none_free = running(*state, now);
+        none_free.busy = none_free.lanes;
+        const Decision decision = decide(now, state->waiting.offer(now, 0), none_free, state->limits);
+        if (const auto* late = std::get_if<Expire>(&decision)) care.expired = expire(*state, *late).expired;
+      }
+      for (Run& run : state->runs) {
+        if (run.reported || hang_after_ == Duration::max()) continue;
+        if (now - run.taken >= hang_after_) {
+          run.reported = true;
+          care.hung.push_back(run.ticket);
+        } else {
+          next = std::min(next, run.taken + hang_after_);
+        }
+      }
+      next = std::min(next, state->waiting.next_deadline());
+      state->care_next = next;
+      room = grant_room(*state);
+      drained = now_idle(*state);
+    }
+    grant_all(room);
+    grant_all(drained);
+    if (care.closed || !care.expired.empty() || !care.hung.empty() || deadline.expired(clock_)) return care;
+    auto bell = bell_.lock();
+    const auto rung = [&] { return *bell != seen; };
+    const TimePoint until = std::min(next, deadline.when());
+    if (until == TimePoint::max()) {
+      bell.wait(rung);
+    } else {
+      static_cast<void>(bell.wait_until(Deadline::at(until), rung));
+    }
+  }
+}
+
+void RequestQueue::tell_all(State& state) {
+  ++state.turn;
+  state.told = state.asleep;
+  state.quiet_until = TimePoint::min();
+}
+
+RequestQueue::Waiters RequestQueue::now_idle(State& state) {
+  if (state.waiting.size() != 0 || !state.runs.empty()) return {};
+  return std::exchange(state.drainers, {});
+}
+
+std::vector<void*> RequestQueue::empty(State& state, const Status& why, Waiters& refused) {
+  std::vector<void*> payloads = state.waiting.remove_all();
+  state.metrics.refused += payloads.size() + state.room_seekers.size();
+  for (const State::RoomSeeker& seeker : state.room_seekers) refused.push_back(seeker.waiter);
+  state.room_seekers.clear();
+  static_cast<void>(why);
+  return payloads;
+}
+
+std::vector<void*> RequestQueue::refuse(Status why) {
+  if (!forked().ok()) return {};
+  Waiters refused, drained;
+  std::vector<void*> payloads;
+  {
+    auto state = state_.lock();
+    state->refusal = why;
+    payloads = empty(*state, why, refused);
+    drained = now_idle(*state);
+  }
+  for (const Waiter& waiter : refused) waiter->refuse(why);
+  grant_all(drained);
+  return payloads;
+}
+
+void RequestQueue::accept() {
+  if (forked().ok()) state_.lock()->refusal = Status();
+}
+
+Status RequestQueue::drain(Deadline deadline) {
+  HEDDLE_TRY(forked());
+  const auto waiter = std::make_shared<runtime::Parked>();
+  Waiters refused;
+  {
+    auto state = state_.lock();
+    state->draining = true;
+    for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
+    state->room_seekers.clear();
+    tell_all(*state);
+    if (state->waiting.size() == 0 && state->runs.empty()) {
+      waiter->grant(0);
+    } else {
+      state->drainers.push_back(waiter);
+    }
+  }
+  state_.notify_all();
+  for (const Waiter& seeker : refused) seeker->refuse(Status::unavailable("the queue is draining"));
+  std::optional<Result<int>> answer = waiter->wait(deadline);
+  if (answer) return answer->status();
+  auto state = state_.lock();
+  if (std::erase(state->drainers, waiter) == 0) return {};
+  return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
+                          " requests wait and ", state->runs.size(), " batches run");
+}
+
+std::vector<void*> RequestQueue::close() {
+  if (!forked().ok()) return {};
+  const Status why = Status::unavailable("the queue is closed");
+  Waiters refused, drainers;
+  std::vector<void*> payloads;
+  {
+    auto state = state_.lock();
+    state->closed = true;
+    payloads = empty(*state, why, refused);
+    tell_all(*state);
+    drainers = now_idle(*state);
+  }
+  state_.notify_all();
+  ring();
+  for (const Waiter& waiter : refused) waiter->refuse(why);
+  grant_all(drainers);
+  return payloads;
+}
+
+bool RequestQueue::closed() const { return forked().ok() ? state_.lock()->closed : true; }
+
+void RequestQueue::set_limits(const Limits& limits) {
+  if (!forked().ok()) return;
+  {
+    auto state = state_.lock();
+    state->limits = limits;
+    tell_all(*state);
+  }
+  state_.notify_all();
+}
+
+void RequestQueue::set_capacity(size_t capacity) {
+  if (!forked().ok()) return;
+  Waiters room;
+  {
+    auto state = state_.lock();
+    state->capacity = std::min(capacity, WaitingList::kMost);
+    room = grant_room(*state);
+  }
+  grant_all(room);
+}
+
+Limits RequestQueue::limits() const { return forked().ok() ? state_.lock()->limits : Limits(); }
+
+QueueMetrics RequestQueue::metrics() const {
+  if (!forked().ok()) return {};
+  auto state = state_.lock();
+  QueueMetrics m = state->metrics;
+  m.depth = state->waiting.size();
+  m.depth_rows = state->waiting.rows();
+  m.capacity = state->capacity;
+  m.running = static_cast<int>(state->runs.size());
+  if (m.batches != 0) m.occupancy /= static_cast<double>(m.batches);
+  return m;
+}
+
+}  // namespace heddle::batch
