@@ -6,12 +6,16 @@
 //              Limits::aging of waiting, so no priority starves another. Within one group nobody overtakes:
 //              a batch ends at the first request that no longer fits.
 //   Batch      Requests of one group, as many as the limits and the lane's share of the active callers
-//              allow. The first always fits. A full batch is due at once; another one is due
-//                - at once when nothing runs and nobody is expected back,
+//              allow. The first always fits. A batch is full when it has that many rows, that much cost, or
+//              when the next request does not fit. A full batch is due at once; another one is due
 //                - at returning_until, or earlier when everybody is back, while callers are expected back,
-//                - max_wait after its oldest request arrived, while other lanes run;
-//              never later than max_wait after its oldest request arrived, nor than its earliest deadline.
-//              Of several groups the due one whose first request stands highest goes.
+//                - max_wait after its oldest request arrived, while other lanes run and max_wait is set,
+//                - at once otherwise: with nobody expected back, a free lane waits for max_wait only;
+//              never later than max_wait after its oldest request arrived, nor than three quarters of any of
+//              its requests' time to the deadline: asked at the deadline itself, decide() only expires it.
+//              Of several groups the due one whose first request stands highest goes. While callers are
+//              expected back, a group that has waited Limits::aging goes with it: it is no longer passed over
+//              by a due one that stands lower.
 //   Threads    Pure.
 #pragma once
 
@@ -30,8 +34,9 @@ using RequestId = uint64_t;
 struct Waiting {
   RequestId id = 0;
   uint64_t group = 0;  // only equal groups can be joined: same dtypes, row shapes, length bucket
-  int64_t rows = 1;
-  int64_t cost = 0;  // counted by Limits::max_cost: tokens or bytes of the request; padded: of its longest row
+  int64_t rows = 1;    // 1 or more
+  // Counted by Limits::max_cost, 0 or more: tokens or bytes of the request; padded: of its longest row.
+  int64_t cost = 0;
   int priority = 0;
   TimePoint arrived;
   TimePoint deadline = TimePoint::max();  // expired, when not taken before
@@ -40,7 +45,9 @@ struct Waiting {
 struct Running {
   int lanes = 1;  // batches that may run at once
   int busy = 0;   // that run now
-  int active = 0;  // callers inside or expected back; 0: not known. A batch takes at most its lane's share.
+  // Callers inside or expected back, one of several rows counted by its rows; 0: not known. A batch takes at
+  // most its lane's share.
+  int active = 0;
   int returning = 0;  // callers just answered in a batch of two or more and not yet back
   TimePoint returning_until = TimePoint::min();  // until when it pays to wait for them
 };
@@ -54,9 +61,10 @@ struct Limits {
   int64_t max_rows = 64;
   int64_t max_cost = 0;  // 0: not limited
   CostKind cost_kind = CostKind::sum;
-  Duration max_wait = Duration::max();  // Duration::max(): bounded by returning_until only
+  Duration max_wait = Duration::max();  // Duration::max(): not set; returning_until alone bounds a wait
   Duration aging = std::chrono::milliseconds(100);  // zero: priorities never age
-  // Ascending. A batch that is not full is cut back to the largest of these that it reaches, and is due then.
+  // Ascending. A batch that is not full is cut back to the largest of these that its first requests add up to
+  // exactly, and is due at once when there is one.
   std::vector<int64_t> preferred_rows = {};
 };
 
@@ -66,13 +74,16 @@ struct Wait {
 struct Take {
   std::vector<RequestId> ids;  // of one group, in the order of their rows
 };
-struct Expire {
+struct Expire {  // as they stood in `waiting`
   std::vector<RequestId> ids;
 };
 using Decision = std::variant<Wait, Take, Expire>;
 
-// `waiting` in any order. With no lane free nothing is taken, but deadlines expire.
-Decision decide(TimePoint now, std::span<const Waiting> waiting, const Running& running, const Limits& limits);
+// `waiting` in any order; ids differ. With no lane free nothing is taken, but deadlines expire.
+// Of each (group, priority) the first max_rows to arrive are enough: what is taken is then the same as with the
+// others. The deadlines of the others are the owner's to watch.
+Decision decide(TimePoint now, std::span<const Waiting> waiting, const Running& running,
+                const Limits& limits);
 
 // How many rows one batch may take now: max_rows, or the lane's share of the active callers if that is less.
 int64_t rows_per_batch(const Running& running, const Limits& limits);
