@@ -412,6 +412,99 @@ class HEDDLE_API Model {
   std::shared_ptr<Rep> rep_;
 };
 
+// ---- batching
+
+// How requests are joined. A request that finds its worker idle runs at once, whatever these say.
+struct BatchLimits {
+  int64_t max_batch = 64;    // rows
+  int64_t max_cost = 0;      // of a batch, in the units of Request::cost; 0: not limited
+  bool padded_cost = false;  // a batch costs its rows times its largest cost, instead of the sum
+  // How long a batch that is not full may wait while other workers run, counted from its oldest request, and
+  // the longest that callers just answered are waited for.
+  std::chrono::nanoseconds max_wait = std::chrono::milliseconds(5);
+  std::chrono::nanoseconds aging =
+      std::chrono::milliseconds(100);   // a waiting request gains one priority step
+  std::vector<int64_t> preferred = {};  // ascending: a batch that is not full is cut back to one of these
+  size_t capacity = 16384;              // requests that wait
+};
+
+struct Distribution {  // seconds; percentiles at most an eighth too high
+  uint64_t count = 0;
+  double sum = 0, p50 = 0, p95 = 0, p99 = 0;
+};
+
+struct BatchMetrics {
+  uint64_t depth = 0, depth_rows = 0, capacity = 0, running = 0;
+  uint64_t submitted = 0, rejected = 0, expired = 0, cancelled = 0, refused = 0;  // requests
+  uint64_t batches = 0, failed_batches = 0, hung_batches = 0, rows = 0;
+  double occupancy = 0;             // rows that ran / (batches * max_batch)
+  Distribution wait, total;         // of a request: until its batch began; until it was answered
+  Distribution form, run, scatter;  // of a batch
+  std::vector<std::pair<int64_t, uint64_t>> batch_sizes;        // rows up to this (powers of two), batches
+  std::string prometheus(const std::string& queue_name) const;  // the text format, label queue="..."
+};
+
+// The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
+// Python package does: requests wait in it until a worker takes a batch. A payload is the host's handle and
+// comes back exactly once: in a batch, as expired, from cancel() when that says true, from refuse() or close().
+class HEDDLE_API RequestQueue {
+ public:
+  struct Options {
+    BatchLimits limits;
+    int workers = 1;
+    Timeout hang_after;  // a batch that runs longer is reported by care()
+  };
+  struct Request {
+    void* payload = nullptr;
+    uint64_t group = 0;  // only requests of one group share a batch
+    int64_t rows = 1;
+    int64_t cost = 0;
+    int priority = 0;  // higher first
+    Timeout timeout;   // expired, when not taken by then
+  };
+  struct Work {
+    uint64_t ticket = 0;  // 0: nothing to run
+    std::vector<void*> batch, expired;
+  };
+  struct Care {
+    std::vector<void*> expired;
+    std::vector<uint64_t> hung;  // tickets
+    bool closed = false;
+  };
+
+  explicit RequestQueue(const Options& options);
+  ~RequestQueue();  // after close(), and when no thread is inside
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
+
+  // All or none; returns their ids. When there is no room, waits for it up to `room` (0: not at all), then
+  // throws exhausted.
+  std::vector<uint64_t> submit(std::span<const Request> requests, Timeout room);
+  uint64_t submit(const Request& request, Timeout room);
+  bool cancel(uint64_t id);  // true: it had not been taken
+
+  void await_due();                // blocks until a batch is due; unavailable once closed
+  std::optional<Work> try_take();  // what is due now, unless another worker was quicker
+  void formed(uint64_t ticket);
+  bool ran(uint64_t ticket);  // false: abandoned; others have answered
+  void finish(uint64_t ticket, bool failed);
+  bool abandon(uint64_t ticket);  // true: whoever asked answers the batch
+
+  Care care();  // blocks until a request expired, a batch hangs or the queue is closed
+  std::vector<void*> refuse(ErrorCode code, const std::string& why);  // new requests get this until accept()
+  void accept();
+  void drain(Timeout timeout);  // takes nothing new and waits until all that waits has run
+  std::vector<void*> close();   // what waits comes back, new requests get unavailable
+  bool closed() const;
+  void set_limits(const BatchLimits& limits);
+  BatchLimits limits() const;
+  BatchMetrics metrics() const;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
 // ---- graphs by hand
 
 using Dim = std::variant<int64_t, std::string>;  // a number, or a symbol

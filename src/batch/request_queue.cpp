@@ -1,16 +1,12 @@
 #include "batch/request_queue.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace heddle::batch {
 namespace {
 
 constexpr int64_t kReturnShare = 4;  // callers are waited for during a quarter of a batch's run time
-
-template <class Waiters>
-void grant_all(const Waiters& waiters) {
-  for (const auto& waiter : waiters) waiter->grant(0);
-}
 
 }  // namespace
 
@@ -73,7 +69,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
   for (size_t i = 0; i < wanted; ++i) {
     const Request& r = requests[i];
     ids[i] = state.waiting.add({0, r.group, r.rows, r.cost, r.priority, now, r.deadline}, r.payload);
-    urgent = urgent || r.deadline < state.quiet_until;
+    urgent = urgent || r.deadline != TimePoint::max();
     admission.ring = admission.ring || r.deadline < state.care_next;
   }
   state.metrics.submitted += wanted;
@@ -149,8 +145,8 @@ bool RequestQueue::cancel(RequestId id) {
     room = grant_room(*state);
     drained = now_idle(*state);
   }
-  grant_all(room);
-  grant_all(drained);
+  grant(room);
+  grant(drained);
   return true;
 }
 
@@ -164,8 +160,7 @@ Running RequestQueue::running(State& state, TimePoint now) {
   r.returning = static_cast<int>(state.returning);
   r.returning_until = state.returning_until;
   if (r.lanes > 1) {
-    const auto waiting = static_cast<int64_t>(state.waiting.size());
-    r.active = static_cast<int>(waiting + state.in_flight + state.returning);
+    r.active = static_cast<int>(state.waiting.rows() + state.in_flight + state.returning);
   }
   return r;
 }
@@ -203,7 +198,7 @@ Work RequestQueue::start(State& state, const Take& decision, TimePoint now) cons
     state.metrics.wait.add((now - item.request.arrived).count());
   }
   state.metrics.taken += run.requests;
-  state.in_flight += static_cast<int64_t>(run.requests);
+  state.in_flight += run.rows;
   if (trace::on()) run.phase = std::make_unique<trace::Span>("batch", "form", run.ticket);
   state.runs.push_back(std::move(run));
   return work;
@@ -222,7 +217,7 @@ std::optional<Work> RequestQueue::try_take() {
     if (const auto* late = std::get_if<Expire>(&decision)) work = expire(*state, *late);
     if (const auto* taken = std::get_if<Take>(&decision)) {
       work = start(*state, *taken, now);
-      hang_clock = hang_after_ < state->care_next - now;
+      hang_clock = hang_after_ != Duration::max() && now + hang_after_ < state->care_next;
     }
     if (!work) return std::nullopt;
     tell = tell_taker(*state, state->waiting.size() != 0);
@@ -231,8 +226,8 @@ std::optional<Work> RequestQueue::try_take() {
   }
   if (tell) state_.notify_one();
   if (hang_clock) ring();
-  grant_all(room);
-  grant_all(drained);
+  grant(room);
+  grant(drained);
   return work;
 }
 
@@ -305,7 +300,7 @@ bool RequestQueue::ran(uint64_t ticket) {
 }
 
 void RequestQueue::end_run(State& state, uint64_t ticket) {
-  state.in_flight -= static_cast<int64_t>(find(state, ticket)->requests);
+  state.in_flight -= find(state, ticket)->rows;
   std::erase_if(state.runs, [&](const Run& run) { return run.ticket == ticket; });
 }
 
@@ -326,14 +321,15 @@ void RequestQueue::finish(uint64_t ticket, bool failed) {
     m.form.add((run->formed - run->taken).count());
     m.run.add((run->ran - run->formed).count());
     m.scatter.add((now - run->ran).count());
-    m.batch_rows.add(run->rows);
-    m.batch_requests.add(static_cast<int64_t>(run->requests));
+    const auto size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(run->rows - 1)));
+    ++m.batches_by_rows[std::min(size, m.batches_by_rows.size() - 1)];
+    m.rows += static_cast<uint64_t>(run->rows);
     m.occupancy += static_cast<double>(run->rows) / static_cast<double>(state->limits.max_rows);
     for (const TimePoint arrived : run->arrived) m.total.add((now - arrived).count());
     end_run(*state, ticket);
     drained = now_idle(*state);
   }
-  grant_all(drained);
+  grant(drained);
 }
 
 bool RequestQueue::abandon(uint64_t ticket) {
@@ -348,184 +344,8 @@ bool RequestQueue::abandon(uint64_t ticket) {
     drained = now_idle(*state);
   }
   state_.notify_all();
-  grant_all(drained);
+  grant(drained);
   return true;
-}
-
-// ---- care, drain, close
-
-void RequestQueue::ring() const {
-  ++*bell_.lock();
-  bell_.notify_all();
-}
-
-Care RequestQueue::care(Deadline deadline) {
-  Care care;
-  if (!forked().ok()) {
-    care.closed = true;
-    return care;
-  }
-  for (;;) {
-    const uint64_t seen = *bell_.lock();
-    Waiters room, drained;
-    TimePoint next = TimePoint::max();
-    {
-      auto state = state_.lock();
-      const TimePoint now = clock_.now();
-      care.closed = state->closed;
-      if (state->waiting.next_deadline() <= now) {
-        Running none_free = running(*state, now);
-        none_free.busy = none_free.lanes;
-        const Decision decision = decide(now, state->waiting.offer(now, 0), none_free, state->limits);
-        if (const auto* late = std::get_if<Expire>(&decision)) care.expired = expire(*state, *late).expired;
-      }
-      for (Run& run : state->runs) {
-        if (run.reported || hang_after_ == Duration::max()) continue;
-        if (now - run.taken >= hang_after_) {
-          run.reported = true;
-          care.hung.push_back(run.ticket);
-        } else {
-          next = std::min(next, run.taken + hang_after_);
-        }
-      }
-      next = std::min(next, state->waiting.next_deadline());
-      state->care_next = next;
-      room = grant_room(*state);
-      drained = now_idle(*state);
-    }
-    grant_all(room);
-    grant_all(drained);
-    if (care.closed || !care.expired.empty() || !care.hung.empty() || deadline.expired(clock_)) return care;
-    auto bell = bell_.lock();
-    const auto rung = [&] { return *bell != seen; };
-    const TimePoint until = std::min(next, deadline.when());
-    if (until == TimePoint::max()) {
-      bell.wait(rung);
-    } else {
-      static_cast<void>(bell.wait_until(Deadline::at(until), rung));
-    }
-  }
-}
-
-void RequestQueue::tell_all(State& state) {
-  ++state.turn;
-  state.told = state.asleep;
-  state.quiet_until = TimePoint::min();
-}
-
-RequestQueue::Waiters RequestQueue::now_idle(State& state) {
-  if (state.waiting.size() != 0 || !state.runs.empty()) return {};
-  return std::exchange(state.drainers, {});
-}
-
-std::vector<void*> RequestQueue::empty(State& state, const Status& why, Waiters& refused) {
-  std::vector<void*> payloads = state.waiting.remove_all();
-  state.metrics.refused += payloads.size() + state.room_seekers.size();
-  for (const State::RoomSeeker& seeker : state.room_seekers) refused.push_back(seeker.waiter);
-  state.room_seekers.clear();
-  static_cast<void>(why);
-  return payloads;
-}
-
-std::vector<void*> RequestQueue::refuse(Status why) {
-  if (!forked().ok()) return {};
-  Waiters refused, drained;
-  std::vector<void*> payloads;
-  {
-    auto state = state_.lock();
-    state->refusal = why;
-    payloads = empty(*state, why, refused);
-    drained = now_idle(*state);
-  }
-  for (const Waiter& waiter : refused) waiter->refuse(why);
-  grant_all(drained);
-  return payloads;
-}
-
-void RequestQueue::accept() {
-  if (forked().ok()) state_.lock()->refusal = Status();
-}
-
-Status RequestQueue::drain(Deadline deadline) {
-  HEDDLE_TRY(forked());
-  const auto waiter = std::make_shared<runtime::Parked>();
-  Waiters refused;
-  {
-    auto state = state_.lock();
-    state->draining = true;
-    for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
-    state->room_seekers.clear();
-    tell_all(*state);
-    if (state->waiting.size() == 0 && state->runs.empty()) {
-      waiter->grant(0);
-    } else {
-      state->drainers.push_back(waiter);
-    }
-  }
-  state_.notify_all();
-  for (const Waiter& seeker : refused) seeker->refuse(Status::unavailable("the queue is draining"));
-  std::optional<Result<int>> answer = waiter->wait(deadline);
-  if (answer) return answer->status();
-  auto state = state_.lock();
-  if (std::erase(state->drainers, waiter) == 0) return {};
-  return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
-                          " requests wait and ", state->runs.size(), " batches run");
-}
-
-std::vector<void*> RequestQueue::close() {
-  if (!forked().ok()) return {};
-  const Status why = Status::unavailable("the queue is closed");
-  Waiters refused, drainers;
-  std::vector<void*> payloads;
-  {
-    auto state = state_.lock();
-    state->closed = true;
-    payloads = empty(*state, why, refused);
-    tell_all(*state);
-    drainers = now_idle(*state);
-  }
-  state_.notify_all();
-  ring();
-  for (const Waiter& waiter : refused) waiter->refuse(why);
-  grant_all(drainers);
-  return payloads;
-}
-
-bool RequestQueue::closed() const { return forked().ok() ? state_.lock()->closed : true; }
-
-void RequestQueue::set_limits(const Limits& limits) {
-  if (!forked().ok()) return;
-  {
-    auto state = state_.lock();
-    state->limits = limits;
-    tell_all(*state);
-  }
-  state_.notify_all();
-}
-
-void RequestQueue::set_capacity(size_t capacity) {
-  if (!forked().ok()) return;
-  Waiters room;
-  {
-    auto state = state_.lock();
-    state->capacity = std::min(capacity, WaitingList::kMost);
-    room = grant_room(*state);
-  }
-  grant_all(room);
-}
-
-Limits RequestQueue::limits() const { return forked().ok() ? state_.lock()->limits : Limits(); }
-
-QueueMetrics RequestQueue::metrics() const {
-  if (!forked().ok()) return {};
-  auto state = state_.lock();
-  QueueMetrics m = state->metrics;
-  m.depth = state->waiting.size();
-  m.depth_rows = state->waiting.rows();
-  m.capacity = state->capacity;
-  m.running = static_cast<int>(state->runs.size());
-  if (m.batches != 0) m.occupancy /= static_cast<double>(m.batches);
-  return m;
 }
 
 }  // namespace heddle::batch

@@ -18,6 +18,7 @@
 //   Lifetime   close() it, answer what that gives, and join who waits, before it is destroyed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -72,7 +73,8 @@ struct QueueMetrics {
   uint64_t submitted = 0, taken = 0, rejected = 0, expired = 0, cancelled = 0, refused = 0;
   uint64_t batches = 0, failed_batches = 0, hung_batches = 0;
   Histogram wait, form, run, scatter, total;  // ns: of a request; the middle three of a batch
-  Histogram batch_rows, batch_requests;
+  std::array<uint64_t, 24> batches_by_rows{};  // [i]: more than 2^(i-1) rows, and up to 2^i
+  uint64_t rows = 0;
   double occupancy = 0;  // rows run / (batches * max_rows)
 };
 
@@ -131,7 +133,7 @@ class RequestQueue {
     size_t capacity = 0;
     std::vector<Run> runs;
     uint64_t tickets = 0;
-    int64_t in_flight = 0;  // requests in runs
+    int64_t in_flight = 0;  // rows in runs
     int64_t returning = 0;
     TimePoint returning_until = TimePoint::min();
     bool draining = false, closed = false;
@@ -172,9 +174,10 @@ class RequestQueue {
   static Work expire(State& state, const Expire& decision);
   Work start(State& state, const Take& decision, TimePoint now) const;
   static Waiters grant_room(State& state);
-  static Waiters now_idle(State& state);  // drainers, when nothing waits and nothing runs
+  static void grant(const Waiters& waiters);  // with no lock held
+  static Waiters now_idle(State& state);      // drainers, when nothing waits and nothing runs
   static Run* find(State& state, uint64_t ticket);
-  static std::vector<void*> empty(State& state, const Status& why, Waiters& refused);
+  static std::vector<void*> empty(State& state, Waiters& refused);  // takes all that wait
   static void end_run(State& state, uint64_t ticket);
   void tell_all(State& state);
   void ring() const;
