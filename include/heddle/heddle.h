@@ -480,7 +480,8 @@ class HEDDLE_API RequestQueue {
   // All or none; returns their ids. When there is no room, waits for it up to `room` (0: not at all), then
   // throws exhausted.
   std::vector<uint64_t> submit(std::span<const Request> requests, Timeout room);
-  uint64_t submit(const Request& request, Timeout room);
+  // Without waiting. False: there is no room; submit() may wait for it.
+  bool try_submit(std::span<const Request> requests, std::span<uint64_t> ids);
   bool cancel(uint64_t id);  // true: it had not been taken
 
   void await_due();                // blocks until a batch is due; unavailable once closed
@@ -503,6 +504,81 @@ class HEDDLE_API RequestQueue {
  private:
   struct Rep;
   std::unique_ptr<Rep> rep_;
+};
+
+// The answer to a request of a BatchQueue. Copies share it; it outlives its queue.
+class HEDDLE_API BatchFuture {
+ public:
+  BatchFuture() = default;  // no request: only assignment, valid() and the destructor may follow
+  bool valid() const { return rep_ != nullptr; }
+  bool ready() const;
+  void wait() const;
+  bool wait_for(std::chrono::nanoseconds time) const;  // false: not ready by then
+  std::vector<Tensor> get() const;  // waits; throws what became of the request instead; may be asked again
+  // True: it had not begun, and is answered with cancelled. False: it runs or is answered, and goes on.
+  bool cancel() const;
+  // Called once, when it is ready: at once if it is, else on the thread that answers. It must not throw.
+  void then(std::function<void(const BatchFuture&)> callback) const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  explicit BatchFuture(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
+  std::shared_ptr<Rep> rep_;
+};
+
+// Gets the stacked inputs of a batch and returns tensors with one row per row. What it throws, the requests of
+// the batch get.
+using BatchFunction = std::function<std::vector<Tensor>(std::span<const Tensor> stacked)>;
+
+struct BatchQueueOptions {
+  BatchLimits limits;
+  int workers = 1;  // threads; 1: the function has one owner
+  // How long submit() waits for room when the queue is full, then it throws exhausted; 0: at once. On the
+  // queue's own workers always at once, since they make the room.
+  Timeout full_wait = std::chrono::seconds(30);
+  std::function<int64_t(std::span<const Tensor> inputs)> cost;  // of one request; empty: its bytes
+  // Inputs of unequal extents (axes from 1 on) share batches, filled up with this value; with buckets, axis 1
+  // is filled up to one of them. Without: equal row shapes only. cut: results' axis 1 is cut back again.
+  std::optional<double> pad;
+  std::vector<int64_t> buckets;
+  bool cut = false;
+  bool retry = false;  // a failed batch may run again in halves, until the bad request stands alone
+  // Makes the function on the worker's own thread, instead of the one given.
+  std::function<BatchFunction()> setup;
+  Timeout hang_after;           // a batch that runs longer is answered with unavailable
+  bool replace_hung = false;    // start another worker then, even where workers is 1
+  std::vector<Tensor> warm_up;  // a request, run at every size and bucket before the first real one
+};
+
+struct BatchHealth {
+  enum class State : uint8_t { ok, degraded, unavailable, draining, closed } state;
+  std::string reason;  // why not ok, or what the last trouble was
+  int workers, hung, restarts;
+};
+
+// Requests from any threads, joined along axis 0 into batches for a model or any function.
+class HEDDLE_API BatchQueue {
+ public:
+  explicit BatchQueue(const Model& model, const BatchQueueOptions& options = {});
+  explicit BatchQueue(BatchFunction function, const BatchQueueOptions& options = {});
+  ~BatchQueue();  // close()
+  BatchQueue(const BatchQueue&) = delete;
+  BatchQueue& operator=(const BatchQueue&) = delete;
+
+  // A bad request, or one too many, throws here. `timeout`: until when it must have begun to run. Inputs must
+  // not be written before the answer is there. More rows than max_batch are split and their results joined.
+  BatchFuture submit(std::vector<Tensor> inputs, Timeout timeout = {}, int priority = 0);
+  BatchMetrics metrics() const;
+  BatchHealth health() const;
+  void set_limits(const BatchLimits& limits);
+  void drain(Timeout timeout = {});  // takes nothing new; returns when all that was submitted is answered
+  // What waits gets unavailable; batches that run end. Idempotent. Not on a worker's own thread.
+  void close();
+
+ private:
+  struct Rep;
+  std::shared_ptr<Rep> rep_;
 };
 
 // ---- graphs by hand

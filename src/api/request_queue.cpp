@@ -15,6 +15,13 @@ batch::Request to_batch(const RequestQueue::Request& r) {
   return {r.payload, r.group, r.rows, r.cost, r.priority, deadline_of(r.timeout)};
 }
 
+std::vector<batch::Request> to_batch(std::span<const RequestQueue::Request> requests) {
+  std::vector<batch::Request> converted;
+  converted.reserve(requests.size());
+  for (const RequestQueue::Request& r : requests) converted.push_back(to_batch(r));
+  return converted;
+}
+
 Distribution distribution(const batch::Histogram& h) {
   const auto seconds = [](uint64_t ns) { return static_cast<double>(ns) * 1e-9; };
   return {h.count(), seconds(h.sum()), seconds(h.percentile(0.5)), seconds(h.percentile(0.95)),
@@ -101,16 +108,17 @@ RequestQueue::RequestQueue(const Options& o)
 RequestQueue::~RequestQueue() = default;
 
 std::vector<uint64_t> RequestQueue::submit(std::span<const Request> requests, Timeout room) {
-  std::vector<batch::Request> converted;
-  converted.reserve(requests.size());
-  for (const Request& r : requests) converted.push_back(to_batch(r));
   std::vector<uint64_t> ids(requests.size());
-  check(rep_->queue.submit(converted, ids, to_deadline(room)));
+  check(rep_->queue.submit(to_batch(requests), ids, to_deadline(room)));
   return ids;
 }
 
-uint64_t RequestQueue::submit(const Request& request, Timeout room) {
-  return take(rep_->queue.submit(to_batch(request), to_deadline(room)));
+bool RequestQueue::try_submit(std::span<const Request> requests, std::span<uint64_t> ids) {
+  if (requests.size() == 1) {
+    const batch::Request one = to_batch(requests[0]);
+    return take(rep_->queue.try_submit({&one, 1}, ids));
+  }
+  return take(rep_->queue.try_submit(to_batch(requests), ids));
 }
 
 bool RequestQueue::cancel(uint64_t id) { return rep_->queue.cancel(id); }

@@ -45,26 +45,25 @@ bool RequestQueue::tell_taker(State& state, bool at_once) {
 }
 
 RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Request> requests,
-                                            std::span<RequestId> ids, Deadline room, bool reserved) {
+                                            std::span<RequestId> ids, bool may_wait, bool reserved) {
   const size_t wanted = requests.size();
+  Admission admission;
   if (reserved) state.reserved -= wanted;
-  if (Status refusal = admits(state, wanted); !refusal.ok()) {
+  admission.status = admits(state, wanted);
+  if (!admission.status.ok()) {
     ++state.metrics.refused;
-    return {refusal, nullptr};
+    return admission;
   }
   const bool first_in_line = reserved || state.room_seekers.empty();
-  if (!first_in_line || state.waiting.size() + state.reserved + wanted > state.capacity) {
-    if (!room.expired(clock_)) {
-      state.room_seekers.push_back({std::make_shared<runtime::Parked>(), wanted});
-      return {{}, state.room_seekers.back().waiter};
+  admission.full = !first_in_line || state.waiting.size() + state.reserved + wanted > state.capacity;
+  if (admission.full) {
+    if (may_wait) {
+      admission.parked = std::make_shared<runtime::Parked>();
+      state.room_seekers.push_back({admission.parked, wanted});
     }
-    ++state.metrics.rejected;
-    return {Status::exhausted("the queue is full: ", state.waiting.size(), " of ", state.capacity,
-                              " requests wait; try later, or raise capacity"),
-            nullptr};
+    return admission;
   }
   const TimePoint now = clock_.now();
-  Admission admission;
   bool urgent = false;
   for (size_t i = 0; i < wanted; ++i) {
     const Request& r = requests[i];
@@ -84,18 +83,40 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
 
 Status RequestQueue::submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room) {
   HEDDLE_TRY(forked());
+  const bool may_wait = !room.expired(clock_);
   for (bool reserved = false;; reserved = true) {
     const Admission admission = [&] {
       auto state = state_.lock();
-      return admit(*state, requests, ids, room, reserved);
+      Admission a = admit(*state, requests, ids, may_wait, reserved);
+      if (a.full && !may_wait) {
+        ++state->metrics.rejected;
+        a.status = Status::exhausted("the queue is full: ", state->waiting.size(), " of ", state->capacity,
+                                     " requests wait; try later, or raise capacity");
+      }
+      return a;
     }();
     if (admission.parked == nullptr) {
-      if (admission.tell) state_.notify_one();
-      if (admission.ring) ring();
+      after(admission);
       return admission.status;
     }
     HEDDLE_TRY(await_room(admission.parked, room));
   }
+}
+
+Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids) {
+  HEDDLE_TRY(forked());
+  const Admission admission = [&] {
+    auto state = state_.lock();
+    return admit(*state, requests, ids, false, false);
+  }();
+  HEDDLE_TRY(admission.status);
+  after(admission);
+  return !admission.full;
+}
+
+void RequestQueue::after(const Admission& admission) const {
+  if (admission.tell) state_.notify_one();
+  if (admission.ring) ring();
 }
 
 Result<RequestId> RequestQueue::submit(const Request& request, Deadline room) {
@@ -134,13 +155,14 @@ RequestQueue::Waiters RequestQueue::grant_room(State& state) {
   return granted;
 }
 
-bool RequestQueue::cancel(RequestId id) {
+bool RequestQueue::cancel(RequestId id, void** payload) {
   if (!forked().ok()) return false;
   Waiters room, drained;
   {
     auto state = state_.lock();
     if (state->waiting.find(id) == nullptr) return false;
-    state->waiting.remove(id);
+    void* const removed = state->waiting.remove(id).payload;
+    if (payload != nullptr) *payload = removed;
     ++state->metrics.cancelled;
     room = grant_room(*state);
     drained = now_idle(*state);
@@ -289,6 +311,7 @@ bool RequestQueue::ran(uint64_t ticket) {
   if (run == nullptr) return false;
   const TimePoint now = clock_.now();
   run->ran = now;
+  run->answered = true;
   run->phase.reset();
   if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "scatter", ticket);
   if (run->requests >= 2) {  // before the answers: whoever is quick is back before finish()
@@ -337,7 +360,8 @@ bool RequestQueue::abandon(uint64_t ticket) {
   Waiters drained;
   {
     auto state = state_.lock();
-    if (find(*state, ticket) == nullptr) return false;
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->answered) return false;
     ++state->metrics.hung_batches;
     end_run(*state, ticket);
     tell_all(*state);

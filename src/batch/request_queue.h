@@ -72,7 +72,7 @@ struct QueueMetrics {
   int running = 0;  // batches
   uint64_t submitted = 0, taken = 0, rejected = 0, expired = 0, cancelled = 0, refused = 0;
   uint64_t batches = 0, failed_batches = 0, hung_batches = 0;
-  Histogram wait, form, run, scatter, total;  // ns: of a request; the middle three of a batch
+  Histogram wait, form, run, scatter, total;   // ns: of a request; the middle three of a batch
   std::array<uint64_t, 24> batches_by_rows{};  // [i]: more than 2^(i-1) rows, and up to 2^i
   uint64_t rows = 0;
   double occupancy = 0;  // rows run / (batches * max_rows)
@@ -87,7 +87,10 @@ class RequestQueue {
   // Admits all or none; ids[i] is that of requests[i]. Full: waits for room until `room`.
   Status submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room);
   Result<RequestId> submit(const Request& request, Deadline room);
-  bool cancel(RequestId id);  // true: it was still waiting, and its payload is the caller's again
+  // Without waiting. False: full, and not counted as rejected; the caller may come back and wait.
+  Result<bool> try_submit(std::span<const Request> requests, std::span<RequestId> ids);
+  // True: it was still waiting, and its payload, put into *payload if that is given, is the caller's again.
+  bool cancel(RequestId id, void** payload = nullptr);
 
   // Blocks until a batch is due or something expired; gives it, or `unavailable` once the queue is closed.
   Result<Work> take(Deadline deadline);
@@ -124,6 +127,7 @@ class RequestQueue {
     TimePoint taken, formed, ran;
     std::vector<TimePoint> arrived;
     bool reported = false;
+    bool answered = false;  // its worker answers it, or has
     std::unique_ptr<trace::Span> phase;
   };
   struct State {
@@ -162,11 +166,13 @@ class RequestQueue {
   Status admits(const State& state, size_t wanted) const;
   struct Admission {
     Status status;
-    Waiter parked;  // set: wait for room, then try again
+    bool full = false;
+    Waiter parked;  // full, and may wait: for room, then try again
     bool tell = false, ring = false;
   };
-  Admission admit(State& state, std::span<const Request> requests, std::span<RequestId> ids, Deadline room,
+  Admission admit(State& state, std::span<const Request> requests, std::span<RequestId> ids, bool may_wait,
                   bool reserved);
+  void after(const Admission& admission) const;  // with no lock held
   Status await_room(const Waiter& waiter, Deadline room);
   static bool tell_taker(State& state, bool at_once);  // true: notify one
   static Running running(State& state, TimePoint now);

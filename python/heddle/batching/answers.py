@@ -1,0 +1,239 @@
+"""Who waits for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
+
+The queue and its workers see four methods: begin() says whether the request is still wanted, give() and fail()
+answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import CancelledError, Future
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
+from typing import Any
+
+from .._heddle import Requests
+
+_OVER = frozenset((CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED))
+
+
+class Mail:
+    """Answers for event loops: one wake-up per loop, however many of its calls a batch answers."""
+
+    __slots__ = ("_letters",)
+
+    def __init__(self) -> None:
+        self._letters: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
+
+    def add(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, error: Any) -> None:
+        letters = self._letters.get(loop)
+        if letters is None:
+            self._letters[loop] = [(future, result, error)]
+        else:
+            letters.append((future, result, error))
+
+    def send(self) -> None:
+        for loop, letters in self._letters.items():
+            try:
+                loop.call_soon_threadsafe(_deliver, letters)
+            except RuntimeError:
+                pass  # the loop is closed: nobody there waits any more
+
+
+def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
+    for future, result, error in letters:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+class BatchFuture(Future):  # type: ignore[type-arg]
+    """A ``concurrent.futures.Future`` that is cheap to make: all of a queue share one condition.
+
+    Nobody waits on that condition; result() and exception() sleep on a lock of their own.
+    """
+
+    _state = PENDING
+    _result = None
+    _exception: BaseException | None = None
+
+    def __init__(
+        self, queue: Any, condition: threading.Condition, requests: Requests, payload: Any, rows: int, length: int
+    ) -> None:
+        self._queue = queue  # which lives as long as somebody may wait for its answer
+        self._condition = condition
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], object]] = []
+        self._sleepers: list[Any] = []
+        self._requests = requests
+        self.ids: tuple[int, ...] = ()
+        self.parts: tuple[Any, ...] = (self,)
+        self.payload = payload
+        self.rows = rows
+        self.length = length
+
+    # ---- the queue's side
+
+    def begin(self) -> bool:
+        with self._condition:
+            if self._state == PENDING:
+                self._state = RUNNING
+            elif self._state == CANCELLED:
+                self._state = CANCELLED_AND_NOTIFIED
+                for waiter in self._waiters:
+                    waiter.add_cancelled(self)
+            return self._state == RUNNING
+
+    def give(self, result: Any, mail: Mail) -> None:
+        with self._condition:
+            if self._state in _OVER:
+                return
+            self._result = result
+            self._state = FINISHED
+            for waiter in self._waiters:
+                waiter.add_result(self)
+        self._over()
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        with self._condition:
+            if self._state in _OVER:
+                return
+            self._exception = error
+            self._state = FINISHED
+            for waiter in self._waiters:
+                waiter.add_exception(self)
+        self._over()
+
+    def _over(self) -> None:
+        self.payload = None
+        self._wake()
+        if self._done_callbacks:
+            self._invoke_callbacks()  # type: ignore[attr-defined]
+
+    def _wake(self) -> None:
+        sleepers, self._sleepers = self._sleepers, []
+        for lock in sleepers:
+            lock.release()
+
+    # ---- the caller's side
+
+    def _sleep(self, timeout: float | None) -> None:
+        lock = allocate_lock()
+        lock.acquire()
+        self._sleepers.append(lock)  # before the state is read: whoever ends it reads the list afterwards
+        if self._state not in _OVER and not lock.acquire(True, -1 if timeout is None else max(timeout, 0)):
+            if self._state not in _OVER:
+                raise futures.TimeoutError("the request was not answered within the timeout")
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._state not in _OVER:
+            self._sleep(timeout)
+        if self._exception is not None:
+            try:
+                raise self._exception
+            finally:
+                self = None  # type: ignore[assignment]  # no cycle through the traceback
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._result
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self._state not in _OVER:
+            self._sleep(timeout)
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._exception
+
+    def cancel(self) -> bool:
+        """Before dispatch: free, and the room is given back. Once it runs: False, and nothing is disturbed."""
+        if not super().cancel():
+            return False
+        if withdraw(self._requests, self):
+            self.begin()  # no worker will: whoever waits for several futures is told here
+        self._wake()
+        return True
+
+
+class Call:
+    """A call of asubmit(): answered in the loop that asked."""
+
+    __slots__ = ("future", "ids", "length", "loop", "parts", "payload", "rows")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, payload: Any, rows: int, length: int) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.payload = payload
+        self.rows = rows
+        self.length = length
+        self.ids: tuple[int, ...] = ()
+        self.parts: tuple[Any, ...] = (self,)
+
+    def begin(self) -> bool:
+        return not self.future.cancelled()
+
+    def give(self, result: Any, mail: Mail) -> None:
+        mail.add(self.loop, self.future, result, None)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        mail.add(self.loop, self.future, None, error)
+
+
+class Part:
+    """Some rows of a request that has more of them than a batch. The last answer joins all of them."""
+
+    __slots__ = ("length", "number", "payload", "rows", "whole")
+
+    def __init__(self, whole: Whole, number: int, payload: Any, rows: int) -> None:
+        self.whole = whole
+        self.number = number
+        self.payload = payload
+        self.rows = rows
+        self.length = whole.target.length
+
+    def begin(self) -> bool:
+        return self.whole.target.begin()
+
+    def give(self, result: Any, mail: Mail) -> None:
+        self.whole.give(self.number, result, mail)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        self.whole.target.fail(error, mail)
+
+
+class Whole:
+    """The request that Parts belong to."""
+
+    def __init__(self, target: BatchFuture | Call, payloads: list[tuple[Any, int]], join: Callable[..., Any]):
+        self.target = target
+        self.join = join
+        self.lock = threading.Lock()
+        self.results: list[Any] = [None] * len(payloads)
+        self.missing = len(payloads)
+        target.parts = tuple(Part(self, i, payload, rows) for i, (payload, rows) in enumerate(payloads))
+
+    def give(self, number: int, result: Any, mail: Mail) -> None:
+        self.results[number] = result
+        with self.lock:
+            self.missing -= 1
+            if self.missing:
+                return
+        try:
+            joined = self.join(self.results)
+        except Exception as error:  # results of unequal shapes: the request's own failure
+            self.target.fail(error, mail)
+        else:
+            self.target.give(joined, mail)
+
+
+def withdraw(requests: Requests, target: BatchFuture | Call) -> bool:
+    """Takes what of the request still waits out of the queue. True: nothing of it had been taken."""
+    withdrawn = 0
+    for number, part in zip(target.ids, target.parts, strict=False):
+        withdrawn += requests.cancel(number, part)
+    return withdrawn == len(target.parts)
