@@ -440,8 +440,9 @@ struct BatchMetrics {
   double occupancy = 0;             // rows that ran / (batches * max_batch)
   Distribution wait, total;         // of a request: until its batch began; until it was answered
   Distribution form, run, scatter;  // of a batch
-  std::vector<std::pair<int64_t, uint64_t>> batch_sizes;        // rows up to this (powers of two), batches
-  std::string prometheus(const std::string& queue_name) const;  // the text format, label queue="..."
+  std::vector<std::pair<int64_t, uint64_t>> batch_sizes;  // rows up to this (powers of two), batches
+  HEDDLE_API std::string prometheus(
+      const std::string& queue_name) const;  // the text format, label queue="..."
 };
 
 // The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
