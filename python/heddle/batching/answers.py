@@ -73,7 +73,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         self._sleepers: list[Any] = []
         self._requests = requests
         self.ids: tuple[int, ...] = ()
-        self.parts: tuple[Any, ...] = (self,)
+        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
         self.payload = payload
         self.rows = rows
         self.length = length
@@ -172,7 +172,7 @@ class Call:
         self.rows = rows
         self.length = length
         self.ids: tuple[int, ...] = ()
-        self.parts: tuple[Any, ...] = (self,)
+        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
 
     def begin(self) -> bool:
         return not self.future.cancelled()
@@ -233,7 +233,8 @@ class Whole:
 
 def withdraw(requests: Requests, target: BatchFuture | Call) -> bool:
     """Takes what of the request still waits out of the queue. True: nothing of it had been taken."""
+    pieces = target.parts or (target,)
     withdrawn = 0
-    for number, part in zip(target.ids, target.parts, strict=False):
-        withdrawn += requests.cancel(number, part)
-    return withdrawn == len(target.parts)
+    for number, piece in zip(target.ids, pieces, strict=False):
+        withdrawn += requests.cancel(number, piece)
+    return withdrawn == len(pieces)

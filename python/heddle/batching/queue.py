@@ -134,7 +134,7 @@ class BatchQueue:
             return await call.future
         except asyncio.CancelledError:
             withdraw(self._requests, call)
-            self._workers.wake_room(len(call.parts))
+            self._workers.wake_room(max(1, len(call.parts)))
             raise
 
     def _group(self, key: Any) -> int:

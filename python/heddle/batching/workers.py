@@ -194,7 +194,8 @@ class Workers:
                     if worker.hung:
                         self._recovered(worker)
             if self.room_seekers:
-                self.wake_room(len(jobs))
+                self.wake_room(len(jobs) + len(expired))
+            work = jobs = expired = None  # an idle worker keeps nobody's answer alive
 
     def _expire(self, jobs: list[Any]) -> None:
         self.fail_all(jobs, DeadlineError("the request was not run before its timeout"))
