@@ -61,7 +61,7 @@ function(heddle_test name)
 endfunction()
 
 set(HEDDLE_SANITIZED_TESTS
-  base_test ir_test device_test host_test runtime_test stress_test)
+  base_test ir_test device_test host_test runtime_test batch_test stress_test)
 set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
 set(HEDDLE_SANITIZER_OPTIONS
   "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${HEDDLE_TSAN_SUPPRESSIONS}"

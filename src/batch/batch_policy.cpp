@@ -62,27 +62,26 @@ bool is_before_by_group(const Entry& a, const Entry& b) {
 class Load {
  public:
   Load(int64_t max_rows, const Limits& limits)
-      : max_rows_(max_rows),
-        max_cost_(limits.max_cost > 0 ? limits.max_cost : std::numeric_limits<int64_t>::max()),
-        is_padded_(limits.cost_kind == CostKind::padded) {}
+      : max_rows_(max_rows), max_cost_(limits.max_cost), is_padded_(limits.cost_kind == CostKind::padded) {}
 
   bool try_add(const Waiting& request) {
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     const int64_t widest = std::max(widest_, request.cost);
     int64_t rows = 0;
     int64_t cost = 0;
-    const bool too_many = __builtin_add_overflow(rows_, request.rows, &rows) || rows > max_rows_;
-    const bool too_much = (is_padded_ ? __builtin_mul_overflow(rows, widest, &cost)
-                                      : __builtin_add_overflow(cost_, request.cost, &cost)) ||
-                          cost > max_cost_;
-    const bool first = rows_ == 0;
-    if (!first && (too_many || too_much)) return false;
+    if (__builtin_add_overflow(rows_, request.rows, &rows)) rows = kMost;
+    const bool overflow = is_padded_ ? __builtin_mul_overflow(rows, widest, &cost)
+                                     : __builtin_add_overflow(cost_, request.cost, &cost);
+    if (overflow) cost = kMost;
+    const bool fits = rows <= max_rows_ && (max_cost_ <= 0 || (cost <= max_cost_ && !overflow));
+    if (rows_ > 0 && !fits) return false;
     rows_ = rows;
-    cost_ = too_much ? max_cost_ : cost;
+    cost_ = cost;
     widest_ = widest;
     return true;
   }
   int64_t rows() const { return rows_; }
-  bool full() const { return rows_ >= max_rows_ || cost_ >= max_cost_; }
+  bool full() const { return rows_ >= max_rows_ || (max_cost_ > 0 && cost_ >= max_cost_); }
 
  private:
   int64_t max_rows_;

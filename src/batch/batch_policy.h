@@ -80,8 +80,8 @@ struct Expire {  // as they stood in `waiting`
 using Decision = std::variant<Wait, Take, Expire>;
 
 // `waiting` in any order; ids differ. With no lane free nothing is taken, but deadlines expire.
-// Of each (group, priority) the first max_rows to arrive are enough: what is taken is then the same as with the
-// others. The deadlines of the others are the owner's to watch.
+// Of each (group, priority) the first max_rows to arrive are enough: what is taken is the same as with all.
+// The deadlines of the others are then the owner's to watch.
 Decision decide(TimePoint now, std::span<const Waiting> waiting, const Running& running,
                 const Limits& limits);
 

@@ -1,0 +1,58 @@
+// cost_table.h: what a batch of so many rows costs, learnt from the runs.
+//
+//   What       record() takes the run time of one batch, estimate() tells what a batch would take,
+//              best_rows() how large batches are worth making. Sizes are kept in classes, exactly to 8 rows,
+//              then four to each doubling; a class follows the median of its last three runs, so that one
+//              outlier changes nothing, and forgets older runs step by step.
+//   Estimate   Between two sizes that ran: the line through them. Beyond: the line from the smallest to the
+//              largest, though no row costs more there than it does on average at the largest.
+//   Best       The largest number of rows whose rate is at most 3 % below the best rate of a smaller size
+//              and that stays within the latency bound. Sizes not known are tried; with a bound, one row
+//              first, and beyond all that is known as many as keep the bound if no row costs more there.
+//              Known is a size that ran three times, and not longer ago than 512 runs: a verdict of the
+//              past, compilation or a busy machine, is looked at again.
+//   Threads    One writer, as usual; the owner's lock.
+//   Blocks     Never; allocates nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "base/clock.h"
+
+namespace heddle::batch {
+
+class CostTable {
+ public:
+  void record(int64_t rows, Duration run);  // rows: 1 or more
+  std::optional<Duration> estimate(int64_t rows) const;
+  // Duration::max(): no bound. At least 1, at most max_rows.
+  int64_t best_rows(int64_t max_rows, Duration latency_bound = Duration::max()) const;
+
+ private:
+  static constexpr size_t kClasses = 64;  // to 2^17 rows; the last holds everything above
+
+  struct Size {
+    double rows = 0;    // mean of the batches
+    double ns_row = 0;  // of one row in them
+    std::array<double, 2> before{};
+    uint64_t runs = 0;
+    uint64_t last_run = 0;
+
+    double ns() const { return rows * ns_row; }
+    void add(double rows_now, double ns_row_now);
+  };
+  struct Curve;
+
+  static size_t class_of(int64_t rows);
+  static int64_t least_rows(size_t size_class);
+  bool is_known(const Size& size) const;
+  int64_t worthwhile_rows(int64_t max_rows) const;
+
+  std::array<Size, kClasses> sizes_{};
+  uint64_t runs_ = 0;
+};
+
+}  // namespace heddle::batch

@@ -1,0 +1,213 @@
+#include "batch/cost_table.h"
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace heddle::batch {
+
+namespace {
+
+constexpr Duration kUs = std::chrono::microseconds(1);
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+using Device = std::function<double(int64_t)>;  // rows -> microseconds
+
+double steady(int64_t rows) { return 180.0 + 20.0 * static_cast<double>(rows); }
+// A matrix unit of 16 rows: a part of a tile costs a whole one.
+double tiled(int64_t rows) { return 10.0 + 160.0 * static_cast<double>((rows + 15) / 16); }
+// Its cache is full at 24 rows.
+double spilling(int64_t rows) {
+  return steady(rows) + (rows > 24 ? 60.0 * static_cast<double>(rows - 24) : 0);
+}
+
+Duration micros(double us) { return Duration(static_cast<int64_t>(us * 1000)); }
+
+void run(CostTable& table, const Device& device, int64_t rows, int times = 3) {
+  for (int i = 0; i < times; ++i) table.record(rows, micros(device(rows)));
+}
+
+CostTable learnt(const Device& device, const std::vector<int64_t>& sizes) {
+  CostTable table;
+  for (const int64_t rows : sizes) run(table, device, rows);
+  return table;
+}
+
+double estimated(const CostTable& table, int64_t rows) {
+  return static_cast<double>(table.estimate(rows).value().count()) / 1000;
+}
+
+// Batches as large as the table says, until it has had time to settle.
+int64_t settled(CostTable& table, const Device& device, int64_t max_rows, Duration bound = Duration::max()) {
+  for (int i = 0; i < 200; ++i) run(table, device, table.best_rows(max_rows, bound), 1);
+  return table.best_rows(max_rows, bound);
+}
+
+}  // namespace
+
+TEST_CASE("an estimate is what ran, the line between two sizes, and a line beyond them") {
+  struct Row {
+    std::vector<int64_t> ran;
+    int64_t rows;
+    double us;
+  };
+  const std::vector<Row> rows = {
+      {{1}, 1, 200},           {{1, 32, 64}, 32, 820},
+      {{1, 64}, 32, 820},      {{1, 64}, 128, 2740},
+      {{8, 64}, 1, 200},       {{32}, 16, 410},
+      {{32}, 64, 1640},        {{1, 2, 3, 4, 5, 6, 7, 8}, 7, 320},
+      {{16, 48}, 1000, 20180}, {{100000}, 50000, 1000090},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.rows);
+    CAPTURE(row.us);
+    CHECK(estimated(learnt(steady, row.ran), row.rows) == doctest::Approx(row.us).epsilon(0.001));
+  }
+  CHECK(!CostTable().estimate(1).has_value());
+}
+
+TEST_CASE("an estimate beyond what ran is never below zero nor above the average row") {
+  CostTable falling;
+  run(falling, [](int64_t rows) { return 1000.0 - static_cast<double>(rows); }, 60);
+  run(falling, [](int64_t rows) { return 1000.0 - static_cast<double>(rows); }, 70);
+  CHECK(estimated(falling, 1000) == doctest::Approx(930));
+  CHECK(estimated(falling, 1) > 0);
+  CostTable rising;
+  run(rising, [](int64_t) { return 100.0; }, 60);
+  run(rising, [](int64_t) { return 1000.0; }, 70);
+  CHECK(estimated(rising, 140) == doctest::Approx(2000));
+  CHECK(estimated(rising, 1) > 0);
+}
+
+TEST_CASE("one outlier changes nothing, a lasting change is followed") {
+  for (const double factor : {0.01, 3.0, 1000.0}) {
+    CAPTURE(factor);
+    CostTable table = learnt(steady, {8, 16});
+    run(table, [&](int64_t rows) { return factor * steady(rows); }, 16, 1);
+    run(table, steady, 16, 2);
+    CHECK(estimated(table, 16) == doctest::Approx(steady(16)));
+    run(table, [&](int64_t rows) { return factor * steady(rows); }, 16, 100);
+    CHECK(estimated(table, 16) == doctest::Approx(factor * steady(16)).epsilon(0.01));
+  }
+}
+
+TEST_CASE("a slow first run is forgotten") {
+  CostTable table;
+  run(table, [](int64_t) { return 50000.0; }, 16, 1);
+  run(table, steady, 16, 1);
+  CHECK(estimated(table, 16) == doctest::Approx(steady(16)));
+  run(table, steady, 16, 1);
+  CHECK(estimated(table, 16) == doctest::Approx(steady(16)));
+}
+
+TEST_CASE("nothing known: everything is tried, but under a bound one row first") {
+  const CostTable table;
+  CHECK(table.best_rows(64) == 64);
+  CHECK(table.best_rows(0) == 1);
+  CHECK(table.best_rows(64, kUs * 1000) == 1);
+}
+
+TEST_CASE("a larger size is worth it while its rate does not fall") {
+  struct Row {
+    const char* property;
+    Device device;
+    std::vector<int64_t> ran;
+    int64_t best;  // of 64
+  };
+  const std::vector<Row> rows = {
+      {"a fixed cost is shared", steady, {1, 8, 32, 64}, 64},
+      {"larger sizes are tried", steady, {1, 2, 3}, 64},
+      {"a loss of 2 % is none", [](int64_t n) { return n * (n < 32 ? 10.0 : 10.2); }, {8, 16, 32}, 64},
+      {"a loss of 5 % ends it", [](int64_t n) { return n * (n < 32 ? 10.0 : 10.5); }, {8, 16, 32, 64}, 28},
+      {"small losses add up", [](int64_t n) { return n * (10.0 + 0.01 * n); }, {8, 16, 32, 64}, 56},
+      {"a larger size makes up for it", tiled, {8, 16, 20, 32}, 64},
+      {"a cache that is full", spilling, {8, 16, 24, 40, 64}, 32},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.property);
+    CHECK(learnt(row.device, row.ran).best_rows(64) == row.best);
+  }
+}
+
+TEST_CASE("batches as large as the table says come to rest near the best size") {
+  CostTable first;
+  CHECK(settled(first, steady, 64) == 64);
+  CostTable second = learnt(spilling, {8});
+  const int64_t rows = settled(second, spilling, 64);
+  CHECK(rows >= 20);
+  CHECK(rows <= 32);
+}
+
+TEST_CASE("a latency bound is reached and not exceeded") {
+  for (const int64_t bound_us : {100, 200, 500, 1000, 1300, 5000}) {
+    CAPTURE(bound_us);
+    for (const Device& device : {Device(steady), Device([](int64_t n) { return 30.0 * n; })}) {
+      CostTable table;
+      for (int i = 0; i < 300; ++i) {
+        const int64_t rows = table.best_rows(64, kUs * bound_us);
+        if (rows > 1) CHECK(device(rows) <= static_cast<double>(bound_us));
+        run(table, device, rows, 1);
+      }
+      const int64_t rows = table.best_rows(64, kUs * bound_us);
+      CHECK((rows == 64 || device(rows + 1 + rows / 4) > static_cast<double>(bound_us)));
+    }
+  }
+}
+
+TEST_CASE("a verdict is looked at again, at a small price") {
+  CostTable table = learnt(steady, {8, 16});
+  run(table, [](int64_t rows) { return 5 * steady(rows); }, 64);  // the machine was busy
+  REQUIRE(table.best_rows(64) < 64);
+  int64_t tried = 0;
+  for (int i = 0; i < 600; ++i) {
+    const int64_t rows = table.best_rows(64);
+    tried += rows == 64 ? 1 : 0;
+    run(table, steady, rows, 1);
+  }
+  CHECK(tried > 0);
+  CHECK(table.best_rows(64) == 64);
+
+  CostTable bad = learnt(spilling, {8, 16, 24, 64});
+  int64_t large = 0;
+  for (int i = 0; i < 5000; ++i) {
+    const int64_t rows = bad.best_rows(64);
+    large += rows > 40 ? 1 : 0;
+    run(bad, spilling, rows, 1);
+  }
+  CHECK(large > 0);
+  CHECK(large < 5000 / 50);
+}
+
+TEST_CASE("noise does not keep a table from large batches") {
+  std::mt19937_64 engine(7);
+  CostTable table;
+  int64_t small = 0;
+  for (int i = 0; i < 3000; ++i) {
+    const int64_t most = table.best_rows(64);
+    const auto rows = static_cast<int64_t>(1 + engine() % static_cast<uint64_t>(most));
+    const double noise = 0.9 + 0.2 * static_cast<double>(engine() % 1000) / 1000;
+    run(table, [&](int64_t n) { return noise * steady(n); }, rows, 1);
+    small += most < 32 ? 1 : 0;
+  }
+  CHECK(small < 30);
+}
+
+TEST_CASE("the ends of the numbers are no trap") {
+  CostTable table;
+  for (int i = 0; i < 3; ++i) {
+    table.record(1, Duration::zero());
+    table.record(kMost, Duration::max());
+    table.record(0, Duration(-5));
+  }
+  CHECK(table.estimate(kMost).has_value());
+  CHECK(table.estimate(-1).has_value());
+  CHECK(table.best_rows(kMost) >= 1);
+  CHECK(table.best_rows(kMost, kUs) >= 1);
+  CHECK(table.best_rows(kMost, Duration::zero()) == 1);
+}
+
+}  // namespace heddle::batch
