@@ -1,8 +1,8 @@
 """Question  what does heddle.BatchQueue cost from Python, against the `batched` library at its best setting?
-Read as   microseconds a request, and batched / heddle by rounds. A no-op that returns its rows, and one ONNX
-          Runtime session of the 512-1024-1024-512 MLP for both, with 64 threads that wait for each answer and
-          with 64 tasks of one event loop; then a lone caller over the no-op. Bars: 15 us over the no-op, 2 times
-          `batched`, 60 us for a lone caller. `batched` runs at each of its settings first (batch size 64 and
+Read as   microseconds a request, and batched / heddle by rounds. A no-op that returns its rows, and one
+          ONNX Runtime session of the 512-1024-1024-512 MLP for both, with 64 threads that wait for each answer and
+          with 64 tasks of one event loop; then a lone caller over the no-op. Bars: 15 us over the no-op,
+          2 times `batched`, 60 us for a lone caller. `batched` runs at each of its settings first (batch size 64 and
           256, window 0 to 5 ms); the best is compared. It hands a list of items to its function, so its ORT
           function stacks them and gives the rows back, as its users write it.
 Checked   every answer is compared with the row's own.
@@ -34,7 +34,9 @@ SETTINGS = [(size, window) for size in (64, 256) for window in (0.0, 0.1, 1.0, 5
 class Work:
     """One function in the two forms its callers need, with inputs and right answers."""
 
-    def __init__(self, name: str, rows: np.ndarray, stacked: Callable[[np.ndarray], np.ndarray], close: float):
+    def __init__(
+        self, name: str, rows: np.ndarray, stacked: Callable[[np.ndarray], np.ndarray], close: float
+    ):
         self.name = name
         self.rows = [rows[i : i + 1] for i in range(len(rows))]
         self.stacked = stacked
@@ -162,7 +164,9 @@ def compare(work: Work, kind: str, options, bar_us: float | None) -> dict:
     print(f"\n{work.name}, {kind if kind == 'lone' else f'{CALLERS} {kind}'}")
     show("heddle.BatchQueue", spread(costs["heddle"]), "us", f"bar: {bar_us:g}" if bar_us else "")
     show(f"batched, size {best[0]}, window {best[1]} ms", spread(costs["batched"]), "us")
-    show("batched / heddle", ratio(costs["batched"], costs["heddle"]), "x", "" if kind == "lone" else "bar: 2")
+    show(
+        "batched / heddle", ratio(costs["batched"], costs["heddle"]), "x", "" if kind == "lone" else "bar: 2"
+    )
     return {
         "us": costs,
         "ratio": ratio(costs["batched"], costs["heddle"]),

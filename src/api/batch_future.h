@@ -1,7 +1,7 @@
 // batch_future.h: what stands behind a BatchFuture, and the pieces of a request that wait in a queue.
 //
-//   What       A FutureRep is answered once: with results, with an exception, or by cancel(). A Job is a payload
-//              of the RequestQueue: a request, or some rows of one that has more than a batch.
+//   What       A FutureRep is answered once: with results, with an exception, or by cancel(). A Job is a
+//              payload of the RequestQueue: a request, or some rows of one that has more than a batch.
 //   States     waiting -> running (begin) -> answered; waiting -> answered (cancel, deadline, close).
 //   Threads    Any. Jobs belong to whoever got them from the queue.
 //   Blocks     wait_until(). Callbacks run on the thread that answers, with no lock held.

@@ -11,6 +11,14 @@ from test_batch_queue import Gate, hold, row
 import heddle
 
 
+async def turn():
+    """Lets the other tasks of the loop run once."""
+    loop = asyncio.get_running_loop()
+    over = loop.create_future()
+    loop.call_soon(over.set_result, None)
+    await over
+
+
 def test_several_event_loops_get_their_own_results_in_the_loop_that_asked():
     with heddle.BatchQueue(lambda x: x * 2, max_batch=64) as q:
 
@@ -43,7 +51,7 @@ def test_a_cancelled_task_withdraws_its_request():
         async def main():
             task = asyncio.create_task(q.asubmit(row(1)))
             other = asyncio.create_task(q.asubmit(row(2)))
-            await asyncio.sleep(0)
+            await turn()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task
@@ -63,7 +71,7 @@ def test_a_full_queue_is_awaited_and_the_loop_goes_on():
         async def main():
             tasks = [asyncio.create_task(q.asubmit(row(i))) for i in range(10)]
             for _ in range(5):
-                await asyncio.sleep(0)  # the loop is not blocked
+                await turn()  # the loop is not blocked
             assert q.metrics().depth == 2
             gate.open.set()
             return [int(y[0, 0]) for y in await asyncio.gather(*tasks)]
@@ -102,7 +110,7 @@ def test_a_loop_that_is_closed_before_its_answer_disturbs_nobody():
         hold(gate, q)
         loop = asyncio.new_event_loop()
         task = loop.create_task(q.asubmit(row(1)))
-        loop.run_until_complete(asyncio.sleep(0))
+        loop.run_until_complete(turn())
         other = q.submit(row(2))
         loop.close()
         gate.open.set()

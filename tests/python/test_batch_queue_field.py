@@ -1,4 +1,4 @@
-"""What was seen in the field: bad requests, bad callables, futures nobody looks at, submits at odd moments."""
+"""Seen in the field: bad requests, bad callables, futures nobody looks at, submits at odd moments."""
 
 import concurrent.futures
 import gc
@@ -107,7 +107,13 @@ def test_a_callable_that_returns_its_input(make):
         results = [future.result(30) for future in futures]
 
     def arrays(tree):
-        return list(tree.values()) if isinstance(tree, dict) else list(tree) if isinstance(tree, tuple) else [tree]
+        return (
+            list(tree.values())
+            if isinstance(tree, dict)
+            else list(tree)
+            if isinstance(tree, tuple)
+            else [tree]
+        )
 
     for got in arrays(alone):
         assert not any(np.shares_memory(got, one) for one in arrays(x))

@@ -1,12 +1,14 @@
 """Who waits for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
 
-The queue and its workers see four methods: begin() says whether the request is still wanted, give() and fail()
-answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent together.
+The queue and its workers see three methods: begin() says whether the request is still wanted, give() and
+fail() answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent
+together.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from _thread import allocate_lock
 from collections.abc import Callable
@@ -28,7 +30,9 @@ class Mail:
     def __init__(self) -> None:
         self._letters: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
 
-    def add(self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, error: Any) -> None:
+    def add(
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, error: Any
+    ) -> None:
         letters = self._letters.get(loop)
         if letters is None:
             self._letters[loop] = [(future, result, error)]
@@ -37,10 +41,8 @@ class Mail:
 
     def send(self) -> None:
         for loop, letters in self._letters.items():
-            try:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody there waits any more
                 loop.call_soon_threadsafe(_deliver, letters)
-            except RuntimeError:
-                pass  # the loop is closed: nobody there waits any more
 
 
 def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
@@ -64,7 +66,13 @@ class BatchFuture(Future):  # type: ignore[type-arg]
     _exception: BaseException | None = None
 
     def __init__(
-        self, queue: Any, condition: threading.Condition, requests: Requests, payload: Any, rows: int, length: int
+        self,
+        queue: Any,
+        condition: threading.Condition,
+        requests: Requests,
+        payload: Any,
+        rows: int,
+        length: int,
     ) -> None:
         self._queue = queue  # which lives as long as somebody may wait for its answer
         self._condition = condition
@@ -127,9 +135,10 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         lock = allocate_lock()
         lock.acquire()
         self._sleepers.append(lock)  # before the state is read: whoever ends it reads the list afterwards
-        if self._state not in _OVER and not lock.acquire(True, -1 if timeout is None else max(timeout, 0)):
-            if self._state not in _OVER:
-                raise futures.TimeoutError("the request was not answered within the timeout")
+        patience = -1 if timeout is None else max(timeout, 0)
+        in_time = self._state in _OVER or lock.acquire(True, patience) or self._state in _OVER
+        if not in_time:
+            raise futures.TimeoutError("the request was not answered within the timeout")
 
     def result(self, timeout: float | None = None) -> Any:
         if self._state not in _OVER:
@@ -151,7 +160,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         return self._exception
 
     def cancel(self) -> bool:
-        """Before dispatch: free, and the room is given back. Once it runs: False, and nothing is disturbed."""
+        """Before dispatch: free, and its room is given back. Once it runs: False, and it goes on."""
         if not super().cancel():
             return False
         if withdraw(self._requests, self):

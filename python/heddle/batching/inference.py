@@ -49,7 +49,8 @@ def _arranged(model: Model, args: tuple[Any, ...], named: dict[str, Any]) -> lis
     arrays.update(named)
     if wrong or len(args) > len(names) or len(arrays) != len(names):
         raise InvalidError(
-            f"the model takes {names}, each once; the call gave {len(args)} arrays by place and {list(named)} by name"
+            f"the model takes {names}, each once; "
+            f"the call gave {len(args)} arrays by place and {list(named)} by name"
         )
     return [arrays[name] for name in names]
 
@@ -77,9 +78,10 @@ class _Active:
 class batch_inference(contextlib.ContextDecorator):
     """Context manager and decorator: inside, ``model(x)`` runs in batches of at most ``batch_size`` rows.
 
-    A call with more rows is split and its results joined; concurrent callers inside such contexts share batches.
-    It follows contextvars, so tasks and ``contextvars.copy_context()`` inherit it, and plain new threads do not.
-    What cannot be batched is refused by name: a model whose rows depend on each other, a call with ``stream=``.
+    A call with more rows is split and its results joined; concurrent callers inside such contexts share
+    batches. It follows contextvars, so tasks and ``contextvars.copy_context()`` inherit it, and plain new
+    threads do not. What cannot be batched is refused by name: a model whose rows depend on each other, a call
+    with ``stream=``.
 
     >>> with heddle.batch_inference(batch_size=8):
     ...     y = model(x)
@@ -105,7 +107,8 @@ class batch_inference(contextlib.ContextDecorator):
     def __call__(self, function: _F) -> _F:
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise UnsupportedError(
-                f"batch_inference cannot decorate the generator {function.__qualname__}: use `with` inside of it"
+                f"batch_inference cannot decorate the generator {function.__qualname__}: "
+                "use `with` inside of it"
             )
         if not inspect.iscoroutinefunction(function):
             return super().__call__(function)

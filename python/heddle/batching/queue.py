@@ -28,8 +28,8 @@ Cost = Literal["bytes", "padded"] | Callable[..., int] | None
 class BatchQueue:
     """Joins requests into batches for ``fn``: a Heddle model, or any callable.
 
-    ``fn`` gets the stacked batch and gives one result per row. With ``workers=1`` (the default) one thread owns
-    it: a library that must be called from one thread becomes safe, and batched.
+    ``fn`` gets the stacked batch and gives one result per row. With ``workers=1`` (the default) one thread
+    owns it: a library that must be called from one thread becomes safe, and batched.
 
     >>> queue = heddle.BatchQueue(lambda x: session.run(None, {"x": x})[0], max_batch=64)
     >>> y = queue.submit(x).result()          # from any thread; axis 0 of x counts rows
@@ -106,9 +106,9 @@ class BatchQueue:
     def submit(self, x: Any, *more: Any, timeout: float | None = None, priority: int = 0) -> BatchFuture:
         """Queues one request; any thread. A bad request, or one too many, raises here.
 
-        ``timeout``: seconds until it must have begun to run, else its future gets DeadlineError. Full: blocks up
-        to ``full_wait`` seconds, or raises ExhaustedError at once (``when_full="fail"``, and always on the
-        queue's own worker threads, which make the room).
+        ``timeout``: seconds until it must have begun to run, else its future gets DeadlineError. Full: blocks
+        up to ``full_wait`` seconds, or raises ExhaustedError at once (``when_full="fail"``, and always on
+        the queue's own worker threads, which make the room).
         """
         payload, key, rows, length = self._rows.describe((x, *more))
         future = BatchFuture(self, self._condition, self._requests, payload, rows, length)
@@ -176,7 +176,9 @@ class BatchQueue:
 
     def _refuse_full(self) -> None:
         limits = self._requests.limits()
-        raise ExhaustedError(f"the queue is full: {limits.capacity} requests wait; try later, or raise capacity")
+        raise ExhaustedError(
+            f"the queue is full: {limits.capacity} requests wait; try later, or raise capacity"
+        )
 
     async def _await_room(self, loop: asyncio.AbstractEventLoop, admit: Callable[[], bool]) -> None:
         end = time.monotonic() + self._room

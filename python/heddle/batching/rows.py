@@ -1,8 +1,8 @@
 """Requests to batches and back: what can be joined, how it is stacked, padded, split and cut.
 
-A request is an array, or tuples, lists and dicts of arrays, all with the same number of rows (axis 0); with
-``item=True`` it is one row without that axis. Everything that can be wrong with a request is found here, in the
-thread that submits it: a bad one never reaches a batch.
+A request is an array, or tuples, lists and dicts of arrays, all with the same number of rows (axis 0);
+with ``item=True`` it is one row without that axis. Everything that can be wrong with a request is found
+here, in the thread that submits it: a bad one never reaches a batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def to_leaf(x: Any, where: str) -> Any:
             raise InvalidError(f"{where} cannot be made an array: {type(error).__name__}: {error}") from error
     if array.dtype == object:
         raise InvalidError(
-            f"{where} is {type(x).__name__}, which cannot be stacked: give arrays of numbers, or collate="
+            f"{where} is {type(x).__name__}, which cannot be stacked: give arrays, or collate="
         )
     return array
 
@@ -86,7 +86,9 @@ class Rows:
         cut: bool = False,
         collate: Callable[[list[Any]], Any] | None = None,
     ) -> None:
-        if buckets is not None and (pad is None or list(buckets) != sorted({int(b) for b in buckets if b > 0})):
+        if buckets is not None and (
+            pad is None or list(buckets) != sorted({int(b) for b in buckets if b > 0})
+        ):
             raise InvalidError("buckets must be ascending lengths, and need pad= (the value that fills up)")
         if cut and pad is None:
             raise InvalidError("cut=True takes the padding off again, and needs pad=")
@@ -104,9 +106,9 @@ class Rows:
         if self.collate is not None:
             return (args[0] if len(args) == 1 else args), len(args), 1, 0
         x = args[0]
-        if type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item:
-            if x.ndim and x.dtype != object and x.shape[0]:
-                return args, (x.dtype, x.shape[1:]), x.shape[0], 0
+        plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
+        if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
+            return args, (x.dtype, x.shape[1:]), x.shape[0], 0
         return self._describe_any(args)
 
     def _describe_any(self, args: tuple[Any, ...]) -> Described:
@@ -128,10 +130,14 @@ class Rows:
         rows = int(arrays[0].shape[0])
         if any(array.shape[0] != rows for array in arrays):
             counts = ", ".join(str(array.shape[0]) for array in arrays)
-            raise InvalidError(f"the arrays of a request must have equally many rows (axis 0); these have {counts}")
+            raise InvalidError(
+                f"the arrays of a request must have equally many rows (axis 0); these have {counts}"
+            )
         if rows == 0:
             raise InvalidError("the request has no rows")
-        length = max((int(a.shape[1]) for a in arrays if a.ndim > 1), default=0) if self.pad is not None else 0
+        length = (
+            max((int(a.shape[1]) for a in arrays if a.ndim > 1), default=0) if self.pad is not None else 0
+        )
         return payload, self._key(payload, length), rows, length
 
     def _key(self, payload: Any, length: int) -> Any:
@@ -208,7 +214,13 @@ class Rows:
         """One result per request. InvalidError when the callable gave something else than one per row."""
         by_item = self.item or self.collate is not None
         rows = sum(job.rows for job in jobs)
-        if type(result) is np.ndarray and not by_item and not self.cut and result.ndim and len(result) == rows:
+        if (
+            type(result) is np.ndarray
+            and not by_item
+            and not self.cut
+            and result.ndim
+            and len(result) == rows
+        ):
             if len(jobs) == 1:
                 return [result.copy() if shares(result, args) else result]
             begin, parts = 0, []
@@ -276,4 +288,6 @@ def shares(part: Any, args: tuple[Any, ...]) -> bool:
     arrays = leaves(args)
     if isinstance(part, np.ndarray):
         return any(isinstance(a, np.ndarray) and np.may_share_memory(part, a) for a in arrays)
-    return any(is_torch(a) and a.untyped_storage().data_ptr() == part.untyped_storage().data_ptr() for a in arrays)
+    return any(
+        is_torch(a) and a.untyped_storage().data_ptr() == part.untyped_storage().data_ptr() for a in arrays
+    )

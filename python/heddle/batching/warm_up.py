@@ -17,10 +17,8 @@ class _Sample:
         self.length = length
 
 
-def samples_of(
-    rows: Rows, example: Any, max_batch: int, preferred: Sequence[int]
-) -> list[tuple[Any, ...]]:
-    """`example`, a request (a tuple: its arguments), stacked to each size and filled to each bucket's length."""
+def samples_of(rows: Rows, example: Any, max_batch: int, preferred: Sequence[int]) -> list[tuple[Any, ...]]:
+    """`example`, a request (a tuple: its arguments), at each size and each bucket's length."""
     if example is None:
         return []
     args = example if isinstance(example, tuple) else (example,)

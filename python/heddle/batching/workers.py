@@ -1,8 +1,9 @@
 """The threads of one BatchQueue: workers that take batches and answer them, and a keeper that watches both.
 
-A worker that ends by a BaseException fails its requests with `unavailable` and is replaced; one that hangs is
-noticed by the keeper, which answers its batch, and is replaced unless it is the only owner of something
-(``workers=1`` without ``replace_hung``). All are daemon threads, ended by shut(), which an atexit handler calls.
+A worker that ends by a BaseException fails its requests with `unavailable` and is replaced; one that hangs
+is noticed by the keeper, which answers its batch, and is replaced unless it is the only owner of something
+(``workers=1`` without ``replace_hung``). All are daemon threads, ended by shut(), which an atexit handler
+calls.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class Workers:
             requests.finish(ticket, failed)
 
     def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Any]:
-        """(jobs, result, error, arguments) of each call that was needed: one, or more to find a bad request."""
+        """(jobs, result, error, arguments) of each call: one, or more to find a bad request."""
         args: tuple[Any, ...] = ()
         try:
             args = self.rows.stack(jobs)
