@@ -489,7 +489,10 @@ class HEDDLE_API RequestQueue {
   std::optional<Work> try_take();  // what is due now, unless another worker was quicker
   void formed(uint64_t ticket);
   bool ran(uint64_t ticket);  // false: abandoned; others have answered
-  void finish(uint64_t ticket, bool failed);
+  // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), at
+  // most for that long and for max_wait, so that the next batch begins when they are back.
+  void finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
+  void told(uint64_t ticket);
   bool abandon(uint64_t ticket);  // true: whoever asked answers the batch
 
   Care care();  // blocks until a request expired, a batch hangs or the queue is closed

@@ -227,7 +227,11 @@ void bind_batch_queue(nb::module_& m) {
       .def("take", &Requests::take)
       .def("formed", [](Requests& r, uint64_t ticket) { r.queue().formed(ticket); })
       .def("ran", [](Requests& r, uint64_t ticket) { return r.queue().ran(ticket); })
-      .def("finish", [](Requests& r, uint64_t ticket, bool failed) { r.queue().finish(ticket, failed); })
+      .def("finish",
+           [](Requests& r, uint64_t ticket, bool failed, bool lingers) {
+             r.queue().finish(ticket, failed, lingers ? std::chrono::seconds(1) : std::chrono::seconds(0));
+           })
+      .def("told", [](Requests& r, uint64_t ticket) { r.queue().told(ticket); })
       .def("abandon", [](Requests& r, uint64_t ticket) { return r.queue().abandon(ticket); })
       .def("care", &Requests::care)
       .def("refuse",

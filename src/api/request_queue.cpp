@@ -132,7 +132,10 @@ std::optional<RequestQueue::Work> RequestQueue::try_take() {
 
 void RequestQueue::formed(uint64_t ticket) { rep_->queue.formed(ticket); }
 bool RequestQueue::ran(uint64_t ticket) { return rep_->queue.ran(ticket); }
-void RequestQueue::finish(uint64_t ticket, bool failed) { rep_->queue.finish(ticket, failed); }
+void RequestQueue::finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger) {
+  rep_->queue.finish(ticket, failed, linger);
+}
+void RequestQueue::told(uint64_t ticket) { rep_->queue.told(ticket); }
 bool RequestQueue::abandon(uint64_t ticket) { return rep_->queue.abandon(ticket); }
 
 RequestQueue::Care RequestQueue::care() {

@@ -38,7 +38,8 @@ Status RequestQueue::admits(const State& state, size_t wanted) const {
 // ---- in
 
 bool RequestQueue::tell_taker(State& state, bool at_once) {
-  if (!at_once || state.asleep <= state.told) return false;
+  const bool lane_free = static_cast<int>(state.runs.size()) < state.lanes;
+  if (!at_once || !lane_free || state.asleep <= state.told) return false;
   ++state.told;
   ++state.turn;
   return true;
@@ -175,6 +176,7 @@ bool RequestQueue::cancel(RequestId id, void** payload) {
 // ---- out
 
 Running RequestQueue::running(State& state, TimePoint now) {
+  end_lingering(state, now);
   if (now >= state.returning_until || state.draining) state.returning = 0;
   Running r;
   r.lanes = state.lanes;
@@ -263,7 +265,10 @@ Status RequestQueue::await_due(Deadline deadline) {
     const auto* wait = std::get_if<Wait>(&decision);
     if (wait == nullptr) return {};
     if (deadline.expired(clock_)) return Status::deadline("no batch was due before the deadline");
-    const TimePoint until = std::min({wait->until, state->waiting.next_deadline(), deadline.when()});
+    TimePoint until = std::min({wait->until, state->waiting.next_deadline(), deadline.when()});
+    if (state->waiting.size() != 0) {
+      for (const Run& run : state->runs) until = std::min(until, run.over_at);
+    }
     state->quiet_until = state->waiting.size() == 0 ? TimePoint::min() : until;
     ++state->asleep;
     const uint64_t seen = state->turn;
@@ -327,9 +332,36 @@ void RequestQueue::end_run(State& state, uint64_t ticket) {
   std::erase_if(state.runs, [&](const Run& run) { return run.ticket == ticket; });
 }
 
-void RequestQueue::finish(uint64_t ticket, bool failed) {
+void RequestQueue::end_lingering(State& state, TimePoint now) {
+  for (size_t i = state.runs.size(); i-- > 0;) {
+    const Run& run = state.runs[i];
+    const bool lingers = run.over_at != TimePoint::max();
+    if (lingers && (run.over_at <= now || state.draining)) end_run(state, run.ticket);
+  }
+}
+
+bool RequestQueue::any_unfinished(const State& state) {
+  return std::any_of(state.runs.begin(), state.runs.end(),
+                     [](const Run& run) { return run.over_at == TimePoint::max(); });
+}
+
+void RequestQueue::told(uint64_t ticket) {
+  if (!forked().ok()) return;
+  bool tell = false;
+  {
+    auto state = state_.lock();
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->over_at == TimePoint::max()) return;
+    end_run(*state, ticket);
+    tell = tell_taker(*state, state->waiting.size() != 0);
+  }
+  if (tell) state_.notify_one();
+}
+
+void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
   if (!forked().ok()) return;
   Waiters drained;
+  bool tell = false;
   {
     auto state = state_.lock();
     Run* run = find(*state, ticket);
@@ -349,9 +381,17 @@ void RequestQueue::finish(uint64_t ticket, bool failed) {
     m.rows += static_cast<uint64_t>(run->rows);
     m.occupancy += static_cast<double>(run->rows) / static_cast<double>(state->limits.max_rows);
     for (const TimePoint arrived : run->arrived) m.total.add((now - arrived).count());
-    end_run(*state, ticket);
+    const Duration kept = std::min(linger, state->limits.max_wait);
+    if (kept > Duration::zero()) {
+      run->over_at = now + kept;
+      run->phase.reset();
+    } else {
+      end_run(*state, ticket);
+    }
+    tell = tell_taker(*state, state->waiting.size() != 0);
     drained = now_idle(*state);
   }
+  if (tell) state_.notify_one();
   grant(drained);
 }
 

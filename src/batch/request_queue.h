@@ -102,7 +102,10 @@ class RequestQueue {
   // The phases of a batch, in this order. False from ran(): the batch was abandoned and answered by others.
   void formed(uint64_t ticket);
   bool ran(uint64_t ticket);
-  void finish(uint64_t ticket, bool failed);
+  // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), so
+  // that the next batch does not begin before they are back; at most for that long, and for max_wait.
+  void finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
+  void told(uint64_t ticket);
   bool abandon(uint64_t ticket);  // true: it was running, and whoever asked answers it
 
   Care care(Deadline deadline);
@@ -127,7 +130,8 @@ class RequestQueue {
     TimePoint taken, formed, ran;
     std::vector<TimePoint> arrived;
     bool reported = false;
-    bool answered = false;  // its worker answers it, or has
+    bool answered = false;                 // its worker answers it, or has
+    TimePoint over_at = TimePoint::max();  // finished, and lingers until then
     std::unique_ptr<trace::Span> phase;
   };
   struct State {
@@ -185,6 +189,8 @@ class RequestQueue {
   static Run* find(State& state, uint64_t ticket);
   static std::vector<void*> empty(State& state, Waiters& refused);  // takes all that wait
   static void end_run(State& state, uint64_t ticket);
+  static void end_lingering(State& state, TimePoint now);
+  static bool any_unfinished(const State& state);
   void tell_all(State& state);
   void ring() const;
 

@@ -35,7 +35,7 @@ Care RequestQueue::care(Deadline deadline) {
         if (const auto* late = std::get_if<Expire>(&decision)) care.expired = expire(*state, *late).expired;
       }
       for (Run& run : state->runs) {
-        if (run.reported || hang_after_ == Duration::max()) continue;
+        if (run.reported || hang_after_ == Duration::max() || run.over_at != TimePoint::max()) continue;
         if (now - run.taken >= hang_after_) {
           run.reported = true;
           care.hung.push_back(run.ticket);
@@ -69,7 +69,7 @@ void RequestQueue::tell_all(State& state) {
 }
 
 RequestQueue::Waiters RequestQueue::now_idle(State& state) {
-  if (state.waiting.size() != 0 || !state.runs.empty()) return {};
+  if (state.waiting.size() != 0 || any_unfinished(state)) return {};
   return std::exchange(state.drainers, {});
 }
 
@@ -110,7 +110,7 @@ Status RequestQueue::drain(Deadline deadline) {
     for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
     state->room_seekers.clear();
     tell_all(*state);
-    if (state->waiting.size() == 0 && state->runs.empty()) {
+    if (state->waiting.size() == 0 && !any_unfinished(*state)) {
       waiter->grant(0);
     } else {
       state->drainers.push_back(waiter);

@@ -110,6 +110,24 @@ TEST_CASE("callers just answered are waited for, a quarter of their batch's run 
   }
 }
 
+TEST_CASE("a batch whose callers are still being woken counts as running until told, max_wait at most") {
+  ManualClock clock;
+  RequestQueue queue(options(8, 5ms), clock);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  queue.formed(work->ticket);
+  CHECK(queue.ran(work->ticket));
+  queue.finish(work->ticket, false, 1s);
+  REQUIRE(queue.submit(request(1), kNow).ok());
+  CHECK_FALSE(queue.try_take());
+  SUBCASE("told") { queue.told(work->ticket); }
+  SUBCASE("never told") { clock.advance(5ms); }
+  SUBCASE("draining") { CHECK(queue.drain(Deadline::at(TimePoint::min())).code() == Code::deadline); }
+  CHECK(queue.try_take()->batch.size() == 1);
+  CHECK(queue.metrics().batches == 1);
+}
+
 TEST_CASE("a full queue refuses at once, or admits in order of arrival when room comes") {
   RequestQueue queue(options(1, 0ms, 2));
   REQUIRE(queue.submit(request(0), kNow).ok());

@@ -19,15 +19,40 @@ from typing import Any
 
 from .._heddle import Requests
 
+_CHAINS = 2  # of threads that wake one another: one wakes up while the other has the GIL
 _OVER = frozenset((CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED))
 
 
-class Mail:
-    """Answers for event loops: one wake-up per loop, however many of its calls a batch answers."""
+class Sleeper:
+    """A thread inside result(). Woken, it wakes the next: one by one they find the GIL free, where all at once
+    would queue up for it and sleep a second time."""
 
-    __slots__ = ("_letters",)
+    __slots__ = ("after", "last", "lock")
 
     def __init__(self) -> None:
+        self.lock = allocate_lock()
+        self.lock.acquire()
+        self.after: Sleeper | None = None
+        self.last: Callable[[], None] | None = None  # at a chain's end: everybody has been woken
+
+    def wake_next(self) -> None:
+        if self.after is not None:
+            self.after.lock.release()
+        elif self.last is not None:
+            self.last()
+
+
+class Mail:
+    """The answers of a batch, sent together: one wake-up per event loop, one chain of sleeping threads.
+
+    Callbacks run last, when everybody has been told: they may wait for other answers of the batch.
+    """
+
+    __slots__ = ("_letters", "callbacks", "sleepers")
+
+    def __init__(self) -> None:
+        self.sleepers: list[Sleeper] = []
+        self.callbacks: list[BatchFuture] = []
         self._letters: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
 
     def add(
@@ -39,10 +64,26 @@ class Mail:
         else:
             letters.append((future, result, error))
 
-    def send(self) -> None:
+    def send(self, woken: Callable[[], None] | None = None) -> None:
+        """`woken` is called by the last thread that wakes."""
+        sleepers, self.sleepers = self.sleepers, []
+        chains = min(_CHAINS, len(sleepers))
+        for chain in range(chains):
+            before = sleepers[chain]
+            for sleeper in sleepers[chain + chains :: chains]:
+                before.after = sleeper
+                before = sleeper
+            if before is sleepers[-1]:
+                before.last = woken
+        for sleeper in sleepers[:chains]:
+            sleeper.lock.release()
         for loop, letters in self._letters.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody there waits any more
                 loop.call_soon_threadsafe(_deliver, letters)
+        self._letters = {}
+        callbacks, self.callbacks = self.callbacks, []
+        for future in callbacks:
+            future._invoke_callbacks()  # type: ignore[attr-defined]
 
 
 def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
@@ -78,7 +119,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         self._condition = condition
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
-        self._sleepers: list[Any] = []
+        self._sleepers: list[Sleeper] = []
         self._requests = requests
         self.ids: tuple[int, ...] = ()
         self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
@@ -106,7 +147,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             self._state = FINISHED
             for waiter in self._waiters:
                 waiter.add_result(self)
-        self._over()
+        self._over(mail)
 
     def fail(self, error: BaseException, mail: Mail) -> None:
         with self._condition:
@@ -116,29 +157,45 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             self._state = FINISHED
             for waiter in self._waiters:
                 waiter.add_exception(self)
-        self._over()
+        self._over(mail)
 
-    def _over(self) -> None:
+    def _over(self, mail: Mail) -> None:
         self.payload = None
-        self._wake()
+        if self._sleepers:
+            self._wake(mail)
         if self._done_callbacks:
-            self._invoke_callbacks()  # type: ignore[attr-defined]
+            mail.callbacks.append(self)
 
-    def _wake(self) -> None:
+    def _wake(self, mail: Mail) -> None:
         sleepers, self._sleepers = self._sleepers, []
-        for lock in sleepers:
-            lock.release()
+        mail.sleepers += sleepers
 
     # ---- the caller's side
 
     def _sleep(self, timeout: float | None) -> None:
-        lock = allocate_lock()
-        lock.acquire()
-        self._sleepers.append(lock)  # before the state is read: whoever ends it reads the list afterwards
-        patience = -1 if timeout is None else max(timeout, 0)
-        in_time = self._state in _OVER or lock.acquire(True, patience) or self._state in _OVER
-        if not in_time:
+        sleeper = Sleeper()
+        self._sleepers.append(sleeper)  # before the state is read: whoever ends it reads the list afterwards
+        if self._state in _OVER and self._leave(sleeper):
+            return
+        woken = False
+        try:
+            woken = sleeper.lock.acquire(True, -1 if timeout is None else max(timeout, 0))
+        finally:
+            if woken:
+                sleeper.wake_next()
+            elif not self._leave(sleeper):  # it is part of a chain already
+                sleeper.lock.acquire()
+                sleeper.wake_next()
+                woken = True
+        if not woken and self._state not in _OVER:
             raise futures.TimeoutError("the request was not answered within the timeout")
+
+    def _leave(self, sleeper: Sleeper) -> bool:
+        try:
+            self._sleepers.remove(sleeper)
+        except ValueError:
+            return False
+        return True
 
     def result(self, timeout: float | None = None) -> Any:
         if self._state not in _OVER:
@@ -165,7 +222,9 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             return False
         if withdraw(self._requests, self):
             self.begin()  # no worker will: whoever waits for several futures is told here
-        self._wake()
+        mail = Mail()
+        self._wake(mail)
+        mail.send()
         return True
 
 

@@ -9,6 +9,7 @@ calls.
 from __future__ import annotations
 
 import atexit
+import functools
 import logging
 import os
 import threading
@@ -231,8 +232,9 @@ class Workers:
                         job.fail(gone, mail)
             raise
         finally:
-            mail.send()
-            requests.finish(ticket, failed)
+            lingers = len(mail.sleepers) > 1  # the next batch waits until its callers have been woken
+            requests.finish(ticket, failed, lingers)
+            mail.send(functools.partial(requests.told, ticket) if lingers else None)
 
     def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Any]:
         """(jobs, result, error, arguments) of each call: one, or more to find a bad request."""
