@@ -1,8 +1,9 @@
 // Question  What does the batch queue cost a request, when the callable does nothing? The bar is 2 us.
-// Read as   wall ns per request. "mechanism": submit, take and finish of the RequestQueue on one thread, batches
-//           of 64, no payload. "pipelined": callers of a BatchQueue with 256 requests under way each, one row
-//           of f32[1, 8]; its worker stacks, calls a function that returns its input, splits and answers.
-//           "blocking": each caller waits for its answer before it asks again; a lone one pays two wake-ups.
+// Read as   wall ns per request. "mechanism": submit, take and finish of the RequestQueue on one thread,
+//           batches of 64, no payload. "pipelined": callers of a BatchQueue with 256 requests under way each,
+//           one row of f32[1, 8]; its worker stacks, calls a function that returns its input, splits and
+//           answers. "blocking": each caller waits for its answer before it asks again; a lone one pays two
+//           wake-ups.
 // Checked   Every answer is the row that was asked with.
 #include <heddle/heddle.h>
 

@@ -2,9 +2,9 @@
 Read as   microseconds a request, and batched / heddle by rounds. A no-op that returns its rows, and for both
           one ONNX Runtime session of the 512-1024-1024-512 MLP, with 64 threads that wait for each answer and
           with 64 tasks of one event loop; then a lone caller over the no-op. Bars: 15 us over the no-op, 2
-          times `batched`, 60 us for a lone caller. `batched` runs at each of its settings first (batch size 64
-          and 256, window 0 to 5 ms); the best is compared. It hands a list of items to its function, so its
-          ORT function stacks them and gives the rows back, as its users write it.
+          times `batched`, 60 us for a lone caller. `batched` runs at each of its settings first (batch size
+          64 and 256, window 0 to 5 ms); the best is compared. It hands a list of items to its function, so
+          its ORT function stacks them and gives the rows back, as its users write it.
 Checked   every sixteenth answer is compared with the row's own.
 """
 

@@ -1,17 +1,17 @@
 // request_queue.h: requests wait here until a worker takes a batch of them; the threads around the policy.
 //
-//   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h) chose,
-//              finish() says that it is over. A payload is the owner's handle: the queue never looks at it.
-//   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel() when
-//              that says true, from refuse() or from close(). Whoever gets it answers it, with no lock held.
+//   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h)
+//              chose, finish() says that it is over. A payload is the owner's handle, never looked at here.
+//   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel()
+//              when that says true, from refuse() or close(). Whoever gets it answers it, with no lock held.
 //   States     open -> draining (drain: nothing new, what waits runs without windows) -> closed (close).
 //              Open or draining, it may refuse for a time (refuse, accept): no worker is there. In a forked
 //              child every call gets `unavailable` and touches nothing.
 //   Order      The policy's. Who waits for room gets it first come, first served.
-//   Returning  After a batch of two or more, as many callers are expected back as it answered, until a quarter
-//              of its run time is over, or max_wait if that is less.
-//   Hung       A batch that runs longer than hang_after is reported once by care(); its worker gets false from
-//              ran(), so that nobody answers twice.
+//   Returning  After a batch of two or more, as many callers are expected back as it answered, until a
+//              quarter of its run time is over, or max_wait if that is less.
+//   Hung       A batch that runs longer than hang_after is reported once by care(). Once it is abandoned, its
+//              worker gets false from ran(), so that nobody answers twice.
 //   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
 //   Blocks     submit() for room, until their deadline; take() and await_due() until a batch is
 //              due; care() until there is something to care for; drain() until all is answered. Nothing else.

@@ -1,4 +1,4 @@
-// What a RequestQueue does beside its batches: deadlines and hung workers, refusing, draining, closing, limits.
+// What a RequestQueue does beside its batches: deadlines, hung workers, refusing, draining, closing, limits.
 #include <algorithm>
 
 #include "batch/request_queue.h"

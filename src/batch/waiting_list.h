@@ -1,8 +1,8 @@
 // waiting_list.h: the requests that wait, in the order in which they came, by group and priority.
 //
-//   What       add() gives a request a place and an id; remove() frees both. offer() lists what the policy has
-//              to see: the first max_rows rows of every (group, priority), however many more wait behind them,
-//              and everything whose deadline has passed.
+//   What       add() gives a request a place and an id; remove() frees both. offer() lists what the policy
+//              has to see: the first max_rows rows of every (group, priority), however many more wait behind
+//              them, and everything whose deadline has passed.
 //   Invariant  Ids grow with arrival and are never used twice; an id names its place, so that nothing is
 //              searched.
 //   Threads    One at a time; the RequestQueue's lock guards it.

@@ -24,8 +24,8 @@ _OVER = frozenset((CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED))
 
 
 class Sleeper:
-    """A thread inside result(). Woken, it wakes the next: one by one they find the GIL free, where all at once
-    would queue up for it and sleep a second time."""
+    """A thread inside result(). Woken, it wakes the next: one by one they find the GIL free, where all at
+    once would queue up for it and sleep a second time."""
 
     __slots__ = ("after", "last", "lock")
 

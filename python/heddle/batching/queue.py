@@ -186,8 +186,12 @@ class BatchQueue:
         while True:
             room = loop.create_future()
 
-            def wake(room: asyncio.Future[None] = room) -> None:
-                loop.call_soon_threadsafe(lambda: room.done() or room.set_result(None))
+            def give(room: asyncio.Future[None] = room) -> None:
+                if not room.done():
+                    room.set_result(None)
+
+            def wake(give: Callable[[], None] = give) -> None:
+                loop.call_soon_threadsafe(give)
 
             seekers.append(wake)
             admitted = False

@@ -164,11 +164,12 @@ class Rows:
 
     def slices(self, payload: Any, rows: int, most: int) -> list[tuple[Any, int]]:
         """(payload, rows) of each part of at most `most` rows."""
-        parts = []
-        for begin in range(0, rows, most):
+
+        def part(begin: int) -> tuple[Any, int]:
             end = min(begin + most, rows)
-            parts.append((map_leaves(payload, lambda a, _, b=begin, e=end: a[b:e]), end - begin))
-        return parts
+            return map_leaves(payload, lambda a, _: a[begin:end]), end - begin
+
+        return [part(begin) for begin in range(0, rows, most)]
 
     # ---- to a batch
 
@@ -202,7 +203,8 @@ class Rows:
                 out = np.full(whole, self.pad, arrays[0].dtype)
             row = 0
             for a in arrays:
-                out[(slice(row, row + a.shape[0]), *(slice(0, n) for n in a.shape[1:]))] = a
+                corner = (slice(row, row + a.shape[0]), *(slice(0, n) for n in a.shape[1:]))
+                out[corner] = a
                 row += a.shape[0]
             return out
 

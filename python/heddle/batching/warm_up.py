@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,12 +27,12 @@ def samples_of(rows: Rows, example: Any, max_batch: int, preferred: Sequence[int
     sizes = sorted({1, max_batch, *preferred})
     out = []
     for bucket in rows.buckets or (length,):
-        one = _Sample(map_leaves(payload, lambda a, _, n=bucket: _to_length(a, n)), count, bucket)
+        one = _Sample(map_leaves(payload, functools.partial(_to_length, bucket)), count, bucket)
         out += [rows.stack([one] * max(1, size // count)) for size in sizes]
     return out
 
 
-def _to_length(array: Any, length: int) -> Any:
+def _to_length(length: int, array: Any, _: str) -> Any:
     """Cut or repeated along axis 1: values stay within the example's own."""
     if array.ndim < 2 or not length or array.shape[1] == length:
         return array

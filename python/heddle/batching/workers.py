@@ -197,7 +197,7 @@ class Workers:
                         self._recovered(worker)
             if self.room_seekers:
                 self.wake_room(len(jobs) + len(expired))
-            work = jobs = expired = None  # an idle worker keeps nobody's answer alive
+            del work, jobs, expired  # an idle worker keeps nobody's answer alive
 
     def _expire(self, jobs: list[Any]) -> None:
         self.fail_all(jobs, DeadlineError("the request was not run before its timeout"))
@@ -244,14 +244,13 @@ class Workers:
             self.requests.formed(ticket)
             return [(jobs, call(*args), None, args)]
         except Exception as error:
-            lost = isinstance(error, DeviceLostError)
-            if not self.retry or lost or len(jobs) == 1:
+            if not self.retry or isinstance(error, DeviceLostError) or len(jobs) == 1:
                 return [(jobs, None, error, args)]
         half = len(jobs) // 2
         first = self._outcomes(call, jobs[:half], ticket)
-        for _, _, error, _ in first:
-            if isinstance(error, DeviceLostError):  # nothing is run on it again
-                return [*first, (jobs[half:], None, error, ())]
+        for _, _, lost, _ in first:
+            if isinstance(lost, DeviceLostError):  # nothing is run on it again
+                return [*first, (jobs[half:], None, lost, ())]
         return first + self._outcomes(call, jobs[half:], ticket)
 
     # ---- the keeper's
