@@ -447,7 +447,8 @@ struct BatchMetrics {
 
 // The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
 // Python package does: requests wait in it until a worker takes a batch. A payload is the host's handle and
-// comes back exactly once: in a batch, as expired, from cancel() when that says true, from refuse() or close().
+// comes back exactly once: in a batch, as expired, from refuse() or close(), or it is the host's again when
+// cancel() says true.
 class HEDDLE_API RequestQueue {
  public:
   struct Options {
@@ -531,8 +532,8 @@ class HEDDLE_API BatchFuture {
   std::shared_ptr<Rep> rep_;
 };
 
-// Gets the stacked inputs of a batch and returns tensors with one row per row. What it throws, the requests of
-// the batch get.
+// Gets the stacked inputs of a batch and returns tensors with one row per row. What it throws, the requests
+// of the batch get.
 using BatchFunction = std::function<std::vector<Tensor>(std::span<const Tensor> stacked)>;
 
 struct BatchQueueOptions {
