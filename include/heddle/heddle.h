@@ -492,6 +492,180 @@ class HEDDLE_API Model {
   std::shared_ptr<Rep> rep_;
 };
 
+// ---- batching
+
+// How requests are joined. A request that finds its worker idle runs at once, whatever these say.
+struct BatchLimits {
+  int64_t max_batch = 64;    // rows
+  int64_t max_cost = 0;      // of a batch, in the units of Request::cost; 0: not limited
+  bool padded_cost = false;  // a batch costs its rows times its largest cost, instead of the sum
+  // How long a batch that is not full may wait while other workers run, counted from its oldest request, and
+  // the longest that callers just answered are waited for.
+  std::chrono::nanoseconds max_wait = std::chrono::milliseconds(5);
+  std::chrono::nanoseconds aging =
+      std::chrono::milliseconds(100);   // a waiting request gains one priority step
+  std::vector<int64_t> preferred = {};  // ascending: a batch that is not full is cut back to one of these
+  size_t capacity = 16384;              // requests that wait
+};
+
+struct Distribution {  // seconds; percentiles at most an eighth too high
+  uint64_t count = 0;
+  double sum = 0, p50 = 0, p95 = 0, p99 = 0;
+};
+
+struct BatchMetrics {
+  uint64_t depth = 0, depth_rows = 0, capacity = 0, running = 0;
+  uint64_t submitted = 0, rejected = 0, expired = 0, cancelled = 0, refused = 0;  // requests
+  uint64_t batches = 0, failed_batches = 0, hung_batches = 0, rows = 0;
+  double occupancy = 0;             // rows that ran / (batches * max_batch)
+  Distribution wait, total;         // of a request: until its batch began; until it was answered
+  Distribution form, run, scatter;  // of a batch
+  std::vector<std::pair<int64_t, uint64_t>> batch_sizes;  // rows up to this (powers of two), batches
+  HEDDLE_API std::string prometheus(
+      const std::string& queue_name) const;  // the text format, label queue="..."
+};
+
+// The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
+// Python package does: requests wait in it until a worker takes a batch. A payload is the host's handle and
+// comes back exactly once: in a batch, as expired, from refuse() or close(), or it is the host's again when
+// cancel() says true.
+class HEDDLE_API RequestQueue {
+ public:
+  struct Options {
+    BatchLimits limits;
+    int workers = 1;
+    Timeout hang_after;  // a batch that runs longer is reported by care()
+  };
+  struct Request {
+    void* payload = nullptr;
+    uint64_t group = 0;  // only requests of one group share a batch
+    int64_t rows = 1;
+    int64_t cost = 0;
+    int priority = 0;  // higher first
+    Timeout timeout;   // expired, when not taken by then
+  };
+  struct Work {
+    uint64_t ticket = 0;  // 0: nothing to run
+    std::vector<void*> batch, expired;
+  };
+  struct Care {
+    std::vector<void*> expired;
+    std::vector<uint64_t> hung;  // tickets
+    bool closed = false;
+  };
+
+  explicit RequestQueue(const Options& options);
+  ~RequestQueue();  // after close(), and when no thread is inside
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
+
+  // All or none; returns their ids. When there is no room, waits for it up to `room` (0: not at all), then
+  // throws exhausted.
+  std::vector<uint64_t> submit(std::span<const Request> requests, Timeout room);
+  // Without waiting. False: there is no room; submit() may wait for it.
+  bool try_submit(std::span<const Request> requests, std::span<uint64_t> ids);
+  bool cancel(uint64_t id);  // true: it had not been taken
+
+  void await_due();                // blocks until a batch is due; unavailable once closed
+  std::optional<Work> try_take();  // what is due now, unless another worker was quicker
+  void formed(uint64_t ticket);
+  bool ran(uint64_t ticket);  // false: abandoned; others have answered
+  // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), at
+  // most for that long and for max_wait, so that the next batch begins when they are back.
+  void finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
+  void told(uint64_t ticket);
+  bool abandon(uint64_t ticket);  // true: whoever asked answers the batch
+
+  Care care();  // blocks until a request expired, a batch hangs or the queue is closed
+  std::vector<void*> refuse(ErrorCode code, const std::string& why);  // new requests get this until accept()
+  void accept();
+  void drain(Timeout timeout);  // takes nothing new and waits until all that waits has run
+  std::vector<void*> close();   // what waits comes back, new requests get unavailable
+  bool closed() const;
+  void set_limits(const BatchLimits& limits);
+  BatchLimits limits() const;
+  BatchMetrics metrics() const;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// The answer to a request of a BatchQueue. Copies share it; it outlives its queue.
+class HEDDLE_API BatchFuture {
+ public:
+  BatchFuture() = default;  // no request: only assignment, valid() and the destructor may follow
+  bool valid() const { return rep_ != nullptr; }
+  bool ready() const;
+  void wait() const;
+  bool wait_for(std::chrono::nanoseconds time) const;  // false: not ready by then
+  std::vector<Tensor> get() const;  // waits; throws what became of the request instead; may be asked again
+  // True: it had not begun, and is answered with cancelled. False: it runs or is answered, and goes on.
+  bool cancel() const;
+  // Called once, when it is ready: at once if it is, else on the thread that answers. It must not throw.
+  void then(std::function<void(const BatchFuture&)> callback) const;
+
+ private:
+  friend struct Internals;
+  struct Rep;
+  explicit BatchFuture(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
+  std::shared_ptr<Rep> rep_;
+};
+
+// Gets the stacked inputs of a batch and returns tensors with one row per row. What it throws, the requests
+// of the batch get.
+using BatchFunction = std::function<std::vector<Tensor>(std::span<const Tensor> stacked)>;
+
+struct BatchQueueOptions {
+  BatchLimits limits;
+  int workers = 1;  // threads; 1: the function has one owner
+  // How long submit() waits for room when the queue is full, then it throws exhausted; 0: at once. On the
+  // queue's own workers always at once, since they make the room.
+  Timeout full_wait = std::chrono::seconds(30);
+  std::function<int64_t(std::span<const Tensor> inputs)> cost;  // of one request; empty: its bytes
+  // Inputs of unequal extents (axes from 1 on) share batches, filled up with this value; with buckets, axis 1
+  // is filled up to one of them. Without: equal row shapes only. cut: results' axis 1 is cut back again.
+  std::optional<double> pad;
+  std::vector<int64_t> buckets;
+  bool cut = false;
+  bool retry = false;  // a failed batch may run again in halves, until the bad request stands alone
+  // Makes the function on the worker's own thread, instead of the one given.
+  std::function<BatchFunction()> setup;
+  Timeout hang_after;           // a batch that runs longer is answered with unavailable
+  bool replace_hung = false;    // start another worker then, even where workers is 1
+  std::vector<Tensor> warm_up;  // a request, run at every size and bucket before the first real one
+};
+
+struct BatchHealth {
+  enum class State : uint8_t { ok, degraded, unavailable, draining, closed } state;
+  std::string reason;  // why not ok, or what the last trouble was
+  int workers, hung, restarts;
+};
+
+// Requests from any threads, joined along axis 0 into batches for a model or any function.
+class HEDDLE_API BatchQueue {
+ public:
+  explicit BatchQueue(const Model& model, const BatchQueueOptions& options = {});
+  explicit BatchQueue(BatchFunction function, const BatchQueueOptions& options = {});
+  ~BatchQueue();  // close()
+  BatchQueue(const BatchQueue&) = delete;
+  BatchQueue& operator=(const BatchQueue&) = delete;
+
+  // A bad request, or one too many, throws here. `timeout`: until when it must have begun to run. Inputs must
+  // not be written before the answer is there. More rows than max_batch are split and their results joined.
+  BatchFuture submit(std::vector<Tensor> inputs, Timeout timeout = {}, int priority = 0);
+  BatchMetrics metrics() const;
+  BatchHealth health() const;
+  void set_limits(const BatchLimits& limits);
+  void drain(Timeout timeout = {});  // takes nothing new; returns when all that was submitted is answered
+  // What waits gets unavailable; batches that run end. Idempotent. Not on a worker's own thread.
+  void close();
+
+ private:
+  struct Rep;
+  std::shared_ptr<Rep> rep_;
+};
+
 // ---- graphs by hand
 
 using Dim = std::variant<int64_t, std::string>;  // a number, or a symbol

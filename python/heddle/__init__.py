@@ -23,6 +23,7 @@ from ._heddle import (
     reset_lock_stats,
     set_log,
 )
+from .batching import BatchFuture, BatchQueue, batch_inference
 from .errors import (
     CancelledError,
     DeadlineError,
@@ -37,6 +38,8 @@ from .errors import (
 
 __version__ = _heddle.version()
 __all__ = [
+    "BatchFuture",
+    "BatchQueue",
     "CancelledError",
     "DeadlineError",
     "Device",
@@ -54,6 +57,7 @@ __all__ = [
     "StreamPool",
     "UnavailableError",
     "UnsupportedError",
+    "batch_inference",
     "count_locks",
     "current_allocated_memory",
     "current_stream",

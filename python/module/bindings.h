@@ -9,6 +9,10 @@ void bind_errors(nanobind::module_& m);
 void bind_model(nanobind::module_& m);
 void bind_streams(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
+void bind_batch_queue(nanobind::module_& m);
 void bind_inside(nanobind::module_& m);  // statistics, trace, log, environment
+
+// What heddle.batch_inference put into the caller's context: called in a model's place. Invalid: nothing.
+nanobind::object current_batching();
 
 }  // namespace heddle::python

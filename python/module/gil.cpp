@@ -13,6 +13,8 @@
 namespace heddle::python {
 namespace {
 
+using namespace nb::literals;
+
 // One interpreter per process: its state is the process's.
 std::atomic<int> inside{0};        // threads between Entry and ~Entry; changed with the GIL held
 std::atomic<bool> exiting{false};  // set with the GIL held
@@ -119,6 +121,9 @@ void bind_process(nb::module_& m) {
   main_thread = nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   set_interrupt_check(interrupt_asked);
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(before_exit));
+  // A forked child has none of the threads that were inside.
+  const nb::object none_inside = nb::cpp_function([] { inside.store(0, std::memory_order_release); });
+  nb::module_::import_("os").attr("register_at_fork")("after_in_child"_a = none_inside);
   (void)m;
 }
 

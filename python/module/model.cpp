@@ -60,6 +60,8 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
 }
 
 nb::object call(const Model& model, const nb::args& args, const nb::kwargs& named) {
+  if (const nb::object batching = current_batching(); batching.is_valid())
+    return batching(nb::find(model), args, named);
   CallOptions options;
   const std::vector<nb::handle> arrays = arrange(model, args, named, options);
   std::vector<Tensor> inputs;
@@ -252,7 +254,7 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("dtype", [](const Port& p) { return std::string(name(p.dtype)); })
       .def_prop_ro("shape", port_shape)
       .def("__repr__", describe);
-  nb::class_<Model>(m, "Model")
+  nb::class_<Model>(m, "Model", nb::is_weak_referenceable())
       .def("__call__", call)
       .def_prop_ro("inputs", &Model::inputs)
       .def_prop_ro("outputs", &Model::outputs)

@@ -11,5 +11,6 @@ NB_MODULE(_heddle, m) {
   bind_streams(m);
   bind_model(m);
   bind_graph(m);
+  bind_batch_queue(m);
   bind_inside(m);
 }

@@ -98,6 +98,10 @@ struct Internals {
                             bool writable = true);
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
+  using BatchFutureRep = BatchFuture::Rep;
+  static BatchFuture make_future(std::shared_ptr<BatchFuture::Rep> rep) {
+    return BatchFuture(std::move(rep));
+  }
   static const std::shared_ptr<const void>& keep(const Tensor& tensor) { return tensor.rep_->keep; }
 };
 

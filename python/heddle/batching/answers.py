@@ -1,0 +1,308 @@
+"""Who waits for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
+
+The queue and its workers see three methods: begin() says whether the request is still wanted, give() and
+fail() answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent
+together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from _thread import allocate_lock
+from collections.abc import Callable
+from concurrent import futures
+from concurrent.futures import CancelledError, Future
+from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
+from typing import Any
+
+from .._heddle import Requests
+
+_CHAINS = 2  # of threads that wake one another: one wakes up while the other has the GIL
+_OVER = frozenset((CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED))
+
+
+class Sleeper:
+    """A thread inside result(). Woken, it wakes the next: one by one they find the GIL free, where all at
+    once would queue up for it and sleep a second time."""
+
+    __slots__ = ("after", "last", "lock")
+
+    def __init__(self) -> None:
+        self.lock = allocate_lock()
+        self.lock.acquire()
+        self.after: Sleeper | None = None
+        self.last: Callable[[], None] | None = None  # at a chain's end: everybody has been woken
+
+    def wake_next(self) -> None:
+        if self.after is not None:
+            self.after.lock.release()
+        elif self.last is not None:
+            self.last()
+
+
+class Mail:
+    """The answers of a batch, sent together: one wake-up per event loop, one chain of sleeping threads.
+
+    Callbacks run last, when everybody has been told: they may wait for other answers of the batch.
+    """
+
+    __slots__ = ("_letters", "callbacks", "sleepers")
+
+    def __init__(self) -> None:
+        self.sleepers: list[Sleeper] = []
+        self.callbacks: list[BatchFuture] = []
+        self._letters: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
+
+    def add(
+        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, error: Any
+    ) -> None:
+        letters = self._letters.get(loop)
+        if letters is None:
+            self._letters[loop] = [(future, result, error)]
+        else:
+            letters.append((future, result, error))
+
+    def send(self, woken: Callable[[], None] | None = None) -> None:
+        """`woken` is called by the last thread that wakes."""
+        sleepers, self.sleepers = self.sleepers, []
+        chains = min(_CHAINS, len(sleepers))
+        for chain in range(chains):
+            before = sleepers[chain]
+            for sleeper in sleepers[chain + chains :: chains]:
+                before.after = sleeper
+                before = sleeper
+            if before is sleepers[-1]:
+                before.last = woken
+        for sleeper in sleepers[:chains]:
+            sleeper.lock.release()
+        for loop, letters in self._letters.items():
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody there waits any more
+                loop.call_soon_threadsafe(_deliver, letters)
+        self._letters = {}
+        callbacks, self.callbacks = self.callbacks, []
+        for future in callbacks:
+            future._invoke_callbacks()  # type: ignore[attr-defined]
+
+
+def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
+    for future, result, error in letters:
+        if future.done():
+            continue
+        if error is None:
+            future.set_result(result)
+        else:
+            future.set_exception(error)
+
+
+class BatchFuture(Future):  # type: ignore[type-arg]
+    """A ``concurrent.futures.Future`` that is cheap to make: all of a queue share one condition.
+
+    Nobody waits on that condition; result() and exception() sleep on a lock of their own.
+    """
+
+    _state = PENDING
+    _result = None
+    _exception: BaseException | None = None
+
+    def __init__(
+        self,
+        queue: Any,
+        condition: threading.Condition,
+        requests: Requests,
+        payload: Any,
+        rows: int,
+        length: int,
+    ) -> None:
+        self._queue = queue  # which lives as long as somebody may wait for its answer
+        self._condition = condition
+        self._waiters: list[Any] = []
+        self._done_callbacks: list[Callable[[Any], object]] = []
+        self._sleepers: list[Sleeper] = []
+        self._requests = requests
+        self.ids: tuple[int, ...] = ()
+        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
+        self.payload = payload
+        self.rows = rows
+        self.length = length
+
+    # ---- the queue's side
+
+    def begin(self) -> bool:
+        with self._condition:
+            if self._state == PENDING:
+                self._state = RUNNING
+            elif self._state == CANCELLED:
+                self._state = CANCELLED_AND_NOTIFIED
+                for waiter in self._waiters:
+                    waiter.add_cancelled(self)
+            return self._state == RUNNING
+
+    def give(self, result: Any, mail: Mail) -> None:
+        with self._condition:
+            if self._state in _OVER:
+                return
+            self._result = result
+            self._state = FINISHED
+            for waiter in self._waiters:
+                waiter.add_result(self)
+        self._over(mail)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        with self._condition:
+            if self._state in _OVER:
+                return
+            self._exception = error
+            self._state = FINISHED
+            for waiter in self._waiters:
+                waiter.add_exception(self)
+        self._over(mail)
+
+    def _over(self, mail: Mail) -> None:
+        self.payload = None
+        if self._sleepers:
+            self._wake(mail)
+        if self._done_callbacks:
+            mail.callbacks.append(self)
+
+    def _wake(self, mail: Mail) -> None:
+        sleepers, self._sleepers = self._sleepers, []
+        mail.sleepers += sleepers
+
+    # ---- the caller's side
+
+    def _sleep(self, timeout: float | None) -> None:
+        sleeper = Sleeper()
+        self._sleepers.append(sleeper)  # before the state is read: whoever ends it reads the list afterwards
+        if self._state in _OVER and self._leave(sleeper):
+            return
+        woken = False
+        try:
+            woken = sleeper.lock.acquire(True, -1 if timeout is None else max(timeout, 0))
+        finally:
+            if woken:
+                sleeper.wake_next()
+            elif not self._leave(sleeper):  # it is part of a chain already
+                sleeper.lock.acquire()
+                sleeper.wake_next()
+                woken = True
+        if not woken and self._state not in _OVER:
+            raise futures.TimeoutError("the request was not answered within the timeout")
+
+    def _leave(self, sleeper: Sleeper) -> bool:
+        try:
+            self._sleepers.remove(sleeper)
+        except ValueError:
+            return False
+        return True
+
+    def result(self, timeout: float | None = None) -> Any:
+        if self._state not in _OVER:
+            self._sleep(timeout)
+        if self._exception is not None:
+            try:
+                raise self._exception
+            finally:
+                self = None  # type: ignore[assignment]  # no cycle through the traceback
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._result
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if self._state not in _OVER:
+            self._sleep(timeout)
+        if self._state != FINISHED:
+            raise CancelledError
+        return self._exception
+
+    def cancel(self) -> bool:
+        """Before dispatch: free, and its room is given back. Once it runs: False, and it goes on."""
+        if not super().cancel():
+            return False
+        if withdraw(self._requests, self):
+            self.begin()  # no worker will: whoever waits for several futures is told here
+        mail = Mail()
+        self._wake(mail)
+        mail.send()
+        return True
+
+
+class Call:
+    """A call of asubmit(): answered in the loop that asked."""
+
+    __slots__ = ("future", "ids", "length", "loop", "parts", "payload", "rows")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, payload: Any, rows: int, length: int) -> None:
+        self.loop = loop
+        self.future: asyncio.Future[Any] = loop.create_future()
+        self.payload = payload
+        self.rows = rows
+        self.length = length
+        self.ids: tuple[int, ...] = ()
+        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
+
+    def begin(self) -> bool:
+        return not self.future.cancelled()
+
+    def give(self, result: Any, mail: Mail) -> None:
+        mail.add(self.loop, self.future, result, None)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        mail.add(self.loop, self.future, None, error)
+
+
+class Part:
+    """Some rows of a request that has more of them than a batch. The last answer joins all of them."""
+
+    __slots__ = ("length", "number", "payload", "rows", "whole")
+
+    def __init__(self, whole: Whole, number: int, payload: Any, rows: int) -> None:
+        self.whole = whole
+        self.number = number
+        self.payload = payload
+        self.rows = rows
+        self.length = whole.target.length
+
+    def begin(self) -> bool:
+        return self.whole.target.begin()
+
+    def give(self, result: Any, mail: Mail) -> None:
+        self.whole.give(self.number, result, mail)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        self.whole.target.fail(error, mail)
+
+
+class Whole:
+    """The request that Parts belong to."""
+
+    def __init__(self, target: BatchFuture | Call, payloads: list[tuple[Any, int]], join: Callable[..., Any]):
+        self.target = target
+        self.join = join
+        self.lock = threading.Lock()
+        self.results: list[Any] = [None] * len(payloads)
+        self.missing = len(payloads)
+        target.parts = tuple(Part(self, i, payload, rows) for i, (payload, rows) in enumerate(payloads))
+
+    def give(self, number: int, result: Any, mail: Mail) -> None:
+        self.results[number] = result
+        with self.lock:
+            self.missing -= 1
+            if self.missing:
+                return
+        try:
+            joined = self.join(self.results)
+        except Exception as error:  # results of unequal shapes: the request's own failure
+            self.target.fail(error, mail)
+        else:
+            self.target.give(joined, mail)
+
+
+def withdraw(requests: Requests, target: BatchFuture | Call) -> bool:
+    """Takes what of the request still waits out of the queue. True: nothing of it had been taken."""
+    pieces = target.parts or (target,)
+    withdrawn = 0
+    for number, piece in zip(target.ids, pieces, strict=False):
+        withdrawn += requests.cancel(number, piece)
+    return withdrawn == len(pieces)

@@ -1,0 +1,295 @@
+"""Requests to batches and back: what can be joined, how it is stacked, padded, split and cut.
+
+A request is an array, or tuples, lists and dicts of arrays, all with the same number of rows (axis 0);
+with ``item=True`` it is one row without that axis. Everything that can be wrong with a request is found
+here, in the thread that submits it: a bad one never reaches a batch.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..errors import InvalidError
+
+Described = tuple[Any, Any, int, int]  # payload, group key, rows, length
+
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
+def is_torch(x: Any) -> bool:
+    torch = sys.modules.get("torch")  # never imported here: without it nothing can be one of its tensors
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def to_leaf(x: Any, where: str) -> Any:
+    """A numpy array or torch tensor. What cannot be one is refused by name."""
+    if isinstance(x, np.ndarray) or is_torch(x):
+        array = x
+    else:
+        try:
+            array = np.asarray(x)
+        except Exception as error:
+            raise InvalidError(f"{where} cannot be made an array: {type(error).__name__}: {error}") from error
+    if array.dtype == object:
+        raise InvalidError(
+            f"{where} is {type(x).__name__}, which cannot be stacked: give arrays, or collate="
+        )
+    return array
+
+
+def map_leaves(tree: Any, change: Callable[[Any, str], Any], where: str = "the request") -> Any:
+    if isinstance(tree, dict):
+        return {key: map_leaves(value, change, f"{where}[{key!r}]") for key, value in tree.items()}
+    if isinstance(tree, (tuple, list)):
+        parts = [map_leaves(value, change, f"{where}[{i}]") for i, value in enumerate(tree)]
+        return rebuild(tree, parts)
+    return change(tree, where)
+
+
+def rebuild(like: Any, parts: list[Any]) -> Any:
+    if isinstance(like, list):
+        return parts
+    return type(like)(*parts) if hasattr(like, "_fields") else tuple(parts)
+
+
+def leaves(tree: Any) -> list[Any]:
+    if isinstance(tree, dict):
+        return [leaf for value in tree.values() for leaf in leaves(value)]
+    if isinstance(tree, (tuple, list)):
+        return [leaf for value in tree for leaf in leaves(value)]
+    return [tree]
+
+
+def zip_trees(trees: Sequence[Any], join: Callable[[list[Any]], Any]) -> Any:
+    """One tree of the same structure, each leaf joined from those of all trees."""
+    first = trees[0]
+    if isinstance(first, dict):
+        return {key: zip_trees([tree[key] for tree in trees], join) for key in first}
+    if isinstance(first, (tuple, list)):
+        return rebuild(first, [zip_trees(column, join) for column in zip(*trees, strict=True)])
+    return join(list(trees))
+
+
+class Rows:
+    """How one queue stacks and splits. Immutable."""
+
+    def __init__(
+        self,
+        *,
+        item: bool = False,
+        pad: float | None = None,
+        buckets: Sequence[int] | None = None,
+        cut: bool = False,
+        collate: Callable[[list[Any]], Any] | None = None,
+    ) -> None:
+        if buckets is not None and (
+            pad is None or list(buckets) != sorted({int(b) for b in buckets if b > 0})
+        ):
+            raise InvalidError("buckets must be ascending lengths, and need pad= (the value that fills up)")
+        if cut and pad is None:
+            raise InvalidError("cut=True takes the padding off again, and needs pad=")
+        if collate is not None and (pad is not None or item):
+            raise InvalidError("collate= stacks by itself: leave pad= and item= out")
+        self.item = item
+        self.pad = pad
+        self.buckets = tuple(buckets or ())
+        self.cut = cut
+        self.collate = collate
+
+    # ---- in
+
+    def describe(self, args: tuple[Any, ...]) -> Described:
+        if self.collate is not None:
+            return (args[0] if len(args) == 1 else args), len(args), 1, 0
+        x = args[0]
+        plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
+        if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
+            return args, (x.dtype, x.shape[1:]), x.shape[0], 0
+        return self._describe_any(args)
+
+    def _describe_any(self, args: tuple[Any, ...]) -> Described:
+        def one(x: Any, where: str) -> Any:
+            array = to_leaf(x, where)
+            if self.item:
+                return array[None]
+            if array.ndim == 0:
+                raise InvalidError(
+                    f"{where} is a single value and has no rows: give an array whose axis 0 counts rows, "
+                    "or make the queue with item=True"
+                )
+            return array
+
+        payload = tuple(map_leaves(arg, one, f"argument {i}") for i, arg in enumerate(args))
+        arrays = leaves(payload)
+        if not arrays:
+            raise InvalidError("the request holds no array")
+        rows = int(arrays[0].shape[0])
+        if any(array.shape[0] != rows for array in arrays):
+            counts = ", ".join(str(array.shape[0]) for array in arrays)
+            raise InvalidError(
+                f"the arrays of a request must have equally many rows (axis 0); these have {counts}"
+            )
+        if rows == 0:
+            raise InvalidError("the request has no rows")
+        length = (
+            max((int(a.shape[1]) for a in arrays if a.ndim > 1), default=0) if self.pad is not None else 0
+        )
+        return payload, self._key(payload, length), rows, length
+
+    def _key(self, payload: Any, length: int) -> Any:
+        if self.pad is not None:
+            bucket = self.bucket(length)
+            return bucket, self._structure(payload, lambda a: a.ndim)
+        return self._structure(payload, lambda a: tuple(a.shape[1:]))
+
+    def _structure(self, tree: Any, shape: Callable[[Any], Any]) -> Any:
+        if isinstance(tree, dict):
+            return ("dict", *((key, self._structure(value, shape)) for key, value in tree.items()))
+        if isinstance(tree, (tuple, list)):
+            return (type(tree).__name__, *(self._structure(value, shape) for value in tree))
+        return str(tree.dtype), str(getattr(tree, "device", "")), shape(tree)
+
+    def bucket(self, length: int) -> int:
+        """The bucket's length, 0 where there are none."""
+        if not self.buckets:
+            return 0
+        for bucket in self.buckets:
+            if length <= bucket:
+                return bucket
+        raise InvalidError(f"the request is {length} long, and the longest bucket is {self.buckets[-1]}")
+
+    def slices(self, payload: Any, rows: int, most: int) -> list[tuple[Any, int]]:
+        """(payload, rows) of each part of at most `most` rows."""
+
+        def part(begin: int) -> tuple[Any, int]:
+            end = min(begin + most, rows)
+            return map_leaves(payload, lambda a, _: a[begin:end]), end - begin
+
+        return [part(begin) for begin in range(0, rows, most)]
+
+    # ---- to a batch
+
+    def stack(self, jobs: Sequence[Any]) -> tuple[Any, ...]:
+        """The arguments of the callable."""
+        if self.collate is not None:
+            batch = self.collate([job.payload for job in jobs])
+            return batch if isinstance(batch, tuple) else (batch,)
+        if self.pad is not None:
+            return self._stack_padded(jobs)
+        if len(jobs) == 1:
+            return jobs[0].payload
+        first = jobs[0].payload
+        if len(first) == 1 and type(first[0]) is np.ndarray:
+            return (np.concatenate([job.payload[0] for job in jobs]),)
+        return zip_trees([job.payload for job in jobs], concatenate)
+
+    def _stack_padded(self, jobs: Sequence[Any]) -> tuple[Any, ...]:
+        bucket = self.bucket(max(job.length for job in jobs))
+
+        def join(arrays: list[Any]) -> Any:
+            shape = [max(a.shape[axis] for a in arrays) for axis in range(1, arrays[0].ndim)]
+            if bucket and shape:
+                shape[0] = bucket
+            if all(list(a.shape[1:]) == shape for a in arrays):
+                return arrays[0] if len(arrays) == 1 else concatenate(arrays)
+            whole = (sum(a.shape[0] for a in arrays), *shape)
+            if is_torch(arrays[0]):
+                out = arrays[0].new_full(whole, self.pad)
+            else:
+                out = np.full(whole, self.pad, arrays[0].dtype)
+            row = 0
+            for a in arrays:
+                corner = (slice(row, row + a.shape[0]), *(slice(0, n) for n in a.shape[1:]))
+                out[corner] = a
+                row += a.shape[0]
+            return out
+
+        return zip_trees([job.payload for job in jobs], join)
+
+    # ---- and back
+
+    def split(self, result: Any, jobs: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
+        """One result per request. InvalidError when the callable gave something else than one per row."""
+        by_item = self.item or self.collate is not None
+        rows = sum(job.rows for job in jobs)
+        if (
+            type(result) is np.ndarray
+            and not by_item
+            and not self.cut
+            and result.ndim
+            and len(result) == rows
+        ):
+            if len(jobs) == 1:
+                return [result.copy() if shares(result, args) else result]
+            begin, parts = 0, []
+            for job in jobs:
+                end = begin + job.rows
+                parts.append(result[begin:end].copy())
+                begin = end
+            return parts
+        return self._split_any(result, jobs, rows, by_item, args)
+
+    def _split_any(
+        self, result: Any, jobs: Sequence[Any], rows: int, by_item: bool, args: tuple[Any, ...]
+    ) -> list[Any]:
+        if isinstance(result, tuple) and result:
+            columns = [self._split_any(part, jobs, rows, by_item, args) for part in result]
+            return [rebuild(result, list(parts)) for parts in zip(*columns, strict=True)]
+        if isinstance(result, dict) and result:
+            named = {key: self._split_any(part, jobs, rows, by_item, args) for key, part in result.items()}
+            return [{key: parts[i] for key, parts in named.items()} for i in range(len(jobs))]
+        count = row_count(result)
+        if count != rows:
+            got = f"{type(result).__name__}" + ("" if count is None else f" of {count}")
+            raise InvalidError(
+                f"the callable returned {got} for {rows} rows; it must return one result per row: an array "
+                "or list of as many, or a tuple or dict of such (a tuple, where a library gives several "
+                "outputs in a list)"
+            )
+        parts, begin = [], 0
+        for job in jobs:
+            end = begin + job.rows
+            parts.append(self._own(result[begin] if by_item else result[begin:end], job, args))
+            begin = end
+        return parts
+
+    def _own(self, part: Any, job: Any, args: tuple[Any, ...]) -> Any:
+        if self.cut and job.length and getattr(part, "ndim", 0) > (0 if self.item else 1):
+            part = part[: job.length] if self.item else part[:, : job.length]
+        if isinstance(part, np.ndarray):
+            return part.copy()  # so that a caller who keeps one row does not keep the batch
+        return part.clone() if is_torch(part) and shares(part, args) else part
+
+    def join(self, results: list[Any]) -> Any:
+        """The result of a request that was split."""
+        if isinstance(results[0], list):
+            return [row for result in results for row in result]
+        return zip_trees(results, concatenate)
+
+
+def concatenate(arrays: list[Any]) -> Any:
+    if is_torch(arrays[0]):
+        return sys.modules["torch"].cat(arrays)
+    return np.concatenate(arrays)
+
+
+def row_count(result: Any) -> int | None:
+    """How many rows; None for what has none, such as None, a number or a generator."""
+    shape = getattr(result, "shape", None)
+    if shape is not None:
+        return int(shape[0]) if len(shape) else None
+    return len(result) if isinstance(result, list) else None
+
+
+def shares(part: Any, args: tuple[Any, ...]) -> bool:
+    """Does a lone request's result lie in its input's memory?"""
+    arrays = leaves(args)
+    if isinstance(part, np.ndarray):
+        return any(isinstance(a, np.ndarray) and np.may_share_memory(part, a) for a in arrays)
+    return any(
+        is_torch(a) and a.untyped_storage().data_ptr() == part.untyped_storage().data_ptr() for a in arrays
+    )

@@ -1,0 +1,105 @@
+#include "api/batch_future.h"
+
+#include "api/batch_rows.h"
+
+namespace heddle {
+
+bool FutureRep::begin() {
+  auto state = state_.lock();
+  state->running = true;
+  return !state->over;
+}
+
+void FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
+  std::vector<std::function<void(const BatchFuture&)>> callbacks;
+  {
+    auto state = state_.lock();
+    if (state->over) return;
+    state->over = true;
+    state->results = std::move(results);
+    state->error = error;
+    callbacks.swap(state->callbacks);
+    state.notify_all();
+  }
+  if (callbacks.empty()) return;
+  const BatchFuture future = Internals::make_future(shared_from_this());
+  for (const auto& callback : callbacks) callback(future);
+}
+
+void FutureRep::give(std::vector<Tensor> results) { answer(std::move(results), nullptr); }
+void FutureRep::fail(const std::exception_ptr& error) { answer({}, error); }
+
+bool FutureRep::wait_until(Deadline deadline) const {
+  auto state = state_.lock();
+  if (state->over) return true;
+  return state.wait_until(deadline, [&] { return state->over; });
+}
+
+std::vector<Tensor> FutureRep::get() const {
+  while (!wait_until(Deadline::never())) {
+  }
+  auto state = state_.lock();
+  if (state->error != nullptr) std::rethrow_exception(state->error);
+  return state->results;
+}
+
+void FutureRep::then(std::function<void(const BatchFuture&)> callback) {
+  {
+    auto state = state_.lock();
+    if (!state->over) {
+      state->callbacks.push_back(std::move(callback));
+      return;
+    }
+  }
+  callback(Internals::make_future(shared_from_this()));
+}
+
+bool FutureRep::cancel() {
+  {
+    auto state = state_.lock();
+    if (state->over || state->running) return false;
+  }
+  const std::shared_ptr<batch::RequestQueue> owner = queue.lock();
+  size_t withdrawn = 0;
+  Jobs back;
+  for (const uint64_t id : ids) {
+    void* payload = nullptr;
+    if (owner != nullptr && owner->cancel(id, &payload)) {
+      back.emplace_back(static_cast<Job*>(payload));
+      ++withdrawn;
+    }
+  }
+  if (withdrawn == 0) return false;  // a worker has it
+  answer({}, std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran")));
+  return true;
+}
+
+void Job::give(std::vector<Tensor> results) {
+  if (whole == nullptr) {
+    target->give(std::move(results));
+    return;
+  }
+  whole->results[number] = std::move(results);
+  if (whole->missing.add_acq_rel(-1) != 1) return;
+  target->give(join_rows(whole->results));
+}
+
+Jobs to_jobs(const std::vector<void*>& payloads) {
+  Jobs jobs;
+  jobs.reserve(payloads.size());
+  for (void* payload : payloads) jobs.emplace_back(static_cast<Job*>(payload));
+  return jobs;
+}
+
+bool BatchFuture::ready() const { return rep_->answered(); }
+void BatchFuture::wait() const { static_cast<void>(rep_->wait_until(Deadline::never())); }
+bool BatchFuture::wait_for(std::chrono::nanoseconds time) const {
+  return rep_->wait_until(Deadline::in(time));
+}
+std::vector<Tensor> BatchFuture::get() const { return rep_->get(); }
+bool BatchFuture::cancel() const { return rep_->cancel(); }
+void BatchFuture::then(std::function<void(const BatchFuture&)> callback) const {
+  rep_->then(std::move(callback));
+}
+
+}  // namespace heddle

@@ -1,0 +1,69 @@
+// batch_future.h: what stands behind a BatchFuture, and the pieces of a request that wait in a queue.
+//
+//   What       A FutureRep is answered once: with results, with an exception, or by cancel(). A Job is a
+//              payload of the RequestQueue: a request, or some rows of one that has more than a batch.
+//   States     waiting -> running (begin) -> answered; waiting -> answered (cancel, deadline, close).
+//   Threads    Any. Jobs belong to whoever got them from the queue.
+//   Blocks     wait_until(). Callbacks run on the thread that answers, with no lock held.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "api/internals.h"
+#include "base/sync.h"
+#include "batch/request_queue.h"
+
+namespace heddle {
+
+using FutureRep = Internals::BatchFutureRep;
+
+struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
+  bool begin();  // false: answered already, so that nothing has to run
+  void give(std::vector<Tensor> results);
+  void fail(const std::exception_ptr& error);
+  bool answered() const { return state_.lock()->over; }
+  bool wait_until(Deadline deadline) const;
+  std::vector<Tensor> get() const;
+  void then(std::function<void(const BatchFuture&)> callback);
+  bool cancel();
+
+  std::weak_ptr<batch::RequestQueue> queue;  // set, like ids, before anyone but the submitter has it
+  std::vector<uint64_t> ids;
+
+ private:
+  struct State {
+    bool running = false, over = false;
+    std::vector<Tensor> results;
+    std::exception_ptr error;
+    std::vector<std::function<void(const BatchFuture&)>> callbacks;
+  };
+  void answer(std::vector<Tensor> results, const std::exception_ptr& error);
+
+  mutable Guarded<State, Rank::kBatch> state_;
+};
+
+// Collects the results of the parts of one request.
+struct Whole {
+  explicit Whole(size_t parts) : results(parts), missing(static_cast<int64_t>(parts)) {}
+  std::vector<std::vector<Tensor>> results;  // each written by who answers that part
+  Atomic<int64_t> missing;                   // who takes it to zero (acq_rel) sees all results and joins them
+};
+
+struct Job {
+  std::shared_ptr<FutureRep> target;
+  std::vector<Tensor> inputs;
+  int64_t rows = 0;
+  int64_t length = 0;  // of axis 1, where inputs are padded
+  std::shared_ptr<Whole> whole;
+  size_t number = 0;  // of the part
+
+  void give(std::vector<Tensor> results);
+};
+
+using Jobs = std::vector<std::unique_ptr<Job>>;
+Jobs to_jobs(const std::vector<void*>& payloads);  // takes them over
+
+}  // namespace heddle

@@ -1,0 +1,416 @@
+// batch_queue.cpp: BatchQueue: worker threads and a keeper around a batch::RequestQueue.
+#include <map>
+
+#include "api/batch_future.h"
+#include "api/batch_rows.h"
+#include "api/batching.h"
+#include "base/thread.h"
+
+namespace heddle {
+namespace {
+
+std::exception_ptr failure(ErrorCode code, const std::string& message) {
+  return std::make_exception_ptr(Error(code, message));
+}
+
+void fail_all(const Jobs& jobs, const std::exception_ptr& error) {
+  for (const auto& job : jobs) job->target->fail(error);
+}
+
+bool is_device_lost(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.code() == ErrorCode::device_lost;
+  } catch (...) {  // the function's own kinds of failure
+    return false;
+  }
+}
+
+std::string words_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& e) {
+    return e.what();
+  } catch (...) {
+    return "an exception that is no std::exception";
+  }
+}
+
+int64_t bytes_of(std::span<const Tensor> tensors) {
+  int64_t bytes = 0;
+  for (const Tensor& t : tensors) bytes += t.elements() * static_cast<int64_t>(size_of(t.dtype()));
+  return bytes;
+}
+
+}  // namespace
+
+struct BatchQueue::Rep {
+  Rep(BatchFunction f, const BatchQueueOptions& o)
+      : function(std::move(f)),
+        options(o),
+        padding{o.pad, o.buckets, o.cut},
+        queue(std::make_shared<batch::RequestQueue>(to_batch(o.limits, o.workers, o.hang_after))),
+        max_batch(o.limits.max_batch) {}
+
+  struct Running {
+    std::vector<std::shared_ptr<FutureRep>> targets;
+    bool* hung = nullptr;  // the worker's, guarded like all of this
+  };
+  struct Roll {
+    std::vector<Thread> threads;
+    bool keeping = false, draining = false, closed = false;
+    int workers = 0, hung = 0, restarts = 0;
+    std::string reason;
+    std::map<uint64_t, Running> running;
+  };
+  struct Groups {
+    std::map<std::vector<int64_t>, uint64_t> numbers;
+    uint64_t made = 0;
+  };
+  struct Outcome {
+    std::span<const std::unique_ptr<Job>> jobs;
+    std::vector<Tensor> results;
+    std::exception_ptr error;
+  };
+  static constexpr size_t kGroupsKept = 4096;
+
+  void start(std::function<void()> body);
+  void work();
+  BatchFunction prepare() const;
+  void warm(const BatchFunction& call) const;
+  void run(uint64_t ticket, Jobs jobs, const BatchFunction& call);
+  void answer(const Jobs& live, std::vector<Outcome>& outcomes);
+  std::vector<Outcome> outcomes(const BatchFunction& call, std::span<const std::unique_ptr<Job>> jobs,
+                                uint64_t ticket) const;
+  void keep();
+  void care();
+  void hangs(uint64_t ticket);
+  uint64_t group(const std::vector<int64_t>& key);
+  void admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs, Timeout timeout,
+             int priority);
+  void close();
+
+  const BatchFunction function;
+  const BatchQueueOptions options;
+  const Padding padding;
+  const std::shared_ptr<batch::RequestQueue> queue;
+  Atomic<int64_t> max_batch;  // a setting, relaxed: set_limits() writes, submit() reads
+  Guarded<Groups, Rank::kBatch> groups;
+  Guarded<Roll, Rank::kBatch> roll;
+
+  static thread_local const Rep* working;  // whose worker this thread is
+};
+
+thread_local const BatchQueue::Rep* BatchQueue::Rep::working = nullptr;
+
+// ---- threads
+
+void BatchQueue::Rep::start(std::function<void()> body) {
+  Thread thread = take(Thread::start("heddle-batch", std::move(body)));
+  roll.lock()->threads.push_back(std::move(thread));
+}
+
+void BatchQueue::Rep::keep() {
+  {
+    auto r = roll.lock();
+    if (r->keeping || r->closed) return;
+    r->keeping = true;
+  }
+  start([this] { care(); });
+}
+
+BatchFunction BatchQueue::Rep::prepare() const {
+  BatchFunction call = options.setup ? options.setup() : function;
+  if (!call) throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
+  warm(call);
+  return call;
+}
+
+void BatchQueue::Rep::warm(const BatchFunction& call) const {
+  if (options.warm_up.empty()) return;
+  std::vector<int64_t> sizes = {1};
+  sizes.insert(sizes.end(), options.limits.preferred.begin(), options.limits.preferred.end());
+  if (sizes.back() != options.limits.max_batch) sizes.push_back(options.limits.max_batch);
+  std::vector<int64_t> lengths = options.buckets;
+  if (lengths.empty()) lengths = {0};
+  for (const int64_t length : lengths) {
+    for (const int64_t size : sizes) {
+      std::vector<Tensor> batch;
+      for (const Tensor& input : options.warm_up) batch.push_back(resized_rows(input, size, length));
+      static_cast<void>(call(batch));
+    }
+  }
+}
+
+void BatchQueue::Rep::work() {
+  working = this;
+  BatchFunction call;
+  try {
+    call = prepare();
+  } catch (...) {  // kept, and given to every request
+    const std::string why = "a worker could not start: " + words_of(std::current_exception());
+    bool none_left = false;
+    {
+      auto r = roll.lock();
+      r->reason = why;
+      none_left = --r->workers == 0;
+    }
+    if (none_left) {
+      fail_all(to_jobs(queue->refuse(Status::unavailable(why))), failure(ErrorCode::unavailable, why));
+    }
+    return;
+  }
+  for (;;) {
+    Result<batch::Work> work = queue->take(Deadline::never());
+    if (!work.ok()) return;
+    fail_all(to_jobs(work->expired),
+             failure(ErrorCode::deadline, "the request was not run before its timeout"));
+    if (work->ticket != 0) run(work->ticket, to_jobs(work->batch), call);
+  }
+}
+
+// ---- a batch
+
+void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const BatchFunction& call) {
+  std::erase_if(jobs, [](const std::unique_ptr<Job>& job) { return !job->target->begin(); });
+  bool hung = false;
+  if (options.hang_after) {
+    Running entry;
+    for (const auto& job : jobs) entry.targets.push_back(job->target);
+    entry.hung = &hung;
+    roll.lock()->running.emplace(ticket, std::move(entry));
+  }
+  std::vector<Outcome> all;
+  if (!jobs.empty()) all = outcomes(call, jobs, ticket);
+  bool failed = false;
+  for (const Outcome& outcome : all) failed = failed || outcome.error != nullptr;
+  if (queue->ran(ticket)) answer(jobs, all);
+  queue->finish(ticket, failed);
+  if (!options.hang_after) return;
+  {
+    auto r = roll.lock();
+    r->running.erase(ticket);
+    if (!hung) return;
+    --r->hung;
+    ++r->workers;
+  }
+  queue->accept();
+}
+
+void BatchQueue::Rep::answer(const Jobs&, std::vector<Outcome>& all) {
+  for (Outcome& outcome : all) {
+    std::vector<std::vector<Tensor>> parts;
+    if (outcome.error == nullptr) {
+      try {
+        parts = split_rows(outcome.results, outcome.jobs, padding);
+      } catch (const Error&) {
+        outcome.error = std::current_exception();
+      }
+    }
+    for (size_t i = 0; i < outcome.jobs.size(); ++i) {
+      if (outcome.error != nullptr) {
+        outcome.jobs[i]->target->fail(outcome.error);
+      } else {
+        outcome.jobs[i]->give(std::move(parts[i]));
+      }
+    }
+  }
+}
+
+// One call, or more where a failed batch may be run again in halves.
+std::vector<BatchQueue::Rep::Outcome> BatchQueue::Rep::outcomes(const BatchFunction& call,
+                                                                std::span<const std::unique_ptr<Job>> jobs,
+                                                                uint64_t ticket) const {
+  Outcome outcome{jobs, {}, nullptr};
+  try {
+    const std::vector<Tensor> stacked = stack_rows(jobs, padding);
+    queue->formed(ticket);
+    outcome.results = call(stacked);
+  } catch (...) {  // whatever the function throws is its requests' answer
+    outcome.error = std::current_exception();
+  }
+  std::vector<Outcome> all;
+  if (outcome.error == nullptr || !options.retry || jobs.size() == 1 || is_device_lost(outcome.error)) {
+    all.push_back(std::move(outcome));
+    return all;
+  }
+  const size_t half = jobs.size() / 2;
+  all = outcomes(call, jobs.first(half), ticket);
+  for (const Outcome& first : all) {
+    if (first.error == nullptr || !is_device_lost(first.error)) continue;
+    all.push_back({jobs.subspan(half), {}, first.error});  // nothing runs on it again
+    return all;
+  }
+  std::vector<Outcome> rest = outcomes(call, jobs.subspan(half), ticket);
+  for (Outcome& one : rest) all.push_back(std::move(one));
+  return all;
+}
+
+// ---- the keeper
+
+void BatchQueue::Rep::care() {
+  for (;;) {
+    const batch::Care care = queue->care(Deadline::never());
+    fail_all(to_jobs(care.expired),
+             failure(ErrorCode::deadline, "the request was not run before its timeout"));
+    for (const uint64_t ticket : care.hung) hangs(ticket);
+    if (care.closed) return;
+  }
+}
+
+void BatchQueue::Rep::hangs(uint64_t ticket) {
+  const std::string why = text("a worker has run one batch for more than ",
+                               std::chrono::duration<double>(*options.hang_after).count(), " s");
+  const bool replace = options.replace_hung || options.workers > 1;
+  std::vector<std::shared_ptr<FutureRep>> targets;
+  bool none_left = false;
+  {
+    auto r = roll.lock();
+    const auto found = r->running.find(ticket);
+    if (found == r->running.end()) return;
+    targets = found->second.targets;
+    *found->second.hung = true;
+    r->reason = why;
+    ++r->hung;
+    --r->workers;
+    none_left = r->workers == 0 && !replace;
+    if (replace) {
+      ++r->restarts;
+      ++r->workers;
+    }
+  }
+  if (queue->abandon(ticket)) {
+    for (const auto& target : targets) target->fail(failure(ErrorCode::unavailable, why));
+  }
+  if (replace) start([this] { work(); });
+  if (!none_left) return;
+  fail_all(to_jobs(queue->refuse(Status::unavailable(why, "; new requests are taken when it comes back"))),
+           failure(ErrorCode::unavailable, why));
+  const bool came_back = roll.lock()->running.count(ticket) == 0;
+  if (came_back) queue->accept();
+}
+
+// ---- in
+
+uint64_t BatchQueue::Rep::group(const std::vector<int64_t>& key) {
+  auto g = groups.lock();
+  const auto known = g->numbers.find(key);
+  if (known != g->numbers.end()) return known->second;
+  if (g->numbers.size() >= kGroupsKept) g->numbers.clear();  // numbers are never used twice
+  return g->numbers.emplace(key, ++g->made).first->second;
+}
+
+void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs,
+                            Timeout timeout, int priority) {
+  const int64_t rows = rows_of(inputs);
+  const int64_t length = length_of(inputs, padding);
+  const uint64_t number = group(group_key(inputs, length, padding));
+  const int64_t most = max_batch.load_relaxed();
+  Jobs jobs;
+  if (rows <= most) {
+    jobs.push_back(std::make_unique<Job>(Job{target, std::move(inputs), rows, length, nullptr, 0}));
+  } else {
+    const auto parts = static_cast<size_t>((rows + most - 1) / most);
+    const auto whole = std::make_shared<Whole>(parts);
+    for (size_t i = 0; i < parts; ++i) {
+      const int64_t begin = static_cast<int64_t>(i) * most;
+      const int64_t end = std::min(begin + most, rows);
+      jobs.push_back(
+          std::make_unique<Job>(Job{target, slice_rows(inputs, begin, end), end - begin, length, whole, i}));
+    }
+  }
+  std::vector<batch::Request> requests;
+  requests.reserve(jobs.size());
+  const TimePoint deadline = to_deadline(timeout).when();
+  for (const auto& job : jobs) {
+    int64_t cost = 0;
+    if (options.limits.max_cost != 0) cost = options.cost ? options.cost(job->inputs) : bytes_of(job->inputs);
+    requests.push_back({job.get(), number, job->rows, cost, priority, deadline});
+  }
+  target->ids.resize(jobs.size());
+  target->queue = queue;
+  const Timeout room = working == this ? Timeout(std::chrono::nanoseconds(0)) : options.full_wait;
+  const Status status = queue->submit(requests, target->ids, to_deadline(room));
+  check(status);  // throws with the jobs still ours
+  for (auto& job : jobs) static_cast<void>(job.release());
+}
+
+void BatchQueue::Rep::close() {
+  const Jobs waiting = to_jobs(queue->close());
+  fail_all(waiting, failure(ErrorCode::unavailable, "the queue was closed before the request ran"));
+  std::vector<Thread> threads;
+  {
+    auto r = roll.lock();
+    r->closed = true;
+    threads.swap(r->threads);
+  }
+  for (Thread& thread : threads) thread.join();
+}
+
+// ---- the public face
+
+BatchQueue::BatchQueue(BatchFunction function, const BatchQueueOptions& options)
+    : rep_(std::make_shared<Rep>(std::move(function), options)) {
+  if (!rep_->function && !options.setup) {
+    throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
+  }
+  if (!options.buckets.empty() && !options.pad) {
+    throw Error(ErrorCode::invalid, "buckets need pad, the value that fills up");
+  }
+  rep_->roll.lock()->workers = options.workers;
+  for (int i = 0; i < options.workers; ++i) rep_->start([rep = rep_.get()] { rep->work(); });
+  if (options.hang_after) rep_->keep();
+}
+
+BatchQueue::BatchQueue(const Model& model, const BatchQueueOptions& options)
+    : BatchQueue(BatchFunction([model](std::span<const Tensor> stacked) { return model(stacked); }),
+                 options) {
+  if (!model.batchable()) {
+    throw Error(ErrorCode::unsupported, "the model cannot be batched: " + model.why_not_batchable());
+  }
+}
+
+BatchQueue::~BatchQueue() {
+  if (rep_ != nullptr) rep_->close();
+}
+
+BatchFuture BatchQueue::submit(std::vector<Tensor> inputs, Timeout timeout, int priority) {
+  const auto target = std::make_shared<FutureRep>();
+  if (timeout) rep_->keep();
+  rep_->admit(target, std::move(inputs), timeout, priority);
+  return Internals::make_future(target);
+}
+
+BatchMetrics BatchQueue::metrics() const { return to_public(rep_->queue->metrics()); }
+
+BatchHealth BatchQueue::health() const {
+  const bool closed = rep_->queue->closed();
+  auto r = rep_->roll.lock();
+  BatchHealth health{BatchHealth::State::ok, r->reason, r->workers, r->hung, r->restarts};
+  if (closed) {
+    health.state = BatchHealth::State::closed;
+  } else if (r->workers == 0) {
+    health.state = BatchHealth::State::unavailable;
+  } else if (r->draining) {
+    health.state = BatchHealth::State::draining;
+  } else if (r->workers < rep_->options.workers) {
+    health.state = BatchHealth::State::degraded;
+  }
+  return health;
+}
+
+void BatchQueue::set_limits(const BatchLimits& limits) {
+  rep_->queue->set_limits(to_batch(limits));
+  rep_->queue->set_capacity(limits.capacity);
+  rep_->max_batch.store_relaxed(limits.max_batch);
+}
+
+void BatchQueue::drain(Timeout timeout) {
+  rep_->roll.lock()->draining = true;
+  check(rep_->queue->drain(to_deadline(timeout)));
+}
+
+void BatchQueue::close() { rep_->close(); }
+
+}  // namespace heddle

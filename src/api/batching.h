@@ -1,0 +1,15 @@
+// batching.h: between the batching types of heddle.h and those of src/batch.
+#pragma once
+
+#include <heddle/heddle.h>
+
+#include "batch/request_queue.h"
+
+namespace heddle {
+
+batch::Limits to_batch(const BatchLimits& limits);  // throws invalid, naming the limit
+batch::QueueOptions to_batch(const BatchLimits& limits, int workers, const Timeout& hang_after);
+BatchLimits to_public(const batch::Limits& limits, size_t capacity);
+BatchMetrics to_public(const batch::QueueMetrics& metrics);
+
+}  // namespace heddle
