@@ -1,11 +1,11 @@
 // Question  How much of what the lanes can do do plain threads get that call one row each, when their calls
 //           are joined into batches?
-// Peer      The same model in the same process without coalescing: as many callers as there are lanes, each with
-//           batches of callers / lanes rows: what remains when waiting, waking and copying cost nothing.
-// Read as   rows per second over those of the ceiling, round by round; the bar is 0.80. p99 over the time of two
-//           full batches (bar 1.5); runs of one row among all (bar 2 % for 64 callers of the MLP); one caller's
-//           latency with coalescing over without (bar 1.02).
-// Checked   every row is compared, bit for bit with exact = false within 1e-4, with the result of a call alone.
+// Peer      The same model in the same process without coalescing: as many callers as there are lanes, each
+//           with batches of callers / lanes rows: what remains when waiting, waking and copying cost nothing.
+// Read as   rows per second over those of the ceiling, round by round; the bar is 0.80. p99 over the time of
+//           two full batches (bar 1.5); runs of one row among all (bar 2 % for 64 callers of the MLP); one
+//           caller's latency with coalescing over without (bar 1.02).
+// Checked   every row is compared, within 1e-4 of the output's scale, with the result of a call alone.
 // Also      --model FILE --callers N [--precision P] [--seconds S]: one measurement, as JSON on one line, for
 //           coalescing_bench.py.
 #include <algorithm>

@@ -38,7 +38,7 @@ def main() -> int:
     options = arguments(__doc__)
     path = model_file()
     cores = len(os.sched_getaffinity(0))
-    model = heddle.load(path)
+    model = heddle.load(path, coalesce=False)
     sessions = {n: session(path, n) for n in range(1, cores + 1)}
     figures = {}
     for tokens in (32, 128):

@@ -43,7 +43,7 @@ class Setting:
 def heddle_call(work: Work, precision: str) -> Call:
     import heddle
 
-    model = heddle.load(work.path, precision=precision)
+    model = heddle.load(work.path, precision=precision, coalesce=False)
 
     def call(inputs: Arrays) -> np.ndarray:
         outputs = model(*inputs)

@@ -377,7 +377,8 @@ struct ModelOptions {
   // Calls that find the device busy are joined into one batch along axis 0, when the model is proven
   // batchable; explain_coalescing() tells. A lone caller is not affected.
   bool coalesce = true;
-  // A row's result has the same bits whatever it is batched with: rows of different length never share a batch.
+  // A row's result has the same bits whatever it is batched with; rows of different length never share a
+  // batch.
   bool exact = false;
   // Nothing: what is known of common exports (input_ids with attention_mask, padded with 0). Outputs that
   // are as long as the ragged axis are cut back. Without it only rows of equal shapes share a batch.

@@ -106,12 +106,12 @@ def load(
     Calls that find the device busy are joined into one batch when the model's rows (axis 0) are proven
     independent: ``model.explain_coalescing()`` tells. ``coalesce=False`` switches that off.
 
-    - ``ragged={"input_ids": (1, 0)}``: along axis 1 rows of different lengths may share a batch, padded with
-      0; outputs of that length are cut back. The model must not let padding change a row (it has a mask, say).
-      ``None`` knows the common exports of text encoders; ``{}`` lets only rows of equal shapes share a batch.
+    - ``ragged={"input_ids": (1, 0)}``: along axis 1 rows of different lengths may share a batch, padded
+      with 0; outputs of that length are cut back. Padding must not change a row: the model has a mask, say.
+      ``None`` knows the common exports of text encoders; with ``{}`` only rows of equal shapes share one.
     - ``exact=True``: a row's bits do not depend on what it is batched with.
-    - ``max_batch`` rows; ``max_waiting`` callers, one more raises ExhaustedError; ``latency_bound`` seconds: no
-      batch is formed that is known to run longer.
+    - ``max_batch`` rows; ``max_waiting`` callers, one more raises ExhaustedError; ``latency_bound`` seconds:
+      no batch is formed that is known to run longer.
     - ``keep_source`` keeps the graph as the file has it, for ``Model.source_graph()`` and
       ``Model.replacements()``.
     """

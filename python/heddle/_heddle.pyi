@@ -172,8 +172,7 @@ class Port:
     def shape(self) -> tuple[int | str, ...]: ...
 
 @type_check_only
-class _ModelOptions(TypedDict, total=False):
-    device: str | Device | None
+class _BuildOptions(TypedDict, total=False):
     precision: str
     coalesce: bool
     exact: bool
@@ -182,6 +181,10 @@ class _ModelOptions(TypedDict, total=False):
     max_waiting: int
     latency_bound: float | None
     keep_source: bool
+
+@type_check_only
+class _ModelOptions(_BuildOptions, total=False):
+    device: str | Device | None
 
 @type_check_only
 class _CoalescingStats(TypedDict):
@@ -252,7 +255,7 @@ class GraphBuilder:
     ) -> list[Value]: ...
     def output(self, value: Value, name: str) -> None: ...
     def type(self, value: Value) -> str: ...
-    def build(self, **options: Unpack[_ModelOptions]) -> Model: ...
+    def build(self, device: str | Device | None = None, **options: Unpack[_BuildOptions]) -> Model: ...
     def evaluate(self, *inputs: _Array) -> tuple[np.ndarray[Any, Any], ...]: ...
 
 class BatchLimits:

@@ -93,11 +93,12 @@ void bind_graph(nb::module_& m) {
       .def("type", &GraphBuilder::type, "value"_a)
       .def(
           "build",
-          [](GraphBuilder& g, const nb::kwargs& named) {
-            const ModelOptions options = to_model_options(named);
+          [](GraphBuilder& g, nb::handle device, const nb::kwargs& named) {
+            ModelOptions options = to_model_options(named);
+            options.device = to_device(device);
             return without_gil([&] { return g.build(options); });
           },
-          "options"_a)
+          "device"_a = nb::none(), "options"_a)
       .def(
           "evaluate",
           [](const GraphBuilder& g, const nb::args& arrays) {

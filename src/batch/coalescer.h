@@ -2,16 +2,17 @@
 //
 //   What       A caller that finds a lane free and nobody waiting or expected back runs at once, with its own
 //              memory. Others take a seat in a forming batch, write their rows into it and park; when the
-//              policy says that a batch is due, one of its callers runs it, wakes the others, and each copies
-//              its own rows out. There is no thread and no timer of ours: who parks first keeps the time.
+//              policy says that a batch is due, one of its callers runs it, each wakes the next, and copies
+//              its own rows out. No thread and no timer of ours: one of those who wait keeps the time.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
-//              just answered are expected back, for at most half the time that a full batch runs, and as long as
-//              return_forecast.h says that they do come.
-//   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure, deadline,
-//              cancelled, exhausted or unavailable. While anybody waits, a lane is busy or somebody keeps the
-//              time. A taken batch has a leader among its living members, or is dropped when none is left.
-//   Leaving    Who leaves (deadline, cancellation) leaves its rows; the others do not notice. The leader of a
-//              running batch stays on a synchronous device, where it computes; elsewhere the next one takes over.
+//              just answered are expected back, for at most half the time that a full batch runs, and as
+//              long as return_forecast.h says that they do come.
+//   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
+//              deadline, cancelled, exhausted or unavailable. While anybody waits, a lane is busy or
+//              somebody keeps the time. A taken batch has a leader among its living members, or is dropped
+//              when none is left.
+//   Leaving    Who leaves (deadline, cancellation) leaves its rows; the others do not notice. The leader of
+//              a running batch stays until it is over.
 //   Threads    Any.
 //   Blocks     call(), until its deadline.
 //   Lifetime   Outlives its calls. Keeps the runtime and the model.

@@ -86,8 +86,8 @@ struct FormingBatch {
   std::vector<device::View> outputs;
   std::unique_ptr<device::RowFaults> faults;
 
-  // The result is told from one to the next: a leader who woke all of them would have them take the processors
-  // from the batches that run. Each member calls it once when it has the result, or leaves without it.
+  // The result is told from one to the next: a leader who woke all of them would have them take the
+  // processors from the batches that run. Each member calls it once when it has the result, or leaves without it.
   void tell_next() {
     for (;;) {
       const size_t seat = untold.add_acq_rel(1);
