@@ -26,6 +26,16 @@ void copy_elements(std::byte* to, const std::byte* from, int64_t bytes) {
   }
 }
 
+// From `offset` bytes on; with kOutside, what lies at Positions::kNone is zeros.
+template <bool kOutside>
+void copy_from(int64_t position, std::byte* to, const std::byte* from, int64_t offset, int64_t bytes) {
+  if (kOutside && position == Positions::kNone) {
+    std::memset(to, 0, static_cast<size_t>(bytes));
+  } else {
+    copy_elements(to, from + offset, bytes);
+  }
+}
+
 class GatherStep : public Step {
  public:
   explicit GatherStep(const Lowering& lowering)
@@ -35,18 +45,6 @@ class GatherStep : public Step {
         width_(lowering.width) {}
 
  protected:
-  // With kOutside, `offset` may be Indices::kNone.
-  template <bool kOutside>
-  void copy_one(std::byte* to, const std::byte* from, int64_t offset, int64_t bytes) const {
-    if constexpr (kOutside) {
-      if (offset == Indices::kNone) {
-        std::memset(to, 0, static_cast<size_t>(bytes));
-        return;
-      }
-    }
-    copy_elements(to, from + offset * size_, bytes);
-  }
-
   Operand from_;
   Operand to_;
   int64_t size_;
@@ -67,6 +65,7 @@ class AxisGatherStep final : public GatherStep {
  private:
   template <bool kOutside>
   void copy(const RunContext& context) const {
+    const Positions positions = indices_.positions(context);
     const std::byte* from = context.read(from_);
     std::byte* to = context.write(to_);
     const int64_t count = indices_.elements();
@@ -75,10 +74,9 @@ class AxisGatherStep final : public GatherStep {
     split(context.caller, lanes_.outer * count, 1, to_.elements(), width_,
           [&](int64_t begin, int64_t end, int) {
             for (int64_t row = begin; row < end; ++row) {
-              const int64_t at = indices_.position<kOutside>(context, row % count, lanes_.extent);
-              const bool none = kOutside && at == Indices::kNone;
-              copy_one<kOutside>(to + row * bytes, from,
-                                 none ? at : (row / count * lanes_.extent + at) * lanes_.inner, bytes);
+              const int64_t at = positions.of<kOutside>(row % count, lanes_.extent);
+              const int64_t offset = (row / count * lanes_.extent + at) * bytes;
+              copy_from<kOutside>(at, to + row * bytes, from, offset, bytes);
             }
           });
   }
@@ -109,13 +107,14 @@ class GatherElementsStep final : public GatherStep {
  private:
   template <bool kOutside>
   void copy(const RunContext& context) const {
+    const Positions positions = indices_.positions(context);
     const std::byte* from = context.read(from_);
     std::byte* to = context.write(to_);
     split(context.caller, to_.elements(), 256, to_.elements(), width_, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t at = indices_.position<kOutside>(context, i, extent_);
-        const bool none = kOutside && at == Indices::kNone;
-        copy_one<kOutside>(to + i * size_, from, none ? at : walk_.offset_of(i) + at * stride_, size_);
+        const int64_t at = positions.of<kOutside>(i, extent_);
+        const int64_t offset = (walk_.offset_of(i) + at * stride_) * size_;
+        copy_from<kOutside>(at, to + i * size_, from, offset, size_);
       }
     });
   }
@@ -151,15 +150,16 @@ class GatherNdStep final : public GatherStep {
 
   template <bool kOutside>
   void copy(const RunContext& context) const {
+    const Positions positions = points_.positions(context);
     const std::byte* from = context.read(from_);
     std::byte* to = context.write(to_);
+    const int64_t bytes = slice_ * size_;
     const int64_t per_batch = from_.elements() / batches_;
     split(context.caller, batches_ * rows_, 1, to_.elements(), width_, [&](int64_t begin, int64_t end, int) {
       for (int64_t row = begin; row < end; ++row) {
-        const int64_t offset = points_.offset<kOutside>(context, row);
-        const bool none = kOutside && offset == Indices::kNone;
-        copy_one<kOutside>(to + row * slice_ * size_, from, none ? offset : row / rows_ * per_batch + offset,
-                           slice_ * size_);
+        const int64_t at = points_.offset<kOutside>(positions, row);
+        const int64_t offset = (row / rows_ * per_batch + at) * size_;
+        copy_from<kOutside>(at, to + row * bytes, from, offset, bytes);
       }
     });
   }

@@ -18,7 +18,7 @@ int64_t first_outside(const Index* indices, int64_t count, int64_t extent, int64
 
 // The place of the first one, -1 when there is none.
 int64_t Indices::find_outside(const RunContext& context, int64_t from, int64_t step, int64_t extent) const {
-  const int64_t count = (elements() - from + step - 1) / step;
+  const int64_t count = (operand_.elements() - from + step - 1) / step;
   const int64_t outside = operand_.dtype == ir::DType::kI32
                               ? first_outside(context.read<int32_t>(operand_) + from, count, extent, step)
                               : first_outside(context.read<int64_t>(operand_) + from, count, extent, step);
@@ -30,7 +30,7 @@ Result<bool> Indices::check(const RunContext& context, int64_t first, int64_t st
   if (outside < 0) [[likely]]
     return false;
   while (outside >= 0) {
-    const int64_t index = read_index(context, operand_, outside);
+    const int64_t index = positions(context).index(outside);
     HEDDLE_TRY_ASSIGN(const int64_t next,
                       rows_.report(context, outside,
                                    Status::invalid(node_, ": index ", index, " is outside [", -extent, ", ",

@@ -1,6 +1,6 @@
 // indices.h: an operand whose elements are positions along axes of another.
 //
-//   What       check() is called before a step moves anything. position() counts from the end where an index
+//   What       check() is called before a step moves anything. A Position counts from the end where its index
 //              is negative. Points are indices whose last axis holds a position for each of several axes.
 //   Errors     invalid, naming the node, the first index outside and what would be right; unless each index
 //              outside belongs to a row that could be told so.
@@ -15,6 +15,31 @@
 
 namespace heddle::host {
 
+// Of one run.
+class Positions {
+ public:
+  static constexpr int64_t kNone = -1;
+
+  Positions(const RunContext& context, const Operand& indices)
+      : narrow_(indices.dtype == ir::DType::kI32 ? context.read<int32_t>(indices) : nullptr),
+        wide_(context.read<int64_t>(indices)) {}
+
+  int64_t index(int64_t at) const { return narrow_ != nullptr ? narrow_[at] : wide_[at]; }
+  // With kOutside: kNone for an index outside.
+  template <bool kOutside>
+  int64_t of(int64_t at, int64_t extent) const {
+    const int64_t found = index(at);
+    if constexpr (kOutside) {
+      if (found < -extent || found >= extent) return kNone;
+    }
+    return found < 0 ? found + extent : found;
+  }
+
+ private:
+  const int32_t* narrow_;  // null: wide
+  const int64_t* wide_;
+};
+
 class Indices {
  public:
   Indices(const Lowering& lowering, size_t input)
@@ -27,16 +52,7 @@ class Indices {
   // have been told, and positions have to be asked for with kOutside from now on.
   Result<bool> check(const RunContext& context, int64_t first, int64_t step, int64_t extent) const;
 
-  static constexpr int64_t kNone = -1;
-  // With kOutside: kNone for an index outside.
-  template <bool kOutside>
-  int64_t position(const RunContext& context, int64_t at, int64_t extent) const {
-    const int64_t index = read_index(context, operand_, at);
-    if constexpr (kOutside) {
-      if (index < -extent || index >= extent) return kNone;
-    }
-    return index < 0 ? index + extent : index;
-  }
+  Positions positions(const RunContext& context) const { return {context, operand_}; }
 
  private:
   int64_t find_outside(const RunContext& context, int64_t from, int64_t step, int64_t extent) const;
@@ -53,14 +69,15 @@ class Points {
 
   size_t depth() const { return axes_.size(); }  // axes that a point names
   Result<bool> check(const RunContext& context) const;
+  Positions positions(const RunContext& context) const { return indices_.positions(context); }
   // Where point `at` lies, from that of the first. With kOutside: kNone for one outside.
   template <bool kOutside>
-  int64_t offset(const RunContext& context, int64_t at) const {
+  int64_t offset(const Positions& positions, int64_t at) const {
     int64_t offset = 0;
     int64_t element = at * static_cast<int64_t>(axes_.size());
     for (const Axis& axis : axes_) {
-      const int64_t position = indices_.position<kOutside>(context, element++, axis.extent);
-      if (kOutside && position == Indices::kNone) return position;
+      const int64_t position = positions.of<kOutside>(element++, axis.extent);
+      if (kOutside && position == Positions::kNone) return position;
       offset += position * axis.stride;
     }
     return offset;

@@ -112,6 +112,7 @@ class ScatterElementsStep final : public ScatterStep {
  private:
   template <bool kOutside>
   void update(const RunContext& context) const {
+    const Positions positions = indices_.positions(context);
     const int64_t count = indices_.elements();
     if (count == 0) return;
     // Slices along axis 0 meet only when that is the axis of the indices.
@@ -119,8 +120,8 @@ class ScatterElementsStep final : public ScatterStep {
     const int64_t slice = count / slices;
     split(context.caller, slices, 1, count * 4, width_, [&](int64_t begin, int64_t end, int) {
       for (int64_t i = begin * slice; i < end * slice; ++i) {
-        const int64_t at = indices_.position<kOutside>(context, i, extent_);
-        if (kOutside && at == Indices::kNone) continue;
+        const int64_t at = positions.of<kOutside>(i, extent_);
+        if (kOutside && at == Positions::kNone) continue;
         write(context, walk_.offset_of(i) + at * stride_, i, 1);
       }
     });
@@ -150,9 +151,10 @@ class ScatterNdStep final : public ScatterStep {
   template <bool kOutside>
   void update(const RunContext& context) const {
     if (updates_.elements() == 0) return;
+    const Positions positions = points_.positions(context);
     for (int64_t row = 0; row < updates_.elements() / slice_; ++row) {
-      const int64_t target = points_.offset<kOutside>(context, row);
-      if (kOutside && target == Indices::kNone) continue;
+      const int64_t target = points_.offset<kOutside>(positions, row);
+      if (kOutside && target == Positions::kNone) continue;
       write(context, target, row * slice_, slice_);
     }
   }
