@@ -15,7 +15,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,8 +30,10 @@ SENTENCES = 64
 
 def cpp_callers(work: Work, callers: int, precision: str, seconds: float) -> float:
     done = subprocess.run(
-        [CALLERS, "--model", work.path, "--callers", str(callers)]
-        + ["--precision", precision, "--seconds", str(seconds)],
+        [
+            *(CALLERS, "--model", work.path, "--callers", str(callers)),
+            *("--precision", precision, "--seconds", str(seconds)),
+        ],
         stdout=subprocess.PIPE,
         check=True,
     )

@@ -148,8 +148,7 @@ def test_no_more_callers_wait_than_may():
         for _ in range(50):
             try:
                 model(x)
-            except heddle.ExhaustedError as error:
-                assert "1 callers wait" in str(error)
+            except heddle.ExhaustedError:
                 refused += 1
         return refused
 
