@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from peers import Arrays, Call, Setting, Work, onnxruntime_call, settings
+from peers import Arrays, Call, Setting, Work, heddle_call, onnxruntime_call, settings
 from peers_bench import works
 from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write
 
@@ -169,24 +169,17 @@ def measure(case: Case, work: Work, options) -> dict:
             print(f"  {setting.name}: left out, {why}")
     quick = {name: rate(call, inputs, case.peer_callers, options.seconds / 2) for name, call in calls.items()}
     best = max(quick, key=quick.__getitem__)
-    if case.cpp:
-        ours: Callable[[], float] = lambda: cpp_callers(work, case.callers, case.precision, options.seconds)  # noqa: E731
-    else:
-        import heddle
+    call = right(work, "heddle", heddle_call(work, case.precision, True), inputs, want, case.precision)
 
-        model = heddle.load(work.path, precision=case.precision)
+    def ours() -> float:
+        if case.cpp:
+            return cpp_callers(work, case.callers, case.precision, options.seconds)
+        return rate(call, inputs, case.callers, options.seconds)
 
-        def first(x: Arrays) -> np.ndarray:
-            y = model(*x)
-            return y[0] if isinstance(y, tuple) else y
+    def theirs() -> float:
+        return rate(calls[best], inputs, case.peer_callers, options.seconds)
 
-        call = right(work, "heddle", first, inputs, want, case.precision)
-        ours = lambda: rate(call, inputs, case.callers, options.seconds)  # noqa: E731
-    theirs = calls[best]
-    rates = in_turn(
-        {"heddle": ours, best: lambda: rate(theirs, inputs, case.peer_callers, options.seconds)},
-        options.rounds,
-    )
+    rates = in_turn({"heddle": ours, best: theirs}, options.rounds)
     for name, values in rates.items():
         show(name, spread(values), "rows/s")
     figure = ratio(rates["heddle"], rates[best])

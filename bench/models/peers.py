@@ -40,10 +40,10 @@ class Setting:
         return f"{self.peer}, {self.label}"
 
 
-def heddle_call(work: Work, precision: str) -> Call:
+def heddle_call(work: Work, precision: str, coalesce: bool = False) -> Call:
     import heddle
 
-    model = heddle.load(work.path, precision=precision, coalesce=False)
+    model = heddle.load(work.path, precision=precision, coalesce=coalesce)
 
     def call(inputs: Arrays) -> np.ndarray:
         outputs = model(*inputs)

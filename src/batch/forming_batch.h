@@ -87,7 +87,7 @@ struct FormingBatch {
   std::unique_ptr<device::RowFaults> faults;
 
   // The result is told from one to the next: a leader who woke all of them would have them take the
-  // processors from the batches that run. Each member calls it once when it has the result, or leaves without it.
+  // processors from the batches that run. Called once by the leader and by each member who was told.
   void tell_next() {
     for (;;) {
       const size_t seat = untold.add_acq_rel(1);
