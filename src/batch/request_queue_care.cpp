@@ -145,7 +145,10 @@ std::vector<void*> RequestQueue::close() {
   return payloads;
 }
 
-bool RequestQueue::closed() const { return forked().ok() ? state_.lock()->closed : true; }
+bool RequestQueue::closed() const {
+  if (!forked().ok()) return true;
+  return state_.lock()->closed;
+}
 
 void RequestQueue::set_limits(const Limits& limits) {
   if (!forked().ok()) return;
@@ -168,7 +171,10 @@ void RequestQueue::set_capacity(size_t capacity) {
   grant(room);
 }
 
-Limits RequestQueue::limits() const { return forked().ok() ? state_.lock()->limits : Limits(); }
+Limits RequestQueue::limits() const {
+  if (!forked().ok()) return {};
+  return state_.lock()->limits;
+}
 
 QueueMetrics RequestQueue::metrics() const {
   if (!forked().ok()) return {};

@@ -260,10 +260,11 @@ def test_a_full_queue_blocks_up_to_its_bound(gate):
         with pytest.raises(heddle.ExhaustedError, match="full"):
             q.submit(row(2))
         assert q.metrics().rejected == 1
+        gate.open.set()
     with heddle.BatchQueue(gate, capacity=2, max_batch=1) as q:
         gate.open.clear()
         threading.Timer(0.05, gate.open.set).start()
-        assert [q.submit(row(i)).result for i in range(20)][-1](30)[0, 0] == 38
+        assert [q.submit(row(i)) for i in range(20)][-1].result(30)[0, 0] == 38
 
 
 def test_more_rows_than_a_batch_are_split_and_joined():

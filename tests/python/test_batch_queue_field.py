@@ -1,6 +1,7 @@
 """Seen in the field: bad requests, bad callables, futures nobody looks at, submits at odd moments."""
 
 import concurrent.futures
+import contextlib
 import gc
 import threading
 import weakref
@@ -216,3 +217,18 @@ def test_results_that_come_late_for_a_callers_patience_disturb_nobody():
         assert future.running() or not future.done()
         gate.open.set()
         assert future.result(30)[0, 0] == 2
+
+
+def test_threads_that_stop_waiting_keep_nobody_asleep():
+    with heddle.BatchQueue(lambda x: x + 1, max_batch=16) as q:
+
+        def body(thread):
+            for i in range(200):
+                future = q.submit(row(i))
+                if thread % 2:
+                    with contextlib.suppress(concurrent.futures.TimeoutError):
+                        future.result(i % 5 * 1e-4)
+                assert future.result(30)[0, 0] == i + 1
+
+        run_threads(16, body)
+        assert q.metrics().rows == 16 * 200

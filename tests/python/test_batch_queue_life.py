@@ -242,3 +242,21 @@ def test_a_forked_child_gets_unavailable_and_ends_and_the_parent_goes_on():
         print("parent goes on")
     """)
     assert "parent goes on" in done.stdout, done.stderr
+
+
+def test_ctrl_c_ends_the_wait_for_an_answer_and_the_queue_goes_on():
+    done = run("""
+        gate = threading.Event()
+        q = heddle.BatchQueue(lambda x: x if gate.wait(30) else None)
+        future = q.submit(x)
+        threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+        try:
+            future.result()
+            os._exit(7)
+        except KeyboardInterrupt:
+            gate.set()
+        assert (future.result() == x).all()
+        assert (q.submit(x).result() == x).all()
+        sys.exit(42)
+    """)
+    assert done.returncode == 42, done.stderr
