@@ -195,7 +195,7 @@ Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Exten
 
 Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
-  HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised));
+  HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
   HEDDLE_TRY_ASSIGN(const Ref<const device::Program> program, compile(inputs, none));
   device::ProgramPlan planned;
   planned.arena_bytes = storage.arena_bytes;
