@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import threading
 from _thread import allocate_lock
+from collections import defaultdict
 from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import CancelledError, Future
@@ -48,21 +49,14 @@ class Mail:
     Callbacks run last, when everybody has been told: they may wait for other answers of the batch.
     """
 
-    __slots__ = ("_letters", "callbacks", "sleepers")
+    __slots__ = ("callbacks", "letters", "sleepers")
 
     def __init__(self) -> None:
         self.sleepers: list[Sleeper] = []
         self.callbacks: list[BatchFuture] = []
-        self._letters: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
-
-    def add(
-        self, loop: asyncio.AbstractEventLoop, future: asyncio.Future[Any], result: Any, error: Any
-    ) -> None:
-        letters = self._letters.get(loop)
-        if letters is None:
-            self._letters[loop] = [(future, result, error)]
-        else:
-            letters.append((future, result, error))
+        self.letters: defaultdict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = (
+            defaultdict(list)
+        )
 
     def send(self, woken: Callable[[], None] | None = None) -> None:
         """`woken` is called by the last thread that wakes."""
@@ -77,10 +71,10 @@ class Mail:
                 before.last = woken
         for sleeper in sleepers[:chains]:
             sleeper.lock.release()
-        for loop, letters in self._letters.items():
+        for loop, letters in self.letters.items():
             with contextlib.suppress(RuntimeError):  # the loop is closed: nobody there waits any more
                 loop.call_soon_threadsafe(_deliver, letters)
-        self._letters = {}
+        self.letters.clear()
         callbacks, self.callbacks = self.callbacks, []
         for future in callbacks:
             future._invoke_callbacks()  # type: ignore[attr-defined]
@@ -246,10 +240,10 @@ class Call:
         return not self.future.cancelled()
 
     def give(self, result: Any, mail: Mail) -> None:
-        mail.add(self.loop, self.future, result, None)
+        mail.letters[self.loop].append((self.future, result, None))
 
     def fail(self, error: BaseException, mail: Mail) -> None:
-        mail.add(self.loop, self.future, None, error)
+        mail.letters[self.loop].append((self.future, None, error))
 
 
 class Part:

@@ -151,7 +151,8 @@ class BatchQueue:
         requests = self._requests
         if target.rows <= self._max_batch:
             cost = 0 if self._cost is None else self._cost_of(target.payload, target.rows, target.length)
-            number = requests.submit(target, self._group(key), target.rows, cost, priority, timeout, room)
+            group = self._groups.get(key) or self._group(key)
+            number = requests.submit(target, group, target.rows, cost, priority, timeout, room)
             if number is None:
                 return False
             target.ids = (number,)
