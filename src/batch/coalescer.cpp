@@ -49,7 +49,7 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
   HEDDLE_TRY(model_->check_extents(inputs));
   HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
   HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
-  if (me.batch == nullptr) return run_alone(inputs, shape, deadline);
+  if (me.batch == nullptr) return run_alone(inputs, shape, deadline, me.measured);
   for (size_t i = 0; i < inputs.size(); ++i) {
     layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
   }
@@ -57,17 +57,17 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
 }
 
 Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, const CallShape& shape,
-                                              Deadline deadline) {
+                                              Deadline deadline, bool measured) {
   runtime::Call call;
   call.inputs = inputs;
   call.deadline = deadline;
-  Run run = timed(call);
+  Run run = measured ? timed(call) : Run{runtime_->run(*model_, call)};
   Next next;
   {
     auto state = state_.lock();
     ++state->stats.calls;
     after_run(*state, shape.places, run, shape.rows, 1, shape.rows);
-    advance(*state, run.end, nullptr, next);
+    advance(*state, nullptr, next);
   }
   wake(next);
   return std::move(run.result);
@@ -96,7 +96,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       if (idle || shape.rows >= options_.max_rows || shape.rows == 0) {
         come_in(*state, shape);
         ++state->busy;
-        return Here{};
+        return Here{nullptr, 0, state->busy >= options_.lanes};
       }
       if (state->stats.parked >= options_.max_parked) {
         ++state->stats.refused;
@@ -152,7 +152,7 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
   batch->rows += shape.rows;
   for (size_t k = 0; k < shape.lengths.size(); ++k)
     batch->longest[k] = std::max(batch->longest[k], shape.lengths[k]);
-  return {batch, seat};
+  return {batch, seat, true};
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
@@ -177,7 +177,7 @@ Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
 Result<Coalescer::Views> Coalescer::stay(const Here& me, Deadline deadline, const std::stop_token& cancel) {
   const trace::Span span("batch", "wait", me.batch->id);
   const std::stop_callback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  Next next = seat_taken(me);
+  Next next = ask(me, true);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
     switch (me.member().seat.wait(until)) {
@@ -195,26 +195,19 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, Deadline deadline, cons
         }
         [[fallthrough]];
       case Seat::Note::ask:
-        next = ask(me);
+        next = ask(me, false);
     }
   }
   return lead(me, deadline);
 }
 
-Coalescer::Next Coalescer::seat_taken(const Here& me) {
-  {
-    auto state = state_.lock();
-    --me.batch->copying;
-  }
-  return ask(me);
-}
-
-Coalescer::Next Coalescer::ask(const Here& me) {
+Coalescer::Next Coalescer::ask(const Here& me, bool seated) {
   Next next;
   {
     auto state = state_.lock();
+    if (seated) --me.batch->copying;
     if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
-    advance(*state, Clock::real().now(), &me, next);
+    advance(*state, &me, next);
   }
   wake(next);
   return next;
@@ -238,9 +231,9 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
     if (batch->living == 0 && to_lead) --state->busy;  // nobody wants it any more
     if (batch->living != 0 && to_lead) {
       batch->leader = batch->first_living();
-      next.wakes.push_back({{batch, batch->leader}, Seat::Note::lead});
+      next.wakes.push_back({{batch, batch->leader, true}, Seat::Note::lead});
     }
-    advance(*state, Clock::real().now(), nullptr, next);
+    advance(*state, nullptr, next);
     return false;
   }();
   wake(next);
@@ -249,8 +242,9 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
 
 // ---- what happens next
 
-void Coalescer::advance(State& state, TimePoint now, const Here* me, Next& next) const {
+void Coalescer::advance(State& state, const Here* me, Next& next) const {
   while (state.busy < options_.lanes && !state.forming.empty()) {
+    const TimePoint now = Clock::real().now();
     if (state.returning > 0 && now >= state.returning_until) {
       state.forecast.lost(state.returning);
       state.returning = 0;
@@ -293,7 +287,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
     next.lead = true;
   } else {
     batch->leader = batch->first_living();
-    next.wakes.push_back({{batch, batch->leader}, Seat::Note::lead});
+    next.wakes.push_back({{batch, batch->leader, true}, Seat::Note::lead});
   }
 }
 
@@ -306,7 +300,7 @@ void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& n
     return;
   }
   const Batch& oldest = state.forming.front();
-  state.watcher = {oldest, oldest->first_living()};
+  state.watcher = {oldest, oldest->first_living(), true};
   next.wakes.push_back({state.watcher, Seat::Note::ask});
 }
 
@@ -347,7 +341,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
     after_run(*state, batch.places, run, batch.rows, static_cast<int>(batch.living), rows);
-    advance(*state, run.end, nullptr, next);
+    advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free
   return collect(me);
@@ -380,6 +374,13 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> places, con
                           int callers, int64_t answered) const {
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
+  if (run.cost > Duration(0)) learn(state, places, run, rows, callers, answered);
+  state.inside_rows -= answered;
+  --state.busy;
+}
+
+void Coalescer::learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows,
+                      int callers, int64_t answered) const {
   GroupCosts& group = costs(state, places);
   // Alone on the device it may have had all of it, which says nothing about a lane.
   if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
@@ -387,17 +388,14 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> places, con
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
   const bool contended = state.inside_rows + state.returning_rows > options_.lanes;
-  if (contended && state.forecast.expect()) {
-    // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
-    // next one small.
-    const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, places)));
-    const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
-    state.returning += callers;
-    state.returning_rows += answered;
-    state.returning_until = std::max(state.returning_until, run.end + patience);
-  }
-  state.inside_rows -= answered;
-  --state.busy;
+  if (!contended || !state.forecast.expect()) return;
+  // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
+  // next one small.
+  const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, places)));
+  const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
+  state.returning += callers;
+  state.returning_rows += answered;
+  state.returning_until = std::max(state.returning_until, run.end + patience);
 }
 
 Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> places) const {

@@ -65,9 +65,10 @@ class Coalescer {
 
  private:
   using Batch = Ref<FormingBatch>;
-  struct Here {  // a caller in a batch
+  struct Here {  // a caller in a batch, or without one
     Batch batch;
     size_t seat = 0;
+    bool measured = false;  // all lanes are busy: what its run costs is what one lane's run costs
     Member& member() const { return batch->members[seat]; }
   };
   struct Wake {
@@ -81,8 +82,8 @@ class Coalescer {
   };
   struct Run {
     Result<Views> result;
-    TimePoint end;
-    Duration took, cost;  // by the clock; of the lane
+    TimePoint end = {};
+    Duration took{0}, cost{0};  // by the clock; of the lane. 0: not measured
   };
   struct GroupCosts {  // of rows that lie alike
     std::vector<ir::Extents> places;
@@ -111,11 +112,11 @@ class Coalescer {
   };
 
   Result<Here> arrive(const CallShape& shape);  // without a batch: to run alone
-  Result<Views> run_alone(std::span<const device::View> inputs, const CallShape& shape, Deadline deadline);
+  Result<Views> run_alone(std::span<const device::View> inputs, const CallShape& shape, Deadline deadline,
+                          bool measured);
   Result<Batch> make_batch(const CallShape& shape) const;
   Result<Views> stay(const Here& me, Deadline deadline, const std::stop_token& cancel);
-  Next seat_taken(const Here& me);
-  Next ask(const Here& me);
+  Next ask(const Here& me, bool seated);
   Result<Views> leave(const Here& me, Status why);
   Result<Views> lead(const Here& me, Deadline deadline);
   Result<Views> collect(const Here& me);
@@ -127,12 +128,14 @@ class Coalescer {
   static Batch open(State& state, Batch batch, const CallShape& shape);
   Batch joinable(const State& state, const CallShape& shape) const;
   static Here sit_down(const Batch& batch, const CallShape& shape);
-  void advance(State& state, TimePoint now, const Here* me, Next& next) const;
+  void advance(State& state, const Here* me, Next& next) const;
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   // The run of `rows` is over; of them `answered` rows belong to `callers` who get an answer.
   void after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
                  int64_t answered) const;
+  void learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
+             int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
   Running running(const State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> places) const;
