@@ -46,6 +46,8 @@ function(heddle_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} heddle_test_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  # The tests themselves need not be fast; what they test keeps its -O3.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   set_property(GLOBAL APPEND PROPERTY HEDDLE_TEST_TARGETS ${name})
 
   set(labels ${arg_LABEL})

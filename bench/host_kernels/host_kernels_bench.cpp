@@ -54,7 +54,7 @@ class Prepared {
 
   void run() {
     host::Team::Caller caller(team_);
-    const host::RunContext context{arena_, places_.data(), &output_, caller};
+    const host::RunContext context{arena_, places_.data(), &output_, caller, nullptr};
     const Status status = step_->run(context);
     require(status.ok(), to_string(status));
   }
