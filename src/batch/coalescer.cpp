@@ -116,6 +116,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
 }
 
 void Coalescer::come_in(State& state, const CallShape& shape) {
+  ++state.inside;
   state.inside_rows += shape.rows;
   if (state.returning == 0) return;
   --state.returning;
@@ -133,10 +134,11 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& sha
 }
 
 Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape) const {
+  Running with_me = running(state);
+  with_me.active += static_cast<int>(shape.rows);
   for (const Batch& batch : state.forming) {
     if (batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places)) continue;
-    if (batch->rows + shape.rows > rows_per_batch(running(state), limits(state, shape.places))) continue;
-    return batch;
+    if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.places))) return batch;
   }
   return nullptr;
 }
@@ -224,6 +226,7 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
     --batch->living;
     --state->stats.parked;
     ++state->stats.left;
+    --state->inside;
     state->inside_rows -= me.member().rows;
     if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
     const bool to_lead = batch->taken && batch->leader == me.seat;
@@ -375,6 +378,7 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> places, con
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
   if (run.cost > Duration(0)) learn(state, places, run, rows, callers, answered);
+  state.inside -= callers;
   state.inside_rows -= answered;
   --state.busy;
 }
@@ -387,7 +391,7 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> places, const R
     group.table.record(rows, run.cost);
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
-  const bool contended = state.inside_rows + state.returning_rows > options_.lanes;
+  const bool contended = state.inside + state.returning > options_.lanes;
   if (!contended || !state.forecast.expect()) return;
   // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
   // next one small.

@@ -94,7 +94,8 @@ class Coalescer {
     std::vector<Batch> forming;  // oldest first
     uint64_t next_id = 1;
     int busy = 0;
-    int64_t inside_rows = 0;  // of callers inside, running ones too
+    int inside = 0;           // callers, running ones too
+    int64_t inside_rows = 0;  // theirs
     int returning = 0;        // callers answered and not yet back
     ReturnForecast forecast;
     int64_t returning_rows = 0;

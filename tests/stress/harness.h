@@ -43,11 +43,15 @@ struct Case {
   bool matches(size_t n, const std::vector<Tensor>& outputs) const;
 };
 
-Case mlp(const heddle::Device& device = {});      // 512-1024-1024-512, ReLU
-Case conv1d(const heddle::Device& device = {});   // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
-Case encoder(const heddle::Device& device = {});  // 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
-Case small(const heddle::Device& device = {},
-           int64_t width = 8);  // y = x * 2 + 1, for tests of everything but arithmetic
+// coalesce: whether calls share batches, which are shapes of their own.
+// 512-1024-1024-512, ReLU
+Case mlp(const heddle::Device& device = {}, bool coalesce = true);
+// 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
+Case conv1d(const heddle::Device& device = {}, bool coalesce = true);
+// 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
+Case encoder(const heddle::Device& device = {}, bool coalesce = true);
+// y = x * 2 + 1, for tests of everything but arithmetic
+Case small(const heddle::Device& device = {}, int64_t width = 8, bool coalesce = true);
 std::vector<Case> all_models(const heddle::Device& device = {});  // the first three, and MiniLM
 
 Tensor random_tensor(const heddle::Shape& shape, uint32_t seed);

@@ -63,7 +63,7 @@ class Net {
 };
 
 Case finish(const std::string& name, Net& net, Value output, const heddle::Device& device,
-            const std::vector<heddle::Shape>& shapes) {
+            const std::vector<heddle::Shape>& shapes, bool coalesce) {
   net.graph.output(output, "y");
   std::vector<std::vector<Tensor>> inputs;
   std::vector<std::vector<Tensor>> oracle;
@@ -74,6 +74,7 @@ Case finish(const std::string& name, Net& net, Value output, const heddle::Devic
   }
   heddle::ModelOptions options;
   options.device = device;
+  options.coalesce = coalesce;
   return Case{name, net.graph.build(options), std::move(inputs), std::move(oracle)};
 }
 
@@ -99,24 +100,24 @@ Case minilm(const heddle::Device& device) {
 
 }  // namespace
 
-Case mlp(const heddle::Device& device) {
+Case mlp(const heddle::Device& device, bool coalesce) {
   Net net("mlp");
   Value x = net.graph.input("x", DType::f32, {"batch", 512});
   x = net.graph.add("Relu", {net.linear(x, 512, 1024)});
   x = net.graph.add("Relu", {net.linear(x, 1024, 1024)});
-  return finish("mlp", net, net.linear(x, 1024, 512), device, {{1, 512}, {2, 512}, {5, 512}});
+  return finish("mlp", net, net.linear(x, 1024, 512), device, {{1, 512}, {2, 512}, {5, 512}}, coalesce);
 }
 
-Case conv1d(const heddle::Device& device) {
+Case conv1d(const heddle::Device& device, bool coalesce) {
   Net net("conv1d");
   Value x = net.graph.input("x", DType::f32, {"batch", 64, 100});
   x = net.graph.add("Relu", {net.conv(x, 64, 128, 5)});
   x = net.graph.add("Relu", {net.conv(x, 128, 128, 5)});
   x = net.graph.add("ReduceMean", {x, net.ints({2})}, {{"keepdims", int64_t{0}}});
-  return finish("conv1d", net, net.linear(x, 128, 64), device, {{1, 64, 100}, {2, 64, 100}});
+  return finish("conv1d", net, net.linear(x, 128, 64), device, {{1, 64, 100}, {2, 64, 100}}, coalesce);
 }
 
-Case encoder(const heddle::Device& device) {
+Case encoder(const heddle::Device& device, bool coalesce) {
   constexpr int64_t kWidth = 256;
   Net net("encoder");
   Value x = net.graph.input("x", DType::f32, {"batch", "tokens", kWidth});
@@ -125,16 +126,16 @@ Case encoder(const heddle::Device& device) {
     const Value hidden = net.graph.add("Gelu", {net.linear(x, kWidth, 1024)});
     x = net.norm(net.graph.add("Add", {x, net.linear(hidden, 1024, kWidth)}), kWidth);
   }
-  return finish("encoder", net, x, device, {{1, 32, kWidth}, {2, 32, kWidth}, {1, 7, kWidth}});
+  return finish("encoder", net, x, device, {{1, 32, kWidth}, {2, 32, kWidth}, {1, 7, kWidth}}, coalesce);
 }
 
-Case small(const heddle::Device& device, int64_t width) {
+Case small(const heddle::Device& device, int64_t width, bool coalesce) {
   Net net("small");
   const Value x = net.graph.input("x", DType::f32, {"batch", width});
   const Value two = net.graph.constant(Tensor::of<float>({}, {2.0F}));
   const Value one = net.graph.constant(Tensor::of<float>({}, {1.0F}));
   const Value y = net.graph.add("Add", {net.graph.add("Mul", {x, two}), one});
-  return finish("small", net, y, device, {{1, width}, {3, width}, {4, width}, {16, width}});
+  return finish("small", net, y, device, {{1, width}, {3, width}, {4, width}, {16, width}}, coalesce);
 }
 
 std::vector<Case> all_models(const heddle::Device& device) {
