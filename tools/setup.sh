@@ -83,8 +83,9 @@ install_package() {
   [ "$(cat "$stamp" 2>/dev/null)" = "$hash" ] && return
   say "building and installing the Python package"
   # As the release preset names its compiler: what it has compiled, ccache then has for the package, too.
-  CXX="${CXX:-c++}" HEDDLE_PYTHON="$(realpath -s "$VENV/bin/python")" run package "$VENV/bin/python" -m pip install \
-    --disable-pip-version-check -q --no-build-isolation --no-deps --force-reinstall -Cbuild-dir=build/wheel .
+  CXX="${CXX:-c++}" HEDDLE_PYTHON="$(realpath -s "$VENV/bin/python")" \
+    run package "$VENV/bin/python" -m pip install --disable-pip-version-check -q \
+    --no-build-isolation --no-deps --force-reinstall -Cbuild-dir=build/wheel .
   printf '%s\n' "$hash" >"$stamp"
 }
 

@@ -228,7 +228,7 @@ struct MemoryStats {
 
 struct DeviceStats {
   MemoryStats memory;
-  uint64_t calls;                                          // since it was opened
+  uint64_t calls;  // runs since it was opened; a batch of calls is one
   uint64_t compiles, cache_hits, evictions, cached_bytes;  // executables
   uint64_t waits_for_turn;                                 // calls that found the device full
   std::chrono::nanoseconds longest_wait_for_turn;
