@@ -10,7 +10,9 @@ namespace {
 
 constexpr uint64_t kSettled = 3;
 constexpr uint64_t kFresh = 512;
-constexpr double kLeastRate = 0.97;
+// A small run may find another processor idle for a moment and be helped, so that it seems cheaper than it is
+// in a full house: less than this says nothing.
+constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }

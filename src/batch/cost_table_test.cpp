@@ -22,7 +22,7 @@ double steady(int64_t rows) { return 180.0 + 20.0 * static_cast<double>(rows); }
 double tiled(int64_t rows) { return 10.0 + 160.0 * static_cast<double>((rows + 15) / 16); }
 // Its cache is full at 24 rows.
 double spilling(int64_t rows) {
-  return steady(rows) + (rows > 24 ? 60.0 * static_cast<double>(rows - 24) : 0);
+  return steady(rows) + (rows > 24 ? 140.0 * static_cast<double>(rows - 24) : 0);
 }
 
 Duration micros(double us) { return Duration(static_cast<int64_t>(us * 1000)); }
@@ -121,9 +121,9 @@ TEST_CASE("a larger size is worth it while its rate does not fall") {
   const std::vector<Row> rows = {
       {"a fixed cost is shared", steady, {1, 8, 32, 64}, 64},
       {"larger sizes are tried", steady, {1, 2, 3}, 64},
-      {"a loss of 2 % is none", [](int64_t n) { return n * (n < 32 ? 10.0 : 10.2); }, {8, 16, 32}, 64},
-      {"a loss of 5 % ends it", [](int64_t n) { return n * (n < 32 ? 10.0 : 10.5); }, {8, 16, 32, 64}, 28},
-      {"small losses add up", [](int64_t n) { return n * (10.0 + 0.01 * n); }, {8, 16, 32, 64}, 56},
+      {"a loss of 20 % is none", [](int64_t n) { return n * (n < 32 ? 10.0 : 12.5); }, {8, 16, 32}, 64},
+      {"a loss of 30 % ends it", [](int64_t n) { return n * (n < 32 ? 10.0 : 14.5); }, {8, 16, 32, 64}, 28},
+      {"small losses add up", [](int64_t n) { return n * (10.0 + 0.08 * n); }, {8, 16, 32, 64}, 56},
       {"a larger size makes up for it", tiled, {8, 16, 20, 32}, 64},
       {"a cache that is full", spilling, {8, 16, 24, 40, 64}, 32},
   };
