@@ -6,11 +6,11 @@
 //              outlier changes nothing, and forgets older runs step by step.
 //   Estimate   Between two sizes that ran: the line through them. Beyond: the line from the smallest to the
 //              largest, though no row costs more there than it does on average at the largest.
-//   Best       The largest number of rows whose rate is at most a quarter below the best rate of a smaller size
-//              and that stays within the latency bound. Sizes not known are tried; with a bound, one row
-//              first, and beyond all that is known as many as keep the bound if no row costs more there.
-//              Known is a size that ran three times, and not longer ago than 512 runs: a verdict of the
-//              past, compilation or a busy machine, is looked at again.
+//   Best       The largest number of rows whose rate is at most a quarter below the best rate of a smaller
+//              size and that stays within the latency bound. Sizes not known are tried; with a bound, one
+//              row first, and beyond all that is known as many as keep the bound if no row costs more
+//              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
+//              the past, compilation or a busy machine, is looked at again.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once
