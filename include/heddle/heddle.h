@@ -380,8 +380,9 @@ struct ModelOptions {
   // A row's result has the same bits whatever it is batched with; rows of different length never share a
   // batch.
   bool exact = false;
-  // Nothing: what is known of common exports (input_ids with attention_mask, padded with 0). Outputs that
-  // are as long as the ragged axis are cut back. Without it only rows of equal shapes share a batch.
+  // Nothing: what is known of common exports (input_ids with attention_mask, padded with 0), after a check
+  // that padding changes no result. Outputs as long as the ragged axis are cut back. Empty: only rows of
+  // equal shapes share a batch.
   std::optional<std::vector<RaggedInput>> ragged;
   int max_batch = 64;      // rows
   int max_waiting = 4096;  // callers that wait to be batched; one more gets exhausted
@@ -461,7 +462,7 @@ class HEDDLE_API Model {
   bool batchable() const;
   const std::string& why_not_batchable() const;
   // Whether calls that wait are joined into batches, with what is padded, or why not.
-  const std::string& explain_coalescing() const;
+  std::string explain_coalescing() const;
   std::optional<CoalescingStats> coalescing_stats() const;  // nothing when they are not
   Device device() const;
   uint64_t weight_bytes() const;

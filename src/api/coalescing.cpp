@@ -6,8 +6,8 @@
 namespace heddle {
 namespace {
 
-// What exporters of text encoders and decoders agree on. The mask makes padding harmless; without one nothing
-// is taken for granted.
+// What exporters of text encoders and decoders agree on, if there is an integer mask. Whether padding does no
+// harm is checked before it is used (coalesced_calls.h).
 std::vector<RaggedInput> known_export(const std::vector<Port>& inputs) {
   std::vector<RaggedInput> ragged;
   bool masked = false;
@@ -15,7 +15,8 @@ std::vector<RaggedInput> known_export(const std::vector<Port>& inputs) {
     const bool known =
         port.name == "input_ids" || port.name == "attention_mask" || port.name == "token_type_ids";
     if (!known || port.shape.size() != 2 || port.shape[1] != inputs[0].shape[1]) return {};
-    masked = masked || port.name == "attention_mask";
+    masked =
+        masked || (port.name == "attention_mask" && port.dtype != DType::f32 && port.dtype != DType::f16);
     ragged.push_back({port.name, 1, 0});
   }
   const bool symbolic =
@@ -35,24 +36,45 @@ std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged)
   return out;
 }
 
+constexpr int kMostRows = 1 << 16;
+
 // On the host every core is a lane; a device of its own says how many batches it likes at once.
 int lanes_of(const device::Traits& traits) { return traits.threads > 0 ? traits.threads : traits.lanes; }
+
+std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& model,
+                                                 const ModelOptions& options) {
+  const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
+  const auto layout_for = [&](const std::vector<RaggedInput>& ragged) {
+    return batch::RowLayout::make(model.model->inputs(), model.model->outputs(), to_batch(ragged),
+                                  options.exact);
+  };
+  const batch::RowLayout equal = take(layout_for({}));
+  std::optional<batch::RowLayout> padded;
+  if (options.ragged) {
+    padded = take(layout_for(*options.ragged));
+  } else if (auto known = layout_for(known_export(model.inputs)); known.ok()) {
+    padded = std::move(known).value();
+  }
+  if (padded && (!padded->ragged() || options.exact)) padded.reset();  // exact: nothing is padded
+  batch::CoalescerOptions coalesce;
+  coalesce.lanes = std::max(1, lanes_of(runtime->device().traits()));
+  coalesce.max_rows = options.max_batch;
+  coalesce.max_parked = static_cast<size_t>(options.max_waiting);
+  if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
+  return std::make_unique<batch::CoalescedCalls>(runtime, model.model, equal, padded,
+                                                 options.ragged.has_value(), coalesce);
+}
 
 }  // namespace
 
 void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) {
-  if (options.max_batch < 1 || options.max_waiting < 0) {
-    throw Error(ErrorCode::invalid, text("max_batch is ", options.max_batch, " and max_waiting ",
-                                         options.max_waiting, "; they have to be at least 1 and 0"));
+  if (options.max_batch < 1 || options.max_batch > kMostRows || options.max_waiting < 0) {
+    throw Error(ErrorCode::invalid,
+                text("max_batch is ", options.max_batch, " and max_waiting ", options.max_waiting,
+                     "; they have to be 1 to ", kMostRows, " and at least 0"));
   }
-  const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
-  const device::Traits& traits = runtime->device().traits();
-  const std::vector<RaggedInput> known = known_export(model.inputs);
-  auto layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(),
-                                       to_batch(options.ragged.value_or(known)), options.exact);
-  if (!layout.ok() && !options.ragged)
-    layout = batch::RowLayout::make(model.model->inputs(), model.model->outputs(), {}, options.exact);
-  const batch::RowLayout rows = take(std::move(layout));
+  std::unique_ptr<batch::CoalescedCalls> calls = coalesced(model, options);  // its refusals come in any case
+  const device::Traits& traits = Internals::runtime(model.device).device().traits();
   if (!options.coalesce) {
     model.coalescing = "off: the model was loaded with coalesce=False";
   } else if (!model.batchable) {
@@ -62,17 +84,11 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
   } else if (!traits.unified_memory) {
     model.coalescing = text("off: callers cannot write into the memory of device '", traits.name, "'");
   } else {
-    batch::CoalescerOptions coalesce;
-    coalesce.lanes = std::max(1, lanes_of(traits));
-    coalesce.max_rows = options.max_batch;
-    coalesce.max_parked = static_cast<size_t>(options.max_waiting);
-    if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
-    model.coalescer = std::make_unique<batch::Coalescer>(runtime, model.model, rows, coalesce);
+    const int lanes = std::max(1, lanes_of(traits));
+    model.coalescer = std::move(calls);
     model.coalescing =
-        text("on: calls that find ",
-             coalesce.lanes == 1 ? text("the lane") : text("all ", coalesce.lanes, " lanes"), " of device '",
-             traits.name, "' busy are joined, up to ", options.max_batch, " rows; ",
-             rows.ragged() ? "padded are " + rows.describe() : std::string("rows of equal shapes only"));
+        text("on: calls that find ", lanes == 1 ? text("the lane") : text("all ", lanes, " lanes"),
+             " of device '", traits.name, "' busy are joined, up to ", options.max_batch, " rows; ");
   }
 }
 

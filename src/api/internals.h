@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/status.h"
-#include "batch/coalescer.h"
+#include "batch/coalesced_calls.h"
 #include "device/buffer.h"
 #include "runtime/runtime.h"
 
@@ -66,9 +66,9 @@ struct Model::Rep {
   std::vector<Port> outputs;
   bool batchable;
   std::string why_not;
-  std::unique_ptr<batch::Coalescer> coalescer;  // null: calls are not joined
-  std::string coalescing;                       // what explain_coalescing() says
-  std::shared_ptr<const ir::Graph> source;      // null unless it was to be kept
+  std::unique_ptr<batch::CoalescedCalls> coalescer;  // null: calls are not joined
+  std::string coalescing;                            // what explain_coalescing() says
+  std::shared_ptr<const ir::Graph> source;           // null unless it was to be kept
 };
 
 struct Internals {

@@ -125,7 +125,9 @@ void Model::close() const {
   if (rep_->coalescer != nullptr) rep_->coalescer->close();
   check(rep_->model->close(Deadline::never()));
 }
-const std::string& Model::explain_coalescing() const { return rep_->coalescing; }
+std::string Model::explain_coalescing() const {
+  return rep_->coalescer == nullptr ? rep_->coalescing : rep_->coalescing + rep_->coalescer->describe();
+}
 
 std::optional<CoalescingStats> Model::coalescing_stats() const {
   if (rep_->coalescer == nullptr) return std::nullopt;

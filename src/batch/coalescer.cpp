@@ -33,10 +33,16 @@ void Coalescer::close() {
   {
     auto state = state_.lock();
     state->closed = true;
+    state->end_watch();
     refused.swap(state->forming);
     for (const Batch& batch : refused) {
       batch->taken = batch->done = true;
       batch->failure = model_->closed_status();
+      state->stats.parked -= batch->living;
+      state->inside -= static_cast<int>(batch->living);
+      for (size_t seat = 0; seat < batch->seats; ++seat) {
+        if (!batch->members[seat].gone) state->inside_rows -= batch->members[seat].rows;
+      }
     }
   }
   for (const Batch& batch : refused) batch->tell_next();
@@ -53,7 +59,13 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
   for (size_t i = 0; i < inputs.size(); ++i) {
     layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
   }
-  return stay(me, deadline, cancel);
+  Result<Views> result = stay(me, deadline, cancel);
+  if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
+  // Padding them to one length went beyond what the model takes, such as its table of positions.
+  runtime::Call call;
+  call.inputs = inputs;
+  call.deadline = deadline;
+  return runtime_->run(*model_, call);
 }
 
 Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, const CallShape& shape,
@@ -92,8 +104,9 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
     {
       auto state = state_.lock();
       if (state->closed) return model_->closed_status();
+      if (state->returning > 0) expire_returning(*state, Clock::real().now());
       const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
-      if (idle || shape.rows >= options_.max_rows || shape.rows == 0) {
+      if (idle || shape.rows >= options_.max_rows || shape.is_empty()) {
         come_in(*state, shape);
         ++state->busy;
         return Here{nullptr, 0, state->busy >= options_.lanes};
@@ -120,8 +133,15 @@ void Coalescer::come_in(State& state, const CallShape& shape) {
   state.inside_rows += shape.rows;
   if (state.returning == 0) return;
   --state.returning;
-  state.returning_rows = std::max<int64_t>(0, state.returning_rows - shape.rows);
+  state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - shape.rows);
   state.forecast.came();
+}
+
+void Coalescer::expire_returning(State& state, TimePoint now) {
+  if (state.returning == 0 || now < state.returning_until) return;
+  state.forecast.lost(state.returning);
+  state.returning = 0;
+  state.returning_rows = 0;
 }
 
 Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& shape) {
@@ -135,7 +155,7 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& sha
 
 Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape) const {
   Running with_me = running(state);
-  with_me.active += static_cast<int>(shape.rows);
+  with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
   for (const Batch& batch : state.forming) {
     if (batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places)) continue;
     if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.places))) return batch;
@@ -160,10 +180,12 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
   int64_t row_bytes = 1;
   for (size_t i = 0; i < shape.places.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
-  int64_t rows = options_.max_rows;
-  if (rows * row_bytes > kStagingMax) {
+  int64_t rows = 0;
+  {
     const auto state = state_.lock();
-    rows = std::max(shape.rows, rows_per_batch(running(*state), limits(*state, shape.places)));
+    const Limits limit = limits(*state, shape.places);
+    rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
+    rows = std::max(shape.rows, rows);
   }
   std::vector<Ref<device::Buffer>> staging;
   for (size_t i = 0; i < shape.places.size(); ++i) {
@@ -248,11 +270,7 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
 void Coalescer::advance(State& state, const Here* me, Next& next) const {
   while (state.busy < options_.lanes && !state.forming.empty()) {
     const TimePoint now = Clock::real().now();
-    if (state.returning > 0 && now >= state.returning_until) {
-      state.forecast.lost(state.returning);
-      state.returning = 0;
-      state.returning_rows = 0;
-    }
+    expire_returning(state, now);
     const Running runs = running(state);
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
@@ -302,8 +320,9 @@ void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& n
     next.ask_at = until;
     return;
   }
-  const Batch& oldest = state.forming.front();
-  state.watcher = {oldest, oldest->first_living(), true};
+  const auto seated = std::find_if(state.forming.begin(), state.forming.end(),
+                                   [](const Batch& batch) { return batch->copying == 0; });
+  state.watcher = {*seated, (*seated)->first_living(), true};
   next.wakes.push_back({state.watcher, Seat::Note::ask});
 }
 
@@ -327,11 +346,12 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   const bool synchronous = runtime_->device().traits().synchronous;
   call.deadline = synchronous ? deadline : Deadline::never();
   Run run = timed(call);
-  if (run.result.status().code() == Code::deadline) return leave(me, run.result.status());
+  if (synchronous && run.result.status().code() == Code::deadline) return leave(me, run.result.status());
   if (run.result.ok()) {
     batch.outputs = std::move(run.result).value();
   } else {
     batch.failure = run.result.status();
+    batch.each_alone = layout_.ragged() && batch.failure.code() == Code::invalid;
   }
   Next next;
   {

@@ -126,6 +126,7 @@ class Coalescer {
 
   // Under the lock.
   static void come_in(State& state, const CallShape& shape);
+  static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, const CallShape& shape);
   Batch joinable(const State& state, const CallShape& shape) const;
   static Here sit_down(const Batch& batch, const CallShape& shape);

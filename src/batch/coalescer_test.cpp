@@ -222,6 +222,19 @@ TEST_CASE("ragged rows are padded to the longest of the batch and cut back") {
   CHECK(padded.load_relaxed() == 4 + 0 + 2 + 1);
 }
 
+TEST_CASE("when only the padded whole goes beyond what the model takes, each row runs alone") {
+  Fixture f(with(1), true);
+  f.kernel = [&](const device::Run& run) {
+    return run.inputs[0].extents[1] > 6 ? Status::invalid("a table of 6 positions") : Status();
+  };
+  const auto good = f.behind_a_busy_lane(4, [&](int i) {
+    Ragged x(i == 1 ? 7 : 5, static_cast<float>(10 * i));
+    const auto result = f.call(x);
+    return i == 1 ? result.status().code() == Code::invalid : f.right(x, result);
+  });
+  CHECK(good == 5);
+}
+
 TEST_CASE("a fault of the data reaches its own caller only, and nothing runs twice") {
   Fixture f(with(1));
   f.kernel = [&](const device::Run& run) {

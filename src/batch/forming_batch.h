@@ -82,7 +82,8 @@ struct FormingBatch {
   std::vector<Member> members;
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
-  Status failure;  // the result
+  Status failure;           // the result
+  bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
   std::unique_ptr<device::RowFaults> faults;
 

@@ -84,6 +84,10 @@ Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,
     const auto input = static_cast<size_t>(found - inputs.begin());
     auto known = std::find_if(layout.symbols_.begin(), layout.symbols_.end(),
                               [&](const Symbol& s) { return s.name == name; });
+    if (known == layout.symbols_.end() && !layout.symbols_.empty()) {
+      return Status::unsupported("rows are ragged along '", layout.symbols_[0].name, "' and along '", name,
+                                 "'; one length is possible, and what has another must be of equal shape");
+    }
     if (known == layout.symbols_.end()) known = layout.symbols_.insert(known, {name, input, each.axis});
     layout.inputs_[input].symbol_of_axis[each.axis] = static_cast<int>(known - layout.symbols_.begin());
     layout.inputs_[input].pad = ir::Tensor::scalar(found->type.dtype, each.pad);
@@ -99,9 +103,9 @@ Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,
       }
     }
     for (size_t i = 0; i < outputs.size(); ++i) {
-      for (size_t axis = 1; axis < outputs[i].type.rank(); ++axis) {
+      for (size_t axis = 0; axis < outputs[i].type.rank(); ++axis) {
         const ir::Dim& dim = outputs[i].type.shape[axis];
-        if (to_string(dim) == name) {
+        if (axis > 0 && to_string(dim) == name) {
           layout.outputs_[i].symbol_of_axis[axis] = static_cast<int>(k);
         } else if (dim.mentions(name)) {
           return Status::unsupported("axis ", axis, " of output '", outputs[i].name, "' is ", to_string(dim),
@@ -173,6 +177,20 @@ View RowLayout::batch_input(size_t input, const ir::Extents& row, const Ref<devi
     if (symbol >= 0) view.extents[axis] = longest[static_cast<size_t>(symbol)];
   }
   return view;
+}
+
+View RowLayout::whole_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
+                            int64_t rows) const {
+  return View::contiguous(staging, staging->host(), inputs_[input].dtype, with_rows(rows, row));
+}
+
+void RowLayout::make_room(CallShape& shape) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    for (size_t axis = 1; axis < inputs_[i].symbol_of_axis.size(); ++axis) {
+      const int symbol = inputs_[i].symbol_of_axis[axis];
+      if (symbol >= 0) shape.places[i][axis - 1] = bucket(shape.lengths[static_cast<size_t>(symbol)] + 1);
+    }
+  }
 }
 
 ir::Extents RowLayout::part_of(size_t output, int64_t mine, std::span<const int64_t> lengths,

@@ -10,6 +10,7 @@
 //   Lifetime   A value; keeps nothing.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct CallShape {
   int64_t rows = 0;
   std::vector<ir::Extents> places;  // per input: one row's extents, ragged axes rounded up to their bucket
   std::vector<int64_t> lengths;     // per ragged symbol: the call's own
+
+  bool is_empty() const { return rows == 0 || std::find(lengths.begin(), lengths.end(), 0) != lengths.end(); }
 };
 
 class RowLayout {
@@ -57,6 +60,11 @@ class RowLayout {
                  const device::View& part) const;
 
   bool ragged() const { return !symbols_.empty(); }
+  // For a look at what padding does: ragged axes get a bucket longer than the rows themselves, which
+  // whole_input() shows.
+  void make_room(CallShape& shape) const;
+  device::View whole_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
+                           int64_t rows) const;
   std::string describe() const;  // "input_ids axis 1 (pad 0), ...", for people
 
   static int64_t bucket(int64_t length);  // the smallest of 8, 12, 16, 24, 32, 48 ... that holds it

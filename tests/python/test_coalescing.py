@@ -81,6 +81,50 @@ def test_sentences_of_different_length_share_batches(minilm, ragged):
     assert ("padded" in model.explain_coalescing()) == (ragged is None)
 
 
+def test_rows_that_an_output_spreads_over_several_entries_are_put_together_again():
+    graph = heddle.GraphBuilder("spread")
+    x = graph.input("x", "f32", ["batch", 48])
+    apart = graph.add("Reshape", x, graph.constant(np.array([-1, 8])))
+    graph.output(graph.add("Softmax", apart, axis=-1), "y")
+    model = graph.build()
+    inputs = np.random.default_rng(5).standard_normal((12, 1, 48)).astype(np.float32)
+    expected = [model(x) for x in inputs]
+    assert expected[0].shape == (6, 8)
+
+    def body(thread):
+        return sum(np.allclose(model(inputs[thread]), expected[thread], atol=1e-6) for _ in range(100))
+
+    assert sum(run_threads(12, body)) == 12 * 100
+
+
+def test_a_model_that_reads_its_last_token_is_not_padded():
+    """Its names are those of an encoder, its mask has no part in what comes out."""
+    graph = heddle.GraphBuilder("last token")
+    ids = graph.input("input_ids", "i64", ["batch", "seq"])
+    graph.input("attention_mask", "i64", ["batch", "seq"])
+    random = np.random.default_rng(6)
+    rows = graph.add("Gather", graph.constant(random.standard_normal((50, 256)).astype(np.float32)), ids)
+    last = graph.add("Gather", rows, graph.constant(np.array(-1)), axis=1)
+    weight = graph.constant(random.standard_normal((256, 256)).astype(np.float32))
+    for _ in range(4):
+        last = graph.add("Tanh", graph.add("MatMul", last, weight))
+    graph.output(last, "y")
+    model = graph.build()
+    sentences = [random.integers(1, 50, (1, length)) for length in (3, 5, 6, 7, 9, 11)]
+    expected = [model(x, np.ones_like(x)) for x in sentences]
+
+    def body(thread):
+        right = 0
+        for i in range(200):
+            k = (thread + i) % len(sentences)
+            y = model(sentences[k], np.ones_like(sentences[k]))
+            right += np.allclose(y, expected[k], rtol=1e-4, atol=1e-4)
+        return right
+
+    assert sum(run_threads(12, body)) == 12 * 200
+    assert "changed a row's result" in model.explain_coalescing()
+
+
 def test_an_index_out_of_range_fails_its_own_call_only():
     model = build_lookup()
     good = np.arange(4)[None]
