@@ -107,7 +107,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
       const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
       if (idle || shape.rows >= options_.max_rows || shape.is_empty()) {
-        come_in(*state, shape);
+        come_in(*state, shape, false);
         ++state->busy;
         return Here{nullptr, 0, state->busy >= options_.lanes};
       }
@@ -119,7 +119,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       Batch batch = joinable(*state, shape);
       if (batch == nullptr && fresh != nullptr) batch = open(*state, std::move(fresh), shape);
       if (batch != nullptr) {
-        come_in(*state, shape);
+        come_in(*state, shape, batch->seats > 0);
         ++state->stats.parked;
         return sit_down(batch, shape);
       }
@@ -128,13 +128,17 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
   }
 }
 
-void Coalescer::come_in(State& state, const CallShape& shape) {
+void Coalescer::come_in(State& state, const CallShape& shape, bool joins) {
   ++state.inside;
   state.inside_rows += shape.rows;
   if (state.returning == 0) return;
   --state.returning;
   state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - shape.rows);
-  state.forecast.came();
+  if (joins) {
+    state.forecast.came();
+  } else {
+    state.forecast.lost(1);
+  }
 }
 
 void Coalescer::expire_returning(State& state, TimePoint now) {

@@ -125,7 +125,7 @@ class Coalescer {
   static void wake(const Next& next);
 
   // Under the lock.
-  static void come_in(State& state, const CallShape& shape);
+  static void come_in(State& state, const CallShape& shape, bool joins);
   static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, const CallShape& shape);
   Batch joinable(const State& state, const CallShape& shape) const;

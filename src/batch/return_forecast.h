@@ -1,9 +1,9 @@
-// return_forecast.h: do callers who were answered come back at once? Threads in a loop do, requests that each
-// have a thread of their own do not.
+// return_forecast.h: does it pay to wait for callers who were just answered? Threads in a loop come back and
+// fill the next batch; requests that each have a thread of their own do not, nor do rows of other shapes.
 //
-//   What       Counts, of the callers who were waited for, who came in time and who did not; older counts
-//              fade. expect() says whether to wait for those just answered: when at least half of the others
-//              came, and otherwise once in a while, to notice that it has changed.
+//   What       Counts, of the callers who were waited for, who joined somebody's batch in time and who did
+//              not; older counts fade. expect() says whether to wait for those just answered: when at least
+//              half of the others joined, and otherwise once in a while, to notice that it has changed.
 //   Threads    The owner's lock. Pure bookkeeping: knows no time.
 #pragma once
 
