@@ -107,7 +107,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
       const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
       if (idle || shape.rows >= options_.max_rows || shape.is_empty()) {
-        come_in(*state, shape, false);
+        come_in(*state, shape);
         ++state->busy;
         return Here{nullptr, 0, state->busy >= options_.lanes};
       }
@@ -119,7 +119,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       Batch batch = joinable(*state, shape);
       if (batch == nullptr && fresh != nullptr) batch = open(*state, std::move(fresh), shape);
       if (batch != nullptr) {
-        come_in(*state, shape, batch->seats > 0);
+        come_in(*state, shape);
         ++state->stats.parked;
         return sit_down(batch, shape);
       }
@@ -128,22 +128,16 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
   }
 }
 
-void Coalescer::come_in(State& state, const CallShape& shape, bool joins) {
+void Coalescer::come_in(State& state, const CallShape& shape) {
   ++state.inside;
   state.inside_rows += shape.rows;
   if (state.returning == 0) return;
   --state.returning;
   state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - shape.rows);
-  if (joins) {
-    state.forecast.came();
-  } else {
-    state.forecast.lost(1);
-  }
 }
 
 void Coalescer::expire_returning(State& state, TimePoint now) {
   if (state.returning == 0 || now < state.returning_until) return;
-  state.forecast.lost(state.returning);
   state.returning = 0;
   state.returning_rows = 0;
 }
@@ -153,6 +147,7 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& sha
   batch->places = shape.places;
   batch->longest.resize(shape.lengths.size());
   batch->arrived = Clock::real().now();
+  batch->awaits = state.returning > 0;
   state.forming.push_back(batch);
   return batch;
 }
@@ -306,6 +301,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
   state.forming.erase(found);
   ++state.busy;
   batch->taken = true;
+  if (batch->awaits) state.forecast.note(batch->seats > 1);
   if (state.watcher.batch == batch) state.end_watch();
   if (me != nullptr && me->batch == batch) {
     batch->leader = me->seat;

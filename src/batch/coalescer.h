@@ -6,7 +6,7 @@
 //              its own rows out. No thread and no timer of ours: one of those who wait keeps the time.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
 //              just answered are expected back, for at most half the time that a full batch runs, and as
-//              long as return_forecast.h says that they do come.
+//              long as return_forecast.h says that it pays.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
 //              deadline, cancelled, exhausted or unavailable. While anybody waits, a lane is busy or
 //              somebody keeps the time. A taken batch has a leader among its living members, or is dropped
@@ -125,7 +125,7 @@ class Coalescer {
   static void wake(const Next& next);
 
   // Under the lock.
-  static void come_in(State& state, const CallShape& shape, bool joins);
+  static void come_in(State& state, const CallShape& shape);
   static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, const CallShape& shape);
   Batch joinable(const State& state, const CallShape& shape) const;

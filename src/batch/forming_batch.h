@@ -74,9 +74,10 @@ struct FormingBatch {
   std::vector<int64_t> longest;     // per ragged symbol
   TimePoint arrived;                // of the first caller
   int64_t rows = 0;
-  size_t seats = 0;    // taken so far, members[0] first
-  size_t copying = 0;  // of those, still writing their rows
-  size_t living = 0;   // of those, not gone
+  size_t seats = 0;     // taken so far, members[0] first
+  size_t copying = 0;   // of those, still writing their rows
+  size_t living = 0;    // of those, not gone
+  bool awaits = false;  // it was opened while callers were expected back
   bool taken = false, done = false;
   size_t leader = 0;  // once taken
   std::vector<Member> members;
