@@ -29,6 +29,16 @@
 
 namespace heddle::bench {
 
+// The value, or the end of the program with the failure's text.
+template <class T>
+T require(Result<T> result) {
+  if (!result.ok()) {
+    std::fprintf(stderr, "%s\n", to_string(result.status()).c_str());
+    std::exit(1);
+  }
+  return std::move(result).value();
+}
+
 struct Case {
   std::string name;
   int threads;

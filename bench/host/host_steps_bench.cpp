@@ -19,15 +19,6 @@ namespace {
 
 constexpr int kRounds = 11;
 
-template <class T>
-T require(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", to_string(result.status()).c_str());
-    std::exit(1);
-  }
-  return std::move(result).value();
-}
-
 ir::Tensor waves(const ir::Extents& extents, double scale) {
   ir::Tensor t = ir::Tensor::zeros(ir::DType::kF32, extents);
   for (int64_t i = 0; i < t.elements(); ++i) t.set(i, scale * std::sin(0.37 * static_cast<double>(i % 9973)));

@@ -22,15 +22,6 @@ constexpr int kRounds = 9;
 constexpr int64_t kSize = 1024;
 constexpr int kMostThreads = 2;
 
-template <class T>
-T require(Result<T> result) {
-  if (!result.ok()) {
-    std::fprintf(stderr, "%s\n", to_string(result.status()).c_str());
-    std::exit(1);
-  }
-  return std::move(result).value();
-}
-
 constexpr int kChains = 24;  // enough to hide the latency of each, few enough for the registers
 constexpr int kWidth = 16;
 

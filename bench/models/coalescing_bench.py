@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from peers import Arrays, Call, Setting, Work, heddle_call, onnxruntime_call, settings
+from peers import Arrays, Call, Setting, Work, heddle_call, onnxruntime_call, settings, with_own_request
 from peers_bench import works
 from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CALLERS = ROOT / "build" / "release" / "bench" / "coalescing_callers_bench"
 SENTENCES = 64
+WARM_SECONDS = 3.0
 
 
 def cpp_callers(work: Work, callers: int, precision: str, seconds: float) -> float:
@@ -54,8 +55,6 @@ def batched_call(work: Work, size: int, window: float) -> Call:
 
 
 def auto_batch_call(work: Work, size: int, window: int) -> Call:
-    import threading
-
     import openvino
 
     core = openvino.Core()
@@ -65,15 +64,7 @@ def auto_batch_call(work: Work, size: int, window: int) -> Call:
     model = core.compile_model(
         read, f"BATCH:CPU({size})", {"AUTO_BATCH_TIMEOUT": str(window), "INFERENCE_PRECISION_HINT": "f32"}
     )
-    mine = threading.local()
-
-    def call(inputs: Arrays) -> np.ndarray:
-        if not hasattr(mine, "request"):
-            mine.request = model.create_infer_request()
-        mine.request.infer(list(inputs), share_inputs=True)
-        return mine.request.get_output_tensor(0).data.copy()
-
-    return call
+    return with_own_request(model)
 
 
 def batching_peers() -> dict[str, list[Setting]]:
@@ -179,6 +170,8 @@ def measure(case: Case, work: Work, options) -> dict:
     def theirs() -> float:
         return rate(calls[best], inputs, case.peer_callers, options.seconds)
 
+    if not case.cpp:
+        rate(call, inputs, case.callers, WARM_SECONDS)  # sentences that share a batch are shapes of their own
     rates = in_turn({"heddle": ours, best: theirs}, options.rounds)
     for name, values in rates.items():
         show(name, spread(values), "rows/s")

@@ -76,6 +76,11 @@ def openvino_call(work: Work, threads: int, streams: int, precision: str) -> Cal
             "INFERENCE_PRECISION_HINT": precision,
         },
     )
+    return with_own_request(model)
+
+
+def with_own_request(model) -> Call:
+    """OpenVINO's compiled model, each thread with an infer request of its own."""
     mine = threading.local()
 
     def call(inputs: Arrays) -> np.ndarray:

@@ -15,13 +15,12 @@ from __future__ import annotations
 
 import math
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from peers import Arrays, Call, Setting, Work, onnxruntime_call, settings
-from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write
+from ratios import call_rates, in_turn, parser, ratio, show, spread, write
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "models"))
@@ -111,11 +110,9 @@ def measure(case: Case, load: Load, work: Work, rounds: int, seconds: float) -> 
     per_cpu_s: dict[str, list[float]] = {setting.name: [] for setting in opened}
 
     def rate(name: str, call: Call) -> float:
-        cpu, wall = time.process_time(), time.perf_counter()
-        per_s = rows * calls_per_second(lambda: call(inputs), load.callers, seconds)
-        cores = (time.process_time() - cpu) / (time.perf_counter() - wall)
-        per_cpu_s[name].append(per_s / cores)
-        return per_s
+        per_s, of_processor = call_rates(lambda: call(inputs), load.callers, seconds)
+        per_cpu_s[name].append(rows * of_processor)
+        return rows * per_s
 
     peers_in_turn = {s.name: lambda s=s, call=call: rate(s.name, call) for s, call in opened.items()}
     rates = in_turn(peers_in_turn, rounds)

@@ -28,8 +28,9 @@ def arguments(description: str) -> argparse.Namespace:
     return parser(description).parse_args()
 
 
-def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -> float:
-    """`callers` threads call in a loop for `seconds`; calls per second until the last of them ended."""
+def call_rates(call: Callable[[], object], callers: int, seconds: float) -> tuple[float, float]:
+    """`callers` threads call in a loop for `seconds`; calls per second until the last of them ended, and per
+    second of this process's processor time."""
 
     def loop(_: int, begin: float) -> int:
         calls = 0
@@ -38,8 +39,13 @@ def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -
             calls += 1
         return calls
 
+    before = time.process_time()
     counts, elapsed = run_together(callers, loop)
-    return sum(counts) / elapsed
+    return sum(counts) / elapsed, sum(counts) / (time.process_time() - before)
+
+
+def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -> float:
+    return call_rates(call, callers, seconds)[0]
 
 
 def in_turn(peers: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:

@@ -13,16 +13,14 @@ import json
 import math
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
 from peers import Arrays, Work, heddle_call, onnxruntime_call
 from peers_bench import CASES, TOLERANCE, Case, inputs_for, works
-from ratios import in_turn, parser, ratio, show, spread, write
+from ratios import call_rates, in_turn, parser, ratio, show, spread, write
 
 import heddle
-from heddle.cli.together import run_together
 
 CALLERS = 2
 SIZE = 1024
@@ -70,17 +68,7 @@ def large_product(precision: str):
 
 def rate(call, each: float, seconds: float) -> float:
     """Billions of operations a second of processor time."""
-
-    def loop(_: int, begin: float) -> int:
-        calls = 0
-        while time.perf_counter() < begin + seconds:
-            call()
-            calls += 1
-        return calls
-
-    before = time.process_time()
-    counts, _ = run_together(CALLERS, loop)
-    return sum(counts) * each / (time.process_time() - before) / 1e9
+    return call_rates(call, CALLERS, seconds)[1] * each / 1e9
 
 
 def main() -> int:

@@ -50,7 +50,7 @@ bool CoalescedCalls::pads(std::span<const View> inputs) {
   Padding now = padding_.load_acquire();
   if (now != Padding::unknown) [[likely]]
     return now == Padding::harmless;
-  if (equal_.stats().parked == 0 || !padding_.cas_strong_acq_rel(now, Padding::checked)) return false;
+  if (!equal_.anyone_waits() || !padding_.cas_strong_acq_rel(now, Padding::checked)) return false;
   const bool harmless = is_harmless(inputs);
   padding_.store_release(harmless ? Padding::harmless : Padding::harmful);
   return harmless;

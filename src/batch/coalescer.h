@@ -61,6 +61,7 @@ class Coalescer {
     int64_t rows_max = 0;  // what a batch may take now
   };
   Stats stats() const;
+  bool anyone_waits() const { return state_.lock()->stats.parked != 0; }
   const RowLayout& layout() const { return layout_; }
 
  private:
