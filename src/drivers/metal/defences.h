@@ -1,0 +1,19 @@
+// defences.h: what the driver does against faults of Apple's stack. Each can be switched off, so that a test
+// shows that it is needed; nobody else does.
+#pragma once
+
+namespace heddle::metal {
+
+struct Defences {
+  // queue
+  bool completions_in_order = true;  // a handler that comes early or late moves the timeline in order
+  bool below_metals_limit = true;    // waits in our own queue for the 64th buffer, with a bound, not in Metal
+  bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
+  bool keeps_sources = true;         // what a copy reads is held, finished and ordered before it
+  // lowering: paths that are not re-entrant or not right in some versions (the path table says which)
+  bool products_by_graph = true;    // no NDArray matrix multiplication
+  bool norms_by_graph = true;       // no Metal layer-norm kernel
+  bool unpacks_projections = true;  // attention reads q, k, v apart, not by strides of the packed projection
+};
+
+}  // namespace heddle::metal
