@@ -116,6 +116,8 @@ bool Tensor::ready() const { return writers(view_of(*this)).empty(); }
 void Tensor::wait(Timeout timeout) const {
   for (const device::Point& point : writers(view_of(*this)))
     check(point.timeline->wait(point.value, to_deadline(timeout)));
+  const device::View& view = view_of(*this);
+  if (view.buffer != nullptr) check(view.buffer->fault());  // of the run that should have made it
 }
 
 void Tensor::record_stream(const Stream& stream) const {

@@ -339,10 +339,10 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   for (size_t i = 0; i < batch.staging.size(); ++i) {
     inputs.push_back(layout_.batch_input(i, batch.places[i], batch.staging[i], batch.rows, batch.longest));
   }
-  batch.faults = std::make_unique<device::RowFaults>(batch.rows);
+  batch.faults = std::make_shared<device::RowFaults>(batch.rows);
   runtime::Call call;
   call.inputs = inputs;
-  call.row_faults = batch.faults.get();
+  call.row_faults = batch.faults;
   const bool synchronous = runtime_->device().traits().synchronous;
   call.deadline = synchronous ? deadline : Deadline::never();
   Run run = timed(call);

@@ -86,7 +86,7 @@ struct FormingBatch {
   Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
-  std::unique_ptr<device::RowFaults> faults;
+  Ref<device::RowFaults> faults;
 
   // The result is told from one to the next: a leader who woke all of them would have them take the
   // processors from the batches that run. Called once by the leader and by each member who was told.

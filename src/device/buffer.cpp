@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/row_faults.h"
+
 namespace heddle::device {
 
 Buffer::~Buffer() {
@@ -40,11 +42,22 @@ void Buffer::mark_read(const Point& point) {
   history->reads.push_back(point);
 }
 
-void Buffer::mark_write(const Point& point) {
+void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
   auto history = history_.lock();
   marked_.store_release(true);
   history->last_write = point;
+  history->writer = std::move(writer);
   history->reads.clear();  // the write has waited for them
+}
+
+Ref<const RowFaults> Buffer::writer() const {
+  if (!marked_.load_acquire()) return nullptr;  // pairs with mark_read(), mark_write()
+  return history_.lock()->writer;
+}
+
+Status Buffer::fault() const {
+  const Ref<const RowFaults> last = writer();
+  return last == nullptr ? Status() : last->whole();
 }
 
 std::vector<Point> Buffer::pending() const {

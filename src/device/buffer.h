@@ -21,6 +21,8 @@
 
 namespace heddle::device {
 
+class RowFaults;
+
 class Memory {
  public:
   virtual ~Memory() = default;
@@ -60,12 +62,17 @@ class Buffer {
   // for the reads since.
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
-  void mark_write(const Point& point);
+  void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
+  // The faults of the run that wrote last; null: none, or it needs none. What it holds is nobody's if that run is
+  // wrong as a whole: known when the run is over.
+  Ref<const RowFaults> writer() const;
+  Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it
 
  private:
   struct History {
     Point last_write;
+    Ref<const RowFaults> writer;
     std::vector<Point> reads;  // since last_write; at most one per timeline
   };
   std::unique_ptr<Memory> memory_;

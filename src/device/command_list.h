@@ -4,8 +4,7 @@
 //              over.
 //   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that
 //              carries its mutable state.
-//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on. A
-//              run's row faults are the caller's, until the submission is over.
+//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
 #pragma once
 
 #include <utility>
@@ -31,8 +30,12 @@ struct Run {
   // Set: every input and output has the rows of several callers along axis 0, as many as it counts. A mistake
   // in the data of one row (an index out of range) is recorded for that row, what the outputs hold for it is
   // nobody's, and the run goes on for the others, to whom it makes no difference. Null, or a mistake in what
-  // all rows share: the run is invalid.
-  RowFaults* row_faults = nullptr;
+  // all rows share: the run is invalid. submit() says so on a synchronous device; an asynchronous one records it
+  // for the whole run before the submission is over, and with null tells nobody.
+  Ref<RowFaults> row_faults = nullptr;
+  // Of runs whose outputs it reads and that may not be over. One that is wrong as a whole makes this one wrong:
+  // an asynchronous driver passes that on.
+  std::vector<Ref<const RowFaults>> sources = {};
 };
 struct Copy {  // same dtype and extents; either side may be strided
   View from;
@@ -53,8 +56,9 @@ class CommandList {
   }
   void wait(Point point) { commands_.emplace_back(Wait{std::move(point)}); }
   void run(Ref<const Program> program, Slot& slot, std::vector<View> inputs, std::vector<View> outputs,
-           RowFaults* row_faults = nullptr) {
-    commands_.emplace_back(Run{std::move(program), &slot, std::move(inputs), std::move(outputs), row_faults});
+           Ref<RowFaults> row_faults = nullptr) {
+    commands_.emplace_back(
+        Run{std::move(program), &slot, std::move(inputs), std::move(outputs), std::move(row_faults)});
   }
   void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
   void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }
@@ -62,6 +66,8 @@ class CommandList {
 
   auto begin() const { return commands_.begin(); }
   auto end() const { return commands_.end(); }
+  auto begin() { return commands_.begin(); }  // for the stream, before it submits
+  auto end() { return commands_.end(); }
   size_t size() const { return commands_.size(); }
 
   // Calls f(buffer, write) for every buffer named.

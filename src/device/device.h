@@ -51,10 +51,11 @@ class Queue {
   // Starts (synchronous devices: does) the work of `list`, which is over when the timeline reaches `value`;
   // values grow by one. The caller keeps `list` alive until then. Returns
   //   ok           it was accepted; the timeline will reach `value` or fail
-  //   invalid      only the data could show the mistake (an index out of range, named with its node); the
-  //   submission is over, the timeline
-  //                has reached `value`, the outputs are undefined, and the queue goes on
-  //   others       refused before anything was started; the timeline has reached `value`
+  //   invalid      only the data could show the mistake (an index out of range, named with its node), or the
+  //                operands are not the program's; the outputs are undefined, and the queue goes on
+  //   others       refused before anything was started
+  // In both cases the timeline has reached `value`, or does when all before is over. What the data shows later
+  // than that an asynchronous device records in the run's row faults.
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
 
  protected:

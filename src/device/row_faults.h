@@ -1,11 +1,13 @@
 // row_faults.h: which rows of a run are wrong in a way that only the data shows, and why.
 //
 //   What       One status per row of a run whose rows belong to several callers. A row keeps its first fault.
+//              And one for the run as a whole: what an asynchronous device finds too late for submit() to say.
 //   Threads    Any: a driver may record from all threads that share a run, and anyone may ask meanwhile.
 //              What was recorded before a submission is over is there for whoever knows that it is over.
 //   Blocks     Never but for the lock, held for one assignment. A run without faults takes no lock and
 //              allocates nothing, however many rows it has.
-//   Lifetime   The caller's. It outlives the submission of the run that it was given to.
+//   Lifetime   Shared by the caller, who may leave before the run is over, the run, and the buffers that it
+//              writes.
 #pragma once
 
 #include <cassert>
@@ -20,31 +22,47 @@ namespace heddle::device {
 
 class RowFaults {
  public:
-  explicit RowFaults(int64_t rows) : rows_(rows) {}
+  explicit RowFaults(int64_t rows) : rows_(rows) {}  // 0: nobody asks for rows
 
   int64_t rows() const { return rows_; }
 
   // `fault` is not ok. True when it is the row's first, so that it was kept.
   bool record(int64_t row, Status fault) {
     assert(row >= 0 && row < rows_ && !fault.ok());
-    const bool first = faults_.lock()->try_emplace(row, std::move(fault)).second;
+    const bool first = faults_.lock()->rows.try_emplace(row, std::move(fault)).second;
     if (first) wrong_.add_release(1);
     return first;
+  }
+
+  void record_whole(Status fault) {
+    assert(!fault.ok());
+    {
+      auto faults = faults_.lock();
+      if (!faults->whole.ok()) return;
+      faults->whole = std::move(fault);
+    }
+    whole_wrong_.store_release(true);
   }
 
   Status of(int64_t row) const {
     if (!any()) return {};
     const auto faults = faults_.lock();
-    const auto found = faults->find(row);
-    return found == faults->end() ? Status() : found->second;
+    const auto found = faults->rows.find(row);
+    return found == faults->rows.end() ? Status() : found->second;
   }
+  Status whole() const { return whole_wrong_.load_acquire() ? faults_.lock()->whole : Status(); }
   bool any() const { return count() != 0; }
   int64_t count() const { return wrong_.load_acquire(); }  // of rows that are wrong
 
  private:
   const int64_t rows_;
+  struct Faults {
+    std::map<int64_t, Status> rows;
+    Status whole;
+  };
   Atomic<int64_t> wrong_{0};  // rows in `faults_`: added (release) after the row; 0 spares readers the lock
-  Guarded<std::map<int64_t, Status>, Rank::kHelpers> faults_;
+  Atomic<bool> whole_wrong_{false};  // set (release) once, after `whole`; the same for it
+  Guarded<Faults, Rank::kHelpers> faults_;
 };
 
 }  // namespace heddle::device

@@ -57,6 +57,8 @@ class Stamp {
 
 class Timeline {
  public:
+  Timeline() = default;
+  virtual ~Timeline() = default;  // a driver may keep its own event with it
   bool done(uint64_t value) const { return reached_.load_acquire() >= value; }  // pairs with advance()
   uint64_t reached() const { return reached_.load_acquire(); }
   bool failed() const { return failed_.load_acquire(); }  // pairs with fail()

@@ -79,11 +79,11 @@ Status Binding::bind_outputs(Allocator& allocator, bool in_place, const Model& m
 }
 
 device::CommandList Binding::commands(Ref<const device::Program> program, device::Slot& slot,
-                                      device::RowFaults* row_faults) && {
+                                      Ref<device::RowFaults> row_faults) && {
   device::CommandList list;
   list.reserve(1 + before_.size() + after_.size());
   for (Staged& copy : before_) list.copy(std::move(copy.from), std::move(copy.to));
-  list.run(std::move(program), slot, std::move(run_inputs_), std::move(run_outputs_), row_faults);
+  list.run(std::move(program), slot, std::move(run_inputs_), std::move(run_outputs_), std::move(row_faults));
   for (Staged& copy : after_) list.copy(std::move(copy.from), std::move(copy.to));
   return list;
 }

@@ -21,7 +21,7 @@ class Binding {
 
   // Copies in, the run, copies out. Leaves the outputs.
   device::CommandList commands(Ref<const device::Program> program, device::Slot& slot,
-                               device::RowFaults* row_faults) &&;
+                               Ref<device::RowFaults> row_faults) &&;
   std::vector<device::View> take_outputs() { return std::move(outputs_); }
   bool uses_caller_memory() const { return uses_caller_memory_; }
 

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/fork.h"
+#include "device/row_faults.h"
 #include "runtime/binding.h"
 #include "runtime/registry.h"
 
@@ -146,10 +147,13 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
     HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());
     turn.emplace(std::move(own));
   }
-  const bool callers = binding.uses_caller_memory();
-  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, call.row_faults);
-  HEDDLE_TRY(finish(std::move(*turn), std::move(list), std::move(extras), call.wait || callers,
+  const bool callers = binding.uses_caller_memory(), waits = call.wait || callers;
+  Ref<device::RowFaults> faults = call.row_faults;
+  if (faults == nullptr && !device_->traits().synchronous) faults = std::make_shared<device::RowFaults>(0);
+  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, faults);
+  HEDDLE_TRY(finish(std::move(*turn), std::move(list), std::move(extras), waits,
                     callers ? Deadline::never() : call.deadline));
+  if (waits && faults != nullptr) HEDDLE_TRY(faults->whole());
   return binding.take_outputs();
 }
 
@@ -199,7 +203,9 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
   }
   CommandList list;
   list.copy(from, to);
-  return move_data(stream, std::move(list), from.buffer == nullptr || to.buffer == nullptr, deadline);
+  HEDDLE_TRY(move_data(stream, std::move(list), from.buffer == nullptr || to.buffer == nullptr, deadline));
+  // Who takes the values away has to hear that they are nobody's.
+  return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
 }
 
 Status Runtime::fill(Stream& stream, const View& to, double value, Deadline deadline) {

@@ -40,9 +40,8 @@ struct Call {
   Deadline deadline = Deadline::never();
   // Return when the results are there. Always so when an input or output is the caller's memory.
   bool wait = true;
-  // For rows of several callers (device::Run says what it means). It outlives the submission, also one that
-  // the deadline left behind.
-  device::RowFaults* row_faults = nullptr;
+  Ref<device::RowFaults> row_faults =
+      nullptr;  // for rows of several callers (device::Run says what it means)
 };
 
 class Runtime {

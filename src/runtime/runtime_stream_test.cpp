@@ -37,6 +37,10 @@ struct Fixture {
       latch.wait();
       return test::copy_through(run);
     });
+    device->set_kernel("no negatives", [](const device::Run& run) {
+      if (*reinterpret_cast<const float*>(run.inputs[0].data) < 0) return Status::invalid("it is negative");
+      return test::copy_through(run);
+    });
     Options options;
     options.in_flight = in_flight;
     runtime = *Runtime::make(device, options);
@@ -352,6 +356,30 @@ TEST_CASE("a forked child is refused at once, may drop what it inherited, and th
     busy.clear();
     CHECK(wrong.load_relaxed() == 0);
   }
+}
+
+TEST_CASE("what the data shows after submission reaches whoever takes the values, and nobody else") {
+  Fixture f(true);
+  const auto model = *f.runtime->load(test::graph_named("no negatives"));
+  const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
+  Rows good(2, 1), bad(2, -1), out(2);
+  for (int round = 0; round < 20; ++round) {
+    const View wrong = *f.run(*model, f.upload(*a, bad), &*a);
+    const View derived = *f.run(*f.add_one, wrong, &*b), right = *f.run(*f.add_one, f.upload(*a, good), &*a);
+    const View copied = *f.runtime->allocate(ir::DType::kF32, good.extents);
+    REQUIRE(f.runtime->copy(*b, wrong, copied).ok());
+    for (const View& view : {wrong, derived, copied}) {
+      const Status told = f.runtime->copy(*b, view, out.view());
+      CHECK(told.code() == Code::invalid);
+      CHECK(told.message() == "it is negative");
+    }
+    CHECK(f.runtime->copy(*b, right, out.view()).ok());
+    CHECK(out.values[0] == 2);
+    const View input = bad.view();
+    CHECK(f.runtime->run(*model, {.inputs = {&input, 1}}).status().message() == "it is negative");
+  }
+  CHECK(f.runtime->synchronize().ok());
+  CHECK_FALSE(a->failed());
 }
 
 }  // namespace heddle::runtime

@@ -2,11 +2,15 @@
 
 #include <vector>
 
+#include "device/row_faults.h"
+
 namespace heddle::runtime {
 
 using device::Buffer;
 using device::CommandList;
 using device::Point;
+using device::RowFaults;
+using device::View;
 
 Turn::~Turn() {
   if (stream_ != nullptr) stream_->end_turn();
@@ -98,10 +102,29 @@ Status Stream::order_after_others(CommandList& list) const {
   return {};
 }
 
-void Stream::mark_buffers(const CommandList& list, uint64_t value) const {
+// In the order of the commands, so that a command finds what those before it write.
+void Stream::mark_buffers(CommandList& list, uint64_t value) const {
   const Point point{timeline(), value};
-  list.for_each_buffer(
-      [&](Buffer& buffer, bool write) { write ? buffer.mark_write(point) : buffer.mark_read(point); });
+  const auto read = [&](const View& view) -> Ref<const RowFaults> {
+    if (view.buffer == nullptr) return nullptr;
+    view.buffer->mark_read(point);
+    return view.buffer->writer();
+  };
+  const auto write = [&](const View& view, const Ref<const RowFaults>& writer) {
+    if (view.buffer != nullptr) view.buffer->mark_write(point, writer);
+  };
+  for (device::Command& command : list) {
+    if (auto* run = std::get_if<device::Run>(&command)) {
+      for (const View& view : run->inputs) {
+        if (Ref<const RowFaults> source = read(view)) run->sources.push_back(std::move(source));
+      }
+      for (const View& view : run->outputs) write(view, run->row_faults);
+    } else if (const auto* copy = std::get_if<device::Copy>(&command)) {
+      write(copy->to, read(copy->from));
+    } else if (const auto* fill = std::get_if<device::Fill>(&command)) {
+      write(fill->to, nullptr);
+    }
+  }
 }
 
 Result<uint64_t> Stream::submit_now(const CommandList& list) {

@@ -97,7 +97,7 @@ class Stream {
   void end_turn();
   Status check_usable() const;
   Status order_after_others(device::CommandList& list) const;
-  void mark_buffers(const device::CommandList& list, uint64_t value) const;
+  void mark_buffers(device::CommandList& list, uint64_t value) const;
   Result<uint64_t> submit_now(const device::CommandList& list);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
 

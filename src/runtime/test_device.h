@@ -20,6 +20,7 @@
 
 #include "base/thread.h"
 #include "device/device.h"
+#include "device/row_faults.h"
 
 namespace heddle::runtime::test {
 
@@ -251,7 +252,14 @@ class TestQueue final : public device::Queue {
                          : Status::device_lost("it waited for a stream that failed: ", status.message());
     }
     if (const auto* run = std::get_if<device::Run>(&command)) {
-      return static_cast<const TestProgram&>(*run->program).execute(*run);
+      for (const auto& source : run->sources) {
+        if (source->whole().ok()) continue;
+        run->row_faults->record_whole(source->whole());
+        return {};
+      }
+      Status status = static_cast<const TestProgram&>(*run->program).execute(*run);
+      if (status.code() == Code::invalid && worker_.joinable()) run->row_faults->record_whole(status);
+      return status;
     }
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
       counts_->copies.add_relaxed(1);

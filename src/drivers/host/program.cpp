@@ -129,7 +129,7 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
   const OmpScope team_of_one;
   Team::Caller caller(team);
-  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults}));
+  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults.get()}));
   if (!ran_.load_relaxed()) [[unlikely]]
     note_first_run();
   return {};

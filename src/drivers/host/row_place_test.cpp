@@ -78,7 +78,8 @@ struct Running {
     for (const ir::Tensor& t : inputs) in.push_back(view_of(t));
     for (const ir::Tensor& t : outputs) out.push_back(view_of(t));
     device::CommandList list;
-    list.run(program, *slot, std::move(in), std::move(out), faults);
+    list.run(program, *slot, std::move(in), std::move(out),
+             Ref<RowFaults>(Ref<RowFaults>(), faults));  // the caller keeps them
     return queue->submit(list, ++value, NoLocksHeld());
   }
 
