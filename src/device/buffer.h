@@ -63,8 +63,8 @@ class Buffer {
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
-  // The faults of the run that wrote last; null: none, or it needs none. What it holds is nobody's if that run is
-  // wrong as a whole: known when the run is over.
+  // The faults of the run that wrote last; null: there is none, or it needs none. What the buffer holds is
+  // nobody's if that run is wrong as a whole: known when the run is over.
   Ref<const RowFaults> writer() const;
   Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it

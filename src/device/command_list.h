@@ -30,11 +30,11 @@ struct Run {
   // Set: every input and output has the rows of several callers along axis 0, as many as it counts. A mistake
   // in the data of one row (an index out of range) is recorded for that row, what the outputs hold for it is
   // nobody's, and the run goes on for the others, to whom it makes no difference. Null, or a mistake in what
-  // all rows share: the run is invalid. submit() says so on a synchronous device; an asynchronous one records it
-  // for the whole run before the submission is over, and with null tells nobody.
+  // all rows share: the run is invalid. submit() says so on a synchronous device; an asynchronous one records
+  // it for the whole run before the submission is over, and with null tells nobody.
   Ref<RowFaults> row_faults = nullptr;
-  // Of runs whose outputs it reads and that may not be over. One that is wrong as a whole makes this one wrong:
-  // an asynchronous driver passes that on.
+  // Of runs whose outputs it reads and that may not be over. One that is wrong as a whole makes this one
+  // wrong: an asynchronous driver passes that on.
   std::vector<Ref<const RowFaults>> sources = {};
 };
 struct Copy {  // same dtype and extents; either side may be strided

@@ -54,8 +54,8 @@ class Queue {
   //   invalid      only the data could show the mistake (an index out of range, named with its node), or the
   //                operands are not the program's; the outputs are undefined, and the queue goes on
   //   others       refused before anything was started
-  // In both cases the timeline has reached `value`, or does when all before is over. What the data shows later
-  // than that an asynchronous device records in the run's row faults.
+  // In both cases the timeline has reached `value`, or does when all before is over. What the data shows
+  // later than that an asynchronous device records in the run's row faults.
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
 
  protected:

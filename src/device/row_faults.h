@@ -1,7 +1,7 @@
 // row_faults.h: which rows of a run are wrong in a way that only the data shows, and why.
 //
 //   What       One status per row of a run whose rows belong to several callers. A row keeps its first fault.
-//              And one for the run as a whole: what an asynchronous device finds too late for submit() to say.
+//              And one for the run as a whole: what an asynchronous device finds too late for submit().
 //   Threads    Any: a driver may record from all threads that share a run, and anyone may ask meanwhile.
 //              What was recorded before a submission is over is there for whoever knows that it is over.
 //   Blocks     Never but for the lock, held for one assignment. A run without faults takes no lock and

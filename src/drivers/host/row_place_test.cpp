@@ -387,11 +387,11 @@ TEST_CASE("runs at once, each with faults of its own, do not meet") {
     for (uint64_t turn = 1; turn <= 20; ++turn) {
       const int64_t row = (thread + static_cast<int64_t>(turn)) % kRows;
       const ir::Tensor ids = with(right[0], {0, row * 7 + 1, 50 + thread, row, ""});
-      RowFaults faults(kRows);
+      const auto faults = std::make_shared<RowFaults>(kRows);
       device::CommandList list;
-      list.run(shared.program, **slot, {view_of(ids)}, {view_of(got)}, &faults);
-      bool fits = (*queue)->submit(list, turn, NoLocksHeld()).ok() && faults.count() == 1 &&
-                  faults.of(row).message().find(text("index ", 50 + thread, ' ')) != std::string::npos;
+      list.run(shared.program, **slot, {view_of(ids)}, {view_of(got)}, faults);
+      bool fits = (*queue)->submit(list, turn, NoLocksHeld()).ok() && faults->count() == 1 &&
+                  faults->of(row).message().find(text("index ", 50 + thread, ' ')) != std::string::npos;
       for (int64_t other = 0; other < kRows; ++other)
         fits = fits && (other == row || same_row({got}, good, other));
       wrong.add_relaxed(fits ? 0 : 1);

@@ -2,8 +2,8 @@
 //
 //   What       lower() builds one MPSGraph of a graph whose types are all static and compiles it. What it
 //              feeds and what it gives is told by position, so that a run looks nothing up.
-//   Checks     MPSGraph does not report what only the data shows. For each node that can go wrong so (an index
-//              out of range) the executable gives flags: of every row, or one for all.
+//   Checks     MPSGraph does not report what only the data shows. For each node that can go wrong so (an
+//              index out of range) the executable gives flags: of every row, or one for all.
 //   Threads    lower() by any thread, no lock held. A Lowered is immutable; its executable is encoded by many
 //              threads at once.
 //   Errors     unsupported, naming the node, for an operator or element type that Metal does not have;
@@ -32,8 +32,8 @@ struct Feed {
 
 struct Check {
   std::string mistake;  // names the node, says what is wrong and what would be right
-  // Flags: int32, 0 is right. With per_row, flag i belongs to row i * rows / flags of a run over callers' rows;
-  // else to all.
+  // Flags: int32, 0 is right. With per_row, flag i belongs to row i * rows / flags of a run over callers'
+  // rows; else to all.
   int64_t flags = 1;
   bool per_row = false;
 };

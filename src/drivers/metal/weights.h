@@ -1,7 +1,7 @@
 // weights.h: a module's weights in buffers of the device, once, for all its shapes and threads.
 //
 //   What       Every constant of the optimised graph of kSmallest bytes or more has a buffer, which lowered
-//              programs take as a feed. Smaller ones, and what specialising folds, are constants of a program.
+//              programs take as a feed. Smaller ones, and what specialising folds, belong to a program.
 //   Invariant  Written before anybody reads, never after: the buffers are untracked, Metal orders nothing.
 //   Threads    Immutable.
 //   Lifetime   The module's and its programs'.
