@@ -1,5 +1,6 @@
 # heddle_library(name FOLDER src/x LINK targets...)
-#   heddle_<name>  static library of every *.cpp below the folder that is neither a test nor a benchmark;
+#   heddle_<name>  static library of every *.cpp and *.mm below the folder that is neither a test nor a
+#   benchmark;
 #                  an interface library while the folder holds headers only
 #   <name>_test    executable of every *_test.cpp below the folder, registered with ctest
 function(heddle_library name)
@@ -8,11 +9,11 @@ function(heddle_library name)
   if(NOT IS_DIRECTORY "${folder}")
     return()
   endif()
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp" "${folder}/*.mm")
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${folder}/*.h")
   set(tests ${sources})
-  list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
-  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  list(FILTER tests INCLUDE REGEX "_test\\.(cpp|mm)$")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.(cpp|mm)$")
 
   set(link "")
   foreach(target IN LISTS arg_LINK)

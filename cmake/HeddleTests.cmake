@@ -6,7 +6,8 @@ function(heddle_test_folders)
   foreach(folder IN LISTS folders)
     get_filename_component(name "${folder}" NAME)
     # The consumer is a project of its own: it is built against an install tree (tools/check_install.py).
-    if(NOT IS_DIRECTORY "${folder}" OR name STREQUAL "consumer")
+    # The Metal double has a file of its own, HeddleMetalTests.
+    if(NOT IS_DIRECTORY "${folder}" OR name MATCHES "^(consumer|metal_double)$")
       continue()
     endif()
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")

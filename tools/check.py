@@ -63,7 +63,7 @@ def sources(*patterns: str) -> list[str]:
 
 
 def format_stage(log: Log) -> None:
-    cpp = sources("*.cpp", "*.h")
+    cpp = sources("*.cpp", "*.h", "*.mm")
     if cpp:
         log.run(BIN / "clang-format", "--dry-run", "-Werror", *cpp)
     log.run(BIN / "ruff", "check", ".")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-SUFFIXES = {".cpp", ".h", ".py", ".md", ".cmake", ".sh", ".txt", ".toml", ".supp"}
+SUFFIXES = {".cpp", ".h", ".mm", ".py", ".md", ".cmake", ".sh", ".txt", ".toml", ".supp"}
 LITERAL = re.compile(
     r"""
       (?P<line>//[^\n]*)
@@ -60,15 +60,15 @@ class File:
 
     @property
     def is_cpp(self) -> bool:
-        return self.suffix in (".cpp", ".h")
+        return self.suffix in (".cpp", ".h", ".mm")
 
     @property
     def is_test(self) -> bool:
-        return bool(re.search(r"(^tests/|_test\.(cpp|py)$|(^|/)test_[^/]*\.py$)", self.path))
+        return bool(re.search(r"(^tests/|_test\.(cpp|mm|py)$|(^|/)test_[^/]*\.py$)", self.path))
 
     @property
     def is_bench(self) -> bool:
-        return bool(re.search(r"(^bench/|_bench\.(cpp|py)$)", self.path))
+        return bool(re.search(r"(^bench/|_bench\.(cpp|mm|py)$)", self.path))
 
     @cached_property
     def code(self) -> str:
@@ -77,7 +77,8 @@ class File:
 
     @cached_property
     def includes(self) -> list[tuple[int, str]]:
-        found = re.finditer(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^>"]+)[>"]', self.text, re.MULTILINE)
+        pattern = r'^[ \t]*#[ \t]*(?:include|import)[ \t]*[<"]([^>"]+)[>"]'
+        found = re.finditer(pattern, self.text, re.MULTILINE)
         return [(self.line_of(match.start(1)), match.group(1)) for match in found]
 
     def line_of(self, offset: int) -> int:

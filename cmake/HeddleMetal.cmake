@@ -1,0 +1,101 @@
+# HEDDLE_METAL: where the Metal driver's frameworks come from.
+#   APPLE   macOS: Apple's frameworks
+#   DOUBLE  our own in tests/metal_double; needs clang++ for C++ and Objective-C++, one compiler and one
+#   sanitizer
+#           run time for everything (presets metal-double, metal-double-tsan, metal-double-asan)
+#   OFF     nothing of this is compiled
+# Gives the target heddle_metal_sdk: include paths, language flags and libraries for everything that says
+# #import <Metal/Metal.h>.
+if(APPLE)
+  set(metal_default APPLE)
+else()
+  set(metal_default OFF)
+endif()
+set(HEDDLE_METAL ${metal_default} CACHE STRING "Metal driver: OFF | APPLE | DOUBLE")
+set_property(CACHE HEDDLE_METAL PROPERTY STRINGS OFF APPLE DOUBLE)
+if(NOT HEDDLE_METAL MATCHES "^(OFF|APPLE|DOUBLE)$")
+  message(FATAL_ERROR "HEDDLE_METAL is '${HEDDLE_METAL}'; it must be OFF, APPLE or DOUBLE")
+endif()
+if(HEDDLE_METAL STREQUAL "OFF")
+  return()
+endif()
+
+if(NOT CMAKE_OBJCXX_COMPILER)
+  set(CMAKE_OBJCXX_COMPILER "${CMAKE_CXX_COMPILER}")
+endif()
+enable_language(OBJCXX)
+set(CMAKE_OBJCXX_STANDARD 20)
+set(CMAKE_OBJCXX_STANDARD_REQUIRED ON)
+set(CMAKE_OBJCXX_EXTENSIONS OFF)
+set(CMAKE_OBJCXX_VISIBILITY_PRESET hidden)
+set(CMAKE_OBJCXX_FLAGS_RELWITHDEBINFO "${CMAKE_CXX_FLAGS_RELWITHDEBINFO}")
+set(CMAKE_OBJCXX_FLAGS_RELEASE "${CMAKE_CXX_FLAGS_RELEASE}")
+if(CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_OBJCXX_COMPILER_LAUNCHER "${CMAKE_CXX_COMPILER_LAUNCHER}")
+endif()
+
+add_library(heddle_metal_sdk INTERFACE)
+target_compile_options(heddle_metal_sdk INTERFACE $<$<COMPILE_LANGUAGE:OBJCXX>:-fno-objc-arc>)
+
+if(HEDDLE_METAL STREQUAL "APPLE")
+  target_link_libraries(heddle_metal_sdk INTERFACE
+    "-framework Foundation" "-framework Metal" "-framework MetalPerformanceShaders"
+    "-framework MetalPerformanceShadersGraph")
+  return()
+endif()
+
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT CMAKE_OBJCXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "HEDDLE_METAL=DOUBLE needs clang++ for both languages: use --preset metal-double")
+endif()
+# GCC's run time for Objective-C; clang does not search its folder. Behind all others, or it would shadow
+# clang's own headers.
+file(GLOB objc_headers "/usr/lib/gcc/*/*/include/objc/objc.h")
+if(NOT objc_headers)
+  message(FATAL_ERROR "objc/objc.h was not found: install clang-16 (tools/setup.sh test does)")
+endif()
+list(GET objc_headers -1 objc_header)
+get_filename_component(objc_folder "${objc_header}" DIRECTORY)
+get_filename_component(HEDDLE_OBJC_INCLUDE "${objc_folder}" DIRECTORY)
+get_filename_component(HEDDLE_OBJC_LIBRARIES "${HEDDLE_OBJC_INCLUDE}" DIRECTORY)
+
+set(double_folder "${PROJECT_SOURCE_DIR}/tests/metal_double")
+set(objcxx_flags -fobjc-runtime=gcc -fobjc-exceptions -fblocks -fconstant-string-class=NSConstantString)
+target_compile_options(heddle_metal_sdk INTERFACE
+  "$<$<COMPILE_LANGUAGE:OBJCXX>:${objcxx_flags}>"
+  "$<$<COMPILE_LANGUAGE:OBJCXX>:SHELL:-idirafter ${HEDDLE_OBJC_INCLUDE}>")
+target_include_directories(heddle_metal_sdk INTERFACE "${double_folder}/include")
+
+# Libraries of their own, as on macOS: the guard is preloaded and must find the same classes as the driver.
+function(heddle_double_library name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "FOLDERS;LINK")
+  set(sources "")
+  foreach(folder IN LISTS arg_FOLDERS)
+    file(GLOB_RECURSE found CONFIGURE_DEPENDS "${folder}/*.cpp" "${folder}/*.mm")
+    list(APPEND sources ${found})
+  endforeach()
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.(cpp|mm)$")
+  if(NOT sources)
+    return()
+  endif()
+  add_library(${name} SHARED ${sources})
+  set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default OBJCXX_VISIBILITY_PRESET default
+                        VISIBILITY_INLINES_HIDDEN OFF)
+  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_compile_options(${name} PRIVATE
+    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Werror -Wshadow)
+  target_include_directories(${name} PRIVATE
+    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_INCLUDE_DIRECTORIES>")
+  target_link_libraries(${name} PUBLIC ${arg_LINK} Threads::Threads)
+endfunction()
+
+heddle_double_library(metal_foundation FOLDERS "${double_folder}/foundation")
+heddle_double_library(metal_double FOLDERS "${double_folder}/metal" LINK metal_foundation)
+heddle_double_library(metal_graph FOLDERS "${double_folder}/graph" LINK metal_double heddle_ir)
+
+# libobjc behind our library: some of its symbols are replaced by ours.
+target_link_libraries(metal_foundation PUBLIC -L${HEDDLE_OBJC_LIBRARIES} -lobjc)
+foreach(library metal_graph metal_double metal_foundation)
+  if(TARGET ${library})
+    target_link_libraries(heddle_metal_sdk INTERFACE ${library})
+  endif()
+endforeach()

@@ -1,0 +1,93 @@
+// control.h: how a test steers the Metal double.
+//
+//   What       The seed of the double's schedule, faults on request, memory sizes, kernels for MSL sources,
+//              and counts of what happened. Plain C++: tests need no Objective-C for it.
+//   Threads    Any. A fault that is switched on holds for what begins after the call.
+//   Lifetime   State of the process, like the machine's GPU. reset() brings back what a fresh process has,
+//              counters included; call it while nothing is in flight.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace heddle::metal_double {
+
+// The same seed gives every queue the same decisions: how long a pass is held back, how late a handler runs.
+void seed(uint64_t value);
+void reset();
+
+// What the real system is known to do, and what it may do. Off unless switched on.
+enum class Fault : uint8_t {
+  kHandlerAfterWait,            // waitUntilCompleted returns before the completion handlers have run
+  kStridedCopyReadsUnfinished,  // a strided copy reads its source as it was before its last writer
+  kStridedCopyDropsSource,      // a strided copy does not keep its source alive and reads recycled memory
+  kDeviceRemoved,               // every command buffer fails with MTLCommandBufferErrorDeviceRemoved
+  kOutOfMemory,                 // device and heaps answer nil for new buffers
+  kCommandBufferOutOfMemory,    // the next commit fails with MTLCommandBufferErrorOutOfMemory
+  kCommandBufferError,          // the next commit fails with MTLCommandBufferErrorInternal
+  kKernelNeverEnds,             // the next pass runs until end_stuck_kernels()
+  kCompileFailure,              // newLibraryWithSource answers nil and an error
+  kCount
+};
+void set(Fault fault, bool on);
+bool is_on(Fault fault);
+bool take(Fault fault);  // for faults that hit once: true, and off, if it was on
+
+// As the watchdog does: every stuck kernel ends and its command buffer fails with
+// MTLCommandBufferErrorTimeout.
+void end_stuck_kernels();
+
+struct Memory {
+  uint64_t recommended = 4ull << 30;  // recommendedMaxWorkingSetSize
+  uint64_t limit = 8ull << 30;        // beyond it newBuffer answers nil
+};
+void set_memory(Memory memory);
+
+// The slowest a pass or a handler is made by the schedule. Zero: as fast as the machine.
+void set_longest_delay_us(uint32_t microseconds);
+
+// A kernel of an MSL source: the double finds `kernel void NAME(` and calls what is registered under NAME.
+struct Size3 {
+  size_t width = 1, height = 1, depth = 1;
+};
+struct Argument {
+  void* data = nullptr;  // of setBuffer (offset applied) or setBytes; null if unset
+  size_t size = 0;       // bytes from data to the end
+};
+struct KernelCall {
+  Size3 grid;  // threads
+  Size3 threads_per_group;
+  std::array<Argument, 31> arguments;
+
+  template <class T>
+  std::span<T> at(size_t index) const {
+    return {static_cast<T*>(arguments[index].data), arguments[index].size / sizeof(T)};
+  }
+  template <class T>
+  const T& value(size_t index) const {
+    return *static_cast<const T*>(arguments[index].data);
+  }
+};
+using Kernel = void (*)(const KernelCall&);
+void register_kernel(std::string_view name, Kernel kernel);
+
+// What happened since the process began or reset().
+enum class Count : uint8_t {
+  kCommits,
+  kCompletions,
+  kErrors,          // of the completions: with an error
+  kPasses,          // encoders and graph runs that were executed
+  kKernels,         // dispatches among them
+  kHandlers,        // completion handlers run
+  kQueueWaits,      // times commandBuffer had to wait for one of 64 to complete
+  kNestedOverlaps,  // times two queues executed at once
+  kCount
+};
+uint64_t count(Count what);
+
+int64_t live_objects();  // of the double's own classes, autoreleased ones included
+
+}  // namespace heddle::metal_double

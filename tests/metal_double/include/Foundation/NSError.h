@@ -1,0 +1,24 @@
+// NSError.h: an error returned by reference: domain, code and text.
+#pragma once
+
+#import <Foundation/NSDictionary.h>
+#import <Foundation/NSString.h>
+
+NS_ASSUME_NONNULL_BEGIN
+
+typedef NSString* NSErrorDomain;
+typedef NSString* NSErrorUserInfoKey;
+FOUNDATION_EXPORT NSErrorUserInfoKey const NSLocalizedDescriptionKey;
+FOUNDATION_EXPORT NSErrorUserInfoKey const NSUnderlyingErrorKey;
+
+@interface NSError : NSObject <NSCopying>
++ (instancetype)errorWithDomain:(NSErrorDomain)domain
+                           code:(NSInteger)code
+                       userInfo:(nullable NSDictionary<NSErrorUserInfoKey, id>*)info;
+@property(readonly, copy) NSErrorDomain domain;
+@property(readonly) NSInteger code;
+@property(readonly, copy) NSDictionary<NSErrorUserInfoKey, id>* userInfo;
+@property(readonly, copy) NSString* localizedDescription;
+@end
+
+NS_ASSUME_NONNULL_END
