@@ -1,0 +1,171 @@
+#include "drivers/metal/lowering/graph_work.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace heddle::metal {
+namespace {
+
+bool is_narrow(ir::DType dtype) { return dtype == ir::DType::kF16 || dtype == ir::DType::kBF16; }
+
+bool has_elements(const ir::Graph& graph, ir::ValueId id) {
+  return id != ir::kNoValue && graph.type(id).extents()->elements() > 0;
+}
+
+Status check_types(const ir::Graph& graph, const ir::Node& node) {
+  for (const auto* ids : {&node.inputs, &node.outputs}) {
+    for (const ir::ValueId id : *ids) {
+      if (id == ir::kNoValue || has_type(graph.type(id).dtype)) continue;
+      return Status::unsupported(node.describe(), ": '", graph.values[id].name, "' is ", graph.type(id),
+                                 "; Metal has no ", graph.type(id).dtype);
+    }
+  }
+  return {};
+}
+
+// Which of a node's operands are there while it runs, and whether any has elements.
+struct Operands {
+  bool any_empty = false;
+  bool any_full = false;
+};
+Operands operands_of(const ir::Graph& graph, const ir::Node& node) {
+  Operands out;
+  for (const ir::ValueId id : node.inputs) {
+    if (id == ir::kNoValue || graph.values[id].is_constant()) continue;
+    (has_elements(graph, id) ? out.any_full : out.any_empty) = true;
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor GraphWork::constant(const ir::Tensor& tensor) {
+  const auto [found, fresh] = constants_.try_emplace(tensor.data(), nil);
+  // Two constants may share bytes and differ in shape.
+  if (!fresh && extents_of(found->second) == at_least_one_axis(tensor.extents()) &&
+      dtype_of(found->second) == tensor.dtype())
+    return found->second;
+  if (const std::optional<size_t> weight = weights_.find(tensor)) {
+    found->second = emit_.placeholder(tensor.dtype(), tensor.extents());
+    weight_feeds_.push_back({found->second, *weight});
+  } else {
+    found->second = emit_.constant(tensor);
+  }
+  return found->second;
+}
+
+void GraphWork::make_constants(const ir::Graph& graph) {
+  for (const ir::Value& value : graph.values) {
+    if (value.is_constant() && value.constant->elements() > 0 && has_type(value.type.dtype))
+      constant(*value.constant);
+  }
+}
+
+Result<std::vector<Tensor>> GraphWork::emit_graph(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> values(graph.values.size(), nil);
+  for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
+  const auto read = [&](ir::ValueId id) {
+    if (id == ir::kNoValue || values[id] != nil || !graph.values[id].is_constant()) return;
+    if (has_elements(graph, id) && has_type(graph.type(id).dtype)) values[id] = constant(*graph.values[id].constant);
+  };
+  for (const ir::Node& node : graph.nodes) {
+    HEDDLE_TRY(check_types(graph, node));
+    for (const ir::ValueId id : node.inputs) read(id);
+    if (Status status = emit_node(graph, node, values); !status.ok())
+      return status.code() == Code::internal ? status.with_context(node.describe()) : status;
+  }
+  std::vector<Tensor> outputs;
+  for (const ir::ValueId id : graph.outputs) {
+    read(id);
+    outputs.push_back(values[id]);
+  }
+  return outputs;
+}
+
+Status GraphWork::emit_node(const ir::Graph& graph, const ir::Node& node, std::vector<Tensor>& values) {
+  const PathEntry* path = find_path(node.op->name);
+  if (path == nullptr)
+    return Status::unsupported(node.describe(), ": the Metal driver has no path for it");
+  if (path->lower == nullptr) return Status::unsupported(node.describe(), ": ", path->reason);
+  const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                  [&](ir::ValueId id) { return has_elements(graph, id); });
+  if (!wanted) return {};
+  const Operands operands = operands_of(graph, node);
+  if (operands.any_empty && !operands.any_full) return evaluate_node(graph, node, values);
+  if (operands.any_empty && (path->properties & kTakesEmpty) == 0)
+    return Status::unsupported(node.describe(), ": an operand is empty, which MPSGraph does not have");
+  Lowering lowering{graph, node, emit_, *this, options_.defences, {}, {}, {}};
+  for (const ir::ValueId id : node.inputs)
+    lowering.inputs.push_back(id == ir::kNoValue ? nil : values[id]);
+  lowering.outputs.resize(node.outputs.size(), nil);
+  if (Status status = emit_by_path(*path, lowering); !status.ok()) return status.with_context(node.describe());
+  return settle(lowering, values);
+}
+
+// Narrow floats become f32 before a wide path, and what comes out becomes narrow again in settle().
+Status GraphWork::emit_by_path(const PathEntry& path, Lowering& lowering) {
+  const bool halves = options_.half && (path.properties & kHalves) != 0;
+  for (Tensor& input : lowering.inputs) {
+    if (input == nil) continue;
+    if ((path.properties & kWide) != 0 && is_narrow(dtype_of(input))) input = emit_.cast(input, ir::DType::kF32);
+    if (halves && dtype_of(input) == ir::DType::kF32) input = emit_.cast(input, ir::DType::kF16);
+  }
+  return path.lower(lowering);
+}
+
+// Whatever the operands hold, they hold nothing: the result is known now.
+Status GraphWork::evaluate_node(const ir::Graph& graph, const ir::Node& node, std::vector<Tensor>& values) {
+  std::vector<ir::Tensor> tensors(node.inputs.size());
+  std::vector<const ir::Tensor*> in;
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    in.push_back(nullptr);
+    if (!node.has_input(i)) continue;
+    const ir::Value& value = graph.values[node.inputs[i]];
+    tensors[i] = value.is_constant() ? *value.constant
+                                     : ir::Tensor::zeros(value.type.dtype, *value.type.extents());
+    in[i] = &tensors[i];
+  }
+  HEDDLE_TRY_ASSIGN(const std::vector<ir::Tensor> out, ir::evaluate(node, in));
+  for (size_t i = 0; i < out.size(); ++i) {
+    if (has_elements(graph, node.outputs[i])) values[node.outputs[i]] = emit_.constant(out[i]);
+  }
+  return {};
+}
+
+Status GraphWork::settle(Lowering& lowering, std::vector<Tensor>& values) {
+  const ir::Node& node = lowering.node;
+  for (size_t i = 0; i < node.outputs.size(); ++i) {
+    const ir::ValueId id = node.outputs[i];
+    if (!has_elements(lowering.graph, id)) continue;
+    Tensor out = lowering.outputs[i];
+    const ir::Extents wanted = at_least_one_axis(lowering.out_extents(i));
+    if (out == nil) return Status::internal("its path gives no output ", i);
+    if (is_narrow(lowering.out_dtype(i)) || dtype_of(out) == ir::DType::kF16)
+      out = emit_.cast(out, lowering.out_dtype(i));
+    const ir::Extents made = extents_of(out);
+    if (dtype_of(out) != lowering.out_dtype(i) || made.elements() != wanted.elements()) {
+      return Status::internal("its path gives output ", i, " as ", dtype_of(out), made, "; it is ",
+                              lowering.out_dtype(i), wanted);
+    }
+    values[id] = emit_.reshape(out, wanted);
+  }
+  for (const Mistake& mistake : lowering.mistakes) add_flags(lowering, mistake);
+  return {};
+}
+
+void GraphWork::add_flags(const Lowering& lowering, const Mistake& mistake) {
+  const ir::Extents extents = extents_of(mistake.wrong);
+  const std::optional<size_t> rows = lowering.value(mistake.input).row_axis;
+  const bool per_row = rows.has_value() && *rows < extents.rank();
+  Axes others;
+  for (size_t axis = 0; axis < extents.rank(); ++axis) {
+    if (!per_row || axis != *rows) others.push_back(static_cast<int64_t>(axis));
+  }
+  const int64_t count = per_row ? extents[*rows] : 1;
+  Tensor wrong = emit_.greatest(emit_.cast(mistake.wrong, ir::DType::kI32), others);
+  flags_.push_back({text(lowering.node.describe(), ": ", mistake.text), emit_.reshape(wrong, {count}), count,
+                    per_row});
+}
+
+}  // namespace heddle::metal
