@@ -111,7 +111,8 @@ std::span<const PathEntry> attention_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
       {"Attention", composed, lower_attention, kWide | kTakesEmpty,
-       "by products and softmax: MPSGraph's scaled dot product needs macOS 15 and lets no row attend to nothing; "
+       "by products and softmax: MPSGraph's scaled dot product needs macOS 15 and lets no row attend to "
+       "nothing; "
        "q, k and v are cut apart first, since packed ones are read wrongly at 8 threads"},
   };
   return kEntries;

@@ -31,8 +31,8 @@ Status compare(Lowering& l) {
 
 Status lower_div(Lowering& l) {
   const bool floats = ir::is_float(dtype_of(l.inputs[0]));
-  l.outputs[0] = floats ? l.emit.div(l.inputs[0], l.inputs[1])
-                        : l.emit.divide_whole(l.inputs[0], l.inputs[1]);
+  l.outputs[0] =
+      floats ? l.emit.div(l.inputs[0], l.inputs[1]) : l.emit.divide_whole(l.inputs[0], l.inputs[1]);
   return {};
 }
 
@@ -68,7 +68,8 @@ Tensor integer_power(const Emit& e, Tensor base, Tensor exponent) {
   // To a negative power: 1 stays, -1 alternates, the rest is below 1.
   Tensor minus = e.like(-1, base);
   Tensor even = e.equal(e.remainder_whole(exponent, two), zero);
-  Tensor below = e.choose(e.equal(base, one), one, e.choose(e.equal(base, minus), e.choose(even, one, minus), zero));
+  Tensor below =
+      e.choose(e.equal(base, one), one, e.choose(e.equal(base, minus), e.choose(even, one, minus), zero));
   return e.choose(e.less(exponent, zero), below, result);
 }
 
@@ -109,7 +110,8 @@ Status lower_shift(Lowering& l) {
   if (l.attributes().str("direction") == "LEFT") {
     l.outputs[0] = e.choose(within, e.shift_left(x, safe), number(0));
   } else {
-    Tensor rest = dtype_of(x) == ir::DType::kU8 ? number(0) : e.choose(e.less(x, number(0)), number(-1), number(0));
+    Tensor rest =
+        dtype_of(x) == ir::DType::kU8 ? number(0) : e.choose(e.less(x, number(0)), number(-1), number(0));
     l.outputs[0] = e.choose(within, e.shift_right(x, safe), rest);
   }
   return {};

@@ -1,6 +1,6 @@
 // If and Loop. A loop that is still there has a known number of turns and carries tensors of fixed shapes.
-#include "drivers/metal/lowering/repeat.h"
 #include "ir/ops/control.h"
+#include "drivers/metal/lowering/repeat.h"
 
 namespace heddle::metal {
 namespace {
@@ -19,7 +19,8 @@ Status lower_if(Lowering& l) {
     for (size_t i = before; i < l.work.flags().size(); ++i) {
       Flags& flags = l.work.flags()[i];
       Tensor none = e.whole(0, ir::DType::kI32);
-      flags.tensor = taken ? e.choose(condition, flags.tensor, none) : e.choose(condition, none, flags.tensor);
+      flags.tensor =
+          taken ? e.choose(condition, flags.tensor, none) : e.choose(condition, none, flags.tensor);
     }
   }
   for (size_t i = 0; i < l.outputs.size(); ++i) {

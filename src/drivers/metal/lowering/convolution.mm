@@ -1,7 +1,7 @@
 // Conv, ConvTranspose and ConvInteger. One spatial axis runs as two, the first of 1.
+#include "ir/ops/convolution.h"
 #include "drivers/metal/lowering/products.h"
 #include "drivers/metal/lowering/windows.h"
-#include "ir/ops/convolution.h"
 #include "ir/transposed_window.h"
 
 namespace heddle::metal {
@@ -91,7 +91,8 @@ Status check_axes(const Lowering& l) {
 Result<Geometry> geometry_of(const Lowering& l) {
   HEDDLE_TRY(check_axes(l));
   const ir::Extents x = l.extents(0), w = l.extents(1);
-  HEDDLE_TRY_ASSIGN(const ir::Window window, ir::Window::of(l.node, x.rank() - 2, Axes(w.begin() + 2, w.end())));
+  HEDDLE_TRY_ASSIGN(const ir::Window window,
+                    ir::Window::of(l.node, x.rank() - 2, Axes(w.begin() + 2, w.end())));
   Geometry g;
   g.groups = l.attributes().i64("group", 1);
   if (window.axes() == 1) g.add(1, 1, 0, 0);
@@ -160,7 +161,8 @@ Status lower_conv_integer(Lowering& l) {
   int64_t taps = 1;
   for (size_t i = 2; i < wide.rank(); ++i) taps *= wide[i];
   const int64_t channels = (1 << 24) / (255 * 255) / taps;
-  if (channels < 1) return Status::unsupported("its window has ", taps, " taps; at most 258 can be summed exactly");
+  if (channels < 1)
+    return Status::unsupported("its window has ", taps, " taps; at most 258 can be summed exactly");
   const auto f32 = [&](size_t input) { return e.cast(l.inputs[input], ir::DType::kF32); };
   Tensor x = f32(0), w = f32(1);
   if (l.has(2)) x = e.sub(x, f32(2));
@@ -174,8 +176,8 @@ Status lower_conv_integer(Lowering& l) {
     Tensor total = nil, weights = e.slice(w, 0, group * out_channels, out_channels);
     for (int64_t begin = 0; begin < per_group; begin += channels) {
       const int64_t count = std::min(channels, per_group - begin);
-      Tensor part = convolve(e, e.slice(x, 1, group * per_group + begin, count),
-                             e.slice(weights, 1, begin, count), g);
+      Tensor part =
+          convolve(e, e.slice(x, 1, group * per_group + begin, count), e.slice(weights, 1, begin, count), g);
       part = e.cast(e.round(part), ir::DType::kI32);
       total = total == nil ? part : e.add(total, part);
     }
@@ -190,9 +192,11 @@ Status lower_conv_integer(Lowering& l) {
 std::span<const PathEntry> convolution_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
-      {"Conv", composed, lower_conv, kWide | kHalves, "bias, residual and activation are operators of their own"},
+      {"Conv", composed, lower_conv, kWide | kHalves,
+       "bias, residual and activation are operators of their own"},
       {"ConvTranspose", composed, lower_transposed, kWide | kHalves,
-       "as the gradient of the forward convolution's data, of which any part can be cut out; MPSGraph's own has "
+       "as the gradient of the forward convolution's data, of which any part can be cut out; MPSGraph's own "
+       "has "
        "no third spatial axis"},
       {"ConvInteger", composed, lower_conv_integer, kPlain,
        "in f32, few enough channels at a time to be exact: MPSGraph convolves floats only"},

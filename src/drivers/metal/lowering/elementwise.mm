@@ -50,8 +50,8 @@ Status lower_hard_sigmoid(Lowering& l) {
 }
 
 Status lower_leaky_relu(Lowering& l) {
-  l.outputs[0] = l.emit.activate(l.inputs[0],
-                                 {ir::ActivationKind::kLeakyRelu, l.attributes().f64("alpha", 0.01), 0});
+  l.outputs[0] =
+      l.emit.activate(l.inputs[0], {ir::ActivationKind::kLeakyRelu, l.attributes().f64("alpha", 0.01), 0});
   return {};
 }
 

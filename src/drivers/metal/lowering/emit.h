@@ -35,71 +35,107 @@ class Emit {
 
   Tensor placeholder(ir::DType dtype, const ir::Extents& extents) const;
   Tensor constant(const ir::Tensor& tensor) const;
-  Tensor scalar(double value, ir::DType dtype) const;          // [1]
-  Tensor whole(int64_t value, ir::DType dtype) const;          // [1], exact
+  Tensor scalar(double value, ir::DType dtype) const;  // [1]
+  Tensor whole(int64_t value, ir::DType dtype) const;  // [1], exact
   Tensor like(double value, Tensor of) const { return scalar(value, dtype_of(of)); }
   Tensor filled(double value, ir::DType dtype, const ir::Extents& extents) const;
   Tensor positions(const Axes& values, ir::DType dtype = ir::DType::kI32) const;  // rank 1
   Tensor counting(size_t axis, const ir::Extents& extents) const;  // i32: each element's place along `axis`
 
-#define HEDDLE_UNARY(name, selector) \
-  Tensor name(Tensor x) const { return [graph_ selector:x name:nil]; }
-#define HEDDLE_BINARY(name, selector) \
-  Tensor name(Tensor x, Tensor y) const { return [graph_ selector:x secondaryTensor:y name:nil]; }
-  HEDDLE_UNARY(identity, identityWithTensor)
-  HEDDLE_UNARY(exp, exponentWithTensor)
-  HEDDLE_UNARY(log, logarithmWithTensor)
-  HEDDLE_UNARY(square, squareWithTensor)
-  HEDDLE_UNARY(sqrt, squareRootWithTensor)
-  HEDDLE_UNARY(rsqrt, reverseSquareRootWithTensor)
-  HEDDLE_UNARY(reciprocal, reciprocalWithTensor)
-  HEDDLE_UNARY(abs, absoluteWithTensor)
-  HEDDLE_UNARY(negate, negativeWithTensor)
-  HEDDLE_UNARY(sign, signWithTensor)
-  HEDDLE_UNARY(ceil, ceilWithTensor)
-  HEDDLE_UNARY(floor, floorWithTensor)
-  HEDDLE_UNARY(round, rintWithTensor)  // halves to even
-  HEDDLE_UNARY(sin, sinWithTensor)
-  HEDDLE_UNARY(cos, cosWithTensor)
-  HEDDLE_UNARY(tan, tanWithTensor)
-  HEDDLE_UNARY(sinh, sinhWithTensor)
-  HEDDLE_UNARY(cosh, coshWithTensor)
-  HEDDLE_UNARY(asin, asinWithTensor)
-  HEDDLE_UNARY(acos, acosWithTensor)
-  HEDDLE_UNARY(atan, atanWithTensor)
-  HEDDLE_UNARY(asinh, asinhWithTensor)
-  HEDDLE_UNARY(acosh, acoshWithTensor)
-  HEDDLE_UNARY(atanh, atanhWithTensor)
-  HEDDLE_UNARY(tanh, tanhWithTensor)
-  HEDDLE_UNARY(erf, erfWithTensor)
-  HEDDLE_UNARY(logical_not, notWithTensor)
-  HEDDLE_UNARY(is_inf, isInfiniteWithTensor)
-  HEDDLE_UNARY(is_nan, isNaNWithTensor)
-  HEDDLE_UNARY(bit_not, bitwiseNOTWithTensor)
-  HEDDLE_UNARY(sigmoid, sigmoidWithTensor)
-  HEDDLE_BINARY(add, additionWithPrimaryTensor)
-  HEDDLE_BINARY(sub, subtractionWithPrimaryTensor)
-  HEDDLE_BINARY(mul, multiplicationWithPrimaryTensor)
-  HEDDLE_BINARY(div, divisionWithPrimaryTensor)
-  HEDDLE_BINARY(fmod, moduloWithPrimaryTensor)
-  HEDDLE_BINARY(power, powerWithPrimaryTensor)
-  HEDDLE_BINARY(equal, equalWithPrimaryTensor)
-  HEDDLE_BINARY(not_equal, notEqualWithPrimaryTensor)
-  HEDDLE_BINARY(less, lessThanWithPrimaryTensor)
-  HEDDLE_BINARY(less_equal, lessThanOrEqualToWithPrimaryTensor)
-  HEDDLE_BINARY(greater, greaterThanWithPrimaryTensor)
-  HEDDLE_BINARY(greater_equal, greaterThanOrEqualToWithPrimaryTensor)
-  HEDDLE_BINARY(both, logicalANDWithPrimaryTensor)
-  HEDDLE_BINARY(either, logicalORWithPrimaryTensor)
-  HEDDLE_BINARY(differ, logicalXORWithPrimaryTensor)
-  HEDDLE_BINARY(bit_and, bitwiseANDWithPrimaryTensor)
-  HEDDLE_BINARY(bit_or, bitwiseORWithPrimaryTensor)
-  HEDDLE_BINARY(bit_xor, bitwiseXORWithPrimaryTensor)
-  HEDDLE_BINARY(shift_left, bitwiseLeftShiftWithPrimaryTensor)
-  HEDDLE_BINARY(shift_right, bitwiseRightShiftWithPrimaryTensor)
-  HEDDLE_BINARY(matmul, matrixMultiplicationWithPrimaryTensor)
-#undef HEDDLE_UNARY
-#undef HEDDLE_BINARY
+  Tensor identity(Tensor x) const { return [graph_ identityWithTensor:x name:nil]; }
+  Tensor exp(Tensor x) const { return [graph_ exponentWithTensor:x name:nil]; }
+  Tensor log(Tensor x) const { return [graph_ logarithmWithTensor:x name:nil]; }
+  Tensor square(Tensor x) const { return [graph_ squareWithTensor:x name:nil]; }
+  Tensor sqrt(Tensor x) const { return [graph_ squareRootWithTensor:x name:nil]; }
+  Tensor rsqrt(Tensor x) const { return reciprocal(sqrt(x)); }  // MPSGraph renames its own in macOS 15
+  Tensor reciprocal(Tensor x) const { return [graph_ reciprocalWithTensor:x name:nil]; }
+  Tensor abs(Tensor x) const { return [graph_ absoluteWithTensor:x name:nil]; }
+  Tensor negate(Tensor x) const { return [graph_ negativeWithTensor:x name:nil]; }
+  Tensor sign(Tensor x) const { return [graph_ signWithTensor:x name:nil]; }
+  Tensor ceil(Tensor x) const { return [graph_ ceilWithTensor:x name:nil]; }
+  Tensor floor(Tensor x) const { return [graph_ floorWithTensor:x name:nil]; }
+  Tensor round(Tensor x) const { return [graph_ rintWithTensor:x name:nil]; }  // halves to even
+  Tensor sin(Tensor x) const { return [graph_ sinWithTensor:x name:nil]; }
+  Tensor cos(Tensor x) const { return [graph_ cosWithTensor:x name:nil]; }
+  Tensor tan(Tensor x) const { return [graph_ tanWithTensor:x name:nil]; }
+  Tensor sinh(Tensor x) const { return [graph_ sinhWithTensor:x name:nil]; }
+  Tensor cosh(Tensor x) const { return [graph_ coshWithTensor:x name:nil]; }
+  Tensor asin(Tensor x) const { return [graph_ asinWithTensor:x name:nil]; }
+  Tensor acos(Tensor x) const { return [graph_ acosWithTensor:x name:nil]; }
+  Tensor atan(Tensor x) const { return [graph_ atanWithTensor:x name:nil]; }
+  Tensor asinh(Tensor x) const { return [graph_ asinhWithTensor:x name:nil]; }
+  Tensor acosh(Tensor x) const { return [graph_ acoshWithTensor:x name:nil]; }
+  Tensor atanh(Tensor x) const { return [graph_ atanhWithTensor:x name:nil]; }
+  Tensor tanh(Tensor x) const { return [graph_ tanhWithTensor:x name:nil]; }
+  Tensor erf(Tensor x) const { return [graph_ erfWithTensor:x name:nil]; }
+  Tensor logical_not(Tensor x) const { return [graph_ notWithTensor:x name:nil]; }
+  Tensor is_inf(Tensor x) const { return [graph_ isInfiniteWithTensor:x name:nil]; }
+  Tensor is_nan(Tensor x) const { return [graph_ isNaNWithTensor:x name:nil]; }
+  Tensor bit_not(Tensor x) const { return [graph_ bitwiseNOTWithTensor:x name:nil]; }
+  Tensor sigmoid(Tensor x) const { return [graph_ sigmoidWithTensor:x name:nil]; }
+  Tensor add(Tensor x, Tensor y) const {
+    return [graph_ additionWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor sub(Tensor x, Tensor y) const {
+    return [graph_ subtractionWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor mul(Tensor x, Tensor y) const {
+    return [graph_ multiplicationWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor div(Tensor x, Tensor y) const {
+    return [graph_ divisionWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor fmod(Tensor x, Tensor y) const {
+    return [graph_ moduloWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor power(Tensor x, Tensor y) const {
+    return [graph_ powerWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor equal(Tensor x, Tensor y) const {
+    return [graph_ equalWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor not_equal(Tensor x, Tensor y) const {
+    return [graph_ notEqualWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor less(Tensor x, Tensor y) const {
+    return [graph_ lessThanWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor less_equal(Tensor x, Tensor y) const {
+    return [graph_ lessThanOrEqualToWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor greater(Tensor x, Tensor y) const {
+    return [graph_ greaterThanWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor greater_equal(Tensor x, Tensor y) const {
+    return [graph_ greaterThanOrEqualToWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor both(Tensor x, Tensor y) const {
+    return [graph_ logicalANDWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor either(Tensor x, Tensor y) const {
+    return [graph_ logicalORWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor differ(Tensor x, Tensor y) const {
+    return [graph_ logicalXORWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor bit_and(Tensor x, Tensor y) const {
+    return [graph_ bitwiseANDWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor bit_or(Tensor x, Tensor y) const {
+    return [graph_ bitwiseORWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor bit_xor(Tensor x, Tensor y) const {
+    return [graph_ bitwiseXORWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor shift_left(Tensor x, Tensor y) const {
+    return [graph_ bitwiseLeftShiftWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor shift_right(Tensor x, Tensor y) const {
+    return [graph_ bitwiseRightShiftWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
+  Tensor matmul(Tensor x, Tensor y) const {
+    return [graph_ matrixMultiplicationWithPrimaryTensor:x secondaryTensor:y name:nil];
+  }
   Tensor max(Tensor x, Tensor y) const;  // NaN wins
   Tensor min(Tensor x, Tensor y) const;
   Tensor choose(Tensor condition, Tensor yes, Tensor no) const;
@@ -123,7 +159,8 @@ class Emit {
   Tensor gather(Tensor x, Tensor indices, size_t axis) const;
   Tensor gather_elements(Tensor x, Tensor indices, size_t axis) const;
   Tensor gather_nd(Tensor x, Tensor indices, size_t batch_axes) const;
-  Tensor scatter_elements(Tensor x, Tensor updates, Tensor indices, size_t axis, MPSGraphScatterMode mode) const;
+  Tensor scatter_elements(Tensor x, Tensor updates, Tensor indices, size_t axis,
+                          MPSGraphScatterMode mode) const;
   Tensor scatter_nd(Tensor x, Tensor updates, Tensor indices, MPSGraphScatterMode mode) const;
 
   // Reductions keep their axes, with extent 1.
@@ -143,8 +180,8 @@ class Emit {
   Tensor activate(Tensor x, const ir::Activation& activation) const;
   Tensor gelu(Tensor x, bool by_tanh) const;
   Tensor clamp(Tensor x, double low, double high) const;
-  Tensor divide_whole(Tensor x, Tensor y) const;     // integers; x / 0 is 0
-  Tensor remainder_whole(Tensor x, Tensor y) const;  // integers, of that division
+  Tensor divide_whole(Tensor x, Tensor y) const;         // integers; x / 0 is 0
+  Tensor remainder_whole(Tensor x, Tensor y) const;      // integers, of that division
   Tensor product_of_integers(Tensor x, Tensor y) const;  // as matmul
 
  private:

@@ -10,10 +10,10 @@ struct TypePair {
   MPSDataType theirs;
 };
 constexpr TypePair kTypes[] = {
-    {ir::DType::kF32, MPSDataTypeFloat32}, {ir::DType::kF16, MPSDataTypeFloat16},
+    {ir::DType::kF32, MPSDataTypeFloat32},   {ir::DType::kF16, MPSDataTypeFloat16},
     {ir::DType::kBF16, MPSDataTypeBFloat16}, {ir::DType::kI8, MPSDataTypeInt8},
-    {ir::DType::kU8, MPSDataTypeUInt8}, {ir::DType::kI16, MPSDataTypeInt16},
-    {ir::DType::kI32, MPSDataTypeInt32}, {ir::DType::kI64, MPSDataTypeInt64},
+    {ir::DType::kU8, MPSDataTypeUInt8},      {ir::DType::kI16, MPSDataTypeInt16},
+    {ir::DType::kI32, MPSDataTypeInt32},     {ir::DType::kI64, MPSDataTypeInt64},
     {ir::DType::kBool, MPSDataTypeBool},
 };
 
@@ -102,7 +102,10 @@ Tensor Emit::min(Tensor x, Tensor y) const {
 }
 
 Tensor Emit::choose(Tensor condition, Tensor yes, Tensor no) const {
-  return [graph_ selectWithPredicateTensor:condition truePredicateTensor:yes falsePredicateTensor:no name:nil];
+  return [graph_ selectWithPredicateTensor:condition
+                       truePredicateTensor:yes
+                      falsePredicateTensor:no
+                                      name:nil];
 }
 
 Tensor Emit::sum(Tensor x, const Axes& axes) const {

@@ -8,7 +8,9 @@ namespace heddle::metal {
 
 using ir::ActivationKind;
 
-Tensor Emit::clamp(Tensor x, double low, double high) const { return min(max(x, like(low, x)), like(high, x)); }
+Tensor Emit::clamp(Tensor x, double low, double high) const {
+  return min(max(x, like(low, x)), like(high, x));
+}
 
 Tensor Emit::gelu(Tensor x, bool by_tanh) const {
   Tensor inner;

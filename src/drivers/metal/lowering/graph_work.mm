@@ -9,16 +9,16 @@ namespace {
 
 bool is_narrow(ir::DType dtype) { return dtype == ir::DType::kF16 || dtype == ir::DType::kBF16; }
 
-bool has_elements(const ir::Graph& graph, ir::ValueId id) {
-  return id != ir::kNoValue && graph.type(id).extents()->elements() > 0;
+bool has_elements(const ir::Graph& graph, ir::ValueId which) {
+  return which != ir::kNoValue && graph.type(which).extents()->elements() > 0;
 }
 
 Status check_types(const ir::Graph& graph, const ir::Node& node) {
   for (const auto* ids : {&node.inputs, &node.outputs}) {
-    for (const ir::ValueId id : *ids) {
-      if (id == ir::kNoValue || has_type(graph.type(id).dtype)) continue;
-      return Status::unsupported(node.describe(), ": '", graph.values[id].name, "' is ", graph.type(id),
-                                 "; Metal has no ", graph.type(id).dtype);
+    for (const ir::ValueId which : *ids) {
+      if (which == ir::kNoValue || has_type(graph.type(which).dtype)) continue;
+      return Status::unsupported(node.describe(), ": '", graph.values[which].name, "' is ", graph.type(which),
+                                 "; Metal has no ", graph.type(which).dtype);
     }
   }
   return {};
@@ -31,9 +31,9 @@ struct Operands {
 };
 Operands operands_of(const ir::Graph& graph, const ir::Node& node) {
   Operands out;
-  for (const ir::ValueId id : node.inputs) {
-    if (id == ir::kNoValue || graph.values[id].is_constant()) continue;
-    (has_elements(graph, id) ? out.any_full : out.any_empty) = true;
+  for (const ir::ValueId which : node.inputs) {
+    if (which == ir::kNoValue || graph.values[which].is_constant()) continue;
+    (has_elements(graph, which) ? out.any_full : out.any_empty) = true;
   }
   return out;
 }
@@ -65,41 +65,42 @@ void GraphWork::make_constants(const ir::Graph& graph) {
 Result<std::vector<Tensor>> GraphWork::emit_graph(const ir::Graph& graph, const std::vector<Tensor>& inputs) {
   std::vector<Tensor> values(graph.values.size(), nil);
   for (size_t i = 0; i < inputs.size(); ++i) values[graph.inputs[i]] = inputs[i];
-  const auto read = [&](ir::ValueId id) {
-    if (id == ir::kNoValue || values[id] != nil || !graph.values[id].is_constant()) return;
-    if (has_elements(graph, id) && has_type(graph.type(id).dtype)) values[id] = constant(*graph.values[id].constant);
+  const auto read = [&](ir::ValueId which) {
+    if (which == ir::kNoValue || values[which] != nil || !graph.values[which].is_constant()) return;
+    if (has_elements(graph, which) && has_type(graph.type(which).dtype))
+      values[which] = constant(*graph.values[which].constant);
   };
   for (const ir::Node& node : graph.nodes) {
     HEDDLE_TRY(check_types(graph, node));
-    for (const ir::ValueId id : node.inputs) read(id);
+    for (const ir::ValueId which : node.inputs) read(which);
     if (Status status = emit_node(graph, node, values); !status.ok())
       return status.code() == Code::internal ? status.with_context(node.describe()) : status;
   }
   std::vector<Tensor> outputs;
-  for (const ir::ValueId id : graph.outputs) {
-    read(id);
-    outputs.push_back(values[id]);
+  for (const ir::ValueId which : graph.outputs) {
+    read(which);
+    outputs.push_back(values[which]);
   }
   return outputs;
 }
 
 Status GraphWork::emit_node(const ir::Graph& graph, const ir::Node& node, std::vector<Tensor>& values) {
   const PathEntry* path = find_path(node.op->name);
-  if (path == nullptr)
-    return Status::unsupported(node.describe(), ": the Metal driver has no path for it");
+  if (path == nullptr) return Status::unsupported(node.describe(), ": the Metal driver has no path for it");
   if (path->lower == nullptr) return Status::unsupported(node.describe(), ": ", path->reason);
   const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                  [&](ir::ValueId id) { return has_elements(graph, id); });
+                                  [&](ir::ValueId which) { return has_elements(graph, which); });
   if (!wanted) return {};
   const Operands operands = operands_of(graph, node);
   if (operands.any_empty && !operands.any_full) return evaluate_node(graph, node, values);
   if (operands.any_empty && (path->properties & kTakesEmpty) == 0)
     return Status::unsupported(node.describe(), ": an operand is empty, which MPSGraph does not have");
   Lowering lowering{graph, node, emit_, *this, options_.defences, {}, {}, {}};
-  for (const ir::ValueId id : node.inputs)
-    lowering.inputs.push_back(id == ir::kNoValue ? nil : values[id]);
+  for (const ir::ValueId which : node.inputs)
+    lowering.inputs.push_back(which == ir::kNoValue ? nil : values[which]);
   lowering.outputs.resize(node.outputs.size(), nil);
-  if (Status status = emit_by_path(*path, lowering); !status.ok()) return status.with_context(node.describe());
+  if (Status status = emit_by_path(*path, lowering); !status.ok())
+    return status.with_context(node.describe());
   return settle(lowering, values);
 }
 
@@ -108,7 +109,8 @@ Status GraphWork::emit_by_path(const PathEntry& path, Lowering& lowering) {
   const bool halves = options_.half && (path.properties & kHalves) != 0;
   for (Tensor& input : lowering.inputs) {
     if (input == nil) continue;
-    if ((path.properties & kWide) != 0 && is_narrow(dtype_of(input))) input = emit_.cast(input, ir::DType::kF32);
+    if ((path.properties & kWide) != 0 && is_narrow(dtype_of(input)))
+      input = emit_.cast(input, ir::DType::kF32);
     if (halves && dtype_of(input) == ir::DType::kF32) input = emit_.cast(input, ir::DType::kF16);
   }
   return path.lower(lowering);
@@ -122,8 +124,8 @@ Status GraphWork::evaluate_node(const ir::Graph& graph, const ir::Node& node, st
     in.push_back(nullptr);
     if (!node.has_input(i)) continue;
     const ir::Value& value = graph.values[node.inputs[i]];
-    tensors[i] = value.is_constant() ? *value.constant
-                                     : ir::Tensor::zeros(value.type.dtype, *value.type.extents());
+    tensors[i] =
+        value.is_constant() ? *value.constant : ir::Tensor::zeros(value.type.dtype, *value.type.extents());
     in[i] = &tensors[i];
   }
   HEDDLE_TRY_ASSIGN(const std::vector<ir::Tensor> out, ir::evaluate(node, in));
@@ -136,8 +138,8 @@ Status GraphWork::evaluate_node(const ir::Graph& graph, const ir::Node& node, st
 Status GraphWork::settle(Lowering& lowering, std::vector<Tensor>& values) {
   const ir::Node& node = lowering.node;
   for (size_t i = 0; i < node.outputs.size(); ++i) {
-    const ir::ValueId id = node.outputs[i];
-    if (!has_elements(lowering.graph, id)) continue;
+    const ir::ValueId which = node.outputs[i];
+    if (!has_elements(lowering.graph, which)) continue;
     Tensor out = lowering.outputs[i];
     const ir::Extents wanted = at_least_one_axis(lowering.out_extents(i));
     if (out == nil) return Status::internal("its path gives no output ", i);
@@ -148,7 +150,7 @@ Status GraphWork::settle(Lowering& lowering, std::vector<Tensor>& values) {
       return Status::internal("its path gives output ", i, " as ", dtype_of(out), made, "; it is ",
                               lowering.out_dtype(i), wanted);
     }
-    values[id] = emit_.reshape(out, wanted);
+    values[which] = emit_.reshape(out, wanted);
   }
   for (const Mistake& mistake : lowering.mistakes) add_flags(lowering, mistake);
   return {};
@@ -164,8 +166,8 @@ void GraphWork::add_flags(const Lowering& lowering, const Mistake& mistake) {
   }
   const int64_t count = per_row ? extents[*rows] : 1;
   Tensor wrong = emit_.greatest(emit_.cast(mistake.wrong, ir::DType::kI32), others);
-  flags_.push_back({text(lowering.node.describe(), ": ", mistake.text), emit_.reshape(wrong, {count}), count,
-                    per_row});
+  flags_.push_back(
+      {text(lowering.node.describe(), ": ", mistake.text), emit_.reshape(wrong, {count}), count, per_row});
 }
 
 }  // namespace heddle::metal

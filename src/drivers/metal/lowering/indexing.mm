@@ -88,17 +88,18 @@ Tensor put_last(const Emit& e, Tensor rows, Tensor updates, Tensor targets) {
 Tensor scatter_rows(const Lowering& l, Tensor data, Tensor updates, Tensor targets, Tensor wrong) {
   const Emit& e = l.emit;
   const ir::DType dtype = dtype_of(data);
-  if (dtype == ir::DType::kBool) data = e.cast(data, ir::DType::kU8), updates = e.cast(updates, ir::DType::kU8);
+  if (dtype == ir::DType::kBool)
+    data = e.cast(data, ir::DType::kU8), updates = e.cast(updates, ir::DType::kU8);
   const int64_t rows = extents_of(data)[0];
   if (wrong != nil) {
     data = e.pad(data, {0, 0}, {1, 0}, 0);
     targets = e.choose(wrong, e.whole(rows, ir::DType::kI32), targets);
   }
   const std::string reduction = l.attributes().str("reduction", "none");
-  Tensor out = reduction == "none"
-                   ? put_last(e, data, updates, targets)
-                   : e.scatter_nd(data, updates, e.reshape(targets, {extents_of(targets)[0], 1}),
-                                  mode_of(reduction));
+  Tensor out =
+      reduction == "none"
+          ? put_last(e, data, updates, targets)
+          : e.scatter_nd(data, updates, e.reshape(targets, {extents_of(targets)[0], 1}), mode_of(reduction));
   return e.cast(e.slice(out, 0, 0, rows), dtype);
 }
 
@@ -129,8 +130,9 @@ Status lower_scatter_elements(Lowering& l) {
     stride *= data[i];
   }
   const int64_t count = indices.elements();
-  Tensor out = scatter_rows(l, e.reshape(l.inputs[0], {data.elements(), 1}), e.reshape(l.inputs[2], {count, 1}),
-                            e.reshape(targets, {count}), any_wrong(l, count));
+  Tensor out =
+      scatter_rows(l, e.reshape(l.inputs[0], {data.elements(), 1}), e.reshape(l.inputs[2], {count, 1}),
+                   e.reshape(targets, {count}), any_wrong(l, count));
   l.outputs[0] = e.reshape(out, data);
   return {};
 }
@@ -164,13 +166,14 @@ Status lower_scatter_nd(Lowering& l) {
 std::span<const PathEntry> index_paths() {
   using enum Path;
   constexpr std::string_view kChecked = "with flags for indices outside: MPSGraph reports none";
-  constexpr std::string_view kLast =
-      "of updates of one place the last stands, which MPSGraph's scatter does not promise; flags for indices outside";
+  constexpr std::string_view kLast = "of updates of one place the last stands, which MPSGraph's scatter does "
+                                     "not promise; flags for indices outside";
   static constexpr PathEntry kEntries[] = {
       {"Gather", composed, lower_gather, kPlain, kChecked},
       {"GatherElements", composed, lower_gather_elements, kPlain, kChecked},
       {"GatherND", composed, lower_gather_nd, kPlain, kChecked},
-      {"OneHot", composed, lower_one_hot, kPlain, "by comparison: MPSGraph's takes its values while compiling"},
+      {"OneHot", composed, lower_one_hot, kPlain,
+       "by comparison: MPSGraph's takes its values while compiling"},
       {"ScatterElements", composed, lower_scatter_elements, kWide | kTakesEmpty, kLast},
       {"ScatterND", composed, lower_scatter_nd, kWide | kTakesEmpty, kLast},
   };

@@ -20,11 +20,13 @@ std::set<ir::ValueId> ids_read(const ir::Graph& graph) {
 
 Status check_interface(const ir::Graph& graph) {
   for (const auto* ids : {&graph.inputs, &graph.outputs}) {
-    for (const ir::ValueId id : *ids) {
-      const ir::TensorType& type = graph.type(id);
+    for (const ir::ValueId which : *ids) {
+      const ir::TensorType& type = graph.type(which);
       if (!has_type(type.dtype))
-        return Status::unsupported("'", graph.values[id].name, "' is ", type, "; Metal has no ", type.dtype);
-      if (!type.is_static()) return Status::internal("'", graph.values[id].name, "' is ", type, " after specialising");
+        return Status::unsupported("'", graph.values[which].name, "' is ", type, "; Metal has no ",
+                                   type.dtype);
+      if (!type.is_static())
+        return Status::internal("'", graph.values[which].name, "' is ", type, " after specialising");
     }
   }
   return {};
@@ -50,10 +52,10 @@ class GraphLowering {
   // Inputs that nothing reads, or that are empty, are not fed.
   void make_inputs() {
     const std::set<ir::ValueId> read = ids_read(graph_);
-    for (const ir::ValueId id : graph_.inputs) {
-      const ir::Extents extents = *graph_.type(id).extents();
-      const bool fed = read.contains(id) && extents.elements() > 0;
-      inputs_.push_back(fed ? emit_.placeholder(graph_.type(id).dtype, extents) : nil);
+    for (const ir::ValueId which : graph_.inputs) {
+      const ir::Extents extents = *graph_.type(which).extents();
+      const bool fed = read.contains(which) && extents.elements() > 0;
+      inputs_.push_back(fed ? emit_.placeholder(graph_.type(which).dtype, extents) : nil);
     }
   }
 

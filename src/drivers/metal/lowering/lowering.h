@@ -1,8 +1,8 @@
 // lowering.h: node -> operators of MPSGraph, one table entry per operator of ir.
 //
-//   What       find_path() maps an operator's name to the function that emits it, or to why Metal does not run
-//              it. Families list their entries in one array each (a file a family); paths.mm gathers them. No
-//              entry: unsupported, by name.
+//   What       find_path() maps an operator's name to the function that emits it, or to why Metal does not
+//              run it. Families list their entries in one array each (a file a family); paths.mm gathers
+//              them. No entry: unsupported, by name.
 //   Paths      graph: one operator of MPSGraph; composed: several. Nothing needs a kernel of ours. The reason
 //              says why a path is not the plain one, or which version or fault it avoids.
 //   Wide       Entries marked wide compute f16 and bf16 in f32: MPSGraph rounds after each of several
@@ -47,7 +47,7 @@ struct Lowering {
   const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
   ir::Extents extents(size_t input) const { return *value(input).type.extents(); }
   int64_t elements(size_t input) const { return extents(input).elements(); }
-  const ir::Tensor* constant(size_t input) const;  // null: not known while compiling
+  const ir::Tensor* constant(size_t input) const;                    // null: not known while compiling
   Result<Axes> integers(size_t input, std::string_view what) const;  // unsupported unless known
   ir::Extents out_extents(size_t output = 0) const {
     return *graph.values[node.outputs[output]].type.extents();

@@ -26,8 +26,7 @@ Tensor Lowering::within(size_t input, Tensor indices, int64_t extent) {
     if (inside) return from_front(indices);
   }
   Tensor wrong = emit.either(emit.less(indices, low), emit.greater_equal(indices, high));
-  mistakes.push_back(
-      {wrong, input, text("an index is outside [", -extent, ", ", extent - 1, "]")});
+  mistakes.push_back({wrong, input, text("an index is outside [", -extent, ", ", extent - 1, "]")});
   return from_front(emit.choose(wrong, zero, indices));
 }
 

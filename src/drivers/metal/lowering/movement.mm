@@ -30,7 +30,8 @@ Status lower_expand(Lowering& l) {
 }
 
 Status lower_concat(Lowering& l) {
-  HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis"), l.out_extents().rank()));
+  HEDDLE_TRY_ASSIGN(const size_t axis,
+                    ir::normalize_axis(l.attributes().i64("axis"), l.out_extents().rank()));
   std::vector<Tensor> parts;
   for (Tensor input : l.inputs) {
     if (input != nil) parts.push_back(input);
@@ -98,9 +99,9 @@ Status lower_slice(Lowering& l) {
   for (size_t i = 0; i < cuts.axes.size(); ++i) {
     HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(cuts.axes[i], l.extents(0).rank()));
     const auto one = [](int64_t value) { return ir::Tensor::of_i64({value}); };
-    HEDDLE_TRY_ASSIGN(const Axes places,
-                      places_along(l, axis, {one(cuts.starts[i]), one(cuts.ends[i]),
-                                             one(static_cast<int64_t>(axis)), one(cuts.steps[i])}));
+    HEDDLE_TRY_ASSIGN(const Axes places, places_along(l, axis,
+                                                      {one(cuts.starts[i]), one(cuts.ends[i]),
+                                                       one(static_cast<int64_t>(axis)), one(cuts.steps[i])}));
     out = l.emit.take(out, axis, places);
   }
   l.outputs[0] = out;
@@ -137,7 +138,6 @@ Status lower_pad(Lowering& l) {
     return {};
   }
   // What is cut off goes first; what is added is chosen by a mask, so that any value of any type will do.
-  ir::Extents inside;
   for (size_t axis = 0; axis < rank; ++axis) {
     const int64_t start = std::max<int64_t>(-before[axis], 0), end = std::max<int64_t>(-after[axis], 0);
     out = e.slice(out, axis, start, extents_of(out)[axis] - start - end);
@@ -177,8 +177,8 @@ Status lower_trilu(Lowering& l) {
 
 Status lower_constant_of_shape(Lowering& l) {
   const ir::Attribute* value = l.attributes().find("value");
-  const ir::Tensor fill = value == nullptr ? ir::Tensor::zeros(ir::DType::kF32, {1})
-                                           : std::get<ir::Tensor>(*value).reshaped({1});
+  const ir::Tensor fill =
+      value == nullptr ? ir::Tensor::zeros(ir::DType::kF32, {1}) : std::get<ir::Tensor>(*value).reshaped({1});
   l.outputs[0] = l.emit.broadcast(l.emit.constant(fill), l.out_extents());
   return {};
 }
@@ -214,12 +214,14 @@ std::span<const PathEntry> movement_paths() {
       {"Tile", graph, lower_tile},
       {"Slice", composed, lower_slice, kPlain, "backwards by a gather of constant places"},
       {"Pad", composed, lower_pad, kPlain, "other modes than constant by a gather of constant places"},
-      {"Trilu", composed, lower_trilu, kPlain, "by a mask: MPSGraph's band has no diagonals beyond the main one's side"},
+      {"Trilu", composed, lower_trilu, kPlain,
+       "by a mask: MPSGraph's band has no diagonals beyond the main one's side"},
       {"ConstantOfShape", composed, lower_constant_of_shape, kPlain, "a constant, once shapes are known"},
       {"Range", composed, lower_by_reference, kPlain, "a constant, once shapes are known"},
       {"Shape", composed, lower_by_reference, kTakesEmpty, "a constant, once shapes are known"},
       {"Size", composed, lower_by_reference, kTakesEmpty, "a constant, once shapes are known"},
-      {"NonZero", refused, nullptr, kPlain, "its output's shape depends on the data, which no driver can plan for"},
+      {"NonZero", refused, nullptr, kPlain,
+       "its output's shape depends on the data, which no driver can plan for"},
   };
   return kEntries;
 }

@@ -25,7 +25,8 @@ Tensor per_channel(const Emit& e, Tensor x, size_t rank) {
 }
 
 // MPSGraph's fused normalisation is the Metal layer-norm kernel, wrong when four threads are in it.
-Tensor normal_by_kernel(const Emit& e, Tensor x, const Axes& axes, Tensor scale, Tensor bias, double epsilon) {
+Tensor normal_by_kernel(const Emit& e, Tensor x, const Axes& axes, Tensor scale, Tensor bias,
+                        double epsilon) {
   Tensor mean = e.mean(x, axes);
   Tensor variance = [e.graph() varianceOfTensor:x meanTensor:mean axes:numbers(axes) name:nil];
   return [e.graph() normalizationWithTensor:x
@@ -40,7 +41,8 @@ Tensor normal_by_kernel(const Emit& e, Tensor x, const Axes& axes, Tensor scale,
 Status lower_layer_normalization(Lowering& l) {
   const Emit& e = l.emit;
   const double epsilon = l.attributes().f64("epsilon", 1e-5);
-  HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
+  HEDDLE_TRY_ASSIGN(const size_t axis,
+                    ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
   const Axes axes = axes_from(axis, l.extents(0).rank());
   Tensor bias = l.has(2) ? l.inputs[2] : nil;
   if (!l.defences.norms_by_graph) {
@@ -55,7 +57,8 @@ Status lower_layer_normalization(Lowering& l) {
 Status lower_rms_normalization(Lowering& l) {
   const Emit& e = l.emit;
   Tensor x = l.inputs[0];
-  HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
+  HEDDLE_TRY_ASSIGN(const size_t axis,
+                    ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
   Tensor squares = e.mean(e.square(x), axes_from(axis, l.extents(0).rank()));
   Tensor root = e.rsqrt(e.add(squares, e.like(l.attributes().f64("epsilon", 1e-5), x)));
   l.outputs[0] = e.mul(e.mul(x, root), l.inputs[1]);
@@ -86,14 +89,16 @@ Status lower_group_normalization(Lowering& l) {
 }
 
 Status lower_softmax(Lowering& l) {
-  HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
+  HEDDLE_TRY_ASSIGN(const size_t axis,
+                    ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
   l.outputs[0] = l.emit.softmax(l.inputs[0], axis);
   return {};
 }
 
 Status lower_log_softmax(Lowering& l) {
   const Emit& e = l.emit;
-  HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
+  HEDDLE_TRY_ASSIGN(const size_t axis,
+                    ir::normalize_axis(l.attributes().i64("axis", -1), l.extents(0).rank()));
   const Axes axes{static_cast<int64_t>(axis)};
   Tensor below = e.sub(l.inputs[0], e.greatest(l.inputs[0], axes));
   l.outputs[0] = e.sub(below, e.log(e.sum(e.exp(below), axes)));

@@ -1,4 +1,6 @@
 // ArgMax, ArgMin, TopK and running totals.
+#include <limits>
+
 #include "drivers/metal/lowering/lowering.h"
 #include "ir/tensor_type.h"
 
@@ -64,8 +66,10 @@ Status running(Lowering& l) {
 std::span<const PathEntry> order_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
-      {"ArgMax", composed, lower_arg<true>, kWide, "MPSGraph promises neither the first of equals nor NaN's place"},
-      {"ArgMin", composed, lower_arg<false>, kWide, "MPSGraph promises neither the first of equals nor NaN's place"},
+      {"ArgMax", composed, lower_arg<true>, kWide,
+       "MPSGraph promises neither the first of equals nor NaN's place"},
+      {"ArgMin", composed, lower_arg<false>, kWide,
+       "MPSGraph promises neither the first of equals nor NaN's place"},
       {"TopK", composed, lower_top_k, kPlain, "by an order of all: MPSGraph's own takes k up to 16"},
       {"CumSum", graph, running<&Emit::running_sum>, kWide, "f16 and bf16 are summed in f32"},
       {"CumProd", graph, running<&Emit::running_product>, kWide, "f16 and bf16 are multiplied in f32"},

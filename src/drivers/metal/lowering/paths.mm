@@ -27,8 +27,9 @@ std::span<const PathEntry* const> all_paths() {
 
 const PathEntry* find_path(std::string_view op) {
   const auto all = all_paths();
-  const auto found = std::lower_bound(all.begin(), all.end(), op,
-                                      [](const PathEntry* entry, std::string_view name) { return entry->op < name; });
+  const auto found =
+      std::lower_bound(all.begin(), all.end(), op,
+                       [](const PathEntry* entry, std::string_view name) { return entry->op < name; });
   return found != all.end() && (*found)->op == op ? *found : nullptr;
 }
 

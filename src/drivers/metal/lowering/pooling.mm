@@ -66,7 +66,8 @@ bool slides(const Lowering& l, const ir::Window& window) {
   bool fits = window.axes() <= 3;
   for (size_t i = 0; i < window.axes(); ++i) {
     const int64_t reached = (l.out_extents()[2 + i] - 1) * window.strides[i] + window.reach(i);
-    fits = fits && reached - window.pads(i, l.extents(0)[2 + i]).first - l.extents(0)[2 + i] > -window.strides[i];
+    fits = fits &&
+           reached - window.pads(i, l.extents(0)[2 + i]).first - l.extents(0)[2 + i] > -window.strides[i];
   }
   return fits;
 }
@@ -74,7 +75,8 @@ bool slides(const Lowering& l, const ir::Window& window) {
 Status check_taps(const ir::Window& window) {
   const int64_t count = ir::Extents(window.kernel).elements();
   if (count <= kMostTaps) return {};
-  return Status::unsupported("its window has ", count, " taps, which are taken one by one; at most ", kMostTaps);
+  return Status::unsupported("its window has ", count, " taps, which are taken one by one; at most ",
+                             kMostTaps);
 }
 
 double lowest(ir::DType dtype) {
@@ -167,7 +169,9 @@ Status lower_average_pool(Lowering& l) {
   Tensor total = nil;
   if (slides(l, window)) {
     const Sliding s = sliding(l, window);
-    total = [e.graph() avgPooling4DWithSourceTensor:e.reshape(l.inputs[0], s.in) descriptor:s.descriptor name:nil];
+    total = [e.graph() avgPooling4DWithSourceTensor:e.reshape(l.inputs[0], s.in)
+                                         descriptor:s.descriptor
+                                               name:nil];
     total = e.mul(total, e.like(static_cast<double>(ir::Extents(window.kernel).elements()), total));
     total = e.reshape(total, l.out_extents());
   } else {
@@ -208,9 +212,9 @@ Status lower_unpool(Lowering& l) {
   Tensor wrong = e.either(e.less(indices, zero), e.greater_equal(indices, e.whole(count, dtype_of(indices))));
   l.mistakes.push_back({wrong, 1, text("an index is outside [0, ", count - 1, "]")});
   indices = e.cast(e.choose(wrong, zero, indices), ir::DType::kI32);
-  Tensor out = e.scatter_elements(e.filled(0, dtype_of(l.inputs[0]), {count}),
-                                  e.reshape(l.inputs[0], {x.elements()}), e.reshape(indices, {x.elements()}), 0,
-                                  MPSGraphScatterModeSet);
+  Tensor out =
+      e.scatter_elements(e.filled(0, dtype_of(l.inputs[0]), {count}), e.reshape(l.inputs[0], {x.elements()}),
+                         e.reshape(indices, {x.elements()}), 0, MPSGraphScatterModeSet);
   l.outputs[0] = cut_out(e, e.reshape(out, whole), Axes(whole.rank(), 0), l.out_extents());
   return {};
 }
@@ -235,7 +239,8 @@ std::span<const PathEntry> pooling_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
       {"MaxPool", composed, lower_max_pool, kWide,
-       "over four axes; indices, and integers beyond 16 bits, tap by tap: MPSGraph's indices have another order"},
+       "over four axes; indices, and integers beyond 16 bits, tap by tap: MPSGraph's indices have another "
+       "order"},
       {"AveragePool", composed, lower_average_pool, kWide,
        "MPSGraph's divides by the whole window: the divisor of each place is a constant"},
       {"LpPool", composed, lower_lp_pool, kWide, "tap by tap: MPSGraph has p = 2 only"},

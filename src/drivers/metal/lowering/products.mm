@@ -92,9 +92,9 @@ Status lower_matmul_integer(Lowering& l) {
 
 std::span<const PathEntry> product_paths() {
   using enum Path;
-  constexpr std::string_view kAxis =
-      "with an axis of 1 in front: two plain matrices reach the NDArray multiplication, wrong from 3 threads on; "
-      "integers by multiply and sum, which MPSGraph's product does not take";
+  constexpr std::string_view kAxis = "with an axis of 1 in front: two plain matrices reach the NDArray "
+                                     "multiplication, wrong from 3 threads on; "
+                                     "integers by multiply and sum, which MPSGraph's product does not take";
   static constexpr PathEntry kEntries[] = {
       {"MatMul", composed, lower_matmul, kWide | kHalves, kAxis},
       {"Gemm", composed, lower_gemm, kWide | kHalves, kAxis},

@@ -45,7 +45,12 @@ Tensor apply(const Emit& e, const ir::CellActivation& a, Tensor x) {
 class Direction {
  public:
   Direction(Lowering& l, const ir::Recurrent& rec, int64_t d)
-      : l_(l), e_(l.emit), rec_(rec), d_(d), steps_(l.extents(kX)[0]), batch_(l.extents(kX)[1]),
+      : l_(l),
+        e_(l.emit),
+        rec_(rec),
+        d_(d),
+        steps_(l.extents(kX)[0]),
+        batch_(l.extents(kX)[1]),
         hidden_(l.extents(kR)[2]) {
     const int64_t rows = rec.gates * hidden_, inputs = l.extents(kX)[2];
     Tensor w = e_.swap_last(e_.reshape(of_direction(kW), {rows, inputs}));
@@ -120,8 +125,8 @@ class Direction {
     };
     Tensor both = e_.add(e_.slice(sums, 1, 0, 2 * hidden_), recurrent(h, 0, 2));
     Tensor z = activated(0, gate(both, 0)), reset = activated(0, gate(both, 1));
-    Tensor past = rec_.linear_before_reset ? e_.mul(reset, recurrent(h, 2, 1))
-                                           : recurrent(e_.mul(reset, h), 2, 1);
+    Tensor past =
+        rec_.linear_before_reset ? e_.mul(reset, recurrent(h, 2, 1)) : recurrent(e_.mul(reset, h), 2, 1);
     Tensor fresh = activated(1, e_.add(gate(sums, 2), past));
     return e_.add(e_.mul(e_.sub(e_.like(1, z), z), fresh), e_.mul(z, h));
   }

@@ -51,8 +51,10 @@ Status lower_sum_square(Lowering& l) {
 }
 
 Status lower_length(Lowering& l) {
-  if (!ir::is_float(dtype_of(l.inputs[0]))) return Status::unsupported("the length of integers has no exact root on Metal");
-  return reduce(l, [](const Emit& e, Tensor x, const Axes& axes) { return e.sqrt(e.sum(e.mul(x, x), axes)); });
+  if (!ir::is_float(dtype_of(l.inputs[0])))
+    return Status::unsupported("the length of integers has no exact root on Metal");
+  return reduce(l,
+                [](const Emit& e, Tensor x, const Axes& axes) { return e.sqrt(e.sum(e.mul(x, x), axes)); });
 }
 
 // Over bool: all and any are the least and the greatest of 0 and 1.

@@ -68,9 +68,10 @@ class Sampling {
       x = e_.mul(e_.sub(e_.mul(e_.add(at, number(1)), number(length)), number(1)), number(0.5));
     x = e_.clamp(e_.choose(e_.is_nan(x), number(0), x), -1e9, 1e9);
     if (padding_ == "zeros" || (padding_ == "border" && mode_ == "cubic")) return x;
-    Tensor inside = e_.both(e_.greater_equal(x, number(-margin)), e_.less_equal(x, number(length - 1 + margin)));
-    Tensor moved = padding_ == "border" ? e_.clamp(x, 0, length - 1)
-                                        : mirrored(x, -margin, length - 1 + margin);
+    Tensor inside =
+        e_.both(e_.greater_equal(x, number(-margin)), e_.less_equal(x, number(length - 1 + margin)));
+    Tensor moved =
+        padding_ == "border" ? e_.clamp(x, 0, length - 1) : mirrored(x, -margin, length - 1 + margin);
     return e_.choose(inside, x, moved);
   }
 
@@ -152,7 +153,8 @@ AxisSamples samples_along(const Lowering& l, int64_t first, int64_t extent, int6
     offsets.set(i, static_cast<double>(i / samples) + inside);
   }
   Tensor at = e.add(start, e.mul(size, e.constant(offsets)));
-  Tensor near = e.both(e.greater_equal(at, number(-1)), e.less_equal(at, number(static_cast<double>(extent))));
+  Tensor near =
+      e.both(e.greater_equal(at, number(-1)), e.less_equal(at, number(static_cast<double>(extent))));
   Tensor held = e.clamp(at, 0, static_cast<double>(extent - 1));
   Tensor low = e.floor(held);
   Tensor high = e.min(e.add(low, number(1)), number(static_cast<double>(extent - 1)));
@@ -163,7 +165,9 @@ Status lower_roi_align(Lowering& l) {
   const Emit& e = l.emit;
   const ir::Extents image = l.extents(0), out = l.out_extents();
   const int64_t ratio = l.attributes().i64("sampling_ratio");
-  if (ratio <= 0) return Status::unsupported("without a sampling_ratio its work depends on the data, which Metal cannot plan for");
+  if (ratio <= 0)
+    return Status::unsupported(
+        "without a sampling_ratio its work depends on the data, which Metal cannot plan for");
   Tensor batch = l.inputs[2], zero = e.whole(0, dtype_of(batch));
   Tensor wrong = e.either(e.less(batch, zero), e.greater_equal(batch, e.whole(image[0], dtype_of(batch))));
   l.mistakes.push_back({wrong, 2, text("a batch index is outside [0, ", image[0] - 1, "]")});
@@ -181,18 +185,22 @@ Status lower_roi_align(Lowering& l) {
   Tensor total = nil;
   for (const bool bottom : {false, true}) {
     for (const bool right : {false, true}) {
-      Tensor place = e.add(e.mul(down(bottom ? y.high : y.low), e.scalar(static_cast<double>(image[3]), ir::DType::kF32)),
-                           across(right ? x.high : x.low));
-      Tensor weight = e.mul(down(bottom ? y.along : e.sub(one, y.along)), across(right ? x.along : e.sub(one, x.along)));
+      Tensor place = e.add(
+          e.mul(down(bottom ? y.high : y.low), e.scalar(static_cast<double>(image[3]), ir::DType::kF32)),
+          across(right ? x.high : x.low));
+      Tensor weight =
+          e.mul(down(bottom ? y.along : e.sub(one, y.along)), across(right ? x.along : e.sub(one, x.along)));
       weight = e.choose(near, weight, none);
-      Tensor part = read_planes(e, planes, e.reshape(e.cast(place, ir::DType::kI32), {regions, rows * columns}));
+      Tensor part =
+          read_planes(e, planes, e.reshape(e.cast(place, ir::DType::kI32), {regions, rows * columns}));
       part = e.mul(part, e.reshape(weight, {regions, 1, rows * columns}));
       part = e.reshape(part, bins);
       part = average ? e.sum(part, {3, 5}) : e.greatest(part, {3, 5});
       total = total == nil ? part : average ? e.add(total, part) : e.max(total, part);
     }
   }
-  l.outputs[0] = average ? e.div(total, e.scalar(static_cast<double>(ratio * ratio), ir::DType::kF32)) : total;
+  l.outputs[0] =
+      average ? e.div(total, e.scalar(static_cast<double>(ratio * ratio), ir::DType::kF32)) : total;
   return {};
 }
 
@@ -203,8 +211,8 @@ Status lower_col2im(Lowering& l) {
   HEDDLE_TRY_ASSIGN(const Axes block, l.integers(2, "block_shape"));
   const size_t axes = image.size();
   const Axes ones(axes, 1), zeros(2 * axes, 0);
-  const Axes strides = l.attributes().ints("strides", ones), dilations = l.attributes().ints("dilations", ones),
-             pads = l.attributes().ints("pads", zeros);
+  const Axes strides = l.attributes().ints("strides", ones),
+             dilations = l.attributes().ints("dilations", ones), pads = l.attributes().ints("pads", zeros);
   int64_t patch = 1, count = 1, plane = 1;
   Axes blocks;
   for (size_t i = 0; i < axes; ++i) {
@@ -237,7 +245,9 @@ Status lower_det(Lowering& l) {
   const Emit& e = l.emit;
   const ir::Extents extents = l.extents(0);
   const int64_t n = extents[extents.rank() - 1];
-  if (n > kLargest) return Status::unsupported("its matrices are ", n, " wide; they are eliminated row by row, up to ", kLargest);
+  if (n > kLargest)
+    return Status::unsupported("its matrices are ", n, " wide; they are eliminated row by row, up to ",
+                               kLargest);
   const int64_t count = extents.elements() / (n * n);
   Tensor m = e.reshape(l.inputs[0], {count, n, n}), det = e.filled(1, dtype_of(m), {count, 1, 1});
   Tensor zero = e.like(0, m), one = e.like(1, m), none = e.whole(0, ir::DType::kI32);

@@ -20,6 +20,7 @@ struct Tap {
   std::vector<Axes> place;  // by spatial axis and output position: the element's place, -1 outside
 };
 // x [n, c, ..] under a window that gives `out`; `outside` is what padding holds.
-std::vector<Tap> taps(const Emit& e, Tensor x, const ir::Window& window, const ir::Extents& out, double outside);
+std::vector<Tap> taps(const Emit& e, Tensor x, const ir::Window& window, const ir::Extents& out,
+                      double outside);
 
 }  // namespace heddle::metal

@@ -1,4 +1,4 @@
-// MetalPerformanceShaders.h: what MPSGraph takes from Metal Performance Shaders: element types, shapes, and its
+// MetalPerformanceShaders.h: what MPSGraph takes from Metal Performance Shaders: types, shapes, its buffer.
 // command buffer.
 //
 //   What       Names and values of Apple's header, as far as the driver uses them; on macOS Apple's is found

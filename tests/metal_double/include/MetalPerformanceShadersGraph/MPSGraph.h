@@ -1,9 +1,9 @@
 // MPSGraph.h: the graph that operators are added to, its tensors, and the executable it is compiled to.
 //
-//   What       Names and signatures of Apple's MPSGraph.h, MPSGraphCore.h, MPSGraphDevice.h, MPSGraphTensor.h,
-//              MPSGraphTensorData.h and MPSGraphExecutable.h, as far as the driver uses them; on macOS Apple's
-//              are found instead.
-//   Threads    MPSGraph: one thread at a time while it is built. MPSGraphExecutable: any thread may encode it.
+//   What       Names and signatures of Apple's MPSGraph.h, MPSGraphCore.h, MPSGraphDevice.h,
+//              MPSGraphTensor.h, MPSGraphTensorData.h and MPSGraphExecutable.h, as far as the driver uses
+//              them; on macOS Apple's are found instead.
+//   Threads    MPSGraph: one thread at a time while it is built. MPSGraphExecutable: any thread encodes it.
 #pragma once
 
 #import <MetalPerformanceShaders/MetalPerformanceShaders.h>
@@ -85,7 +85,8 @@ typedef NS_ENUM(NSUInteger, MPSGraphPaddingStyle) {
 }
 @property(readonly, nonatomic) MPSShape *shape;
 @property(readonly, nonatomic) MPSDataType dataType;
-- (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer shape:(MPSShape *)shape dataType:(MPSDataType)dataType;
+- (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer shape:(MPSShape *)shape
+    dataType:(MPSDataType)dataType;
 @end
 
 typedef NSDictionary<MPSGraphTensor *, MPSGraphShapedType *> MPSGraphTensorShapedTypeDictionary;

@@ -9,11 +9,8 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphActivationOps)
-- (MPSGraphTensor *)reLUWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)sigmoidWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)softMaxWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)leakyReLUWithTensor:(MPSGraphTensor *)tensor alpha:(double)alpha
     name:(NSString *_Nullable)name;
 @end
 

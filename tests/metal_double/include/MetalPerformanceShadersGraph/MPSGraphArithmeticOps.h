@@ -14,14 +14,12 @@ NS_ASSUME_NONNULL_BEGIN
 - (MPSGraphTensor *)logarithmWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)squareWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)squareRootWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)reverseSquareRootWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)reciprocalWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)absoluteWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)negativeWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)signWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)ceilWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)floorWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)roundWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)rintWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)sinWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)cosWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
@@ -38,10 +36,8 @@ NS_ASSUME_NONNULL_BEGIN
 - (MPSGraphTensor *)erfWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)notWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)isInfiniteWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)isFiniteWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)isNaNWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)bitwiseNOTWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)truncateWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)additionWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
     secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)subtractionWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
@@ -51,8 +47,6 @@ NS_ASSUME_NONNULL_BEGIN
 - (MPSGraphTensor *)divisionWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
     secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)moduloWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
-    secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)floorModuloWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
     secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)powerWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
     secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;

@@ -13,10 +13,6 @@ NS_ASSUME_NONNULL_BEGIN
     name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)constantWithData:(NSData *)data shape:(MPSShape *)shape dataType:(MPSDataType)dataType
    ;
-- (MPSGraphTensor *)constantWithScalar:(double)scalar dataType:(MPSDataType)dataType
-   ;
-- (MPSGraphTensor *)constantWithScalar:(double)scalar shape:(MPSShape *)shape dataType:(MPSDataType)dataType
-   ;
 @end
 
 NS_ASSUME_NONNULL_END

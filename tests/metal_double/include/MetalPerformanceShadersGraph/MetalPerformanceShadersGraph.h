@@ -18,4 +18,3 @@
 #import <MetalPerformanceShadersGraph/MPSGraphScatterNDOps.h>
 #import <MetalPerformanceShadersGraph/MPSGraphSortOps.h>
 #import <MetalPerformanceShadersGraph/MPSGraphTensorShapeOps.h>
-#import <MetalPerformanceShadersGraph/MPSGraphTopKOps.h>
