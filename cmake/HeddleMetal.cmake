@@ -35,7 +35,9 @@ if(CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(heddle_metal_sdk INTERFACE)
-target_compile_options(heddle_metal_sdk INTERFACE $<$<COMPILE_LANGUAGE:OBJCXX>:-fno-objc-arc>)
+# Nullability is written in headers that stand for Apple's; our own need not repeat it.
+target_compile_options(heddle_metal_sdk INTERFACE
+  "$<$<COMPILE_LANGUAGE:OBJCXX>:-fno-objc-arc;-Wno-nullability-completeness>")
 
 if(HEDDLE_METAL STREQUAL "APPLE")
   target_link_libraries(heddle_metal_sdk INTERFACE

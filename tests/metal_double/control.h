@@ -78,12 +78,12 @@ void register_kernel(std::string_view name, Kernel kernel);
 enum class Count : uint8_t {
   kCommits,
   kCompletions,
-  kErrors,          // of the completions: with an error
-  kPasses,          // encoders and graph runs that were executed
-  kKernels,         // dispatches among them
-  kHandlers,        // completion handlers run
-  kQueueWaits,      // times commandBuffer had to wait for one of 64 to complete
-  kNestedOverlaps,  // times two queues executed at once
+  kErrors,      // of the completions: with an error
+  kPasses,      // encoders and graph runs that were executed
+  kKernels,     // dispatches among them
+  kHandlers,    // completion handlers run
+  kQueueWaits,  // times commandBuffer had to wait for one of 64 to complete
+  kOverlaps,    // command buffers that began while another queue executed one
   kCount
 };
 uint64_t count(Count what);

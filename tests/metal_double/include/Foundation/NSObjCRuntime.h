@@ -43,9 +43,14 @@ typedef struct _NSZone NSZone;
 #define API_DEPRECATED_WITH_REPLACEMENT(...)
 #define FOUNDATION_EXPORT extern "C"
 
-// GCC's objc.h defines these as integers, which @YES and @NO do not accept.
+// GCC's objc.h defines these as integers, which @YES and @NO do not accept, and nil as an id, which is no
+// NSError**.
 #undef YES
 #undef NO
+#undef nil
+#undef Nil
+#define nil nullptr
+#define Nil nullptr
 #define YES __objc_yes
 #define NO __objc_no
 
