@@ -23,12 +23,12 @@ namespace heddle::metal_double {
 
 struct HeldAccess {
   std::shared_ptr<Storage> storage;
-  id<MTLBuffer> retained;  // nil: the command buffer does not retain
+  id<MTLBuffer> retained = nil;  // nil: the command buffer does not retain
   bool writes = false;
   Bytes bytes;
 };
 struct FenceUse {
-  DoubleFence* fence;  // retained
+  DoubleFence* fence = nil;  // retained
   bool update = false;
 };
 struct EncodedPass {
@@ -38,7 +38,7 @@ struct EncodedPass {
   std::function<PassResult(const PassBytes&)> work;
 };
 struct EventUse {
-  DoubleEvent* event;  // retained
+  DoubleEvent* event = nil;  // retained
   uint64_t value = 0;
   bool signal = false;
 };

@@ -1,4 +1,5 @@
-// Everything that Metal's validation asserts and that Heddle could get wrong: each row aborts, with these words.
+// Everything that Metal's validation asserts and that Heddle could get wrong: each row aborts, with these
+// words.
 #import <Metal/Metal.h>
 
 #include <atomic>
