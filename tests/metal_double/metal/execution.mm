@@ -89,27 +89,11 @@ class Execution {
   Failure run() {
     for (Operation& operation : buffer_->_state.operations) {
       if (is_on(Fault::kDeviceRemoved)) return removed();
-      if (auto* pass = std::get_if<EncodedPass>(&operation)) {
-        const PassResult result = run_pass(*pass);
-        if (result.code) return {result.code, result.text};
-      } else {
-        const EventUse& use = std::get<EventUse>(operation);
-        if (use.signal) {
-          signal(use.event, use.value, finished());
-        } else if (!wait_on_gpu(use.event, use.value, &queue_.known)) {
-          return removed();
-        }
-      }
+      auto* const pass = std::get_if<EncodedPass>(&operation);
+      const Failure failure = pass ? run_pass(*pass) : run_event(std::get<EventUse>(operation));
+      if (failure.code) return failure;
     }
-    if (is_on(Fault::kDeviceRemoved)) return removed();
-    if (take(Fault::kCommandBufferOutOfMemory)) {
-      return {MTLCommandBufferErrorOutOfMemory,
-              @"Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"};
-    }
-    if (take(Fault::kCommandBufferError)) {
-      return {MTLCommandBufferErrorInternal, @"Internal Error (0000000e:Internal Error)"};
-    }
-    return {};
+    return injected();
   }
 
   // All that is over when the last pass that ran is.
@@ -124,7 +108,27 @@ class Execution {
     return {MTLCommandBufferErrorDeviceRemoved, @"The device was removed (0000000b:DeviceRemoved)"};
   }
 
-  PassResult run_pass(EncodedPass& pass) {
+  // A failing buffer does its passes and fails before anyone is told that they are done.
+  static Failure injected() {
+    if (is_on(Fault::kDeviceRemoved)) return removed();
+    if (take(Fault::kCommandBufferOutOfMemory)) {
+      return {MTLCommandBufferErrorOutOfMemory,
+              @"Insufficient Memory (00000008:kIOGPUCommandBufferCallbackErrorOutOfMemory)"};
+    }
+    if (take(Fault::kCommandBufferError)) {
+      return {MTLCommandBufferErrorInternal, @"Internal Error (0000000e:Internal Error)"};
+    }
+    return {};
+  }
+
+  Failure run_event(const EventUse& use) {
+    if (!use.signal) return wait_on_gpu(use.event, use.value, &queue_.known) ? Failure{} : removed();
+    const Failure failure = injected();
+    if (!failure.code) signal(use.event, use.value, finished());
+    return failure;
+  }
+
+  Failure run_pass(EncodedPass& pass) {
     queue_.schedule.hold();
     add(Count::kPasses);
     const Place place{queue_.number, ++queue_.passes};
@@ -148,7 +152,7 @@ class Execution {
       const std::lock_guard lock(use.fence->_lock);
       use.fence->_known.learn(known);
     }
-    return result;
+    return {result.code, result.text};
   }
 
   void record(HeldAccess& access, Place place, Knowledge* known) {
