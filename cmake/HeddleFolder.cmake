@@ -1,8 +1,7 @@
 # heddle_library(name FOLDER src/x LINK targets...)
 #   heddle_<name>  static library of every *.cpp and *.mm below the folder that is neither a test nor a
-#   benchmark;
-#                  an interface library while the folder holds headers only
-#   <name>_test    executable of every *_test.cpp below the folder, registered with ctest
+#                  benchmark; an interface library while the folder holds headers only
+#   <name>_test    executable of every *_test.cpp and *_test.mm below the folder, registered with ctest
 function(heddle_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "LINK")
   set(folder "${PROJECT_SOURCE_DIR}/${arg_FOLDER}")
@@ -69,6 +68,7 @@ set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
 set(HEDDLE_SANITIZER_OPTIONS
   "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${HEDDLE_TSAN_SUPPRESSIONS}"
   "ASAN_OPTIONS=detect_leaks=1"
+  "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/lsan.supp"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
 # GCC 12's TSan cannot place its shadow memory under the address randomisation of recent kernels.
