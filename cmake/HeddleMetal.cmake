@@ -91,7 +91,8 @@ function(heddle_double_library name)
 endfunction()
 
 heddle_double_library(metal_foundation FOLDERS "${double_folder}/foundation")
-heddle_double_library(metal_double FOLDERS "${double_folder}/metal" LINK metal_foundation)
+heddle_double_library(metal_double FOLDERS "${double_folder}/metal" "${double_folder}/kernels"
+                      LINK metal_foundation)
 heddle_double_library(metal_graph FOLDERS "${double_folder}/graph" LINK metal_double heddle_ir)
 
 # libobjc behind our library: some of its symbols are replaced by ours.

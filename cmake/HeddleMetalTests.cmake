@@ -20,5 +20,21 @@ if(double_tests)
   heddle_metal_test(metal_double_test SOURCES ${double_tests} LINK heddle_flags)
 endif()
 
+# The suites of all drivers, on this one.
+function(heddle_on_metal name target)
+  add_test(NAME ${name} COMMAND ${HEDDLE_TEST_LAUNCHER} $<TARGET_FILE:${target}> ${ARGN}
+           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+  set_tests_properties(${name} PROPERTIES
+    LABELS metal TIMEOUT 900 ENVIRONMENT "HEDDLE_DEVICE=metal;${HEDDLE_SANITIZER_OPTIONS}")
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
+endfunction()
+heddle_on_metal(stress_on_metal stress_test)
+heddle_on_metal(conformance_on_metal driver_conformance)
+
+file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
+if(driver_tests)
+  heddle_metal_test(metal_driver_test SOURCES ${driver_tests} LINK ${HEDDLE_ALL})
+endif()
+
 get_property(metal_targets GLOBAL PROPERTY HEDDLE_METAL_TARGETS)
 add_custom_target(metal_tests DEPENDS ${metal_targets})

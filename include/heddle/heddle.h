@@ -226,6 +226,10 @@ struct MemoryStats {
   uint64_t hits, misses, frees;
 };
 
+struct DeviceFact {
+  std::string name, value;
+};
+
 struct DeviceStats {
   MemoryStats memory;
   uint64_t calls;  // runs since it was opened; a batch of calls is one
@@ -240,8 +244,9 @@ struct DeviceStats {
 // process's own; open() makes another one, with its own options, on the same hardware.
 class HEDDLE_API Device {
  public:
-  Device();                       // Device("host")
-  Device(std::string_view name);  // NOLINT: "host"; made on first use, unsupported for other names
+  Device();  // HEDDLE_DEVICE, else "metal" on a Mac, "host" elsewhere
+  // Made on first use; unsupported when this build has none of that name; "": as Device().
+  Device(std::string_view name);                                // NOLINT: "host"
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT
   static Device open(std::string_view name, const DeviceOptions& options);
   // Options of the process's own device. Before its first use, else invalid.
@@ -250,6 +255,10 @@ class HEDDLE_API Device {
 
   std::string name() const;
   std::string description() const;  // hardware, threads, libraries
+  // For people: versions and limits; and faults that the vendor's stack is known for in this version, each
+  // with what Heddle does about it.
+  std::vector<DeviceFact> facts() const;
+  std::vector<DeviceFact> defences() const;
   int threads() const;
   int in_flight() const;
   int streams() const;

@@ -87,7 +87,7 @@ def _device(device: str | Device) -> Device:
 
 def load(
     path: str | os.PathLike[str] | bytes | bytearray | memoryview,
-    device: str | Device = "host",
+    device: str | Device = "",
     precision: str = "f32",
     *,
     coalesce: bool = True,
@@ -131,7 +131,7 @@ def load(
     return _heddle.load(os.fspath(path), **options)
 
 
-def measure_rates(device: str | Device = "host", precision: str = "f32") -> Rates:
+def measure_rates(device: str | Device = "", precision: str = "f32") -> Rates:
     """How fast the device multiplies, moves bytes and starts steps at its best: for ``Model.plan()``.
 
     Measured now, by running models on it, for about a second.
@@ -144,7 +144,7 @@ def stream(stream: Stream) -> _heddle.StreamContext:
     return _heddle.StreamContext(stream)
 
 
-def current_stream(device: str | Device = "host") -> Stream:
+def current_stream(device: str | Device = "") -> Stream:
     """The calling thread's stream: the innermost ``with stream(...)``, else its lease.
 
     The main thread's lease is the default stream.
@@ -152,17 +152,17 @@ def current_stream(device: str | Device = "host") -> Stream:
     return _heddle.current_stream(_device(device))
 
 
-def default_stream(device: str | Device = "host") -> Stream:
+def default_stream(device: str | Device = "") -> Stream:
     """Stream 0."""
     return _heddle.default_stream(_device(device))
 
 
-def release_current_thread_slot(device: str | Device = "host") -> None:
+def release_current_thread_slot(device: str | Device = "") -> None:
     """Returns the calling thread's lease before the thread ends."""
     _heddle.release_current_thread_slot(_device(device))
 
 
-def synchronize(device: str | Device = "host", timeout: float | None = None) -> None:
+def synchronize(device: str | Device = "", timeout: float | None = None) -> None:
     """Blocks, with the GIL free, until all work given to the device so far is over.
 
     Raises the first failure of that work.
@@ -170,32 +170,32 @@ def synchronize(device: str | Device = "host", timeout: float | None = None) -> 
     _device(device).synchronize(timeout)
 
 
-def empty_cache(device: str | Device = "host") -> None:
+def empty_cache(device: str | Device = "") -> None:
     """Gives cached device memory back."""
     _device(device).empty_cache()
 
 
-def current_allocated_memory(device: str | Device = "host") -> int:
+def current_allocated_memory(device: str | Device = "") -> int:
     """Bytes in live tensors."""
     return _device(device).stats()["allocated"]
 
 
-def driver_allocated_memory(device: str | Device = "host") -> int:
+def driver_allocated_memory(device: str | Device = "") -> int:
     """Bytes held from the driver, cached ones included."""
     return _device(device).stats()["reserved"]
 
 
-def recommended_max_memory(device: str | Device = "host") -> int:
+def recommended_max_memory(device: str | Device = "") -> int:
     """Bytes that the device says may reasonably be used."""
     return _device(device).stats()["recommended_max_memory"]
 
 
-def set_per_process_memory_fraction(fraction: float, device: str | Device = "host") -> None:
+def set_per_process_memory_fraction(fraction: float, device: str | Device = "") -> None:
     """Limits this process to a part, in (0, 1], of the device's memory."""
     _device(device).set_memory_fraction(fraction)
 
 
-def exclusive(device: str | Device = "host", timeout: float | None = None) -> _heddle.ExclusiveContext:
+def exclusive(device: str | Device = "", timeout: float | None = None) -> _heddle.ExclusiveContext:
     """Context manager: the device to oneself.
 
     Waits until nothing runs on it, and keeps Heddle off it meanwhile.

@@ -71,10 +71,10 @@ _Exhaustion: TypeAlias = Literal["share", "wait", "fail"]
 _Level: TypeAlias = Literal["info", "warning", "error"]
 
 class Device:
-    def __init__(self, name: str = "host") -> None: ...
+    def __init__(self, name: str = "") -> None: ...
     @staticmethod
     def open(
-        name: str = "host",
+        name: str = "",
         *,
         threads: int = 0,
         streams: int = 32,
@@ -86,7 +86,7 @@ class Device:
     ) -> Device: ...
     @staticmethod
     def configure(
-        name: str = "host",
+        name: str = "",
         *,
         threads: int = 0,
         streams: int = 32,
@@ -102,6 +102,10 @@ class Device:
     def name(self) -> str: ...
     @property
     def description(self) -> str: ...
+    @property
+    def facts(self) -> list[tuple[str, str]]: ...
+    @property
+    def defences(self) -> list[tuple[str, str]]: ...
     @property
     def threads(self) -> int: ...
     @property

@@ -15,6 +15,7 @@
 #include <heddle/heddle.h>
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>  // here, so that no two files disagree on how these types are cast
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>

@@ -100,9 +100,15 @@ void on_memory_pressure(const Device& device, nb::object callback) {
   });
 }
 
+std::vector<std::pair<std::string, std::string>> pairs(const std::vector<DeviceFact>& facts) {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const DeviceFact& fact : facts) out.emplace_back(fact.name, fact.value);
+  return out;
+}
+
 void bind_device(nb::module_& m) {
   nb::class_<Device>(m, "Device")
-      .def(nb::init<std::string_view>(), "name"_a = "host")
+      .def(nb::init<std::string_view>(), "name"_a = "")
       .def_static(
           "open",
           [](const std::string& name, int threads, int streams, const std::string& exhaustion,
@@ -111,7 +117,7 @@ void bind_device(nb::module_& m) {
                                             memory_fraction, in_flight);
             return without_gil([&] { return Device::open(name, options); });
           },
-          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
           "in_flight"_a = 0)
       .def_static(
@@ -121,12 +127,14 @@ void bind_device(nb::module_& m) {
             Device::configure(name, to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
                                                memory_fraction, in_flight));
           },
-          "name"_a = "host", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
           "in_flight"_a = 0)
       .def_static("names", &Device::names)
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("description", &Device::description)
+      .def_prop_ro("facts", [](const Device& d) { return pairs(d.facts()); })
+      .def_prop_ro("defences", [](const Device& d) { return pairs(d.defences()); })
       .def_prop_ro("threads", &Device::threads)
       .def_prop_ro("in_flight", &Device::in_flight)
       .def_prop_ro("streams", &Device::streams)

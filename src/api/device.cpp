@@ -4,18 +4,36 @@
 
 namespace heddle {
 
-Device::Device() : Device(std::string_view("host")) {}
-Device::Device(std::string_view name) : rep_(process_devices::get(name).rep_) {}
+namespace {
+
+std::string or_default(std::string_view name) {
+  return name.empty() ? process_devices::default_name() : std::string(name);
+}
+
+std::vector<DeviceFact> to_public(const std::vector<device::Fact>& facts) {
+  std::vector<DeviceFact> out;
+  for (const device::Fact& fact : facts) out.push_back({fact.name, fact.value});
+  return out;
+}
+
+}  // namespace
+
+Device::Device() : Device(std::string_view()) {}
+Device::Device(std::string_view name) : rep_(process_devices::get(or_default(name)).rep_) {}
 Device Device::open(std::string_view name, const DeviceOptions& options) {
-  return process_devices::open(name, options);
+  return process_devices::open(or_default(name), options);
 }
 void Device::configure(std::string_view name, const DeviceOptions& options) {
-  process_devices::configure(name, options);
+  process_devices::configure(or_default(name), options);
 }
 std::vector<std::string> Device::names() { return process_devices::names(); }
 
 std::string Device::name() const { return rep_->name; }
 std::string Device::description() const { return rep_->runtime->device().traits().description; }
+std::vector<DeviceFact> Device::facts() const { return to_public(rep_->runtime->device().traits().facts); }
+std::vector<DeviceFact> Device::defences() const {
+  return to_public(rep_->runtime->device().traits().defences);
+}
 int Device::threads() const { return rep_->threads; }
 int Device::in_flight() const { return rep_->runtime->governor().limit(); }
 int Device::streams() const { return rep_->runtime->options().streams; }

@@ -51,6 +51,8 @@ bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
 }
 
 constexpr std::array kVariables = {
+    Variable{"HEDDLE_DEVICE", "the device of a program that names none", "the name of one of this build's",
+             [](std::string_view, DeviceOptions&) { return true; }},  // refused when it is opened
     Variable{"HEDDLE_THREADS",
              "CPU threads for computing, callers included (0: the cores this process may use)",
              "a number of at least 0",
@@ -78,6 +80,11 @@ constexpr std::array kVariables = {
 };
 
 }  // namespace
+
+std::string device_from_environment() {
+  const char* value = std::getenv(kVariables.front().name);
+  return value == nullptr ? "" : value;
+}
 
 DeviceOptions options_from_environment() {
   DeviceOptions options;

@@ -9,6 +9,7 @@
 
 namespace heddle {
 
+std::string device_from_environment();     // "" when not set
 DeviceOptions options_from_environment();  // throws invalid, naming variable, value and what would be right
 
 }  // namespace heddle

@@ -9,6 +9,9 @@
 #include "api/log.h"
 #include "base/process_exit.h"
 #include "drivers/host/host_device.h"
+#ifdef HEDDLE_METAL
+#include "drivers/metal/metal_device.h"
+#endif
 
 namespace heddle::process_devices {
 namespace {
@@ -85,13 +88,29 @@ void note_opened(const Ref<runtime::Runtime>& runtime) {
   t->opened.push_back(runtime);
 }
 
+struct Driver {
+  std::string_view name;
+  Result<Ref<device::Device>> (*make)(const DeviceOptions& options);
+};
+constexpr Driver kDrivers[] = {
+    {"host", [](const DeviceOptions& o) { return host::make_host_device({o.threads}); }},
+#ifdef HEDDLE_METAL
+    {"metal", [](const DeviceOptions&) { return metal::make_metal_device(); }},
+#endif
+};
+
+const Driver& driver_named(std::string_view name) {
+  for (const Driver& driver : kDrivers) {
+    if (driver.name == name) return driver;
+  }
+  std::string all;
+  for (const Driver& driver : kDrivers) all += text(all.empty() ? "'" : ", '", driver.name, '\'');
+  throw Error(ErrorCode::unsupported, text("there is no device '", name, "' in this build; there is ", all));
+}
+
 Device make(std::string_view name, const DeviceOptions& options) {
   check_options(options);
-  if (name != "host") {
-    throw Error(ErrorCode::unsupported,
-                text("there is no device '", name, "' in this build; there is 'host'"));
-  }
-  auto driver = take(host::make_host_device({options.threads}));
+  auto driver = take(driver_named(name).make(options));
   const int threads = driver->traits().threads;
   auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
   const int limit = runtime->governor().limit();
@@ -149,6 +168,20 @@ void configure(std::string_view name, const DeviceOptions& options) {
   entry.options = options;
 }
 
-std::vector<std::string> names() { return {"host"}; }
+std::vector<std::string> names() {
+  std::vector<std::string> all;
+  for (const Driver& driver : kDrivers) all.emplace_back(driver.name);
+  return all;
+}
+
+std::string default_name() {
+  const std::string chosen = device_from_environment();
+  if (!chosen.empty()) return chosen;
+#ifdef __APPLE__
+  return std::string(kDrivers[std::size(kDrivers) - 1].name);
+#else
+  return "host";
+#endif
+}
 
 }  // namespace heddle::process_devices

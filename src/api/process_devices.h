@@ -18,5 +18,6 @@ Device get(std::string_view name);
 Device open(std::string_view name, const DeviceOptions& options);
 void configure(std::string_view name, const DeviceOptions& options);
 std::vector<std::string> names();
+std::string default_name();  // HEDDLE_DEVICE, else metal on a Mac and host elsewhere
 
 }  // namespace heddle::process_devices

@@ -2,7 +2,7 @@
 #include <cstring>
 
 #include "api/internals.h"
-#include "drivers/host/strided_copy.h"
+#include "device/buffer.h"
 #include "ir/tensor.h"
 
 namespace heddle {
@@ -131,7 +131,7 @@ Tensor Tensor::contiguous() const {
   if (view.is_contiguous()) return *this;
   wait();
   Tensor copy = zeros(to_public(view.dtype), shape());
-  host::copy_view(view, copy.rep_->view);
+  device::copy_view(view, copy.rep_->view);
   return copy;
 }
 

@@ -100,4 +100,8 @@ struct View {
 
 ir::Extents contiguous_strides(const ir::Extents& extents);
 
+// On the host. Same dtype and extents, windows apart; addresses need not be aligned to the element.
+void copy_view(const View& from, const View& to);
+void fill_view(const View& to, double value);
+
 }  // namespace heddle::device

@@ -27,6 +27,10 @@ enum class ShapePolicy : uint8_t {
   kBuckets
 };  // is compiling another shape cheap, or must shapes be rounded to few
 
+struct Fact {  // for people
+  std::string name, value;
+};
+
 struct Traits {
   std::string name;                  // "host"
   std::string description;           // "AMD EPYC, 2 threads, oneDNN 3.2"
@@ -39,6 +43,8 @@ struct Traits {
   int in_flight_limit = 64;   // submissions the hardware queue may hold, all queues together; 1 to 64
   uint64_t memory_bytes = 0;  // what may reasonably be used
   std::vector<std::string> not_reentrant;  // primitives that the driver serialises in one function
+  std::vector<Fact> facts;                 // versions, limits of the hardware
+  std::vector<Fact> defences;  // fault that the vendor's stack is known for -> what the driver does about it
 };
 
 // In order: a submission's commands, and submissions of one queue. Nothing else is promised between queues

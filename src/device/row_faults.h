@@ -50,7 +50,10 @@ class RowFaults {
     const auto found = faults->rows.find(row);
     return found == faults->rows.end() ? Status() : found->second;
   }
-  Status whole() const { return whole_wrong_.load_acquire() ? faults_.lock()->whole : Status(); }
+  Status whole() const {
+    if (!whole_wrong_.load_acquire()) return {};
+    return faults_.lock()->whole;
+  }
   bool any() const { return count() != 0; }
   int64_t count() const { return wrong_.load_acquire(); }  // of rows that are wrong
 

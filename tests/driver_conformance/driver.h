@@ -25,7 +25,7 @@ using Test = Status (*)(device::Device& device, const Driver& driver);
 
 void run_for_each_driver(std::string_view test, Test run);
 
-// Tests of one operator are named "op " + its name.
+// Tests of one operator are named "op " + its name, those of one element type "type " + its name.
 bool cannot(std::string_view driver, std::string_view test);
 void check_exemptions();  // each names a driver and a test
 

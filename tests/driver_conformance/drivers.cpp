@@ -3,6 +3,9 @@
 
 #include "driver.h"
 #include "drivers/host/host_device.h"
+#ifdef HEDDLE_METAL
+#include "drivers/metal/metal_device.h"
+#endif
 #include "ir/op.h"
 
 namespace heddle::conformance {
@@ -20,10 +23,18 @@ struct Exemption {
 constexpr Exemption kExemptions[] = {
     DRIVER_CANNOT("host", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
+#ifdef HEDDLE_METAL
+    DRIVER_CANNOT("metal", "op NonZero",
+                  "its output's shape depends on the data, which no driver can plan for"),
+    DRIVER_CANNOT("metal", "type f64", "Metal has no double precision"),
+#endif
 };
 
 constexpr Driver kDrivers[] = {
     {"host", [] { return host::make_host_device({.threads = 2}); }},
+#ifdef HEDDLE_METAL
+    {"metal", [] { return metal::make_metal_device(); }},
+#endif
 };
 
 std::set<std::string, std::less<>>& tests() {
@@ -48,8 +59,9 @@ void check_exemptions() {
   for (const Exemption& e : kExemptions) {
     bool driver_known = false;
     for (const Driver& driver : kDrivers) driver_known = driver_known || e.driver == driver.name;
-    const bool test_known =
-        e.test.starts_with("op ") ? ir::find_op(e.test.substr(3)) != nullptr : tests().contains(e.test);
+    const bool test_known = e.test.starts_with("op ")     ? ir::find_op(e.test.substr(3)) != nullptr
+                            : e.test.starts_with("type ") ? e.test == "type f64"
+                                                          : tests().contains(e.test);
     CHECK_MESSAGE(driver_known, "no driver is called ", e.driver);
     CHECK_MESSAGE(test_known, "no test is called ", e.test);
     CHECK_FALSE(e.reason.empty());

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <random>
 
+#include "device/row_faults.h"
+
 namespace heddle::conformance {
 namespace {
 
@@ -98,8 +100,10 @@ Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& p
   for (const device::ConcreteType& type : program->outputs())
     outputs.push_back(empty_like(device_, type.dtype, type.extents));
   device::CommandList list;
-  list.run(program, *slot_, inputs, outputs);
+  const auto faults = std::make_shared<device::RowFaults>(0);
+  list.run(program, *slot_, inputs, outputs, device_.traits().synchronous ? nullptr : faults);
   HEDDLE_TRY(submit(list));
+  HEDDLE_TRY(faults->whole());
   std::vector<ir::Tensor> results;
   for (const device::View& view : outputs) results.push_back(download(view));
   return results;

@@ -56,7 +56,7 @@ TEST_CASE("all models at once, each with four threads of its own") {
 
 TEST_CASE("the very first call of a model may come from sixteen threads at once") {
   for (auto make : {mlp, conv1d, encoder}) {
-    const heddle::Device cold = heddle::Device::open("host", {});
+    const heddle::Device cold = fresh_device();
     const Case c = make(cold, false);
     const auto before = cold.stats();
     CHECK(right_calls({c}, {16, 1}) == 16);
@@ -68,7 +68,7 @@ TEST_CASE("the very first call of a model may come from sixteen threads at once"
 }
 
 TEST_CASE("sixteen threads with thirty shapes of two models compile each shape once") {
-  const heddle::Device device = heddle::Device::open("host", {});
+  const heddle::Device device = fresh_device();
   const Case narrow = small(device, 8, false);
   const Case wide = small(device, 24, false);
   const auto before = device.stats().compiles;

@@ -221,7 +221,7 @@ Case running_model(const heddle::Device& device) {
 }  // namespace
 
 TEST_CASE("eight threads carry a recurrent state each through twenty chunks: all values right") {
-  const Speech speech = speech_model(heddle::Device::open("host", {}));
+  const Speech speech = speech_model(fresh_device());
   CHECK(speech.listen(0) == 20);
   std::atomic<int> right = 0;
   const auto errors = run_threads(kThreads, [&](int thread) {
@@ -233,7 +233,7 @@ TEST_CASE("eight threads carry a recurrent state each through twenty chunks: all
 }
 
 TEST_CASE("eight threads run loops with branches that data chooses: all values right, cold and warm") {
-  const Case c = running_model(heddle::Device::open("host", {}));
+  const Case c = running_model(fresh_device());
   std::atomic<int> right = 0;
   const int calls = static_cast<int>(3 * c.inputs.size());
   const auto errors = run_threads(kThreads, [&](int thread) {

@@ -43,6 +43,10 @@ double difference(const Tensor& a, const Tensor& b) {
   return largest / scale;
 }
 
+heddle::Device fresh_device(const heddle::DeviceOptions& options) {
+  return heddle::Device::open(heddle::Device().name(), options);
+}
+
 heddle::CallOptions on(const heddle::Stream& stream) {
   heddle::CallOptions options;
   options.stream = stream;

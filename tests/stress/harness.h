@@ -28,6 +28,9 @@ std::vector<std::string> run_threads(int count, const std::function<void(int)>& 
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
+// A device of its own, of the kind that Device() is.
+heddle::Device fresh_device(const heddle::DeviceOptions& options = {});
+
 // Options of a call on this stream.
 heddle::CallOptions on(const heddle::Stream& stream);
 

@@ -7,7 +7,7 @@ namespace stress {
 TEST_CASE("one thread runs out of memory while seven go on with right values") {
   heddle::DeviceOptions options;
   options.memory_fraction = 0.05;
-  const heddle::Device device = heddle::Device::open("host", options);
+  const heddle::Device device = fresh_device(options);
   const Case c = small(device, 512);
   const int64_t rows = static_cast<int64_t>(device.stats().memory.limit / (512 * sizeof(float))) + 1;
   static const float kRow[512] = {};
@@ -36,7 +36,7 @@ TEST_CASE("one thread runs out of memory while seven go on with right values") {
 TEST_CASE("four threads under memory pressure get their values, and the callback may empty the cache") {
   heddle::DeviceOptions options;
   options.memory_fraction = 0.02;
-  const heddle::Device device = heddle::Device::open("host", options);
+  const heddle::Device device = fresh_device(options);
   std::atomic<int> pressed = 0;
   device.on_memory_pressure([&](uint64_t) {
     ++pressed;
@@ -60,7 +60,7 @@ TEST_CASE("four threads under memory pressure get their values, and the callback
 }
 
 TEST_CASE("empty_cache gives back what no tensor holds") {
-  const heddle::Device device = heddle::Device::open("host", {});
+  const heddle::Device device = fresh_device();
   const Case c = small(device, 4096);
   for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
   const Tensor held = c.model(c.inputs[3])[0];
@@ -74,7 +74,7 @@ TEST_CASE("empty_cache gives back what no tensor holds") {
 TEST_CASE("a bounded executable cache stays within its bytes under a thousand shapes") {
   heddle::DeviceOptions options;
   options.executable_bytes = uint64_t{1} << 18;
-  const heddle::Device device = heddle::Device::open("host", options);
+  const heddle::Device device = fresh_device(options);
   const Case c = small(device);
   int right = 0;
   for (int64_t rows = 1; rows <= 1000; ++rows) {

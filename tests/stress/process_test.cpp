@@ -133,7 +133,7 @@ TEST_CASE("a process spawned from a busy one runs a model of its own") {
 TEST_CASE("scenario: thirty-one streams with counted locks" * doctest::skip()) {
   heddle::DeviceOptions options;
   options.in_flight = 63;  // so that no call waits for its turn, which is scheduling and not a lock
-  const heddle::Device device = heddle::Device::open("host", options);
+  const heddle::Device device = fresh_device(options);
   const Case c = small(device);
   for (size_t i = 0; i < c.inputs.size(); ++i) CHECK(c.call(i));
   std::atomic<int> right = 0;

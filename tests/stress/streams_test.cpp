@@ -15,7 +15,7 @@ heddle::Device device_with(heddle::Exhaustion exhaustion, std::chrono::nanosecon
   heddle::DeviceOptions options;
   options.exhaustion = exhaustion;
   options.stream_wait = wait;
-  return heddle::Device::open("host", options);
+  return fresh_device(options);
 }
 
 }  // namespace

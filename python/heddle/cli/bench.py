@@ -40,7 +40,7 @@ def add_parser(commands) -> None:
     )
     parser.add_argument("--seconds", type=float, default=0.5, help="of one measurement")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each cell, in rotated order")
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default="")
     parser.add_argument("--json", action="store_true", help="print the cells as JSON instead of a table")
     parser.add_argument("--plot", type=Path, metavar="OUT.png")
     parser.add_argument(

@@ -23,7 +23,7 @@ def add_parser(commands) -> None:
     parser = commands.add_parser(
         "doctor", help="devices, versions, limits, environment, what is unsafe and why"
     )
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default="", help="its name; else the device of programs that name none")
     parser.add_argument("--json", action="store_true")
     parser.set_defaults(execute=execute)
 
@@ -96,7 +96,7 @@ def examine(name: str) -> dict:
         "devices": list(heddle.Device.names()),
         "risks": [],
     }
-    if name not in report["devices"]:
+    if name and name not in report["devices"]:
         report |= {
             "status": UNKNOWN,
             "verdict": f"'{name}' is no device of this build; there are {', '.join(report['devices'])}",
@@ -108,7 +108,7 @@ def examine(name: str) -> dict:
     except heddle.Error as error:
         return report | {"status": NOT_USABLE, "verdict": str(error)}
     stats = device.stats()
-    report["description"] = device.description
+    report |= {"device": device.name, "description": device.description}
     report["limits"] = {
         "threads": device.threads,
         "calls in flight": device.in_flight,
@@ -116,6 +116,8 @@ def examine(name: str) -> dict:
         "memory limit, bytes": stats["memory_limit"],
         "recommended memory, bytes": stats["recommended_max_memory"],
     }
+    report["facts"] = dict(device.facts)
+    report["defences"] = [{"fault": fault, "defence": defence} for fault, defence in device.defences]
     report["risks"] = find_risks(device)
     if wrong:
         return report | {"status": NOT_USABLE, "verdict": wrong}
@@ -137,6 +139,12 @@ def print_report(report: dict) -> None:
     print("limits")
     for limit, value in report.get("limits", {}).items():
         print(f"  {limit:26s} {value}")
+    for fact, value in report.get("facts", {}).items():
+        print(f"  {fact:26s} {value}")
+    if report.get("defences"):
+        print("faults known of this version, and the defence that is active")
+    for known in report.get("defences", []):
+        print(f"  {known['fault']}\n    defence: {known['defence']}")
     print("environment")
     for variable in report["environment"]:
         print(f"  {variable['name']:26s} {variable['value'] or '(not set)':12s} {variable['meaning']}")

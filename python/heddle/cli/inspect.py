@@ -20,7 +20,7 @@ def add_parser(commands) -> None:
         "inspect", help="a model's graph before and after optimisation, its memory, and time per node"
     )
     parser.add_argument("model", type=Path)
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default="")
     parser.add_argument("--precision", default="f32")
     parser.add_argument(
         "--dims",

@@ -29,7 +29,7 @@ def add_parser(commands) -> None:
     parser.add_argument(
         "--output", type=Path, help="FILE.npz for all outputs, or FILE.npy where there is one"
     )
-    parser.add_argument("--device", default="host")
+    parser.add_argument("--device", default="")
     parser.add_argument("--json", action="store_true", help="print a description of the outputs as JSON")
     parser.set_defaults(execute=execute)
 

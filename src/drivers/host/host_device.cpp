@@ -4,10 +4,10 @@
 #include <memory>
 #include <utility>
 
+#include "device/buffer.h"
 #include "drivers/host/cpu_budget.h"
 #include "drivers/host/program.h"
 #include "drivers/host/slot.h"
-#include "drivers/host/strided_copy.h"
 #include "drivers/host/team.h"
 
 namespace heddle::host {
@@ -86,6 +86,9 @@ class HostDevice final : public device::Device {
     traits_.name = "host";
     traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major,
                                ".", version->minor, ".", version->patch);
+    traits_.facts = {
+        {"arithmetic", text("oneDNN ", version->major, ".", version->minor, ".", version->patch)},
+        {"processors", text(budget.processors)}};
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "drivers/host/strided_copy.h"
+#include "device/buffer.h"
 
 namespace heddle::host {
 namespace {

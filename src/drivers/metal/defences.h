@@ -6,10 +6,11 @@ namespace heddle::metal {
 
 struct Defences {
   // queue
-  bool completions_in_order = true;  // a handler that comes early or late moves the timeline in order
+  bool handlers_end_submissions =
+      true;                          // a value is reached by its completion handler, not by a wait in Metal
   bool below_metals_limit = true;    // waits in our own queue for the 64th buffer, with a bound, not in Metal
   bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
-  bool keeps_sources = true;         // what a copy reads is held, finished and ordered before it
+  bool copies_by_own_kernel = true;  // strided copies are not MPS's
   // lowering: paths that are not re-entrant or not right in some versions (the path table says which)
   bool products_by_graph = true;    // no NDArray matrix multiplication
   bool norms_by_graph = true;       // no Metal layer-norm kernel

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 
+#include "device/buffer.h"
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
-#include "drivers/host/strided_copy.h"
 
 namespace heddle::host {
 namespace {

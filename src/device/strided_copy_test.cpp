@@ -1,14 +1,12 @@
-#include "drivers/host/strided_copy.h"
+#include "device/buffer.h"
 
 #include <doctest/doctest.h>
 
 #include <numeric>
 #include <vector>
 
-namespace heddle::host {
+namespace heddle::device {
 namespace {
-
-using device::View;
 
 // Where element `index` (row-major) of a view lies, in elements from its data.
 int64_t position(const View& view, int64_t index) {
@@ -77,4 +75,4 @@ TEST_CASE("a fill converts its value and respects strides") {
 }
 
 }  // namespace
-}  // namespace heddle::host
+}  // namespace heddle::device

@@ -1,4 +1,4 @@
-#include "drivers/host/strided_copy.h"
+#include "device/buffer.h"
 
 #include <array>
 #include <cstring>
@@ -6,7 +6,7 @@
 
 #include "ir/tensor.h"
 
-namespace heddle::host {
+namespace heddle::device {
 namespace {
 
 // Axes from outer to inner, those of one element dropped, neighbours joined where both sides allow.
@@ -18,7 +18,7 @@ struct Loop {
   size_t rank = 0;
 };
 
-Loop plan_loop(const device::View& from, const device::View& to) {
+Loop plan_loop(const View& from, const View& to) {
   Loop loop;
   for (size_t i = 0; i < to.extents.rank(); ++i) {
     const Loop::Axis axis{to.extents[i], from.strides[i], to.strides[i]};
@@ -72,7 +72,7 @@ void move_elements(const std::byte* from, std::byte* to, const Loop& loop) {
 
 }  // namespace
 
-void copy_view(const device::View& from, const device::View& to) {
+void copy_view(const View& from, const View& to) {
   if (to.extents.elements() == 0) return;
   const Loop loop = plan_loop(from, to);
   switch (ir::size_of(to.dtype)) {
@@ -87,13 +87,13 @@ void copy_view(const device::View& from, const device::View& to) {
   }
 }
 
-void fill_view(const device::View& to, double value) {
+void fill_view(const View& to, double value) {
   ir::Tensor one = ir::Tensor::scalar(to.dtype, value);
-  device::View from = to;
+  View from = to;
   from.buffer = nullptr;
   from.data = static_cast<std::byte*>(one.mutable_data());
   for (size_t i = 0; i < from.strides.rank(); ++i) from.strides[i] = 0;
   copy_view(from, to);
 }
 
-}  // namespace heddle::host
+}  // namespace heddle::device

@@ -1,0 +1,79 @@
+// flight.h: one submission after commit: what its completion handler needs, and what it does.
+//
+//   What       Filled by the recorder before commit; then the handler's. completed() looks at the errors of
+//              its command buffers, waits (by being called again, not by blocking) until what it depends on
+//              is decided, passes the status words on to the runs' row faults, copies results into the
+//              caller's memory, and ends the submission on its timeline.
+//   Threads    One at a time: the recorder, then the handler, then whoever decides what it waits for.
+//   Lifetime   Shared by the handler's block and the timelines that it waits for. The command list and what
+//              it names are kept by the stream until end() has been called.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include <vector>
+
+#include "device/row_faults.h"
+#include "drivers/metal/staging.h"
+#include "drivers/metal/timeline.h"
+
+namespace heddle::metal {
+
+class MetalProgram;
+
+class Flight final : public std::enable_shared_from_this<Flight> {
+ public:
+  Flight(Ref<MetalTimeline> timeline, uint64_t value, Ref<Staging> staging, const Defences& defences)
+      : timeline_(std::move(timeline)), value_(value), staging_(std::move(staging)), defences_(defences) {}
+
+  // For the recorder.
+  struct CheckedRun {
+    const device::Run* run;
+    const MetalProgram* program;
+    std::vector<id<MTLBuffer>> words;  // staged; one a check
+  };
+  struct CopyOut {
+    id<MTLBuffer> from;  // staged, contiguous
+    const device::View* to;
+  };
+  void wait_for(const Ref<MetalTimeline>& timeline, uint64_t value) { waits_.push_back({timeline, value}); }
+  void check(CheckedRun run) { runs_.push_back(std::move(run)); }
+  void copy_out(CopyOut copy) { copies_.push_back(copy); }
+  Result<id<MTLBuffer>> stage(uint64_t bytes);  // until the flight is over
+  void keep(Staged buffer) { kept_.push_back(std::move(buffer)); }
+  // A command buffer that MPSGraph has committed on its own, before the last one.
+  void add_earlier(id<MTLCommandBuffer> part) {
+    earlier_.push_back(Owned<id<MTLCommandBuffer>>::retain(part));
+  }
+  bool has_earlier() const { return !earlier_.empty(); }
+  void spoil(Status status) { status_ = std::move(status); }  // it runs, but is not what was asked for
+  void refused();                                             // nothing was committed
+  void waited_for();  // without the defence: Metal says that it is over
+
+  void completed(id<MTLCommandBuffer> last);  // the handler
+
+ private:
+  struct Wait {
+    Ref<MetalTimeline> timeline;
+    uint64_t value;
+  };
+  static void settle_all(Ref<Flight> first);
+  void settle(std::vector<Ref<Flight>>& ready);
+  bool depends_on_undecided();
+  void finish_run(const CheckedRun& run);
+  void finish();
+
+  const Ref<MetalTimeline> timeline_;
+  const uint64_t value_;
+  const Ref<Staging> staging_;
+  const Defences defences_;
+  std::vector<Wait> waits_;
+  size_t decided_ = 0;  // of waits_
+  std::vector<CheckedRun> runs_;
+  std::vector<CopyOut> copies_;
+  std::vector<Staged> staged_, kept_;
+  std::vector<Owned<id<MTLCommandBuffer>>> earlier_;
+  Status status_;
+};
+
+}  // namespace heddle::metal

@@ -1,0 +1,110 @@
+#include "drivers/metal/metal_device.h"
+
+#import <Metal/Metal.h>
+
+#include <algorithm>
+
+#include "drivers/metal/failure.h"
+#include "drivers/metal/known_faults.h"
+#include "drivers/metal/memory.h"
+#include "drivers/metal/module.h"
+#include "drivers/metal/queue.h"
+#include "drivers/metal/slot.h"
+
+namespace heddle::metal {
+namespace {
+
+// While the GPU runs one call, the host encodes the next; a third absorbs what either is late.
+constexpr int kLanes = 3;
+
+// Newest first.
+constexpr std::pair<MTLGPUFamily, const char*> kFamilies[] = {
+    {MTLGPUFamilyApple9, "Apple9"},
+    {MTLGPUFamilyApple8, "Apple8"},
+    {MTLGPUFamilyApple7, "Apple7"},
+    {MTLGPUFamilyMac2, "Mac2"},
+};
+
+std::string family_of(id<MTLDevice> device) {
+  for (const auto& [family, name] : kFamilies) {
+    if ([device supportsFamily:family]) return name;
+  }
+  return "none that is known here";
+}
+
+std::vector<device::Fact> facts_of(id<MTLDevice> device, NSProcessInfo* process) {
+  return {{"system", utf8([process operatingSystemVersionString])},
+          {"chip", utf8([device name])},
+          {"Metal family", family_of(device)},
+          {"recommended working set", text([device recommendedMaxWorkingSetSize], " bytes")},
+          {"largest buffer", text(uint64_t{[device maxBufferLength]}, " bytes")},
+          {"threads per group", text(uint64_t{[device maxThreadsPerThreadgroup].width})},
+          {"submissions in flight",
+           text(uint64_t{MetalTimeline::kMostInFlight}, " a queue; Metal's limit is 64")}};
+}
+
+class MetalDevice final : public device::Device {
+ public:
+  explicit MetalDevice(Ref<const OpenDevice> open) : open_(std::move(open)) {
+    traits_.name = "metal";
+    traits_.description = text(utf8([open_->device.get() name]), ", ", open_->memory_bytes >> 20, " MiB");
+    traits_.binds_caller_memory = true;
+    traits_.unified_memory = true;
+    traits_.shapes = device::ShapePolicy::kBuckets;
+    traits_.lanes = kLanes;
+    traits_.in_flight_limit = static_cast<int>(MetalTimeline::kMostInFlight);
+    traits_.memory_bytes = open_->memory_bytes;
+    NSProcessInfo* const process = [NSProcessInfo processInfo];
+    traits_.facts = facts_of(open_->device.get(), process);
+    traits_.defences = known_faults([process operatingSystemVersion].majorVersion);
+  }
+
+  const device::Traits& traits() const override { return traits_; }
+
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
+    @autoreleasepool {
+      HEDDLE_TRY_ASSIGN(auto buffer, make_buffer(open_->device.get(), bytes, traits_.memory_bytes));
+      return std::unique_ptr<device::Memory>(std::make_unique<MetalMemory>(std::move(buffer), bytes));
+    }
+  }
+  Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override { return MetalQueue::make(open_); }
+  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
+    return std::unique_ptr<device::Slot>(std::make_unique<MetalSlot>());
+  }
+  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
+                                         NoLocksHeld) override {
+    @autoreleasepool {
+      return MetalModule::make(std::move(graph), options, open_);
+    }
+  }
+
+ private:
+  const Ref<const OpenDevice> open_;
+  device::Traits traits_;
+};
+
+Status no_device() {
+  return Status::unavailable("there is no Metal device: MTLCreateSystemDefaultDevice() gives none");
+}
+
+}  // namespace
+
+Result<Ref<device::Device>> make_metal_device(const MetalOptions& options) {
+  @autoreleasepool {
+    auto open = std::make_shared<OpenDevice>();
+    open->device = Owned<id<MTLDevice>>::adopt(MTLCreateSystemDefaultDevice());
+    if (!open->device) return no_device();
+    const id<MTLDevice> device = open->device.get();
+    if (![device hasUnifiedMemory]) {
+      return Status::unsupported(utf8([device name]), " has memory of its own; the Metal driver needs ",
+                                 "unified memory, as Apple silicon has");
+    }
+    HEDDLE_TRY_ASSIGN(open->kernels, Kernels::make(device));
+    open->options = options;
+    open->memory_bytes = [device recommendedMaxWorkingSetSize];
+    open->staging = std::make_shared<Staging>(device, open->memory_bytes);
+    return Ref<device::Device>(std::make_shared<MetalDevice>(std::move(open)));
+  }
+}
+
+}  // namespace heddle::metal

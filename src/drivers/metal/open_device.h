@@ -1,0 +1,24 @@
+// open_device.h: what all parts of one device share: Metal's device, our kernels, staging, options.
+//
+//   Threads    Immutable but for Staging, which locks.
+//   Lifetime   Shared by device, queues, modules and programs.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include "drivers/metal/kernels/kernels.h"
+#include "drivers/metal/metal_device.h"
+#include "drivers/metal/owned.h"
+#include "drivers/metal/staging.h"
+
+namespace heddle::metal {
+
+struct OpenDevice {
+  Owned<id<MTLDevice>> device;
+  Kernels kernels;
+  MetalOptions options;
+  uint64_t memory_bytes = 0;
+  Ref<Staging> staging;
+};
+
+}  // namespace heddle::metal

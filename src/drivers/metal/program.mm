@@ -1,0 +1,132 @@
+#include "drivers/metal/program.h"
+
+#include "base/trace.h"
+#include "drivers/metal/failure.h"
+#include "drivers/metal/lowering/emit.h"
+
+namespace heddle::metal {
+namespace {
+
+std::vector<device::ConcreteType> concrete(const ir::Graph& graph, const std::vector<ir::ValueId>& ids) {
+  std::vector<device::ConcreteType> types;
+  for (const ir::ValueId id : ids) types.push_back({graph.type(id).dtype, *graph.type(id).extents()});
+  return types;
+}
+
+Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
+             const char* what) {
+  if (views.size() != types.size()) {
+    return Status::invalid("the run has ", views.size(), " ", what, "s; the program takes ", types.size());
+  }
+  for (size_t i = 0; i < views.size(); ++i) {
+    if (views[i].dtype == types[i].dtype && views[i].extents == types[i].extents) continue;
+    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents,
+                           "; the program was compiled for ", types[i].dtype, types[i].extents);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Ref<const Weights> weights,
+                                                      Ref<const OpenDevice> open, bool half) {
+  const trace::Span span("metal", "compile");
+  auto program = std::make_shared<MetalProgram>();
+  program->inputs_ = concrete(graph, graph.inputs);
+  program->outputs_ = concrete(graph, graph.outputs);
+  @autoreleasepool {
+    Result<Lowered> lowered = lower(graph, *weights, {open->device.get(), half, open->options.defences});
+    if (!lowered.ok()) return lowered.status();
+    program->lowered_ = std::move(lowered).value();
+    for (const Feed& feed : program->lowered_.feeds) {
+      const bool input = feed.kind == Feed::Kind::input;
+      const device::ConcreteType type = input ? program->inputs_[feed.index]
+                                              : device::ConcreteType{weights->tensor(feed.index).dtype(),
+                                                                     weights->tensor(feed.index).extents()};
+      program->input_shapes_.push_back(shaped(type.dtype, type.extents));
+    }
+    for (const size_t output : program->lowered_.outputs) {
+      const device::ConcreteType& type = program->outputs_[output];
+      program->output_shapes_.push_back(shaped(type.dtype, type.extents));
+    }
+    for (const Check& each : program->lowered_.checks) {
+      program->word_shapes_.push_back(shaped(ir::DType::kI32, {each.flags}));
+    }
+  }
+  program->resident_bytes_ = 64 * 1024;  // MPSGraph does not say; the weights are the module's
+  program->weights_ = std::move(weights);
+  program->open_ = std::move(open);
+  return Ref<const device::Program>(std::move(program));
+}
+
+MetalProgram::Shaped MetalProgram::shaped(ir::DType dtype, const ir::Extents& extents) {
+  const ir::Extents axes = at_least_one_axis(extents);
+  return {Owned<NSArray<NSNumber*>*>::retain(numbers(axes.span())), type_of(dtype)};
+}
+
+MetalProgram::Data MetalProgram::Shaped::data(id<MTLBuffer> buffer) const {
+  return Data::adopt([[MPSGraphTensorData alloc] initWithMTLBuffer:buffer shape:shape.get() dataType:type]);
+}
+
+Status MetalProgram::check_operands(const device::Run& run) const {
+  HEDDLE_TRY(metal::check(run.inputs, inputs_, "input"));
+  return metal::check(run.outputs, outputs_, "output");
+}
+
+std::vector<MetalProgram::Data> MetalProgram::borrow_weights() const {
+  {
+    auto idle = idle_weights_.lock();
+    if (!idle->empty()) {
+      std::vector<Data> weights = std::move(idle->back());
+      idle->pop_back();
+      return weights;
+    }
+  }
+  std::vector<Data> weights;
+  for (size_t i = 0; i < lowered_.feeds.size(); ++i) {
+    const Feed& feed = lowered_.feeds[i];
+    if (feed.kind == Feed::Kind::weight)
+      weights.push_back(input_shapes_[i].data(weights_->buffer(feed.index)));
+  }
+  return weights;
+}
+
+void MetalProgram::give_back(std::vector<Data> weights) const {
+  idle_weights_.lock()->push_back(std::move(weights));
+}
+
+Status MetalProgram::encode(MPSCommandBuffer* commands, std::span<const id<MTLBuffer>> inputs,
+                            std::span<const id<MTLBuffer>> outputs,
+                            std::span<const id<MTLBuffer>> words) const {
+  std::vector<Data> weights = borrow_weights(), made;
+  std::vector<MPSGraphTensorData*> feeds, results;
+  const auto add = [&](std::vector<MPSGraphTensorData*>& to, const Shaped& shaped, id<MTLBuffer> buffer) {
+    made.push_back(shaped.data(buffer));
+    to.push_back(made.back().get());
+  };
+  size_t weight = 0;
+  for (size_t i = 0; i < lowered_.feeds.size(); ++i) {
+    const Feed& feed = lowered_.feeds[i];
+    if (feed.kind == Feed::Kind::weight) {
+      feeds.push_back(weights[weight++].get());
+    } else {
+      add(feeds, input_shapes_[i], inputs[feed.index]);
+    }
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) add(results, output_shapes_[i], outputs[i]);
+  for (size_t i = 0; i < words.size(); ++i) add(results, word_shapes_[i], words[i]);
+  Status status;
+  @try {
+    [lowered_.executable.get()
+        encodeToCommandBuffer:commands
+                  inputsArray:[NSArray arrayWithObjects:feeds.data() count:feeds.size()]
+                 resultsArray:[NSArray arrayWithObjects:results.data() count:results.size()]
+          executionDescriptor:nil];
+  } @catch (NSException* exception) {
+    status = exception_failure("MPSGraph cannot encode the program", exception);
+  }
+  give_back(std::move(weights));
+  return status;
+}
+
+}  // namespace heddle::metal

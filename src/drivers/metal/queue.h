@@ -1,0 +1,29 @@
+// queue.h: one MTLCommandQueue, the only place that makes command buffers for it.
+//
+//   Threads    submit() by one thread at a time; completion handlers reach the timeline only.
+//   Lifetime   Handlers hold timeline and flight, not the queue.
+#pragma once
+
+#import <Metal/Metal.h>
+
+#include "drivers/metal/open_device.h"
+#include "drivers/metal/timeline.h"
+
+namespace heddle::metal {
+
+class MetalQueue final : public device::Queue {
+ public:
+  static Result<std::unique_ptr<device::Queue>> make(Ref<const OpenDevice> open);
+  Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override;
+
+ private:
+  MetalQueue(Ref<const OpenDevice> open, Owned<id<MTLCommandQueue>> queue, Ref<MetalTimeline> timeline)
+      : Queue(timeline), open_(std::move(open)), queue_(std::move(queue)), timeline_(std::move(timeline)) {}
+  Status submit_within_pool(const device::CommandList& list, uint64_t value);
+
+  const Ref<const OpenDevice> open_;
+  const Owned<id<MTLCommandQueue>> queue_;
+  const Ref<MetalTimeline> timeline_;
+};
+
+}  // namespace heddle::metal

@@ -1,0 +1,63 @@
+// recorder.h: a command list into one command buffer. A local of MetalQueue::submit(): encoders live inside
+// its functions, and nothing returns them or the command buffer.
+//
+//   What       begin(), the commands in order, then commit() or drop(). Views are bound where they lie when
+//              Metal can (device memory; large page-aligned memory of the caller), else staged.
+//   Order      Buffers are tracked by Metal, so commands of one queue see what those before wrote; weights
+//              are not, and never written.
+//   Threads    The queue's owner.
+//   Errors     Of a command: nothing was committed, unless MPSGraph has committed a part on its own; then the
+//              rest is committed as well, and the flight ends with the failure.
+#pragma once
+
+#import <Metal/Metal.h>
+#import <MetalPerformanceShadersGraph/MetalPerformanceShadersGraph.h>
+
+#include "device/command_list.h"
+#include "drivers/metal/flight.h"
+#include "drivers/metal/open_device.h"
+
+namespace heddle::metal {
+
+class Recorder {
+ public:
+  Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value);
+  Recorder(const Recorder&) = delete;
+  Recorder& operator=(const Recorder&) = delete;
+
+  Status begin(id<MTLCommandQueue> queue);
+  Status record(const device::Wait& wait);
+  Status record(const device::Run& run);
+  Status record(const device::Copy& copy);
+  Status record(const device::Fill& fill);
+  Status commit();
+  Status drop(Status why);  // `why`, unless a part was committed: then ok, and the timeline tells
+
+ private:
+  // Where a view's elements are for the GPU.
+  struct Place {
+    id<MTLBuffer> buffer = nil;
+    int64_t start = 0;  // of the first element, in elements
+    ir::Extents strides;
+  };
+  Result<Place> place(const device::View& view);      // to read
+  Result<Place> place_out(const device::View& view);  // to write; the caller's memory gets it at the end
+  Result<id<MTLBuffer>> wrap(const device::View& view);
+  Result<Place> stage_in(const device::View& view);
+  Result<id<MTLBuffer>> whole_buffer(const device::View& input);  // contiguous from its begin
+  Status bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>& buffers,
+                      std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved);
+  Status copy_elements(const Place& from, const Place& to, ir::DType dtype, const ir::Extents& extents);
+  Status walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits, const Place* source,
+              const Place& to, const ir::Extents& extents);
+  id<MTLCommandBuffer> current() const { return [commands_ commandBuffer]; }
+  void send();
+
+  const OpenDevice& open_;
+  const Ref<MetalTimeline> timeline_;
+  const uint64_t value_;
+  const Ref<Flight> flight_;
+  MPSCommandBuffer* commands_ = nil;  // of the pool of the function that submits
+};
+
+}  // namespace heddle::metal

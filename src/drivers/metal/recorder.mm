@@ -1,0 +1,279 @@
+#include "drivers/metal/recorder.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "device/buffer.h"
+#include "drivers/metal/failure.h"
+#include "drivers/metal/memory.h"
+#include "drivers/metal/program.h"
+#include "ir/tensor.h"
+
+namespace heddle::metal {
+namespace {
+
+// Mapping costs a system call and more; below this a copy is cheaper.
+constexpr uint64_t kWorthWrapping = 64 * 1024;
+
+uint64_t page_bytes() {
+  static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+// Null for memory of the caller, or of another device.
+const MetalMemory* memory_of(const device::View& view) {
+  return view.buffer == nullptr ? nullptr : dynamic_cast<const MetalMemory*>(&view.buffer->memory());
+}
+
+}  // namespace
+
+Recorder::Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value)
+    : open_(open),
+      timeline_(timeline),
+      value_(value),
+      flight_(std::make_shared<Flight>(timeline, value, open.staging, open.options.defences)) {}
+
+Status Recorder::begin(id<MTLCommandQueue> queue) {
+  commands_ = [MPSCommandBuffer commandBufferFromCommandQueue:queue];
+  if (commands_ == nil || current() == nil) return Status::device_lost("Metal gives no command buffer");
+  return {};
+}
+
+Status Recorder::record(const device::Wait& wait) {
+  if (wait.point.timeline == timeline_) return {};
+  const auto other = std::dynamic_pointer_cast<MetalTimeline>(wait.point.timeline);
+  if (other == nullptr) {  // of another driver: Metal cannot wait for it
+    if (wait.point.done()) return {};
+    const Status status = wait.point.timeline->wait(wait.point.value, Deadline::never());
+    if (status.ok()) return {};
+    return Status::unavailable("a submission that this one waits for has failed: ", status.message());
+  }
+  if (wait.point.done()) return {};
+  if (other->failed()) {
+    return Status::unavailable("a submission that this one waits for has failed: ",
+                               other->failure().message());
+  }
+  [current() encodeWaitForEvent:other->event() value:wait.point.value];
+  flight_->wait_for(other, wait.point.value);
+  return {};
+}
+
+// ---- where views lie
+
+Result<Recorder::Place> Recorder::place(const device::View& view) {
+  const MetalMemory* memory = memory_of(view);
+  if (memory == nullptr) return stage_in(view);
+  const int64_t offset = view.data - static_cast<const std::byte*>(memory->host());
+  const int64_t size = ir::size_of(view.dtype);
+  if (offset % size != 0) {
+    return Status::invalid("a view of ", view.dtype, " begins ", offset,
+                           " bytes into its buffer; it must be at a multiple of ", size);
+  }
+  return Place{memory->buffer(), offset / size, view.strides};
+}
+
+Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
+  const uint64_t page = page_bytes(), bytes = view.bytes();
+  const bool fits =
+      bytes >= kWorthWrapping && reinterpret_cast<uintptr_t>(view.data) % page == 0 && view.is_contiguous();
+  if (!fits) return id<MTLBuffer>(nil);
+  // Whole pages: what lies behind the elements in the last one is mapped, and not touched.
+  auto buffer = Owned<id<MTLBuffer>>::adopt([open_.device.get()
+      newBufferWithBytesNoCopy:view.data
+                        length:(bytes + page - 1) / page * page
+                       options:MTLResourceStorageModeShared
+                   deallocator:nil]);
+  if (!buffer) return Status::exhausted("Metal cannot map ", bytes, " bytes of the caller's memory");
+  flight_->keep(buffer);
+  return buffer.get();
+}
+
+Result<Recorder::Place> Recorder::stage_in(const device::View& view) {
+  HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
+  if (buffer == nil) {
+    HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
+    auto* to = static_cast<std::byte*>([buffer contents]);
+    device::copy_view(view, device::View::contiguous(nullptr, to, view.dtype, view.extents));
+  }
+  return Place{buffer, 0, device::contiguous_strides(view.extents)};
+}
+
+Result<Recorder::Place> Recorder::place_out(const device::View& view) {
+  if (memory_of(view) != nullptr) return place(view);
+  HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
+  if (buffer == nil) {
+    HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
+    flight_->copy_out({buffer, &view});
+  }
+  return Place{buffer, 0, device::contiguous_strides(view.extents)};
+}
+
+Result<id<MTLBuffer>> Recorder::whole_buffer(const device::View& input) {
+  HEDDLE_TRY_ASSIGN(const Place from, place(input));
+  const ir::Extents dense = device::contiguous_strides(input.extents);
+  if (from.start == 0 && (memory_of(input) == nullptr || input.is_contiguous())) return from.buffer;
+  HEDDLE_TRY_ASSIGN(const id<MTLBuffer> staged, flight_->stage(input.bytes()));
+  HEDDLE_TRY(copy_elements(from, {staged, 0, dense}, input.dtype, input.extents));
+  return staged;
+}
+
+// ---- runs
+
+Status Recorder::record(const device::Run& run) {
+  const auto& program = static_cast<const MetalProgram&>(*run.program);
+  HEDDLE_TRY(program.check_operands(run));
+  if (!program.runs_nothing()) {
+    std::vector<id<MTLBuffer>> inputs(run.inputs.size(), nil), outputs, words;
+    for (const Feed& feed : program.feeds()) {
+      if (feed.kind != Feed::Kind::input) continue;
+      HEDDLE_TRY_ASSIGN(inputs[feed.index], whole_buffer(run.inputs[feed.index]));
+    }
+    std::vector<std::pair<const device::View*, id<MTLBuffer>>> moved;
+    HEDDLE_TRY(bind_outputs(run, outputs, moved));
+    for (size_t i = 0; i < program.checks(); ++i) {
+      HEDDLE_TRY_ASSIGN(const id<MTLBuffer> buffer,
+                        flight_->stage(static_cast<uint64_t>(program.check(i).flags) * sizeof(int32_t)));
+      words.push_back(buffer);
+    }
+    const id<MTLCommandBuffer> before = current();
+    const Status status = program.encode(commands_, inputs, outputs, words);
+    // MPSGraph may commit what is there and go on with another command buffer.
+    if (current() != before) flight_->add_earlier(before);
+    HEDDLE_TRY(status);
+    for (const auto& [view, buffer] : moved) {
+      HEDDLE_TRY_ASSIGN(const Place to, place(*view));
+      HEDDLE_TRY(copy_elements({buffer, 0, view->strides}, to, view->dtype, view->extents));
+    }
+    flight_->check({&run, &program, std::move(words)});
+  } else {
+    flight_->check({&run, &program, {}});
+  }
+  return {};
+}
+
+// MPSGraph writes from a buffer's begin: an output that lies elsewhere is moved there after the run.
+Status Recorder::bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>& buffers,
+                              std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved) {
+  for (const size_t index : static_cast<const MetalProgram&>(*run.program).written()) {
+    const device::View& view = run.outputs[index];
+    HEDDLE_TRY_ASSIGN(const Place to, place_out(view));
+    if (to.start == 0) {
+      buffers.push_back(to.buffer);
+      continue;
+    }
+    HEDDLE_TRY_ASSIGN(const id<MTLBuffer> staged, flight_->stage(view.bytes()));
+    moved.emplace_back(&view, staged);
+    buffers.push_back(staged);
+  }
+  return {};
+}
+
+// ---- copies and fills
+
+Status Recorder::record(const device::Copy& copy) {
+  if (copy.from.dtype != copy.to.dtype || !(copy.from.extents == copy.to.extents)) {
+    return Status::invalid("a copy from ", copy.from.dtype, copy.from.extents, " to ", copy.to.dtype,
+                           copy.to.extents, "; both have to be of one dtype and shape");
+  }
+  if (copy.to.extents.elements() == 0) return {};
+  HEDDLE_TRY_ASSIGN(const Place from, place(copy.from));
+  HEDDLE_TRY_ASSIGN(const Place to, place_out(copy.to));
+  return copy_elements(from, to, copy.from.dtype, copy.from.extents);
+}
+
+Status Recorder::record(const device::Fill& fill) {
+  if (fill.to.extents.elements() == 0) return {};
+  HEDDLE_TRY_ASSIGN(const Place to, place_out(fill.to));
+  const ir::Tensor value = ir::Tensor::scalar(fill.to.dtype, fill.value);
+  uint64_t bits = 0;
+  std::memcpy(&bits, value.data(), static_cast<size_t>(value.bytes()));
+  return walk(open_.kernels.fill(value.bytes()), nil, bits, nullptr, to, fill.to.extents);
+}
+
+Status Recorder::copy_elements(const Place& from, const Place& to, ir::DType dtype,
+                               const ir::Extents& extents) {
+  const int64_t size = ir::size_of(dtype);
+  const auto bytes = static_cast<uint64_t>(extents.elements() * size);
+  const auto source = static_cast<uint64_t>(from.start * size),
+             target = static_cast<uint64_t>(to.start * size);
+  const ir::Extents dense = device::contiguous_strides(extents);
+  // A blit takes whole words only.
+  if (from.strides == dense && to.strides == dense && (bytes | source | target) % 4 == 0) {
+    const id<MTLBlitCommandEncoder> blit = [current() blitCommandEncoder];
+    [blit copyFromBuffer:from.buffer
+             sourceOffset:source
+                 toBuffer:to.buffer
+        destinationOffset:target
+                     size:bytes];
+    [blit endEncoding];
+    return {};
+  }
+  return walk(open_.kernels.copy(size), from.buffer, 0, &from, to, extents);
+}
+
+Status Recorder::walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits,
+                      const Place* source, const Place& to, const ir::Extents& extents) {
+  const int64_t elements = extents.elements();
+  if (elements > UINT32_MAX) {
+    return Status::unsupported("a strided copy or fill of ", elements, " elements; Metal takes at most ",
+                               uint64_t{UINT32_MAX});
+  }
+  Walk walk{};
+  walk.rank = static_cast<uint32_t>(extents.rank());
+  walk.to_start = to.start;
+  walk.from_start = source == nullptr ? 0 : source->start;
+  for (size_t axis = 0; axis < extents.rank(); ++axis) {
+    walk.extents[axis] = static_cast<uint32_t>(extents[axis]);
+    walk.to[axis] = to.strides[axis];
+    if (source != nullptr) walk.from[axis] = source->strides[axis];
+  }
+  const id<MTLComputeCommandEncoder> encoder = [current() computeCommandEncoder];
+  [encoder setComputePipelineState:kernel];
+  if (source == nullptr) {
+    [encoder setBytes:&bits length:sizeof bits atIndex:0];
+  } else {
+    [encoder setBuffer:from offset:0 atIndex:0];
+  }
+  [encoder setBuffer:to.buffer offset:0 atIndex:1];
+  [encoder setBytes:&walk length:sizeof walk atIndex:2];
+  const auto width =
+      std::min<NSUInteger>([kernel maxTotalThreadsPerThreadgroup], static_cast<NSUInteger>(elements));
+  [encoder dispatchThreads:MTLSizeMake(static_cast<NSUInteger>(elements), 1, 1)
+      threadsPerThreadgroup:MTLSizeMake(width, 1, 1)];
+  [encoder endEncoding];
+  return {};
+}
+
+// ---- the end
+
+void Recorder::send() {
+  const id<MTLCommandBuffer> last = current();
+  [last encodeSignalEvent:timeline_->event() value:value_];
+  const Ref<Flight> flight = flight_;  // a member would be captured as `this`
+  [last addCompletedHandler:^(id<MTLCommandBuffer> buffer) {
+    flight->completed(buffer);
+  }];
+  [last commit];
+  if (open_.options.defences.handlers_end_submissions) return;
+  [last waitUntilCompleted];
+  flight_->waited_for();
+}
+
+Status Recorder::commit() {
+  send();
+  return {};
+}
+
+Status Recorder::drop(Status why) {
+  if (!flight_->has_earlier()) {
+    flight_->refused();
+    return why;
+  }
+  flight_->spoil(Status::device_lost("a submission could not be encoded to its end: ", why.message()));
+  send();
+  return {};
+}
+
+}  // namespace heddle::metal
