@@ -35,6 +35,7 @@ file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driv
 if(driver_tests)
   heddle_metal_test(metal_driver_test SOURCES ${driver_tests} LINK ${HEDDLE_ALL})
 endif()
+include(HeddleGuardTests)
 
 get_property(metal_targets GLOBAL PROPERTY HEDDLE_METAL_TARGETS)
 add_custom_target(metal_tests DEPENDS ${metal_targets})
