@@ -191,10 +191,12 @@ extern "C" _Unwind_Reason_Code __gnu_objc_personality_v0(int version, _Unwind_Ac
     if (!has_cleanup(tables)) return _URC_CONTINUE_UNWIND;
     return enter(context, tables.landing_pad(), reinterpret_cast<uintptr_t>(unwind), 0);
   }
-  if (kind == kObjectiveC) {  // its handler is given the object itself
-    const auto* const exception = reinterpret_cast<ObjcException*>(unwind);
-    return enter(context, exception->landing_pad, reinterpret_cast<uintptr_t>(exception->value),
-                 static_cast<uintptr_t>(exception->filter));
+  if (kind == kObjectiveC) {  // its handler is given the object itself, so the record ends here
+    const ObjcException exception = *reinterpret_cast<ObjcException*>(unwind);
+    entered_with = nullptr;
+    free(unwind);
+    return enter(context, exception.landing_pad, reinterpret_cast<uintptr_t>(exception.value),
+                 static_cast<uintptr_t>(exception.filter));
   }
   const CppException* const record = cpp_record(unwind);
   return enter(context, record->landing_pad, reinterpret_cast<uintptr_t>(unwind),

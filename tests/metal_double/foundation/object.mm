@@ -82,15 +82,17 @@ __attribute__((objc_root_class))
 
 namespace {
 
-void unanswered_message(id object, SEL selector) {
+// Of IMP's own type, as UndefinedBehaviorSanitizer wants it.
+id unanswered_message(id object, SEL selector, ...) {
   if (object_getClass(object) == objc_lookUpClass("HeddleZombie")) {
     fprintf(stderr, "*** -[%s %s]: message sent to deallocated instance %p\n",
             class_getName(header(object)->was), sel_getName(selector), static_cast<void*>(object));
     abort();
   }
   [object doesNotRecognizeSelector:selector];
+  return nil;
 }
-IMP unanswered(id, SEL) { return reinterpret_cast<IMP>(unanswered_message); }
+IMP unanswered(id, SEL) { return unanswered_message; }
 
 __attribute__((constructor(101))) void answer_for_the_runtime() { __objc_msg_forward2 = unanswered; }
 

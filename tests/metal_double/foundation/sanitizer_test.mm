@@ -165,6 +165,8 @@ namespace {
 using heddle::metal_double::Death;
 using heddle::metal_double::Misuse;
 
+volatile bool g_seen;  // keeps reads from being optimised away
+
 template <class Write, class Read>
 void race(Write write, Read read) {
   Cell* const cell = [Cell new];
@@ -173,7 +175,7 @@ void race(Write write, Read read) {
     while (!read_done.load(std::memory_order_relaxed)) std::this_thread::yield();
     write(cell);
   });
-  read(cell);
+  g_seen = read(cell);
   read_done.store(true, std::memory_order_relaxed);
   writer.join();
 }
