@@ -30,6 +30,10 @@ enum class Fault : uint8_t {
   kCommandBufferError,          // the next commit fails with MTLCommandBufferErrorInternal
   kKernelNeverEnds,             // the next pass runs until end_stuck_kernels()
   kCompileFailure,              // newLibraryWithSource answers nil and an error
+  kGraphCompileFailure,         // the next MPSGraph that is compiled answers nil
+  kPlainProductAtThree,         // MPSGraph's product of two plain matrices: wrong with 3 runs in flight
+  kLayerNormAtFour,             // MPSGraph's fused normalisation: wrong with 4
+  kPackedViewAtEight,           // a slice of a turned tensor, as attention's of a packed projection: with 8
   kCount
 };
 void set(Fault fault, bool on);

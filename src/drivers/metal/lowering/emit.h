@@ -169,8 +169,7 @@ class Emit {
   Tensor greatest(Tensor x, const Axes& axes) const;  // NaN wins
   Tensor least(Tensor x, const Axes& axes) const;
   Tensor mean(Tensor x, const Axes& axes) const;
-  Tensor arg_max(Tensor x, size_t axis) const;  // i32, the first of equals
-  Tensor arg_min(Tensor x, size_t axis) const;
+  Tensor arg_max(Tensor x, size_t axis) const;  // i32, any of equals
   Tensor arg_sort(Tensor x, size_t axis, bool descending) const;
   Tensor softmax(Tensor x, size_t axis) const;
   Tensor running_sum(Tensor x, size_t axis, bool exclusive, bool reverse) const;

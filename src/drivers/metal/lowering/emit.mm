@@ -136,10 +136,6 @@ Tensor Emit::arg_max(Tensor x, size_t axis) const {
   return [graph_ reductionArgMaximumWithTensor:x axis:static_cast<NSInteger>(axis) name:nil];
 }
 
-Tensor Emit::arg_min(Tensor x, size_t axis) const {
-  return [graph_ reductionArgMinimumWithTensor:x axis:static_cast<NSInteger>(axis) name:nil];
-}
-
 Tensor Emit::arg_sort(Tensor x, size_t axis, bool descending) const {
   return [graph_ argSortWithTensor:x axis:static_cast<NSInteger>(axis) descending:descending name:nil];
 }

@@ -1,9 +1,23 @@
 // Elements picked and put by indices. MPSGraph checks none: what lies outside is reported by flags, reads the
 // first element, and writes nothing.
+#include "drivers/metal/lowering/indexing.h"
+
 #include "drivers/metal/lowering/graph_work.h"
 #include "ir/tensor_type.h"
 
 namespace heddle::metal {
+
+// MPSGraph promises no order of updates, so each row first finds its last one.
+Tensor put_last(const Emit& e, Tensor rows, Tensor updates, Tensor targets) {
+  const int64_t count = extents_of(rows)[0], given = extents_of(updates)[0];
+  Tensor number = e.counting(0, {given});
+  Tensor last = e.scatter_elements(e.broadcast(e.whole(-1, ir::DType::kI32), {count}), number, targets, 0,
+                                   MPSGraphScatterModeMax);
+  Tensor zero = e.whole(0, ir::DType::kI32);
+  Tensor put = e.gather(updates, e.max(last, zero), 0);
+  return e.choose(e.reshape(e.greater_equal(last, zero), {count, 1}), put, rows);
+}
+
 namespace {
 
 Result<size_t> axis_of(const Lowering& l) {
@@ -70,17 +84,6 @@ MPSGraphScatterMode mode_of(const std::string& reduction) {
   if (reduction == "add") return MPSGraphScatterModeAdd;
   if (reduction == "mul") return MPSGraphScatterModeMul;
   return reduction == "max" ? MPSGraphScatterModeMax : MPSGraphScatterModeMin;
-}
-
-// Of updates of one row, the last stands; MPSGraph promises no order, so each row first finds its last one.
-Tensor put_last(const Emit& e, Tensor rows, Tensor updates, Tensor targets) {
-  const int64_t count = extents_of(rows)[0], given = extents_of(updates)[0];
-  Tensor number = e.counting(0, {given});
-  Tensor last = e.scatter_elements(e.broadcast(e.whole(-1, ir::DType::kI32), {count}), number, targets, 0,
-                                   MPSGraphScatterModeMax);
-  Tensor zero = e.whole(0, ir::DType::kI32);
-  Tensor put = e.gather(updates, e.max(last, zero), 0);
-  return e.choose(e.reshape(e.greater_equal(last, zero), {count, 1}), put, rows);
 }
 
 // data [rows, each], updates [n, each], targets i32 [n]; `wrong` (nil: none can be) writes nothing: it has a

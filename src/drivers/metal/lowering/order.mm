@@ -37,8 +37,8 @@ Status lower_arg(Lowering& l) {
   return {};
 }
 
-// By a stable order of all: MPSGraph's own top k takes at most 16 and breaks ties as it likes. It sorts
-// ascending only where that is stable: downwards, the lanes are turned round before and after.
+// By an order of all, of which the first k are taken. It is taken to be stable, so that of equals the first
+// comes first, which Apple's page does not promise.
 Status lower_top_k(Lowering& l) {
   const Emit& e = l.emit;
   Tensor x = l.inputs[0];
@@ -46,7 +46,9 @@ Status lower_top_k(Lowering& l) {
   HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), extents.rank()));
   const bool largest = l.attributes().i64("largest", 1) != 0;
   const int64_t k = at_least_one_axis(l.out_extents())[axis];
-  Tensor order = e.slice(e.arg_sort(x, axis, largest), axis, 0, k);
+  const bool floats = ir::is_float(dtype_of(x));
+  Tensor keys = floats ? e.cast(x, ir::DType::kF32) : x;
+  Tensor order = e.slice(e.arg_sort(keys, axis, largest), axis, 0, k);
   l.outputs[0] = e.gather_elements(x, order, axis);
   l.outputs[1] = e.cast(order, ir::DType::kI64);
   return {};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 
+#include "drivers/metal/lowering/indexing.h"
 #include "drivers/metal/lowering/windows.h"
 
 namespace heddle::metal {
@@ -212,9 +213,8 @@ Status lower_unpool(Lowering& l) {
   Tensor wrong = e.either(e.less(indices, zero), e.greater_equal(indices, e.whole(count, dtype_of(indices))));
   l.mistakes.push_back({wrong, 1, text("an index is outside [0, ", count - 1, "]")});
   indices = e.cast(e.choose(wrong, zero, indices), ir::DType::kI32);
-  Tensor out =
-      e.scatter_elements(e.filled(0, dtype_of(l.inputs[0]), {count}), e.reshape(l.inputs[0], {x.elements()}),
-                         e.reshape(indices, {x.elements()}), 0, MPSGraphScatterModeSet);
+  Tensor out = put_last(e, e.filled(0, dtype_of(l.inputs[0]), {count, 1}),
+                        e.reshape(l.inputs[0], {x.elements(), 1}), e.reshape(indices, {x.elements()}));
   l.outputs[0] = cut_out(e, e.reshape(out, whole), Axes(whole.rank(), 0), l.out_extents());
   return {};
 }

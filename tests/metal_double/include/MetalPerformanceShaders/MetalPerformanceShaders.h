@@ -39,11 +39,9 @@ typedef NS_ENUM(uint32_t, MPSDataType) {
   id<MTLCommandBuffer> _commandBuffer;
 }
 @property(readonly, nonatomic) id<MTLCommandBuffer> commandBuffer;
-@property(readonly, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue;
 + (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
-- (void)commitAndContinue;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -23,8 +23,6 @@ NS_ASSUME_NONNULL_BEGIN
     axes:(NSArray<NSNumber *> *_Nullable)axes name:(NSString *_Nullable)name;
 - (MPSGraphTensor *)reductionArgMaximumWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
     name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)reductionArgMinimumWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    name:(NSString *_Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

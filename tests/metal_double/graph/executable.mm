@@ -1,0 +1,224 @@
+// Compiled graphs: encoded into command buffers, run on the double's queues.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/executable.h"
+#include "tests/metal_double/graph/graph_faults.h"
+#include "tests/metal_double/metal/command_buffer.h"
+
+namespace heddle::metal_double {
+
+struct Compiled {
+  Plan plan;
+  std::vector<Value> feeds, targets;
+};
+
+Tensors run_now(MPSGraphExecutable* executable, std::span<const ir::Tensor> feeds) {
+  const auto& compiled = *static_cast<const Compiled*>([executable compiled]);
+  const InFlight here(compiled.plan);
+  Result<Tensors> results = compiled.plan.run(feeds);
+  if (!results.ok()) {
+    std::fprintf(stderr, "MPSGraphExecutable: %s\n", to_string(results.status()).c_str());
+    std::abort();
+  }
+  return *std::move(results);
+}
+
+namespace {
+
+std::vector<id<MTLBuffer>> bind(NSArray<MPSGraphTensorData*>* data, const std::vector<Value>& types,
+                                const char* what) {
+  const char* method = "encodeToCommandBuffer:inputsArray:resultsArray:executionDescriptor:";
+  if ([data count] != types.size())
+    refuse(method, text(what, "s: ", [data count], " are given, ", types.size(), " are needed"));
+  std::vector<id<MTLBuffer>> out;
+  for (MPSGraphTensorData* one in data) {
+    const Value& type = types[out.size()];
+    const ir::DType dtype = dtype_of([one dataType], method);
+    const ir::Extents extents = extents_of([one shape], method);
+    if (dtype != type.dtype || !(extents == type.extents))
+      refuse(method, text(what, " ", out.size(), " is ", dtype, extents, "; it was compiled as ", type.dtype,
+                          type.extents));
+    out.push_back([one buffer]);
+  }
+  return out;
+}
+
+// One run, on the queue's thread; `memory` is that of the feeds, then of the targets.
+PassResult execute(const Compiled& compiled, const InFlight& here, const PassBytes& memory) {
+  Tensors operands;
+  for (size_t i = 0; i < compiled.feeds.size(); ++i) {
+    const Value& feed = compiled.feeds[i];
+    operands.push_back(ir::Tensor::borrow(feed.dtype, feed.extents, memory[i].data(), nullptr));
+  }
+  Result<Tensors> results = compiled.plan.run(operands);
+  if (!results.ok()) {
+    std::fprintf(stderr, "MPSGraphExecutable: %s\n", to_string(results.status()).c_str());
+    std::abort();
+  }
+  for (size_t i = 0; i < results->size(); ++i) {
+    const ir::Tensor& result = (*results)[i];
+    std::byte* to = memory[compiled.feeds.size() + i].data();
+    std::memcpy(to, result.data(), static_cast<size_t>(result.bytes()));
+    if (here.wrong()) to[result.bytes() - 1] ^= std::byte{0x15};
+  }
+  return {};
+}
+
+}  // namespace
+
+MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
+                            MPSGraphTensorShapedTypeDictionary* feeds,
+                            NSArray<MPSGraphTensor*>* target_tensors) {
+  Building b(graph, "compileWithDevice:feeds:targetTensors:targetOperations:compilationDescriptor:");
+  b.require(device != nil, "without a device is not in the double yet");
+  b.require([target_tensors count] > 0, "there are no targets");
+  if (take(Fault::kGraphCompileFailure)) return nil;
+  // The dictionary's order, turned round: nobody may rely on that in which tensors were fed.
+  NSMutableArray<MPSGraphTensor*>* fed = [NSMutableArray array];
+  NSArray<MPSGraphTensor*>* keys = [feeds allKeys];
+  for (NSUInteger i = [keys count]; i-- > 0;) {
+    MPSGraphTensor* key = [keys objectAtIndex:i];
+    MPSGraphShapedType* type = [feeds objectForKey:key];
+    b.require(extents_of([type shape], "compileWithDevice:") == [key value].extents &&
+                  [type dataType] == [key dataType],
+              "a feed's type is not its placeholder's");
+    [fed addObject:key];
+  }
+  std::vector<Value> sources = values_of(fed), targets = values_of(target_tensors);
+  Result<Plan> plan = Plan::make(sources, targets);
+  b.require(plan.ok(), plan.ok() ? "" : plan.status().message());
+  auto* compiled = new Compiled{*std::move(plan), std::move(sources), std::move(targets)};
+  return [MPSGraphExecutable executableWithFeeds:fed targets:target_tensors compiled:compiled];
+}
+
+}  // namespace heddle::metal_double
+
+using heddle::metal_double::Building;
+using heddle::metal_double::Compiled;
+using heddle::metal_double::Value;
+
+@implementation MPSGraphTensorData
+@synthesize shape = _shape, dataType = _dataType;
+- (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer
+                            shape:(MPSShape*)shape
+                         dataType:(MPSDataType)dataType {
+  if ((self = [super init])) {
+    const char* method = "MPSGraphTensorData initWithMTLBuffer:shape:dataType:";
+    const auto extents = heddle::metal_double::extents_of(shape, method);
+    const auto each = heddle::ir::size_of(heddle::metal_double::dtype_of(dataType, method));
+    if (static_cast<int64_t>([buffer length]) < extents.elements() * each)
+      heddle::metal_double::refuse(method, heddle::text("the buffer has ", [buffer length], " bytes; ",
+                                                        extents, " takes ", extents.elements() * each));
+    _buffer = [buffer retain];
+    _shape = [shape copy];
+    _dataType = dataType;
+  }
+  return self;
+}
+- (id<MTLBuffer>)buffer {
+  return _buffer;
+}
+- (void)dealloc {
+  [_buffer release];
+  [_shape release];
+  [super dealloc];
+}
+@end
+
+@implementation MPSGraphExecutableExecutionDescriptor
+@synthesize completionHandler = _completionHandler, waitUntilCompleted = _waitUntilCompleted;
+- (id)copyWithZone:(NSZone*)zone {
+  return [self retain];
+}
+- (void)dealloc {
+  [_completionHandler release];
+  [super dealloc];
+}
+@end
+
+@implementation MPSGraphExecutable
+@synthesize options = _options, feedTensors = _feedTensors, targetTensors = _targetTensors;
++ (instancetype)executableWithFeeds:(NSArray<MPSGraphTensor*>*)feeds
+                            targets:(NSArray<MPSGraphTensor*>*)targets
+                           compiled:(Compiled*)compiled {
+  MPSGraphExecutable* executable = [[[self alloc] init] autorelease];
+  executable->_feedTensors = [feeds copy];
+  executable->_targetTensors = [targets copy];
+  executable->_compiled = compiled;
+  executable->_options = MPSGraphOptionsDefault;
+  return executable;
+}
+- (void*)compiled {
+  return _compiled;
+}
+- (void)dealloc {
+  delete static_cast<Compiled*>(_compiled);
+  [_feedTensors release];
+  [_targetTensors release];
+  [super dealloc];
+}
+
+- (NSArray<MPSGraphTensorData*>*)encodeToCommandBuffer:(MPSCommandBuffer*)commandBuffer
+                                           inputsArray:(NSArray<MPSGraphTensorData*>*)inputsArray
+                                          resultsArray:(NSArray<MPSGraphTensorData*>*)resultsArray
+                                   executionDescriptor:
+                                       (MPSGraphExecutableExecutionDescriptor*)executionDescriptor {
+  using namespace heddle::metal_double;
+  if (resultsArray == nil) refuse("encodeToCommandBuffer:", "results of its own are not in the double yet");
+  const auto& compiled = *static_cast<const Compiled*>(_compiled);
+  Pass pass;
+  for (id<MTLBuffer> feed : bind(inputsArray, compiled.feeds, "input"))
+    pass.accesses.push_back({feed, false});
+  for (id<MTLBuffer> target : bind(resultsArray, compiled.targets, "result"))
+    pass.accesses.push_back({target, true});
+  // The work keeps the executable; the pass keeps the buffers.
+  const std::shared_ptr<void> kept([self retain],
+                                   [](void* executable) { [static_cast<id>(executable) release]; });
+  const auto here = std::make_shared<const InFlight>(compiled.plan);
+  pass.work = [kept, here, &compiled](const PassBytes& memory) { return execute(compiled, *here, memory); };
+  append([commandBuffer commandBuffer], std::move(pass));
+  if (MPSGraphExecutableCompletionHandler handler = [executionDescriptor completionHandler]) {
+    NSArray<MPSGraphTensorData*>* results = resultsArray;
+    [[commandBuffer commandBuffer] addCompletedHandler:^(id<MTLCommandBuffer> done) {
+      handler(results, [done error]);
+    }];
+  }
+  return resultsArray;
+}
+
+- (NSArray<MPSGraphTensorData*>*)runAsyncWithMTLCommandQueue:(id<MTLCommandQueue>)commandQueue
+                                                 inputsArray:(NSArray<MPSGraphTensorData*>*)inputsArray
+                                                resultsArray:(NSArray<MPSGraphTensorData*>*)resultsArray
+                                         executionDescriptor:
+                                             (MPSGraphExecutableExecutionDescriptor*)executionDescriptor {
+  MPSCommandBuffer* buffer = [MPSCommandBuffer commandBufferFromCommandQueue:commandQueue];
+  NSArray<MPSGraphTensorData*>* results = [self encodeToCommandBuffer:buffer
+                                                          inputsArray:inputsArray
+                                                         resultsArray:resultsArray
+                                                  executionDescriptor:executionDescriptor];
+  [[buffer commandBuffer] commit];
+  if ([executionDescriptor waitUntilCompleted]) [[buffer commandBuffer] waitUntilCompleted];
+  return results;
+}
+@end
+
+@implementation MPSCommandBuffer
+@synthesize commandBuffer = _commandBuffer;
++ (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue {
+  return [self commandBufferWithCommandBuffer:[commandQueue commandBuffer]];
+}
++ (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
+  return [[[self alloc] initWithCommandBuffer:commandBuffer] autorelease];
+}
+- (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
+  if ((self = [super init])) _commandBuffer = [commandBuffer retain];
+  return self;
+}
+- (void)dealloc {
+  [_commandBuffer release];
+  [super dealloc];
+}
+@end

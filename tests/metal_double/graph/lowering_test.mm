@@ -1,0 +1,195 @@
+// Every operator's lowering against ir's references: compiled for the double, run on the caller's thread.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <random>
+#include <set>
+
+#include "drivers/metal/lowering/lowering.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "plan/batchable.h"
+#include "plan/optimize.h"
+#include "plan/specialize.h"
+#include "tests/driver_conformance/op_cases.h"
+#include "tests/metal_double/control.h"
+#include "tests/metal_double/graph/executable.h"
+
+namespace heddle::metal {
+namespace {
+
+using conformance::Case;
+using conformance::In;
+using ir::DType;
+
+ir::Tensor random_tensor(DType dtype, const ir::Extents& extents, uint32_t seed, double low, double high) {
+  std::mt19937 random(seed * 7919 + 17);
+  ir::Tensor tensor = ir::Tensor::zeros(dtype, extents);
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double x = low + (high - low) * (static_cast<double>(random()) / 4294967295.0);
+    if (ir::is_float(dtype)) {
+      tensor.set(i, x);
+    } else if (dtype == DType::kBool) {
+      tensor.set_i64(i, x > (low + high) / 2 ? 1 : 0);
+    } else {
+      tensor.set_i64(
+          i, std::min(static_cast<int64_t>(std::floor(x)), static_cast<int64_t>(std::ceil(high)) - 1));
+    }
+  }
+  return tensor;
+}
+
+struct Problem {
+  ir::Graph graph;
+  std::vector<ir::Tensor> inputs;
+  std::vector<ir::Tensor> wanted;
+};
+
+Result<Problem> problem_of(const Case& c, DType t) {
+  Problem out;
+  ir::Builder builder;
+  std::vector<ir::ValueId> ids;
+  uint32_t seed = 0;
+  for (const In& in : c.in) {
+    ++seed;
+    ids.push_back(ir::kNoValue);
+    if (in.absent) continue;
+    ir::Tensor tensor = random_tensor(in.dtype.value_or(t), in.extents, seed, in.low, in.high);
+    if (in.fixed) {
+      for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set_i64(i, (*in.fixed)[static_cast<size_t>(i)]);
+    }
+    if (in.constant) {
+      ids.back() = builder.constant(tensor);
+    } else {
+      ids.back() = builder.input(text("in", seed), tensor.type());
+      out.inputs.push_back(tensor);
+    }
+  }
+  HEDDLE_TRY_ASSIGN(const std::vector<ir::ValueId> results,
+                    builder.nodes(c.op, ids, c.outputs, c.attributes, "node"));
+  for (const ir::ValueId result : results) builder.output(result);
+  HEDDLE_TRY_ASSIGN(out.graph, builder.take());
+  HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph, out.inputs));
+  return out;
+}
+
+struct Compiled {
+  ir::Graph graph;
+  Ref<const Weights> weights;
+  Lowered lowered;
+};
+
+class Bench {
+ public:
+  Bench() : device_(Owned<id<MTLDevice>>::adopt(MTLCreateSystemDefaultDevice())) {}
+  id<MTLDevice> device() const { return device_.get(); }
+
+  Result<Compiled> compile(ir::Graph graph, const std::vector<ir::Tensor>& inputs,
+                           Defences defences = {}) const {
+    HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
+    optimised = plan::mark_rows(std::move(optimised));
+    std::vector<ir::Extents> extents;
+    for (const ir::Tensor& input : inputs) extents.push_back(input.extents());
+    Compiled out;
+    HEDDLE_TRY_ASSIGN(out.weights, Weights::make(device(), optimised));
+    HEDDLE_TRY_ASSIGN(out.graph, plan::specialize(optimised, extents));
+    HEDDLE_TRY_ASSIGN(out.lowered, lower(out.graph, *out.weights, {device(), false, defences}));
+    return out;
+  }
+
+  // Results in the order of the graph's outputs; flags after them.
+  std::vector<ir::Tensor> run(const Compiled& c, const std::vector<ir::Tensor>& inputs) const {
+    @autoreleasepool {
+      std::vector<ir::Tensor> out;
+      for (const ir::ValueId id : c.graph.outputs)
+        out.push_back(ir::Tensor::zeros(c.graph.type(id).dtype, *c.graph.type(id).extents()));
+      if (!c.lowered.executable) return out;
+      std::vector<ir::Tensor> feeds;
+      for (const Feed& feed : c.lowered.feeds) {
+        const ir::Tensor& tensor =
+            feed.kind == Feed::Kind::input ? inputs[feed.index] : c.weights->tensor(feed.index);
+        feeds.push_back(tensor.reshaped(tensor.extents().rank() == 0 ? ir::Extents{1} : tensor.extents()));
+      }
+      const auto made = metal_double::run_now(c.lowered.executable.get(), feeds);
+      for (size_t i = 0; i < made.size(); ++i) {
+        if (i >= c.lowered.outputs.size()) {
+          out.push_back(made[i]);
+        } else {
+          ir::Tensor& result = out[c.lowered.outputs[i]];
+          result = made[i].reshaped(result.extents());
+        }
+      }
+      return out;
+    }
+  }
+
+ private:
+  Owned<id<MTLDevice>> device_;
+};
+
+double tolerance_of(DType dtype) { return dtype == DType::kF16 ? 4e-3 : dtype == DType::kBF16 ? 2e-2 : 4e-5; }
+
+std::string difference(const ir::Tensor& got, const ir::Tensor& wanted) {
+  if (got.dtype() != wanted.dtype() || !(got.extents() == wanted.extents()))
+    return text(got.type(), " instead of ", wanted.type());
+  const double tolerance = tolerance_of(wanted.dtype());
+  for (int64_t i = 0; i < wanted.elements(); ++i) {
+    const double x = got.get(i), y = wanted.get(i);
+    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
+    if (!ir::is_float(wanted.dtype()) || !(std::fabs(x - y) <= tolerance * (1 + std::fabs(y))))
+      return text("element ", i, " is ", x, " instead of ", y);
+  }
+  return "";
+}
+
+TEST_CASE("metal lowering: every operator gives the reference's values in every element type Metal has") {
+  const Bench bench;
+  size_t checked = 0;
+  for (const Case& c : conformance::all_cases()) {
+    for (const DType dtype : c.dtypes) {
+      if (c.op == "NonZero") continue;
+      CAPTURE(std::string(c.op));
+      CAPTURE(std::string(ir::name(dtype)));
+      CAPTURE(checked);
+      auto problem = problem_of(c, dtype);
+      REQUIRE_MESSAGE(problem.ok(), to_string(problem.status()));
+      const auto compiled = bench.compile(problem->graph, problem->inputs);
+      ++checked;
+      bool f64 = false;
+      for (const ir::Value& value : problem->graph.values) f64 = f64 || value.type.dtype == DType::kF64;
+      if (f64 && !compiled.ok()) {
+        CHECK(compiled.status().code() == Code::unsupported);
+        continue;
+      }
+      REQUIRE_MESSAGE(compiled.ok(), to_string(compiled.status()));
+      const auto got = bench.run(*compiled, problem->inputs);
+      for (size_t i = 0; i < problem->wanted.size(); ++i) {
+        const std::string differs = difference(got[i], problem->wanted[i]);
+        CHECK_MESSAGE(differs.empty(), "output ", i, ": ", differs);
+      }
+      for (size_t i = problem->wanted.size(); i < got.size(); ++i) CHECK(got[i].get_i64(0) == 0);
+    }
+  }
+  CHECK(checked > 1000);
+}
+
+TEST_CASE(
+    "metal lowering: every operator of the ir has a path, and each path that is not plain has a reason") {
+  for (const ir::OpDef* op : ir::all_ops()) {
+    const PathEntry* path = find_path(op->name);
+    REQUIRE_MESSAGE(path != nullptr, std::string(op->name), " has no path");
+    CHECK_MESSAGE((path->path == Path::graph || !path->reason.empty()), std::string(op->name),
+                  " has no reason");
+    CHECK((path->lower == nullptr) == (path->path == Path::refused));
+  }
+  std::set<std::string_view> names;
+  for (const PathEntry* path : all_paths()) {
+    CHECK_MESSAGE(names.insert(path->op).second, std::string(path->op), " has two paths");
+    CHECK_MESSAGE(ir::find_op(path->op) != nullptr, std::string(path->op), " is no operator");
+  }
+}
+
+}  // namespace
+}  // namespace heddle::metal
