@@ -14,6 +14,11 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
+// A row alone that costs less than kNoGain of one in a batch goes alone, until it costs kGain: joining is not
+// free either, and a verdict on the edge must not change with every run.
+constexpr double kNoGain = 1.15, kGain = 1.25;
+constexpr uint64_t kAloneRuns =
+    4096;  // before joining is tried again: a few slow batches among them do not show
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
 
@@ -92,6 +97,7 @@ void CostTable::record(int64_t rows, Duration run) {
   const auto count = static_cast<double>(std::max<int64_t>(rows, 1));
   size.add(count, static_cast<double>(std::max<int64_t>(run.count(), 1)) / count);
   size.last_run = ++runs_;
+  joining_ = weigh_joining();
 }
 
 bool CostTable::is_known(const Size& size) const {
@@ -124,7 +130,23 @@ int64_t CostTable::worthwhile_rows(int64_t max_rows) const {
   return end;
 }
 
+bool CostTable::weigh_joining() {
+  if (runs_ < weigh_at_) return joining_;
+  bool known = false;
+  double least = std::numeric_limits<double>::max();
+  for (size_t i = 1; i < kClasses; ++i) {
+    if (!is_known(sizes_[i])) continue;
+    known = true;
+    least = std::min(least, sizes_[i].ns_row);
+  }
+  if (!known || !is_known(sizes_[0])) return true;
+  const bool worthwhile = sizes_[0].ns_row > (joining_ ? kNoGain : kGain) * least;
+  if (!worthwhile) weigh_at_ = runs_ + kAloneRuns;
+  return worthwhile;
+}
+
 int64_t CostTable::best_rows(int64_t max_rows, Duration latency_bound) const {
+  if (!joining_) return 1;
   const int64_t end = worthwhile_rows(std::max<int64_t>(max_rows, 1));
   if (latency_bound == Duration::max()) return end;
   Curve known;
