@@ -14,9 +14,9 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
-// A row alone that costs less than kNoGain of one in a batch goes alone, until it costs kGain: joining is not
-// free either, and a verdict on the edge must not change with every run.
-constexpr double kNoGain = 1.15, kGain = 1.25;
+// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond that.
+// The second is for calls that go alone now: a verdict on the edge must not change with every run.
+constexpr double kHandOverNs = 10e3, kGain = 1.03, kGainToReturn = 1.1;
 constexpr uint64_t kAloneRuns =
     4096;  // before joining is tried again: a few slow batches among them do not show
 
@@ -132,17 +132,15 @@ int64_t CostTable::worthwhile_rows(int64_t max_rows) const {
 
 bool CostTable::weigh_joining() {
   if (runs_ < weigh_at_) return joining_;
-  bool known = false;
-  double least = std::numeric_limits<double>::max();
+  const Size& alone = sizes_[0];
+  const Size* usual = nullptr;
   for (size_t i = 1; i < kClasses; ++i) {
-    if (!is_known(sizes_[i])) continue;
-    known = true;
-    least = std::min(least, sizes_[i].ns_row);
+    if (is_known(sizes_[i]) && (usual == nullptr || sizes_[i].runs > usual->runs)) usual = &sizes_[i];
   }
-  if (!known || !is_known(sizes_[0])) return true;
-  const bool worthwhile = sizes_[0].ns_row > (joining_ ? kNoGain : kGain) * least;
-  if (!worthwhile) weigh_at_ = runs_ + kAloneRuns;
-  return worthwhile;
+  if (usual == nullptr || !is_known(alone)) return true;
+  const double joined = usual->ns_row * (joining_ ? kGain : kGainToReturn) + kHandOverNs;
+  if (alone.ns_row <= joined) weigh_at_ = runs_ + kAloneRuns;
+  return alone.ns_row > joined;
 }
 
 int64_t CostTable::best_rows(int64_t max_rows, Duration latency_bound) const {

@@ -11,8 +11,8 @@
 //              row first, and beyond all that is known as many as keep the bound if no row costs more
 //              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
 //              the past, compilation or a busy machine, is looked at again.
-//   Joining    Where a row of any batch costs hardly less than a row alone, best_rows() is 1 for the next
-//              4096 runs.
+//   Joining    Where a row in a batch of the usual size, and what joining costs its caller, is no cheaper
+//              than a row alone, best_rows() is 1 for the next 4096 runs.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once

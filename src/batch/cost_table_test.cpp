@@ -146,7 +146,7 @@ TEST_CASE("a latency bound is reached and not exceeded") {
   for (const int64_t bound_us : {100, 200, 500, 1000, 1300, 5000}) {
     CAPTURE(bound_us);
     for (const Device& device :
-         {Device(steady), Device([](int64_t n) { return 20.0 + 30.0 * static_cast<double>(n); })}) {
+         {Device(steady), Device([](int64_t n) { return 40.0 + 30.0 * static_cast<double>(n); })}) {
       CostTable table;
       for (int i = 0; i < 300; ++i) {
         const int64_t rows = table.best_rows(64, kUs * bound_us);
@@ -194,6 +194,10 @@ TEST_CASE("joining is given up where a row costs no less in a batch, and tried a
       {"a start that hardly counts", [](int64_t rows) { return 5 + 60.0 * static_cast<double>(rows); },
        false},
       {"a start of half a row", [](int64_t rows) { return 30 + 60.0 * static_cast<double>(rows); }, true},
+      {"a tenth saved, less than joining costs",
+       [](int64_t n) { return 6.0 + 57.0 * static_cast<double>(n); }, false},
+      {"a tenth saved, of a long row", [](int64_t n) { return 600.0 + 5700.0 * static_cast<double>(n); },
+       true},
       {"one start for all", steady, true},
       {"batches are slower", [](int64_t rows) { return static_cast<double>(rows * (rows + 9)); }, false},
   };
