@@ -14,11 +14,12 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
-// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond that.
-// The second is for calls that go alone now: a verdict on the edge must not change with every run.
-constexpr double kHandOverNs = 10e3, kGain = 1.03, kGainToReturn = 1.1;
-constexpr uint64_t kAloneRuns =
-    4096;  // before joining is tried again: a few slow batches among them do not show
+// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond that,
+// the second time for calls that go alone now: a verdict on the edge must not change with every run.
+constexpr double kHandOverNs = 10e3;
+constexpr double kGain = 1.03;
+constexpr double kGainToReturn = 1.1;
+constexpr uint64_t kAloneRuns = 4096;  // before joining is tried again: so many hide a few slow batches
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
 
