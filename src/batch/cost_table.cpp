@@ -14,8 +14,8 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
-// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond that,
-// the second time for calls that go alone now: a verdict on the edge must not change with every run.
+// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond
+// that; the second for calls that go alone now, since a verdict on the edge must not change with every run.
 constexpr double kHandOverNs = 10e3;
 constexpr double kGain = 1.03;
 constexpr double kGainToReturn = 1.1;

@@ -146,7 +146,7 @@ TEST_CASE("a latency bound is reached and not exceeded") {
   for (const int64_t bound_us : {100, 200, 500, 1000, 1300, 5000}) {
     CAPTURE(bound_us);
     for (const Device& device :
-         {Device(steady), Device([](int64_t n) { return 30.0 + 20.0 * static_cast<double>(n); })}) {
+         {Device(steady), Device([](int64_t n) { return 23.0 + 27.0 * static_cast<double>(n); })}) {
       CostTable table;
       for (int i = 0; i < 300; ++i) {
         const int64_t rows = table.best_rows(64, kUs * bound_us);
