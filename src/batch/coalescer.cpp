@@ -446,7 +446,10 @@ Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extent
 bool Coalescer::joins(const State& state, std::span<const ir::Extents> places) {
   const auto found = std::find_if(state.costs.begin(), state.costs.end(),
                                   [&](const GroupCosts& each) { return same(each.places, places); });
-  return found == state.costs.end() || found->table.is_joining_worthwhile();
+  if (found == state.costs.end()) return true;
+  if (!found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
+  return std::any_of(state.forming.begin(), state.forming.end(),
+                     [](const Batch& batch) { return batch->alone; });  // one at a time
 }
 
 Running Coalescer::running(const State& state) const {

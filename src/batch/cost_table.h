@@ -12,7 +12,8 @@
 //              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
 //              the past, compilation or a busy machine, is looked at again.
 //   Joining    Where a row in a batch of the usual size, and what joining costs its caller, is no cheaper
-//              than a row alone, best_rows() is 1 for the next 4096 runs.
+//              than a row alone, best_rows() is 1 for the next 4096 runs. Both have to be known: after 16
+//              runs of batches somebody should go alone.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once
@@ -35,8 +36,11 @@ class CostTable {
   // False once a row of a batch is known to cost hardly less than a row alone: joining calls then only makes
   // them wait for each other.
   bool is_joining_worthwhile() const { return joining_; }
+  // True while calls join, and what a row costs alone is not known: one should go alone.
+  bool needs_row_alone() const { return joining_ && runs_ >= kRunsFirst && !is_known(sizes_[0]); }
 
  private:
+  static constexpr uint64_t kRunsFirst = 16;
   static constexpr size_t kClasses = 64;  // to 2^17 rows; the last holds everything above
 
   struct Size {

@@ -222,6 +222,21 @@ TEST_CASE("joining is given up where a row costs no less in a batch, and tried a
   CHECK(table.is_joining_worthwhile());  // the model became another one
 }
 
+TEST_CASE("a row alone is asked for while it is not known, and batches are") {
+  CostTable table;
+  run(table, steady, 8, 15);
+  CHECK(!table.needs_row_alone());
+  run(table, steady, 8, 1);
+  CHECK(table.needs_row_alone());
+  run(table, steady, 1, 3);
+  CHECK(!table.needs_row_alone());
+  run(table, steady, 8, 600);
+  CHECK(table.needs_row_alone());
+  CostTable alone = learnt([](int64_t rows) { return 60.0 * static_cast<double>(rows); }, {1, 8});
+  run(alone, steady, 8, 600);  // batches that were on their way
+  CHECK(!alone.needs_row_alone());
+}
+
 TEST_CASE("noise does not keep a table from large batches") {
   std::mt19937_64 engine(7);
   CostTable table;
