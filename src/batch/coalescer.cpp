@@ -282,7 +282,8 @@ void Coalescer::advance(State& state, const Here* me, Next& next) const {
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
-      if (batch->copying != 0 || (!batch->alone && state.busy >= options_.lanes)) continue;
+      if (batch->copying != 0) continue;
+      if (!batch->alone && state.busy >= options_.lanes) break;  // nobody passes it
       const bool full =
           batch->alone ||
           batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));

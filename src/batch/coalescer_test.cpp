@@ -483,4 +483,35 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   CHECK(most.load_acquire() <= 3);
 }
 
+TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {
+  constexpr int kOthers = 4, kLimit = 4000;
+  CoalescerOptions options = with(1);
+  options.lanes_alone = 2;
+  Fixture f(options, true, true);  // exact: another length is another group
+  f.learn_that_joining_does_not_pay();
+  Atomic<int64_t> wrong{0}, made{0};
+  Atomic<bool> over{false};
+  int64_t meanwhile = 0;
+  {
+    std::vector<Thread> others;
+    for (int i = 0; i < kOthers; ++i) {
+      others.emplace_back("other", [&, i] {
+        while (!over.load_acquire() && made.add_relaxed(1) < kLimit) {
+          Rows x(1, static_cast<float>(i));
+          wrong.add_relaxed(f.right(x, f.call(x)) ? 0 : 1);
+        }
+      });
+    }
+    wait_until([&] { return made.load_relaxed() >= 20; });
+    const int64_t before = made.load_relaxed();
+    Ragged x(8, 1);
+    CHECK(f.right(x, f.call(x)));
+    meanwhile = made.load_relaxed() - before;
+    over.store_release(true);
+    for (Thread& thread : others) thread.join();
+  }
+  CHECK(wrong.load_relaxed() == 0);
+  CHECK(meanwhile <= 5 * kOthers);
+}
+
 }  // namespace heddle::batch
