@@ -25,7 +25,7 @@ TEST_CASE("where a row costs as much in a batch as alone, calls go alone, in the
   CHECK(f.runs() == std::vector<ir::Extents>(kCallers + 1, ir::Extents{1, 4}));
   CHECK(*order.lock() == std::vector<float>{1000, 0, 1, 2, 3, 4, 5});
   const auto stats = f.coalescer->stats();
-  CHECK(stats.calls == 6 + kCallers + 1);
+  CHECK(stats.calls == 11 + kCallers + 1);
   CHECK(stats.parked == 0);
 }
 

@@ -19,6 +19,7 @@ constexpr double kWeight = 1.0 / 8;
 constexpr double kHandOverNs = 10e3;
 constexpr double kGain = 1.03;
 constexpr double kGainToReturn = 1.1;
+constexpr uint64_t kSure = 8;          // batches of known sizes, before joining is given up
 constexpr uint64_t kAloneRuns = 4096;  // before joining is tried again: so many hide a few slow batches
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
@@ -135,10 +136,13 @@ bool CostTable::weigh_joining() {
   if (runs_ < weigh_at_) return joining_;
   const Size& alone = sizes_[0];
   const Size* usual = nullptr;
+  uint64_t batches = 0;
   for (size_t i = 1; i < kClasses; ++i) {
-    if (is_known(sizes_[i]) && (usual == nullptr || sizes_[i].runs > usual->runs)) usual = &sizes_[i];
+    if (!is_known(sizes_[i])) continue;
+    batches += sizes_[i].runs;
+    if (usual == nullptr || sizes_[i].runs > usual->runs) usual = &sizes_[i];
   }
-  if (usual == nullptr || !is_known(alone)) return true;
+  if (batches < kSure || !is_known(alone)) return true;
   const double joined = usual->ns_row * (joining_ ? kGain : kGainToReturn) + kHandOverNs;
   if (alone.ns_row <= joined) weigh_at_ = runs_ + kAloneRuns;
   return alone.ns_row > joined;

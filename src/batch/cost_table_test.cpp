@@ -203,13 +203,13 @@ TEST_CASE("joining is given up where a row costs no less in a batch, and tried a
   };
   for (const Case& each : cases) {
     CAPTURE(each.name);
-    CostTable table = learnt(each.device, {1, 2, 8});
+    CostTable table = learnt(each.device, {1, 2, 8, 8, 8});
     CHECK(table.is_joining_worthwhile() == each.joins);
     CHECK((table.best_rows(64) > 1) == each.joins);
     CHECK(learnt(each.device, {1}).is_joining_worthwhile());  // nothing to compare with
     CHECK(learnt(each.device, {8}).is_joining_worthwhile());
   }
-  CostTable table = learnt(cases[0].device, {1, 8});
+  CostTable table = learnt(cases[0].device, {1, 8, 8, 8});
   int64_t joined = 0;
   for (int i = 0; i < 20000; ++i) {
     const int64_t rows = std::min<int64_t>(table.best_rows(64), 8);
@@ -232,7 +232,7 @@ TEST_CASE("a row alone is asked for while it is not known, and batches are") {
   CHECK(!table.needs_row_alone());
   run(table, steady, 8, 600);
   CHECK(table.needs_row_alone());
-  CostTable alone = learnt([](int64_t rows) { return 60.0 * static_cast<double>(rows); }, {1, 8});
+  CostTable alone = learnt([](int64_t rows) { return 60.0 * static_cast<double>(rows); }, {1, 8, 8, 8});
   run(alone, steady, 8, 600);  // batches that were on their way
   CHECK(!alone.needs_row_alone());
 }
