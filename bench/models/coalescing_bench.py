@@ -4,6 +4,8 @@
 Read as   rows per second of Heddle's callers over the peer's, round by round, peers at their best setting.
           C++ callers run in a process of their own (bench/api/coalescing_callers_bench.cpp), in turn with
           the peers. MiniLM gets sentences of 4 to 60 tokens, the next one at each call.
+          Every measurement has a process of its own: the threads that some peers leave behind, spinning,
+          would be in the way of the next one.
 Checked   the C++ program compares every answer with that of a call alone; here the first answers of every
           setting are compared with ONNX Runtime's.
 """
@@ -15,6 +17,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,16 +32,9 @@ SENTENCES = 64
 WARM_SECONDS = 3.0
 
 
-def cpp_callers(work: Work, callers: int, precision: str, seconds: float) -> float:
-    done = subprocess.run(
-        [
-            *(CALLERS, "--model", work.path, "--callers", str(callers)),
-            *("--precision", precision, "--seconds", str(seconds)),
-        ],
-        stdout=subprocess.PIPE,
-        check=True,
-    )
-    return json.loads(done.stdout)["rows_per_s"]
+def child(*command: object) -> dict:
+    done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout)
 
 
 def batched_call(work: Work, size: int, window: float) -> Call:
@@ -135,44 +131,51 @@ def rate(call: Call, inputs: list[Arrays], callers: int, seconds: float) -> floa
     return calls_per_second(lambda: call(inputs[next(turn) % len(inputs)]), callers, seconds)
 
 
-def right(
-    work: Work, name: str, call: Call, inputs: list[Arrays], want: list[np.ndarray], precision: str
-) -> Call:
-    for x, y in zip(inputs[:8], want, strict=False):
+def right(work: Work, name: str, call: Call, inputs: list[Arrays], precision: str) -> Call:
+    reference = onnxruntime_call(work, 1)
+    for x in inputs[:8]:
+        y = reference(x)
         error = np.abs(call(x) - y).max() / max(1.0, np.abs(y).max())
         if not error < (1e-4 if precision == "f32" else 5e-2):
             raise SystemExit(f"{work.name}, {name}: the answer differs by {error:.2e}")
     return call
 
 
-def measure(case: Case, work: Work, options) -> dict:
-    print(f"\n{case.name}, against {case.peers or 'the best peer'}", flush=True)
-    inputs = inputs_for(case.work)
-    reference = onnxruntime_call(work, 1)
-    want = [reference(x) for x in inputs[:8]]
+def sides(case: Case) -> dict[str, Callable[[Work], Call]]:
     every = settings(case.precision, case.peer_callers)
     tried = batching_peers().get(case.peers) or [s for s in every[1:] if s.peer.startswith(case.peers)]
-    calls: dict[str, Call] = {}
-    for setting in tried:
-        try:
-            calls[setting.name] = right(work, setting.name, setting.open(work), inputs, want, case.precision)
-        except LookupError as why:
-            print(f"  {setting.name}: left out, {why}")
-    quick = {name: rate(call, inputs, case.peer_callers, options.seconds / 2) for name, call in calls.items()}
+    return {"heddle": lambda w: heddle_call(w, case.precision, True)} | {s.name: s.open for s in tried}
+
+
+def one_side(case: Case, work: Work, side: str, seconds: float) -> float | None:
+    """In this process; None: the peer has nothing for this model."""
+    inputs = inputs_for(case.work)
+    try:
+        call = right(work, side, sides(case)[side](work), inputs, case.precision)
+    except LookupError:
+        return None
+    callers = case.callers if side == "heddle" else case.peer_callers
+    # Sentences that share a batch are shapes of their own.
+    rate(call, inputs, callers, WARM_SECONDS if side == "heddle" else seconds / 4)
+    return rate(call, inputs, callers, seconds)
+
+
+def measure(case: Case, work: Work, options) -> dict:
+    print(f"\n{case.name}, against {case.peers or 'the best peer'}", flush=True)
+
+    def of(side: str, seconds: float = options.seconds) -> float | None:
+        if side == "heddle" and case.cpp:
+            asked = ("--callers", case.callers, "--precision", case.precision, "--seconds", seconds)
+            return child(CALLERS, "--model", work.path, *asked)["rows_per_s"]
+        here = (sys.executable, __file__, "--case", CASES.index(case), "--side", side, "--seconds", seconds)
+        return child(*here)["rows_per_s"]
+
+    quick = {name: of(name, options.seconds / 2) for name in sides(case) if name != "heddle"}
+    for name in [name for name, value in quick.items() if value is None]:
+        print(f"  {name}: left out, it has nothing for {case.work}")
+        del quick[name]
     best = max(quick, key=quick.__getitem__)
-    call = right(work, "heddle", heddle_call(work, case.precision, True), inputs, want, case.precision)
-
-    def ours() -> float:
-        if case.cpp:
-            return cpp_callers(work, case.callers, case.precision, options.seconds)
-        return rate(call, inputs, case.callers, options.seconds)
-
-    def theirs() -> float:
-        return rate(calls[best], inputs, case.peer_callers, options.seconds)
-
-    if not case.cpp:
-        rate(call, inputs, case.callers, WARM_SECONDS)  # sentences that share a batch are shapes of their own
-    rates = in_turn({"heddle": ours, best: theirs}, options.rounds)
+    rates = in_turn({"heddle": lambda: of("heddle"), best: lambda: of(best)}, options.rounds)
     for name, values in rates.items():
         show(name, spread(values), "rows/s")
     figure = ratio(rates["heddle"], rates[best])
@@ -183,10 +186,17 @@ def measure(case: Case, work: Work, options) -> dict:
 def main() -> int:
     command = parser(__doc__)
     command.add_argument("--models", nargs="+", default=sorted({case.work for case in CASES}))
+    command.add_argument("--case", type=int, help="one measurement, as JSON: the case's number")
+    command.add_argument("--side", default="heddle", help="whose, with --case")
     options = command.parse_args()
     if not CALLERS.exists():
         raise SystemExit(f"{CALLERS} is missing: run `make bench ONLY=coalescing`, which builds it")
     known = works()
+    if options.case is not None:
+        case = CASES[options.case]
+        found = one_side(case, known[case.work], options.side, options.seconds)
+        print(json.dumps({"rows_per_s": found}), flush=True)
+        os._exit(0)  # some peers' threads never end
     figures = {}
     for case in CASES:
         if case.work in options.models:

@@ -58,6 +58,7 @@ std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& mode
   if (padded && (!padded->ragged() || options.exact)) padded.reset();  // exact: nothing is padded
   batch::CoalescerOptions coalesce;
   coalesce.lanes = std::max(1, lanes_of(runtime->device().traits()));
+  coalesce.lanes_alone = std::max(coalesce.lanes, runtime->device().traits().lanes);
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;

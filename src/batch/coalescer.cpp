@@ -1,6 +1,7 @@
 #include "batch/coalescer.h"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "base/trace.h"
@@ -25,6 +26,7 @@ bool same(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
 Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout,
                      const CoalescerOptions& options)
     : runtime_(std::move(runtime)), model_(std::move(model)), layout_(std::move(layout)), options_(options) {
+  assert(options.lanes_alone >= options.lanes);
   state_.lock()->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
 }
 
@@ -54,30 +56,27 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
   HEDDLE_TRY(model_->check_dtypes(inputs));
   HEDDLE_TRY(model_->check_extents(inputs));
   HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
+  const Caller caller{inputs, shape, deadline, cancel};
   HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
-  if (me.batch == nullptr) return run_alone(inputs, shape, deadline, me.measured);
-  for (size_t i = 0; i < inputs.size(); ++i) {
+  if (me.batch == nullptr) return run_alone(caller, me);
+  for (size_t i = 0; i < me.batch->staging.size(); ++i) {
     layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
   }
-  Result<Views> result = stay(me, deadline, cancel);
+  Result<Views> result = stay(me, caller);
   if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
   // Padding them to one length went beyond what the model takes, such as its table of positions.
-  runtime::Call call;
-  call.inputs = inputs;
-  call.deadline = deadline;
-  return runtime_->run(*model_, call);
+  return runtime_->run(*model_, caller.own_call());
 }
 
-Result<Coalescer::Views> Coalescer::run_alone(std::span<const View> inputs, const CallShape& shape,
-                                              Deadline deadline, bool measured) {
-  runtime::Call call;
-  call.inputs = inputs;
-  call.deadline = deadline;
-  Run run = measured ? timed(call) : Run{runtime_->run(*model_, call)};
+Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& me) {
+  const CallShape& shape = caller.shape;
+  const runtime::Call call = caller.own_call();
+  Run run = me.measured ? timed(call) : Run{runtime_->run(*model_, call)};
   Next next;
   {
     auto state = state_.lock();
     ++state->stats.calls;
+    if (me.batch != nullptr) --state->stats.parked;
     after_run(*state, shape.places, run, shape.rows, 1, shape.rows);
     advance(*state, nullptr, next);
   }
@@ -105,7 +104,9 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       auto state = state_.lock();
       if (state->closed) return model_->closed_status();
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
-      const bool idle = state->busy < options_.lanes && state->forming.empty() && state->returning == 0;
+      const bool alone = !joins(*state, shape.places);
+      const bool idle = state->busy < (alone ? options_.lanes_alone : options_.lanes) &&
+                        state->forming.empty() && (alone || state->returning == 0);
       if (idle || shape.rows >= options_.max_rows || shape.is_empty()) {
         come_in(*state, shape);
         ++state->busy;
@@ -147,7 +148,7 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& sha
   batch->places = shape.places;
   batch->longest.resize(shape.lengths.size());
   batch->arrived = Clock::real().now();
-  batch->awaits = state.returning > 0;
+  batch->awaits = !batch->alone && state.returning > 0;
   state.forming.push_back(batch);
   return batch;
 }
@@ -156,7 +157,8 @@ Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape)
   Running with_me = running(state);
   with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
   for (const Batch& batch : state.forming) {
-    if (batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places)) continue;
+    if (batch->alone || batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places))
+      continue;
     if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.places))) return batch;
   }
   return nullptr;
@@ -177,6 +179,9 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
+  if (!joins(*state_.lock(), shape.places)) {
+    return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
+  }
   int64_t row_bytes = 1;
   for (size_t i = 0; i < shape.places.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
   int64_t rows = 0;
@@ -186,7 +191,7 @@ Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
     rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
     rows = std::max(shape.rows, rows);
   }
-  std::vector<Ref<device::Buffer>> staging;
+  FormingBatch::Staging staging;
   for (size_t i = 0; i < shape.places.size(); ++i) {
     HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
                       runtime_->allocate(static_cast<uint64_t>(rows * layout_.row_bytes(shape, i))));
@@ -197,9 +202,10 @@ Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
 
 // ---- waiting
 
-Result<Coalescer::Views> Coalescer::stay(const Here& me, Deadline deadline, const std::stop_token& cancel) {
+Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller) {
+  const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
-  const std::stop_callback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
+  const std::stop_callback on_cancel(caller.cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
   Next next = ask(me, true);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
@@ -221,7 +227,7 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, Deadline deadline, cons
         next = ask(me, false);
     }
   }
-  return lead(me, deadline);
+  return me.batch->alone ? run_alone(caller, me) : lead(me, deadline);
 }
 
 Coalescer::Next Coalescer::ask(const Here& me, bool seated) {
@@ -267,21 +273,25 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
 // ---- what happens next
 
 void Coalescer::advance(State& state, const Here* me, Next& next) const {
-  while (state.busy < options_.lanes && !state.forming.empty()) {
+  while (state.busy < options_.lanes_alone && !state.forming.empty()) {
     const TimePoint now = Clock::real().now();
     expire_returning(state, now);
-    const Running runs = running(state);
+    Running runs = running(state);
+    if (state.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for those who go alone only
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (batch->copying != 0) continue;
+      if (!batch->alone && state.busy >= options_.lanes) break;  // nobody passes it
       const bool full =
+          batch->alone ||
           batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));
       Waiting& entry = waiting.emplace_back();
       entry.id = entry.group = batch->id;  // it goes whole, and alone
       entry.rows = full ? limit.max_rows : batch->rows;
       entry.arrived = batch->arrived;
+      if (full) break;  // due, and before all that came later
     }
     if (waiting.empty()) return;
     const Decision decision = decide(now, waiting, runs, limit);
@@ -412,7 +422,7 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> places, const R
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
   const bool contended = state.inside + state.returning > options_.lanes;
-  if (!contended || !state.forecast.expect()) return;
+  if (!contended || !group.table.is_joining_worthwhile() || !state.forecast.expect()) return;
   // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
   // next one small.
   const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, places)));
@@ -432,6 +442,15 @@ Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extent
     state.costs.push_back({{places.begin(), places.end()}, {}, options_.max_rows});
   }
   return state.costs.back();
+}
+
+bool Coalescer::joins(const State& state, std::span<const ir::Extents> places) {
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(),
+                                  [&](const GroupCosts& each) { return same(each.places, places); });
+  if (found == state.costs.end()) return true;
+  if (!found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
+  return std::any_of(state.forming.begin(), state.forming.end(),
+                     [](const Batch& batch) { return batch->alone; });  // one at a time
 }
 
 Running Coalescer::running(const State& state) const {

@@ -6,7 +6,8 @@
 //              its own rows out. No thread and no timer of ours: one of those who wait keeps the time.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
 //              just answered are expected back, for at most half the time that a full batch runs, and as
-//              long as return_forecast.h says that it pays.
+//              long as return_forecast.h says that it pays. Where cost_table.h knows that joining does not
+//              pay, calls go alone, in the order they came, and nobody is waited for.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
 //              deadline, cancelled, exhausted or unavailable. While anybody waits, a lane is busy or
 //              somebody keeps the time. A taken batch has a leader among its living members, or is dropped
@@ -35,6 +36,8 @@ namespace heddle::batch {
 
 struct CoalescerOptions {
   int lanes = 1;  // batches at once
+  // Runs at once where joining does not pay. More than lanes, where a hand-over would leave a lane idle.
+  int lanes_alone = 1;
   int64_t max_rows = 64;
   size_t max_parked = 4096;                  // callers; one more gets exhausted
   Duration latency_bound = Duration::max();  // batches that are known to run longer are not formed
@@ -66,6 +69,19 @@ class Coalescer {
 
  private:
   using Batch = Ref<FormingBatch>;
+  struct Caller {  // what it brings
+    std::span<const device::View> inputs;
+    const CallShape& shape;
+    Deadline deadline;
+    const std::stop_token& cancel;
+
+    runtime::Call own_call() const {
+      runtime::Call call;
+      call.inputs = inputs;
+      call.deadline = deadline;
+      return call;
+    }
+  };
   struct Here {  // a caller in a batch, or without one
     Batch batch;
     size_t seat = 0;
@@ -114,10 +130,9 @@ class Coalescer {
   };
 
   Result<Here> arrive(const CallShape& shape);  // without a batch: to run alone
-  Result<Views> run_alone(std::span<const device::View> inputs, const CallShape& shape, Deadline deadline,
-                          bool measured);
+  Result<Views> run_alone(const Caller& caller, const Here& me);
   Result<Batch> make_batch(const CallShape& shape) const;
-  Result<Views> stay(const Here& me, Deadline deadline, const std::stop_token& cancel);
+  Result<Views> stay(const Here& me, const Caller& caller);
   Next ask(const Here& me, bool seated);
   Result<Views> leave(const Here& me, Status why);
   Result<Views> lead(const Here& me, Deadline deadline);
@@ -140,6 +155,7 @@ class Coalescer {
   void learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
              int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
+  static bool joins(const State& state, std::span<const ir::Extents> places);
   Running running(const State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> places) const;
 

@@ -14,6 +14,13 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
+// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond
+// that; the second for calls that go alone now, since a verdict on the edge must not change with every run.
+constexpr double kHandOverNs = 10e3;
+constexpr double kGain = 1.03;
+constexpr double kGainToReturn = 1.1;
+constexpr uint64_t kSure = 8;          // batches of known sizes, before joining is given up
+constexpr uint64_t kAloneRuns = 4096;  // before joining is tried again: so many hide a few slow batches
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
 
@@ -92,6 +99,7 @@ void CostTable::record(int64_t rows, Duration run) {
   const auto count = static_cast<double>(std::max<int64_t>(rows, 1));
   size.add(count, static_cast<double>(std::max<int64_t>(run.count(), 1)) / count);
   size.last_run = ++runs_;
+  joining_ = weigh_joining();
 }
 
 bool CostTable::is_known(const Size& size) const {
@@ -124,7 +132,24 @@ int64_t CostTable::worthwhile_rows(int64_t max_rows) const {
   return end;
 }
 
+bool CostTable::weigh_joining() {
+  if (runs_ < weigh_at_) return joining_;
+  const Size& alone = sizes_[0];
+  const Size* usual = nullptr;
+  uint64_t batches = 0;
+  for (size_t i = 1; i < kClasses; ++i) {
+    if (!is_known(sizes_[i])) continue;
+    batches += sizes_[i].runs;
+    if (usual == nullptr || sizes_[i].runs > usual->runs) usual = &sizes_[i];
+  }
+  if (batches < kSure || !is_known(alone)) return true;
+  const double joined = usual->ns_row * (joining_ ? kGain : kGainToReturn) + kHandOverNs;
+  if (alone.ns_row <= joined) weigh_at_ = runs_ + kAloneRuns;
+  return alone.ns_row > joined;
+}
+
 int64_t CostTable::best_rows(int64_t max_rows, Duration latency_bound) const {
+  if (!joining_) return 1;
   const int64_t end = worthwhile_rows(std::max<int64_t>(max_rows, 1));
   if (latency_bound == Duration::max()) return end;
   Curve known;

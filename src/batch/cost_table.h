@@ -11,6 +11,9 @@
 //              row first, and beyond all that is known as many as keep the bound if no row costs more
 //              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
 //              the past, compilation or a busy machine, is looked at again.
+//   Joining    Where a row in a batch of the usual size, and what joining costs its caller, is no cheaper
+//              than a row alone, best_rows() is 1 for the next 4096 runs. Both have to be known: after 16
+//              runs of batches somebody should go alone.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once
@@ -30,8 +33,14 @@ class CostTable {
   std::optional<Duration> estimate(int64_t rows) const;
   // Duration::max(): no bound. At least 1, at most max_rows.
   int64_t best_rows(int64_t max_rows, Duration latency_bound = Duration::max()) const;
+  // False once a row of a batch is known to cost hardly less than a row alone: joining calls then only makes
+  // them wait for each other.
+  bool is_joining_worthwhile() const { return joining_; }
+  // True while calls join, and what a row costs alone is not known: one should go alone.
+  bool needs_row_alone() const { return joining_ && runs_ >= kRunsFirst && !is_known(sizes_[0]); }
 
  private:
+  static constexpr uint64_t kRunsFirst = 16;
   static constexpr size_t kClasses = 64;  // to 2^17 rows; the last holds everything above
 
   struct Size {
@@ -49,10 +58,13 @@ class CostTable {
   static size_t class_of(int64_t rows);
   static int64_t least_rows(size_t size_class);
   bool is_known(const Size& size) const;
+  bool weigh_joining();
   int64_t worthwhile_rows(int64_t max_rows) const;
 
   std::array<Size, kClasses> sizes_{};
   uint64_t runs_ = 0;
+  bool joining_ = true;
+  uint64_t weigh_at_ = 0;  // not before this run
 };
 
 }  // namespace heddle::batch

@@ -145,7 +145,8 @@ TEST_CASE("batches as large as the table says come to rest near the best size") 
 TEST_CASE("a latency bound is reached and not exceeded") {
   for (const int64_t bound_us : {100, 200, 500, 1000, 1300, 5000}) {
     CAPTURE(bound_us);
-    for (const Device& device : {Device(steady), Device([](int64_t n) { return 30.0 * n; })}) {
+    for (const Device& device :
+         {Device(steady), Device([](int64_t n) { return 23.0 + 27.0 * static_cast<double>(n); })}) {
       CostTable table;
       for (int i = 0; i < 300; ++i) {
         const int64_t rows = table.best_rows(64, kUs * bound_us);
@@ -180,6 +181,60 @@ TEST_CASE("a verdict is looked at again, at a small price") {
   }
   CHECK(large > 0);
   CHECK(large < 5000 / 50);
+}
+
+TEST_CASE("joining is given up where a row costs no less in a batch, and tried again now and then") {
+  struct Case {
+    const char* name;
+    Device device;
+    bool joins;
+  };
+  const std::vector<Case> cases = {
+      {"each row costs its own", [](int64_t rows) { return 60.0 * static_cast<double>(rows); }, false},
+      {"a start that hardly counts", [](int64_t rows) { return 5 + 60.0 * static_cast<double>(rows); },
+       false},
+      {"a start of half a row", [](int64_t rows) { return 30 + 60.0 * static_cast<double>(rows); }, true},
+      {"a tenth saved, less than joining costs",
+       [](int64_t n) { return 6.0 + 57.0 * static_cast<double>(n); }, false},
+      {"a tenth saved, of a long row", [](int64_t n) { return 600.0 + 5700.0 * static_cast<double>(n); },
+       true},
+      {"one start for all", steady, true},
+      {"batches are slower", [](int64_t rows) { return static_cast<double>(rows * (rows + 9)); }, false},
+  };
+  for (const Case& each : cases) {
+    CAPTURE(each.name);
+    CostTable table = learnt(each.device, {1, 2, 8, 8, 8});
+    CHECK(table.is_joining_worthwhile() == each.joins);
+    CHECK((table.best_rows(64) > 1) == each.joins);
+    CHECK(learnt(each.device, {1}).is_joining_worthwhile());  // nothing to compare with
+    CHECK(learnt(each.device, {8}).is_joining_worthwhile());
+  }
+  CostTable table = learnt(cases[0].device, {1, 8, 8, 8});
+  int64_t joined = 0;
+  for (int i = 0; i < 20000; ++i) {
+    const int64_t rows = std::min<int64_t>(table.best_rows(64), 8);
+    joined += rows == 8 ? 1 : 0;
+    run(table, cases[0].device, rows, 1);
+  }
+  CHECK(joined > 0);
+  CHECK(joined < 20000 / 500);
+  for (int i = 0; i < 5000; ++i) run(table, steady, std::min<int64_t>(table.best_rows(64), 8), 1);
+  CHECK(table.is_joining_worthwhile());  // the model became another one
+}
+
+TEST_CASE("a row alone is asked for while it is not known, and batches are") {
+  CostTable table;
+  run(table, steady, 8, 15);
+  CHECK(!table.needs_row_alone());
+  run(table, steady, 8, 1);
+  CHECK(table.needs_row_alone());
+  run(table, steady, 1, 3);
+  CHECK(!table.needs_row_alone());
+  run(table, steady, 8, 600);
+  CHECK(table.needs_row_alone());
+  CostTable alone = learnt([](int64_t rows) { return 60.0 * static_cast<double>(rows); }, {1, 8, 8, 8});
+  run(alone, steady, 8, 600);  // batches that were on their way
+  CHECK(!alone.needs_row_alone());
 }
 
 TEST_CASE("noise does not keep a table from large batches") {

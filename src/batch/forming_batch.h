@@ -63,11 +63,17 @@ struct Member {
 };
 
 struct FormingBatch {
-  FormingBatch(int64_t rows_max, std::vector<Ref<device::Buffer>> memory)
-      : capacity(rows_max), staging(std::move(memory)), members(static_cast<size_t>(rows_max)) {}
+  using Staging = std::vector<Ref<device::Buffer>>;
+  // Without memory it is for one caller, who runs with its own.
+  FormingBatch(int64_t rows_max, Staging memory)
+      : capacity(rows_max),
+        staging(std::move(memory)),
+        alone(staging.empty()),
+        members(alone ? 1 : static_cast<size_t>(rows_max)) {}
 
   const int64_t capacity;  // rows the staging memory holds
-  const std::vector<Ref<device::Buffer>> staging;
+  const Staging staging;
+  const bool alone;
 
   uint64_t id = 0;
   std::vector<ir::Extents> places;  // what its rows look like in the staging memory
