@@ -33,7 +33,8 @@ heddle_on_metal(conformance_on_metal driver_conformance)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
 if(driver_tests)
-  heddle_metal_test(metal_driver_test SOURCES ${driver_tests} LINK ${HEDDLE_ALL})
+  heddle_metal_test(metal_driver_test LINK heddle_metal
+    SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp")
 endif()
 include(HeddleGuardTests)
 file(GLOB graph_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/graph/*_test.mm")

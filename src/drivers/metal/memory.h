@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "device/buffer.h"
+#include "drivers/metal/defences.h"
 #include "drivers/metal/owned.h"
 
 namespace heddle::metal {
@@ -24,6 +25,7 @@ class MetalMemory final : public device::Memory {
 };
 
 // A shared buffer of at least `bytes`. exhausted beyond `limit`, and when Metal has none.
-Result<Owned<id<MTLBuffer>>> make_buffer(id<MTLDevice> device, uint64_t bytes, uint64_t limit);
+Result<Owned<id<MTLBuffer>>> make_buffer(id<MTLDevice> device, uint64_t bytes, uint64_t limit,
+                                         const Defences& defences = {});
 
 }  // namespace heddle::metal

@@ -63,7 +63,8 @@ class MetalDevice final : public device::Device {
 
   Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
     @autoreleasepool {
-      HEDDLE_TRY_ASSIGN(auto buffer, make_buffer(open_->device.get(), bytes, traits_.memory_bytes));
+      HEDDLE_TRY_ASSIGN(auto buffer, make_buffer(open_->device.get(), bytes, traits_.memory_bytes,
+                                                 open_->options.defences));
       return std::unique_ptr<device::Memory>(std::make_unique<MetalMemory>(std::move(buffer), bytes));
     }
   }
@@ -99,7 +100,7 @@ Result<Ref<device::Device>> make_metal_device(const MetalOptions& options) {
       return Status::unsupported(utf8([device name]), " has memory of its own; the Metal driver needs ",
                                  "unified memory, as Apple silicon has");
     }
-    HEDDLE_TRY_ASSIGN(open->kernels, Kernels::make(device));
+    HEDDLE_TRY_ASSIGN(open->kernels, Kernels::make(device, options.defences));
     open->options = options;
     open->memory_bytes = [device recommendedMaxWorkingSetSize];
     open->staging = std::make_shared<Staging>(device, open->memory_bytes);

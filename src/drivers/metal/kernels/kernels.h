@@ -9,6 +9,7 @@
 #include <array>
 
 #include "base/status.h"
+#include "drivers/metal/defences.h"
 #include "drivers/metal/kernels/walk.h"
 #include "drivers/metal/owned.h"
 
@@ -16,7 +17,7 @@ namespace heddle::metal {
 
 class Kernels {
  public:
-  static Result<Kernels> make(id<MTLDevice> device);
+  static Result<Kernels> make(id<MTLDevice> device, const Defences& defences);
   // `size`: of an element, 1, 2, 4 or 8 bytes.
   id<MTLComputePipelineState> copy(int64_t size) const { return copies_[place(size)].get(); }
   id<MTLComputePipelineState> fill(int64_t size) const { return fills_[place(size)].get(); }
