@@ -1,6 +1,7 @@
 // fixture.h: a Metal device on a fresh double, and models small enough to look through.
 //
-//   What       Devices may be made without one of the driver's defences: a test then shows what the fault does.
+//   What       Devices may be made without one of the driver's defences: a test then shows what the fault
+//              does.
 //   Threads    One test at a time: the double's state is the process's.
 #pragma once
 
