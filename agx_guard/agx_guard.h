@@ -45,6 +45,7 @@ enum agx_guard_result {
   AGX_GUARD_NOT_INSTALLED = 5 /* nothing to uninstall */
 };
 
+/* Called again, it looks for driver classes that have come since. */
 enum agx_guard_result agx_guard_install(void);
 
 /* Puts the originals back, but for methods that someone else has replaced since; lets go of every encoder.

@@ -64,20 +64,22 @@ using namespace agx_guard;
 extern "C" __attribute__((visibility("default"))) agx_guard_result agx_guard_install(void) {
   if (settings().off) return AGX_GUARD_OFF;
   @autoreleasepool {
+    bool already = false;
     {
       const std::lock_guard hold(installing);
-      if (installed.load(std::memory_order_acquire)) return AGX_GUARD_ALREADY;
-      if (is_guarded_by_another_copy()) {
+      already = installed.load(std::memory_order_acquire);
+      if (!already && is_guarded_by_another_copy()) {
         if (!others_warned) say("another copy of libagx_guard guards this process; this one stays out");
         others_warned = true;
         return AGX_GUARD_OTHER_COPY;
       }
-      forget_all();  // stragglers of an earlier uninstall
+      if (!already) forget_all();  // stragglers of an earlier uninstall
       installed.store(true, std::memory_order_release);
       static const bool registered = settings().report.empty() || atexit(report_at_exit) == 0;
       (void)registered;
     }
     look_for_driver();
+    if (already) return AGX_GUARD_ALREADY;
     return guarded().classes.empty() ? AGX_GUARD_WAITING : AGX_GUARD_INSTALLED;
   }
 }

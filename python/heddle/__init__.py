@@ -8,7 +8,7 @@ Every call that can wait or compute frees the GIL. Errors are raised by code (``
 
 import os
 
-from . import _heddle, errors, profiler
+from . import _heddle, errors, guard, profiler
 from ._heddle import (
     Device,
     Event,
@@ -67,6 +67,7 @@ __all__ = [
     "environment",
     "errors",
     "exclusive",
+    "guard",
     "load",
     "lock_stats",
     "measure_rates",
