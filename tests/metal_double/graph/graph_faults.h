@@ -1,8 +1,7 @@
-// graph_faults.h: kernels of Apple's that are wrong when several threads are in them, as MPSGraph's double has
-// them on request.
+// graph_faults.h: kernels of Apple's that are wrong when several threads are in them, on request.
 //
-//   What       A recipe of one of these names stands for such a kernel. While its fault is on and as many runs
-//              that hold it are in flight as the fault takes, the run that came last gives wrong numbers.
+//   What       A recipe of one of these names stands for such a kernel. While its fault is on and as many
+//              runs that hold it are in flight as the fault takes, the one that came last is wrong.
 //   In flight  From encoding until the work is over.
 //   Threads    Any.
 #pragma once

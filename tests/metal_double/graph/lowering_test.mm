@@ -2,20 +2,13 @@
 #include <doctest/doctest.h>
 
 #include <cmath>
-#include <cstring>
-#include <map>
-#include <random>
 #include <set>
 
 #include "drivers/metal/lowering/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
-#include "plan/batchable.h"
-#include "plan/optimize.h"
-#include "plan/specialize.h"
 #include "tests/driver_conformance/op_cases.h"
-#include "tests/metal_double/control.h"
-#include "tests/metal_double/graph/executable.h"
+#include "tests/metal_double/graph/lowering_bench.h"
 
 namespace heddle::metal {
 namespace {
@@ -23,23 +16,6 @@ namespace {
 using conformance::Case;
 using conformance::In;
 using ir::DType;
-
-ir::Tensor random_tensor(DType dtype, const ir::Extents& extents, uint32_t seed, double low, double high) {
-  std::mt19937 random(seed * 7919 + 17);
-  ir::Tensor tensor = ir::Tensor::zeros(dtype, extents);
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    const double x = low + (high - low) * (static_cast<double>(random()) / 4294967295.0);
-    if (ir::is_float(dtype)) {
-      tensor.set(i, x);
-    } else if (dtype == DType::kBool) {
-      tensor.set_i64(i, x > (low + high) / 2 ? 1 : 0);
-    } else {
-      tensor.set_i64(
-          i, std::min(static_cast<int64_t>(std::floor(x)), static_cast<int64_t>(std::ceil(high)) - 1));
-    }
-  }
-  return tensor;
-}
 
 struct Problem {
   ir::Graph graph;
@@ -74,60 +50,6 @@ Result<Problem> problem_of(const Case& c, DType t) {
   HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph, out.inputs));
   return out;
 }
-
-struct Compiled {
-  ir::Graph graph;
-  Ref<const Weights> weights;
-  Lowered lowered;
-};
-
-class Bench {
- public:
-  Bench() : device_(Owned<id<MTLDevice>>::adopt(MTLCreateSystemDefaultDevice())) {}
-  id<MTLDevice> device() const { return device_.get(); }
-
-  Result<Compiled> compile(ir::Graph graph, const std::vector<ir::Tensor>& inputs,
-                           Defences defences = {}) const {
-    HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
-    optimised = plan::mark_rows(std::move(optimised));
-    std::vector<ir::Extents> extents;
-    for (const ir::Tensor& input : inputs) extents.push_back(input.extents());
-    Compiled out;
-    HEDDLE_TRY_ASSIGN(out.weights, Weights::make(device(), optimised));
-    HEDDLE_TRY_ASSIGN(out.graph, plan::specialize(optimised, extents));
-    HEDDLE_TRY_ASSIGN(out.lowered, lower(out.graph, *out.weights, {device(), false, defences}));
-    return out;
-  }
-
-  // Results in the order of the graph's outputs; flags after them.
-  std::vector<ir::Tensor> run(const Compiled& c, const std::vector<ir::Tensor>& inputs) const {
-    @autoreleasepool {
-      std::vector<ir::Tensor> out;
-      for (const ir::ValueId id : c.graph.outputs)
-        out.push_back(ir::Tensor::zeros(c.graph.type(id).dtype, *c.graph.type(id).extents()));
-      if (!c.lowered.executable) return out;
-      std::vector<ir::Tensor> feeds;
-      for (const Feed& feed : c.lowered.feeds) {
-        const ir::Tensor& tensor =
-            feed.kind == Feed::Kind::input ? inputs[feed.index] : c.weights->tensor(feed.index);
-        feeds.push_back(tensor.reshaped(tensor.extents().rank() == 0 ? ir::Extents{1} : tensor.extents()));
-      }
-      const auto made = metal_double::run_now(c.lowered.executable.get(), feeds);
-      for (size_t i = 0; i < made.size(); ++i) {
-        if (i >= c.lowered.outputs.size()) {
-          out.push_back(made[i]);
-        } else {
-          ir::Tensor& result = out[c.lowered.outputs[i]];
-          result = made[i].reshaped(result.extents());
-        }
-      }
-      return out;
-    }
-  }
-
- private:
-  Owned<id<MTLDevice>> device_;
-};
 
 double tolerance_of(DType dtype) { return dtype == DType::kF16 ? 4e-3 : dtype == DType::kBF16 ? 2e-2 : 4e-5; }
 

@@ -63,7 +63,7 @@ MPSGraphTensor* convolve(MPSGraph* graph, const char* method, MPSGraphTensor* so
   return b.add_op("Conv", {x, w}, g.attributes());
 }
 
-// The gradient of the data is the transposed convolution; `wanted` says how much of the rest of a stride it has.
+// The gradient of the data is the transposed convolution; `wanted` says how much of the last stride it has.
 template <class Descriptor>
 MPSGraphTensor* convolve_back(MPSGraph* graph, const char* method, MPSGraphTensor* gradient,
                               MPSGraphTensor* weights, MPSShape* wanted, Descriptor* descriptor) {
