@@ -43,5 +43,31 @@ if(graph_tests AND TARGET heddle_metal)
   heddle_metal_test(metal_graph_test SOURCES ${graph_tests} ${cases} LINK heddle_metal)
 endif()
 
+# metal_apple_syntax: what ships for macOS also obeys Apple's language rules. In no build by default.
+function(heddle_apple_syntax)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/drivers/metal/*.mm"
+       "${PROJECT_SOURCE_DIR}/agx_guard/*.mm")
+  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.mm$")
+  set(stamps "")
+  foreach(source IN LISTS sources)
+    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}" "${source}")
+    set(stamp "${PROJECT_BINARY_DIR}/apple_syntax/${name}.ok")
+    get_filename_component(folder "${stamp}" DIRECTORY)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(OUTPUT "${stamp}"
+      COMMAND ${CMAKE_OBJCXX_COMPILER} -std=c++20 -fsyntax-only -fobjc-runtime=macosx-14 -fno-objc-arc
+              -fblocks -fobjc-exceptions -Wall -Wextra -Werror -Wno-nullability-completeness
+              "-DHEDDLE_VERSION=\"${PROJECT_VERSION}\""
+              "-I${PROJECT_SOURCE_DIR}" "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/include"
+              "-I${PROJECT_SOURCE_DIR}/tests/metal_double/include"
+              -idirafter "${HEDDLE_OBJC_INCLUDE}" "${source}" -MD -MF "${stamp}.d" -MT "${stamp}"
+      COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
+      DEPENDS "${source}" DEPFILE "${stamp}.d" COMMENT "Apple's rules: ${name}" VERBATIM)
+    list(APPEND stamps "${stamp}")
+  endforeach()
+  add_custom_target(metal_apple_syntax DEPENDS ${stamps})
+endfunction()
+heddle_apple_syntax()
+
 get_property(metal_targets GLOBAL PROPERTY HEDDLE_METAL_TARGETS)
 add_custom_target(metal_tests DEPENDS ${metal_targets})

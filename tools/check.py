@@ -146,6 +146,22 @@ def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
     return stage
 
 
+def metal_stage(preset: str) -> Callable[[Log], Count]:
+    """The Metal driver, the guard and the double, on the double."""
+
+    def stage(log: Log) -> Count:
+        if not build(log, preset, "metal_tests"):
+            return Count(0, 1)
+        return run_ctest(log, preset, "-L", "metal")
+
+    return stage
+
+
+def metal_apple_stage(log: Log) -> None:
+    """What ships for macOS is checked by Apple's language rules."""
+    build(log, "metal-double", "metal_apple_syntax")
+
+
 def install_stage(log: Log) -> None:
     log.run(sys.executable, "tools/check_install.py", "build/release")
 
@@ -181,6 +197,10 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "pytest": pytest_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
+    "metal": metal_stage("metal-double"),
+    "metal_apple": metal_apple_stage,
+    "metal_tsan": metal_stage("metal-double-tsan"),
+    "metal_asan": metal_stage("metal-double-asan"),
 }
 
 
@@ -198,7 +218,7 @@ def telling_lines(log: Log) -> list[str]:
 
 def run_stage(name: str) -> Count:
     if sys.stdout.isatty():
-        print(f"{name:<8} ...\r", end="", flush=True)
+        print(f"{name:<11} ...\r", end="", flush=True)
     log = Log(name)
     begin = time.monotonic()
     counted = STAGES[name](log)
@@ -208,7 +228,7 @@ def run_stage(name: str) -> Count:
         count.failed = 1
     tests = f", {count.passed} passed" if counted else ""
     verdict = f"FAILED ({count.failed})" if count.failed else "ok"
-    print(f"{name:<8} {seconds:7.1f} s  {verdict}{tests}", flush=True)
+    print(f"{name:<11} {seconds:7.1f} s  {verdict}{tests}", flush=True)
     if count.failed:
         print("\n".join("    " + line for line in telling_lines(log)))
         print(f"    (the whole output: {log.path.relative_to(ROOT)})", flush=True)

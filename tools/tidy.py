@@ -12,7 +12,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from tidy_rules import bans, documents, globals_and_locks, layers, sizes
+from tidy_rules import bans, documents, globals_and_locks, layers, metal_api, sizes
 from tidy_rules.tree import Finding, Tree
 
 RULES = [
@@ -21,6 +21,7 @@ RULES = [
     *bans.RULES,
     *globals_and_locks.RULES,
     *documents.RULES,
+    *metal_api.RULES,
 ]
 
 

@@ -27,6 +27,18 @@ def rules(tmp_path: Path, files: dict[str, str]) -> set[str]:
     return {finding.rule for finding in tidy.findings(of(tmp_path, files))}
 
 
+# Metal's API: a header of the double, a driver that uses it, and the list that must name what is used.
+METAL_HEADER = MANUAL + "@protocol MTLDevice\n- (id)newBufferWithLength:(int)n options:(int)o;\n@end\n"
+METAL_DRIVER = "id f(id<MTLDevice> d) { return [d newBufferWithLength:g(1 ? 2 : 3) options:[d h]]; }\n"
+METAL_PAGE = "[MTLDevice](https://developer.apple.com/documentation/metal/mtldevice) | 10.11 |\n"
+METAL_ROWS = f"| `MTLDevice` | {METAL_PAGE}| `newBufferWithLength:options:` | {METAL_PAGE}"
+
+
+def metal_api(document: str) -> dict[str, str]:
+    header = "tests/metal_double/include/Metal/MTLDevice.h"
+    return {header: METAL_HEADER, "src/drivers/metal/a.mm": METAL_DRIVER, "docs/metal-api.md": document}
+
+
 # rule, what breaks it, the nearest thing that does not
 SAMPLES = [
     ("arrows", {"src/base/a.cpp": '#include "ir/graph.h"\n'}, {"src/ir/a.cpp": '#include "base/a.h"\n'}),
@@ -58,6 +70,9 @@ SAMPLES = [
      {f"src/device/{c}.h": MANUAL + "\n" * 290 for c in "ab"}),
     ("line-length", {"src/ir/a.cpp": "x" * 111}, {"src/ir/a.cpp": "x" * 110}),
     ("function-size", {"src/ir/a.cpp": LONG_BODY}, {"src/ir/a.cpp": SHORT_BODY}),
+    ("metal-api", metal_api(METAL_ROWS.replace("options:", "")), metal_api(METAL_ROWS)),
+    ("metal-api", metal_api(f"{METAL_ROWS}| `MTLOther` | {METAL_PAGE}"), metal_api(METAL_ROWS)),
+    ("metal-api", metal_api(METAL_ROWS.replace("10.11", "")), metal_api(METAL_ROWS)),
     ("function-size", {"src/ir/a.cpp": "namespace a {\n" + LONG_BODY + "}\n"}, {"src/ir/a.cpp": SPLIT_BODY}),
     ("function-size", {"tools/a.py": PYTHON_LONG}, {"tools/a.py": "def f():\n    g()\n"}),
     ("locks", {"src/ir/a.cpp": "std::mutex m;\n"}, {"src/base/a.cpp": "std::mutex m;\n"}),
