@@ -11,14 +11,19 @@ function(heddle_metal_test name)
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${name})
 endfunction()
 
-file(GLOB foundation_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/foundation/*_test.mm")
-if(foundation_tests)
-  heddle_metal_test(metal_foundation_test SOURCES ${foundation_tests} LINK heddle_flags)
-endif()
-file(GLOB double_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/metal/*_test.mm")
-if(double_tests)
-  heddle_metal_test(metal_double_test SOURCES ${double_tests} LINK heddle_flags)
-endif()
+# heddle_double_test(name FOLDER folder LINK targets...): tests of one of the double's libraries, without what
+# stands on it.
+function(heddle_double_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "LINK")
+  file(GLOB sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/${arg_FOLDER}/*_test.mm")
+  heddle_test(${name} LABEL metal SOURCES ${sources} LINK heddle_flags ${arg_LINK})
+  target_compile_options(${name} PRIVATE "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>")
+  target_include_directories(${name} PRIVATE
+    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_INCLUDE_DIRECTORIES>")
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${name})
+endfunction()
+heddle_double_test(metal_foundation_test FOLDER tests/metal_double/foundation LINK metal_foundation)
+heddle_double_test(metal_double_test FOLDER tests/metal_double/metal LINK metal_double metal_foundation)
 
 # The suites of all drivers, on this one.
 function(heddle_on_metal name target)

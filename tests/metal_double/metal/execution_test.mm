@@ -85,7 +85,7 @@ bool all_gone(int64_t before) {
     dispatch_semaphore_wait(never, dispatch_time(DISPATCH_TIME_NOW, NSEC_PER_MSEC));
     dispatch_release(never);
   }
-  return live_objects() == before;
+  return live_objects() <= before;  // fewer: what earlier tests left behind has gone as well
 }
 
 }  // namespace
