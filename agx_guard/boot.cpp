@@ -24,8 +24,10 @@ auto make_and_look(Function* make, Arguments... arguments) {
 
 #ifdef __APPLE__
 
-#include <objc/objc-load.h>
+#include <dispatch/dispatch.h>
 #include <objc/runtime.h>
+
+#include <cstring>
 
 extern "C" void* MTLCreateSystemDefaultDevice();
 extern "C" void* MTLCopyAllDevices();
@@ -44,8 +46,14 @@ __attribute__((used, section("__DATA,__interpose"))) const Interposed interposed
      reinterpret_cast<const void*>(&MTLCreateSystemDefaultDevice)},
     {reinterpret_cast<const void*>(&copy_devices), reinterpret_cast<const void*>(&MTLCopyAllDevices)}};
 
-// A framework that makes its device inside Metal loads the driver all the same.
-void image_loaded(const mach_header*) { agx_guard::look_for_driver(); }
+// A framework that makes its device inside Metal loads the driver all the same. The run time calls this with
+// its lock held, so that the classes can only be looked at by another thread, as soon as it is dropped.
+void image_loaded(const mach_header* image) {
+  Dl_info info{};
+  if (!dladdr(image, &info) || !info.dli_fname || !strstr(info.dli_fname, "AGX")) return;
+  dispatch_async_f(dispatch_get_global_queue(QOS_CLASS_USER_INITIATED, 0), nullptr,
+                   [](void*) { agx_guard::look_for_driver(); });
+}
 
 }  // namespace
 
@@ -60,8 +68,10 @@ extern "C" __attribute__((visibility("default"))) void* MTLCreateSystemDefaultDe
 #endif
 
 __attribute__((constructor)) static void boot() {
-  agx_guard_install();
+  const bool on = agx_guard_install() != AGX_GUARD_OFF;
 #ifdef __APPLE__
-  objc_addLoadImageFunc(image_loaded);
+  if (on) objc_addLoadImageFunc(image_loaded);
+#else
+  (void)on;
 #endif
 }
