@@ -11,7 +11,6 @@ struct Defences {
   bool below_metals_limit = true;    // waits in our own queue for the 64th buffer, with a bound, not in Metal
   bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
   bool notices_nil = true;  // what Metal could not make is a failure, not an object that does nothing
-  bool copies_by_own_kernel = true;  // strided copies are not MPS's
   // lowering: paths that are not re-entrant or not right in some versions (the path table says which)
   bool products_by_graph = true;    // no NDArray matrix multiplication
   bool norms_by_graph = true;       // no Metal layer-norm kernel
