@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -97,6 +98,15 @@ Status check_case(device::Device& device, const Case& c, DType dtype) {
   return check_form(device, *module, operands, Form::kStrided, first);
 }
 
+// Whether an operand or result is of a type that the driver does not have.
+bool cannot_type(std::string_view driver, const Case& c, DType dtype) {
+  const auto operands = make_operands(c, dtype);
+  if (!operands.ok()) return false;
+  const auto& values = operands->graph.values;
+  return std::any_of(values.begin(), values.end(),
+                     [&](const ir::Value& v) { return cannot(driver, text("type ", v.type.dtype)); });
+}
+
 TEST_CASE("every operator gives the reference's values, contiguous and strided, in every element type") {
   const std::vector<Case> cases = all_cases();
   for (const Driver& driver : drivers()) {
@@ -110,7 +120,7 @@ TEST_CASE("every operator gives the reference's values, contiguous and strided, 
         CAPTURE(i);
         CAPTURE(std::string(ir::name(dtype)));
         const Status status = check_case(**device, cases[i], dtype);
-        if (cannot(driver.name, text("op ", cases[i].op)) || cannot(driver.name, text("type ", dtype))) {
+        if (cannot(driver.name, text("op ", cases[i].op)) || cannot_type(driver.name, cases[i], dtype)) {
           CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", to_string(status));
         } else {
           CHECK_MESSAGE(status.ok(), to_string(status));

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "drivers/metal/lowering/graph_work.h"
+#include "plan/specialize.h"
 
 namespace heddle::metal {
 namespace {
@@ -110,9 +111,12 @@ Status lower_clip(Lowering& l) {
   return {};
 }
 
-// MPSGraph's compiler fuses what a chain holds.
+// MPSGraph's compiler fuses what a chain holds. The body was fused while shapes were symbolic.
 Status lower_chain(Lowering& l) {
-  HEDDLE_TRY_ASSIGN(l.outputs, l.work.emit_graph(*l.attributes().graph("body"), l.inputs));
+  std::vector<ir::Extents> inputs;
+  for (size_t i = 0; i < l.inputs.size(); ++i) inputs.push_back(l.extents(i));
+  HEDDLE_TRY_ASSIGN(const ir::Graph body, plan::specialize(*l.attributes().graph("body"), inputs));
+  HEDDLE_TRY_ASSIGN(l.outputs, l.work.emit_graph(body, l.inputs));
   return {};
 }
 
