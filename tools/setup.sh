@@ -77,7 +77,8 @@ install_python() {
 install_package() {
   local stamp="$VENV/.heddle-package" hash
   hash="$(find CMakeLists.txt pyproject.toml cmake src include python -type f \
-            \( -name '*.cpp' -o -name '*.h' -o -name '*.py' -o -name '*.pyi' -o -name '*.typed' \
+            \( -name '*.cpp' -o -name '*.mm' -o -name '*.h' -o -name '*.py' -o -name '*.pyi' \
+               -o -name '*.typed' \
                -o -name '*.cmake' -o -name '*.txt' -o -name '*.toml' -o -name '*.map' -o -name '*.in' \) \
             ! -name '*_test.cpp' ! -name '*_bench.cpp' -print0 2>/dev/null |
           sort -z | xargs -0 sha256sum | sha256sum)"

@@ -83,6 +83,7 @@ class PassMemory {
 class Execution {
  public:
   explicit Execution(DoubleCommandBuffer* buffer) : buffer_(buffer), queue_(buffer->_queue->_state) {
+    queue_.known.forget_retired();
     queue_.known.learn(buffer->_state.host_at_commit);
   }
 

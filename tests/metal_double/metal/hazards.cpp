@@ -1,11 +1,26 @@
 #include "hazards.h"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <mutex>
 
 namespace heddle::metal_double {
+namespace {
+
+// By queue number. Queues beyond the table are never retired: their knowledge is kept, which costs memory
+// only.
+constexpr size_t kTable = 1 << 16;
+std::array<std::atomic<bool>, kTable> g_retired{};
+
+bool is_retired(QueueNumber queue) {
+  return queue < kTable && g_retired[queue].load(std::memory_order_acquire);
+}
+
+}  // namespace
 
 bool Knowledge::covers(Place place) const {
+  if (is_retired(place.queue)) return true;
   const auto all = up_to_.find(place.queue);
   if (all != up_to_.end() && place.pass <= all->second) return true;
   const auto some = beyond_.find(place.queue);
@@ -13,7 +28,9 @@ bool Knowledge::covers(Place place) const {
 }
 
 void Knowledge::learn(const Knowledge& other) {
-  for (const auto& [queue, pass] : other.up_to_) learn_all_up_to({queue, pass});
+  for (const auto& [queue, pass] : other.up_to_) {
+    if (!is_retired(queue)) learn_all_up_to({queue, pass});
+  }
   for (const auto& [queue, passes] : other.beyond_) {
     for (const uint64_t pass : passes) learn_only({queue, pass});
   }
@@ -26,6 +43,11 @@ void Knowledge::learn_all_up_to(Place place) {
   if (some == beyond_.end()) return;
   some->second.erase(some->second.begin(), some->second.upper_bound(known));
   if (some->second.empty()) beyond_.erase(some);
+}
+
+void Knowledge::forget_retired() {
+  std::erase_if(up_to_, [](const auto& entry) { return is_retired(entry.first); });
+  std::erase_if(beyond_, [](const auto& entry) { return is_retired(entry.first); });
 }
 
 void Knowledge::learn_only(Place place) {
@@ -74,6 +96,12 @@ Host& host() {
   return *made;
 }
 }  // namespace
+
+void retire(QueueNumber queue) {
+  if (queue < kTable) g_retired[queue].store(true, std::memory_order_release);
+  const std::lock_guard lock(host().lock);
+  host().seen.forget_retired();
+}
 
 void host_saw(const Knowledge& completed) {
   const std::lock_guard lock(host().lock);

@@ -32,6 +32,7 @@ class Knowledge {
   void learn(const Knowledge& other);
   void learn_all_up_to(Place place);  // it and all before it on its queue
   void learn_only(Place place);       // for what a fence or tracking orders: passes of one queue
+  void forget_retired();              // keeps it small where queues come and go
 
  private:
   std::map<QueueNumber, uint64_t> up_to_;
@@ -57,6 +58,9 @@ class AccessLog {
   static constexpr size_t kKept = 256;
   std::vector<Entry> entries_;
 };
+
+// A queue that died: all of its passes are over for everyone.
+void retire(QueueNumber queue);
 
 // What the host has seen completed.
 void host_saw(const Knowledge& completed);

@@ -103,6 +103,7 @@ void open_slot(QueueState& state) {
 }
 
 - (void)dealloc {
+  heddle::metal_double::retire(_state.number);
   for (const auto& waiting : _state.order) [waiting.buffer release];
   dispatch_release(_gpu);
   dispatch_release(_handlers);
