@@ -14,20 +14,7 @@ using namespace agx_guard_test;
 namespace {
 
 // Under a sanitizer a race or a use after free is reported before it crashes: then any bad end counts.
-#if defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifdef SANITIZED
-constexpr bool kSanitized = true;
-constexpr int kRuns = 3, kGuardedRuns = 20;
-constexpr const char* kEnvironment = "STRESS_NO_HANDLER=1 ASAN_OPTIONS=detect_leaks=0 ";
-#else
-constexpr bool kSanitized = false;
-constexpr int kRuns = 20, kGuardedRuns = 200;
-constexpr const char* kEnvironment = "";
-#endif
+constexpr int kRuns = kSanitized ? 3 : 20, kGuardedRuns = kSanitized ? 20 : 200;
 
 struct Outcome {
   int crashed = 0, lost = 0;
@@ -38,7 +25,7 @@ Outcome run(const std::string& environment, const std::string& mode, int ms, int
   Outcome outcome;
   const std::string command = folder() + "agx_guard_stress " + mode + " 2 " + std::to_string(ms);
   for (int i = 0; i < runs; ++i) {
-    const Child child = run_child(kEnvironment + environment, command, guarded);
+    const Child child = run_child(environment, command, guarded);
     const bool crashed = kSanitized ? child.status != 0 : child.status >= 128;
     outcome.crashed += crashed;
     outcome.lost += child.status != 0 && !crashed;

@@ -59,7 +59,9 @@ void require_carriable(const Record& record, const Original& original) {
 Carrier* make_carrier(Record& record) {
   const id encoder = (id)record.encoder.load(std::memory_order_relaxed);
   const id<MTLCommandBuffer> buffer = [[record.buffer->queue commandBuffer] retain];
-  const id made = [[(id)buffer performSelector:factory_of(object_getClass(encoder))] retain];
+  const SEL factory = factory_of(object_getClass(encoder));
+  const IMP make = class_getMethodImplementation(object_getClass(buffer), factory);
+  const id made = [reinterpret_cast<id (*)(id, SEL)>(make)(buffer, factory) retain];
   record.kept.each([&](const KeptSetting& setting) {
     const SEL selector = sel_registerName(setting.call->name.c_str());
     setting.apply(setting, made, selector, class_getMethodImplementation(object_getClass(made), selector));

@@ -15,12 +15,21 @@ namespace agx_guard {
 
 namespace {
 
+// A class and selector that were looked up before. Never freed: readers take no lock.
+struct Bound {
+  Class of;
+  SEL selector;
+  const Original* original;
+};
+
 struct Table {
   std::mutex lock;
   std::deque<Original> originals;  // addresses stay
   std::map<std::pair<Class, std::string>, const Original*> by_class;
   std::map<std::string, const Original*> by_name;  // the first: what leaving classes out amounts to
   std::map<std::tuple<std::string, Kind>, std::unique_ptr<Selector>> selectors;
+  std::deque<Bound> bounds;  // those that newer classes have outdated included
+  std::map<std::pair<Class, SEL>, const Bound*> current;
   std::set<Class> leaves;
   std::set<std::string> unguarded;
 };
@@ -30,12 +39,6 @@ Table& table() {
   return *made;
 }
 
-// A class and selector that were looked up before. Never freed: readers take no lock.
-struct Bound {
-  Class of;
-  SEL selector;
-  const Original* original;
-};
 constexpr size_t kCached = 4096;
 std::atomic<const Bound*> cache[kCached];
 std::atomic<const void*> last_leaf{nullptr};
@@ -60,9 +63,12 @@ const Original* search(Table& of_process, Class from, const std::string& name) {
 const Original* find_and_remember(Class of, SEL selector) {
   Table& known = table();
   const std::lock_guard hold(known.lock);
-  const Original* original = search(known, of, sel_getName(selector));
-  cache[place(of, selector)].store(new Bound{of, selector, original}, std::memory_order_release);
-  return original;
+  const Bound*& bound = known.current[{of, selector}];
+  if (!bound) {
+    bound = &known.bounds.emplace_back(Bound{of, selector, search(known, of, sel_getName(selector))});
+  }
+  cache[place(of, selector)].store(bound, std::memory_order_release);
+  return bound->original;
 }
 
 const Selector* intern(Table& known, const std::string& name, Kind kind, bool returns) {
@@ -204,6 +210,7 @@ bool guard_class(Class leaf, Kind kind) {
   }
   known.leaves.insert(leaf);
   // A class that was looked up before it was guarded is bound to its superclass's originals.
+  known.current.clear();
   for (auto& bound : cache) bound.store(nullptr, std::memory_order_release);
   return replaced;
 }

@@ -34,6 +34,17 @@ agx_guard_statistics statistics();
 std::string report();
 agx_double_counts counts();
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
+#define AGX_GUARD_SANITIZED 1
+#endif
+#endif
+#ifdef AGX_GUARD_SANITIZED
+constexpr bool kSanitized = true;
+#else
+constexpr bool kSanitized = false;
+#endif
+
 struct Child {
   int status;  // 128 + signal after a signal
   std::string output;

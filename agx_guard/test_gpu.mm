@@ -71,6 +71,9 @@ Child run_child(const std::string& environment, const std::string& command, bool
   // The time limit comes first: an instrumented library may not be preloaded into programs of the system.
   std::string line =
       "ulimit -c 0; timeout -s KILL 60 env -u AGX_GUARD_RECENT -u AGX_GUARD_WARN_MS " + environment;
+  // A sanitizer reports a crash better than the stress does; a report of leaks would start the symbolizer
+  // with the guard preloaded, and it cannot bear that.
+  if (kSanitized) line += " STRESS_NO_HANDLER=1 ASAN_OPTIONS=\"$ASAN_OPTIONS:detect_leaks=0\"";
   if (guarded) line += " LD_PRELOAD=" + folder() + "libagx_guard.so";
   line += " " + command + " 2>&1";
   Child child{};

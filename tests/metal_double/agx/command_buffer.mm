@@ -18,8 +18,10 @@
 
 namespace {
 
-// Variant 2: a class that did not exist when the guard looked for classes.
-void dispatch_late(id self, SEL selector, MTLSize grid, MTLSize group) {
+// Variant 2: a class that did not exist when the guard looked for classes. The method above may be the
+// guard's, whose type for MTLSize is its own.
+__attribute__((no_sanitize("undefined"))) void dispatch_late(id self, SEL selector, MTLSize grid,
+                                                             MTLSize group) {
   using Method = void (*)(id, SEL, MTLSize, MTLSize);
   const IMP original = class_getMethodImplementation([AGXG16XFamilyComputeContext class], selector);
   reinterpret_cast<Method>(original)(self, selector, grid, group);
