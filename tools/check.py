@@ -194,10 +194,11 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "stress": stress_stage,
     "install": install_stage,
     "package": package_stage,
+    # Before pytest, which runs programs on the double of Apple's driver.
+    "metal": metal_stage("metal-double"),
     "pytest": pytest_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
-    "metal": metal_stage("metal-double"),
     "metal_apple": metal_apple_stage,
     "metal_tsan": metal_stage("metal-double-tsan"),
     "metal_asan": metal_stage("metal-double-asan"),
