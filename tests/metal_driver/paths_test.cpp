@@ -1,4 +1,5 @@
-// Kernels of Apple's that are wrong when several runs are in flight: the paths that the lowering takes instead.
+// Kernels of Apple's that are wrong when several runs are in flight: the paths that the lowering takes
+// instead.
 #include "fixture.h"
 
 namespace heddle::metal::test {

@@ -64,9 +64,7 @@ class File:
 
     @property
     def is_test(self) -> bool:
-        return bool(
-            re.search(r"(^tests/|_test\.(cpp|mm|py)$|_fixture\.h$|(^|/)test_[^/]*\.py$)", self.path)
-        )
+        return bool(re.search(r"(^tests/|_test\.(cpp|mm|py)$|_fixture\.h$|(^|/)test_[^/]*\.py$)", self.path))
 
     @property
     def is_bench(self) -> bool:
