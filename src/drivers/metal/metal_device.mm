@@ -52,7 +52,6 @@ class MetalDevice final : public device::Device {
     traits_.unified_memory = true;
     traits_.shapes = device::ShapePolicy::kBuckets;
     traits_.lanes = kLanes;
-    traits_.in_flight_limit = static_cast<int>(MetalTimeline::kMostInFlight);
     traits_.memory_bytes = open_->memory_bytes;
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);
