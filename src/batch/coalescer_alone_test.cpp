@@ -72,7 +72,7 @@ TEST_CASE("who waits to go alone may leave, and is bounded and refused like thos
 }
 
 TEST_CASE("calls that go alone use all their lanes, and no more") {
-  constexpr int kCallers = 6, kCalls = 100;
+  constexpr int kCallers = 6, kCalls = 20;  // joining is tried again after 128
   CoalescerOptions options = with(1);
   options.lanes_alone = 3;
   Fixture f(options);
@@ -101,6 +101,32 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   }
   CHECK(good.load_relaxed() == kCallers * kCalls);
   CHECK(most.load_acquire() <= 3);
+}
+
+TEST_CASE("callers of several rows join where that pays, with nobody there to go alone") {
+  constexpr int kCallers = 8, kCalls = 60;
+  Fixture f(with(1));
+  f.kernel = [](const device::Run&) {  // the same for any number of rows
+    const Duration until = thread_cpu_time() + std::chrono::microseconds(300);
+    while (thread_cpu_time() < until) continue;
+    return Status();
+  };
+  Atomic<int64_t> good{0};
+  {
+    std::vector<Thread> threads;
+    for (int i = 0; i < kCallers; ++i) {
+      threads.emplace_back("caller", [&, i] {
+        for (int n = 0; n < kCalls; ++n) {
+          Rows x(4, static_cast<float>(i * kCalls + n));
+          good.add_relaxed(f.right(x, f.call(x)) ? 1 : 0);
+        }
+      });
+    }
+    for (Thread& thread : threads) thread.join();
+  }
+  CHECK(good.load_relaxed() == kCallers * kCalls);
+  const auto stats = f.coalescer->stats();
+  CHECK(stats.calls >= 4 * stats.batches);
 }
 
 TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {
