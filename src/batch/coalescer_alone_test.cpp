@@ -103,30 +103,20 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   CHECK(most.load_acquire() <= 3);
 }
 
-TEST_CASE("callers of several rows join where that pays, with nobody there to go alone") {
-  constexpr int kCallers = 8, kCalls = 60;
+TEST_CASE("callers of several rows join, though nobody ever went alone with one") {
+  constexpr int kCallers = 6;
   Fixture f(with(1));
-  f.kernel = [](const device::Run&) {  // the same for any number of rows
-    const Duration until = thread_cpu_time() + std::chrono::microseconds(300);
-    while (thread_cpu_time() < until) continue;
-    return Status();
-  };
-  Atomic<int64_t> good{0};
-  {
-    std::vector<Thread> threads;
-    for (int i = 0; i < kCallers; ++i) {
-      threads.emplace_back("caller", [&, i] {
-        for (int n = 0; n < kCalls; ++n) {
-          Rows x(4, static_cast<float>(i * kCalls + n));
-          good.add_relaxed(f.right(x, f.call(x)) ? 1 : 0);
-        }
-      });
-    }
-    for (Thread& thread : threads) thread.join();
+  for (int i = 0; i < 40; ++i) {
+    Rows x(4, static_cast<float>(i));
+    REQUIRE(f.right(x, f.call(x)));
   }
-  CHECK(good.load_relaxed() == kCallers * kCalls);
-  const auto stats = f.coalescer->stats();
-  CHECK(stats.calls >= 4 * stats.batches);
+  f.sizes.lock()->clear();
+  const int64_t good = f.behind_a_busy_lane(kCallers, [&](int i) {
+    Rows x(4, static_cast<float>(i));
+    return f.right(x, f.call(x));
+  });
+  CHECK(good == kCallers + 1);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {4 * kCallers, 4}});
 }
 
 TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {
