@@ -29,7 +29,7 @@ from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write
 ROOT = Path(__file__).resolve().parent.parent.parent
 CALLERS = ROOT / "build" / "release" / "bench" / "coalescing_callers_bench"
 SENTENCES = 64
-WARM_SECONDS = 3.0
+WARM_SECONDS = 2.0
 
 
 def child(*command: object) -> dict:
@@ -155,8 +155,7 @@ def one_side(case: Case, work: Work, side: str, seconds: float) -> float | None:
     except LookupError:
         return None
     callers = case.callers if side == "heddle" else case.peer_callers
-    # Sentences that share a batch are shapes of their own.
-    rate(call, inputs, callers, WARM_SECONDS if side == "heddle" else seconds / 4)
+    rate(call, inputs, callers, WARM_SECONDS)  # sentences that share a batch are shapes of their own
     return rate(call, inputs, callers, seconds)
 
 

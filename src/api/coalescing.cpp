@@ -87,9 +87,9 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
   } else {
     const int lanes = std::max(1, lanes_of(traits));
     model.coalescer = std::move(calls);
-    model.coalescing =
-        text("on: calls that find ", lanes == 1 ? text("the lane") : text("all ", lanes, " lanes"),
-             " of device '", traits.name, "' busy are joined, up to ", options.max_batch, " rows; ");
+    model.coalescing = text(
+        "on: calls that find ", lanes == 1 ? text("the lane") : text("all ", lanes, " lanes"), " of device '",
+        traits.name, "' busy are joined where that pays, up to ", options.max_batch, " rows; ");
   }
 }
 

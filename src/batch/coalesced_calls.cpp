@@ -97,7 +97,7 @@ Coalescer::Stats CoalescedCalls::stats() const {
   all.refused += more.refused;
   all.left += more.left;
   all.parked += more.parked;
-  all.rows_max = std::min(all.rows_max, more.rows_max);
+  if (more.batches != 0) all.rows_max = more.rows_max;
   return all;
 }
 

@@ -69,13 +69,14 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
 }
 
 Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& me) {
+  const trace::Span span("batch", "run alone", me.batch == nullptr ? 0 : me.batch->id);
   const CallShape& shape = caller.shape;
   const runtime::Call call = caller.own_call();
   Run run = me.measured ? timed(call) : Run{runtime_->run(*model_, call)};
   Next next;
   {
     auto state = state_.lock();
-    ++state->stats.calls;
+    ++(run.result.status().code() == Code::deadline ? state->stats.left : state->stats.calls);
     if (me.batch != nullptr) --state->stats.parked;
     after_run(*state, shape.places, run, shape.rows, 1, shape.rows);
     advance(*state, nullptr, next);
@@ -104,7 +105,7 @@ Result<Coalescer::Here> Coalescer::arrive(const CallShape& shape) {
       auto state = state_.lock();
       if (state->closed) return model_->closed_status();
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
-      const bool alone = !joins(*state, shape.places);
+      const bool alone = !joins(*state, shape);
       const bool idle = state->busy < (alone ? options_.lanes_alone : options_.lanes) &&
                         state->forming.empty() && (alone || state->returning == 0);
       if (idle || shape.rows >= options_.max_rows || shape.is_empty()) {
@@ -179,7 +180,7 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
-  if (!joins(*state_.lock(), shape.places)) {
+  if (!joins(*state_.lock(), shape)) {
     return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
   }
   int64_t row_bytes = 1;
@@ -444,13 +445,14 @@ Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extent
   return state.costs.back();
 }
 
-bool Coalescer::joins(const State& state, std::span<const ir::Extents> places) {
+bool Coalescer::joins(const State& state, const CallShape& shape) {
   const auto found = std::find_if(state.costs.begin(), state.costs.end(),
-                                  [&](const GroupCosts& each) { return same(each.places, places); });
+                                  [&](const GroupCosts& each) { return same(each.places, shape.places); });
   if (found == state.costs.end()) return true;
-  if (!found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
-  return std::any_of(state.forming.begin(), state.forming.end(),
-                     [](const Batch& batch) { return batch->alone; });  // one at a time
+  if (shape.rows != 1 || !found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
+  return std::any_of(state.forming.begin(), state.forming.end(), [&](const Batch& batch) {
+    return batch->alone && same(batch->places, shape.places);  // one at a time
+  });
 }
 
 Running Coalescer::running(const State& state) const {
@@ -475,8 +477,7 @@ Limits Coalescer::limits(const State& state, std::span<const ir::Extents> places
 Coalescer::Stats Coalescer::stats() const {
   const auto state = state_.lock();
   Stats stats = state->stats;
-  stats.rows_max = options_.max_rows;
-  for (const GroupCosts& each : state->costs) stats.rows_max = std::min(stats.rows_max, each.rows_max);
+  stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
   return stats;
 }
 

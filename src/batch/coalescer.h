@@ -61,7 +61,7 @@ class Coalescer {
     std::vector<uint64_t> rows;      // [n]: runs of n rows; the last one counts all that are larger
     uint64_t refused = 0, left = 0;  // exhausted; deadline or cancelled
     size_t parked = 0;
-    int64_t rows_max = 0;  // what a batch may take now
+    int64_t rows_max = 0;  // what a batch of rows like the last ones may take now
   };
   Stats stats() const;
   bool anyone_waits() const { return state_.lock()->stats.parked != 0; }
@@ -155,7 +155,7 @@ class Coalescer {
   void learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
              int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
-  static bool joins(const State& state, std::span<const ir::Extents> places);
+  static bool joins(const State& state, const CallShape& shape);
   Running running(const State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> places) const;
 

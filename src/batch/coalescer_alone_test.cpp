@@ -72,7 +72,7 @@ TEST_CASE("who waits to go alone may leave, and is bounded and refused like thos
 }
 
 TEST_CASE("calls that go alone use all their lanes, and no more") {
-  constexpr int kCallers = 6, kCalls = 100;
+  constexpr int kCallers = 6, kCalls = 20;  // joining is tried again after 128
   CoalescerOptions options = with(1);
   options.lanes_alone = 3;
   Fixture f(options);
@@ -101,6 +101,22 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   }
   CHECK(good.load_relaxed() == kCallers * kCalls);
   CHECK(most.load_acquire() <= 3);
+}
+
+TEST_CASE("callers of several rows join, though nobody ever went alone with one") {
+  constexpr int kCallers = 6;
+  Fixture f(with(1));
+  for (int i = 0; i < 40; ++i) {
+    Rows x(4, static_cast<float>(i));
+    REQUIRE(f.right(x, f.call(x)));
+  }
+  f.sizes.lock()->clear();
+  const int64_t good = f.behind_a_busy_lane(kCallers, [&](int i) {
+    Rows x(4, static_cast<float>(i));
+    return f.right(x, f.call(x));
+  });
+  CHECK(good == kCallers + 1);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {4 * kCallers, 4}});
 }
 
 TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {

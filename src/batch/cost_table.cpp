@@ -14,13 +14,10 @@ constexpr uint64_t kFresh = 512;
 // in a full house: less than this says nothing.
 constexpr double kLeastRate = 0.75;
 constexpr double kWeight = 1.0 / 8;
-// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be beyond
-// that; the second for calls that go alone now, since a verdict on the edge must not change with every run.
+// What a caller pays for joining, parking and waking up, and how much dearer a row alone has to be besides.
 constexpr double kHandOverNs = 10e3;
 constexpr double kGain = 1.03;
-constexpr double kGainToReturn = 1.1;
-constexpr uint64_t kSure = 8;          // batches of known sizes, before joining is given up
-constexpr uint64_t kAloneRuns = 4096;  // before joining is tried again: so many hide a few slow batches
+constexpr uint64_t kSure = 8;  // batches of known sizes, before joining is given up
 
 double median(double a, double b, double c) { return std::max(std::min(a, b), std::min(std::max(a, b), c)); }
 
@@ -133,7 +130,11 @@ int64_t CostTable::worthwhile_rows(int64_t max_rows) const {
 }
 
 bool CostTable::weigh_joining() {
-  if (runs_ < weigh_at_) return joining_;
+  if (!joining_) {
+    if (runs_ < weigh_at_) return false;
+    std::fill(sizes_.begin() + 1, sizes_.end(), Size());  // first runs may have compiled: nothing is kept
+    return true;
+  }
   const Size& alone = sizes_[0];
   const Size* usual = nullptr;
   uint64_t batches = 0;
@@ -143,9 +144,10 @@ bool CostTable::weigh_joining() {
     if (usual == nullptr || sizes_[i].runs > usual->runs) usual = &sizes_[i];
   }
   if (batches < kSure || !is_known(alone)) return true;
-  const double joined = usual->ns_row * (joining_ ? kGain : kGainToReturn) + kHandOverNs;
-  if (alone.ns_row <= joined) weigh_at_ = runs_ + kAloneRuns;
-  return alone.ns_row > joined;
+  const bool worthwhile = alone.ns_row > usual->ns_row * kGain + kHandOverNs;
+  alone_runs_ = worthwhile ? kAloneRuns : std::min(2 * alone_runs_, kAloneRunsMost);
+  weigh_at_ = runs_ + alone_runs_;
+  return worthwhile;
 }
 
 int64_t CostTable::best_rows(int64_t max_rows, Duration latency_bound) const {

@@ -12,8 +12,9 @@
 //              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
 //              the past, compilation or a busy machine, is looked at again.
 //   Joining    Where a row in a batch of the usual size, and what joining costs its caller, is no cheaper
-//              than a row alone, best_rows() is 1 for the next 4096 runs. Both have to be known: after 16
-//              runs of batches somebody should go alone.
+//              than a row alone, best_rows() is 1 for the next 128 runs, then batches are measured anew; for
+//              twice as many after each such verdict, up to 4096. Both have to be known: after 16 runs of
+//              batches somebody should go alone.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once
@@ -41,6 +42,7 @@ class CostTable {
 
  private:
   static constexpr uint64_t kRunsFirst = 16;
+  static constexpr uint64_t kAloneRuns = 64, kAloneRunsMost = 4096;
   static constexpr size_t kClasses = 64;  // to 2^17 rows; the last holds everything above
 
   struct Size {
@@ -64,7 +66,8 @@ class CostTable {
   std::array<Size, kClasses> sizes_{};
   uint64_t runs_ = 0;
   bool joining_ = true;
-  uint64_t weigh_at_ = 0;  // not before this run
+  uint64_t weigh_at_ = 0;  // again, from this run on
+  uint64_t alone_runs_ = kAloneRuns;
 };
 
 }  // namespace heddle::batch
