@@ -1,6 +1,7 @@
 # The words people type. Each target sets up what it needs (packages, .venv, build) on a fresh Debian 12.
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
+#   make test-long    the same, and the Metal driver under both sanitizers
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make build    PRESET=dev|release|asan|tsan
@@ -11,12 +12,15 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test bench conformance build format clean setup setup-test setup-bench package
+.PHONY: demo test test-long bench conformance build format clean setup setup-test setup-bench package
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
 test: setup-test
 	@$(PYTHON_IN_VENV) tools/check.py $(if $(ONLY),--only $(ONLY))
+
+test-long: setup-test
+	@$(PYTHON_IN_VENV) tools/check.py --long
 
 bench: setup-bench package
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))

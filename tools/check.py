@@ -204,6 +204,9 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "metal_asan": metal_stage("metal-double-asan"),
 }
 
+# Another build of everything each: `make test-long`, or ONLY=.
+LONG = ("metal_tsan", "metal_asan")
+
 
 CAUSE = re.compile(
     r"error:|ERROR|SUMMARY|FAILED|Failed|Fatal|WARNING: Thread|^\[doctest\] test cases|^E  |^    #\d "
@@ -239,12 +242,16 @@ def run_stage(name: str) -> Count:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="stages to run, separated by commas")
+    parser.add_argument(
+        "--long", action="store_true", help="all stages; otherwise without " + ", ".join(LONG)
+    )
     parser.add_argument("--list", action="store_true", help="print the stages' names")
     arguments = parser.parse_args()
     if arguments.list:
         print("\n".join(STAGES))
         return 0
-    chosen = [name for name in arguments.only.split(",") if name] or list(STAGES)
+    usual = [name for name in STAGES if arguments.long or name not in LONG]
+    chosen = [name for name in arguments.only.split(",") if name] or usual
     unknown = [name for name in chosen if name not in STAGES]
     if unknown:
         parser.error(f"no stage named {', '.join(unknown)}; there are {', '.join(STAGES)}")
