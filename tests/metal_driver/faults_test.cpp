@@ -120,7 +120,7 @@ TEST_CASE("a kernel that never ends holds nobody who waits with a deadline, and 
   CHECK(timeline->wait(value, Deadline::in(std::chrono::milliseconds(30))).code() == Code::deadline);
   wait_until([] { return !metal_double::is_on(Fault::kKernelNeverEnds); });  // it has begun
   CHECK(fill_and_wait(other, apart, 2).ok());
-  metal_double::end_stuck_kernels();  // as the watchdog does
+  rescue_until([&] { return timeline->failed(); });
   const Status failure = timeline->wait(value, Deadline::never());
   CHECK(failure.code() == Code::device_lost);
   CHECK_MESSAGE(failure.message().find("Timeout") != std::string::npos, failure.message());
@@ -144,7 +144,7 @@ TEST_CASE("without the handlers' defence a kernel that never ends holds the thre
     wait_until([] { return !metal_double::is_on(Fault::kKernelNeverEnds); });
     CHECK(stuck.queue().timeline()->wait(value, Deadline::in(kStuckAfter)).code() == Code::deadline);
     CHECK_FALSE(returned.load_acquire());
-    metal_double::end_stuck_kernels();
+    rescue_until([&] { return returned.load_acquire(); });
   }
 }
 
@@ -169,9 +169,9 @@ Status flood(const Defences& defences, uint64_t& waits_in_metal) {
     });
     wait_until([&] { return over.load_acquire() || metal_double::count(Count::kQueueWaits) > 0; });
     waits_in_metal = metal_double::count(Count::kQueueWaits);
-    metal_double::end_stuck_kernels();
+    rescue_until([&] { return over.load_acquire(); });
   }
-  static_cast<void>(session.queue().timeline()->wait(70, Deadline::never()));
+  rescue_until([&] { return session.queue().timeline()->failed(); });
   return last;
 }
 

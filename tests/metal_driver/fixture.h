@@ -34,12 +34,21 @@ void wait_until(Holds&& holds) {
   while (!holds()) give_way();
 }
 
+// As the watchdog does, again and again: a kernel may begin to be stuck after a rescue.
+template <class Holds>
+void rescue_until(Holds&& holds) {
+  wait_until([&] {
+    metal_double::end_stuck_kernels();
+    return holds();
+  });
+}
+
 // A double as a fresh process has it, before and after; nothing is in flight at the end.
 struct Machine {
   Machine() { metal_double::reset(); }
   ~Machine() {
-    metal_double::end_stuck_kernels();
-    wait_until([] { return metal_double::count(Count::kHandlers) >= metal_double::count(Count::kCommits); });
+    rescue_until(
+        [] { return metal_double::count(Count::kHandlers) >= metal_double::count(Count::kCommits); });
     metal_double::reset();
   }
 };

@@ -45,7 +45,7 @@ TEST_CASE("what reads the output of a run that is wrong as a whole is wrong as w
 // Aligned as asked, and as large as whole pages.
 struct CallerMemory {
   explicit CallerMemory(int64_t elements, size_t offset)
-      : block(std::aligned_alloc(16384, static_cast<size_t>(elements) * 4 + 32768)),
+      : block(std::aligned_alloc(16384, (static_cast<size_t>(elements) * 4 / 16384 + 2) * 16384)),
         data(static_cast<std::byte*>(block) + offset) {}
   ~CallerMemory() { std::free(block); }
   CallerMemory(const CallerMemory&) = delete;
