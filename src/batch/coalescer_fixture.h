@@ -97,7 +97,7 @@ struct Fixture {
   // A row costs the same in every batch, and the coalescer has seen that. One lane.
   void learn_that_joining_does_not_pay() {
     kernel = [](const device::Run& run) {
-      const Duration until = thread_cpu_time() + std::chrono::microseconds(200) * run.inputs[0].extents[0];
+      const Duration until = thread_cpu_time() + std::chrono::milliseconds(2) * run.inputs[0].extents[0];
       while (thread_cpu_time() < until) continue;
       return Status();
     };

@@ -10,7 +10,7 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-typedef NSArray<NSNumber *> MPSShape;
+typedef NSArray<NSNumber*> MPSShape;
 
 enum : uint32_t {
   MPSDataTypeFloatBit = 0x10000000,

@@ -51,12 +51,12 @@ typedef NS_ENUM(NSUInteger, MPSGraphPaddingStyle) {
 
 @interface MPSGraphShapedType : MPSGraphType {
  @private
-  MPSShape *_shape;
+  MPSShape* _shape;
   MPSDataType _dataType;
 }
-@property(readwrite, copy, nonatomic, nullable) MPSShape *shape;
+@property(readwrite, copy, nonatomic, nullable) MPSShape* shape;
 @property(readwrite, nonatomic) MPSDataType dataType;
-- (instancetype)initWithShape:(nullable MPSShape *)shape dataType:(MPSDataType)dataType;
+- (instancetype)initWithShape:(nullable MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
 
 @interface MPSGraphDevice : MPSGraphObject {
@@ -69,27 +69,26 @@ typedef NS_ENUM(NSUInteger, MPSGraphPaddingStyle) {
 
 @interface MPSGraphTensor : MPSGraphObject <NSCopying> {
  @private
-  MPSShape *_shape;
+  MPSShape* _shape;
   MPSDataType _dataType;
-  void *_recipe;  // the double's: how its value is computed
+  void* _recipe;  // the double's: how its value is computed
 }
-@property(readonly, copy, nonatomic, nullable) MPSShape *shape;
+@property(readonly, copy, nonatomic, nullable) MPSShape* shape;
 @property(readonly, nonatomic) MPSDataType dataType;
 @end
 
 @interface MPSGraphTensorData : MPSGraphObject {
  @private
   id<MTLBuffer> _buffer;
-  MPSShape *_shape;
+  MPSShape* _shape;
   MPSDataType _dataType;
 }
-@property(readonly, nonatomic) MPSShape *shape;
+@property(readonly, nonatomic) MPSShape* shape;
 @property(readonly, nonatomic) MPSDataType dataType;
-- (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer shape:(MPSShape *)shape
-    dataType:(MPSDataType)dataType;
+- (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer shape:(MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
 
-typedef NSDictionary<MPSGraphTensor *, MPSGraphShapedType *> MPSGraphTensorShapedTypeDictionary;
+typedef NSDictionary<MPSGraphTensor*, MPSGraphShapedType*> MPSGraphTensorShapedTypeDictionary;
 
 @interface MPSGraphCompilationDescriptor : MPSGraphObject <NSCopying> {
  @private
@@ -100,8 +99,8 @@ typedef NSDictionary<MPSGraphTensor *, MPSGraphShapedType *> MPSGraphTensorShape
 @property(readwrite, nonatomic) BOOL waitForCompilationCompletion;
 @end
 
-typedef void (^MPSGraphExecutableCompletionHandler)(NSArray<MPSGraphTensorData *> *results,
-                                                    NSError *_Nullable error);
+typedef void (^MPSGraphExecutableCompletionHandler)(NSArray<MPSGraphTensorData*>* results,
+                                                    NSError* _Nullable error);
 
 @interface MPSGraphExecutableExecutionDescriptor : MPSGraphObject <NSCopying> {
  @private
@@ -114,36 +113,38 @@ typedef void (^MPSGraphExecutableCompletionHandler)(NSArray<MPSGraphTensorData *
 
 @interface MPSGraphExecutable : MPSGraphObject {
  @private
-  NSArray<MPSGraphTensor *> *_feedTensors, *_targetTensors;
+  NSArray<MPSGraphTensor*>*_feedTensors, *_targetTensors;
   MPSGraphOptions _options;
-  void *_compiled;  // the double's
+  void* _compiled;  // the double's
 }
 @property(readwrite, atomic) MPSGraphOptions options;
-@property(readonly, atomic, nullable) NSArray<MPSGraphTensor *> *feedTensors;
-@property(readonly, atomic, nullable) NSArray<MPSGraphTensor *> *targetTensors;
-- (NSArray<MPSGraphTensorData *> *)encodeToCommandBuffer:(MPSCommandBuffer *)commandBuffer
-    inputsArray:(NSArray<MPSGraphTensorData *> *)inputsArray
-    resultsArray:(nullable NSArray<MPSGraphTensorData *> *)resultsArray
-    executionDescriptor:(nullable MPSGraphExecutableExecutionDescriptor *)executionDescriptor;
-- (NSArray<MPSGraphTensorData *> *)runAsyncWithMTLCommandQueue:(id<MTLCommandQueue>)commandQueue
-    inputsArray:(NSArray<MPSGraphTensorData *> *)inputsArray
-    resultsArray:(nullable NSArray<MPSGraphTensorData *> *)resultsArray
-    executionDescriptor:(nullable MPSGraphExecutableExecutionDescriptor *)executionDescriptor;
+@property(readonly, atomic, nullable) NSArray<MPSGraphTensor*>* feedTensors;
+@property(readonly, atomic, nullable) NSArray<MPSGraphTensor*>* targetTensors;
+- (NSArray<MPSGraphTensorData*>*)encodeToCommandBuffer:(MPSCommandBuffer*)commandBuffer
+                                           inputsArray:(NSArray<MPSGraphTensorData*>*)inputsArray
+                                          resultsArray:(nullable NSArray<MPSGraphTensorData*>*)resultsArray
+                                   executionDescriptor:
+                                       (nullable MPSGraphExecutableExecutionDescriptor*)executionDescriptor;
+- (NSArray<MPSGraphTensorData*>*)
+    runAsyncWithMTLCommandQueue:(id<MTLCommandQueue>)commandQueue
+                    inputsArray:(NSArray<MPSGraphTensorData*>*)inputsArray
+                   resultsArray:(nullable NSArray<MPSGraphTensorData*>*)resultsArray
+            executionDescriptor:(nullable MPSGraphExecutableExecutionDescriptor*)executionDescriptor;
 @end
 
 @interface MPSGraph : MPSGraphObject {
  @private
-  void *_building;  // the double's
+  void* _building;  // the double's
   MPSGraphOptions _options;
 }
 @property(readwrite, nonatomic) MPSGraphOptions options;
 + (instancetype)new;
 - (instancetype)init;
-- (MPSGraphExecutable *)compileWithDevice:(nullable MPSGraphDevice *)device
-    feeds:(MPSGraphTensorShapedTypeDictionary *)feeds
-    targetTensors:(NSArray<MPSGraphTensor *> *)targetTensors
-    targetOperations:(nullable NSArray<MPSGraphOperation *> *)targetOperations
-    compilationDescriptor:(nullable MPSGraphCompilationDescriptor *)compilationDescriptor;
+- (MPSGraphExecutable*)compileWithDevice:(nullable MPSGraphDevice*)device
+                                   feeds:(MPSGraphTensorShapedTypeDictionary*)feeds
+                           targetTensors:(NSArray<MPSGraphTensor*>*)targetTensors
+                        targetOperations:(nullable NSArray<MPSGraphOperation*>*)targetOperations
+                   compilationDescriptor:(nullable MPSGraphCompilationDescriptor*)compilationDescriptor;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -9,9 +9,10 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphActivationOps)
-- (MPSGraphTensor *)sigmoidWithTensor:(MPSGraphTensor *)tensor name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)softMaxWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)sigmoidWithTensor:(MPSGraphTensor*)tensor name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)softMaxWithTensor:(MPSGraphTensor*)tensor
+                                axis:(NSInteger)axis
+                                name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -8,13 +8,14 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-typedef NSArray<MPSGraphTensor *> *_Nonnull (^MPSGraphForLoopBodyBlock)(
-    MPSGraphTensor *_Nonnull index, NSArray<MPSGraphTensor *> *_Nonnull iterationArguments);
+typedef NSArray<MPSGraphTensor*>* _Nonnull (^MPSGraphForLoopBodyBlock)(
+    MPSGraphTensor* _Nonnull index, NSArray<MPSGraphTensor*>* _Nonnull iterationArguments);
 
 @interface MPSGraph (MPSGraphControlFlowOps)
-- (NSArray<MPSGraphTensor *> *)forLoopWithNumberOfIterations:(MPSGraphTensor *)numberOfIterations
-    initialBodyArguments:(NSArray<MPSGraphTensor *> *)initialBodyArguments
-    body:(MPSGraphForLoopBodyBlock)body name:(NSString *_Nullable)name;
+- (NSArray<MPSGraphTensor*>*)forLoopWithNumberOfIterations:(MPSGraphTensor*)numberOfIterations
+                                      initialBodyArguments:(NSArray<MPSGraphTensor*>*)initialBodyArguments
+                                                      body:(MPSGraphForLoopBodyBlock)body
+                                                      name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

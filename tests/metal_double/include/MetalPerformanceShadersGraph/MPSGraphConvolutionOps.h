@@ -27,12 +27,18 @@ NS_ASSUME_NONNULL_BEGIN
 @property(readwrite, nonatomic) MPSGraphTensorNamedDataLayout dataLayout;
 @property(readwrite, nonatomic) MPSGraphTensorNamedDataLayout weightsLayout;
 @property(readwrite, nonatomic) NSUInteger groups;
-+ (nullable instancetype)descriptorWithStrideInX:(NSUInteger)strideInX strideInY:(NSUInteger)strideInY
-    dilationRateInX:(NSUInteger)dilationRateInX dilationRateInY:(NSUInteger)dilationRateInY
-    groups:(NSUInteger)groups paddingLeft:(NSUInteger)paddingLeft paddingRight:(NSUInteger)paddingRight
-    paddingTop:(NSUInteger)paddingTop paddingBottom:(NSUInteger)paddingBottom
-    paddingStyle:(MPSGraphPaddingStyle)paddingStyle dataLayout:(MPSGraphTensorNamedDataLayout)dataLayout
-    weightsLayout:(MPSGraphTensorNamedDataLayout)weightsLayout;
++ (nullable instancetype)descriptorWithStrideInX:(NSUInteger)strideInX
+                                       strideInY:(NSUInteger)strideInY
+                                 dilationRateInX:(NSUInteger)dilationRateInX
+                                 dilationRateInY:(NSUInteger)dilationRateInY
+                                          groups:(NSUInteger)groups
+                                     paddingLeft:(NSUInteger)paddingLeft
+                                    paddingRight:(NSUInteger)paddingRight
+                                      paddingTop:(NSUInteger)paddingTop
+                                   paddingBottom:(NSUInteger)paddingBottom
+                                    paddingStyle:(MPSGraphPaddingStyle)paddingStyle
+                                      dataLayout:(MPSGraphTensorNamedDataLayout)dataLayout
+                                   weightsLayout:(MPSGraphTensorNamedDataLayout)weightsLayout;
 @end
 
 @interface MPSGraphConvolution3DOpDescriptor : MPSGraphObject <NSCopying> {
@@ -58,31 +64,45 @@ NS_ASSUME_NONNULL_BEGIN
 @property(readwrite, nonatomic) MPSGraphTensorNamedDataLayout dataLayout;
 @property(readwrite, nonatomic) MPSGraphTensorNamedDataLayout weightsLayout;
 @property(readwrite, nonatomic) NSUInteger groups;
-+ (nullable instancetype)descriptorWithStrideInX:(NSUInteger)strideInX strideInY:(NSUInteger)strideInY
-    strideInZ:(NSUInteger)strideInZ dilationRateInX:(NSUInteger)dilationRateInX
-    dilationRateInY:(NSUInteger)dilationRateInY dilationRateInZ:(NSUInteger)dilationRateInZ
-    groups:(NSUInteger)groups paddingLeft:(NSUInteger)paddingLeft paddingRight:(NSUInteger)paddingRight
-    paddingTop:(NSUInteger)paddingTop paddingBottom:(NSUInteger)paddingBottom
-    paddingFront:(NSUInteger)paddingFront paddingBack:(NSUInteger)paddingBack
-    paddingStyle:(MPSGraphPaddingStyle)paddingStyle dataLayout:(MPSGraphTensorNamedDataLayout)dataLayout
-    weightsLayout:(MPSGraphTensorNamedDataLayout)weightsLayout;
++ (nullable instancetype)descriptorWithStrideInX:(NSUInteger)strideInX
+                                       strideInY:(NSUInteger)strideInY
+                                       strideInZ:(NSUInteger)strideInZ
+                                 dilationRateInX:(NSUInteger)dilationRateInX
+                                 dilationRateInY:(NSUInteger)dilationRateInY
+                                 dilationRateInZ:(NSUInteger)dilationRateInZ
+                                          groups:(NSUInteger)groups
+                                     paddingLeft:(NSUInteger)paddingLeft
+                                    paddingRight:(NSUInteger)paddingRight
+                                      paddingTop:(NSUInteger)paddingTop
+                                   paddingBottom:(NSUInteger)paddingBottom
+                                    paddingFront:(NSUInteger)paddingFront
+                                     paddingBack:(NSUInteger)paddingBack
+                                    paddingStyle:(MPSGraphPaddingStyle)paddingStyle
+                                      dataLayout:(MPSGraphTensorNamedDataLayout)dataLayout
+                                   weightsLayout:(MPSGraphTensorNamedDataLayout)weightsLayout;
 @end
 
 @interface MPSGraph (MPSGraphConvolutionOps)
-- (MPSGraphTensor *)convolution2DWithSourceTensor:(MPSGraphTensor *)source
-    weightsTensor:(MPSGraphTensor *)weights descriptor:(MPSGraphConvolution2DOpDescriptor *)descriptor
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)convolution2DDataGradientWithIncomingGradientTensor:(MPSGraphTensor *)incomingGradient
-    weightsTensor:(MPSGraphTensor *)weights outputShape:(MPSShape *)outputShape
-    forwardConvolutionDescriptor:(MPSGraphConvolution2DOpDescriptor *)forwardConvolutionDescriptor
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)convolution3DWithSourceTensor:(MPSGraphTensor *)source
-    weightsTensor:(MPSGraphTensor *)weights descriptor:(MPSGraphConvolution3DOpDescriptor *)descriptor
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)convolution3DDataGradientWithIncomingGradientTensor:(MPSGraphTensor *)incomingGradient
-    weightsTensor:(MPSGraphTensor *)weights outputShape:(MPSShape *)outputShape
-    forwardConvolutionDescriptor:(MPSGraphConvolution3DOpDescriptor *)forwardConvolutionDescriptor
-    name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)convolution2DWithSourceTensor:(MPSGraphTensor*)source
+                                   weightsTensor:(MPSGraphTensor*)weights
+                                      descriptor:(MPSGraphConvolution2DOpDescriptor*)descriptor
+                                            name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)convolution2DDataGradientWithIncomingGradientTensor:(MPSGraphTensor*)incomingGradient
+                                                         weightsTensor:(MPSGraphTensor*)weights
+                                                           outputShape:(MPSShape*)outputShape
+                                          forwardConvolutionDescriptor:
+                                              (MPSGraphConvolution2DOpDescriptor*)forwardConvolutionDescriptor
+                                                                  name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)convolution3DWithSourceTensor:(MPSGraphTensor*)source
+                                   weightsTensor:(MPSGraphTensor*)weights
+                                      descriptor:(MPSGraphConvolution3DOpDescriptor*)descriptor
+                                            name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)convolution3DDataGradientWithIncomingGradientTensor:(MPSGraphTensor*)incomingGradient
+                                                         weightsTensor:(MPSGraphTensor*)weights
+                                                           outputShape:(MPSShape*)outputShape
+                                          forwardConvolutionDescriptor:
+                                              (MPSGraphConvolution3DOpDescriptor*)forwardConvolutionDescriptor
+                                                                  name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -9,10 +9,16 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphCumulativeOps)
-- (MPSGraphTensor *)cumulativeSumWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    exclusive:(BOOL)exclusive reverse:(BOOL)reverse name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)cumulativeProductWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    exclusive:(BOOL)exclusive reverse:(BOOL)reverse name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)cumulativeSumWithTensor:(MPSGraphTensor*)tensor
+                                      axis:(NSInteger)axis
+                                 exclusive:(BOOL)exclusive
+                                   reverse:(BOOL)reverse
+                                      name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)cumulativeProductWithTensor:(MPSGraphTensor*)tensor
+                                          axis:(NSInteger)axis
+                                     exclusive:(BOOL)exclusive
+                                       reverse:(BOOL)reverse
+                                          name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -9,8 +9,9 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphMatrixMultiplicationOps)
-- (MPSGraphTensor *)matrixMultiplicationWithPrimaryTensor:(MPSGraphTensor *)primaryTensor
-    secondaryTensor:(MPSGraphTensor *)secondaryTensor name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)matrixMultiplicationWithPrimaryTensor:(MPSGraphTensor*)primaryTensor
+                                         secondaryTensor:(MPSGraphTensor*)secondaryTensor
+                                                    name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -9,10 +9,10 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphMemoryOps)
-- (MPSGraphTensor *)placeholderWithShape:(MPSShape *_Nullable)shape dataType:(MPSDataType)dataType
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)constantWithData:(NSData *)data shape:(MPSShape *)shape dataType:(MPSDataType)dataType
-   ;
+- (MPSGraphTensor*)placeholderWithShape:(MPSShape* _Nullable)shape
+                               dataType:(MPSDataType)dataType
+                                   name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)constantWithData:(NSData*)data shape:(MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
 
 NS_ASSUME_NONNULL_END

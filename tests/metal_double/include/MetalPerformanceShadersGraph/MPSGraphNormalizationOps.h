@@ -9,13 +9,20 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphNormalizationOps)
-- (MPSGraphTensor *)meanOfTensor:(MPSGraphTensor *)tensor axes:(NSArray<NSNumber *> *)axes
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)varianceOfTensor:(MPSGraphTensor *)tensor meanTensor:(MPSGraphTensor *)meanTensor
-    axes:(NSArray<NSNumber *> *)axes name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)normalizationWithTensor:(MPSGraphTensor *)tensor meanTensor:(MPSGraphTensor *)mean
-    varianceTensor:(MPSGraphTensor *)variance gammaTensor:(MPSGraphTensor *_Nullable)gamma
-    betaTensor:(MPSGraphTensor *_Nullable)beta epsilon:(float)epsilon name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)meanOfTensor:(MPSGraphTensor*)tensor
+                           axes:(NSArray<NSNumber*>*)axes
+                           name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)varianceOfTensor:(MPSGraphTensor*)tensor
+                         meanTensor:(MPSGraphTensor*)meanTensor
+                               axes:(NSArray<NSNumber*>*)axes
+                               name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)normalizationWithTensor:(MPSGraphTensor*)tensor
+                                meanTensor:(MPSGraphTensor*)mean
+                            varianceTensor:(MPSGraphTensor*)variance
+                               gammaTensor:(MPSGraphTensor* _Nullable)gamma
+                                betaTensor:(MPSGraphTensor* _Nullable)beta
+                                   epsilon:(float)epsilon
+                                      name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -19,13 +19,18 @@ typedef NS_ENUM(NSInteger, MPSGraphScatterMode) {
 };
 
 @interface MPSGraph (MPSGraphScatterNDOps)
-- (MPSGraphTensor *)scatterNDWithDataTensor:(MPSGraphTensor *)dataTensor
-    updatesTensor:(MPSGraphTensor *)updatesTensor indicesTensor:(MPSGraphTensor *)indicesTensor
-    batchDimensions:(NSUInteger)batchDimensions mode:(MPSGraphScatterMode)mode
-    name:(NSString *_Nullable)name;
-- (MPSGraphTensor *)scatterAlongAxis:(NSInteger)axis withDataTensor:(MPSGraphTensor *)dataTensor
-    updatesTensor:(MPSGraphTensor *)updatesTensor indicesTensor:(MPSGraphTensor *)indicesTensor
-    mode:(MPSGraphScatterMode)mode name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)scatterNDWithDataTensor:(MPSGraphTensor*)dataTensor
+                             updatesTensor:(MPSGraphTensor*)updatesTensor
+                             indicesTensor:(MPSGraphTensor*)indicesTensor
+                           batchDimensions:(NSUInteger)batchDimensions
+                                      mode:(MPSGraphScatterMode)mode
+                                      name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)scatterAlongAxis:(NSInteger)axis
+                     withDataTensor:(MPSGraphTensor*)dataTensor
+                      updatesTensor:(MPSGraphTensor*)updatesTensor
+                      indicesTensor:(MPSGraphTensor*)indicesTensor
+                               mode:(MPSGraphScatterMode)mode
+                               name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END

@@ -9,8 +9,10 @@
 NS_ASSUME_NONNULL_BEGIN
 
 @interface MPSGraph (MPSGraphSortOps)
-- (MPSGraphTensor *)argSortWithTensor:(MPSGraphTensor *)tensor axis:(NSInteger)axis
-    descending:(BOOL)descending name:(NSString *_Nullable)name;
+- (MPSGraphTensor*)argSortWithTensor:(MPSGraphTensor*)tensor
+                                axis:(NSInteger)axis
+                          descending:(BOOL)descending
+                                name:(NSString* _Nullable)name;
 @end
 
 NS_ASSUME_NONNULL_END
