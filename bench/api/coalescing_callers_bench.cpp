@@ -6,8 +6,8 @@
 //           two full batches (bar 1.5); runs of one row among all (bar 2 % for 64 callers of the MLP); one
 //           caller's latency with coalescing over without (bar 1.02).
 // Checked   every row is compared, within 1e-4 of the output's scale, with the result of a call alone.
-// Also      --model FILE --callers N [--precision P] [--seconds S]: one measurement, as JSON on one line, for
-//           coalescing_bench.py.
+// Also      --model FILE --callers N [--rows R] [--coalesce off] [--precision P] [--seconds S]: one
+//           measurement, as JSON on one line, for coalescing_bench.py.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -180,14 +180,14 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
-  if (!joins(*state_.lock(), shape)) {
-    return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
-  }
   int64_t row_bytes = 1;
   for (size_t i = 0; i < shape.places.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
   int64_t rows = 0;
   {
     const auto state = state_.lock();
+    if (!joins(*state, shape)) {
+      return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
+    }
     const Limits limit = limits(*state, shape.places);
     rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
     rows = std::max(shape.rows, rows);
