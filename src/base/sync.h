@@ -1,6 +1,6 @@
 // sync.h: data that has no name outside its lock, and an order for locks.
 //
-//   What       Guarded<T, Rank> is a T, one mutex and one condition variable. lock() gives a Held, the only
+//   What       Guarded<T, Rank> is a T, one mutex and one Condition. lock() gives a Held, the only
 //              way to the T; the lock ends with the Held.
 //   Invariant  A thread takes locks in strictly increasing Rank: never two of one rank, never the same one
 //              twice. Debug builds (no NDEBUG) check every acquisition and abort with both ranks' names;
@@ -26,7 +26,6 @@
 //   q.wait([&] { return q->closed || !q->items.empty(); });
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
@@ -37,6 +36,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/condition.h"
 #include "base/thread_annotations.h"
 #include "base/yield.h"
 
@@ -131,20 +131,20 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   }
 
   template <class Pred>
-  bool wait_until(std::condition_variable& changed, Rank rank, Deadline deadline, Pred pred) {
+  bool wait_until(Condition& changed, Rank rank, Deadline deadline, Pred pred) {
     return waiting(rank, [&](std::unique_lock<std::mutex>& held) {
       for (;;) {
         const InterruptCheck check = interrupt_.load_acquire();
         const TimePoint now = check == nullptr ? TimePoint::min() : Clock::real().now();
         const bool sliced = check != nullptr && deadline.when() - now > kInterruptPeriod;
         if (!sliced) return wait_on(changed, held, deadline, pred);
-        if (changed.wait_until(held, now + kInterruptPeriod, pred)) return true;
+        if (wait_on(changed, held, Deadline::at(now + kInterruptPeriod), pred)) return true;
         if (asked_without_lock(check, rank, held)) return pred();
       }
     });
   }
   template <class Pred>
-  void wait(std::condition_variable& changed, Rank rank, Pred pred) {
+  void wait(Condition& changed, Rank rank, Pred pred) {
     waiting(rank, [&](std::unique_lock<std::mutex>& held) {
       return wait_on(changed, held, Deadline::never(), pred);
     });
@@ -170,10 +170,11 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
     return wait(held);
   }
   template <class Pred>
-  static bool wait_on(std::condition_variable& changed, std::unique_lock<std::mutex>& held, Deadline deadline,
-                      Pred& pred) {
-    if (!deadline.is_never()) return changed.wait_until(held, deadline.when(), pred);
-    changed.wait(held, pred);
+  static bool wait_on(Condition& changed, std::unique_lock<std::mutex>& held, Deadline deadline, Pred& pred) {
+    while (!pred()) {
+      if (deadline.expired()) return false;
+      changed.wait(held, deadline);
+    }
     return true;
   }
   static bool asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<std::mutex>& held);
@@ -249,7 +250,7 @@ class HEDDLE_CAPABILITY("guarded data") Guarded {
 
  private:
   mutable RankedMutex mutex_;
-  mutable std::condition_variable changed_;
+  mutable Condition changed_;
   T data_;
 };
 

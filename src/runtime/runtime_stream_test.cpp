@@ -8,6 +8,7 @@
 #include "runtime/registry.h"
 #include "runtime/runtime.h"
 #include "runtime/test_device.h"
+#include "tests/child.h"
 
 // Calls on streams of the user's, whole-device waits, failures and forks.
 namespace heddle::runtime {
@@ -309,7 +310,8 @@ int in_fork(Child&& child) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-TEST_CASE("a forked child is refused at once, may drop what it inherited, and the parent goes on") {
+TEST_CASE("a forked child is refused at once, may drop what it inherited, and the parent goes on" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
   for (const bool asynchronous : {false, true}) {
     std::optional<Fixture> f(std::in_place, asynchronous);
     std::optional<StreamLease> lease = *f->runtime->streams().lease();

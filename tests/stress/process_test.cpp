@@ -9,35 +9,22 @@
 #include <thread>
 
 #include "harness.h"
+#include "tests/child.h"
 
 namespace stress {
 namespace {
 
+constexpr int kBusyExit = 42;
+
 // Runs one scenario of this program in a new process; its exit code, or 128 + the signal, or -1 when it
 // hangs.
 int run_scenario(const std::string& name) {
-  const pid_t child = fork();
-  if (child == 0) {
-    setenv("ASAN_OPTIONS", "detect_leaks=0",
-           1);  // the scenarios leave their threads behind: that is the point
-    const std::string filter = "--test-case=" + name;
-    execl("/proc/self/exe", "stress_test", "--no-skip", filter.c_str(), "--minimal", nullptr);
-    _exit(127);
-  }
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  int status = 0;
-  while (waitpid(child, &status, WNOHANG) == 0) {
-    if (std::chrono::steady_clock::now() > give_up) {
-      kill(child, SIGKILL);
-      waitpid(child, &status, 0);
-      return -1;
-    }
-    std::this_thread::yield();
-  }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  // The scenarios leave their threads behind: that is the point.
+  const heddle::test::Child child = heddle::test::run_child(name, {"ASAN_OPTIONS=detect_leaks=0"});
+  if (child.hung) return -1;
+  if (child.exit_code != kBusyExit) std::fputs(child.said.c_str(), stderr);
+  return child.signal != 0 ? 128 + child.signal : child.exit_code;
 }
-
-constexpr int kBusyExit = 42;
 
 // Threads that call a model for ever; the process exits under them.
 void start_busy_threads(const Case& c, std::atomic<int>& calls) {
@@ -107,7 +94,8 @@ TEST_CASE("scenario: fork with eight threads busy" * doctest::skip()) {
   _exit(kBusyExit);
 }
 
-TEST_CASE("a forked child is refused in words and its parent runs a hundred operations more") {
+TEST_CASE("a forked child is refused in words and its parent runs a hundred operations more" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
   CHECK(run_scenario("scenario: fork with eight threads busy") == kBusyExit);
 }
 

@@ -162,7 +162,6 @@ TEST_CASE("correct programs run without a report") {
 
 #if __has_feature(thread_sanitizer)
 namespace {
-using heddle::metal_double::Death;
 using heddle::metal_double::Misuse;
 
 volatile bool g_seen;  // keeps reads from being optimised away
@@ -205,7 +204,8 @@ TEST_CASE("a child runs its race" * doctest::skip()) { heddle::metal_double::run
 
 TEST_CASE("true races are reported, with the methods' names") {
   for (const Misuse& row : kRaces) {
-    const Death death = heddle::metal_double::run_child("a child runs its race", row.name);
+    const heddle::test::Child death =
+        heddle::test::run_child("a child runs its race", {std::string("HEDDLE_TEST_MISUSE=") + row.name});
     CHECK_MESSAGE(death.said.find("ThreadSanitizer: data race") != std::string::npos, std::string(row.name)
                                                                                           << death.said);
     CHECK_MESSAGE(death.said.find(row.words) != std::string::npos, std::string(row.name) << death.said);

@@ -1,0 +1,71 @@
+// condition.h: where threads sleep until what a mutex guards has changed.
+//
+//   What       wait() gives up the mutex and sleeps; notify_one() and notify_all() wake. On Linux a count of
+//              rings and a futex; elsewhere std::condition_variable.
+//   Why        pthread_cond_t of glibc before 2.41 (Debian 12 has 2.36) can lose a wake-up when one thread
+//              takes a signal that was meant for an earlier group of waiters (bug 25847): a caller would
+//              sleep for ever. A count that a waiter reads under the mutex cannot be taken from it.
+//   Ordering   A waiter reads rings_ under the mutex, counts itself, then lets go. Who notifies has changed
+//              what the mutex guards before, adds to rings_, then looks for sleepers. Both use seq_cst, and
+//              the kernel compares rings_ again before it puts the waiter to sleep: either the notifier sees
+//              the sleeper, or the sleeper sees the ring.
+//   Threads    Any. wait() with the mutex held; notify with or without it.
+//   Blocks     wait() until a ring or the deadline. It may also return for no reason: its user looks at what
+//              it waits for, and waits again.
+//   Lifetime   Outlives every wait and every notify.
+#pragma once
+
+#include <mutex>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+
+#if !defined(__linux__)
+#include <condition_variable>
+#endif
+
+namespace heddle {
+
+#if defined(__linux__)
+
+class Condition {
+ public:
+  Condition() = default;
+  Condition(const Condition&) = delete;
+  Condition& operator=(const Condition&) = delete;
+
+  void wait(std::unique_lock<std::mutex>& held, Deadline deadline);
+  void notify_one() { ring(1); }
+  void notify_all() { ring(kAll); }
+
+ private:
+  static constexpr int kAll = 0x7fffffff;
+  void ring(int sleepers);
+
+  // Waiters read it under their mutex, who notifies adds to it: equal means that nobody has since.
+  Atomic<uint32_t> rings_{0};
+  // Waiters between the mutex and their return: zero spares who notifies the system call.
+  Atomic<uint32_t> sleepers_{0};
+};
+
+#else
+
+class Condition {
+ public:
+  void wait(std::unique_lock<std::mutex>& held, Deadline deadline) {
+    if (deadline.is_never()) {
+      changed_.wait(held);
+    } else {
+      changed_.wait_until(held, deadline.when());
+    }
+  }
+  void notify_one() { changed_.notify_one(); }
+  void notify_all() { changed_.notify_all(); }
+
+ private:
+  std::condition_variable changed_;
+};
+
+#endif
+
+}  // namespace heddle
