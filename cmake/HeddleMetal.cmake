@@ -1,8 +1,8 @@
 # HEDDLE_METAL: where the Metal driver's frameworks come from.
 #   APPLE   macOS: Apple's frameworks
-#   DOUBLE  our own in tests/metal_double; needs clang++ for C++ and Objective-C++, one compiler and one
-#   sanitizer
-#           run time for everything (presets metal-double, metal-double-tsan, metal-double-asan)
+#   DOUBLE  our own in tests/metal_double, for the tests: libheddle.so stays without it. Needs clang++ for
+#           Objective-C++, and for C++ as well under a sanitizer, whose run time there is one of (presets
+#           metal-double, tsan, asan)
 #   OFF     nothing of this is compiled
 # Gives the target heddle_metal_sdk: include paths, language flags and libraries for everything that says
 # #import <Metal/Metal.h>.
@@ -16,6 +16,21 @@ set_property(CACHE HEDDLE_METAL PROPERTY STRINGS OFF APPLE DOUBLE)
 if(NOT HEDDLE_METAL MATCHES "^(OFF|APPLE|DOUBLE)$")
   message(FATAL_ERROR "HEDDLE_METAL is '${HEDDLE_METAL}'; it must be OFF, APPLE or DOUBLE")
 endif()
+
+# What makes "metal" a name of Device. On a Mac that is the library's business; the double is the tests'
+# alone, which link a copy of their own of the one file that lists the drivers.
+function(heddle_metal_in_api)
+  set(drivers "${PROJECT_SOURCE_DIR}/src/api/process_devices.cpp")
+  if(HEDDLE_METAL STREQUAL "APPLE")
+    target_link_libraries(heddle_api PUBLIC heddle_metal)
+    set_source_files_properties("${drivers}" PROPERTIES COMPILE_DEFINITIONS HEDDLE_METAL=1)
+  elseif(HEDDLE_METAL STREQUAL "DOUBLE")
+    add_library(heddle_api_on_metal OBJECT "${drivers}")
+    target_link_libraries(heddle_api_on_metal PUBLIC heddle_api PRIVATE heddle_metal)
+    target_compile_definitions(heddle_api_on_metal PRIVATE HEDDLE_METAL=1)
+    set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES heddle_api_on_metal)
+  endif()
+endfunction()
 if(HEDDLE_METAL STREQUAL "OFF")
   return()
 endif()
@@ -46,8 +61,11 @@ if(HEDDLE_METAL STREQUAL "APPLE")
   return()
 endif()
 
-if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang" OR NOT CMAKE_OBJCXX_COMPILER_ID STREQUAL "Clang")
-  message(FATAL_ERROR "HEDDLE_METAL=DOUBLE needs clang++ for both languages: use --preset metal-double")
+if(NOT CMAKE_OBJCXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "HEDDLE_METAL=DOUBLE needs clang++ for Objective-C++: use --preset metal-double")
+endif()
+if(HEDDLE_SANITIZE AND NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+  message(FATAL_ERROR "HEDDLE_METAL=DOUBLE under a sanitizer needs clang++ for C++: use --preset asan")
 endif()
 # GCC's run time for Objective-C; clang does not search its folder. Behind all others, or it would shadow
 # clang's own headers.
@@ -79,6 +97,7 @@ function(heddle_double_library name)
   if(NOT sources)
     return()
   endif()
+  set_source_files_properties(${sources} PROPERTIES LANGUAGE OBJCXX)  # C++ that uses blocks is among them
   add_library(${name} SHARED ${sources})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default OBJCXX_VISIBILITY_PRESET default
                         VISIBILITY_INLINES_HIDDEN OFF)

@@ -28,7 +28,7 @@ def build(benches: list[Path]) -> bool:
     if not targets:
         return True
     steps = [
-        ["cmake", "--preset", "release"],
+        ["cmake", "--preset", "metal-double"],  # release, and the driver of bench/metal beside it
         ["cmake", "--build", str(BUILD), "-j", str(os.cpu_count() or 2), "--target", *targets],
     ]
     for step in steps:

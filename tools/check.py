@@ -74,19 +74,19 @@ def tidy_stage(log: Log) -> None:
     log.run(sys.executable, "tools/tidy.py")
 
 
-def build(log: Log, preset: str, *targets: str) -> bool:
-    command: list[str] = ["cmake", "--build", f"build/{preset}", "-j", JOBS]
+def build(log: Log, preset: str, folder: str, *targets: str) -> bool:
+    command: list[str] = ["cmake", "--build", f"build/{folder}", "-j", JOBS]
     if targets:
         command += ["--target", *targets]
     return log.run("cmake", "--preset", preset) and log.run(*command)
 
 
 def release_stage(log: Log) -> None:
-    _ = build(log, "release", "all") and build(log, "release", "benches")
+    _ = build(log, "release", "release", "all", "benches")
 
 
 def headers_stage(log: Log) -> None:
-    build(log, "release", "verify_headers")
+    build(log, "release", "release", "verify_headers")
 
 
 def run_ctest(log: Log, preset: str, *selection: str) -> Count:
@@ -125,7 +125,7 @@ def models_stage(log: Log) -> None:
 
 
 def unit_stage(log: Log) -> Count:
-    return run_ctest(log, "release", "-LE", "stress")
+    return run_ctest(log, "release", "-LE", "stress|metal")
 
 
 def stress_stage(log: Log) -> Count:
@@ -133,28 +133,26 @@ def stress_stage(log: Log) -> Count:
 
 
 def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
+    """Our code under a sanitizer, the Metal driver on the double among it."""
+
     def stage(log: Log) -> Count:
-        if not build(log, preset, "sanitize_tests"):
+        if not build(log, preset, preset, "sanitize_tests", "metal_tests"):
             return Count(0, 1)
-        return run_ctest(log, preset, "-L", "sanitize")
+        return run_ctest(log, preset, "-L", "sanitize|metal")
 
     return stage
 
 
-def metal_stage(preset: str) -> Callable[[Log], Count]:
-    """The Metal driver, the guard and the double, on the double."""
-
-    def stage(log: Log) -> Count:
-        if not build(log, preset, "metal_tests"):
-            return Count(0, 1)
-        return run_ctest(log, preset, "-L", "metal")
-
-    return stage
+def metal_stage(log: Log) -> Count:
+    """The Metal driver, the guard and the double, on the double; compiled beside the release build."""
+    if not build(log, "metal-double", "release", "metal_tests"):
+        return Count(0, 1)
+    return run_ctest(log, "release", "-L", "metal")
 
 
 def metal_apple_stage(log: Log) -> None:
     """What ships for macOS is checked by Apple's language rules."""
-    build(log, "metal-double", "metal_apple_syntax")
+    build(log, "metal-double", "release", "metal_apple_syntax")
 
 
 def install_stage(log: Log) -> None:
@@ -190,21 +188,20 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "install": install_stage,
     "package": package_stage,
     # Before pytest, which runs programs on the double of Apple's driver.
-    "metal": metal_stage("metal-double"),
+    "metal": metal_stage,
     "pytest": pytest_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
-    "metal_tsan": metal_stage("metal-double-tsan"),
-    "metal_asan": metal_stage("metal-double-asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("metal_tsan", "metal_asan")
+LONG: tuple[str, ...] = ()
 
 
 CAUSE = re.compile(
-    r"error:|ERROR|SUMMARY|FAILED|Failed|Fatal|WARNING: Thread|^\[doctest\] test cases|^E  |^    #\d "
+    r"error:|ERROR|SUMMARY|FAILED|Failed|Fatal|WARNING: Thread|^\[doctest\] test cases|^E  |^    #\d |"
+    r"^== |^Thread \d|^#\d+ "  # of tools/watched.py
 )
 
 

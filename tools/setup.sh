@@ -17,7 +17,7 @@ mkdir -p "$LOGS"
 BUILD_PACKAGES=(build-essential g++ cmake ninja-build ccache git protobuf-compiler libprotobuf-dev
                 python3-venv python3-dev fortunes fortunes-min)
 # clang-16 brings GCC's run time for Objective-C, which the Metal double stands on.
-TEST_PACKAGES=(doctest-dev clang-16 libclang-rt-16-dev llvm-16 util-linux)
+TEST_PACKAGES=(doctest-dev clang-16 libclang-rt-16-dev llvm-16 util-linux gdb)
 
 say() { printf 'setup: %s\n' "$*"; }
 fail() { printf 'setup: error: %s\n' "$*" >&2; exit 1; }

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
+#include <string_view>
 #include <vector>
 
 #include "drivers/metal/metal_device.h"
@@ -36,7 +38,7 @@ device::View upload(device::Device& device, const ir::Tensor& tensor) {
   return device::View::contiguous(std::move(buffer), data, tensor.dtype(), tensor.extents());
 }
 
-int run() {
+int run(const char* json) {
 #ifndef __APPLE__
   metal_double::set_longest_delay_us(0);
 #endif
@@ -71,10 +73,18 @@ int run() {
   const double median = us[us.size() / 2];
   std::printf("submit: %.2f us (quartiles %.2f to %.2f) of the caller's processor time; bar %.0f: %s\n",
               median, us[us.size() / 4], us[us.size() * 3 / 4], kBarUs, median <= kBarUs ? "met" : "NOT met");
+  if (json != nullptr) {
+    std::ofstream(json) << "{\"submit_us\": [" << us[us.size() / 4] << ", " << median << ", "
+                        << us[us.size() * 3 / 4] << "], \"bar_us\": " << kBarUs << "}\n";
+  }
   return 0;
 }
 
 }  // namespace
 }  // namespace heddle::bench
 
-int main() { return heddle::bench::run(); }
+int main(int count, char** words) {
+  const bool json = count == 3 && std::string_view(words[1]) == "--json";
+  if (count != 1 && !json) return std::fprintf(stderr, "usage: host_time_bench [--json FILE]\n"), 2;
+  return heddle::bench::run(json ? words[2] : nullptr);
+}

@@ -14,7 +14,7 @@ from heddle.cli.crash_rate import find_interval
 from heddle.cli.crash_report import find_report, find_signal, sign
 
 ROOT = Path(__file__).resolve().parents[2]
-DOUBLE = Path(os.environ.get("AGX_GUARD_LIBRARY", ROOT / "build/metal-double/guard/libagx_guard.so")).parent
+DOUBLE = Path(os.environ.get("AGX_GUARD_LIBRARY", ROOT / "build/release/guard/libagx_guard.so")).parent
 on_the_double = pytest.mark.skipif(
     not (DOUBLE / "agx_guard_stress").exists(), reason="needs cmake --build --preset metal-double"
 )

@@ -110,7 +110,7 @@ TEST_CASE("a light caller beside eight heavy ones waits less than two heavy call
   using Clock = std::chrono::steady_clock;
   const Case heavy = encoder();
   const Case light = small();
-  const Tensor big = random_tensor({8, 32, 256}, 5);
+  const Tensor big = random_tensor({8, 32, heavy.inputs[0][0].shape()[2]}, 5);
   // What a heavy call costs when the device is full but nobody has to wait: as many callers as it runs at
   // once.
   std::vector<double> full(30);
