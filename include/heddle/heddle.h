@@ -424,17 +424,19 @@ struct PlannedNode {
   std::string op;
   std::string name;                    // of its first output
   std::vector<std::string> outputs;    // "f32[8, 128, 384]"
-  uint64_t step;                       // its number in a trace, from 1; 0: it renames a shape, nothing runs
+  uint64_t step;                       // its number in a trace, from 1; 0: nothing runs, a renamed shape say
   std::optional<double> flops, bytes;  // none: nothing runs, or graphs inside the node (If, Loop)
   std::optional<double> estimated_s;   // of the same: the larger of computing and moving, and the start
+  std::string path;                    // how the device carries it out, and why so; "" where there is one way
 };
 
 // What a call with certain shapes does.
 struct Plan {
-  std::vector<PlannedNode> nodes;  // in order
-  uint64_t arena_bytes;            // of values between nodes
-  uint64_t arena_bytes_apart;      // the same if no memory were used twice
-  uint64_t slot_bytes;             // of a call under way: arena, and what nodes need while they run
+  std::vector<PlannedNode> nodes;       // in order
+  std::optional<uint64_t> arena_bytes;  // of values between nodes; none: the vendor's library places them
+  uint64_t arena_bytes_apart;           // the same if no memory were used twice
+  // Of a call under way: arena, and what nodes need while they run; none: as above.
+  std::optional<uint64_t> slot_bytes;
 };
 
 struct CallOptions {

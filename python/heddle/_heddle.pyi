@@ -56,12 +56,13 @@ class _PlannedNode(TypedDict):
     flops: float | None
     bytes: float | None
     estimated_s: float | None
+    path: str
 
 @type_check_only
 class _Plan(TypedDict):
-    arena_bytes: int
+    arena_bytes: int | None
     arena_bytes_apart: int
-    slot_bytes: int
+    slot_bytes: int | None
     nodes: list[_PlannedNode]
 
 _Array: TypeAlias = np.ndarray[Any, Any] | Buffer | _SupportsDLPack

@@ -176,12 +176,13 @@ nb::dict plan(const Model& model, nb::handle shapes, const Rates& rates) {
     d["flops"] = or_none(node.flops);
     d["bytes"] = or_none(node.bytes);
     d["estimated_s"] = or_none(node.estimated_s);
+    d["path"] = node.path;
     nodes.append(d);
   }
   nb::dict d;
-  d["arena_bytes"] = plan.arena_bytes;
+  d["arena_bytes"] = or_none(plan.arena_bytes);
   d["arena_bytes_apart"] = plan.arena_bytes_apart;
-  d["slot_bytes"] = plan.slot_bytes;
+  d["slot_bytes"] = or_none(plan.slot_bytes);
   d["nodes"] = nodes;
   return d;
 }

@@ -48,7 +48,7 @@ std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::ve
 }
 
 PlannedNode described(const device::PlannedNode& node, const Rates& rates) {
-  PlannedNode described{node.op, node.name, {}, node.step, {}, {}, {}};
+  PlannedNode described{node.op, node.name, {}, node.step, {}, {}, {}, node.path};
   for (const device::ConcreteType& type : node.outputs) {
     described.outputs.push_back(text(type.dtype, type.extents));
   }

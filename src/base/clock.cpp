@@ -14,7 +14,7 @@ class RealClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::real() {
-  static const RealClock clock;
+  static const auto& clock = *new const RealClock;  // never destroyed: threads outlive main()
   return clock;
 }
 

@@ -69,7 +69,7 @@ void Status::release() {
 }
 
 const std::string& Status::message() const {
-  static const std::string none;
+  static const auto& none = *new const std::string;  // never destroyed: threads outlive main()
   return rep_ == nullptr ? none : rep_->message;
 }
 

@@ -22,11 +22,6 @@
 
 namespace heddle::device {
 
-enum class ShapePolicy : uint8_t {
-  kFree,
-  kBuckets
-};  // is compiling another shape cheap, or must shapes be rounded to few
-
 struct Fact {  // for people
   std::string name, value;
 };
@@ -37,7 +32,6 @@ struct Traits {
   bool binds_caller_memory = false;  // a View without buffer may be used in place
   bool unified_memory = false;       // Memory::host() is never null
   bool synchronous = false;          // submit() returns when the work is over
-  ShapePolicy shapes = ShapePolicy::kFree;
   int threads = 0;            // of this process that compute, callers included; 0: the device has its own
   int lanes = 1;              // submissions at once that make best use of the device
   int in_flight_limit = 64;   // submissions the hardware queue may hold, all queues together; 1 to 64

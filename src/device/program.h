@@ -58,15 +58,16 @@ struct PlannedNode {
   std::string op;
   std::string name;  // of its first output
   std::vector<ConcreteType> outputs;
-  uint64_t step = 0;               // its number in a trace, from 1; 0: it renames a shape, nothing runs
+  uint64_t step = 0;               // its number in a trace, from 1; 0: nothing runs, a renamed shape say
   std::optional<plan::Cost> cost;  // of what runs
+  std::string path;                // how the driver carries it out, and why so; "" where there is one way
 };
 
 struct ProgramPlan {
-  std::vector<PlannedNode> nodes;  // in order
-  uint64_t arena_bytes = 0;        // of values between nodes
-  uint64_t arena_bytes_apart = 0;  // the same if no memory were used twice
-  uint64_t slot_bytes = 0;         // arena and what nodes need while they run
+  std::vector<PlannedNode> nodes;       // in order
+  std::optional<uint64_t> arena_bytes;  // of values between nodes; none: the vendor's library places them
+  uint64_t arena_bytes_apart = 0;       // the same if no memory were used twice
+  std::optional<uint64_t> slot_bytes;   // arena and what nodes need while they run; none: as above
 };
 
 class Module {

@@ -1,7 +1,9 @@
 #include "ir/op.h"
 
 #include <algorithm>
+#include <array>
 #include <deque>
+#include <iterator>
 #include <map>
 
 #include "ir/ops/rules.h"
@@ -14,19 +16,27 @@ namespace {
 constexpr std::string_view kKindNames[] = {"an int", "a float",  "a string", "ints",
                                            "floats", "a tensor", "a graph"};
 
-std::vector<const OpDef*> gather_tables() {
-  std::vector<const OpDef*> all;
-  for (std::span<const OpDef> family : {unary_ops(),         binary_ops(),      chain_ops(),
-                                        shape_ops(),         movement_ops(),    slicing_ops(),
-                                        indexing_ops(),      reduce_ops(),      order_ops(),
-                                        linear_ops(),        convolution_ops(), pooling_ops(),
-                                        normalization_ops(), attention_ops(),   convolution_transpose_ops(),
-                                        integer_ops(),       recurrent_ops(),   trigonometry_ops(),
-                                        bitwise_ops(),       scatter_ops(),     resize_ops(),
-                                        sampling_ops(),      control_ops(),     linear_attention_ops()}) {
-    for (const OpDef& op : family) all.push_back(&op);
+// Sorted by name.
+std::vector<OpDef> gather_tables() {
+  std::vector<OpDef> all;
+  for (std::vector<OpDef>& family :
+       std::array{unary_ops(),         binary_ops(),      chain_ops(),
+                  shape_ops(),         movement_ops(),    slicing_ops(),
+                  indexing_ops(),      reduce_ops(),      order_ops(),
+                  linear_ops(),        convolution_ops(), pooling_ops(),
+                  normalization_ops(), attention_ops(),   convolution_transpose_ops(),
+                  integer_ops(),       recurrent_ops(),   trigonometry_ops(),
+                  bitwise_ops(),       scatter_ops(),     resize_ops(),
+                  sampling_ops(),      control_ops(),     linear_attention_ops()}) {
+    std::move(family.begin(), family.end(), std::back_inserter(all));
   }
-  std::sort(all.begin(), all.end(), [](const OpDef* a, const OpDef* b) { return a->name < b->name; });
+  std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) { return a.name < b.name; });
+  return all;
+}
+
+std::vector<const OpDef*> addresses_of(const std::vector<OpDef>& table) {
+  std::vector<const OpDef*> all;
+  for (const OpDef& op : table) all.push_back(&op);
   return all;
 }
 
@@ -146,7 +156,9 @@ const OpDef* find_op(std::string_view name) {
 }
 
 std::span<const OpDef* const> all_ops() {
-  static const std::vector<const OpDef*> all = gather_tables();
+  // Never destroyed: while exit() destroys static objects, other threads may still compute with them.
+  static const auto& table = *new const std::vector<OpDef>(gather_tables());
+  static const auto& all = *new const std::vector<const OpDef*>(addresses_of(table));
   return all;
 }
 

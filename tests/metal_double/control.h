@@ -31,6 +31,9 @@ enum class Fault : uint8_t {
   kKernelNeverEnds,             // the next pass runs until end_stuck_kernels()
   kCompileFailure,              // newLibraryWithSource answers nil and an error
   kGraphCompileFailure,         // the next MPSGraph that is compiled answers nil
+  kHandlersOutOfOrder,          // a handler runs after that of the buffer that was committed next
+  kGraphSplits,                 // MPSGraph commits before a run and behind it, and goes on with a new buffer
+  kGraphRunError,               // the next run of an MPSGraph fails with MTLCommandBufferErrorInternal
   kPlainProductAtThree,         // MPSGraph's product of two plain matrices: wrong with 3 runs in flight
   kLayerNormAtFour,             // MPSGraph's fused normalisation: wrong with 4
   kPackedViewAtEight,           // a slice of a turned tensor, as attention's of a packed projection: with 8
@@ -82,12 +85,14 @@ void register_kernel(std::string_view name, Kernel kernel);
 enum class Count : uint8_t {
   kCommits,
   kCompletions,
-  kErrors,      // of the completions: with an error
-  kPasses,      // encoders and graph runs that were executed
-  kKernels,     // dispatches among them
-  kHandlers,    // completion handlers run
-  kQueueWaits,  // times commandBuffer had to wait for one of 64 to complete
-  kOverlaps,    // command buffers that began while another queue executed one
+  kErrors,        // of the completions: with an error
+  kPasses,        // encoders and graph runs that were executed
+  kKernels,       // dispatches among them
+  kHandlers,      // completion handlers run
+  kSettled,       // command buffers that have completed and whose handlers, if they had any, have run
+  kHandlersLate,  // buffers whose handlers ran after those of the buffer that was committed next
+  kQueueWaits,    // times commandBuffer had to wait for one of 64 to complete
+  kOverlaps,      // command buffers that began while another queue executed one
   kCount
 };
 uint64_t count(Count what);

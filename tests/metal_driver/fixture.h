@@ -47,8 +47,7 @@ void rescue_until(Holds&& holds) {
 struct Machine {
   Machine() { metal_double::reset(); }
   ~Machine() {
-    rescue_until(
-        [] { return metal_double::count(Count::kHandlers) >= metal_double::count(Count::kCommits); });
+    rescue_until([] { return metal_double::count(Count::kSettled) >= metal_double::count(Count::kCommits); });
     metal_double::reset();
   }
 };

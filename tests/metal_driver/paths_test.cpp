@@ -1,5 +1,9 @@
 // Kernels of Apple's that are wrong when several runs are in flight: the paths that the lowering takes
 // instead.
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
 #include "fixture.h"
 
 namespace heddle::metal::test {
@@ -84,38 +88,126 @@ TEST_CASE("kernels that are not re-entrant are not used: eight runs in flight ar
   }
 }
 
+// Fills and copies through turned strides in one submission, twenty times. How many copies are wrong.
+int wrong_behind_writers(const Defences& defences) {
+  const Machine machine;
+  const auto device = open(defences);
+  metal_double::set(Fault::kStridedCopyReadsUnfinished, true);
+  int wrong = 0;
+  for (int round = 1; round <= 20; ++round) {
+    Session session(*device);
+    const device::View written = empty_like(*device, DType::kF32, {4, 8}),
+                       to = empty_like(*device, DType::kF32, {8, 4});
+    device::View turned = written;
+    turned.extents = {8, 4};
+    turned.strides = {1, 8};
+    device::CommandList list;
+    list.fill(written, round);
+    list.copy(turned, to);
+    REQUIRE(session.submit(list).ok());
+    bool right = true;
+    for (int64_t i = 0; i < 32; ++i) right = right && download(to).get(i) == round;
+    wrong += right ? 0 : 1;
+  }
+  return wrong;
+}
+
+// Copies memory of the caller, which Metal maps for the submission alone, and begins when that has returned.
+// How many elements are wrong.
+int64_t wrong_of_mapped(const Defences& defences) {
+  constexpr int64_t kRows = 160, kColumns = 128;
+  constexpr size_t kPage = 16384, kBytes = (kRows * kColumns * 4 / kPage + 1) * kPage;
+  const Machine machine;
+  const auto device = open(defences);
+  metal_double::set(Fault::kStridedCopyDropsSource, true);
+  const ir::Tensor wanted = numbers({kRows, kColumns}, 1);
+  const std::unique_ptr<std::byte, decltype(&std::free)> memory(
+      static_cast<std::byte*>(std::aligned_alloc(kPage, kBytes)), &std::free);
+  std::memcpy(memory.get(), wanted.data(), static_cast<size_t>(wanted.bytes()));
+  device::View turned = empty_like(*device, DType::kF32, {kRows, kColumns});
+  turned.strides = {1, kRows};
+  Session gate(*device), session(*device);
+  device::CommandList list, opens;
+  list.wait({gate.queue().timeline(), 1});
+  list.copy(device::View::contiguous(nullptr, memory.get(), DType::kF32, {kRows, kColumns}), turned);
+  REQUIRE(session.queue().submit(list, 1, NoLocksHeld()).ok());
+  opens.fill(empty_like(*device, DType::kF32, {4}), 1);
+  REQUIRE(gate.submit(opens).ok());
+  REQUIRE(session.queue().timeline()->wait(1, Deadline::never()).ok());
+  const ir::Tensor got = download(turned);
+  int64_t wrong = 0;
+  for (int64_t i = 0; i < got.elements(); ++i) wrong += got.get(i) == wanted.get(i) ? 0 : 1;
+  return wrong;
+}
+
 TEST_CASE("strided copies hold their sources and come after what writes them") {
-  for (const Fault fault : {Fault::kStridedCopyReadsUnfinished, Fault::kStridedCopyDropsSource}) {
-    const Machine machine;
-    const auto device = open();
-    metal_double::set(fault, true);
-    for (int round = 0; round < 20; ++round) {
+  Defences without;
+  without.own_strided_copies = false;
+  CHECK(wrong_behind_writers(without) == 20);
+  CHECK(wrong_behind_writers({}) == 0);
+  CHECK(wrong_of_mapped(without) == 160 * 128);
+  CHECK(wrong_of_mapped({}) == 0);
+}
+
+TEST_CASE("without its fault the strided copy of MPS gives what ours gives") {
+  Defences without;
+  without.own_strided_copies = false;
+  const Machine machine;
+  const auto device = open(without);
+  const ir::Tensor wanted = numbers({4, 8}, 1);
+  for (const bool from_turned : {false, true}) {
+    for (const bool to_turned : {false, true}) {
+      device::View from = empty_like(*device, DType::kF32, {4, 8}), to = from, dense = from;
+      to = empty_like(*device, DType::kF32, {4, 8});
+      dense = upload(*device, wanted);
+      if (from_turned) from.strides = {1, 4};
+      if (to_turned) to.strides = {1, 4};
       Session session(*device);
-      const device::View written = empty_like(*device, DType::kF32, {4, 8}),
-                         to = empty_like(*device, DType::kF32, {8, 4});
-      device::View turned = written;
-      turned.extents = {8, 4};
-      turned.strides = {1, 8};
       device::CommandList list;
-      list.fill(written, round);
-      list.copy(turned, to);
+      list.copy(dense, from);
+      list.copy(from, to);
       REQUIRE(session.submit(list).ok());
-      for (int64_t i = 0; i < 32; ++i) CHECK(download(to).get(i) == round);
+      CHECK(conformance::same_bits(download(to), wanted));
     }
   }
+}
+
+// Runs the product once, its output filled with sevens before. True when it is right.
+bool is_right(device::Device& device, const Ref<const device::Program>& program, const ir::Graph& graph) {
+  const std::vector<ir::Tensor> inputs = {conformance::random_tensor(DType::kF32, {4, 32}, 7)};
+  const device::View out = empty_like(device, DType::kF32, {4, 32});
+  Session session(device);
+  device::CommandList list;
+  list.fill(out, 7);
+  list.run(program, session.slot(), {upload(device, inputs[0])}, {out});
+  REQUIRE(session.submit(list).ok());
+  return conformance::difference(download(out), (*ir::evaluate(graph, inputs))[0], {1e-4, 1e-4}).empty();
 }
 
 TEST_CASE(
     "a graph that MPSGraph does not compile is an error of that compilation, and the next may succeed") {
   const Machine machine;
-  const auto device = open();
-  const auto module = *device->load(*product(), {}, NoLocksHeld());
+  const ir::Graph graph = *product();
   const std::vector<Extents> shapes = {{4, 32}};
-  metal_double::set(Fault::kGraphCompileFailure, true);
-  const auto failed = module->compile(shapes, NoLocksHeld());
-  CHECK_FALSE(failed.ok());
-  CHECK_FALSE(failed.status().message().empty());
-  CHECK(module->compile(shapes, NoLocksHeld()).ok());
+  for (const bool noticed : {false, true}) {
+    Defences defences;
+    defences.notices_nil = noticed;
+    const auto device = open(defences);
+    const auto module = *device->load(graph, {}, NoLocksHeld());
+    metal_double::set(Fault::kGraphCompileFailure, true);
+    const auto first = module->compile(shapes, NoLocksHeld());
+    CHECK_FALSE(metal_double::is_on(Fault::kGraphCompileFailure));
+    CHECK(first.ok() == !noticed);
+    if (noticed) {
+      CHECK(first.status().code() == Code::internal);
+      CHECK(first.status().message().find("MPSGraph did not compile") != std::string::npos);
+    } else {
+      CHECK_FALSE(is_right(*device, *first, graph));  // a call that computes nothing, and says it is well
+    }
+    const auto next = module->compile(shapes, NoLocksHeld());
+    REQUIRE(next.ok());
+    CHECK(is_right(*device, *next, graph));
+  }
 }
 
 }  // namespace

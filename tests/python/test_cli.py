@@ -114,6 +114,8 @@ def test_doctor_says_usable_with_zero_and_unknown_with_two():
     assert report["limits"]["streams"] == 32
     assert report["onnx"]["oldest_opset"] == 7
     assert {"Attention", "Conv", "Softmax"} <= set(report["onnx"]["operators"])
+    assert report["guard"] == {"state": "not loaded", "classes": 0, "replaced_by_others": 0}
+    assert "guard against Apple's encoder race: not loaded" in command("doctor").stdout
     unknown = command("doctor", "--device", "abacus")
     assert unknown.returncode == 2
     assert "abacus" in unknown.stdout
@@ -133,6 +135,50 @@ def test_doctor_names_what_is_unsafe():
 
     report = json.loads(command("doctor", "--json", env={**os.environ, "HEDDLE_THREADS": "64"}).stdout)
     assert any("64 computing threads" in risk["what"] for risk in report["risks"])
+
+
+@pytest.mark.parametrize(
+    ("device", "state", "installed", "replaced", "words"),
+    [
+        ("metal", "not loaded", ["torch"], 0, ["the guard is not loaded"]),
+        ("metal", "loaded, not active", ["torch"], 0, ["the guard is loaded, not active"]),
+        ("metal", "active", ["torch"], 0, []),
+        ("metal", "active", ["torch"], 3, ["3 methods"]),
+        ("metal", "not loaded", ["numpy"], 0, []),
+        ("host", "not loaded", ["torch"], 0, []),
+    ],
+)
+def test_doctor_warns_of_other_libraries_on_metal_without_the_guard(
+    device, state, installed, replaced, words
+):
+    from heddle.cli.doctor import find_guard_risks
+
+    guard = {"state": state, "classes": 9, "replaced_by_others": replaced}
+    risks = find_guard_risks(device, guard, installed)
+    assert len(risks) == len(words)
+    assert all(word in risk["what"] for word, risk in zip(words, risks, strict=True))
+    assert all(risk["why"] and risk["do"] for risk in risks)
+
+
+def test_doctor_prints_what_a_metal_device_tells(capsys):
+    from heddle.cli.doctor import print_report
+
+    print_report(
+        {
+            "device": "metal",
+            "verdict": "usable",
+            "versions": {},
+            "onnx": {"oldest_opset": 7, "newest_opset": 23, "operators": []},
+            "facts": {"system": "Version 15.7", "chip": "Apple M4 Max", "Metal family": "Apple9"},
+            "defences": [{"fault": "a fault (seen: 15.7)", "defence": "what is done"}],
+            "guard": {"state": "active", "classes": 9, "replaced_by_others": 0},
+            "environment": [],
+            "risks": [],
+        }
+    )
+    printed = capsys.readouterr().out
+    for part in ("15.7", "M4 Max", "Apple9", "defence: what is done", "active, 9 classes"):
+        assert part in printed
 
 
 def test_inspect_shows_ports_and_graph(affine_file):

@@ -10,6 +10,7 @@ import json
 import os
 import platform
 import sys
+from collections.abc import Collection
 
 import numpy as np
 
@@ -48,6 +49,41 @@ def computes_right(device: heddle.Device) -> str | None:
     value = np.arange(8, dtype=np.float32).reshape(2, 4)
     got = graph.build(device)(value)
     return None if np.allclose(got, value @ weight) else f"a matrix product came out as {got.tolist()}"
+
+
+def guard_state() -> dict:
+    """Of the guard against Apple's encoder race, in this process."""
+    if not heddle.guard.report():
+        return {"state": "not loaded", "classes": 0, "replaced_by_others": 0}
+    report = heddle.guard.report()
+    return {
+        "state": "active" if heddle.guard.is_active() else "loaded, not active",
+        "classes": len(report.get("classes", [])),
+        "replaced_by_others": heddle.guard.replaced_by_others(),
+    }
+
+
+def find_guard_risks(device: str, guard: dict, installed: Collection[str]) -> list[dict[str, str]]:
+    """What other libraries of the process may do to it on a Mac's GPU. Heddle's own driver needs no guard."""
+    risks = []
+    if device == "metal" and "torch" in installed and guard["state"] != "active":
+        risks.append(
+            {
+                "what": f"PyTorch is installed, and the guard is {guard['state']}",
+                "why": "threads that share an encoder of another library's may crash in Apple's GPU driver",
+                "do": "start the program with heddle guard, or call heddle.guard.install() before torch is "
+                "imported",
+            }
+        )
+    if guard["replaced_by_others"]:
+        risks.append(
+            {
+                "what": f"{guard['replaced_by_others']} methods of the guard were replaced",
+                "why": "another library put its own in their place, and the guard does not see those calls",
+                "do": "load the guard after that library, or do without one of the two",
+            }
+        )
+    return risks
 
 
 def find_risks(device: heddle.Device) -> list[dict[str, str]]:
@@ -94,6 +130,7 @@ def examine(name: str) -> dict:
             for variable, meaning, value in heddle.environment()
         ],
         "devices": list(heddle.Device.names()),
+        "guard": guard_state(),
         "risks": [],
     }
     if name and name not in report["devices"]:
@@ -118,7 +155,8 @@ def examine(name: str) -> dict:
     }
     report["facts"] = dict(device.facts)
     report["defences"] = [{"fault": fault, "defence": defence} for fault, defence in device.defences]
-    report["risks"] = find_risks(device)
+    guard_risks = find_guard_risks(device.name, report["guard"], report["versions"])
+    report["risks"] = find_risks(device) + guard_risks
     if wrong:
         return report | {"status": NOT_USABLE, "verdict": wrong}
     return report | {"status": USABLE, "verdict": "usable: a model was compiled and gave the right numbers"}
@@ -145,6 +183,9 @@ def print_report(report: dict) -> None:
         print("faults known of this version, and the defence that is active")
     for known in report.get("defences", []):
         print(f"  {known['fault']}\n    defence: {known['defence']}")
+    guard = report["guard"]
+    detail = f", {guard['classes']} classes of Apple's driver" if guard["state"] == "active" else ""
+    print(f"guard against Apple's encoder race: {guard['state']}{detail}")
     print("environment")
     for variable in report["environment"]:
         print(f"  {variable['name']:26s} {variable['value'] or '(not set)':12s} {variable['meaning']}")

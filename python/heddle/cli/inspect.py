@@ -135,6 +135,10 @@ def print_graphs(report: dict[str, Any], short: bool) -> None:
 
 def print_memory(plan: dict[str, Any]) -> None:
     arena, apart, slot = plan["arena_bytes"], plan["arena_bytes_apart"], plan["slot_bytes"]
+    if arena is None or slot is None:
+        print("\nMEMORY  of a call under way: the vendor's library places the values and does not say where")
+        print(f"  {apart / 1e6:.3f} MB between the nodes, if no memory were used twice")
+        return
     saved = f"{1 - arena / apart:.1%}" if apart else "0 %"
     print(f"\nMEMORY  of a call under way: {slot / 1e6:.3f} MB")
     print(f"  arena {arena / 1e6:.3f} MB; without reuse {apart / 1e6:.3f} MB: reuse saves {saved}")
@@ -173,6 +177,15 @@ def print_rates(rates: dict[str, float]) -> None:
     )
 
 
+def print_paths(nodes: list[dict[str, Any]]) -> None:
+    """How the device carries out each operator, where it has several ways."""
+    paths: dict[tuple[str, str], int] = Counter((node["op"], node["path"]) for node in nodes if node["path"])
+    if paths:
+        print("\n  how each operator is carried out")
+    for (op, path), times in sorted(paths.items()):
+        print(f"  {times:5d} x {op}: {path}")
+
+
 def print_times(report: dict[str, Any], short: bool, slowest: int = 10) -> None:
     call_s = report["profile"]["call_ms"] / 1e3
     nodes = [node for node in report["plan"]["nodes"] if node["step"] is not None]
@@ -190,6 +203,7 @@ def print_times(report: dict[str, Any], short: bool, slowest: int = 10) -> None:
     for node in shown:
         label = f"{node['op']} (step {node['step']})"
         print_row(f"  {label:44s}", node, call_s, f"{node['name']} {', '.join(node['outputs'])}")
+    print_paths(nodes)
 
 
 def print_report(report: dict[str, Any], short: bool) -> None:

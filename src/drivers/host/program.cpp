@@ -204,7 +204,7 @@ Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs
   planned.slot_bytes = program->slot_bytes();
   uint64_t steps = 0;
   for (const ir::Node& node : specialised.nodes) {
-    device::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}};
+    device::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}, {}};
     for (ir::ValueId id : node.outputs) {
       if (id == ir::kNoValue) continue;
       if (line.outputs.empty()) line.name = specialised.values[id].name;

@@ -10,7 +10,8 @@ struct Defences {
       true;                          // a value is reached by its completion handler, not by a wait in Metal
   bool below_metals_limit = true;    // waits in our own queue for the 64th buffer, with a bound, not in Metal
   bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
-  bool notices_nil = true;  // what Metal could not make is a failure, not an object that does nothing
+  bool notices_nil = true;         // what Metal could not make is a failure, not an object that does nothing
+  bool own_strided_copies = true;  // kernels of ours whose sources the submission holds, not MPS's copies
   // lowering: paths that are not re-entrant or not right in some versions (the path table says which)
   bool products_by_graph = true;    // no NDArray matrix multiplication
   bool norms_by_graph = true;       // no Metal layer-norm kernel

@@ -41,10 +41,8 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   void copy_out(CopyOut copy) { copies_.push_back(copy); }
   Result<id<MTLBuffer>> stage(uint64_t bytes);  // until the flight is over
   void keep(Staged buffer) { kept_.push_back(std::move(buffer)); }
-  // A command buffer that MPSGraph has committed on its own, before the last one.
-  void add_earlier(id<MTLCommandBuffer> part) {
-    earlier_.push_back(Owned<id<MTLCommandBuffer>>::retain(part));
-  }
+  // A command buffer that MPSGraph commits on its own, before the last one; told once or twice.
+  void add_earlier(id<MTLCommandBuffer> part);
   bool has_earlier() const { return !earlier_.empty(); }
   void spoil(Status status) { status_ = std::move(status); }  // it runs, but is not what was asked for
   void refused();                                             // nothing was committed

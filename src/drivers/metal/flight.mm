@@ -12,6 +12,14 @@ Result<id<MTLBuffer>> Flight::stage(uint64_t bytes) {
   return staged_.back().get();
 }
 
+void Flight::add_earlier(id<MTLCommandBuffer> part) {
+  for (const auto& known : earlier_) {
+    if (known.get() == part) return;
+  }
+  earlier_.push_back(Owned<id<MTLCommandBuffer>>::retain(part));
+  timeline_->split(value_);
+}
+
 void Flight::refused() {
   staging_->give(std::exchange(staged_, {}));
   std::vector<Ref<Flight>> ready;

@@ -50,7 +50,6 @@ class MetalDevice final : public device::Device {
     traits_.description = text(utf8([open_->device.get() name]), ", ", open_->memory_bytes >> 20, " MiB");
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
-    traits_.shapes = device::ShapePolicy::kBuckets;
     traits_.lanes = kLanes;
     traits_.memory_bytes = open_->memory_bytes;
     NSProcessInfo* const process = [NSProcessInfo processInfo];

@@ -15,6 +15,7 @@ class MetalModule final : public device::Module {
   static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options,
                                                 Ref<const OpenDevice> open);
   Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
+  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
 
  private:
   Ref<const OpenDevice> open_;

@@ -1,7 +1,9 @@
 #include "drivers/metal/module.h"
 
+#include <algorithm>
 #include <set>
 
+#include "drivers/metal/lowering/graph_work.h"
 #include "drivers/metal/program.h"
 #include "plan/batchable.h"
 #include "plan/optimize.h"
@@ -14,6 +16,28 @@ std::vector<device::Signature> signatures(const ir::Graph& graph, const std::vec
   std::vector<device::Signature> out;
   for (const ir::ValueId id : ids) out.push_back({graph.values[id].name, graph.type(id)});
   return out;
+}
+
+device::PlannedNode line_of(const ir::Graph& graph, const ir::Node& node) {
+  device::PlannedNode line;
+  line.op = node.op->name;
+  for (const ir::ValueId id : node.outputs) {
+    if (id == ir::kNoValue) continue;
+    if (line.outputs.empty()) line.name = graph.values[id].name;
+    line.outputs.push_back({graph.type(id).dtype, *graph.type(id).extents()});
+  }
+  return line;
+}
+
+// What the node makes for other nodes; the caller's results are the caller's memory.
+uint64_t bytes_between(const ir::Graph& graph, const ir::Node& node) {
+  int64_t bytes = 0;
+  for (const ir::ValueId id : node.outputs) {
+    const bool result = std::find(graph.outputs.begin(), graph.outputs.end(), id) != graph.outputs.end();
+    if (id == ir::kNoValue || result) continue;
+    bytes += graph.type(id).extents()->elements() * ir::size_of(graph.type(id).dtype);
+  }
+  return static_cast<uint64_t>(bytes);
 }
 
 }  // namespace
@@ -44,6 +68,29 @@ Result<Ref<const device::Program>> MetalModule::compile(std::span<const ir::Exte
                                                         NoLocksHeld) const {
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
   return MetalProgram::make(specialised, weights_, open_, half_);
+}
+
+Result<device::ProgramPlan> MetalModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+  // What cannot be compiled has no plan.
+  const auto program = MetalProgram::make(specialised, weights_, open_, half_);
+  if (!program.ok()) return program.status();
+  device::ProgramPlan planned;
+  uint64_t steps = 0;
+  @autoreleasepool {
+    for (const ir::Node& node : specialised.nodes) {
+      HEDDLE_TRY_ASSIGN(const Choice choice, choose(specialised, node));
+      device::PlannedNode line = line_of(specialised, node);
+      line.path = described(specialised, node, choice, half_);
+      if (choice.fate == Fate::emitted) {
+        line.step = ++steps;
+        line.cost = plan::cost(specialised, node);
+        planned.arena_bytes_apart += bytes_between(specialised, node);
+      }
+      planned.nodes.push_back(std::move(line));
+    }
+  }
+  return planned;
 }
 
 }  // namespace heddle::metal

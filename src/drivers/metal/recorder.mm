@@ -7,8 +7,10 @@
 
 #include "device/buffer.h"
 #include "drivers/metal/failure.h"
+#include "drivers/metal/matrix_copy.h"
 #include "drivers/metal/memory.h"
 #include "drivers/metal/program.h"
+#include "drivers/metal/watched_commands.h"
 #include "ir/tensor.h"
 
 namespace heddle::metal {
@@ -36,8 +38,9 @@ Recorder::Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, u
       flight_(std::make_shared<Flight>(timeline, value, open.staging, open.options.defences)) {}
 
 Status Recorder::begin(id<MTLCommandQueue> queue) {
-  commands_ = [MPSCommandBuffer commandBufferFromCommandQueue:queue];
-  if (commands_ == nil || current() == nil) return Status::device_lost("Metal gives no command buffer");
+  const id<MTLCommandBuffer> first = [queue commandBuffer];
+  if (first == nil) return Status::device_lost("Metal gives no command buffer");
+  commands_ = watched_commands(first, *flight_);
   return {};
 }
 
@@ -86,7 +89,11 @@ Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
                        options:MTLResourceStorageModeShared
                    deallocator:nil]);
   if (!buffer) return Status::exhausted("Metal cannot map ", bytes, " bytes of the caller's memory");
-  flight_->keep(buffer);
+  if (open_.options.defences.own_strided_copies) {
+    flight_->keep(buffer);
+  } else {
+    [[buffer.get() retain] autorelease];
+  }
   return buffer.get();
 }
 
@@ -139,7 +146,7 @@ Status Recorder::record(const device::Run& run) {
     }
     const id<MTLCommandBuffer> before = current();
     const Status status = program.encode(commands_, inputs, outputs, words);
-    // MPSGraph may commit what is there and go on with another command buffer.
+    // Should MPSGraph have gone on with another command buffer by a way that is not watched.
     if (current() != before) flight_->add_earlier(before);
     HEDDLE_TRY(status);
     for (const auto& [view, buffer] : moved) {
@@ -210,6 +217,10 @@ Status Recorder::copy_elements(const Place& from, const Place& to, ir::DType dty
     [blit endEncoding];
     return {};
   }
+  if (!open_.options.defences.own_strided_copies &&
+      copy_by_mps(open_.device.get(), current(), {from.buffer, source, from.strides},
+                  {to.buffer, target, to.strides}, dtype, extents))
+    return {};
   return walk(open_.kernels.copy(size), from.buffer, 0, &from, to, extents);
 }
 

@@ -11,7 +11,7 @@
 //              event is signalled to its end at once, so that no other queue hangs on it.
 //   Threads    Handlers: Metal's threads, several at once. begin(): the queue's owner. One lock per timeline,
 //              held for no call that blocks; what a settled flight wakes is done after it.
-//   Blocks     begin(), while kMostInFlight submissions are not over.
+//   Blocks     begin(), while kMostInFlight command buffers are not over.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -31,8 +31,8 @@ class Flight;
 
 class MetalTimeline final : public device::Timeline, public std::enable_shared_from_this<MetalTimeline> {
  public:
-  // Metal gives a queue 64 command buffers that are not completed, and blocks at the next. MPSGraph may make
-  // more than one of a submission.
+  // Metal gives a queue 64 command buffers that are not completed, and blocks at the next. The last
+  // submission that begins may be one of which MPSGraph makes several.
   static constexpr size_t kMostInFlight = 48;
 
   MetalTimeline(Owned<id<MTLSharedEvent>> event, const Defences& defences, device::Completion completion)
@@ -43,6 +43,8 @@ class MetalTimeline final : public device::Timeline, public std::enable_shared_f
   // A place for `value`, which end() gives back. exhausted when none was free for `stuck_after`, the failure
   // once there is one; then nothing is to be given back.
   Status begin(uint64_t value, Duration stuck_after);
+  // The submission of `value` takes one command buffer more.
+  void split(uint64_t value);
   // The submission is over, well or not; or it was refused, and nothing of it ran. Adds to `ready` the
   // flights that waited for what this decides: the caller settles them.
   void end(uint64_t value, Status status, std::vector<Ref<Flight>>& ready);
@@ -50,20 +52,20 @@ class MetalTimeline final : public device::Timeline, public std::enable_shared_f
   bool decides_later(uint64_t value, const Ref<Flight>& flight);
   Status outcome(uint64_t value) const;  // of a decided value
 
-  size_t in_flight() const { return state_.lock()->open; }
-
  private:
   struct Place {
     uint64_t value;
     bool over;
+    size_t buffers = 1;
   };
   struct State {
     std::deque<Place> places;  // by value, from the first that is not reached
-    size_t open = 0;           // places that are not over
+    size_t open = 0;           // command buffers of places that are not over
     uint64_t broken_from = UINT64_MAX;
     Status cause;  // of `broken_from`
     std::vector<std::pair<uint64_t, Ref<Flight>>> waiting;
   };
+  static std::deque<Place>::iterator place_of(State& state, uint64_t value);
   bool decided(const State& state, uint64_t value) const;
   void reach(State& state, uint64_t value);
 

@@ -14,11 +14,18 @@ Status MetalTimeline::begin(uint64_t value, Duration stuck_after) {
   state->places.push_back({value, !waited});
   if (!waited) {
     return Status::exhausted(
-        "the queue holds ", state->open, " submissions that are not over, and none has ended for ",
+        "the queue holds ", state->open, " command buffers that are not over, and none has ended for ",
         std::chrono::duration_cast<std::chrono::milliseconds>(stuck_after).count(), " ms");
   }
   ++state->open;
   return {};
+}
+
+void MetalTimeline::split(uint64_t value) {
+  auto state = state_.lock();
+  const auto place = place_of(*state, value);
+  ++place->buffers;
+  ++state->open;
 }
 
 void MetalTimeline::end(uint64_t value, Status status, std::vector<Ref<Flight>>& ready) {
@@ -46,12 +53,16 @@ void MetalTimeline::end(uint64_t value, Status status, std::vector<Ref<Flight>>&
   if (failed) fail(std::move(cause), completion_);
 }
 
+std::deque<MetalTimeline::Place>::iterator MetalTimeline::place_of(State& state, uint64_t value) {
+  return std::find_if(state.places.begin(), state.places.end(),
+                      [&](const Place& each) { return each.value == value; });
+}
+
 void MetalTimeline::reach(State& state, uint64_t value) {
-  const auto place = std::find_if(state.places.begin(), state.places.end(),
-                                  [&](const Place& each) { return each.value == value; });
+  const auto place = place_of(state, value);
   if (place != state.places.end() && !place->over) {
     place->over = true;
-    --state.open;
+    state.open -= place->buffers;
   }
   uint64_t last = 0;
   while (!state.places.empty() && state.places.front().over &&

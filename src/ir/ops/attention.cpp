@@ -159,9 +159,9 @@ Status reference_attention(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> attention_ops() {
+std::vector<OpDef> attention_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"Attention",
        1,
        4,
@@ -170,7 +170,6 @@ std::span<const OpDef> attention_ops() {
        {{"num_heads", kInt, true}, {"kv_heads", kInt}, {"scale", kFloat}, {"causal", kInt}, {"packed", kInt}},
        infer_attention,
        reference_attention}};
-  return table;
 }
 
 }  // namespace heddle::ir

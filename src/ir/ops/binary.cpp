@@ -244,9 +244,9 @@ constexpr auto kNoFloat = [](double a, double) { return a; };  // never called: 
 
 }  // namespace
 
-std::span<const OpDef> binary_ops() {
+std::vector<OpDef> binary_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       entry("Add", infer_arithmetic<dim_add>, fold<[](double a, double b) { return a + b; }, wrap_add>),
       entry("Sub", infer_arithmetic<dim_sub>, fold<[](double a, double b) { return a - b; }, wrap_sub>),
       entry("Mul", infer_arithmetic<dim_mul>, fold<[](double a, double b) { return a * b; }, wrap_mul>),
@@ -267,7 +267,6 @@ std::span<const OpDef> binary_ops() {
             fold<[](double x, double slope) { return x < 0 ? x * slope : x; }, wrap_mul>),
       {"Where", 3, 3, 1, 1, {}, infer_where, reference_where, Dependence::kElementwise},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

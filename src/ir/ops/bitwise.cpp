@@ -85,9 +85,9 @@ OpDef pair(std::string_view name) {
 
 }  // namespace
 
-std::span<const OpDef> bitwise_ops() {
+std::vector<OpDef> bitwise_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       pair<[](int64_t a, int64_t b) { return a & b; }>("BitwiseAnd"),
       pair<[](int64_t a, int64_t b) { return a | b; }>("BitwiseOr"),
       pair<[](int64_t a, int64_t b) { return a ^ b; }>("BitwiseXor"),
@@ -103,7 +103,6 @@ std::span<const OpDef> bitwise_ops() {
        Dependence::kElementwise},
       {"BitCast", 1, 1, 1, 1, {{"to", kString, true}}, infer_bit_cast, reference_bit_cast},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -56,17 +56,16 @@ Status reference_chain(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> chain_ops() {
-  static const OpDef table[] = {{"Elementwise",
-                                 1,
-                                 -1,
-                                 1,
-                                 -1,
-                                 {{"body", AttributeKind::kGraph, true}},
-                                 infer_chain,
-                                 reference_chain,
-                                 Dependence::kElementwise}};
-  return table;
+std::vector<OpDef> chain_ops() {
+  return {{"Elementwise",
+           1,
+           -1,
+           1,
+           -1,
+           {{"body", AttributeKind::kGraph, true}},
+           infer_chain,
+           reference_chain,
+           Dependence::kElementwise}};
 }
 
 }  // namespace heddle::ir

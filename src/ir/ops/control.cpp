@@ -264,9 +264,9 @@ Result<Iteration> any_iteration(const Node& loop, std::span<const Value* const> 
   return Iteration{std::move(made), goes_on, steady};
 }
 
-std::span<const OpDef> control_ops() {
+std::vector<OpDef> control_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"If",
        1,
        -1,
@@ -280,7 +280,6 @@ std::span<const OpDef> control_ops() {
        reference_if},
       {"Loop", 2, -1, 1, -1, {{"body", kGraph, true}, {"carried", kInt, true}}, infer_loop, reference_loop},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -101,25 +101,24 @@ Status reference_conv(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> convolution_ops() {
+std::vector<OpDef> convolution_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {{"Conv",
-                                 2,
-                                 4,
-                                 1,
-                                 1,
-                                 {{"kernel_shape", kInts},
-                                  {"strides", kInts},
-                                  {"pads", kInts},
-                                  {"dilations", kInts},
-                                  {"group", kInt},
-                                  {"auto_pad", kString},
-                                  {"activation", kString},
-                                  {"activation_alpha", kFloat},
-                                  {"activation_beta", kFloat}},
-                                 infer_conv,
-                                 reference_conv}};
-  return table;
+  return {{"Conv",
+           2,
+           4,
+           1,
+           1,
+           {{"kernel_shape", kInts},
+            {"strides", kInts},
+            {"pads", kInts},
+            {"dilations", kInts},
+            {"group", kInt},
+            {"auto_pad", kString},
+            {"activation", kString},
+            {"activation_alpha", kFloat},
+            {"activation_beta", kFloat}},
+           infer_conv,
+           reference_conv}};
 }
 
 }  // namespace heddle::ir

@@ -83,27 +83,26 @@ Status reference_transposed(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> convolution_transpose_ops() {
+std::vector<OpDef> convolution_transpose_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {{"ConvTranspose",
-                                 2,
-                                 3,
-                                 1,
-                                 1,
-                                 {{"kernel_shape", kInts},
-                                  {"strides", kInts},
-                                  {"pads", kInts},
-                                  {"dilations", kInts},
-                                  {"group", kInt},
-                                  {"auto_pad", kString},
-                                  {"output_padding", kInts},
-                                  {"output_shape", kInts},
-                                  {"activation", kString},
-                                  {"activation_alpha", kFloat},
-                                  {"activation_beta", kFloat}},
-                                 infer_transposed,
-                                 reference_transposed}};
-  return table;
+  return {{"ConvTranspose",
+           2,
+           3,
+           1,
+           1,
+           {{"kernel_shape", kInts},
+            {"strides", kInts},
+            {"pads", kInts},
+            {"dilations", kInts},
+            {"group", kInt},
+            {"auto_pad", kString},
+            {"output_padding", kInts},
+            {"output_shape", kInts},
+            {"activation", kString},
+            {"activation_alpha", kFloat},
+            {"activation_beta", kFloat}},
+           infer_transposed,
+           reference_transposed}};
 }
 
 }  // namespace heddle::ir

@@ -174,16 +174,15 @@ Status reference_non_zero(const Node&, DataIn, DataOut) {
 
 }  // namespace
 
-std::span<const OpDef> indexing_ops() {
+std::vector<OpDef> indexing_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"Gather", 2, 2, 1, 1, {{"axis", kInt}}, infer_gather, reference_gather},
       {"GatherElements", 2, 2, 1, 1, {{"axis", kInt}}, infer_gather_elements, reference_gather_elements},
       {"GatherND", 2, 2, 1, 1, {{"batch_dims", kInt}}, infer_gather_nd, reference_gather_nd},
       {"OneHot", 3, 3, 1, 1, {{"axis", kInt}}, infer_one_hot, reference_one_hot},
       {"NonZero", 1, 1, 1, 1, {}, infer_non_zero, reference_non_zero},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -154,9 +154,9 @@ Status reference_conv_integer(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> integer_ops() {
+std::vector<OpDef> integer_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"MatMulInteger", 2, 4, 1, 1, {}, infer_matmul_integer, reference_matmul_integer},
       {"ConvInteger",
        2,
@@ -172,7 +172,6 @@ std::span<const OpDef> integer_ops() {
        infer_conv_integer,
        reference_conv_integer},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -198,9 +198,9 @@ Status reference_linear(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> linear_ops() {
+std::vector<OpDef> linear_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"MatMul", 2, 2, 1, 1, {}, infer_matmul, reference_matmul},
       {"Gemm",
        2,
@@ -222,7 +222,6 @@ std::span<const OpDef> linear_ops() {
        infer_linear,
        reference_linear},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

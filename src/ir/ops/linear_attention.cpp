@@ -164,20 +164,19 @@ Status reference_linear_attention(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> linear_attention_ops() {
+std::vector<OpDef> linear_attention_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {{"LinearAttention",
-                                 3,
-                                 6,
-                                 2,
-                                 2,
-                                 {{"q_num_heads", kInt, true},
-                                  {"kv_num_heads", kInt, true},
-                                  {"scale", kFloat},
-                                  {"update_rule", kString}},
-                                 infer_linear_attention,
-                                 reference_linear_attention}};
-  return table;
+  return {{"LinearAttention",
+           3,
+           6,
+           2,
+           2,
+           {{"q_num_heads", kInt, true},
+            {"kv_num_heads", kInt, true},
+            {"scale", kFloat},
+            {"update_rule", kString}},
+           infer_linear_attention,
+           reference_linear_attention}};
 }
 
 }  // namespace heddle::ir

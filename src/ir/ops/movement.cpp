@@ -180,15 +180,14 @@ Inferred infer_tile(const Node& node, Operands in) {
 
 }  // namespace
 
-std::span<const OpDef> movement_ops() {
+std::vector<OpDef> movement_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"Transpose", 1, 1, 1, 1, {{"perm", kInts}}, infer_transpose, reference_transpose},
       {"Concat", 1, -1, 1, 1, {{"axis", kInt, true}}, infer_concat, reference_concat},
       {"Split", 1, 2, 1, -1, {{"axis", kInt}, {"num_outputs", kInt}}, infer_split, reference_split},
       {"Tile", 2, 2, 1, 1, {}, infer_tile, reference_tile},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

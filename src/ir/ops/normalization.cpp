@@ -155,9 +155,9 @@ Status reference_softmax(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> normalization_ops() {
+std::vector<OpDef> normalization_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"BatchNormalization", 5, 5, 1, 1, {{"epsilon", kFloat}}, infer_batch, reference_batch},
       {"InstanceNormalization", 3, 3, 1, 1, {{"epsilon", kFloat}}, infer_instance, reference_group},
       {"GroupNormalization",
@@ -187,7 +187,6 @@ std::span<const OpDef> normalization_ops() {
       {"Softmax", 1, 1, 1, 1, {{"axis", kInt}}, infer_softmax, reference_softmax<false>},
       {"LogSoftmax", 1, 1, 1, 1, {{"axis", kInt}}, infer_softmax, reference_softmax<true>},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -138,12 +138,11 @@ Status reference_cumulative(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> order_ops() {
+std::vector<OpDef> order_ops() {
   using enum AttributeKind;
-  static const std::vector<AttributeDef> arg = {
-      {"axis", kInt}, {"keepdims", kInt}, {"select_last_index", kInt}};
-  static const std::vector<AttributeDef> cumulative = {{"exclusive", kInt}, {"reverse", kInt}};
-  static const OpDef table[] = {
+  const std::vector<AttributeDef> arg = {{"axis", kInt}, {"keepdims", kInt}, {"select_last_index", kInt}};
+  const std::vector<AttributeDef> cumulative = {{"exclusive", kInt}, {"reverse", kInt}};
+  return {
       {"ArgMax", 1, 1, 1, 1, arg, infer_arg, reference_arg<true>},
       {"ArgMin", 1, 1, 1, 1, arg, infer_arg, reference_arg<false>},
       {"TopK",
@@ -157,7 +156,6 @@ std::span<const OpDef> order_ops() {
       {"CumSum", 2, 2, 1, 1, cumulative, infer_cumulative, reference_cumulative<false>},
       {"CumProd", 2, 2, 1, 1, cumulative, infer_cumulative, reference_cumulative<true>},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

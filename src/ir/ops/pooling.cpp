@@ -206,29 +206,29 @@ Status reference_global(const Node&, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> pooling_ops() {
+std::vector<OpDef> pooling_ops() {
   using enum AttributeKind;
-  static const std::vector<AttributeDef> max = {
+  const std::vector<AttributeDef> max = {
       {"kernel_shape", kInts, true}, {"strides", kInts},  {"pads", kInts},
       {"dilations", kInts},          {"ceil_mode", kInt}, {"auto_pad", kString}};
-  static const std::vector<AttributeDef> average = [] {
+  const std::vector<AttributeDef> average = [&] {
     std::vector<AttributeDef> all = max;
     all.push_back({"count_include_pad", kInt});
     return all;
   }();
-  static const std::vector<AttributeDef> with_order = [] {
+  const std::vector<AttributeDef> with_order = [&] {
     std::vector<AttributeDef> all = max;
     all.push_back({"storage_order", kInt});
     return all;
   }();
-  static const std::vector<AttributeDef> power = [] {
+  const std::vector<AttributeDef> power = [&] {
     std::vector<AttributeDef> all = max;
     all.push_back({"p", kInt});
     return all;
   }();
-  static const std::vector<AttributeDef> unpool = {
+  const std::vector<AttributeDef> unpool = {
       {"kernel_shape", kInts, true}, {"strides", kInts}, {"pads", kInts}};
-  static const OpDef table[] = {
+  return {
       {"LpPool", 1, 1, 1, 1, power, infer_pool, reference_lp_pool},
       {"MaxUnpool", 2, 3, 1, 1, unpool, infer_unpool, reference_unpool},
       {"MaxPool", 1, 1, 1, 2, with_order, infer_pool, reference_max_pool},
@@ -236,7 +236,6 @@ std::span<const OpDef> pooling_ops() {
       {"GlobalAveragePool", 1, 1, 1, 1, {}, infer_global, reference_global<true>},
       {"GlobalMaxPool", 1, 1, 1, 1, {}, infer_global, reference_global<false>},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

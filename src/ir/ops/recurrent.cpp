@@ -203,22 +203,21 @@ Status reference_recurrent(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> recurrent_ops() {
+std::vector<OpDef> recurrent_ops() {
   using enum AttributeKind;
-  static const std::vector<AttributeDef> shared = {
-      {"direction", kString},        {"hidden_size", kInt},        {"activations", kString},
-      {"activation_alpha", kFloats}, {"activation_beta", kFloats}, {"clip", kFloat}};
-  const auto with = [](AttributeDef own) {
+  const std::vector<AttributeDef> shared = {{"direction", kString},       {"hidden_size", kInt},
+                                            {"activations", kString},     {"activation_alpha", kFloats},
+                                            {"activation_beta", kFloats}, {"clip", kFloat}};
+  const auto with = [&](AttributeDef own) {
     std::vector<AttributeDef> all = shared;
     all.push_back(own);
     return all;
   };
-  static const OpDef table[] = {
+  return {
       {"RNN", 3, 6, 1, 2, shared, infer_recurrent, reference_recurrent},
       {"GRU", 3, 6, 1, 2, with({"linear_before_reset", kInt}), infer_recurrent, reference_recurrent},
       {"LSTM", 3, 8, 1, 3, with({"input_forget", kInt}), infer_recurrent, reference_recurrent},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -160,8 +160,8 @@ OpDef entry(std::string_view name, decltype(OpDef::infer) infer, Reference refer
 
 }  // namespace
 
-std::span<const OpDef> reduce_ops() {
-  static const OpDef table[] = {
+std::vector<OpDef> reduce_ops() {
+  return {
       entry("ReduceSum", infer_total<false>, reduce<Total>),
       entry("ReduceProd", infer_total<true>, reduce<Product>),
       entry("ReduceMean", infer_number, reduce<Mean>),
@@ -170,7 +170,6 @@ std::span<const OpDef> reduce_ops() {
       entry("ReduceL2", infer_number, reduce<Length>),
       entry("ReduceSumSquare", infer_number, reduce<SumSquare>),
   };
-  return table;
 }
 
 }  // namespace heddle::ir

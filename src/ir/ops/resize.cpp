@@ -170,25 +170,24 @@ Status reference_resize(const Node& node, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> resize_ops() {
+std::vector<OpDef> resize_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {{"Resize",
-                                 1,
-                                 4,
-                                 1,
-                                 1,
-                                 {{"antialias", kInt},
-                                  {"axes", kInts},
-                                  {"coordinate_transformation_mode", kString},
-                                  {"cubic_coeff_a", kFloat},
-                                  {"exclude_outside", kInt},
-                                  {"extrapolation_value", kFloat},
-                                  {"keep_aspect_ratio_policy", kString},
-                                  {"mode", kString},
-                                  {"nearest_mode", kString}},
-                                 infer_resize,
-                                 reference_resize}};
-  return table;
+  return {{"Resize",
+           1,
+           4,
+           1,
+           1,
+           {{"antialias", kInt},
+            {"axes", kInts},
+            {"coordinate_transformation_mode", kString},
+            {"cubic_coeff_a", kFloat},
+            {"exclude_outside", kInt},
+            {"extrapolation_value", kFloat},
+            {"keep_aspect_ratio_policy", kString},
+            {"mode", kString},
+            {"nearest_mode", kString}},
+           infer_resize,
+           reference_resize}};
 }
 
 }  // namespace heddle::ir

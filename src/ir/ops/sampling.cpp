@@ -315,9 +315,9 @@ Status reference_det(const Node&, DataIn in, DataOut out) {
 
 }  // namespace
 
-std::span<const OpDef> sampling_ops() {
+std::vector<OpDef> sampling_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"GridSample",
        2,
        2,
@@ -349,7 +349,6 @@ std::span<const OpDef> sampling_ops() {
        reference_col2im},
       {"Det", 1, 1, 1, 1, {}, infer_det, reference_det},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -140,9 +140,9 @@ Inferred infer_scatter_nd(const Node& node, Operands in) {
 
 }  // namespace
 
-std::span<const OpDef> scatter_ops() {
+std::vector<OpDef> scatter_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"ScatterElements",
        3,
        3,
@@ -153,7 +153,6 @@ std::span<const OpDef> scatter_ops() {
        reference_scatter_elements},
       {"ScatterND", 3, 3, 1, 1, {{"reduction", kString}}, infer_scatter_nd, reference_scatter_nd},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

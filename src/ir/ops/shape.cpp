@@ -265,9 +265,9 @@ Inferred infer_expand(const Node& node, Operands in) {
 
 }  // namespace
 
-std::span<const OpDef> shape_ops() {
+std::vector<OpDef> shape_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"Shape", 1, 1, 1, 1, {{"start", kInt}, {"end", kInt}}, infer_shape, reference_shape},
       {"Size", 1, 1, 1, 1, {}, infer_size, reference_size},
       {"ConstantOfShape",
@@ -285,7 +285,6 @@ std::span<const OpDef> shape_ops() {
       {"Flatten", 1, 1, 1, 1, {{"axis", kInt}}, infer_flatten, reference_same_elements},
       {"Expand", 2, 2, 1, 1, {}, infer_expand, reference_expand},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -233,14 +233,13 @@ Inferred infer_trilu(const Node& node, Operands in) {
 
 }  // namespace
 
-std::span<const OpDef> slicing_ops() {
+std::vector<OpDef> slicing_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       {"Slice", 3, 5, 1, 1, {}, infer_slice, reference_slice},
       {"Pad", 2, 4, 1, 1, {{"mode", kString}}, infer_pad, reference_pad},
       {"Trilu", 1, 2, 1, 1, {{"upper", kInt}}, infer_trilu, reference_trilu},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -26,8 +26,8 @@ OpDef entry(std::string_view name) {
 
 }  // namespace
 
-std::span<const OpDef> trigonometry_ops() {
-  static const OpDef table[] = {
+std::vector<OpDef> trigonometry_ops() {
+  return {
       entry<[](double x) { return std::tan(x); }>("Tan"),
       entry<[](double x) { return std::asin(x); }>("Asin"),
       entry<[](double x) { return std::acos(x); }>("Acos"),
@@ -38,7 +38,6 @@ std::span<const OpDef> trigonometry_ops() {
       entry<[](double x) { return std::acosh(x); }>("Acosh"),
       entry<[](double x) { return std::atanh(x); }>("Atanh"),
   };
-  return table;
 }
 
 }  // namespace heddle::ir

@@ -199,9 +199,9 @@ int64_t wrap_negate(int64_t x) { return wrap_sub(0, x); }
 
 }  // namespace
 
-std::span<const OpDef> unary_ops() {
+std::vector<OpDef> unary_ops() {
   using enum AttributeKind;
-  static const OpDef table[] = {
+  return {
       entry("Abs", infer_same<Accept::kNumber>, map_numbers<[](double x) { return std::fabs(x); }, wrap_abs>),
       entry("Neg", infer_with_contents<negated>, map_numbers<[](double x) { return -x; }, wrap_negate>),
       entry("Sign", infer_same<Accept::kNumber>,
@@ -240,7 +240,6 @@ std::span<const OpDef> unary_ops() {
       entry("Cast", infer_cast, reference_cast, {{"to", kString, true}}),
       {"Clip", 1, 3, 1, 1, {}, infer_clip, reference_clip, Dependence::kElementwise},
   };
-  return table;
 }
 
 }  // namespace heddle::ir

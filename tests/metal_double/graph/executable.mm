@@ -48,6 +48,8 @@ std::vector<id<MTLBuffer>> bind(NSArray<MPSGraphTensorData*>* data, const std::v
 
 // One run, on the queue's thread; `memory` is that of the feeds, then of the targets.
 PassResult execute(const Compiled& compiled, const InFlight& here, const PassBytes& memory) {
+  if (take(Fault::kGraphRunError))
+    return {MTLCommandBufferErrorInternal, @"Internal Error (0000000e:Internal Error)"};
   Tensors operands;
   for (size_t i = 0; i < compiled.feeds.size(); ++i) {
     const Value& feed = compiled.feeds[i];
@@ -179,7 +181,10 @@ using heddle::metal_double::Value;
                                    [](void* executable) { [static_cast<id>(executable) release]; });
   const auto here = std::make_shared<const InFlight>(compiled.plan);
   pass.work = [kept, here, &compiled](const PassBytes& memory) { return execute(compiled, *here, memory); };
+  const bool splits = is_on(Fault::kGraphSplits);
+  if (splits) [commandBuffer commitAndContinue];
   append([commandBuffer commandBuffer], std::move(pass));
+  if (splits) [commandBuffer commitAndContinue];
   if (MPSGraphExecutableCompletionHandler handler = [executionDescriptor completionHandler]) {
     NSArray<MPSGraphTensorData*>* results = resultsArray;
     [[commandBuffer commandBuffer] addCompletedHandler:^(id<MTLCommandBuffer> done) {
@@ -216,6 +221,12 @@ using heddle::metal_double::Value;
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
   if ((self = [super init])) _commandBuffer = [commandBuffer retain];
   return self;
+}
+- (void)commitAndContinue {
+  const id<MTLCommandQueue> queue = [[[_commandBuffer commandQueue] retain] autorelease];
+  [_commandBuffer commit];
+  [_commandBuffer release];
+  _commandBuffer = [[queue commandBuffer] retain];
 }
 - (void)dealloc {
   [_commandBuffer release];

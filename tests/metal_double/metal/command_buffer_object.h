@@ -51,6 +51,7 @@ struct CommandBufferState {
   bool retains = true;
   bool holds_slot = true;
   Knowledge host_at_commit;
+  uint64_t turn = 0;  // among its queue's commits, from 1
 
   std::mutex lock;
   std::condition_variable changed;

@@ -177,6 +177,29 @@ void call(DoubleCommandBuffer* buffer, std::vector<MTLCommandBufferHandler>* han
   handlers->clear();
 }
 
+// Under Fault::kHandlersOutOfOrder: waits for the handlers of the buffer that was committed next, if one is
+// committed soon.
+void let_next_go_first(const DoubleCommandBuffer* buffer) {
+  QueueState& queue = buffer->_queue->_state;
+  const uint64_t next = buffer->_state.turn + 1;
+  std::unique_lock lock(queue.lock);
+  if (!queue.handlers_changed.wait_for(lock, kHandlerLag, [&] { return queue.commits >= next; })) return;
+  queue.handlers_changed.wait(lock, [&] { return queue.handled.contains(next); });
+}
+
+void note_handled(const DoubleCommandBuffer* buffer) {
+  QueueState& queue = buffer->_queue->_state;
+  const uint64_t turn = buffer->_state.turn;
+  {
+    const std::lock_guard lock(queue.lock);
+    queue.handled.insert(turn);
+    if (queue.handled.contains(turn + 1)) add(Count::kHandlersLate);
+    add(Count::kSettled);
+    while (*queue.handled.begin() + 2 * queue.limit < turn) queue.handled.erase(queue.handled.begin());
+  }
+  queue.handlers_changed.notify_all();
+}
+
 void run_handlers(DoubleCommandBuffer* buffer) {
   CommandBufferState& state = buffer->_state;
   if (is_on(Fault::kHandlerAfterWait)) {
@@ -185,7 +208,9 @@ void run_handlers(DoubleCommandBuffer* buffer) {
     state.changed.wait_for(lock, kHandlerLag, [] { return false; });
   }
   buffer->_queue->_state.handler_schedule.hold();
+  if (is_on(Fault::kHandlersOutOfOrder)) let_next_go_first(buffer);
   call(buffer, &state.completed_handlers);
+  note_handled(buffer);
   {
     const std::lock_guard lock(state.lock);
     state.handlers_over = true;
@@ -210,9 +235,13 @@ void finish(DoubleCommandBuffer* buffer, const Failure& failure) {
   add(Count::kCompletions);
   if (failure.code) add(Count::kErrors);
   close_slot(buffer->_queue);
-  dispatch_async(buffer->_queue->_handlers, ^{
+  const bool apart = is_on(Fault::kHandlersOutOfOrder);  // on a thread of its own
+  dispatch_queue_t const handlers =
+      apart ? dispatch_queue_create("handlers", DISPATCH_QUEUE_SERIAL) : buffer->_queue->_handlers;
+  dispatch_async(handlers, ^{
     run_handlers(buffer);
   });
+  if (apart) dispatch_release(handlers);
 }
 
 std::atomic<int> g_running{0};

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <set>
 
 #include "hazards.h"
 #import "objects.h"
@@ -26,14 +27,17 @@ struct QueueState {
   explicit QueueState();
 
   const QueueNumber number;
+  const uint64_t scheduled_as;
   Schedule schedule;          // of the GPU's thread
   Schedule handler_schedule;  // of the handlers' thread
   Knowledge known;            // of the GPU's thread
   uint64_t passes = 0;        // of the GPU's thread
 
   std::mutex lock;
-  std::condition_variable slot_free;
+  std::condition_variable slot_free, handlers_changed;
   std::deque<Waiting> order;  // enqueued or committed, not yet given to the GPU's thread
+  uint64_t commits = 0;
+  std::set<uint64_t> handled;  // the newest commits whose handlers have run
   NSUInteger open = 0;
   NSUInteger limit = kMaxCommandBuffers;
 };

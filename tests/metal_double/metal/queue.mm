@@ -12,7 +12,11 @@ QueueNumber next_number() {
 
 }  // namespace
 
-QueueState::QueueState() : number(next_number()), schedule(number), handler_schedule(~number) {}
+QueueState::QueueState()
+    : number(next_number()),
+      scheduled_as(next_queue()),
+      schedule(2 * scheduled_as),
+      handler_schedule(2 * scheduled_as + 1) {}
 
 namespace {
 
@@ -45,7 +49,9 @@ void commit(DoubleCommandQueue* queue, DoubleCommandBuffer* buffer) {
     while (at != state.order.end() && at->buffer != buffer) ++at;
     if (at == state.order.end()) at = state.order.insert(at, {[buffer retain], false});
     at->committed = true;
+    buffer->_state.turn = ++state.commits;
   }
+  queue->_state.handlers_changed.notify_all();
   pump(queue);
 }
 

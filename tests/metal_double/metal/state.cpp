@@ -14,6 +14,7 @@ constexpr uint32_t kDefaultDelayUs = 50;
 
 struct State {
   std::atomic<uint64_t> seed{1};
+  std::atomic<uint64_t> queues{0};  // made since the seed was set
   std::atomic<uint32_t> longest_delay_us{kDefaultDelayUs};
   std::array<std::atomic<bool>, static_cast<size_t>(Fault::kCount)> faults{};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Count::kCount)> counts{};
@@ -34,11 +35,14 @@ std::atomic<bool>& flag(Fault fault) { return state().faults[static_cast<size_t>
 
 }  // namespace
 
-void seed(uint64_t value) { state().seed = value; }
+void seed(uint64_t value) {
+  state().seed = value;
+  state().queues = 0;
+}
 
 void reset() {
   State& s = state();
-  s.seed = 1;
+  seed(1);
   s.longest_delay_us = kDefaultDelayUs;
   for (auto& fault : s.faults) fault = false;
   for (auto& count : s.counts) count = 0;
@@ -92,22 +96,33 @@ Alive::~Alive() { --state().live; }
 
 void set_longest_delay_us(uint32_t microseconds) { state().longest_delay_us = microseconds; }
 
-Schedule::Schedule(uint64_t queue) : state_(state().seed + queue * 0x9e3779b97f4a7c15) {}
+uint64_t next_queue() { return state().queues++; }
 
-uint64_t Schedule::next() {  // splitmix64
-  uint64_t z = state_ += 0x9e3779b97f4a7c15;
+namespace {
+
+uint64_t mix(uint64_t z) {  // splitmix64's
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
   z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
   return z ^ (z >> 31);
 }
 
+}  // namespace
+
+// Mixed: if their states lay a step apart, each queue's sequence would be its neighbour's, one decision on.
+Schedule::Schedule(uint64_t queue) : state_(mix(state().seed + mix(queue + 1))) {}
+
 // Three of four are not held at all, so that queues drift against each other.
-void Schedule::hold() {
-  const uint64_t chance = next();
+uint32_t Schedule::next_delay_us() {
+  const uint64_t chance = mix(state_ += 0x9e3779b97f4a7c15);
   const uint32_t longest = state().longest_delay_us;
-  if (longest == 0 || chance % 4) return;
+  return longest == 0 || chance % 4 ? 0 : static_cast<uint32_t>((chance >> 8) % longest);
+}
+
+void Schedule::hold() {
+  const uint32_t delay = next_delay_us();
+  if (delay == 0) return;
   std::unique_lock lock(state().lock);
-  state().unstuck.wait_for(lock, std::chrono::microseconds((chance >> 8) % longest), [] { return false; });
+  state().unstuck.wait_for(lock, std::chrono::microseconds(delay), [] { return false; });
 }
 
 }  // namespace heddle::metal_double

@@ -16,15 +16,16 @@ void add(Count what);
 Memory memory();
 Kernel find_kernel(std::string_view name);  // null if none is registered
 
-// A queue's decisions: a sequence that depends on the seed and the queue's number alone.
+uint64_t next_queue();  // 0, 1, ...: how many queues came before, since seed() or reset()
+
+// A queue's decisions: a sequence that depends on the seed and the queue's number alone. One thread.
 class Schedule {
  public:
   explicit Schedule(uint64_t queue);
+  uint32_t next_delay_us();  // the next decision; 0: not held
   void hold();
 
  private:
-  uint64_t next();
-
   uint64_t state_;
 };
 

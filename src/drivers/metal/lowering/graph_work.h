@@ -21,6 +21,20 @@ struct Flags {
   bool per_row;
 };
 
+// What becomes of a node of a specialised graph.
+enum class Fate : uint8_t {
+  emitted,   // by its path
+  known,     // its operands are empty: the result is known while compiling
+  left_out,  // nothing it makes has elements
+};
+struct Choice {
+  const PathEntry* path;
+  Fate fate;
+};
+Result<Choice> choose(const ir::Graph& graph, const ir::Node& node);  // unsupported, naming the node
+// For people: the path and why it was taken; with `half`, of a module of precision f16.
+std::string described(const ir::Graph& graph, const ir::Node& node, const Choice& choice, bool half);
+
 class GraphWork {
  public:
   GraphWork(const Emit& emit, const Weights& weights, const LoweringOptions& options)

@@ -38,7 +38,39 @@ Operands operands_of(const ir::Graph& graph, const ir::Node& node) {
   return out;
 }
 
+bool has_narrow(const ir::Graph& graph, const ir::Node& node) {
+  return std::any_of(node.inputs.begin(), node.inputs.end(), [&](ir::ValueId which) {
+    return which != ir::kNoValue && is_narrow(graph.type(which).dtype);
+  });
+}
+
 }  // namespace
+
+Result<Choice> choose(const ir::Graph& graph, const ir::Node& node) {
+  const PathEntry* path = find_path(node.op->name);
+  if (path == nullptr) return Status::unsupported(node.describe(), ": the Metal driver has no path for it");
+  if (path->lower == nullptr) return Status::unsupported(node.describe(), ": ", path->reason);
+  const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                  [&](ir::ValueId which) { return has_elements(graph, which); });
+  if (!wanted) return Choice{path, Fate::left_out};
+  const Operands operands = operands_of(graph, node);
+  if (operands.any_empty && !operands.any_full) return Choice{path, Fate::known};
+  if (operands.any_empty && (path->properties & kTakesEmpty) == 0)
+    return Status::unsupported(node.describe(), ": an operand is empty, which MPSGraph does not have");
+  return Choice{path, Fate::emitted};
+}
+
+std::string described(const ir::Graph& graph, const ir::Node& node, const Choice& choice, bool half) {
+  if (choice.fate == Fate::left_out) return "left out: nothing it makes has elements";
+  if (choice.fate == Fate::known) return "known while compiling: its operands are empty";
+  const PathEntry& path = *choice.path;
+  std::string told =
+      path.path == Path::graph ? "one operator of MPSGraph" : "composed of operators of MPSGraph";
+  if (!path.reason.empty()) told += text(": ", path.reason);
+  if ((path.properties & kWide) != 0 && has_narrow(graph, node)) told += "; computed in f32";
+  if (half && (path.properties & kHalves) != 0) told += "; operands in f16";
+  return told;
+}
 
 Tensor GraphWork::constant(const ir::Tensor& tensor) {
   const auto [found, fresh] = constants_.try_emplace(tensor.data(), nil);
@@ -85,21 +117,14 @@ Result<std::vector<Tensor>> GraphWork::emit_graph(const ir::Graph& graph, const 
 }
 
 Status GraphWork::emit_node(const ir::Graph& graph, const ir::Node& node, std::vector<Tensor>& values) {
-  const PathEntry* path = find_path(node.op->name);
-  if (path == nullptr) return Status::unsupported(node.describe(), ": the Metal driver has no path for it");
-  if (path->lower == nullptr) return Status::unsupported(node.describe(), ": ", path->reason);
-  const bool wanted = std::any_of(node.outputs.begin(), node.outputs.end(),
-                                  [&](ir::ValueId which) { return has_elements(graph, which); });
-  if (!wanted) return {};
-  const Operands operands = operands_of(graph, node);
-  if (operands.any_empty && !operands.any_full) return evaluate_node(graph, node, values);
-  if (operands.any_empty && (path->properties & kTakesEmpty) == 0)
-    return Status::unsupported(node.describe(), ": an operand is empty, which MPSGraph does not have");
+  HEDDLE_TRY_ASSIGN(const Choice choice, choose(graph, node));
+  if (choice.fate == Fate::left_out) return {};
+  if (choice.fate == Fate::known) return evaluate_node(graph, node, values);
   Lowering lowering{graph, node, emit_, *this, options_.defences, {}, {}, {}};
   for (const ir::ValueId which : node.inputs)
     lowering.inputs.push_back(which == ir::kNoValue ? nil : values[which]);
   lowering.outputs.resize(node.outputs.size(), nil);
-  if (Status status = emit_by_path(*path, lowering); !status.ok())
+  if (Status status = emit_by_path(*choice.path, lowering); !status.ok())
     return status.with_context(node.describe());
   return settle(lowering, values);
 }

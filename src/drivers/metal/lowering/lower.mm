@@ -101,7 +101,8 @@ class GraphLowering {
                         targetTensors:targets.tensors
                      targetOperations:nil
                 compilationDescriptor:settings.get()];
-    if (executable == nil) return Status::internal("MPSGraph did not compile the graph, and gave no reason");
+    if (executable == nil && options_.defences.notices_nil)
+      return Status::internal("MPSGraph did not compile the graph, and gave no reason");
     [executable setOptions:MPSGraphOptionsNone];  // the driver synchronises, by its own events
     lowered.executable = Owned<MPSGraphExecutable*>::retain(executable);
     HEDDLE_TRY(order_feeds(executable, lowered));

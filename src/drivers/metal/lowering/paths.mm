@@ -21,7 +21,7 @@ std::vector<const PathEntry*> gather() {
 }  // namespace
 
 std::span<const PathEntry* const> all_paths() {
-  static const std::vector<const PathEntry*> all = gather();
+  static const auto& all = *new const std::vector<const PathEntry*>(gather());  // as ir's operators
   return all;
 }
 

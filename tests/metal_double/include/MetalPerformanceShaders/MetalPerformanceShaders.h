@@ -42,6 +42,57 @@ typedef NS_ENUM(uint32_t, MPSDataType) {
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue;
 + (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
+- (void)commitAndContinue;
+@end
+
+@interface MPSMatrixDescriptor : NSObject {
+ @private
+  NSUInteger _rows, _columns, _rowBytes;
+  MPSDataType _dataType;
+}
++ (instancetype)matrixDescriptorWithRows:(NSUInteger)rows
+                                 columns:(NSUInteger)columns
+                                rowBytes:(NSUInteger)rowBytes
+                                dataType:(MPSDataType)dataType;
+@end
+
+@interface MPSMatrix : NSObject {
+ @private
+  id<MTLBuffer> _data;
+  NSUInteger _offset;
+  MPSMatrixDescriptor* _descriptor;
+}
+- (instancetype)initWithBuffer:(id<MTLBuffer>)buffer
+                        offset:(NSUInteger)offset
+                    descriptor:(MPSMatrixDescriptor*)descriptor;
+@end
+
+typedef struct {
+  uint32_t sourceRowOffset, sourceColumnOffset, destinationRowOffset, destinationColumnOffset;
+} MPSMatrixCopyOffsets;
+
+@interface MPSMatrixCopyDescriptor : NSObject {
+ @private
+  MPSMatrix *_source, *_destination;
+}
++ (instancetype)descriptorWithSourceMatrix:(MPSMatrix*)sourceMatrix
+                         destinationMatrix:(MPSMatrix*)destinationMatrix
+                                   offsets:(MPSMatrixCopyOffsets)offsets;
+@end
+
+// Apple's is an MPSKernel.
+@interface MPSMatrixCopy : NSObject {
+ @private
+  NSUInteger _rows, _columns;
+  BOOL _sourcesAreTransposed, _destinationsAreTransposed;
+}
+- (instancetype)initWithDevice:(id<MTLDevice>)device
+                      copyRows:(NSUInteger)copyRows
+                   copyColumns:(NSUInteger)copyColumns
+          sourcesAreTransposed:(BOOL)sourcesAreTransposed
+     destinationsAreTransposed:(BOOL)destinationsAreTransposed;
+- (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
+               copyDescriptor:(MPSMatrixCopyDescriptor*)copyDescriptor;
 @end
 
 NS_ASSUME_NONNULL_END
