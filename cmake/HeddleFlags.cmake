@@ -44,6 +44,10 @@ if(HEDDLE_SIM)
   target_compile_definitions(heddle_flags INTERFACE HEDDLE_SIM=1)
 endif()
 
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  target_compile_definitions(heddle_flags INTERFACE HEDDLE_EMULATED=1)
+endif()
+
 if(HEDDLE_SANITIZE)
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})

@@ -157,6 +157,13 @@ def metal_apple_stage(log: Log) -> None:
     build(log, "metal-double", "metal_apple_syntax")
 
 
+def aarch64_stage(log: Log) -> Count:
+    """Everything up to the host driver for 64-bit Arm, its tests under qemu-user."""
+    if not build(log, "aarch64", "tests"):
+        return Count(0, 1)
+    return run_ctest(log, "aarch64")
+
+
 def install_stage(log: Log) -> None:
     log.run(sys.executable, "tools/check_install.py", "build/release")
 
@@ -197,10 +204,14 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "metal_apple": metal_apple_stage,
     "metal_tsan": metal_stage("metal-double-tsan"),
     "metal_asan": metal_stage("metal-double-asan"),
+    "aarch64": aarch64_stage,
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("metal_tsan", "metal_asan")
+LONG = ("metal_tsan", "metal_asan", "aarch64")
+
+# On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
+LINUX_ONLY = ("metal", "metal_apple", *LONG)
 
 
 CAUSE = re.compile(
@@ -245,7 +256,8 @@ def main() -> int:
     if arguments.list:
         print("\n".join(STAGES))
         return 0
-    usual = [name for name in STAGES if arguments.long or name not in LONG]
+    left_out = (() if arguments.long else LONG) + (LINUX_ONLY if sys.platform == "darwin" else ())
+    usual = [name for name in STAGES if name not in left_out]
     chosen = [name for name in arguments.only.split(",") if name] or usual
     unknown = [name for name in chosen if name not in STAGES]
     if unknown:
