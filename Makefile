@@ -13,7 +13,8 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench conformance build format clean setup setup-test setup-long setup-bench package
+.PHONY: demo test test-long bench conformance build format clean package
+.PHONY: setup setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
