@@ -44,6 +44,12 @@ if(HEDDLE_SIM)
   target_compile_definitions(heddle_flags INTERFACE HEDDLE_SIM=1)
 endif()
 
+# libc++ before LLVM 20, and so Apple's, calls <stop_token> experimental; it is a header alone.
+set(HEDDLE_STANDARD_LIBRARY "")
+if(APPLE)
+  set(HEDDLE_STANDARD_LIBRARY _LIBCPP_ENABLE_EXPERIMENTAL=1)
+  target_compile_definitions(heddle_flags INTERFACE ${HEDDLE_STANDARD_LIBRARY})
+endif()
 if(CMAKE_CROSSCOMPILING_EMULATOR)
   target_compile_definitions(heddle_flags INTERFACE HEDDLE_EMULATED=1)
 endif()

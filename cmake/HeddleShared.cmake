@@ -15,6 +15,7 @@ endif()
 target_include_directories(heddle_shared INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(heddle_shared INTERFACE cxx_std_20)
+target_compile_definitions(heddle_shared INTERFACE ${HEDDLE_STANDARD_LIBRARY})
 set_target_properties(heddle_shared PROPERTIES
   OUTPUT_NAME heddle EXPORT_NAME heddle LINK_DEPENDS "${script}"
   SOVERSION ${PROJECT_VERSION_MAJOR}
