@@ -1,7 +1,8 @@
-# The words people type. Each target sets up what it needs (packages, .venv, build) on a fresh Debian 12.
+# The words people type. Each target sets up what it needs (packages, .venv, build) on a fresh Debian 12
+# or on macOS 14 with Homebrew.
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
-#   make test-long    the same, and the Metal driver under both sanitizers
+#   make test-long    the same, and everything up to the host driver for 64-bit Arm under qemu
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make build    PRESET=dev|release|asan|tsan
@@ -12,14 +13,15 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench conformance build format clean setup setup-test setup-bench package
+.PHONY: demo test test-long bench conformance build format clean package
+.PHONY: setup setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
 test: setup-test
 	@$(PYTHON_IN_VENV) tools/check.py $(if $(ONLY),--only $(ONLY))
 
-test-long: setup-test
+test-long: setup-long
 	@$(PYTHON_IN_VENV) tools/check.py --long
 
 bench: setup-bench package
@@ -48,5 +50,7 @@ setup:
 
 setup-test:
 	@tools/setup.sh test
+setup-long:
+	@tools/setup.sh long
 setup-bench:
 	@tools/setup.sh bench

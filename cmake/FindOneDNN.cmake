@@ -1,10 +1,12 @@
 # OneDNN::dnnl, the major version 3 of oneDNN: from the Python packages onednn-cpu-gomp and onednn-devel-cpu-
-# gomp of HEDDLE_PYTHON, else from the system (CMAKE_PREFIX_PATH is respected). Also sets OneDNN_LIBRARY and
-# OneDNN_VERSION.
+# gomp of HEDDLE_PYTHON, unless for another machine; else from the system (CMAKE_PREFIX_PATH is respected).
+# Also sets OneDNN_LIBRARY and OneDNN_VERSION.
 
 if(NOT OneDNN_INCLUDE_DIR OR NOT OneDNN_LIBRARY)
-  heddle_python_file(python_header onednn-devel-cpu-gomp include/dnnl.hpp)
-  heddle_python_file(python_library onednn-cpu-gomp lib/libdnnl.so.3)
+  if(NOT CMAKE_CROSSCOMPILING)
+    heddle_python_file(python_header onednn-devel-cpu-gomp include/dnnl.hpp)
+    heddle_python_file(python_library onednn-cpu-gomp lib/libdnnl.so.3)
+  endif()
   if(python_header AND python_library)
     get_filename_component(python_include "${python_header}" DIRECTORY)
     set(OneDNN_INCLUDE_DIR "${python_include}" CACHE PATH "Folder of dnnl.hpp" FORCE)

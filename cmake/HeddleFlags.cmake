@@ -42,18 +42,21 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 set(HEDDLE_WARNINGS
   -Wall -Wextra -Wpedantic -Werror -Wnon-virtual-dtor -Woverloaded-virtual -Wcast-qual
   -Wextra-semi -Wundef -Wvla -Wimplicit-fallthrough)
+set(clang_warnings -Wshadow -Wthread-safety -Wthread-safety-beta)
 if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  list(APPEND HEDDLE_WARNINGS -Wshadow -Wthread-safety -Wthread-safety-beta)
+  list(APPEND HEDDLE_WARNINGS ${clang_warnings})
 elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
-  # Plain -Wshadow of GCC also objects to a parameter named like a member function.
-  list(APPEND HEDDLE_WARNINGS -Wshadow=local)
-  # GCC 12 reports these falsely for inlined std::string, std::vector and std::variant code at -O2 and above.
-  list(APPEND HEDDLE_WARNINGS
-    -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds -Wno-maybe-uninitialized
-    -Wno-dangling-pointer -Wno-free-nonheap-object)
+  # Plain -Wshadow of GCC also objects to a parameter named like a member function. What follows it GCC 12
+  # reports falsely for inlined std::string, std::vector and std::variant code at -O2 and above. Objective-C++
+  # beside GCC is Clang's.
+  set(gnu_warnings
+    -Wshadow=local -Wno-restrict -Wno-stringop-overflow -Wno-stringop-overread -Wno-array-bounds
+    -Wno-maybe-uninitialized -Wno-dangling-pointer -Wno-free-nonheap-object)
   if(HEDDLE_SANITIZE)
-    list(APPEND HEDDLE_WARNINGS -Wno-tsan)
+    list(APPEND gnu_warnings -Wno-tsan)
   endif()
+  list(APPEND HEDDLE_WARNINGS "$<$<NOT:$<COMPILE_LANGUAGE:OBJCXX>>:${gnu_warnings}>"
+       "$<$<COMPILE_LANGUAGE:OBJCXX>:${clang_warnings}>")
 endif()
 
 add_library(heddle_flags INTERFACE)
@@ -65,13 +68,23 @@ if(HEDDLE_SIM)
   target_compile_definitions(heddle_flags INTERFACE HEDDLE_SIM=1)
 endif()
 
-if(HEDDLE_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-  # What the address sanitizer finds as well, and what lies in the standard library, is not checked twice: it
-  # would be a third of the compiler's time.
-  add_compile_options("$<$<COMPILE_LANGUAGE:CXX,OBJCXX>:-fno-sanitize=null,object-size,vptr,function>"
-    "-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/sanitizers/undefined.ignore")
+# libc++ before LLVM 20, and so Apple's, calls <stop_token> experimental; it is a header alone.
+set(HEDDLE_STANDARD_LIBRARY "")
+if(APPLE)
+  set(HEDDLE_STANDARD_LIBRARY _LIBCPP_ENABLE_EXPERIMENTAL=1)
+  target_compile_definitions(heddle_flags INTERFACE ${HEDDLE_STANDARD_LIBRARY})
 endif()
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  target_compile_definitions(heddle_flags INTERFACE HEDDLE_EMULATED=1)
+endif()
+
 if(HEDDLE_SANITIZE)
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
+  if(HEDDLE_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # What the address sanitizer finds as well, and what lies in the standard library, is not checked twice:
+    # that would be a third of the compiler's time.
+    add_compile_options(-fno-sanitize=null,object-size,vptr,function
+                        "-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/sanitizers/undefined.ignore")
+  endif()
 endif()

@@ -66,15 +66,20 @@ function(heddle_test name)
            WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
   set_tests_properties(${name} PROPERTIES
     LABELS "${labels}" TIMEOUT 900
-    ENVIRONMENT "HEDDLE_PYTHON=${HEDDLE_PYTHON};${HEDDLE_SANITIZER_OPTIONS}")
+    ENVIRONMENT "HEDDLE_PYTHON=${HEDDLE_PYTHON};${HEDDLE_SANITIZER_OPTIONS};${HEDDLE_TEST_ENVIRONMENT}")
 endfunction()
 
 set(HEDDLE_SANITIZED_TESTS
   base_test ir_test device_test host_test runtime_test batch_test stress_test)
+if(APPLE)  # Apple's address sanitizer has no leak detector and refuses the option
+  set(HEDDLE_DETECT_LEAKS 0)
+else()
+  set(HEDDLE_DETECT_LEAKS 1)
+endif()
 set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
 set(HEDDLE_SANITIZER_OPTIONS
   "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${HEDDLE_TSAN_SUPPRESSIONS}"
-  "ASAN_OPTIONS=detect_leaks=1"
+  "ASAN_OPTIONS=detect_leaks=${HEDDLE_DETECT_LEAKS}"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/lsan.supp"
   "UBSAN_OPTIONS=print_stacktrace=1")
 
@@ -89,4 +94,10 @@ if(HEDDLE_SANITIZE)
       list(APPEND HEDDLE_TEST_LAUNCHER ${HEDDLE_SETARCH} -R)
     endif()
   endif()
+endif()
+# Programs of another machine run in its emulator, and so do the programs that tests start.
+if(CMAKE_CROSSCOMPILING_EMULATOR)
+  list(APPEND HEDDLE_TEST_LAUNCHER ${CMAKE_CROSSCOMPILING_EMULATOR})
+  list(JOIN CMAKE_CROSSCOMPILING_EMULATOR " " emulator)
+  list(APPEND HEDDLE_TEST_ENVIRONMENT "HEDDLE_TEST_EMULATOR=${emulator}")
 endif()

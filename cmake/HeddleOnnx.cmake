@@ -6,6 +6,12 @@
 find_program(HEDDLE_PROTOC protoc)
 find_library(HEDDLE_PROTOBUF_LITE protobuf-lite)
 find_path(HEDDLE_PROTOBUF_INCLUDE google/protobuf/message_lite.h)
+set(protobuf "${HEDDLE_PROTOBUF_LITE}")
+if(APPLE)
+  # Homebrew's is newer and stands on Abseil, which its target names.
+  find_package(protobuf CONFIG REQUIRED)
+  set(protobuf protobuf::libprotobuf-lite)
+endif()
 if(NOT HEDDLE_PROTOC OR NOT HEDDLE_PROTOBUF_LITE OR NOT HEDDLE_PROTOBUF_INCLUDE)
   message(FATAL_ERROR "protobuf was not found: install protobuf-compiler and libprotobuf-dev.")
 endif()
@@ -26,6 +32,6 @@ add_custom_command(
 add_library(heddle_onnx_proto STATIC "${generated}/onnx.pb.cc" "${generated}/onnx.pb.h")
 target_compile_options(heddle_onnx_proto PRIVATE -w)
 target_include_directories(heddle_onnx_proto SYSTEM PUBLIC "${generated}" "${HEDDLE_PROTOBUF_INCLUDE}")
-target_link_libraries(heddle_onnx_proto PUBLIC "${HEDDLE_PROTOBUF_LITE}" Threads::Threads)
+target_link_libraries(heddle_onnx_proto PUBLIC "${protobuf}" Threads::Threads)
 
 heddle_library(onnx FOLDER src/onnx LINK heddle_ir heddle_onnx_proto)

@@ -5,14 +5,21 @@ add_library(heddle_shared SHARED "${PROJECT_SOURCE_DIR}/cmake/libheddle.cpp")
 add_library(heddle::heddle ALIAS heddle_shared)
 set(script "${PROJECT_SOURCE_DIR}/cmake/libheddle.map")
 target_link_libraries(heddle_shared PRIVATE "$<LINK_LIBRARY:WHOLE_ARCHIVE,heddle_api>")
-target_link_options(heddle_shared PRIVATE "-Wl,--version-script=${script}" -Wl,--no-undefined)
+if(APPLE)
+  # Apple's linker takes no version script, and lets nothing undefined pass of its own accord.
+  set(HEDDLE_ORIGIN "@loader_path")
+else()
+  target_link_options(heddle_shared PRIVATE "-Wl,--version-script=${script}" -Wl,--no-undefined)
+  set(HEDDLE_ORIGIN "$ORIGIN")
+endif()
 target_include_directories(heddle_shared INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>" "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
 target_compile_features(heddle_shared INTERFACE cxx_std_20)
+target_compile_definitions(heddle_shared INTERFACE ${HEDDLE_STANDARD_LIBRARY})
 set_target_properties(heddle_shared PROPERTIES
   OUTPUT_NAME heddle EXPORT_NAME heddle LINK_DEPENDS "${script}"
   SOVERSION ${PROJECT_VERSION_MAJOR}
-  INSTALL_RPATH "$ORIGIN")
+  INSTALL_RPATH "${HEDDLE_ORIGIN}")
 
 function(heddle_cli)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cli/*.cpp")
@@ -25,6 +32,6 @@ function(heddle_cli)
   target_compile_options(heddle_cli PRIVATE ${HEDDLE_WARNINGS})
   target_compile_definitions(heddle_cli PRIVATE HEDDLE_VERSION="${PROJECT_VERSION}")
   set_target_properties(heddle_cli PROPERTIES
-    OUTPUT_NAME heddle INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
+    OUTPUT_NAME heddle INSTALL_RPATH "${HEDDLE_ORIGIN}/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS heddle_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT heddle)
 endfunction()

@@ -32,7 +32,9 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "models"))
 import minilm  # noqa: E402
 
-FORTUNES = Path("/usr/share/games/fortunes")
+# Debian's and Homebrew's.
+FORTUNE_FOLDERS = ("/usr/share/games/fortunes", "/opt/homebrew/share/games/fortunes")
+FORTUNES = next((path for path in map(Path, FORTUNE_FOLDERS) if path.exists()), Path(FORTUNE_FOLDERS[0]))
 FILES = ("science", "wisdom", "computers", "education", "food", "medicine", "sports", "work", "literature")
 TOLERANCE = 1e-4
 QUERIES = (
@@ -56,7 +58,8 @@ def read_sentences(count: int) -> list[str]:
                     found.setdefault(sentence)
     if len(found) < count:
         raise SystemExit(
-            f"{FORTUNES} holds {len(found)} sentences, {count} were asked for: apt-get install fortunes"
+            f"{FORTUNES} holds {len(found)} sentences, {count} were asked for: "
+            "tools/setup.sh demo installs them"
         )
     return list(found)[:count]
 

@@ -4,6 +4,8 @@
 //              it ended and what it wrote.
 //   Why        posix_spawn rather than fork: in a process with several threads the sanitizers' own locks stay
 //              held in a forked child, and it hangs.
+//   Elsewhere  HEDDLE_TEST_EMULATOR=words separated by spaces: the emulator that this program runs in, and
+//              the child, too; the kernel itself could not start it.
 //   Blocks     Until the child has ended; one that takes longer than `limit` is killed.
 #pragma once
 
@@ -15,9 +17,17 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <climits>
 #include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
 #include <string>
 #include <vector>
+
+#if defined(__APPLE__)
+#include <mach-o/dyld.h>
+#endif
 
 extern char** environ;
 
@@ -41,23 +51,45 @@ struct Child {
   std::string said;    // stdout and stderr
 };
 
+// The words that start this program anew.
+inline std::vector<std::string> this_program() {
+  std::vector<std::string> words;
+#if defined(__APPLE__)
+  char path[PATH_MAX];
+  uint32_t size = sizeof path;
+  REQUIRE(_NSGetExecutablePath(path, &size) == 0);
+  words.emplace_back(path);
+#else
+  const char* emulator = std::getenv("HEDDLE_TEST_EMULATOR");
+  std::istringstream split(emulator == nullptr ? "" : emulator);
+  for (std::string word; split >> word;) words.push_back(word);
+  words.push_back(words.empty() ? "/proc/self/exe" : std::filesystem::read_symlink("/proc/self/exe"));
+#endif
+  return words;
+}
+
 // `also`: further "NAME=value" of its environment; they come first, so they win.
 inline Child run_child(const std::string& test_case, std::vector<std::string> also = {},
                        std::chrono::seconds limit = std::chrono::seconds(60)) {
   int ends[2] = {};
-  REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+  REQUIRE(pipe(ends) == 0);
+  for (const int end : ends) REQUIRE(fcntl(end, F_SETFD, FD_CLOEXEC) == 0);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  std::string words[] = {"/proc/self/exe", "--test-case=" + test_case, "--no-skip", "--minimal"};
-  char* arguments[] = {words[0].data(), words[1].data(), words[2].data(), words[3].data(), nullptr};
+  std::vector<std::string> words = this_program();
+  words.insert(words.end(), {"--test-case=" + test_case, "--no-skip", "--minimal"});
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
   std::vector<char*> environment;
   for (std::string& one : also) environment.push_back(one.data());
   for (char** one = environ; *one != nullptr; ++one) environment.push_back(*one);
   environment.push_back(nullptr);
   pid_t pid = 0;
-  const int started = posix_spawn(&pid, words[0].c_str(), &actions, nullptr, arguments, environment.data());
+  const int started =
+      posix_spawnp(&pid, words[0].c_str(), &actions, nullptr, arguments.data(), environment.data());
   posix_spawn_file_actions_destroy(&actions);
   close(ends[1]);
   REQUIRE(started == 0);

@@ -87,7 +87,7 @@ cost() {
 bench() { make bench; }
 
 step system system
-step setup tools/setup.sh demo
+step setup tools/setup.sh test
 step build build && step tests tests
 step conformance conformance
 step guard_build guard_build && {

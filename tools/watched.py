@@ -19,6 +19,8 @@ def children(pid: int) -> list[int]:
 
 
 def kernel_view(pid: int) -> str:
+    if sys.platform == "darwin":
+        return subprocess.run(["sample", str(pid), "1"], capture_output=True, text=True, check=False).stdout
     lines = []
     for task in sorted(Path(f"/proc/{pid}/task").iterdir()):
         name, waits = (task / "comm").read_text().strip(), (task / "wchan").read_text()

@@ -4,6 +4,9 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <locale>
+#include <sstream>
+#include <string>
 
 #include "base/status.h"
 
@@ -16,6 +19,15 @@ struct Variable {
   const char* right;  // what a right value looks like
   bool (*apply)(std::string_view value, DeviceOptions& options);
 };
+
+#if !defined(__cpp_lib_to_chars)
+// Apple's library reads no fraction with from_chars.
+bool parse(std::string_view value, double& number) {
+  std::istringstream in{std::string(value)};
+  in.imbue(std::locale::classic());
+  return static_cast<bool>(in >> std::noskipws >> number) && in.peek() == std::char_traits<char>::eof();
+}
+#endif
 
 template <class T>
 bool parse(std::string_view value, T& number) {

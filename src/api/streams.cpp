@@ -1,4 +1,5 @@
 // streams.cpp: Stream, Event, guards, and the thread's lease.
+#include <pthread.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -26,7 +27,11 @@ ThreadStreams& mine() {
 }
 
 bool is_main_thread() {
+#if defined(__APPLE__)
+  thread_local const bool main = pthread_main_np() != 0;
+#else
   thread_local const bool main = getpid() == static_cast<pid_t>(syscall(SYS_gettid));
+#endif
   return main;
 }
 

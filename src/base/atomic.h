@@ -31,7 +31,12 @@ class Atomic {
 
   void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
   void store_release(T value) { value_.store(value, std::memory_order_release); }
+#ifndef HEDDLE_EMULATED
   void store_seq_cst(T value) { value_.store(value, std::memory_order_seq_cst); }
+#else
+  // qemu-user on x86 lets a load pass the store before it, Arm's ldar and stlr included; not an exchange.
+  void store_seq_cst(T value) { value_.exchange(value, std::memory_order_seq_cst); }
+#endif
 
   T exchange_acq_rel(T value) { return value_.exchange(value, std::memory_order_acq_rel); }
 

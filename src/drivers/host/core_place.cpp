@@ -1,5 +1,7 @@
 #include "drivers/host/core_place.h"
 
+#if defined(__linux__)
+
 #include <unistd.h>
 
 namespace heddle::host {
@@ -21,3 +23,5 @@ void CorePlace::close(int core) {
 }
 
 }  // namespace heddle::host
+
+#endif

@@ -5,6 +5,7 @@
 //              milliseconds, which is longer than the loop. So a caller closes its core to the helpers before
 //              it counts on them.
 //   Invariant  A helper may use every core that the process might use when its team was made, but one.
+//   Elsewhere  macOS places threads itself and takes no such wish: there all of it does nothing.
 //   Threads    settle(): the helper. keep_off(): any caller; two at once leave one of their cores closed,
 //              which is a hint's worth.
 //   Blocks     One system call in keep_off(), when the caller is not on the core that is closed already.
@@ -16,6 +17,8 @@
 #include "base/atomic.h"
 
 namespace heddle::host {
+
+#if defined(__linux__)
 
 inline int this_core() { return sched_getcpu(); }  // -1 when the system does not say
 
@@ -33,5 +36,17 @@ class CorePlace {
   Atomic<pid_t> thread_{0};  // 0 until settled; publishes allowed_
   Atomic<int> closed_{-1};   // the core that the helper may not use: a hint that orders nothing
 };
+
+#else
+
+inline int this_core() { return -1; }
+
+class CorePlace {
+ public:
+  void settle() {}
+  void keep_off(int) {}
+};
+
+#endif
 
 }  // namespace heddle::host

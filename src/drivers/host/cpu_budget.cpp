@@ -108,8 +108,10 @@ double quota_v1(const std::string& folder, double otherwise) {
 }
 
 int affinity() {
+#if defined(__linux__)
   cpu_set_t set;
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
+#endif
   return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));  // more cores than the mask has bits
 }
 

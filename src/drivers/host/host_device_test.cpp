@@ -13,7 +13,9 @@
 #include "drivers/host/program.h"
 #include "ir/builder.h"
 
+#if !defined(HEDDLE_NO_OPENMP)
 extern "C" void omp_set_num_threads(int count);
+#endif
 
 namespace heddle::host {
 namespace {
@@ -68,6 +70,7 @@ struct Running {
   uint64_t value = 0;
 };
 
+#if !defined(HEDDLE_NO_OPENMP)
 size_t threads_of_process() {
   size_t count = 0;
   for ([[maybe_unused]] const auto& task : std::filesystem::directory_iterator("/proc/self/task")) ++count;
@@ -95,6 +98,7 @@ TEST_CASE("no OpenMP worker is ever started, whatever the caller's setting") {
     CHECK(threads_of_process() == before);
   }).join();
 }
+#endif
 
 TEST_CASE("the device's description and traits say what it is") {
   const auto device = require(make_host_device({.threads = 3}));

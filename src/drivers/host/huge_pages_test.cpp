@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "tests/emulated.h"
 
 namespace heddle::host {
 namespace {
@@ -22,6 +23,7 @@ Ref<std::byte> require(Result<Ref<std::byte>> place) {
   return *std::move(place);
 }
 
+#if defined(__linux__)
 // The sum of a field, in bytes, over the mappings that hold an address in [from, to).
 uint64_t smaps(const char* field, const std::byte* from, const std::byte* to) {
   std::ifstream file("/proc/self/smaps");
@@ -45,6 +47,7 @@ bool kernel_gives_huge_pages() {
   std::getline(file, line);
   return line.find('[') != std::string::npos && line.find("[never]") == std::string::npos;
 }
+#endif
 
 TEST_CASE("places are aligned, lie back to back and do not overlap, across spans and beyond a span's size") {
   HugePages pages;
@@ -68,6 +71,7 @@ TEST_CASE("places are aligned, lie back to back and do not overlap, across spans
   CHECK(pages.take(UINT64_MAX).status().code() == Code::exhausted);
 }
 
+#if defined(__linux__)
 TEST_CASE("a place outlives the HugePages that gave it, alone of its span") {
   Ref<std::byte> kept;
   {
@@ -100,7 +104,8 @@ TEST_CASE("less than one huge page is resident beyond what was taken, over sever
   CHECK(resident < taken + HugePages::kPageBytes + 4 * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
 }
 
-TEST_CASE("the pages are huge where the kernel has huge pages") {
+TEST_CASE("the pages are huge where the kernel has huge pages" *
+          doctest::skip(test::not_emulated("the pages are huge where the kernel has huge pages"))) {
   if (!kernel_gives_huge_pages()) {
     MESSAGE("this kernel gives no huge pages");
     return;
@@ -112,6 +117,8 @@ TEST_CASE("the pages are huge where the kernel has huge pages") {
   // A fragmented memory may lack some.
   CHECK(smaps("AnonHugePages", place.get(), place.get() + bytes) >= bytes / 2);
 }
+
+#endif
 
 TEST_CASE("8 threads that take and write at once find their own values afterwards") {
   constexpr int kThreads = 8, kEach = 60;
