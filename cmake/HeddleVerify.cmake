@@ -26,6 +26,7 @@ function(heddle_verify target extension)
   endforeach()
   list(REMOVE_DUPLICATES files)
   list(FILTER files EXCLUDE REGEX "_(test|bench)\\.cpp$")
+  list(FILTER files EXCLUDE REGEX "/drivers/metal/")  # Objective-C++: the stage metal_apple parses it
   set(stamps "")
   set(includes "-I${PROJECT_SOURCE_DIR}" "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/include")
   if(TARGET heddle_onnx_proto)
