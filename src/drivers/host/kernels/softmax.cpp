@@ -17,9 +17,15 @@ HEDDLE_INLINE double log_of(double x) { return std::log(x); }
 
 template <class T>
 HEDDLE_INLINE T greatest(const T* x, int64_t length) {
-  T most = -std::numeric_limits<T>::infinity();
+  constexpr T kLeast = -std::numeric_limits<T>::infinity();
+  T most = kLeast;
 #pragma omp simd reduction(max : most)
   for (int64_t i = 0; i < length; ++i) most = x[i] > most ? x[i] : most;
+  // Clang's reduction starts at the least finite number, which is above a row of -inf.
+  if (most == std::numeric_limits<T>::lowest()) [[unlikely]] {
+    most = kLeast;
+    for (int64_t i = 0; i < length; ++i) most = x[i] > most ? x[i] : most;
+  }
   return most;
 }
 
