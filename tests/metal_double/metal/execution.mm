@@ -200,15 +200,19 @@ void note_handled(const DoubleCommandBuffer* buffer) {
   queue.handlers_changed.notify_all();
 }
 
-void run_handlers(DoubleCommandBuffer* buffer) {
+// apart: beside other buffers' handlers of the queue, whose schedule is its handlers' thread's alone.
+void run_handlers(DoubleCommandBuffer* buffer, bool apart) {
   CommandBufferState& state = buffer->_state;
   if (is_on(Fault::kHandlerAfterWait)) {
     std::unique_lock lock(state.lock);
     state.changed.wait_for(lock, kHandlerPatience, [&] { return state.waiter_returned; });
     state.changed.wait_for(lock, kHandlerLag, [] { return false; });
   }
-  buffer->_queue->_state.handler_schedule.hold();
-  if (is_on(Fault::kHandlersOutOfOrder)) let_next_go_first(buffer);
+  if (apart) {
+    let_next_go_first(buffer);
+  } else {
+    buffer->_queue->_state.handler_schedule.hold();
+  }
   call(buffer, &state.completed_handlers);
   note_handled(buffer);
   {
@@ -239,7 +243,7 @@ void finish(DoubleCommandBuffer* buffer, const Failure& failure) {
   dispatch_queue_t const handlers =
       apart ? dispatch_queue_create("handlers", DISPATCH_QUEUE_SERIAL) : buffer->_queue->_handlers;
   dispatch_async(handlers, ^{
-    run_handlers(buffer);
+    run_handlers(buffer, apart);
   });
   if (apart) dispatch_release(handlers);
 }
