@@ -108,7 +108,8 @@ function(heddle_double_library name)
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default OBJCXX_VISIBILITY_PRESET default
                         VISIBILITY_INLINES_HIDDEN OFF)
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
-  target_compile_options(${name} PRIVATE
+  # Like tests, it need not be fast.
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>
     "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Werror -Wshadow)
   target_include_directories(${name} PRIVATE
     "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_INCLUDE_DIRECTORIES>")
