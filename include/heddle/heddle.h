@@ -713,6 +713,7 @@ class HEDDLE_API GraphBuilder {
                                   const AttributeList& attributes = {}, const std::string& name = "");
   void output(Value value, const std::string& name);
   std::string type(Value value) const;            // "f32[batch, 3]"
+  Port port(Value value) const;                   // the same in parts
   Model build(const ModelOptions& options = {});  // ends the builder
   // The slow, obvious reference interpreter on the same graph, unoptimised: the oracle for tests. Does not
   // end the builder.

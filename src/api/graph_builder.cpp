@@ -124,6 +124,14 @@ std::string GraphBuilder::type(Value value) const {
   return to_string(rep_->builder.value(value.id).type);
 }
 
+Port GraphBuilder::port(Value value) const {
+  (void)to_ids({value}, rep_->builder);
+  const ir::Value& described = rep_->builder.value(value.id);
+  Port port{described.name, to_public(described.type.dtype), {}};
+  for (const ir::Dim& dim : described.type.shape) port.shape.push_back(to_string(dim));
+  return port;
+}
+
 Model GraphBuilder::build(const ModelOptions& options) {
   ir::Graph graph = take(rep_->open().take());
   rep_->built = true;
