@@ -163,6 +163,11 @@ class HEDDLE_API Tensor {
   // that long. Strides count elements, may be zero or negative; empty: contiguous.
   static Tensor borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides = {},
                        std::shared_ptr<const void> keep = nullptr);
+  // The same, to be written to.
+  static Tensor borrow_mutable(void* data, DType dtype, const Shape& shape, const Shape& strides = {},
+                               std::shared_ptr<const void> keep = nullptr);
+  // Memory of the device, as results have; what it holds is undefined.
+  static Tensor empty(DType dtype, const Shape& shape, const Device& device);
 
   explicit operator bool() const { return rep_ != nullptr; }
   DType dtype() const;
@@ -173,7 +178,14 @@ class HEDDLE_API Tensor {
 
   // The first element, on the host. Waits until the tensor is ready. Strides apply.
   const void* data() const;
-  void* mutable_data();  // invalid for memory that was borrowed as const
+  // To write to: waits until nothing given so far reads or writes the memory. Invalid for memory that was
+  // borrowed as const.
+  void* mutable_data();
+  // Where it lies, without waiting: only to tell tensors apart and to compute offsets.
+  const void* address() const;
+  // Another window on the same memory; its first element lies `offset` bytes after this one's. invalid where
+  // it leaves memory of Heddle's; for a caller's memory that is the caller's care.
+  Tensor view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const;
   // The elements of a contiguous tensor of this type; invalid otherwise. Waits until it is ready.
   template <class T>
   std::span<const T> values() const {
@@ -324,6 +336,9 @@ class HEDDLE_API Stream {
   Event record() const;  // after all the work given so far
   void wait(const Event& event)
       const;  // work given from now on starts after `event`; does not block a caller on asynchronous devices
+  // In stream order; dtype and shape are the same, either side may be strided, the two do not overlap. On an
+  // asynchronous device blocks only while it needs memory that is not Heddle's.
+  void copy(const Tensor& from, const Tensor& to) const;
   bool query() const;  // nothing left to do?
   void synchronize(Timeout timeout = {}) const;
 
@@ -718,6 +733,28 @@ class HEDDLE_API GraphBuilder {
   // The slow, obvious reference interpreter on the same graph, unoptimised: the oracle for tests. Does not
   // end the builder.
   std::vector<Tensor> evaluate(std::span<const Tensor> inputs) const;
+
+ private:
+  struct Rep;
+  std::unique_ptr<Rep> rep_;
+};
+
+// Things of the host's made once per key, however many threads ask: models it builds by itself, say. A
+// failure reaches all who wait for it and is not kept. A hit takes no lock.
+class HEDDLE_API OnceCache {
+ public:
+  explicit OnceCache(size_t limit);  // entries; the least used go first; 0: no limit
+  ~OnceCache();
+  OnceCache(const OnceCache&) = delete;
+  OnceCache& operator=(const OnceCache&) = delete;
+  // `make` runs on the first caller's thread, with no lock held; what it throws, all who wait get as Error.
+  std::shared_ptr<const void> get_or_make(std::string_view key,
+                                          const std::function<std::shared_ptr<const void>()>& make);
+  struct Stats {
+    uint64_t hits, misses, failures, evictions, count;
+  };
+  Stats stats() const;
+  void clear();
 
  private:
   struct Rep;

@@ -97,6 +97,7 @@ struct Internals {
   static Tensor make_tensor(device::View view, std::shared_ptr<const void> keep = nullptr,
                             bool writable = true);
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
+  static bool writable(const Tensor& tensor) { return tensor.rep_->writable; }
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
   using BatchFutureRep = BatchFuture::Rep;
   static BatchFuture make_future(std::shared_ptr<BatchFuture::Rep> rep) {

@@ -69,6 +69,12 @@ void Stream::wait(const Event& event) const {
   check(turn.wait(*recorded));
 }
 
+void Stream::copy(const Tensor& from, const Tensor& to) const {
+  if (!Internals::writable(to))
+    throw Error(ErrorCode::invalid, "a copy to a tensor that borrows memory it may only read");
+  check(Internals::runtime(rep_->device).copy(*rep_->stream, Internals::view(from), Internals::view(to)));
+}
+
 Event Internals::make_event(runtime::Event event) {
   Event e;
   e.rep_ = std::make_shared<Event::Rep>(Event::Rep{std::move(event)});

@@ -10,11 +10,31 @@ namespace {
 
 const device::View& view_of(const Tensor& tensor) { return Internals::view(tensor); }
 
-// The work that still writes this memory, if any.
-std::vector<device::Point> writers(const device::View& view) {
+// The work that still writes this memory, or with `readers` touches it at all.
+std::vector<device::Point> users(const device::View& view, bool readers) {
   std::vector<device::Point> points;
-  if (view.buffer != nullptr) view.buffer->collect_waits(false, nullptr, points);
+  if (view.buffer != nullptr) view.buffer->collect_waits(readers, nullptr, points);
   return points;
+}
+
+ir::Extents strides_of(const Shape& strides, const Shape& shape) {
+  if (strides.size() != shape.size()) {
+    throw Error(ErrorCode::invalid,
+                text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
+  }
+  return ir::Extents(std::span<const int64_t>(strides));
+}
+
+// Bytes before and after the first element that a view reaches.
+std::pair<int64_t, int64_t> reach(const device::View& view) {
+  if (view.extents.elements() == 0) return {0, 0};
+  int64_t first = 0, last = 0;
+  for (size_t i = 0; i < view.extents.rank(); ++i) {
+    const int64_t span = (view.extents[i] - 1) * view.strides[i];
+    (span < 0 ? first : last) += span;
+  }
+  const auto size = static_cast<int64_t>(ir::size_of(view.dtype));
+  return {first * size, (last + 1) * size};
 }
 
 }  // namespace
@@ -63,19 +83,41 @@ Tensor Tensor::copy_of(const Shape& shape, DType dtype, const void* values, size
 
 Tensor Tensor::borrow(const void* data, DType dtype, const Shape& shape, const Shape& strides,
                       std::shared_ptr<const void> keep) {
+  Tensor tensor = borrow_mutable(const_cast<void*>(data), dtype, shape, strides, std::move(keep));
+  tensor.rep_->writable = false;
+  return tensor;
+}
+
+Tensor Tensor::borrow_mutable(void* data, DType dtype, const Shape& shape, const Shape& strides,
+                              std::shared_ptr<const void> keep) {
   const ir::Extents extents = to_extents(shape, dtype);
   if (data == nullptr && extents.elements() > 0)
     throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
-  auto* bytes = const_cast<std::byte*>(static_cast<const std::byte*>(data));
-  device::View view = device::View::contiguous(nullptr, bytes, to_ir(dtype), extents);
-  if (!strides.empty()) {
-    if (strides.size() != shape.size()) {
+  device::View view = device::View::contiguous(nullptr, static_cast<std::byte*>(data), to_ir(dtype), extents);
+  if (!strides.empty()) view.strides = strides_of(strides, shape);
+  return Internals::make_tensor(std::move(view), std::move(keep));
+}
+
+Tensor Tensor::empty(DType dtype, const Shape& shape, const Device& device) {
+  return Internals::make_tensor(
+      take(Internals::runtime(device).allocate(to_ir(dtype), to_extents(shape, dtype))));
+}
+
+Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const {
+  const device::View& from = view_of(*this);
+  device::View view =
+      device::View::contiguous(from.buffer, from.data + offset, to_ir(dtype), to_extents(shape, dtype));
+  view.strides = strides_of(strides, shape);
+  if (from.buffer != nullptr) {
+    const auto [first, last] = reach(view);
+    const int64_t begin = from.data + offset - from.buffer->host();
+    if (begin + first < 0 || begin + last > static_cast<int64_t>(from.buffer->bytes())) {
       throw Error(ErrorCode::invalid,
-                  text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
+                  text("a view of ", to_string(view.extents), " at byte ", begin,
+                       " leaves its tensor's memory of ", from.buffer->bytes(), " bytes"));
     }
-    view.strides = ir::Extents(std::span<const int64_t>(strides));
   }
-  return Internals::make_tensor(std::move(view), std::move(keep), false);
+  return Internals::make_tensor(std::move(view), rep_->keep, rep_->writable);
 }
 
 DType Tensor::dtype() const { return to_public(view_of(*this).dtype); }
@@ -94,9 +136,12 @@ void* Tensor::mutable_data() {
   if (!rep_->writable)
     throw Error(ErrorCode::invalid,
                 "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
-  wait();
+  for (const device::Point& point : users(view, true))
+    check(point.timeline->wait(point.value, Deadline::never()));
   return view.data;
 }
+
+const void* Tensor::address() const { return view_of(*this).data; }
 
 const void* Tensor::checked_data(DType dtype) const {
   const device::View& view = view_of(*this);
@@ -111,10 +156,10 @@ const void* Tensor::checked_data(DType dtype) const {
   return view.data;
 }
 
-bool Tensor::ready() const { return writers(view_of(*this)).empty(); }
+bool Tensor::ready() const { return users(view_of(*this), false).empty(); }
 
 void Tensor::wait(Timeout timeout) const {
-  for (const device::Point& point : writers(view_of(*this)))
+  for (const device::Point& point : users(view_of(*this), false))
     check(point.timeline->wait(point.value, to_deadline(timeout)));
   const device::View& view = view_of(*this);
   if (view.buffer != nullptr) check(view.buffer->fault());  // of the run that should have made it

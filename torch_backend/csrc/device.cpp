@@ -1,0 +1,191 @@
+// device.cpp: devices by index, and the calling thread's choice of device and stream.
+#include "device.h"
+
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace heddle::torch_backend {
+namespace {
+
+const std::vector<Device>& devices() {
+  static const std::vector<Device>& all = *new std::vector<Device>([] {  // lives as long as the process
+    std::vector<Device> found{Device()};
+    for (const std::string& name : Device::names()) {
+      if (name != found.front().name()) found.emplace_back(name);
+    }
+    return found;
+  }());
+  return all;
+}
+
+constexpr size_t kDevices = 8;  // more than this build can have
+
+// Streams by their numbers, as PyTorch names them: those that living threads call on, and those that
+// torch.Stream made. The latter stay, since PyTorch copies c10::Streams around and never says when the last is
+// gone; beyond kMade of them they are handed out again, as CUDA's pool does.
+class StreamNames {
+ public:
+  using Key = std::pair<c10::DeviceIndex, int64_t>;
+
+  void add(c10::DeviceIndex index, const Stream& stream) {
+    const std::lock_guard lock(lock_);
+    ++named_.try_emplace({index, stream.id()}, Named{stream, 0}).first->second.holders;
+  }
+  void remove(c10::DeviceIndex index, const Stream& stream) {
+    const std::lock_guard lock(lock_);
+    const auto found = named_.find({index, stream.id()});
+    if (found != named_.end() && --found->second.holders == 0) named_.erase(found);
+  }
+  std::optional<Stream> find(const Key& key) {
+    const std::lock_guard lock(lock_);
+    const auto found = named_.find(key);
+    return found == named_.end() ? std::nullopt : std::optional(found->second.stream);
+  }
+  Stream make(c10::DeviceIndex index) {
+    std::vector<Stream>& made = made_[static_cast<size_t>(index)];
+    {
+      const std::lock_guard lock(lock_);
+      if (made.size() >= kMade) return made[next_++ % kMade];
+    }
+    Stream stream(device_at(index));
+    add(index, stream);
+    const std::lock_guard lock(lock_);
+    made.push_back(stream);
+    return stream;
+  }
+
+ private:
+  static constexpr size_t kMade = 16;
+  struct Named {
+    Stream stream;
+    int holders;
+  };
+  std::mutex lock_;
+  std::map<Key, Named> named_;
+  std::array<std::vector<Stream>, kDevices> made_;
+  size_t next_ = 0;
+};
+
+StreamNames& stream_names() {
+  static StreamNames& names = *new StreamNames;  // threads may outlive every static
+  return names;
+}
+
+struct ThreadChoice {
+  c10::DeviceIndex device = 0;
+  std::array<std::optional<Stream>, kDevices> set;  // by PyTorch's set_stream
+  std::array<std::optional<Stream>, kDevices> own;  // Heddle's choice for the thread, looked up once
+
+  ~ThreadChoice() {
+    for (size_t i = 0; i < kDevices; ++i) forget(static_cast<c10::DeviceIndex>(i));
+  }
+  void forget(c10::DeviceIndex index) {
+    std::optional<Stream>& stream = own[static_cast<size_t>(index)];
+    if (stream) stream_names().remove(index, *stream);
+    stream.reset();
+  }
+};
+ThreadChoice& mine() {
+  thread_local ThreadChoice choice;
+  return choice;
+}
+
+size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
+
+}  // namespace
+
+c10::DeviceIndex device_count() noexcept {
+  try {
+    return static_cast<c10::DeviceIndex>(std::min(devices().size(), kDevices));
+  } catch (const Error&) {
+    return 0;  // PyTorch's rule: a device that cannot be opened is not there
+  }
+}
+
+const Device& device_at(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  TORCH_CHECK_VALUE(index < device_count(), "there is no device heddle:", static_cast<int>(index),
+                    "; this build has ", static_cast<int>(device_count()), " (0 to ",
+                    static_cast<int>(device_count()) - 1, ")");
+  return devices()[slot(index)];
+}
+
+c10::DeviceIndex index_of(c10::Device device) { return device.has_index() ? device.index() : current_device(); }
+c10::DeviceIndex current_device() { return mine().device; }
+
+c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
+  if (index < 0) return mine().device;
+  device_at(index);
+  return std::exchange(mine().device, index);
+}
+
+const Stream& current_stream_of(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  ThreadChoice& choice = mine();
+  if (const std::optional<Stream>& chosen = choice.set.at(slot(index))) return *chosen;
+  std::optional<Stream>& own = choice.own[slot(index)];
+  if (!own) {
+    own = current_stream(device_at(index));
+    stream_names().add(index, *own);
+  }
+  return *own;
+}
+
+c10::Stream name_of(const Stream& stream, c10::DeviceIndex index) {
+  return {c10::Stream::UNSAFE, c10::Device(kType, index), stream.id()};
+}
+
+Stream stream_named(const c10::Stream& stream) {
+  const c10::DeviceIndex index = index_of(stream.device());
+  if (stream.id() == 0) return default_stream(device_at(index));
+  if (const Stream& own = current_stream_of(index); own.id() == stream.id()) return own;
+  std::optional<Stream> found = stream_names().find({index, stream.id()});
+  TORCH_CHECK(found, "stream ", stream.id(), " of device heddle:", static_cast<int>(index),
+              " belonged to a thread that has ended");
+  return *std::move(found);
+}
+
+c10::Stream exchange_stream(const c10::Stream& stream) {
+  const c10::DeviceIndex index = index_of(stream.device());
+  const c10::Stream former = name_of(current_stream_of(index), index);
+  Stream next = stream_named(stream);
+  ThreadChoice& choice = mine();
+  // Back to what it calls on by itself: the lease may be given back again.
+  const bool is_own = choice.own[slot(index)] && choice.own[slot(index)]->id() == next.id();
+  choice.set[slot(index)] = is_own ? std::nullopt : std::optional(std::move(next));
+  return former;
+}
+
+c10::Stream new_stream(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  return name_of(stream_names().make(index), index);
+}
+
+void release_thread_slot(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  const Device& device = device_at(index);
+  mine().set[slot(index)].reset();
+  mine().forget(index);
+  release_current_thread_slot(device);
+}
+
+void raise_torch(const Error& error) {
+  switch (error.code()) {
+    case ErrorCode::device_lost:
+      // Its failed streams are not used again: the next call gets others.
+      for (size_t i = 0; i < kDevices; ++i) mine().forget(static_cast<c10::DeviceIndex>(i));
+      TORCH_CHECK(false, error.what());
+    case ErrorCode::unsupported: TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
+    case ErrorCode::exhausted: TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+    default: TORCH_CHECK(false, error.what());
+  }
+  throw error;  // not reached
+}
+
+}  // namespace heddle::torch_backend

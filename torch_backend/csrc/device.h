@@ -1,0 +1,45 @@
+// device.h: PyTorch's device index <-> Heddle's device, and the calling thread's choice of device and stream.
+//
+//   What       Index i is the i-th of Device::names(), HEDDLE_DEVICE's (or the default) first. A thread's
+//              current stream is the one it has set, else Heddle's: the default stream on the main thread, a
+//              leased one on others, returned when the thread ends.
+//   Threads    Any. What a thread has chosen is its own.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+#include <heddle/heddle.h>
+
+namespace heddle::torch_backend {
+
+constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
+
+c10::DeviceIndex device_count() noexcept;
+const Device& device_at(c10::DeviceIndex index);  // -1: the current one; an index there is none of: ValueError
+c10::DeviceIndex index_of(c10::Device device);    // its own, or the current one's
+c10::DeviceIndex current_device();
+c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // returns the former
+
+const Stream& current_stream_of(c10::DeviceIndex index);
+c10::Stream name_of(const Stream& stream, c10::DeviceIndex index);  // its c10 form
+Stream stream_named(const c10::Stream& stream);                     // and back
+c10::Stream exchange_stream(const c10::Stream& stream);
+c10::Stream new_stream(c10::DeviceIndex index);  // leased, and kept until the process ends
+void release_thread_slot(c10::DeviceIndex index);
+
+// Runs f; what Heddle throws becomes PyTorch's exception for it: NotImplementedError for unsupported,
+// OutOfMemoryError for exhausted memory, else RuntimeError with Heddle's message.
+template <class F>
+auto translated(F&& f) -> decltype(f());
+[[noreturn]] void raise_torch(const Error& error);
+
+template <class F>
+auto translated(F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    raise_torch(error);
+  }
+}
+
+}  // namespace heddle::torch_backend
