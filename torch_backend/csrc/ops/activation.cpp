@@ -84,7 +84,7 @@ Results log_sigmoid(Call& call) {
 Results logit(Call& call) {
   Term x = operand(call, 0);
   if (call.has(1)) x = clip(x, x.like(call.real(1)), x.like(1 - call.real(1)));
-  return Value(log(x / (1 - x)));
+  return Value(log(rounded(x / rounded(1 - x))));
 }
 
 double greatest(DType dtype) {

@@ -14,17 +14,23 @@ Term weighted(const Term& x, int alpha) {
   return x.call().is(alpha, 1) ? x : times(x, number(x.call(), alpha));
 }
 
-// self and other with a factor alpha.
+// With the factor alpha, which is argument 2. Of numbers PyTorch does not round the product.
+Term addend(const Term& x) {
+  if (x.call().is(2, 1)) return x;
+  return x.rank() == 0 ? weighted(x, 2) : rounded(weighted(x, 2));
+}
+
+
 template <Term (*f)(const Term&, const Term&), Scalar scalar = Scalar::none>
 Results with_alpha(Call& call) {
   const Term other = scalar == Scalar::right ? number(call, 1) : operand(call, 1);
-  return Value(f(operand(call, 0), weighted(other, 2)));
+  return Value(f(operand(call, 0), addend(other)));
 }
 
 template <Scalar scalar = Scalar::none>
 Results reversed_minus(Call& call) {
   const Term other = scalar == Scalar::right ? number(call, 1) : operand(call, 1);
-  return Value(other - weighted(operand(call, 0), 2));
+  return Value(other - addend(operand(call, 0)));
 }
 
 // ---- quotients
@@ -44,12 +50,12 @@ Term floor_divided(const Term& a, const Term& b) {
   const Term below = (rest != 0) & (rest < 0).with("Xor", b < 0);
   const Term quotient = select(below, whole - 1, whole);
   const Term low = floor(quotient);
-  const Term rounded = select(quotient - low > 0.5, low + 1, low);
+  const Term nearest = select(quotient - low > 0.5, low + 1, low);
   const Term zero = copy_sign(quotient * 0, a / b);
-  return select(b == 0, a / b, select(quotient == 0, zero, rounded));
+  return select(b == 0, a / b, select(quotient == 0, zero, nearest));
 }
 
-Term trunc_divided(const Term& a, const Term& b) { return a.real() ? trunc(a / b) : a / b; }
+Term trunc_divided(const Term& a, const Term& b) { return a.real() ? trunc(rounded(a / b)) : a / b; }
 
 template <Scalar scalar = Scalar::none>
 Results rounded_division(Call& call) {
@@ -60,8 +66,11 @@ Results rounded_division(Call& call) {
   call.unsupported("rounding_mode has to be None, 'trunc' or 'floor'");
 }
 
-Term remainder(const Term& a, const Term& b) { return a.with("Mod", b, {{"fmod", int64_t{0}}}); }
-Term remainder_c(const Term& a, const Term& b) { return a.with("Mod", b, {{"fmod", int64_t{1}}}); }
+// fmod 0: with the sign of b, 1: of a.
+template <int fmod>
+Term remainder(const Term& a, const Term& b) {
+  return rounded(a).with("Mod", rounded(b), {{"fmod", int64_t{fmod}}});
+}
 
 // ---- powers
 
@@ -126,11 +135,11 @@ constexpr Entry kEntries[] = {
     {"aten::div.Scalar_mode", rounded_division<kRight>},
     {"aten::floor_divide", of_operands<floor_divided>},
     {"aten::floor_divide.Scalar", of_operands<floor_divided, kRight>},
-    {"aten::remainder.Tensor", of_operands<remainder>},
-    {"aten::remainder.Scalar", of_operands<remainder, kRight>},
-    {"aten::remainder.Scalar_Tensor", of_operands<remainder, kLeft>},
-    {"aten::fmod.Tensor", of_operands<remainder_c>},
-    {"aten::fmod.Scalar", of_operands<remainder_c, kRight>},
+    {"aten::remainder.Tensor", of_operands<remainder<0>>},
+    {"aten::remainder.Scalar", of_operands<remainder<0>, kRight>},
+    {"aten::remainder.Scalar_Tensor", of_operands<remainder<0>, kLeft>},
+    {"aten::fmod.Tensor", of_operands<remainder<1>>},
+    {"aten::fmod.Scalar", of_operands<remainder<1>, kRight>},
     {"aten::pow.Tensor_Tensor", of_operands<power>},
     {"aten::pow.Tensor_Scalar", power_of_number, Numbers::known},
     {"aten::pow.Scalar", of_operands<power, kLeft>},

@@ -108,6 +108,8 @@ inline Term operand(Call& call, int argument) {
 inline Term number(Call& call, int argument) {
   return {call, call.scalar(argument, wide(call.result_dtype()))};
 }
+// As PyTorch rounds between two steps on f16 and bf16, where it does not compute in f32 throughout.
+inline Term rounded(const Term& x) { return x.cast(x.call().result_dtype()).cast(x.dtype()); }
 // A tensor as it is.
 inline Term given(Call& call, int argument) { return {call, call.tensor(argument)}; }
 

@@ -22,6 +22,11 @@ Term real_only(const Term& x) {
   return x.real() ? f(x) : x;
 }
 
+Term sign(const Term& x) {
+  const Term direction = number_map<"Sign">(x);
+  return x.real() ? select(is_nan(x), 0, direction) : direction;
+}
+
 Term fraction(const Term& x) { return x - trunc(x); }
 
 // ---- floats; whole numbers come as f32
@@ -123,8 +128,8 @@ Results convert(Call& call) {
 constexpr Entry kEntries[] = {
     {"aten::abs", of_operand<number_map<"Abs">>},
     {"aten::neg", of_operand<number_map<"Neg">>},
-    {"aten::sign", of_operand<number_map<"Sign">>},
-    {"aten::sgn", of_operand<number_map<"Sign">>},
+    {"aten::sign", of_operand<sign>},
+    {"aten::sgn", of_operand<sign>},
     {"aten::ceil", of_operand<real_only<map<"Ceil">>>},
     {"aten::floor", of_operand<real_only<map<"Floor">>>},
     {"aten::round", of_operand<real_only<map<"Round">>>},
