@@ -222,11 +222,7 @@ std::vector<Value> Call::nodes(std::string_view op, const std::vector<Value>& in
 
 Value Call::cast(Value value, DType dtype) {
   if (value.id == GraphBuilder::absent().id || this->dtype(value) == dtype) return value;
-  static constexpr std::pair<DType, int64_t> kOnnx[] = {
-      {DType::f32, 1}, {DType::u8, 2},      {DType::i8, 3},   {DType::i16, 5},  {DType::i32, 6},
-      {DType::i64, 7}, {DType::boolean, 9}, {DType::f16, 10}, {DType::f64, 11}, {DType::bf16, 16}};
-  const auto* const found = std::ranges::find(kOnnx, dtype, &std::pair<DType, int64_t>::first);
-  return node("Cast", {value}, {{"to", found->second}});
+  return node("Cast", {value}, {{"to", std::string(name(dtype))}});
 }
 
 Value Call::literal(double value, DType dtype) {

@@ -26,7 +26,11 @@ struct Entry {
 
 // One list a file of ops/.
 std::span<const Entry> unary_entries();
+std::span<const Entry> activation_entries();
 std::span<const Entry> arithmetic_entries();
+std::span<const Entry> pair_entries();
+std::span<const Entry> logic_entries();
+std::span<const Entry> selection_entries();
 std::span<const Entry> comparison_entries();
 std::span<const Entry> creation_entries();
 std::span<const Entry> reduction_entries();
