@@ -69,7 +69,8 @@ Results addbmm(Call& call) {
 }
 
 Results addr(Call& call) {
-  const Value product = call.node("Mul", {call.unsqueeze(factor(call, 1), {1}), call.unsqueeze(factor(call, 2), {0})});
+  const Value product =
+      call.node("Mul", {call.unsqueeze(factor(call, 1), {1}), call.unsqueeze(factor(call, 2), {0})});
   return added(call, product, 3, 4);
 }
 

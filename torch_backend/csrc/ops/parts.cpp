@@ -36,7 +36,8 @@ std::vector<int64_t> per_axis(const Call& call, int argument, size_t axes,
   std::vector<int64_t> numbers = call.integers(argument);
   if (numbers.empty()) numbers = otherwise;
   if (numbers.size() == 1) numbers.assign(axes, numbers[0]);
-  if (numbers.size() != axes) call.unsupported("its lists of numbers have to be as long as the image has axes");
+  if (numbers.size() != axes)
+    call.unsupported("its lists of numbers have to be as long as the image has axes");
   return numbers;
 }
 

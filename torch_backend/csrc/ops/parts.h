@@ -46,8 +46,8 @@ struct Attending {
   std::optional<double> scale;
   int64_t heads = 1, key_heads = 1;
 };
-// q [batch, queries, heads * size], k and v the same with key_heads; the result as q. A query that sees no
-// key gets zeros.
+// q [batch, queries, heads * size], k and v the same with key_heads; or all three side by side in q, k and v
+// absent. The result is as q. A query that sees no key gets zeros.
 Value attend(Call& call, Value q, Value k, Value v, const Attending& how);
 
 }  // namespace heddle::torch_backend

@@ -22,7 +22,8 @@ Results cat(Call& call) {
   const size_t rank = call.result_shape().size();
   std::vector<Value> values;
   for (const Value value : call.tensors(0)) {
-    if (static_cast<size_t>(call.rank(value)) == rank) values.push_back(call.cast(value, call.result_dtype()));
+    if (static_cast<size_t>(call.rank(value)) == rank)
+      values.push_back(call.cast(value, call.result_dtype()));
   }
   if (values.empty()) return identity(call, call.tensors(0).at(0));
   return joined(call, values, axis_in(call.integer(1), static_cast<int>(rank)));
@@ -136,7 +137,9 @@ Results constant_pad(Call& call) {
   return bordered(call, x, call.ints(1), "constant", call.scalar(2, call.dtype(x)));
 }
 
-Results reflection_pad(Call& call) { return bordered(call, call.tensor(0), call.ints(1), "reflect", kAbsent); }
+Results reflection_pad(Call& call) {
+  return bordered(call, call.tensor(0), call.ints(1), "reflect", kAbsent);
+}
 Results replication_pad(Call& call) { return bordered(call, call.tensor(0), call.ints(1), "edge", kAbsent); }
 
 Results pad(Call& call) {
@@ -257,7 +260,8 @@ Results im2col(Call& call) {
   }
   const int64_t rows = channels * blocks.kernel[0] * blocks.kernel[1];
   const Value by_tap = call.transpose(x, {0, 1, 2, 4, 3, 5});
-  return call.reshape(by_tap, batched ? std::vector<Int>{batch, rows, columns} : std::vector<Int>{rows, columns});
+  return call.reshape(by_tap,
+                      batched ? std::vector<Int>{batch, rows, columns} : std::vector<Int>{rows, columns});
 }
 
 Results col2im(Call& call) {

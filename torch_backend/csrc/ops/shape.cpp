@@ -210,8 +210,7 @@ Results diagonal(Call& call) {
     const int64_t column = row + offset;
     if (column >= 0 && column < columns) places.push_back(row * columns + column);
   }
-  return call.node("Gather",
-                   {call.reshape(call.transpose(x, order), flat), call.vector(places)},
+  return call.node("Gather", {call.reshape(call.transpose(x, order), flat), call.vector(places)},
                    {{"axis", int64_t{rank - 2}}});
 }
 
