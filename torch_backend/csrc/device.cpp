@@ -116,7 +116,9 @@ const Device& device_at(c10::DeviceIndex index) {
   return devices()[slot(index)];
 }
 
-c10::DeviceIndex index_of(c10::Device device) { return device.has_index() ? device.index() : current_device(); }
+c10::DeviceIndex index_of(c10::Device device) {
+  return device.has_index() ? device.index() : current_device();
+}
 c10::DeviceIndex current_device() { return mine().device; }
 
 c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
@@ -138,7 +140,7 @@ const Stream& current_stream_of(c10::DeviceIndex index) {
 }
 
 c10::Stream name_of(const Stream& stream, c10::DeviceIndex index) {
-  return {c10::Stream::UNSAFE, c10::Device(kType, index), stream.id()};
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), stream.id());
 }
 
 Stream stream_named(const c10::Stream& stream) {
@@ -181,9 +183,12 @@ void raise_torch(const Error& error) {
       // Its failed streams are not used again: the next call gets others.
       for (size_t i = 0; i < kDevices; ++i) mine().forget(static_cast<c10::DeviceIndex>(i));
       TORCH_CHECK(false, error.what());
-    case ErrorCode::unsupported: TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
-    case ErrorCode::exhausted: TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
-    default: TORCH_CHECK(false, error.what());
+    case ErrorCode::unsupported:
+      TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
+    case ErrorCode::exhausted:
+      TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
+    default:
+      TORCH_CHECK(false, error.what());
   }
   throw error;  // not reached
 }

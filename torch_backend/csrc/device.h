@@ -15,8 +15,9 @@ namespace heddle::torch_backend {
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
 c10::DeviceIndex device_count() noexcept;
-const Device& device_at(c10::DeviceIndex index);  // -1: the current one; an index there is none of: ValueError
-c10::DeviceIndex index_of(c10::Device device);    // its own, or the current one's
+const Device& device_at(
+    c10::DeviceIndex index);                    // -1: the current one; an index there is none of: ValueError
+c10::DeviceIndex index_of(c10::Device device);  // its own, or the current one's
 c10::DeviceIndex current_device();
 c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // returns the former
 

@@ -1,0 +1,106 @@
+// call_key.cpp: a call's dtypes, shapes, layouts and known arguments, appended to a key.
+#include "call_key.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "arguments.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+template <class T>
+void append(std::string& key, T value) {
+  char bytes[sizeof value];
+  std::memcpy(bytes, &value, sizeof value);
+  key.append(bytes, sizeof value);
+}
+
+void append_tensor(std::string& key, const at::Tensor& tensor) {
+  if (!tensor.defined()) {
+    key.push_back('-');
+    return;
+  }
+  const Form form = form_of(tensor);
+  key.push_back('T');
+  key.push_back(static_cast<char>(tensor.scalar_type()));
+  key.push_back(static_cast<char>(form));
+  key.push_back(static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
+  key.push_back(static_cast<char>(tensor.dim()));
+  for (const int64_t extent : tensor.sizes()) append(key, extent);
+  if (form == Form::permuted) {
+    for (const int64_t axis : memory_order(tensor)) key.push_back(static_cast<char>(axis));
+  }
+}
+
+void append_number(std::string& key, const c10::IValue& value, Numbers numbers) {
+  const double number = value.isDouble() ? value.toDouble()
+                        : value.isBool() ? static_cast<double>(value.toBool())
+                        : value.isInt()  ? static_cast<double>(value.toInt())
+                                         : 2.0;
+  key.push_back(value.isDouble() ? 'd' : value.isBool() ? 'b' : 'i');
+  if (numbers == Numbers::known) {
+    append(key, number);
+  } else {
+    key.push_back(number == 0.0 ? '0' : number == 1.0 ? '1' : '*');
+  }
+}
+
+void append_value(std::string& key, const c10::IValue& value) {
+  if (value.isTensor()) {
+    append_tensor(key, value.toTensor());
+  } else if (value.isTensorList()) {
+    append(key, static_cast<uint32_t>(value.toListRef().size()));
+    for (const c10::IValue& each : value.toListRef()) append_tensor(key, each.toTensor());
+  } else if (value.isList()) {
+    key.push_back('L');
+    append(key, static_cast<uint32_t>(value.toListRef().size()));
+    for (const c10::IValue& each : value.toListRef()) append_value(key, each);
+  } else if (value.isInt()) {
+    key.push_back('i');
+    append(key, value.toInt());
+  } else if (value.isDouble()) {
+    key.push_back('d');
+    append(key, value.toDouble());
+  } else if (value.isBool()) {
+    key.push_back(value.toBool() ? 'y' : 'n');
+  } else if (value.isString()) {
+    key.push_back('s');
+    append(key, static_cast<uint32_t>(value.toStringRef().size()));
+    key.append(value.toStringRef());
+  } else {
+    key.push_back('0');  // None, or what means nothing to a graph
+  }
+}
+
+}  // namespace
+
+Form form_of(const at::Tensor& tensor) {
+  if (tensor.dim() == 0 && tensor.device().is_cpu()) return Form::number;
+  if (tensor.is_contiguous() || !tensor.is_non_overlapping_and_dense()) return Form::as_it_is;
+  return Form::permuted;
+}
+
+std::vector<int64_t> memory_order(const at::Tensor& tensor) {
+  std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
+    if (tensor.stride(a) != tensor.stride(b)) return tensor.stride(a) > tensor.stride(b);
+    return tensor.size(a) > tensor.size(b);
+  });
+  return order;
+}
+
+void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                Numbers numbers) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!arguments[i].isNone() && is_scalar_argument(schema.arguments()[i])) {
+      append_number(key, arguments[i], numbers);
+    } else {
+      append_value(key, arguments[i]);
+    }
+  }
+}
+
+}  // namespace heddle::torch_backend

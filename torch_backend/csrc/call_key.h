@@ -1,0 +1,27 @@
+// call_key.h: what two calls of an operator must have in common to run the same model, as bytes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/function_schema.h>
+#include <ATen/core/ivalue.h>
+
+#include <string>
+
+#include "table.h"
+
+namespace heddle::torch_backend {
+
+// How a tensor argument reaches the graph.
+enum class Form : uint8_t {
+  as_it_is,  // by its strides
+  permuted,  // dense, its axes in another order: the graph gets it in memory's order and transposes
+  number,    // a CPU tensor without dimensions: by value
+};
+Form form_of(const at::Tensor& tensor);
+// Axes from the outermost in memory to the innermost; only for Form::permuted.
+std::vector<int64_t> memory_order(const at::Tensor& tensor);
+
+void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                Numbers numbers);
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,46 @@
+// eager.h: one kernel for every operator of the table.
+//
+//   What       The first call with given operator, dtypes, shapes and known arguments asks PyTorch's Meta
+//              kernel for the results' types (which also raises PyTorch's own errors), builds the operator's
+//              graph and loads it as a Heddle model; the next ones find it. Then it runs on the calling
+//              thread's stream.
+//   Mutation   In-place and out= overloads compute the same graph and copy its result, in stream order, to
+//              where it belongs.
+//   Threads    Any. A model is made once however many threads ask.
+//   Blocks     For a first compilation, and on synchronous devices until the result is there.
+#pragma once
+
+#include <ATen/core/boxing/OperatorKernel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <vector>
+
+#include "table.h"
+
+namespace heddle::torch_backend {
+
+// An overload of an entry's operator: what is left when its outputs are taken away are the entry's arguments.
+struct Overload {
+  const Entry* entry;
+  c10::OperatorHandle op;
+  enum class Kind : uint8_t { functional, in_place, out } kind;
+  size_t arguments;  // of the entry; an out= overload's outputs follow them
+  // Changes arguments that are no graph's: masks into indices. Null: nothing to change.
+  void (*prepare)(c10::Stack& arguments) = nullptr;
+};
+
+class EagerKernel final : public c10::OperatorKernel {
+ public:
+  explicit EagerKernel(Overload overload) : overload_(std::move(overload)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
+
+ private:
+  const Overload overload_;
+};
+
+at::Tensor cast(const at::Tensor& tensor, c10::ScalarType type);  // a contiguous tensor of the same device
+
+OnceCache::Stats eager_cache_stats();
+void clear_eager_cache();
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,119 @@
+// guard.cpp: PyTorch's device guard, hooks and generator for device "heddle": devices, streams and events.
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+#include "device.h"
+#include "generator.h"
+#include "hooks.h"
+#include "storage.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+// An event of PyTorch's is null until it is recorded, then one of Heddle's.
+const Event& event_of(void* event) {
+  static const Event never;
+  return event == nullptr ? never : *static_cast<const Event*>(event);
+}
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  c10::DeviceType type() const override { return kType; }
+  c10::Device exchangeDevice(c10::Device device) const override {
+    return {kType, exchange_device(device.index())};
+  }
+  c10::Device getDevice() const override { return {kType, current_device()}; }
+  void setDevice(c10::Device device) const override { exchange_device(device.index()); }
+  void uncheckedSetDevice(c10::Device device) const noexcept override {
+    if (device.index() < device_count()) exchange_device(device.index());
+  }
+  c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
+
+  c10::Stream getStream(c10::Device device) const override {
+    return translated([&] { return name_of(current_stream_of(device.index()), index_of(device)); });
+  }
+  c10::Stream getDefaultStream(c10::Device device) const override {
+    return c10::Stream(c10::Stream::DEFAULT, c10::Device(kType, index_of(device)));
+  }
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
+    return translated([&] { return new_stream(device.index()); });
+  }
+  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+    return translated([&] { return new_stream(device.index()); });
+  }
+  c10::Stream exchangeStream(c10::Stream stream) const override {
+    return translated([&] { return exchange_stream(stream); });
+  }
+  bool queryStream(const c10::Stream& stream) const override {
+    return translated([&] { return stream_named(stream).query(); });
+  }
+  void synchronizeStream(const c10::Stream& stream) const override {
+    translated([&] { stream_named(stream).synchronize(); });
+  }
+  void synchronizeDevice(c10::DeviceIndex index) const override {
+    translated([&] { device_at(index).synchronize(); });
+  }
+
+  void record(void** event, const c10::Stream& stream, c10::DeviceIndex /*index*/,
+              c10::EventFlag /*flag*/) const override {
+    translated([&] {
+      Event recorded = stream_named(stream).record();
+      if (*event == nullptr) {
+        *event = new Event(std::move(recorded));
+      } else {
+        *static_cast<Event*>(*event) = std::move(recorded);
+      }
+    });
+  }
+  void block(void* event, const c10::Stream& stream) const override {
+    translated([&] { stream_named(stream).wait(event_of(event)); });
+  }
+  bool queryEvent(void* event) const override { return event_of(event).query(); }
+  void synchronizeEvent(void* event) const override {
+    translated([&] { event_of(event).wait(); });
+  }
+  double elapsedTime(void* from, void* to, c10::DeviceIndex /*index*/) const override {
+    return translated([&] { return event_of(from).elapsed_ms(event_of(to)); });
+  }
+  void destroyEvent(void* event, c10::DeviceIndex /*index*/) const noexcept override {
+    delete static_cast<Event*>(event);
+  }
+  void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& stream) const override {
+    static_cast<c10::DeviceAllocator*>(c10::GetAllocator(kType))->recordStream(data, stream);
+  }
+};
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+// Memory of CPU tensors needs no pinning: a copy reads it where it lies.
+struct Hooks final : at::PrivateUse1HooksInterface {
+  void init() const override { device_at(0); }
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return device_count() > 0; }
+  bool hasPrimaryContext(c10::DeviceIndex index) const override { return index < device_count(); }
+  c10::DeviceIndex deviceCount() const override { return device_count(); }
+  void setCurrentDevice(c10::DeviceIndex index) const override { exchange_device(index); }
+  c10::DeviceIndex getCurrentDevice() const override { return current_device(); }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex index) const override { return exchange_device(index); }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
+    return exchange_device(index);
+  }
+  bool isPinnedPtr(const void* /*data*/) const override { return false; }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  c10::Device getDeviceFromPtr(void* /*data*/) const override { return {kType, current_device()}; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
+    return default_generator(index);
+  }
+  at::Generator getNewGenerator(c10::DeviceIndex index) const override { return new_generator(index); }
+  void resizePrivateUse1Bytes(const c10::Storage& storage, size_t bytes) const override {
+    resize_storage(storage, bytes);
+  }
+};
+
+}  // namespace
+
+void register_hooks() {
+  static Hooks& hooks = *new Hooks;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+}
+
+}  // namespace heddle::torch_backend

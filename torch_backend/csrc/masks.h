@@ -1,0 +1,14 @@
+// masks.h: index.Tensor and index_put take masks in place of indices; a mask's indices are known only after it
+// was read, so they are made before the graph is.
+#pragma once
+
+#include <ATen/core/stack.h>
+
+#include <string_view>
+
+namespace heddle::torch_backend {
+
+// What has to be done to the arguments, the last ones on the stack, of this overload; null: nothing.
+void (*preparation_for(std::string_view overload))(c10::Stack& arguments);
+
+}  // namespace heddle::torch_backend

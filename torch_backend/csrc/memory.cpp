@@ -1,0 +1,186 @@
+// memory.cpp: making, viewing, resizing and copying tensors: operators that compute nothing.
+#include <ATen/EmptyTensor.h>
+#include <ATen/InferSize.h>
+#include <ATen/native/Resize.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <torch/library.h>
+
+#include "eager.h"
+#include "storage.h"
+
+namespace heddle::torch_backend {
+
+void resize_storage(const c10::Storage& storage, size_t bytes) {
+  auto* impl = storage.unsafeGetStorageImpl();
+  const c10::DeviceIndex index = storage.device().index();
+  translated([&] {
+    const Tensor former = bytes_of(storage);
+    Tensor grown = Tensor::empty(DType::u8, {static_cast<int64_t>(bytes)}, device_at(index));
+    const auto kept = static_cast<int64_t>(std::min(bytes, impl->nbytes()));
+    if (kept > 0) {
+      current_stream_of(index).copy(former.view(DType::u8, {kept}, {1}, 0),
+                                    grown.view(DType::u8, {kept}, {1}, 0));
+    }
+    impl->set_data_ptr(data_of(std::move(grown), index));
+    impl->set_nbytes(bytes);
+  });
+}
+
+namespace {
+
+c10::ScalarType type_or_default(std::optional<c10::ScalarType> type) {
+  return type.value_or(c10::get_default_dtype_as_scalartype());
+}
+
+c10::DeviceIndex index_or_current(std::optional<c10::Device> device) {
+  return device ? index_of(*device) : current_device();
+}
+
+class OnDevice {  // the allocator allocates on the current device
+ public:
+  explicit OnDevice(c10::DeviceIndex index) : former_(exchange_device(index)) {}
+  ~OnDevice() { exchange_device(former_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+
+ private:
+  const c10::DeviceIndex former_;
+};
+
+at::Tensor empty_memory_format(at::IntArrayRef sizes, std::optional<c10::ScalarType> type,
+                               std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device,
+                               std::optional<bool> /*pinned*/, std::optional<c10::MemoryFormat> format) {
+  const OnDevice on(index_or_current(device));
+  to_heddle(type_or_default(type));  // says so where there is no such type here
+  return at::detail::empty_generic(sizes, c10::GetAllocator(kType),
+                                   c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type_or_default(type),
+                                   format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<c10::ScalarType> type,
+                         std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device,
+                         std::optional<bool> /*pinned*/) {
+  const OnDevice on(index_or_current(device));
+  to_heddle(type_or_default(type));
+  return at::detail::empty_strided_generic(sizes, strides, c10::GetAllocator(kType),
+                                           c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                           type_or_default(type));
+}
+
+// ---- copies
+
+void copy_same_type(const at::Tensor& from, const at::Tensor& to) {
+  const c10::DeviceIndex index = (to.device().type() == kType ? to : from).device().index();
+  if (from.device().type() == kType && from.device().index() != index) {
+    copy_same_type(from.to(at::kCPU), to);
+    return;
+  }
+  translated([&] { current_stream_of(index).copy(to_heddle(from), to_heddle(to)); });
+}
+
+bool overlap(const at::Tensor& a, const at::Tensor& b) {
+  return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool /*non_blocking*/) {
+  if (target.numel() == 0) return target;
+  at::Tensor from = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
+  if (from.scalar_type() != target.scalar_type())
+    from = from.device().type() == kType ? cast(from, target.scalar_type()) : from.to(target.scalar_type());
+  // Of one storage, they may overlap.
+  if (overlap(from, target) && !from.is_same(target)) {
+    at::Tensor apart = empty(from.sizes(), from.scalar_type(), target.device().index());
+    copy_same_type(from, apart);
+    from = apart;
+  }
+  if (!from.is_same(target)) copy_same_type(from, target);
+  return target;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
+  target.resize_(self.sizes());
+  return copy_from(self, target, false);
+}
+
+// ---- sizes
+
+const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes,
+                          std::optional<c10::MemoryFormat> format) {
+  auto* impl = self.unsafeGetTensorImpl();
+  impl->set_sizes_contiguous(sizes);
+  const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
+                                                                  static_cast<size_t>(self.storage_offset()));
+  if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  if (format) impl->empty_tensor_restride(*format);
+  return self;
+}
+
+at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef sizes,
+                        at::IntArrayRef strides) {
+  at::native::checkSetStorage(self, source, offset, sizes, strides);
+  self.unsafeGetTensorImpl()->set_storage_offset(offset);
+  const size_t bytes = strides.empty() && !sizes.empty()
+                           ? at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
+                                                                        static_cast<size_t>(offset))
+                           : at::detail::computeStorageNbytes(sizes, strides, self.dtype().itemsize(),
+                                                              static_cast<size_t>(offset));
+  if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  if (strides.empty()) {
+    self.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  } else {
+    self.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides);
+  }
+  return self;
+}
+
+at::Tensor& set_whole_storage(at::Tensor& self, at::Storage source) {
+  const auto length = static_cast<int64_t>(source.nbytes() / self.dtype().itemsize());
+  return set_storage(self, std::move(source), 0, {length}, {});
+}
+
+at::Tensor& set_nothing(at::Tensor& self) {
+  const at::Tensor none = empty({0}, self.scalar_type(), self.device().index());
+  return set_storage(self, none.storage(), 0, {0}, {});
+}
+
+bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
+  return overlap(self, other) && self.storage_offset() == other.storage_offset() &&
+         self.sizes() == other.sizes() && self.strides() == other.strides();
+}
+
+void record_stream(at::Tensor& self, c10::Stream stream) {
+  translated([&] { bytes_of(self.storage()).record_stream(stream_named(stream)); });
+}
+
+bool equal(const at::Tensor& self, const at::Tensor& other) {
+  return self.sizes() == other.sizes() && at::eq(self, other).all().item<bool>();
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("empty.memory_format", empty_memory_format);
+  m.impl("empty_strided", empty_strided);
+  m.impl("as_strided", at::native::as_strided_tensorimpl);
+  m.impl("view", at::native::view);
+  m.impl("_reshape_alias", at::native::_reshape_alias);
+  m.impl("unfold", at::native::unfold);
+  m.impl("_copy_from", copy_from);
+  m.impl("_copy_from_and_resize", copy_from_and_resize);
+  m.impl("resize_", resize_);
+  m.impl("set_.source_Storage_storage_offset", set_storage);
+  m.impl("set_.source_Storage", set_whole_storage);
+  m.impl("set_.source_Tensor", at::native::set_tensor_);
+  m.impl("set_", set_nothing);
+  m.impl("is_set_to", is_set_to);
+  m.impl("record_stream", record_stream);
+  m.impl("equal", equal);
+}
+
+}  // namespace heddle::torch_backend

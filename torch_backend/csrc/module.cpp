@@ -1,0 +1,82 @@
+// module.cpp: heddle.torch._C: what torch.heddle needs beyond what PyTorch's generic device API reaches.
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "eager.h"
+#include "generator.h"
+#include "hooks.h"
+#include "register.h"
+#include "storage.h"
+
+namespace py = pybind11;
+
+namespace heddle::torch_backend {
+namespace {
+
+py::dict memory_stats(c10::DeviceIndex index) {
+  const MemoryStats stats = translated([&] { return device_at(index).stats().memory; });
+  py::dict named;
+  named["allocated"] = stats.allocated;
+  named["reserved"] = stats.reserved;
+  named["peak_allocated"] = stats.peak_allocated;
+  named["limit"] = stats.limit;
+  named["recommended_max"] = stats.recommended_max;
+  named["hits"] = stats.hits;
+  named["misses"] = stats.misses;
+  named["frees"] = stats.frees;
+  return named;
+}
+
+py::dict cache_stats() {
+  const OnceCache::Stats stats = eager_cache_stats();
+  py::dict named;
+  named["hits"] = stats.hits;
+  named["misses"] = stats.misses;
+  named["failures"] = stats.failures;
+  named["evictions"] = stats.evictions;
+  named["count"] = stats.count;
+  return named;
+}
+
+std::vector<std::string> device_names() {
+  std::vector<std::string> names;
+  for (c10::DeviceIndex i = 0; i < device_count(); ++i) names.push_back(device_at(i).name());
+  return names;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("register", [] {
+    register_hooks();
+    register_operators();
+  });
+  m.def("device_count", &device_count);
+  m.def("device_names", &device_names);
+  m.def("current_device", &current_device);
+  m.def("set_device", &exchange_device);
+  m.def("exchange_device", &exchange_device);
+  m.def(
+      "synchronize", [](c10::DeviceIndex index) { translated([&] { device_at(index).synchronize(); }); },
+      py::arg("index") = -1, py::call_guard<py::gil_scoped_release>());
+  m.def("stream_id",
+        [](c10::DeviceIndex index) { return translated([&] { return current_stream_of(index).id(); }); });
+  m.def("release_current_thread_slot", &release_thread_slot);
+  m.def("memory_stats", &memory_stats);
+  m.def(
+      "empty_cache", [](c10::DeviceIndex index) { translated([&] { device_at(index).empty_cache(); }); },
+      py::call_guard<py::gil_scoped_release>());
+  m.def("set_memory_fraction", [](double fraction, c10::DeviceIndex index) {
+    translated([&] { device_at(index).set_memory_fraction(fraction); });
+  });
+  m.def("default_generator", [](c10::DeviceIndex index) {
+    return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));
+  });
+  m.def("operators", &registered_overloads);
+  m.def("fallback", &allow_cpu_fallback);
+  m.def("fallbacks", &cpu_fallbacks);
+  m.def("cache_stats", &cache_stats);
+  m.def("clear_cache", &clear_eager_cache);
+}
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,202 @@
+// register.cpp: overloads by their schemas, and what becomes of operators without a kernel.
+#include "register.h"
+
+#include <ATen/native/CPUFallback.h>
+#include <torch/library.h>
+
+#include <algorithm>
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <unordered_map>
+
+#include "eager.h"
+#include "masks.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+bool returns_view(const c10::FunctionSchema& schema) {
+  return std::ranges::any_of(schema.returns(), [](const c10::Argument& each) {
+    return each.alias_info() != nullptr && !each.alias_info()->isWrite();
+  });
+}
+
+bool is_same(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
+
+std::vector<c10::Argument> without_outputs(const c10::FunctionSchema& schema) {
+  std::vector<c10::Argument> left;
+  for (const c10::Argument& each : schema.arguments()) {
+    if (!each.is_out()) left.push_back(each);
+  }
+  return left;
+}
+
+std::string base_name(const std::string& name) {
+  const bool in_place = name.ends_with('_') && !name.ends_with("__");
+  return in_place ? name.substr(0, name.size() - 1) : name;
+}
+
+// What `candidate` is to the functional `schema`; nothing when it is another operator.
+std::optional<Overload::Kind> relation(const c10::FunctionSchema& schema,
+                                       const c10::FunctionSchema& candidate) {
+  const std::vector<c10::Argument> left = without_outputs(candidate);
+  if (!std::ranges::equal(left, schema.arguments(), is_same)) return std::nullopt;
+  if (left.size() < candidate.arguments().size()) return Overload::Kind::out;
+  const auto written = std::ranges::count_if(left, is_written);
+  if (written == 0) return std::nullopt;
+  return written == 1 && is_written(left[0]) ? std::optional(Overload::Kind::in_place) : std::nullopt;
+}
+
+using OpsByBase = std::unordered_map<std::string, std::vector<c10::OperatorHandle>>;
+
+OpsByBase ops_by_base() {
+  OpsByBase ops;
+  c10::Dispatcher& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& name : dispatcher.getAllOpNames()) {
+    if (!name.name.starts_with("aten::")) continue;
+    if (const auto op = dispatcher.findSchema(name)) ops[base_name(name.name)].push_back(*op);
+  }
+  return ops;
+}
+
+c10::OperatorName name_of(std::string_view op) {
+  const size_t dot = op.find('.');
+  if (dot == std::string_view::npos) return {std::string(op), ""};
+  return {std::string(op.substr(0, dot)), std::string(op.substr(dot + 1))};
+}
+
+// Made of other operators by PyTorch; those of them that one entry does better as a whole, without gradients.
+constexpr std::string_view kWhole[] = {"aten::linear",         "aten::scaled_dot_product_attention",
+                                       "aten::lstm.input",     "aten::gru.input",
+                                       "aten::rnn_tanh.input", "aten::rnn_relu.input"};
+
+// They move between devices and memory formats, too: PyTorch's own end in _copy_from.
+bool is_copy(std::string_view op) { return op == "aten::_to_copy" || op == "aten::clone"; }
+
+bool is_composite(const c10::OperatorHandle& op) {
+  return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+// With gradients to record, PyTorch's own composition, whose parts know theirs.
+class WholeUnlessGradients final : public c10::OperatorKernel {
+ public:
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+    const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
+    const bool recorded = at::GradMode::is_enabled() && std::ranges::any_of(arguments, needs_gradient);
+    if (recorded) {
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    } else {
+      op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
+    }
+  }
+
+ private:
+  static bool needs_gradient(const c10::IValue& value) {
+    if (value.isTensor()) return value.toTensor().defined() && value.toTensor().requires_grad();
+    return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), [](const at::Tensor& each) {
+             return each.requires_grad();
+           });
+  }
+};
+
+std::vector<std::string>& registered() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+class Registrar {
+ public:
+  void add_all() {
+    for (const Entry& entry : table()) add(entry);
+    std::ranges::sort(registered());
+  }
+
+ private:
+  void add(const Entry& entry) {
+    const auto op = c10::Dispatcher::singleton().findSchema(name_of(entry.op));
+    TORCH_INTERNAL_ASSERT(op, "the table has an entry for ", entry.op, ", which PyTorch does not know");
+    if (returns_view(op->schema()) || is_copy(entry.op)) return;  // for traced graphs
+    if (is_composite(*op)) {
+      if (std::ranges::find(kWhole, entry.op) == std::end(kWhole)) return;
+      autograd_.impl(std::string(entry.op.substr(6)).c_str(),
+                     torch::CppFunction::makeFromBoxedFunctor(std::make_unique<WholeUnlessGradients>()));
+    }
+    register_one({&entry, *op, Overload::Kind::functional, op->schema().arguments().size()});
+    for (const c10::OperatorHandle& other : ops_[base_name(op->operator_name().name)]) {
+      if (other.operator_name() == op->operator_name() || is_composite(other)) continue;
+      if (const auto kind = relation(op->schema(), other.schema()))
+        register_one({&entry, other, *kind, op->schema().arguments().size()});
+    }
+  }
+
+  void register_one(Overload overload) {
+    const std::string name = c10::toString(overload.op.operator_name());
+    overload.prepare = preparation_for(name);
+    registered().push_back(name);
+    plain_.impl(name.substr(6).c_str(),
+                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<EagerKernel>(std::move(overload))));
+  }
+
+  OpsByBase ops_ = ops_by_base();
+  torch::Library plain_{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
+  torch::Library autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__,
+                           __LINE__};
+};
+
+// ---- operators without a kernel
+
+struct Fallbacks {
+  std::atomic<bool> allowed{false};
+  std::mutex lock;
+  std::map<std::string, uint64_t> counts;
+};
+Fallbacks& fallbacks() {
+  static Fallbacks& all = *new Fallbacks;
+  return all;
+}
+
+void without_kernel(const c10::OperatorHandle& op, c10::Stack* stack) {
+  const std::string name = c10::toString(op.operator_name());
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      fallbacks().allowed.load(std::memory_order_relaxed), name,
+      " is not implemented on device heddle. Run this part on the CPU "
+      "(tensor.cpp()), or let all such operators run there, counted: torch.heddle.allow_cpu_fallback(True)");
+  {
+    const std::lock_guard lock(fallbacks().lock);
+    ++fallbacks().counts[name];
+  }
+  at::native::cpu_fallback(op, stack);
+}
+
+}  // namespace
+
+void register_operators() {
+  static Registrar& registrar = *[] {
+    auto* made = new Registrar;  // as long as the process: kernels are called until its end
+    made->add_all();
+    return made;
+  }();
+  static_cast<void>(registrar);
+}
+
+std::vector<std::string> registered_overloads() { return registered(); }
+
+void allow_cpu_fallback(bool on) { fallbacks().allowed.store(on, std::memory_order_relaxed); }
+
+std::vector<std::pair<std::string, uint64_t>> cpu_fallbacks() {
+  const std::lock_guard lock(fallbacks().lock);
+  return {fallbacks().counts.begin(), fallbacks().counts.end()};
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&without_kernel>());
+}
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,133 @@
+// storage.cpp: memory for PyTorch's tensors, and the two ways across.
+#include "storage.h"
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
+#include <c10/core/Allocator.h>
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <algorithm>
+
+namespace heddle::torch_backend {
+namespace {
+
+constexpr std::pair<c10::ScalarType, DType> kTypes[] = {
+    {c10::ScalarType::Float, DType::f32},     {c10::ScalarType::Half, DType::f16},
+    {c10::ScalarType::BFloat16, DType::bf16}, {c10::ScalarType::Double, DType::f64},
+    {c10::ScalarType::Char, DType::i8},       {c10::ScalarType::Byte, DType::u8},
+    {c10::ScalarType::Short, DType::i16},     {c10::ScalarType::Int, DType::i32},
+    {c10::ScalarType::Long, DType::i64},      {c10::ScalarType::Bool, DType::boolean}};
+
+void drop(void* context) { delete static_cast<Tensor*>(context); }
+
+class DeviceMemory final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(size_t bytes) override {
+    const c10::DeviceIndex index = current_device();
+    return translated([&] {
+      return data_of(Tensor::empty(DType::u8, {static_cast<int64_t>(bytes)}, device_at(index)), index);
+    });
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {
+    translated([] { device_at(current_device()).empty_cache(); });
+  }
+  // A tensor's memory knows the work that Heddle was given; this covers kernels it does not see.
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
+    if (data.get_deleter() != &drop) return;
+    translated([&] { static_cast<const Tensor*>(data.get_context())->record_stream(stream_named(stream)); });
+  }
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    const MemoryStats memory = translated([&] { return device_at(index).stats().memory; });
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    auto& allocated = stats.allocated_bytes[0];
+    allocated.current = static_cast<int64_t>(memory.allocated);
+    allocated.peak = static_cast<int64_t>(memory.peak_allocated);
+    stats.reserved_bytes[0].current = static_cast<int64_t>(memory.reserved);
+    stats.num_device_alloc = static_cast<int64_t>(memory.misses);
+    stats.num_device_free = static_cast<int64_t>(memory.frees);
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex /*index*/) override {
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "device heddle: memory figures count from the start of the process");
+  }
+  void resetPeakStats(c10::DeviceIndex index) override { resetAccumulatedStats(index); }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    const MemoryStats memory = translated([&] { return device_at(index).stats().memory; });
+    return {memory.limit - std::min(memory.limit, memory.reserved), memory.limit};
+  }
+};
+
+DeviceMemory device_memory;
+REGISTER_ALLOCATOR(kType, &device_memory)
+
+Shape shape_of(c10::IntArrayRef sizes) { return {sizes.begin(), sizes.end()}; }
+
+}  // namespace
+
+c10::DataPtr data_of(Tensor bytes, c10::DeviceIndex index) {
+  auto* data = const_cast<void*>(bytes.address());
+  return {data, new Tensor(std::move(bytes)), &drop, c10::Device(kType, index)};
+}
+
+std::optional<DType> counterpart(c10::ScalarType type) {
+  const auto* const found = std::ranges::find(kTypes, type, &std::pair<c10::ScalarType, DType>::first);
+  return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
+}
+
+DType to_heddle(c10::ScalarType type) {
+  const std::optional<DType> dtype = counterpart(type);
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype, "device heddle has no tensors of dtype ", type,
+                              "; it has float32, float16, bfloat16, float64, int64, int32, int16, int8, "
+                              "uint8 and bool");
+  return *dtype;
+}
+
+c10::ScalarType to_torch(DType dtype) {
+  return std::ranges::find(kTypes, dtype, &std::pair<c10::ScalarType, DType>::second)->first;
+}
+
+const Tensor& bytes_of(const c10::Storage& storage) {
+  const c10::DataPtr& data = storage.data_ptr();
+  TORCH_INTERNAL_ASSERT(data.get_deleter() == &drop, "a storage of device heddle that is not Heddle's");
+  return *static_cast<const Tensor*>(data.get_context());
+}
+
+Tensor to_heddle(const at::TensorBase& tensor) {
+  const DType dtype = to_heddle(tensor.scalar_type());
+  const Shape shape = shape_of(tensor.sizes()), strides = shape_of(tensor.strides());
+  if (tensor.device().type() == kType) {
+    if (tensor.numel() == 0) return Tensor::empty(dtype, shape, device_at(tensor.device().index()));
+    const auto offset = tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
+    return bytes_of(tensor.storage()).view(dtype, shape, strides, offset);
+  }
+  TORCH_CHECK(tensor.device().is_cpu(), "a tensor of device ", tensor.device(),
+              " was given to device heddle; move it with .to(\"heddle\") first");
+  auto kept = std::make_shared<at::TensorBase>(tensor);
+  void* data = tensor.numel() == 0 ? nullptr : const_cast<void*>(tensor.const_data_ptr());
+  return Tensor::borrow_mutable(data, dtype, shape, strides, std::move(kept));
+}
+
+at::Tensor to_torch(Tensor tensor, c10::DeviceIndex index) {
+  const Shape shape = tensor.shape();
+  const c10::ScalarType type = to_torch(tensor.dtype());
+  const auto bytes = static_cast<size_t>(tensor.elements()) * size_of(tensor.dtype());
+  c10::Storage storage(c10::Storage::use_byte_size_t(), bytes, data_of(std::move(tensor), index),
+                       &device_memory, /*resizable=*/true);
+  auto made = at::detail::make_tensor<c10::TensorImpl>(std::move(storage),
+                                                       c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
+                                                       c10::scalarTypeToTypeMeta(type));
+  made.unsafeGetTensorImpl()->set_sizes_contiguous(shape);
+  return made;
+}
+
+at::Tensor empty(at::IntArrayRef sizes, c10::ScalarType type, c10::DeviceIndex index) {
+  return translated(
+      [&] { return to_torch(Tensor::empty(to_heddle(type), shape_of(sizes), device_at(index)), index); });
+}
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,58 @@
+// values.cpp: operators whose result, or its shape, is known only after the values were read. They wait for
+// the tensor and work on the host, where memory is the device's own.
+#include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/index.h>
+#include <torch/library.h>
+
+#include "storage.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+// A CPU tensor on the same memory, which must not be written. Blocks until the values are there.
+at::Tensor as_cpu(const at::Tensor& tensor) {
+  return translated([&] {
+    Tensor lent = to_heddle(tensor);
+    auto* data = const_cast<void*>(lent.data());
+    return at::from_blob(
+        data, tensor.sizes(), tensor.strides(), [lent](void*) {},
+        at::TensorOptions().dtype(tensor.scalar_type()).device(at::kCPU));
+  });
+}
+
+at::Scalar local_scalar_dense(const at::Tensor& self) { return as_cpu(self).item(); }
+
+at::Tensor nonzero_of(const at::Tensor& self) {
+  if (self.numel() == 0) return empty({0, self.dim()}, at::kLong, self.device().index());
+  return as_cpu(self).nonzero().to(self.device());
+}
+
+at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
+  const at::Tensor found = nonzero_of(self);
+  out.resize_(found.sizes());
+  return out.copy_(found);
+}
+
+at::Tensor masked_select_of(const at::Tensor& self, const at::Tensor& mask) {
+  TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
+  const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
+  return at::index(both[0], {both[1]});
+}
+
+at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  const at::Tensor found = masked_select_of(self, mask);
+  out.resize_(found.sizes());
+  return out.copy_(found);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
+  m.impl("_local_scalar_dense", local_scalar_dense);
+  m.impl("nonzero", nonzero_of);
+  m.impl("nonzero.out", nonzero_out);
+  m.impl("masked_select", masked_select_of);
+  m.impl("masked_select.out", masked_select_out);
+}
+
+}  // namespace heddle::torch_backend
