@@ -37,6 +37,7 @@ std::span<const Entry> reduction_entries();
 std::span<const Entry> order_entries();
 std::span<const Entry> shape_entries();
 std::span<const Entry> indexing_entries();
+std::span<const Entry> scatter_entries();
 std::span<const Entry> matrix_entries();
 std::span<const Entry> window_entries();
 std::span<const Entry> normalization_entries();
