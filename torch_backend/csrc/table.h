@@ -38,6 +38,7 @@ std::span<const Entry> order_entries();
 std::span<const Entry> shape_entries();
 std::span<const Entry> rearrangement_entries();
 std::span<const Entry> indexing_entries();
+std::span<const Entry> scatter_entries();
 std::span<const Entry> matrix_entries();
 std::span<const Entry> window_entries();
 std::span<const Entry> pooling_entries();

@@ -20,7 +20,6 @@ Term addend(const Term& x) {
   return x.rank() == 0 ? weighted(x, 2) : rounded(weighted(x, 2));
 }
 
-
 template <Term (*f)(const Term&, const Term&), Scalar scalar = Scalar::none>
 Results with_alpha(Call& call) {
   const Term other = scalar == Scalar::right ? number(call, 1) : operand(call, 1);

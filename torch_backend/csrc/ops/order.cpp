@@ -1,0 +1,145 @@
+// order.cpp: operators that need the elements of an axis in order.
+#include "lanes.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+struct Sorted {
+  Term values;
+  Term positions;
+};
+
+// The first k in order; equals keep theirs, and a NaN counts as the greatest. A bool is sorted as a number.
+Sorted sorted(const Term& given, int64_t axis, Int k, bool descending) {
+  Call& call = given.call();
+  const Term x = given.boolean() ? given.cast(DType::i64) : given;
+  const std::vector<Value> both =
+      call.nodes("TopK", {x, call.vector(std::vector<Int>{k})}, 2,
+                 {{"axis", axis}, {"largest", int64_t{descending ? 1 : 0}}, {"sorted", int64_t{1}}});
+  return {{call, both[0]}, {call, both[1]}};
+}
+
+// Of an axis that rank 0 does not have, the results are given back without it.
+Results unlifted(Call& call, const Sorted& both, bool flat) {
+  if (!flat) return {both.values, both.positions};
+  return {call.squeeze(both.values, {0}), call.squeeze(both.positions, {0})};
+}
+
+int64_t axis_of(const Term& lifted, int64_t dim) { return from_front(static_cast<int>(dim), lifted.rank()); }
+
+Results top_k(Call& call) {  // self, k, dim, largest, sorted
+  const Term x = lifted(operand(call, 0));
+  const Sorted both = sorted(x, axis_of(x, call.integer(2)), call.size(1), call.flag(3));
+  return unlifted(call, both, call.rank(call.tensor(0)) == 0);
+}
+
+// dim, descending stand at `dim`.
+template <int dim>
+Results sort(Call& call) {
+  const Term x = lifted(operand(call, 0));
+  const int64_t axis = axis_of(x, call.integer(dim));
+  const Int all = call.size_of(x, static_cast<int>(axis));
+  return unlifted(call, sorted(x, axis, all, call.flag(dim + 1)), call.rank(call.tensor(0)) == 0);
+}
+
+// ---- one element of each sorted lane
+
+// `place` counts in the sorted lane; its shape is x's with an extent of 1 along the axis.
+Results placed(const Lanes& lanes, const Sorted& all, const Term& place) {
+  const AttributeList along = {{"axis", lanes.axes().at(0)}};
+  return {lanes.finished(all.values.with("GatherElements", place, along)),
+          lanes.finished(all.positions.with("GatherElements", place, along))};
+}
+
+Sorted ascending(const Lanes& lanes) {
+  const int64_t axis = lanes.axes().at(0);
+  return sorted(lanes.x(), axis, lanes.x().call().size_of(lanes.x(), static_cast<int>(axis)), false);
+}
+
+Results kth_value(Call& call) {  // self, k, dim, keepdim
+  const Lanes lanes = lanes_of(operand(call, 0), 2, 3);
+  const int64_t axis = lanes.axes().at(0);
+  const Sorted first = sorted(lanes.x(), axis, call.integer(1), false);
+  const auto last = [&](const Term& x) {
+    return lanes.finished({call, call.slice(x, static_cast<int>(axis), -1, INT64_MAX)});
+  };
+  return {last(first.values), last(first.positions)};
+}
+
+// The lower one of two middles. Of lanes with a NaN it is the first NaN, or (`skip`) the middle of the rest.
+Results middle(const Lanes& lanes, bool skip) {
+  const Term& x = lanes.x();
+  Call& call = x.call();
+  const Term ones = {call, call.node("Expand", {call.literal(1, DType::i64), shape_of(call, x)})};
+  const Term count = lanes.spread("ReduceSum", ones);
+  const Sorted all = ascending(lanes);
+  if (!x.real()) return placed(lanes, all, (count - 1) / 2);
+  const Term numbers = count - lanes.spread("ReduceSum", is_nan(x).cast(DType::i64));
+  const Term among = greater(numbers - 1, numbers.like(0)) / 2;
+  if (skip) return placed(lanes, all, among);
+  return placed(lanes, all, select(numbers < count, numbers, among));
+}
+
+template <bool skip>
+Results median_along(Call& call) {
+  return middle(lanes_of(operand(call, 0), 1, 2), skip);
+}
+
+template <bool skip>
+Results median(Call& call) {
+  const Term flat = {call, call.reshape(operand(call, 0), {Int(-1)})};
+  return middle(Lanes(flat, {0}, false), skip).front();
+}
+
+// ---- places in a sorted sequence: how many of its elements are below, every pair compared
+
+Results count_below(Call& call, const Term& sequence, const Term& values, bool right) {
+  const bool one_for_all = sequence.rank() == 1;
+  const Term row = one_for_all ? sequence : Term(call, call.unsqueeze(sequence, {-2}));
+  const Term column = {call, call.unsqueeze(values, {-1})};
+  // A NaN among the values is beyond all.
+  const Term below = right ? !(row > column) : !(row >= column);
+  return Value(Lanes(below.cast(DType::i64), {-1}, false).reduce("ReduceSum"));
+}
+
+Term compared(Call& call, int argument, bool number) {
+  const DType dtype = call.common({0, 1});
+  const Value value = number ? call.scalar(argument, dtype) : call.cast(call.tensor(argument), dtype);
+  return {call, call.cast(value, wide(dtype == DType::boolean ? DType::i64 : dtype))};
+}
+
+// sorted_sequence, self, out_int32, right, side, sorter
+template <Scalar scalar = Scalar::none>
+Results search_sorted(Call& call) {
+  Term sequence = compared(call, 0, false);
+  if (call.has(5)) sequence = sequence.with("GatherElements", call.tensor(5), {{"axis", int64_t{-1}}});
+  const bool right = call.has(4) ? call.text(4) == "right" : call.flag(3);
+  return count_below(call, sequence, compared(call, 1, scalar == Scalar::right), right);
+}
+
+// self, boundaries, out_int32, right
+template <Scalar scalar = Scalar::none>
+Results bucketize(Call& call) {
+  return count_below(call, compared(call, 1, false), compared(call, 0, scalar == Scalar::left), call.flag(3));
+}
+
+constexpr Entry kEntries[] = {
+    {"aten::topk", top_k},
+    {"aten::sort", sort<1>},
+    {"aten::sort.stable", sort<2>},
+    {"aten::kthvalue", kth_value},
+    {"aten::median", median<false>},
+    {"aten::nanmedian", median<true>},
+    {"aten::median.dim", median_along<false>},
+    {"aten::nanmedian.dim", median_along<true>},
+    {"aten::searchsorted.Tensor", search_sorted<>},
+    {"aten::searchsorted.Scalar", search_sorted<Scalar::right>},
+    {"aten::bucketize.Tensor", bucketize<>},
+    {"aten::bucketize.Scalar", bucketize<Scalar::left>},
+};
+
+}  // namespace
+
+std::span<const Entry> order_entries() { return kEntries; }
+
+}  // namespace heddle::torch_backend
