@@ -5,6 +5,7 @@
 #   make test-long    the same, and everything up to the host driver for 64-bit Arm under qemu
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make conformance   the ONNX node tests, and docs/conformance.md
+#   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv
 #   make build    PRESET=dev|release|asan|tsan
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
@@ -13,7 +14,7 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench conformance build format clean package
+.PHONY: demo test test-long bench conformance build format clean package torch
 .PHONY: setup setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
@@ -36,6 +37,9 @@ build: setup-test
 
 package: setup
 	@tools/setup.sh package
+
+torch: setup-test
+	@tools/setup.sh torch
 
 format: setup-test
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs $(VENV)/bin/clang-format -i

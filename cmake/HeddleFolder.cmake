@@ -29,6 +29,8 @@ function(heddle_library name)
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_flags ${link})
   endif()
+  # Tests link the driver and are compiled without its flags: as in a build without it, so that what ccache
+  # has of them serves both.
   if(name STREQUAL "metal")
     set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES "$<LINK_ONLY:heddle_metal>")
   else()

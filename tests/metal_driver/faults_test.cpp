@@ -148,40 +148,20 @@ TEST_CASE("without the handlers' defence a kernel that never ends holds the thre
   }
 }
 
-// Submits 70 fills behind a kernel that never ends, on a thread of its own. What the last one got.
-Status flood(const Defences& defences, uint64_t& waits_in_metal) {
+Flood flood_with_fills(const Defences& defences) {
   const Machine machine;
   const auto device = open(defences);
   Session session(*device);
-  const device::View view = empty_like(*device, DType::kF32, {8});
-  metal_double::set(Fault::kKernelNeverEnds, true);
-  std::vector<device::CommandList> lists(70);
-  for (device::CommandList& list : lists) list.fill(view, 1);
-  Status last;
-  Atomic<bool> over{false};
-  {
-    const Thread submitter("submitter", [&] {
-      for (const device::CommandList& list : lists) {
-        last = session.queue().submit(list, session.next_value(), NoLocksHeld());
-        if (!last.ok()) break;
-      }
-      over.store_release(true);
-    });
-    wait_until([&] { return over.load_acquire() || metal_double::count(Count::kQueueWaits) > 0; });
-    waits_in_metal = metal_double::count(Count::kQueueWaits);
-    rescue_until([&] { return over.load_acquire(); });
-  }
-  rescue_until([&] { return session.queue().timeline()->failed(); });
-  return last;
+  device::CommandList list;
+  list.fill(empty_like(*device, DType::kF32, {8}), 1);
+  return flood(session, std::vector(70, list));
 }
 
 TEST_CASE("a flood behind a kernel that never ends is refused in time, not held inside Metal") {
-  uint64_t waits = 0;
-  static_cast<void>(flood(without(&Defences::below_metals_limit), waits));
-  CHECK(waits == 1);
-  const Status last = flood({}, waits);
-  CHECK(waits == 0);
-  CHECK(last.code() == Code::exhausted);
+  CHECK(flood_with_fills(without(&Defences::below_metals_limit)).held == 1);
+  const Flood result = flood_with_fills({});
+  CHECK(result.held == 0);
+  CHECK(result.last.code() == Code::exhausted);
 }
 
 TEST_CASE("who waits for a queue that fails is told, does not hang, and runs no further") {

@@ -7,9 +7,11 @@
 
 #include <doctest/doctest.h>
 
+#include <span>
 #include <utility>
 #include <vector>
 
+#include "base/thread.h"
 #include "device/row_faults.h"
 #include "drivers/metal/metal_device.h"
 #include "ir/builder.h"
@@ -76,6 +78,32 @@ inline Ref<const device::Program> lookup(device::Device& device, int64_t batch) 
   const auto program = (*module)->compile(shapes, NoLocksHeld());
   REQUIRE_MESSAGE(program.ok(), to_string(program.status()));
   return *program;
+}
+
+struct Flood {
+  Status last;        // what the last submission got
+  uint64_t held = 0;  // submissions that Metal kept waiting
+};
+
+// Submits `lists` behind a kernel that never ends, on a thread of its own, until one is refused.
+inline Flood flood(Session& session, std::span<const device::CommandList> lists) {
+  Flood result;
+  metal_double::set(Fault::kKernelNeverEnds, true);
+  Atomic<bool> over{false};
+  {
+    const Thread submitter("submitter", [&] {
+      for (const device::CommandList& list : lists) {
+        result.last = session.queue().submit(list, session.next_value(), NoLocksHeld());
+        if (!result.last.ok()) break;
+      }
+      over.store_release(true);
+    });
+    wait_until([&] { return over.load_acquire() || metal_double::count(Count::kQueueWaits) > 0; });
+    result.held = metal_double::count(Count::kQueueWaits);
+    rescue_until([&] { return over.load_acquire(); });
+  }
+  rescue_until([&] { return session.queue().timeline()->failed(); });
+  return result;
 }
 
 }  // namespace heddle::metal::test

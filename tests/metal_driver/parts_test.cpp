@@ -1,5 +1,4 @@
 // Submissions of which MPSGraph makes several command buffers, and handlers in any order.
-#include "base/thread.h"
 #include "fixture.h"
 
 namespace heddle::metal::test {
@@ -51,25 +50,11 @@ TEST_CASE("parts count against Metal's limit of command buffers: no submission i
   Session session(*device);
   const device::View in = upload(*device, ir::Tensor::of_i64({1, 4, 2})),
                      out = empty_like(*device, DType::kF32, {3, 2});
-  metal_double::set(Fault::kKernelNeverEnds, true);
-  std::vector<device::CommandList> lists(70);
-  for (device::CommandList& list : lists) list.run(program, session.slot(), {in}, {out});
-  Status last;
-  Atomic<bool> over{false};
-  {
-    const Thread submitter("submitter", [&] {
-      for (const device::CommandList& list : lists) {
-        last = session.queue().submit(list, session.next_value(), NoLocksHeld());
-        if (!last.ok()) break;
-      }
-      over.store_release(true);
-    });
-    wait_until([&] { return over.load_acquire() || metal_double::count(Count::kQueueWaits) > 0; });
-    rescue_until([&] { return over.load_acquire(); });
-  }
-  rescue_until([&] { return session.queue().timeline()->failed(); });
-  CHECK(metal_double::count(Count::kQueueWaits) == 0);
-  CHECK(last.code() == Code::exhausted);
+  device::CommandList list;
+  list.run(program, session.slot(), {in}, {out});
+  const Flood result = flood(session, std::vector(70, list));
+  CHECK(result.held == 0);
+  CHECK(result.last.code() == Code::exhausted);
 }
 
 TEST_CASE("handlers in any order: a value is reached when all before it are, and no result is lost") {

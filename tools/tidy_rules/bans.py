@@ -23,11 +23,12 @@ def tests(file: File) -> bool:
 
 
 def product(file: File) -> bool:
-    return file.below("src", "include", "cli", "python") and not file.below("src/api") and not file.is_test
+    products = ("src", "include", "cli", "python", "torch_backend")
+    return file.below(*products) and not file.below("src/api") and not file.is_test
 
 
 def sources(file: File) -> bool:
-    return file.below("src", "include")
+    return file.below("src", "include", "torch_backend")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from tidy_rules.tree import File, Finding, Tree
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```|~~~)")
-FOLDERS = "src|tests|bench|tools|docs|cmake|python|cli|include|demo|requirements"
+FOLDERS = "src|tests|bench|tools|docs|cmake|python|cli|include|demo|requirements|torch_backend"
 NAMED_FILE = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)")
 PLANNED = "docs/design.md"  # describes the whole plan, folders to come included
 
@@ -132,10 +132,12 @@ def ruled(tree: Tree) -> Iterator[Finding]:
 
 
 def version(tree: Tree) -> Iterator[Finding]:
-    """The version is written in three files, for three readers; all say the same."""
+    """The version is written in several files, for several readers; all say the same."""
     places = {
         "CMakeLists.txt": r"project\(heddle VERSION ([\d.]+)",
         "pyproject.toml": r"^version = \"([\d.]+)\"",
+        "torch_backend/CMakeLists.txt": r"project\(heddle_torch VERSION ([\d.]+)",
+        "torch_backend/pyproject.toml": r"^version = \"([\d.]+)\"",
         "include/heddle/heddle.h": r"HEDDLE_VERSION_MAJOR (\d+)\n.*MINOR (\d+)\n.*PATCH (\d+)",
     }
     said = {}

@@ -64,7 +64,8 @@ class File:
 
     @property
     def is_test(self) -> bool:
-        return bool(re.search(r"(^tests/|_test\.(cpp|mm|py)$|_fixture\.h$|(^|/)test_[^/]*\.py$)", self.path))
+        where = r"^(torch_backend/)?tests/|_test\.(cpp|mm|py)$|_fixture\.h$|(^|/)test_[^/]*\.py$"
+        return bool(re.search(where, self.path))
 
     @property
     def is_bench(self) -> bool:

@@ -53,9 +53,9 @@ def computes_right(device: heddle.Device) -> str | None:
 
 def guard_state() -> dict:
     """Of the guard against Apple's encoder race, in this process."""
-    if not heddle.guard.report():
-        return {"state": "not loaded", "classes": 0, "replaced_by_others": 0}
     report = heddle.guard.report()
+    if not report:
+        return {"state": "not loaded", "classes": 0, "replaced_by_others": 0}
     return {
         "state": "active" if heddle.guard.is_active() else "loaded, not active",
         "classes": len(report.get("classes", [])),

@@ -204,8 +204,8 @@ TEST_CASE("a child runs its race" * doctest::skip()) { heddle::metal_double::run
 
 TEST_CASE("true races are reported, with the methods' names") {
   for (const Misuse& row : kRaces) {
-    const heddle::test::Child death =
-        heddle::test::run_child("a child runs its race", {std::string("HEDDLE_TEST_MISUSE=") + row.name});
+    const heddle::test::Child death = heddle::test::run_child(
+        "a child runs its race", {std::string(heddle::metal_double::kMisuseVariable) + "=" + row.name});
     CHECK_MESSAGE(death.said.find("ThreadSanitizer: data race") != std::string::npos, std::string(row.name)
                                                                                           << death.said);
     CHECK_MESSAGE(death.said.find(row.words) != std::string::npos, std::string(row.name) << death.said);
