@@ -52,7 +52,9 @@ class Outcome:
 
 @functools.cache
 def op_infos() -> dict[str, OpInfo]:
-    return {info.name + ("." + info.variant_test_name if info.variant_test_name else ""): info for info in op_db}
+    return {
+        info.name + ("." + info.variant_test_name if info.variant_test_name else ""): info for info in op_db
+    }
 
 
 def read_scope() -> dict[Case, tuple[int, int]]:
@@ -118,7 +120,11 @@ def to_device(tree: Any, device: str) -> Any:
         if isinstance(x, torch.Tensor):
             if x.device.type != "cpu" or x.layout != torch.strided:
                 return x
-            extent = 1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True)) if x.numel() else 0
+            extent = (
+                1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+                if x.numel()
+                else 0
+            )
             flat = x.detach().as_strided((extent,), (1,))
             return flat.to(device).as_strided(x.shape, x.stride(), 0)
         if isinstance(x, torch.device) and x.type == "cpu":
@@ -138,7 +144,11 @@ def _copied(tree: Any) -> Any:
 def _tolerances(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
     """The OpInfo's own for all devices, else assert_close's."""
     for given in info.decorators:
-        if isinstance(given, DecorateInfo) and given.cls_name in (None, "TestCommon") and given.device_type is None:
+        if (
+            isinstance(given, DecorateInfo)
+            and given.cls_name in (None, "TestCommon")
+            and given.device_type is None
+        ):
             for decorator in given.decorators:
                 if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
                     tolerance = decorator.d[dtype]
@@ -161,7 +171,7 @@ def _no_farther(actual: torch.Tensor, expected: torch.Tensor, exact: torch.Tenso
 
 
 def _difference(actual: Any, expected: Any, exact: Any, tolerances: dict[str, float], device: str) -> str:
-    """"" when they agree. `exact`: the same in f64, of 16-bit results."""
+    """ "" when they agree. `exact`: the same in f64, of 16-bit results."""
     got, got_spec = _pytree.tree_flatten(actual)
     want, want_spec = _pytree.tree_flatten(expected)
     if got_spec != want_spec:

@@ -8,6 +8,7 @@ Without it, the cases in scope are run. --document puts the table between the ma
 when a result is wrong.
 """
 
+# ruff: noqa: E402
 from __future__ import annotations
 
 import argparse
@@ -19,11 +20,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
+import heddle.torch
 import opinfo_cases
 import opinfo_coverage
 from opinfo_cases import Case, Outcome
-
-import heddle.torch
 
 BEGIN, END = "<!-- opinfo: begin -->", "<!-- opinfo: end -->"
 
@@ -63,7 +63,10 @@ def write_operators(cases: list[Case], device: str) -> None:
         for name in opinfo_coverage.operators_of(case, device) & set(registered):
             runs.setdefault(name, case)
     lines = ["# operator\ta case that runs it, or -\twhy none does"]
-    lines += [f"{name}\t{runs[name]}" if name in runs else f"{name}\t-\t{reasons.get(name, '')}" for name in registered]
+    lines += [
+        f"{name}\t{runs[name]}" if name in runs else f"{name}\t-\t{reasons.get(name, '')}"
+        for name in registered
+    ]
     opinfo_coverage.LIST.write_text("\n".join(lines) + "\n")
 
 
@@ -76,7 +79,7 @@ def table(found: dict[Case, Outcome]) -> str:
     refused = sum(outcome.refused for outcome in found.values())
     wrong = sum(len(outcome.wrong) for outcome in found.values())
     lines = [
-        f"{len(by_name)} OpInfos, {len(found)} cases of OpInfo and dtype, {ran} samples run: **{wrong} failed**; "
+        f"{len(by_name)} OpInfos, {len(found)} cases of OpInfo and dtype, {ran} samples: **{wrong} failed**; "
         f"{refused} samples are refused with `NotImplementedError`.",
         "",
         "| OpInfo | dtypes | samples | refused | failed |",
@@ -84,7 +87,11 @@ def table(found: dict[Case, Outcome]) -> str:
     ]
     for name, cases in sorted(by_name.items()):
         dtypes = " ".join(str(case.dtype).removeprefix("torch.") for case, _ in cases)
-        figures = [sum(o.ran for _, o in cases), sum(o.refused for _, o in cases), sum(len(o.wrong) for _, o in cases)]
+        figures = [
+            sum(o.ran for _, o in cases),
+            sum(o.refused for _, o in cases),
+            sum(len(o.wrong) for _, o in cases),
+        ]
         lines.append(f"| `{name}` | {dtypes} | " + " | ".join(map(str, figures)) + " |")
     without = [(name, reason) for name, (case, reason) in opinfo_coverage.read_list().items() if case == "-"]
     lines += ["", f"Operators that no OpInfo case runs: {len(without)}.", ""]

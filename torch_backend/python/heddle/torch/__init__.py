@@ -5,8 +5,8 @@
 >>> y = module(torch.ones(2, 4, device="heddle"))
 
 This package is also torch.heddle, with the names PyTorch's accelerators have. Importing it registers the
-device, once per process; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from doing so. An index is one of
-Heddle's devices: device_names() tells which.
+device, once per process; TORCH_DEVICE_BACKEND_AUTOLOAD=0 keeps `import torch` from doing so. An index is one
+of Heddle's devices: device_names() tells which.
 """
 
 
@@ -14,12 +14,11 @@ def _autoload() -> None:
     """The entry point that `import torch` calls. Importing this package, which came before, did the work."""
 
 
-# ruff: noqa: E402  (_autoload comes first: `import torch` below asks for it when this package is imported first)
+# ruff: noqa: E402  (where this package comes first, `import torch` below asks for _autoload)
 import sys
 
-import heddle  # first: it loads libheddle, which _C is linked to
+import heddle as _heddle  # noqa: F401  (loads libheddle, which _C is linked to)
 import torch
-
 from heddle import BatchQueue
 from heddle import profiler as profiler
 
@@ -27,10 +26,18 @@ from . import _C as _C
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
-    _exchange_device,
-    _is_in_bad_fork,
-    _lazy_init,
-    _maybe_exchange_device,
+    _exchange_device as _exchange_device,
+)
+from .devices import (
+    _is_in_bad_fork as _is_in_bad_fork,
+)
+from .devices import (
+    _lazy_init as _lazy_init,
+)
+from .devices import (
+    _maybe_exchange_device as _maybe_exchange_device,
+)
+from .devices import (
     current_device,
     device,
     device_count,

@@ -1,13 +1,13 @@
 """batch_inference for modules: inside it, calls are split and joined into batches of one size.
 
 How calls are collected. A context cannot see module calls but through the one place they all pass:
-torch.nn.Module.__call__. It is replaced once per process, by the first context entered, and never put back: it
-looks for a context variable and, without one, calls what was there before. So
+torch.nn.Module.__call__. It is replaced once per process, by the first context entered, and never put back:
+it looks for a context variable and, without one, calls what was there before. So
 
-- nothing is patched while other threads run but once, and no exit order of contexts can undo another's patch;
+- nothing is patched while other threads run but once, and no order of exits can undo another's patch;
 - who is inside is a matter of contextvars (tasks inherit it, other threads do not), never of time;
-- only outermost calls are taken: a taken call runs in its device's owner thread, and a call from there is left
-  alone, so what a module calls inside itself is part of it by construction;
+- only outermost calls are taken: a taken call runs in its device's owner thread, and a call from there is
+  left alone, so what a module calls inside itself is part of it by construction;
 - a forward hook could not do this: hooks see a call before or after forward runs, in the caller's thread.
 
 torch.compile, torch.jit and torch.export look through the replacement: while they trace, and under a
@@ -22,9 +22,8 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any
 
-import torch
-
 import heddle
+import torch
 from heddle.errors import UnsupportedError
 
 from .owners import work_of
@@ -49,11 +48,11 @@ def _is_traced() -> bool:
     )
 
 
-def _call_in_batch(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any], size: int) -> Any:
+def _in_batch(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any], size: int) -> Any:
     work, tensors, owner = work_of(module, args, named, size, device=None)
     if owner.device.type == "cuda" and torch.cuda.current_stream() != torch.cuda.default_stream():
         raise UnsupportedError(
-            "batch_inference runs modules on cuda on the default stream: call it outside of torch.cuda.stream()"
+            "batch_inference runs modules on cuda on the default stream: leave torch.cuda.stream()"
         )
     return owner.call(work, tensors) if not owner.owns_this_thread() else _plainly(module, args, named)
 
@@ -71,7 +70,7 @@ def _replaced(before: Callable[..., Any]) -> Callable[..., Any]:
         active = _active.get()
         if active is None or _is_traced():
             return before(self, *args, **named)
-        return _call_in_batch(self, args, named, active.batch_size)
+        return _in_batch(self, args, named, active.batch_size)
 
     return __call__
 
@@ -82,7 +81,7 @@ def _install() -> None:
         return
     with _lock:
         if not _installed:
-            torch.nn.Module.__call__ = _replaced(torch.nn.Module.__call__)  # type: ignore[method-assign]
+            torch.nn.Module.__call__ = _replaced(torch.nn.Module.__call__)  # type: ignore
             _installed = True
 
 
@@ -91,8 +90,8 @@ class batch_inference(heddle.batch_inference):
 
     A call with more rows is split and its results joined; concurrent callers inside such contexts that call
     the same module share batches. It works for modules on any device: each device has one owner thread that
-    runs them, with the caller's grad mode, inference mode, autocast and default device; callers that differ in
-    these, or in arguments that are no tensors, share no batch. Heddle's own models are batched, too, as by
+    runs them, with the caller's grad mode, inference mode, autocast and default device; callers that differ
+    in these, or in arguments that are no tensors, share no batch. Heddle's own models are batched, too, as by
     ``heddle.batch_inference``.
 
     Axis 0 of every tensor argument and result counts rows. UnsupportedError names what cannot be batched: a

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils import _pytree
-
 from heddle.errors import UnsupportedError
+from torch.utils import _pytree
 
 from .settings import Settings
 
@@ -60,7 +59,7 @@ def take_apart(tree: Any, what: str) -> tuple[tuple[torch.Tensor, ...], Form]:
 
 
 class Callee:
-    """What is called, compared by identity and held weakly: queues remember the kinds of requests they saw."""
+    """What is called, compared by identity and held weakly: queues remember the requests they saw."""
 
     __slots__ = ("_hash", "_ref", "name")
 
@@ -75,7 +74,9 @@ class Callee:
         return target
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Callee) and (self is other or (self._ref() or self) is (other._ref() or other))
+        return isinstance(other, Callee) and (
+            self is other or (self._ref() or self) is (other._ref() or other)
+        )
 
     def __hash__(self) -> int:
         return self._hash

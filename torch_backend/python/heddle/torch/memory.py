@@ -50,5 +50,5 @@ def empty_cache(device: DeviceLike = None) -> None:
 
 
 def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
-    """Limits this process to a part, in (0, 1], of the device's memory. Beyond it, allocations are refused."""
+    """Limits this process to a part, in (0, 1], of the device's memory; what is beyond is refused."""
     _C.set_memory_fraction(fraction, index_of(device))

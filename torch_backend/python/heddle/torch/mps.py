@@ -12,9 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
-
 import heddle
+import torch
 from heddle.errors import InvalidError, UnavailableError, UnsupportedError
 
 from .owners import Owner, owner_of, work_of
@@ -33,8 +32,8 @@ class GuardedModule:
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 raise UnsupportedError(
-                    f"{work.callee.name} is guarded and takes tensors of the CPU, not of {tensor.device}: a tensor "
-                    "that another thread made there could meet the guard's work"
+                    f"{work.callee.name} is guarded and takes tensors of the CPU, not of {tensor.device}: a "
+                    "tensor that another thread made there could meet the guard's work"
                 )
         return owner.call(work, tensors)
 
@@ -95,8 +94,8 @@ def guard_mps(
 
     - ``guard = guard_mps(); safe = guard(module); y = safe(x)`` from any threads; ``guard.run(function)``
       for all else.
-    - Up to ``max_batch`` rows share a batch; ``capacity`` calls wait at most, then callers block, 30 s at most.
-    - ``agx_guard``: loads the guard against the race in Apple's driver, for what does not go through this one;
+    - Up to ``max_batch`` rows share a batch; ``capacity`` calls wait, then callers block, 30 s at most.
+    - ``agx_guard``: loads the guard against the race in Apple's driver, for what does not go through this;
       None does so on a Mac where it was built, True insists.
     - ``exclusive``: Heddle's own Metal device, where there is one, rests while a batch runs.
     - ``device``: another device of PyTorch's that only one thread should call.

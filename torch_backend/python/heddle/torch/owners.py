@@ -15,11 +15,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch.nn.modules.batchnorm import _BatchNorm
-
 import heddle
+import torch
 from heddle.errors import InvalidError, UnsupportedError
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from .calls import Callee, Form, Work, take_apart
 from .settings import Settings
@@ -38,7 +37,7 @@ def device_of(module: torch.nn.Module, tensors: tuple[torch.Tensor, ...]) -> tor
         for tensor in state:
             return tensor.device
     raise UnsupportedError(
-        f"{type(module).__name__} has neither parameters nor tensors as arguments: there is no device to run it on"
+        f"{type(module).__name__} has neither parameters nor tensor arguments: no device to run it on"
     )
 
 
@@ -136,7 +135,9 @@ class Owner:
             args, named = work.form.fill(tensors)
             results, form = take_apart(work.callee()(*args, **named), f"the result of {work.callee.name}")
             if not results:
-                raise UnsupportedError(f"{work.callee.name} returned no tensor, so there are no rows to give back")
+                raise UnsupportedError(
+                    f"{work.callee.name} returned no tensor, so there are no rows to give back"
+                )
             if work.at_home:
                 results = tuple(tensor.cpu() for tensor in results)
         return {form: results}
@@ -158,8 +159,8 @@ class Owner:
             ((_, parts),) = single.items()
             if not all(_is_row(*pair, row, max(rows, 2)) for pair in zip(joined, parts, strict=True)):
                 self._refused[key] = (
-                    f"{work.callee.name} cannot be batched: row {row} of {max(rows, 2)} has another result alone, "
-                    "so its rows depend on each other, or on chance, or axis 0 does not count them "
+                    f"{work.callee.name} cannot be batched: row {row} of {max(rows, 2)} has another result "
+                    "alone, so its rows depend on each other, or on chance, or axis 0 does not count them "
                     "(batch_first=False)"
                 )
                 raise UnsupportedError(self._refused[key])
@@ -236,7 +237,11 @@ atexit.register(_close)
 
 
 def work_of(
-    module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any], batch_size: int, device: torch.device | None
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    named: dict[str, Any],
+    batch_size: int,
+    device: torch.device | None,
 ) -> tuple[Work, tuple[torch.Tensor, ...], Owner]:
     """A module's call as data, and the owner it goes to. `device`: of the owner that moves its tensors there
     and its results back; without it they stay where they are."""
@@ -250,4 +255,8 @@ def work_of(
     at_home = device is not None
     where = device if device is not None else device_of(module, tensors)
     settings = Settings.of_this_thread(where.type)
-    return Work(Callee(module), module.training, form, settings, batch_size, at_home), tensors, owner_of(where)
+    return (
+        Work(Callee(module), module.training, form, settings, batch_size, at_home),
+        tensors,
+        owner_of(where),
+    )

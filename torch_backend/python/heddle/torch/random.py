@@ -1,7 +1,7 @@
 """Seeds and states of the devices' default generators.
 
-Each stream draws from a sequence of its own, made from the generator's seed and the stream's number: a seed and
-a stream give the same numbers whatever other threads draw meanwhile.
+Each stream draws from a sequence of its own, made from the generator's seed and the stream's number: a seed
+and a stream give the same numbers whatever other threads draw meanwhile.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What PyTorch keeps per thread and a module's result depends on: taken from a caller, put in force elsewhere."""
+"""What PyTorch keeps per thread and a result depends on: taken from a caller, put in force elsewhere."""
 
 from __future__ import annotations
 

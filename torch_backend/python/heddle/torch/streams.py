@@ -108,7 +108,7 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 
 def current_stream(device: DeviceLike = None) -> Stream:
-    """This thread's: the innermost `with stream(...)`, else its lease. The main thread's is the default one."""
+    """This thread's: the innermost `with stream(...)`, else its lease; the main thread's is the default."""
     index = index_of(device)
     return Stream._of(_C.stream_id(index), index)
 
@@ -128,7 +128,7 @@ def set_stream(stream: torch.Stream | None) -> None:
 
 
 def synchronize(device: DeviceLike | torch.Stream = None) -> None:
-    """Blocks until all work given to the device so far, or to the stream, is over; raises its first failure."""
+    """Blocks until all work given to the device, or to the stream, is over; raises its first failure."""
     if isinstance(device, torch.Stream):
         device.synchronize()
     else:
