@@ -16,6 +16,7 @@ import numpy as np
 
 import heddle
 from heddle import _heddle
+from heddle.cli import torch_faults
 
 USABLE, NOT_USABLE, UNKNOWN = 0, 1, 2
 
@@ -131,6 +132,7 @@ def examine(name: str) -> dict:
         ],
         "devices": list(heddle.Device.names()),
         "guard": guard_state(),
+        "pytorch": torch_faults.examine(torch_faults.installed_version()),
         "risks": [],
     }
     if name and name not in report["devices"]:
@@ -186,6 +188,7 @@ def print_report(report: dict) -> None:
     guard = report["guard"]
     detail = f", {guard['classes']} classes of Apple's driver" if guard["state"] == "active" else ""
     print(f"guard against Apple's encoder race: {guard['state']}{detail}")
+    torch_faults.print_section(report["pytorch"])
     print("environment")
     for variable in report["environment"]:
         print(f"  {variable['name']:26s} {variable['value'] or '(not set)':12s} {variable['meaning']}")

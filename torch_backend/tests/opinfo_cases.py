@@ -1,0 +1,302 @@
+"""PyTorch's OpInfo database as cases: samples on the CPU, run on another device, compared.
+
+A case is an OpInfo and a dtype. Of its samples a few are taken: the first ones, zero-size and non-contiguous
+ones where there are some, and more spread over the rest; the first one comes a second time with every tensor
+laid out otherwise. A sample that the CPU refuses is none; one that the device refuses (NotImplementedError)
+is counted as refused. What each case had when it was last looked at is in opinfo_scope.tsv.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.testing import assert_close
+from torch.testing._internal.common_device_type import toleranceOverride
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInput
+from torch.utils import _pytree
+
+SCOPE = Path(__file__).with_name("opinfo_scope.tsv")
+DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool)
+MOST_SAMPLES = 8
+_LOOKED_AT = 120  # samples of an OpInfo that are chosen from
+_HALF = (torch.float16, torch.bfloat16)
+
+# What is in new memory is nobody's promise: only shape, dtype, strides and device are compared.
+UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str  # of the OpInfo, with its variant
+    dtype: torch.dtype
+
+    def __str__(self) -> str:
+        return f"{self.name}-{str(self.dtype).removeprefix('torch.')}"
+
+
+@dataclass
+class Outcome:
+    ran: int = 0
+    refused: int = 0
+    wrong: list[str] = field(default_factory=list)
+    refusals: set[str] = field(default_factory=set)
+
+
+@functools.cache
+def op_infos() -> dict[str, OpInfo]:
+    return {
+        info.name + ("." + info.variant_test_name if info.variant_test_name else ""): info for info in op_db
+    }
+
+
+def read_scope() -> dict[Case, tuple[int, int]]:
+    """Cases in scope, with the samples that ran and those that were refused."""
+    out = {}
+    for line in SCOPE.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, dtype, ran, refused = line.split("\t")
+            out[Case(name, getattr(torch, dtype))] = int(ran), int(refused)
+    return out
+
+
+# ---- samples
+
+
+def _tensors(tree: Any) -> list[torch.Tensor]:
+    return [leaf for leaf in _pytree.tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
+def _strided_otherwise(x: Any) -> Any:
+    """The same values in a layout of its own: the last two axes swapped, or every second element."""
+    if not isinstance(x, torch.Tensor) or x.is_sparse:
+        return x
+    if x.ndim >= 2:
+        return x.transpose(-1, -2).contiguous().transpose(-1, -2)
+    return torch.stack((x, x), dim=-1).flatten()[::2] if x.ndim else x.clone()
+
+
+def _chosen(samples: list[SampleInput]) -> list[SampleInput]:
+    def first(wanted: Any, most: int) -> list[int]:
+        return list(itertools.islice((i for i, s in enumerate(samples) if wanted(s)), most))
+
+    inputs = [(s.input, s.args, s.kwargs) for s in samples]
+    empty = {i for i, tree in enumerate(inputs) if any(not t.numel() for t in _tensors(tree))}
+    strided = {i for i, tree in enumerate(inputs) if any(not t.is_contiguous() for t in _tensors(tree))}
+    picked = [*range(min(3, len(samples))), *sorted(empty)[:2], *sorted(strided)[:2]]
+    step = max(1, len(samples) // MOST_SAMPLES)
+    picked += range(0, len(samples), step)
+    return [samples[i] for i in sorted(set(list(dict.fromkeys(picked))[:MOST_SAMPLES]))]
+
+
+def samples_of(case: Case) -> list[tuple[str, Any, Any, Any]]:
+    """(label, input, args, kwargs) on the CPU."""
+    info = op_infos()[case.name]
+    torch.manual_seed(11)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = list(itertools.islice(info.sample_inputs("cpu", case.dtype, requires_grad=False), _LOOKED_AT))
+    out = [(f"sample {i}", s.input, s.args, s.kwargs) for i, s in enumerate(_chosen(made))]
+    if out:
+        _, *first = out[0]
+        out.append(("sample 0, strided otherwise", *_pytree.tree_map(_strided_otherwise, tuple(first))))
+    return out
+
+
+# ---- to the device and back
+
+
+def to_device(tree: Any, device: str) -> Any:
+    """Copies with the same strides: gaps, overlaps and all. Devices named in arguments are replaced, too."""
+
+    def move(x: Any) -> Any:
+        if isinstance(x, torch.Tensor):
+            if x.device.type != "cpu" or x.layout != torch.strided:
+                return x
+            extent = (
+                1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
+                if x.numel()
+                else 0
+            )
+            flat = x.detach().as_strided((extent,), (1,))
+            return flat.to(device).as_strided(x.shape, x.stride(), 0)
+        if isinstance(x, torch.device) and x.type == "cpu":
+            return torch.device(device)
+        return device if isinstance(x, str) and x == "cpu" else x
+
+    return _pytree.tree_map(move, tree)
+
+
+def _copied(tree: Any) -> Any:
+    return to_device(tree, "cpu")
+
+
+# ---- comparing
+
+
+def _tolerances(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
+    """The OpInfo's own for all devices, else assert_close's."""
+    for given in info.decorators:
+        if (
+            isinstance(given, DecorateInfo)
+            and given.cls_name in (None, "TestCommon")
+            and given.device_type is None
+        ):
+            for decorator in given.decorators:
+                if isinstance(decorator, toleranceOverride) and dtype in decorator.d:
+                    tolerance = decorator.d[dtype]
+                    return {"atol": tolerance.atol, "rtol": tolerance.rtol}
+    return {}
+
+
+def _no_farther(actual: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> bool:
+    """Of 16-bit results: within twice the CPU's own error, and half an ulp of the largest value."""
+    exact, a, e = exact.double(), actual.double(), expected.double()
+    if not torch.equal(a.isnan(), e.isnan()) or not torch.equal(a.isinf(), e.isinf()):
+        return False
+    finite = a.isfinite()
+    if not finite.any():
+        return True
+    scale = float(exact[finite].abs().nan_to_num().max())
+    error = float((a - exact)[finite].abs().nan_to_num(float("inf")).max())
+    allowed = 2 * float((e - exact)[finite].abs().nan_to_num(0.0).max())
+    return error <= allowed + torch.finfo(actual.dtype).eps * scale
+
+
+def _difference(actual: Any, expected: Any, exact: Any, tolerances: dict[str, float], device: str) -> str:
+    """ "" when they agree. `exact`: the same in f64, of 16-bit results."""
+    got, got_spec = _pytree.tree_flatten(actual)
+    want, want_spec = _pytree.tree_flatten(expected)
+    if got_spec != want_spec:
+        return f"results are nested as {got_spec}, not {want_spec}"
+    wide = _pytree.tree_leaves(exact) if exact is not None else [None] * len(want)
+    for i, (a, e, x) in enumerate(zip(got, want, wide, strict=True)):
+        if not isinstance(e, torch.Tensor):
+            if a != e and not (a != a and e != e):
+                return f"result {i} is {a!r}, not {e!r}"
+            continue
+        if a.device.type != torch.device(device).type:
+            return f"result {i} is on {a.device}"
+        try:
+            assert_close(a.cpu(), e, equal_nan=True, check_stride=False, **tolerances)
+        except AssertionError as error:
+            if x is None or e.dtype not in _HALF or a.shape != e.shape or not _no_farther(a.cpu(), e, x):
+                return f"result {i}: " + " ".join(str(error).split())
+    return ""
+
+
+def _exactly(info: OpInfo, sample: tuple[Any, Any, Any]) -> Any:
+    """The result in f64, or None where the CPU has none."""
+
+    def wide(x: Any) -> Any:
+        if isinstance(x, torch.Tensor) and x.dtype in _HALF:
+            return x.double()
+        return torch.float64 if isinstance(x, torch.dtype) and x in _HALF else x
+
+    x, args, kwargs = _pytree.tree_map(wide, _copied(sample))
+    try:
+        return info.op(x, *args, **kwargs)
+    except Exception:  # whatever PyTorch has against it
+        return None
+
+
+def _is_random(info: OpInfo, sample: tuple[Any, Any, Any], expected: Any) -> bool:
+    x, args, kwargs = _copied(sample)
+    torch.manual_seed(12)
+    again = info.op(x, *args, **kwargs)
+    pairs = zip(_tensors(again), _tensors(expected), strict=True)
+    return any(not torch.equal(a.nan_to_num(), e.nan_to_num()) for a, e in pairs if not a.dtype.is_complex)
+
+
+def _meta(tree: Any) -> list[Any]:
+    return [(t.shape, t.dtype) for t in _tensors(tree)]
+
+
+# ---- running
+
+
+def ways_of(info: OpInfo) -> Iterator[tuple[str, Any]]:
+    """How an operator is called: as a function, and in place."""
+    yield "", info.op
+    inplace = info.get_inplace()
+    if inplace is not None:
+        yield " in place", inplace
+
+
+def run_case(case: Case, device: str) -> Outcome:
+    info = op_infos()[case.name]
+    outcome = Outcome()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        random: bool | None = None
+        for label, *sample in samples_of(case):
+            for way, op in ways_of(info):
+                if way and not label.startswith("sample 0"):
+                    continue
+                expected = _run(op, _copied(sample))
+                if isinstance(expected, Exception):
+                    continue  # the CPU refuses it, whatever its reason: no reference
+                if random is None and not way:
+                    random = _is_random(info, sample, expected)
+                actual = _run(op, to_device(sample, device))
+                _judge(info, case, label + way, sample, expected, actual, bool(random), device, outcome)
+    return outcome
+
+
+def _run(op: Any, sample: Any) -> Any:
+    x, args, kwargs = sample
+    torch.manual_seed(13)
+    try:
+        return op(x, *args, **kwargs)
+    except Exception as error:
+        return error
+
+
+def _judge(
+    info: OpInfo,
+    case: Case,
+    label: str,
+    sample: Any,
+    expected: Any,
+    actual: Any,
+    random: bool,
+    device: str,
+    outcome: Outcome,
+) -> None:
+    if isinstance(actual, NotImplementedError):
+        outcome.refused += 1
+        outcome.refusals.add(str(actual).splitlines()[0])
+        return
+    outcome.ran += 1
+    if isinstance(actual, Exception):
+        words = str(actual).splitlines() or [""]
+        outcome.wrong.append(f"{label}: {type(actual).__name__}: {words[0]}")
+        return
+    if random or info.name in UNINITIALISED:
+        if _meta(actual) != _meta(expected):
+            outcome.wrong.append(f"{label}: {_meta(actual)}, not {_meta(expected)}")
+        return
+    tolerances = _tolerances(info, case.dtype)
+    difference = _difference(actual, expected, None, tolerances, device)
+    if difference and case.dtype in _HALF:
+        difference = _difference(actual, expected, _exactly(info, sample), tolerances, device)
+    if difference:
+        outcome.wrong.append(f"{label}: {difference}")
+
+
+def supported_cases() -> list[Case]:
+    """All that OpInfo and PyTorch's CPU have in these dtypes."""
+    return [
+        Case(name, dtype)
+        for name, info in op_infos().items()
+        if "sparse" not in name
+        for dtype in DTYPES
+        if dtype in info.dtypes
+    ]

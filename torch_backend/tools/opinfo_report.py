@@ -1,0 +1,140 @@
+"""Runs PyTorch's OpInfo database on the device and writes what came out.
+
+    python torch_backend/tools/opinfo_report.py [--find] [--document docs/pytorch.md] [--only NAME ...]
+
+--find tries every OpInfo and rewrites tests/opinfo_scope.tsv (a case is in scope when at least half of its
+samples run and none is wrong before it is entered by hand or found right) and tests/opinfo_operators.tsv.
+Without it, the cases in scope are run. --document puts the table between the marks in that file. Exit code 1
+when a result is wrong.
+"""
+
+# ruff: noqa: E402
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "tests"))
+
+import heddle.torch
+import opinfo_cases
+import opinfo_coverage
+from opinfo_cases import Case, Outcome
+
+BEGIN, END = "<!-- opinfo: begin -->", "<!-- opinfo: end -->"
+
+
+def find(device: str, only: list[str]) -> dict[Case, Outcome]:
+    found = {}
+    for case in opinfo_cases.supported_cases():
+        if only and case.name not in only:
+            continue
+        try:
+            outcome = opinfo_cases.run_case(case, device)
+        except Exception as error:  # the sample itself cannot be moved: sparse, quantised
+            print(f"{case}: {type(error).__name__}: {str(error)[:200]}", flush=True)
+            continue
+        if outcome.ran > outcome.refused:
+            found[case] = outcome
+        for wrong in outcome.wrong[:2]:
+            print(f"{case}: {wrong[:300]}", flush=True)
+    return found
+
+
+def write_scope(found: dict[Case, Outcome]) -> None:
+    lines = ["# OpInfo\tdtype\tsamples that run\tsamples refused (NotImplementedError)"]
+    for case, outcome in sorted(found.items(), key=lambda item: str(item[0])):
+        dtype = str(case.dtype).removeprefix("torch.")
+        lines.append(f"{case.name}\t{dtype}\t{outcome.ran}\t{outcome.refused}")
+    opinfo_cases.SCOPE.write_text("\n".join(lines) + "\n")
+
+
+def write_operators(cases: list[Case], device: str) -> None:
+    registered = sorted(name for name in heddle.torch._C.operators() if opinfo_coverage.is_functional(name))
+    reasons = {name: reason for name, (case, reason) in opinfo_coverage.read_list().items() if case == "-"}
+    runs: dict[str, Case] = {}
+    for case in cases:
+        if len(runs) == len(registered):
+            break
+        for name in opinfo_coverage.operators_of(case, device) & set(registered):
+            runs.setdefault(name, case)
+    lines = ["# operator\ta case that runs it, or -\twhy none does"]
+    lines += [
+        f"{name}\t{runs[name]}" if name in runs else f"{name}\t-\t{reasons.get(name, '')}"
+        for name in registered
+    ]
+    opinfo_coverage.LIST.write_text("\n".join(lines) + "\n")
+
+
+def table(found: dict[Case, Outcome]) -> str:
+    """One line per OpInfo: its dtypes, samples, refusals, failures."""
+    by_name = defaultdict(list)
+    for case, outcome in found.items():
+        by_name[case.name].append((case, outcome))
+    ran = sum(outcome.ran for outcome in found.values())
+    refused = sum(outcome.refused for outcome in found.values())
+    wrong = sum(len(outcome.wrong) for outcome in found.values())
+    lines = [
+        f"{len(by_name)} OpInfos, {len(found)} cases of OpInfo and dtype, {ran} samples: **{wrong} failed**; "
+        f"{refused} samples are refused with `NotImplementedError`.",
+        "",
+        "| OpInfo | dtypes | samples | refused | failed |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for name, cases in sorted(by_name.items()):
+        dtypes = " ".join(str(case.dtype).removeprefix("torch.") for case, _ in cases)
+        figures = [
+            sum(o.ran for _, o in cases),
+            sum(o.refused for _, o in cases),
+            sum(len(o.wrong) for _, o in cases),
+        ]
+        lines.append(f"| `{name}` | {dtypes} | " + " | ".join(map(str, figures)) + " |")
+    without = [(name, reason) for name, (case, reason) in opinfo_coverage.read_list().items() if case == "-"]
+    lines += ["", f"Operators that no OpInfo case runs: {len(without)}.", ""]
+    if without:
+        lines += ["| operator | because |", "| --- | --- |"]
+        lines += [f"| `{name}` | {reason} |" for name, reason in without]
+    return "\n".join(lines)
+
+
+def put_into(document: Path, text: str) -> None:
+    before, _, rest = document.read_text().partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    if not mark:
+        raise SystemExit(f"{document} has no {BEGIN} ... {END}")
+    document.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--find", action="store_true")
+    parser.add_argument("--device", default="heddle")
+    parser.add_argument("--document", type=Path)
+    parser.add_argument("--only", nargs="*", default=[])
+    options = parser.parse_args()
+    begin = time.monotonic()
+    if options.find:
+        found = find(options.device, options.only)
+        if not options.only:
+            write_scope(found)
+            write_operators(list(found), options.device)
+    else:
+        cases = [case for case in opinfo_cases.read_scope() if not options.only or case.name in options.only]
+        found = {case: opinfo_cases.run_case(case, options.device) for case in cases}
+        for case, outcome in found.items():
+            for wrong in outcome.wrong[:2]:
+                print(f"{case}: {wrong[:300]}")
+    wrong = sum(len(outcome.wrong) for outcome in found.values())
+    ran = sum(outcome.ran for outcome in found.values())
+    print(f"{len(found)} cases, {ran} samples, {wrong} wrong, {time.monotonic() - begin:.0f} s")
+    if options.document:
+        put_into(options.document, table(found))
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
