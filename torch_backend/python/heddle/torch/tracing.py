@@ -2,7 +2,8 @@
 
 PyTorch's exporters decompose everything to "core ATen" by default. Here an operator with an entry in the
 table stays whole (linear, layer_norm, scaled_dot_product_attention, lstm, ...): fewer nodes, and shapes in
-which rows stay rows, so that calls can be joined into batches. Only operators without an entry are decomposed.
+which rows stay rows, so that calls can be joined into batches. Only operators without an entry are
+decomposed.
 
 Tracing is not thread-safe in PyTorch; one lock, dynamo's own, is held while it runs.
 """
