@@ -1,0 +1,81 @@
+"""What PyTorch's tracers are asked for: functional ATen graphs, in operators that Heddle's table has.
+
+PyTorch's exporters decompose everything to "core ATen" by default. Here an operator with an entry in the
+table stays whole (linear, layer_norm, scaled_dot_product_attention, lstm, ...): fewer nodes, and shapes in
+which rows stay rows, so that calls can be joined into batches. Only operators without an entry are
+decomposed.
+
+Tracing is not thread-safe in PyTorch; one lock, dynamo's own, is held while it runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._dynamo.convert_frame import compile_lock
+from torch._ops import OpOverload
+from torch.export import Dim, ExportedProgram
+from torch.export.exported_program import (
+    _override_composite_implicit_decomp,
+    _split_decomp_table_to_cia_and_python_decomp,
+)
+from torch.utils import _pytree as pytree
+
+from . import _C
+from .fused_layers import FUSED_LAYERS
+
+Decompositions = dict[OpOverload, Callable[..., Any]]
+
+
+def qualified(op: OpOverload) -> str:
+    """As its schema and the table have it: ``aten::add.Tensor``, ``aten::relu``."""
+    schema = op._schema
+    return f"{schema.name}.{schema.overload_name}" if schema.overload_name else schema.name
+
+
+def decompositions() -> Decompositions:
+    """Everything PyTorch, or this package, can decompose and the table has no entry for."""
+    table = torch.export.default_decompositions()
+    table.update(FUSED_LAYERS)
+    for op in list(table.keys()):
+        if isinstance(op, OpOverload) and _C.has_entry(qualified(op)):
+            del table[op]
+    return table
+
+
+@contextlib.contextmanager
+def whole_operators() -> Iterator[Decompositions]:
+    """For tracers below ``torch.export``: composite operators with an entry stay whole inside; the rest is
+    decomposed by what this gives."""
+    composite, others = _split_decomp_table_to_cia_and_python_decomp(decompositions())
+    with compile_lock, _override_composite_implicit_decomp(composite):
+        yield others
+
+
+def export(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
+    """`dynamic_shapes` as torch.export takes it; None: the first extent of every tensor is free, where the
+    module's code allows it."""
+    if dynamic_shapes is None:
+        dynamic_shapes = _free_rows(module, args, kwargs)
+    sizes_from_0 = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+    with compile_lock, torch.no_grad(), sizes_from_0:
+        program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
+        return program.run_decompositions(decompositions())
+
+
+def _free_rows(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def free(leaf: Any) -> Any:
+        return {0: Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else None
+
+    signature = inspect.signature(module.forward)
+    named: dict[str, Any] = {}
+    for name, value in signature.bind(*args, **kwargs).arguments.items():
+        variable = signature.parameters[name].kind is inspect.Parameter.VAR_KEYWORD
+        named.update(pytree.tree_map(free, value if variable else {name: value}))
+    return named
