@@ -5,6 +5,7 @@
 #include "eager.h"
 #include "generator.h"
 #include "hooks.h"
+#include "lowering.h"
 #include "register.h"
 #include "storage.h"
 
@@ -47,10 +48,9 @@ std::vector<std::string> device_names() {
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
-  m.def("register", [] {
-    register_hooks();
-    register_operators();
-  });
+  register_hooks();
+  register_operators();
+  bind_lowering(m);
   m.def("device_count", &device_count);
   m.def("device_names", &device_names);
   m.def("current_device", &current_device);

@@ -11,11 +11,12 @@ std::span<const Entry> table() {
   static const std::vector<Entry> all = [] {
     std::vector<Entry> entries;
     for (const std::span<const Entry> list :
-         {unary_entries(),      activation_entries(),    arithmetic_entries(), pair_entries(),
-          logic_entries(),      selection_entries(),     comparison_entries(), creation_entries(),
-          reduction_entries(),  order_entries(),         shape_entries(),      rearrangement_entries(),
-          indexing_entries(),   matrix_entries(),        window_entries(),     pooling_entries(),
-          resampling_entries(), normalization_entries(), attention_entries(),  recurrent_entries()})
+         {unary_entries(),     activation_entries(), arithmetic_entries(),    pair_entries(),
+          logic_entries(),     selection_entries(),  comparison_entries(),    creation_entries(),
+          reduction_entries(), order_entries(),      shape_entries(),         rearrangement_entries(),
+          indexing_entries(),  scatter_entries(),    matrix_entries(),        window_entries(),
+          pooling_entries(),   resampling_entries(), normalization_entries(), attention_entries(),
+          recurrent_entries()})
       entries.insert(entries.end(), list.begin(), list.end());
     return entries;
   }();
