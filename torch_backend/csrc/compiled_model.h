@@ -1,8 +1,10 @@
 // compiled_model.h: a traced model as Python calls it: PyTorch's tensors in and out.
 //
 //   What       CPU tensors in: CPU tensors out, whatever the device, when they are ready. Tensors of device
-//              "heddle" in: such tensors out, given to the caller's stream on devices that run behind.
-//   Coalesce   Calls that meet are joined into batches by the model itself (heddle.h, ModelOptions).
+//              "heddle" in: such tensors out.
+//   Coalesce   Calls that meet are joined into batches by the model itself (heddle.h, ModelOptions); such a
+//              call returns when its results are ready. A model that does not join gives its work on device
+//              tensors to the caller's stream.
 //   Threads    Any, with the GIL free while they wait and compute.
 #pragma once
 
@@ -13,13 +15,14 @@ namespace heddle::torch_backend {
 
 class CompiledModel {
  public:
-  explicit CompiledModel(Model model) : model_(std::move(model)) {}
+  explicit CompiledModel(Model model) : model_(std::move(model)), coalesces_(model_.coalescing_stats()) {}
 
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
   const Model& model() const { return model_; }
 
  private:
   Model model_;
+  bool coalesces_;
 };
 
 }  // namespace heddle::torch_backend

@@ -28,7 +28,7 @@ Node Lowering::input(const std::string& name, at::ScalarType dtype, const std::v
   for (const Dim& dim : dims) {
     std::visit([&shape](const auto& extent) { shape.emplace_back(extent); }, dim);
   }
-  return {graph_.input(name, to_dtype(dtype), shape)};
+  return {graph_.input(name, to_heddle(dtype), shape)};
 }
 
 Node Lowering::constant(const at::Tensor& tensor) { return {graph_.constant(to_heddle(tensor))}; }
@@ -38,7 +38,7 @@ Lowering::Results Lowering::call(const std::string& op, const py::sequence& posi
   const Entry* const entry = find_entry(op);
   if (entry == nullptr) throw Error(ErrorCode::unsupported, op + " has no entry in Heddle's table");
   std::vector<Type> expected;
-  for (const auto& [dtype, shape] : types) expected.push_back({to_dtype(dtype), shape});
+  for (const auto& [dtype, shape] : types) expected.push_back({to_heddle(dtype), shape});
   Call call(op, graph_, from_python(schema_of(op), positional, named, graph_), expected);
   Results results;
   for (const Value& value : entry->build(call)) {
@@ -77,7 +77,6 @@ Value Lowering::number(py::handle known_or_node) {
 Node Lowering::reckon(const std::string& operation, py::handle left, py::handle right) {
   static constexpr std::pair<std::string_view, std::string_view> kSame[] = {
       {"add", "Add"}, {"sub", "Sub"}, {"mul", "Mul"}, {"mod", "Mod"}, {"max", "Max"}, {"min", "Min"}};
-  constexpr int64_t kOnnxF64 = 11;
   Value a = number(left);
   Value b = number(right);
   const bool whole = graph_.port(a).dtype == DType::i64 && graph_.port(b).dtype == DType::i64;
@@ -85,8 +84,8 @@ Node Lowering::reckon(const std::string& operation, py::handle left, py::handle 
     return {add("Div", {add("Sub", {a, add("Mod", {a, b})}), b}), true};
   }
   if (!whole || operation == "truediv") {
-    a = add("Cast", {a}, {{"to", kOnnxF64}});
-    b = add("Cast", {b}, {{"to", kOnnxF64}});
+    a = add("Cast", {a}, {{"to", std::string("f64")}});
+    b = add("Cast", {b}, {{"to", std::string("f64")}});
     if (operation == "truediv") return {add("Div", {a, b}), true};
   }
   const auto* const found =

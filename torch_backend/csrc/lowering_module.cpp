@@ -26,7 +26,7 @@ std::unique_ptr<CompiledModel> build(Lowering& lowering, int device_index, const
                                      bool coalesce, bool exact, const std::optional<Ragged>& ragged,
                                      int max_batch, int max_waiting) {
   ModelOptions options;
-  options.device = heddle_device(device_index);
+  options.device = device_at(static_cast<c10::DeviceIndex>(device_index));
   options.precision = precision;
   options.coalesce = coalesce;
   options.exact = exact;

@@ -56,8 +56,9 @@ struct Reader {
   }
 
   DType dtype(py::handle object) const {
-    if (THPDtype_Check(object.ptr())) return to_dtype(reinterpret_cast<THPDtype*>(object.ptr())->scalar_type);
-    if (PyLong_Check(object.ptr())) return to_dtype(static_cast<at::ScalarType>(object.cast<int>()));
+    if (THPDtype_Check(object.ptr()))
+      return to_heddle(reinterpret_cast<THPDtype*>(object.ptr())->scalar_type);
+    if (PyLong_Check(object.ptr())) return to_heddle(static_cast<at::ScalarType>(object.cast<int>()));
     mismatch(object, "a dtype");
   }
 

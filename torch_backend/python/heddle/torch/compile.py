@@ -52,8 +52,8 @@ class CompiledModule:
         )
         if torch.is_grad_enabled() and any(each.requires_grad for each in inputs):
             raise RuntimeError(
-                f"{self.name} was compiled by heddle.torch.compile, which is for inference: an input "
-                "requires a gradient. Call it under torch.inference_mode() or torch.no_grad(), or detach() it."
+                f"{self.name} was compiled for inference, and an input requires a gradient. Call it under "
+                "torch.inference_mode() or torch.no_grad(), or detach() the input."
             )
         for argument, axis, low, high in self._ranges:
             if not low <= leaves[argument].shape[axis] <= high:
