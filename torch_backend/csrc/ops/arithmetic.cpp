@@ -14,11 +14,8 @@ Term weighted(const Term& x, int alpha) {
   return x.call().is(alpha, 1) ? x : times(x, number(x.call(), alpha));
 }
 
-// With the factor alpha, which is argument 2. Of numbers PyTorch does not round the product.
-Term addend(const Term& x) {
-  if (x.call().is(2, 1)) return x;
-  return x.rank() == 0 ? weighted(x, 2) : rounded(weighted(x, 2));
-}
+// With the factor alpha, which is argument 2; PyTorch rounds before and after it.
+Term addend(const Term& x) { return x.call().is(2, 1) ? rounded(x) : rounded(weighted(rounded(x), 2)); }
 
 template <Term (*f)(const Term&, const Term&), Scalar scalar = Scalar::none>
 Results with_alpha(Call& call) {
@@ -29,7 +26,7 @@ Results with_alpha(Call& call) {
 template <Scalar scalar = Scalar::none>
 Results reversed_minus(Call& call) {
   const Term other = scalar == Scalar::right ? number(call, 1) : operand(call, 1);
-  return Value(other - addend(operand(call, 0)));
+  return Value(rounded(other) - addend(operand(call, 0)));
 }
 
 // ---- quotients

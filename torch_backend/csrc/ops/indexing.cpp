@@ -26,8 +26,8 @@ IndexList index_list(Call& call, int argument) {
   const std::vector<Value> given = call.tensors(argument);
   for (size_t axis = 0; axis < given.size(); ++axis) {
     if (given[axis].id == GraphBuilder::absent().id) continue;
-    const Term index = as_index({call, given[axis]});
-    if (index.boolean()) call.unsupported("masks among the indices have to be made indices first");
+    const Term index = {call, given[axis]};
+    if (index.boolean()) call.unsupported("a mask among the indices; nonzero() makes indices of it");
     list.axes.push_back(static_cast<int>(axis));
     list.indices.push_back(index.cast(DType::i64));
     list.depth = std::max(list.depth, index.rank());
@@ -100,13 +100,25 @@ Results index(Call& call) {
 
 // ---- writing
 
-// bools and f16 are added up as PyTorch does: as numbers, in f32.
+// Bools are added up as numbers. f16 and bf16 are rounded after each element, as PyTorch does here.
 DType written_in(DType dtype, bool reduced) {
-  if (!reduced) return dtype;
-  return dtype == DType::boolean ? DType::i64 : wide(dtype);
+  return reduced && dtype == DType::boolean ? DType::i64 : dtype;
+}
+
+// One mask and one number: no indices are needed.
+std::optional<Term> put_under_mask(Call& call) {
+  const std::vector<Value> given = call.tensors(1);
+  if (given.size() != 1 || call.flag(3) || call.rank(call.tensor(2)) != 0) return std::nullopt;
+  const Term mask = {call, given[0]};
+  if (!mask.boolean()) return std::nullopt;
+  const Term x = {call, call.tensor(0)};
+  std::vector<Int> shape = sizes(call, mask);
+  shape.resize(static_cast<size_t>(x.rank()), Int(1));
+  return select({call, call.reshape(mask, shape)}, {call, call.cast(call.tensor(2), x.dtype())}, x);
 }
 
 Results index_put(Call& call) {  // self, indices, values, accumulate
+  if (const std::optional<Term> done = put_under_mask(call)) return Value(*done);
   const bool add = call.flag(3);
   const DType dtype = written_in(call.result_dtype(), add);
   const Term x = given(call, 0).cast(dtype);
@@ -171,7 +183,8 @@ Results index_add(Call& call) {  // self, dim, index, source, alpha
   const DType dtype = written_in(call.result_dtype(), true);
   const int64_t dim = call.integer(1);
   Term source = given(call, 3).cast(dtype);
-  if (!call.is(4, 1)) source = source * Term(call, call.scalar(4, dtype));
+  if (!call.is(4, 1))
+    source = (source.cast(wide(dtype)) * Term(call, call.scalar(4, wide(dtype)))).cast(dtype);
   return rows_written(call, fronted(given(call, 0).cast(dtype), dim), fronted(source, dim).x, "add");
 }
 

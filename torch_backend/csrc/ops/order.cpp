@@ -1,4 +1,6 @@
 // order.cpp: operators that need the elements of an axis in order.
+#include <cmath>
+
 #include "lanes.h"
 
 namespace heddle::torch_backend {
@@ -88,6 +90,10 @@ Results median_along(Call& call) {
 template <bool skip>
 Results median(Call& call) {
   const Term flat = {call, call.reshape(operand(call, 0), {Int(-1)})};
+  if (call.shape(flat).at(0) == 0) {
+    if (!flat.real()) call.unsupported("no whole number is the median of none");
+    return Value(flat.like(NAN));
+  }
   return middle(Lanes(flat, {0}, false), skip).front();
 }
 

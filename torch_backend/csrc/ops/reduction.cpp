@@ -10,7 +10,7 @@ namespace {
 // the positions of these arguments.
 template <Term (*f)(const Lanes&), int dims = -1, int keep = -1>
 Results reduced(Call& call) {
-  return Value(f(lanes_of(operand(call, 0), dims, keep)));
+  return Value(f(lanes_of(rounded(operand(call, 0)), dims, keep)));
 }
 
 // ---- sums, products, truths; sums of bools that stay bools are "any"
@@ -125,7 +125,7 @@ Results logsumexp(Call& call) {
 
 template <Name op>
 Results running(Call& call) {
-  const Term x = operand(call, 0);
+  const Term x = rounded(operand(call, 0));
   if (x.rank() == 0) return Value(x.apply("Identity"));
   return Value(x.with(op.text, call.rank0(call.integer(1))));
 }
@@ -139,7 +139,7 @@ Results loss(Call& call, const Term& each) {
 }
 
 Results squared_loss(Call& call) {
-  const Term away = operand(call, 0) - operand(call, 1);
+  const Term away = rounded(operand(call, 0) - operand(call, 1));
   return loss(call, away * away);
 }
 

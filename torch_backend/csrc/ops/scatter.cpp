@@ -118,8 +118,9 @@ Term reduced(const Along& at, const Term& source, std::string_view name, bool in
   const Term total = written(at, base, source, kind.reduction);
   if (name != "mean") return total;
   const Term parts = include_self ? count + 1 : greater(count, count.like(1));
-  const Term divisor = parts.cast(total.dtype());
-  if (total.real()) return total / divisor;
+  const DType dtype = wide(total.dtype());
+  const Term divisor = parts.cast(dtype);
+  if (total.real()) return total.cast(dtype) / divisor;
   const Term quotient = total / divisor;  // towards 0; PyTorch's is the floor
   return select((total < 0) & (quotient * divisor != total), quotient - 1, quotient);
 }
@@ -137,9 +138,10 @@ Results scatter_value_reduce(Call& call) {
   return shaped_like(call, reduced(at, source, call.text(4), true), call.tensor(0));
 }
 
-// self, dim, index of rank 1, source, reduce, include_self
+// self, dim, index of rank 1, source, reduce, include_self. PyTorch rounds after each element.
 Results index_reduce(Call& call) {
-  Along at = along(call, reduced_in(call.result_dtype()));
+  const DType dtype = call.result_dtype();
+  Along at = along(call, dtype == DType::boolean ? DType::i64 : dtype);
   const Term source = lifted(given(call, 3).cast(at.x.dtype()));
   std::vector<Int> shape(static_cast<size_t>(source.rank()), Int(1));
   shape[static_cast<size_t>(at.axis)] = Int(-1);
