@@ -229,7 +229,8 @@ Results embedding(Call& call) {  // weight, indices
 // self, mask, source: the mask's n-th place takes the n-th element of the source.
 Results masked_scatter(Call& call) {
   const Term x = given(call, 0);
-  const Value shape = call.result_shape_vector();
+  const bool known = std::ranges::all_of(call.result_shape(), [](const auto& n) { return n.has_value(); });
+  const Value shape = known ? call.result_shape_vector() : shape_of(call, x);
   const Value mask = call.node("Expand", {given(call, 1).cast(DType::boolean), shape});
   const Term row = {call, call.reshape(mask, {Int(-1)})};
   const Term nth = row.cast(DType::i64).with("CumSum", call.rank0(0)) - 1;
