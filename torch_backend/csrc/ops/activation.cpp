@@ -37,8 +37,7 @@ Results celu(Call& call) {
 }
 
 Results leaky_relu(Call& call) {
-  const Term x = operand(call, 0);
-  return Value(select(x > 0, x, x * number(call, 1)));
+  return Value(operand(call, 0).apply("LeakyRelu", {{"alpha", call.known(1)}}));
 }
 
 Results prelu(Call& call) {
@@ -111,6 +110,7 @@ Results glu(Call& call) {
   return Value(Term(call, halves[0]) * Term(call, halves[1]).apply("Sigmoid"));
 }
 
+// The plan joins activations with known parameters to the product before them.
 constexpr Entry kEntries[] = {
     {"aten::relu", of_operand<map<"Relu">>},
     {"aten::gelu", gelu},
@@ -118,9 +118,9 @@ constexpr Entry kEntries[] = {
     {"aten::mish", of_operand<mish>},
     {"aten::elu", elu},
     {"aten::celu", celu},
-    {"aten::leaky_relu", leaky_relu},
+    {"aten::leaky_relu", leaky_relu, Numbers::known},
     {"aten::_prelu_kernel", prelu},
-    {"aten::hardtanh", hardtanh},
+    {"aten::hardtanh", hardtanh, Numbers::known},
     {"aten::hardswish", of_operand<map<"HardSwish">>},
     {"aten::hardsigmoid", of_operand<hard_sigmoid>},
     {"aten::softplus", softplus_above},
