@@ -71,7 +71,7 @@ Term remainder(const Term& a, const Term& b) {
 // ---- powers
 
 Term power(const Term& a, const Term& b) {
-  if (!a.boolean()) return pow(a, b);
+  if (!a.boolean()) return pow(a, a.real() ? rounded(b) : b);
   return pow(a.cast(DType::i64), b.cast(DType::i64)).cast(DType::boolean);
 }
 
