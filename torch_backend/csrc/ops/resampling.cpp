@@ -51,12 +51,19 @@ std::vector<int64_t> nearest_places(int64_t extent, int64_t count, std::optional
   return places;
 }
 
+// PyTorch's kernel for two axes copies and doubles without asking the scale.
+bool overrides_scale(const Target& target, size_t i, int64_t extent, bool exact) {
+  return target.size.size() == 2 && !exact && (target.size[i] == extent || target.size[i] == 2 * extent);
+}
+
 Value nearest(Call& call, const Target& target, bool exact) {
   Value x = call.tensor(0);
   for (size_t i = 0; i < target.size.size(); ++i) {
     const int axis = static_cast<int>(2 + i);
     const int64_t extent = call.extent(x, axis);
-    const std::vector<int64_t> places = nearest_places(extent, target.size[i], target.scale[i], exact);
+    const std::optional<double> scale =
+        overrides_scale(target, i, extent, exact) ? std::nullopt : target.scale[i];
+    const std::vector<int64_t> places = nearest_places(extent, target.size[i], scale, exact);
     if (target.size[i] == extent && std::ranges::is_sorted(places) && places.back() == extent - 1 &&
         places.front() == 0 && std::ranges::adjacent_find(places) == places.end())
       continue;
@@ -139,14 +146,16 @@ Value weigh(Call& call, Value x, int axis, int64_t count, double step, const Int
 Value interpolate(Call& call, const Target& target, const Interpolation& how) {
   Value x = widened(call, 0);
   std::vector<int64_t> named;
-  bool by_ratio = !how.antialias;
+  bool by_ratio = !how.antialias, same = !how.cubic || how.antialias;
   for (size_t i = 0; i < target.size.size(); ++i) {
     const auto axis = static_cast<int>(2 + i);
     const int64_t extent = call.extent(x, axis), count = target.size[i];
     const double ratio = step_of(extent, count, std::nullopt, how);
     named.push_back(axis);
+    same = same && extent == count;
     by_ratio = by_ratio && std::fabs(step_of(extent, count, target.scale[i], how) - ratio) < 1e-9 * ratio;
   }
+  if (same) return identity(call, x);  // whatever the scales
   if (by_ratio || how.align_corners > how.antialias) {
     const std::string coordinates = how.align_corners ? "align_corners" : "half_pixel";
     return call.node("Resize", {x, kAbsent, kAbsent, call.vector(target.size)},
