@@ -28,19 +28,26 @@ Results outer(Call& call) {
   return call.node("Mul", {call.unsqueeze(factor(call, 0), {1}), call.unsqueeze(factor(call, 1), {0})});
 }
 
-// alpha * product + beta * self. With a beta of 0 self does not count, NaN or not; the same of alpha.
-Value added(Call& call, Value product, int beta, int alpha) {
+// product + beta * self. With a beta of 0 self does not count, NaN or not.
+Value with_self(Call& call, Value product, int beta) {
   const DType dtype = call.dtype(product);
+  if (call.is(beta, 0)) return product;
   const Value self = call.cast(call.tensor(0), dtype);
-  Value sum = product;
-  if (call.is(alpha, 0)) {
-    sum = call.node("Where", {call.literal(0, DType::boolean), product, call.literal(0, dtype)});
-  } else if (!call.is(alpha, 1)) {
-    sum = call.node("Mul", {product, call.scalar(alpha, dtype)});
-  }
-  if (call.is(beta, 0)) return sum;
   const Value addend = call.is(beta, 1) ? self : call.node("Mul", {self, call.scalar(beta, dtype)});
-  return call.node("Add", {sum, addend});
+  return call.node("Add", {product, addend});
+}
+
+Value scaled(Call& call, Value product, int alpha) {
+  if (call.is(alpha, 1)) return product;
+  return call.node("Mul", {product, call.scalar(alpha, call.dtype(product))});
+}
+
+// alpha * product + beta * self. With an alpha of 0 the product does not count.
+Value added(Call& call, Value product, int beta, int alpha) {
+  if (!call.is(alpha, 0)) return with_self(call, scaled(call, product, alpha), beta);
+  const Value nothing = call.literal(0, call.dtype(product));
+  const Value zeros = call.node("Where", {call.literal(0, DType::boolean), product, nothing});
+  return with_self(call, zeros, beta);
 }
 
 // (self, a, b, beta, alpha); vectors and batches as MatMul has them.
@@ -71,7 +78,7 @@ Results addbmm(Call& call) {
 Results addr(Call& call) {
   const Value product =
       call.node("Mul", {call.unsqueeze(factor(call, 1), {1}), call.unsqueeze(factor(call, 2), {0})});
-  return added(call, product, 3, 4);
+  return with_self(call, scaled(call, product, 4), 3);
 }
 
 // Sums over the last axis of both.

@@ -101,35 +101,47 @@ Results roll(Call& call) {
 
 // ---- borders
 
-// PyTorch names the last axis first, and cuts where a number is negative; borders are made of what is there
-// before that.
+// By axis; PyTorch names the last one first. Negative numbers cut.
+struct Border {
+  std::vector<Int> begin, end;
+};
+
+Border border(const std::vector<Int>& pads, int rank) {
+  Border sides{std::vector<Int>(static_cast<size_t>(rank), Int(0)), {}};
+  sides.end = sides.begin;
+  for (size_t i = 0; i < pads.size() / 2; ++i) {
+    sides.begin[static_cast<size_t>(rank) - 1 - i] = pads[2 * i];
+    sides.end[static_cast<size_t>(rank) - 1 - i] = pads[2 * i + 1];
+  }
+  return sides;
+}
+
+bool cuts(const Int& pad) { return pad.known && *pad.known < 0; }
+
+Value cut(Call& call, Value x, const Border& border) {
+  for (size_t axis = 0; axis < border.begin.size(); ++axis) {
+    const Int &first = border.begin[axis], &last = border.end[axis];
+    if (!cuts(first) && !cuts(last)) continue;
+    x = call.slice(x, static_cast<int>(axis), cuts(first) ? -*first.known : 0,
+                   cuts(last) ? *last.known : kEnd);
+  }
+  return x;
+}
+
+Value grown(Call& call, Value x, const Border& border, std::string_view mode, Value fill) {
+  std::vector<Int> pads;
+  for (const std::vector<Int>* side : {&border.begin, &border.end}) {
+    for (const Int& pad : *side) pads.push_back(cuts(pad) ? Int(0) : pad);
+  }
+  if (std::ranges::all_of(pads, [](const Int& pad) { return pad.known == 0; })) return identity(call, x);
+  return call.node("Pad", {x, call.vector(pads), fill}, {{"mode", std::string(mode)}});
+}
+
+// Borders are made of what is there before anything is cut; but what wraps around is what is left.
 Value bordered(Call& call, Value x, const std::vector<Int>& pads, std::string_view mode, Value fill) {
-  const int rank = call.rank(x);
-  const size_t named = pads.size() / 2;
-  std::vector<Int> begin(static_cast<size_t>(rank), Int(0)), end = begin;
-  for (size_t i = 0; i < named; ++i) {
-    begin[static_cast<size_t>(rank) - 1 - i] = pads[2 * i];
-    end[static_cast<size_t>(rank) - 1 - i] = pads[2 * i + 1];
-  }
-  std::vector<Int> grown;
-  bool grows = false;
-  for (const std::vector<Int>* side : {&begin, &end}) {
-    for (const Int& pad : *side) {
-      grown.push_back(pad.known && *pad.known < 0 ? Int(0) : pad);
-      grows = grows || grown.back().known != 0;
-    }
-  }
-  Value y = identity(call, x);
-  if (grows) {
-    y = call.node("Pad", {x, call.vector(grown), fill}, {{"mode", std::string(mode)}});
-  }
-  for (int axis = 0; axis < rank; ++axis) {
-    const std::optional<int64_t> first = begin[static_cast<size_t>(axis)].known,
-                                 last = end[static_cast<size_t>(axis)].known;
-    const int64_t cut_first = first && *first < 0 ? -*first : 0, cut_last = last && *last < 0 ? *last : kEnd;
-    if (cut_first != 0 || cut_last != kEnd) y = call.slice(y, axis, cut_first, cut_last);
-  }
-  return y;
+  const Border sides = border(pads, call.rank(x));
+  if (mode == "wrap") return grown(call, cut(call, x, sides), sides, mode, fill);
+  return cut(call, grown(call, x, sides, mode, fill), sides);
 }
 
 Results constant_pad(Call& call) {

@@ -51,12 +51,19 @@ std::vector<int64_t> nearest_places(int64_t extent, int64_t count, std::optional
   return places;
 }
 
+// PyTorch's kernel for two axes copies and doubles without asking the scale.
+bool overrides_scale(const Target& target, size_t i, int64_t extent, bool exact) {
+  return target.size.size() == 2 && !exact && (target.size[i] == extent || target.size[i] == 2 * extent);
+}
+
 Value nearest(Call& call, const Target& target, bool exact) {
   Value x = call.tensor(0);
   for (size_t i = 0; i < target.size.size(); ++i) {
     const int axis = static_cast<int>(2 + i);
     const int64_t extent = call.extent(x, axis);
-    const std::vector<int64_t> places = nearest_places(extent, target.size[i], target.scale[i], exact);
+    const std::optional<double> scale =
+        overrides_scale(target, i, extent, exact) ? std::nullopt : target.scale[i];
+    const std::vector<int64_t> places = nearest_places(extent, target.size[i], scale, exact);
     if (target.size[i] == extent && std::ranges::is_sorted(places) && places.back() == extent - 1 &&
         places.front() == 0 && std::ranges::adjacent_find(places) == places.end())
       continue;
@@ -77,59 +84,111 @@ Results upsample_nearest_listed(Call& call) {
 // ---- linear and cubic
 
 struct Interpolation {
-  std::string mode;
+  bool cubic = false;
   bool align_corners = false;
   bool antialias = false;
 };
 
-// Of f64: in f32 a scale of 0.7 makes 6 of 10 elements.
+// The distance of two neighbours of the result, in elements of the source.
+double step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
+  const auto from = static_cast<double>(extent), to = static_cast<double>(count);
+  if (how.align_corners) return count > 1 ? (from - 1) / (to - 1) : 0;
+  return scale && *scale > 0 ? 1 / *scale : from / to;
+}
+
+double kernel(double distance, const Interpolation& how) {
+  const double x = std::fabs(distance), a = how.antialias ? -0.5 : -0.75;
+  if (!how.cubic) return std::max(1 - x, 0.0);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
+}
+
+// [count, extent]: how much of each element of the source is in each of the result. With antialiasing the
+// kernel is as wide as the step, and has weight 1 within the border; corners are aligned by the step alone.
+std::vector<float> weights(int64_t extent, int64_t count, double step, const Interpolation& how) {
+  std::vector<float> all(static_cast<size_t>(count * extent), 0.0F);
+  const double width = how.antialias ? std::max(step, 1.0) : 1;
+  const double reach = (how.cubic ? 2 : 1) * width;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool corners = how.align_corners && !how.antialias;
+    const double index = static_cast<double>(i);
+    const double centre = corners ? step * index : step * (index + 0.5) - 0.5;
+    std::vector<double> row(static_cast<size_t>(extent), 0.0);
+    double sum = 0;
+    const auto first = static_cast<int64_t>(std::floor(centre - reach)) + 1;
+    for (int64_t at = first; static_cast<double>(at) < centre + reach; ++at) {
+      if (how.antialias && (at < 0 || at >= extent)) continue;
+      const double weight = kernel((static_cast<double>(at) - centre) / width, how);
+      row[static_cast<size_t>(std::clamp<int64_t>(at, 0, extent - 1))] += weight;
+      sum += weight;
+    }
+    for (int64_t at = 0; at < extent; ++at) {
+      const double weight = row[static_cast<size_t>(at)];
+      all[static_cast<size_t>(i * extent + at)] = static_cast<float>(sum == 0 ? weight : weight / sum);
+    }
+  }
+  return all;
+}
+
+Value weigh(Call& call, Value x, int axis, int64_t count, double step, const Interpolation& how) {
+  const int64_t extent = call.extent(x, axis);
+  const std::vector<float> matrix = weights(extent, count, step, how);
+  const Value constant = call.cast(
+      call.constant(Tensor::of<float>({count, extent}, std::span<const float>(matrix))), call.dtype(x));
+  const int last = call.rank(x) - 1;
+  if (axis == last - 1) return call.node("MatMul", {constant, x});
+  const Value moved = axis == last ? x : call.swap_axes(x, axis, last);
+  const Value y = call.node("MatMul", {moved, call.swap_axes(constant, 0, 1)});
+  return axis == last ? y : call.swap_axes(y, axis, last);
+}
+
+// Resize reads the source by the ratio of sizes; other steps and antialiasing are products with weights.
 Value interpolate(Call& call, const Target& target, const Interpolation& how) {
-  const Value x = widened(call, 0);
-  const size_t axes = target.size.size();
+  Value x = widened(call, 0);
   std::vector<int64_t> named;
-  std::vector<double> scales;
-  bool by_scale = !how.align_corners;
-  for (size_t i = 0; i < axes; ++i) {
-    const auto extent = static_cast<double>(call.extent(x, static_cast<int>(2 + i)));
-    named.push_back(static_cast<int64_t>(2 + i));
-    scales.push_back(target.scale[i].value_or(static_cast<double>(target.size[i]) / extent));
-    by_scale =
-        by_scale && target.scale[i] && std::floor(scales[i] * extent) == static_cast<double>(target.size[i]);
+  bool by_ratio = !how.antialias, same = !how.cubic || how.antialias;
+  for (size_t i = 0; i < target.size.size(); ++i) {
+    const auto axis = static_cast<int>(2 + i);
+    const int64_t extent = call.extent(x, axis), count = target.size[i];
+    const double ratio = step_of(extent, count, std::nullopt, how);
+    named.push_back(axis);
+    same = same && extent == count;
+    by_ratio = by_ratio && std::fabs(step_of(extent, count, target.scale[i], how) - ratio) < 1e-9 * ratio;
   }
-  AttributeList attributes = {
-      {"axes", named},
-      {"mode", how.mode},
-      {"coordinate_transformation_mode", std::string(how.align_corners ? "align_corners" : "half_pixel")},
-      {"cubic_coeff_a", how.antialias ? -0.5 : -0.75}};
-  if (how.antialias) {
-    attributes.emplace_back("antialias", int64_t{1});
-    attributes.emplace_back("exclude_outside", int64_t{1});
+  if (same) return identity(call, x);  // whatever the scales
+  if (by_ratio || how.align_corners > how.antialias) {
+    const std::string coordinates = how.align_corners ? "align_corners" : "half_pixel";
+    return call.node("Resize", {x, kAbsent, kAbsent, call.vector(target.size)},
+                     {{"axes", named},
+                      {"mode", std::string(how.cubic ? "cubic" : "linear")},
+                      {"coordinate_transformation_mode", coordinates},
+                      {"cubic_coeff_a", -0.75}});
   }
-  if (!by_scale) return call.node("Resize", {x, kAbsent, kAbsent, call.vector(target.size)}, attributes);
-  const Value factors =
-      call.constant(Tensor::of<double>({static_cast<int64_t>(axes)}, std::span<const double>(scales)));
-  return call.node("Resize", {x, kAbsent, factors}, attributes);
+  for (size_t i = 0; i < target.size.size(); ++i) {
+    const auto axis = static_cast<int>(2 + i);
+    const double step = step_of(call.extent(x, axis), target.size[i], target.scale[i], how);
+    x = weigh(call, x, axis, target.size[i], step, how);
+  }
+  return x;
 }
 
 template <size_t axes>
 Results upsample_linear(Call& call) {
-  return interpolate(call, separate(call, axes, 3), {"linear", call.flag(2)});
+  return interpolate(call, separate(call, axes, 3), {false, call.flag(2)});
 }
 template <size_t axes>
 Results upsample_linear_listed(Call& call) {
-  return interpolate(call, listed(call, axes, 3), {"linear", call.flag(2)});
+  return interpolate(call, listed(call, axes, 3), {false, call.flag(2)});
 }
-Results upsample_bicubic(Call& call) {
-  return interpolate(call, separate(call, 2, 3), {"cubic", call.flag(2)});
-}
+Results upsample_bicubic(Call& call) { return interpolate(call, separate(call, 2, 3), {true, call.flag(2)}); }
 Results upsample_bicubic_listed(Call& call) {
-  return interpolate(call, listed(call, 2, 3), {"cubic", call.flag(2)});
+  return interpolate(call, listed(call, 2, 3), {true, call.flag(2)});
 }
 Results antialiased_linear(Call& call) {
-  return interpolate(call, separate(call, 2, 3), {"linear", call.flag(2), true});
+  return interpolate(call, separate(call, 2, 3), {false, call.flag(2), true});
 }
 Results antialiased_cubic(Call& call) {
-  return interpolate(call, separate(call, 2, 3), {"cubic", call.flag(2), true});
+  return interpolate(call, separate(call, 2, 3), {true, call.flag(2), true});
 }
 
 // ---- at computed places
