@@ -47,6 +47,16 @@ string(REPLACE ";" "" not_on_the_double "${not_on_the_double}")
 heddle_on_metal(stress_on_metal stress_test "-tce=${not_on_the_double}")
 heddle_on_metal(conformance_on_metal driver_conformance)
 
+# libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the
+# installed one.
+add_library(heddle_on_the_double SHARED EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/cmake/libheddle.cpp"
+  "$<FILTER:$<TARGET_OBJECTS:heddle_api>,EXCLUDE,process_devices>")
+target_link_libraries(heddle_on_the_double PRIVATE heddle_api_on_metal)
+set_target_properties(heddle_on_the_double PROPERTIES
+  OUTPUT_NAME heddle SOVERSION ${PROJECT_VERSION_MAJOR}
+  LIBRARY_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/on_the_double")
+set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS heddle_on_the_double)
+
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
 if(driver_tests)
   heddle_metal_test(metal_driver_test LINK heddle_metal
