@@ -29,6 +29,9 @@ MOST_SAMPLES = 8
 _LOOKED_AT = 120  # samples of an OpInfo that are chosen from
 _HALF = (torch.float16, torch.bfloat16)
 
+# Which of several equal elements an index names is nobody's promise; the values are compared.
+TIES = {"kthvalue", "topk", "median", "nanmedian", "mode", "argsort", "msort", "sort"}
+
 # What is in new memory is nobody's promise: only shape, dtype, strides and device are compared.
 UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
 
@@ -114,19 +117,14 @@ def samples_of(case: Case) -> list[tuple[str, Any, Any, Any]]:
 
 
 def to_device(tree: Any, device: str) -> Any:
-    """Copies with the same strides: gaps, overlaps and all. Devices named in arguments are replaced, too."""
+    """Copies of the whole storages, so views stay views. Devices named in arguments are replaced, too."""
 
     def move(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
             if x.device.type != "cpu" or x.layout != torch.strided:
                 return x
-            extent = (
-                1 + sum((n - 1) * step for n, step in zip(x.shape, x.stride(), strict=True))
-                if x.numel()
-                else 0
-            )
-            flat = x.detach().as_strided((extent,), (1,))
-            return flat.to(device).as_strided(x.shape, x.stride(), 0)
+            flat = x.detach().as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
+            return flat.to(device, copy=True).as_strided(x.shape, x.stride(), x.storage_offset())
         if isinstance(x, torch.device) and x.type == "cpu":
             return torch.device(device)
         return device if isinstance(x, str) and x == "cpu" else x
@@ -283,6 +281,8 @@ def _judge(
         if _meta(actual) != _meta(expected):
             outcome.wrong.append(f"{label}: {_meta(actual)}, not {_meta(expected)}")
         return
+    if info.name in TIES and len(_tensors(expected)) == 2:
+        expected, actual = _tensors(expected)[0], _tensors(actual)[0]
     tolerances = _tolerances(info, case.dtype)
     difference = _difference(actual, expected, None, tolerances, device)
     if difference and case.dtype in _HALF:

@@ -210,7 +210,7 @@ def test_an_event_that_was_never_recorded_is_over():
     torch.heddle.current_stream().wait_event(event)
 
 
-def test_waiting_frees_the_gil():
+def test_operators_and_waiting_free_the_gil():
     x = on_device(1024, 1024)
     ticks = 0
     stop = threading.Event()
@@ -219,19 +219,17 @@ def test_waiting_frees_the_gil():
         nonlocal ticks
         while not stop.is_set():
             ticks += 1
-            time.sleep(0)
+            time.sleep(0.0002)
 
     thread = threading.Thread(target=tick)
     thread.start()
     try:
-        begin = time.monotonic()
         for wait in (torch.heddle.synchronize, torch.heddle.current_stream().synchronize, torch.accelerator.synchronize):
-            y = x
-            for _ in range(4):
+            before, begin, y = ticks, time.monotonic(), x
+            while time.monotonic() - begin < 0.3:
                 y = torch.mm(y, x)
-            before = ticks
-            wait()
-            assert ticks > before or time.monotonic() - begin < 0.05
+                wait()
+            assert ticks - before > 20  # switched out of the GIL alone, it would get a turn every 5 ms
     finally:
         stop.set()
         thread.join()

@@ -23,6 +23,7 @@ from heddle import BatchQueue
 from heddle import profiler as profiler
 
 from . import _C as _C
+from . import dlpack
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
@@ -156,6 +157,7 @@ def _register() -> None:
     torch.utils.rename_privateuse1_backend("heddle")
     torch._register_device_module("heddle", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    dlpack.register()
 
 
 _register()

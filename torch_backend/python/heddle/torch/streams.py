@@ -59,23 +59,28 @@ class _Entered(threading.local):
 _entered = _Entered()
 
 
-class Event(torch.Event):
-    """A point in a stream, to wait for or to measure from."""
+class _OfHeddle(type):
+    def __instancecheck__(cls, event: object) -> bool:
+        return isinstance(event, torch.Event) and event.device.type == "heddle"
 
-    def __new__(
+
+class Event(torch.Event, metaclass=_OfHeddle):
+    """A point in a stream, to wait for or to measure from.
+
+    What it makes are plain torch.Event: PyTorch's elapsed_time() takes no others.
+    """
+
+    def __new__(  # type: ignore[misc]
         cls,
         enable_timing: bool = False,
         blocking: bool = False,
         interprocess: bool = False,
         device: DeviceLike = None,
-    ) -> Event:
+    ) -> torch.Event:
         if interprocess:
             raise NotImplementedError("events of heddle do not cross processes")
         where = torch.device("heddle", index_of(device))
-        return super().__new__(cls, device=where, enable_timing=enable_timing, blocking=blocking)
-
-    def __repr__(self) -> str:
-        return f"torch.heddle.Event(device={self.device})"
+        return torch.Event(device=where, enable_timing=enable_timing, blocking=blocking)
 
 
 class StreamContext:
