@@ -16,6 +16,7 @@ def _autoload() -> None:
 
 # ruff: noqa: E402  (where this package comes first, `import torch` below asks for _autoload)
 import sys
+from typing import TYPE_CHECKING
 
 import heddle as _heddle  # noqa: F401  (loads libheddle, which _C is linked to)
 import torch
@@ -88,8 +89,12 @@ from .streams import (
     synchronize,
 )
 
+if TYPE_CHECKING:
+    from .compiled import CompiledModule, compile
+
 __all__ = [
     "BatchQueue",
+    "CompiledModule",
     "Event",
     "GuardedModule",
     "MpsGuard",
@@ -97,6 +102,7 @@ __all__ = [
     "StreamContext",
     "allow_cpu_fallback",
     "batch_inference",
+    "compile",
     "current_allocated_memory",
     "current_device",
     "current_stream",
@@ -148,6 +154,10 @@ __all__ = [
 def __getattr__(name: str):
     if name == "default_generators":  # asking for them opens the devices, so not on import
         return tuple(_C.default_generator(i) for i in range(device_count()))
+    if name in ("CompiledModule", "compile"):  # they need PyTorch's tracers, which take seconds to import
+        from . import compiled
+
+        return getattr(compiled, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

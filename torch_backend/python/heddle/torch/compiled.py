@@ -1,4 +1,4 @@
-"""``heddle.torch.compile``: a module in eval mode becomes one Heddle model for any number of callers."""
+"""heddle.torch.compile: a module in eval mode becomes one Heddle model for any number of callers."""
 
 from __future__ import annotations
 
