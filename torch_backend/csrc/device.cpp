@@ -27,8 +27,8 @@ const std::vector<Device>& devices() {
 constexpr size_t kDevices = 8;  // more than this build can have
 
 // Streams by their numbers, as PyTorch names them: those that living threads call on, and those that
-// torch.Stream made. The latter stay, since PyTorch copies c10::Streams around and never says when the last is
-// gone; beyond kMade of them they are handed out again, as CUDA's pool does.
+// torch.Stream made. The latter stay, since PyTorch copies c10::Streams around and never says when the last
+// is gone; beyond kMade of them they are handed out again, as CUDA's pool does.
 class StreamNames {
  public:
   using Key = std::pair<c10::DeviceIndex, int64_t>;

@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty_strided.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include "arguments.h"
 #include "call_key.h"
@@ -92,7 +93,8 @@ class GraphOfOne final : Call::NumberInputs {
     for (const c10::IValue& each : arguments_) note_doubles(each);
   }
 
-  std::shared_ptr<const Compiled> make(const std::optional<std::vector<at::Tensor>>& results, const Device& device) {
+  std::shared_ptr<const Compiled> make(const std::optional<std::vector<at::Tensor>>& results,
+                                       const Device& device) {
     std::vector<Type> types;
     for (const at::Tensor& each : results.value_or(std::vector<at::Tensor>())) {
       Type type{to_heddle(each.scalar_type()), {}};
@@ -331,6 +333,10 @@ void push_results(c10::Stack& stack, const c10::FunctionSchema& schema, std::vec
 }  // namespace
 
 void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
+  // Most callers come without it. With it, a thread that waits for another's compilation would keep that one
+  // from PyTorch's Meta kernels, many of which are written in Python.
+  std::optional<pybind11::gil_scoped_release> without_gil;
+  if (PyGILState_Check() != 0) without_gil.emplace();
   const c10::FunctionSchema& schema = op.schema();
   const size_t count = schema.arguments().size();
   if (overload_.prepare != nullptr) overload_.prepare(*stack);

@@ -1,5 +1,5 @@
-// masks.h: index.Tensor and index_put take masks in place of indices; a mask's indices are known only after it
-// was read, so they are made before the graph is.
+// masks.h: index.Tensor and index_put take masks in place of indices. A mask stands for
+// indices that are known only after it was read, so they are made before the graph is.
 #pragma once
 
 #include <ATen/core/stack.h>

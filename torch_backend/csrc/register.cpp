@@ -137,7 +137,7 @@ class Registrar {
   }
 
   void register_one(Overload overload) {
-    if (overload.op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;  // memory.cpp's, values.cpp's
+    if (overload.op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;  // written by hand
     const std::string name = c10::toString(overload.op.operator_name());
     overload.prepare = preparation_for(name);
     registered().push_back(name);
