@@ -39,7 +39,7 @@ DType counted_in(Call& call) {
   return is_float(dtype) ? dtype : DType::i64;
 }
 
-// Where the arguments start and step stand, -1: 0 and 1.
+// Where the arguments start and step stand, -1: 0 and 1. The numbers are known: they decide the shape.
 template <int start, int end, int step>
 Results arange(Call& call) {
   const DType dtype = counted_in(call);
@@ -128,9 +128,9 @@ constexpr Entry kEntries[] = {
     {"aten::fill.Tensor", like<tensor_at>},
     {"aten::zero", like<fixed<0>>},
     {"aten::scalar_tensor", scalar_tensor},
-    {"aten::arange", arange<-1, 0, -1>},
-    {"aten::arange.start", arange<0, 1, -1>},
-    {"aten::arange.start_step", arange<0, 1, 2>},
+    {"aten::arange", arange<-1, 0, -1>, Numbers::known},
+    {"aten::arange.start", arange<0, 1, -1>, Numbers::known},
+    {"aten::arange.start_step", arange<0, 1, 2>, Numbers::known},
     {"aten::linspace", linspace},
     {"aten::logspace", logspace},
     {"aten::eye", eye<0>},
