@@ -34,6 +34,13 @@ struct Operands {
   Value q, k, v, mask;
 };
 
+// [batch, positions, size], and the same batch; what is not known before the call fits.
+bool fits_rows(Call& call, const Operands& in) {
+  if (call.rank(in.q) != 3 || call.rank(in.k) != 3 || call.rank(in.v) != 3) return false;
+  const auto batch = call.shape(in.q)[0];
+  return batch == call.shape(in.k)[0] && batch == call.shape(in.v)[0];
+}
+
 // Leading extents that differ are broadcast against each other, and become one.
 Value attend_over_one_axis(Call& call, Operands in, Attending how) {
   std::vector<Int> lead;
@@ -74,6 +81,10 @@ Value attention(Call& call, Operands in, bool causal, std::optional<double> scal
   }
   if (present(how.mask) && call.dtype(how.mask) != DType::boolean)
     how.mask = in.mask = call.cast(how.mask, dtype);
+  if (fits_rows(call, in)) {
+    if (present(how.mask) && call.rank(how.mask) == 3) how.mask = call.unsqueeze(how.mask, {1});
+    return attend(call, in.q, in.k, in.v, how);
+  }
   if (!fits_heads(call, in)) return attend_over_one_axis(call, in, how);
   how.heads = call.extent(in.q, 1);
   how.key_heads = call.extent(in.k, 1);
@@ -81,8 +92,8 @@ Value attention(Call& call, Operands in, bool causal, std::optional<double> scal
   return heads_of(call, rows, how.heads);
 }
 
-Operands operands(Call& call) {
-  return {widened(call, 0), widened(call, 1), widened(call, 2), call.tensor(3)};
+Operands operands(Call& call, int mask) {
+  return {widened(call, 0), widened(call, 1), widened(call, 2), call.tensor(mask)};
 }
 
 std::optional<double> scale_argument(Call& call, int argument) {
@@ -96,29 +107,18 @@ void refuse_dropout(Call& call, int argument) {
 // (query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
 Results scaled_dot_product(Call& call) {
   refuse_dropout(call, 4);
-  return attention(call, operands(call), call.flag(5), scale_argument(call, 6));
+  return attention(call, operands(call, 3), call.flag(5), scale_argument(call, 6));
 }
 
-// (query, key, value, bias, dropout_p, is_causal, return_debug_mask, scale). Only the first result means
-// something without a backward pass; what the others' shapes ask for is NaN and 0.
-Results fused_scaled_dot_product(Call& call) {
-  refuse_dropout(call, 4);
-  const Operands in = operands(call);
-  const Value y = attention(call, in, call.flag(5), scale_argument(call, 7));
+// What the CPU's tracer makes of it: (query, key, value, dropout_p, is_causal, attn_mask, scale). The second
+// result means something to a backward pass alone: NaN.
+Results flash(Call& call) {
+  refuse_dropout(call, 3);
+  Operands in = operands(call, 5);
+  const Value y = attention(call, in, call.flag(4), scale_argument(call, 6));
   std::vector<Int> rows = sizes_of(call, in.q);
   rows.pop_back();
-  const Value log_sums =
-      call.expand(call.literal(std::numeric_limits<double>::quiet_NaN(), DType::f32), rows);
-  const Value zero = call.literal(0, DType::i64);
-  return {y,
-          log_sums,
-          kAbsent,
-          kAbsent,
-          call.rank0(call.size_of(in.q, -2)),
-          call.rank0(call.size_of(in.k, -2)),
-          zero,
-          zero,
-          kAbsent};
+  return {y, call.expand(call.literal(std::numeric_limits<double>::quiet_NaN(), DType::f32), rows)};
 }
 
 // ---- with projections
@@ -192,7 +192,8 @@ Results multi_head_attention(Call& call) {
     x.push_back(first ? widened(call, i) : x[0]);
   }
   const Value mask = seen(call, 9, 12);
-  if (!call.flag(10)) return {self_attention(call, x, p, mask), kAbsent};
+  if (!call.flag(10))
+    return {self_attention(call, x, p, mask), call.constant(Tensor::zeros(DType::f32, {0}))};
   Results both = weighed_attention(call, x, p, mask);
   if (call.flag(11)) both[1] = reduce(call, "ReduceMean", both[1], {1}, false);
   return both;
@@ -230,7 +231,7 @@ Results encoder_layer(Call& call) {
 
 constexpr Entry kEntries[] = {
     {"aten::scaled_dot_product_attention", scaled_dot_product},
-    {"aten::_scaled_dot_product_fused_attention_overrideable", fused_scaled_dot_product},
+    {"aten::_scaled_dot_product_flash_attention_for_cpu", flash},
     {"aten::_native_multi_head_attention", multi_head_attention},
     {"aten::_transformer_encoder_layer_fwd", encoder_layer},
 };
