@@ -91,10 +91,12 @@ c10::ScalarType to_torch(DType dtype) {
   return std::ranges::find(kTypes, dtype, &std::pair<c10::ScalarType, DType>::second)->first;
 }
 
-const Tensor& bytes_of(const c10::Storage& storage) {
+Tensor bytes_of(const c10::Storage& storage) {
   const c10::DataPtr& data = storage.data_ptr();
-  TORCH_INTERNAL_ASSERT(data.get_deleter() == &drop, "a storage of device heddle that is not Heddle's");
-  return *static_cast<const Tensor*>(data.get_context());
+  if (data.get_deleter() == &drop) return *static_cast<const Tensor*>(data.get_context());
+  // Laid around an address by PyTorch (serialisation) or another library (DLPack).
+  return Tensor::borrow_mutable(data.get(), DType::u8, {static_cast<int64_t>(storage.nbytes())}, {},
+                                std::make_shared<c10::Storage>(storage));
 }
 
 Tensor to_heddle(const at::TensorBase& tensor) {

@@ -25,7 +25,7 @@ at::Tensor to_torch(Tensor tensor, c10::DeviceIndex index);
 
 at::Tensor empty(at::IntArrayRef sizes, c10::ScalarType type, c10::DeviceIndex index);
 // The bytes of a storage of this device, and a storage's data made of such bytes.
-const Tensor& bytes_of(const c10::Storage& storage);
+Tensor bytes_of(const c10::Storage& storage);
 c10::DataPtr data_of(Tensor bytes, c10::DeviceIndex index);
 void resize_storage(const c10::Storage& storage, size_t bytes);  // what it holds is copied in stream order
 

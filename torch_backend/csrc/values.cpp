@@ -35,7 +35,8 @@ at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
 
 at::Tensor masked_select_of(const at::Tensor& self, const at::Tensor& mask) {
   TORCH_CHECK(mask.scalar_type() == at::kBool, "masked_select: expected BoolTensor for mask");
-  const std::vector<at::Tensor> both = at::broadcast_tensors({self, mask});
+  const auto with_axis = [](const at::Tensor& each) { return each.dim() == 0 ? each.unsqueeze(0) : each; };
+  const std::vector<at::Tensor> both = at::broadcast_tensors({with_axis(self), with_axis(mask)});
   return at::index(both[0], {both[1]});
 }
 
