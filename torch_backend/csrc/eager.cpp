@@ -64,8 +64,10 @@ c10::OperatorHandle described_by(const Overload& overload) {
   return overload.op;
 }
 
-// Their Meta kernels tell other shapes than the CPU's kernels make.
-constexpr std::string_view kOtherOnMeta[] = {"aten::native_batch_norm", "aten::_native_batch_norm_legit"};
+// Without a Meta kernel, whatever the dispatcher says, or with one that tells other shapes than the CPU's
+// kernels make. Their entries give the dtypes that are wanted.
+constexpr std::string_view kOtherOnMeta[] = {"aten::native_batch_norm", "aten::_native_batch_norm_legit",
+                                             "aten::_thnn_fused_gru_cell"};
 
 // Types of the results by PyTorch's Meta kernel; nothing where there is none, then the graph's are taken.
 std::optional<std::vector<at::Tensor>> described(const Overload& overload,
