@@ -64,10 +64,16 @@ c10::OperatorHandle described_by(const Overload& overload) {
   return overload.op;
 }
 
+// Without a Meta kernel, whatever the dispatcher says, or with one that tells other shapes than the CPU's
+// kernels make. Their entries give the dtypes that are wanted.
+constexpr std::string_view kOtherOnMeta[] = {"aten::native_batch_norm", "aten::_native_batch_norm_legit",
+                                             "aten::_thnn_fused_gru_cell"};
+
 // Types of the results by PyTorch's Meta kernel; nothing where there is none, then the graph's are taken.
 std::optional<std::vector<at::Tensor>> described(const Overload& overload,
                                                  c10::ArrayRef<c10::IValue> arguments) {
   const c10::OperatorHandle op = described_by(overload);
+  if (std::ranges::find(kOtherOnMeta, overload.entry->op) != std::end(kOtherOnMeta)) return std::nullopt;
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
   c10::Stack stack;
   for (const c10::IValue& each : arguments) stack.push_back(to_meta(each));

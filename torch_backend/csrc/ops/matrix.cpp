@@ -1,4 +1,5 @@
 // matrix.cpp: products of matrices and vectors.
+#include <algorithm>
 #include <cmath>
 
 #include "../table.h"
@@ -104,10 +105,11 @@ Results linear_entry(Call& call) {
 // All differences at once: products would lose the digits of near points.
 Results distances(Call& call) {
   const Value a = widened(call, 0), b = widened(call, 1);
-  const int rank = call.rank(a);
+  const int rank = std::max(call.rank(a), call.rank(b));
   const double p = call.real(2);
   const DType dtype = call.dtype(a);
-  const Value apart = call.node("Sub", {call.unsqueeze(a, {rank - 1}), call.unsqueeze(b, {rank - 2})});
+  const Value apart =
+      call.node("Sub", {call.unsqueeze(a, {call.rank(a) - 1}), call.unsqueeze(b, {call.rank(b) - 2})});
   const std::vector<int64_t> last = {rank};
   if (call.shape(a).back() == 0) return reduce(call, "ReduceSum", apart, last, false);
   if (p == 2) return reduce(call, "ReduceL2", apart, last, false);

@@ -117,18 +117,14 @@ Value known_statistics(Call& call, BatchArguments at) {
                    {{"epsilon", call.real(at.eps)}});
 }
 
-// [channels], or [] elements where PyTorch gives none back.
-Value saved(Call& call, int result, Value value) {
-  if (call.result_shape(result) == Extents{0}) return call.constant(Tensor::zeros(DType::f32, {0}));
-  return call.reshape(value, {-1});
-}
+// Statistics are given back in the dtype of the weights, where there are some.
+DType statistics_dtype(Call& call) { return call.dtype(call.tensor(call.has(1) ? 1 : 0)); }
 
+// Of the statistics that were given nothing is given back, as on the CPU; the Meta kernels of some of these
+// operators say [channels], so the dtypes are settled here.
 Results with_statistics(Call& call, BatchArguments at) {
-  const Value x = call.tensor(at.mean), variance = call.tensor(at.variance);
-  const DType dtype = wide(call.dtype(x));
-  const Value sum = call.node("Add", {call.cast(variance, dtype), call.literal(call.real(at.eps), dtype)});
-  return {known_statistics(call, at), saved(call, 1, x),
-          saved(call, 2, call.node("Reciprocal", {call.node("Sqrt", {sum})}))};
+  const Value none = call.constant(Tensor::zeros(statistics_dtype(call), {0}));
+  return {call.cast(known_statistics(call, at), call.dtype(call.tensor(0))), none, none};
 }
 
 // Statistics of this batch: normalised, mean, 1 / deviation.
@@ -144,7 +140,10 @@ Results own_statistics(Call& call, int eps) {
   Value y = call.node("Mul", {m.centred, m.inverse});
   if (call.has(1)) y = call.node("Mul", {y, call.reshape(call.cast(call.tensor(1), dtype), beside)});
   if (call.has(2)) y = call.node("Add", {y, call.reshape(call.cast(call.tensor(2), dtype), beside)});
-  return {y, call.reshape(m.mean, {-1}), call.reshape(m.inverse, {-1})};
+  const auto saved = [&](Value value) {
+    return call.cast(call.reshape(value, {-1}), statistics_dtype(call));
+  };
+  return {call.cast(y, call.dtype(call.tensor(0))), saved(m.mean), saved(m.inverse)};
 }
 
 void refuse_update(Call& call, int mean) {

@@ -157,7 +157,9 @@ Results gru_cell(Call& call) {
   const Value keep = call.node("Sigmoid", {add(given[1], own[1])});
   const Value fresh = call.node("Tanh", {add(given[2], call.node("Mul", {reset, own[2]}))});
   const Value h = add(fresh, call.node("Mul", {keep, call.node("Sub", {hx, fresh})}));
-  return {h, concatenated(call, {reset, keep, fresh, hx, own[2]}, 1)};
+  // No Meta kernel tells the dtypes.
+  const DType dtype = call.dtype(call.tensor(2));
+  return {call.cast(h, dtype), call.cast(concatenated(call, {reset, keep, fresh, hx, own[2]}, 1), dtype)};
 }
 
 constexpr Entry kEntries[] = {

@@ -89,50 +89,64 @@ struct Interpolation {
   bool antialias = false;
 };
 
-// The distance of two neighbours of the result, in elements of the source.
-double step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
-  const auto from = static_cast<double>(extent), to = static_cast<double>(count);
-  if (how.align_corners) return count > 1 ? (from - 1) / (to - 1) : 0;
-  return scale && *scale > 0 ? 1 / *scale : from / to;
+// The distance of two neighbours of the result, in elements of the source. This and the weights are of f32, as
+// in PyTorch's kernels of f32.
+float step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
+  if (how.align_corners)
+    return count > 1 ? static_cast<float>(extent - 1) / static_cast<float>(count - 1) : 0;
+  if (scale && *scale > 0) return static_cast<float>(1 / *scale);
+  return static_cast<float>(extent) / static_cast<float>(count);
 }
 
-double kernel(double distance, const Interpolation& how) {
-  const double x = std::fabs(distance), a = how.antialias ? -0.5 : -0.75;
-  if (!how.cubic) return std::max(1 - x, 0.0);
+float kernel(float distance, const Interpolation& how) {
+  const float x = std::fabs(distance), a = how.antialias ? -0.5F : -0.75F;
+  if (!how.cubic) return std::max(1 - x, 0.0F);
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
-// [count, extent]: how much of each element of the source is in each of the result. With antialiasing the
-// kernel is as wide as the step, and has weight 1 within the border; corners are aligned by the step alone.
-std::vector<float> weights(int64_t extent, int64_t count, double step, const Interpolation& how) {
-  std::vector<float> all(static_cast<size_t>(count * extent), 0.0F);
-  const double width = how.antialias ? std::max(step, 1.0) : 1;
-  const double reach = (how.cubic ? 2 : 1) * width;
-  for (int64_t i = 0; i < count; ++i) {
-    const bool corners = how.align_corners && !how.antialias;
-    const double index = static_cast<double>(i);
-    const double centre = corners ? step * index : step * (index + 0.5) - 0.5;
-    std::vector<double> row(static_cast<size_t>(extent), 0.0);
-    double sum = 0;
-    const auto first = static_cast<int64_t>(std::floor(centre - reach)) + 1;
-    for (int64_t at = first; static_cast<double>(at) < centre + reach; ++at) {
-      if (how.antialias && (at < 0 || at >= extent)) continue;
-      const double weight = kernel((static_cast<double>(at) - centre) / width, how);
-      row[static_cast<size_t>(std::clamp<int64_t>(at, 0, extent - 1))] += weight;
-      sum += weight;
-    }
-    for (int64_t at = 0; at < extent; ++at) {
-      const double weight = row[static_cast<size_t>(at)];
-      all[static_cast<size_t>(i * extent + at)] = static_cast<float>(sum == 0 ? weight : weight / sum);
-    }
+struct Weights {  // [count, extent]: how much of each element of the source is in each of the result
+  int64_t extent;
+  std::vector<float> all;
+  void add(int64_t i, int64_t at, float weight) {
+    all[static_cast<size_t>(i * extent + std::clamp<int64_t>(at, 0, extent - 1))] += weight;
   }
-  return all;
+};
+
+void interpolated(Weights& weights, int64_t i, float step, const Interpolation& how) {
+  const float index = static_cast<float>(i);
+  const float centre = how.align_corners ? step * index : step * (index + 0.5F) - 0.5F;
+  const auto left = static_cast<int64_t>(std::floor(centre));
+  const int64_t reach = how.cubic ? 2 : 1;
+  for (int64_t at = left - reach + 1; at <= left + reach; ++at)
+    weights.add(i, at, kernel(static_cast<float>(at) - centre, how));
 }
 
-Value weigh(Call& call, Value x, int axis, int64_t count, double step, const Interpolation& how) {
+// The kernel is as wide as the step, and weighs 1 within the border; corners are aligned by the step alone.
+void antialiased(Weights& weights, int64_t i, float step, const Interpolation& how) {
+  const float width = std::max(step, 1.0F), reach = (how.cubic ? 2.0F : 1.0F) * width;
+  const float centre = step * (static_cast<float>(i) + 0.5F);
+  const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - reach + 0.5F), 0);
+  const int64_t last = std::min<int64_t>(static_cast<int64_t>(centre + reach + 0.5F), weights.extent);
+  std::vector<float> row;
+  float sum = 0;
+  for (int64_t at = first; at < last; ++at) {
+    row.push_back(kernel((static_cast<float>(at) - centre + 0.5F) * (1 / width), how));
+    sum += row.back();
+  }
+  for (int64_t at = first; at < last; ++at)
+    weights.add(i, at, row[static_cast<size_t>(at - first)] / (sum == 0 ? 1 : sum));
+}
+
+std::vector<float> weights_of(int64_t extent, int64_t count, float step, const Interpolation& how) {
+  Weights weights{extent, std::vector<float>(static_cast<size_t>(count * extent), 0.0F)};
+  for (int64_t i = 0; i < count; ++i) (how.antialias ? antialiased : interpolated)(weights, i, step, how);
+  return std::move(weights.all);
+}
+
+Value weigh(Call& call, Value x, int axis, int64_t count, float step, const Interpolation& how) {
   const int64_t extent = call.extent(x, axis);
-  const std::vector<float> matrix = weights(extent, count, step, how);
+  const std::vector<float> matrix = weights_of(extent, count, step, how);
   const Value constant = call.cast(
       call.constant(Tensor::of<float>({count, extent}, std::span<const float>(matrix))), call.dtype(x));
   const int last = call.rank(x) - 1;
@@ -150,10 +164,10 @@ Value interpolate(Call& call, const Target& target, const Interpolation& how) {
   for (size_t i = 0; i < target.size.size(); ++i) {
     const auto axis = static_cast<int>(2 + i);
     const int64_t extent = call.extent(x, axis), count = target.size[i];
-    const double ratio = step_of(extent, count, std::nullopt, how);
+    const float ratio = step_of(extent, count, std::nullopt, how);
     named.push_back(axis);
     same = same && extent == count;
-    by_ratio = by_ratio && std::fabs(step_of(extent, count, target.scale[i], how) - ratio) < 1e-9 * ratio;
+    by_ratio = by_ratio && std::fabs(step_of(extent, count, target.scale[i], how) - ratio) <= 1e-6F * ratio;
   }
   if (same) return identity(call, x);  // whatever the scales
   if (by_ratio || how.align_corners > how.antialias) {
@@ -166,7 +180,7 @@ Value interpolate(Call& call, const Target& target, const Interpolation& how) {
   }
   for (size_t i = 0; i < target.size.size(); ++i) {
     const auto axis = static_cast<int>(2 + i);
-    const double step = step_of(call.extent(x, axis), target.size[i], target.scale[i], how);
+    const float step = step_of(call.extent(x, axis), target.size[i], target.scale[i], how);
     x = weigh(call, x, axis, target.size[i], step, how);
   }
   return x;
