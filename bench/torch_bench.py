@@ -23,6 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch._dynamo
+import torch._inductor.config
 from torch import Tensor, nn
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -33,6 +35,8 @@ from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write
 import heddle.torch  # noqa: E402
 from heddle.cli.together import run_together  # noqa: E402
 
+torch._dynamo.config.recompile_limit = 64  # threads that arrive while it compiles compile too
+torch._inductor.config.compile_threads = 1
 CORES = len(os.sched_getaffinity(0))
 TOLERANCE = 1e-4
 CALLERS = 16
