@@ -3,10 +3,11 @@
 import pytest
 import torch
 from compile_nets import NETS, encoder, mlp
-from heddle.torch import dynamo
-from heddle.torch.fused_layers import native_multi_head_attention
 from threads import count_right, run_threads
 from torch import nn
+
+from heddle.torch import dynamo
+from heddle.torch.fused_layers import native_multi_head_attention
 
 
 @pytest.fixture(autouse=True)
