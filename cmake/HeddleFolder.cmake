@@ -40,6 +40,10 @@ function(heddle_library name)
 
   if(tests AND HEDDLE_TESTS)
     heddle_test(${name}_test LABEL unit SOURCES ${tests} LINK heddle_${name})
+    if(HEDDLE_SANITIZE)
+      # The optimiser takes up to nine tenths of what compiling their instrumented tables takes.
+      target_compile_options(${name}_test PRIVATE -O0)
+    endif()
   endif()
 endfunction()
 
