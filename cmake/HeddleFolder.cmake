@@ -83,7 +83,7 @@ else()
   set(HEDDLE_DETECT_LEAKS 1)
 endif()
 set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
-# Threads that go on while the process ends are watched for another 100 ms, not 1 s: tests start many children.
+# Threads that go on while a process ends are watched for another 100 ms, not 1 s: tests start many.
 string(CONCAT tsan_options "halt_on_error=1 second_deadlock_stack=1 atexit_sleep_ms=100 "
        "suppressions=${HEDDLE_TSAN_SUPPRESSIONS}")
 set(HEDDLE_SANITIZER_OPTIONS
