@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from heddle import errors
 from torch import fx
 from torch._ops import OpOverload
-
-from heddle import errors
 
 from . import _C
 from .tracing import qualified
@@ -187,6 +186,7 @@ class GraphLowering:
         if isinstance(role, Input):
             self.arguments.append(role.argument)
             return self.lowering.input(role.name, node.meta["val"].dtype, list(role.dims))
+        assert isinstance(role, Known)  # a Size's turn comes when all inputs are there
         return role.value
 
     def _size(self, role: Size, pairs: Iterable[tuple[fx.Node, Role]]) -> Any:
