@@ -8,6 +8,9 @@
 #include <doctest/doctest.h>
 
 #include <cstdlib>
+#include <string>
+#include <thread>
+#include <vector>
 
 using namespace agx_guard_test;
 
@@ -21,15 +24,29 @@ struct Outcome {
   std::string last;
 };
 
+// Four runs at a time: a guarded run waits more than it computes.
 Outcome run(const std::string& environment, const std::string& mode, int ms, int runs, bool guarded) {
-  Outcome outcome;
+  constexpr int kTogether = 4;
   const std::string command = folder() + "agx_guard_stress " + mode + " 2 " + std::to_string(ms);
-  for (int i = 0; i < runs; ++i) {
-    const Child child = run_child(environment, command, guarded);
-    const bool crashed = kSanitized ? child.status != 0 : child.status >= 128;
-    outcome.crashed += crashed;
-    outcome.lost += child.status != 0 && !crashed;
-    outcome.last = child.output;
+  Outcome lanes[kTogether], outcome;
+  {
+    std::vector<std::jthread> threads;
+    for (int lane = 0; lane < kTogether; ++lane) {
+      threads.emplace_back([&, lane] {
+        for (int i = lane; i < runs; i += kTogether) {
+          const Child child = run_child(environment, command, guarded);
+          const bool crashed = kSanitized ? child.status != 0 : child.status >= 128;
+          lanes[lane].crashed += crashed;
+          lanes[lane].lost += child.status != 0 && !crashed;
+          lanes[lane].last = child.output;
+        }
+      });
+    }
+  }
+  for (const Outcome& lane : lanes) {
+    outcome.crashed += lane.crashed;
+    outcome.lost += lane.lost;
+    outcome.last += lane.last;
   }
   return outcome;
 }

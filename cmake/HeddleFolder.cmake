@@ -40,6 +40,10 @@ function(heddle_library name)
 
   if(tests AND HEDDLE_TESTS)
     heddle_test(${name}_test LABEL unit SOURCES ${tests} LINK heddle_${name})
+    if(HEDDLE_SANITIZE)
+      # The optimiser takes up to nine tenths of what compiling their instrumented tables takes.
+      target_compile_options(${name}_test PRIVATE -O0)
+    endif()
   endif()
 endfunction()
 
@@ -79,8 +83,11 @@ else()
   set(HEDDLE_DETECT_LEAKS 1)
 endif()
 set(HEDDLE_TSAN_SUPPRESSIONS "${PROJECT_SOURCE_DIR}/tests/sanitizers/tsan.supp")
+# Threads that go on while a process ends are watched for another 100 ms, not 1 s: tests start many.
+string(CONCAT tsan_options "halt_on_error=1 second_deadlock_stack=1 atexit_sleep_ms=100 "
+       "suppressions=${HEDDLE_TSAN_SUPPRESSIONS}")
 set(HEDDLE_SANITIZER_OPTIONS
-  "TSAN_OPTIONS=halt_on_error=1 second_deadlock_stack=1 suppressions=${HEDDLE_TSAN_SUPPRESSIONS}"
+  "TSAN_OPTIONS=${tsan_options}"
   "ASAN_OPTIONS=detect_leaks=${HEDDLE_DETECT_LEAKS}"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/lsan.supp"
   "UBSAN_OPTIONS=print_stacktrace=1")

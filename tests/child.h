@@ -25,6 +25,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/sanitized.h"
+
 #if defined(__APPLE__)
 #include <mach-o/dyld.h>
 #endif
@@ -35,14 +37,7 @@ namespace heddle::test {
 
 // Whether a process with several threads may fork() and go on in the child: not under the sanitizers, whose
 // allocators another thread may hold at that moment.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr bool kForksWithThreads = false;
-#elif defined(__has_feature)
-inline constexpr bool kForksWithThreads =
-    !__has_feature(thread_sanitizer) && !__has_feature(address_sanitizer);
-#else
-inline constexpr bool kForksWithThreads = true;
-#endif
+inline constexpr bool kForksWithThreads = !kSanitized;
 
 struct Child {
   bool hung = false;

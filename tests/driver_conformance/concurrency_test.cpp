@@ -5,6 +5,7 @@
 #include "ir/builder.h"
 #include "session.h"
 #include "tests/emulated.h"
+#include "tests/sanitized.h"
 
 namespace heddle::conformance {
 namespace {
@@ -44,7 +45,7 @@ ir::Tensor sentence(int64_t batch, int64_t seq, uint32_t seed) {
 // Eight threads run one program on inputs in turn; each run gives the bits of the sequential run.
 Status check_eight_threads(device::Device& device, const device::Module& module,
                            const std::vector<std::vector<ir::Tensor>>& inputs) {
-  constexpr int kThreads = 8, kRuns = heddle::test::kEmulated ? 2 : 12;
+  constexpr int kThreads = 8, kRuns = test::kEmulated ? 2 : test::kSanitized ? 5 : 12;
   HEDDLE_TRY_ASSIGN(const auto program, compile(module, inputs[0]));
   std::vector<std::vector<ir::Tensor>> wanted;
   Session alone(device);

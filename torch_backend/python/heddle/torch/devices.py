@@ -10,14 +10,14 @@ import os
 import platform
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import heddle
 import torch
 
 from . import _C
 
-DeviceLike = torch.device | str | int | None
+DeviceLike: TypeAlias = torch.device | str | int | None
 
 _forked = False
 
@@ -32,17 +32,18 @@ os.register_at_fork(after_in_child=_note_fork)
 
 def index_of(device: DeviceLike = None) -> int:
     """The index a device argument means; the current one where it names none."""
+    index = device if isinstance(device, int) else None
     if isinstance(device, str):
         device = torch.device(device)
     if isinstance(device, torch.device):
         if device.type != "heddle":
             raise ValueError(f"expected a heddle device, not {device}")
-        device = device.index
-    if device is None:
+        index = device.index
+    if index is None:
         return current_device()
-    if not 0 <= device < device_count():
-        raise ValueError(f"there is no device heddle:{device}: this build has {device_count()} devices")
-    return device
+    if not 0 <= index < device_count():
+        raise ValueError(f"there is no device heddle:{index}: this build has {device_count()} devices")
+    return index
 
 
 def device_names() -> list[str]:

@@ -35,9 +35,8 @@ class Seen:
         self._data = tensor.data_ptr()
 
     def is_still(self, tensor: Tensor) -> bool:
-        return (
-            self._tensor() is tensor and self._version == tensor._version and self._data == tensor.data_ptr()
-        )
+        is_same = self._tensor() is tensor
+        return is_same and self._version == tensor._version and self._data == tensor.data_ptr()
 
 
 @dataclass(frozen=True)
@@ -88,10 +87,10 @@ class GraphCall:
                 if changes <= CHANGES_OF_A_WEIGHT and not given[i].is_inference()
             }
             lowering = GraphLowering(self._graph_module.graph, self._graph_module, "dynamo")
-            seen = {i: Seen(given[i]) for i in weights}  # before they are copied
+            copied = {i: Seen(given[i]) for i in weights}  # before they are copied
             lowering.lower(self._roles(weights, given))
             model = lowering.lowering.build(**self._options)
-            self._built = Built(model, seen, lowering.arguments, lowering.outputs)
+            self._built = Built(model, copied, lowering.arguments, lowering.outputs)
             return self._built
 
     def _roles(self, weights: set[int], given: Sequence[Any]) -> list[Role]:

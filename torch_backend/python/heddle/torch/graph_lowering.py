@@ -186,6 +186,7 @@ class GraphLowering:
         if isinstance(role, Input):
             self.arguments.append(role.argument)
             return self.lowering.input(role.name, node.meta["val"].dtype, list(role.dims))
+        assert isinstance(role, Known)  # a Size's turn comes when all inputs are there
         return role.value
 
     def _size(self, role: Size, pairs: Iterable[tuple[fx.Node, Role]]) -> Any:
