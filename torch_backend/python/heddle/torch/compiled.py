@@ -7,12 +7,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from heddle import errors
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
 from torch.utils import _pytree as pytree
-
-from heddle import errors
 
 from . import tracing
 from .graph_lowering import GraphLowering, Input, Known, Role, Weight, dims_of

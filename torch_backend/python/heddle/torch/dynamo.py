@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from heddle import errors
 from torch import Tensor, fx
 from torch._dynamo.backends.common import aot_autograd
 from torch._guards import TracingContext
-
-from heddle import errors
 
 from . import _C, tracing
 from .graph_lowering import GraphLowering, Input, Known, Outputs, Role, Size, Weight, dims_of

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from heddle import errors
 from torch import fx
 from torch._ops import OpOverload
-
-from heddle import errors
 
 from . import _C
 from .tracing import qualified
