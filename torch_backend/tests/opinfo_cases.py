@@ -28,7 +28,6 @@ SCOPE = Path(__file__).with_name("opinfo_scope.tsv")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool)
 MOST_SAMPLES = 8
 _LOOKED_AT = 120  # samples of an OpInfo that are chosen from
-_HALF = (torch.float16, torch.bfloat16)
 
 # Which of several equal elements an index names is nobody's promise; the values are compared.
 TIES = {"kthvalue", "topk", "median", "nanmedian", "mode", "argsort", "msort", "sort"}
@@ -37,7 +36,19 @@ TIES = {"kthvalue", "topk", "median", "nanmedian", "mode", "argsort", "msort", "
 FIRST_ONLY = {"native_batch_norm", "_native_batch_norm_legit"}
 
 # What is in new memory is nobody's promise: only shape, dtype, strides and device are compared.
-UNINITIALISED = {"empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided"}
+UNINITIALISED = {
+    "empty",
+    "empty_like",
+    "empty_permuted",
+    "empty_strided",
+    "new_empty",
+    "new_empty_strided",
+    "resize_",
+    "resize_as_",
+}
+
+# Their tensor arguments beside the input have to be on the CPU.
+ON_CPU = {"tensor_split"}
 
 
 @dataclass(frozen=True)
@@ -159,7 +170,7 @@ def _tolerances(info: OpInfo, dtype: torch.dtype) -> dict[str, float]:
 
 
 def _no_farther(actual: torch.Tensor, expected: torch.Tensor, exact: torch.Tensor) -> bool:
-    """Of 16-bit results: within twice the CPU's own error, and half an ulp of the largest value."""
+    """Within twice the CPU's own error, and an ulp of the largest value."""
     exact, a, e = exact.double(), actual.double(), expected.double()
     if not torch.equal(a.isnan(), e.isnan()) or not torch.equal(a.isinf(), e.isinf()):
         return False
@@ -173,7 +184,7 @@ def _no_farther(actual: torch.Tensor, expected: torch.Tensor, exact: torch.Tenso
 
 
 def _difference(actual: Any, expected: Any, exact: Any, tolerances: dict[str, float], device: str) -> str:
-    """ "" when they agree. `exact`: the same in f64, of 16-bit results."""
+    """ "" when they agree. `exact`: the same in f64."""
     got, got_spec = _pytree.tree_flatten(actual)
     want, want_spec = _pytree.tree_flatten(expected)
     if got_spec != want_spec:
@@ -189,7 +200,12 @@ def _difference(actual: Any, expected: Any, exact: Any, tolerances: dict[str, fl
         try:
             assert_close(a.cpu(), e, equal_nan=True, check_stride=False, **tolerances)
         except AssertionError as error:
-            if x is None or e.dtype not in _HALF or a.shape != e.shape or not _no_farther(a.cpu(), e, x):
+            if (
+                x is None
+                or not e.dtype.is_floating_point
+                or a.shape != e.shape
+                or not _no_farther(a.cpu(), e, x)
+            ):
                 return f"result {i}: " + " ".join(str(error).split())
     return ""
 
@@ -198,9 +214,9 @@ def _exactly(info: OpInfo, sample: tuple[Any, Any, Any]) -> Any:
     """The result in f64, or None where the CPU has none."""
 
     def wide(x: Any) -> Any:
-        if isinstance(x, torch.Tensor) and x.dtype in _HALF:
+        if isinstance(x, torch.Tensor) and x.dtype.is_floating_point:
             return x.double()
-        return torch.float64 if isinstance(x, torch.dtype) and x in _HALF else x
+        return torch.float64 if isinstance(x, torch.dtype) and x.is_floating_point else x
 
     x, args, kwargs = _pytree.tree_map(wide, _copied(sample))
     try:
@@ -238,7 +254,6 @@ def run_case(case: Case, device: str) -> Outcome:
     outcome = Outcome()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        random: bool | None = None
         for label, *sample in samples_of(case):
             for way, op in ways_of(info):
                 if way and not label.startswith("sample 0"):
@@ -246,10 +261,12 @@ def run_case(case: Case, device: str) -> Outcome:
                 expected = _run(op, _copied(sample))
                 if isinstance(expected, Exception):
                     continue  # the CPU refuses it, whatever its reason: no reference
-                if random is None and not way:
-                    random = _is_random(info, sample, expected)
-                actual = _run(op, to_device(sample, device))
-                _judge(info, case, label + way, sample, expected, actual, bool(random), device, outcome)
+                moved = (
+                    to_device(sample[0], device),
+                    *to_device(sample[1:], "cpu" if info.name in ON_CPU else device),
+                )
+                actual = _run(op, moved)
+                _judge(info, case, label + way, sample, expected, actual, device, outcome)
     return outcome
 
 
@@ -269,7 +286,6 @@ def _judge(
     sample: Any,
     expected: Any,
     actual: Any,
-    random: bool,
     device: str,
     outcome: Outcome,
 ) -> None:
@@ -282,18 +298,27 @@ def _judge(
         words = str(actual).splitlines() or [""]
         outcome.wrong.append(f"{label}: {type(actual).__name__}: {words[0]}")
         return
-    if random or info.name in UNINITIALISED:
-        if _meta(actual) != _meta(expected):
-            outcome.wrong.append(f"{label}: {_meta(actual)}, not {_meta(expected)}")
-        return
-    if info.name in FIRST_ONLY or (info.name in TIES and len(_tensors(expected)) == 2):
-        expected, actual = _tensors(expected)[0], _tensors(actual)[0]
-    tolerances = _tolerances(info, case.dtype)
-    difference = _difference(actual, expected, None, tolerances, device)
-    if difference and case.dtype in _HALF:
-        difference = _difference(actual, expected, _exactly(info, sample), tolerances, device)
+    difference = _found_different(info, case, sample, expected, actual, device)
+    if difference and (info.name in UNINITIALISED or _is_random(info, sample, expected)):
+        difference = "" if _meta(actual) == _meta(expected) else f"{_meta(actual)}, not {_meta(expected)}"
     if difference:
         outcome.wrong.append(f"{label}: {difference}")
+
+
+def _found_different(info: OpInfo, case: Case, sample: Any, expected: Any, actual: Any, device: str) -> str:
+    if info.name in FIRST_ONLY or (info.name in TIES and len(_tensors(expected)) == 2):
+        expected, actual = _tensors(expected)[0], _tensors(actual)[0]
+    if info.name == "argsort":
+        x, args, kwargs = sample
+        dim = args[0] if args else kwargs.get("dim", -1)
+        expected, actual = (
+            x.take_along_dim(index.cpu(), dim).to(index.device) for index in (expected, actual)
+        )
+    tolerances = _tolerances(info, case.dtype)
+    difference = _difference(actual, expected, None, tolerances, device)
+    if difference and case.dtype.is_floating_point:
+        difference = _difference(actual, expected, _exactly(info, sample), tolerances, device)
+    return difference
 
 
 def supported_cases() -> list[Case]:

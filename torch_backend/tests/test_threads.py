@@ -27,7 +27,10 @@ def inputs(threads, times, *shape):
 MODULES = {
     "linear": (lambda: nn.Linear(16, 8), (4, 16)),
     "mlp": (lambda: nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 8)), (4, 16)),
-    "conv1d": (lambda: nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 4, 3)), (2, 4, 20)),
+    "conv1d": (
+        lambda: nn.Sequential(nn.Conv1d(4, 8, 3, padding=1), nn.ReLU(), nn.Conv1d(8, 4, 3)),
+        (2, 4, 20),
+    ),
     "attention": (lambda: SelfAttention(16, 4), (2, 6, 16)),
     "encoder": (lambda: nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), (2, 6, 16)),
 }
@@ -161,7 +164,9 @@ def test_producers_and_consumers_hand_tensors_over_without_synchronising(device)
         for _ in range(50):
             t, i, y = ways.get(timeout=60)
             got = (y + 1).sum(0)
-            torch.testing.assert_close(got.cpu(), (x[t, i] @ x[t, i]).relu().add(1).sum(0), rtol=1e-4, atol=1e-4)
+            torch.testing.assert_close(
+                got.cpu(), (x[t, i] @ x[t, i]).relu().add(1).sum(0), rtol=1e-4, atol=1e-4
+            )
             tally.add()
 
     run_threads(8, lambda t: produce(t) if t < 4 else consume())
@@ -203,7 +208,8 @@ def test_a_tensor_is_freed_by_another_thread_while_in_use(device):
 
 
 @pytest.mark.parametrize(
-    "case", ["basic", "several streams", "another thread", "memory of the CPU", "several frees", "eight threads"]
+    "case",
+    ["basic", "several streams", "another thread", "memory of the CPU", "several frees", "eight threads"],
 )
 def test_record_stream(case, device):
     if device == "cpu":
@@ -253,7 +259,9 @@ def test_a_storm_of_synchronise_meanwhile(device):
                 tally.add("synchronised")
                 continue
             with torch.no_grad():
-                torch.testing.assert_close(module(x[t, i].to(device)).cpu(), expected[t, i], rtol=1e-4, atol=1e-4)
+                torch.testing.assert_close(
+                    module(x[t, i].to(device)).cpu(), expected[t, i], rtol=1e-4, atol=1e-4
+                )
             tally.add()
 
     run_threads(8, body)
@@ -293,7 +301,10 @@ def test_autocast_and_inference_mode_are_a_thread_s_own(device):
     tally = Tally()
 
     def body(t):
-        with torch.inference_mode(t % 2 == 0), torch.autocast(device, dtype=torch.bfloat16, enabled=t % 4 < 2):
+        with (
+            torch.inference_mode(t % 2 == 0),
+            torch.autocast(device, dtype=torch.bfloat16, enabled=t % 4 < 2),
+        ):
             for _ in range(20):
                 barrier.wait()
                 y = module(x.to(device))
@@ -325,7 +336,9 @@ def test_gradients_of_supported_operators_are_the_cpu_s(device):
 
 
 def run_program(code, timeout=120):
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, timeout=timeout
+    )
 
 
 def test_torch_compile_from_eight_threads_at_once(device):

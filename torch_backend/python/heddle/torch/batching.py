@@ -67,6 +67,8 @@ def _plainly(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, An
 
 def _replaced(before: Callable[..., Any]) -> Callable[..., Any]:
     def __call__(self: torch.nn.Module, *args: Any, **named: Any) -> Any:
+        if torch.compiler.is_dynamo_compiling():  # a constant there: what follows is not traced
+            return before(self, *args, **named)
         active = _active.get()
         if active is None or _is_traced():
             return before(self, *args, **named)
