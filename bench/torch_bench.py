@@ -30,9 +30,9 @@ from torch import Tensor, nn
 ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tools" / "models")]
 
+import heddle.torch  # noqa: E402
 from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write  # noqa: E402
 
-import heddle.torch  # noqa: E402
 from heddle.cli.together import run_together  # noqa: E402
 
 torch._dynamo.config.recompile_limit = 64  # threads that arrive while it compiles compile too

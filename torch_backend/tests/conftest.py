@@ -4,10 +4,9 @@ import os
 import sys
 from pathlib import Path
 
+import heddle.torch  # noqa: F401  (where autoload is off)
 import pytest
 import torch
-
-import heddle.torch  # noqa: F401  (where autoload is off)
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 

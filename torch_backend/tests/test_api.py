@@ -9,12 +9,12 @@ import sys
 import threading
 import time
 
+import heddle.torch
 import pytest
 import torch
 from threads import run_threads
 
 import heddle
-import heddle.torch
 
 pytestmark = pytest.mark.skipif(
     torch._C._get_privateuse1_backend_name() != "heddle" or not heddle.torch._C.operators(),
@@ -222,7 +222,7 @@ def test_operators_and_waiting_free_the_gil():
         nonlocal ticks
         while not stop.is_set():
             ticks += 1
-            time.sleep(0.0002)
+            stop.wait(0.0002)
 
     thread = threading.Thread(target=tick)
     thread.start()

@@ -9,13 +9,13 @@ from collections import namedtuple
 
 import pytest
 import torch
+from heddle.torch import owners
 from threads import Tally, run_threads
 from torch import nn
 
 import heddle
 from heddle import torch as device_module
 from heddle.errors import InvalidError, UnavailableError, UnsupportedError
-from heddle.torch import owners
 
 
 class Noting(nn.Module):
@@ -171,7 +171,7 @@ def test_it_follows_contextvars_and_decorates_functions_and_coroutines():
 
     @batched(4)
     async def later(x):
-        await asyncio.sleep(0)
+        await asyncio.get_running_loop().run_in_executor(None, int)
         return module(x)
 
     plain(torch.ones(9, 1))

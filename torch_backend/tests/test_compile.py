@@ -1,12 +1,12 @@
 """heddle.torch.compile: values against eager PyTorch on the CPU, arguments, results, refusals, callers."""
 
+import heddle.torch
 import pytest
 import torch
 from compile_nets import NETS, Bert, mlp
 from threads import count_right
 from torch import nn
 
-import heddle.torch
 from heddle import errors
 
 CALLS = ((3, 12), (1, 12), (8, 12), (2, 20))  # rows, length

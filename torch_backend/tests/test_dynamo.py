@@ -3,11 +3,10 @@
 import pytest
 import torch
 from compile_nets import NETS, encoder, mlp
-from threads import count_right, run_threads
-from torch import nn
-
 from heddle.torch import dynamo
 from heddle.torch.fused_layers import native_multi_head_attention
+from threads import count_right, run_threads
+from torch import nn
 
 
 @pytest.fixture(autouse=True)

@@ -5,10 +5,9 @@ import torch
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
+import heddle.torch
 import opinfo_cases
 import opinfo_coverage
-
-import heddle.torch
 
 SCOPE = opinfo_cases.read_scope()
 OPERATORS = opinfo_coverage.read_list()

@@ -20,11 +20,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
+import heddle.torch
 import opinfo_cases
 import opinfo_coverage
 from opinfo_cases import Case, Outcome
-
-import heddle.torch
 
 BEGIN, END = "<!-- opinfo: begin -->", "<!-- opinfo: end -->"
 

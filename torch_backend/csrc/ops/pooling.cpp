@@ -106,7 +106,8 @@ Results avg_pool(Call& call) {
   return given_back(call, divides ? divided(call, x, how, call.integer(6)) : average(call, x, how), batched);
 }
 
-// ---- as many windows as the result has: window i of `count` is [floor(i n / count), ceil((i + 1) n / count))
+// ---- as many windows as the result has: window i of `count` is
+// [floor(i n / count), ceil((i + 1) n / count))
 
 struct Span {
   int64_t begin, end;
