@@ -66,9 +66,9 @@ def process_state(tree: Tree) -> Iterator[Finding]:
 
 @dataclass(frozen=True, order=True)
 class Lock:
-    path: str  # below src/
+    path: str  # below src/, or of torch_backend
     name: str
-    kind: str  # "Guarded" | "Atomic"
+    kind: str  # "Guarded" | "Atomic"; "mutex" | "atomic" in torch_backend, which has no base
     line: int
 
 
@@ -86,21 +86,29 @@ def after_brackets(code: str, at: int) -> int:
 DECLARED = re.compile(r"[\s>\[\])]*(?:,\s*[\w:]+\s*>+)*\s*(\w+)\s*(?:\[[^\]]*\]\s*)*(?:;|=|\{|,)")
 
 
+KINDS = {
+    "src": re.compile(r"\b(Guarded|Atomic)(?=<)"),
+    "torch_backend": re.compile(r"\bstd::(atomic(?=<)|(?:shared_)?mutex(?=\s+\w+;))"),
+}
+
+
 def locks(tree: Tree) -> list[Lock]:
-    """Members and globals that are or hold a Guarded or an Atomic; locals and parameters are left out."""
+    """Members and globals that are or hold a lock or an atomic; locals and parameters are left out."""
     found = []
     for file in tree.cpp():
-        if not file.below("src") or file.is_test or file.is_bench:
+        kinds = KINDS.get(file.path.split("/")[0])
+        if kinds is None or file.is_test or file.is_bench:
             continue
         bodies = [(s.body, s.end) for s in scopes.parse(file.code)[0] if s.kind == "function"]
-        for match in re.finditer(r"\b(Guarded|Atomic)<", file.code):
+        for match in kinds.finditer(file.code):
             start = match.start()
             if any(begin < start < end for begin, end in bodies):
                 continue
             line_head = file.code[file.code.rfind("\n", 0, start) + 1 : start]
             if re.search(r"\b(?:using|friend|class|struct|template)\b|\($", line_head):
                 continue
-            declared = DECLARED.match(file.code, after_brackets(file.code, match.end() - 1))
+            at = after_brackets(file.code, match.end()) if file.code[match.end()] == "<" else match.end()
+            declared = DECLARED.match(file.code, at)
             if declared:
                 path = file.path.removeprefix("src/")
                 found.append(Lock(path, declared.group(1), match.group(1), file.line_of(start)))
@@ -118,7 +126,8 @@ def listed(tree: Tree) -> Iterator[Finding]:
     for lock in existing:
         if (lock.path, lock.name) not in rows:
             message = f"{lock.kind} '{lock.name}' has no row in docs/concurrency.md (tools/tidy.py --locks)"
-            yield Finding("src/" + lock.path, lock.line, "concurrency", message)
+            where = lock.path if lock.path in tree.files else "src/" + lock.path
+            yield Finding(where, lock.line, "concurrency", message)
     known = {(lock.path, lock.name) for lock in existing}
     for (path, name), number in rows.items():
         if (path, name) not in known:

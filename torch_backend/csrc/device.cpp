@@ -38,9 +38,10 @@ class StreamNames {
     ++named_.try_emplace({index, stream.id()}, Named{stream, 0}).first->second.holders;
   }
   void remove(c10::DeviceIndex index, const Stream& stream) {
+    std::map<Key, Named>::node_type last;  // let go of outside the lock
     const std::lock_guard lock(lock_);
     const auto found = named_.find({index, stream.id()});
-    if (found != named_.end() && --found->second.holders == 0) named_.erase(found);
+    if (found != named_.end() && --found->second.holders == 0) last = named_.extract(found);
   }
   std::optional<Stream> find(const Key& key) {
     const std::lock_guard lock(lock_);
