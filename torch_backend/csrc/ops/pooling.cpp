@@ -106,8 +106,7 @@ Results avg_pool(Call& call) {
   return given_back(call, divides ? divided(call, x, how, call.integer(6)) : average(call, x, how), batched);
 }
 
-// ---- as many windows as the result has: window i of `count` is
-// [floor(i n / count), ceil((i + 1) n / count))
+// ---- as many windows as the result has: of n over e elements the i-th is [i e / n, ceil((i + 1) e / n))
 
 struct Span {
   int64_t begin, end;

@@ -89,8 +89,8 @@ struct Interpolation {
   bool antialias = false;
 };
 
-// The distance of two neighbours of the result, in elements of the source. This and the weights are f32, as
-// in PyTorch's kernels of f32.
+// The distance of two neighbours of the result, in elements of the source. This and the weights are of f32,
+// as in PyTorch's kernels of f32.
 float step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
   if (how.align_corners)
     return count > 1 ? static_cast<float>(extent - 1) / static_cast<float>(count - 1) : 0;
