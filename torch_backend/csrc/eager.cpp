@@ -275,13 +275,20 @@ c10::Scalar value_of(const at::Tensor& tensor) {  // of a CPU tensor without dim
   }
 }
 
+// The nth tensor of a list that may hold None: sources count those that are there.
+c10::IValue present(c10::ArrayRef<c10::IValue> list, int n) {
+  const auto* const found = std::ranges::find_if(list, [&](const c10::IValue& each) {
+    return each.isTensor() && each.toTensor().defined() && n-- == 0;
+  });
+  return *found;
+}
+
 Tensor operand(const Source& source, c10::ArrayRef<c10::IValue> arguments, const Device& device) {
   const c10::IValue& argument = arguments[static_cast<size_t>(source.argument)];
   if (source.number && source.form != Form::number)
     return number_tensor(argument.toScalar(), *source.number, device);
-  const c10::IValue element =
-      source.element < 0 ? c10::IValue() : argument.toListRef()[static_cast<size_t>(source.element)];
-  const at::Tensor& tensor = source.element < 0 ? argument.toTensor() : element.toTensor();
+  const c10::IValue element = source.element < 0 ? argument : present(argument.toListRef(), source.element);
+  const at::Tensor& tensor = element.toTensor();
   if (source.form == Form::number) return number_tensor(value_of(tensor), *source.number, device);
   if (source.form == Form::permuted) return to_heddle(tensor.permute(memory_order(tensor)));
   return to_heddle(tensor);
