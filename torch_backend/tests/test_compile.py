@@ -32,6 +32,23 @@ def test_gives_what_the_module_gives_for_any_number_of_rows(name):
     assert model.batchable == net.joins, model.explain_coalescing()
 
 
+class Broadcasting(nn.Module):
+    """Its code would take one row of `y` for all of `x`; nothing in it says that they are as many."""
+
+    def forward(self, x, y):
+        return x * y.expand_as(x)
+
+
+def test_inputs_with_as_many_rows_share_them():
+    example = torch.randn(3, 4), torch.randn(3, 4)
+    model = heddle.torch.compile(Broadcasting().eval(), example)
+    x, y = torch.randn(2, 5, 4)
+    assert_same(model(x, y), x * y)
+    assert model.batchable, model.explain_coalescing()
+    with pytest.raises(errors.InvalidError):
+        model(x, y[:1])
+
+
 def test_zero_rows_give_empty_results():
     _, _, model = compiled("mlp")
     assert model(torch.zeros(0, 32)).shape == (0, 8)

@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.convert_frame import compile_lock
+from torch._dynamo.exc import UserError
 from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
 from torch.export.exported_program import (
@@ -59,19 +60,35 @@ def whole_operators() -> Iterator[Decompositions]:
 def export(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    """`dynamic_shapes` as torch.export takes it; None: the first extent of every tensor is free, where the
-    module's code allows it."""
-    if dynamic_shapes is None:
-        dynamic_shapes = _free_rows(module, args, kwargs)
+    """`dynamic_shapes` as torch.export takes it; None: the first extent of every tensor is free, and one
+    number of rows where the example has one, as far as the module's code allows it."""
+    if dynamic_shapes is not None:
+        return _export(module, args, kwargs, dynamic_shapes)
+    try:
+        return _export(module, args, kwargs, _free_rows(module, args, kwargs, Dim("batch")))
+    except UserError:  # the code asks for certain numbers: the tracer finds out which
+        return _export(module, args, kwargs, _free_rows(module, args, kwargs, Dim.AUTO))
+
+
+def _export(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
+) -> ExportedProgram:
     sizes_from_0 = torch.fx.experimental._config.patch(backed_size_oblivious=True)
     with compile_lock, torch.no_grad(), sizes_from_0:
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         return program.run_decompositions(decompositions())
 
 
-def _free_rows(module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+def _free_rows(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], rows: Any
+) -> dict[str, Any]:
+    tensors = [leaf for leaf in pytree.tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor)]
+    count = next((each.shape[0] for each in tensors if each.dim() > 0), None)
+
     def free(leaf: Any) -> Any:
-        return {0: Dim.AUTO} if isinstance(leaf, torch.Tensor) and leaf.dim() > 0 else None
+        if not isinstance(leaf, torch.Tensor) or leaf.dim() == 0:
+            return None
+        return {0: rows if leaf.shape[0] == count else Dim.AUTO}
 
     signature = inspect.signature(module.forward)
     named: dict[str, Any] = {}
