@@ -1,6 +1,8 @@
 // device.cpp: devices by index, and the calling thread's choice of device and stream.
 #include "device.h"
 
+#include "process_end.h"
+
 #include <c10/util/Exception.h>
 
 #include <algorithm>
@@ -79,6 +81,7 @@ StreamNames& stream_names() {
 }
 
 struct ThreadChoice {
+  Caller counted;
   c10::DeviceIndex device = 0;
   std::array<std::optional<Stream>, kDevices> set;  // by PyTorch's set_stream
   std::array<std::optional<Stream>, kDevices> own;  // Heddle's choice for the thread, looked up once
@@ -129,6 +132,7 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index) {
 }
 
 const Stream& current_stream_of(c10::DeviceIndex index) {
+  stay_out_of_exit();
   if (index < 0) index = current_device();
   ThreadChoice& choice = mine();
   if (const std::optional<Stream>& chosen = choice.set.at(slot(index))) return *chosen;

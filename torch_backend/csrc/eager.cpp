@@ -67,7 +67,8 @@ c10::OperatorHandle described_by(const Overload& overload) {
 // Without a Meta kernel, whatever the dispatcher says, or with one that tells other shapes than the CPU's
 // kernels make. Their entries give the dtypes that are wanted.
 constexpr std::string_view kOtherOnMeta[] = {"aten::native_batch_norm", "aten::_native_batch_norm_legit",
-                                             "aten::_thnn_fused_gru_cell"};
+                                             "aten::_native_batch_norm_legit_no_training",
+                                             "aten::_batch_norm_no_update", "aten::_thnn_fused_gru_cell"};
 
 // Types of the results by PyTorch's Meta kernel; nothing where there is none, then the graph's are taken.
 std::optional<std::vector<at::Tensor>> described(const Overload& overload,

@@ -6,6 +6,7 @@
 #include "generator.h"
 #include "hooks.h"
 #include "lowering.h"
+#include "process_end.h"
 #include "register.h"
 #include "storage.h"
 
@@ -51,6 +52,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_hooks();
   register_operators();
   bind_lowering(m);
+  m.def("before_exit", &before_exit);
   m.def("device_count", &device_count);
   m.def("device_names", &device_names);
   m.def("current_device", &current_device);

@@ -73,9 +73,10 @@ c10::OperatorName name_of(std::string_view op) {
 }
 
 // Made of other operators by PyTorch; those of them that one entry does better as a whole, without gradients.
-constexpr std::string_view kWhole[] = {"aten::linear",         "aten::scaled_dot_product_attention",
-                                       "aten::lstm.input",     "aten::gru.input",
-                                       "aten::rnn_tanh.input", "aten::rnn_relu.input"};
+constexpr std::string_view kWhole[] = {
+    "aten::linear",        "aten::layer_norm", "aten::scaled_dot_product_attention",
+    "aten::lstm.input",    "aten::gru.input",  "aten::rnn_tanh.input",
+    "aten::rnn_relu.input"};
 
 // They move between devices and memory formats, too: PyTorch's own end in _copy_from.
 bool is_copy(std::string_view op) { return op == "aten::_to_copy" || op == "aten::clone"; }
@@ -168,7 +169,7 @@ void without_kernel(const c10::OperatorHandle& op, c10::Stack* stack) {
   TORCH_CHECK_NOT_IMPLEMENTED(
       fallbacks().allowed.load(std::memory_order_relaxed), name,
       " is not implemented on device heddle. Run this part on the CPU "
-      "(tensor.cpp()), or let all such operators run there, counted: torch.heddle.allow_cpu_fallback(True)");
+      "(tensor.cpu()), or let all such operators run there, counted: torch.heddle.allow_cpu_fallback(True)");
   {
     const std::lock_guard lock(fallbacks().lock);
     ++fallbacks().counts[name];

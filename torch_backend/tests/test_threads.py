@@ -269,26 +269,34 @@ def test_a_storm_of_synchronise_meanwhile(device):
 # ---- random numbers, settings
 
 
+DRAWS = """import threading, torch
+def draw():
+    there = threading.Barrier(31)
+    numbers = {}
+    def work():
+        stream = torch.heddle.current_stream().stream_id
+        there.wait()
+        numbers[stream] = torch.cat([torch.randn(50, device="heddle").cpu() for _ in range(10)])
+        there.wait()
+    threads = [threading.Thread(target=work) for _ in range(31)]
+    torch.heddle.manual_seed(77)
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return numbers
+first, second = draw(), draw()
+assert sorted(first) == sorted(second) == list(range(1, 32)), sorted(first)
+assert all(torch.equal(first[stream], second[stream]) for stream in first)
+print(len({tuple(numbers.tolist()) for numbers in first.values()}))
+"""
+
+
 def test_random_numbers_of_a_seed_and_a_stream_repeat_under_thirty_one_threads(device):
     if device == "cpu":
         pytest.skip("the CPU has one generator for all threads")
-
-    def draw():
-        streams = [torch.heddle.Stream() for _ in range(31)]
-
-        def body(t):
-            with torch.heddle.stream(streams[t]):
-                parts = [torch.randn(50, device=device).cpu() for _ in range(10)]
-            return streams[t].stream_id, torch.cat(parts)
-
-        torch.heddle.manual_seed(77)
-        return dict(run_threads(31, body))
-
-    first, second = draw(), draw()
-    common = first.keys() & second.keys()
-    assert common
-    assert all(torch.equal(first[stream], second[stream]) for stream in common)
-    assert len({tuple(numbers.tolist()) for numbers in first.values()}) == len(first)
+    done = run_program(DRAWS)
+    assert (done.returncode, done.stdout) == (0, "31\n"), done.stderr
 
 
 def test_autocast_and_inference_mode_are_a_thread_s_own(device):

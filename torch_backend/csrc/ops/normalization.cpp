@@ -227,7 +227,22 @@ Results native_dropout(Call& call) {
   return {x, call.expand(call.literal(1, DType::boolean), sizes_of(call, call.tensor(0)))};
 }
 
+// (weight, norms): v scaled to norms of g along all axes but one.
+Results weight_norm(Call& call) {
+  const Value v = call.tensor(0), g = call.tensor(1);
+  const DType wide_dtype = wide(call.dtype(v));
+  const int kept = from_front(static_cast<int>(call.integer(2)), call.rank(v));
+  std::vector<int64_t> axes;
+  for (int axis = 0; axis < call.rank(v); ++axis) {
+    if (axis != kept) axes.push_back(axis);
+  }
+  const Value x = call.cast(v, wide_dtype);
+  const Value norms = call.node("ReduceL2", {x, call.vector(axes)}, {{"keepdims", int64_t{1}}});
+  return {call.node("Mul", {x, call.node("Div", {call.cast(g, wide_dtype), norms})}), norms};
+}
+
 constexpr Entry kEntries[] = {
+    {"aten::_weight_norm_interface", weight_norm},
     {"aten::native_layer_norm", native_layer_norm},
     {"aten::layer_norm", layer_norm_entry},
     {"aten::rms_norm", rms_norm},

@@ -15,6 +15,7 @@ def _autoload() -> None:
 
 
 # ruff: noqa: E402  (where this package comes first, `import torch` below asks for _autoload)
+import atexit
 import sys
 from typing import TYPE_CHECKING
 
@@ -165,6 +166,7 @@ def _register() -> None:
     if getattr(torch, "heddle", None) is not None:
         return
     torch.utils.rename_privateuse1_backend("heddle")
+    atexit.register(_C.before_exit)
     torch._register_device_module("heddle", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.register()

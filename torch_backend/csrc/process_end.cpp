@@ -1,0 +1,42 @@
+// process_end.cpp: threads that wait for the end of the process.
+#include "process_end.h"
+
+#include <torch/csrc/utils/pybind.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+namespace heddle::torch_backend {
+namespace {
+
+// Plain values, so that threads may look at any time.
+std::atomic<bool> announced{false};
+std::atomic<int> callers{0}, waiting{0};
+thread_local bool ends_the_process = false;
+
+}  // namespace
+
+Caller::Caller() { callers.fetch_add(1, std::memory_order_relaxed); }
+Caller::~Caller() { callers.fetch_sub(1, std::memory_order_relaxed); }
+
+void before_exit() {
+  ends_the_process = true;
+  announced.store(true, std::memory_order_release);
+  const pybind11::gil_scoped_release released;
+  const auto end = std::chrono::steady_clock::now() + kLongest;
+  // The thread that ends the process may be a caller itself.
+  while (waiting.load(std::memory_order_acquire) + 1 < callers.load(std::memory_order_relaxed) &&
+         std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+}
+
+void stay_out_of_exit() {
+  if (!announced.load(std::memory_order_acquire)) [[likely]]
+    return;
+  if (ends_the_process || PyGILState_Check() != 0) return;
+  waiting.fetch_add(1, std::memory_order_release);
+  for (;;) pause();
+}
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,28 @@
+// process_end.h: how threads that still call when the interpreter ends are kept from crashing the process.
+//
+//   Why        CPython kills a thread that comes back for the GIL of a finalising interpreter, in the middle
+//              of whatever frames it has; PyTorch's do not survive that (std::terminate). So exit is
+//              announced first, and from then on a thread that starts work waits for the end of the process.
+//   Threads    Any. before_exit() on the one that ends the interpreter.
+//   Blocks     before_exit(): until all threads that ever called wait so, at most kLongest.
+#pragma once
+
+#include <chrono>
+
+namespace heddle::torch_backend {
+
+constexpr std::chrono::milliseconds kLongest{200};
+
+void before_exit();  // holds the GIL, and gives it to the others meanwhile
+
+// What a thread that calls has: counted while it lives.
+class Caller {
+ public:
+  Caller();
+  ~Caller();
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+};
+void stay_out_of_exit();  // where work starts
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,202 @@
+"""Overloads that no OpInfo sample calls from Python: called by name on the device and on the CPU."""
+
+import heddle.torch  # noqa: F401
+import pytest
+import torch
+
+aten = torch.ops.aten
+
+
+def numbers(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(sum(shape) + 1))
+
+
+def whole(*shape):
+    return torch.randint(0, 7, shape, generator=torch.Generator().manual_seed(sum(shape)))
+
+
+def gates(count):
+    """Parameters of one layer of a recurrent network, 4 inputs and 3 hidden."""
+    return [numbers(count * 3, 4), numbers(count * 3, 3), numbers(count * 3), numbers(count * 3)]
+
+
+X, ROWS, WHOLE = numbers(3, 4), numbers(2, 5, 8), whole(3, 4)
+POSITIVE = numbers(3, 4).abs() + 0.1
+HIDDEN = numbers(1, 2, 3)
+STATE = (numbers(3), numbers(3).abs() + 0.5)
+MHA = (8, 2, numbers(24, 8), numbers(24), numbers(8, 8), numbers(8))
+FEED_FORWARD = (numbers(8), numbers(8), numbers(8), numbers(8), numbers(16, 8), numbers(16), numbers(8, 16))
+EDGES = torch.tensor([0.0, 1.0, 2.0])
+PICKS = [torch.tensor([0, 2]), torch.tensor([1, 3])]
+PACKED = numbers(2, 2, 5, 4)
+
+CASES = {
+    "__lshift__.Scalar": [(WHOLE, 2)],
+    "__lshift__.Tensor": [(WHOLE, WHOLE)],
+    "__rshift__.Scalar": [(WHOLE, 1)],
+    "__rshift__.Tensor": [(WHOLE, WHOLE)],
+    "_addmm_activation": [(numbers(5), X, numbers(4, 5))],
+    "_batch_norm_no_update": [(ROWS[:, :3], numbers(3), numbers(3), *STATE, 0.1, 1e-5)],
+    "_convolution": [
+        (ROWS, numbers(4, 5, 3), numbers(4), [1], [1], [1], False, [0], 1, False, False, True, True)
+    ],
+    "_index_put_impl": [(X, PICKS, numbers(2)), (X, PICKS, numbers(2), True)],
+    "_native_batch_norm_legit.no_stats": [(ROWS, None, None, True, 0.1, 1e-5)],
+    "_native_batch_norm_legit_no_training": [(ROWS[:, :3], None, None, *STATE, 0.1, 1e-5)],
+    "_native_multi_head_attention": [(ROWS, ROWS, ROWS, *MHA), (ROWS, ROWS, ROWS, *MHA, None, True, False)],
+    "_reshape_copy": [(X, [2, 6])],
+    "_scaled_dot_product_flash_attention_for_cpu": [(PACKED, PACKED, PACKED, 0.0, True)],
+    "_thnn_fused_gru_cell": [],
+    "_thnn_fused_lstm_cell": [],
+    "_transformer_encoder_layer_fwd": [
+        (ROWS, *MHA[:2], *MHA[2:], gelu, first, 1e-5, *FEED_FORWARD, numbers(8))
+        for gelu in (False, True)
+        for first in (False, True)
+    ],
+    "_unsafe_index.Tensor": [(X, PICKS)],
+    "_unsafe_index_put": [(X, PICKS, numbers(2))],
+    "_weight_norm_interface": [(ROWS, numbers(2, 1, 1), 0), (ROWS, numbers(1, 1, 8), 2)],
+    "_upsample_bicubic2d_aa": [(numbers(1, 2, 8, 8), [4, 5], False)],
+    "_upsample_nearest_exact2d": [(numbers(1, 2, 4, 4), [7, 6])],
+    "_upsample_nearest_exact3d": [(numbers(1, 2, 3, 4, 4), [5, 7, 6])],
+    "all.dims": [(WHOLE, [0, 1]), (WHOLE, [1], True)],
+    "any.dims": [(WHOLE, [0, 1]), (WHOLE, [1], True)],
+    "arange.start": [],
+    "bitwise_and.Scalar": [(WHOLE, 5)],
+    "bitwise_and.Scalar_Tensor": [(5, WHOLE)],
+    "bitwise_left_shift.Scalar_Tensor": [(3, WHOLE)],
+    "bitwise_left_shift.Tensor_Scalar": [(WHOLE, 3)],
+    "bitwise_or.Scalar": [(WHOLE, 5)],
+    "bitwise_or.Scalar_Tensor": [(5, WHOLE)],
+    "bitwise_right_shift.Scalar_Tensor": [(90, WHOLE)],
+    "bitwise_right_shift.Tensor_Scalar": [(WHOLE, 1)],
+    "bitwise_xor.Scalar": [(WHOLE, 5)],
+    "bitwise_xor.Scalar_Tensor": [(5, WHOLE)],
+    "bucketize.Scalar": [],
+    "clamp_max": [(X, 0.5), (WHOLE, 3)],
+    "col2im": [(numbers(1, 12, 9), [4, 4], [2, 2], [1, 1], [0, 0], [1, 1])],
+    "convolution_overrideable": [],
+    "copysign.Scalar": [(X, -2.0)],
+    "count_nonzero.dim_IntList": [(WHOLE, [0]), (WHOLE, [0, 1])],
+    "div.Scalar_mode": [(X, 0.3)],
+    "fill.Tensor": [(X, torch.tensor(2.5))],
+    "floor_divide.Scalar": [(X, 0.7), (WHOLE, -2)],
+    "fmod.Scalar": [(X, 0.7), (WHOLE, -2)],
+    "gru.input": [(ROWS[..., :4], HIDDEN, gates(3), True, 1, 0.0, False, False, True)],
+    "gt.Scalar": [(X, 0.1)],
+    "isin.Scalar_Tensor": [(3, WHOLE)],
+    "isin.Tensor_Scalar": [(WHOLE, 3)],
+    "lerp.Tensor": [(X, numbers(4), POSITIVE)],
+    "lift_fresh_copy": [(X,)],
+    "lstm.input": [(ROWS[..., :4], [HIDDEN, HIDDEN], gates(4), True, 1, 0.0, False, False, True)],
+    "norm.Scalar": [(X, 2), (X, 3)],
+    "norm.ScalarOpt_dim_dtype": [],
+    "norm.ScalarOpt_dtype": [],
+    "pow.Scalar": [(2.0, X), (3, WHOLE)],
+    "reflection_pad2d": [(numbers(1, 2, 4, 4), [1, 2, 1, 1])],
+    "reflection_pad3d": [(numbers(1, 2, 4, 4, 4), [1, 2, 1, 1, 2, 1])],
+    "remainder.Scalar_Tensor": [(5.5, POSITIVE), (-7, WHOLE + 1)],
+    "replication_pad3d": [(numbers(1, 2, 3, 4, 4), [1, 2, 1, 1, 2, 1])],
+    "rnn_relu.input": [(ROWS[..., :4], HIDDEN, gates(1), True, 1, 0.0, False, False, True)],
+    "rnn_tanh.input": [(ROWS[..., :4], HIDDEN, gates(1), True, 1, 0.0, False, False, True)],
+    "scatter.value": [(X, 1, torch.tensor([[0, 2], [1, 3]]), 9.0)],
+    "scatter.value_reduce": [],
+    "searchsorted.Scalar": [(EDGES, 1.5)],
+    "select_copy.int": [(X, 1, 2)],
+    "slice_copy.Tensor": [(X, 1, 1, 4, 2)],
+    "special_xlog1py.other_scalar": [(X, 0.5)],
+    "special_xlog1py.self_scalar": [(2.0, POSITIVE)],
+    "split_copy.Tensor": [(X, 3, 1)],
+    "squeeze_copy.dims": [(numbers(1, 3, 1), [0, 2])],
+    "upsample_nearest2d": [(numbers(1, 2, 4, 4), [7, 6])],
+    "upsample_nearest3d": [(numbers(1, 2, 3, 4, 4), [5, 7, 6])],
+    "xlogy.Scalar_Other": [(X, 2.0)],
+    "xlogy.Scalar_Self": [(2.0, POSITIVE)],
+    "zero": [(X,)],
+}
+NAMED = {  # arguments by name
+    "_addmm_activation": ((numbers(5), X, numbers(4, 5)), {"use_gelu": True}),
+    "arange.start": ((2, 9), {"dtype": torch.int64}),
+    "bucketize.Scalar": ((1.5, EDGES), {"right": True}),
+    "div.Scalar_mode": ((WHOLE, -2), {"rounding_mode": "floor"}),
+    "norm.ScalarOpt_dim_dtype": ((X, 2, [1], True), {"dtype": torch.float32}),
+    "norm.ScalarOpt_dtype": ((X, 2), {"dtype": torch.float32}),
+    "scatter.value_reduce": ((X, 1, torch.tensor([[0, 2], [1, 3]]), 2.0), {"reduce": "multiply"}),
+}
+# Not the CPU's: what the same operator is called there.
+ELSEWHERE = {
+    "convolution_overrideable": (
+        "convolution",
+        (ROWS, numbers(4, 5, 3), numbers(4), [1], [1], [1], False, [0], 1),
+    ),
+    "_thnn_fused_gru_cell": ("gru_cell", None),
+    "_thnn_fused_lstm_cell": ("lstm_cell", None),
+}
+COMPARED_FIRST = {  # what follows the first result means nothing without gradients
+    "_scaled_dot_product_flash_attention_for_cpu",
+    "_native_batch_norm_legit_no_training",
+    "_batch_norm_no_update",
+}
+
+
+def overload(name):
+    base, _, which = name.partition(".")
+    return getattr(getattr(aten, base), which or "default")
+
+
+def on(device, value):
+    if isinstance(value, torch.Tensor):
+        return value.to(device)
+    return [on(device, each) for each in value] if isinstance(value, list) else value
+
+
+def flat(results):
+    results = results if isinstance(results, tuple | list) else [results]
+    return [each for each in results if isinstance(each, torch.Tensor)]
+
+
+def compare(name, op, arguments, named, device, reference=None):
+    expected = flat((reference or op)(*arguments, **named))
+    where = {"device": device} if name.startswith("arange") else {}
+    got = flat(op(*[on(device, each) for each in arguments], **named, **where))
+    count = 1 if name in COMPARED_FIRST else len(expected)
+    assert len(got) >= count
+    compared = 0
+    for mine, theirs in zip(got[:count], expected[:count], strict=True):
+        assert mine.dtype == theirs.dtype
+        if theirs.numel() or mine.numel():
+            torch.testing.assert_close(mine.cpu(), theirs, rtol=1e-4, atol=1e-4)
+            compared += 1
+    assert compared
+
+
+def cells(name):
+    """The fused cells take products already made: what the composite does with them."""
+    count = 3 if "gru" in name else 4
+    w_ih, w_hh, b_ih, b_hh = gates(count)
+    x, h = numbers(2, 4), numbers(2, 3)
+    if "gru" in name:
+        return (x @ w_ih.t(), h @ w_hh.t(), h, b_ih, b_hh), torch.gru_cell(x, h, w_ih, w_hh, b_ih, b_hh)
+    c = numbers(3, 2).t()
+    cell = torch.lstm_cell(x, (h, c), w_ih, w_hh, b_ih, b_hh)
+    return (x @ w_ih.t(), h @ w_hh.t(), c, b_ih, b_hh), cell
+
+
+@pytest.mark.parametrize("name", list(CASES))
+@torch.inference_mode()
+def test_an_overload_agrees_with_the_cpu(name, device):
+    op = overload(name)
+    calls = [(arguments, {}) for arguments in CASES[name]] + ([NAMED[name]] if name in NAMED else [])
+    if name.startswith("_thnn"):
+        arguments, expected = cells(name)
+        compare(name, op, arguments, {}, device, lambda *_: expected)
+        return
+    if name in ELSEWHERE:
+        reference, arguments = ELSEWHERE[name]
+        compare(name, op, arguments, {}, device, overload(reference))
+        return
+    assert calls
+    for arguments, named in calls:
+        if name == "div.Scalar_mode" and "rounding_mode" not in named:
+            named = {"rounding_mode": None}
+        compare(name, op, arguments, named, device)
