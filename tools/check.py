@@ -176,7 +176,8 @@ def install_stage(log: Log) -> None:
 
 
 def package_stage(log: Log) -> None:
-    log.run("tools/setup.sh", "package")
+    """With heddle-torch, where PyTorch is: examples of the documents use it."""
+    log.run("tools/setup.sh", "torch" if importlib.util.find_spec("torch") else "package")
 
 
 def pytest_stage(log: Log) -> Count:
@@ -184,16 +185,23 @@ def pytest_stage(log: Log) -> Count:
 
 
 def torch_stage(log: Log) -> Count:
-    """The PyTorch device, of the package heddle-torch."""
+    """The PyTorch device, of the package heddle-torch, on the host and what runs threads on the Metal double."""
     if not log.run("tools/setup.sh", "torch"):
         return Count(0, 1)
-    return run_pytest(log, "torch_backend/tests")
+    count = run_pytest(log, "torch_backend/tests")
+    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
+    if not double.exists():  # made by the stage metal
+        return count
+    on_metal = [f"torch_backend/tests/test_{name}.py" for name in ("threads", "overloads")]
+    again = run_pytest(log, *on_metal, launcher=("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal"))
+    return Count(count.passed + again.passed, count.failed + again.failed)
 
 
-def run_pytest(log: Log, *tests: str) -> Count:
+def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
     junit = log.path.with_suffix(".xml")
     junit.unlink(missing_ok=True)
-    log.run(sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}", *tests)
+    log.run(*launcher, sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}",
+            *tests)  # fmt: skip
     if not junit.exists():
         return Count(0, 1)
     total = Count()
