@@ -185,7 +185,7 @@ def pytest_stage(log: Log) -> Count:
 
 
 def torch_stage(log: Log) -> Count:
-    """The PyTorch device, of the package heddle-torch, on the host and what runs threads on the Metal double."""
+    """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not log.run("tools/setup.sh", "torch"):
         return Count(0, 1)
     count = run_pytest(log, "torch_backend/tests")
