@@ -162,9 +162,11 @@ def test_doctor_warns_of_other_libraries_on_metal_without_the_guard(
 
 def test_doctor_prints_what_a_metal_device_tells(capsys):
     from heddle.cli.doctor import print_report
+    from heddle.cli.torch_faults import examine
 
     print_report(
         {
+            "pytorch": examine("2.9.1"),
             "device": "metal",
             "verdict": "usable",
             "versions": {},
