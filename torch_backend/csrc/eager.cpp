@@ -3,6 +3,7 @@
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/utils/pybind.h>
 
@@ -36,22 +37,28 @@ OnceCache& cache() {
 
 // ---- making
 
-at::Tensor to_meta(const at::Tensor& tensor) {
+// Strides matter where an argument is written to: one with elements that share memory is refused. A result is
+// contiguous, whatever the strides of what it is made of.
+enum class Strides : uint8_t { kept, contiguous };
+
+at::Tensor to_meta(const at::Tensor& tensor, Strides strides) {
   if (!tensor.defined() || tensor.device().is_cpu()) return tensor;
-  return at::empty_strided(tensor.sizes(), tensor.strides(), tensor.options().device(c10::kMeta));
+  const auto options = tensor.options().device(c10::kMeta);
+  if (strides == Strides::contiguous) return at::empty(tensor.sizes(), options);
+  return at::empty_strided(tensor.sizes(), tensor.strides(), options);
 }
 
-c10::IValue to_meta(const c10::IValue& value) {
-  if (value.isTensor()) return to_meta(value.toTensor());
+c10::IValue to_meta(const c10::IValue& value, Strides strides) {
+  if (value.isTensor()) return to_meta(value.toTensor(), strides);
   if (value.isTensorList()) {
     c10::List<at::Tensor> list;
-    for (const at::Tensor& each : value.toTensorVector()) list.push_back(to_meta(each));
+    for (const at::Tensor& each : value.toTensorVector()) list.push_back(to_meta(each, strides));
     return list;
   }
   if (value.isOptionalTensorList()) {
     c10::List<std::optional<at::Tensor>> list;
     for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
-      list.push_back(each ? std::optional(to_meta(*each)) : std::nullopt);
+      list.push_back(each ? std::optional(to_meta(*each, strides)) : std::nullopt);
     return list;
   }
   return value.isDevice() ? c10::IValue(c10::Device(c10::kMeta)) : value;
@@ -77,7 +84,9 @@ std::optional<std::vector<at::Tensor>> described(const Overload& overload,
   if (std::ranges::find(kOtherOnMeta, overload.entry->op) != std::end(kOtherOnMeta)) return std::nullopt;
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
   c10::Stack stack;
-  for (const c10::IValue& each : arguments) stack.push_back(to_meta(each));
+  const bool writes = overload.kind != Overload::Kind::functional;
+  for (const c10::IValue& each : arguments)
+    stack.push_back(to_meta(each, writes ? Strides::kept : Strides::contiguous));
   const at::AutoDispatchBelowADInplaceOrView below;
   op.callBoxed(stack);
   std::vector<at::Tensor> results;
