@@ -342,6 +342,7 @@ def test_compiled_and_traced_modules_are_what_they_were():
         exported = torch.export.export(module, (x,)).module()
     torch.testing.assert_close(traced(x), module(x))
     torch.testing.assert_close(exported(x), module(x))
+    torch._dynamo.reset()  # what other tests compiled of nn.Sequential counts against its limit
     compiled = torch.compile(module, backend="eager", fullgraph=True)
     torch.testing.assert_close(compiled(x), module(x))
     with torch.no_grad(), batched(2):
