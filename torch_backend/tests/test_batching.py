@@ -95,6 +95,8 @@ def test_callers_that_wait_meet_in_one_batch_of_at_most_the_batch_size():
     module = Noting()
     with torch.no_grad(), batched(8):
         module(torch.zeros(2, 1))  # its rows are proven independent
+    while module.inside.acquire(blocking=False):
+        pass
     module.seen.clear()
     module.open.clear()
 
@@ -105,8 +107,6 @@ def test_callers_that_wait_meet_in_one_batch_of_at_most_the_batch_size():
     threads = [threading.Thread(target=body, args=(-1,))]
     threads[0].start()
     assert module.inside.acquire(timeout=30)
-    while module.inside.acquire(blocking=False):
-        pass
     results = {}
     threads += [threading.Thread(target=lambda i=i: results.__setitem__(i, body(i))) for i in range(12)]
     for thread in threads[1:]:
