@@ -4,9 +4,11 @@
 #include "process_end.h"
 
 #include <c10/util/Exception.h>
+#include <torch/csrc/utils/pybind.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -15,7 +17,13 @@
 namespace heddle::torch_backend {
 namespace {
 
+// Opening a device calls the log, which may be Python's: nobody waits for it here with the GIL.
 const std::vector<Device>& devices() {
+  static std::atomic<const std::vector<Device>*> opened{nullptr};
+  if (const auto* all = opened.load(std::memory_order_acquire)) [[likely]]
+    return *all;
+  std::optional<pybind11::gil_scoped_release> without_gil;
+  if (PyGILState_Check() != 0) without_gil.emplace();
   static const std::vector<Device>& all = *new std::vector<Device>([] {  // lives as long as the process
     std::vector<Device> found{Device()};
     for (const std::string& name : Device::names()) {
@@ -23,6 +31,7 @@ const std::vector<Device>& devices() {
     }
     return found;
   }());
+  opened.store(&all, std::memory_order_release);
   return all;
 }
 

@@ -69,13 +69,13 @@ Generator* Generator::clone_impl() const {
 }
 
 const at::Generator& default_generator(c10::DeviceIndex index) {
+  if (index < 0) index = current_device();
+  device_at(index);  // before the generators: they wait for each other with the GIL
   static const std::vector<at::Generator>& all = *new std::vector<at::Generator>([] {
     std::vector<at::Generator> made;
     for (c10::DeviceIndex i = 0; i < device_count(); ++i) made.push_back(at::make_generator<Generator>(i));
     return made;
   }());
-  if (index < 0) index = current_device();
-  device_at(index);
   return all[static_cast<size_t>(index)];
 }
 

@@ -81,6 +81,28 @@ def test_devices_are_named_and_counted():
     assert torch.heddle.get_device_properties().multi_processor_count == heddle.Device(names[0]).threads
 
 
+OPENED = """import sys, threading
+import heddle, torch
+opens, asks = threading.Event(), threading.Event()
+def note(level, message):
+    opens.set()
+    assert asks.wait(60)
+heddle.set_log(note)
+thread = threading.Thread(target=lambda: {first})
+thread.start()
+assert opens.wait(60)
+sys.setswitchinterval(60)  # the next call comes before the log goes on
+asks.set()
+print(torch.heddle.device_count() >= 1)
+thread.join()
+"""
+
+
+@pytest.mark.parametrize("first", ["torch.ones(2, device='heddle')", "torch.heddle.default_generators"])
+def test_threads_that_wait_for_devices_to_be_opened_leave_the_gil_to_the_log(first):
+    assert in_a_process(OPENED.format(first=first)).stdout == "True\n"
+
+
 def test_the_current_device_is_set_exchanged_and_restored():
     last = torch.heddle.device_count() - 1
     assert torch.heddle.current_device() == 0
