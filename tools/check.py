@@ -184,6 +184,14 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log)
 
 
+ON_METAL = ("threads", "scripted", "overloads")
+
+
+def torch_tests(*names: str) -> list[str]:
+    found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
 def torch_stage(log: Log) -> Count:
     """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not log.run("tools/setup.sh", "torch"):
@@ -192,9 +200,30 @@ def torch_stage(log: Log) -> Count:
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     if not double.exists():  # made by the stage metal
         return count
-    on_metal = [f"torch_backend/tests/test_{name}.py" for name in ("threads", "overloads")]
-    again = run_pytest(log, *on_metal, launcher=("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal"))
+    launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
+    again = run_pytest(log, *torch_tests(*ON_METAL), launcher=launcher)
     return Count(count.passed + again.passed, count.failed + again.failed)
+
+
+def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
+    """The PyTorch device under a sanitizer: on the host, and what runs threads also on the Metal double."""
+    # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.
+    without = ("-k", "not forked and not data_loader_workers")
+    # The samples of OpInfo are run by one thread.
+    on_host = [test for test in torch_tests("*") if name == "asan" or not test.endswith("/test_opinfo.py")]
+
+    def stage(log: Log) -> Count:
+        if not log.run("tools/setup.sh", "torch"):
+            return Count(0, 1)
+        total = Count()
+        for device, tests in (("host", on_host), ("metal", torch_tests(*ON_METAL))):
+            launcher = ("env", f"HEDDLE_DEVICE={device}", sys.executable, "tools/torch_sanitized.py", name)
+            count = run_pytest(log, *tests, *without, launcher=launcher)
+            total.passed += count.passed
+            total.failed += count.failed
+        return total
+
+    return stage
 
 
 def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
@@ -230,10 +259,12 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
     "aarch64": aarch64_stage,
+    "torch_tsan": torch_sanitizer_stage("tsan"),
+    "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64",)
+LONG = ("aarch64", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)
@@ -284,7 +315,7 @@ def main() -> int:
         return 0
     left_out = (() if arguments.long else LONG) + (LINUX_ONLY if sys.platform == "darwin" else ())
     if importlib.util.find_spec("torch") is None:
-        left_out += ("torch",)
+        left_out += tuple(name for name in STAGES if name.startswith("torch"))
     usual = [name for name in STAGES if name not in left_out]
     chosen = [name for name in arguments.only.split(",") if name] or usual
     unknown = [name for name in chosen if name not in STAGES]

@@ -136,6 +136,8 @@ SAMPLES = [
      {"README.md": "run `bench/a_bench.py`\n", "bench/a_bench.py": "\n"}),
     ("examples", {"README.md": "```cpp ignore\n```\n"}, {"README.md": "```cpp\n```\n"}),
     ("suppressions", {"tests/a.supp": "race:heddle::host\n"}, {"tests/a.supp": "# why\nrace:^dnnl::x\n"}),
+    ("suppressions", {"tests/a.supp": "race:^c10::TensorImpl::~TensorImpl\n"},
+     {"tests/a.supp": "race:^std::__exception_ptr::exception_ptr::_M_release\n"}),
     ("version",
      {"CMakeLists.txt": "project(heddle VERSION 0.1.0)\n", "pyproject.toml": 'version = "0.2.0"\n'},
      {"CMakeLists.txt": "project(heddle VERSION 0.1.0)\n", "pyproject.toml": 'version = "0.1.0"\n'}),
