@@ -40,6 +40,7 @@ class ConvStep final : public Step {
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
+    HEDDLE_TRY(weight_.run(context, base_));
     if (has_residual_) HEDDLE_TRY(residual_.run(context, base_));
     HEDDLE_TRY(for_each_piece(context, pieces_.size(), "a convolution",
                               [&](size_t i) { return run_piece(context, pieces_[i]); }));
@@ -56,7 +57,6 @@ class ConvStep final : public Step {
   Result<ConvDesc> describe(const Engine& engine, const Piece& piece,
                             const dnnl::memory::desc& weights) const;
   Status prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc);
-  Status pack(const Lowering& lowering, const dnnl::memory::desc& wanted);
 
   bool narrows() const { return bf16_ && !x_.narrow(); }  // the operand has to be rounded
 
@@ -70,7 +70,7 @@ class ConvStep final : public Step {
       f32_to_bf16(reinterpret_cast<const float*>(x), narrow, piece.x_elements);
       addresses[0] = narrow;
     }
-    addresses[count++] = weight_->data.get();
+    addresses[count++] = weight_.place(context, base_);
     addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
     if (has_residual_) {
@@ -87,7 +87,7 @@ class ConvStep final : public Step {
   bool has_residual_ = false;
   bool bf16_ = false;
   Turned x_, y_, residual_;
-  Ref<const PackedWeight> weight_;
+  WeightOperand weight_;
   std::vector<Piece> pieces_;
   uint64_t scratch_ = 0;
   uint64_t base_ = 0;
@@ -119,7 +119,10 @@ Status ConvStep::prepare(const Lowering& lowering) {
                       return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
                     }));
   HEDDLE_TRY_ASSIGN(const ConvDesc first, describe(engine, pieces_[0], any));
-  HEDDLE_TRY(pack(lowering, first.weights_desc()));
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
+                    caught("describing a weight", [&] { return f32_desc(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(
+      weight_, WeightOperand::make(lowering.weights, "conv", in[1], plain, first.weights_desc(), scratch_));
   for (Piece& piece : pieces_) {
     HEDDLE_TRY_ASSIGN(const ConvDesc desc, describe(engine, piece, first.weights_desc()));
     HEDDLE_TRY(prepare_piece(engine, piece, desc));
@@ -224,14 +227,6 @@ Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDes
   return {};
 }
 
-Status ConvStep::pack(const Lowering& lowering, const dnnl::memory::desc& wanted) {
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
-                    caught("describing a weight", [&] { return f32_desc(weight_dims_); }));
-  HEDDLE_TRY_ASSIGN(weight_,
-                    pack_weight(lowering.weights, "conv", lowering.inputs[1].constant, 0, plain, wanted));
-  return {};
-}
-
 ir::Extents without_last(const ir::Extents& extents) {
   return ir::Extents(extents.span().first(extents.rank() - 1));
 }
@@ -252,9 +247,7 @@ bool last_axis_idle(const Lowering& lowering) {
 
 Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
   const size_t rank = lowering.inputs[0].extents.rank();
-  const bool constant =
-      lowering.inputs[1].place == Operand::Place::kConstant && lowering.inputs[1].elements() > 0;
-  if (!constant || rank > 5) return reference_step(lowering);
+  if (lowering.inputs[1].elements() == 0 || rank > 5) return reference_step(lowering);
   if (!last_axis_idle(lowering)) return ConvStep::make(lowering);
   ir::Node node = lowering.node;
   for (const char* name : {"kernel_shape", "strides", "dilations", "pads"}) {

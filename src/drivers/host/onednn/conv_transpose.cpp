@@ -34,6 +34,7 @@ class ConvTransposeStep final : public Step {
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
+    HEDDLE_TRY(weight_.run(context, base_));
     HEDDLE_TRY(for_each_piece(context, pieces_.size(), "a transposed convolution",
                               [&](size_t i) { return run_piece(context, pieces_[i]); }));
     return y_.run(context, base_);
@@ -56,7 +57,7 @@ class ConvTransposeStep final : public Step {
     std::array<const void*, 5> addresses{};
     size_t count = 0;
     addresses[count++] = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
-    addresses[count++] = weight_->data.get();
+    addresses[count++] = weight_.place(context, base_);
     addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
     addresses[count++] = context.arena + base_ + piece.scratch;
@@ -68,7 +69,7 @@ class ConvTransposeStep final : public Step {
   ir::Activation activation_;
   Operand bias_;
   Turned x_, y_;
-  Ref<const PackedWeight> weight_;
+  WeightOperand weight_;
   std::vector<Piece> pieces_;
   uint64_t scratch_ = 0;
   uint64_t base_ = 0;
@@ -91,8 +92,8 @@ Status ConvTransposeStep::prepare(const Lowering& lowering) {
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
                     caught("describing a weight", [&] { return f32_desc(weight_dims_, weight_strides_); }));
   HEDDLE_TRY_ASSIGN(const DeconvDesc first, describe(engine, pieces_[0], any));
-  HEDDLE_TRY_ASSIGN(
-      weight_, pack_weight(lowering.weights, "transposed", in[1].constant, 0, plain, first.weights_desc()));
+  HEDDLE_TRY_ASSIGN(weight_, WeightOperand::make(lowering.weights, "transposed", in[1], plain,
+                                                 first.weights_desc(), scratch_));
   for (Piece& piece : pieces_) {
     HEDDLE_TRY_ASSIGN(const DeconvDesc desc, describe(engine, piece, first.weights_desc()));
     HEDDLE_TRY(prepare_piece(engine, piece, desc));
@@ -203,8 +204,7 @@ Status ConvTransposeStep::prepare_piece(const Engine& engine, Piece& piece, cons
 
 Result<std::unique_ptr<Step>> lower_conv_transpose(Lowering& lowering) {
   const Operand& w = lowering.inputs[1];
-  const bool constant = w.place == Operand::Place::kConstant && w.elements() > 0;
-  if (!constant || w.extents.rank() > 5) return reference_step(lowering);
+  if (w.elements() == 0 || w.extents.rank() > 5) return reference_step(lowering);
   if (goes_beyond_reach(lowering.node, lowering.inputs[0].extents, w.extents, lowering.outputs[0].extents))
     return reference_step(lowering);
   return ConvTransposeStep::make(lowering);
