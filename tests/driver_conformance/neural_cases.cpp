@@ -38,6 +38,10 @@ void add_products(std::vector<Case>& cases) {
   }
   cases.push_back({"Linear", {T({3, 20}), weight({7, 20})}, {{"trans_w", I{1}}}, kFloats});
   cases.push_back({"Linear", {T({3, 20}), T({20, 7}), T({7})}, {}, kFloats});
+  cases.push_back({"Linear", {T({1, 20}), T({20, 7})}, {}, kFloats});
+  cases.push_back({"Linear", {T({2, 2, 20}), T({7, 20}), T({7})}, {{"trans_w", I{1}}}, kFloats});
+  cases.push_back({"Linear", {T({1, 512}), T({1100, 512}, -0.1, 0.1), T({1100})}, {{"trans_w", I{1}}}, kF32});
+  cases.push_back({"Linear", {T({3, 512}), T({512, 1100}, -0.1, 0.1)}, {}, kF32});
   cases.push_back({"Linear", {T({0, 20}), weight({20, 7})}, {}, kFloats});
   cases.push_back({"Linear", {T({1, 384}), weight({384, 384}, -0.1, 0.1), weight({384})}, {}, kF32});
   cases.push_back({"Linear", {T({77, 384}), weight({384, 1152}, -0.1, 0.1), weight({1152})}, {}, kF32});
@@ -188,6 +192,17 @@ void add_attention(std::vector<Case>& cases) {
                    kF32});
 }
 
+// PyTorch's eager calls bring a convolution's weight as an input.
+void repeat_with_weights_as_inputs(std::vector<Case>& cases) {
+  const size_t count = cases.size();
+  for (size_t i = 0; i < count; ++i) {
+    if (cases[i].op != "Conv" && cases[i].op != "ConvTranspose") continue;
+    Case again = cases[i];
+    for (In& in : again.in) in.constant = false;
+    cases.push_back(std::move(again));
+  }
+}
+
 }  // namespace
 
 void add_neural_cases(std::vector<Case>& cases) {
@@ -208,6 +223,7 @@ std::vector<Case> all_cases() {
   add_recurrent_cases(cases);
   add_placement_cases(cases);
   add_control_cases(cases);
+  repeat_with_weights_as_inputs(cases);
   return cases;
 }
 

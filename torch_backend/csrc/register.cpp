@@ -75,6 +75,7 @@ c10::OperatorName name_of(std::string_view op) {
 // Made of other operators by PyTorch; those of them that one entry does better as a whole, without gradients.
 constexpr std::string_view kWhole[] = {
     "aten::linear",        "aten::layer_norm", "aten::scaled_dot_product_attention",
+    "aten::max_pool1d",    "aten::max_pool2d", "aten::max_pool3d",
     "aten::lstm.input",    "aten::gru.input",  "aten::rnn_tanh.input",
     "aten::rnn_relu.input"};
 

@@ -6,6 +6,7 @@
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/few_rows.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
 
@@ -272,6 +273,13 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   if (p.residual && !(inputs[3].extents == y.extents)) {
     return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ",
                                y.extents);
+  }
+  const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
+  if (bare && p.m <= kMostFewRows && inputs[1].place == Operand::Place::kInput && !inputs[0].narrow &&
+      !y.narrow) {
+    const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
+    return few_rows_step({p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y},
+                         lowering.width);
   }
   return LinearStep::make(lowering, p);
 }
