@@ -90,18 +90,17 @@ class Layouts {
            operands_[node.inputs[0]].extents != operands_[node.outputs[0]].extents;
   }
 
-  // Runs in oneDNN, with channels last. The rest of these operators runs the reference, which does not.
+  // Runs with channels last. The rest of these operators runs the reference, which does not.
   bool has_windows(const ir::Node& node) const {
     if (node.inputs.empty() || operands_[node.inputs[0]].elements() == 0) return false;
     if (node.is("Conv") || node.is("ConvTranspose")) {
-      const ir::Value& weight = graph_.values[node.inputs[1]];
-      if (!weight.is_constant() || weight.constant->elements() == 0) return false;
+      if (operands_[node.inputs[1]].elements() == 0) return false;
       const auto extents = [&](ir::ValueId id) { return operands_[id].extents; };
       return node.is("Conv") || !goes_beyond_reach(node, extents(node.inputs[0]), extents(node.inputs[1]),
                                                    extents(node.outputs[0]));
     }
     if (node.is("AveragePool")) return !counts_beyond_padding(node);
-    if (node.is("MaxPool")) return node.outputs.size() == 1;  // with indices it runs the reference
+    if (node.is("MaxPool")) return node.outputs.size() == 1;  // indices may need the reference
     return node.is("GlobalAveragePool") || node.is("GlobalMaxPool");
   }
 

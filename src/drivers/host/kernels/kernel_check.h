@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "drivers/host/lowering.h"
+#include "drivers/host/onednn/weight_store.h"
 #include "ir/builder.h"
 
 namespace heddle::host {
@@ -98,9 +99,8 @@ inline Operand operand(const ir::Tensor& tensor, Operand::Place place, uint64_t 
 
 inline Result<std::unique_ptr<Step>> lower(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
                                            const std::vector<ir::Tensor>& outputs, int width) {
-  // The kernels keep no packed weights, so nothing looks into this store.
-  alignas(64) static std::byte no_store[64];
-  Lowering lowering{graph, graph.nodes[0], {}, {}, reinterpret_cast<WeightStore&>(no_store), width};
+  static WeightStore keeps_nothing(*make_engine(false));
+  Lowering lowering{graph, graph.nodes[0], {}, {}, keeps_nothing, width};
   uint64_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::ValueId id = graph.nodes[0].inputs[i];

@@ -270,10 +270,10 @@ Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
 constexpr LoweringEntry kEntries[] = {
     {"Conv", [](Lowering& l) { return lower_floats(l, lower_conv_f32); }},
     {"ConvTranspose", [](Lowering& l) { return lower_floats(l, lower_conv_transpose); }},
-    {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
-    {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
-    {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
-    {"GlobalMaxPool", [](Lowering& l) { return lower_floats(l, lower_pool); }},
+    {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
+    {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
+    {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
+    {"GlobalMaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
     {"BatchNormalization", [](Lowering& l) { return lower_floats(l, lower_batch_normalization); }},
 };
 

@@ -9,7 +9,8 @@
 namespace heddle::host {
 
 Result<std::unique_ptr<Step>> lower_conv_transpose(Lowering& lowering);  // conv_transpose.cpp
-Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering);  // pool.cpp: max, average, global ones
+Result<std::unique_ptr<Step>> lower_max_pool(Lowering& lowering);        // max_pool.cpp, the global one too
+Result<std::unique_ptr<Step>> lower_average_pool(Lowering& lowering);  // average_pool.cpp, the global one too
 Result<std::unique_ptr<Step>> lower_batch_normalization(Lowering& lowering);  // batch_normalization.cpp
 
 }  // namespace heddle::host

@@ -1,7 +1,8 @@
 // packed_weight.h: a weight, or a part of one, in the layout a kernel asks for.
 //
-//   What       pack_weight() reorders a constant once per layout; the WeightStore keeps it. A WeightOperand is
-//              such a constant, or an input of the run that is reordered into the step's scratch each time.
+//   What       pack_weight() reorders a constant once per layout; the WeightStore keeps it. A WeightOperand
+//              is such a constant, or an input of the run that is reordered into the step's scratch each
+//              time.
 //   Threads    Any; packing runs with no lock held.
 #pragma once
 

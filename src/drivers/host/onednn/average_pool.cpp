@@ -82,33 +82,32 @@ Windows whole_planes(const Lowering& lowering) {
   w.kernel.assign(x.begin() + 2, x.end());
   w.strides.assign(w.kernel.size(), 1);
   w.dilations = w.pads_begin = w.pads_end = Dims(w.kernel.size(), 0);
-  w.algorithm = lowering.node.is("GlobalMaxPool") ? dnnl::algorithm::pooling_max
-                                                  : dnnl::algorithm::pooling_avg_exclude_padding;
+  w.algorithm = dnnl::algorithm::pooling_avg_exclude_padding;
   return w;
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Step>> lower_pool(Lowering& lowering) {
+Result<std::unique_ptr<Step>> lower_average_pool(Lowering& lowering) {
   const ir::Extents& x = lowering.inputs[0].extents;
   const ir::Extents& y = lowering.outputs[0].extents;
-  if (x.rank() > 5 || lowering.outputs.size() > 1) return reference_step(lowering);
   const ir::Node& node = lowering.node;
-  if (node.is("GlobalAveragePool") || node.is("GlobalMaxPool"))
-    return PoolStep::make(lowering, whole_planes(lowering));
+  if (x.rank() > 5 || counts_beyond_padding(node)) return reference_step(lowering);
+  if (node.is("GlobalAveragePool")) return PoolStep::make(lowering, whole_planes(lowering));
   HEDDLE_TRY_ASSIGN(const ir::Window window, ir::Window::of(node, x.rank() - 2, {}));
-  Windows w{window.kernel, window.strides, window.dilations, {}, {}, dnnl::algorithm::pooling_max};
+  const bool count_padding = node.attributes.i64("count_include_pad") != 0;
+  Windows w{window.kernel,
+            window.strides,
+            window.dilations,
+            {},
+            {},
+            count_padding ? dnnl::algorithm::pooling_avg_include_padding
+                          : dnnl::algorithm::pooling_avg_exclude_padding};
   for (size_t i = 0; i < window.axes(); ++i) {
     --w.dilations[i];
     const int64_t begin = window.pads(i, x[2 + i]).first;
     w.pads_begin.push_back(begin);
     w.pads_end.push_back((y[2 + i] - 1) * window.strides[i] + window.reach(i) - x[2 + i] - begin);
-  }
-  if (node.is("AveragePool")) {
-    const bool count_padding = node.attributes.i64("count_include_pad") != 0;
-    if (counts_beyond_padding(node)) return reference_step(lowering);
-    w.algorithm = count_padding ? dnnl::algorithm::pooling_avg_include_padding
-                                : dnnl::algorithm::pooling_avg_exclude_padding;
   }
   return PoolStep::make(lowering, w);
 }
