@@ -26,7 +26,7 @@ test: setup-test
 test-long: setup-long
 	@$(PYTHON_IN_VENV) tools/check.py --long
 
-bench: setup-bench package
+bench: setup-bench torch
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))
 
 conformance: setup-test package

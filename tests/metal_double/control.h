@@ -55,6 +55,8 @@ void set_memory(Memory memory);
 
 // The slowest a pass or a handler is made by the schedule. Zero: as fast as the machine.
 void set_longest_delay_us(uint32_t microseconds);
+// The least a pass takes, without a processor's help for what its work here does not need. Zero: none.
+void set_pass_time_us(uint32_t microseconds);
 
 // A kernel of an MSL source: the double finds `kernel void NAME(` and calls what is registered under NAME.
 struct Size3 {

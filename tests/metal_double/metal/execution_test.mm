@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -270,6 +271,34 @@ TEST_CASE("queues overlap, and each runs its buffers in the order in which they 
     CHECK(order == std::vector<int>{1, 2});
     CHECK(count(Count::kOverlaps) >= 1);
   }
+}
+
+TEST_CASE("passes take the time that is asked for, in order on a queue and at once on two") {
+  using Seconds = std::chrono::duration<double>;
+  constexpr int kPasses = 4;
+  constexpr double kPass = 20e-3;
+  Gpu gpu;
+  const id<MTLCommandQueue> other = [gpu.device newCommandQueue];
+  set_longest_delay_us(0);
+  set_pass_time_us(20000);
+  const auto begin = std::chrono::steady_clock::now();
+  @autoreleasepool {
+    const std::array<id<MTLBuffer>, 2> memory = {floats(gpu.device, 32), floats(gpu.device, 32)};
+    const std::array<id<MTLCommandBuffer>, 2> buffers = {[gpu.queue commandBuffer], [other commandBuffer]};
+    for (size_t i = 0; i < 2; ++i) {
+      for (int pass = 0; pass < kPasses; ++pass) gpu.add(buffers[i], memory[i], 1);
+      [buffers[i] commit];
+    }
+    for (size_t i = 0; i < 2; ++i) {
+      [buffers[i] waitUntilCompleted];
+      CHECK(static_cast<float*>([memory[i] contents])[31] == kPasses);
+    }
+  }
+  const double took = Seconds(std::chrono::steady_clock::now() - begin).count();
+  CHECK(took >= kPasses * kPass);
+  CHECK(took < 2 * kPasses * kPass);
+  [other release];
+  reset();
 }
 
 TEST_CASE("memory: page-aligned borrowing without a copy, heaps, limits, and what is charged is given back") {

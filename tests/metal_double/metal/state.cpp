@@ -16,6 +16,7 @@ struct State {
   std::atomic<uint64_t> seed{1};
   std::atomic<uint64_t> queues{0};  // made since the seed was set
   std::atomic<uint32_t> longest_delay_us{kDefaultDelayUs};
+  std::atomic<uint32_t> pass_time_us{0};
   std::array<std::atomic<bool>, static_cast<size_t>(Fault::kCount)> faults{};
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Count::kCount)> counts{};
   std::atomic<int64_t> live{0};
@@ -44,6 +45,7 @@ void reset() {
   State& s = state();
   seed(1);
   s.longest_delay_us = kDefaultDelayUs;
+  s.pass_time_us = 0;
   for (auto& fault : s.faults) fault = false;
   for (auto& count : s.counts) count = 0;
   const std::lock_guard lock(s.lock);
@@ -95,6 +97,8 @@ Alive::Alive() { ++state().live; }
 Alive::~Alive() { --state().live; }
 
 void set_longest_delay_us(uint32_t microseconds) { state().longest_delay_us = microseconds; }
+void set_pass_time_us(uint32_t microseconds) { state().pass_time_us = microseconds; }
+uint32_t pass_time_us() { return state().pass_time_us; }
 
 uint64_t next_queue() { return state().queues++; }
 

@@ -30,6 +30,7 @@ class Schedule {
 };
 
 void stuck_kernel();
+uint32_t pass_time_us();
 
 // Counted in live_objects() while it exists: a member of every class of the double.
 class Alive {
