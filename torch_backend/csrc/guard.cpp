@@ -5,6 +5,7 @@
 #include "device.h"
 #include "generator.h"
 #include "hooks.h"
+#include "pinned.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -84,7 +85,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
-// Memory of CPU tensors needs no pinning: a copy reads it where it lies.
 struct Hooks final : at::PrivateUse1HooksInterface {
   void init() const override { device_at(0); }
   bool isBuilt() const override { return true; }
@@ -97,8 +97,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex index) const override {
     return exchange_device(index);
   }
-  bool isPinnedPtr(const void* /*data*/) const override { return false; }
-  c10::Allocator* getPinnedMemoryAllocator() const override { return c10::GetAllocator(c10::kCPU); }
+  bool isPinnedPtr(const void* data) const override { return is_pinned(data); }
+  c10::Allocator* getPinnedMemoryAllocator() const override { return &pinned_memory(); }
   c10::Device getDeviceFromPtr(void* /*data*/) const override { return {kType, current_device()}; }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override {
     return default_generator(index);

@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <thread>
 
 #import "command_buffer_object.h"
 
@@ -146,10 +145,10 @@ class Execution {
       return {MTLCommandBufferErrorTimeout,
               @"Caused GPU Timeout Error (00000002:kIOGPUCommandBufferCallbackErrorTimeout)"};
     }
-    const auto end = std::chrono::steady_clock::now() + std::chrono::microseconds(pass_time_us());
+    const PassTime time;
     const PassMemory memory(pass, buffer_->_state.host_at_commit);
     const PassResult result = pass.work ? pass.work(memory.bytes()) : PassResult{};
-    std::this_thread::sleep_until(end);
+    time.end_pass();
     known.learn_only(place);
     for (const FenceUse& use : pass.fences) {
       if (!use.update) continue;

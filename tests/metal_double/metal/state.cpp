@@ -98,7 +98,6 @@ Alive::~Alive() { --state().live; }
 
 void set_longest_delay_us(uint32_t microseconds) { state().longest_delay_us = microseconds; }
 void set_pass_time_us(uint32_t microseconds) { state().pass_time_us = microseconds; }
-uint32_t pass_time_us() { return state().pass_time_us; }
 
 uint64_t next_queue() { return state().queues++; }
 
@@ -122,11 +121,25 @@ uint32_t Schedule::next_delay_us() {
   return longest == 0 || chance % 4 ? 0 : static_cast<uint32_t>((chance >> 8) % longest);
 }
 
+namespace {
+
+void stand_still_until(std::chrono::steady_clock::time_point end) {
+  std::unique_lock lock(state().lock);
+  state().unstuck.wait_until(lock, end, [] { return false; });
+}
+
+}  // namespace
+
 void Schedule::hold() {
   const uint32_t delay = next_delay_us();
-  if (delay == 0) return;
-  std::unique_lock lock(state().lock);
-  state().unstuck.wait_for(lock, std::chrono::microseconds(delay), [] { return false; });
+  if (delay > 0) stand_still_until(std::chrono::steady_clock::now() + std::chrono::microseconds(delay));
+}
+
+PassTime::PassTime()
+    : end_(std::chrono::steady_clock::now() + std::chrono::microseconds(state().pass_time_us)) {}
+
+void PassTime::end_pass() const {
+  if (std::chrono::steady_clock::now() < end_) stand_still_until(end_);
 }
 
 }  // namespace heddle::metal_double

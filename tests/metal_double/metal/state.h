@@ -2,9 +2,10 @@
 //
 //   Threads   Any.
 //   Blocks    hold() for as long as the schedule says, at most the longest delay of control.h;
-//             stuck_kernel() until end_stuck_kernels().
+//             end_pass() for what is left of a pass's time; stuck_kernel() until end_stuck_kernels().
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string_view>
 
@@ -30,7 +31,16 @@ class Schedule {
 };
 
 void stuck_kernel();
-uint32_t pass_time_us();
+
+// Time as the device takes it: end_pass() returns no sooner than set_pass_time_us() after its making.
+class PassTime {
+ public:
+  PassTime();
+  void end_pass() const;
+
+ private:
+  std::chrono::steady_clock::time_point end_;
+};
 
 // Counted in live_objects() while it exists: a member of every class of the double.
 class Alive {
