@@ -43,38 +43,36 @@ Value convolve(Call& call, const Windows& windows) {
   return batched ? y : call.squeeze(y, {0});
 }
 
-// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups)
-Results convolution(Call& call) {
-  const size_t axes = spatial_axes(call);
+// What all have: (input, weight, bias, stride, padding, ..). The numbers are the places of the others.
+Windows windows_of(Call& call, int dilation, int groups) {
   Windows windows;
-  windows.stride = per_axis(call, 3, axes);
-  windows.begin = windows.end = per_axis(call, 4, axes);
-  windows.dilation = per_axis(call, 5, axes);
+  windows.stride = per_axis(call, 3, spatial_axes(call));
+  windows.dilation = per_axis(call, dilation, spatial_axes(call));
+  windows.groups = call.integer(groups);
+  return windows;
+}
+
+Windows padded_alike(Call& call, int dilation, int groups) {
+  Windows windows = windows_of(call, dilation, groups);
+  windows.begin = windows.end = per_axis(call, 4, spatial_axes(call));
+  return windows;
+}
+
+// (.., dilation, transposed, output_padding, groups)
+Results convolution(Call& call) {
+  Windows windows = padded_alike(call, 5, 8);
   windows.transposed = call.flag(6);
-  windows.output_padding = per_axis(call, 7, axes, {0});
-  windows.groups = call.integer(8);
+  windows.output_padding = per_axis(call, 7, spatial_axes(call), {0});
   return convolve(call, windows);
 }
 
-// (input, weight, bias, stride, padding, dilation, groups)
-Results plain(Call& call) {
-  const size_t axes = spatial_axes(call);
-  Windows windows;
-  windows.stride = per_axis(call, 3, axes);
-  windows.begin = windows.end = per_axis(call, 4, axes);
-  windows.dilation = per_axis(call, 5, axes);
-  windows.groups = call.integer(6);
-  return convolve(call, windows);
-}
+// (.., dilation, groups)
+Results plain(Call& call) { return convolve(call, padded_alike(call, 5, 6)); }
 
 // The same with padding "valid" or "same", which puts an odd one behind.
 Results named_padding(Call& call) {
-  const size_t axes = spatial_axes(call);
-  Windows windows;
-  windows.stride = per_axis(call, 3, axes);
-  windows.dilation = per_axis(call, 5, axes);
-  windows.groups = call.integer(6);
-  for (size_t i = 0; i < axes; ++i) {
+  Windows windows = windows_of(call, 5, 6);
+  for (size_t i = 0; i < spatial_axes(call); ++i) {
     const int64_t taps = call.extent(call.tensor(1), static_cast<int>(2 + i));
     const int64_t total = call.text(4) == "same" ? windows.dilation[i] * (taps - 1) : 0;
     windows.begin.push_back(total / 2);
@@ -83,16 +81,11 @@ Results named_padding(Call& call) {
   return convolve(call, windows);
 }
 
-// (input, weight, bias, stride, padding, output_padding, groups, dilation)
+// (.., output_padding, groups, dilation)
 Results transposed(Call& call) {
-  const size_t axes = spatial_axes(call);
-  Windows windows;
-  windows.stride = per_axis(call, 3, axes);
-  windows.begin = windows.end = per_axis(call, 4, axes);
+  Windows windows = padded_alike(call, 7, 6);
   windows.transposed = true;
-  windows.output_padding = per_axis(call, 5, axes, {0});
-  windows.groups = call.integer(6);
-  windows.dilation = per_axis(call, 7, axes);
+  windows.output_padding = per_axis(call, 5, spatial_axes(call), {0});
   return convolve(call, windows);
 }
 
