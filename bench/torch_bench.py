@@ -31,6 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tools" / "models")]
 
 import heddle.torch  # noqa: E402
+from heddle.torch.compiled import CompiledModule  # noqa: E402
 from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write  # noqa: E402
 
 from heddle.cli.together import run_together  # noqa: E402
@@ -129,8 +130,11 @@ def eager_call(module: nn.Module, inputs: tuple[Tensor, ...]) -> Call:
     return inferring(call)
 
 
-def compiled_call(module: nn.Module, case: Case, inputs: tuple[Tensor, ...]) -> Call:
-    model = heddle.torch.compile(module, case.inputs(3))
+def compiled_model(case: Case) -> CompiledModule:
+    return heddle.torch.compile(case.module(), case.inputs(3))
+
+
+def compiled_call(model: CompiledModule, inputs: tuple[Tensor, ...]) -> Call:
     return inferring(lambda: first(model(*inputs)))
 
 
@@ -172,7 +176,7 @@ def models(chosen: list[str], rounds: int, seconds: float) -> dict[str, dict]:
         inputs = case.inputs(1)
         ours = {
             "heddle eager": eager_call(case.module(), inputs),
-            "heddle compiled": compiled_call(case.module(), case, inputs),
+            "heddle compiled": compiled_call(compiled_model(case), inputs),
         }
         every, theirs = checked(case, ours)
         rates = rates_of(every, 1, rounds, seconds)
@@ -188,12 +192,16 @@ def models(chosen: list[str], rounds: int, seconds: float) -> dict[str, dict]:
 def callers(rounds: int, seconds: float) -> dict:
     case = CASES[0]
     print(f"\n{case.name}: {CALLERS} threads with one row each", flush=True)
-    every, theirs = checked(case, {"heddle compiled": compiled_call(case.module(), case, case.inputs(1))})
+    model = compiled_model(case)
+    every, theirs = checked(case, {"heddle compiled": compiled_call(model, case.inputs(1))})
     rates = rates_of(every, CALLERS, rounds, seconds)
     best = fastest(rates, theirs)
     figure = ratio(rates["heddle compiled"], rates[best])
     show(f"heddle compiled / {best}", figure, "x", BARS["callers"])
-    return {"ratio": figure, "peer": best, "calls_per_s": rates}
+    stats = model.coalescing_stats()
+    singles = stats["rows"].get(1, 0) / stats["batches"]
+    print(f"  rows a batch {stats['calls'] / stats['batches']:.2f}, batches of one row {singles:.0%}")
+    return {"ratio": figure, "peer": best, "calls_per_s": rates, "batches_of_one": singles}
 
 
 def dispatch(rounds: int) -> dict:
