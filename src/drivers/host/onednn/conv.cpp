@@ -140,7 +140,6 @@ void ConvStep::cut(const Lowering& lowering, int width) {
     whole.pads_begin.push_back(begin);
     whole.pads_end.push_back((y[2 + i] - 1) * window_.strides[i] + window_.reach(i) - x[2 + i] - begin);
   }
-  constexpr int64_t kWorthSharing = 1 << 20;
   int64_t work = 2 * lowering.outputs[0].elements();
   for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
   const int64_t images = y[0], rows = y[2];

@@ -125,7 +125,6 @@ void ConvTransposeStep::cut(const Lowering& lowering) {
     whole.end.push_back((x[2 + i] - 1) * window_.window.strides[i] + window_.window.reach(i) - y[2 + i] -
                         begin);
   }
-  constexpr int64_t kWorthSharing = 1 << 20;
   int64_t work = 2 * lowering.inputs[0].elements();
   for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
   const int64_t images = x[0];

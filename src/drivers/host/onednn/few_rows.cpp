@@ -14,7 +14,6 @@ constexpr int64_t kCacheLine = 16;  // floats
 class FewRowsStep final : public Step {
  public:
   FewRowsStep(const FewRows& problem, int width) : p_(problem), columns_(problem.n) {
-    constexpr int64_t kWorthSharing = 1 << 20;
     if (2 * p_.m * p_.k * p_.n < kWorthSharing) return;
     const int64_t lines = (p_.n + width * kCacheLine - 1) / (width * kCacheLine);
     columns_ = lines * kCacheLine;

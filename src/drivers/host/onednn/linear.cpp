@@ -112,15 +112,12 @@ struct Problem {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// About ten microseconds of one core: less than that, and waking a helper costs more than it brings.
-bool worth_sharing(const Problem& p) { return 2 * p.m * p.k * p.n >= (1 << 20); }
-
 // The size of the pieces. oneDNN's fast kernels write whole rows, so columns are cut only for a single row,
 // which has to read all of the weight and gains most from a second core's bandwidth.
 Piece cut(const Problem& p, const LinearWeight& weight, int width) {
   constexpr int64_t kFewestRows = 4;  // fewer leave the multipliers waiting for the weight
   Piece size{0, p.m, 0, p.n, nullptr};
-  if (width == 1 || !worth_sharing(p)) return size;
+  if (width == 1 || 2 * p.m * p.k * p.n < kWorthSharing) return size;
   if (p.m >= kFewestRows * width) {
     size.rows = ceil_div(p.m, width);
   } else if (p.m == 1 && weight.cuts) {

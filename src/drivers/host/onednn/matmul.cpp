@@ -84,7 +84,7 @@ class MatMulStep final : public Step {
     const int64_t work = 2 * y_.elements() * s.a.back();
     const bool rows = s.y.size() == 2;
     const bool batches = s.y.size() == 3 && s.a[0] == s.b[0];
-    if (width > 1 && work >= (1 << 20) && (rows || batches) && s.y[0] % width == 0 &&
+    if (width > 1 && work >= kWorthSharing && (rows || batches) && s.y[0] % width == 0 &&
         (!rows || s.y[0] >= 16 * width)) {
       pieces_ = width;
       for (Dims* dims : {&s.a, &s.b, &s.y}) {

@@ -11,6 +11,10 @@
 
 namespace heddle::host {
 
+// Operations: about ten microseconds of one core. For less than that, waking a helper costs more than it
+// brings.
+inline constexpr int64_t kWorthSharing = 1 << 20;
+
 template <class Run>
 Status for_each_piece(const RunContext& context, size_t pieces, const char* what, Run run) {
   Atomic<bool> failed{false};

@@ -200,7 +200,7 @@ Status RecurrentStep::prepare_parts(const Lowering& lowering) {
 
 Status RecurrentStep::prepare_units(const Lowering& lowering) {
   const int64_t work = 2 * steps_ * batch_ * rec_.directions * gates() * hidden_;
-  shared_ = lowering.width > 1 && work >= (1 << 20) && rec_.directions * batch_ > 1;
+  shared_ = lowering.width > 1 && work >= kWorthSharing && rec_.directions * batch_ > 1;
   const int64_t cuts =
       shared_ ? std::min(batch_, (lowering.width + rec_.directions - 1) / rec_.directions) : 1;
   for (int64_t d = 0; d < rec_.directions; ++d) {
