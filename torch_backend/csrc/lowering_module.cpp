@@ -1,4 +1,6 @@
 // lowering_module.cpp: what Python sees of lowering.h and compiled_model.h.
+#include <torch/csrc/autograd/python_variable.h>
+
 #include "compiled_model.h"
 #include "lowering.h"
 #include "storage.h"
@@ -58,6 +60,25 @@ py::object coalescing_stats(const CompiledModel& compiled) {
   return told;
 }
 
+// A call of a model whose inputs are its arguments and whose one output is its result. None where that is not
+// all there is to it: another count, no tensor, a gradient to record.
+py::object call_plainly(const CompiledModel& compiled, const py::tuple& arguments) {
+  if (arguments.size() != compiled.model().inputs().size()) return py::none();
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(arguments.size());
+  for (const py::handle& argument : arguments) {
+    if (!THPVariable_Check(argument.ptr())) return py::none();
+    inputs.push_back(THPVariable_Unpack(argument.ptr()));
+    if (at::GradMode::is_enabled() && inputs.back().requires_grad()) return py::none();
+  }
+  at::Tensor result;
+  {
+    const py::gil_scoped_release free;
+    result = std::move(compiled(inputs)[0]);
+  }
+  return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
+}
+
 }  // namespace
 
 void bind_lowering(py::module_& m) {
@@ -81,6 +102,7 @@ void bind_lowering(py::module_& m) {
   py::class_<CompiledModel>(m, "CompiledModel")
       .def("__call__", &CompiledModel::operator(), py::arg("inputs"),
            py::call_guard<py::gil_scoped_release>())
+      .def("call_plainly", &call_plainly, py::arg("arguments"))
       .def(
           "compile",
           [](const CompiledModel& compiled, const std::vector<Shape>& shapes) {

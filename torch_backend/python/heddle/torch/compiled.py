@@ -43,8 +43,20 @@ class CompiledModule:
         self._order, self._outputs = lowering.arguments, lowering.outputs
         self._model = lowering.lowering.build(**options)
         self._in_order = self._order == list(range(self._in_spec.num_leaves))
+        # What a call holds the GIL for, every other caller waits for.
+        self._plain = (
+            self._only_tensors
+            and self._in_order
+            and not self._ranges
+            and self._outputs.plain
+            and self._out_spec.is_leaf()
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self._plain and not kwargs:
+            result = self._model.call_plainly(args)
+            if result is not None:
+                return result
         leaves = self._flatten(args, kwargs)
         inputs = (
             leaves if self._in_order and len(leaves) == len(self._order) else [leaves[i] for i in self._order]
