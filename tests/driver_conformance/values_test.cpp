@@ -206,6 +206,37 @@ DRIVER_TEST(windows_in_a_row, "convolutions, pools and residuals in a row keep t
   return {};
 }
 
+DRIVER_TEST(computed_weights, "what a convolution or a pool makes may be another's weight") {
+  ir::Builder b;
+  const std::vector<int64_t> two = {2, 2};
+  const ir::ValueId x = b.input("x", {DType::kF32, {2, 4, 9, 8}}),
+                    t = b.input("t", {DType::kF32, {5, 3, 6, 5}});
+  const ir::ValueId c = b.constant(random_tensor(DType::kF32, {4, 3, 3, 3}, 1, -0.4, 0.4));
+  const ir::ValueId made = *b.node("Conv", {t, c}),
+                    pooled = *b.node("MaxPool", {made}, {{"kernel_shape", two}});
+  for (const ir::ValueId weight : {made, pooled, *b.node("Relu", {made})}) {
+    b.output(*b.node("Conv", {x, weight}));
+    const ir::ValueId y = b.input("y" + std::to_string(weight), {DType::kF32, {1, 5, 4, 3}});
+    b.output(*b.node("ConvTranspose", {y, weight}));
+  }
+  b.output(*b.node("Conv", {made, made}));
+  HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+  std::vector<ir::Tensor> inputs;
+  for (const ir::ValueId id : graph.inputs) {
+    const ir::Shape& shape = graph.type(id).shape;
+    std::vector<int64_t> extents;
+    for (const ir::Dim& dim : shape) extents.push_back(dim.value());
+    inputs.push_back(random_tensor(DType::kF32, Extents(extents), static_cast<uint32_t>(id)));
+  }
+  HEDDLE_TRY_ASSIGN(const auto program, compile(*module, inputs));
+  Session session(device);
+  HEDDLE_TRY_ASSIGN(const auto got, session.run(program, inputs));
+  HEDDLE_TRY_ASSIGN(const auto wanted, ir::evaluate(graph, inputs));
+  for (size_t i = 0; i < got.size(); ++i) CHECK(difference(got[i], wanted[i], {1e-4, 1e-4}) == "");
+  return {};
+}
+
 DRIVER_TEST(outputs_of_every_kind,
             "an output may be an input, a constant, a renamed value or the same value twice") {
   ir::Builder b;

@@ -40,17 +40,16 @@ class Layouts {
   void choose() {
     const std::vector<int> producers = graph_.producers();
     const std::vector<std::vector<int>> consumers = graph_.consumers();
-    const auto takes = [&](int at) {
-      if (at < 0) return false;
-      const ir::Node& node = graph_.nodes[static_cast<size_t>(at)];
-      return has_windows(node) || can_follow(node);
-    };
+    const auto node_at = [&](int at) -> const ir::Node& { return graph_.nodes[static_cast<size_t>(at)]; };
+    const auto handles = [&](const ir::Node& node) { return has_windows(node) || can_follow(node); };
     for (ir::ValueId id = 0; id < operands_.size(); ++id) {
       Operand& operand = operands_[id];
       const size_t rank = operand.extents.rank();
       if (operand.dtype != ir::DType::kF32 || rank < 3 || rank > 5 || operand.elements() == 0) continue;
-      if (!takes(producers[id]) || consumers[id].empty()) continue;
-      operand.channels_last = std::all_of(consumers[id].begin(), consumers[id].end(), takes);
+      if (producers[id] < 0 || !handles(node_at(producers[id])) || consumers[id].empty()) continue;
+      operand.channels_last = std::all_of(consumers[id].begin(), consumers[id].end(), [&](int at) {
+        return at >= 0 && handles(node_at(at)) && !is_weight(node_at(at), id);
+      });
     }
     while (settle()) {
     }
@@ -80,6 +79,11 @@ class Layouts {
       for (ir::ValueId id : mine) changed = std::exchange(operands_[id].channels_last, false) || changed;
     }
     return changed;
+  }
+
+  // It is read as it is described, whoever made it.
+  static bool is_weight(const ir::Node& node, ir::ValueId id) {
+    return (node.is("Conv") || node.is("ConvTranspose")) && node.inputs[1] == id;
   }
 
   bool can_follow(const ir::Node& node) const {

@@ -85,7 +85,8 @@ TEST_CASE("channels lie last only between operators that read and write them so"
   const ir::ValueId x = b.input("x", {ir::DType::kF32, {1, 4, 6, 6}});
   const ir::ValueId w = b.constant(ir::Tensor::zeros(ir::DType::kF32, {4, 4, 1, 1}));
   const ir::ValueId a = *b.node("Conv", {x, w}), inner = *b.node("Conv", {a, w}),
-                    seen = *b.node("Conv", {inner, w});
+                    seen = *b.node("Conv", {inner, w}), weight = *b.node("Conv", {x, w});
+  b.output(*b.node("Conv", {a, weight}));
   const ir::ValueId pool = *b.node("GlobalAveragePool", {seen});
   b.output(*b.node("Neg", {seen}));
   b.output(pool);
@@ -95,6 +96,7 @@ TEST_CASE("channels lie last only between operators that read and write them so"
   CHECK(storage->operands[a].channels_last);
   CHECK(storage->operands[inner].channels_last);
   CHECK_FALSE(storage->operands[seen].channels_last);
+  CHECK_FALSE(storage->operands[weight].channels_last);
   CHECK_FALSE(storage->operands[pool].channels_last);
 }
 

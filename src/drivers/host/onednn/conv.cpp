@@ -49,7 +49,9 @@ class ConvStep final : public Step {
 
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
-  uint64_t resident_bytes() const override { return 1024 + pieces_.size() * Primitive::kResidentBytes; }
+  uint64_t resident_bytes() const override {
+    return 1024 + pieces_.size() * Primitive::kResidentBytes + weight_.resident_bytes();
+  }
 
  private:
   Status prepare(const Lowering& lowering);

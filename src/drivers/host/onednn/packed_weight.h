@@ -1,8 +1,8 @@
 // packed_weight.h: a weight, or a part of one, in the layout a kernel asks for.
 //
 //   What       pack_weight() reorders a constant once per layout; the WeightStore keeps it. A WeightOperand
-//              is such a constant, or an input of the run that is reordered into the step's scratch each
-//              time.
+//              is such a constant, or a value of the run (not with channels last) that is reordered into
+//              the step's scratch each time.
 //   Threads    Any; packing runs with no lock held.
 #pragma once
 
@@ -38,6 +38,7 @@ class WeightOperand {
 
   // Before the step's own work. `base` is where the step's scratch begins in the arena.
   Status run(const RunContext& context, uint64_t base) const;
+  uint64_t resident_bytes() const { return reorder_ == nullptr ? 0 : Primitive::kResidentBytes; }
   const std::byte* place(const RunContext& context, uint64_t base) const {
     if (packed_ != nullptr) return packed_->data.get();
     return reorder_ == nullptr ? context.read(operand_) : context.arena + base + offset_;
@@ -45,7 +46,7 @@ class WeightOperand {
 
  private:
   Operand operand_;
-  Ref<const PackedWeight> packed_;  // null: an input of the run
+  Ref<const PackedWeight> packed_;  // null: a value of the run
   Ref<const Primitive> reorder_;    // null: packed, or it lies as wanted
   uint64_t offset_ = 0;
   uint64_t reorder_scratch_ = 0;
