@@ -205,5 +205,37 @@ DRIVER_TEST(bits_of_a_row_do_not_depend_on_its_neighbours, "a row's bits are tho
   return {};
 }
 
+DRIVER_TEST(bits_beside_a_computed_weight,
+            "a row's bits are those of the row alone where the weight is computed") {
+  constexpr int64_t kColumns = 4096;  // so many that rounding to half does not hide all differences
+  for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
+    ir::Builder b;
+    const ir::ValueId x = b.input("x", {dtype, {ir::Dim::symbol("batch"), 512}}),
+                      w = b.input("w", {dtype, {kColumns, 512}});
+    b.output(*b.node("Linear", {x, *b.node("Neg", {w})}, {{"trans_w", int64_t{1}}}));
+    HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
+    HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+    Session session(device);
+    const ir::Tensor weight = random_tensor(dtype, {kColumns, 512}, 3),
+                     rows = random_tensor(dtype, {9, 512}, 4);
+    const auto first = [&](int64_t count) {
+      ir::Tensor taken = ir::Tensor::zeros(dtype, {count, 512});
+      for (int64_t i = 0; i < taken.elements(); ++i) taken.set(i, rows.get(i));
+      return taken;
+    };
+    const auto run = [&](int64_t count) -> Result<std::vector<ir::Tensor>> {
+      const std::vector<ir::Tensor> inputs = {first(count), weight};
+      HEDDLE_TRY_ASSIGN(const auto program, compile(*module, inputs));
+      return session.run(program, inputs);
+    };
+    HEDDLE_TRY_ASSIGN(const auto alone, run(1));
+    HEDDLE_TRY_ASSIGN(const auto joined, run(9));
+    int different = 0;
+    for (int64_t i = 0; i < kColumns; ++i) different += alone[0].get(i) != joined[0].get(i) ? 1 : 0;
+    CHECK(different == 0);
+  }
+  return {};
+}
+
 }  // namespace
 }  // namespace heddle::conformance

@@ -6,6 +6,7 @@
 //   Threads    The functions are called with no lock held, by any thread.
 #pragma once
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -27,7 +28,12 @@ struct Lowering {
   WeightStore& weights;
   int width;            // threads in the budget: prepare splits for up to this many
   bool turned = false;  // the operands' axes are [N, spatial.., C], the node's otherwise (channel_layout.h)
+  bool outermost = false;  // the graph is the module's own, not known to be a node's
   const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
+  // What a caller brings, and not what the graph around a body does.
+  bool is_model_input(size_t input) const {
+    return outermost && std::ranges::find(graph.inputs, node.inputs[input]) != graph.inputs.end();
+  }
 };
 
 using Lower = Result<std::unique_ptr<Step>> (*)(Lowering& lowering);

@@ -65,12 +65,13 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
                                                      Ref<FirstRuns> first_runs, int width) {
-  HEDDLE_TRY_ASSIGN(Ref<HostProgram> program, prepare(graph, weights, width));
+  HEDDLE_TRY_ASSIGN(Ref<HostProgram> program, prepare(graph, weights, width, true));
   program->first_runs_ = std::move(first_runs);
   return Ref<const device::Program>(std::move(program));
 }
 
-Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width) {
+Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width,
+                                              bool outermost) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph, weights.engine().bf16));
   program->inputs_ = concrete(program->storage_, graph.inputs);
@@ -78,12 +79,12 @@ Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStor
   for (const ir::Value& value : graph.values) {
     if (value.is_constant()) program->constants_.push_back(*value.constant);
   }
-  HEDDLE_TRY(program->prepare_steps(graph, weights, width));
+  HEDDLE_TRY(program->prepare_steps(graph, weights, width, outermost));
   program->storage_.operands = {};
   return program;
 }
 
-Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width) {
+Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, bool outermost) {
   uint64_t scratch = 0;
   resident_bytes_ = 4096;
   for (const ir::Node& node : graph.nodes) {
@@ -92,6 +93,7 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
     if (lower == nullptr)
       return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
     Lowering lowering{graph, node, pick(storage_, node.inputs), pick(storage_, node.outputs), weights, width};
+    lowering.outermost = outermost;
     Result<std::unique_ptr<Step>> step = lower_in_layout(lower, lowering);
     if (!step.ok()) return step.status().with_context(node.describe());
     (*step)->set_scratch(storage_.arena_bytes);

@@ -35,7 +35,8 @@ class HostProgram final : public device::Program {
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
                                                  Ref<FirstRuns> first_runs, int width);
   // The same, for a graph inside another's node.
-  static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width);
+  static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width,
+                                          bool outermost = false);
   struct Named {
     const char* op;  // for the trace, and for what fails
     std::unique_ptr<Step> step;
@@ -49,7 +50,7 @@ class HostProgram final : public device::Program {
 
  private:
   void note_first_run() const;
-  Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width);
+  Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, bool outermost);
   Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
                const char* what) const;
 

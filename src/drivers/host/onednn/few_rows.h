@@ -1,10 +1,10 @@
-// few_rows.h: y = x @ w + bias for a few rows and a weight that is an input of the run.
+// few_rows.h: y = x @ w + bias for a few rows and a weight that is an input of the model.
 //
 //   What       oneDNN's matmul lays such a weight out anew in each run, which for a few rows costs more than
 //              the product. Its sgemm reads the weight where it lies: a third of the time for one row, as
 //              much for five. Columns are shared by the team.
 //   Invariant  None between row counts: a row's bits may differ from those of the same row among many. An
-//              input that is no rows keeps a model from being batched, so no caller sees both in one batch.
+//              input that is no rows keeps a model from being batched, so no row's company changes its bits.
 //   Threads    As step.h says.
 #pragma once
 

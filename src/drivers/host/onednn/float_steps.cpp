@@ -43,6 +43,7 @@ class WideStep final : public Step {
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering, Lower f32) {
     auto step = std::make_unique<WideStep>();
     Lowering wide{lowering.graph, lowering.node, {}, {}, lowering.weights, lowering.width};
+    wide.outermost = lowering.outermost;
     for (size_t i = 0; i < lowering.inputs.size(); ++i) {
       HEDDLE_TRY_ASSIGN(Operand operand, step->add_input(lowering, lowering.inputs[i]));
       wide.inputs.push_back(operand);

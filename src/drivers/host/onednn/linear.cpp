@@ -272,8 +272,7 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
                                y.extents);
   }
   const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
-  if (bare && p.m <= kMostFewRows && inputs[1].place == Operand::Place::kInput && !inputs[0].narrow &&
-      !y.narrow) {
+  if (bare && p.m <= kMostFewRows && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow) {
     const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
     return few_rows_step({p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y},
                          lowering.width);

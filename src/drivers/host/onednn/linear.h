@@ -5,7 +5,8 @@
 //              is alone shares the pieces with helpers, else it runs them one after the other.
 //   Invariant  A row's bits depend neither on the other rows nor on how the work is cut: oneDNN, made for a
 //              team of one, sums along K in one order for all row counts and panels (driver_conformance
-//              compares the bits). The exception are a few rows of a weight that is an input: few_rows.h.
+//              compares the bits). Models with a weight among
+//              their inputs are not batched, and take few_rows.h.
 //   Threads    As step.h says.
 #pragma once
 
