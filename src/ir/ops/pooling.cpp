@@ -94,7 +94,11 @@ Status reference_max_pool(const Node& node, DataIn in, DataOut out) {
         best = at;
       }
     });
-    if (best >= 0) copy_element(out[0], flat, *in[0], best);
+    if (best >= 0) {
+      copy_element(out[0], flat, *in[0], best);
+    } else if (floats) {  // dilated taps that all lie in the padding
+      out[0].set(flat, -std::numeric_limits<double>::infinity());
+    }
     if (out.size() > 1) out[1].set_i64(flat, columns ? by_columns(x, best) : best);
   });
   return {};

@@ -1,6 +1,7 @@
 // Not oneDNN's: that one loses NaN, and makes no indices.
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/half.h"
@@ -40,6 +41,9 @@ HEDDLE_VECTORISED void raise_bf16(const uint16_t* x, uint16_t* best, int64_t cha
 void raise_to(const float* x, float* best, int64_t channels) { raise_f32(x, best, channels); }
 void raise_to(const uint16_t* x, uint16_t* best, int64_t channels) { raise_bf16(x, best, channels); }
 
+float lowest(float /*type*/) { return -std::numeric_limits<float>::infinity(); }
+uint16_t lowest(uint16_t /*type*/) { return to_bf16(lowest(float())); }
+
 // Calls visit(place in x) for each of a window that lies inside, in order.
 template <class Visit>
 void each_place(const Windows& w, const Windows::Sizes& at, Visit&& visit) {
@@ -68,7 +72,7 @@ void pool_place(const Windows& w, const Windows::Sizes& at, const T* x, T* y) {
     first ? static_cast<void>(std::copy_n(from, w.channels, y)) : raise_to(from, y, w.channels);
     first = false;
   });
-  if (first) std::fill_n(y, w.channels, T{});
+  if (first) std::fill_n(y, w.channels, lowest(T()));
 }
 
 // The same for one channel, with the place that won; -1: none.
@@ -112,6 +116,7 @@ class MaxPoolStep final : public Step {
 
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
+  uint64_t resident_bytes() const override { return 512 + 2 * Primitive::kResidentBytes; }
 
  private:
   Windows::Sizes spot(int64_t place) const {
@@ -157,9 +162,7 @@ Result<std::unique_ptr<Step>> lower_max_pool(Lowering& lowering) {
   const Operand &x = lowering.inputs[0], &y = lowering.outputs[0];
   const bool by_columns = lowering.outputs.size() > 1 && lowering.node.attributes.i64("storage_order") != 0;
   const size_t axes = x.extents.rank() - 2;
-  // With both, the indices would be of rounded values.
-  if (axes > kAxes || by_columns || (lowering.outputs.size() > 1 && x.narrow))
-    return reference_step(lowering);
+  if (axes > kAxes || by_columns) return reference_step(lowering);
   Windows w;
   w.channels = x.extents[1];
   const size_t lead = kAxes - axes;

@@ -29,6 +29,10 @@ TEST_CASE("a maximum over windows keeps NaN, and its index is that of the refere
       {{1, 5, 9, 9}, {{"kernel_shape", Ints{2, 2}}, {"dilations", Ints{2, 3}}}},
       {{1, 1, 9, 9}, {{"kernel_shape", Ints{2, 3}}, {"ceil_mode", int64_t{1}}, {"strides", Ints{2, 2}}}},
       {{1, 4, 5, 6, 7}, {{"kernel_shape", Ints{2, 3, 2}}, {"strides", Ints{1, 2, 2}}}},
+      {{1, 2, 2, 2}, {{"kernel_shape", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}, {"dilations", Ints{3, 3}}}},
+      {{1, 3, 7, 5}, {{"kernel_shape", Ints{2, 2}}, {"storage_order", int64_t{1}}}},
+      {{1, 3, 7, 5}, {{"kernel_shape", Ints{3, 3}}, {"auto_pad", std::string("SAME_LOWER")}}},
+      {{1, 2, 3, 4, 3, 3}, {{"kernel_shape", Ints{2, 2, 2, 1}}}},
       {{2, 64, 28, 28}, {{"kernel_shape", Ints{3, 3}}, {"strides", Ints{2, 2}}, {"pads", Ints{1, 1, 1, 1}}}},
   };
   for (const DType dtype : {DType::kF32, DType::kF16, DType::kBF16}) {
