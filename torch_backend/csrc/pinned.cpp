@@ -1,6 +1,7 @@
 #include "pinned.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <pthread.h>
 
 #include <functional>
 #include <map>
@@ -8,6 +9,9 @@
 
 namespace heddle::torch_backend {
 namespace {
+
+class PinnedMemory;
+PinnedMemory& memory();
 
 class PinnedMemory final : public c10::Allocator {
  public:
@@ -33,6 +37,7 @@ class PinnedMemory final : public c10::Allocator {
   }
 
  private:
+  friend PinnedMemory& memory();
   static void drop(void* data);
 
   mutable std::mutex lock_;
@@ -40,7 +45,12 @@ class PinnedMemory final : public c10::Allocator {
 };
 
 PinnedMemory& memory() {
-  static PinnedMemory& made = *new PinnedMemory;  // tensors may outlive every static
+  static PinnedMemory& made = *[] {
+    // A child, such as a DataLoader's worker, frees what it has inherited.
+    pthread_atfork([] { memory().lock_.lock(); }, [] { memory().lock_.unlock(); },
+                   [] { memory().lock_.unlock(); });
+    return new PinnedMemory;  // tensors may outlive every static
+  }();
   return made;
 }
 

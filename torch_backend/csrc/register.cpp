@@ -100,11 +100,12 @@ class WholeUnlessGradients final : public c10::OperatorKernel {
   }
 
  private:
+  static bool is_followed(const at::Tensor& tensor) {  // backward, or forward with a tangent
+    return tensor.defined() && (tensor.requires_grad() || tensor._fw_grad(/*level=*/0).defined());
+  }
   static bool needs_gradient(const c10::IValue& value) {
-    if (value.isTensor()) return value.toTensor().defined() && value.toTensor().requires_grad();
-    return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), [](const at::Tensor& each) {
-             return each.requires_grad();
-           });
+    if (value.isTensor()) return is_followed(value.toTensor());
+    return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), is_followed);
   }
 };
 
