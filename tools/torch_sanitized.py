@@ -16,7 +16,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUPPRESSIONS = ROOT / "tests" / "sanitizers" / "tsan.supp"
+SUPPRESSIONS = [ROOT / "tests" / "sanitizers" / name for name in ("tsan.supp", "torch_tsan.supp")]
 COMPILER = "clang++-16"  # of the presets
 
 SANITIZERS = {"tsan": "thread", "asan": "address"}
@@ -30,7 +30,6 @@ OPTIONS = {
         # What counts is told from the reports.
         "exitcode=0",
         # Not ignore_noninstrumented_modules=1: on Linux it also ignores what our own code copies and frees.
-        f"suppressions={SUPPRESSIONS}",
     ),
     # Of what Python and PyTorch leave at their end there is more than the leak detector lists.
     "asan": ("detect_leaks=0",),
@@ -106,7 +105,11 @@ def libraries(*names: str) -> str:
 
 def environment_of(name: str, package: Path, reports: Path) -> dict[str, str]:
     before = os.environ.get("PYTHONPATH")
+    suppressions = package / "suppressions"
+    suppressions.write_text("".join(file.read_text() for file in SUPPRESSIONS))
     options = ":".join((*OPTIONS[name], f"log_path={reports}"))
+    if name == "tsan":
+        options += f":suppressions={suppressions}"
     return {
         "PYTHONPATH": os.pathsep.join((str(package), *([before] if before else []))),
         # The interpreter is linked with neither; what the first replaces in the second it looks up early.
@@ -146,7 +149,7 @@ def main() -> int:
     ours, others = [], 0
     for file in sorted(reports.parent.glob(f"{reports.name}.*")):
         text = re.sub(r" \(BuildId: \w+\)", "", file.read_text(errors="replace"))
-        for report in text.split("=" * 18 + "\n"):
+        for report in re.split(r"^={18,}\n", text, flags=re.M):
             if is_pytorch_s(report):
                 others += 1
             elif report.strip() and not re.fullmatch(r"ThreadSanitizer: reported \d+ warnings\s*", report):
