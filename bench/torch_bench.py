@@ -6,8 +6,8 @@ Read as   eager     per model, one row and one thread: time on the device over t
           dispatch  relu of 8 elements: microseconds on the device beyond the CPU's own
           Ratios and differences are taken round by round, peers in turn in one process: median and quartiles.
           PyTorch is tried with every number of threads the machine has; the setting with the best median
-          counts. What records gradients otherwise is called in inference_mode(): all but the models of
-          heddle.torch.compile. Device "heddle" is Heddle's default device, "host" where there is no other.
+          counts. Each thread is in inference_mode() while it calls. Device "heddle" is Heddle's default
+          device, "host" where there is no other.
 Checked   before anything is timed, every answer is compared with eager PyTorch's on the CPU: within 1e-4 of
           the output's scale.
 """
@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tools" / "models")]
 
 import heddle.torch  # noqa: E402
 from heddle.torch.compiled import CompiledModule  # noqa: E402
-from ratios import calls_per_second, in_turn, parser, ratio, show, spread, write  # noqa: E402
+from ratios import call_rates, in_turn, parser, ratio, show, spread, write  # noqa: E402
 
 from heddle.cli.together import run_together  # noqa: E402
 
@@ -87,14 +87,6 @@ def first(output: object) -> Tensor:
     return output[0] if isinstance(output, tuple) else output
 
 
-def inferring(call: Call) -> Call:
-    def inside() -> Tensor:
-        with torch.inference_mode():
-            return call()
-
-    return inside
-
-
 @dataclass(frozen=True)
 class Peer:
     call: Call
@@ -103,20 +95,23 @@ class Peer:
     def answer(self) -> Tensor:
         """On a thread of its own, as what is timed: dynamo compiles here, once."""
         torch.set_num_threads(self.threads)
-        return run_together(1, lambda *_: self.call())[0][0]
+        with_mode = torch.inference_mode()(self.call)
+        return run_together(1, lambda *_: with_mode())[0][0]
 
     def rate(self, callers: int, seconds: float) -> float:
         torch.set_num_threads(self.threads)
-        return calls_per_second(self.call, callers, seconds)
+        return call_rates(self.call, callers, seconds, torch.inference_mode)[0]
 
 
 def on_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Peer]:
     """PyTorch's own settings. Dynamo compiles anew for another number of threads."""
-    eager = inferring(lambda: first(module(*inputs)))
     inductor = torch.compile(module)
-    compiled = inferring(lambda: first(inductor(*inputs)))
-    peers = {f"torch eager, {n} threads": Peer(eager, n) for n in range(1, CORES + 1)}
-    return peers | {f"torch.compile, {n} threads": Peer(compiled, n) for n in range(1, CORES + 1)}
+    kinds = {"torch eager": module, "torch.compile": inductor}
+    return {
+        f"{kind}, {n} threads": Peer(lambda each=each: first(each(*inputs)), n)
+        for kind, each in kinds.items()
+        for n in range(1, CORES + 1)
+    }
 
 
 def eager_call(module: nn.Module, inputs: tuple[Tensor, ...]) -> Call:
@@ -128,7 +123,7 @@ def eager_call(module: nn.Module, inputs: tuple[Tensor, ...]) -> Call:
         torch.heddle.synchronize()
         return output
 
-    return inferring(call)
+    return call
 
 
 def compiled_model(case: Case) -> CompiledModule:

@@ -7,6 +7,7 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from heddle.cli.together import run_together
@@ -28,15 +29,21 @@ def arguments(description: str) -> argparse.Namespace:
     return parser(description).parse_args()
 
 
-def call_rates(call: Callable[[], object], callers: int, seconds: float) -> tuple[float, float]:
-    """`callers` threads call in a loop for `seconds`; calls per second until the last of them ended, and per
-    second of this process's processor time."""
+def call_rates(
+    call: Callable[[], object],
+    callers: int,
+    seconds: float,
+    within: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> tuple[float, float]:
+    """`callers` threads call in a loop for `seconds`, each in a context of `within`; calls per second until
+    the last of them ended, and per second of this process's processor time."""
 
     def loop(_: int, begin: float) -> int:
         calls = 0
-        while time.perf_counter() < begin + seconds:
-            call()
-            calls += 1
+        with within():
+            while time.perf_counter() < begin + seconds:
+                call()
+                calls += 1
         return calls
 
     before = time.process_time()
