@@ -3,6 +3,7 @@
 import heddle.torch  # noqa: F401
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 aten = torch.ops.aten
 
@@ -200,3 +201,23 @@ def test_an_overload_agrees_with_the_cpu(name, device):
         if name == "div.Scalar_mode" and "rounding_mode" not in named:
             named = {"rounding_mode": None}
         compare(name, op, arguments, named, device)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: torch.nn.functional.max_pool2d(x, 2),
+        lambda x: torch.nn.functional.layer_norm(x, (6,)),
+        lambda x: torch.nn.functional.linear(x, x[0, 0]),
+    ],
+    ids=["max_pool2d", "layer_norm", "linear"],
+)
+def test_a_tangent_goes_through_operators_that_are_taken_whole(call):
+    x, tangent = torch.randn(1, 2, 4, 6), torch.randn(1, 2, 4, 6)
+
+    def tangents(where):
+        with forward_ad.dual_level():
+            dual = forward_ad.make_dual(x.to(where), tangent.to(where))
+            return forward_ad.unpack_dual(call(dual)).tangent.cpu()
+
+    torch.testing.assert_close(tangents("heddle"), tangents("cpu"), rtol=1e-4, atol=1e-5)
