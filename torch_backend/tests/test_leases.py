@@ -1,4 +1,4 @@
-"""More threads than a device has streams for them: what Device.configure(exhaustion=) says, PyTorch's calls do."""
+"""More threads than a device has streams for: what Device.configure(exhaustion=) says, PyTorch does."""
 
 import subprocess
 import sys
