@@ -91,8 +91,7 @@ class WholeUnlessGradients final : public c10::OperatorKernel {
  public:
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
     const auto arguments = torch::jit::last(*stack, op.schema().arguments().size());
-    const bool recorded = at::GradMode::is_enabled() && std::ranges::any_of(arguments, needs_gradient);
-    if (recorded) {
+    if (std::ranges::any_of(arguments, is_followed)) {
       op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
     } else {
       op.redispatchBoxed(keys & c10::after_autograd_keyset, stack);
@@ -100,12 +99,14 @@ class WholeUnlessGradients final : public c10::OperatorKernel {
   }
 
  private:
-  static bool is_followed(const at::Tensor& tensor) {  // backward, or forward with a tangent
-    return tensor.defined() && (tensor.requires_grad() || tensor._fw_grad(/*level=*/0).defined());
+  // Backward, or forward with a tangent, which no_grad() does not end.
+  static bool has_gradient(const at::Tensor& tensor) {
+    if (!tensor.defined()) return false;
+    return (at::GradMode::is_enabled() && tensor.requires_grad()) || tensor._fw_grad(/*level=*/0).defined();
   }
-  static bool needs_gradient(const c10::IValue& value) {
-    if (value.isTensor()) return is_followed(value.toTensor());
-    return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), is_followed);
+  static bool is_followed(const c10::IValue& value) {
+    if (value.isTensor()) return has_gradient(value.toTensor());
+    return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), has_gradient);
   }
 };
 

@@ -212,11 +212,12 @@ def test_an_overload_agrees_with_the_cpu(name, device):
     ],
     ids=["max_pool2d", "layer_norm", "linear"],
 )
-def test_a_tangent_goes_through_operators_that_are_taken_whole(call):
+@pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad])
+def test_a_tangent_goes_through_operators_that_are_taken_whole(call, mode):
     x, tangent = torch.randn(1, 2, 4, 6), torch.randn(1, 2, 4, 6)
 
     def tangents(where):
-        with forward_ad.dual_level():
+        with forward_ad.dual_level(), mode():
             dual = forward_ad.make_dual(x.to(where), tangent.to(where))
             return forward_ad.unpack_dual(call(dual)).tangent.cpu()
 
