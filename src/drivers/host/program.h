@@ -34,7 +34,7 @@ class HostProgram final : public device::Program {
  public:
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
                                                  Ref<FirstRuns> first_runs, int width);
-  // The same, for a graph inside another's node.
+  // The same without the count of first runs. Unless it is `outermost`, the graph is inside another's node.
   static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width,
                                           bool outermost = false);
   struct Named {
