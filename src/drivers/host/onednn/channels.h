@@ -7,7 +7,7 @@
 #pragma once
 
 #include "drivers/host/onednn/descriptors.h"
-#include "drivers/host/onednn/primitive.h"
+#include "drivers/host/onednn/layout_change.h"
 #include "drivers/host/step.h"
 
 namespace heddle::host {
@@ -18,27 +18,27 @@ dnnl::memory::desc channels_last_desc(const Dims& dims,
 
 class Turned {
  public:
-  enum class Way : uint8_t { kInput, kOutput };
+  using Way = LayoutChange::Way;
   // `narrow`: an input that has to be turned is rounded to bf16 on the way.
   static Result<Turned> make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch,
                              bool narrow = false);
 
   // `base` is where the step's scratch begins in the arena.
   std::byte* place(const RunContext& context, uint64_t base) const {
-    return reorder_ == nullptr ? context.write(operand_) : context.arena + base + offset_;
+    return change_ ? change_.place(context, base) : context.write(operand_);
   }
   bool narrow() const { return narrow_; }  // what lies at place() is bf16
   int64_t element_bytes() const { return narrow_ ? 2 : 4; }
-  Status run(const RunContext& context,
-             uint64_t base) const;  // before the step for an input, after it for an output
+  // Before the step for an input, after it for an output.
+  Status run(const RunContext& context, uint64_t base) const {
+    return change_.run(context, base, context.write(operand_));
+  }
+  uint64_t resident_bytes() const { return change_.resident_bytes(); }
 
  private:
   Operand operand_;
-  Way way_ = Way::kInput;
   bool narrow_ = false;
-  uint64_t offset_ = 0;
-  uint64_t reorder_scratch_ = 0;
-  Ref<const Primitive> reorder_;  // null: nothing to turn
+  LayoutChange change_;  // none: nothing to turn
 };
 
 }  // namespace heddle::host

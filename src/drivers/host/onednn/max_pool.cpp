@@ -116,7 +116,7 @@ class MaxPoolStep final : public Step {
 
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
-  uint64_t resident_bytes() const override { return 512 + 2 * Primitive::kResidentBytes; }
+  uint64_t resident_bytes() const override { return 512 + x_.resident_bytes() + y_.resident_bytes(); }
 
  private:
   Windows::Sizes spot(int64_t place) const {

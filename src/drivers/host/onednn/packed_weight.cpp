@@ -1,10 +1,6 @@
 #include "drivers/host/onednn/packed_weight.h"
 
-#include <array>
 #include <string>
-
-#include "base/trace.h"
-#include "drivers/host/aligned_bytes.h"
 
 namespace heddle::host {
 namespace {
@@ -58,26 +54,9 @@ Result<WeightOperand> WeightOperand::make(WeightStore& weights, std::string_view
   const Engine& engine = weights.engine();
   HEDDLE_TRY_ASSIGN(const bool lies_so, caught("comparing layouts", [&] { return plain == wanted; }));
   if (lies_so) return made;
-  using Desc = dnnl::reorder::primitive_desc;
-  HEDDLE_TRY_ASSIGN(const Desc desc, caught("preparing a weight's change of layout", [&] {
-                      return Desc(engine.cpu, plain, engine.cpu, wanted, engine.attributes());
-                    }));
-  HEDDLE_TRY_ASSIGN(made.reorder_,
-                    (Primitive::make<Desc, dnnl::reorder>(
-                        engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
-  made.offset_ = scratch;
-  scratch += aligned(wanted.get_size());
-  made.reorder_scratch_ = scratch;
-  scratch += aligned(made.reorder_->scratch_bytes());
+  HEDDLE_TRY_ASSIGN(made.change_,
+                    LayoutChange::make(engine, plain, wanted, LayoutChange::Way::kInput, scratch));
   return made;
-}
-
-Status WeightOperand::run(const RunContext& context, uint64_t base) const {
-  if (reorder_ == nullptr) return {};
-  const trace::Span span("layout", "reorder");
-  std::byte* const scratch = context.arena + base;
-  return reorder_->run(
-      std::array<const void*, 3>{context.read(operand_), scratch + offset_, scratch + reorder_scratch_});
 }
 
 }  // namespace heddle::host

@@ -10,7 +10,7 @@
 
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/engine.h"
-#include "drivers/host/onednn/primitive.h"
+#include "drivers/host/onednn/layout_change.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/step.h"
 
@@ -37,19 +37,19 @@ class WeightOperand {
                                     uint64_t& scratch);
 
   // Before the step's own work. `base` is where the step's scratch begins in the arena.
-  Status run(const RunContext& context, uint64_t base) const;
-  uint64_t resident_bytes() const { return reorder_ == nullptr ? 0 : Primitive::kResidentBytes; }
+  Status run(const RunContext& context, uint64_t base) const {
+    return change_.run(context, base, context.read(operand_));
+  }
+  uint64_t resident_bytes() const { return change_.resident_bytes(); }
   const std::byte* place(const RunContext& context, uint64_t base) const {
     if (packed_ != nullptr) return packed_->data.get();
-    return reorder_ == nullptr ? context.read(operand_) : context.arena + base + offset_;
+    return change_ ? change_.place(context, base) : context.read(operand_);
   }
 
  private:
   Operand operand_;
   Ref<const PackedWeight> packed_;  // null: a value of the run
-  Ref<const Primitive> reorder_;    // null: packed, or it lies as wanted
-  uint64_t offset_ = 0;
-  uint64_t reorder_scratch_ = 0;
+  LayoutChange change_;             // none: packed, or it lies as wanted
 };
 
 }  // namespace heddle::host
