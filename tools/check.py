@@ -8,6 +8,7 @@ number to the total, any other stage counts as one test. The last line reads "N 
 
 import argparse
 import importlib.util
+import json
 import os
 import re
 import subprocess
@@ -75,6 +76,19 @@ def format_stage(log: Log) -> None:
 
 def tidy_stage(log: Log) -> None:
     log.run(sys.executable, "tools/tidy.py")
+    log.run(sys.executable, "tools/broken.py", "--applies")
+
+
+def broken_stage(log: Log) -> Count:
+    """Each removal of tests/broken, in a copy of the tree, must make its tests fail."""
+    outcome = log.path.with_suffix(".json")
+    outcome.unlink(missing_ok=True)
+    log.run(sys.executable, "tools/broken.py", "--json", outcome)
+    if not outcome.exists():
+        return Count(0, 1)
+    wrong = json.loads(outcome.read_text(encoding="utf-8")).values()
+    failed = sum(bool(lines) for lines in wrong)
+    return Count(len(wrong) - failed, failed)
 
 
 # There the sanitizers are Apple's, and its Metal is the usual one.
@@ -259,12 +273,13 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
     "aarch64": aarch64_stage,
+    "broken": broken_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "torch_tsan", "torch_asan")
+LONG = ("aarch64", "broken", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

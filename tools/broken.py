@@ -1,0 +1,223 @@
+"""Apply each removal of tests/broken to a copy of the tree, and demand that the test it names fails there.
+
+usage: broken.py [--list | --applies] [--json FILE] [WORD ...]
+
+Without words all patches are run, with words those whose name contains one of them. --applies only checks
+that each patch has a header and applies to this tree. tests/broken/README.md says what a patch looks like.
+Exits with 1 when a patch does not apply, a build fails, or a test passes without what it tests.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PATCHES = ROOT / "tests" / "broken"
+COPY = ROOT / "build" / "broken" / "tree"
+VENV = ROOT / "build" / "broken" / "venv"
+TEST_LIMIT_S = 600
+KINDS = ("metal", "pytest", "torch", "torch-metal")
+
+
+@dataclass
+class Removal:
+    """One patch: what it takes away, and the tests that must notice."""
+
+    name: str
+    path: Path
+    removes: str
+    tests: list[list[str]]
+
+    @staticmethod
+    def read(path: Path) -> "Removal":
+        header = path.read_text(encoding="utf-8").split("\ndiff --git ", 1)[0]
+        removes = re.findall(r"^Removes: (.+)$", header, re.M)
+        tests = [shlex.split(line) for line in re.findall(r"^Test: (.+)$", header, re.M)]
+        if len(removes) != 1 or not tests:
+            raise ValueError(f"{path.name}: the header needs one line 'Removes:' and at least one 'Test:'")
+        for test in tests:
+            if len(test) != (3 if test[0] == "metal" else 2):
+                raise ValueError(
+                    f"{path.name}: 'Test: {shlex.join(test)}' is none of the forms of the README"
+                )
+        return Removal(path.stem, path, removes[0], tests)
+
+
+class Copy:
+    """A copy of the tree with a build and a virtual environment of its own."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self.environment = {
+            **os.environ,
+            "HEDDLE_VENV": str(VENV),
+            "HEDDLE_PYTHON": str(VENV / "bin" / "python"),
+        }
+
+    def run(
+        self, command: Sequence[str | Path], limit_s: float | None = None, **extra: str
+    ) -> tuple[int, str]:
+        """Exit status and output; -1000 when the limit was passed. The log keeps the output."""
+        words = [str(word) for word in command]
+        environment = self.environment | extra
+        with subprocess.Popen(
+            words, cwd=COPY, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, errors="replace",
+        ) as process:  # fmt: skip
+            try:
+                output, _ = process.communicate(timeout=limit_s)
+                status = process.returncode
+            except subprocess.TimeoutExpired:
+                process.kill()
+                output, _ = process.communicate()
+                status = -1000
+        with self.log.open("a", encoding="utf-8") as out:
+            out.write(f"$ {shlex.join(words)}\n{output}\n")
+        return status, output
+
+    def must(self, command: Sequence[str | Path]) -> None:
+        status, output = self.run(command)
+        if status != 0:
+            raise RuntimeError(f"{shlex.join(map(str, command))} failed:\n{output[-3000:]}")
+
+    def refresh(self) -> None:
+        """Makes the copy equal to the working tree; unchanged files keep their times, so that builds stay."""
+        COPY.mkdir(parents=True, exist_ok=True)
+        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT,
+                                capture_output=True, text=True, check=True).stdout  # fmt: skip
+        wanted = {name for name in listed.split("\0") if name and (ROOT / name).is_file()}
+        for name in sorted(wanted):
+            source, target = ROOT / name, COPY / name
+            data = source.read_bytes()
+            if not target.exists() or target.read_bytes() != data:
+                target.parent.mkdir(parents=True, exist_ok=True)
+                target.write_bytes(data)
+                target.chmod(source.stat().st_mode)
+        for path in sorted(COPY.rglob("*")):
+            name = path.relative_to(COPY)
+            made = name.parts[0] == "build" or name.parts[0].startswith(".") or "__pycache__" in name.parts
+            if path.is_file() and not made and str(name) not in wanted:
+                path.unlink()
+        if not (COPY / ".git").exists():
+            self.must(["git", "init", "-q"])  # git apply wants paths below a repository of its own
+        models = COPY / "build" / "models"
+        if not models.exists() and (ROOT / "build" / "models").exists():
+            models.parent.mkdir(exist_ok=True)
+            models.symlink_to(ROOT / "build" / "models")
+        if not (VENV / "bin" / "python").exists():
+            self.must([sys.executable, "-m", "venv", "--without-pip", VENV])
+            packages = next((Path(sys.prefix) / "lib").glob("python*/site-packages"))
+            mine = next((VENV / "lib").glob("python*/site-packages"))
+            (mine / "outer.pth").write_text(f"{packages}\n", encoding="utf-8")
+
+    def fails(self, test: list[str]) -> tuple[bool, str]:
+        """Builds what the test needs, runs it, and says whether it failed as a test fails."""
+        if test[0] in ("pytest", "torch", "torch-metal"):
+            return self.pytest_fails(test[0], test[1])
+        program, case = test[-2], test[-1]
+        preset = "metal-double" if test[0] == "metal" else "release"
+        self.must(["cmake", "--preset", preset])
+        self.must(["cmake", "--build", "build/release", "--target", program])
+        path = next(path for path in (COPY / "build/release").rglob(program) if path.is_file())
+        device = {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"} if test[0] == "metal" else {}
+        status, output = self.run([path, "-tc=" + case.replace(",", "\\,")], TEST_LIMIT_S, **device)
+        output = re.sub(r"\x1b\[[0-9;]*m", "", output)
+        ran = re.search(r"test cases:\s*(\d+)", output)
+        if ran and ran.group(1) == "0":
+            return False, "no such test case"
+        if status == -1000:
+            return False, f"did not end within {TEST_LIMIT_S} s"
+        return status != 0, "passed"
+
+    def pytest_fails(self, kind: str, test: str) -> tuple[bool, str]:
+        self.must(["tools/setup.sh", "package" if kind == "pytest" else "torch"])
+        device = {}
+        if kind == "torch-metal":
+            self.must(["cmake", "--preset", "metal-double"])
+            self.must(["cmake", "--build", "build/release", "--target", "heddle_on_the_double"])
+            double = COPY / "build/release/on_the_double/libheddle.so.0"
+            device = {"HEDDLE_DEVICE": "metal", "LD_PRELOAD": str(double)}
+        command = [VENV / "bin" / "python", "-m", "pytest", "-q", "-x", test]
+        status, output = self.run(command, TEST_LIMIT_S, **device)
+        if status in (2, 3, 4, 5):
+            return False, f"pytest ended with {status}: {output.strip().splitlines()[-1:]}"
+        if status == -1000:
+            return False, f"did not end within {TEST_LIMIT_S} s"
+        return status != 0, "passed"
+
+
+def applies(removal: Removal, tree: Path, *options: str) -> str:
+    """What git says against the patch, empty when nothing."""
+    command = ["git", "apply", *options, str(removal.path)]
+    done = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def run(removal: Removal, copy: Copy) -> list[str]:
+    """What is wrong, empty when every named test noticed the removal."""
+    copy.refresh()
+    refused = applies(removal, COPY)
+    if refused:
+        return [f"does not apply: {refused.strip()}"]
+    wrong = []
+    for test in removal.tests:
+        try:
+            noticed, why = copy.fails(test)
+        except RuntimeError as error:
+            noticed, why = False, str(error)
+        if not noticed:
+            wrong.append(f"{shlex.join(test)}: {why}")
+    return wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("words", nargs="*", help="run the patches whose names contain one of these")
+    parser.add_argument("--list", action="store_true", help="name the patches and what they remove")
+    parser.add_argument("--applies", action="store_true", help="only check headers and that patches apply")
+    parser.add_argument("--json", type=Path, help="write the outcome of each patch to this file")
+    arguments = parser.parse_args()
+    removals = [Removal.read(path) for path in sorted(PATCHES.glob("*.patch"))]
+    chosen = [r for r in removals if not arguments.words or any(word in r.name for word in arguments.words)]
+    if not chosen and arguments.words:
+        parser.error(
+            f"no patch of {PATCHES.relative_to(ROOT)} has a name with {' or '.join(arguments.words)}"
+        )
+    if arguments.list:
+        for removal in chosen:
+            print(f"{removal.name:<32} {removal.removes}")
+        return 0
+    log = ROOT / "build" / "logs" / "broken_runs.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    log.write_bytes(b"")
+    copy = Copy(log)
+    outcome = {}
+    for removal in chosen:
+        begin = time.monotonic()
+        if arguments.applies:
+            refused = applies(removal, ROOT, "--check")
+            wrong = [f"does not apply: {refused.strip()}"] if refused else []
+        else:
+            wrong = run(removal, copy)
+        outcome[removal.name] = wrong
+        verdict = "error" if wrong else "applies" if arguments.applies else "noticed"
+        print(f"{removal.name:<32} {time.monotonic() - begin:6.1f} s  {verdict}", flush=True)
+        for line in wrong:
+            print(f"    {line}", flush=True)
+    bad = sum(bool(wrong) for wrong in outcome.values())
+    if arguments.json:
+        arguments.json.write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
+    print(f"{len(outcome) - bad} passed, {bad} failed")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
