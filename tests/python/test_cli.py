@@ -1,9 +1,11 @@
 """heddle run, bench, doctor and inspect: what they print, write and return."""
 
 import json
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -12,6 +14,9 @@ from conftest import build_mlp  # noqa: F401  (the module must import beside the
 
 import heddle
 from heddle.cli.drawing import BOX_HEIGHT, BOX_WIDTH, draw
+
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def command(*words, env=None):
@@ -173,14 +178,32 @@ def test_doctor_prints_what_a_metal_device_tells(capsys):
             "onnx": {"oldest_opset": 7, "newest_opset": 23, "operators": []},
             "facts": {"system": "Version 15.7", "chip": "Apple M4 Max", "Metal family": "Apple9"},
             "defences": [{"fault": "a fault (seen: 15.7)", "defence": "what is done"}],
+            "defences_shown_on": "a double",
             "guard": {"state": "active", "classes": 9, "replaced_by_others": 0},
             "environment": [],
             "risks": [],
         }
     )
     printed = capsys.readouterr().out
-    for part in ("15.7", "M4 Max", "Apple9", "defence: what is done", "active, 9 classes"):
+    for part in (
+        "15.7",
+        "M4 Max",
+        "Apple9",
+        "shown on a double",
+        "defence: what is done",
+        "active, 9 classes",
+    ):
         assert part in printed
+
+
+def test_doctor_says_where_the_defences_of_metal_were_shown():
+    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
+    on_the_double = os.environ | {"LD_PRELOAD": str(double), "HEDDLE_DEVICE": "metal"}
+    report = json.loads(command("doctor", "--json", env=on_the_double).stdout)
+    assert report["device"] == "metal"
+    assert report["defences"]
+    assert report["defences_shown_on"] == "a double of Metal on Linux, not on a Mac"
+    assert "defences_shown_on" not in json.loads(command("doctor", "--device", "host", "--json").stdout)
 
 
 def test_inspect_shows_ports_and_graph(affine_file):

@@ -157,6 +157,8 @@ def examine(name: str) -> dict:
     }
     report["facts"] = dict(device.facts)
     report["defences"] = [{"fault": fault, "defence": defence} for fault, defence in device.defences]
+    if device.name == "metal":
+        report["defences_shown_on"] = "a double of Metal on Linux, not on a Mac"
     guard_risks = find_guard_risks(device.name, report["guard"], report["versions"])
     report["risks"] = find_risks(device) + guard_risks
     if wrong:
@@ -183,6 +185,8 @@ def print_report(report: dict) -> None:
         print(f"  {fact:26s} {value}")
     if report.get("defences"):
         print("faults known of this version, and the defence that is active")
+        if "defences_shown_on" in report:
+            print(f"  (shown on {report['defences_shown_on']})")
     for known in report.get("defences", []):
         print(f"  {known['fault']}\n    defence: {known['defence']}")
     guard = report["guard"]
