@@ -1,7 +1,7 @@
 // control.h: how a test steers the Metal double.
 //
 //   What       The seed of the double's schedule, faults on request, memory sizes, kernels for MSL sources,
-//              and counts of what happened. Plain C++: tests need no Objective-C for it.
+//              places where threads meet, and counts of what happened. Plain C++: tests need no Objective-C.
 //   Threads    Any. A fault that is switched on holds for what begins after the call.
 //   Lifetime   State of the process, like the machine's GPU. reset() brings back what a fresh process has,
 //              counters included; call it while nothing is in flight.
@@ -83,6 +83,20 @@ struct KernelCall {
 using Kernel = void (*)(const KernelCall&);
 void register_kernel(std::string_view name, Kernel kernel);
 
+// Shows without a clock that work runs side by side. From meet() on, whatever reaches `where` stays there
+// until `count` are there at once; after `times` such meetings it is over. What stays alone for twenty
+// seconds was kept apart from the others: it goes on, missed() counts it, and the meetings are over. A new
+// meet() counts from zero.
+enum class Meeting : uint8_t {
+  kRun,      // a run of a graph, on its queue's GPU thread
+  kCommit,   // a commit, on the thread that calls it
+  kCompile,  // a graph's compilation, on the thread that calls it
+  kCount
+};
+void meet(Meeting where, int count, uint64_t times = 1);
+uint64_t met(Meeting where);
+uint64_t missed(Meeting where);
+
 // What happened since the process began or reset().
 enum class Count : uint8_t {
   kCommits,
@@ -102,3 +116,11 @@ uint64_t count(Count what);
 int64_t live_objects();  // of the double's own classes, autoreleased ones included
 
 }  // namespace heddle::metal_double
+
+// The meetings for Python's ctypes, where the double lies in the process through LD_PRELOAD. `where` is
+// "run", "commit" or "compile"; another name aborts.
+extern "C" {
+void metal_double_meet(const char* where, int count, uint64_t times);
+uint64_t metal_double_met(const char* where);
+uint64_t metal_double_missed(const char* where);
+}

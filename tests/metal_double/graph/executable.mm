@@ -7,6 +7,7 @@
 #include "tests/metal_double/graph/executable.h"
 #include "tests/metal_double/graph/graph_faults.h"
 #include "tests/metal_double/metal/command_buffer.h"
+#include "tests/metal_double/metal/state.h"
 
 namespace heddle::metal_double {
 
@@ -74,6 +75,7 @@ PassResult execute(const Compiled& compiled, const InFlight& here, const PassByt
 MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
                             MPSGraphTensorShapedTypeDictionary* feeds,
                             NSArray<MPSGraphTensor*>* target_tensors) {
+  arrive(Meeting::kCompile);
   Building b(graph, "compileWithDevice:feeds:targetTensors:targetOperations:compilationDescriptor:");
   b.require(device != nil, "without a device is not in the double yet");
   b.require([target_tensors count] > 0, "there are no targets");

@@ -105,6 +105,7 @@ using heddle::metal_double::EventUse;
 
 - (void)commit {
   METAL_ONE_THREAD(_state.one_thread);
+  heddle::metal_double::arrive(heddle::metal_double::Meeting::kCommit);
   {
     const std::lock_guard lock(_state.lock);
     METAL_ASSERT(_state.status < MTLCommandBufferStatusCommitted,

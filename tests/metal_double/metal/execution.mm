@@ -147,6 +147,7 @@ class Execution {
     }
     const PassTime time;
     const PassMemory memory(pass, buffer_->_state.host_at_commit);
+    if (pass.kind == PassKind::kGraph) arrive(Meeting::kRun);
     const PassResult result = pass.work ? pass.work(memory.bytes()) : PassResult{};
     time.end_pass();
     known.learn_only(place);

@@ -44,6 +44,7 @@ void seed(uint64_t value) {
 void reset() {
   State& s = state();
   seed(1);
+  end_meetings();
   s.longest_delay_us = kDefaultDelayUs;
   s.pass_time_us = 0;
   for (auto& fault : s.faults) fault = false;

@@ -2,7 +2,8 @@
 //
 //   Threads   Any.
 //   Blocks    hold() for as long as the schedule says, at most the longest delay of control.h;
-//             end_pass() for what is left of a pass's time; stuck_kernel() until end_stuck_kernels().
+//             end_pass() for what is left of a pass's time; stuck_kernel() until end_stuck_kernels();
+//             arrive() for the others of a meeting, twenty seconds at most.
 #pragma once
 
 #include <chrono>
@@ -31,6 +32,9 @@ class Schedule {
 };
 
 void stuck_kernel();
+
+void arrive(Meeting where);  // returns when the others of the meeting are there, or did not come
+void end_meetings();         // for reset()
 
 // Time as the device takes it: end_pass() returns no sooner than set_pass_time_us() after its making.
 class PassTime {
