@@ -1,9 +1,9 @@
 // Question  How near are MiniLM's linear layers and attention to the processor's peak, on one thread and two?
 //           And what does a submission cost that has nothing to compute?
 // Peer      The peak is a product of [64, 512] and [512, 512], which fits the second-level cache, in the same
-// run. Read as   Microseconds per step, billions of operations a second, and their ratio to the peak per
-// thread: 1 is
-//           the multipliers' own speed. Identity: ns per submit.
+//           run.
+// Read as   Microseconds per step, billions of operations a second, and their ratio to the peak per thread: 1
+//           is the multipliers' own speed. Identity: ns per submit.
 // Checked   Each graph's values against the reference once, and samples of them after every round.
 #include <cmath>
 #include <memory>

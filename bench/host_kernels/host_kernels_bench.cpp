@@ -1,6 +1,6 @@
-// Question  How near are the host's own kernels to the cost of moving their bytes? Peer      memcpy of as
-// many bytes as the kernel reads and writes, in the same run. Read as   ns per element (of the output; of the
-// input for reductions), and the ratio to memcpy: 1 is the
+// Question  How near are the host's own kernels to the cost of moving their bytes?
+// Peer      memcpy of as many bytes as the kernel reads and writes, in the same run.
+// Read as   ns per element (of the output; of the input for reductions), and the ratio to memcpy: 1 is the
 //           memory's own speed. Operands of 1 MiB stay in the second-level cache, those of 32 MiB do not.
 //           One thread, processor time.
 // Checked   Each kernel's whole output against the reference once, and samples of it after every round.

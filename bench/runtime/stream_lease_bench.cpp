@@ -1,6 +1,6 @@
-// Question  What does it cost a thread to lease a stream and return it, alone and beside seven others? Peer
-// The obvious pool: a list of free streams behind a lock. Read as   processor time per lease and return. The
-// bars are 50 ns on one thread and 300 ns with eight. A
+// Question  What does it cost a thread to lease a stream and return it, alone and beside seven others?
+// Peer      The obvious pool: a list of free streams behind a lock.
+// Read as   processor time per lease and return. The bars are 50 ns on one thread and 300 ns with eight. A
 //           ratio over 1 means that the pool's compare-and-swap beats the lock.
 #include <array>
 #include <vector>

@@ -1,7 +1,7 @@
 // Question  What does the runtime itself add to a warm call: checks, program look-up, permit, fresh output,
 //           submission?
-// Peer      The same copy of 16 bytes into a fresh heap block, without any runtime. Read as   ns per call of
-// an identity model on the runtime's test device, whose own share is one copy and a
+// Peer      The same copy of 16 bytes into a fresh heap block, without any runtime.
+// Read as   ns per call of an identity model on the runtime's test device, whose own share is one copy and a
 //           few counters. The whole call's bar is 1 us on one thread; the driver's part comes on top of this.
 #include <cstring>
 #include <memory>

@@ -194,9 +194,8 @@ class HEDDLE_API Tensor {
 
   bool ready() const;                     // is the work that writes it over
   void wait(Timeout timeout = {}) const;  // blocks until then; throws the failure of that work, or deadline
-  void record_stream(const Stream& stream)
-      // for kernels Heddle does not see: its memory is not reused before the work given to `stream` so far
-      const;
+  // For kernels Heddle does not see: its memory is not reused before the work given to `stream` so far ends.
+  void record_stream(const Stream& stream) const;
   Tensor contiguous() const;  // itself, or a contiguous copy
 
  private:
@@ -216,17 +215,15 @@ enum class Exhaustion : uint8_t {
 };
 
 struct DeviceOptions {
-  int threads =
-      // CPU threads for computing, callers included; 0: the cores this process may use (affinity and cgroup
-      // quota)
-      0;
+  // CPU threads for computing, callers included; 0: the cores this process may use (affinity, cgroup quota).
+  int threads = 0;
   int streams = 32;  // 2 to 32; stream 0 is the default stream
   Exhaustion exhaustion = Exhaustion::share;
   std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
   uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
   double memory_fraction = 1.0;                     // of the device's memory, for this process
-  int in_flight =
-      0;  // calls on the device at once, the process over; 0: what the device asks for; at most 63
+  // Calls on the device at once, of the whole process; 0: what the device asks for; at most 63.
+  int in_flight = 0;
 };
 
 struct MemoryStats {
@@ -334,8 +331,8 @@ class HEDDLE_API Stream {
   int id() const;  // 0: the default stream
   Device device() const;
   Event record() const;  // after all the work given so far
-  void wait(const Event& event)
-      const;  // work given from now on starts after `event`; does not block a caller on asynchronous devices
+  // Work given from now on starts after `event`. Does not block a caller on asynchronous devices.
+  void wait(const Event& event) const;
   // In stream order; dtype and shape are the same, either side may be strided, the two do not overlap. On an
   // asynchronous device blocks only while it needs memory that is not Heddle's.
   void copy(const Tensor& from, const Tensor& to) const;

@@ -1,11 +1,12 @@
 // atomic.h: an atomic whose every use names its memory order.
 //
 //   What       Atomic<T> wraps std::atomic<T>; the order is part of the method's name. No operators.
-//   Ordering   relaxed    orders nothing: statistics, hints, ids release    what this thread wrote before is
-//              visible to whoever acquires the value acquire    sees what the releasing thread wrote before
-//              acq_rel    both, in one read-modify-write seq_cst    all of these stand in one order that
-//              every thread agrees on: for protocols of the kind "I write mine, then read yours", where two
-//              threads must not both miss
+//   Ordering   relaxed    orders nothing: statistics, hints, ids
+//              release    what this thread wrote before is visible to a thread that acquires the value
+//              acquire    sees what the releasing thread wrote before
+//              acq_rel    both, in one read-modify-write
+//              seq_cst    all of these stand in one order that every thread agrees on: for protocols of the
+//                         kind "I write mine, then read yours", where two threads must not both miss
 //   Returns    add, sub, or, and, exchange and max return the value before the change.
 //   Threads    Any. The declaration of each Atomic states its protocol: who writes, who reads, what a value
 //              publishes.

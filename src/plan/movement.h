@@ -36,8 +36,8 @@ struct Movement {
 };
 
 struct MovementOptions {
-  bool picks =
-      false;  // also through Gather of one index, Slice and Split, with constant positions, and Expand
+  // Also through Gather of one index, Slice and Split, with constant positions, and Expand.
+  bool picks = false;
   bool scales = false;  // also through Mul and Div by a constant scalar
 };
 

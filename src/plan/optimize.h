@@ -18,8 +18,8 @@ struct Fusions {
   bool conv = true;        // Conv + BatchNormalization + residual + activation -> Conv
   bool layer_norm = true;  // primitive nodes -> LayerNormalization
   bool gelu = true;        // erf and tanh forms -> Gelu
-  bool attention =
-      true;  // projections, scores, mask, softmax -> Attention, packed where one input gives q, k, v
+  // Projections, scores, mask, softmax -> Attention, packed where one input gives q, k, v.
+  bool attention = true;
   bool elementwise = true;  // chains -> Elementwise
 };
 

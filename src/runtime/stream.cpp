@@ -144,8 +144,8 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   {
     auto records = records_.lock();
     records->push_back({value, false, std::move(list), std::move(extras)});
-    kept = &records->back()
-                .list;  // stays where it is: only the front is ever taken away, and not before it is accepted
+    // Stays where it is: only the front is ever taken away, and not before it is accepted.
+    kept = &records->back().list;
   }
   const Status status = queue_->submit(*kept, value, NoLocksHeld{});
   records_.lock()->back().accepted = true;                   // ours: nobody else submits during our Turn

@@ -114,10 +114,9 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
   std::array<Place, kMaxStreams> places_;
   Atomic<bool> closed_{false};  // set once, by close(); read by lease()
   // Who finds neither a free place nor one to join (all are just being made) announces itself in seekers_,
-  // looks once more, and sleeps until
-  // changes_ differs. Whoever makes a place joinable or free then reads seekers_. Joinable: both sides are
-  // seq_cst, so they cannot miss each
-  // other. Free: both change the free word, and the later of the two sees the other's change.
+  // looks once more, and sleeps until changes_ differs. Whoever makes a place joinable or free then reads
+  // seekers_. Joinable: both sides are seq_cst, so they cannot miss each other. Free: both change the free
+  // word, and the later of the two sees the other's change.
   Atomic<int> seekers_{0};
   Atomic<uint32_t> changes_{0};
   Atomic<uint64_t> joined_{0}, discarded_{0};  // statistics

@@ -34,8 +34,8 @@ void start_busy_threads(const Case& c, std::atomic<int>& calls) {
           if (!c.call(i)) _exit(3);
           ++calls;
         } catch (const heddle::Error& e) {
-          if (e.code() == heddle::ErrorCode::unavailable)
-            continue;  // refused in words once the process is ending
+          // Refused once the process is ending.
+          if (e.code() == heddle::ErrorCode::unavailable) continue;
           std::fputs(e.what(), stderr);
           _exit(4);
         }

@@ -6,8 +6,8 @@ namespace heddle::metal {
 
 struct Defences {
   // queue
-  bool handlers_end_submissions =
-      true;                          // a value is reached by its completion handler, not by a wait in Metal
+  // A value is reached by its completion handler, not by a wait in Metal.
+  bool handlers_end_submissions = true;
   bool below_metals_limit = true;    // waits in our own queue for the 64th buffer, with a bound, not in Metal
   bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
   bool notices_nil = true;         // what Metal could not make is a failure, not an object that does nothing

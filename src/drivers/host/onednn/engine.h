@@ -16,8 +16,8 @@
 
 namespace heddle::host {
 
-inline constexpr int kCachedPrimitives =
-    64;  // in oneDNN's cache, unless the user's environment says how many
+// In oneDNN's cache, unless the user's environment says how many.
+inline constexpr int kCachedPrimitives = 64;
 
 struct Engine {
   dnnl::engine cpu;
