@@ -20,18 +20,3 @@ set_target_properties(heddle_shared PROPERTIES
   OUTPUT_NAME heddle EXPORT_NAME heddle LINK_DEPENDS "${script}"
   SOVERSION ${PROJECT_VERSION_MAJOR}
   INSTALL_RPATH "${HEDDLE_ORIGIN}")
-
-function(heddle_cli)
-  file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/cli/*.cpp")
-  list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.cpp$")
-  if(NOT sources)
-    return()
-  endif()
-  add_executable(heddle_cli ${sources})
-  target_link_libraries(heddle_cli PRIVATE heddle_shared Threads::Threads)
-  target_compile_options(heddle_cli PRIVATE ${HEDDLE_WARNINGS})
-  target_compile_definitions(heddle_cli PRIVATE HEDDLE_VERSION="${PROJECT_VERSION}")
-  set_target_properties(heddle_cli PROPERTIES
-    OUTPUT_NAME heddle INSTALL_RPATH "${HEDDLE_ORIGIN}/../${CMAKE_INSTALL_LIBDIR}")
-  install(TARGETS heddle_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT heddle)
-endfunction()

@@ -1,11 +1,12 @@
 """Every rule of tidy fires on a bad sample and stays quiet on a good one."""
 
+import ast
 import re
 from pathlib import Path
 
 import pytest
 import tidy
-from tidy_rules import globals_and_locks, scopes
+from tidy_rules import documents, globals_and_locks, layers, scopes
 from tidy_rules.tree import File, Tree
 
 MANUAL = "// what it is\n#pragma once\n"
@@ -45,11 +46,12 @@ SAMPLES = [
     ("arrows", {"src/onnx/a.cpp": '#include "device/a.h"\n'}, {"src/onnx/a.cpp": '#include "ir/a.h"\n'}),
     ("arrows", {"src/runtime/a.cpp": '#include "drivers/host/a.h"\n'},
      {"src/drivers/host/a.cpp": '#include "drivers/host/b.h"\n'}),
-    ("arrows", {"src/drivers/host/a.cpp": '#include "drivers/cuda/b.h"\n'},
+    ("arrows", {"src/drivers/host/a.cpp": '#include "drivers/metal/b.h"\n'},
      {"src/drivers/host/a.cpp": '#include "device/b.h"\n'}),
     ("arrows", {"src/ir/a.cpp": '#include "../base/a.h"\n'},
      {"src/api/a.cpp": '#include "drivers/host/a.h"\n'}),
-    ("arrows", {"cli/a.cpp": '#include "runtime/a.h"\n'}, {"cli/a.cpp": "#include <heddle/heddle.h>\n"}),
+    ("arrows", {"python/a.cpp": '#include "runtime/a.h"\n'},
+     {"python/a.cpp": "#include <heddle/heddle.h>\n"}),
     ("arrows", {"src/ir/a.cpp": "#include <heddle/heddle.h>\n"},
      {"src/api/a.cpp": "#include <heddle/heddle.h>\n"}),
     ("third-party", {"src/plan/a.cpp": "#include <dnnl.hpp>\n"},
@@ -80,14 +82,14 @@ SAMPLES = [
     ("function-size", {"src/ir/a.cpp": "namespace a {\n" + LONG_BODY + "}\n"}, {"src/ir/a.cpp": SPLIT_BODY}),
     ("function-size", {"tools/a.py": PYTHON_LONG}, {"tools/a.py": "def f():\n    g()\n"}),
     ("locks", {"src/ir/a.cpp": "std::mutex m;\n"}, {"src/base/a.cpp": "std::mutex m;\n"}),
-    ("locks", {"tests/soak/a.cpp": "std::lock_guard g(m);\n"},
-     {"tests/soak/a.cpp": "auto h = g.lock();\n"}),
-    ("locks", {"cli/a.cpp": "void f() { std::recursive_mutex m; }\n"},
-     {"cli/a.cpp": "// no recursive_mutex\n"}),
+    ("locks", {"tests/host_runtime/a.cpp": "std::lock_guard g(m);\n"},
+     {"tests/host_runtime/a.cpp": "auto h = g.lock();\n"}),
+    ("locks", {"python/a.cpp": "void f() { std::recursive_mutex m; }\n"},
+     {"python/a.cpp": "// no recursive_mutex\n"}),
     ("threads", {"src/ir/a_test.cpp": "void f() { std::thread t(g); }\n"},
      {"src/ir/a_test.cpp": "void f() { std::this_thread::yield(); Thread t(g); }\n"}),
-    ("threads", {"cli/a.cpp": "void f() { worker.detach(); }\n"},
-     {"cli/a.cpp": "void f() { worker.join(); }\n"}),
+    ("threads", {"python/a.cpp": "void f() { worker.detach(); }\n"},
+     {"python/a.cpp": "void f() { worker.join(); }\n"}),
     ("atomics", {"src/ir/a.cpp": "void f() { x.load(std::memory_order_relaxed); }\n"},
      {"src/ir/a.cpp": "void f() { x.load_relaxed(); }\n"}),
     ("atomics", {"src/ir/a.cpp": "std::atomic<int> x;\n"},
@@ -159,6 +161,17 @@ def test_every_rule_has_a_sample() -> None:
     known |= set(re.findall(r'Ban\("([\w-]+)"', text))
     assert len(known) > 15
     assert known == {rule for rule, _, _ in SAMPLES}
+
+
+def test_every_folder_that_a_rule_names_exists() -> None:
+    root = Path(__file__).resolve().parent.parent
+    named = {f"src/{part}" for part in layers.ARROWS} | set(documents.FOLDERS.split("|"))
+    for path in (Path(__file__).parent / "tidy_rules").glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                named |= set(re.findall(r"^(?:src|include|tests|bench|python|cli)(?:/[\w.]+)*$", node.value))
+    assert len(named) > 20
+    assert not {name for name in named if not (root / name).exists()}
 
 
 def test_comments_and_literals_are_not_code() -> None:

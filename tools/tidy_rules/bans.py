@@ -14,7 +14,7 @@ def everywhere(file: File) -> bool:
 def ours(file: File) -> bool:
     """All that can use base. Users of heddle.h alone (python, consumer, stress tests) and what stands in for
     macOS (the Metal double) have the standard."""
-    outside = ("src/base", "tests/consumer", "tests/stress", "tests/metal_double", "bench/serving")
+    outside = ("src/base", "tests/consumer", "tests/stress", "tests/metal_double")
     return file.below("src", "include", "tests", "bench") and not file.below(*outside)
 
 
@@ -23,7 +23,7 @@ def tests(file: File) -> bool:
 
 
 def product(file: File) -> bool:
-    products = ("src", "include", "cli", "python", "torch_backend")
+    products = ("src", "include", "python", "torch_backend")
     return file.below(*products) and not file.below("src/api") and not file.is_test
 
 

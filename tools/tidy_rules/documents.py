@@ -9,7 +9,7 @@ from tidy_rules.tree import File, Finding, Tree
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```|~~~)")
-FOLDERS = "src|tests|bench|tools|docs|cmake|python|cli|include|demo|requirements|torch_backend"
+FOLDERS = "src|tests|bench|tools|docs|cmake|python|include|demo|requirements|torch_backend"
 NAMED_FILE = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)")
 PLANNED = "docs/design.md"  # describes the whole plan, folders to come included
 

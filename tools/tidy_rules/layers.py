@@ -13,14 +13,12 @@ ARROWS: dict[str, set[str]] = {
     "plan": {"base", "ir"},
     "device": {"base", "ir", "plan"},
     "drivers/host": CORE,
-    "drivers/cuda": CORE,
     "drivers/metal": CORE,
-    "drivers/sim": CORE,
     "runtime": CORE,
     "batch": CORE | {"runtime"},
     "onnx": {"base", "ir"},
 }
-FACADE_ONLY = ("cli", "python", "torch_backend", "bench/serving")
+FACADE_ONLY = ("python", "torch_backend")
 
 # What a third party is called in includes and in code, and the one folder that may say it.
 THIRD_PARTIES = [
@@ -30,7 +28,6 @@ THIRD_PARTIES = [
     ("nanobind", re.compile(r"\bnanobind\b"), re.compile(r"^nanobind/"), "python"),
     ("libtorch", re.compile(r"\b(?:torch|at|c10)::"), re.compile(r"^(?:torch|ATen|c10)/"), "torch_backend"),
     ("pybind11", re.compile(r"\bpybind11\b"), re.compile(r"^pybind11/"), "torch_backend"),
-    ("CUDA", re.compile(r"\bcu(?:da|blas|dnn)[A-Z]"), re.compile(r"^cu(?:da|blas|dnn)"), "src/drivers/cuda"),
     ("Metal", re.compile(r"\bMTL[A-Z]|\bMPSGraph"), re.compile(r"^Metal"), "src/drivers/metal"),
 ]
 # What an operator's entry sees and is: the same for every release of PyTorch.
@@ -75,7 +72,7 @@ def arrows_of_source(file: File) -> Iterator[Finding]:
 
 def third_parties(tree: Tree) -> Iterator[Finding]:
     for file in tree.cpp():
-        if not file.below("src", "include", "cli", "python", "torch_backend"):
+        if not file.below("src", "include", "python", "torch_backend"):
             continue
         for who, in_code, in_include, home in THIRD_PARTIES:
             if who == "libtorch" and TORCH_FREE.fullmatch(file.path):
