@@ -16,7 +16,7 @@ if(HEDDLE_METAL STREQUAL "DOUBLE")
   file(GLOB agx_sources CONFIGURE_DEPENDS "${agx_folder}/*.mm")
   add_library(AGXMetalG16X SHARED ${agx_sources})
   target_compile_options(AGXMetalG16X PRIVATE
-    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Werror -Wshadow)
+    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Wshadow)
   target_include_directories(AGXMetalG16X PRIVATE
     "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_INCLUDE_DIRECTORIES>")
   target_link_libraries(AGXMetalG16X PRIVATE metal_foundation Threads::Threads)

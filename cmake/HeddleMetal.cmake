@@ -110,7 +110,7 @@ function(heddle_double_library name)
   target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
   # Like tests, it need not be fast.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>
-    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Werror -Wshadow)
+    "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Wshadow)
   target_include_directories(${name} PRIVATE
     "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_INCLUDE_DIRECTORIES>")
   target_link_libraries(${name} PUBLIC ${arg_LINK} Threads::Threads)

@@ -23,7 +23,8 @@ BUILD_PACKAGES=(build-essential g++ cmake ninja-build ccache git protobuf-compil
                 python3-venv python3-dev fortunes fortunes-min)
 # clang-16 brings GCC's run time for Objective-C, which the Metal double stands on.
 TEST_PACKAGES=(doctest-dev clang-16 libclang-rt-16-dev llvm-16 util-linux gdb)
-LONG_PACKAGES=(g++-aarch64-linux-gnu qemu-user debian-archive-keyring)
+# clang-19 is for the stage compilers.
+LONG_PACKAGES=(g++-aarch64-linux-gnu qemu-user debian-archive-keyring clang-19)
 # Of Debian 13 for arm64: Debian 12's oneDNN is version 2. The run time is the one that it was built against.
 AARCH64_SUITE=trixie
 AARCH64_PACKAGES=(libdnnl-dev libdnnl3.6 doctest-dev libc6 libgcc-s1 libstdc++6 libgomp1)

@@ -77,7 +77,8 @@ def build(name: str) -> Path:
     run("cmake", "--build", f"build/{name}", "--target", "heddle_on_the_double")
     run("cmake", "-S", "torch_backend", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo",
         f"-DCMAKE_CXX_COMPILER={COMPILER}", f"-DPython_EXECUTABLE={sys.executable}",
-        f"-DHEDDLE_LIBRARY={libheddle}", f"-DHEDDLE_TORCH_SANITIZE={SANITIZERS[name]}",
+        "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON", f"-DHEDDLE_LIBRARY={libheddle}",
+        f"-DHEDDLE_TORCH_SANITIZE={SANITIZERS[name]}",
     )  # fmt: skip
     run("cmake", "--build", folder)
     spec = importlib.util.find_spec("heddle")

@@ -100,7 +100,8 @@ class Requests {
       admitted = queue_.try_submit(requests, ids);
       if (!admitted && (!room || room->count() > 0)) {
         const std::vector<uint64_t> late = without_gil([&] { return queue_.submit(requests, room); });
-        std::copy(late.begin(), late.end(), ids.begin());
+        // As many ids as requests. GCC 13 took copy(late.end()) for a write past the one id of submit().
+        std::copy_n(late.begin(), ids.size(), ids.begin());
         admitted = true;
       }
     } catch (...) {  // rethrown
