@@ -287,7 +287,22 @@ def test_inspect_tells_what_was_fused_and_what_the_arena_reuses_of_a_real_model(
     short = command("inspect", minilm, "--dims", "seq=16", "--short").stdout
     assert f"FUSIONS  {before} nodes -> {after}" in short
     assert "reuse saves" in short
-    assert len(short.splitlines()) < 60
+    assert len(short.splitlines()) < 70
+
+
+def test_inspect_names_the_kernels_and_the_pieces_of_each_step(exported):
+    """Eight threads: 100 columns in eight pieces would go to oneDNN's reference."""
+    words = ("inspect", exported / "conv1d.onnx", "--dims", "length=104")
+    eight = os.environ | {"HEDDLE_THREADS": "8"}
+    report = json.loads(command(*words, "--json", env=eight).stdout)
+    steps = {node["step"]: node["path"] for node in report["plan"]["nodes"] if node["op"] == "Conv"}
+    assert len(steps) == 2
+    for path in steps.values():
+        assert re.fullmatch(r"oneDNN [\w:]+(, [\w:]+)* in [2-8] pieces", path)
+        assert "ref:" not in path
+    shown = command(*words, env=eight).stdout
+    lines = re.findall(r"^  Conv \(steps? ([\d, ]+)\): (.*)$", shown, re.MULTILINE)
+    assert {int(step): path for numbers, path in lines for step in numbers.split(", ")} == steps
 
 
 def test_inspect_counts_a_loops_nodes_once(tmp_path):

@@ -178,12 +178,15 @@ def print_rates(rates: dict[str, float]) -> None:
 
 
 def print_paths(nodes: list[dict[str, Any]]) -> None:
-    """How the device carries out each operator, where it has several ways."""
-    paths: dict[tuple[str, str], int] = Counter((node["op"], node["path"]) for node in nodes if node["path"])
+    """How the device carries out each node, where it has several ways: kernels, pieces, reasons."""
+    paths: dict[tuple[str, str], list[str]] = {}
+    for node in nodes:
+        if node["path"]:
+            paths.setdefault((node["op"], node["path"]), []).append(str(node["step"]))
     if paths:
-        print("\n  how each operator is carried out")
-    for (op, path), times in sorted(paths.items()):
-        print(f"  {times:5d} x {op}: {path}")
+        print("\n  how each node is carried out")
+    for (op, path), steps in sorted(paths.items()):
+        print(f"  {op} ({'step' if len(steps) == 1 else 'steps'} {', '.join(steps)}): {path}")
 
 
 def print_times(report: dict[str, Any], short: bool, slowest: int = 10) -> None:

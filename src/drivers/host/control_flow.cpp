@@ -56,6 +56,7 @@ class IfStep final : public Step {
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return yes_->resident_bytes() + no_->resident_bytes() + 512; }
+  std::string path() const override { return text("then ", yes_->path(), ", else ", no_->path()); }
 
  private:
   std::vector<Operand> inputs_;
@@ -115,6 +116,7 @@ class LoopStep final : public Step {
   uint64_t scratch_bytes() const override { return 128 + copy_bytes_ + frame_.bytes(body_->slot_bytes()); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return body_->resident_bytes() + 512; }
+  std::string path() const override { return body_->path(); }
 
  private:
   std::vector<Operand> inputs_;

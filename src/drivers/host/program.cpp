@@ -154,6 +154,16 @@ Status HostProgram::run_steps(const RunContext& context) const {
   return {};
 }
 
+std::string HostProgram::path() const {
+  std::set<std::string> paths;
+  for (const Named& named : steps_) {
+    if (std::string path = named.step->path(); !path.empty()) paths.insert(text(named.op, ": ", path));
+  }
+  std::string out = "{";
+  for (const std::string& path : paths) out += text(out.size() > 1 ? "; " : "", path);
+  return out + "}";
+}
+
 // oneDNN makes static kernels when a primitive first runs: calls must have ended before those die. A module's
 // first shapes meet all that it needs, or nearly. Every registration is for good, and ragged callers bring
 // shapes without end: later ones renew it at each doubling of their number only.
@@ -199,11 +209,12 @@ Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Exten
 Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
   HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
   HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
-  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> program, compile(inputs, none));
+  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, compile(inputs, none));
+  const auto& program = static_cast<const HostProgram&>(*compiled);
   device::ProgramPlan planned;
   planned.arena_bytes = storage.arena_bytes;
   planned.arena_bytes_apart = storage.arena_bytes_apart;
-  planned.slot_bytes = program->slot_bytes();
+  planned.slot_bytes = program.slot_bytes();
   uint64_t steps = 0;
   for (const ir::Node& node : specialised.nodes) {
     device::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}, {}};
@@ -213,6 +224,7 @@ Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs
       line.outputs.push_back({storage.operands[id].dtype, storage.operands[id].extents});
     }
     if (!renames(node)) {
+      line.path = program.steps()[steps].step->path();
       line.step = ++steps;
       line.cost = plan::cost(specialised, node);
     }

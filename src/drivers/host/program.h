@@ -47,6 +47,8 @@ class HostProgram final : public device::Program {
   Status run(const device::Run& run, Team& team) const;
   // The steps alone, on an arena of slot_bytes().
   Status run_steps(const RunContext& context) const;
+  std::span<const Named> steps() const { return steps_; }
+  std::string path() const;  // of all steps that have one, each once
 
  private:
   void note_first_run() const;

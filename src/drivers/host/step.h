@@ -87,6 +87,7 @@ class Step {
   }  // arena bytes needed while it runs, placed by set_scratch before the first run
   virtual void set_scratch(uint64_t /*offset*/) {}
   virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
+  virtual std::string path() const { return {}; }  // how it is computed, for people; "": there is one way
 };
 
 }  // namespace heddle::host

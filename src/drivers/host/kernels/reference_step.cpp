@@ -37,6 +37,7 @@ class ReferenceStep final : public Step {
     }
     return {};
   }
+  std::string path() const override { return "the operator's slow reference, on one core"; }
 
  private:
   ir::Node node_;

@@ -8,6 +8,7 @@
 #include "drivers/host/kernels/softmax.h"
 #include "drivers/host/narrow_values.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/primitive.h"
 
@@ -61,6 +62,11 @@ class AttentionStep final : public Step {
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 1024 + 2 * Primitive::kResidentBytes; }
+  std::string path() const override {
+    std::vector<Ref<const Primitive>> primitives = {whole_.scores, whole_.values};
+    if (rest_.rows > 0) primitives.insert(primitives.end(), {rest_.scores, rest_.values});
+    return path_of(primitives, static_cast<size_t>(units_));
+  }
 
  private:
   struct Products {

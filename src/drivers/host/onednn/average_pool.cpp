@@ -4,6 +4,7 @@
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
+#include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/storage.h"
@@ -65,6 +66,7 @@ class PoolStep final : public Step {
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
   uint64_t resident_bytes() const override { return 1024 + Primitive::kResidentBytes; }
+  std::string path() const override { return path_of({primitive_}, static_cast<size_t>(pieces_)); }
 
  private:
   Turned x_, y_;

@@ -10,6 +10,7 @@
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
 #include "drivers/host/onednn/pieces.h"
+#include "drivers/host/onednn/window_pieces.h"
 #include "ir/window.h"
 
 namespace heddle::host {
@@ -18,16 +19,7 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 using ConvDesc = dnnl::convolution_forward::primitive_desc;
 
-// A range of the output: whole images, or rows of one image (a row: one index of the first spatial axis).
-// With channels last both are contiguous, and so is the part of the input that they need.
-struct Piece {
-  int64_t x_offset = 0, y_offset = 0;  // elements
-  Dims x, y, pads_begin, pads_end;
-  int64_t x_elements = 0;
-  uint64_t narrow = 0;  // in the scratch: x in bf16
-  Ref<const Primitive> primitive;
-  uint64_t scratch = 0;
-};
+using Division = WindowDivision<ConvDesc>;
 
 // y = activation(conv(x, w) + b + residual), channels last.
 class ConvStep final : public Step {
@@ -50,26 +42,29 @@ class ConvStep final : public Step {
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
   uint64_t resident_bytes() const override {
-    return 1024 + pieces_.size() * Primitive::kResidentBytes + weight_.resident_bytes();
+    return 1024 + primitives_.size() * Primitive::kResidentBytes + weight_.resident_bytes();
   }
+  std::string path() const override { return path_of(primitives_, pieces_.size()); }
 
  private:
   Status prepare(const Lowering& lowering);
-  void cut(const Lowering& lowering, int width);
-  Result<ConvDesc> describe(const Engine& engine, const Piece& piece,
+  WindowPiece whole(const Lowering& lowering) const;
+  std::vector<WindowPiece> cut_rows(const WindowPiece& image, int pieces) const;
+  Result<Division> divide(const Lowering& lowering) const;
+  Result<ConvDesc> describe(const Engine& engine, const WindowPiece& piece,
                             const dnnl::memory::desc& weights) const;
-  Status prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc);
+  Status prepare_pieces(const Engine& engine, Division division);
 
   bool narrows() const { return bf16_ && !x_.narrow(); }  // the operand has to be rounded
 
-  Status run_piece(const RunContext& context, const Piece& piece) const {
+  Status run_piece(const RunContext& context, const WindowPiece& piece) const {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
     const std::byte* x = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
     addresses[count++] = x;
     if (narrows()) {
       auto* narrow = reinterpret_cast<uint16_t*>(context.arena + base_ + piece.narrow);
-      f32_to_bf16(reinterpret_cast<const float*>(x), narrow, piece.x_elements);
+      f32_to_bf16(reinterpret_cast<const float*>(x), narrow, elements_of(piece.x));
       addresses[0] = narrow;
     }
     addresses[count++] = weight_.place(context, base_);
@@ -79,7 +74,7 @@ class ConvStep final : public Step {
       addresses[count++] = residual_.place(context, base_) + piece.y_offset * residual_.element_bytes();
     }
     addresses[count++] = context.arena + base_ + piece.scratch;
-    return piece.primitive->run(addresses);
+    return primitives_[piece.kind]->run(addresses);
   }
 
   ir::Window window_;
@@ -90,7 +85,8 @@ class ConvStep final : public Step {
   bool bf16_ = false;
   Turned x_, y_, residual_;
   WeightOperand weight_;
-  std::vector<Piece> pieces_;
+  std::vector<WindowPiece> pieces_;
+  std::vector<Ref<const Primitive>> primitives_;  // by kind of piece
   uint64_t scratch_ = 0;
   uint64_t base_ = 0;
 };
@@ -116,69 +112,70 @@ Status ConvStep::prepare(const Lowering& lowering) {
   if (has_residual_) {
     HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
   }
-  cut(lowering, lowering.width);
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
-                      return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
-                    }));
-  HEDDLE_TRY_ASSIGN(const ConvDesc first, describe(engine, pieces_[0], any));
+  HEDDLE_TRY_ASSIGN(Division division, divide(lowering));
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
                     caught("describing a weight", [&] { return f32_desc(weight_dims_); }));
   HEDDLE_TRY_ASSIGN(
-      weight_, WeightOperand::make(lowering.weights, "conv", in[1], plain, first.weights_desc(), scratch_));
-  for (Piece& piece : pieces_) {
-    HEDDLE_TRY_ASSIGN(const ConvDesc desc, describe(engine, piece, first.weights_desc()));
-    HEDDLE_TRY(prepare_piece(engine, piece, desc));
-  }
-  return {};
+      weight_, WeightOperand::make(lowering.weights, "conv", in[1], plain, division.weights(), scratch_));
+  return prepare_pieces(engine, std::move(division));
 }
 
-void ConvStep::cut(const Lowering& lowering, int width) {
-  const Dims x = to_dims(lowering.inputs[0].extents), y = to_dims(lowering.outputs[0].extents);
-  Piece whole;
-  whole.x = x;
-  whole.y = y;
+WindowPiece ConvStep::whole(const Lowering& lowering) const {
+  WindowPiece whole;
+  whole.x = to_dims(lowering.inputs[0].extents);
+  whole.y = to_dims(lowering.outputs[0].extents);
   for (size_t i = 0; i < window_.axes(); ++i) {
-    const int64_t begin = window_.pads(i, x[2 + i]).first;
-    whole.pads_begin.push_back(begin);
-    whole.pads_end.push_back((y[2 + i] - 1) * window_.strides[i] + window_.reach(i) - x[2 + i] - begin);
+    const int64_t begin = window_.pads(i, whole.x[2 + i]).first;
+    whole.begin.push_back(begin);
+    whole.end.push_back((whole.y[2 + i] - 1) * window_.strides[i] + window_.reach(i) - whole.x[2 + i] -
+                        begin);
   }
-  int64_t work = 2 * lowering.outputs[0].elements();
-  for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
-  const int64_t images = y[0], rows = y[2];
-  const bool by_image = images % width == 0;
-  if (width == 1 || work < kWorthSharing || (!by_image && (images > 1 || rows < 2 * width))) {
-    pieces_.push_back(std::move(whole));
-    return;
-  }
-  const int64_t x_row = lowering.inputs[0].elements() / x[0] / x[2],
-                y_row = lowering.outputs[0].elements() / y[0] / y[2];
-  for (int64_t i = 0; i < width; ++i) {
-    Piece piece = whole;
-    if (by_image) {
-      piece.x[0] = piece.y[0] = images / width;
-      piece.x_offset = i * piece.x[0] * x[2] * x_row;
-      piece.y_offset = i * piece.y[0] * y[2] * y_row;
-    } else {
-      const int64_t first = rows * i / width, last = rows * (i + 1) / width;
-      const int64_t from = first * window_.strides[0] - whole.pads_begin[0];
-      const int64_t to = (last - 1) * window_.strides[0] + window_.reach(0) - whole.pads_begin[0];
-      const int64_t begin = std::clamp<int64_t>(from, 0, x[2]), end = std::clamp<int64_t>(to, begin, x[2]);
-      piece.pads_begin[0] = begin - from;
-      piece.pads_end[0] = to - end;
-      piece.x[2] = end - begin;
-      piece.y[2] = last - first;
-      piece.x_offset = begin * x_row;
-      piece.y_offset = first * y_row;
-      if (piece.x[2] == 0) {  // nothing but padding
-        pieces_.assign(1, std::move(whole));
-        return;
-      }
-    }
-    pieces_.push_back(std::move(piece));
-  }
+  return whole;
 }
 
-Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece,
+// Empty when it cannot be cut into so many pieces.
+std::vector<WindowPiece> ConvStep::cut_rows(const WindowPiece& image, int pieces) const {
+  if (pieces == 1) return {image};
+  const int64_t x_row = elements_of(image.x) / image.x[2], y_row = elements_of(image.y) / image.y[2];
+  const int64_t rows = image.y[2];
+  std::vector<WindowPiece> cut;
+  for (int64_t i = 0; i < pieces; ++i) {
+    WindowPiece piece = image;
+    const int64_t first = rows * i / pieces, last = rows * (i + 1) / pieces;
+    const int64_t from = first * window_.strides[0] - image.begin[0];
+    const int64_t to = (last - 1) * window_.strides[0] + window_.reach(0) - image.begin[0];
+    const int64_t begin = std::clamp<int64_t>(from, 0, image.x[2]),
+                  end = std::clamp<int64_t>(to, begin, image.x[2]);
+    if (begin == end) return {};  // nothing but padding
+    piece.begin[0] = begin - from;
+    piece.end[0] = to - end;
+    piece.x[2] = end - begin;
+    piece.y[2] = last - first;
+    piece.x_offset = begin * x_row;
+    piece.y_offset = first * y_row;
+    cut.push_back(std::move(piece));
+  }
+  return cut;
+}
+
+Result<Division> ConvStep::divide(const Lowering& lowering) const {
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
+                      return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
+                    }));
+  const WindowPiece all = whole(lowering);
+  int64_t work = 2 * elements_of(all.y);
+  for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
+  const int64_t images = all.y[0], rows = all.y[2], width = lowering.width;
+  const bool divides = images > 1 ? images % width == 0 : rows >= 2 * width;
+  return divide_window<ConvDesc>(
+      divides && work >= kWorthSharing ? lowering.width : 1, any,
+      [&](int n) { return images > 1 ? cut_images(all, n) : cut_rows(all, n); },
+      [&](const WindowPiece& piece, const dnnl::memory::desc& weights) {
+        return describe(lowering.weights.engine(), piece, weights);
+      });
+}
+
+Result<ConvDesc> ConvStep::describe(const Engine& engine, const WindowPiece& piece,
                                     const dnnl::memory::desc& weights) const {
   dnnl::post_ops ops;
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc y, caught("describing an operand", [&] {
@@ -200,31 +197,36 @@ Result<ConvDesc> ConvStep::describe(const Engine& engine, const Piece& piece,
     const dnnl::memory::desc bias = bias_.present() ? f32_desc(to_dims(bias_.extents)) : dnnl::memory::desc();
     return ConvDesc(engine.cpu, dnnl::prop_kind::forward_inference, dnnl::algorithm::convolution_direct,
                     channels_last_desc(piece.x, float_type(bf16_)), weights, bias, y, window_.strides,
-                    dilations, piece.pads_begin, piece.pads_end, attr);
+                    dilations, piece.begin, piece.end, attr);
   });
 }
 
-Status ConvStep::prepare_piece(const Engine& engine, Piece& piece, const ConvDesc& desc) {
-  std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
-                                                {DNNL_ARG_WEIGHTS, desc.weights_desc()},
-                                                {DNNL_ARG_DST, desc.dst_desc()}};
-  if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
-  if (has_residual_) {
-    HEDDLE_TRY_ASSIGN(auto residual, caught("describing a residual", [&] {
-                        return channels_last_desc(piece.y, float_type(residual_.narrow()));
-                      }));
-    arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, std::move(residual)});
+Status ConvStep::prepare_pieces(const Engine& engine, Division division) {
+  for (const ConvDesc& desc : division.kinds) {
+    std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
+                                                  {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                  {DNNL_ARG_DST, desc.dst_desc()}};
+    if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
+    if (has_residual_) {
+      HEDDLE_TRY_ASSIGN(auto residual, caught("describing a residual", [&] {
+                          return channels_last_desc(desc.dst_desc().get_dims(),
+                                                    float_type(residual_.narrow()));
+                        }));
+      arguments.push_back({DNNL_ARG_ATTR_MULTIPLE_POST_OP(0) | DNNL_ARG_SRC_1, std::move(residual)});
+    }
+    HEDDLE_TRY_ASSIGN(auto primitive, (Primitive::make<ConvDesc, dnnl::convolution_forward>(
+                                          engine, desc, std::move(arguments))));
+    primitives_.push_back(std::move(primitive));
   }
-  HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<ConvDesc, dnnl::convolution_forward>(
-                                         engine, desc, std::move(arguments))));
-  if (narrows()) {
-    piece.x_elements = 1;
-    for (const int64_t extent : piece.x) piece.x_elements *= extent;
-    piece.narrow = scratch_;
-    scratch_ += aligned(static_cast<uint64_t>(piece.x_elements) * sizeof(uint16_t));
+  pieces_ = std::move(division.pieces);
+  for (WindowPiece& piece : pieces_) {
+    if (narrows()) {
+      piece.narrow = scratch_;
+      scratch_ += aligned(static_cast<uint64_t>(elements_of(piece.x)) * sizeof(uint16_t));
+    }
+    piece.scratch = scratch_;
+    scratch_ += aligned(primitives_[piece.kind]->scratch_bytes());
   }
-  piece.scratch = scratch_;
-  scratch_ += aligned(piece.primitive->scratch_bytes());
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/packed_weight.h"
 #include "drivers/host/onednn/pieces.h"
+#include "drivers/host/onednn/window_pieces.h"
 #include "drivers/host/storage.h"
 #include "ir/transposed_window.h"
 
@@ -15,13 +16,7 @@ namespace {
 
 using DeconvDesc = dnnl::deconvolution_forward::primitive_desc;
 
-// A range of the output: whole images, or rows of one image, with the input rows that reach them.
-struct Piece {
-  int64_t x_offset = 0, y_offset = 0;  // elements
-  Dims x, y, begin, end;               // begin, end: what is cut off
-  Ref<const Primitive> primitive;
-  uint64_t scratch = 0;
-};
+using Division = WindowDivision<DeconvDesc>;
 
 // y = activation(transposed conv(x, w) + b), channels last.
 class ConvTransposeStep final : public Step {
@@ -43,19 +38,21 @@ class ConvTransposeStep final : public Step {
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
   uint64_t resident_bytes() const override {
-    return 1024 + pieces_.size() * Primitive::kResidentBytes + weight_.resident_bytes();
+    return 1024 + primitives_.size() * Primitive::kResidentBytes + weight_.resident_bytes();
   }
+  std::string path() const override { return path_of(primitives_, pieces_.size()); }
 
  private:
   Status prepare(const Lowering& lowering);
   void describe_weight(const Lowering& lowering);
-  void cut(const Lowering& lowering);
-  bool cut_rows(const Lowering& lowering, const Piece& whole);
-  Result<DeconvDesc> describe(const Engine& engine, const Piece& piece,
+  WindowPiece whole(const Lowering& lowering) const;
+  std::vector<WindowPiece> cut_rows(const WindowPiece& image, int pieces) const;
+  Result<Division> divide(const Lowering& lowering) const;
+  Result<DeconvDesc> describe(const Engine& engine, const WindowPiece& piece,
                               const dnnl::memory::desc& weights) const;
-  Status prepare_piece(const Engine& engine, Piece& piece, const DeconvDesc& desc);
+  Status prepare_pieces(const Engine& engine, Division division);
 
-  Status run_piece(const RunContext& context, const Piece& piece) const {
+  Status run_piece(const RunContext& context, const WindowPiece& piece) const {
     std::array<const void*, 5> addresses{};
     size_t count = 0;
     addresses[count++] = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
@@ -63,7 +60,7 @@ class ConvTransposeStep final : public Step {
     addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
     addresses[count++] = context.arena + base_ + piece.scratch;
-    return piece.primitive->run(addresses);
+    return primitives_[piece.kind]->run(addresses);
   }
 
   ir::TransposedWindow window_;
@@ -72,7 +69,8 @@ class ConvTransposeStep final : public Step {
   Operand bias_;
   Turned x_, y_;
   WeightOperand weight_;
-  std::vector<Piece> pieces_;
+  std::vector<WindowPiece> pieces_;
+  std::vector<Ref<const Primitive>> primitives_;  // by kind of piece
   uint64_t scratch_ = 0;
   uint64_t base_ = 0;
 };
@@ -88,19 +86,12 @@ Status ConvTransposeStep::prepare(const Lowering& lowering) {
   describe_weight(lowering);
   HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));
   HEDDLE_TRY_ASSIGN(y_, Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput, scratch_));
-  cut(lowering);
-  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any,
-                    caught("describing a weight", [&] { return f32_any(weight_dims_); }));
+  HEDDLE_TRY_ASSIGN(Division division, divide(lowering));
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
                     caught("describing a weight", [&] { return f32_desc(weight_dims_, weight_strides_); }));
-  HEDDLE_TRY_ASSIGN(const DeconvDesc first, describe(engine, pieces_[0], any));
   HEDDLE_TRY_ASSIGN(weight_, WeightOperand::make(lowering.weights, "transposed", in[1], plain,
-                                                 first.weights_desc(), scratch_));
-  for (Piece& piece : pieces_) {
-    HEDDLE_TRY_ASSIGN(const DeconvDesc desc, describe(engine, piece, first.weights_desc()));
-    HEDDLE_TRY(prepare_piece(engine, piece, desc));
-  }
-  return {};
+                                                 division.weights(), scratch_));
+  return prepare_pieces(engine, std::move(division));
 }
 
 void ConvTransposeStep::describe_weight(const Lowering& lowering) {
@@ -118,62 +109,65 @@ void ConvTransposeStep::describe_weight(const Lowering& lowering) {
   weight_strides_.insert(weight_strides_.begin(), w[0] / group * dense[0]);
 }
 
-void ConvTransposeStep::cut(const Lowering& lowering) {
-  const Dims x = to_dims(lowering.inputs[0].extents), y = to_dims(lowering.outputs[0].extents);
-  Piece whole{0, 0, x, y, {}, {}, nullptr, 0};
+WindowPiece ConvTransposeStep::whole(const Lowering& lowering) const {
+  WindowPiece whole;
+  whole.x = to_dims(lowering.inputs[0].extents);
+  whole.y = to_dims(lowering.outputs[0].extents);
   for (size_t i = 0; i < window_.axes(); ++i) {
-    const int64_t begin = window_.begin(i, x[2 + i]);
+    const int64_t begin = window_.begin(i, whole.x[2 + i]);
     whole.begin.push_back(begin);
-    whole.end.push_back((x[2 + i] - 1) * window_.window.strides[i] + window_.window.reach(i) - y[2 + i] -
-                        begin);
+    whole.end.push_back((whole.x[2 + i] - 1) * window_.window.strides[i] + window_.window.reach(i) -
+                        whole.y[2 + i] - begin);
   }
-  int64_t work = 2 * lowering.inputs[0].elements();
-  for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
-  const int64_t images = x[0];
-  if (lowering.width > 1 && work >= kWorthSharing) {
-    if (images % lowering.width == 0) {
-      for (int64_t i = 0; i < lowering.width; ++i) {
-        Piece piece = whole;
-        piece.x[0] = piece.y[0] = images / lowering.width;
-        piece.x_offset = lowering.inputs[0].elements() / lowering.width * i;
-        piece.y_offset = lowering.outputs[0].elements() / lowering.width * i;
-        pieces_.push_back(std::move(piece));
-      }
-      return;
-    }
-    if (images == 1 && cut_rows(lowering, whole)) return;
-  }
-  pieces_.assign(1, std::move(whole));
+  return whole;
 }
 
-// False when a piece would have no input row, or would begin before its first one's reach.
-bool ConvTransposeStep::cut_rows(const Lowering& lowering, const Piece& whole) {
-  const int64_t stride = window_.window.strides[0], reach = window_.window.reach(0), pieces = lowering.width;
-  const int64_t x_row = lowering.inputs[0].elements() / whole.x[2],
-                y_row = lowering.outputs[0].elements() / whole.y[2];
-  if (whole.y[2] < 2 * pieces) return false;
+// Pieces begin at multiples of the stride: oneDNN's kernels for strides want whole strides, and all pieces
+// then want one layout of the weight. Empty when it cannot be cut into so many pieces: one would have no
+// input row, or would begin before its first one's reach.
+std::vector<WindowPiece> ConvTransposeStep::cut_rows(const WindowPiece& image, int pieces) const {
+  if (pieces == 1) return {image};
+  const int64_t stride = window_.window.strides[0], reach = window_.window.reach(0);
+  const int64_t x_row = elements_of(image.x) / image.x[2], y_row = elements_of(image.y) / image.y[2];
+  const int64_t strides = (image.y[2] + stride - 1) / stride;
+  std::vector<WindowPiece> cut;
   for (int64_t i = 0; i < pieces; ++i) {
-    const int64_t first = whole.y[2] * i / pieces, last = whole.y[2] * (i + 1) / pieces;
+    const int64_t first = strides * i / pieces * stride;
+    const int64_t last = std::min(strides * (i + 1) / pieces * stride, image.y[2]);
+    if (first == last) return {};
     // In what nothing is cut off, output o is reached by inputs (o - reach) / stride + 1 to o / stride.
-    const int64_t from = std::max<int64_t>(0, (first + whole.begin[0] - reach + stride) / stride);
-    const int64_t to = std::min(whole.x[2], (last - 1 + whole.begin[0]) / stride + 1);
-    Piece piece = whole;
-    piece.begin[0] = first + whole.begin[0] - from * stride;
-    if (from >= to || piece.begin[0] < 0) {
-      pieces_.clear();
-      return false;
-    }
+    const int64_t from = std::max<int64_t>(0, (first + image.begin[0] - reach + stride) / stride);
+    const int64_t to = std::min(image.x[2], (last - 1 + image.begin[0]) / stride + 1);
+    WindowPiece piece = image;
+    piece.begin[0] = first + image.begin[0] - from * stride;
+    if (from >= to || piece.begin[0] < 0) return {};
     piece.x[2] = to - from;
     piece.y[2] = last - first;
     piece.end[0] = (piece.x[2] - 1) * stride + reach - piece.y[2] - piece.begin[0];
     piece.x_offset = from * x_row;
     piece.y_offset = first * y_row;
-    pieces_.push_back(std::move(piece));
+    cut.push_back(std::move(piece));
   }
-  return true;
+  return cut;
 }
 
-Result<DeconvDesc> ConvTransposeStep::describe(const Engine& engine, const Piece& piece,
+Result<Division> ConvTransposeStep::divide(const Lowering& lowering) const {
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any,
+                    caught("describing a weight", [&] { return f32_any(weight_dims_); }));
+  const WindowPiece all = whole(lowering);
+  int64_t work = 2 * elements_of(all.x);
+  for (size_t i = 1; i < lowering.inputs[1].extents.rank(); ++i) work *= lowering.inputs[1].extents[i];
+  const int64_t images = all.y[0], rows = all.y[2], width = lowering.width;
+  const bool divides = images > 1 ? images % width == 0 : rows >= 2 * width;
+  return divide_window<DeconvDesc>(
+      divides && work >= kWorthSharing ? lowering.width : 1, any,
+      [&](int n) { return images > 1 ? cut_images(all, n) : cut_rows(all, n); },
+      [&](const WindowPiece& piece, const dnnl::memory::desc& weights) {
+        return describe(lowering.weights.engine(), piece, weights);
+      });
+}
+
+Result<DeconvDesc> ConvTransposeStep::describe(const Engine& engine, const WindowPiece& piece,
                                                const dnnl::memory::desc& weights) const {
   dnnl::post_ops ops;
   HEDDLE_TRY(append_activation(activation_, ops));
@@ -189,15 +183,21 @@ Result<DeconvDesc> ConvTransposeStep::describe(const Engine& engine, const Piece
   });
 }
 
-Status ConvTransposeStep::prepare_piece(const Engine& engine, Piece& piece, const DeconvDesc& desc) {
-  std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
-                                                {DNNL_ARG_WEIGHTS, desc.weights_desc()},
-                                                {DNNL_ARG_DST, desc.dst_desc()}};
-  if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
-  HEDDLE_TRY_ASSIGN(piece.primitive, (Primitive::make<DeconvDesc, dnnl::deconvolution_forward>(
-                                         engine, desc, std::move(arguments))));
-  piece.scratch = scratch_;
-  scratch_ += aligned(piece.primitive->scratch_bytes());
+Status ConvTransposeStep::prepare_pieces(const Engine& engine, Division division) {
+  for (const DeconvDesc& desc : division.kinds) {
+    std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
+                                                  {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+                                                  {DNNL_ARG_DST, desc.dst_desc()}};
+    if (bias_.present()) arguments.push_back({DNNL_ARG_BIAS, desc.bias_desc()});
+    HEDDLE_TRY_ASSIGN(auto primitive, (Primitive::make<DeconvDesc, dnnl::deconvolution_forward>(
+                                          engine, desc, std::move(arguments))));
+    primitives_.push_back(std::move(primitive));
+  }
+  pieces_ = std::move(division.pieces);
+  for (WindowPiece& piece : pieces_) {
+    piece.scratch = scratch_;
+    scratch_ += aligned(primitives_[piece.kind]->scratch_bytes());
+  }
   return {};
 }
 

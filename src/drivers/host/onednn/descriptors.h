@@ -30,6 +30,11 @@ inline dnnl::memory::desc f32_any(const Dims& dims) {
   return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
 }
 inline Dims to_dims(const ir::Extents& extents) { return Dims(extents.begin(), extents.end()); }
+inline int64_t elements_of(const Dims& dims) {
+  int64_t n = 1;
+  for (const int64_t extent : dims) n *= extent;
+  return n;
+}
 
 Status append_activation(const ir::Activation& activation, dnnl::post_ops& ops);
 

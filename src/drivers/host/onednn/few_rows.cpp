@@ -20,13 +20,16 @@ class FewRowsStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    const auto pieces = static_cast<size_t>((p_.n + columns_ - 1) / columns_);
-    if (pieces == 1) return run_piece(context, 0);
-    return for_each_piece(context, pieces, "a matrix product",
+    if (pieces() == 1) return run_piece(context, 0);
+    return for_each_piece(context, pieces(), "a matrix product",
                           [&](size_t i) { return run_piece(context, static_cast<int64_t>(i)); });
+  }
+  std::string path() const override {
+    return text("oneDNN sgemm", pieces() == 1 ? "" : text(" in ", pieces(), " pieces"));
   }
 
  private:
+  size_t pieces() const { return static_cast<size_t>((p_.n + columns_ - 1) / columns_); }
   Status run_piece(const RunContext& context, int64_t piece) const {
     const int64_t column = piece * columns_, columns = std::min(columns_, p_.n - column);
     const float* w = context.read<float>(p_.w) + column * (p_.trans_w ? p_.k : 1);

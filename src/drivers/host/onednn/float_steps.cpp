@@ -85,6 +85,7 @@ class WideStep final : public Step {
     inner_->set_scratch(offset + inner_offset_);
   }
   uint64_t resident_bytes() const override { return 256 + inner_->resident_bytes(); }
+  std::string path() const override { return inner_->path(); }
 
  private:
   struct Converted {

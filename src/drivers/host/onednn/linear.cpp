@@ -6,6 +6,7 @@
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/narrow.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/few_rows.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
@@ -103,6 +104,11 @@ struct Piece {
   Ref<const Primitive> primitive;
 };
 
+struct Division {
+  std::vector<Piece> pieces;
+  bool fast = true;
+};
+
 struct Problem {
   int64_t m, k, n;
   bool bias, residual;
@@ -112,17 +118,22 @@ struct Problem {
 
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// The size of the pieces. oneDNN's fast kernels write whole rows, so columns are cut only for a single row,
-// which has to read all of the weight and gains most from a second core's bandwidth.
-Piece cut(const Problem& p, const LinearWeight& weight, int width) {
+// oneDNN's fast kernels write whole rows, so columns are cut only for a single row, which has to read all of
+// the weight and gains most from a second core's bandwidth.
+enum class Axis : uint8_t { kNone, kRows, kColumns };
+Axis shared_axis(const Problem& p, const LinearWeight& weight, int width) {
   constexpr int64_t kFewestRows = 4;  // fewer leave the multipliers waiting for the weight
+  if (width == 1 || 2 * p.m * p.k * p.n < kWorthSharing) return Axis::kNone;
+  if (p.m >= kFewestRows * width) return Axis::kRows;
+  return p.m == 1 && weight.cuts ? Axis::kColumns : Axis::kNone;
+}
+
+// The size of the pieces.
+Piece cut(const Problem& p, const LinearWeight& weight, Axis axis, int pieces) {
   Piece size{0, p.m, 0, p.n, nullptr};
-  if (width == 1 || 2 * p.m * p.k * p.n < kWorthSharing) return size;
-  if (p.m >= kFewestRows * width) {
-    size.rows = ceil_div(p.m, width);
-  } else if (p.m == 1 && weight.cuts) {
-    size.columns = std::min(ceil_div(ceil_div(p.n, weight.block), width) * weight.block, p.n);
-  }
+  if (axis == Axis::kRows) size.rows = ceil_div(p.m, pieces);
+  if (axis == Axis::kColumns)
+    size.columns = std::min(ceil_div(ceil_div(p.n, weight.block), pieces) * weight.block, p.n);
   return size;
 }
 
@@ -180,7 +191,12 @@ class LinearStep final : public Step {
     } else {
       HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
     }
-    HEDDLE_TRY(step->make_pieces(engine, lowering.width));
+    const Axis axis = shared_axis(problem, *step->weight_, lowering.width);
+    const int most = axis == Axis::kNone ? 1 : lowering.width;
+    HEDDLE_TRY_ASSIGN(Division division, finest_division<Division>(most, [&](int n) {
+                        return step->divide(engine, cut(problem, *step->weight_, axis, n));
+                      }));
+    step->take(std::move(division));
     return std::unique_ptr<Step>(std::move(step));
   }
 
@@ -193,26 +209,36 @@ class LinearStep final : public Step {
   uint64_t scratch_bytes() const override { return scratch_stride_ * pieces_.size(); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+  std::string path() const override {
+    return path_of({pieces_.front().primitive, pieces_.back().primitive}, pieces_.size());
+  }
 
  private:
-  Status make_pieces(const Engine& engine, int width) {
-    const Piece size = cut(p_, *weight_, width);
+  Result<std::optional<Division>> divide(const Engine& engine, const Piece& size) const {
+    Division division;
     for (int64_t row = 0; row < p_.m; row += size.rows) {
       for (int64_t column = 0; column < p_.n; column += size.columns) {
         Piece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column),
                     nullptr};
-        for (const Piece& other : pieces_) {
+        for (const Piece& other : division.pieces) {
           if (other.rows == piece.rows && other.columns == piece.columns) piece.primitive = other.primitive;
         }
         if (piece.primitive == nullptr) {
           HEDDLE_TRY_ASSIGN(piece.primitive, make_primitive(engine, p_, *weight_, piece.rows, piece.columns));
+          division.fast = division.fast && !is_reference(piece.primitive->implementation());
         }
-        const uint64_t scratch = narrow_bytes(piece) + aligned(piece.primitive->scratch_bytes());
-        scratch_stride_ = std::max(scratch_stride_, scratch);
-        pieces_.push_back(std::move(piece));
+        division.pieces.push_back(std::move(piece));
       }
     }
-    return {};
+    return std::optional<Division>(std::move(division));
+  }
+
+  void take(Division division) {
+    pieces_ = std::move(division.pieces);
+    for (const Piece& piece : pieces_) {
+      const uint64_t scratch = narrow_bytes(piece) + aligned(piece.primitive->scratch_bytes());
+      scratch_stride_ = std::max(scratch_stride_, scratch);
+    }
   }
 
   uint64_t narrow_bytes(const Piece& piece) const {  // of the piece's rows of x in bf16

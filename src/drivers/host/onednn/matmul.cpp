@@ -4,6 +4,7 @@
 #include "device/buffer.h"
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/pieces.h"
@@ -49,10 +50,16 @@ class MatMulStep final : public Step {
   uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(pieces_); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+  std::string path() const override { return path_of({primitive_}, static_cast<size_t>(pieces_)); }
 
  private:
   struct Shape {
     Dims a, b, y;  // one rank
+  };
+  struct Division {
+    int pieces;
+    MatmulDesc desc;
+    bool fast;
   };
 
   Shape shape() const {
@@ -79,30 +86,36 @@ class MatMulStep final : public Step {
     return s;
   }
 
-  Status prepare(const Engine& engine, int width) {
-    Shape s = shape();
-    const int64_t work = 2 * y_.elements() * s.a.back();
-    const bool rows = s.y.size() == 2;
-    const bool batches = s.y.size() == 3 && s.a[0] == s.b[0];
-    if (width > 1 && work >= kWorthSharing && (rows || batches) && s.y[0] % width == 0 &&
-        (!rows || s.y[0] >= 16 * width)) {
-      pieces_ = width;
-      for (Dims* dims : {&s.a, &s.b, &s.y}) {
-        if (dims != &s.b || batches) (*dims)[0] /= width;
-      }
-      const auto elements = [](const Dims& dims) {
-        int64_t n = 1;
-        for (int64_t d : dims) n *= d;
-        return n;
-      };
-      a_stride_ = elements(s.a);
-      b_stride_ = batches ? elements(s.b) : 0;
-      y_stride_ = elements(s.y);
-    }
+  static Result<std::optional<Division>> describe(const Engine& engine, const Shape& piece, int pieces) {
     HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
-                        return MatmulDesc(engine.cpu, f32_desc(s.a), f32_desc(s.b), f32_desc(s.y),
+                        return MatmulDesc(engine.cpu, f32_desc(piece.a), f32_desc(piece.b), f32_desc(piece.y),
                                           engine.attributes());
                       }));
+    const bool fast = !is_reference(desc.impl_info_str());
+    return std::optional<Division>(Division{pieces, std::move(desc), fast});
+  }
+
+  Status prepare(const Engine& engine, int width) {
+    const Shape whole = shape();
+    const int64_t work = 2 * y_.elements() * whole.a.back();
+    const bool rows = whole.y.size() == 2;
+    const bool batches = whole.y.size() == 3 && whole.a[0] == whole.b[0];
+    const bool divides = (rows || batches) && whole.y[0] % width == 0 && (!rows || whole.y[0] >= 16 * width);
+    const auto divide = [&](int n) -> Result<std::optional<Division>> {
+      if (whole.y[0] % n != 0) return std::optional<Division>();
+      Shape piece = whole;
+      for (Dims* dims : {&piece.a, &piece.b, &piece.y}) {
+        if (dims != &piece.b || batches) (*dims)[0] /= n;
+      }
+      return describe(engine, piece, n);
+    };
+    HEDDLE_TRY_ASSIGN(const Division division,
+                      finest_division<Division>(divides && work >= kWorthSharing ? width : 1, divide));
+    pieces_ = division.pieces;
+    const MatmulDesc& desc = division.desc;
+    a_stride_ = elements_of(desc.src_desc().get_dims());
+    b_stride_ = batches ? elements_of(desc.weights_desc().get_dims()) : 0;
+    y_stride_ = elements_of(desc.dst_desc().get_dims());
     HEDDLE_TRY_ASSIGN(primitive_,
                       (Primitive::make<MatmulDesc, dnnl::matmul>(engine, desc,
                                                                  {{DNNL_ARG_SRC, desc.src_desc()},
@@ -163,6 +176,7 @@ class GemmStep final : public Step {
   uint64_t scratch_bytes() const override { return primitive_->scratch_bytes(); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+  std::string path() const override { return path_of({primitive_}, 1); }
 
  private:
   void spread(const RunContext& context) const {

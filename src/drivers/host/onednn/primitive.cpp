@@ -10,10 +10,11 @@ struct Primitive::Set {
 
 Result<Ref<const Primitive>> Primitive::make(const Engine& engine, const dnnl::primitive& primitive,
                                              const dnnl::memory::desc& scratchpad,
-                                             std::vector<Argument> arguments) {
+                                             std::vector<Argument> arguments, std::string implementation) {
   const uint64_t scratch = scratchpad.get_size();
   if (scratch > 0) arguments.push_back({DNNL_ARG_SCRATCHPAD, scratchpad});
-  return Ref<const Primitive>(std::make_shared<Primitive>(engine, primitive, std::move(arguments), scratch));
+  return Ref<const Primitive>(std::make_shared<Primitive>(engine, primitive, std::move(arguments), scratch,
+                                                          std::move(implementation)));
 }
 
 Primitive::~Primitive() {

@@ -34,19 +34,20 @@ class Primitive {
   // 0.
   static Result<Ref<const Primitive>> make(const Engine& engine, const dnnl::primitive& primitive,
                                            const dnnl::memory::desc& scratchpad,
-                                           std::vector<Argument> arguments);
+                                           std::vector<Argument> arguments, std::string implementation);
   template <class Desc, class P>
   static Result<Ref<const Primitive>> make(const Engine& engine, const Desc& desc,
                                            std::vector<Argument> arguments) {
     HEDDLE_TRY_ASSIGN(P primitive, caught("making a primitive", [&] { return P(desc); }));
-    return make(engine, primitive, desc.scratchpad_desc(), std::move(arguments));
+    return make(engine, primitive, desc.scratchpad_desc(), std::move(arguments), desc.impl_info_str());
   }
   Primitive(const Engine& engine, dnnl::primitive primitive, std::vector<Argument> arguments,
-            uint64_t scratch_bytes)
+            uint64_t scratch_bytes, std::string implementation)
       : engine_(engine.cpu),
         primitive_(std::move(primitive)),
         arguments_(std::move(arguments)),
-        scratch_bytes_(scratch_bytes) {}
+        scratch_bytes_(scratch_bytes),
+        implementation_(std::move(implementation)) {}
   ~Primitive();
   Primitive(const Primitive&) = delete;
   Primitive& operator=(const Primitive&) = delete;
@@ -54,6 +55,7 @@ class Primitive {
   // One address per argument, in their order, and the scratchpad's.
   Status run(std::span<const void* const> addresses) const;
   uint64_t scratch_bytes() const { return scratch_bytes_; }
+  const std::string& implementation() const { return implementation_; }  // oneDNN's name of it
   static constexpr uint64_t kResidentBytes = 16 << 10;  // generated code and one set, roughly
 
  private:
@@ -68,6 +70,7 @@ class Primitive {
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   uint64_t scratch_bytes_;
+  std::string implementation_;
   mutable std::array<Atomic<Set*>, kKept>
       kept_;  // a set nobody uses, or null; whoever exchanges it out owns it
 };

@@ -6,6 +6,7 @@
 #include "drivers/host/aligned_bytes.h"
 #include "drivers/host/kernels/recurrent_cells.h"
 #include "drivers/host/kernels/sequence_lengths.h"
+#include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/packed_weight.h"
@@ -39,6 +40,12 @@ struct Unit {
   size_t products;
 };
 
+struct Division {
+  std::vector<Unit> units;
+  std::vector<Products> products;
+  bool fast = true;
+};
+
 class RecurrentStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
@@ -67,12 +74,19 @@ class RecurrentStep final : public Step {
     return 1024 + projection_->resident_bytes() +
            products_.size() * parts_.size() * Primitive::kResidentBytes;
   }
+  std::string path() const override {
+    std::vector<Ref<const Primitive>> primitives;
+    for (const Products& p : products_)
+      primitives.insert(primitives.end(), p.parts.begin(), p.parts.begin() + static_cast<int>(parts_.size()));
+    return text("all inputs: ", projection_->path(), "; each step: ", path_of(primitives, units_.size()));
+  }
 
  private:
   Status prepare(const Lowering& lowering);
   Status prepare_projection(const Lowering& lowering);
   Status prepare_parts(const Lowering& lowering);
   Status prepare_units(const Lowering& lowering);
+  Result<std::optional<Division>> divide(const Engine& engine, int64_t cuts) const;
   Result<Products> make_products(const Engine& engine, int64_t rows) const;
   Status project(const RunContext& context) const;
   Status run_unit(const RunContext& context, size_t index) const;
@@ -203,17 +217,11 @@ Status RecurrentStep::prepare_units(const Lowering& lowering) {
   shared_ = lowering.width > 1 && work >= kWorthSharing && rec_.directions * batch_ > 1;
   const int64_t cuts =
       shared_ ? std::min(batch_, (lowering.width + rec_.directions - 1) / rec_.directions) : 1;
-  for (int64_t d = 0; d < rec_.directions; ++d) {
-    for (int64_t i = 0; i < cuts; ++i) {
-      const int64_t first = batch_ * i / cuts, rows = batch_ * (i + 1) / cuts - first;
-      const auto known =
-          std::find_if(products_.begin(), products_.end(), [&](const Products& p) { return p.rows == rows; });
-      units_.push_back({d, first, rows, static_cast<size_t>(known - products_.begin())});
-      if (known != products_.end()) continue;
-      HEDDLE_TRY_ASSIGN(Products made, make_products(lowering.weights.engine(), rows));
-      products_.push_back(std::move(made));
-    }
-  }
+  HEDDLE_TRY_ASSIGN(Division division, finest_division<Division>(static_cast<int>(cuts), [&](int n) {
+                      return divide(lowering.weights.engine(), n);
+                    }));
+  units_ = std::move(division.units);
+  products_ = std::move(division.products);
   int64_t most = 0;
   uint64_t primitive = 0;
   for (const Products& p : products_) {
@@ -226,6 +234,25 @@ Status RecurrentStep::prepare_units(const Lowering& lowering) {
   unit_offset_ = scratch_;
   scratch_ += unit_bytes_ * units_.size();
   return {};
+}
+
+// The batch in so many cuts, for each direction.
+Result<std::optional<Division>> RecurrentStep::divide(const Engine& engine, int64_t cuts) const {
+  Division division;
+  std::vector<Products>& products = division.products;
+  for (int64_t d = 0; d < rec_.directions; ++d) {
+    for (int64_t i = 0; i < cuts; ++i) {
+      const int64_t first = batch_ * i / cuts, rows = batch_ * (i + 1) / cuts - first;
+      const auto known = std::ranges::find(products, rows, &Products::rows);
+      division.units.push_back({d, first, rows, static_cast<size_t>(known - products.begin())});
+      if (known != products.end()) continue;
+      HEDDLE_TRY_ASSIGN(Products made, make_products(engine, rows));
+      for (size_t part = 0; part < parts_.size(); ++part)
+        division.fast = division.fast && !is_reference(made.parts[part]->implementation());
+      products.push_back(std::move(made));
+    }
+  }
+  return std::optional<Division>(std::move(division));
 }
 
 Result<Products> RecurrentStep::make_products(const Engine& engine, int64_t rows) const {

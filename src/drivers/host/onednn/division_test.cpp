@@ -1,0 +1,390 @@
+#include "drivers/host/onednn/division.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "drivers/host/host_device.h"
+#include "drivers/host/onednn/engine.h"
+#include "drivers/host/onednn/omp_scope.h"
+#include "drivers/host/onednn/weight_store.h"
+#include "drivers/host/program.h"
+#include "ir/builder.h"
+#include "tests/emulated.h"
+#include "tests/sanitized.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr int kMostThreads = test::kSanitized || test::kEmulated ? 8 : 64;
+
+template <class T>
+T require(Result<T> result) {
+  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
+  return std::move(result).value();
+}
+
+struct Pieces {
+  int count;
+  bool fast;
+};
+
+// An operation of 12 rows whose pieces are fast where `fast` says so.
+template <class Fast>
+int pieces_of(int most, Fast fast) {
+  return require(finest_division<Pieces>(most,
+                                         [&](int n) -> Result<std::optional<Pieces>> {
+                                           if (12 % n != 0) return std::optional<Pieces>();
+                                           return std::optional(Pieces{n, fast(n)});
+                                         }))
+      .count;
+}
+
+TEST_CASE("the finest division that is fast is chosen, and any where the whole is slow") {
+  CHECK(pieces_of(6, [](int) { return true; }) == 6);
+  CHECK(pieces_of(6, [](int n) { return n < 6; }) == 4);
+  CHECK(pieces_of(6, [](int n) { return n == 1; }) == 1);
+  CHECK(pieces_of(6, [](int) { return false; }) == 6);
+  CHECK(pieces_of(5, [](int) { return true; }) == 4);
+  CHECK(pieces_of(5, [](int) { return false; }) == 1);
+  CHECK(pieces_of(1, [](int) { return false; }) == 1);
+}
+
+TEST_CASE("oneDNN's references are told from its kernels by their names") {
+  for (const char* name : {"ref:any", "ref_int8:any", "conv:any+ref:any"}) CHECK(is_reference(name));
+  for (const char* name : {"brgconv:avx512_core", "jit:avx2", "x64:gemm:jit", "gemm:jit:f32",
+                           "conv:any+jit:avx2", "simple_nhwc:any"})
+    CHECK_FALSE(is_reference(name));
+}
+
+using I = int64_t;
+using Is = std::vector<int64_t>;
+using S = std::string;
+
+struct In {
+  ir::Extents extents;
+  bool constant = false;
+  bool absent = false;
+};
+In w(ir::Extents extents) { return {extents, true}; }
+
+struct Case {
+  std::string_view op;
+  std::vector<In> in;
+  ir::Attributes attributes = {};
+};
+
+std::string name_of(const Case& c) {
+  std::string name(c.op);
+  for (const In& in : c.in) name += in.absent ? " -" : text(" ", in.extents);
+  for (const char* key : {"strides", "pads", "dilations"}) {
+    const Is numbers = c.attributes.ints(key);
+    if (!numbers.empty()) name += text(" ", key);
+    for (const I n : numbers) name += text(" ", n);
+  }
+  if (const I group = c.attributes.i64("group", 1); group > 1) name += text(" group ", group);
+  return name;
+}
+
+ir::Tensor numbers(const ir::Extents& extents, uint32_t seed) {
+  ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, extents);
+  auto* data = static_cast<float*>(tensor.mutable_data());
+  for (I i = 0; i < tensor.elements(); ++i) {
+    seed = seed * 1664525 + 1013904223;
+    data[i] = static_cast<float>(seed >> 8) / (1 << 24) - 0.5f;
+  }
+  return tensor;
+}
+
+ir::Graph graph_of(const Case& c) {
+  ir::Builder b;
+  std::vector<ir::ValueId> ids;
+  for (const In& in : c.in) {
+    if (in.absent) {
+      ids.push_back(ir::kNoValue);
+    } else if (in.constant) {
+      ids.push_back(b.constant(numbers(in.extents, static_cast<uint32_t>(ids.size()))));
+    } else {
+      ids.push_back(b.input(text("in", ids.size()), ir::Tensor::zeros(ir::DType::kF32, in.extents).type()));
+    }
+  }
+  b.output(require(b.node(c.op, ids, c.attributes)));
+  return require(b.take());
+}
+
+void add_sequence_convolutions(std::vector<Case>& cases) {
+  const auto add = [&](I length, I in, I out, I kernel, ir::Attributes attributes = {}, I batch = 1) {
+    const I group = attributes.i64("group", 1);
+    cases.push_back(
+        {"Conv", {{{batch, in, length}}, w({out, in / group, kernel}), w({out})}, std::move(attributes)});
+  };
+  for (const I length : {97, 100, 104, 199}) add(length, 128, 128, 5);
+  add(100, 64, 128, 5);
+  add(100, 128, 128, 3, {{"pads", Is{1, 1}}, {"activation", S("relu")}});
+  for (const I length : {101, 300, 1500}) add(length, 80, 384, 3, {{"pads", Is{1, 1}}});
+  add(300, 384, 384, 3, {{"pads", Is{1, 1}}, {"strides", Is{2}}});
+  add(160, 64, 64, 3, {{"dilations", Is{4}}});
+  add(160, 64, 64, 3, {{"dilations", Is{4}}, {"pads", Is{8, 0}}});
+  add(400, 3, 64, 7, {{"strides", Is{2}}, {"pads", Is{3, 3}}});
+  add(1600, 1, 512, 10, {{"strides", Is{5}}});
+  add(512, 1, 32, 33);
+  add(400, 17, 31, 3);
+  add(401, 33, 65, 3);
+  for (const I length : {101, 126, 130}) add(length, 64, 128, 1);
+  add(2003, 256, 256, 5, {{"group", I{256}}, {"pads", Is{2, 2}}});
+  add(150, 128, 128, 3, {{"group", I{4}}});
+  add(211, 96, 96, 5, {{"group", I{3}}, {"strides", Is{2}}});
+  for (const I batch : {2, 7, 8, 12, 30, 64}) add(29, 64, 128, 5, {}, batch);
+}
+
+void add_image_convolutions(std::vector<Case>& cases) {
+  const auto add = [&](Is image, I in, I out, Is kernel, ir::Attributes attributes = {}, I batch = 1) {
+    Is x = {batch, in}, weight = {out, in / attributes.i64("group", 1)};
+    x.insert(x.end(), image.begin(), image.end());
+    weight.insert(weight.end(), kernel.begin(), kernel.end());
+    cases.push_back({"Conv",
+                     {{ir::Extents(std::span<const I>(x))}, w(ir::Extents(std::span<const I>(weight)))},
+                     std::move(attributes)});
+  };
+  const ir::Attributes same = {{"pads", Is{1, 1, 1, 1}}};
+  const ir::Attributes halved = {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}};
+  // ResNet-18.
+  add({224, 224}, 3, 64, {7, 7}, {{"pads", Is{3, 3, 3, 3}}, {"strides", Is{2, 2}}});
+  add({56, 56}, 64, 64, {3, 3}, same);
+  add({56, 56}, 64, 128, {3, 3}, halved);
+  add({56, 56}, 64, 128, {1, 1}, {{"strides", Is{2, 2}}});
+  add({28, 28}, 128, 128, {3, 3}, same);
+  add({28, 28}, 128, 256, {3, 3}, halved);
+  add({14, 14}, 256, 256, {3, 3}, same);
+  add({14, 14}, 256, 512, {3, 3}, halved);
+  add({7, 7}, 512, 512, {3, 3}, same);
+  add({7, 7}, 512, 512, {3, 3}, same, 8);
+  for (const I side : {37, 53, 61}) add({side, side + 2}, 32, 64, {3, 3}, same);
+  add({61, 13}, 17, 19, {3, 3}, same);
+  add({112, 112}, 32, 32, {3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"group", I{32}}});
+  add({112, 113}, 96, 96, {3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}, {"group", I{96}}});
+  add({57, 57}, 40, 40, {5, 5}, {{"pads", Is{2, 2, 2, 2}}, {"group", I{40}}});
+  add({28, 28}, 128, 128, {3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"group", I{32}}});
+  add({33, 33}, 64, 64, {3, 3}, {{"pads", Is{2, 2, 2, 2}}, {"dilations", Is{2, 2}}});
+  add({41, 40}, 64, 48, {1, 7}, {{"pads", Is{0, 3, 0, 3}}});
+  add({41, 40}, 64, 48, {7, 1}, {{"pads", Is{3, 0, 3, 0}}});
+  add({131, 1}, 64, 128, {3, 1}, {{"pads", Is{1, 0, 1, 0}}});
+  add({64, 64}, 1, 32, {3, 3}, same);
+  add({64, 64}, 3, 2, {3, 3}, same);
+  for (const I batch : {3, 8, 24}) add({17, 19}, 32, 48, {3, 3}, same, batch);
+  add({19, 20, 21}, 16, 32, {3, 3, 3});
+  // y = relu(conv + residual), and a weight that is an input.
+  cases.push_back({"Conv",
+                   {{{1, 128, 100}}, w({128, 128, 3}), w({128}), {{1, 128, 100}}},
+                   {{"pads", Is{1, 1}}, {"activation", S("relu")}}});
+  cases.push_back({"Conv", {{{1, 128, 102}}, {{128, 128, 3}}}});
+}
+
+void add_transposed_convolutions(std::vector<Case>& cases) {
+  const auto add = [&](ir::Extents x, ir::Extents weight, ir::Attributes attributes) {
+    cases.push_back({"ConvTranspose", {{x}, w(weight)}, std::move(attributes)});
+  };
+  for (const I length : {50, 97, 100}) {
+    add({1, 64, length}, {64, 32, 4}, {{"strides", Is{2}}, {"pads", Is{1, 1}}});
+    add({1, 128, length}, {128, 128, 5}, {});
+    add({1, 128, length}, {128, 64, 16}, {{"strides", Is{8}}, {"pads", Is{4, 4}}});
+  }
+  add({1, 64, 200}, {64, 33, 3}, {{"dilations", Is{3}}});
+  for (const I batch : {2, 8, 15}) add({batch, 64, 17, 9}, {64, 32, 3, 3}, {{"strides", Is{2, 2}}});
+  add({1, 128, 28, 28}, {128, 64, 2, 2}, {{"strides", Is{2, 2}}});
+  add({1, 64, 31, 29}, {64, 17, 4, 4}, {{"strides", Is{2, 2}}, {"pads", Is{1, 1, 1, 1}}});
+  add({1, 64, 57, 57}, {64, 1, 4, 4}, {{"strides", Is{2, 2}}, {"group", I{64}}});
+  add({1, 64, 40, 41}, {64, 16, 3, 3}, {{"group", I{4}}});
+}
+
+void add_products(std::vector<Case>& cases) {
+  for (const I m : {1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 512}) {
+    cases.push_back({"Linear", {{{m, 384}}, w({384, 1536}), w({1536})}, {{"activation", S("relu")}}});
+    cases.push_back({"Linear", {{{m, 257}}, w({257, 129}), w({129}), {{m, 129}}}});
+    cases.push_back({"Linear", {{{m, 1000}}, w({7, 1000})}, {{"trans_w", I{1}}}});
+    cases.push_back({"Linear", {{{m, 512}}, {{512, 1000}}, {{1000}}}});
+    cases.push_back({"MatMul", {{{m, 129}}, {{129, 255}}}});
+    cases.push_back({"MatMul", {{{12, m, 33}}, {{12, 33, 127}}}});
+    cases.push_back({"MatMul", {{{2, 3, m, 64}}, {{3, 64, 65}}}});
+    cases.push_back({"Gemm", {{{m, 300}}, {{300, 77}}, {{77}}}, {{"beta", 2.0}}});
+  }
+  cases.push_back({"Linear", {{{1, 4096}}, w({4096, 1037})}});
+}
+
+void add_others(std::vector<Case>& cases) {
+  for (const auto& [op, gates] : {std::pair<const char*, I>{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
+    for (const I batch : {1, 3, 13, 32}) {
+      for (const I hidden : {65, 128}) {
+        cases.push_back({op,
+                         {{{9, batch, 40}}, w({2, gates * hidden, 40}), w({2, gates * hidden, hidden})},
+                         {{"direction", S("bidirectional")}}});
+      }
+    }
+  }
+  for (const I length : {1, 17, 128, 197}) {
+    cases.push_back(
+        {"Attention", {{{1, length, 384}}, {{1, length, 384}}, {{1, length, 384}}}, {{"num_heads", I{12}}}});
+    cases.push_back({"Attention", {{{3, length, 3 * 99}}}, {{"num_heads", I{3}}, {"packed", I{1}}}});
+  }
+  for (const I batch : {1, 7, 12, 64}) {
+    cases.push_back({"AveragePool",
+                     {{{batch, 33, 19, 23}}},
+                     {{"kernel_shape", Is{3, 3}}, {"strides", Is{2, 2}}, {"pads", Is{1, 1, 1, 1}}}});
+    cases.push_back({"GlobalAveragePool", {{{batch, 64, 49}}}});
+  }
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  add_sequence_convolutions(cases);
+  add_image_convolutions(cases);
+  add_transposed_convolutions(cases);
+  add_products(cases);
+  add_others(cases);
+  return cases;
+}
+
+bool is_slow(std::string_view path) { return path.find("slow reference") != std::string_view::npos; }
+
+Ref<const Engine> engine_for(bool bf16) {
+  auto engine = make_engine(bf16);
+  return engine.ok() ? *engine : nullptr;  // this processor has no bf16
+}
+
+// Compiles for 1 to 64 threads; returns how many of the programs are divided.
+int sweep(const Case& c, const Ref<const Engine>& engine) {
+  const ir::Graph graph = graph_of(c);
+  WeightStore store(engine, graph);
+  const auto path_with = [&](int threads) {
+    return require(HostProgram::prepare(graph, store, threads, true))->path();
+  };
+  const std::string whole = path_with(1);
+  int divided = 0;
+  for (int threads = 2; threads <= kMostThreads; ++threads) {
+    const std::string path = path_with(threads);
+    CHECK_MESSAGE((is_slow(whole) || !is_slow(path)), name_of(c), " with ", threads, " threads: ", path);
+    if (path.find(" pieces") != std::string::npos) ++divided;
+  }
+  return divided;
+}
+
+TEST_CASE("no division sends to oneDNN's reference what a kernel computes as a whole: operators") {
+  const OmpScope team_of_one;
+  const std::vector<Case> cases = all_cases();
+  for (const bool bf16 : {false, true}) {
+    const auto engine = engine_for(bf16);
+    if (engine == nullptr) continue;
+    int divided = 0;
+    for (const Case& c : cases) divided += sweep(c, engine);
+    CHECK(divided > static_cast<int>(cases.size()) * kMostThreads / 4);
+  }
+}
+
+#if defined(__x86_64__)
+TEST_CASE("a path names the kernel and the pieces, and says so where only oneDNN's reference is left") {
+  const OmpScope team_of_one;
+  const auto path_of_case = [](const Case& c, int threads) {
+    const ir::Graph graph = graph_of(c);
+    WeightStore store(engine_for(false), graph);
+    return require(HostProgram::prepare(graph, store, threads, true))->path();
+  };
+  const Case conv{"Conv", {{{1, 128, 100}}, w({128, 128, 3})}, {{"pads", Is{1, 1}}}};
+  CHECK(path_of_case(conv, 1).find("{Conv: oneDNN ") == 0);
+  CHECK(path_of_case(conv, 4).find(" in 4 pieces}") != std::string::npos);
+  const Case sums{"LpPool", {{{1, 4, 9}}}, {{"kernel_shape", Is{2}}}};
+  CHECK(path_of_case(sums, 1) == "{LpPool: the operator's slow reference, on one core}");
+}
+#endif
+
+std::vector<ir::Tensor> inputs_of(const Case& c, uint32_t seed) {
+  std::vector<ir::Tensor> inputs;
+  for (const In& in : c.in) {
+    if (!in.constant && !in.absent) inputs.push_back(numbers(in.extents, ++seed));
+  }
+  return inputs;
+}
+
+device::View view_of(ir::Tensor& tensor) {
+  return device::View::contiguous(nullptr, static_cast<std::byte*>(tensor.mutable_data()), tensor.dtype(),
+                                  tensor.extents());
+}
+
+ir::Tensor run(const Case& c, int threads, std::vector<ir::Tensor> inputs) {
+  const auto device = require(make_host_device({.threads = threads}));
+  const auto module = require(device->load(graph_of(c), {}, NoLocksHeld()));
+  std::vector<ir::Extents> extents;
+  std::vector<device::View> views;
+  for (ir::Tensor& input : inputs) {
+    extents.push_back(input.extents());
+    views.push_back(view_of(input));
+  }
+  const auto program = require(module->compile(extents, NoLocksHeld()));
+  const auto slot = require(device->make_slot(NoLocksHeld()));
+  REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
+  ir::Tensor y = ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents);
+  device::CommandList list;
+  list.run(program, *slot, views, {view_of(y)});
+  REQUIRE(require(device->make_queue(NoLocksHeld()))->submit(list, 1, NoLocksHeld()).ok());
+  return y;
+}
+
+std::span<const float> floats(const ir::Tensor& tensor) {
+  return {static_cast<const float*>(tensor.data()), static_cast<size_t>(tensor.elements())};
+}
+
+// Cases and threads whose finest division is passed over or has pieces of several kinds.
+struct Divided {
+  Case c;
+  std::vector<int> threads;
+};
+std::vector<Divided> divided_cases() {
+  const ir::Attributes same = {{"pads", Is{1, 1}}};
+  std::vector<Divided> cases;
+  cases.push_back({{"Conv", {{{1, 64, 100}}, w({128, 64, 3}), w({128})}, same}, {7, 8, 13, 50}});
+  cases.push_back({{"Conv", {{{1, 64, 104}}, w({128, 64, 5})}}, {8, 16}});
+  cases.push_back({{"Conv", {{{1, 64, 160}}, w({64, 64, 3})}, {{"dilations", Is{4}}}}, {11, 12, 13}});
+  cases.push_back({{"Conv", {{{1, 32, 53, 55}}, w({64, 32, 3, 3})}, {{"pads", Is{1, 1, 1, 1}}}}, {6}});
+  const ir::Attributes doubled = {{"strides", Is{2}}, {"pads", Is{1, 1}}};
+  cases.push_back({{"ConvTranspose", {{{1, 64, 97}}, w({64, 32, 4})}, doubled}, {3, 8, 31}});
+  cases.push_back({{"ConvTranspose", {{{1, 64, 98}}, w({64, 32, 3})}, doubled}, {4, 8}});
+  cases.push_back({{"ConvTranspose", {{{1, 64, 25}}, w({64, 16, 16})}, {{"strides", Is{8}}}}, {4, 12}});
+  cases.push_back({{"ConvTranspose", {{{1, 64, 97}}, w({64, 64, 5})}}, {3, 5, 8}});
+  return cases;
+}
+
+TEST_CASE("however it is divided, a convolution gives the reference's values") {
+  for (const auto& [c, counts] : divided_cases()) {
+    CAPTURE(name_of(c));
+    const std::vector<ir::Tensor> inputs = inputs_of(c, 1);
+    const ir::Tensor wanted = require(ir::evaluate(graph_of(c), inputs))[0];
+    for (const int threads : counts) {
+      CAPTURE(threads);
+      const ir::Tensor y = run(c, threads, inputs);
+      REQUIRE(y.extents() == wanted.extents());
+      for (size_t i = 0; i < floats(wanted).size(); ++i)
+        REQUIRE(floats(y)[i] == doctest::Approx(floats(wanted)[i]).epsilon(1e-4).scale(1));
+    }
+  }
+}
+
+TEST_CASE("an image's bits are the same alone, divided by rows, as among others, divided by images") {
+  constexpr I kImages = 8;
+  for (const Divided& divided : divided_cases()) {
+    if (divided.c.op != "Conv") continue;
+    Case many = divided.c;
+    many.in[0].extents[0] = kImages;
+    const std::vector<ir::Tensor> inputs = inputs_of(many, 1);
+    const ir::Tensor together = run(many, kImages, inputs);
+    const size_t x = floats(inputs[0]).size() / kImages, y = floats(together).size() / kImages;
+    for (const size_t image : {size_t{0}, size_t{5}}) {
+      ir::Tensor one = ir::Tensor::zeros(ir::DType::kF32, divided.c.in[0].extents);
+      std::ranges::copy(floats(inputs[0]).subspan(image * x, x), static_cast<float*>(one.mutable_data()));
+      CHECK_MESSAGE(
+          std::ranges::equal(floats(run(divided.c, kImages, {one})), floats(together).subspan(image * y, y)),
+          name_of(divided.c), ", image ", image);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::host
