@@ -191,37 +191,4 @@ TEST_CASE("two workers of a batch queue, over a function and over a model, run a
   });
 }
 
-TEST_CASE("a wait for one stream's work does not keep another thread from waiting for its own") {
-  const OnTestDevice f(true);
-  Latch latch;
-  f.driver->set_kernel("held", [&](const device::Run& run) {
-    latch.wait();
-    return affine(run);
-  });
-  const Model held = f.model("held"), free = f.model("affine");
-  const Stream a(f.device), b(f.device);
-  const Tensor x = filled(f, a, 1);
-  a.synchronize();
-  Atomic<int> over{0};
-  const auto waits = [&](const Stream& stream) {
-    stream.record().wait(std::chrono::seconds(20));  // ends a hang
-    stream.synchronize(std::chrono::seconds(20));
-    f.device.stats();
-    over.add_relaxed(1);
-  };
-  const Tensor y = held({x}, on(a))[0];
-  run_together(2, [&](int thread) {
-    if (thread == 0) {
-      waits(a);
-    } else {
-      CHECK(is_affine(x, free({x}, on(b))[0]));
-      waits(b);
-      CHECK_FALSE(a.query());
-      latch.open();
-    }
-  });
-  CHECK(over.load_acquire() == 2);
-  CHECK(is_affine(x, y));
-}
-
 }  // namespace heddle::api_test

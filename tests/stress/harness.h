@@ -23,8 +23,8 @@ using heddle::Tensor;
 // escaped.
 std::vector<std::string> run_threads(int count, const std::function<void(int)>& body);
 
-// The largest |a - b| over the largest |b| (at least 1); infinity where shape or dtype differ or a value is
-// not finite in one only.
+// The largest |a - b| over the largest finite |b| (at least 1). Infinity where shape or dtype differ, where
+// NaN stands against anything but NaN, or an infinity against anything but the same one.
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
