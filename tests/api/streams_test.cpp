@@ -26,6 +26,8 @@ TEST_CASE("stream, event and tensor say that work is not over while it runs, and
   CHECK_FALSE(y.ready());
   CHECK_THROWS_AS((void)before.elapsed_ms(after), Error);
   CHECK_THROWS_AS(a.synchronize(Duration(0)), Error);
+  CHECK_THROWS_AS(after.wait(Duration(0)), Error);
+  CHECK_THROWS_AS(f.device.synchronize(Duration(0)), Error);
   CHECK_THROWS_AS(y.wait(Duration(0)), Error);
   latch.open();
   after.wait();

@@ -89,8 +89,8 @@ Case finish(const std::string& name, Net& net, Value output, const heddle::Devic
   return Case{name, net.graph.build(options), std::move(inputs), std::move(oracle)};
 }
 
-// Written by tools/models/minilm.py, which make test runs first: the model, and sentences with what ONNX Runtime
-// makes of them.
+// Written by tools/models/minilm.py, which make test runs first: the model, and sentences with what ONNX
+// Runtime makes of them.
 const std::string kMinilm = HEDDLE_TEST_MODELS "/minilm.onnx";
 const std::string kMinilmValues = HEDDLE_TEST_MODELS "/minilm_values.bin";
 constexpr int64_t kMinilmWidth = 384;
