@@ -39,12 +39,8 @@ function(heddle_on_metal name target)
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
 endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock
-# with its owner); and a light caller's waits are bounded by a time, while the double computes on the same
-# cores as the callers (two runs of it took 11.6 and 13.5 s, one over 100 s). What it tests is the governor's,
-# which knows no driver.
-set(not_on_the_double "warm calls on thirty-one streams*,a light caller beside eight heavy ones*")
-string(REPLACE ";" "" not_on_the_double "${not_on_the_double}")
-heddle_on_metal(stress_on_metal stress_test "-tce=${not_on_the_double}")
+# with its owner).
+heddle_on_metal(stress_on_metal stress_test "-tce=warm calls on thirty-one streams*")
 heddle_on_metal(conformance_on_metal driver_conformance)
 
 # libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the

@@ -24,7 +24,7 @@ PATCHES = ROOT / "tests" / "broken"
 COPY = ROOT / "build" / "broken" / "tree"
 VENV = ROOT / "build" / "broken" / "venv"
 TEST_LIMIT_S = 600
-KINDS = ("metal", "pytest", "torch", "torch-metal")
+KINDS = ("metal", "pytest", "pytest-metal", "torch", "torch-metal")
 
 
 @dataclass
@@ -120,7 +120,7 @@ class Copy:
 
     def fails(self, test: list[str]) -> tuple[bool, str]:
         """Builds what the test needs, runs it, and says whether it failed as a test fails."""
-        if test[0] in ("pytest", "torch", "torch-metal"):
+        if test[0] in KINDS and test[0] != "metal":
             return self.pytest_fails(test[0], test[1])
         program, case = test[-2], test[-1]
         preset = "metal-double" if test[0] == "metal" else "release"
@@ -138,9 +138,9 @@ class Copy:
         return status != 0, "passed"
 
     def pytest_fails(self, kind: str, test: str) -> tuple[bool, str]:
-        self.must(["tools/setup.sh", "package" if kind == "pytest" else "torch"])
+        self.must(["tools/setup.sh", "torch" if kind.startswith("torch") else "package"])
         device = {}
-        if kind == "torch-metal":
+        if kind.endswith("-metal"):
             self.must(["cmake", "--preset", "metal-double"])
             self.must(["cmake", "--build", "build/release", "--target", "heddle_on_the_double"])
             double = COPY / "build/release/on_the_double/libheddle.so.0"

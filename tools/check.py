@@ -142,8 +142,9 @@ def count_doctest(junit: Path) -> Count:
 def models_stage(log: Log) -> None:
     """The model files that tests of every language read."""
     path = ROOT / "build" / "models" / "minilm.onnx"
-    if not path.exists():
-        log.run(sys.executable, "tools/models/minilm.py", "--out", path)
+    values = path.with_name("minilm_values.bin")
+    if not path.exists() or not values.exists():
+        log.run(sys.executable, "tools/models/minilm.py", "--out", path, "--values", values)
     log.run(sys.executable, "tools/models/real_files.py")
 
 

@@ -13,6 +13,7 @@
 #include "drivers/host/host_device.h"
 #include "ir/builder.h"
 #include "ir/op.h"
+#include "tests/close.h"
 
 namespace heddle::bench {
 namespace {
@@ -56,9 +57,7 @@ class Prepared {
   }
 
  private:
-  bool right(int64_t i) const {
-    return std::fabs(made_.get(i) - wanted_.get(i)) <= 1e-4 + 1e-4 * std::fabs(wanted_.get(i));
-  }
+  bool right(int64_t i) const { return test::is_close(made_.get(i), wanted_.get(i), {1e-4, 1e-4}); }
 
   std::unique_ptr<device::Queue> queue_;
   std::unique_ptr<device::Slot> slot_;

@@ -11,6 +11,7 @@
 #include "bench/base/rounds.h"
 #include "drivers/host/lowering.h"
 #include "ir/builder.h"
+#include "tests/close.h"
 
 namespace heddle::bench {
 namespace {
@@ -46,8 +47,7 @@ class Prepared {
     run();
     for (int64_t i = 0; i < want_.elements(); ++i) {
       const double a = made_.get(i), b = want_.get(i);
-      require(std::fabs(a - b) <= 1e-6 + 1e-5 * std::fabs(b),
-              text(op, ": element ", i, " is ", a, " instead of ", b));
+      require(test::is_close(a, b, {1e-5, 1e-6}), text(op, ": element ", i, " is ", a, " instead of ", b));
     }
     std::memcpy(want_.mutable_data(), made_.data(), static_cast<size_t>(made_.bytes()));
   }

@@ -13,6 +13,7 @@
 #include "drivers/metal/metal_device.h"
 #include "ir/builder.h"
 #include "ir/tensor.h"
+#include "tests/close.h"
 #ifndef __APPLE__
 #include "tests/metal_double/control.h"
 #endif
@@ -67,7 +68,8 @@ int run(const char* json) {
   const auto wanted = *ir::evaluate(graph, inputs);
   for (int64_t i = 0; i < wanted[0].elements(); ++i) {
     const double got = reinterpret_cast<const float*>(out.data)[i];
-    if (std::fabs(got - wanted[0].get(i)) > 1e-4) return std::printf("element %d is wrong\n", int(i)), 1;
+    if (!test::is_close(got, wanted[0].get(i), {0, 1e-4}))
+      return std::printf("element %d is wrong\n", int(i)), 1;
   }
   std::sort(us.begin(), us.end());
   const double median = us[us.size() / 2];

@@ -18,9 +18,14 @@ bool alike(const View& a, const View& b) {
   const ir::Tensor y = ir::Tensor::borrow(b.dtype, b.extents, b.data, nullptr);
   double scale = 0, difference = 0;
   for (int64_t i = 0; i < x.elements(); ++i) {
-    scale = std::max(scale, std::abs(x.get(i)));
-    difference = std::max(difference, std::abs(x.get(i) - y.get(i)));
-    if (std::isnan(x.get(i)) != std::isnan(y.get(i))) return false;
+    const double u = x.get(i), v = y.get(i);
+    if (u == v || (std::isnan(u) && std::isnan(v))) {
+      scale = std::isfinite(u) ? std::max(scale, std::abs(u)) : scale;
+      continue;
+    }
+    if (!std::isfinite(u) || !std::isfinite(v)) return false;
+    scale = std::max(scale, std::abs(u));
+    difference = std::max(difference, std::abs(u - v));
   }
   return difference <= kTolerance * scale;
 }

@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <limits>
+
 #include "base/thread.h"
 #include "runtime/test_device.h"
 
@@ -15,7 +17,8 @@ float& at(const View& view, int64_t i, int64_t j) {
   return reinterpret_cast<float*>(view.data)[i * view.strides[0] + j * view.strides[1]];
 }
 
-// y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0.
+// y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0. A
+// `last` of infinity makes every row infinite that is not padded.
 struct Fixture {
   explicit Fixture(float last, bool trusted = false) {
     static Atomic<int> next{0};
@@ -26,9 +29,9 @@ struct Fixture {
       const View& x = run.inputs[0];
       longest.max_relaxed(x.extents[1]);
       for (int64_t i = 0; i < x.extents[0]; ++i) {
-        for (int64_t j = 0; j < x.extents[1]; ++j) {
-          at(run.outputs[0], i, j) = at(x, i, j) + last * at(x, i, x.extents[1] - 1);
-        }
+        const float end = at(x, i, x.extents[1] - 1);
+        const float more = end == 0 ? 0 : last * end;
+        for (int64_t j = 0; j < x.extents[1]; ++j) at(run.outputs[0], i, j) = at(x, i, j) + more;
       }
       return Status();
     });
@@ -93,6 +96,13 @@ TEST_CASE("padding that changes a row is never used, and every answer is right")
   f.longest.exchange_acq_rel(0);
   CHECK(right_calls(f, 1, 8, 100) == 800);
   CHECK(f.longest.load_relaxed() <= 7);
+}
+
+TEST_CASE("padding that makes a finite row of an infinite one is never used") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  Fixture f(kInfinity);
+  until_checked(f, kInfinity);
+  CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
 }
 
 TEST_CASE("what the user declares is not checked") {

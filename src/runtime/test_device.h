@@ -4,10 +4,13 @@
 //   What       A model is a graph with inputs and outputs but no nodes; its name picks the kernel. Outputs
 //              have the first input's extents.
 //   Threads    asynchronous: every queue runs its work on a thread of its own. Otherwise on the caller's.
+//   Meetings   Work can be made to wait until two threads do it at once, which shows without a clock that no
+//              lock is shared.
 //   Counts     What lives (memory, queues, slots) and what was done (compilations, runs). At the end all that
 //              lived must be gone.
 #pragma once
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -26,15 +29,6 @@ namespace heddle::runtime::test {
 
 using device::View;
 
-struct Counts {
-  Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
-  Atomic<uint64_t> allocations{0}, compilations{0}, runs{0}, copies{0}, running{0}, most_running{0};  // done
-  bool nothing_lives() const {
-    return memory.load_acquire() == 0 && memory_bytes.load_acquire() == 0 && queues.load_acquire() == 0 &&
-           slots.load_acquire() == 0 && programs.load_acquire() == 0;
-  }
-};
-
 // A door that tests open: kernels wait at it.
 class Latch {
  public:
@@ -50,6 +44,67 @@ class Latch {
 
  private:
   Atomic<int> open_{0}, arrived_{0};  // what came before open() is visible after wait()
+};
+
+// Where threads meet: arrive() returns when two are there at once. After `times` such meetings it returns
+// without waiting. A thread that stays alone was kept apart from the others: missed() counts it when
+// kPatience is over, which turns a hang into a failure and measures nothing; from then on arrive() does not
+// wait either.
+class Meeting {
+ public:
+  explicit Meeting(uint64_t times) : times_(times) {}
+  void arrive() {
+    auto state = state_.lock();
+    if (state->missed > 0 || state->met == times_) return;
+    if (state->waits) {
+      state->waits = false;
+      ++state->met;
+      state_.notify_all();
+      return;
+    }
+    state->waits = true;
+    const uint64_t met = state->met;
+    if (state.wait_until(Deadline::in(kPatience), [&] { return state->met > met; })) return;
+    state->waits = false;
+    ++state->missed;
+  }
+  uint64_t met() const { return state_.lock()->met; }
+  uint64_t missed() const { return state_.lock()->missed; }
+
+ private:
+  static constexpr auto kPatience = std::chrono::seconds(20);
+  struct State {
+    bool waits = false;  // the first of the two
+    uint64_t met = 0, missed = 0;
+  };
+  const uint64_t times_;
+  mutable Guarded<State, Rank::kLog> state_;
+};
+
+enum class Work : uint8_t { kLoad, kCompile, kAllocate, kMakeQueue, kSubmit, kRun, kCopy, kFill, kCount };
+
+class Meetings {
+ public:
+  void set(Work where, Meeting* meeting) { at_[static_cast<size_t>(where)].meeting.store_release(meeting); }
+  void arrive(Work where) const {
+    if (Meeting* const at = at_[static_cast<size_t>(where)].meeting.load_acquire()) at->arrive();
+  }
+
+ private:
+  struct Place {
+    Atomic<Meeting*> meeting{nullptr};  // set by the test, release; acquired by those who come by
+  };
+  std::array<Place, static_cast<size_t>(Work::kCount)> at_;
+};
+
+struct Counts {
+  Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
+  Atomic<uint64_t> allocations{0}, compilations{0}, runs{0}, copies{0}, running{0}, most_running{0};  // done
+  Meetings meetings;
+  bool nothing_lives() const {
+    return memory.load_acquire() == 0 && memory_bytes.load_acquire() == 0 && queues.load_acquire() == 0 &&
+           slots.load_acquire() == 0 && programs.load_acquire() == 0;
+  }
 };
 
 // For what has no other way to be waited for: gives way until `holds`. The test's own time limit ends a hang.
@@ -86,6 +141,8 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
     compile_ = std::move(compile);
   }
   void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
+  // Until `meeting` is null again, work of this kind waits there for that of another thread.
+  void meet_at(Work where, Meeting* meeting) { counts_->meetings.set(where, meeting); }
   Counts& counts() { return *counts_; }
   const Ref<Counts>& shared_counts() { return counts_; }
 
@@ -156,6 +213,7 @@ class TestProgram final : public device::Program {
     auto& slot = static_cast<TestSlot&>(*run.slot);
     if (slot.users.add_acq_rel(1) != 0) return Status::internal("two submissions use one slot");
     counts_->most_running.max_relaxed(counts_->running.add_acq_rel(1) + 1);
+    counts_->meetings.arrive(Work::kRun);
     const Status status = kernel_(run);
     counts_->running.sub_acq_rel(1);
     slot.users.sub_acq_rel(1);
@@ -190,6 +248,7 @@ class TestModule final : public device::Module {
   Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs,
                                              NoLocksHeld) const override {
     counts_->compilations.add_relaxed(1);
+    counts_->meetings.arrive(Work::kCompile);
     if (compile_) HEDDLE_TRY(compile_(inputs));
     return Ref<const device::Program>(std::make_shared<TestProgram>(*this, inputs, kernel_, counts_));
   }
@@ -215,6 +274,7 @@ class TestQueue final : public device::Queue {
   }
 
   Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
+    counts_->meetings.arrive(Work::kSubmit);
     if (!worker_.joinable()) return run(list, value);
     work_.lock()->items.push_back({&list, value});
     work_.notify_all();
@@ -226,7 +286,7 @@ class TestQueue final : public device::Queue {
     const device::CommandList* list;
     uint64_t value;
   };
-  struct Work {
+  struct Items {
     std::deque<Item> items;
     bool ended = false;
   };
@@ -263,10 +323,12 @@ class TestQueue final : public device::Queue {
     }
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
       counts_->copies.add_relaxed(1);
+      counts_->meetings.arrive(Work::kCopy);
       if (copy->from.bytes() != 0) std::memmove(copy->to.data, copy->from.data, copy->from.bytes());
       return {};
     }
     const auto& fill = std::get<device::Fill>(command);
+    counts_->meetings.arrive(Work::kFill);
     auto* to = reinterpret_cast<float*>(fill.to.data);
     std::fill(to, to + fill.to.extents.elements(), static_cast<float>(fill.value));
     return {};
@@ -286,15 +348,17 @@ class TestQueue final : public device::Queue {
   }
 
   const Ref<Counts> counts_;
-  Guarded<Work, Rank::kHelpers> work_;
+  Guarded<Items, Rank::kHelpers> work_;
   Thread worker_;
 };
 
 inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t bytes, NoLocksHeld) {
+  counts_->meetings.arrive(Work::kAllocate);
   if (refuse_memory_.load_acquire()) return Status::exhausted("the test device was told to have no memory");
   return std::unique_ptr<device::Memory>(new TestMemory(std::aligned_alloc(64, bytes), bytes, counts_));
 }
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
+  counts_->meetings.arrive(Work::kMakeQueue);
   return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, counts_));
 }
 inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
@@ -302,6 +366,7 @@ inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) 
 }
 inline Result<Ref<const device::Module>> TestDevice::load(ir::Graph graph, const device::LoadOptions&,
                                                           NoLocksHeld) {
+  counts_->meetings.arrive(Work::kLoad);
   return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(graph)));
 }
 

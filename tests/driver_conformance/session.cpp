@@ -148,10 +148,7 @@ std::string difference(const ir::Tensor& got, const ir::Tensor& wanted, Toleranc
       continue;
     }
     const double a = got.get(i), b = wanted.get(i);
-    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
-    if (!(std::fabs(a - b) <= tolerance.absolute + tolerance.relative * std::fabs(b))) {
-      return text("element ", i, " is ", a, ", not ", b);
-    }
+    if (!test::is_close(a, b, tolerance)) return text("element ", i, " is ", a, ", not ", b);
   }
   return "";
 }

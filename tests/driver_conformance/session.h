@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "ir/graph.h"
 #include "ir/tensor.h"
+#include "tests/close.h"
 
 namespace heddle::conformance {
 
@@ -48,10 +49,7 @@ Result<Ref<const device::Program>> compile(const device::Module& module,
 ir::Tensor random_tensor(ir::DType dtype, const ir::Extents& extents, uint32_t seed, double low = -2,
                          double high = 2);
 
-struct Tolerance {
-  double relative;
-  double absolute;
-};
+using test::Tolerance;
 // Empty when they agree, else what differs first.
 std::string difference(const ir::Tensor& got, const ir::Tensor& wanted, Tolerance tolerance);
 bool same_bits(const ir::Tensor& a, const ir::Tensor& b);

@@ -306,12 +306,29 @@ def difference(op: str, got: np.ndarray, want: np.ndarray) -> str | None:
         return f"is {got.dtype}{list(got.shape)}, not {want.dtype}{list(want.shape)}"
     if want.size == 0:
         return None
-    off = np.abs(got.astype(np.float64) - want.astype(np.float64)).max()
-    if np.issubdtype(want.dtype, np.integer):
+    integers = np.issubdtype(want.dtype, np.integer)
+    got, want = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(want)
+    if not np.array_equal(got[~finite], want[~finite], equal_nan=True):
+        return "differs where NaN or an infinity is wanted"
+    if not finite.any():
+        return None
+    got, want = got[finite], want[finite]
+    off = np.abs(got - want).max()
+    if integers:
         allowed = 1.0 if op in ROUNDED_ONE_OFF else 0.0
     else:
         allowed = TOLERANCE * max(1.0, np.abs(want).max())
     return None if off <= allowed else f"is off by {off:.3g}, which may be {allowed:.3g}"
+
+
+def test_the_comparison_tells_nan_from_infinity_and_measures_the_rest():
+    special = [np.nan, np.inf, -np.inf, 2.0]
+    for a, b in itertools.product(special, special):
+        same = a == b or (np.isnan(a) and np.isnan(b))
+        assert (difference("", np.array([1.0, a]), np.array([1.0, b])) is None) == same, (a, b)
+    assert difference("", np.array([np.inf, 1.0]), np.array([np.inf, 2.0])) is not None
+    assert difference("", np.array([1, 2]), np.array([1, 3])) is not None
 
 
 def failures_of(case: Case) -> list[str]:

@@ -217,6 +217,21 @@ TEST_CASE("a full queue throws exhausted at its bound, and at once on its own wo
   CHECK(refused_on_worker == 2);
 }
 
+TEST_CASE("close answers what waits with unavailable, lets the running batch end, and takes nothing more") {
+  Gate gate;
+  BatchQueue queue(gate.function());
+  const BatchFuture running = gate.hold(queue);
+  const BatchFuture waiting = queue.submit({row(1)});
+  std::jthread closer([&] { queue.close(); });
+  CHECK(code_of(waiting) == ErrorCode::unavailable);  // while the other one still runs
+  CHECK_FALSE(running.wait_for(0ns));
+  gate.set_open(true);
+  closer.join();
+  CHECK(first_of(running) == -1);
+  CHECK_THROWS_AS(queue.submit({row(2)}), Error);
+  CHECK(gate.rows() == std::vector<int64_t>{1});
+}
+
 TEST_CASE("close answers what waits and runs what runs; submits from many threads meanwhile are answered") {
   for (int round = 0; round < 20; ++round) {
     BatchQueue queue(same);

@@ -23,8 +23,8 @@ using heddle::Tensor;
 // escaped.
 std::vector<std::string> run_threads(int count, const std::function<void(int)>& body);
 
-// The largest |a - b| over the largest |b| (at least 1); infinity where shape or dtype differ or a value is
-// not finite in one only.
+// The largest |a - b| over the largest finite |b| (at least 1). Infinity where shape or dtype differ, where
+// NaN stands against anything but NaN, or an infinity against anything but the same one.
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
@@ -56,7 +56,8 @@ Case conv1d(const heddle::Device& device = {}, bool coalesce = true);
 Case encoder(const heddle::Device& device = {}, bool coalesce = true);
 // y = x * 2 + 1, for tests of everything but arithmetic
 Case small(const heddle::Device& device = {}, int64_t width = 8, bool coalesce = true);
-std::vector<Case> all_models(const heddle::Device& device = {});  // the first three, and MiniLM
+// The first three, and all-MiniLM-L6-v2 from its file: there the expected values are ONNX Runtime's.
+std::vector<Case> all_models(const heddle::Device& device = {});
 
 Tensor random_tensor(const heddle::Shape& shape, uint32_t seed);
 

@@ -3,6 +3,17 @@
 #include "harness.h"
 
 namespace stress {
+namespace {
+
+// A device with 64 MiB.
+heddle::Device small_device() {
+  heddle::DeviceOptions options;
+  options.memory_fraction = static_cast<double>(uint64_t{64} << 20) /
+                            static_cast<double>(fresh_device().stats().memory.recommended_max);
+  return fresh_device(options);
+}
+
+}  // namespace
 
 TEST_CASE("one thread runs out of memory while seven go on with right values") {
   heddle::DeviceOptions options;
@@ -33,30 +44,54 @@ TEST_CASE("one thread runs out of memory while seven go on with right values") {
   CHECK(c.call(0));
 }
 
+TEST_CASE("the memory-pressure callback is told what is needed, and what it frees serves the request") {
+  const heddle::Device device = small_device();
+  const auto limit = static_cast<int64_t>(device.stats().memory.limit);
+  Tensor held = Tensor::empty(heddle::DType::u8, {limit / 4 * 3}, device);
+  std::vector<uint64_t> asked;
+  device.on_memory_pressure([&](uint64_t bytes) {
+    asked.push_back(bytes);
+    held = Tensor();
+  });
+  CHECK_NOTHROW(Tensor::empty(heddle::DType::u8, {limit / 2}, device));
+  REQUIRE(asked.size() == 1);
+  CHECK(asked[0] >= static_cast<uint64_t>(limit / 2));
+  CHECK_FALSE(held);
+}
+
 TEST_CASE("four threads under memory pressure get their values, and the callback may empty the cache") {
-  heddle::DeviceOptions options;
-  options.memory_fraction = 0.02;
-  const heddle::Device device = fresh_device(options);
-  std::atomic<int> pressed = 0;
+  const heddle::Device device = small_device();
+  const Case c = small(device, 1024);
+  std::mutex mutex;
+  std::vector<Tensor> held;  // results, until the callback drops them
+  int pressed = 0;
   device.on_memory_pressure([&](uint64_t) {
-    ++pressed;
+    std::vector<Tensor> dropped;
+    {
+      const std::lock_guard lock(mutex);
+      dropped.swap(held);
+      ++pressed;
+    }
+    dropped.clear();
     device.empty_cache();
   });
-  const Case c = small(device, 1024);
   const auto limit = device.stats().memory.limit;
-  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(limit / 16 / (1024 * sizeof(float))));
+  const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(limit / 32 / (1024 * sizeof(float))));
   static const float kRow[1024] = {};
   std::atomic<int> right = 0;
   const auto errors = run_threads(4, [&](int thread) {
-    for (int i = 0; i < 4; ++i) {
-      const Tensor y =
-          c.model({Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 7 + i, 1024}, {0, 1})})[0];
+    for (int i = 0; i < 16; ++i) {  // two limits' worth, all threads together
+      const Tensor x = Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 16 + i, 1024}, {0, 1});
+      Tensor y = c.model({x})[0];
       const auto values = y.values<float>();
       right += values.front() == 1 && values.back() == 1 ? 1 : 0;
+      const std::lock_guard lock(mutex);
+      held.push_back(std::move(y));
     }
   });
   for (const std::string& error : errors) FAIL_CHECK(error);
-  CHECK(right == 16);
+  CHECK(right == 64);
+  CHECK(pressed > 0);
 }
 
 TEST_CASE("empty_cache gives back what no tensor holds") {

@@ -2,6 +2,8 @@
 // single-threaded results.
 #include <cmath>
 #include <cstdlib>
+#include <fstream>
+#include <stdexcept>
 
 #include "harness.h"
 
@@ -87,23 +89,33 @@ Case finish(const std::string& name, Net& net, Value output, const heddle::Devic
   return Case{name, net.graph.build(options), std::move(inputs), std::move(oracle)};
 }
 
-// Written by tools/models/minilm.py, which make test runs first.
+// Written by tools/models/minilm.py, which make test runs first: the model, and sentences with what ONNX
+// Runtime makes of them.
 const std::string kMinilm = HEDDLE_TEST_MODELS "/minilm.onnx";
+const std::string kMinilmValues = HEDDLE_TEST_MODELS "/minilm_values.bin";
+constexpr int64_t kMinilmWidth = 384;
+
+Tensor read(std::istream& file, DType dtype, const heddle::Shape& shape) {
+  Tensor tensor = Tensor::zeros(dtype, shape);
+  const auto bytes = static_cast<std::streamsize>(static_cast<size_t>(tensor.elements()) * size_of(dtype));
+  if (!file.read(static_cast<char*>(tensor.mutable_data()), bytes)) {
+    throw std::runtime_error(kMinilmValues + " is missing or too short: make test ONLY=models writes it");
+  }
+  return tensor;
+}
 
 Case minilm(const heddle::Device& device) {
   heddle::ModelOptions options;
   options.device = device;
   Case c{"minilm", heddle::Model::load(kMinilm, options), {}, {}};
-  for (const int64_t length : {5, 8, 17, 32}) {
-    Tensor ids = Tensor::zeros(DType::i64, {1, length});
-    Tensor mask = Tensor::zeros(DType::i64, {1, length});
-    for (int64_t i = 0; i < length; ++i) {
-      static_cast<int64_t*>(ids.mutable_data())[i] = 1000 + i * 37 % 20000;
-      static_cast<int64_t*>(mask.mutable_data())[i] = 1;
-    }
+  std::ifstream file(kMinilmValues, std::ios::binary);
+  do {
+    const int64_t length = read(file, DType::i64, {1}).values<int64_t>()[0];
+    const Tensor ids = read(file, DType::i64, {1, length}), mask = read(file, DType::i64, {1, length});
     c.inputs.push_back({ids, mask, Tensor::zeros(DType::i64, {1, length})});
-    c.expected.push_back(c.model(c.inputs.back()));
-  }
+    const Tensor tokens = read(file, DType::f32, {1, length, kMinilmWidth});
+    c.expected.push_back({tokens, read(file, DType::f32, {1, kMinilmWidth})});
+  } while (file.peek() != std::ifstream::traits_type::eof());
   return c;
 }
 

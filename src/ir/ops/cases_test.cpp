@@ -6,6 +6,8 @@
 #include <map>
 #include <set>
 
+#include "tests/close.h"
+
 namespace heddle::ir {
 
 namespace {
@@ -68,9 +70,8 @@ Result<std::vector<Tensor>> run(const Case& c) {
 }
 
 bool close(double a, double b, DType dtype) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   const double tolerance = dtype == DType::kF16 || dtype == DType::kBF16 ? 2e-3 : 2e-6;
-  return a == b || std::fabs(a - b) <= tolerance * (1 + std::fabs(b));
+  return test::is_close(a, b, {tolerance, tolerance});
 }
 
 }  // namespace
@@ -171,8 +172,7 @@ TEST_CASE("half precision results are rounded once, at the end") {
         const double got = narrow.value()[0].get(i);
         if (std::isnan(want)) continue;
         const double allowed = dtype == DType::kBF16 ? 0.05 : dtype == DType::kF16 ? 0.005 : 1e-6;
-        CHECK_MESSAGE((got == want || std::fabs(got - want) <= allowed * (1 + std::fabs(want))), got, " for ",
-                      want);
+        CHECK_MESSAGE(test::is_close(got, want, {allowed, allowed}), got, " for ", want);
       }
       ++checked;
     }

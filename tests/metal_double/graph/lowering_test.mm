@@ -7,6 +7,7 @@
 #include "drivers/metal/lowering/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
+#include "tests/close.h"
 #include "tests/driver_conformance/op_cases.h"
 #include "tests/metal_double/graph/lowering_bench.h"
 
@@ -59,8 +60,7 @@ std::string difference(const ir::Tensor& got, const ir::Tensor& wanted) {
   const double tolerance = tolerance_of(wanted.dtype());
   for (int64_t i = 0; i < wanted.elements(); ++i) {
     const double x = got.get(i), y = wanted.get(i);
-    if (x == y || (std::isnan(x) && std::isnan(y))) continue;
-    if (!ir::is_float(wanted.dtype()) || !(std::fabs(x - y) <= tolerance * (1 + std::fabs(y))))
+    if (ir::is_float(wanted.dtype()) ? !test::is_close(x, y, {tolerance, tolerance}) : x != y)
       return text("element ", i, " is ", x, " instead of ", y);
   }
   return "";

@@ -18,6 +18,7 @@
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "ir/builder.h"
+#include "tests/close.h"
 
 namespace heddle::host {
 
@@ -135,9 +136,7 @@ inline Status run(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
 }
 
 inline bool close(double a, double b, const Check& check) {
-  if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
-  if (a == b) return true;
-  return std::fabs(a - b) <= check.absolute + check.relative * std::fabs(b);
+  return heddle::test::is_close(a, b, {check.relative, check.absolute});
 }
 
 inline void compare(const std::vector<ir::Tensor>& want, const Outputs& got, const Check& check,

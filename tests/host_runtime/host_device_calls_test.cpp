@@ -1,4 +1,5 @@
-// A fault of the host device under the real runtime: who learns of it, and who goes on.
+// The host device under the real runtime, with a step of the test's: callers run at once, and a fault reaches
+// those it concerns and nobody else.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -18,6 +19,7 @@ namespace {
 
 using device::View;
 using runtime::test::Latch;
+using runtime::test::Meeting;
 using runtime::test::Rows;
 
 struct Fault {
@@ -38,22 +40,40 @@ class FaultStep final : public Step {
   Ref<Fault> fault_;
 };
 
-class FaultModule final : public device::Module {
+class MeetingStep final : public Step {
  public:
-  FaultModule(ir::Graph graph, Ref<Fault> fault) : fault_(std::move(fault)) {
+  explicit MeetingStep(Ref<Meeting> meeting) : meeting_(std::move(meeting)) {}
+  Status run(const RunContext& /*context*/) const override {
+    meeting_->arrive();
+    return {};
+  }
+
+ private:
+  Ref<Meeting> meeting_;
+};
+
+// A module without inputs and outputs, of one step of the test's.
+template <class TestStep, class Shared>
+class TestModule final : public device::Module {
+ public:
+  TestModule(ir::Graph graph, Ref<Shared> shared) : shared_(std::move(shared)) {
     graph_ = std::make_shared<const ir::Graph>(std::move(graph));
   }
   Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, NoLocksHeld) const override {
     std::vector<HostProgram::Named> steps;
-    steps.push_back({"Fault", std::make_unique<FaultStep>(fault_)});
+    steps.push_back({graph_->name == "fault" ? "Fault" : "Meeting", std::make_unique<TestStep>(shared_)});
     return Ref<const device::Program>(std::make_shared<const HostProgram>(std::move(steps)));
   }
 
  private:
-  Ref<Fault> fault_;
+  Ref<Shared> shared_;
 };
+using FaultModule = TestModule<FaultStep, Fault>;
+using MeetingModule = TestModule<MeetingStep, Meeting>;
 
-// The host device, but for the graph named "fault".
+constexpr uint64_t kMeetings = 20;
+
+// The host device, but for the graphs named "fault" and "meeting".
 class FaultyDevice final : public device::Device {
  public:
   FaultyDevice() : host_(*make_host_device({.threads = 2})), traits_(host_->traits()) {
@@ -72,10 +92,14 @@ class FaultyDevice final : public device::Device {
   }
   Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
                                          NoLocksHeld none) override {
+    if (graph.name == "meeting") {
+      return Ref<const device::Module>(std::make_shared<MeetingModule>(std::move(graph), meeting));
+    }
     if (graph.name != "fault") return host_->load(std::move(graph), options, none);
     return Ref<const device::Module>(std::make_shared<FaultModule>(std::move(graph), fault));
   }
   Ref<Fault> fault = std::make_shared<Fault>();
+  Ref<Meeting> meeting = std::make_shared<Meeting>(kMeetings);
 
  private:
   Ref<device::Device> host_;
@@ -107,6 +131,25 @@ struct Fixture {
 bool is_the_fault(const Status& status) {
   return status.code() == Code::device_lost &&
          status.message().find("Fault: the adder gave way") != std::string::npos;
+}
+
+TEST_CASE("two callers are inside the host device at once, on streams of their own and without") {
+  for (const bool with_stream : {false, true}) {
+    CAPTURE(with_stream);
+    Fixture f;
+    ir::Graph graph;
+    graph.name = "meeting";
+    const Ref<runtime::Model> meeting = *f.runtime->load(std::move(graph));
+    Atomic<uint64_t> fine{0};
+    run_together(2, [&](int) {
+      const auto own = *f.runtime->streams().lease();
+      for (uint64_t i = 0; i < kMeetings; ++i)
+        fine.add_relaxed(f.call(*meeting, with_stream ? &*own : nullptr).ok() ? 1 : 0);
+    });
+    CHECK(fine.load_acquire() == 2 * kMeetings);
+    CHECK(f.device->meeting->met() == kMeetings);
+    CHECK(f.device->meeting->missed() == 0);
+  }
 }
 
 TEST_CASE("a fault on a stream reaches its caller and all who wait there; other streams go on") {

@@ -1,0 +1,58 @@
+// What streams, events and tensors say of work that is under way.
+#include "on_test_device.h"
+
+namespace heddle::api_test {
+
+TEST_CASE("stream, event and tensor say that work is not over while it runs, and that it is afterwards") {
+  const OnTestDevice f(true);
+  Latch latch;
+  f.driver->set_kernel("held", [&](const device::Run& run) {
+    latch.wait();
+    return affine(run);
+  });
+  const Model held = f.model("held");
+  const Stream a(f.device), b(f.device);
+  const Tensor x = filled(f, a, 1);
+  a.synchronize();
+  CHECK(a.query());
+  const Event before = a.record();
+  const Tensor y = held({x}, on(a))[0];
+  const Event after = a.record();
+  b.wait(after);
+  CHECK(before.query());
+  CHECK_FALSE(after.query());
+  CHECK_FALSE(a.query());
+  CHECK_FALSE(b.query());  // it waits for a
+  CHECK_FALSE(y.ready());
+  CHECK_THROWS_AS((void)before.elapsed_ms(after), Error);
+  CHECK_THROWS_AS(a.synchronize(Duration(0)), Error);
+  CHECK_THROWS_AS(after.wait(Duration(0)), Error);
+  CHECK_THROWS_AS(f.device.synchronize(Duration(0)), Error);
+  CHECK_THROWS_AS(y.wait(Duration(0)), Error);
+  latch.open();
+  after.wait();
+  CHECK(after.query());
+  CHECK(a.query());
+  CHECK(y.ready());
+  b.synchronize();
+  CHECK(b.query());
+  CHECK(before.elapsed_ms(after) >= 0);
+  CHECK(is_affine(x, y));
+}
+
+TEST_CASE("a stream and an event whose work failed are over, and a wait tells the cause") {
+  const OnTestDevice f(true);
+  f.driver->set_kernel("lost", [](const device::Run&) { return Status::device_lost("it gave way"); });
+  const Model lost = f.model("lost");
+  const Stream stream(f.device);
+  const Tensor x = filled(f, stream, 1);
+  const Tensor y = lost({x}, on(stream))[0];
+  const Event event = stream.record();
+  CHECK_THROWS_WITH_AS(event.wait(), doctest::Contains("it gave way"), Error);
+  CHECK(event.query());
+  CHECK(stream.query());
+  CHECK_THROWS_WITH_AS(stream.synchronize(), doctest::Contains("it gave way"), Error);
+  CHECK_THROWS_WITH_AS(y.wait(), doctest::Contains("it gave way"), Error);
+}
+
+}  // namespace heddle::api_test
