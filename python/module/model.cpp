@@ -60,6 +60,8 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
 }
 
 nb::object call(const Model& model, const nb::args& args, const nb::kwargs& named) {
+  // Python code runs below these frames too: a batch queue's, and that of the arrays' libraries.
+  const Entry entry;
   if (const nb::object batching = current_batching(); batching.is_valid())
     return batching(nb::find(model), args, named);
   CallOptions options;
