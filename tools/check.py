@@ -194,6 +194,12 @@ def package_stage(log: Log) -> None:
     log.run("tools/setup.sh", "torch" if importlib.util.find_spec("torch") else "package")
 
 
+def wheel_stage(log: Log) -> None:
+    """The wheels, each run in an environment that holds nothing but what it declares."""
+    if log.run("tools/setup.sh", "torch"):
+        log.run(sys.executable, "tools/wheel.py")
+
+
 def pytest_stage(log: Log) -> Count:
     return run_pytest(log)
 
@@ -274,12 +280,13 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "metal_apple": metal_apple_stage,
     "aarch64": aarch64_stage,
     "broken": broken_stage,
+    "wheel": wheel_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "broken", "torch_tsan", "torch_asan")
+LONG = ("aarch64", "broken", "wheel", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

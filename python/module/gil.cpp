@@ -1,5 +1,6 @@
 #include "gil.h"
 
+#include <dlfcn.h>
 #include <pythread.h>
 
 #include <atomic>
@@ -37,6 +38,16 @@ std::vector<Held>& released() {
   return *list;
 }
 
+bool has_gil() {
+#if defined(Py_LIMITED_API)
+  // Not part of the stable ABI. In a Python without it, what is dropped waits for the next call.
+  static auto* const check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  return check != nullptr && check() != 0;
+#else
+  return PyGILState_Check() != 0;
+#endif
+}
+
 void drop(Held& held) {
   if (auto* object = std::get_if<PyObject*>(&held)) {
     Py_DECREF(*object);
@@ -47,7 +58,7 @@ void drop(Held& held) {
 
 void release(Held held) {
   if (!Py_IsInitialized()) return;  // the interpreter took its memory with it
-  if (PyGILState_Check()) {
+  if (has_gil()) {
     drop(held);
     return;
   }

@@ -78,7 +78,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   if (outputs.size() == 1) return kind.wrap(outputs[0]);
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
   }
   return tuple;
 }

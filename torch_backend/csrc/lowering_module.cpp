@@ -101,8 +101,7 @@ void bind_lowering(py::module_& m) {
            py::arg("coalesce") = true, py::arg("exact") = false, py::arg("ragged") = py::none(),
            py::arg("max_batch") = 64, py::arg("max_waiting") = 4096);
   py::class_<CompiledModel>(m, "CompiledModel")
-      .def("__call__", &CompiledModel::operator(), py::arg("inputs"),
-           py::call_guard<FreeGil>())
+      .def("__call__", &CompiledModel::operator(), py::arg("inputs"), py::call_guard<FreeGil>())
       .def("call_plainly", &call_plainly, py::arg("arguments"))
       .def(
           "compile",
@@ -116,9 +115,7 @@ void bind_lowering(py::module_& m) {
       .def("graph", [](const CompiledModel& c) { return c.model().graph(); })
       .def_property_readonly("weight_bytes", [](const CompiledModel& c) { return c.model().weight_bytes(); })
       .def_property_readonly("closed", [](const CompiledModel& c) { return c.model().closed(); })
-      .def(
-          "close", [](const CompiledModel& c) { c.model().close(); },
-          py::call_guard<FreeGil>());
+      .def("close", [](const CompiledModel& c) { c.model().close(); }, py::call_guard<FreeGil>());
   m.def("has_entry", [](const std::string& op) { return find_entry(op) != nullptr; }, py::arg("op"));
 }
 
