@@ -2,11 +2,12 @@
 # or on macOS 14 with Homebrew.
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
-#   make test-long    the same, everything up to the host driver for 64-bit Arm under qemu, and the PyTorch
-#                     device under sanitizers
+#   make test-long    the same, everything up to the host driver for 64-bit Arm under qemu, the PyTorch
+#                     device under sanitizers, and the wheels
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv
+#   make wheel    wheels of heddle and heddle-torch in dist/, each run in an empty environment
 #   make build    PRESET=dev|release|asan|tsan
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
@@ -15,7 +16,7 @@ VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench conformance build format clean package torch
+.PHONY: demo test test-long bench conformance build format clean package torch wheel
 .PHONY: setup setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
@@ -41,6 +42,9 @@ package: setup
 
 torch: setup-test
 	@tools/setup.sh torch
+
+wheel: torch
+	@$(PYTHON_IN_VENV) tools/wheel.py
 
 format: setup-test
 	@git ls-files -co --exclude-standard '*.cpp' '*.h' | xargs $(VENV)/bin/clang-format -i

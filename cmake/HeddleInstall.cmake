@@ -24,11 +24,15 @@ else()
           LIBRARY DESTINATION "${library_folder}" COMPONENT ${component} NAMELINK_COMPONENT ${component})
 endif()
 
+option(HEDDLE_INSTALL_BESIDE "Install oneDNN and protobuf beside libheddle; OFF: for tools/wheel.py" ON)
+
 # heddle_install_beside(file soname license): the real file behind a library's links, under the name the
 # loader asks for.
 function(heddle_install_beside file soname license)
   file(REAL_PATH "${file}" real)
-  install(FILES "${real}" RENAME "${soname}" DESTINATION "${library_folder}" COMPONENT ${component})
+  if(HEDDLE_INSTALL_BESIDE)
+    install(FILES "${real}" RENAME "${soname}" DESTINATION "${library_folder}" COMPONENT ${component})
+  endif()
   if(EXISTS "${license}")
     install(FILES "${license}" RENAME "${soname}.license.txt"
             DESTINATION "${license_folder}" COMPONENT ${component})
@@ -49,6 +53,11 @@ if(TARGET heddle_onnx_proto AND NOT APPLE)
   file(REAL_PATH "${HEDDLE_PROTOBUF_LITE}" real)
   string(REGEX MATCH "libprotobuf-lite\\.so\\.([0-9]+)" soname "${real}")
   heddle_install_beside("${real}" "${soname}" "/usr/share/doc/libprotobuf-lite${CMAKE_MATCH_1}/copyright")
+endif()
+if(NOT HEDDLE_INSTALL_BESIDE)
+  # auditwheel puts libgomp into the wheel as well.
+  install(FILES /usr/share/doc/libgomp1/copyright RENAME libgomp.so.1.license.txt
+          DESTINATION "${license_folder}" COMPONENT ${component})
 endif()
 install(FILES LICENSE LICENSES.md DESTINATION "${license_folder}" COMPONENT ${component})
 

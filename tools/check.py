@@ -217,6 +217,12 @@ def package_stage(log: Log) -> None:
     install_packages(log)
 
 
+def wheel_stage(log: Log) -> None:
+    """The wheels, each run in an environment that holds nothing but what it declares."""
+    if log.run("tools/setup.sh", "torch"):
+        log.run(sys.executable, "tools/wheel.py")
+
+
 def pytest_stage(log: Log) -> Count:
     return run_pytest(log)
 
@@ -331,12 +337,13 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "aarch64": aarch64_stage,
     "compilers": compilers_stage,
     "broken": broken_stage,
+    "wheel": wheel_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "compilers", "broken", "torch_tsan", "torch_asan")
+LONG = ("aarch64", "compilers", "broken", "wheel", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

@@ -95,7 +95,8 @@ class HEDDLE_API Error : public std::runtime_error {
   ErrorCode code_;
 };
 
-using Timeout = std::optional<std::chrono::nanoseconds>;  // nothing: no limit
+// Nothing: no limit. A wait for an asynchronous device that is lost without a report then never ends.
+using Timeout = std::optional<std::chrono::nanoseconds>;
 
 // ---- tensors
 

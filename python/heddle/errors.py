@@ -1,5 +1,8 @@
 """Exceptions by code. Each names the node or argument, what is wrong, and what would be right."""
 
+import asyncio
+import threading
+
 
 class Error(Exception):
     """Base of all that Heddle raises; ``code`` says what kind it is."""
@@ -68,3 +71,36 @@ BY_CODE = {
         InternalError,
     )
 }
+
+_exit_begun = False
+
+
+def begin_exit() -> None:
+    """Called first by whatever closes Heddle's queues at exit."""
+    global _exit_begun
+    _exit_begun = True
+
+
+def exit_has_begun() -> bool:
+    return _exit_begun
+
+
+def on_daemon_at_exit() -> bool:
+    """Whether this is a daemon thread in a process that exits: nobody waits for what it does."""
+    if not _exit_begun:
+        return False
+    thread = threading.current_thread()
+    # Python did not start a _DummyThread: a library may wait for it.
+    return thread.daemon and not isinstance(thread, threading._DummyThread)
+
+
+def exit_ends_this_thread() -> bool:
+    """Whether to raise SystemExit instead of UnavailableError: Python then ends the thread without a message.
+
+    An event loop would report it. A thread that runs one waits here for the end of the process.
+    """
+    if not on_daemon_at_exit():
+        return False
+    if asyncio._get_running_loop() is not None:
+        threading.Event().wait()
+    return True

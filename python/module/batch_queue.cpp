@@ -20,12 +20,12 @@ struct Metrics {
 nb::list as_list(const std::vector<void*>& payloads) {  // takes over the queue's references
   nb::list list = nb::steal<nb::list>(PyList_New(static_cast<Py_ssize_t>(payloads.size())));
   for (size_t i = 0; i < payloads.size(); ++i) {
-    PyList_SET_ITEM(list.ptr(), static_cast<Py_ssize_t>(i), static_cast<PyObject*>(payloads[i]));
+    PyList_SetItem(list.ptr(), static_cast<Py_ssize_t>(i), static_cast<PyObject*>(payloads[i]));
   }
   return list;
 }
 
-PyObject* batching_variable = nullptr;  // a ContextVar, made at import and held for ever
+PyObject* batching_now = nullptr;  // get() of a ContextVar, made at import and held for ever
 
 class Requests {
  public:
@@ -190,16 +190,17 @@ void bind_metrics(nb::module_& m) {
 }  // namespace
 
 nb::object current_batching() {
-  PyObject* value = nullptr;
-  if (PyContextVar_Get(batching_variable, Py_None, &value) < 0) throw nb::python_error();
-  nb::object batching = nb::steal(value);
+  // PyContextVar_Get is not part of the stable ABI.
+  nb::object batching = nb::steal(PyObject_CallNoArgs(batching_now));
+  if (!batching.is_valid()) throw nb::python_error();
   return batching.is_none() ? nb::object() : batching;
 }
 
 void bind_batch_queue(nb::module_& m) {
-  batching_variable = PyContextVar_New("heddle.batch_inference", Py_None);
-  if (batching_variable == nullptr) throw nb::python_error();
-  m.attr("batching") = nb::borrow(batching_variable);
+  const nb::object variable = nb::module_::import_("contextvars")
+                                  .attr("ContextVar")("heddle.batch_inference", "default"_a = nb::none());
+  m.attr("batching") = variable;
+  batching_now = nb::object(variable.attr("get")).release().ptr();
   bind_metrics(m);
   nb::class_<BatchLimits>(m, "BatchLimits")
       .def_ro("max_batch", &BatchLimits::max_batch)

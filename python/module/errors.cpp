@@ -1,5 +1,5 @@
 // errors.cpp: heddle::Error becomes the exception class of its code (heddle/errors.py), and so does an
-// argument that cannot be converted.
+// argument that cannot be converted. A daemon thread that an exit of the interpreter stops gets SystemExit.
 #include <heddle/heddle.h>
 
 #include <array>
@@ -12,7 +12,10 @@ namespace nb = nanobind;
 
 void bind_errors(nb::module_&) {
   static std::array<PyObject*, 9> classes{};  // held for ever: the interpreter's own module holds them too
-  const nb::object by_code = nb::module_::import_("heddle.errors").attr("BY_CODE");
+  static PyObject* ends_this_thread = nullptr;
+  const nb::object errors = nb::module_::import_("heddle.errors");
+  ends_this_thread = nb::object(errors.attr("exit_ends_this_thread")).release().ptr();
+  const nb::object by_code = errors.attr("BY_CODE");
   for (size_t code = 1; code < classes.size(); ++code) {
     const auto word = name(static_cast<ErrorCode>(code));
     classes[code] = nb::object(by_code[nb::str(word.data(), word.size())]).release().ptr();
@@ -21,6 +24,10 @@ void bind_errors(nb::module_&) {
     try {
       std::rethrow_exception(p);
     } catch (const Error& e) {
+      if (e.code() == ErrorCode::unavailable && nb::cast<bool>(nb::handle(ends_this_thread)())) {
+        PyErr_SetNone(PyExc_SystemExit);
+        return;
+      }
       PyErr_SetString(classes[static_cast<size_t>(e.code())], e.what());
     } catch (const nb::cast_error&) {
       PyErr_SetString(classes[static_cast<size_t>(ErrorCode::invalid)],

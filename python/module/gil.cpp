@@ -1,5 +1,6 @@
 #include "gil.h"
 
+#include <dlfcn.h>
 #include <pythread.h>
 
 #include <atomic>
@@ -11,6 +12,13 @@
 #include <vector>
 
 namespace heddle::python {
+
+struct KeptFunction {  // read and changed with the GIL held
+  explicit KeptFunction(nb::object function) : raw(function.ptr()), kept(keep(std::move(function))) {}
+  PyObject* raw;
+  std::shared_ptr<const void> kept;
+};
+
 namespace {
 
 using namespace nb::literals;
@@ -22,10 +30,22 @@ unsigned long main_thread = 0;     // set at import, by the main thread or on it
 thread_local PyObject* interrupt = nullptr;
 
 using Held = std::variant<PyObject*, Py_buffer>;
+std::vector<std::weak_ptr<KeptFunction>> functions;  // of callbacks; used with the GIL held
+
 std::mutex released_mutex;
 std::vector<Held>& released() {
   static auto* list = new std::vector<Held>;  // outlives the threads that may still drop into it
   return *list;
+}
+
+bool has_gil() {
+#if defined(Py_LIMITED_API)
+  // Not part of the stable ABI. In a Python without it, what is dropped waits for the next call.
+  static auto* const check = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Check"));
+  return check != nullptr && check() != 0;
+#else
+  return PyGILState_Check() != 0;
+#endif
 }
 
 void drop(Held& held) {
@@ -38,7 +58,7 @@ void drop(Held& held) {
 
 void release(Held held) {
   if (!Py_IsInitialized()) return;  // the interpreter took its memory with it
-  if (PyGILState_Check()) {
+  if (has_gil()) {
     drop(held);
     return;
   }
@@ -53,8 +73,13 @@ struct HeldDeleter {
   }
 };
 
+bool is_main() { return PyThread_get_thread_ident() == main_thread; }
+
+bool refused() { return exiting.load(std::memory_order_acquire) && !is_main(); }
+
 bool interrupt_asked() {
-  if (PyThread_get_thread_ident() != main_thread || exiting.load(std::memory_order_acquire)) return false;
+  if (refused()) return true;
+  if (!is_main() || exiting.load(std::memory_order_acquire)) return false;
   const PyGILState_STATE state = PyGILState_Ensure();
   const bool raised = PyErr_CheckSignals() != 0;
   if (raised) {
@@ -72,21 +97,44 @@ bool interrupt_asked() {
   return raised;
 }
 
+void let_go_of_callbacks() {
+  for (const auto& each : std::exchange(functions, {})) {
+    if (const auto function = each.lock()) {
+      function->raw = nullptr;
+      function->kept.reset();
+    }
+  }
+}
+
 void before_exit() {
   exiting.store(true, std::memory_order_release);
   PyThreadState* state = PyEval_SaveThread();
   while (inside.load(std::memory_order_acquire) > 0)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   PyEval_RestoreThread(state);
+  let_go_of_callbacks();
 }
 
 }  // namespace
 
+Callback::Callback(nb::object function, const char* where)
+    : function_(std::make_shared<KeptFunction>(std::move(function))), where_(where) {
+  std::erase_if(functions, [](const auto& each) { return each.expired(); });
+  functions.push_back(function_);
+}
+
+bool Callback::is_over() { return refused(); }
+
+nb::object Callback::held() const { return nb::borrow(nb::handle(function_->raw)); }
+
+void refuse_at_exit() {
+  if (!refused()) return;
+  throw Error(ErrorCode::unavailable,
+              "the interpreter is shutting down: only the main thread may still call");
+}
+
 Entry::Entry() {
-  if (exiting.load(std::memory_order_acquire) && PyThread_get_thread_ident() != main_thread) {
-    throw Error(ErrorCode::unavailable,
-                "the interpreter is shutting down: only the main thread may still call");
-  }
+  refuse_at_exit();
   drop_released();
   inside.fetch_add(1, std::memory_order_acq_rel);
 }
@@ -120,11 +168,13 @@ void bind_process(nb::module_& m) {
   const nb::object threading = nb::module_::import_("threading");
   main_thread = nb::cast<unsigned long>(threading.attr("main_thread")().attr("ident"));
   set_interrupt_check(interrupt_asked);
+  // An object in the frame of a daemon thread outlives the interpreter, which nanobind would call a leak.
+  nb::set_leak_warnings(false);
+  m.def("report_leaks", [] { nb::set_leak_warnings(true); });
   nb::module_::import_("atexit").attr("register")(nb::cpp_function(before_exit));
   // A forked child has none of the threads that were inside.
   const nb::object none_inside = nb::cpp_function([] { inside.store(0, std::memory_order_release); });
   nb::module_::import_("os").attr("register_at_fork")("after_in_child"_a = none_inside);
-  (void)m;
 }
 
 }  // namespace heddle::python

@@ -1,11 +1,12 @@
 // gil.h: where the interpreter's lock is given up, and how that ends well when the interpreter does.
 //
 //   What       without_gil(f) runs f with the GIL free. Every binding that can wait or compute goes through
-//              it.
+//              it. A binding that calls Python code which may free the GIL has an Entry.
 //   Exit       A thread that comes back for the GIL of a finalising interpreter is killed by CPython in the
-//              middle of C++ frames. So exit is announced first: before_exit() (an atexit handler) waits
-//              until every thread is out, and from then on only the thread that finalises may enter; the
-//              others get `unavailable`.
+//              middle of C++ frames. So exit is announced first: before_exit() (an atexit handler) ends the
+//              waits of other threads, waits until every thread is out, and from then on only the thread that
+//              finalises may enter; the others get `unavailable`. On daemon threads errors.cpp raises
+//              SystemExit in its place: Python ends such threads without a message.
 //   Signals    Heddle asks interrupt_asked() from inside its waits; on the main thread that runs Python's
 //              signal handlers. What they raise is kept and raised when the wait has ended.
 //   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call
@@ -35,6 +36,7 @@ class Entry {
   Entry& operator=(const Entry&) = delete;
 };
 
+void refuse_at_exit();   // throws Error(unavailable) where no thread may enter any more
 void raise_interrupt();  // throws nb::python_error when a signal handler raised during a wait of this thread
 
 template <class F>
@@ -56,6 +58,7 @@ auto without_gil(F&& f) {
     }
     PyEval_RestoreThread(state);
     raise_interrupt();
+    if (failure) refuse_at_exit();
     if (failure) std::rethrow_exception(failure);
     return std::move(*result);
   }
@@ -65,6 +68,33 @@ auto without_gil(F&& f) {
 std::shared_ptr<const void> keep(nb::object object);
 std::shared_ptr<const void> keep(Py_buffer buffer);
 void drop_released();  // holds the GIL: drops what other threads left
+
+// A Python function that C++ keeps and calls on any thread. before_exit() lets go of all of them: the
+// interpreter frees nothing that only C++ refers to.
+struct KeptFunction;
+class Callback {
+ public:
+  // `where` names the callback in the message about an exception that it raises.
+  Callback(nb::object function, const char* where);
+  template <class... Args>
+  void operator()(const Args&... args) const {
+    if (is_over()) return;
+    const nb::gil_scoped_acquire gil;
+    const nb::object function = held();
+    if (!function.is_valid()) return;
+    try {
+      function(args...);
+    } catch (nb::python_error& e) {
+      e.discard_as_unraisable(where_);
+    }
+  }
+
+ private:
+  static bool is_over();
+  nb::object held() const;  // invalid at exit
+  std::shared_ptr<KeptFunction> function_;
+  const char* where_;
+};
 
 void bind_process(nb::module_& m);
 

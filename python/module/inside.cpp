@@ -27,16 +27,9 @@ void log_to(nb::object callback) {
     set_log({});
     return;
   }
-  const auto held = keep(callback);
-  set_log([held, raw = callback.ptr()](LogLevel level, const std::string& message) {
+  set_log([call = Callback(callback, "heddle log callback")](LogLevel level, const std::string& message) {
     static constexpr const char* kLevels[] = {"info", "warning", "error"};
-    const nb::gil_scoped_acquire gil;
-    try {
-      const nb::handle function = raw;
-      function(kLevels[static_cast<int>(level)], message);
-    } catch (nb::python_error& e) {
-      e.discard_as_unraisable("heddle log callback");
-    }
+    call(kLevels[static_cast<int>(level)], message);
   });
 }
 

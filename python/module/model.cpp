@@ -60,6 +60,8 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
 }
 
 nb::object call(const Model& model, const nb::args& args, const nb::kwargs& named) {
+  // Python code runs below these frames too: a batch queue's, and that of the arrays' libraries.
+  const Entry entry;
   if (const nb::object batching = current_batching(); batching.is_valid())
     return batching(nb::find(model), args, named);
   CallOptions options;
@@ -76,7 +78,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   if (outputs.size() == 1) return kind.wrap(outputs[0]);
   nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
   for (size_t i = 0; i < outputs.size(); ++i) {
-    PyTuple_SET_ITEM(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
   }
   return tuple;
 }

@@ -88,16 +88,7 @@ nb::dict stats(const Device& device) {
 }
 
 void on_memory_pressure(const Device& device, nb::object callback) {
-  const auto held = keep(callback);
-  device.on_memory_pressure([held, raw = callback.ptr()](uint64_t bytes) {
-    const nb::gil_scoped_acquire gil;
-    try {
-      const nb::handle function = raw;
-      function(bytes);
-    } catch (nb::python_error& e) {
-      e.discard_as_unraisable("heddle memory pressure callback");
-    }
-  });
+  device.on_memory_pressure(Callback(callback, "heddle memory pressure callback"));
 }
 
 std::vector<std::pair<std::string, std::string>> pairs(const std::vector<DeviceFact>& facts) {

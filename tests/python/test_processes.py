@@ -16,6 +16,8 @@ import heddle
 sys.path.insert(0, {here!r})
 from conftest import build_affine, build_mlp
 
+# A job that a shell script starts in the background has SIGINT ignored; Python then installs no handler.
+inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
 model = build_mlp()
 x = np.random.default_rng(1).standard_normal((4, 512)).astype(np.float32)
 expected = model(x)
@@ -38,12 +40,11 @@ def start_eight():
 """
 
 
-def run(program: str, timeout: float = 60) -> subprocess.CompletedProcess:
+def run(program: str, timeout: float = 60, launcher: tuple[str, ...] = ()) -> subprocess.CompletedProcess:
     here = str(__import__("pathlib").Path(__file__).parent)
     text = BEGIN.format(here=here) + textwrap.dedent(program)
-    return subprocess.run(
-        [sys.executable, "-c", text], capture_output=True, text=True, timeout=timeout, check=False
-    )
+    command = [*launcher, sys.executable, "-c", text]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
 
 
 def test_a_python_process_exits_with_eight_threads_busy_ten_times():
@@ -141,6 +142,36 @@ def test_ctrl_c_ends_a_wait(wait):
             os._exit(42 if time.monotonic() - begin < 5 else 7)
         os._exit(8)
     """)
+    assert done.returncode == 42, (done.stdout, done.stderr)
+
+
+def test_a_wait_goes_on_after_ctrl_c_in_a_process_that_ignores_it():
+    background = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+    done = run(
+        """
+        assert inherited == signal.SIG_IGN
+        signal.signal(signal.SIGINT, inherited)
+        held, sent = threading.Event(), threading.Event()
+        def waits():
+            return heddle.Device().stats()["waits_for_turn"]
+        before = waits()
+        def hold():
+            with heddle.exclusive():
+                held.set()
+                while waits() == before:
+                    os.sched_yield()
+                os.kill(os.getpid(), signal.SIGINT)
+                sent.set()
+        holder = threading.Thread(target=hold)
+        holder.start()
+        held.wait()
+        assert np.allclose(model(x), expected, atol=1e-4)
+        assert sent.is_set()
+        holder.join()
+        sys.exit(42)
+        """,
+        launcher=background,
+    )
     assert done.returncode == 42, (done.stdout, done.stderr)
 
 

@@ -22,8 +22,7 @@ const std::vector<Device>& devices() {
   static std::atomic<const std::vector<Device>*> opened{nullptr};
   if (const auto* all = opened.load(std::memory_order_acquire)) [[likely]]
     return *all;
-  std::optional<pybind11::gil_scoped_release> without_gil;
-  if (PyGILState_Check() != 0) without_gil.emplace();
+  const FreeGil without_gil;
   static const std::vector<Device>& all = *new std::vector<Device>([] {  // lives as long as the process
     std::vector<Device> found{Device()};
     for (const std::string& name : Device::names()) {
@@ -192,6 +191,7 @@ void release_thread_slot(c10::DeviceIndex index) {
 }
 
 void raise_torch(const Error& error) {
+  stay_out_of_exit();  // closing the devices at exit ends waits
   switch (error.code()) {
     case ErrorCode::device_lost:
       // Its failed streams are not used again: the next call gets others.

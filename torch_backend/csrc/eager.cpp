@@ -9,6 +9,7 @@
 
 #include "arguments.h"
 #include "call_key.h"
+#include "process_end.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -358,8 +359,7 @@ void push_results(c10::Stack& stack, const c10::FunctionSchema& schema, std::vec
 void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
   // Most callers come without it. With it, a thread that waits for another's compilation would keep that one
   // from PyTorch's Meta kernels, many of which are written in Python.
-  std::optional<pybind11::gil_scoped_release> without_gil;
-  if (PyGILState_Check() != 0) without_gil.emplace();
+  const FreeGil without_gil;
   const c10::FunctionSchema& schema = op.schema();
   const size_t count = schema.arguments().size();
   if (overload_.prepare != nullptr) overload_.prepare(*stack);

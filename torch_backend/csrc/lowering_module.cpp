@@ -3,6 +3,7 @@
 
 #include "compiled_model.h"
 #include "lowering.h"
+#include "process_end.h"
 #include "storage.h"
 #include "table.h"
 
@@ -38,7 +39,7 @@ std::unique_ptr<CompiledModel> build(Lowering& lowering, int device_index, const
     options.ragged.emplace();
     for (const auto& [input, axis, pad] : *ragged) options.ragged->push_back({input, axis, pad});
   }
-  const py::gil_scoped_release free;
+  const FreeGil free;
   return std::make_unique<CompiledModel>(lowering.build(options));
 }
 
@@ -73,7 +74,7 @@ py::object call_plainly(const CompiledModel& compiled, const py::tuple& argument
   }
   at::Tensor result;
   {
-    const py::gil_scoped_release free;
+    const FreeGil free;
     result = std::move(compiled(inputs)[0]);
   }
   return py::reinterpret_steal<py::object>(THPVariable_Wrap(std::move(result)));
@@ -100,24 +101,21 @@ void bind_lowering(py::module_& m) {
            py::arg("coalesce") = true, py::arg("exact") = false, py::arg("ragged") = py::none(),
            py::arg("max_batch") = 64, py::arg("max_waiting") = 4096);
   py::class_<CompiledModel>(m, "CompiledModel")
-      .def("__call__", &CompiledModel::operator(), py::arg("inputs"),
-           py::call_guard<py::gil_scoped_release>())
+      .def("__call__", &CompiledModel::operator(), py::arg("inputs"), py::call_guard<FreeGil>())
       .def("call_plainly", &call_plainly, py::arg("arguments"))
       .def(
           "compile",
           [](const CompiledModel& compiled, const std::vector<Shape>& shapes) {
             compiled.model().compile(shapes);
           },
-          py::arg("shapes"), py::call_guard<py::gil_scoped_release>())
+          py::arg("shapes"), py::call_guard<FreeGil>())
       .def_property_readonly("batchable", [](const CompiledModel& c) { return c.model().batchable(); })
       .def("explain_coalescing", [](const CompiledModel& c) { return c.model().explain_coalescing(); })
       .def("coalescing_stats", &coalescing_stats)
       .def("graph", [](const CompiledModel& c) { return c.model().graph(); })
       .def_property_readonly("weight_bytes", [](const CompiledModel& c) { return c.model().weight_bytes(); })
       .def_property_readonly("closed", [](const CompiledModel& c) { return c.model().closed(); })
-      .def(
-          "close", [](const CompiledModel& c) { c.model().close(); },
-          py::call_guard<py::gil_scoped_release>());
+      .def("close", [](const CompiledModel& c) { c.model().close(); }, py::call_guard<FreeGil>());
   m.def("has_entry", [](const std::string& op) { return find_entry(op) != nullptr; }, py::arg("op"));
 }
 

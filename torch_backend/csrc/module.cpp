@@ -60,14 +60,14 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("exchange_device", &exchange_device);
   m.def(
       "synchronize", [](c10::DeviceIndex index) { translated([&] { device_at(index).synchronize(); }); },
-      py::arg("index") = -1, py::call_guard<py::gil_scoped_release>());
+      py::arg("index") = -1, py::call_guard<FreeGil>());
   m.def("stream_id",
         [](c10::DeviceIndex index) { return translated([&] { return current_stream_of(index).id(); }); });
   m.def("release_current_thread_slot", &release_thread_slot);
   m.def("memory_stats", &memory_stats);
   m.def(
       "empty_cache", [](c10::DeviceIndex index) { translated([&] { device_at(index).empty_cache(); }); },
-      py::call_guard<py::gil_scoped_release>());
+      py::call_guard<FreeGil>());
   m.def("set_memory_fraction", [](double fraction, c10::DeviceIndex index) {
     translated([&] { device_at(index).set_memory_fraction(fraction); });
   });

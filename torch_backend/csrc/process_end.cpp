@@ -1,7 +1,6 @@
 // process_end.cpp: threads that wait for the end of the process.
 #include "process_end.h"
 
-#include <torch/csrc/utils/pybind.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -37,6 +36,14 @@ void stay_out_of_exit() {
   if (ends_the_process || PyGILState_Check() != 0) return;
   waiting.fetch_add(1, std::memory_order_release);
   for (;;) pause();
+}
+
+FreeGil::FreeGil() {
+  if (PyGILState_Check() != 0) free_.emplace();
+}
+
+FreeGil::~FreeGil() {
+  if (free_) stay_out_of_exit();
 }
 
 }  // namespace heddle::torch_backend

@@ -2,12 +2,16 @@
 //
 //   Why        CPython kills a thread that comes back for the GIL of a finalising interpreter, in the middle
 //              of whatever frames it has; PyTorch's do not survive that (std::terminate). So exit is
-//              announced first, and from then on a thread that starts work waits for the end of the process.
+//              announced first, and from then on a thread that starts work, or comes back for the GIL, waits
+//              for the end of the process.
 //   Threads    Any. before_exit() on the one that ends the interpreter.
 //   Blocks     before_exit(): until all threads that ever called wait so, at most kLongest.
 #pragma once
 
+#include <torch/csrc/utils/pybind.h>
+
 #include <chrono>
+#include <optional>
 
 namespace heddle::torch_backend {
 
@@ -24,5 +28,17 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 };
 void stay_out_of_exit();  // where work starts
+
+// Frees the GIL while it lives, if the thread has it. Nothing else in this module frees it.
+class FreeGil {
+ public:
+  FreeGil();
+  ~FreeGil();
+  FreeGil(const FreeGil&) = delete;
+  FreeGil& operator=(const FreeGil&) = delete;
+
+ private:
+  std::optional<pybind11::gil_scoped_release> free_;
+};
 
 }  // namespace heddle::torch_backend

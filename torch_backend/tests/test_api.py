@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from importlib import metadata
 
 import heddle.torch
 import pytest
@@ -491,3 +492,8 @@ def test_every_public_name_is_there():
         _ = torch.heddle.nothing
     torch.heddle.init()
     assert torch.heddle.is_initialized()
+
+
+def test_the_installed_package_asks_for_exactly_the_heddle_that_it_was_built_with():
+    needs = [need for need in metadata.requires("heddle-torch") or [] if need.startswith("heddle")]
+    assert needs == [f"heddle=={heddle.__version__}"]

@@ -16,12 +16,19 @@ from collections.abc import Callable
 from concurrent import futures
 from concurrent.futures import CancelledError, Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
-from typing import Any
+from typing import Any, NoReturn
 
 from .._heddle import Requests
+from ..errors import UnavailableError, exit_ends_this_thread
 
 _CHAINS = 2  # of threads that wake one another: one wakes up while the other has the GIL
 _OVER = frozenset((CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED))
+
+
+def raise_answer(error: BaseException) -> NoReturn:
+    if isinstance(error, UnavailableError) and exit_ends_this_thread():
+        raise SystemExit
+    raise error
 
 
 class Sleeper:
@@ -196,7 +203,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             self._sleep(timeout)
         if self._exception is not None:
             try:
-                raise self._exception
+                raise_answer(self._exception)
             finally:
                 self = None  # type: ignore[assignment]  # no cycle through the traceback
         if self._state != FINISHED:

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from .. import _heddle
 from .._heddle import BatchMetrics, Model, Requests
-from ..errors import ExhaustedError, InvalidError, UnsupportedError
+from ..errors import ExhaustedError, InvalidError, UnavailableError, UnsupportedError, on_daemon_at_exit
 from .answers import BatchFuture, Call, Whole, withdraw
 from .rows import Rows, leaves
 from .warm_up import samples_of
@@ -125,6 +125,8 @@ class BatchQueue:
         """Like submit(), from any event loop: awaits the result, and room when the queue is full."""
         payload, key, rows, length = self._rows.describe((x, *more))
         loop = asyncio.get_running_loop()
+        if on_daemon_at_exit():
+            await loop.create_future()  # never done: the loop goes on without an answer
         call = Call(loop, payload, rows, length)
         if timeout is not None:
             self._workers.keep()
@@ -135,6 +137,10 @@ class BatchQueue:
         except asyncio.CancelledError:
             withdraw(self._requests, call)
             self._workers.wake_room(max(1, len(call.parts)))
+            raise
+        except UnavailableError:
+            if on_daemon_at_exit():
+                await loop.create_future()
             raise
 
     def _group(self, key: Any) -> int:

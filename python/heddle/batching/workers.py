@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .. import errors
 from .._heddle import Requests
 from ..errors import DeadlineError, DeviceLostError, Error, UnavailableError
 from .answers import Mail
@@ -84,6 +85,8 @@ class Workers:
         self._running: dict[int, tuple[Worker, list[Any]]] = {}
         self._keeper: threading.Thread | None = None
         _living.add(self)
+        if errors.exit_has_begun():
+            requests.close()  # _shut_all may have looked before this queue was there
         for _ in range(count):
             self._start_worker()
         if hang_after is not None:
@@ -131,7 +134,7 @@ class Workers:
             self.idents.discard(threading.get_ident())
             with self._lock:
                 self._workers.remove(worker)
-        if died is not None and not self.requests.closed:
+        if died is not None and not self.requests.closed and not errors.exit_ends_this_thread():
             self.reason = f"a worker died of {type(died).__name__}: {died}"
             if not worker.replaced:
                 _log.warning("%s: %s; it is replaced", self.name, self.reason)
@@ -330,6 +333,7 @@ _living: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 
 def _shut_all() -> None:
+    errors.begin_exit()
     for workers in list(_living):
         workers.shut(_EXIT_S)
 

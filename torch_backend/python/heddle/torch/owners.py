@@ -17,7 +17,7 @@ from typing import Any
 
 import heddle
 import torch
-from heddle.errors import InvalidError, UnsupportedError
+from heddle.errors import InvalidError, UnsupportedError, begin_exit
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .calls import Callee, Form, Work, take_apart
@@ -227,6 +227,7 @@ def _forget() -> None:
 
 
 def _close() -> None:
+    begin_exit()
     for owner in _owners.values():
         owner.queue.close(_EXIT_S)
     _owners.clear()

@@ -1,0 +1,91 @@
+"""The end of a process that uses the device is quiet: nothing on standard error, and the script's exit code.
+
+As tests/python/test_exit.py, which tells of the report of leaks.
+"""
+
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+BEGIN = """
+import sys, threading
+import heddle, torch, heddle.torch
+
+def build():
+    return torch.nn.Linear(4, 3).eval().to("heddle")
+
+module, x = build(), torch.ones(2, 4, device="heddle")
+assert module(x).shape == (2, 3)
+
+def start(call):
+    calls = threading.Semaphore(0)
+    def work():
+        while True:
+            call()
+            calls.release()
+    for _ in range(8):
+        threading.Thread(target=work, daemon=True).start()
+    for _ in range(32):
+        calls.acquire()
+"""
+
+SHAPES = {
+    "a module in a closure and in a cycle": """
+        def make():
+            module = build()
+            def call(again):
+                return call(again - 1) if again else module(x)
+            module.call = call
+            return call
+        make()(2)
+    """,
+    "a compiled module in a closure": """
+        def make():
+            compiled = torch.compile(lambda v: module(v).relu(), backend="heddle")
+            return lambda: compiled(x)
+        with torch.inference_mode():
+            call = make()
+            call()
+    """,
+    "gradients, and a generator that never ends": """
+        module(x).sum().backward()
+        def forever():
+            while True:
+                yield module(x)
+        results = forever()
+        next(results)
+    """,
+    "daemon threads in eager calls": "start(lambda: module(x).sum().item())",
+    "daemon threads in synchronize": "start(torch.heddle.synchronize)",
+    "daemon threads in batches": """
+        def call():
+            with torch.inference_mode(), heddle.torch.batch_inference():
+                module(x)
+        start(call)
+    """,
+    "daemon threads that wait for the device": """
+        held = threading.Event()
+        def hold():
+            with heddle.exclusive():
+                held.set()
+                threading.Event().wait()
+        threading.Thread(target=hold, daemon=True).start()
+        held.wait()
+        before = heddle.Device().stats()["waits_for_turn"]
+        for _ in range(8):
+            threading.Thread(target=module, args=(x,), daemon=True).start()
+        while heddle.Device().stats()["waits_for_turn"] == before:
+            pass
+    """,
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_script_ends_quietly(shape):
+    leaks = "" if "daemon" in shape else "heddle._heddle.report_leaks()\n"
+    program = BEGIN + leaks + textwrap.dedent(SHAPES[shape]) + "\nsys.exit(42)"
+    command = [sys.executable, "-X", "faulthandler", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (42, "")
