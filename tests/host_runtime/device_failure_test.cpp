@@ -43,7 +43,8 @@ class FaultModule final : public device::Module {
   FaultModule(ir::Graph graph, Ref<Fault> fault) : fault_(std::move(fault)) {
     graph_ = std::make_shared<const ir::Graph>(std::move(graph));
   }
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, NoLocksHeld) const override {
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, uint64_t,
+                                             NoLocksHeld) const override {
     std::vector<HostProgram::Named> steps;
     steps.push_back({"Fault", std::make_unique<FaultStep>(fault_)});
     return Ref<const device::Program>(std::make_shared<const HostProgram>(std::move(steps)));
