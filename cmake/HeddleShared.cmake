@@ -9,7 +9,10 @@ if(APPLE)
   # Apple's linker takes no version script, and lets nothing undefined pass of its own accord.
   set(HEDDLE_ORIGIN "@loader_path")
 else()
-  target_link_options(heddle_shared PRIVATE "-Wl,--version-script=${script}" -Wl,--no-undefined)
+  target_link_options(heddle_shared PRIVATE "-Wl,--version-script=${script}")
+  if(NOT HEDDLE_SANITIZE)  # its run time is in the program, or loaded before it
+    target_link_options(heddle_shared PRIVATE -Wl,--no-undefined)
+  endif()
   set(HEDDLE_ORIGIN "$ORIGIN")
 endif()
 target_include_directories(heddle_shared INTERFACE

@@ -271,6 +271,28 @@ def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
     return stage
 
 
+# Compiled with the sanitizer for this stage alone: their tables take it minutes.
+LONG_SANITIZED = ("onnx_test", "plan_test", "hostile_test")
+UNDER_ASAN = tuple(
+    f"tests/python/test_{name}.py"
+    for name in ("calls", "models", "hostile", "batch_queue", "batch_queue_life", "threads", "onnx_operators")
+)
+
+
+def python_asan_stage(log: Log) -> Count:
+    """The ONNX reader, the planner and the Python module under AddressSanitizer, hostile files among them."""
+    if not build(log, "asan", "asan", *LONG_SANITIZED):
+        return Count(0, 1)
+    os.environ["HEDDLE_HOSTILE_MUTATIONS"] = "1500"
+    total = run_ctest(log, "asan", "-R", f"^({'|'.join(LONG_SANITIZED)})$")
+    if not log.run("tools/setup.sh", "package"):
+        return Count(total.passed, total.failed + 1)
+    launcher = (sys.executable, "tools/python_sanitized.py", "asan")
+    # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.
+    count = run_pytest(log, *UNDER_ASAN, "-k", "not fork", launcher=launcher)
+    return Count(total.passed + count.passed, total.failed + count.failed)
+
+
 def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
     junit = log.path.with_suffix(".xml")
     junit.unlink(missing_ok=True)
@@ -338,12 +360,13 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "compilers": compilers_stage,
     "broken": broken_stage,
     "wheel": wheel_stage,
+    "python_asan": python_asan_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "compilers", "broken", "wheel", "torch_tsan", "torch_asan")
+LONG = ("aarch64", "compilers", "broken", "wheel", "python_asan", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -133,12 +134,11 @@ def at_fixed_addresses() -> list[str]:
     return launcher if allowed else []
 
 
-def main() -> int:
-    if len(sys.argv) < 3 or sys.argv[1] not in SANITIZERS:
-        sys.exit(__doc__)
-    name, command = sys.argv[1], sys.argv[2:]
-    package = build(name)
-    reports = ROOT / "build" / "logs" / f"torch_{name}.report"
+def run_sanitized(
+    name: str, package: Path, label: str, command: list[str], is_others: Callable[[str], bool]
+) -> int:
+    """The exit code of the command; not 0 after a report that is not of others."""
+    reports = ROOT / "build" / "logs" / f"{label}_{name}.report"
     reports.parent.mkdir(parents=True, exist_ok=True)
     for former in reports.parent.glob(f"{reports.name}.*"):
         former.unlink()
@@ -151,12 +151,19 @@ def main() -> int:
     for file in sorted(reports.parent.glob(f"{reports.name}.*")):
         text = re.sub(r" \(BuildId: \w+\)", "", file.read_text(errors="replace"))
         for report in re.split(r"^={18,}\n", text, flags=re.M):
-            if is_pytorch_s(report):
+            if is_others(report):
                 others += 1
             elif report.strip() and not re.fullmatch(r"ThreadSanitizer: reported \d+ warnings\s*", report):
                 ours.append(report)
-    print(*ours, f"{len(ours)} reports, and {others} of PyTorch alone", sep="\n", flush=True)
+    print(*ours, f"{len(ours)} reports, and {others} of other libraries alone", sep="\n", flush=True)
     return done.returncode or int(bool(ours))
+
+
+def main() -> int:
+    if len(sys.argv) < 3 or sys.argv[1] not in SANITIZERS:
+        sys.exit(__doc__)
+    name = sys.argv[1]
+    return run_sanitized(name, build(name), "torch", sys.argv[2:], is_pytorch_s)
 
 
 if __name__ == "__main__":

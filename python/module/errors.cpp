@@ -3,6 +3,8 @@
 #include <heddle/heddle.h>
 
 #include <array>
+#include <new>
+#include <stdexcept>
 
 #include "bindings.h"
 
@@ -29,6 +31,10 @@ void bind_errors(nb::module_&) {
         return;
       }
       PyErr_SetString(classes[static_cast<size_t>(e.code())], e.what());
+    } catch (const std::bad_alloc&) {  // of the binding itself: libheddle's are an Error
+      PyErr_SetString(classes[static_cast<size_t>(ErrorCode::exhausted)], "the system has no memory left");
+    } catch (const std::length_error& e) {
+      PyErr_SetString(classes[static_cast<size_t>(ErrorCode::exhausted)], e.what());
     } catch (const nb::cast_error&) {
       PyErr_SetString(classes[static_cast<size_t>(ErrorCode::invalid)],
                       "an argument, or an element of one, is of the wrong type");

@@ -91,7 +91,7 @@ GraphBuilder::Value GraphBuilder::input(const std::string& name, DType dtype,
 }
 
 GraphBuilder::Value GraphBuilder::constant(const Tensor& tensor) {
-  return {rep_->open().constant(to_literal(tensor))};
+  return within_memory([&]() -> Value { return {rep_->open().constant(to_literal(tensor))}; });
 }
 
 GraphBuilder::Value GraphBuilder::add(std::string_view op, const std::vector<Value>& inputs,
@@ -103,14 +103,16 @@ std::vector<GraphBuilder::Value> GraphBuilder::add_multiple(std::string_view op,
                                                             const std::vector<Value>& inputs, size_t outputs,
                                                             const AttributeList& attributes,
                                                             const std::string& name) {
-  ir::Builder& builder = rep_->open();
-  ir::Attributes converted;
-  for (const auto& [key, value] : attributes) converted.set(key, to_ir_attribute(value));
-  std::vector<Value> values;
-  for (const ir::ValueId id :
-       take(builder.nodes(op, to_ids(inputs, builder), outputs, std::move(converted), name)))
-    values.push_back({id});
-  return values;
+  return within_memory([&] {
+    ir::Builder& builder = rep_->open();
+    ir::Attributes converted;
+    for (const auto& [key, value] : attributes) converted.set(key, to_ir_attribute(value));
+    std::vector<Value> values;
+    for (const ir::ValueId id :
+         take(builder.nodes(op, to_ids(inputs, builder), outputs, std::move(converted), name)))
+      values.push_back({id});
+    return values;
+  });
 }
 
 void GraphBuilder::output(Value value, const std::string& name) {
@@ -133,18 +135,22 @@ Port GraphBuilder::port(Value value) const {
 }
 
 Model GraphBuilder::build(const ModelOptions& options) {
-  ir::Graph graph = take(rep_->open().take());
-  rep_->built = true;
-  return make_model(std::move(graph), options);
+  return within_memory([&] {
+    ir::Graph graph = take(rep_->open().take());
+    rep_->built = true;
+    return make_model(std::move(graph), options);
+  });
 }
 
 std::vector<Tensor> GraphBuilder::evaluate(std::span<const Tensor> inputs) const {
-  std::vector<ir::Tensor> literals;
-  for (const Tensor& input : inputs) literals.push_back(to_literal(input));
-  std::vector<Tensor> outputs;
-  for (const ir::Tensor& output : take(ir::evaluate(rep_->open().graph(), literals)))
-    outputs.push_back(from_literal(output));
-  return outputs;
+  return within_memory([&] {
+    std::vector<ir::Tensor> literals;
+    for (const Tensor& input : inputs) literals.push_back(to_literal(input));
+    std::vector<Tensor> outputs;
+    for (const ir::Tensor& output : take(ir::evaluate(rep_->open().graph(), literals)))
+      outputs.push_back(from_literal(output));
+    return outputs;
+  });
 }
 
 }  // namespace heddle

@@ -3,13 +3,16 @@
 //
 //   What       Each public handle shares a Rep. Reps hold Refs to runtime objects, so handles may die in any
 //              order and on any thread.
-//   Errors     Below this folder nothing throws; take() and check() raise heddle::Error by code.
+//   Errors     Below this folder nothing of ours throws; take() and check() raise heddle::Error by code. A
+//              container's failed allocation passes through it; within_memory() makes it exhausted.
 //   Threads    Reps are immutable after they were made, except where a member says how it is guarded.
 #pragma once
 
 #include <heddle/heddle.h>
 
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -29,6 +32,18 @@ template <class T>
 T take(Result<T> result) {
   if (!result.ok()) raise(result.status());
   return std::move(result).value();
+}
+
+// Does a public call whose sizes the caller chooses. std::bad_alloc and std::length_error become exhausted.
+template <class F>
+auto within_memory(F&& call) -> decltype(call()) {
+  try {
+    return std::forward<F>(call)();
+  } catch (const std::bad_alloc&) {
+    throw Error(ErrorCode::exhausted, "the system has no memory left for this call");
+  } catch (const std::length_error&) {
+    throw Error(ErrorCode::exhausted, "a size of this call is beyond what a container can hold");
+  }
 }
 
 Deadline to_deadline(const Timeout& timeout);

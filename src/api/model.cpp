@@ -106,11 +106,11 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
 }
 
 Model Model::load(const std::string& path, const ModelOptions& options) {
-  return make_model(take(onnx::read_file(path)), options);
+  return within_memory([&] { return make_model(take(onnx::read_file(path)), options); });
 }
 
 Model Model::load_bytes(std::span<const std::byte> onnx, const ModelOptions& options) {
-  return make_model(take(onnx::read_bytes(onnx)), options);
+  return within_memory([&] { return make_model(take(onnx::read_bytes(onnx)), options); });
 }
 
 const std::vector<Port>& Model::inputs() const { return rep_->inputs; }
@@ -147,24 +147,28 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
   if (stream == nullptr && coalesces(*rep_, views)) {
-    return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel)));
+    return within_memory([&] {
+      return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel)));
+    });
   }
   runtime::Call call;
   call.inputs = views;
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
-  return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
+  return within_memory(
+      [&] { return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call))); });
 }
 
 void Model::compile(std::span<const Shape> shapes) const {
   const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
-  check(Internals::runtime(rep_->device).compile(*rep_->model, extents));
+  within_memory([&] { check(Internals::runtime(rep_->device).compile(*rep_->model, extents)); });
 }
 
 Plan Model::plan(std::span<const Shape> shapes, const Rates& rates) const {
   const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
-  const device::ProgramPlan planned = take(Internals::runtime(rep_->device).plan(*rep_->model, extents));
+  const device::ProgramPlan planned =
+      within_memory([&] { return take(Internals::runtime(rep_->device).plan(*rep_->model, extents)); });
   Plan plan{{}, planned.arena_bytes, planned.arena_bytes_apart, planned.slot_bytes};
   for (const device::PlannedNode& node : planned.nodes) plan.nodes.push_back(described(node, rates));
   return plan;

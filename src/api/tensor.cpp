@@ -65,7 +65,7 @@ const device::View& Internals::view(const Tensor& tensor) {
 }
 
 Tensor Tensor::zeros(DType dtype, const Shape& shape) {
-  auto bytes = std::make_shared<ir::Tensor>(ir::Tensor::zeros(to_ir(dtype), to_extents(shape, dtype)));
+  auto bytes = std::make_shared<ir::Tensor>(take(ir::Tensor::make(to_ir(dtype), to_extents(shape, dtype))));
   auto* data = static_cast<std::byte*>(bytes->mutable_data());
   return Internals::make_tensor(device::View::contiguous(nullptr, data, bytes->dtype(), bytes->extents()),
                                 bytes);

@@ -79,10 +79,16 @@ class Module {
   uint64_t weight_bytes() const { return weight_bytes_; }
   // Extents in input order, already checked against inputs() by the caller as to rank and static
   // dimensions. Contradictions between them (two inputs that disagree on "batch") and shapes the graph
-  // cannot take are invalid, naming the node.
-  virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const = 0;
+  // cannot take are invalid, naming the node. Shapes whose weights, intermediates and outputs together need
+  // more than `bytes_max` are exhausted, naming a node, before anything of that size is allocated.
+  virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                             NoLocksHeld) const = 0;
+  Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
+    return compile(inputs, UINT64_MAX, none);
+  }
   // What compile() would make. unsupported where a driver cannot say.
-  virtual Result<ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const;
+  virtual Result<ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                   NoLocksHeld) const;
 
  protected:
   std::vector<Signature> inputs_;
@@ -90,6 +96,11 @@ class Module {
   Ref<const ir::Graph> graph_;
   uint64_t weight_bytes_ = 0;
 };
+
+// exhausted when a run needs more than `bytes_max`: `arena_bytes` for intermediates, `weight_bytes`, and the
+// outputs of `specialised`. Names the node with the largest output.
+Status check_memory(const ir::Graph& specialised, uint64_t arena_bytes, uint64_t weight_bytes,
+                    uint64_t bytes_max);
 
 class Slot {
  public:

@@ -194,6 +194,15 @@ Result<std::vector<ResizeAxis>> resize_axes(const Node& node, const Extents& in,
   return axes;
 }
 
+uint64_t taps_max(const Node& node, const ResizeAxis& axis) {
+  const auto in = static_cast<uint64_t>(axis.in), out = static_cast<uint64_t>(axis.out);
+  const std::string mode = mode_of(node);
+  if (mode == "nearest") return out;
+  const uint64_t one_position = mode == "cubic" ? 4 : 2;
+  const bool widened = node.attributes.i64("antialias") != 0 && axis.scale < 1;
+  return one_position * (widened ? in + 2 * out : out);
+}
+
 AxisTaps taps_of(const Node& node, const ResizeAxis& axis) {
   const std::string mode = coordinates_of(node);
   const std::string nearest = node.attributes.str("nearest_mode", "round_prefer_floor");

@@ -45,5 +45,6 @@ Result<std::vector<size_t>> resized_axes(const Node& node, size_t rank);
 Result<std::vector<ResizeAxis>> resize_axes(const Node& node, const Extents& in, const Tensor* roi,
                                             const Tensor* scales, const Tensor* sizes);
 AxisTaps taps_of(const Node& node, const ResizeAxis& axis);
+uint64_t taps_max(const Node& node, const ResizeAxis& axis);  // no fewer than taps_of() has
 
 }  // namespace heddle::ir

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace heddle::ir {
 
@@ -39,7 +40,11 @@ Result<Tensor> Tensor::make(DType dtype, const Extents& extents) {
   return borrow(dtype, extents, static_cast<char*>(block) + skip, std::move(owner));
 }
 
-Tensor Tensor::zeros(DType dtype, const Extents& extents) { return make(dtype, extents).value(); }
+Tensor Tensor::zeros(DType dtype, const Extents& extents) {
+  Result<Tensor> made = make(dtype, extents);
+  if (made.status().code() == Code::exhausted) throw std::bad_alloc();
+  return std::move(made).value();
+}
 
 Tensor Tensor::borrow(DType dtype, const Extents& extents, const void* bytes,
                       std::shared_ptr<const void> keep) {

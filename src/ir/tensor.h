@@ -20,7 +20,7 @@ namespace heddle::ir {
 class Tensor {
  public:
   Tensor() = default;
-  // Zeros, aligned to 64 bytes. Without memory make() is exhausted; zeros(), for small ones, aborts.
+  // Zeros, aligned to 64 bytes. Without memory make() is exhausted; zeros() throws std::bad_alloc.
   static Result<Tensor> make(DType dtype, const Extents& extents);
   static Tensor zeros(DType dtype, const Extents& extents);
   // Borrowed bytes; `keep` owns them. The caller has checked that there are elements() * size_of(dtype) of

@@ -198,7 +198,7 @@ class InlinePass {
 
 // The node's inputs from `kept` on are what its bodies read of the graph around them; what is constant among
 // those moves inside.
-Status optimize_bodies(Graph& graph, Node& node, size_t kept, const Fusions& fusions) {
+Status optimize_bodies(Graph& graph, Node& node, size_t kept, const Fusions& fusions, int64_t& work_left) {
   const size_t skipped = node.is("If") ? 1 : 0;  // inputs of the node that no body sees
   Ids inputs(node.inputs.begin(), node.inputs.begin() + static_cast<std::ptrdiff_t>(kept));
   std::vector<const Tensor*> known(kept - skipped, nullptr);
@@ -212,7 +212,7 @@ Status optimize_bodies(Graph& graph, Node& node, size_t kept, const Fusions& fus
   for (const std::string name : {"then_branch", "else_branch", "body"}) {
     const auto body = node.attributes.graph(name);
     if (body == nullptr) continue;
-    auto optimised = optimize(with_constants(*body, known), fusions);
+    auto optimised = optimize_within(with_constants(*body, known), fusions, work_left);
     if (optimised.ok()) {
       node.attributes.set(name, std::make_shared<const Graph>(std::move(*optimised)));
       ++left;
@@ -237,10 +237,11 @@ Result<Graph> inline_control(Graph graph, bool& changed) {
   return InlinePass(std::move(graph)).run(changed);
 }
 
-Result<Graph> optimize_nested(Graph graph, const Fusions& fusions) {
+Result<Graph> optimize_nested(Graph graph, const Fusions& fusions, int64_t& work_left) {
   for (Node& node : graph.nodes) {
-    if (node.is("If")) HEDDLE_TRY(optimize_bodies(graph, node, 1, fusions));
-    if (node.is("Loop")) HEDDLE_TRY(optimize_bodies(graph, node, 2 + ir::loop_form(node).carried, fusions));
+    if (node.is("If")) HEDDLE_TRY(optimize_bodies(graph, node, 1, fusions, work_left));
+    if (node.is("Loop"))
+      HEDDLE_TRY(optimize_bodies(graph, node, 2 + ir::loop_form(node).carried, fusions, work_left));
   }
   return graph;
 }

@@ -65,9 +65,9 @@ int64_t reference_work(const Node& node, std::span<const ir::Value* const> in,
   return terms > INT64_MAX / outputs ? INT64_MAX : std::max(elements, outputs * terms);
 }
 
-Result<ir::Graph> fold(ir::Graph graph) {
+Result<ir::Graph> fold(ir::Graph graph, int64_t& work_left) {
   Rewriter rewriter(std::move(graph));
-  return rewriter.run([](Rewriter& rw, const Node& node) -> Status {
+  return rewriter.run([&work_left](Rewriter& rw, const Node& node) -> Status {
     HEDDLE_TRY(rw.infer_again(node));
     std::vector<const ir::Value*> in;
     std::vector<const Tensor*> tensors;
@@ -84,7 +84,10 @@ Result<ir::Graph> fold(ir::Graph graph) {
       rw.become_constants(node, std::move(*known));
       return {};
     }
-    if (!constant || reference_work(node, in, out) > kMaxWork) return {};
+    if (!constant) return {};
+    const int64_t work = reference_work(node, in, out);
+    if (work > std::min(kMaxWork, work_left)) return {};
+    work_left -= work;
     HEDDLE_TRY_ASSIGN(auto folded, ir::evaluate(node, tensors));
     rw.become_constants(node, std::move(folded));
     return {};

@@ -13,6 +13,9 @@ using ir::ValueId;
 
 namespace {
 
+// A longer row is not worth a scale of ones, which the file does not hold.
+constexpr int64_t kMaxScale = int64_t{1} << 16;
+
 using Nodes = std::vector<const Node*>;
 
 // The other operand of a commutative node, when one of them is `id`.
@@ -148,6 +151,7 @@ Status to_norm(Rewriter& rw, const Node& root, std::string_view op, const Center
       if (!shape[i].is_static()) return {};
       extents.push_back(shape[i].value());
     }
+    if (extents.elements() > kMaxScale) return {};
     scale = Tensor::zeros(rw.dtype(c.x), extents);
     for (int64_t i = 0; i < scale->elements(); ++i) scale->set(i, 1);
   }

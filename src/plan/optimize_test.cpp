@@ -98,5 +98,22 @@ TEST_CASE("optimising what is optimised changes nothing more") {
   }
 }
 
+// Each Expand alone is within what a node may cost.
+TEST_CASE("folding is bounded for a model as a whole, and what is not folded stays") {
+  Sketch s;
+  constexpr int kNodes = 64;
+  for (int i = 0; i < kNodes; ++i) {
+    const auto number = s.constant(ir::Tensor::scalar(ir::DType::kF32, i).reshaped({1}));
+    s.out(s.op("Expand", {number, s.ints({1 << 22})}), text("y", i));
+  }
+  const auto optimised = optimize(s.take());
+  REQUIRE(optimised.ok());
+  int64_t elements = 0;
+  ir::each_constant(*optimised, [&](const ir::Tensor& constant) { elements += constant.elements(); });
+  CHECK(elements > 1 << 22);
+  CHECK(elements < 1 << 26);
+  CHECK(count(*optimised, "Expand") > kNodes / 2);
+}
+
 }  // namespace
 }  // namespace heddle::plan

@@ -6,18 +6,23 @@
 //   Threads    Pure.
 #pragma once
 
+#include <cstdint>
+
 #include "ir/graph.h"
 
 namespace heddle::plan {
 
 struct Fusions;
 
-// What is constant, or known from static shapes, becomes a constant.
-Result<ir::Graph> fold(ir::Graph graph);
+// What is constant, or known from static shapes, becomes a constant, as long as `work_left` lasts: that is
+// counted by reference_work(), which also bounds the elements of the results. A node not computed stays.
+Result<ir::Graph> fold(ir::Graph graph, int64_t& work_left);
 // An If whose condition is known becomes the nodes of its branch, a short Loop those of its iterations.
 Result<ir::Graph> inline_control(ir::Graph graph, bool& changed);
 // The graphs inside the nodes that are left go through optimize(); constants they read become their own.
-Result<ir::Graph> optimize_nested(ir::Graph graph, const Fusions& fusions);
+Result<ir::Graph> optimize_nested(ir::Graph graph, const Fusions& fusions, int64_t& work_left);
+// optimize() with what is left for folding: a model and the graphs inside it share one allowance.
+Result<ir::Graph> optimize_within(ir::Graph graph, const Fusions& fusions, int64_t& work_left);
 // Nodes and values that reach no output go; graph inputs stay.
 ir::Graph drop_dead(ir::Graph graph);
 // Two nodes with one operator, inputs and attributes become one.

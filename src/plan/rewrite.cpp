@@ -238,6 +238,7 @@ std::vector<int64_t> permutation(const Node& transpose, size_t rank) {
   if (perm.empty()) {
     for (size_t i = rank; i > 0; --i) perm.push_back(static_cast<int64_t>(i - 1));
   }
+  for (int64_t& axis : perm) axis += axis < 0 ? static_cast<int64_t>(rank) : 0;
   return perm;
 }
 

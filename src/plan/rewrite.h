@@ -73,6 +73,6 @@ bool all_static(const ir::Shape& shape);
 std::optional<std::vector<int64_t>> static_dims(const ir::Shape& shape);
 // A constant of integer dtype from numbers.
 ir::Tensor integer_tensor(ir::DType dtype, const ir::Extents& extents, const std::vector<int64_t>& values);
-std::vector<int64_t> permutation(const ir::Node& transpose, size_t rank);  // the attribute, or its default
+std::vector<int64_t> permutation(const ir::Node& transpose, size_t rank);  // in [0, rank)
 
 }  // namespace heddle::plan

@@ -81,7 +81,8 @@ Status bind(const ir::Graph& graph, std::span<const ir::Extents> inputs) {
 // or a Loop that these decide is walked in place: its values and nodes join the others.
 class Specializer {
  public:
-  explicit Specializer(const ir::Graph& graph) : from_(graph), values_(graph.values) {
+  Specializer(const ir::Graph& graph, uint64_t bytes_max)
+      : from_(graph), bytes_max_(bytes_max), values_(graph.values) {
     follow_new_values();
     for (ValueId id : graph.outputs) outputs_[id] = 1;
   }
@@ -137,7 +138,7 @@ class Specializer {
       if (known.back() == nullptr) extents.push_back(*value.type.extents());
     }
     const ir::Graph bound = with_constants(body, known);
-    HEDDLE_TRY_ASSIGN(ir::Graph special, Specializer(bound).run(extents));
+    HEDDLE_TRY_ASSIGN(ir::Graph special, Specializer(bound, bytes_max_).run(extents));
     return std::make_shared<const ir::Graph>(std::move(special));
   }
 
@@ -175,6 +176,7 @@ class Specializer {
                                    no, " by its else branch; the condition depends on data, so they have to ",
                                    "be the same");
       }
+      HEDDLE_TRY(check_size(node, i, yes));
       become(node.outputs[i], {{}, yes, {}, {}});
     }
     Ids left = left_outside(captured, 0);
@@ -267,6 +269,7 @@ class Specializer {
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       ir::TensorType type = (*body)->type((*body)->outputs[1 + i]);
       if (i >= form.carried) type.shape.insert(type.shape.begin(), trips);
+      HEDDLE_TRY(check_size(node, i, type));
       become(node.outputs[i], {{}, std::move(type), {}, {}});
     }
     nodes_.push_back({node.op,
@@ -280,6 +283,15 @@ class Specializer {
   void become(ValueId id, ir::Value made) {
     values_[id].type = std::move(made.type);
     values_[id].contents = std::move(made.contents);
+  }
+
+  Status check_size(const Node& node, size_t output, const ir::TensorType& type) const {
+    const auto elements = ir::checked_elements(type.extents()->span(), type.dtype);
+    if (!elements.ok()) return elements.status().with_context(text(node.describe(), ": output ", output));
+    const auto bytes = static_cast<uint64_t>(*elements * ir::size_of(type.dtype));
+    if (bytes <= bytes_max_) return {};
+    return Status::exhausted(node.describe(), ": output ", output, ", ", type, ", takes ", bytes,
+                             " bytes; the memory limit is ", bytes_max_);
   }
 
   Status step_plain(const Node& node) {
@@ -297,6 +309,7 @@ class Specializer {
         return Status::unsupported(node.describe(), ": the shape of output ", i, ", ", made[i].type,
                                    ", depends on data; shapes must follow from the shapes of the inputs");
       }
+      HEDDLE_TRY(check_size(node, i, made[i].type));
       out.push_back(&made[i]);
     }
     const auto known = known_from_shapes(out);
@@ -351,6 +364,7 @@ class Specializer {
   }
 
   const ir::Graph& from_;
+  const uint64_t bytes_max_;
   std::vector<ir::Value> values_;
   std::vector<Node> nodes_;
   std::vector<ValueId> aliases_;
@@ -359,9 +373,10 @@ class Specializer {
 
 }  // namespace
 
-Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const ir::Extents> inputs) {
+Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const ir::Extents> inputs,
+                             uint64_t bytes_max) {
   HEDDLE_TRY(bind(graph, inputs));
-  return Specializer(graph).run(inputs);
+  return Specializer(graph, bytes_max).run(inputs);
 }
 
 }  // namespace heddle::plan

@@ -8,6 +8,7 @@
 //   Threads    Pure.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "ir/graph.h"
@@ -16,7 +17,10 @@ namespace heddle::plan {
 
 // `inputs` in graph order. Symbols are bound by the declared input types: an extent that contradicts a static
 // dimension, or two inputs that disagree on a symbol, is invalid and names the input, the axis and both
-// numbers.
-Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const ir::Extents> inputs);
+// numbers. A value of more than `bytes_max` is exhausted, by the name of the node that makes it.
+Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const ir::Extents> inputs, uint64_t bytes_max);
+inline Result<ir::Graph> specialize(const ir::Graph& graph, std::span<const ir::Extents> inputs) {
+  return specialize(graph, inputs, UINT64_MAX);
+}
 
 }  // namespace heddle::plan

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/no_memory.h"
+
 namespace heddle::runtime {
 
 namespace {
@@ -55,17 +57,20 @@ std::vector<ir::Extents> Executables::extents_of(std::span<const device::View> v
 }
 
 Result<Executables::Made> Executables::compile(const device::Module& module,
-                                               std::span<const ir::Extents> inputs) {
-  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program, module.compile(inputs, NoLocksHeld{}));
+                                               std::span<const ir::Extents> inputs, uint64_t bytes_max) {
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
+                    or_exhausted(text("compiling model '", module.graph().name, "'"),
+                                 [&] { return module.compile(inputs, bytes_max, NoLocksHeld{}); }));
   const uint64_t bytes = program->resident_bytes();
   return Made(std::move(program), bytes);
 }
 
 Result<Ref<const device::Program>> Executables::find_or_compile(ModelId model, const device::Module& module,
                                                                 std::span<const ir::Extents> inputs,
-                                                                Deadline deadline) {
+                                                                uint64_t bytes_max, Deadline deadline) {
   return programs_.get_or_make(
-      Key(model, {inputs.begin(), inputs.end()}), [&] { return compile(module, inputs); }, deadline);
+      Key(model, {inputs.begin(), inputs.end()}), [&] { return compile(module, inputs, bytes_max); },
+      deadline);
 }
 
 void Executables::forget(ModelId model) {

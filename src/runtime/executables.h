@@ -4,7 +4,8 @@
 //   Threads    Any.
 //   Blocks     find_or_compile(), on a miss, as long as the compilation; every thread that asks for the same
 //              key waits for the same one, until its deadline. The thread that compiles has none.
-//   Errors     A failed compilation reaches all who wait and is not kept.
+//   Errors     A failed compilation reaches all who wait and is not kept. A shape that needs more than
+//              bytes_max is exhausted.
 //   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.
 #pragma once
 
@@ -45,27 +46,29 @@ class Executables {
   explicit Executables(const Options& options)
       : programs_({options.executable_count, options.executable_bytes}) {}
 
-  // `check` runs before a compilation only: what it looks at has been found right whenever there is a
-  // program for it.
+  // `bytes_max`: what weights, intermediates and outputs of one run may need. `check` runs before a
+  // compilation only: what it looks at has been found right whenever there is a program for it.
   template <class Check>
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
-                                                     std::span<const device::View> inputs, Deadline deadline,
-                                                     Check&& check) {
+                                                     std::span<const device::View> inputs, uint64_t bytes_max,
+                                                     Deadline deadline, Check&& check) {
     const auto make = [&]() -> Result<Made> {
       HEDDLE_TRY(check());
-      return compile(module, extents_of(inputs));
+      return compile(module, extents_of(inputs), bytes_max);
     };
     return programs_.get_or_make(Views{model, inputs}, make, deadline);
   }
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
-                                                     std::span<const ir::Extents> inputs, Deadline deadline);
+                                                     std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                                     Deadline deadline);
   void forget(ModelId model);
   void set_bytes_max(uint64_t bytes, size_t count) { programs_.set_limits({count, bytes}); }
   Stats stats() const { return programs_.stats(); }
 
  private:
   static std::vector<ir::Extents> extents_of(std::span<const device::View> views);
-  static Result<Made> compile(const device::Module& module, std::span<const ir::Extents> inputs);
+  static Result<Made> compile(const device::Module& module, std::span<const ir::Extents> inputs,
+                              uint64_t bytes_max);
 
   Map programs_;
 };

@@ -3,6 +3,7 @@
 #include <optional>
 
 #include "base/fork.h"
+#include "base/no_memory.h"
 #include "device/row_faults.h"
 #include "runtime/binding.h"
 #include "runtime/registry.h"
@@ -82,7 +83,9 @@ Result<Ref<Model>> Runtime::load(ir::Graph graph, const device::LoadOptions& opt
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return Status::unavailable("the runtime is closed; it loads no more models");
-  HEDDLE_TRY_ASSIGN(auto module, device_->load(std::move(graph), options, NoLocksHeld{}));
+  HEDDLE_TRY_ASSIGN(auto module, or_exhausted("loading a model", [&] {
+                      return device_->load(std::move(graph), options, NoLocksHeld{});
+                    }));
   auto model = std::make_shared<Model>(std::move(module), registry::next_model_id(), parts_->governor,
                                        parts_->executables);
   auto models = parts_->models.lock();
@@ -105,7 +108,9 @@ Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs, Deadl
   const Gate::Pass inside = model.enter();
   if (!inside) return model.closed_status();
   HEDDLE_TRY(model.check_extents(inputs));
-  return parts_->executables->find_or_compile(model.id(), model.module(), inputs, deadline).status();
+  return parts_->executables
+      ->find_or_compile(model.id(), model.module(), inputs, parts_->allocator->limit(), deadline)
+      .status();
 }
 
 Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Extents> inputs) {
@@ -113,7 +118,8 @@ Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Exte
   const Gate::Pass inside = model.enter();
   if (!inside) return model.closed_status();
   HEDDLE_TRY(model.check_extents(inputs));
-  return model.module().plan(inputs, NoLocksHeld{});
+  return or_exhausted(text("planning model '", model.name(), "'"),
+                      [&] { return model.module().plan(inputs, parts_->allocator->limit(), NoLocksHeld{}); });
 }
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
@@ -126,10 +132,10 @@ Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
 }
 
 Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
-  HEDDLE_TRY_ASSIGN(
-      Ref<const device::Program> program,
-      parts_->executables->find_or_compile(model.id(), model.module(), call.inputs, call.deadline,
-                                           [&] { return model.check_extents(call.inputs); }));
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
+                    parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
+                                                         parts_->allocator->limit(), call.deadline,
+                                                         [&] { return model.check_extents(call.inputs); }));
   HEDDLE_TRY_ASSIGN(Binding binding,
                     Binding::make(*parts_->allocator, *device_, model, *program, call.inputs, call.outputs));
   std::optional<Turn> turn;

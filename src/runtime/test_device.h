@@ -245,7 +245,8 @@ class TestModule final : public device::Module {
     kernel_ = found == device.kernels_.end() ? copy_through : found->second;
     graph_ = std::make_shared<const ir::Graph>(std::move(graph));
   }
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs,
+  using device::Module::compile;
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t,
                                              NoLocksHeld) const override {
     counts_->compilations.add_relaxed(1);
     counts_->meetings.arrive(Work::kCompile);

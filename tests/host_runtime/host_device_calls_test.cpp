@@ -59,7 +59,8 @@ class TestModule final : public device::Module {
   TestModule(ir::Graph graph, Ref<Shared> shared) : shared_(std::move(shared)) {
     graph_ = std::make_shared<const ir::Graph>(std::move(graph));
   }
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, NoLocksHeld) const override {
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, uint64_t,
+                                             NoLocksHeld) const override {
     std::vector<HostProgram::Named> steps;
     steps.push_back({graph_->name == "fault" ? "Fault" : "Meeting", std::make_unique<TestStep>(shared_)});
     return Ref<const device::Program>(std::make_shared<const HostProgram>(std::move(steps)));

@@ -20,7 +20,7 @@ Ref<const device::Module> scores(device::Device& device, const std::string& prec
 
 device::ProgramPlan plan_of(const device::Module& module, int64_t batch) {
   const std::vector<Extents> shapes = {{batch, 32}};
-  const auto plan = module.plan(shapes, NoLocksHeld());
+  const auto plan = module.plan(shapes, UINT64_MAX, NoLocksHeld());
   REQUIRE_MESSAGE(plan.ok(), to_string(plan.status()));
   return *plan;
 }
@@ -62,7 +62,7 @@ TEST_CASE("a plan tells what is left out, and is refused in the words of the com
   const auto module = device->load(*b.take(), {}, NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
   const std::vector<Extents> shapes = {{4}};
-  const Status planned = (*module)->plan(shapes, NoLocksHeld()).status();
+  const Status planned = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld()).status();
   CHECK(planned.code() == Code::unsupported);
   CHECK(planned.message() == (*module)->compile(shapes, NoLocksHeld()).status().message());
 }

@@ -12,6 +12,11 @@ constexpr std::span<const LoweringEntry> (*kFamilies[])() = {
 
 }  // namespace
 
+Status Lowering::has_room_for(uint64_t bytes, std::string_view what) const {
+  if (bytes <= bytes_left) return {};
+  return Status::exhausted(what, " takes ", bytes, " bytes; the memory limit leaves ", bytes_left);
+}
+
 Lower find_lowering(std::string_view op) {
   for (const auto family : kFamilies) {
     for (const LoweringEntry& entry : family()) {

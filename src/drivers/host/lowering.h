@@ -28,7 +28,9 @@ struct Lowering {
   WeightStore& weights;
   int width;            // threads in the budget: prepare splits for up to this many
   bool turned = false;  // the operands' axes are [N, spatial.., C], the node's otherwise (channel_layout.h)
-  bool outermost = false;  // the graph is the module's own, not known to be a node's
+  bool outermost = false;            // the graph is the module's own, not known to be a node's
+  uint64_t bytes_left = UINT64_MAX;  // of the memory limit, for what the step keeps and its scratch
+  Status has_room_for(uint64_t bytes, std::string_view what) const;  // exhausted when it has not
   const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
   // What a caller brings, and not what the graph around a body does.
   bool is_model_input(size_t input) const {

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/no_memory.h"
 #include "base/process_exit.h"
 #include "base/trace.h"
 #include "drivers/host/channel_layout.h"
@@ -58,33 +59,50 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
                  lowering.weights,
                  lowering.width,
                  true};
+  inner.bytes_left = lowering.bytes_left;
   return lower(inner);
 }
 
 }  // namespace
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
-                                                     Ref<FirstRuns> first_runs, int width) {
-  HEDDLE_TRY_ASSIGN(Ref<HostProgram> program, prepare(graph, weights, width, true));
+                                                     Ref<FirstRuns> first_runs, int width,
+                                                     const Limits& limits) {
+  auto program = std::make_shared<HostProgram>();
+  HEDDLE_TRY(program->prepare_storage(graph, weights));
+  const uint64_t arena = program->storage_.arena_bytes;
+  HEDDLE_TRY(device::check_memory(graph, arena, limits.weight_bytes, limits.bytes_max));
+  const uint64_t left = limits.bytes_max - limits.weight_bytes - arena;
+  HEDDLE_TRY(program->prepare_steps(graph, weights, width, left, true));
   program->first_runs_ = std::move(first_runs);
   return Ref<const device::Program>(std::move(program));
 }
 
-Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width,
-                                              bool outermost) {
+Result<Ref<HostProgram>> HostProgram::make_nested(const ir::Graph& graph, WeightStore& weights, int width,
+                                                  uint64_t bytes_max) {
   auto program = std::make_shared<HostProgram>();
-  HEDDLE_TRY_ASSIGN(program->storage_, assign_storage(graph, weights.engine().bf16));
-  program->inputs_ = concrete(program->storage_, graph.inputs);
-  program->outputs_ = concrete(program->storage_, graph.outputs);
-  for (const ir::Value& value : graph.values) {
-    if (value.is_constant()) program->constants_.push_back(*value.constant);
+  HEDDLE_TRY(program->prepare_storage(graph, weights));
+  const uint64_t arena = program->storage_.arena_bytes;
+  if (arena > bytes_max) {
+    return Status::exhausted("a run needs ", arena, " bytes between nodes; the memory limit leaves ",
+                             bytes_max);
   }
-  HEDDLE_TRY(program->prepare_steps(graph, weights, width, outermost));
-  program->storage_.operands = {};
+  HEDDLE_TRY(program->prepare_steps(graph, weights, width, bytes_max - arena, false));
   return program;
 }
 
-Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, bool outermost) {
+Status HostProgram::prepare_storage(const ir::Graph& graph, const WeightStore& weights) {
+  HEDDLE_TRY_ASSIGN(storage_, assign_storage(graph, weights.engine().bf16));
+  inputs_ = concrete(storage_, graph.inputs);
+  outputs_ = concrete(storage_, graph.outputs);
+  for (const ir::Value& value : graph.values) {
+    if (value.is_constant()) constants_.push_back(*value.constant);
+  }
+  return {};
+}
+
+Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, int width,
+                                  uint64_t bytes_left, bool outermost) {
   uint64_t scratch = 0;
   resident_bytes_ = 4096;
   for (const ir::Node& node : graph.nodes) {
@@ -94,14 +112,18 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
       return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
     Lowering lowering{graph, node, pick(storage_, node.inputs), pick(storage_, node.outputs), weights, width};
     lowering.outermost = outermost;
+    lowering.bytes_left = bytes_left;
     Result<std::unique_ptr<Step>> step = lower_in_layout(lower, lowering);
     if (!step.ok()) return step.status().with_context(node.describe());
     (*step)->set_scratch(storage_.arena_bytes);
     scratch = std::max(scratch, (*step)->scratch_bytes());
+    if (Status fits = lowering.has_room_for(scratch, "scratch memory"); !fits.ok())
+      return fits.with_context(node.describe());
     resident_bytes_ += (*step)->resident_bytes();
     steps_.push_back({node.op->name.data(), std::move(*step)});
   }
   slot_bytes_ = storage_.arena_bytes + scratch;
+  storage_.operands = {};
   return {};
 }
 
@@ -131,7 +153,10 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
   const OmpScope team_of_one;
   Team::Caller caller(team);
-  HEDDLE_TRY(run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults.get()}));
+  // References compute in containers of their own.
+  HEDDLE_TRY(or_exhausted("a run", [&] {
+    return run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults.get()});
+  }));
   if (!ran_.load_relaxed()) [[unlikely]]
     note_first_run();
   return {};
@@ -199,17 +224,18 @@ HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : w
 }
 
 Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Extents> inputs,
-                                                       NoLocksHeld) const {
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+                                                       uint64_t bytes_max, NoLocksHeld) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs, bytes_max));
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;
-  return HostProgram::make(specialised, *weights_, first_runs_, width_);
+  return HostProgram::make(specialised, *weights_, first_runs_, width_, {weight_bytes_, bytes_max});
 }
 
-Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                             NoLocksHeld none) const {
+  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, compile(inputs, bytes_max, none));
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs, bytes_max));
   HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
-  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, compile(inputs, none));
   const auto& program = static_cast<const HostProgram&>(*compiled);
   device::ProgramPlan planned;
   planned.arena_bytes = storage.arena_bytes;

@@ -32,11 +32,15 @@ struct FirstRuns {
 
 class HostProgram final : public device::Program {
  public:
+  struct Limits {
+    uint64_t weight_bytes, bytes_max;
+  };
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
-                                                 Ref<FirstRuns> first_runs, int width);
-  // The same without the count of first runs. Unless it is `outermost`, the graph is inside another's node.
-  static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width,
-                                          bool outermost = false);
+                                                 Ref<FirstRuns> first_runs, int width, const Limits& limits);
+  // For a graph inside a node, without the count of first runs. `bytes_max` is for its arena and what its
+  // steps keep.
+  static Result<Ref<HostProgram>> make_nested(const ir::Graph& specialised, WeightStore& weights, int width,
+                                              uint64_t bytes_max);
   struct Named {
     const char* op;  // for the trace, and for what fails
     std::unique_ptr<Step> step;
@@ -52,7 +56,9 @@ class HostProgram final : public device::Program {
 
  private:
   void note_first_run() const;
-  Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, bool outermost);
+  Status prepare_storage(const ir::Graph& graph, const WeightStore& weights);
+  Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, uint64_t bytes_left,
+                       bool outermost);
   Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
                const char* what) const;
 
@@ -70,8 +76,11 @@ class HostModule final : public device::Module {
                                                 int width);
   HostModule(ir::Graph graph, Ref<const Engine> engine, int width);
 
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
-  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
+  using device::Module::compile;
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                             NoLocksHeld) const override;
+  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                   NoLocksHeld) const override;
 
  private:
   std::unique_ptr<WeightStore> weights_;

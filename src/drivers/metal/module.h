@@ -14,10 +14,15 @@ class MetalModule final : public device::Module {
  public:
   static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options,
                                                 Ref<const OpenDevice> open);
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
-  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, NoLocksHeld) const override;
+  using device::Module::compile;
+  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                             NoLocksHeld) const override;
+  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                   NoLocksHeld) const override;
 
  private:
+  Result<ir::Graph> specialise(std::span<const ir::Extents> inputs, uint64_t bytes_max) const;
+
   Ref<const OpenDevice> open_;
   Ref<const Weights> weights_;
   bool half_ = false;

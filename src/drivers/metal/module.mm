@@ -64,14 +64,22 @@ Result<Ref<const device::Module>> MetalModule::make(ir::Graph graph, const devic
   return Ref<const device::Module>(std::move(module));
 }
 
+// What lies between nodes is MPSGraph's, which does not say how much it is.
+Result<ir::Graph> MetalModule::specialise(std::span<const ir::Extents> inputs, uint64_t bytes_max) const {
+  HEDDLE_TRY_ASSIGN(ir::Graph specialised, plan::specialize(*graph_, inputs, bytes_max));
+  HEDDLE_TRY(device::check_memory(specialised, 0, weight_bytes_, bytes_max));
+  return specialised;
+}
+
 Result<Ref<const device::Program>> MetalModule::compile(std::span<const ir::Extents> inputs,
-                                                        NoLocksHeld) const {
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+                                                        uint64_t bytes_max, NoLocksHeld) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, specialise(inputs, bytes_max));
   return MetalProgram::make(specialised, weights_, open_, half_);
 }
 
-Result<device::ProgramPlan> MetalModule::plan(std::span<const ir::Extents> inputs, NoLocksHeld) const {
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs));
+Result<device::ProgramPlan> MetalModule::plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                              NoLocksHeld) const {
+  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, specialise(inputs, bytes_max));
   // What cannot be compiled has no plan.
   const auto program = MetalProgram::make(specialised, weights_, open_, half_);
   if (!program.ok()) return program.status();

@@ -80,9 +80,14 @@ class DeformConv {
     if (dtype_ == DType::kF64) place_dtype_ = DType::kF64;
     outputs_ = w.shape[0].value();
     for (size_t i = 0; i < axes_; ++i) kernel_.push_back(w.shape[2 + i].value());
-    for (const int64_t extent : kernel_) taps_ *= extent;
+    HEDDLE_TRY_ASSIGN(taps_, ir::checked_elements(kernel_, dtype_));
     HEDDLE_TRY_ASSIGN(groups_, call_.take_i64("group", 1));
     HEDDLE_TRY_ASSIGN(offset_groups_, call_.take_i64("offset_group", 1));
+    constexpr int64_t kMost = 1 << 16;
+    if (taps_ > kMost || groups_ > kMost || offset_groups_ > kMost || w.shape[1].value() > ir::kMaxBytes) {
+      return call_.unsupported("the weight ", w, " with group ", groups_, " and offset_group ",
+                               offset_groups_, "; a kernel's elements and the groups are at most ", kMost);
+    }
     HEDDLE_TRY_ASSIGN(const auto kernel, call_.take_ints("kernel_shape"));
     HEDDLE_TRY_ASSIGN(strides_, take_list("strides", axes_, 1));
     HEDDLE_TRY_ASSIGN(dilations_, take_list("dilations", axes_, 1));

@@ -15,7 +15,9 @@ using ir::ValueId;
 
 Result<int64_t> take_block(Call& call, const ir::TensorType& x) {
   HEDDLE_TRY_ASSIGN(const int64_t block, call.take_i64("blocksize", 0));
-  if (block < 1) return call.invalid("attribute 'blocksize' is ", block, "; it has to be 1 or more");
+  constexpr int64_t kMost = int64_t{1} << 23;  // its square fits a tensor
+  if (block < 1 || block > kMost)
+    return call.invalid("attribute 'blocksize' is ", block, "; it has to be 1 to ", kMost);
   if (x.rank() != 4) return call.invalid("the input is ", x, "; its rank has to be 4");
   return block;
 }

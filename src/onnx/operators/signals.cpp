@@ -82,6 +82,12 @@ Status mel_weights(Call& call) {
   }
   if (edges.back() > bins)
     return call.invalid("upper_edge_hertz is ", high, "; half the sample rate is ", rate / 2);
+  constexpr int64_t kMostWeights = int64_t{1} << 24;
+  if (bins * count > kMostWeights) {
+    return call.unsupported(
+        "num_mel_bins is ", count, " and dft_length ", length, ", which makes ", bins * count,
+        " weights; they are computed while the model is read, which does at most ", kMostWeights);
+  }
   ir::Tensor weights = ir::Tensor::zeros(dtype, {bins, count});
   const auto set = [&](int64_t bin, int64_t band, double value) {
     if (bin < bins) weights.set(bin * count + band, value);

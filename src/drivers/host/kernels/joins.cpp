@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 
 #include "drivers/host/kernels/blocks.h"
 #include "drivers/host/kernels/chunks.h"
@@ -317,8 +318,11 @@ LoweredStep lower_pad(Lowering& lowering) {
     begin[axis] = pads[i];
   }
   const std::string mode = lowering.node.attributes.str("mode", "constant");
+  const auto entries = static_cast<uint64_t>(std::accumulate(out.begin(), out.end(), int64_t{0}));
+  HEDDLE_TRY(lowering.has_room_for(entries * sizeof(int64_t), "a table of indices"));
   std::vector<std::vector<int64_t>> maps(in.rank());
   for (size_t axis = 0; axis < in.rank(); ++axis) {
+    maps[axis].reserve(static_cast<size_t>(out[axis]));
     for (int64_t i = 0; i < out[axis]; ++i) maps[axis].push_back(pad_source(i - begin[axis], in[axis], mode));
   }
   return std::unique_ptr<Step>(std::make_unique<PadStep>(lowering, std::move(maps)));

@@ -318,6 +318,9 @@ class PassesStep final : public Step {
   uint64_t scratch_ = 0;
 };
 
+// While the tables are made: ir's index and weight, and ours.
+constexpr uint64_t kTapBytes = 24;
+
 // The axes that change. Empty when none does.
 Result<std::vector<ir::ResizeAxis>> changing_axes(const Lowering& lowering) {
   enum : size_t { kScales = 2, kSizes = 3 };
@@ -347,6 +350,9 @@ Result<std::vector<ir::ResizeAxis>> changing_axes(const Lowering& lowering) {
     changing.push_back(axis);
   }
   std::sort(changing.begin(), changing.end(), [](const auto& a, const auto& b) { return a.axis < b.axis; });
+  uint64_t taps = 0;
+  for (const ir::ResizeAxis& axis : changing) taps += ir::taps_max(lowering.node, axis);
+  HEDDLE_TRY(lowering.has_room_for(taps * kTapBytes, "a table of indices and weights"));
   return changing;
 }
 

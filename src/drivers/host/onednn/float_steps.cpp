@@ -44,6 +44,7 @@ class WideStep final : public Step {
     auto step = std::make_unique<WideStep>();
     Lowering wide{lowering.graph, lowering.node, {}, {}, lowering.weights, lowering.width};
     wide.outermost = lowering.outermost;
+    wide.bytes_left = lowering.bytes_left;
     for (size_t i = 0; i < lowering.inputs.size(); ++i) {
       HEDDLE_TRY_ASSIGN(Operand operand, step->add_input(lowering, lowering.inputs[i]));
       wide.inputs.push_back(operand);
