@@ -62,11 +62,9 @@ void Stream::synchronize(Timeout timeout) const {
 }
 
 void Stream::wait(const Event& event) const {
-  check(Internals::runtime(rep_->device).usable());
   const runtime::Event* recorded = Internals::event(event);
-  if (recorded == nullptr) return;
-  runtime::Turn turn = take(rep_->stream->turn());
-  check(turn.wait(*recorded));
+  check(Internals::runtime(rep_->device)
+            .wait(*rep_->stream, recorded == nullptr ? runtime::Event() : *recorded));
 }
 
 void Stream::copy(const Tensor& from, const Tensor& to) const {

@@ -16,6 +16,7 @@ Runtime::Runtime(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
       options_(options),
       generation_(fork_generation()),
+      copies_(registry::next_model_id()),
       parts_(std::make_unique<Parts>()) {}
 
 Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) {
@@ -57,6 +58,7 @@ Runtime::~Runtime() {
   parts_->reaper_stops.store_release(true);  // pairs with reap()
   parts_->roster->bell()->ring();
   parts_->reaper.join();
+  parts_->governor->forget(copies_);
 }
 
 void Runtime::reap() {
@@ -135,7 +137,7 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
   std::optional<Turn> turn;
   Submission extras;
   if (call.stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, model.id(), call.deadline));
+    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, &Governor::enter, model.id(), call.deadline));
     turn.emplace(std::move(entry.first));
     extras.permit = std::move(entry.second);
   } else {
@@ -157,17 +159,19 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
   return binding.take_outputs();
 }
 
-Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, ModelId model, Deadline deadline) {
+Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, ModelId who,
+                                                  Deadline deadline) {
+  Governor& governor = *parts_->governor;
   for (;;) {
     {
       HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
-      HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline, DuringHold::step_aside));
+      HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::step_aside));
       if (permit) [[likely]]
         return std::pair(std::move(turn), std::move(permit));
     }
-    // Parked without the Turn, the call has its place before the next exclusive hold. Who has taken the Turn
-    // meanwhile may himself be parked: to wait for him with a Permit could be to wait for each other.
-    HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline));
+    // Parked without the Turn, the call has its place before the next exclusive hold. The Turn's owner may be
+    // parked for a Permit: waiting for that Turn while holding a Permit could deadlock.
+    HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::wait));
     if (std::optional<Turn> turn = stream.try_turn()) return std::pair(*std::move(turn), std::move(permit));
     permit.decline();
   }
@@ -214,12 +218,23 @@ Status Runtime::fill(Stream& stream, const View& to, double value, Deadline dead
   return move_data(stream, std::move(list), to.buffer == nullptr, deadline);
 }
 
+Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
+  HEDDLE_TRY(usable());
+  if (!event.recorded() || event.point().done() || event.point().timeline == stream.timeline()) return {};
+  if (event.point().timeline->failed()) return event.point().timeline->failure();
+  CommandList list;
+  list.wait(event.point());
+  return move_data(stream, std::move(list), false, deadline);
+}
+
 Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return usable();
-  HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
-  return finish(std::move(turn), std::move(list), {}, wait, Deadline::never());
+  HEDDLE_TRY_ASSIGN(auto entry, enter_on(stream, &Governor::enter_copy, copies_, deadline));
+  Submission extras;
+  extras.permit = std::move(entry.second);
+  return finish(std::move(entry.first), std::move(list), std::move(extras), wait, Deadline::never());
 }
 
 Status Runtime::synchronize(Deadline deadline) {
@@ -231,6 +246,7 @@ void Runtime::close(Deadline deadline) {
   if (fork_generation() != generation_) return;
   gate_.close();
   parts_->streams->close();
+  parts_->governor->refuse_parked(copies_, Status::unavailable("the runtime is closed"));
   static_cast<void>(gate_.wait_empty(deadline));  // no load() can add a model after this
   const std::vector<Ref<Model>> all = models();
   for (const Ref<Model>& model : all)

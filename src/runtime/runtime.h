@@ -73,11 +73,13 @@ class Runtime {
 
   Result<Ref<device::Buffer>> allocate(uint64_t bytes);
   Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
-  // In stream order. On an asynchronous device they return when a side without buffer is no longer needed,
-  // else at once.
+  // In stream order, and not during another thread's exclusive hold. On an asynchronous device they return
+  // when a side without buffer is no longer needed, else at once.
   Status copy(Stream& stream, const device::View& from, const device::View& to,
               Deadline deadline = Deadline::never());
   Status fill(Stream& stream, const device::View& to, double value, Deadline deadline = Deadline::never());
+  // What is submitted to `stream` from here on runs after the event.
+  Status wait(Stream& stream, const Event& event, Deadline deadline = Deadline::never());
 
   // All streams and lanes; goes on past a failing one and returns the first failure.
   Status synchronize(Deadline deadline = Deadline::never());
@@ -108,14 +110,16 @@ class Runtime {
   void reap();
   std::vector<Ref<Model>> models() const;
   Result<std::vector<device::View>> run_inside(Model& model, const Call& call);
-  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, ModelId model, Deadline deadline);
+  using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
+  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline);
   Status finish(Turn turn, device::CommandList list, Submission extras, bool wait, Deadline deadline);
   Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline);
 
   const Ref<device::Device> device_;
   const Options options_;
   const uint32_t generation_;
-  Gate gate_;  // calls that are not a model's
+  const ModelId copies_;  // as whose they wait for a Permit
+  Gate gate_;             // calls that are not a model's
   std::unique_ptr<Parts> parts_;
 };
 

@@ -266,6 +266,7 @@ TEST_CASE("a failed stream of a user's does not disturb the others") {
   REQUIRE(f.run(*f.lost, x, &**broken).ok());
   CHECK((*broken)->synchronize(Deadline::never()).code() == Code::device_lost);
   CHECK(f.run(*f.add_one, x, &**broken).status().code() == Code::device_lost);
+  CHECK(f.runtime->wait(*good, (*broken)->record()).code() == Code::device_lost);
   CHECK(test::values_of(*f.run(*f.add_one, x, &*good, true))[0] == 5);
   CHECK(f.runtime->synchronize().code() == Code::device_lost);
   broken.reset();

@@ -23,14 +23,6 @@ Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
   return stream_->submit_in_flight(std::move(list), std::move(extras));
 }
 
-Status Turn::wait(const Event& event) {
-  if (!event.recorded() || event.point().done() || event.point().timeline == stream_->timeline()) return {};
-  if (event.point().timeline->failed()) return event.point().timeline->failure();
-  CommandList list;
-  list.wait(event.point());
-  return submit(std::move(list)).status();
-}
-
 Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
                const Clock& clock)
     : device_(std::move(device)),

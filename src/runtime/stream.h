@@ -51,7 +51,6 @@ class Turn {  // the right to submit to one stream; move-only
   //                 have written
   //   unavailable   the runtime is closed
   Result<uint64_t> submit(device::CommandList list, Submission extras = {});
-  Status wait(const Event& event);  // what is submitted from here on runs after the event
   const Stream& stream() const { return *stream_; }
 
  private:

@@ -85,6 +85,8 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   void set_compile(std::function<Status(std::span<const ir::Extents>)> compile) {
     compile_ = std::move(compile);
   }
+  // Before the streams are made: called by every copy and fill, before it begins.
+  void set_copy(std::function<void()> copy) { copy_ = std::move(copy); }
   void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
   Counts& counts() { return *counts_; }
   const Ref<Counts>& shared_counts() { return counts_; }
@@ -101,6 +103,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
   std::function<Status(std::span<const ir::Extents>)> compile_;
+  std::function<void()> copy_ = [] {};
   Atomic<bool> refuse_memory_{false};
 };
 
@@ -202,8 +205,8 @@ class TestModule final : public device::Module {
 
 class TestQueue final : public device::Queue {
  public:
-  TestQueue(bool asynchronous, Ref<Counts> counts)
-      : Queue(std::make_shared<device::Timeline>()), counts_(std::move(counts)) {
+  TestQueue(bool asynchronous, std::function<void()> copy, Ref<Counts> counts)
+      : Queue(std::make_shared<device::Timeline>()), copy_(std::move(copy)), counts_(std::move(counts)) {
     counts_->queues.add_relaxed(1);
     if (asynchronous) worker_ = Thread("test-queue", [this] { work(); });
   }
@@ -261,6 +264,7 @@ class TestQueue final : public device::Queue {
       if (status.code() == Code::invalid && worker_.joinable()) run->row_faults->record_whole(status);
       return status;
     }
+    copy_();
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
       counts_->copies.add_relaxed(1);
       if (copy->from.bytes() != 0) std::memmove(copy->to.data, copy->from.data, copy->from.bytes());
@@ -285,6 +289,7 @@ class TestQueue final : public device::Queue {
     }
   }
 
+  const std::function<void()> copy_;
   const Ref<Counts> counts_;
   Guarded<Work, Rank::kHelpers> work_;
   Thread worker_;
@@ -295,7 +300,7 @@ inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t byt
   return std::unique_ptr<device::Memory>(new TestMemory(std::aligned_alloc(64, bytes), bytes, counts_));
 }
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
-  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, counts_));
+  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
 }
 inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
   return std::unique_ptr<device::Slot>(new TestSlot(counts_));
