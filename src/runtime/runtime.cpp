@@ -22,7 +22,7 @@ Runtime::Runtime(Ref<device::Device> device, const Options& options)
 Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) {
   if (options.in_flight < 0 || options.in_flight > Governor::kMaxLimit) {
     return Status::invalid("an in-flight limit of ", options.in_flight, " was asked for; it must be 1 to ",
-                           Governor::kMaxLimit, ", or 0 for as many as the device has lanes");
+                           Governor::kMaxLimit, ", or 0 for as many as the device asks for");
   }
   Ref<Runtime> runtime(new Runtime(std::move(device), options));
   HEDDLE_TRY(runtime->build());
@@ -31,8 +31,7 @@ Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) 
 
 Status Runtime::build() {
   const device::Traits& traits = device_->traits();
-  const int asked = options_.in_flight > 0 ? options_.in_flight : traits.lanes;
-  const int limit = std::clamp(std::min(asked, traits.in_flight_limit), 1, Governor::kMaxLimit);
+  const int limit = options_.in_flight > 0 ? options_.in_flight : traits.in_flight;
   HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
   parts_->executables = std::make_shared<Executables>(options_);
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
@@ -143,7 +142,7 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
   } else {
     HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
   }
-  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit));
+  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit, call.stream == nullptr));
   HEDDLE_TRY(lane->slot->prepare(*program, NoLocksHeld{}));
   if (!turn.has_value()) {
     HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());

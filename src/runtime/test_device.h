@@ -64,6 +64,7 @@ struct TestOptions {
   bool asynchronous = false;
   bool binds_caller_memory = true;
   int lanes = 2;
+  int in_flight = 0;  // 0: as many as lanes
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::string name = "test";
 };
@@ -77,6 +78,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
     traits_.unified_memory = true;
     traits_.synchronous = !options.asynchronous;
     traits_.lanes = options.lanes;
+    traits_.in_flight = options.in_flight == 0 ? options.lanes : options.in_flight;
     traits_.memory_bytes = options.memory_bytes;
   }
 
