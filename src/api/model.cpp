@@ -147,13 +147,15 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
   if (stream == nullptr && coalesces(*rep_, views)) {
-    return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel)));
+    return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel,
+                                                 Internals::keep_all(rep_->device, inputs))));
   }
   runtime::Call call;
   call.inputs = views;
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
+  call.keep = Internals::keep_all(rep_->device, inputs);
   return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
 }
 

@@ -118,15 +118,17 @@ Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Exte
 }
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
-  HEDDLE_TRY(usable());
-  const Gate::Pass inside = model.enter();
-  if (!inside) [[unlikely]]
-    return model.closed_status();
-  HEDDLE_TRY(model.check_dtypes(call.inputs));
-  return run_inside(model, call);
+  HEDDLE_TRY_ASSIGN(InFlight started, start(model, call));
+  if (started.stream == nullptr) return std::move(started.outputs);
+  return finish(started, call.deadline);
 }
 
-Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
+Result<InFlight> Runtime::start(Model& model, const Call& call) {
+  HEDDLE_TRY(usable());
+  InFlight started{model.enter(), {}, call.row_faults};
+  if (!started.inside) [[unlikely]]
+    return model.closed_status();
+  HEDDLE_TRY(model.check_dtypes(call.inputs));
   HEDDLE_TRY_ASSIGN(
       Ref<const device::Program> program,
       parts_->executables->find_or_compile(model.id(), model.module(), call.inputs, call.deadline,
@@ -148,14 +150,24 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
     HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());
     turn.emplace(std::move(own));
   }
-  const bool callers = binding.uses_caller_memory(), waits = call.wait || callers;
-  Ref<device::RowFaults> faults = call.row_faults;
-  if (faults == nullptr && !device_->traits().synchronous) faults = std::make_shared<device::RowFaults>(0);
-  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, faults);
-  HEDDLE_TRY(finish(std::move(*turn), std::move(list), std::move(extras), waits,
-                    callers ? Deadline::never() : call.deadline));
-  if (waits && faults != nullptr) HEDDLE_TRY(faults->whole());
-  return binding.take_outputs();
+  const bool synchronous = device_->traits().synchronous, callers = binding.uses_caller_memory();
+  if (started.faults == nullptr && !synchronous) started.faults = std::make_shared<device::RowFaults>(0);
+  extras.awaited = call.wait || callers;
+  extras.keep = call.keep;
+  if (extras.awaited && !synchronous) started.stream = turn->stream().shared_from_this();
+  started.may_leave = !callers || call.keep != nullptr;
+  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, started.faults);
+  HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(turn), std::move(list), std::move(extras)));
+  started.outputs = binding.take_outputs();
+  return started;
+}
+
+Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {
+  if (started.stream != nullptr) {
+    HEDDLE_TRY(started.stream->await(started.value, started.may_leave ? deadline : Deadline::never()));
+    HEDDLE_TRY(started.faults->whole());
+  }
+  return std::move(started.outputs);
 }
 
 Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, ModelId who,
@@ -176,14 +188,9 @@ Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, M
   }
 }
 
-Status Runtime::finish(Turn turn, CommandList list, Submission extras, bool wait, Deadline deadline) {
-  if (device_->traits().synchronous) return turn.submit(std::move(list), std::move(extras)).status();
-  Ref<device::Timeline> timeline = turn.stream().timeline();
-  HEDDLE_TRY_ASSIGN(const uint64_t value, turn.submit(std::move(list), std::move(extras)));
-  {
-    const Turn over = std::move(turn);  // others may submit while we wait
-  }
-  return wait ? timeline->wait(value, deadline) : Status();
+// The Turn ends here: others may submit while we wait.
+Result<uint64_t> Runtime::submit(Turn turn, CommandList list, Submission extras) {
+  return turn.submit(std::move(list), std::move(extras));
 }
 
 Result<Ref<device::Buffer>> Runtime::allocate(uint64_t bytes) {
@@ -199,14 +206,16 @@ Result<View> Runtime::allocate(ir::DType dtype, const ir::Extents& extents) {
   return View::contiguous(std::move(buffer), data, dtype, extents);
 }
 
-Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline) {
+Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline,
+                     Ref<const void> keep) {
   if (from.dtype != to.dtype || from.extents != to.extents) {
     return Status::invalid("a copy from ", from.dtype, from.extents, " to ", to.dtype, to.extents,
                            " was asked for; dtype and shape must be the same");
   }
   CommandList list;
   list.copy(from, to);
-  HEDDLE_TRY(move_data(stream, std::move(list), from.buffer == nullptr || to.buffer == nullptr, deadline));
+  const bool callers = from.buffer == nullptr || to.buffer == nullptr;
+  HEDDLE_TRY(move_data(stream, std::move(list), callers, deadline, std::move(keep)));
   // Who takes the values away has to hear that they are nobody's.
   return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
 }
@@ -226,14 +235,20 @@ Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
   return move_data(stream, std::move(list), false, deadline);
 }
 
-Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline) {
+Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline,
+                          Ref<const void> keep) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return usable();
   HEDDLE_TRY_ASSIGN(auto entry, enter_on(stream, &Governor::enter_copy, copies_, deadline));
   Submission extras;
   extras.permit = std::move(entry.second);
-  return finish(std::move(entry.first), std::move(list), std::move(extras), wait, Deadline::never());
+  extras.awaited = wait && !device_->traits().synchronous;
+  const bool awaited = extras.awaited, may_leave = keep != nullptr;
+  extras.keep = std::move(keep);
+  const Ref<Stream> kept = stream.shared_from_this();
+  HEDDLE_TRY_ASSIGN(const uint64_t value, submit(std::move(entry.first), std::move(list), std::move(extras)));
+  return awaited ? kept->await(value, may_leave ? deadline : Deadline::never()) : Status();
 }
 
 Status Runtime::synchronize(Deadline deadline) {
@@ -260,6 +275,7 @@ Runtime::Stats Runtime::stats() const {
   stats.memory = parts_->allocator->stats();
   stats.governor = parts_->governor->stats();
   stats.executables = parts_->executables->stats();
+  stats.reaper_rings = parts_->roster->bell()->rings();
   for (const Ref<Stream>& stream : parts_->roster->living()) stats.in_flight += stream->in_flight();
   return stats;
 }
