@@ -227,7 +227,7 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log)
 
 
-ON_METAL = ("threads", "scripted", "overloads")
+ON_METAL = ("threads", "scripted", "overloads", "exclusive")
 
 
 def torch_tests(*names: str) -> list[str]:

@@ -291,9 +291,9 @@ class HEDDLE_API Device {
   std::shared_ptr<Rep> rep_;
 };
 
-// The device to oneself: waits until nothing of the process runs on it and keeps Heddle off until
-// destroyed. For other libraries on the same hardware. Not recursive: a second one on the same thread, or a
-// model call under it, is invalid.
+// The device to oneself, for other libraries on the same hardware: waits until nothing of the process runs
+// on it; until destroyed, other threads' model calls, copies and stream waits wait. Reading results does not.
+// Its own thread may copy; a model call or a second Exclusive there is invalid.
 class HEDDLE_API Exclusive {
  public:
   explicit Exclusive(const Device& device = {}, Timeout timeout = {});

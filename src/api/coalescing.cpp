@@ -38,9 +38,6 @@ std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged)
 
 constexpr int kMostRows = 1 << 16;
 
-// On the host every core is a lane; a device of its own says how many batches it likes at once.
-int lanes_of(const device::Traits& traits) { return traits.threads > 0 ? traits.threads : traits.lanes; }
-
 std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& model,
                                                  const ModelOptions& options) {
   const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
@@ -57,8 +54,10 @@ std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& mode
   }
   if (padded && (!padded->ragged() || options.exact)) padded.reset();  // exact: nothing is padded
   batch::CoalescerOptions coalesce;
-  coalesce.lanes = std::max(1, lanes_of(runtime->device().traits()));
-  coalesce.lanes_alone = std::max(coalesce.lanes, runtime->device().traits().lanes);
+  const device::Traits& traits = runtime->device().traits();
+  coalesce.lanes = traits.lanes;
+  // A synchronous device is idle while a call is handed on to the next thread; others have a queue.
+  coalesce.lanes_alone = traits.synchronous ? std::max(traits.lanes, traits.in_flight) : traits.lanes;
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
@@ -85,11 +84,11 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
   } else if (!traits.unified_memory) {
     model.coalescing = text("off: callers cannot write into the memory of device '", traits.name, "'");
   } else {
-    const int lanes = std::max(1, lanes_of(traits));
     model.coalescer = std::move(calls);
-    model.coalescing = text(
-        "on: calls that find ", lanes == 1 ? text("the lane") : text("all ", lanes, " lanes"), " of device '",
-        traits.name, "' busy are joined where that pays, up to ", options.max_batch, " rows; ");
+    model.coalescing =
+        text("on: calls that find ",
+             traits.lanes == 1 ? text("the lane") : text("all ", traits.lanes, " lanes"), " of device '",
+             traits.name, "' busy are joined where that pays, up to ", options.max_batch, " rows; ");
   }
 }
 

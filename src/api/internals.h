@@ -119,6 +119,9 @@ struct Internals {
     return BatchFuture(std::move(rep));
   }
   static const std::shared_ptr<const void>& keep(const Tensor& tensor) { return tensor.rep_->keep; }
+  // Owns the caller's memory of `tensors` for work that may outlive the call; null where a tensor borrows
+  // memory without an owner, and where the device is synchronous.
+  static std::shared_ptr<const void> keep_all(const Device& device, std::span<const Tensor> tensors);
 };
 
 // The stream of the innermost StreamGuard of this thread on `device`, or none.

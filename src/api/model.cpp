@@ -148,7 +148,8 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   }
   if (stream == nullptr && coalesces(*rep_, views)) {
     return within_memory([&] {
-      return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel)));
+      return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel,
+                                                   Internals::keep_all(rep_->device, inputs))));
     });
   }
   runtime::Call call;
@@ -156,6 +157,7 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
+  call.keep = Internals::keep_all(rep_->device, inputs);
   return within_memory(
       [&] { return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call))); });
 }

@@ -62,17 +62,18 @@ void Stream::synchronize(Timeout timeout) const {
 }
 
 void Stream::wait(const Event& event) const {
-  check(Internals::runtime(rep_->device).usable());
   const runtime::Event* recorded = Internals::event(event);
-  if (recorded == nullptr) return;
-  runtime::Turn turn = take(rep_->stream->turn());
-  check(turn.wait(*recorded));
+  check(Internals::runtime(rep_->device)
+            .wait(*rep_->stream, recorded == nullptr ? runtime::Event() : *recorded));
 }
 
 void Stream::copy(const Tensor& from, const Tensor& to) const {
   if (!Internals::writable(to))
     throw Error(ErrorCode::invalid, "a copy to a tensor that borrows memory it may only read");
-  check(Internals::runtime(rep_->device).copy(*rep_->stream, Internals::view(from), Internals::view(to)));
+  const device::View &source = Internals::view(from), &target = Internals::view(to);
+  const Tensor both[] = {from, to};
+  check(Internals::runtime(rep_->device)
+            .copy(*rep_->stream, source, target, Deadline::never(), Internals::keep_all(rep_->device, both)));
 }
 
 Event Internals::make_event(runtime::Event event) {

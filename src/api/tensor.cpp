@@ -58,6 +58,17 @@ Tensor Internals::make_tensor(device::View view, std::shared_ptr<const void> kee
   return tensor;
 }
 
+std::shared_ptr<const void> Internals::keep_all(const Device& device, std::span<const Tensor> tensors) {
+  if (runtime(device).device().traits().synchronous) return nullptr;
+  auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
+  for (const Tensor& each : tensors) {
+    if (each.rep_->view.buffer != nullptr) continue;
+    if (each.rep_->keep == nullptr && each.rep_->view.bytes() != 0) return nullptr;
+    owners->push_back(each.rep_->keep);
+  }
+  return owners;
+}
+
 const device::View& Internals::view(const Tensor& tensor) {
   if (tensor.rep_ == nullptr)
     throw Error(ErrorCode::invalid, "this Tensor is empty: it was made by Tensor() and never assigned");

@@ -47,8 +47,9 @@ void CoalescedCalls::close() {
 }
 
 Result<Coalescer::Views> CoalescedCalls::call(std::span<const View> inputs, Deadline deadline,
-                                              const std::stop_token& cancel) {
-  return (padded_ != nullptr && pads(inputs) ? *padded_ : equal_).call(inputs, deadline, cancel);
+                                              const std::stop_token& cancel, Ref<const void> keep) {
+  Coalescer& calls = padded_ != nullptr && pads(inputs) ? *padded_ : equal_;
+  return calls.call(inputs, deadline, cancel, std::move(keep));
 }
 
 bool CoalescedCalls::pads(std::span<const View> inputs) {

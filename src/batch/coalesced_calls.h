@@ -25,7 +25,8 @@ class CoalescedCalls {
                  const std::optional<RowLayout>& padded, bool trusted, const CoalescerOptions& options);
   void close();
   Result<Coalescer::Views> call(std::span<const device::View> inputs, Deadline deadline,
-                                const std::stop_token& cancel = {});
+                                const std::stop_token& cancel = {},
+                                Ref<const void> keep = nullptr);  // as Call::keep
   Coalescer::Stats stats() const;
   std::string describe() const;  // what is padded, for people
 

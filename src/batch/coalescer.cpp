@@ -51,12 +51,12 @@ void Coalescer::close() {
 }
 
 Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
-                                         const std::stop_token& cancel) {
+                                         const std::stop_token& cancel, Ref<const void> keep) {
   HEDDLE_TRY(runtime_->usable());
   HEDDLE_TRY(model_->check_dtypes(inputs));
   HEDDLE_TRY(model_->check_extents(inputs));
   HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
-  const Caller caller{inputs, shape, deadline, cancel};
+  const Caller caller{inputs, shape, deadline, cancel, std::move(keep)};
   HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
   if (me.batch == nullptr) return run_alone(caller, me);
   for (size_t i = 0; i < me.batch->staging.size(); ++i) {
@@ -72,7 +72,8 @@ Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& 
   const trace::Span span("batch", "run alone", me.batch == nullptr ? 0 : me.batch->id);
   const CallShape& shape = caller.shape;
   const runtime::Call call = caller.own_call();
-  Run run = me.measured ? timed(call) : Run{runtime_->run(*model_, call)};
+  const auto body = [&] { return runtime_->run(*model_, call); };
+  Run run = me.measured ? timed(Clock::real().now(), body) : Run{body()};
   Next next;
   {
     auto state = state_.lock();
@@ -87,11 +88,11 @@ Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& 
 
 // On a synchronous device by processor time: with more callers than processors, a run is interrupted by those
 // it has just answered.
-Coalescer::Run Coalescer::timed(const runtime::Call& call) {
+template <class Body>
+Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
   const bool synchronous = runtime_->device().traits().synchronous;
-  const TimePoint start = Clock::real().now();
   const Duration cpu = synchronous ? thread_cpu_time() : Duration(0);
-  Result<Views> result = runtime_->run(*model_, call);
+  Result<Views> result = body();
   const Duration used = synchronous ? thread_cpu_time() - cpu : Duration(0);
   const TimePoint end = Clock::real().now();
   return {std::move(result), end, end - start, synchronous ? used : end - start};
@@ -346,18 +347,10 @@ void Coalescer::wake(const Next& next) {
 Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   FormingBatch& batch = *me.batch;
   const trace::Span span("batch", "run", batch.id);
-  Views inputs;
-  for (size_t i = 0; i < batch.staging.size(); ++i) {
-    inputs.push_back(layout_.batch_input(i, batch.places[i], batch.staging[i], batch.rows, batch.longest));
-  }
-  batch.faults = std::make_shared<device::RowFaults>(batch.rows);
-  runtime::Call call;
-  call.inputs = inputs;
-  call.row_faults = batch.faults;
-  const bool synchronous = runtime_->device().traits().synchronous;
-  call.deadline = synchronous ? deadline : Deadline::never();
-  Run run = timed(call);
-  if (synchronous && run.result.status().code() == Code::deadline) return leave(me, run.result.status());
+  if (!batch.in_flight.has_value()) batch.began = Clock::real().now();
+  Run run = timed(batch.began, [&] { return run_batch(batch, deadline); });
+  if (run.result.status().code() == Code::deadline) return leave(me, run.result.status());
+  batch.in_flight.reset();
   if (run.result.ok()) {
     batch.outputs = std::move(run.result).value();
   } else {
@@ -379,6 +372,23 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   }
   wake(next);  // the next leader first: a lane is free
   return collect(me);
+}
+
+Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline deadline) {
+  if (!batch.in_flight.has_value()) {
+    Views inputs;
+    for (size_t i = 0; i < batch.staging.size(); ++i) {
+      inputs.push_back(layout_.batch_input(i, batch.places[i], batch.staging[i], batch.rows, batch.longest));
+    }
+    batch.faults = std::make_shared<device::RowFaults>(batch.rows);
+    runtime::Call call;
+    call.inputs = inputs;
+    call.row_faults = batch.faults;
+    call.deadline = deadline;
+    HEDDLE_TRY_ASSIGN(runtime::InFlight started, runtime_->start(*model_, call));
+    batch.in_flight.emplace(std::move(started));
+  }
+  return runtime_->finish(*batch.in_flight, deadline);
 }
 
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {

@@ -12,8 +12,8 @@
 //              deadline, cancelled, exhausted or unavailable. While anybody waits, a lane is busy or
 //              somebody keeps the time. A taken batch has a leader among its living members, or is dropped
 //              when none is left.
-//   Leaving    Who leaves (deadline, cancellation) leaves its rows; the others do not notice. The leader of
-//              a running batch stays until it is over.
+//   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
+//              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
 //   Threads    Any.
 //   Blocks     call(), until its deadline.
 //   Lifetime   Outlives its calls. Keeps the runtime and the model.
@@ -53,7 +53,7 @@ class Coalescer {
   void close();
 
   Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
-                     const std::stop_token& cancel = {});
+                     const std::stop_token& cancel = {}, Ref<const void> keep = nullptr);  // as Call::keep
 
   struct Stats {
     uint64_t calls = 0;              // answered with rows or a fault
@@ -74,11 +74,13 @@ class Coalescer {
     const CallShape& shape;
     Deadline deadline;
     const std::stop_token& cancel;
+    Ref<const void> keep;
 
     runtime::Call own_call() const {
       runtime::Call call;
       call.inputs = inputs;
       call.deadline = deadline;
+      call.keep = keep;
       return call;
     }
   };
@@ -137,7 +139,9 @@ class Coalescer {
   Result<Views> leave(const Here& me, Status why);
   Result<Views> lead(const Here& me, Deadline deadline);
   Result<Views> collect(const Here& me);
-  Run timed(const runtime::Call& call);
+  template <class Body>
+  Run timed(TimePoint start, Body&& body);
+  Result<Views> run_batch(FormingBatch& batch, Deadline deadline);
   static void wake(const Next& next);
 
   // Under the lock.

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -20,6 +21,7 @@
 #include "base/sync.h"
 #include "batch/row_layout.h"
 #include "device/row_faults.h"
+#include "runtime/runtime.h"
 
 namespace heddle::batch {
 
@@ -88,6 +90,10 @@ struct FormingBatch {
   size_t leader = 0;  // once taken
   std::vector<Member> members;
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
+
+  // The run, while a leader waits for it; the next one goes on if that one leaves.
+  std::optional<runtime::InFlight> in_flight;
+  TimePoint began;
 
   Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only

@@ -40,6 +40,7 @@ Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
 
 void Timeline::advance(uint64_t value, Completion) {
   if (failed_.load_acquire()) return;
+  const uint64_t before = reached_.load_relaxed();  // nobody else writes it
   reached_.store_seq_cst(value);
   if (parked_.load_seq_cst() != 0) {
     {
@@ -55,7 +56,15 @@ void Timeline::advance(uint64_t value, Completion) {
     }
     waiters_.notify_all();
   }
-  if (bell_ != nullptr) bell_->ring();
+  if (rings_at_.load_seq_cst() > before && bell_ != nullptr) bell_->ring();
+}
+
+bool Timeline::ring_at(uint64_t value) {
+  {
+    const auto one_writer = waiters_.lock();
+    if (value > rings_at_.load_relaxed()) rings_at_.store_seq_cst(value);
+  }
+  return reached_.load_seq_cst() < value && !failed();
 }
 
 void Timeline::fail(Status cause, Completion) {

@@ -28,7 +28,8 @@ class Completion {
   Completion() = default;
 };
 
-// Rung whenever a timeline it is attached to advances or fails: one thread can wait for any of many.
+// Rung when a timeline that it is attached to reaches a value that was asked for with ring_at(), or fails:
+// one thread can wait for any of many.
 class Bell {
  public:
   uint64_t rings() const { return rings_.load_acquire(); }
@@ -69,6 +70,9 @@ class Timeline {
       uint64_t value,
       const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure
   void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission
+  // The bell rings when `value` is reached, and perhaps earlier. False: it is reached, or the timeline has
+  // failed, and the bell may have rung before.
+  bool ring_at(uint64_t value);
 
   void advance(uint64_t value, Completion);
   void fail(Status cause, Completion);
@@ -86,6 +90,9 @@ class Timeline {
     std::vector<std::pair<uint64_t, Ref<Stamp>>> stamps;  // each counted in parked_
   };
   mutable Guarded<Waiters, Rank::kTimeline> waiters_;
+  // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()
+  // the reverse; all seq_cst.
+  Atomic<uint64_t> rings_at_{0};
   Ref<Bell> bell_;  // null: nobody waits for several timelines
 };
 

@@ -164,9 +164,14 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
   }
   count_taken_back(block->bytes());
   pending_count_.add_release(1);
-  auto pending = pending_.lock();
-  pending->bytes += block->bytes();
-  pending->blocks.push_back({std::move(block), std::move(uses)});
+  {
+    auto pending = pending_.lock();
+    pending->bytes += block->bytes();
+    pending->blocks.push_back({std::move(block), uses});
+  }
+  bool awaited = false;
+  for (const Point& point : uses) awaited = point.timeline->ring_at(point.value) || awaited;
+  if (!awaited) reap_pending();  // they have ended meanwhile
 }
 
 void Allocator::keep(Block block, bool was_allocated) {

@@ -5,7 +5,7 @@
 //   States     Not recorded: query() is true and waits are no-ops, as in torch.cuda. Recorded, then over: the
 //              work before it has ended, well or with its stream's failure.
 //   Threads    A value; const access from any thread. It outlives its stream.
-//   Blocks     wait(), until its deadline. Turn::wait() makes a stream wait for it.
+//   Blocks     wait(), until its deadline. Runtime::wait() makes a stream wait for it.
 //   Time       Of an event recorded with Timed::yes: when the stream had ended all work before it, or when it
 //              was recorded if that was later.
 #pragma once

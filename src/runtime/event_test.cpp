@@ -68,7 +68,7 @@ TEST_CASE("an event on a stream that fails is over and tells the cause") {
   const auto program = *module->compile({&extents, 1}, {});
   const auto slot = *device->make_slot({});
   Roster roster(device, Clock::real());
-  const Ref<Stream> stream = *roster.make(1), other = *roster.make(2);
+  const Ref<Stream> stream = *roster.make(1);
   test::Rows x(1), y(1);
   device::CommandList list;
   list.run(program, *slot, {x.view()}, {y.view()});
@@ -76,8 +76,6 @@ TEST_CASE("an event on a stream that fails is over and tells the cause") {
   const Event event = stream->record(Timed::yes);
   CHECK(event.wait(Deadline::never()).code() == Code::device_lost);
   CHECK(event.query());
-  CHECK(other->turn()->wait(event).code() == Code::device_lost);
-  CHECK_FALSE(other->failed());
   CHECK(Event::elapsed(event, event).status().code() == Code::device_lost);
 }
 

@@ -14,6 +14,7 @@ Permit::~Permit() {
 
 void Permit::decline() {
   const Permit declined = std::move(*this);
+  if (declined.lane_ == Governor::kNoLane) return;
   Atomic<uint64_t>& entered = declined.governor_->lanes_[static_cast<size_t>(declined.lane_)].entered;
   entered.store_relaxed(entered.load_relaxed() - 1);
 }
@@ -55,7 +56,18 @@ Result<Permit> Governor::enter(ModelId model, Deadline deadline, DuringHold duri
   return park(model, deadline, during);
 }
 
+Result<Permit> Governor::enter_copy(ModelId owner, Deadline deadline, DuringHold during) {
+  uint64_t seen = copies_.load_relaxed();
+  while ((seen & kHeldOff) == 0) {
+    yield_point("governor.enter_copy");
+    if (copies_.cas_weak_acq_rel(seen, seen + 1)) [[likely]]
+      return Permit(this, kNoLane);
+  }
+  return park_copy(owner, deadline, during);
+}
+
 Permit Governor::admit(int lane, ModelId model) {
+  if (lane == kNoLane) return Permit(this, lane);
   LaneState& state = lanes_[static_cast<size_t>(lane)];
   state.entered.store_relaxed(state.entered.load_relaxed() + 1);
   state.model.store_relaxed(static_cast<uint64_t>(model));
@@ -75,7 +87,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
     ModelQueue& mine = queue->models[model];
     HEDDLE_TRY(mine.refused);
     free_.park();
-    mine.callers.push_back({parked, during});
+    mine.callers.push_back({model, parked, during});
     ++queue->waiting;
     hand_over(*queue, answers);
     if (answers.empty()) ++queue->parked_count;
@@ -83,6 +95,22 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
   answer(answers);
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, model));
   return lane == FreeWord::kNone ? Permit() : admit(lane, model);
+}
+
+Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold during) {
+  auto parked = std::make_shared<Parked>();
+  {
+    auto queue = queue_.lock();
+    if (queue->holder == kNobody || queue->holder == this_thread_number()) {
+      copies_.add_acq_rel(1);
+      return Permit(this, kNoLane);
+    }
+    if (queue->held && during == DuringHold::step_aside) return Permit();
+    HEDDLE_TRY(queue->models[owner].refused);
+    queue->copies.push_back({owner, parked, during});
+  }
+  HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, owner));
+  return lane == FreeWord::kNone ? Permit() : admit(lane, owner);
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
@@ -104,7 +132,20 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
   return Exclusive(shared_from_this());
 }
 
+void Governor::leave_copy() {
+  if (copies_.sub_acq_rel(1) != (kHeldOff | 1)) [[likely]]
+    return;
+  if (fork_generation() != generation_) return;
+  Answers answers;
+  {
+    auto queue = queue_.lock();
+    hand_over(*queue, answers);
+  }
+  answer(answers);
+}
+
 void Governor::leave(int lane) {
+  if (lane == kNoLane) return leave_copy();
   if (free_.try_give_back(lane)) [[likely]]
     return;
   if (fork_generation() != generation_) return;
@@ -124,14 +165,14 @@ void Governor::end_exclusive() {
   Answers answers;
   {
     auto queue = queue_.lock();
-    release_collected(*queue);
+    release_collected(*queue, answers);
     queue->calls_first = true;
     hand_over(*queue, answers);
   }
   answer(answers);
 }
 
-void Governor::release_collected(Queue& queue) {
+void Governor::release_collected(Queue& queue, Answers& answers) {
   for (int lane = 0; lane < kMaxLimit; ++lane) {
     if ((queue.collected >> lane & 1) != 0) free_.put_parked(lane);
   }
@@ -139,6 +180,14 @@ void Governor::release_collected(Queue& queue) {
   queue.holder = kNobody;
   queue.held = false;
   queue.collecting = nullptr;
+  release_copies(queue, answers);
+}
+
+void Governor::release_copies(Queue& queue, Answers& answers) {
+  copies_.add_acq_rel(queue.copies.size());  // counted before the next holder looks
+  copies_.and_acq_rel(~kHeldOff);
+  for (Caller& copy : queue.copies) answers.push_back({std::move(copy.parked), kNoLane});
+  queue.copies.clear();
 }
 
 void Governor::hand_over(Queue& queue, Answers& answers) {
@@ -147,6 +196,7 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
     if (queue.holder == kNobody && !queue.exclusives.empty() && !(queue.calls_first && calls_wait)) {
       std::tie(queue.collecting, queue.holder) = std::move(queue.exclusives.front());
       queue.exclusives.pop_front();
+      copies_.or_acq_rel(kHeldOff);
     }
     if (queue.holder != kNobody) {
       collect(queue, answers);
@@ -171,6 +221,7 @@ void Governor::collect(Queue& queue, Answers& answers) {
     queue.collected |= uint64_t{1} << lane;
   }
   if (queue.collected != FreeWord::first(limit_.load_relaxed())) return;
+  if (copies_.load_acquire() != kHeldOff) return;  // the last of them hands over
   queue.held = true;
   ++queue.exclusive_count;
   answers.push_back({std::exchange(queue.collecting, nullptr), 0});
@@ -178,13 +229,13 @@ void Governor::collect(Queue& queue, Answers& answers) {
 }
 
 void Governor::send_aside(Queue& queue, Answers& answers) {
-  for (auto& [id, model] : queue.models) {
-    queue.waiting -= std::erase_if(model.callers, [&](const Caller& caller) {
-      if (caller.during != DuringHold::step_aside) return false;
-      answers.push_back({caller.parked, FreeWord::kNone});
-      return true;
-    });
-  }
+  const auto sent = [&](const Caller& caller) {
+    if (caller.during != DuringHold::step_aside) return false;
+    answers.push_back({caller.parked, FreeWord::kNone});
+    return true;
+  };
+  for (auto& [id, model] : queue.models) queue.waiting -= std::erase_if(model.callers, sent);
+  std::erase_if(queue.copies, sent);
 }
 
 Ref<Parked> Governor::next_caller(Queue& queue) {
@@ -226,14 +277,15 @@ bool Governor::withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId m
   {
     auto queue = queue_.lock();
     if (for_exclusive && queue->collecting == parked) {
-      release_collected(*queue);
+      release_collected(*queue, answers);
       found = true;
     } else if (for_exclusive) {
       found = std::erase_if(queue->exclusives, [&](const auto& each) { return each.first == parked; }) != 0;
     } else {
-      found = std::erase_if(queue->models[model].callers,
-                            [&](const Caller& each) { return each.parked == parked; }) != 0;
-      if (found) --queue->waiting;
+      const auto is_it = [&](const Caller& each) { return each.parked == parked; };
+      const size_t callers = std::erase_if(queue->models[model].callers, is_it);
+      queue->waiting -= callers;
+      found = callers + std::erase_if(queue->copies, is_it) != 0;
     }
     hand_over(*queue, answers);
   }
@@ -250,6 +302,11 @@ void Governor::refuse_parked(ModelId model, const Status& why) {
     parked.refused = why;
     refused.swap(parked.callers);
     queue->waiting -= refused.size();
+    std::erase_if(queue->copies, [&](const Caller& each) {
+      if (each.model != model) return false;
+      refused.push_back(each);
+      return true;
+    });
     hand_over(*queue, answers);
   }
   for (const Caller& caller : refused) caller.parked->refuse(why);
@@ -270,7 +327,8 @@ Governor::Stats Governor::stats() const {
   const auto queue = queue_.lock();
   stats.parked = queue->parked_count;
   stats.exclusives = queue->exclusive_count;
-  stats.waiting = static_cast<int>(queue->waiting + queue->exclusives.size()) + (queue->collecting ? 1 : 0);
+  const size_t waiting = queue->waiting + queue->copies.size() + queue->exclusives.size();
+  stats.waiting = static_cast<int>(waiting) + (queue->collecting ? 1 : 0);
   stats.in_flight = limit() - std::popcount(free_.free()) - std::popcount(queue->collected);
   return stats;
 }

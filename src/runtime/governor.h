@@ -3,18 +3,22 @@
 //
 //   What       enter() gives a Permit, which is a lane's number. When all are out, callers park; a returned
 //              permit is handed over at once: round robin over models (the one served longest ago), first
-//              come first served within a model.
+//              come first served within a model. enter_copy() gives a Permit without a lane, to work that
+//              needs none: as many as are asked for, except during an exclusive hold.
 //   Invariant  At most limit() permits are out. A permit has one owner. While callers are parked nobody
 //              overtakes them.
 //   Fairness   A model's first parked caller waits for at most one running call of another model per model
 //              that parks.
-//   Exclusive  exclusive() waits until nothing is in flight and holds everything off until it is released:
-//              for libraries that use the device without us. Parked calls run between two exclusive holds.
-//   Aside      Who has what the holder may wait for, a Turn, enters with DuringHold::step_aside: he is told
-//              at once that a hold is on, or begins while he is parked, lets go, and enters again without it.
+//   Exclusive  exclusive() waits until no Permit is out and gives none until the hold ends: for libraries
+//              that use the device without us. From the moment that it collects lanes, copies park, too, so
+//              that a stream of copies cannot keep a hold away. Only the thread that holds the device gets
+//              Permits for copies. Parked calls and copies run between two exclusive holds.
+//   Aside      A caller that owns a Turn passes DuringHold::step_aside, since the holder may wait for that
+//              Turn. If a hold is on, or begins while the caller is parked, the caller gets an empty Permit,
+//              drops the Turn and enters again without it.
 //   Threads    Any. The fast path is one compare-and-swap and takes no lock.
-//   Blocks     enter() and exclusive(), until their deadline. A thread that holds the device exclusively and
-//              calls either gets `invalid`.
+//   Blocks     enter(), enter_copy() and exclusive(), until their deadline. A thread that holds the device
+//              exclusively gets `invalid` from enter() and exclusive().
 //   Lifetime   Outlives its permits and holds: every Runtime keeps it by Ref, and drains its submissions
 //              before it lets go.
 #pragma once
@@ -49,8 +53,8 @@ class Permit {
     return *this;
   }
   ~Permit();
-  int lane() const { return lane_; }
-  void decline();  // gives it back unused: it does not count as a call
+  int lane() const { return lane_; }  // not of a copy's: it has none
+  void decline();                     // gives it back unused: it does not count as a call
   explicit operator bool() const { return governor_ != nullptr; }
 
  private:
@@ -80,6 +84,8 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   // With step_aside the Permit is empty when somebody has the device exclusively.
   Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
+  // `owner` is whoever refuse_parked() and forget() will name: each runtime has an id for its copies.
+  Result<Permit> enter_copy(ModelId owner, Deadline deadline, DuringHold during = DuringHold::wait);
   Result<Exclusive> exclusive(Deadline deadline);
   void refuse_parked(ModelId model, const Status& why);  // tells `why` to who is, or would be, parked for it
   void forget(ModelId model);                            // the model is gone
@@ -99,7 +105,11 @@ class Governor : public std::enable_shared_from_this<Governor> {
  private:
   friend class Permit;
   friend class Exclusive;
+  // The lane of a copy's Permit. Not kNone, which says that a caller has to step aside.
+  static constexpr int kNoLane = FreeWord::kNone - 1;
+  static constexpr uint64_t kHeldOff = uint64_t{1} << 63;  // in copies_
   struct Caller {
+    ModelId model;
     Ref<Parked> parked;
     DuringHold during;
   };
@@ -111,7 +121,8 @@ class Governor : public std::enable_shared_from_this<Governor> {
   static constexpr uint64_t kNobody = 0;  // no thread's number
   struct Queue {
     std::map<ModelId, ModelQueue> models;
-    size_t waiting = 0;
+    size_t waiting = 0;                                       // for a lane
+    std::deque<Caller> copies;                                // that wait for the end of a hold
     std::deque<std::pair<Ref<Parked>, uint64_t>> exclusives;  // and their threads
     // The thread that has the device exclusively, or for which lanes are collected.
     uint64_t holder = kNobody;
@@ -124,7 +135,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   };
   struct Answer {
     Ref<Parked> caller;
-    int lane;  // kNone: step aside
+    int lane;  // kNoLane: a copy may begin; kNone: step aside
   };
   using Answers = std::vector<Answer>;
   struct alignas(64) LaneState {
@@ -136,13 +147,16 @@ class Governor : public std::enable_shared_from_this<Governor> {
   explicit Governor(std::string device);
   Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
   Permit admit(int lane, ModelId model);
+  Result<Permit> park_copy(ModelId owner, Deadline deadline, DuringHold during);
   void leave(int lane);
+  void leave_copy();
   void end_exclusive();
   void hand_over(Queue& queue, Answers& answers);  // gives free lanes to whoever is next
   Ref<Parked> next_caller(Queue& queue);
   void collect(Queue& queue, Answers& answers);  // keeps free lanes for the next exclusive holder
+  void release_copies(Queue& queue, Answers& answers);
   static void send_aside(Queue& queue, Answers& answers);
-  void release_collected(Queue& queue);
+  void release_collected(Queue& queue, Answers& answers);
   Result<int> await(const Ref<Parked>& parked, Deadline deadline, bool for_exclusive, ModelId model);
   bool withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId model);
   void answer(const Answers& answers);
@@ -150,6 +164,10 @@ class Governor : public std::enable_shared_from_this<Governor> {
   const std::string device_;
   const uint32_t generation_;  // fork_generation() of the maker: a child hands nothing over
   FreeWord free_;
+  // How many copies' Permits are out, and kHeldOff while a holder collects or has the device; that bit
+  // changes under the queue's lock. Acquire-release: the holder sees what the copies before it did. The last
+  // copy to leave finds the bit and hands over; a collector that set it finds the count.
+  Atomic<uint64_t> copies_{0};
   Atomic<int> limit_{0};  // set once under the queue's lock
   std::array<LaneState, kMaxLimit> lanes_;
   Atomic<Duration::rep> longest_wait_ns_{0};  // a statistic

@@ -2,10 +2,10 @@
 
 namespace heddle::runtime {
 
-Result<Lane*> Lanes::at(const Permit& permit) {
+Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
   Lane& lane = lanes_[static_cast<size_t>(permit.lane())];
   lane.index = permit.lane();
-  if (lane.stream == nullptr || lane.stream->failed()) [[unlikely]] {
+  if (needs_stream && (lane.stream == nullptr || lane.stream->failed())) [[unlikely]] {
     HEDDLE_TRY_ASSIGN(lane.stream, roster_->make(-1 - permit.lane()));
   }
   if (lane.slot == nullptr) [[unlikely]] {

@@ -4,7 +4,7 @@
 //              a call on a user's stream runs there, with the lane's slot.
 //   Invariant  A lane is touched by the owner of its permit only, so nothing here is locked; the governor's
 //              word passes it on.
-//   Blocks     at(): makes stream and slot on first use, and again after the stream has failed.
+//   Blocks     at(): makes slot and stream on first use, the stream again after it has failed.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ class Lanes {
  public:
   Lanes(Ref<device::Device> device, Ref<Roster> roster)
       : device_(std::move(device)), roster_(std::move(roster)) {}
-  Result<Lane*> at(const Permit& permit);
+  Result<Lane*> at(const Permit& permit, bool needs_stream);
 
  private:
   struct alignas(64) Padded : Lane {};

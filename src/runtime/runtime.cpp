@@ -17,12 +17,13 @@ Runtime::Runtime(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
       options_(options),
       generation_(fork_generation()),
+      copies_(registry::next_model_id()),
       parts_(std::make_unique<Parts>()) {}
 
 Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) {
   if (options.in_flight < 0 || options.in_flight > Governor::kMaxLimit) {
     return Status::invalid("an in-flight limit of ", options.in_flight, " was asked for; it must be 1 to ",
-                           Governor::kMaxLimit, ", or 0 for as many as the device has lanes");
+                           Governor::kMaxLimit, ", or 0 for as many as the device asks for");
   }
   Ref<Runtime> runtime(new Runtime(std::move(device), options));
   HEDDLE_TRY(runtime->build());
@@ -31,8 +32,7 @@ Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) 
 
 Status Runtime::build() {
   const device::Traits& traits = device_->traits();
-  const int asked = options_.in_flight > 0 ? options_.in_flight : traits.lanes;
-  const int limit = std::clamp(std::min(asked, traits.in_flight_limit), 1, Governor::kMaxLimit);
+  const int limit = options_.in_flight > 0 ? options_.in_flight : traits.in_flight;
   HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
   parts_->executables = std::make_shared<Executables>(options_);
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
@@ -58,6 +58,7 @@ Runtime::~Runtime() {
   parts_->reaper_stops.store_release(true);  // pairs with reap()
   parts_->roster->bell()->ring();
   parts_->reaper.join();
+  parts_->governor->forget(copies_);
 }
 
 void Runtime::reap() {
@@ -123,15 +124,17 @@ Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Exte
 }
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
-  HEDDLE_TRY(usable());
-  const Gate::Pass inside = model.enter();
-  if (!inside) [[unlikely]]
-    return model.closed_status();
-  HEDDLE_TRY(model.check_dtypes(call.inputs));
-  return run_inside(model, call);
+  HEDDLE_TRY_ASSIGN(InFlight started, start(model, call));
+  if (started.stream == nullptr) return std::move(started.outputs);
+  return finish(started, call.deadline);
 }
 
-Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
+Result<InFlight> Runtime::start(Model& model, const Call& call) {
+  HEDDLE_TRY(usable());
+  InFlight started{model.enter(), {}, call.row_faults};
+  if (!started.inside) [[unlikely]]
+    return model.closed_status();
+  HEDDLE_TRY(model.check_dtypes(call.inputs));
   HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
                     parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
                                                          parts_->allocator->limit(), call.deadline,
@@ -141,52 +144,59 @@ Result<std::vector<View>> Runtime::run_inside(Model& model, const Call& call) {
   std::optional<Turn> turn;
   Submission extras;
   if (call.stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, model.id(), call.deadline));
+    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, &Governor::enter, model.id(), call.deadline));
     turn.emplace(std::move(entry.first));
     extras.permit = std::move(entry.second);
   } else {
     HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
   }
-  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit));
+  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit, call.stream == nullptr));
   HEDDLE_TRY(lane->slot->prepare(*program, NoLocksHeld{}));
   if (!turn.has_value()) {
     HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());
     turn.emplace(std::move(own));
   }
-  const bool callers = binding.uses_caller_memory(), waits = call.wait || callers;
-  Ref<device::RowFaults> faults = call.row_faults;
-  if (faults == nullptr && !device_->traits().synchronous) faults = std::make_shared<device::RowFaults>(0);
-  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, faults);
-  HEDDLE_TRY(finish(std::move(*turn), std::move(list), std::move(extras), waits,
-                    callers ? Deadline::never() : call.deadline));
-  if (waits && faults != nullptr) HEDDLE_TRY(faults->whole());
-  return binding.take_outputs();
+  const bool synchronous = device_->traits().synchronous, callers = binding.uses_caller_memory();
+  if (started.faults == nullptr && !synchronous) started.faults = std::make_shared<device::RowFaults>(0);
+  extras.awaited = call.wait || callers;
+  extras.keep = call.keep;
+  if (extras.awaited && !synchronous) started.stream = turn->stream().shared_from_this();
+  started.may_leave = !callers || call.keep != nullptr;
+  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, started.faults);
+  HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(turn), std::move(list), std::move(extras)));
+  started.outputs = binding.take_outputs();
+  return started;
 }
 
-Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, ModelId model, Deadline deadline) {
+Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {
+  if (started.stream != nullptr) {
+    HEDDLE_TRY(started.stream->await(started.value, started.may_leave ? deadline : Deadline::never()));
+    HEDDLE_TRY(started.faults->whole());
+  }
+  return std::move(started.outputs);
+}
+
+Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, ModelId who,
+                                                  Deadline deadline) {
+  Governor& governor = *parts_->governor;
   for (;;) {
     {
       HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
-      HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline, DuringHold::step_aside));
+      HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::step_aside));
       if (permit) [[likely]]
         return std::pair(std::move(turn), std::move(permit));
     }
-    // Parked without the Turn, the call has its place before the next exclusive hold. Who has taken the Turn
-    // meanwhile may himself be parked: to wait for him with a Permit could be to wait for each other.
-    HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model, deadline));
+    // Parked without the Turn, the call has its place before the next exclusive hold. The Turn's owner may be
+    // parked for a Permit: waiting for that Turn while holding a Permit could deadlock.
+    HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::wait));
     if (std::optional<Turn> turn = stream.try_turn()) return std::pair(*std::move(turn), std::move(permit));
     permit.decline();
   }
 }
 
-Status Runtime::finish(Turn turn, CommandList list, Submission extras, bool wait, Deadline deadline) {
-  if (device_->traits().synchronous) return turn.submit(std::move(list), std::move(extras)).status();
-  Ref<device::Timeline> timeline = turn.stream().timeline();
-  HEDDLE_TRY_ASSIGN(const uint64_t value, turn.submit(std::move(list), std::move(extras)));
-  {
-    const Turn over = std::move(turn);  // others may submit while we wait
-  }
-  return wait ? timeline->wait(value, deadline) : Status();
+// The Turn ends here: others may submit while we wait.
+Result<uint64_t> Runtime::submit(Turn turn, CommandList list, Submission extras) {
+  return turn.submit(std::move(list), std::move(extras));
 }
 
 Result<Ref<device::Buffer>> Runtime::allocate(uint64_t bytes) {
@@ -202,14 +212,16 @@ Result<View> Runtime::allocate(ir::DType dtype, const ir::Extents& extents) {
   return View::contiguous(std::move(buffer), data, dtype, extents);
 }
 
-Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline) {
+Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline,
+                     Ref<const void> keep) {
   if (from.dtype != to.dtype || from.extents != to.extents) {
     return Status::invalid("a copy from ", from.dtype, from.extents, " to ", to.dtype, to.extents,
                            " was asked for; dtype and shape must be the same");
   }
   CommandList list;
   list.copy(from, to);
-  HEDDLE_TRY(move_data(stream, std::move(list), from.buffer == nullptr || to.buffer == nullptr, deadline));
+  const bool callers = from.buffer == nullptr || to.buffer == nullptr;
+  HEDDLE_TRY(move_data(stream, std::move(list), callers, deadline, std::move(keep)));
   // Who takes the values away has to hear that they are nobody's.
   return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
 }
@@ -220,12 +232,29 @@ Status Runtime::fill(Stream& stream, const View& to, double value, Deadline dead
   return move_data(stream, std::move(list), to.buffer == nullptr, deadline);
 }
 
-Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline) {
+Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
+  HEDDLE_TRY(usable());
+  if (!event.recorded() || event.point().done() || event.point().timeline == stream.timeline()) return {};
+  if (event.point().timeline->failed()) return event.point().timeline->failure();
+  CommandList list;
+  list.wait(event.point());
+  return move_data(stream, std::move(list), false, deadline);
+}
+
+Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline,
+                          Ref<const void> keep) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return usable();
-  HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
-  return finish(std::move(turn), std::move(list), {}, wait, Deadline::never());
+  HEDDLE_TRY_ASSIGN(auto entry, enter_on(stream, &Governor::enter_copy, copies_, deadline));
+  Submission extras;
+  extras.permit = std::move(entry.second);
+  extras.awaited = wait && !device_->traits().synchronous;
+  const bool awaited = extras.awaited, may_leave = keep != nullptr;
+  extras.keep = std::move(keep);
+  const Ref<Stream> kept = stream.shared_from_this();
+  HEDDLE_TRY_ASSIGN(const uint64_t value, submit(std::move(entry.first), std::move(list), std::move(extras)));
+  return awaited ? kept->await(value, may_leave ? deadline : Deadline::never()) : Status();
 }
 
 Status Runtime::synchronize(Deadline deadline) {
@@ -237,6 +266,7 @@ void Runtime::close(Deadline deadline) {
   if (fork_generation() != generation_) return;
   gate_.close();
   parts_->streams->close();
+  parts_->governor->refuse_parked(copies_, Status::unavailable("the runtime is closed"));
   static_cast<void>(gate_.wait_empty(deadline));  // no load() can add a model after this
   const std::vector<Ref<Model>> all = models();
   for (const Ref<Model>& model : all)
@@ -251,6 +281,7 @@ Runtime::Stats Runtime::stats() const {
   stats.memory = parts_->allocator->stats();
   stats.governor = parts_->governor->stats();
   stats.executables = parts_->executables->stats();
+  stats.reaper_rings = parts_->roster->bell()->rings();
   for (const Ref<Stream>& stream : parts_->roster->living()) stats.in_flight += stream->in_flight();
   return stats;
 }

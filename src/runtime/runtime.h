@@ -6,8 +6,9 @@
 //              ones.
 //   Threads    Any. Threads may be alive at the end: whatever they still hold (streams, buffers, leases,
 //              programs) keeps what it needs.
-//   Blocks     run(): for a first compilation (another thread's until the deadline, its own to the end), for
-//              a permit, for a shared stream's turn, and with Call::wait for the results.
+//   Blocks     run() and start(): for a first compilation (another thread's until the deadline, its own to
+//              the end), for a permit and for a shared stream's turn. run() with Call::wait, and finish():
+//              for the results.
 //   Fork       In a child process every call returns `unavailable` before it touches a lock; destroying the
 //              Runtime there frees nothing.
 //   Lifetime   Owns all parts; destroyed in reverse order. The destructor closes and waits for running calls
@@ -35,13 +36,24 @@ struct Call {
   std::span<const device::View> inputs = {};
   std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
   Stream* stream = nullptr;                    // null: the lane's own stream; nobody waits for anybody
-  // Until when it may wait for another thread's compilation, for its turn and its permit; also for the
-  // results, unless memory of the caller is in use until they are there.
+  // Until when it may wait for another thread's compilation, for its turn, its permit and the results.
+  // Without `keep` the wait for results has no end while they use memory of the caller.
   Deadline deadline = Deadline::never();
   // Return when the results are there. Always so when an input or output is the caller's memory.
   bool wait = true;
   Ref<device::RowFaults> row_faults =
-      nullptr;  // for rows of several callers (device::Run says what it means)
+      nullptr;                     // for rows of several callers (device::Run says what it means)
+  Ref<const void> keep = nullptr;  // owns the caller's memory; let go when the work is over
+};
+
+// A call that was submitted, for finish().
+struct InFlight {
+  Gate::Pass inside;
+  std::vector<device::View> outputs;
+  Ref<device::RowFaults> faults;
+  Ref<Stream> stream = nullptr;  // null: it is over
+  uint64_t value = 0;            // on the stream's timeline
+  bool may_leave = true;         // at a deadline
 };
 
 class Runtime {
@@ -65,6 +77,10 @@ class Runtime {
 
   Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
   Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
+  // run() in two steps; Call::wait says that finish() will be called. After a deadline it may be called
+  // again, by any one thread.
+  Result<InFlight> start(Model& model, const Call& call);
+  Result<std::vector<device::View>> finish(InFlight& started, Deadline deadline);
   // So that the first call need not. The deadline is for waiting while another thread compiles the same.
   Status compile(Model& model, std::span<const ir::Extents> inputs, Deadline deadline = Deadline::never());
 
@@ -73,11 +89,13 @@ class Runtime {
 
   Result<Ref<device::Buffer>> allocate(uint64_t bytes);
   Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
-  // In stream order. On an asynchronous device they return when a side without buffer is no longer needed,
-  // else at once.
+  // In stream order, and not during another thread's exclusive hold. On an asynchronous device they return
+  // when a side without buffer is no longer needed, else at once; `keep` is as in Call.
   Status copy(Stream& stream, const device::View& from, const device::View& to,
-              Deadline deadline = Deadline::never());
+              Deadline deadline = Deadline::never(), Ref<const void> keep = nullptr);
   Status fill(Stream& stream, const device::View& to, double value, Deadline deadline = Deadline::never());
+  // What is submitted to `stream` from here on runs after the event.
+  Status wait(Stream& stream, const Event& event, Deadline deadline = Deadline::never());
 
   // All streams and lanes; goes on past a failing one and returns the first failure.
   Status synchronize(Deadline deadline = Deadline::never());
@@ -98,7 +116,8 @@ class Runtime {
     Allocator::Stats memory;
     Governor::Stats governor;
     Executables::Stats executables;
-    size_t in_flight = 0;  // submissions that are not over, on all streams
+    size_t in_flight = 0;       // submissions that are not over, on all streams
+    uint64_t reaper_rings = 0;  // how often the reaper was woken
   };
   Stats stats() const;
 
@@ -107,15 +126,17 @@ class Runtime {
   Status build();
   void reap();
   std::vector<Ref<Model>> models() const;
-  Result<std::vector<device::View>> run_inside(Model& model, const Call& call);
-  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, ModelId model, Deadline deadline);
-  Status finish(Turn turn, device::CommandList list, Submission extras, bool wait, Deadline deadline);
-  Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline);
+  using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
+  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline);
+  Result<uint64_t> submit(Turn turn, device::CommandList list, Submission extras);
+  Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline,
+                   Ref<const void> keep = nullptr);
 
   const Ref<device::Device> device_;
   const Options options_;
   const uint32_t generation_;
-  Gate gate_;  // calls that are not a model's
+  const ModelId copies_;  // as whose they wait for a Permit
+  Gate gate_;             // calls that are not a model's
   std::unique_ptr<Parts> parts_;
 };
 

@@ -136,6 +136,49 @@ TEST_CASE("the lanes of a full device are handed on as soon as work is over, by 
   CHECK(done.load_relaxed() == 6);
 }
 
+TEST_CASE("a caller that waits for its results returns its lane itself: the reaper is not woken") {
+  constexpr int kThreads = 2, kCalls = 200;
+  Fixture f(true, 1);
+  const auto lease = *f.runtime->streams().lease();
+  Atomic<int> right{0};
+  run_together(kThreads, [&](int thread) {
+    for (int i = 0; i < kCalls; ++i) {
+      Rows x(1, static_cast<float>(1000 * thread + i)), copied(1);
+      const View view = x.view();
+      const auto y = f.run(*f.add_one, view, i % 2 == 0 ? nullptr : &*lease, true);
+      if (!y.ok() || !f.runtime->copy(*lease, *y, copied.view()).ok()) continue;
+      right.add_relaxed(copied.values[0] == x.values[0] + 1 ? 1 : 0);
+    }
+  });
+  CHECK(right.load_relaxed() == kThreads * kCalls);
+  const auto stats = f.runtime->stats();
+  CHECK(stats.governor.entered == kThreads * kCalls);
+  CHECK(stats.governor.in_flight == 0);  // when the last call returned
+  CHECK(stats.memory.allocated == 0);
+  CHECK(stats.reaper_rings == 0);
+}
+
+TEST_CASE("a caller that does not wait, or not to the end, leaves its lane and its memory to the reaper") {
+  for (const bool wait : {false, true}) {
+    Fixture f(true, 1);
+    const auto lease = *f.runtime->streams().lease();
+    View x = *f.runtime->allocate(ir::DType::kF32, {1, 4});
+    REQUIRE(f.runtime->fill(*lease, x, 5).ok());
+    REQUIRE(lease->synchronize(Deadline::never()).ok());
+    const auto y = f.runtime->run(
+        *f.slow, {.inputs = {&x, 1}, .stream = &*lease, .deadline = Deadline::at(TimePoint()), .wait = wait});
+    CHECK(y.ok() == !wait);
+    x = {};
+    const Thread next("next", [&] {
+      Rows mine(1, 7);
+      const View view = mine.view();
+      CHECK(test::values_of(*f.run(*f.add_one, view, nullptr, true))[0] == 8);  // needs that lane
+    });
+    test::wait_until([&] { return f.runtime->governor().stats().waiting == 1; });
+    f.latch.open();
+  }
+}
+
 TEST_CASE("the holder of the device may use a stream whose caller waits for the device") {
   for (const bool asynchronous : {false, true}) {
     for (const bool parked_first : {false, true}) {
@@ -266,6 +309,7 @@ TEST_CASE("a failed stream of a user's does not disturb the others") {
   REQUIRE(f.run(*f.lost, x, &**broken).ok());
   CHECK((*broken)->synchronize(Deadline::never()).code() == Code::device_lost);
   CHECK(f.run(*f.add_one, x, &**broken).status().code() == Code::device_lost);
+  CHECK(f.runtime->wait(*good, (*broken)->record()).code() == Code::device_lost);
   CHECK(test::values_of(*f.run(*f.add_one, x, &*good, true))[0] == 5);
   CHECK(f.runtime->synchronize().code() == Code::device_lost);
   broken.reset();

@@ -23,14 +23,6 @@ Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
   return stream_->submit_in_flight(std::move(list), std::move(extras));
 }
 
-Status Turn::wait(const Event& event) {
-  if (!event.recorded() || event.point().done() || event.point().timeline == stream_->timeline()) return {};
-  if (event.point().timeline->failed()) return event.point().timeline->failure();
-  CommandList list;
-  list.wait(event.point());
-  return submit(std::move(list)).status();
-}
-
 Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
                const Clock& clock)
     : device_(std::move(device)),
@@ -74,6 +66,20 @@ Event Stream::record(Timed timed) const {
 }
 
 bool Stream::query() const { return timeline()->done(last_submitted()) || failed(); }
+
+Status Stream::await(uint64_t value, Deadline deadline) {
+  Status status = timeline()->wait(value, deadline);
+  if (timeline()->done(value) || failed()) {
+    drop_finished();
+  } else {
+    leave_to_reaper(value);
+  }
+  return status;
+}
+
+void Stream::leave_to_reaper(uint64_t value) {
+  if (!timeline()->ring_at(value)) drop_finished();
+}
 
 Status Stream::synchronize(Deadline deadline) const { return timeline()->wait(last_submitted(), deadline); }
 
@@ -140,6 +146,7 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   const uint64_t value = last_.load_relaxed() + 1;
   last_.store_release(value);
   mark_buffers(list, value);
+  const bool awaited = extras.awaited;
   const CommandList* kept = nullptr;
   {
     auto records = records_.lock();
@@ -148,8 +155,9 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     kept = &records->back().list;
   }
   const Status status = queue_->submit(*kept, value, NoLocksHeld{});
-  records_.lock()->back().accepted = true;                   // ours: nobody else submits during our Turn
-  if (timeline()->done(value) || failed()) drop_finished();  // the bell may have rung before it was accepted
+  records_.lock()->back().accepted = true;  // ours: nobody else submits during our Turn
+  // After it was accepted: a thread that the bell woke before has passed over it.
+  if (!awaited || !status.ok()) leave_to_reaper(value);
   if (!status.ok()) return status;
   return value;
 }

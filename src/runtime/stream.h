@@ -8,14 +8,15 @@
 //              value therefore only waits for values that were taken earlier, and no circle of waits can
 //              arise, whatever buffers threads submit in whatever order.
 //   In flight  On an asynchronous device a record keeps list, buffers and permit until the timeline has
-//              passed it; later submissions and the reaper drop it. On a synchronous device the work is over
-//              when submit() returns: there is no record, and buffers are not marked.
+//              passed it. The thread that waits for the results drops it; without such a thread a later
+//              submission or the reaper does. On a synchronous device the work is over when submit() returns:
+//              there is no record, and buffers are not marked.
 //   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
 //              with the reaper only.
-//   Blocks     turn(), synchronize(): until their deadline. submit() as long as the device's queue does: on a
-//              synchronous device, the work. Turn first, then Permit: a thread that has a Permit waits for no
-//              Turn, and one that has a Turn for no other. Nobody waits with a Turn while another thread has
-//              the device exclusively, as that one may want it: see DuringHold::step_aside.
+//   Blocks     turn(), synchronize(), await(): until their deadline. submit() as long as the device's queue
+//              does: on a synchronous device, the work. Turn first, then Permit: a thread that has a Permit
+//              waits for no Turn, and one that has a Turn for no other. No thread waits with a Turn while
+//              another one has the device exclusively, as that one may want it: see DuringHold::step_aside.
 //   Lifetime   Shared. The destructor waits for what is in flight.
 #pragma once
 
@@ -37,6 +38,7 @@ class Stream;
 struct Submission {  // kept until the work is over
   Permit permit;
   Ref<const void> keep;
+  bool awaited = false;  // the submitter calls Stream::await(): the reaper is not woken for it
 };
 
 class Turn {  // the right to submit to one stream; move-only
@@ -51,8 +53,7 @@ class Turn {  // the right to submit to one stream; move-only
   //                 have written
   //   unavailable   the runtime is closed
   Result<uint64_t> submit(device::CommandList list, Submission extras = {});
-  Status wait(const Event& event);  // what is submitted from here on runs after the event
-  const Stream& stream() const { return *stream_; }
+  Stream& stream() const { return *stream_; }
 
  private:
   friend class Stream;
@@ -60,7 +61,7 @@ class Turn {  // the right to submit to one stream; move-only
   Stream* stream_;
 };
 
-class Stream {
+class Stream : public std::enable_shared_from_this<Stream> {
  public:
   Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id, const Clock& clock);
   ~Stream();
@@ -77,10 +78,11 @@ class Stream {
   Event record(Timed timed = Timed::no) const;  // after everything submitted so far
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;
+  Status await(uint64_t value, Deadline deadline);  // waits for an awaited submission and drops its record
   uint64_t last_submitted() const { return last_.load_acquire(); }
 
   uint64_t in_flight() const;                    // submissions that are not over
-  size_t drop_finished();                        // for the reaper: lets go of what is over; how many are left
+  size_t drop_finished();                        // lets go of what is over; how many are left
   void close() { closed_.store_release(true); }  // for the runtime: refuses submissions from here on
 
  private:
@@ -99,6 +101,7 @@ class Stream {
   Status order_after_others(device::CommandList& list) const;
   void mark_buffers(device::CommandList& list, uint64_t value) const;
   Result<uint64_t> submit_now(const device::CommandList& list);
+  void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
 
   const Ref<device::Device> device_;  // outlives the queue

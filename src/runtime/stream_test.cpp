@@ -107,7 +107,9 @@ TEST_CASE("a stream that waits for an event runs after it") {
   CHECK(event.wait(Deadline::at(TimePoint())).code() == Code::deadline);
   {
     auto turn = f.b->turn();
-    REQUIRE(turn->wait(event).ok());
+    device::CommandList order;
+    order.wait(event.point());
+    REQUIRE(turn->submit(std::move(order)).ok());
     REQUIRE(turn->submit(f.run(reader, *f.slot_b, z, w)).ok());
   }
   latch.open();

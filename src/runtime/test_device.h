@@ -119,6 +119,7 @@ struct TestOptions {
   bool asynchronous = false;
   bool binds_caller_memory = true;
   int lanes = 2;
+  int in_flight = 0;  // 0: as many as lanes
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::string name = "test";
 };
@@ -132,6 +133,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
     traits_.unified_memory = true;
     traits_.synchronous = !options.asynchronous;
     traits_.lanes = options.lanes;
+    traits_.in_flight = options.in_flight == 0 ? options.lanes : options.in_flight;
     traits_.memory_bytes = options.memory_bytes;
   }
 
@@ -140,6 +142,8 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   void set_compile(std::function<Status(std::span<const ir::Extents>)> compile) {
     compile_ = std::move(compile);
   }
+  // Before the streams are made: called by every copy and fill, before it begins.
+  void set_copy(std::function<void()> copy) { copy_ = std::move(copy); }
   void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
   // Until `meeting` is null again, work of this kind waits there for that of another thread.
   void meet_at(Work where, Meeting* meeting) { counts_->meetings.set(where, meeting); }
@@ -158,6 +162,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
   std::function<Status(std::span<const ir::Extents>)> compile_;
+  std::function<void()> copy_ = [] {};
   Atomic<bool> refuse_memory_{false};
 };
 
@@ -262,8 +267,8 @@ class TestModule final : public device::Module {
 
 class TestQueue final : public device::Queue {
  public:
-  TestQueue(bool asynchronous, Ref<Counts> counts)
-      : Queue(std::make_shared<device::Timeline>()), counts_(std::move(counts)) {
+  TestQueue(bool asynchronous, std::function<void()> copy, Ref<Counts> counts)
+      : Queue(std::make_shared<device::Timeline>()), copy_(std::move(copy)), counts_(std::move(counts)) {
     counts_->queues.add_relaxed(1);
     if (asynchronous) worker_ = Thread("test-queue", [this] { work(); });
   }
@@ -322,6 +327,7 @@ class TestQueue final : public device::Queue {
       if (status.code() == Code::invalid && worker_.joinable()) run->row_faults->record_whole(status);
       return status;
     }
+    copy_();
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
       counts_->copies.add_relaxed(1);
       counts_->meetings.arrive(Work::kCopy);
@@ -348,6 +354,7 @@ class TestQueue final : public device::Queue {
     }
   }
 
+  const std::function<void()> copy_;
   const Ref<Counts> counts_;
   Guarded<Items, Rank::kHelpers> work_;
   Thread worker_;
@@ -360,7 +367,7 @@ inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t byt
 }
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
   counts_->meetings.arrive(Work::kMakeQueue);
-  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, counts_));
+  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
 }
 inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
   return std::unique_ptr<device::Slot>(new TestSlot(counts_));

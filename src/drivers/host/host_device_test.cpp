@@ -108,10 +108,10 @@ TEST_CASE("the device's description and traits say what it is") {
   CHECK(device->traits().description.find("3 threads, oneDNN 3.") == 0);
 }
 
-TEST_CASE("lanes keep all processors busy, and never compute on more than the threads that were given") {
+TEST_CASE("calls in flight keep all processors busy, and compute on no more than the given threads") {
   const int processors = read_budget().processors;
-  CHECK(require(make_host_device({.threads = processors}))->traits().lanes > processors);
-  if (processors > 1) CHECK(require(make_host_device({.threads = 1}))->traits().lanes == 1);
+  CHECK(require(make_host_device({.threads = processors}))->traits().in_flight > processors);
+  if (processors > 1) CHECK(require(make_host_device({.threads = 1}))->traits().in_flight == 1);
 }
 
 TEST_CASE("a number of threads that makes no sense is invalid") {

@@ -14,8 +14,12 @@
 namespace heddle::metal {
 namespace {
 
-// While the GPU runs one call, the host encodes the next; a third absorbs what either is late.
+// While the GPU runs one batch, the host encodes the next; a third absorbs what either is late.
 constexpr int kLanes = 3;
+
+// One for each stream that a device has by default. Threads that submit operator by operator have several in
+// flight each, and what is small overlaps on the GPU. Each one in flight has intermediates of its own.
+constexpr int kInFlight = 32;
 
 // Newest first.
 constexpr std::pair<MTLGPUFamily, const char*> kFamilies[] = {
@@ -51,6 +55,7 @@ class MetalDevice final : public device::Device {
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.lanes = kLanes;
+    traits_.in_flight = kInFlight;
     traits_.memory_bytes = open_->memory_bytes;
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);

@@ -1,0 +1,160 @@
+// A device that accepts work and never ends it: every wait has an end.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <optional>
+
+#include "base/thread.h"
+#include "runtime/runtime.h"
+#include "runtime/test_device.h"
+
+namespace heddle::runtime {
+
+namespace {
+
+using device::View;
+using test::Rows;
+
+const Deadline kAtOnce = Deadline::at(TimePoint());
+
+// A call on stream a is in flight, which ends when the latch is opened.
+struct Fixture {
+  explicit Fixture(int in_flight = 2) {
+    static Atomic<int> next{0};
+    device = std::make_shared<test::TestDevice>(test::TestOptions{
+        .asynchronous = true, .in_flight = in_flight, .name = text("lost-test", next.add_relaxed(1))});
+    device->set_kernel("stuck", [this](const device::Run& run) {
+      latch.wait();
+      return test::copy_through(run);
+    });
+    runtime = *Runtime::make(device, {});
+    stuck = *runtime->load(test::graph_named("stuck"));
+    lease = *runtime->streams().lease();
+    x = *runtime->allocate(ir::DType::kF32, {1, 4});
+    REQUIRE(runtime->fill(a(), x, 5).ok());
+    REQUIRE(runtime->run(*stuck, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
+    test::wait_until([&] { return latch.arrived() == 1; });
+  }
+  ~Fixture() { latch.open(); }
+  Stream& a() { return *lease; }
+
+  test::Latch latch;
+  Ref<test::TestDevice> device;
+  Ref<Runtime> runtime;
+  Ref<Model> stuck;
+  StreamLease lease;
+  View x;
+};
+
+struct Wait {
+  const char* name;
+  std::function<Status(Fixture&)> wait;
+};
+const Wait kWaits[] = {
+    {"results",
+     [](Fixture& f) {
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
+     }},
+    {"results of a call on a stream",
+     [](Fixture& f) {
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+     }},
+    {"a copy behind it",
+     [](Fixture& f) {
+       auto to = std::make_shared<Rows>(1);
+       return f.runtime->copy(f.a(), f.x, to->view(), kAtOnce, to);
+     }},
+    {"a turn",
+     [](Fixture& f) {
+       const auto turn = f.a().turn();
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+     }},
+    {"a copy's turn",
+     [](Fixture& f) {
+       const auto turn = f.a().turn();
+       return f.runtime->fill(f.a(), f.x, 1, kAtOnce);
+     }},
+    {"a permit",
+     [](Fixture& f) {
+       const auto other = f.runtime->governor().enter(f.stuck->id(), Deadline::never());
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
+     }},
+    {"an exclusive hold", [](Fixture& f) { return f.runtime->governor().exclusive(kAtOnce).status(); }},
+    {"an event", [](Fixture& f) { return f.a().record().wait(kAtOnce); }},
+    {"a stream", [](Fixture& f) { return f.a().synchronize(kAtOnce); }},
+    {"the device", [](Fixture& f) { return f.runtime->synchronize(kAtOnce); }},
+    {"the end of a model's calls",
+     [](Fixture& f) {
+       const Thread caller("caller", [&] {
+         Rows mine(1);
+         const View view = mine.view();
+         CHECK(f.runtime->run(*f.stuck, {.inputs = {&view, 1}}).ok());
+       });
+       test::wait_until([&] { return f.latch.arrived() == 2; });
+       const Status status = f.stuck->close(kAtOnce);
+       f.latch.open();
+       return status;
+     }},
+};
+
+}  // namespace
+
+TEST_CASE("every wait for a device that never ends its work ends at its deadline") {
+  for (const Wait& each : kWaits) {
+    CAPTURE(each.name);
+    Fixture f;
+    CHECK(each.wait(f).code() == Code::deadline);
+    f.latch.open();
+    CHECK(f.runtime->synchronize().ok());
+    test::wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+    CHECK(f.runtime->stats().in_flight == 0);
+  }
+}
+
+TEST_CASE("a device holds as many submissions as it asks for, more than its lanes, and no more") {
+  constexpr int kInFlight = 12;
+  Fixture f(kInFlight);
+  const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce, .wait = false};
+  for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.stuck, call).ok());
+  CHECK(f.runtime->governor().stats().parked == 0);
+  CHECK(f.runtime->run(*f.stuck, call).status().code() == Code::deadline);
+  CHECK(f.device->counts().queues.load_acquire() == 1);  // calls on one stream need no other
+}
+
+TEST_CASE("a call that leaves at its deadline keeps its caller's memory until the work is over") {
+  Fixture f;
+  auto x = std::make_shared<Rows>(1, 3.0F);
+  const View view = x->view();
+  const std::weak_ptr<Rows> watched = x;
+  const auto late =
+      f.runtime->run(*f.stuck, {.inputs = {&view, 1}, .deadline = kAtOnce, .keep = std::move(x)});
+  CHECK(late.status().code() == Code::deadline);
+  auto to = std::make_shared<Rows>(1);
+  const std::weak_ptr<Rows> target = to;
+  const View target_view = to->view();
+  CHECK(f.runtime->copy(f.a(), f.x, target_view, kAtOnce, std::move(to)).code() == Code::deadline);
+  CHECK_FALSE(watched.expired());
+  CHECK_FALSE(target.expired());
+  f.latch.open();
+  CHECK(f.runtime->synchronize().ok());
+  test::wait_until([&] { return watched.expired() && target.expired(); });
+}
+
+TEST_CASE("memory of the caller without an owner is waited for to the end, whatever the deadline") {
+  Fixture f;
+  Rows to(1);
+  Atomic<bool> over{false};
+  Thread copier("copier", [&] {
+    CHECK(f.runtime->copy(f.a(), f.x, to.view(), Deadline::in(std::chrono::milliseconds(1))).ok());
+    over.store_release(true);
+  });
+  test::wait_until([&] { return f.runtime->stats().in_flight == 2; });
+  test::wait_until(
+      [until = Clock::real().now() + std::chrono::milliseconds(2)] { return Clock::real().now() >= until; });
+  CHECK_FALSE(over.load_acquire());
+  f.latch.open();
+  copier.join();
+  CHECK(to.values == std::vector<float>(4, 5));
+}
+
+}  // namespace heddle::runtime
