@@ -15,7 +15,6 @@ from conftest import build_mlp  # noqa: F401  (the module must import beside the
 import heddle
 from heddle.cli.drawing import BOX_HEIGHT, BOX_WIDTH, draw
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 

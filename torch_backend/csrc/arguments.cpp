@@ -21,7 +21,12 @@ std::vector<TensorArgument> tensors(const c10::IValue& value, const TensorMaker&
 
 Number number(const c10::IValue& value) {
   if (value.isBool()) return {DType::boolean, value.toBool() ? 1.0 : 0.0};
-  if (value.isInt()) return {DType::i64, static_cast<double>(value.toInt())};
+  if (value.isInt()) {
+    constexpr int64_t kExact = int64_t{1} << 53;  // up to which a double holds every int
+    const int64_t n = value.toInt();
+    if (n < -kExact || n > kExact) return {DType::i64, std::nullopt};
+    return {DType::i64, static_cast<double>(n)};
+  }
   if (value.isDouble()) return {DType::f64, value.toDouble()};
   TORCH_CHECK_NOT_IMPLEMENTED(false, "device heddle computes with whole and real numbers; got ",
                               value.tagKind());

@@ -54,16 +54,14 @@ struct Promotion {
     std::optional<DType>& seen = classes[strength];
     seen = seen ? promote(*seen, dtype) : dtype;
   }
-  DType result() const {
+  std::optional<DType> result() const {
     std::optional<DType> best;
     for (const std::optional<DType>& each : classes) {
       if (each && (!best || kind_of(*each) > kind_of(*best))) best = each;
     }
-    return best.value_or(DType::f32);
+    return best;
   }
 };
-
-DType default_dtype(DType number) { return number == DType::f64 ? DType::f32 : number; }
 
 }  // namespace
 
@@ -191,6 +189,7 @@ const Extents& Call::result_shape(int result) const { return results_.at(static_
 
 DType Call::common(std::initializer_list<int> arguments) const {
   Promotion promotion;
+  const auto of_number = [&](DType kind) { return kind == DType::f64 ? real_ : kind; };
   for (const int argument : arguments) {
     const Argument& given = arguments_.at(static_cast<size_t>(argument));
     if (const auto* tensor = std::get_if<TensorArgument>(&given)) {
@@ -198,15 +197,15 @@ DType Call::common(std::initializer_list<int> arguments) const {
       promotion.add(tensor->wrapped            ? 2
                     : rank(tensor->value) == 0 ? 1
                                                : 0,
-                    tensor->wrapped ? default_dtype(its) : its);
+                    tensor->wrapped ? of_number(its) : its);
     } else if (const auto* list = std::get_if<std::vector<TensorArgument>>(&given)) {
       for (const TensorArgument& each : *list)
         promotion.add(rank(each.value) == 0 ? 1 : 0, dtype(each.value));
     } else if (const auto* number = std::get_if<Number>(&given)) {
-      promotion.add(2, default_dtype(number->kind));
+      promotion.add(2, of_number(number->kind));
     }
   }
-  return promotion.result();
+  return promotion.result().value_or(real_);
 }
 
 // ---- nodes

@@ -68,19 +68,20 @@ struct Results : std::vector<Value> {
 
 class Call {
  public:
-  // Where an eager call's numbers come from: makes a graph input of rank 0, `dtype` being f32, f64, i64 or
-  // boolean.
+  // Where an eager call's numbers come from: makes a graph input of rank 0, of any dtype but f16 and bf16.
   struct NumberInputs {
     virtual ~NumberInputs() = default;
     virtual Value input(int argument, DType dtype) = 0;
   };
 
+  // `real`: what Python's floats are in promotion, torch.get_default_dtype().
   Call(std::string_view op, GraphBuilder& graph, std::vector<Argument> arguments, std::vector<Type> results,
-       NumberInputs* numbers = nullptr)
+       DType real, NumberInputs* numbers = nullptr)
       : op_(op),
         graph_(graph),
         arguments_(std::move(arguments)),
         results_(std::move(results)),
+        real_(real),
         numbers_(numbers) {}
 
   // ---- arguments, by position; of another type than the schema's: internal
@@ -147,6 +148,7 @@ class Call {
   GraphBuilder& graph_;
   std::vector<Argument> arguments_;
   std::vector<Type> results_;
+  DType real_;
   NumberInputs* numbers_;
 };
 

@@ -1,7 +1,10 @@
 // call_key.cpp: a call's dtypes, shapes, layouts and known arguments, appended to a key.
 #include "call_key.h"
 
+#include <c10/core/DefaultDtype.h>
+
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <numeric>
 
@@ -34,17 +37,18 @@ void append_tensor(std::string& key, const at::Tensor& tensor) {
   }
 }
 
+template <class T>
+void append_number(std::string& key, T number, Numbers numbers) {
+  const bool known = numbers == Numbers::known || is_known(static_cast<double>(number));
+  key.push_back(known ? 'k' : '*');
+  if (known) append(key, number);
+}
+
 void append_number(std::string& key, const c10::IValue& value, Numbers numbers) {
-  const double number = value.isDouble() ? value.toDouble()
-                        : value.isBool() ? static_cast<double>(value.toBool())
-                        : value.isInt()  ? static_cast<double>(value.toInt())
-                                         : 2.0;
-  key.push_back(value.isDouble() ? 'd' : value.isBool() ? 'b' : 'i');
-  if (numbers == Numbers::known) {
-    append(key, number);
-  } else {
-    key.push_back(number == 0.0 ? '0' : number == 1.0 ? '1' : '*');
-  }
+  key.push_back(value.isDouble() ? 'd' : value.isBool() ? 'b' : value.isInt() ? 'i' : 'c');
+  if (value.isDouble()) append_number(key, value.toDouble(), numbers);
+  if (value.isInt()) append_number(key, value.toInt(), numbers);
+  if (value.isBool()) append_number(key, static_cast<int64_t>(value.toBool()), numbers);
 }
 
 void append_value(std::string& key, const c10::IValue& value) {
@@ -76,6 +80,8 @@ void append_value(std::string& key, const c10::IValue& value) {
 
 }  // namespace
 
+bool is_known(double number) { return number == 1.0 || (number == 0.0 && !std::signbit(number)); }
+
 Form form_of(const at::Tensor& tensor) {
   if (tensor.dim() == 0 && tensor.device().is_cpu()) return Form::number;
   if (tensor.is_contiguous() || !tensor.is_non_overlapping_and_dense()) return Form::as_it_is;
@@ -94,6 +100,7 @@ std::vector<int64_t> memory_order(const at::Tensor& tensor) {
 
 void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
                 Numbers numbers) {
+  key.push_back(static_cast<char>(c10::get_default_dtype_as_scalartype()));
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].isNone() && is_scalar_argument(schema.arguments()[i])) {
       append_number(key, arguments[i], numbers);

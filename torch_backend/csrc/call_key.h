@@ -21,6 +21,10 @@ Form form_of(const at::Tensor& tensor);
 // Axes from the outermost in memory to the innermost; only for Form::permuted.
 std::vector<int64_t> memory_order(const at::Tensor& tensor);
 
+// Of numbers that vary, a graph knows 0 and 1. -0.0 is neither.
+bool is_known(double number);
+
+// The default dtype is part of it: it decides what floats and whole numbers promote to.
 void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
                 Numbers numbers);
 

@@ -1,6 +1,7 @@
 // eager.cpp: from a boxed call to a model and back.
 #include "eager.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/empty.h>
@@ -9,6 +10,7 @@
 
 #include "arguments.h"
 #include "call_key.h"
+#include "checks.h"
 #include "process_end.h"
 #include "storage.h"
 
@@ -25,7 +27,6 @@ struct Source {
 
 struct Compiled {
   std::optional<Model> model;  // nothing: every result is empty
-  bool refused = false;        // by PyTorch itself, in its own words
   std::vector<Source> sources;
   std::vector<std::pair<std::vector<int64_t>, c10::ScalarType>> results;
 };
@@ -38,32 +39,45 @@ OnceCache& cache() {
 
 // ---- making
 
-// Strides matter where an argument is written to: one with elements that share memory is refused. A result is
-// contiguous, whatever the strides of what it is made of.
-enum class Strides : uint8_t { kept, contiguous };
+// What PyTorch's Meta kernel gets for the arguments. Where something is written to, strides count, and so
+// does which input is a target as well: some kernels refuse such calls. A result is contiguous, whatever the
+// strides of what it is made of.
+class MetaArguments {
+ public:
+  explicit MetaArguments(Overload::Kind kind) : writes_(kind != Overload::Kind::functional) {}
 
-at::Tensor to_meta(const at::Tensor& tensor, Strides strides) {
-  if (!tensor.defined() || tensor.device().is_cpu()) return tensor;
-  const auto options = tensor.options().device(c10::kMeta);
-  if (strides == Strides::contiguous) return at::empty(tensor.sizes(), options);
-  return at::empty_strided(tensor.sizes(), tensor.strides(), options);
-}
+  c10::IValue operator()(const c10::IValue& value) {
+    if (value.isTensor()) return meta(value.toTensor());
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& each : value.toTensorVector()) list.push_back(meta(each));
+      return list;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
+        list.push_back(each ? std::optional(meta(*each)) : std::nullopt);
+      return list;
+    }
+    return value.isDevice() ? c10::IValue(c10::Device(c10::kMeta)) : value;
+  }
 
-c10::IValue to_meta(const c10::IValue& value, Strides strides) {
-  if (value.isTensor()) return to_meta(value.toTensor(), strides);
-  if (value.isTensorList()) {
-    c10::List<at::Tensor> list;
-    for (const at::Tensor& each : value.toTensorVector()) list.push_back(to_meta(each, strides));
-    return list;
+ private:
+  at::Tensor meta(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.unsafeGetTensorImpl()->is_wrapped_number()) return tensor;
+    const auto options = tensor.options().device(c10::kMeta);
+    if (!writes_) return at::empty(tensor.sizes(), options);
+    for (const auto& [seen, its] : made_) {
+      if (at::get_overlap_status(seen, tensor) == at::MemOverlapStatus::Full)
+        return seen.scalar_type() == tensor.scalar_type() ? its : its.view(tensor.scalar_type());
+    }
+    made_.emplace_back(tensor, at::empty_strided(tensor.sizes(), tensor.strides(), options));
+    return made_.back().second;
   }
-  if (value.isOptionalTensorList()) {
-    c10::List<std::optional<at::Tensor>> list;
-    for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
-      list.push_back(each ? std::optional(to_meta(*each, strides)) : std::nullopt);
-    return list;
-  }
-  return value.isDevice() ? c10::IValue(c10::Device(c10::kMeta)) : value;
-}
+
+  const bool writes_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> made_;
+};
 
 // The operator whose Meta kernel tells the types: the convolution of devices like this one has none.
 c10::OperatorHandle described_by(const Overload& overload) {
@@ -78,18 +92,36 @@ constexpr std::string_view kOtherOnMeta[] = {"aten::native_batch_norm", "aten::_
                                              "aten::_native_batch_norm_legit_no_training",
                                              "aten::_batch_norm_no_update", "aten::_thnn_fused_gru_cell"};
 
+c10::Stack on_meta(const Overload& overload, c10::ArrayRef<c10::IValue> arguments) {
+  c10::Stack stack;
+  MetaArguments to_meta(overload.kind);
+  for (const c10::IValue& each : arguments) stack.push_back(to_meta(each));
+  return stack;
+}
+
+// Here stand the C++ shape functions of structured operators. For Meta, PyTorch prefers Python ones, which
+// let some calls pass that its own devices refuse. out= overloads have none.
+constexpr auto kStructured = c10::DispatchKey::CompositeExplicitAutogradNonFunctional;
+
 // Types of the results by PyTorch's Meta kernel; nothing where there is none, then the graph's are taken.
 std::optional<std::vector<at::Tensor>> described(const Overload& overload,
                                                  c10::ArrayRef<c10::IValue> arguments) {
   const c10::OperatorHandle op = described_by(overload);
   if (std::ranges::find(kOtherOnMeta, overload.entry->op) != std::end(kOtherOnMeta)) return std::nullopt;
   if (!op.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta)) return std::nullopt;
-  c10::Stack stack;
-  const bool writes = overload.kind != Overload::Kind::functional;
-  for (const c10::IValue& each : arguments)
-    stack.push_back(to_meta(each, writes ? Strides::kept : Strides::contiguous));
   const at::AutoDispatchBelowADInplaceOrView below;
-  op.callBoxed(stack);
+  if (overload.kind == Overload::Kind::out) {
+    const auto functional = c10::Dispatcher::singleton().findSchema(name_of(overload.entry->op));
+    c10::Stack stack = on_meta(overload, arguments.slice(0, overload.arguments));
+    if (functional->hasKernelForDispatchKey(kStructured))
+      functional->callBoxedForDispatchKey(kStructured, stack);
+  }
+  c10::Stack stack = on_meta(overload, arguments);
+  if (op.hasKernelForDispatchKey(kStructured)) {
+    op.callBoxedForDispatchKey(kStructured, stack);
+  } else {
+    op.callBoxed(stack);
+  }
   std::vector<at::Tensor> results;
   for (const c10::IValue& each : stack) {
     if (each.isTensorList()) {
@@ -118,7 +150,7 @@ class GraphOfOne final : Call::NumberInputs {
       for (const int64_t extent : each.sizes()) type.shape.emplace_back(extent);
       types.push_back(std::move(type));
     }
-    Call call(overload_.entry->op, graph_, read_arguments(), types, this);
+    Call call(overload_.entry->op, graph_, read_arguments(), types, default_float(), this);
     const Results values = overload_.entry->build(call);
     TORCH_INTERNAL_ASSERT(!results || values.size() >= results->size(), overload_.entry->op,
                           ": its entry has ", values.size(), " results");
@@ -162,7 +194,7 @@ class GraphOfOne final : Call::NumberInputs {
 
   void keep_only_known(Number& number) const {
     const bool varies = overload_.entry->numbers == Numbers::varying;
-    if (varies && number.known != 0.0 && number.known != 1.0) number.known.reset();
+    if (varies && number.known && !is_known(*number.known)) number.known.reset();
   }
 
   TensorArgument input_of(const at::Tensor& tensor) {
@@ -171,11 +203,9 @@ class GraphOfOne final : Call::NumberInputs {
     const bool wrapped = tensor.unsafeGetTensorImpl()->is_wrapped_number();
     if (form == Form::number) {
       DType dtype = to_heddle(tensor.scalar_type());
-      if (wrapped && dtype == DType::f64 && !doubles_) dtype = DType::f32;
+      if (wrapped && dtype == DType::f64 && !doubles_) dtype = wide(default_float());
       return {add_input({reading_, element, dtype, form}, dtype, {}), wrapped};
     }
-    TORCH_CHECK(tensor.device().type() == kType, overload_.entry->op, ": all tensors have to be on device ",
-                "heddle; argument ", reading_, " is on ", tensor.device());
     const DType dtype = to_heddle(tensor.scalar_type());
     if (form == Form::as_it_is) return {add_input({reading_, element, {}, form}, dtype, tensor.sizes())};
     const std::vector<int64_t> order = memory_order(tensor);
@@ -214,16 +244,19 @@ class GraphOfOne final : Call::NumberInputs {
   int reading_ = 0, element_ = -1;
 };
 
-std::shared_ptr<const void> make(const Overload& overload, c10::ArrayRef<c10::IValue> arguments,
-                                 const Device& device) {
+// A list as the only result has as many tensors as the call makes of it.
+bool returns_list(const c10::FunctionSchema& schema) {
+  return schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType;
+}
+
+std::shared_ptr<const Compiled> make(const Overload& overload, c10::ArrayRef<c10::IValue> arguments,
+                                     const Device& device) {
   std::optional<std::vector<at::Tensor>> results;
   try {
     results = described(overload, arguments);
-  } catch (const c10::Error&) {
-    // Each caller is told by a call of its own: an exception of PyTorch's is not for several threads.
-    auto compiled = std::make_shared<Compiled>();
-    compiled->refused = true;
-    return compiled;
+  } catch (const c10::Error& error) {
+    // An exception of PyTorch's is not for several threads: model_of() asks again for each.
+    throw Error(ErrorCode::invalid, error.what_without_backtrace());
   }
   const auto is_empty = [](const at::Tensor& tensor) { return tensor.numel() == 0; };
   if (results && std::ranges::all_of(*results, is_empty)) {
@@ -233,6 +266,18 @@ std::shared_ptr<const void> make(const Overload& overload, c10::ArrayRef<c10::IV
     return compiled;
   }
   return GraphOfOne(overload, arguments).make(results, device);
+}
+
+// Nothing is kept of a call that is refused.
+std::shared_ptr<const Compiled> model_of(const std::string& key, const Overload& overload,
+                                         c10::ArrayRef<c10::IValue> arguments, const Device& device) {
+  try {
+    return std::static_pointer_cast<const Compiled>(
+        cache().get_or_make(key, [&] { return make(overload, arguments, device); }));
+  } catch (const Error&) {
+    described(overload, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
+    throw;
+  }
 }
 
 // ---- running
@@ -346,8 +391,25 @@ void put(const at::Tensor& result, const at::Tensor& to, c10::DeviceIndex index)
   current_stream_of(index).copy(to_heddle(result), to_heddle(to));
 }
 
+// The tensors that a call writes to.
+std::vector<at::Tensor> targets_of(const Overload& overload, c10::ArrayRef<c10::IValue> arguments) {
+  std::vector<at::Tensor> targets;
+  if (overload.kind == Overload::Kind::in_place) {
+    targets.push_back(arguments[0].toTensor());
+  } else if (overload.kind == Overload::Kind::out) {
+    for (const c10::IValue& each : arguments.slice(overload.arguments)) {
+      if (each.isTensorList()) {
+        for (const at::Tensor& element : each.toTensorVector()) targets.push_back(element);
+      } else {
+        targets.push_back(each.toTensor());
+      }
+    }
+  }
+  return targets;
+}
+
 void push_results(c10::Stack& stack, const c10::FunctionSchema& schema, std::vector<at::Tensor> results) {
-  if (schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+  if (returns_list(schema)) {
     stack.emplace_back(std::move(results));
     return;
   }
@@ -365,6 +427,13 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (overload_.prepare != nullptr) overload_.prepare(*stack);
   const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count, count);
   const c10::DeviceIndex index = device_of(arguments);
+  if (is_elsewhere(overload_, arguments, index)) {
+    make_elsewhere(op, *stack);
+    return;
+  }
+  check_devices(overload_, arguments, c10::Device(kType, index));
+  if (overload_.check != nullptr) overload_.check(arguments);
+  const std::vector<at::Tensor> targets = targets_of(overload_, arguments);
   const Device& device = device_at(index);
   std::vector<at::Tensor> results = translated([&] {
     thread_local std::string key;
@@ -373,21 +442,17 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     key.append(reinterpret_cast<const char*>(&self), sizeof self);
     key.push_back(static_cast<char>(index));
     append_key(key, schema, arguments, overload_.entry->numbers);
-    const auto compiled = std::static_pointer_cast<const Compiled>(
-        cache().get_or_make(key, [&] { return make(overload_, arguments, device); }));
-    if (compiled->refused) described(overload_, arguments);
-    return run(*compiled, arguments, device, index);
+    check_overlap(overload_, targets, arguments, key);
+    return run(*model_of(key, overload_, arguments, device), arguments, device, index);
   });
-  if (overload_.kind == Overload::Kind::functional) {
+  const bool is_functional = overload_.kind == Overload::Kind::functional;
+  const size_t wanted = is_functional ? schema.returns().size() : targets.size();
+  TORCH_INTERNAL_ASSERT(results.size() == wanted || (is_functional && returns_list(schema)),
+                        overload_.entry->op, " has ", results.size(), " results, not ", wanted);
+  if (is_functional) {
     torch::jit::drop(*stack, count);
     push_results(*stack, schema, std::move(results));
     return;
-  }
-  std::vector<at::Tensor> targets;
-  if (overload_.kind == Overload::Kind::in_place) {
-    targets.push_back(arguments[0].toTensor());
-  } else {
-    for (size_t i = overload_.arguments; i < count; ++i) targets.push_back(arguments[i].toTensor());
   }
   translated([&] {
     for (size_t i = 0; i < targets.size(); ++i) {
@@ -396,7 +461,14 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     }
   });
   torch::jit::drop(*stack, count);
-  for (at::Tensor& each : targets) stack->emplace_back(std::move(each));
+  if (schema.returns().empty()) return;
+  for (const at::Tensor& each : targets) stack->emplace_back(each);
+}
+
+c10::OperatorName name_of(std::string_view op) {
+  const size_t dot = op.find('.');
+  if (dot == std::string_view::npos) return {std::string(op), ""};
+  return {std::string(op.substr(0, dot)), std::string(op.substr(dot + 1))};
 }
 
 at::Tensor cast(const at::Tensor& tensor, c10::ScalarType type) {

@@ -4,6 +4,9 @@
 //              kernel for the results' types (which also raises PyTorch's own errors), builds the operator's
 //              graph and loads it as a Heddle model; the next ones find it. Then it runs on the calling
 //              thread's stream.
+//   Refused    A call that PyTorch refuses raises PyTorch's error and leaves nothing behind: devices and
+//              shared memory are checked before each call (checks.h), the rest by the Meta kernel, whose
+//              refusals are not kept.
 //   Mutation   In-place and out= overloads compute the same graph and copy its result, in stream order, to
 //              where it belongs.
 //   Threads    Any. A model is made once however many threads ask.
@@ -27,6 +30,14 @@ struct Overload {
   size_t arguments;  // of the entry; an out= overload's outputs follow them
   // Changes arguments that are no graph's: masks into indices. Null: nothing to change.
   void (*prepare)(c10::Stack& arguments) = nullptr;
+  // Set by add_checks(), read by checks.cpp.
+  using Check = void (*)(c10::ArrayRef<c10::IValue> arguments);
+  Check check = nullptr;         // raises what the operator refuses by an argument's value; null: nothing
+  uint64_t cpu_scalars = 0;      // bits of the arguments where a CPU tensor without dimensions may stand
+  bool is_idempotent = false;    // the same value goes everywhere: elements may be written twice
+  size_t apart_from = SIZE_MAX;  // from this argument on, no input may be a target as well
+  // Positions of the arguments that say where a new tensor is to be and how it is laid out; -1: none.
+  int device_argument = -1, layout_argument = -1;
 };
 
 class EagerKernel final : public c10::OperatorKernel {
@@ -38,6 +49,7 @@ class EagerKernel final : public c10::OperatorKernel {
   const Overload overload_;
 };
 
+c10::OperatorName name_of(std::string_view op);  // "aten::add.Tensor" -> its name and its overload's
 at::Tensor cast(const at::Tensor& tensor, c10::ScalarType type);  // a contiguous tensor of the same device
 
 OnceCache::Stats eager_cache_stats();

@@ -1,11 +1,15 @@
 // memory.cpp: making, viewing, resizing and copying tensors: operators that compute nothing.
 #include <ATen/EmptyTensor.h>
 #include <ATen/InferSize.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_neg_view.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/copy_native.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/neg.h>
 #include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
@@ -90,6 +94,8 @@ bool overlap(const at::Tensor& a, const at::Tensor& b) {
 
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool /*non_blocking*/) {
   if (target.numel() == 0) return target;
+  at::assert_no_internal_overlap(target);
+  at::assert_no_partial_overlap(target, self);
   at::Tensor from = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
   if (from.scalar_type() != target.scalar_type())
     from = from.device().type() == kType ? cast(from, target.scalar_type()) : from.to(target.scalar_type());
@@ -101,6 +107,18 @@ at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool /*no
   }
   if (!from.is_same(target)) copy_same_type(from, target);
   return target;
+}
+
+// The same memory without the mark that its values are negated ones.
+at::Tensor without_sign(const at::Tensor& tensor) { return tensor.is_neg() ? at::_neg_view(tensor) : tensor; }
+
+// PyTorch's own ends in _copy_from, which its fallback for negated views would resolve by a copy, for ever.
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  if (!self.is_neg() && !from.is_neg()) return at::native::copy_(self, from, non_blocking);
+  at::Tensor target = without_sign(self);
+  const at::Tensor plain = without_sign(from);
+  at::native::copy_(target, self.is_neg() == from.is_neg() ? plain : at::neg(plain), non_blocking);
+  return self;
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
@@ -171,6 +189,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("view", at::native::view);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
+  m.impl("copy_", copy_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("resize_", resize_);

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "checks.h"
 #include "eager.h"
 #include "masks.h"
 
@@ -64,12 +65,6 @@ OpsByBase ops_by_base() {
     if (const auto op = dispatcher.findSchema(name)) ops[base_name(name.name)].push_back(*op);
   }
   return ops;
-}
-
-c10::OperatorName name_of(std::string_view op) {
-  const size_t dot = op.find('.');
-  if (dot == std::string_view::npos) return {std::string(op), ""};
-  return {std::string(op.substr(0, dot)), std::string(op.substr(dot + 1))};
 }
 
 // Made of other operators by PyTorch; those of them that one entry does better as a whole, without gradients.
@@ -144,6 +139,9 @@ class Registrar {
     if (overload.op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) return;  // written by hand
     const std::string name = c10::toString(overload.op.operator_name());
     overload.prepare = preparation_for(name);
+    add_checks(overload);
+    overload.device_argument = overload.op.schema().argumentIndexWithName("device").value_or(-1);
+    overload.layout_argument = overload.op.schema().argumentIndexWithName("layout").value_or(-1);
     registered().push_back(name);
     plain_.impl(name.substr(6).c_str(),
                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<EagerKernel>(std::move(overload))));

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/DefaultDtype.h>
 
 #include <algorithm>
 
@@ -90,6 +91,8 @@ DType to_heddle(c10::ScalarType type) {
 c10::ScalarType to_torch(DType dtype) {
   return std::ranges::find(kTypes, dtype, &std::pair<c10::ScalarType, DType>::second)->first;
 }
+
+DType default_float() { return to_heddle(c10::get_default_dtype_as_scalartype()); }
 
 Tensor bytes_of(const c10::Storage& storage) {
   const c10::DataPtr& data = storage.data_ptr();

@@ -17,6 +17,7 @@ namespace heddle::torch_backend {
 DType to_heddle(c10::ScalarType type);  // NotImplementedError names a type that has no counterpart
 std::optional<DType> counterpart(c10::ScalarType type);
 c10::ScalarType to_torch(DType dtype);
+DType default_float();  // torch.get_default_dtype()
 
 // Borrows: a tensor on this device shares its storage, any other one (CPU) lends its memory and is kept.
 Tensor to_heddle(const at::TensorBase& tensor);

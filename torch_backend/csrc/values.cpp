@@ -1,5 +1,6 @@
 // values.cpp: operators whose result, or its shape, is known only after the values were read. They wait for
 // the tensor and work on the host, where memory is the device's own.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/index.h>
 #include <torch/library.h>
@@ -41,6 +42,9 @@ at::Tensor masked_select_of(const at::Tensor& self, const at::Tensor& mask) {
 }
 
 at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at::Tensor& out) {
+  at::assert_no_internal_overlap(out);
+  at::assert_no_overlap(out, self);
+  at::assert_no_overlap(out, mask);
   const at::Tensor found = masked_select_of(self, mask);
   out.resize_(found.sizes());
   return out.copy_(found);

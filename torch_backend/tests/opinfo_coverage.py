@@ -1,6 +1,8 @@
-"""Which registered operators the OpInfo cases run: opinfo_operators.tsv, written by tools/opinfo_report.py.
+"""What the OpInfo cases cover.
 
-A line is an operator and either a case that runs it, or "-" and the reason why none does.
+opinfo_operators.tsv, written by tools/opinfo_report.py: a line is a registered operator and either a case
+that runs it, or "-" and the reason why none does.
+opinfo_excluded.tsv, written by hand: a line is an OpInfo that is not in scope, and the reason.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 LIST = Path(__file__).with_name("opinfo_operators.tsv")
+EXCLUDED = Path(__file__).with_name("opinfo_excluded.tsv")
 
 
 class _Seen(TorchDispatchMode):
@@ -56,3 +59,9 @@ def read_list() -> dict[str, tuple[str, str]]:
             operator, case, reason = (line + "\t\t").split("\t")[:3]
             out[operator] = case, reason
     return out
+
+
+def read_excluded() -> dict[str, str]:
+    """OpInfos that are not in scope: reason."""
+    lines = (line for line in EXCLUDED.read_text().splitlines() if line and not line.startswith("#"))
+    return dict(line.split("\t") for line in lines)

@@ -1,11 +1,13 @@
 """Runs PyTorch's OpInfo database on the device and writes what came out.
 
     python torch_backend/tools/opinfo_report.py [--find] [--document docs/pytorch.md] [--only NAME ...]
+    python torch_backend/tools/opinfo_report.py --denominator [--document docs/pytorch.md]
 
 --find tries every OpInfo and rewrites tests/opinfo_scope.tsv (a case is in scope when at least half of its
 samples run and none is wrong before it is entered by hand or found right) and tests/opinfo_operators.tsv.
-Without it, the cases in scope are run. --document puts the table between the marks in that file. Exit code 1
-when a result is wrong.
+Without it, the cases in scope are run. --denominator runs nothing: it counts the OpInfos in scope and those
+of tests/opinfo_excluded.tsv by their reasons. --document puts the table between the marks in that file. Exit
+code 1 when a result is wrong.
 """
 
 # ruff: noqa: E402
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -26,6 +28,7 @@ import opinfo_coverage
 from opinfo_cases import Case, Outcome
 
 BEGIN, END = "<!-- opinfo: begin -->", "<!-- opinfo: end -->"
+DENOMINATOR_BEGIN, DENOMINATOR_END = "<!-- op_db: begin -->", "<!-- op_db: end -->"
 
 
 def find(device: str, only: list[str]) -> dict[Case, Outcome]:
@@ -101,21 +104,42 @@ def table(found: dict[Case, Outcome]) -> str:
     return "\n".join(lines)
 
 
-def put_into(document: Path, text: str) -> None:
-    before, _, rest = document.read_text().partition(BEGIN)
-    _, mark, after = rest.partition(END)
+def denominator() -> str:
+    """Every OpInfo of PyTorch, in scope or by the reason why it is not."""
+    scope = {case.name for case in opinfo_cases.read_scope()}
+    reasons = Counter(opinfo_coverage.read_excluded().values())
+    lines = [
+        f"PyTorch's op_db has {len(opinfo_cases.op_infos())} OpInfos: {len(scope)} are in scope, "
+        f"{reasons.total()} are not.",
+        "",
+        "| OpInfos not in scope | because |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {count} | {reason} |" for reason, count in sorted(reasons.items())]
+    return "\n".join(lines)
+
+
+def put_into(document: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    before, _, rest = document.read_text().partition(begin)
+    _, mark, after = rest.partition(end)
     if not mark:
-        raise SystemExit(f"{document} has no {BEGIN} ... {END}")
-    document.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+        raise SystemExit(f"{document} has no {begin} ... {end}")
+    document.write_text(f"{before}{begin}\n{text}\n{end}{after}")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--find", action="store_true")
+    parser.add_argument("--denominator", action="store_true")
     parser.add_argument("--device", default="heddle")
     parser.add_argument("--document", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
+    if options.denominator:
+        print(denominator())
+        if options.document:
+            put_into(options.document, denominator(), DENOMINATOR_BEGIN, DENOMINATOR_END)
+        return 0
     begin = time.monotonic()
     if options.find:
         found = find(options.device, options.only)

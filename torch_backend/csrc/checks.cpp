@@ -1,0 +1,264 @@
+// checks.cpp: by TensorIterator's rules, for operators of every kind.
+#include "checks.h"
+
+#include <ATen/MemoryOverlap.h>
+#include <ATen/core/op_registration/adaption.h>
+#include <ATen/native/BinaryOps.h>
+#include <ATen/ops/result_type.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "device.h"
+
+namespace heddle::torch_backend {
+namespace {
+
+constexpr int kAny = -1;
+struct TakesCpuScalars {
+  std::string_view op;
+  int argument = kAny;  // the only one that may be such a tensor
+};
+
+// The operators whose devices TensorIterator checks, with `device_check: NoCheck` in PyTorch's
+// native_functions.yaml, and those whose own code takes such a tensor. test_refusals.py compares the list
+// with that file. A call may have one of them; where() any number.
+constexpr TakesCpuScalars kTakesCpuScalars[] = {
+    {"aten::__lshift__.Tensor"},
+    {"aten::__rshift__.Tensor"},
+    {"aten::_index_put_impl", 2},
+    {"aten::add.Tensor"},
+    {"aten::addcdiv"},
+    {"aten::addcmul"},
+    {"aten::atan2"},
+    {"aten::bitwise_and.Tensor"},
+    {"aten::bitwise_left_shift.Tensor"},
+    {"aten::bitwise_or.Tensor"},
+    {"aten::bitwise_right_shift.Tensor"},
+    {"aten::bitwise_xor.Tensor"},
+    {"aten::clamp.Tensor"},
+    {"aten::clamp_max.Tensor"},
+    {"aten::clamp_min.Tensor"},
+    {"aten::copysign.Tensor"},
+    {"aten::div.Tensor"},
+    {"aten::div.Tensor_mode"},
+    {"aten::eq.Tensor"},
+    {"aten::fill.Tensor", 1},
+    {"aten::floor_divide"},
+    {"aten::fmax"},
+    {"aten::fmin"},
+    {"aten::fmod.Tensor"},
+    {"aten::ge.Tensor"},
+    {"aten::gt.Tensor"},
+    {"aten::heaviside"},
+    {"aten::hypot"},
+    {"aten::index_fill.int_Tensor", 3},
+    {"aten::index_put", 2},
+    {"aten::le.Tensor"},
+    {"aten::lerp.Scalar"},
+    {"aten::lerp.Tensor"},
+    {"aten::logical_and"},
+    {"aten::logical_or"},
+    {"aten::logical_xor"},
+    {"aten::lt.Tensor"},
+    {"aten::masked_fill.Tensor", 2},
+    {"aten::maximum"},
+    {"aten::minimum"},
+    {"aten::mse_loss"},
+    {"aten::mul.Tensor"},
+    {"aten::ne.Tensor"},
+    {"aten::pow.Tensor_Tensor"},
+    {"aten::remainder.Tensor"},
+    {"aten::rsub.Tensor"},
+    {"aten::smooth_l1_loss"},
+    {"aten::special_xlog1py"},
+    {"aten::sub.Tensor"},
+    {"aten::where.self"},
+    {"aten::xlogy.Tensor"},
+};
+constexpr std::string_view kTakesAnyNumber = "aten::where.self";
+
+constexpr std::string_view kIdempotent[] = {"aten::fill.Scalar", "aten::fill.Tensor", "aten::threshold",
+                                            "aten::zero"};
+
+// Operators that may not share all elements of a target with an input either, from this argument on.
+struct Apart {
+  std::string_view op;
+  size_t first;
+};
+constexpr Apart kApart[] = {
+    {"aten::cat", 0},
+    {"aten::gather", 0},
+    {"aten::index.Tensor", 0},
+    {"aten::index_add", 1},
+    {"aten::index_copy", 1},
+    {"aten::index_put", 1},
+    {"aten::index_reduce", 1},
+    {"aten::index_select", 0},
+    {"aten::kthvalue", 0},
+    {"aten::masked_fill.Scalar", 1},
+    {"aten::masked_fill.Tensor", 1},
+    {"aten::put", 1},
+    {"aten::scatter.reduce", 1},
+    {"aten::scatter.src", 1},
+    {"aten::scatter.value", 1},
+    {"aten::scatter.value_reduce", 1},
+    {"aten::scatter_add", 1},
+    {"aten::scatter_reduce.two", 1},
+    {"aten::take", 0},
+};
+
+// ---- arguments that the Meta kernel does not look at, or whose value is no part of a key
+
+at::Scalar scalar_at(c10::ArrayRef<c10::IValue> arguments, size_t i) { return arguments[i].toScalar(); }
+const at::Tensor& tensor_at(c10::ArrayRef<c10::IValue> arguments, size_t i) {
+  return arguments[i].toTensor();
+}
+
+void check_alpha(c10::ArrayRef<c10::IValue> arguments) {  // self, other, alpha
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (c10::isFloatingType(self.scalar_type()) && !arguments[2].isBool()) return;
+  const at::ScalarType type = arguments[1].isTensor() ? at::result_type(self, tensor_at(arguments, 1))
+                                                      : at::result_type(self, scalar_at(arguments, 1));
+  at::native::alpha_check(type, scalar_at(arguments, 2));
+}
+
+void check_subtraction(c10::ArrayRef<c10::IValue> arguments) {
+  const at::Tensor& self = tensor_at(arguments, 0);
+  if (arguments[1].isTensor()) {
+    at::native::sub_check(self, tensor_at(arguments, 1));
+  } else {
+    at::native::sub_check(self, scalar_at(arguments, 1));
+  }
+  check_alpha(arguments);
+}
+
+void check_mask(c10::ArrayRef<c10::IValue> arguments) {  // self, mask
+  const at::ScalarType type = tensor_at(arguments, 1).scalar_type();
+  TORCH_CHECK(type == at::kBool, "only boolean masks are supported, but got a mask with dtype ", type);
+}
+
+void check_celu(c10::ArrayRef<c10::IValue> arguments) {  // self, alpha
+  TORCH_CHECK(scalar_at(arguments, 1).toDouble() != 0, "ZeroDivisionError: alpha cannot be 0 for CELU");
+}
+
+void check_softshrink(c10::ArrayRef<c10::IValue> arguments) {  // self, lambd
+  const double bound = scalar_at(arguments, 1).toDouble();
+  TORCH_CHECK(bound >= 0 && std::isfinite(bound), "lambda must be finite and not negative, but found ",
+              bound);
+}
+
+void check_embedding(c10::ArrayRef<c10::IValue> arguments) {  // weight
+  TORCH_CHECK(tensor_at(arguments, 0).dim() == 2, "'weight' must be 2-D");
+}
+
+void check_boundaries(c10::ArrayRef<c10::IValue> arguments) {  // self, boundaries
+  const int64_t rank = tensor_at(arguments, 1).dim();
+  TORCH_CHECK(rank == 1, "boundaries tensor must be 1 dimension, but got dim(", rank, ")");
+}
+
+void check_extremes(c10::ArrayRef<c10::IValue> arguments) {  // self, dim, keepdim, and the outputs of out=
+  const at::ScalarType type = tensor_at(arguments, 0).scalar_type();
+  for (size_t i = 3; i < arguments.size(); ++i) {
+    const at::ScalarType given = tensor_at(arguments, i).scalar_type();
+    TORCH_CHECK(given == type, "Expected out tensor to have dtype ", type, ", but got ", given, " instead");
+  }
+}
+
+constexpr std::pair<std::string_view, Overload::Check> kChecks[] = {
+    {"aten::add.Scalar", check_alpha},
+    {"aten::aminmax", check_extremes},
+    {"aten::bucketize.Scalar", check_boundaries},
+    {"aten::bucketize.Tensor", check_boundaries},
+    {"aten::celu", check_celu},
+    {"aten::embedding", check_embedding},
+    {"aten::masked_fill.Scalar", check_mask},
+    {"aten::masked_fill.Tensor", check_mask},
+    {"aten::masked_scatter", check_mask},
+    {"aten::rsub.Scalar", check_subtraction},
+    {"aten::rsub.Tensor", check_subtraction},
+    {"aten::softshrink", check_softshrink},
+    {"aten::sub.Scalar", check_subtraction},
+};
+
+// Calls f with every tensor there is and its argument's position.
+template <class F>
+void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, F&& f) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const c10::IValue& value = arguments[i];
+    if (value.isTensor()) {
+      if (value.toTensor().defined()) f(value.toTensor(), i);
+    } else if (value.isTensorList() || value.isOptionalTensorList()) {
+      for (const c10::IValue& each : value.toListRef())
+        if (each.isTensor() && each.toTensor().defined()) f(each.toTensor(), i);
+    }
+  }
+}
+
+}  // namespace
+
+void add_checks(Overload& overload) {
+  const std::string_view op = overload.entry->op;
+  const auto* const check =
+      std::ranges::find(kChecks, op, &std::pair<std::string_view, Overload::Check>::first);
+  if (check != std::end(kChecks)) overload.check = check->second;
+  overload.is_idempotent = std::ranges::find(kIdempotent, op) != std::end(kIdempotent);
+  const auto* const apart = std::ranges::find(kApart, op, &Apart::op);
+  if (apart != std::end(kApart)) overload.apart_from = apart->first;
+  const auto* const scalars = std::ranges::find(kTakesCpuScalars, op, &TakesCpuScalars::op);
+  if (scalars == std::end(kTakesCpuScalars)) return;
+  const uint64_t inputs = (uint64_t{1} << overload.arguments) - 1;
+  overload.cpu_scalars = scalars->argument == kAny ? inputs : uint64_t{1} << scalars->argument;
+  if (overload.kind == Overload::Kind::in_place) overload.cpu_scalars &= ~uint64_t{1};
+}
+
+bool is_elsewhere(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index) {
+  if (overload.device_argument >= 0) {
+    const c10::IValue& given = arguments[static_cast<size_t>(overload.device_argument)];
+    if (given.isDevice() && (given.toDevice().type() != kType || index_of(given.toDevice()) != index))
+      return true;
+  }
+  if (overload.layout_argument < 0) return false;
+  const c10::IValue& layout = arguments[static_cast<size_t>(overload.layout_argument)];
+  return !layout.isNone() && layout.toLayout() != c10::kStrided;
+}
+
+void make_elsewhere(const c10::OperatorHandle& op, c10::Stack& stack) {
+  TORCH_CHECK_NOT_IMPLEMENTED(op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd),
+                              op.schema().name(),
+                              " on device heddle makes strided tensors of the device of its arguments");
+  op.callBoxedForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd, stack);
+}
+
+void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::Device device) {
+  int numbers = 0;
+  for_each_tensor(arguments, [&](const at::Tensor& tensor, size_t argument) {
+    if (tensor.device() == device) return;
+    const bool allowed =
+        (overload.cpu_scalars >> argument & 1) != 0 || tensor.unsafeGetTensorImpl()->is_wrapped_number();
+    if (!allowed || tensor.dim() != 0 || !tensor.device().is_cpu()) {
+      c10::impl::common_device_check_failure(device, tensor, overload.op.schema().name().c_str(),
+                                             overload.op.schema().arguments()[argument].name().c_str());
+    }
+    TORCH_CHECK(++numbers == 1 || overload.entry->op == kTakesAnyNumber,
+                "Trying to pass too many CPU scalars to a kernel of device heddle");
+  });
+}
+
+void check_overlap(const Overload& overload, c10::ArrayRef<at::Tensor> targets,
+                   c10::ArrayRef<c10::IValue> arguments, std::string& key) {
+  const size_t first = overload.kind == Overload::Kind::in_place ? 1 : 0;
+  for (const at::Tensor& target : targets) {
+    if (!overload.is_idempotent) at::assert_no_internal_overlap(target);
+    for_each_tensor(arguments.slice(first, overload.arguments - first),
+                    [&](const at::Tensor& input, size_t i) {
+                      const at::MemOverlapStatus status = at::get_overlap_status(target, input);
+                      if (status == at::MemOverlapStatus::Partial)
+                        at::assert_no_partial_overlap(target, input);
+                      if (first + i >= overload.apart_from) at::assert_no_overlap(target, input);
+                      key.push_back(status == at::MemOverlapStatus::Full ? 'F' : '-');
+                    });
+  }
+}
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,31 @@
+// checks.h: what every eager call is checked for before its model is looked up.
+//
+//   What       Devices of the tensors, memory that a call writes to, and values that some operators refuse:
+//              no part of a model, so a model that is found says nothing about them.
+//   Threads    Any.
+//   Blocks     Never.
+#pragma once
+
+#include <string>
+
+#include "eager.h"
+
+namespace heddle::torch_backend {
+
+// What PyTorch checks for this operator, into the overload.
+void add_checks(Overload& overload);
+
+// Whether the call asks for a tensor of another device or another layout: torch.ones_like(x, device="cpu").
+// make_elsewhere() runs it as PyTorch's composition of other operators.
+bool is_elsewhere(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
+void make_elsewhere(const c10::OperatorHandle& op, c10::Stack& stack);
+
+// RuntimeError unless every tensor is on `device`, or is a number.
+void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::Device device);
+
+// RuntimeError where two elements of a target are one, or where a target and an input share some of their
+// elements. Appends to the key which inputs a target shares all elements with: some operators refuse that.
+void check_overlap(const Overload& overload, c10::ArrayRef<at::Tensor> targets,
+                   c10::ArrayRef<c10::IValue> arguments, std::string& key);
+
+}  // namespace heddle::torch_backend

@@ -1,0 +1,60 @@
+"""PyTorch's op_db is the denominator: every OpInfo is in opinfo_scope.tsv or in opinfo_excluded.tsv."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
+
+import opinfo_cases
+import opinfo_coverage
+from torch.testing._internal.common_methods_invocations import op_db
+
+SCOPE = {case.name for case in opinfo_cases.read_scope()}
+EXCLUDED = opinfo_coverage.read_excluded()
+
+# opinfo_cases moves strided tensors only; PyTorch's CPU has no samples of what only CUDA has.
+NOT_MOVED = {"sparse.mm.reduce", "sparse.sampled_addmm"}
+TRIED = sorted(n for n, why in EXCLUDED.items() if not why.startswith("CUDA only") and n not in NOT_MOVED)
+
+
+def test_scope_and_exclusions_add_up_to_op_db():
+    infos = opinfo_cases.op_infos()
+    assert len(infos) == len(op_db)
+    assert SCOPE | set(EXCLUDED) == set(infos)
+    assert not SCOPE & set(EXCLUDED)
+
+
+def test_every_exclusion_has_a_reason():
+    assert [name for name, reason in EXCLUDED.items() if len(reason) < 8 or "misc" in reason] == []
+
+
+@pytest.mark.parametrize("name", TRIED)
+def test_an_excluded_opinfo_is_refused(name, device):
+    """One that the device runs belongs to the scope."""
+    info = opinfo_cases.op_infos()[name]
+    dtype = next((d for d in opinfo_cases.DTYPES if d in info.dtypes), None)
+    if dtype is None:
+        assert all(each.is_complex for each in info.dtypes)
+        return
+    raised = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for sample in itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 3):
+            try:
+                x, args, kwargs = opinfo_cases.to_device((sample.input, sample.args, sample.kwargs), device)
+                info.op(x, *args, **kwargs)
+            except NotImplementedError as error:
+                raised.append(error)
+    assert raised
+
+
+def test_the_reasons_name_devices_and_dtypes_that_hold():
+    infos = opinfo_cases.op_infos()
+    for name, reason in EXCLUDED.items():
+        if reason.startswith("CUDA only") and "jiterator" not in name:
+            assert not any(dtype in infos[name].dtypes for dtype in opinfo_cases.DTYPES), name
+        if reason == "complex numbers" and not infos[name].dtypes & {torch.float32}:
+            assert all(dtype.is_complex for dtype in infos[name].dtypes), name

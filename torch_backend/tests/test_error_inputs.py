@@ -1,0 +1,100 @@
+"""OpInfo's error samples of every OpInfo in scope: refused by the device as well, cold and warm."""
+
+import itertools
+import warnings
+
+import pytest
+import torch
+
+pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
+
+import opinfo_cases
+from opinfo_cases import op_infos
+from torch.utils import _pytree
+
+NAMES = sorted(
+    name
+    for name in {case.name for case in opinfo_cases.read_scope()}
+    if op_infos()[name].error_inputs_func is not None
+)
+
+# (OpInfo, error sample): why the device's answer is another one.
+EXCEPTIONS = {
+    ("arange", 6): "arange(out=) is not implemented on the device: NotImplementedError",
+    ("clamp_max", 0): "torch._refs refuses it, PyTorch's operator takes it",
+    ("clamp_min", 0): "torch._refs refuses it, PyTorch's operator takes it",
+    (
+        "narrow_copy",
+        1,
+    ): "an internal assertion of PyTorch's CPU kernel; other devices raise narrow's IndexError",
+}
+
+
+def _moved(tree, device):
+    """Copies on the device. Tensors that share memory share it there, too."""
+    storages = {}
+
+    def move(x):
+        if not isinstance(x, torch.Tensor):
+            return torch.device(device) if isinstance(x, torch.device) and x.type == "cpu" else x
+        if x.layout != torch.strided:
+            return x
+        key = x.untyped_storage().data_ptr(), x.dtype
+        if key not in storages or not key[0]:
+            elements = x.untyped_storage().nbytes() // x.element_size()
+            storages[key] = x.detach().as_strided((elements,), (1,), 0).to(device, copy=True)
+        return storages[key].as_strided(x.shape, x.stride(), x.storage_offset())
+
+    return _pytree.tree_map(move, tree)
+
+
+def _called(info, sample, device):
+    """The error, or None. Complex tensors are refused on the way to the device."""
+    try:
+        x, args, kwargs = _moved(tuple(sample), "cpu" if device == "cpu" else device)
+        if info.name in opinfo_cases.ON_CPU:
+            args, kwargs = _moved((sample[1], sample[2]), "cpu")
+        result = info.op(x, *args, **kwargs)
+    except Exception as error:
+        return error
+    return TypeError("NotImplemented") if result is NotImplemented else None
+
+
+def _run_samples_that_succeed(info, device):
+    dtype = next(d for d in (*opinfo_cases.DTYPES, torch.float64) if d in info.dtypes)
+    for sample in itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=False), 3):
+        _called(info, (sample.input, sample.args, sample.kwargs), device)
+
+
+def _is_complex(sample):
+    return any(t.is_complex() for t in _pytree.tree_leaves(sample) if isinstance(t, torch.Tensor))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_error_sample_raises_the_error_that_pytorch_names(name, device):
+    info = op_infos()[name]
+    wrong = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        errors = list(info.error_inputs("cpu"))
+        for when in ("cold", "warm"):
+            for i, expected in enumerate(errors):
+                sample = expected.sample_input.input, expected.sample_input.args, expected.sample_input.kwargs
+                if (name, i) in EXCEPTIONS:
+                    continue
+                error = _called(info, sample, device)
+                wanted = NotImplementedError if _is_complex(sample) else expected.error_type
+                if not isinstance(error, wanted):
+                    wrong.append(
+                        f"{when} {i}: {error!r} instead of {wanted.__name__}: {expected.error_regex}"
+                    )
+            _run_samples_that_succeed(info, device)
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize(("name", "i"), list(EXCEPTIONS), ids=str)
+def test_an_exception_is_refused_unless_the_cpu_takes_it(name, i, device):
+    sample = list(op_infos()[name].error_inputs("cpu"))[i].sample_input
+    sample = sample.input, sample.args, sample.kwargs
+    refused = [_called(op_infos()[name], sample, where) is not None for where in ("cpu", device)]
+    assert refused[0] == refused[1]
