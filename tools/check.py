@@ -227,7 +227,11 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log)
 
 
-ON_METAL = ("threads", "scripted", "overloads", "exclusive")
+ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive")
+# One of so many cases of the further dtypes on the host, and of these files on the Metal double; `make
+# test-long` runs them whole.
+ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
+HOST_SHARE, METAL_SHARE = 6, 24
 
 
 def torch_tests(*names: str) -> list[str]:
@@ -239,15 +243,31 @@ def torch_stage(log: Log) -> Count:
     """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not install_packages(log):
         return Count(0, 1)
-    count = run_pytest(log, "torch_backend/tests")
+    count = run_pytest(log, "torch_backend/tests", "--share", str(HOST_SHARE))
     if sys.platform == "darwin":  # its Metal is Apple's
         return count
     if not build(log, "metal-double", "release", "heddle_on_the_double"):
         return Count(count.passed, count.failed + 1)
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    again = run_pytest(log, *torch_tests(*ON_METAL), launcher=launcher)
-    return Count(count.passed + again.passed, count.failed + again.failed)
+    shared = ("--share", str(METAL_SHARE))
+    for selection in (torch_tests(*ON_METAL), [*torch_tests(*ON_METAL_SHARED), *shared]):
+        again = run_pytest(log, *selection, launcher=launcher)
+        count = Count(count.passed + again.passed, count.failed + again.failed)
+    return count
+
+
+def torch_whole_stage(log: Log) -> Count:
+    """All that the stage torch runs a share of."""
+    if not log.run("tools/setup.sh", "torch") or not build(
+        log, "metal-double", "release", "heddle_on_the_double"
+    ):
+        return Count(0, 1)
+    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
+    launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
+    host = run_pytest(log, *torch_tests("opinfo"))
+    metal = run_pytest(log, *torch_tests(*ON_METAL_SHARED), launcher=launcher)
+    return Count(host.passed + metal.passed, host.failed + metal.failed)
 
 
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
@@ -361,12 +381,13 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "broken": broken_stage,
     "wheel": wheel_stage,
     "python_asan": python_asan_stage,
+    "torch_whole": torch_whole_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "compilers", "broken", "wheel", "python_asan", "torch_tsan", "torch_asan")
+LONG = ("aarch64", "compilers", "broken", "wheel", "python_asan", "torch_whole", "torch_tsan", "torch_asan")
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

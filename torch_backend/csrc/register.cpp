@@ -74,8 +74,11 @@ constexpr std::string_view kWhole[] = {
     "aten::lstm.input",    "aten::gru.input",  "aten::rnn_tanh.input",
     "aten::rnn_relu.input"};
 
-// They move between devices and memory formats, too: PyTorch's own end in _copy_from.
-bool is_copy(std::string_view op) { return op == "aten::_to_copy" || op == "aten::clone"; }
+// They move between devices and memory formats, too: PyTorch's own end in _copy_from. What PyTorch makes with
+// _unsafe_view is a view, which kron(out=) writes through.
+bool is_pytorch_s(std::string_view op) {
+  return op == "aten::_to_copy" || op == "aten::clone" || op == "aten::_unsafe_view";
+}
 
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
@@ -121,7 +124,7 @@ class Registrar {
   void add(const Entry& entry) {
     const auto op = c10::Dispatcher::singleton().findSchema(name_of(entry.op));
     TORCH_INTERNAL_ASSERT(op, "the table has an entry for ", entry.op, ", which PyTorch does not know");
-    if (returns_view(op->schema()) || is_copy(entry.op)) return;  // for traced graphs
+    if (returns_view(op->schema()) || is_pytorch_s(entry.op)) return;  // for traced graphs
     if (is_composite(*op)) {
       if (std::ranges::find(kWhole, entry.op) == std::end(kWhole)) return;
       autograd_.impl(std::string(entry.op.substr(6)).c_str(),

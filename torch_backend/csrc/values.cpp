@@ -1,6 +1,7 @@
 // values.cpp: operators whose result, or its shape, is known only after the values were read. They wait for
 // the tensor and work on the host, where memory is the device's own.
 #include <ATen/MemoryOverlap.h>
+#include <ATen/native/Resize.h>
 #include <ATen/ops/broadcast_tensors.h>
 #include <ATen/ops/index.h>
 #include <torch/library.h>
@@ -30,7 +31,7 @@ at::Tensor nonzero_of(const at::Tensor& self) {
 
 at::Tensor& nonzero_out(const at::Tensor& self, at::Tensor& out) {
   const at::Tensor found = nonzero_of(self);
-  out.resize_(found.sizes());
+  at::native::resize_output(out, found.sizes());
   return out.copy_(found);
 }
 
@@ -45,8 +46,10 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
   at::assert_no_internal_overlap(out);
   at::assert_no_overlap(out, self);
   at::assert_no_overlap(out, mask);
+  TORCH_CHECK(self.scalar_type() == out.scalar_type(),
+              "masked_select(): self and result must have the same scalar type");
   const at::Tensor found = masked_select_of(self, mask);
-  out.resize_(found.sizes());
+  at::native::resize_output(out, found.sizes());
   return out.copy_(found);
 }
 

@@ -25,7 +25,10 @@ from torch.testing._internal.opinfo.core import DecorateInfo, OpInfo, SampleInpu
 from torch.utils import _pytree
 
 SCOPE = Path(__file__).with_name("opinfo_scope.tsv")
-DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.bool)
+DTYPES = (
+    torch.float32, torch.float16, torch.bfloat16, torch.float64,
+    torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool,
+)  # fmt: skip
 MOST_SAMPLES = 8
 _LOOKED_AT = 120  # samples of an OpInfo that are chosen from
 
@@ -64,6 +67,7 @@ class Case:
 class Outcome:
     ran: int = 0
     refused: int = 0
+    not_on_metal: int = 0  # refused beside those, by Metal's driver
     wrong: list[str] = field(default_factory=list)
     refusals: set[str] = field(default_factory=set)
 
@@ -241,6 +245,9 @@ def _meta(tree: Any) -> list[Any]:
 
 # ---- running
 
+# What Metal's driver refuses.
+NOT_ON_METAL = ("Metal has no f64", "which MPSGraph does not have")
+
 
 def ways_of(info: OpInfo) -> Iterator[tuple[str, Any]]:
     """How an operator is called: as a function, and in place."""
@@ -290,6 +297,9 @@ def _judge(
     device: str,
     outcome: Outcome,
 ) -> None:
+    if isinstance(actual, NotImplementedError) and any(words in str(actual) for words in NOT_ON_METAL):
+        outcome.not_on_metal += 1
+        return
     if isinstance(actual, NotImplementedError):
         outcome.refused += 1
         outcome.refusals.add(str(actual).splitlines()[0])
@@ -320,6 +330,98 @@ def _found_different(info: OpInfo, case: Case, sample: Any, expected: Any, actua
     if difference and case.dtype.is_floating_point:
         difference = _difference(actual, expected, _exactly(info, sample), tolerances, device)
     return difference
+
+
+# ---- out=
+
+# Each makes a tensor to write to from a result.
+OUTS: dict[str, Any] = {
+    "full of other values": lambda e: torch.full_like(e, 3, memory_format=torch.contiguous_format),
+    "empty": lambda e: torch.empty(0, dtype=e.dtype),
+    "strided": lambda e: torch.full((*e.shape, 2), 3, dtype=e.dtype)[..., 0],
+    "of another shape": lambda e: torch.full((*e.shape, 2), 3, dtype=e.dtype),
+    "of another kind": lambda e: torch.full(e.shape, 3, dtype=_of_another_kind(e.dtype)),
+    "wider": lambda e: torch.full(e.shape, 3, dtype=torch.float64),
+}
+OF_OTHER_DTYPES = ("of another kind", "wider")
+
+
+def _of_another_kind(dtype: torch.dtype) -> torch.dtype:
+    if dtype.is_floating_point:
+        return torch.int64
+    return torch.uint8 if dtype is torch.bool else torch.float32
+
+
+def _written(info: OpInfo, sample: Any, out: Any) -> tuple[Any, bool]:
+    """What the call returned or raised, and whether PyTorch warned that `out` was resized."""
+    x, args, kwargs = sample
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = _run(info.op, (x, args, {**kwargs, "out": out}))
+    return result, any("was resized" in str(each.message) for each in told)
+
+
+def run_out(case: Case, device: str) -> tuple[int, list[str]]:
+    """The first sample with out=: how many calls wrote, and what is wrong.
+
+    The values are compared with the CPU's functional form: some of the CPU's own out= forms write nothing
+    into a strided tensor. An `out` of another dtype may be refused where the CPU takes it. One that the CPU
+    refuses is refused, or gets the values where its dtype holds them all.
+    """
+    info = op_infos()[case.name]
+    _, *sample = samples_of(case)[0]
+    expected = _run(info.op, _copied(sample))
+    single = isinstance(expected, torch.Tensor)
+    wrote, wrong = 0, []
+    for label, make in OUTS.items():
+        outs = [make(each) for each in _tensors(expected)]
+        to_write = [to_device(each, device) for each in outs]
+        theirs, they_warned = _written(info, _copied(sample), outs[0] if single else tuple(outs))
+        ours, we_warned = _written(
+            info, to_device(sample, device), to_write[0] if single else tuple(to_write)
+        )
+        pairs = list(zip(_tensors(expected), outs, strict=True))
+        kept = all(torch.can_cast(each.dtype, out.dtype) for each, out in pairs)
+        if isinstance(ours, NotImplementedError):
+            continue
+        if isinstance(ours, Exception):
+            if not isinstance(theirs, Exception) and label not in OF_OTHER_DTYPES:
+                wrong.append(f"out {label}: {type(ours).__name__}: {str(ours).splitlines()[0]}")
+            continue
+        wrote += 1
+        if isinstance(theirs, Exception) and not (label in OF_OTHER_DTYPES and kept):
+            wrong.append(f"out {label}: written, while the CPU refuses: {str(theirs).splitlines()[0]}")
+            continue
+        converted = outs if not kept else [each.to(out.dtype) for each, out in pairs]
+        difference = _found_different(info, case, sample, tuple(converted), tuple(to_write), device)
+        if difference:
+            wrong.append(f"out {label}: {difference}")
+        if label == "of another shape" and they_warned > we_warned:
+            wrong.append(f"out {label}: the CPU warns that it was resized")
+    return wrote, wrong
+
+
+# Random, without a tensor as the result, or with a list of tensors to write to, which is not there yet. The
+# out= forms of OUT_REFUSED are not there: every call is refused by name.
+NO_OUT = {
+    "bernoulli", "empty", "equal", "multinomial", "normal.number_mean", "randn", "split_with_sizes_copy",
+    "unbind_copy",
+}  # fmt: skip
+OUT_REFUSED = {
+    "arange", "conj_physical", "eye", "linalg.matrix_rank", "linalg.matrix_rank.hermitian", "linspace",
+    "linspace.tensor_overload", "logspace", "logspace.tensor_overload",
+}  # fmt: skip
+
+
+def out_cases() -> list[Case]:
+    """Each OpInfo in scope with an out= form, in one dtype."""
+    cases: dict[str, Case] = {}
+    for case in read_scope():
+        if not op_infos()[case.name].supports_out or case.name in NO_OUT:
+            continue
+        if case.dtype is torch.float32 or case.name not in cases:
+            cases[case.name] = case
+    return list(cases.values())
 
 
 def supported_cases() -> list[Case]:

@@ -1,9 +1,11 @@
-"""More threads than a device has streams for: what Device.configure(exhaustion=) says, PyTorch does."""
+"""Leases of streams: given back on demand, and what Device.configure(exhaustion=) says when all are taken."""
 
 import subprocess
 import sys
 
 import pytest
+import torch
+from threads import run_threads
 
 PROGRAM = """import sys, threading
 import heddle
@@ -38,3 +40,20 @@ def test_thirty_six_threads_want_thirty_one_leases(exhaustion, counts):
         [sys.executable, "-c", PROGRAM, exhaustion], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.stdout.strip() == counts, done.stderr
+
+
+def stream_used(device):
+    assert torch.ones(3, device=device).sum().item() == 3
+    return torch.heddle.current_stream().stream_id
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_a_stream_that_a_living_thread_has_released_is_the_next_thread_s(released, device):
+    def first(_):
+        mine = stream_used(device)
+        if released:
+            torch.heddle.release_current_thread_slot()
+        return mine, *run_threads(1, lambda _: stream_used(device))
+
+    ((mine, next_one),) = run_threads(1, first)
+    assert (mine == next_one) == released

