@@ -104,7 +104,11 @@ def build(log: Log, preset: str, folder: str, *targets: str) -> bool:
 
 
 def release_stage(log: Log) -> None:
-    _ = build(log, "release", "release", "all", "benches")
+    build(log, "release", "release")
+
+
+def benches_stage(log: Log) -> None:
+    build(log, "release", "release", "benches")
 
 
 def headers_stage(log: Log) -> None:
@@ -377,6 +381,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
     "aarch64": aarch64_stage,
+    "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": broken_stage,
     "wheel": wheel_stage,
@@ -386,8 +391,9 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
-# Another build of everything each: `make test-long`, or ONLY=.
-LONG = ("aarch64", "compilers", "broken", "wheel", "python_asan", "torch_whole", "torch_tsan", "torch_asan")
+# Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
+LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "python_asan", "torch_whole",
+        "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)
