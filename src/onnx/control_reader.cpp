@@ -7,6 +7,7 @@
 #include "ir/ops/control.h"
 #include "onnx/graph_reader.h"
 #include "onnx/names.h"
+#include "onnx/node_graphs.h"
 
 namespace heddle::onnx {
 
@@ -16,21 +17,6 @@ namespace {
 
 constexpr size_t kMaxSplits = 8;  // conditions assumed at once, each of which reads the graph twice
 constexpr int kMaxLoops = 3;      // loops around loops: their shape rules multiply
-
-const proto::GraphProto* find_graph(const proto::NodeProto& node, std::string_view name) {
-  for (const proto::AttributeProto& attribute : node.attribute()) {
-    if (attribute.name() == name && attribute.type() == proto::AttributeProto::GRAPH) return &attribute.g();
-  }
-  return nullptr;
-}
-
-Result<const proto::GraphProto*> graph_of(const proto::NodeProto& node, std::string_view name) {
-  const proto::GraphProto* graph = find_graph(node, name);
-  if (graph == nullptr) {
-    return Status::invalid(describe(node), ": attribute '", name, "' is missing; it has to be a graph");
-  }
-  return graph;
-}
 
 Result<std::vector<int64_t>> ints_of(const proto::NodeProto& node, std::string_view name, size_t count) {
   std::vector<int64_t> numbers(count, 0);
@@ -43,20 +29,6 @@ Result<std::vector<int64_t>> ints_of(const proto::NodeProto& node, std::string_v
     numbers.assign(attribute.ints().begin(), attribute.ints().end());
   }
   return numbers;
-}
-
-// Operators that hold graphs have no rule that looks at what is left of their attributes.
-Status check_attributes(const proto::NodeProto& node, const std::set<std::string_view>& known) {
-  std::set<std::string_view> seen;
-  for (const proto::AttributeProto& attribute : node.attribute()) {
-    if (!known.contains(attribute.name())) {
-      return Status::invalid(describe(node), ": attribute ", in_quotes(attribute.name()), " is not known");
-    }
-    if (!seen.insert(attribute.name()).second) {
-      return Status::invalid(describe(node), ": attribute ", in_quotes(attribute.name()), " occurs twice");
-    }
-  }
-  return {};
 }
 
 ir::Tensor whole_number(int64_t n) {

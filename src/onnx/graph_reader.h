@@ -102,6 +102,9 @@ class GraphReader {
   static Status bind_input(const proto::GraphProto& body, int i, ir::ValueId id, Scope& inner);
   Result<Nested> read_nested(const proto::GraphProto& graph, const Scope& around, const Prologue& prologue);
   Status inline_branch(const proto::NodeProto& node, const proto::GraphProto& branch, Scope& scope);
+  Status convert_flex_attention(const proto::NodeProto& node, Scope& scope);
+  Result<ir::ValueId> inline_modifier(const proto::NodeProto& node, std::string_view name, ir::ValueId x,
+                                      Scope& scope);
   static Result<std::vector<ir::ValueId>> make_if(const std::string& name, ir::ValueId condition,
                                                   Result<Nested>& yes, Result<Nested>& no, Body& body);
   Status inline_function(const proto::NodeProto& node, const proto::FunctionProto& function, Scope& scope);

@@ -47,9 +47,10 @@ Status GraphReader::convert_node(const proto::NodeProto& node, Scope& scope) {
 Result<const Operator*> GraphReader::choose_operator(const proto::NodeProto& node, const Scope& scope) const {
   const std::string_view domain = short_domain(node.domain());
   if (!domain.empty()) {
-    return Status::unsupported(describe(node), ": operator ", printable(domain), ".",
-                               printable(node.op_type()),
-                               " is not known; Heddle knows domain ai.onnx and functions the model defines");
+    return Status::unsupported(
+        describe(node), ": operator ", printable(domain), ".", printable(node.op_type()),
+        " is not known; Heddle knows domain ai.onnx, ai.onnx.preview.FlexAttention and "
+        "functions the model defines");
   }
   const auto imported = scope.opsets.find("");
   if (imported == scope.opsets.end()) {
@@ -74,6 +75,9 @@ Result<const Operator*> GraphReader::choose_operator(const proto::NodeProto& nod
 }
 
 Status GraphReader::convert_operator(const proto::NodeProto& node, Scope& scope) {
+  if (node.domain() == "ai.onnx.preview" && node.op_type() == "FlexAttention") {
+    return convert_flex_attention(node, scope);
+  }
   HEDDLE_TRY_ASSIGN(const Operator* known, choose_operator(node, scope));
   if (known->convert == nullptr) return convert_control(node, scope);
   HEDDLE_TRY_ASSIGN(auto inputs, operands(node, scope));

@@ -47,6 +47,7 @@ std::span<const Operator> recurrent_operators();
 std::span<const Operator> quantization_operators();
 std::span<const Operator> deform_conv_operators();
 std::span<const Operator> state_space_operators();
+std::span<const Operator> loss_operators();
 std::span<const Operator> control_operators();
 
 // Makes the attribute `name` (a list) the input at `index`, as opsets before it became an input write it.

@@ -12,7 +12,7 @@ std::vector<const Operator*> sorted_operators() {
        {elementwise_operators(), movement_operators(), reduction_operators(), neural_operators(),
         activation_operators(), rearrangement_operators(), image_operators(), signal_operators(),
         normalization_operators(), recurrent_operators(), quantization_operators(), control_operators(),
-        deform_conv_operators(), state_space_operators()}) {
+        deform_conv_operators(), state_space_operators(), loss_operators()}) {
     for (const Operator& entry : table) all.push_back(&entry);
   }
   std::sort(all.begin(), all.end(), [](const Operator* a, const Operator* b) { return a->name < b->name; });
