@@ -24,6 +24,9 @@ DTYPES = {
     TensorProto.INT16,
     TensorProto.INT32,
     TensorProto.INT64,
+    TensorProto.UINT16,
+    TensorProto.UINT32,
+    TensorProto.UINT64,
     TensorProto.BOOL,
 }
 

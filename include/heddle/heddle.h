@@ -100,12 +100,12 @@ using Timeout = std::optional<std::chrono::nanoseconds>;
 
 // ---- tensors
 
-enum class DType : uint8_t { f32, f16, bf16, f64, i8, u8, i16, i32, i64, boolean };
+enum class DType : uint8_t { f32, f16, bf16, f64, i8, u8, i16, i32, i64, u16, u32, u64, boolean };
 HEDDLE_API std::string_view name(DType dtype);  // "f32" ... "bool"
 HEDDLE_API size_t size_of(DType dtype);         // bytes of one element
 
 template <class T>
-struct DTypeOf;  // float, double, int8_t, uint8_t, int16_t, int32_t, int64_t, bool
+struct DTypeOf;  // float, double, int8_t to int64_t, uint8_t to uint64_t, bool
 template <>
 struct DTypeOf<float> {
   static constexpr DType value = DType::f32;
@@ -133,6 +133,18 @@ struct DTypeOf<int32_t> {
 template <>
 struct DTypeOf<int64_t> {
   static constexpr DType value = DType::i64;
+};
+template <>
+struct DTypeOf<uint16_t> {
+  static constexpr DType value = DType::u16;
+};
+template <>
+struct DTypeOf<uint32_t> {
+  static constexpr DType value = DType::u32;
+};
+template <>
+struct DTypeOf<uint64_t> {
+  static constexpr DType value = DType::u64;
 };
 template <>
 struct DTypeOf<bool> {

@@ -28,6 +28,12 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t size) {
       return DType::i8;
     case 'h':
       return DType::i16;
+    case 'H':
+      return DType::u16;
+    case 'I':
+    case 'L':
+    case 'Q':
+      return size == 8 ? DType::u64 : DType::u32;
     case 'i':
     case 'l':
     case 'q':
@@ -62,7 +68,11 @@ std::optional<DType> dtype_of(nb::dlpack::dtype d) {
           return std::nullopt;
       }
     case Code::UInt:
-      return d.bits == 8 ? std::optional(DType::u8) : std::nullopt;
+      return d.bits == 8    ? DType::u8
+             : d.bits == 16 ? DType::u16
+             : d.bits == 32 ? DType::u32
+             : d.bits == 64 ? std::optional(DType::u64)
+                            : std::nullopt;
     case Code::Bool:
       return DType::boolean;
     default:
@@ -83,6 +93,9 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
       code = Code::Bfloat;
       break;
     case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64:
       code = Code::UInt;
       break;
     case DType::boolean:
@@ -97,7 +110,7 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
 [[noreturn]] void refuse_dtype(std::string_view name, const std::string& dtype) {
   throw Error(ErrorCode::unsupported,
               "input '" + std::string(name) + "' has dtype " + dtype +
-                  "; Heddle takes f32, f16, bf16, f64, i8, u8, i16, i32, i64 and bool");
+                  "; Heddle takes f32, f16, bf16, f64, i8 to i64, u8 to u64 and bool");
 }
 
 // `as` stands in for the buffer's own element type.

@@ -39,6 +39,12 @@ void fill(Tensor& tensor, double value) {
       return fill_with<int32_t>(data, n, value);
     case DType::i64:
       return fill_with<int64_t>(data, n, value);
+    case DType::u16:
+      return fill_with<uint16_t>(data, n, value);
+    case DType::u32:
+      return fill_with<uint32_t>(data, n, value);
+    case DType::u64:
+      return fill_with<uint64_t>(data, n, value);
     case DType::boolean:
       return fill_with<bool>(data, n, value);
     case DType::f16:

@@ -21,6 +21,9 @@ constexpr std::array<Entry, kDTypeCount> kEntries = {{{"f32", 4},
                                                       {"i16", 2},
                                                       {"i32", 4},
                                                       {"i64", 8},
+                                                      {"u16", 2},
+                                                      {"u32", 4},
+                                                      {"u64", 8},
                                                       {"bool", 1}}};
 
 // Drops the low `shift` bits of a positive number, to nearest, ties to even.
@@ -41,6 +44,15 @@ std::optional<DType> dtype_from_name(std::string_view wanted) {
     if (kEntries[i].name == wanted) return static_cast<DType>(i);
   }
   return std::nullopt;
+}
+
+const std::string& dtype_names() {
+  static const std::string names = [] {
+    std::string all;
+    for (const Entry& entry : kEntries) all += (all.empty() ? "" : ", ") + std::string(entry.name);
+    return all;
+  }();
+  return names;
 }
 
 float f16_to_f32(uint16_t half) {

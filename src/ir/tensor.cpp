@@ -19,9 +19,10 @@ float to_odd_float(double value) {
   return std::bit_cast<float>(bits);
 }
 
+constexpr double kTwoTo63 = 9223372036854775808.0;
+
 int64_t to_integer(double value) {
-  constexpr double kLimit = 9223372036854775808.0;  // 2^63
-  return value >= -kLimit && value < kLimit ? static_cast<int64_t>(value) : 0;
+  return value >= -kTwoTo63 && value < kTwoTo63 ? static_cast<int64_t>(value) : 0;
 }
 
 }  // namespace
@@ -77,6 +78,8 @@ double Tensor::get(int64_t i) const {
       return static_cast<double>(bf16_to_f32(as<uint16_t>()[i]));
     case DType::kF64:
       return as<double>()[i];
+    case DType::kU64:
+      return static_cast<double>(as<uint64_t>()[i]);
     default:
       return static_cast<double>(get_i64(i));
   }
@@ -93,7 +96,12 @@ int64_t Tensor::get_i64(int64_t i) const {
     case DType::kI32:
       return as<int32_t>()[i];
     case DType::kI64:
+    case DType::kU64:
       return as<int64_t>()[i];
+    case DType::kU16:
+      return as<uint16_t>()[i];
+    case DType::kU32:
+      return as<uint32_t>()[i];
     case DType::kBool:
       return as<uint8_t>()[i] != 0 ? 1 : 0;
     default:
@@ -118,6 +126,12 @@ void Tensor::set(int64_t i, double value) {
     case DType::kBool:
       static_cast<uint8_t*>(mutable_data())[i] = value != 0 ? 1 : 0;
       break;
+    case DType::kU64:
+      // From 2^63 on no i64 holds the value.
+      set_i64(i, value >= kTwoTo63 && value < 2 * kTwoTo63
+                     ? static_cast<int64_t>(static_cast<uint64_t>(value))
+                     : to_integer(value));
+      break;
     default:
       set_i64(i, to_integer(value));
   }
@@ -138,7 +152,14 @@ void Tensor::set_i64(int64_t i, int64_t value) {
       static_cast<int32_t*>(mutable_data())[i] = static_cast<int32_t>(value);
       break;
     case DType::kI64:
+    case DType::kU64:
       static_cast<int64_t*>(mutable_data())[i] = value;
+      break;
+    case DType::kU16:
+      static_cast<uint16_t*>(mutable_data())[i] = static_cast<uint16_t>(value);
+      break;
+    case DType::kU32:
+      static_cast<uint32_t*>(mutable_data())[i] = static_cast<uint32_t>(value);
       break;
     case DType::kBool:
       static_cast<uint8_t*>(mutable_data())[i] = value != 0 ? 1 : 0;

@@ -25,6 +25,12 @@ std::optional<ir::DType> dtype_of(int data_type) {
       return ir::DType::kI32;
     case T::INT64:
       return ir::DType::kI64;
+    case T::UINT16:
+      return ir::DType::kU16;
+    case T::UINT32:
+      return ir::DType::kU32;
+    case T::UINT64:
+      return ir::DType::kU64;
     case T::BOOL:
       return ir::DType::kBool;
     default:

@@ -24,9 +24,8 @@ struct Kind {
 Result<Kind> kind_of(const proto::TensorProto& tensor, const Limits& limits) {
   const auto dtype = dtype_of(tensor.data_type());
   if (!dtype) {
-    return Status::unsupported(
-        "element type ", data_type_name(tensor.data_type()),
-        " is not supported; it must be one of f32 f16 bf16 f64 i8 u8 i16 i32 i64 bool");
+    return Status::unsupported("element type ", data_type_name(tensor.data_type()),
+                               " is not supported; it must be one of ", ir::dtype_names());
   }
   const auto rank = static_cast<size_t>(tensor.dims_size());
   if (rank > ir::kMaxRank) {
@@ -107,6 +106,11 @@ Result<ir::Tensor> from_typed(const Kind& kind, const proto::TensorProto& tensor
     case DType::kU8:
     case DType::kBool:
       return from_field<uint8_t>(kind, tensor.int32_data(), "int32_data");
+    case DType::kU32:
+      return from_field<uint32_t>(kind, tensor.uint64_data(), "uint64_data");
+    case DType::kU64:
+      return from_field<uint64_t>(kind, tensor.uint64_data(), "uint64_data");
+    case DType::kU16:
     case DType::kF16:
     case DType::kBF16:
       return from_field<uint16_t>(kind, tensor.int32_data(), "int32_data");

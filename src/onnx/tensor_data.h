@@ -1,6 +1,6 @@
 // tensor_data.h: a TensorProto becomes an ir::Tensor.
 //
-//   What       raw_data, the typed fields and external data, for the ten element types. Sizes are checked
+//   What       raw_data, the typed fields and external data, for each element type. Sizes are checked
 //              against the bytes that are there before memory is taken.
 //   Lifetime   The Tensor stands alone: it owns its bytes, or keeps the mapped file alive.
 //   Threads    One thread.

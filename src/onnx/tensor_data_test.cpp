@@ -48,6 +48,13 @@ std::function<void(Tensor&)> int32s(int first, int second) {
   };
 }
 
+std::function<void(Tensor&)> uint64s(uint64_t first, uint64_t second) {
+  return [=](Tensor& t) {
+    t.add_uint64_data(first);
+    t.add_uint64_data(second);
+  };
+}
+
 std::vector<Form> forms() {
   return {
       {Tensor::FLOAT, ir::DType::kF32, raw(1.5f, -2.0f),
@@ -74,13 +81,17 @@ std::vector<Form> forms() {
          t.add_int64_data(int64_t{1} << 40);
        },
        -7, 1099511627776.0},
+      {Tensor::UINT16, ir::DType::kU16, raw<uint16_t>(0, 65535), int32s(0, 65535), 0, 65535},
+      {Tensor::UINT32, ir::DType::kU32, raw<uint32_t>(7, 1u << 31), uint64s(7, 1u << 31), 7, 2147483648.0},
+      {Tensor::UINT64, ir::DType::kU64, raw<uint64_t>(7, uint64_t{1} << 63), uint64s(7, uint64_t{1} << 63), 7,
+       9223372036854775808.0},
       {Tensor::BOOL, ir::DType::kBool, raw<uint8_t>(1, 0), int32s(1, 0), 1, 0},
   };
 }
 
 }  // namespace
 
-TEST_CASE("each of the ten types is read from raw bytes and from its typed field") {
+TEST_CASE("each element type is read from raw bytes and from its typed field") {
   REQUIRE(forms().size() == ir::kDTypeCount);
   for (const Form& form : forms()) {
     for (const bool typed : {false, true}) {

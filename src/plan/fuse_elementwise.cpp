@@ -34,6 +34,12 @@ std::vector<char> depends_on_data(const Graph& graph) {
   return depends;
 }
 
+// Drivers have few kernels for u64: such nodes stay by themselves.
+bool has_u64(const Rewriter& rw, const Node& node) {
+  const auto is_u64 = [&](ValueId id) { return id != kNoValue && rw.dtype(id) == ir::DType::kU64; };
+  return std::any_of(node.inputs.begin(), node.inputs.end(), is_u64) || is_u64(node.outputs[0]);
+}
+
 class Group {
  public:
   Group(const Rewriter& rw, const std::vector<char>& depends, const Node& root) : rw_(rw), depends_(depends) {
@@ -56,7 +62,8 @@ class Group {
 
   static bool fusible(const Rewriter& rw, const std::vector<char>& depends, const Node& node) {
     return node.op->dependence == ir::Dependence::kElementwise && node.outputs.size() == 1 &&
-           !node.is("Identity") && depends[node.outputs[0]] != 0 && !rw.value(node.outputs[0]).contents;
+           !node.is("Identity") && depends[node.outputs[0]] != 0 && !rw.value(node.outputs[0]).contents &&
+           !has_u64(rw, node);
   }
 
  private:

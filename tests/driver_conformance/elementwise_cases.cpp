@@ -90,6 +90,66 @@ void add_binary(std::vector<Case>& cases) {
   cases.push_back({"Where", {bools({2, 3, 4}), T({}), T({2, 1, 4})}, {}, kAll});
 }
 
+// Unsigned integers, also where their highest bit is set: an i64 kernel would take it for a sign.
+void add_unsigned(std::vector<Case>& cases) {
+  const std::vector<DType> all = {DType::kU16, DType::kU32, DType::kU64};
+  struct Binary {
+    const char* op;
+    ir::Attributes attributes = {};
+  };
+  const std::vector<Binary> table = {
+      {"Add"},
+      {"Sub"},
+      {"Mul"},
+      {"Div"},
+      {"Mod"},
+      {"Pow"},
+      {"Min"},
+      {"Max"},
+      {"Equal"},
+      {"Less"},
+      {"LessOrEqual"},
+      {"Greater"},
+      {"GreaterOrEqual"},
+      {"BitwiseAnd"},
+      {"BitwiseOr"},
+      {"BitwiseXor"},
+      {"BitShift", {{"direction", std::string("LEFT")}}},
+      {"BitShift", {{"direction", std::string("RIGHT")}}},
+  };
+  struct Range {
+    double low, high;
+    DType dtype;
+  };
+  for (const Range& range : {Range{0, 65536, DType::kU16},
+                             {0, 4294967296.0, DType::kU32},
+                             {9.2e18, 1.8e19, DType::kU64},
+                             {0, 50, DType::kU64}}) {
+    for (const Binary& b : table) {
+      const bool shift = b.op == std::string_view("BitShift") || b.op == std::string_view("Pow");
+      const double low = shift ? 0 : range.low, high = shift ? 20 : range.high;
+      cases.push_back(
+          {b.op, {T({3, 17}, range.low, range.high), T({3, 17}, low, high)}, b.attributes, {range.dtype}});
+      cases.push_back(
+          {b.op, {T({4, 3}, range.low, range.high), T({}, low, high)}, b.attributes, {range.dtype}});
+    }
+    cases.push_back({"BitwiseNot", {T({5, 9}, range.low, range.high)}, {}, {range.dtype}});
+    cases.push_back({"TopK", {T({3, 17}, range.low, range.high), ints({4})}, {}, {range.dtype}, 2});
+    for (const char* to : {"f32", "f64", "i64", "u8", "u16", "u32", "u64", "bool"}) {
+      cases.push_back({"Cast", {T({5, 9}, range.low, range.high)}, {{"to", std::string(to)}}, {range.dtype}});
+    }
+  }
+  for (const char* to : {"u16", "u32", "u64"}) {
+    cases.push_back({"Cast", {T({5, 9}, 0, 100)}, {{"to", std::string(to)}}, kAll});
+  }
+  cases.push_back({"Where", {bools({3, 1}), T({3, 4}, 0, 99), T({4}, 0, 99)}, {}, all});
+  cases.push_back({"Identity", {T({3, 4}, 0, 99)}, {}, all});
+  cases.push_back({"Transpose", {T({3, 4}, 0, 99)}, {{"perm", std::vector<int64_t>{1, 0}}}, all});
+  cases.push_back({"Concat", {T({3, 4}, 0, 99), T({2, 4}, 0, 99)}, {{"axis", int64_t{0}}}, all});
+  cases.push_back({"ReduceSum", {T({3, 4}, 0, 99)}, {}, {DType::kU16, DType::kU32}});
+  cases.push_back({"ReduceMax", {T({3, 4}, 0, 65536)}, {}, {DType::kU16, DType::kU32}});
+}
+
 ir::Attribute chain() {
   ir::Builder b("body");
   const ir::ValueId x = b.input("x", {DType::kF32, {6, 5}}), y = b.input("y", {DType::kF32, {5}});
@@ -106,6 +166,7 @@ ir::Attribute chain() {
 void add_elementwise_cases(std::vector<Case>& cases) {
   add_unary(cases);
   add_binary(cases);
+  add_unsigned(cases);
   cases.push_back({"Elementwise", {T({6, 5}), T({5})}, {{"body", chain()}}, kF32, 2});
 }
 

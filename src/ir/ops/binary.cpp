@@ -43,11 +43,11 @@ std::optional<Dim> exact(Dim dim) {
 template <DimFunction f>
 Inferred infer_arithmetic(const Node& node, Operands in) {
   const bool wide = in[0]->type.dtype == DType::kI64 || in[0]->type.dtype == DType::kI32;
-  return infer_joined(node, in, Accept::kNumber, std::nullopt, wide ? f : untold);
+  return infer_joined(node, in, Accept::kNumberOrU64, std::nullopt, wide ? f : untold);
 }
 template <DimFunction f>
 Inferred infer_comparison(const Node& node, Operands in) {
-  return infer_joined(node, in, Accept::kNumber, DType::kBool, f);
+  return infer_joined(node, in, Accept::kNumberOrU64, DType::kBool, f);
 }
 template <DimFunction f>
 Inferred infer_logic(const Node& node, Operands in) {
@@ -103,10 +103,11 @@ std::optional<Dim> dim_xor(const Node&, Pair x) {
   return Dim(x[0] == x[1] ? 0 : 1);
 }
 
-// Folds the operands from the left: integers exactly in 64 bits, floats in double.
-template <auto f, auto g>
+// Folds the operands from the left: integers exactly in 64 bits, floats in double. u64 goes by its bits,
+// through `u` where those of the result depend on the sign.
+template <auto f, auto g, auto u = g>
 Status fold(const Node&, DataIn in, DataOut out) {
-  const bool floats = is_float(in[0]->dtype());
+  const bool floats = is_float(in[0]->dtype()), u64 = in[0]->dtype() == DType::kU64;
   std::vector<Strides> strides;
   for (const Tensor* t : in) strides.emplace_back(t->extents(), out[0].extents().rank());
   walk(out[0].extents(), [&](const Index& index, int64_t flat) {
@@ -117,7 +118,7 @@ Status fold(const Node&, DataIn in, DataOut out) {
       if (floats) {
         real = f(real, in[i]->get(at));
       } else {
-        whole = g(whole, in[i]->get_i64(at));
+        whole = u64 ? u(whole, in[i]->get_i64(at)) : g(whole, in[i]->get_i64(at));
       }
     }
     floats ? out[0].set(flat, real) : out[0].set_i64(flat, whole);
@@ -142,8 +143,15 @@ int64_t greater(int64_t a, int64_t b) { return a > b ? a : b; }
 double least(double a, double b) { return std::isnan(a) || a < b ? a : b; }  // NaN wins
 double most(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-int64_t power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+// The same of u64, given and returned by their bits.
+int64_t bits(uint64_t x) { return static_cast<int64_t>(x); }
+uint64_t wide(int64_t bits) { return static_cast<uint64_t>(bits); }
+int64_t divide_wide(int64_t a, int64_t b) { return b == 0 ? 0 : bits(wide(a) / wide(b)); }
+int64_t remainder_wide(int64_t a, int64_t b) { return b == 0 ? 0 : bits(wide(a) % wide(b)); }
+int64_t lesser_wide(int64_t a, int64_t b) { return wide(a) < wide(b) ? a : b; }
+int64_t greater_wide(int64_t a, int64_t b) { return wide(a) > wide(b) ? a : b; }
+
+int64_t power_wide(int64_t base, uint64_t exponent) {
   int64_t product = 1;
   for (; exponent > 0; exponent >>= 1, base = wrap_mul(base, base)) {
     if ((exponent & 1) != 0) product = wrap_mul(product, base);
@@ -151,9 +159,14 @@ int64_t power(int64_t base, int64_t exponent) {
   return product;
 }
 
+int64_t power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 == 0 ? 1 : -1) : 0;
+  return power_wide(base, wide(exponent));
+}
+
 Inferred infer_pow(const Node&, Operands in) {
-  HEDDLE_TRY(accept(*in[0], "x", Accept::kNumber));
-  HEDDLE_TRY(accept(*in[1], "y", Accept::kNumber));
+  HEDDLE_TRY(accept(*in[0], "x", Accept::kNumberOrU64));
+  HEDDLE_TRY(accept(*in[1], "y", Accept::kNumberOrU64));
   HEDDLE_TRY_ASSIGN(Shape shape, broadcast_all(in));
   return one(in[0]->type.dtype, std::move(shape));
 }
@@ -163,9 +176,11 @@ Status reference_pow(const Node&, DataIn in, DataOut out) {
   const Strides x(in[0]->extents(), out[0].extents().rank());
   const Strides y(in[1]->extents(), out[0].extents().rank());
   const bool integers = is_integer(in[0]->dtype()) && is_integer(in[1]->dtype());
+  const bool u64 = in[1]->dtype() == DType::kU64;
   walk(out[0].extents(), [&](const Index& index, int64_t flat) {
     if (integers) {
-      out[0].set_i64(flat, power(in[0]->get_i64(x.at(index)), in[1]->get_i64(y.at(index))));
+      const int64_t base = in[0]->get_i64(x.at(index)), exponent = in[1]->get_i64(y.at(index));
+      out[0].set_i64(flat, u64 ? power_wide(base, wide(exponent)) : power(base, exponent));
     } else {
       out[0].set(flat, std::pow(in[0]->get(x.at(index)), in[1]->get(y.at(index))));
     }
@@ -174,13 +189,14 @@ Status reference_pow(const Node&, DataIn in, DataOut out) {
 }
 
 Inferred infer_mod(const Node& node, Operands in) {
-  return infer_joined(node, in, Accept::kNumber, std::nullopt,
+  return infer_joined(node, in, Accept::kNumberOrU64, std::nullopt,
                       node.attributes.i64("fmod") != 0 ? untold : dim_mod);
 }
 
 Status reference_mod(const Node& node, DataIn in, DataOut out) {
-  if (node.attributes.i64("fmod") != 0) return fold<real_remainder, remainder_c>(node, in, out);
-  return fold<real_remainder_floor, remainder_floor>(node, in, out);
+  if (node.attributes.i64("fmod") != 0)
+    return fold<real_remainder, remainder_c, remainder_wide>(node, in, out);
+  return fold<real_remainder_floor, remainder_floor, remainder_wide>(node, in, out);
 }
 
 Inferred infer_equal(const Node& node, Operands in) {
@@ -226,11 +242,16 @@ template <auto f>
 Status compare(const Node&, DataIn in, DataOut out) {
   const Strides x(in[0]->extents(), out[0].extents().rank());
   const Strides y(in[1]->extents(), out[0].extents().rank());
-  const bool floats = is_float(in[0]->dtype());
+  const bool floats = is_float(in[0]->dtype()), u64 = in[0]->dtype() == DType::kU64;
   walk(out[0].extents(), [&](const Index& index, int64_t flat) {
-    const int64_t i = x.at(index);
-    const int64_t k = y.at(index);
-    out[0].set_i64(flat, floats ? f(in[0]->get(i), in[1]->get(k)) : f(in[0]->get_i64(i), in[1]->get_i64(k)));
+    const int64_t i = x.at(index), k = y.at(index);
+    if (floats) {
+      out[0].set_i64(flat, f(in[0]->get(i), in[1]->get(k)));
+    } else if (u64) {
+      out[0].set_i64(flat, f(wide(in[0]->get_i64(i)), wide(in[1]->get_i64(k))));
+    } else {
+      out[0].set_i64(flat, f(in[0]->get_i64(i), in[1]->get_i64(k)));
+    }
   });
   return {};
 }
@@ -250,11 +271,28 @@ std::vector<OpDef> binary_ops() {
       entry("Add", infer_arithmetic<dim_add>, fold<[](double a, double b) { return a + b; }, wrap_add>),
       entry("Sub", infer_arithmetic<dim_sub>, fold<[](double a, double b) { return a - b; }, wrap_sub>),
       entry("Mul", infer_arithmetic<dim_mul>, fold<[](double a, double b) { return a * b; }, wrap_mul>),
-      entry("Div", infer_arithmetic<dim_div>, fold<[](double a, double b) { return a / b; }, divide>),
+      entry("Div", infer_arithmetic<dim_div>,
+            fold<[](double a, double b) { return a / b; }, divide, divide_wide>),
       entry("Pow", infer_pow, reference_pow),
       entry("Mod", infer_mod, reference_mod, {{"fmod", kInt}}),
-      {"Min", 1, -1, 1, 1, {}, infer_arithmetic<dim_min>, fold<least, lesser>, Dependence::kElementwise},
-      {"Max", 1, -1, 1, 1, {}, infer_arithmetic<dim_max>, fold<most, greater>, Dependence::kElementwise},
+      {"Min",
+       1,
+       -1,
+       1,
+       1,
+       {},
+       infer_arithmetic<dim_min>,
+       fold<least, lesser, lesser_wide>,
+       Dependence::kElementwise},
+      {"Max",
+       1,
+       -1,
+       1,
+       1,
+       {},
+       infer_arithmetic<dim_max>,
+       fold<most, greater, greater_wide>,
+       Dependence::kElementwise},
       entry("Equal", infer_equal, compare<kEq>),
       entry("Less", infer_comparison<dim_less>, compare<kLt>),
       entry("LessOrEqual", infer_comparison<dim_less_equal>, compare<kLe>),

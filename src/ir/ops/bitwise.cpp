@@ -41,6 +41,9 @@ int64_t shift_left(int64_t x, int64_t by) {
   return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) << by);
 }
 int64_t shift_right(int64_t x, int64_t by) { return x >> (by < 0 || by > 63 ? 63 : by); }
+int64_t shift_right_u64(int64_t x, int64_t by) {
+  return by < 0 || by > 63 ? 0 : static_cast<int64_t>(static_cast<uint64_t>(x) >> by);
+}
 
 Inferred infer_shift(const Node& node, Operands in) {
   const std::string direction = node.attributes.str("direction");
@@ -52,6 +55,7 @@ Inferred infer_shift(const Node& node, Operands in) {
 
 Status reference_shift(const Node& node, DataIn in, DataOut out) {
   if (node.attributes.str("direction") == "LEFT") return reference_pair<shift_left>(node, in, out);
+  if (in[0]->dtype() == DType::kU64) return reference_pair<shift_right_u64>(node, in, out);
   return reference_pair<shift_right>(node, in, out);
 }
 
@@ -59,8 +63,7 @@ Inferred infer_bit_cast(const Node& node, Operands in) {
   const std::string to = node.attributes.str("to");
   const std::optional<DType> dtype = dtype_from_name(to);
   if (!dtype.has_value()) {
-    return Status::invalid("attribute 'to' is '", to,
-                           "'; it has to be one of f32, f16, bf16, f64, i8, u8, i16, i32, i64, bool");
+    return Status::invalid("attribute 'to' is '", to, "'; it has to be one of ", dtype_names());
   }
   if (size_of(*dtype) != size_of(in[0]->type.dtype)) {
     return Status::invalid("x is ", in[0]->type, ", whose elements have ", size_of(in[0]->type.dtype),

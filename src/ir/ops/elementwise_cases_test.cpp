@@ -29,6 +29,16 @@ Case integers(std::string op, std::vector<double> x, std::vector<double> y, std:
           std::move(a),
           {i32(shape, std::move(z))}};
 }
+// u64 beyond what an i64 holds: 2^63 and its neighbours that a double holds.
+Case wide(std::string op, std::vector<double> x, std::vector<double> y, std::vector<double> z, bool compares,
+          Attributes a = {}) {
+  const Shape shape = {static_cast<int64_t>(x.size())};
+  Sample out{compares ? DType::kBool : DType::kU64, shape, std::move(z), {}};
+  return {std::move(op),
+          {{DType::kU64, shape, std::move(x), {}}, {DType::kU64, shape, std::move(y), {}}},
+          std::move(a),
+          {std::move(out)}};
+}
 Case compare(std::string op, std::vector<double> z) {
   return {std::move(op), {f32({3}, {1, 2, 3}), f32({}, {2})}, {}, {flags({3}, std::move(z))}};
 }
@@ -121,6 +131,20 @@ void add_binary(std::vector<Case>& all) {
   all.push_back(integers("Add", {2147483647, 1}, {1, 1}, {-2147483648.0, 2}));
   all.push_back(integers("Min", {1, -4}, {2, -5}, {1, -5}));
   all.push_back(integers("Max", {1, -4}, {2, -5}, {2, -4}));
+  const double top = 9223372036854775808.0;  // 2^63
+  all.push_back(wide("Add", {top, 5}, {top / 2, 6}, {top + top / 2, 11}, false));
+  all.push_back(wide("Sub", {0, 9}, {top, 5}, {top, 4}, false));
+  all.push_back(wide("Div", {top, top + 2048, 7, 5}, {2, top, 2, 0}, {top / 2, 1, 3, 0}, false));
+  all.push_back(wide("Mod", {top + 2048, 7, 5}, {top, 4, 0}, {2048, 3, 0}, false));
+  all.push_back(wide("Pow", {2, 3, 1}, {63, 2, top}, {top, 9, 1}, false));
+  all.push_back(wide("Min", {top, 4}, {2, 5}, {2, 4}, false));
+  all.push_back(wide("Max", {top, 4}, {2, 5}, {top, 5}, false));
+  all.push_back(wide("Less", {top, 4}, {2, 5}, {0, 1}, true));
+  all.push_back(wide("LessOrEqual", {top, 4}, {top, 3}, {1, 0}, true));
+  all.push_back(wide("Greater", {top, 4}, {2, 5}, {1, 0}, true));
+  all.push_back(wide("GreaterOrEqual", {2, 4}, {top, 4}, {0, 1}, true));
+  all.push_back(
+      wide("BitShift", {top, 12}, {3, 2}, {top / 8, 3}, false, {{"direction", std::string("RIGHT")}}));
   all.push_back({"Max", {f32({2}, {1, 5}), f32({2}, {3, 2}), f32({}, {2})}, {}, {f32({2}, {3, 5})}});
   all.push_back(compare("Equal", {0, 1, 0}));
   all.push_back(compare("Less", {1, 0, 0}));

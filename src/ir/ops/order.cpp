@@ -13,6 +13,8 @@ namespace {
 
 // NaN counts as the greatest.
 bool exceeds(const Tensor& t, int64_t a, int64_t b) {
+  if (t.dtype() == DType::kU64)
+    return static_cast<uint64_t>(t.get_i64(a)) > static_cast<uint64_t>(t.get_i64(b));
   if (!is_float(t.dtype())) return t.get_i64(a) > t.get_i64(b);
   const double x = t.get(a);
   const double y = t.get(b);
@@ -57,7 +59,7 @@ Status reference_arg(const Node& node, DataIn in, DataOut out) {
 
 Inferred infer_top_k(const Node& node, Operands in) {
   const TensorType& type = in[0]->type;
-  HEDDLE_TRY(accept(*in[0], "x", Accept::kNumber));
+  HEDDLE_TRY(accept(*in[0], "x", Accept::kNumberOrU64));
   HEDDLE_TRY_ASSIGN(const size_t axis, axis_of(node.attributes.i64("axis", -1), type));
   HEDDLE_TRY_ASSIGN(const Argument k, shape_argument(*in[1], "k"));
   if (k.dims.size() != 1) return Status::invalid("k is ", in[1]->type, "; it has to hold 1 element");

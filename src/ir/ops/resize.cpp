@@ -143,8 +143,8 @@ double saturated(double x, DType dtype) {
   if (is_float(dtype)) return x;
   if (dtype == DType::kBool) return x >= 0.5 ? 1 : 0;
   const double bits = static_cast<double>(8 * size_of(dtype));
-  const double high = dtype == DType::kU8 ? 255 : std::exp2(bits - 1) - 1;
-  const double low = dtype == DType::kU8 ? 0 : -std::exp2(bits - 1);
+  const double high = std::exp2(is_unsigned(dtype) ? bits : bits - 1) - 1;
+  const double low = is_unsigned(dtype) ? 0 : -std::exp2(bits - 1);
   return std::clamp(std::nearbyint(x), low, high);
 }
 

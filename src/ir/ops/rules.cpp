@@ -16,6 +16,8 @@ bool accepts(DType d, Accept wanted) {
     case Accept::kFloat:
       return is_float(d);
     case Accept::kNumber:
+      return d != DType::kBool && d != DType::kU64;
+    case Accept::kNumberOrU64:
       return d != DType::kBool;
     case Accept::kInteger:
       return is_integer(d);
@@ -27,9 +29,13 @@ bool accepts(DType d, Accept wanted) {
   return false;
 }
 
-constexpr std::string_view kAcceptNames[] = {
-    "any dtype", "f32, f16, bf16 or f64", "a float or integer dtype", "an integer dtype", "i32 or i64",
-    "bool"};
+constexpr std::string_view kAcceptNames[] = {"any dtype",
+                                             "f32, f16, bf16 or f64",
+                                             "a float or integer dtype other than u64",
+                                             "a float or integer dtype",
+                                             "an integer dtype",
+                                             "i32 or i64",
+                                             "bool"};
 
 std::optional<int64_t> small_count(const TensorType& type) {
   const std::optional<Extents> extents = type.extents();

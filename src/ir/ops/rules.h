@@ -22,7 +22,9 @@ using DataIn = std::span<const Tensor* const>;
 using DataOut = std::span<Tensor>;
 using Reference = Status (*)(const Node&, DataIn, DataOut);
 
-enum class Accept : uint8_t { kAny, kFloat, kNumber, kInteger, kIndex, kBool };  // kIndex: i32, i64
+// kNumber is without u64: an operator whose rule does integers as i64 would take its upper half as negative.
+// kIndex: i32, i64.
+enum class Accept : uint8_t { kAny, kFloat, kNumber, kNumberOrU64, kInteger, kIndex, kBool };
 
 Status accept(const Value& value, std::string_view argument, Accept wanted);
 Status same_dtype(const Value& a, std::string_view a_name, const Value& b, std::string_view b_name);

@@ -15,6 +15,9 @@ Status check_reduction(const Node& node, const Value& data) {
   if (given == "none") return {};
   for (std::string_view known : {"add", "mul", "max", "min"}) {
     if (given != known) continue;
+    if (data.type.dtype == DType::kU64 && (given == "max" || given == "min")) {
+      return Status::unsupported("data is ", data.type, "; u64 cannot be reduced by '", given, "'");
+    }
     if (data.type.dtype != DType::kBool) return {};
     return Status::invalid("data is ", data.type, "; bools cannot be reduced by '", given, "'");
   }

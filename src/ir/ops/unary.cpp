@@ -125,6 +125,7 @@ std::optional<Dim> fitting(const Node& node, std::span<const Dim> x) {
   }
   if (to == DType::kI64 || (to == DType::kI32 && !x[0].is_static())) return x[0];
   if (!x[0].is_static()) return std::nullopt;
+  if (to == DType::kU64) return x[0].value() >= 0 ? std::optional(x[0]) : std::nullopt;
   Tensor number = Tensor::zeros(to, {});
   number.set_i64(0, x[0].value());
   return Dim(number.get_i64(0));
@@ -134,8 +135,7 @@ Inferred infer_cast(const Node& node, Operands in) {
   const std::string to = node.attributes.str("to");
   const std::optional<DType> dtype = dtype_from_name(to);
   if (!dtype.has_value()) {
-    return Status::invalid("attribute 'to' is '", to,
-                           "'; it has to be one of f32, f16, bf16, f64, i8, u8, i16, i32, i64, bool");
+    return Status::invalid("attribute 'to' is '", to, "'; it has to be one of ", dtype_names());
   }
   const TensorType type{*dtype, in[0]->type.shape};
   return one(*dtype, type.shape, zip_contents(node, in, type, fitting));
@@ -143,8 +143,10 @@ Inferred infer_cast(const Node& node, Operands in) {
 
 Status reference_cast(const Node&, DataIn in, DataOut out) {
   const bool exact = !is_float(in[0]->dtype()) && !is_float(out[0].dtype());
+  const bool to_f32 =
+      !is_float(in[0]->dtype()) && in[0]->dtype() != DType::kU64 && out[0].dtype() == DType::kF32;
   for (int64_t i = 0; i < out[0].elements(); ++i) {
-    if (exact || (!is_float(in[0]->dtype()) && out[0].dtype() == DType::kF32)) {
+    if (exact || to_f32) {
       out[0].set_i64(i, in[0]->get_i64(i));
     } else {
       out[0].set(i, in[0]->get(i));

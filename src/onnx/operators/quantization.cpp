@@ -109,6 +109,8 @@ std::optional<Range> range_of(DType dtype) {
       return Range{0, 255};
     case DType::kI16:
       return Range{-32768, 32767};
+    case DType::kU16:
+      return Range{0, 65535};
     default:
       return std::nullopt;
   }
@@ -117,7 +119,7 @@ std::optional<Range> range_of(DType dtype) {
 // saturate(round(x) + zero_point), rounding halves to even. x is f32 or narrower; zero_point may be absent.
 Status emit_saturated(Call& call, ValueId x, ValueId zero_point, DType to) {
   const auto range = range_of(to);
-  if (!range) return call.unsupported("cannot quantise to ", to, "; it must be i8, u8 or i16");
+  if (!range) return call.unsupported("cannot quantise to ", to, "; it must be i8, u8, i16 or u16");
   HEDDLE_TRY_ASSIGN(const ValueId rounded, call.add("Round", {x}, {}, "rounded"));
   HEDDLE_TRY_ASSIGN(ValueId whole, call.cast(rounded, DType::kF32, "whole"));
   if (zero_point != ir::kNoValue) {

@@ -76,7 +76,7 @@ Kind kind_of(ir::DType dtype) {
 
 bool is_native(ir::DType dtype) {
   return dtype == ir::DType::kF32 || dtype == ir::DType::kF64 || dtype == ir::DType::kI64 ||
-         dtype == ir::DType::kBool;
+         dtype == ir::DType::kU64 || dtype == ir::DType::kBool;
 }
 
 BlockKernel load_block(ir::DType dtype) {
@@ -97,7 +97,12 @@ BlockKernel load_block(ir::DType dtype) {
       return unary_loop<Convert, int16_t, int64_t>;
     case ir::DType::kI32:
       return unary_loop<Convert, int32_t, int64_t>;
+    case ir::DType::kU16:
+      return unary_loop<Convert, uint16_t, int64_t>;
+    case ir::DType::kU32:
+      return unary_loop<Convert, uint32_t, int64_t>;
     case ir::DType::kI64:
+    case ir::DType::kU64:
       return copy<int64_t>;
     case ir::DType::kBool:
       return copy<uint8_t>;
@@ -119,6 +124,10 @@ BlockKernel store_block(ir::DType dtype) {
       return unary_loop<Convert, int64_t, int16_t>;
     case ir::DType::kI32:
       return unary_loop<Convert, int64_t, int32_t>;
+    case ir::DType::kU16:
+      return unary_loop<Convert, int64_t, uint16_t>;
+    case ir::DType::kU32:
+      return unary_loop<Convert, int64_t, uint32_t>;
     default:
       return load_block(dtype);
   }
@@ -138,6 +147,10 @@ BlockKernel wrap_block(ir::DType dtype) {
       return unary_loop<Wrap<int16_t>, int64_t, int64_t>;
     case ir::DType::kI32:
       return unary_loop<Wrap<int32_t>, int64_t, int64_t>;
+    case ir::DType::kU16:
+      return unary_loop<Wrap<uint16_t>, int64_t, int64_t>;
+    case ir::DType::kU32:
+      return unary_loop<Wrap<uint32_t>, int64_t, int64_t>;
     default:
       return nullptr;
   }

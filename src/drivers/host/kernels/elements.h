@@ -58,6 +58,12 @@ auto with_codec(ir::DType dtype, F f) {
       return f(PlainCodec<int32_t, int64_t>());
     case ir::DType::kI64:
       return f(PlainCodec<int64_t, int64_t>());
+    case ir::DType::kU16:
+      return f(PlainCodec<uint16_t, int64_t>());
+    case ir::DType::kU32:
+      return f(PlainCodec<uint32_t, int64_t>());
+    case ir::DType::kU64:
+      return f(PlainCodec<uint64_t, uint64_t>());
     case ir::DType::kBool:
       return f(BoolCodec());
   }

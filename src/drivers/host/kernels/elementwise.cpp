@@ -1,8 +1,10 @@
 // The element-wise steps: single nodes and fused bodies are the same program.
+#include <algorithm>
 #include <utility>
 
 #include "drivers/host/kernels/chunks.h"
 #include "drivers/host/kernels/expression.h"
+#include "drivers/host/kernels/reference_step.h"
 #include "drivers/host/lowering.h"
 #include "ir/op.h"
 
@@ -55,7 +57,28 @@ const ir::Tensor* known(const Lowering& lowering, size_t input) {
   return constant.has_value() ? &*constant : nullptr;
 }
 
+// Block programs compute integers as i64: for u64 the bits are right where they do not depend on the sign.
+bool needs_sign(const Lowering& lowering) {
+  const auto is_u64 = [](const Operand& operand) {
+    return operand.present() && operand.dtype == ir::DType::kU64;
+  };
+  const auto is_float = [](const Operand& operand) {
+    return operand.present() && ir::is_float(operand.dtype);
+  };
+  const auto any = [&](auto what) {
+    return std::any_of(lowering.inputs.begin(), lowering.inputs.end(), what) ||
+           std::any_of(lowering.outputs.begin(), lowering.outputs.end(), what);
+  };
+  if (!any(is_u64)) return false;
+  for (const std::string_view alike : {"Add", "Sub", "Mul", "BitwiseAnd", "BitwiseOr", "BitwiseXor",
+                                       "BitwiseNot", "Equal", "Where", "Identity"}) {
+    if (lowering.node.is(alike)) return false;
+  }
+  return !lowering.node.is("Cast") || any(is_float);
+}
+
 Result<std::unique_ptr<Step>> lower_node(Lowering& lowering) {
+  if (needs_sign(lowering)) return reference_step(lowering);
   BlockProgram program(lowering.outputs[0].extents);
   Expression expression(program);
   std::vector<Expression::Term> inputs;

@@ -19,7 +19,7 @@ constexpr TypePair kTypes[] = {
 
 }  // namespace
 
-bool has_type(ir::DType dtype) { return dtype != ir::DType::kF64; }
+bool has_type(ir::DType dtype) { return type_of(dtype) != MPSDataTypeInvalid; }
 
 MPSDataType type_of(ir::DType dtype) {
   for (const TypePair& pair : kTypes) {
