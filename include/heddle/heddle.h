@@ -256,8 +256,8 @@ struct DeviceStats {
   MemoryStats memory;
   uint64_t calls;  // runs since it was opened; a batch of calls is one
   uint64_t compiles, cache_hits, evictions, cached_bytes;  // executables
-  uint64_t waits_for_turn;                                 // calls that found the device full
-  std::chrono::nanoseconds longest_wait_for_turn;
+  uint64_t waits_for_lane;                                 // calls that found the device full
+  std::chrono::nanoseconds longest_wait_for_lane;
   int streams_leased, streams_leased_max;
   uint64_t streams_shared;  // leases that had to share
 };

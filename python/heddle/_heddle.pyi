@@ -28,8 +28,8 @@ class _DeviceStats(TypedDict):
     cache_hits: int
     evictions: int
     cached_bytes: int
-    waits_for_turn: int
-    longest_wait_for_turn: float
+    waits_for_lane: int
+    longest_wait_for_lane: float
     streams_leased: int
     streams_leased_max: int
     streams_shared: int

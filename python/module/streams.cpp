@@ -79,8 +79,8 @@ nb::dict stats(const Device& device) {
   d["cache_hits"] = s.cache_hits;
   d["evictions"] = s.evictions;
   d["cached_bytes"] = s.cached_bytes;
-  d["waits_for_turn"] = s.waits_for_turn;
-  d["longest_wait_for_turn"] = std::chrono::duration<double>(s.longest_wait_for_turn).count();
+  d["waits_for_lane"] = s.waits_for_lane;
+  d["longest_wait_for_lane"] = std::chrono::duration<double>(s.longest_wait_for_lane).count();
   d["streams_leased"] = s.streams_leased;
   d["streams_leased_max"] = s.streams_leased_max;
   d["streams_shared"] = s.streams_shared;

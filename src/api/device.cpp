@@ -73,8 +73,8 @@ DeviceStats Device::stats() const {
   out.cache_hits = s.executables.hits;
   out.evictions = s.executables.evictions;
   out.cached_bytes = s.executables.bytes;
-  out.waits_for_turn = s.governor.parked;
-  out.longest_wait_for_turn = s.governor.longest_wait;
+  out.waits_for_lane = s.governor.parked;
+  out.longest_wait_for_lane = s.governor.longest_wait;
   out.streams_leased = s.streams.leased;
   out.streams_leased_max = s.streams.most_leased;
   out.streams_shared = s.streams.joined;

@@ -156,24 +156,24 @@ int64_t RowLayout::row_bytes(const CallShape& shape, size_t input) const {
 
 void RowLayout::write_rows(size_t input, const CallShape& shape, const View& from, std::byte* staging,
                            int64_t first) const {
-  const Place& place = inputs_[input];
+  const RowPort& port = inputs_[input];
   const int64_t bytes = row_bytes(shape, input);
   std::byte* const to = staging + first * bytes;
   const ir::Extents whole = with_rows(shape.rows, shape.places[input]);
   if (whole != from.extents) {  // padded first: what is longer than the rows themselves stays
-    const auto size = static_cast<size_t>(ir::size_of(place.dtype));
+    const auto size = static_cast<size_t>(ir::size_of(port.dtype));
     for (int64_t i = 0; i < whole.elements(); ++i)
-      std::memcpy(to + static_cast<size_t>(i) * size, place.pad.data(), size);
+      std::memcpy(to + static_cast<size_t>(i) * size, port.pad.data(), size);
   }
-  copy(from.extents, from.strides, device::contiguous_strides(whole), place.dtype, from.data, to);
+  copy(from.extents, from.strides, device::contiguous_strides(whole), port.dtype, from.data, to);
 }
 
 View RowLayout::batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                             int64_t rows, std::span<const int64_t> longest) const {
-  const Place& place = inputs_[input];
-  View view = View::contiguous(staging, staging->host(), place.dtype, with_rows(rows, row));
+  const RowPort& port = inputs_[input];
+  View view = View::contiguous(staging, staging->host(), port.dtype, with_rows(rows, row));
   for (size_t axis = 1; axis < view.extents.rank(); ++axis) {
-    const int symbol = place.symbol_of_axis[axis];
+    const int symbol = port.symbol_of_axis[axis];
     if (symbol >= 0) view.extents[axis] = longest[static_cast<size_t>(symbol)];
   }
   return view;
@@ -213,10 +213,10 @@ void RowLayout::read_rows(size_t output, const View& whole, int64_t rows, int64_
 
 std::string RowLayout::describe() const {
   std::string all;
-  for (const Place& place : inputs_) {
-    for (size_t axis = 0; axis < place.symbol_of_axis.size(); ++axis) {
-      if (place.symbol_of_axis[axis] < 0) continue;
-      all += text(all.empty() ? "" : ", ", "'", place.name, "' axis ", axis, " (pad ", place.pad.get(0), ")");
+  for (const RowPort& port : inputs_) {
+    for (size_t axis = 0; axis < port.symbol_of_axis.size(); ++axis) {
+      if (port.symbol_of_axis[axis] < 0) continue;
+      all += text(all.empty() ? "" : ", ", "'", port.name, "' axis ", axis, " (pad ", port.pad.get(0), ")");
     }
   }
   return all;

@@ -47,7 +47,7 @@ class RowLayout {
   Result<CallShape> shape_of(std::span<const device::View> inputs) const;
   int64_t row_bytes(const CallShape& shape, size_t input) const;  // in the staging memory
 
-  // Copies the call's contiguous rows to `staging`, row `first` on, and pads each up to its place.
+  // Copies the call's contiguous rows to `staging`, row `first` on, and pads each up to its row's extents.
   void write_rows(size_t input, const CallShape& shape, const device::View& from, std::byte* staging,
                   int64_t first) const;
   // What the program reads: `rows` rows that lie as `row`, ragged axes cut to `longest`.
@@ -70,7 +70,7 @@ class RowLayout {
   static int64_t bucket(int64_t length);  // the smallest of 8, 12, 16, 24, 32, 48 ... that holds it
 
  private:
-  struct Place {
+  struct RowPort {
     std::string name;
     ir::DType dtype;
     std::vector<int> symbol_of_axis;  // index into symbols_, -1: not ragged
@@ -80,7 +80,7 @@ class RowLayout {
     std::string name;
     size_t input, axis;  // where its length is read
   };
-  std::vector<Place> inputs_, outputs_;
+  std::vector<RowPort> inputs_, outputs_;
   std::vector<Symbol> symbols_;
   bool exact_ = false;
 };

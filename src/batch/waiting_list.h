@@ -1,9 +1,9 @@
 // waiting_list.h: the requests that wait, in the order in which they came, by group and priority.
 //
-//   What       add() gives a request a place and an id; remove() frees both. offer() lists what the policy
+//   What       add() gives a request a cell and an id; remove() frees both. offer() lists what the policy
 //              has to see: the first max_rows rows of every (group, priority), however many more wait behind
 //              them, and everything whose deadline has passed.
-//   Invariant  Ids grow with arrival and are never used twice; an id names its place, so that nothing is
+//   Invariant  Ids grow with arrival and are never used twice; an id names its cell, so that nothing is
 //              searched.
 //   Threads    One at a time; the RequestQueue's lock guards it.
 //   Blocks     Never. add() allocates when more wait than ever before.
@@ -23,10 +23,10 @@ namespace heddle::batch {
 
 class WaitingList {
  public:
-  static constexpr size_t kMost = size_t{1} << 20;  // places that fit into an id
+  static constexpr size_t kMost = size_t{1} << 20;  // cells that fit into an id
 
   struct Item {
-    Waiting request;  // id 0: the place is free
+    Waiting request;  // id 0: the cell is free
     void* payload = nullptr;
   };
 
@@ -49,17 +49,17 @@ class WaitingList {
     uint32_t first = kNone, last = kNone;
   };
   using Lines = std::map<Key, Line>;
-  struct Place {
+  struct Cell {
     Item item;
     uint32_t before = kNone, after = kNone;
     Lines::iterator line;
   };
   static constexpr size_t kEmptyLines = 64;  // kept, so that a lone group is not made again for each request
-  static uint32_t place_of(RequestId id) { return static_cast<uint32_t>(id % kMost); }
+  static uint32_t cell_of(RequestId id) { return static_cast<uint32_t>(id % kMost); }
   uint32_t new_place();
-  void unlink(Place& place);
+  void unlink(Cell& cell);
 
-  std::vector<Place> places_;
+  std::vector<Cell> cells_;
   std::vector<uint32_t> free_;
   Lines lines_;
   std::set<std::pair<TimePoint, RequestId>> deadlines_;  // of those that have one

@@ -53,9 +53,9 @@ class GraphReader {
     const Binding* binding;  // null: nothing has that name
     const Scope* scope;
   };
-  using Place = std::pair<const proto::NodeProto*, std::string>;  // of a node, by the prefix of its scope
+  using NodeKey = std::pair<const proto::NodeProto*, std::string>;  // of a node, by the prefix of its scope
   struct Split {
-    Place key;
+    NodeKey key;
     ir::ValueId condition;
   };
   // Makes the inputs of a nested graph and binds their names; outputs that come before its own go to `first`.
@@ -122,7 +122,7 @@ class GraphReader {
   std::map<const proto::TensorProto*, ir::Tensor> read_;  // a graph may be read more than once
   Functions functions_;
   std::vector<const proto::FunctionProto*> calls_;  // being inlined, outermost first
-  std::map<Place, bool> assumed_;                   // answers of conditions that are not known
+  std::map<NodeKey, bool> assumed_;                 // answers of conditions that are not known
   std::optional<Split> split_;                      // why convert_nodes() of the graph at hand has failed
   uint64_t nodes_ = 0;
   int depth_ = 0;

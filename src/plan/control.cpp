@@ -57,7 +57,7 @@ std::vector<Node> Inliner::graph(const Graph& body, const Ids& arguments, const 
   return out;
 }
 
-Inliner::Turn Inliner::turn(const Node& loop, int64_t number, Ids& carried, const Ids& rest) {
+Inliner::Iteration Inliner::iteration(const Node& loop, int64_t number, Ids& carried, const Ids& rest) {
   const ir::LoopForm form = ir::loop_form(loop);
   const Tensor count = Tensor::of<int64_t>(ir::DType::kI64, {}, std::span<const int64_t>(&number, 1));
   const Tensor yes = Tensor::scalar(ir::DType::kBool, 1);
@@ -70,11 +70,12 @@ Inliner::Turn Inliner::turn(const Node& loop, int64_t number, Ids& carried, cons
     value.constant.reset();
     results.push_back(fresh(value));
   }
-  Turn turn{graph(*form.body, arguments, results, text(loop.name, '/', number, '/')), results[0], {}};
+  Iteration iteration{
+      graph(*form.body, arguments, results, text(loop.name, '/', number, '/')), results[0], {}};
   const auto scans = results.begin() + 1 + static_cast<std::ptrdiff_t>(form.carried);
   carried.assign(results.begin() + 1, scans);
-  turn.stacked.assign(scans, results.end());
-  return turn;
+  iteration.stacked.assign(scans, results.end());
+  return iteration;
 }
 
 std::vector<Node> Inliner::results(const Node& loop, const Ids& carried, const std::vector<Ids>& stacked) {
@@ -85,14 +86,14 @@ std::vector<Node> Inliner::results(const Node& loop, const Ids& carried, const s
   for (size_t k = 0; k < form.scans; ++k) {
     const ValueId axes = fresh({{}, zero.type(), zero, {}});
     Ids parts;
-    for (const Ids& turn : stacked) {
-      ir::Value part = values_[turn[k]];
+    for (const Ids& iteration : stacked) {
+      ir::Value part = values_[iteration[k]];
       part.type.shape.insert(part.type.shape.begin(), 1);
       part.contents.reset();
       if (part.row_axis) ++*part.row_axis;
       parts.push_back(fresh(part));
       const std::string name = text(loop.name, "/part", parts.size() - 1);
-      out.push_back({ir::find_op("Unsqueeze"), name, {turn[k], axes}, {parts.back()}, {}});
+      out.push_back({ir::find_op("Unsqueeze"), name, {iteration[k], axes}, {parts.back()}, {}});
     }
     out.push_back({ir::find_op("Concat"),
                    text(loop.name, "/stacked"),
@@ -180,9 +181,9 @@ class InlinePass {
     Ids carried(first, rest);
     std::vector<Ids> stacked;
     for (int64_t i = 0; i < trips; ++i) {
-      Inliner::Turn turn = inliner_.turn(node, i, carried, Ids(rest, node.inputs.end()));
-      append(std::move(turn.nodes));
-      stacked.push_back(std::move(turn.stacked));
+      Inliner::Iteration iteration = inliner_.iteration(node, i, carried, Ids(rest, node.inputs.end()));
+      append(std::move(iteration.nodes));
+      stacked.push_back(std::move(iteration.stacked));
     }
     append(inliner_.results(node, carried, stacked));
     return true;

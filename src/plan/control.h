@@ -29,13 +29,13 @@ class Inliner {
 
   // One iteration of a loop. It reads `carried` and replaces it; `rest` is what the body reads of the graph
   // around it.
-  struct Turn {
+  struct Iteration {
     std::vector<ir::Node> nodes;
     ir::ValueId condition;
     Ids stacked;
   };
-  Turn turn(const ir::Node& loop, int64_t number, Ids& carried, const Ids& rest);
-  // The loop's outputs, from the last carried values and the parts of each turn.
+  Iteration iteration(const ir::Node& loop, int64_t number, Ids& carried, const Ids& rest);
+  // The loop's outputs, from the last carried values and the parts of each iteration.
   std::vector<ir::Node> results(const ir::Node& loop, const Ids& carried, const std::vector<Ids>& stacked);
 
  private:

@@ -216,7 +216,7 @@ WITH_DAEMON_THREADS = {
         held.wait()
         for _ in range(8):
             threading.Thread(target=model, args=(x,), daemon=True).start()
-        while heddle.Device().stats()["waits_for_turn"] < 1:
+        while heddle.Device().stats()["waits_for_lane"] < 1:
             os.sched_yield()
     """,
     "synchronize": "start(heddle.synchronize)",

@@ -153,7 +153,7 @@ def test_a_wait_goes_on_after_ctrl_c_in_a_process_that_ignores_it():
         signal.signal(signal.SIGINT, inherited)
         held, sent = threading.Event(), threading.Event()
         def waits():
-            return heddle.Device().stats()["waits_for_turn"]
+            return heddle.Device().stats()["waits_for_lane"]
         before = waits()
         def hold():
             with heddle.exclusive():

@@ -73,10 +73,10 @@ SHAPES = {
                 threading.Event().wait()
         threading.Thread(target=hold, daemon=True).start()
         held.wait()
-        before = heddle.Device().stats()["waits_for_turn"]
+        before = heddle.Device().stats()["waits_for_lane"]
         for _ in range(8):
             threading.Thread(target=module, args=(x,), daemon=True).start()
-        while heddle.Device().stats()["waits_for_turn"] == before:
+        while heddle.Device().stats()["waits_for_lane"] == before:
             pass
     """,
 }

@@ -35,21 +35,22 @@ class Recorder {
 
  private:
   // Where a view's elements are for the GPU.
-  struct Place {
+  struct Window {
     id<MTLBuffer> buffer = nil;
     int64_t start = 0;  // of the first element, in elements
     ir::Extents strides;
   };
-  Result<Place> place(const device::View& view);      // to read
-  Result<Place> place_out(const device::View& view);  // to write; the caller's memory gets it at the end
+  Result<Window> window(const device::View& view);  // to read
+  Result<Window> window_to_write(
+      const device::View& view);  // to write; the caller's memory gets it at the end
   Result<id<MTLBuffer>> wrap(const device::View& view);
-  Result<Place> stage_in(const device::View& view);
+  Result<Window> stage_in(const device::View& view);
   Result<id<MTLBuffer>> whole_buffer(const device::View& input);  // contiguous from its begin
   Status bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>& buffers,
                       std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved);
-  Status copy_elements(const Place& from, const Place& to, ir::DType dtype, const ir::Extents& extents);
-  Status walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits, const Place* source,
-              const Place& to, const ir::Extents& extents);
+  Status copy_elements(const Window& from, const Window& to, ir::DType dtype, const ir::Extents& extents);
+  Status walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits, const Window* source,
+              const Window& to, const ir::Extents& extents);
   id<MTLCommandBuffer> current() const { return [commands_ commandBuffer]; }
   void send();
 

@@ -65,7 +65,7 @@ Status Recorder::record(const device::Wait& wait) {
 
 // ---- where views lie
 
-Result<Recorder::Place> Recorder::place(const device::View& view) {
+Result<Recorder::Window> Recorder::window(const device::View& view) {
   const MetalMemory* memory = memory_of(view);
   if (memory == nullptr) return stage_in(view);
   const int64_t offset = view.data - static_cast<const std::byte*>(memory->host());
@@ -74,7 +74,7 @@ Result<Recorder::Place> Recorder::place(const device::View& view) {
     return Status::invalid("a view of ", view.dtype, " begins ", offset,
                            " bytes into its buffer; it must be at a multiple of ", size);
   }
-  return Place{memory->buffer(), offset / size, view.strides};
+  return Window{memory->buffer(), offset / size, view.strides};
 }
 
 Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
@@ -97,28 +97,28 @@ Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
   return buffer.get();
 }
 
-Result<Recorder::Place> Recorder::stage_in(const device::View& view) {
+Result<Recorder::Window> Recorder::stage_in(const device::View& view) {
   HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
   if (buffer == nil) {
     HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
     auto* to = static_cast<std::byte*>([buffer contents]);
     device::copy_view(view, device::View::contiguous(nullptr, to, view.dtype, view.extents));
   }
-  return Place{buffer, 0, device::contiguous_strides(view.extents)};
+  return Window{buffer, 0, device::contiguous_strides(view.extents)};
 }
 
-Result<Recorder::Place> Recorder::place_out(const device::View& view) {
-  if (memory_of(view) != nullptr) return place(view);
+Result<Recorder::Window> Recorder::window_to_write(const device::View& view) {
+  if (memory_of(view) != nullptr) return window(view);
   HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
   if (buffer == nil) {
     HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
     flight_->copy_out({buffer, &view});
   }
-  return Place{buffer, 0, device::contiguous_strides(view.extents)};
+  return Window{buffer, 0, device::contiguous_strides(view.extents)};
 }
 
 Result<id<MTLBuffer>> Recorder::whole_buffer(const device::View& input) {
-  HEDDLE_TRY_ASSIGN(const Place from, place(input));
+  HEDDLE_TRY_ASSIGN(const Window from, window(input));
   const ir::Extents dense = device::contiguous_strides(input.extents);
   if (from.start == 0 && (memory_of(input) == nullptr || input.is_contiguous())) return from.buffer;
   HEDDLE_TRY_ASSIGN(const id<MTLBuffer> staged, flight_->stage(input.bytes()));
@@ -150,7 +150,7 @@ Status Recorder::record(const device::Run& run) {
     if (current() != before) flight_->add_earlier(before);
     HEDDLE_TRY(status);
     for (const auto& [view, buffer] : moved) {
-      HEDDLE_TRY_ASSIGN(const Place to, place(*view));
+      HEDDLE_TRY_ASSIGN(const Window to, window(*view));
       HEDDLE_TRY(copy_elements({buffer, 0, view->strides}, to, view->dtype, view->extents));
     }
     flight_->check({&run, &program, std::move(words)});
@@ -165,7 +165,7 @@ Status Recorder::bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>
                               std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved) {
   for (const size_t index : static_cast<const MetalProgram&>(*run.program).written()) {
     const device::View& view = run.outputs[index];
-    HEDDLE_TRY_ASSIGN(const Place to, place_out(view));
+    HEDDLE_TRY_ASSIGN(const Window to, window_to_write(view));
     if (to.start == 0) {
       buffers.push_back(to.buffer);
       continue;
@@ -185,21 +185,21 @@ Status Recorder::record(const device::Copy& copy) {
                            copy.to.extents, "; both have to be of one dtype and shape");
   }
   if (copy.to.extents.elements() == 0) return {};
-  HEDDLE_TRY_ASSIGN(const Place from, place(copy.from));
-  HEDDLE_TRY_ASSIGN(const Place to, place_out(copy.to));
+  HEDDLE_TRY_ASSIGN(const Window from, window(copy.from));
+  HEDDLE_TRY_ASSIGN(const Window to, window_to_write(copy.to));
   return copy_elements(from, to, copy.from.dtype, copy.from.extents);
 }
 
 Status Recorder::record(const device::Fill& fill) {
   if (fill.to.extents.elements() == 0) return {};
-  HEDDLE_TRY_ASSIGN(const Place to, place_out(fill.to));
+  HEDDLE_TRY_ASSIGN(const Window to, window_to_write(fill.to));
   const ir::Tensor value = ir::Tensor::scalar(fill.to.dtype, fill.value);
   uint64_t bits = 0;
   std::memcpy(&bits, value.data(), static_cast<size_t>(value.bytes()));
   return walk(open_.kernels.fill(value.bytes()), nil, bits, nullptr, to, fill.to.extents);
 }
 
-Status Recorder::copy_elements(const Place& from, const Place& to, ir::DType dtype,
+Status Recorder::copy_elements(const Window& from, const Window& to, ir::DType dtype,
                                const ir::Extents& extents) {
   const int64_t size = ir::size_of(dtype);
   const auto bytes = static_cast<uint64_t>(extents.elements() * size);
@@ -225,7 +225,7 @@ Status Recorder::copy_elements(const Place& from, const Place& to, ir::DType dty
 }
 
 Status Recorder::walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits,
-                      const Place* source, const Place& to, const ir::Extents& extents) {
+                      const Window* source, const Window& to, const ir::Extents& extents) {
   const int64_t elements = extents.elements();
   if (elements > UINT32_MAX) {
     return Status::unsupported("a strided copy or fill of ", elements, " elements; Metal takes at most ",

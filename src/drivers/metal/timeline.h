@@ -40,7 +40,7 @@ class MetalTimeline final : public device::Timeline, public std::enable_shared_f
 
   id<MTLSharedEvent> event() const { return event_.get(); }
 
-  // A place for `value`, which end() gives back. exhausted when none was free for `stuck_after`, the failure
+  // Room for `value`, which end() gives back. exhausted when none was free for `stuck_after`, the failure
   // once there is one; then nothing is to be given back.
   Status begin(uint64_t value, Duration stuck_after);
   // The submission of `value` takes one command buffer more.
@@ -53,19 +53,19 @@ class MetalTimeline final : public device::Timeline, public std::enable_shared_f
   Status outcome(uint64_t value) const;  // of a decided value
 
  private:
-  struct Place {
+  struct InFlight {
     uint64_t value;
     bool over;
     size_t buffers = 1;
   };
   struct State {
-    std::deque<Place> places;  // by value, from the first that is not reached
-    size_t open = 0;           // command buffers of places that are not over
+    std::deque<InFlight> in_flight;  // by value, from the first that is not reached
+    size_t open = 0;                 // command buffers of those that are not over
     uint64_t broken_from = UINT64_MAX;
     Status cause;  // of `broken_from`
     std::vector<std::pair<uint64_t, Ref<Flight>>> waiting;
   };
-  static std::deque<Place>::iterator place_of(State& state, uint64_t value);
+  static std::deque<InFlight>::iterator in_flight_of(State& state, uint64_t value);
   bool decided(const State& state, uint64_t value) const;
   void reach(State& state, uint64_t value);
 

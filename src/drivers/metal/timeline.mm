@@ -11,7 +11,7 @@ Status MetalTimeline::begin(uint64_t value, Duration stuck_after) {
   const auto free = [&] { return state->open < kMostInFlight || !state->cause.ok(); };
   const bool waited = !defences_.below_metals_limit || state.wait_until(Deadline::in(stuck_after), free);
   if (!state->cause.ok()) return state->cause;
-  state->places.push_back({value, !waited});
+  state->in_flight.push_back({value, !waited});
   if (!waited) {
     return Status::exhausted(
         "the queue holds ", state->open, " command buffers that are not over, and none has ended for ",
@@ -23,8 +23,8 @@ Status MetalTimeline::begin(uint64_t value, Duration stuck_after) {
 
 void MetalTimeline::split(uint64_t value) {
   auto state = state_.lock();
-  const auto place = place_of(*state, value);
-  ++place->buffers;
+  const auto found = in_flight_of(*state, value);
+  ++found->buffers;
   ++state->open;
 }
 
@@ -53,22 +53,22 @@ void MetalTimeline::end(uint64_t value, Status status, std::vector<Ref<Flight>>&
   if (failed) fail(std::move(cause), completion_);
 }
 
-std::deque<MetalTimeline::Place>::iterator MetalTimeline::place_of(State& state, uint64_t value) {
-  return std::find_if(state.places.begin(), state.places.end(),
-                      [&](const Place& each) { return each.value == value; });
+std::deque<MetalTimeline::InFlight>::iterator MetalTimeline::in_flight_of(State& state, uint64_t value) {
+  return std::find_if(state.in_flight.begin(), state.in_flight.end(),
+                      [&](const InFlight& each) { return each.value == value; });
 }
 
 void MetalTimeline::reach(State& state, uint64_t value) {
-  const auto place = place_of(state, value);
-  if (place != state.places.end() && !place->over) {
-    place->over = true;
-    state.open -= place->buffers;
+  const auto found = in_flight_of(state, value);
+  if (found != state.in_flight.end() && !found->over) {
+    found->over = true;
+    state.open -= found->buffers;
   }
   uint64_t last = 0;
-  while (!state.places.empty() && state.places.front().over &&
-         state.places.front().value < state.broken_from) {
-    last = state.places.front().value;
-    state.places.pop_front();
+  while (!state.in_flight.empty() && state.in_flight.front().over &&
+         state.in_flight.front().value < state.broken_from) {
+    last = state.in_flight.front().value;
+    state.in_flight.pop_front();
   }
   if (last != 0) advance(last, completion_);
 }

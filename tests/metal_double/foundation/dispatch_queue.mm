@@ -124,9 +124,9 @@ void start_worker(const std::shared_ptr<QueueState>& state) {
 }
 
 // Makes the queue the caller's for a scope, an exception's way out included.
-class Turn {
+class QueueAccess {
  public:
-  explicit Turn(dispatch_queue_t queue) : state_(state_of(queue)), outer_(current_queue) {
+  explicit QueueAccess(dispatch_queue_t queue) : state_(state_of(queue)), outer_(current_queue) {
     Item me;
     std::unique_lock lock(state_.lock);
     state_.items.push_back(&me);
@@ -135,7 +135,7 @@ class Turn {
     state_.busy = true;
     current_queue = queue;
   }
-  ~Turn() {
+  ~QueueAccess() {
     current_queue = outer_;
     {
       const std::lock_guard lock(state_.lock);
@@ -193,7 +193,7 @@ void dispatch_sync(dispatch_queue_t queue, NS_NOESCAPE dispatch_block_t block) {
             "BUG IN CLIENT OF LIBDISPATCH: dispatch_sync called on queue already owned by current thread\n");
     abort();
   }
-  const Turn turn(queue);
+  const QueueAccess access(queue);
   block();
 }
 

@@ -1,4 +1,5 @@
-// If and Loop. A loop that is still there has a known number of turns and carries tensors of fixed shapes.
+// If and Loop. A loop that is still there has a known number of iterations and carries tensors of fixed
+// shapes.
 #include "ir/ops/control.h"
 #include "drivers/metal/lowering/repeat.h"
 
@@ -35,17 +36,17 @@ Status lower_loop(Lowering& l) {
   const auto trips = ir::known_number(l.value(0));
   if (!trips || *trips <= 0) return Status::internal("its trip count should be a number above 0");
   const auto rest = l.inputs.begin() + 2 + static_cast<std::ptrdiff_t>(form.carried);
-  const TurnBody body = [&](Tensor number, const std::vector<Tensor>& carried) -> Result<Turn> {
+  const IterationBody body = [&](Tensor number, const std::vector<Tensor>& carried) -> Result<Iteration> {
     std::vector<Tensor> inputs{e.cast(number, ir::DType::kI64), e.scalar(1, ir::DType::kBool)};
     inputs.insert(inputs.end(), carried.begin(), carried.end());
     inputs.insert(inputs.end(), rest, l.inputs.end());
     HEDDLE_TRY_ASSIGN(const std::vector<Tensor> made, l.work.emit_graph(*form.body, inputs));
     const auto scans = made.begin() + 1 + static_cast<std::ptrdiff_t>(form.carried);
-    return Turn{{made.begin() + 1, scans}, {scans, made.end()}};
+    return Iteration{{made.begin() + 1, scans}, {scans, made.end()}};
   };
-  HEDDLE_TRY_ASSIGN(const Turn turn, repeat(l.work, e, *trips, {l.inputs.begin() + 2, rest}, body));
-  l.outputs = turn.carried;
-  l.outputs.insert(l.outputs.end(), turn.stacked.begin(), turn.stacked.end());
+  HEDDLE_TRY_ASSIGN(const Iteration iteration, repeat(l.work, e, *trips, {l.inputs.begin() + 2, rest}, body));
+  l.outputs = iteration.carried;
+  l.outputs.insert(l.outputs.end(), iteration.stacked.begin(), iteration.stacked.end());
   return {};
 }
 
@@ -55,7 +56,7 @@ std::span<const PathEntry> control_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
       {"If", composed, lower_if, kTakesEmpty, "both branches are computed and one taken: they are pure"},
-      {"Loop", composed, lower_loop, kTakesEmpty, "MPSGraph's for loop; up to 64 turns one by one"},
+      {"Loop", composed, lower_loop, kTakesEmpty, "MPSGraph's for loop; up to 64 iterations one by one"},
   };
   return kEntries;
 }

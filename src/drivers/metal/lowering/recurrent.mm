@@ -66,11 +66,11 @@ class Direction {
   }
 
   // Outputs [steps, batch, hidden], last h, last c (nil but for LSTM).
-  Result<Turn> run(Tensor lengths) {
+  Result<Iteration> run(Tensor lengths) {
     std::vector<Tensor> carried{initial(kH0)};
     if (rec_.cell == ir::Cell::kLstm) carried.push_back(initial(kC0));
     const bool backward = rec_.backward(d_);
-    const TurnBody body = [&](Tensor number, const std::vector<Tensor>& state) -> Result<Turn> {
+    const IterationBody body = [&](Tensor number, const std::vector<Tensor>& state) -> Result<Iteration> {
       Tensor last = e_.whole(steps_ - 1, ir::DType::kI32);
       Tensor t = backward ? e_.sub(last, number) : number;
       Tensor sums = e_.reshape(e_.gather(sums_, t, 0), {batch_, rec_.gates * hidden_});
@@ -81,11 +81,11 @@ class Direction {
         out = e_.choose(runs, out, e_.like(0, out));
         for (size_t i = 0; i < next.size(); ++i) next[i] = e_.choose(runs, next[i], state[i]);
       }
-      return Turn{next, {out}};
+      return Iteration{next, {out}};
     };
-    HEDDLE_TRY_ASSIGN(Turn turn, repeat(l_.work, e_, steps_, carried, body));
-    if (backward) turn.stacked[0] = e_.reverse(turn.stacked[0], 0);
-    return turn;
+    HEDDLE_TRY_ASSIGN(Iteration iteration, repeat(l_.work, e_, steps_, carried, body));
+    if (backward) iteration.stacked[0] = e_.reverse(iteration.stacked[0], 0);
+    return iteration;
   }
 
  private:
@@ -166,10 +166,10 @@ Status lower_recurrent(Lowering& l) {
   Tensor lengths = lengths_of(l);
   std::vector<std::vector<Tensor>> parts(3);
   for (int64_t d = 0; d < rec.directions; ++d) {
-    HEDDLE_TRY_ASSIGN(const Turn turn, Direction(l, rec, d).run(lengths));
-    parts[0].push_back(e.reshape(turn.stacked[0], {steps, 1, batch, hidden}));
-    for (size_t i = 0; i < turn.carried.size(); ++i)
-      parts[1 + i].push_back(e.reshape(turn.carried[i], {1, batch, hidden}));
+    HEDDLE_TRY_ASSIGN(const Iteration iteration, Direction(l, rec, d).run(lengths));
+    parts[0].push_back(e.reshape(iteration.stacked[0], {steps, 1, batch, hidden}));
+    for (size_t i = 0; i < iteration.carried.size(); ++i)
+      parts[1 + i].push_back(e.reshape(iteration.carried[i], {1, batch, hidden}));
   }
   l.outputs[0] = e.concat(parts[0], 1);
   for (size_t i = 1; i < l.outputs.size(); ++i) l.outputs[i] = e.concat(parts[i], 0);
@@ -191,7 +191,7 @@ Status lower_linear_attention(Lowering& l) {
     const int64_t each = l.extents(input)[2] / of_heads;
     return e.reshape(e.gather(l.inputs[input], t, 1), {batch, of_heads, each});
   };
-  const TurnBody body = [&](Tensor t, const std::vector<Tensor>& carried) -> Result<Turn> {
+  const IterationBody body = [&](Tensor t, const std::vector<Tensor>& carried) -> Result<Iteration> {
     Tensor state = carried[0];
     Tensor key = e.reshape(at(kKey, t, heads), {batch, heads, size, 1});
     Tensor value = e.reshape(at(kValue, t, heads), {batch, heads, 1, value_size});
@@ -207,13 +207,13 @@ Status lower_linear_attention(Lowering& l) {
     state = e.add(state, e.mul(key, value));
     Tensor queries = e.reshape(at(kQuery, t, readers), {batch, heads, readers / heads, size});
     Tensor out = e.mul(product(l, queries, state), e.like(scale, state));
-    return Turn{{state}, {e.reshape(out, {batch, readers * value_size})}};
+    return Iteration{{state}, {e.reshape(out, {batch, readers * value_size})}};
   };
   Tensor past = l.has(kPast) ? e.cast(l.inputs[kPast], dtype_of(l.inputs[kQuery]))
                              : e.filled(0, dtype_of(l.inputs[kQuery]), {batch, heads, size, value_size});
-  HEDDLE_TRY_ASSIGN(const Turn turn, repeat(l.work, e, steps, {past}, body));
-  l.outputs[0] = e.transpose(turn.stacked[0], {1, 0, 2});
-  l.outputs[1] = e.cast(turn.carried[0], l.out_dtype(1));
+  HEDDLE_TRY_ASSIGN(const Iteration iteration, repeat(l.work, e, steps, {past}, body));
+  l.outputs[0] = e.transpose(iteration.stacked[0], {1, 0, 2});
+  l.outputs[1] = e.cast(iteration.carried[0], l.out_dtype(1));
   return {};
 }
 

@@ -3,7 +3,7 @@
 namespace heddle::metal {
 namespace {
 
-constexpr int64_t kUnrolled = 64;  // as ir's loops: fewer turns are emitted one by one
+constexpr int64_t kUnrolled = 64;  // as ir's loops: fewer iterations are emitted one by one
 
 ir::Extents in_front(int64_t extent, const ir::Extents& rest) {
   ir::Extents extents{extent};
@@ -13,26 +13,28 @@ ir::Extents in_front(int64_t extent, const ir::Extents& rest) {
 
 Tensor with_turn(const Emit& e, Tensor x) { return e.reshape(x, in_front(1, extents_of(x))); }
 
-Result<Turn> turn_by_turn(const Emit& e, int64_t count, Turn turn, const TurnBody& body) {
-  std::vector<std::vector<Tensor>> parts(turn.stacked.size());
+Result<Iteration> unrolled(const Emit& e, int64_t count, Iteration iteration, const IterationBody& body) {
+  std::vector<std::vector<Tensor>> parts(iteration.stacked.size());
   for (int64_t i = 0;; ++i) {
     for (size_t k = 0; k < parts.size(); ++k) {
-      if (turn.stacked[k] != nil) parts[k].push_back(with_turn(e, turn.stacked[k]));
+      if (iteration.stacked[k] != nil) parts[k].push_back(with_turn(e, iteration.stacked[k]));
     }
     if (i + 1 == count) break;
-    HEDDLE_TRY_ASSIGN(turn, body(e.whole(i + 1, ir::DType::kI32), turn.carried));
+    HEDDLE_TRY_ASSIGN(iteration, body(e.whole(i + 1, ir::DType::kI32), iteration.carried));
   }
-  for (size_t k = 0; k < parts.size(); ++k) turn.stacked[k] = parts[k].empty() ? nil : e.concat(parts[k], 0);
-  return turn;
+  for (size_t k = 0; k < parts.size(); ++k)
+    iteration.stacked[k] = parts[k].empty() ? nil : e.concat(parts[k], 0);
+  return iteration;
 }
 
 // What goes round in MPSGraph's loop: carried tensors, buffers of what is stacked, and flags.
 class ForLoop {
  public:
-  ForLoop(GraphWork& work, const Emit& emit, int64_t count, const TurnBody& body)
+  ForLoop(GraphWork& work, const Emit& emit, int64_t count, const IterationBody& body)
       : work_(work), e_(emit), count_(count), body_(body) {}
 
-  Result<Turn> run(const std::vector<Tensor>& carried, const Turn& trial, const std::vector<Flags>& flags) {
+  Result<Iteration> run(const std::vector<Tensor>& carried, const Iteration& trial,
+                        const std::vector<Flags>& flags) {
     carried_ = carried;
     stacked_ = trial.stacked;
     NSMutableArray<MPSGraphTensor*>* initial = [NSMutableArray array];
@@ -51,14 +53,15 @@ class ForLoop {
                  initialBodyArguments:initial
                                  body:^NSArray<MPSGraphTensor*>*(MPSGraphTensor* number,
                                                                  NSArray<MPSGraphTensor*>* arguments) {
-                                   Result<NSArray<MPSGraphTensor*>*> next = self->turn(number, arguments);
+                                   Result<NSArray<MPSGraphTensor*>*> next =
+                                       self->iteration(number, arguments);
                                    if (next.ok()) return *next;
                                    *status = next.status();
                                    return arguments;
                                  }
                                  name:nil];
     HEDDLE_TRY(status_);
-    Turn out = unpack(made);
+    Iteration out = unpack(made);
     NSUInteger at = static_cast<NSUInteger>([made count] - flags.size());
     for (Flags flag : flags) {
       flag.tensor = [made objectAtIndex:at++];
@@ -68,20 +71,20 @@ class ForLoop {
   }
 
  private:
-  Turn unpack(NSArray<MPSGraphTensor*>* arguments) const {
+  Iteration unpack(NSArray<MPSGraphTensor*>* arguments) const {
     NSUInteger at = 0;
     const auto next = [&](Tensor like) { return like == nil ? nil : [arguments objectAtIndex:at++]; };
-    Turn out;
+    Iteration out;
     for (Tensor tensor : carried_) out.carried.push_back(next(tensor));
     for (Tensor tensor : stacked_) out.stacked.push_back(next(tensor));
     return out;
   }
 
-  Result<NSArray<MPSGraphTensor*>*> turn(Tensor number, NSArray<MPSGraphTensor*>* arguments) {
+  Result<NSArray<MPSGraphTensor*>*> iteration(Tensor number, NSArray<MPSGraphTensor*>* arguments) {
     number = e_.reshape(e_.cast(number, ir::DType::kI32), {1});
-    const Turn before = unpack(arguments);
+    const Iteration before = unpack(arguments);
     const std::vector<Flags> outside = std::exchange(work_.flags(), {});
-    Result<Turn> made = body_(number, before.carried);
+    Result<Iteration> made = body_(number, before.carried);
     const std::vector<Flags> flags = std::exchange(work_.flags(), outside);
     if (!made.ok()) return made.status();
     NSMutableArray<MPSGraphTensor*>* next = [NSMutableArray array];
@@ -101,20 +104,20 @@ class ForLoop {
   GraphWork& work_;
   const Emit& e_;
   int64_t count_;
-  const TurnBody& body_;
+  const IterationBody& body_;
   std::vector<Tensor> carried_, stacked_;
   Status status_;
 };
 
 }  // namespace
 
-// The first turn is emitted in any case: it shows what is stacked and reported, and makes the constants that
-// a block may only read. Where the loop stays, nothing reads that turn and the compiler drops it.
-Result<Turn> repeat(GraphWork& work, const Emit& emit, int64_t count, const std::vector<Tensor>& carried,
-                    const TurnBody& body) {
+// The first iteration is emitted in any case: it shows what is stacked and reported, and makes the constants
+// that a block may only read. Where the loop stays, nothing reads that iteration and the compiler drops it.
+Result<Iteration> repeat(GraphWork& work, const Emit& emit, int64_t count, const std::vector<Tensor>& carried,
+                         const IterationBody& body) {
   const size_t reported = work.flags().size();
-  HEDDLE_TRY_ASSIGN(Turn first, body(emit.whole(0, ir::DType::kI32), carried));
-  if (count <= kUnrolled) return turn_by_turn(emit, count, std::move(first), body);
+  HEDDLE_TRY_ASSIGN(Iteration first, body(emit.whole(0, ir::DType::kI32), carried));
+  if (count <= kUnrolled) return unrolled(emit, count, std::move(first), body);
   const auto begin = work.flags().begin() + static_cast<std::ptrdiff_t>(reported);
   const std::vector<Flags> flags(begin, work.flags().end());
   work.flags().erase(begin, work.flags().end());
