@@ -429,7 +429,7 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> places, const R
   GroupCosts& group = costs(state, places);
   // Alone on the device it may have had all of it, which says nothing about a lane.
   if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
-    group.table.record(rows, run.cost);
+    group.table.record(rows, options_.cost ? options_.cost(rows) : run.cost);
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
   const bool contended = state.inside + state.returning > options_.lanes;

@@ -20,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
@@ -39,8 +40,9 @@ struct CoalescerOptions {
   // Runs at once where joining does not pay. More than lanes, where a hand-over would leave a lane idle.
   int lanes_alone = 1;
   int64_t max_rows = 64;
-  size_t max_parked = 4096;                  // callers; one more gets exhausted
-  Duration latency_bound = Duration::max();  // batches that are known to run longer are not formed
+  size_t max_parked = 4096;                    // callers; one more gets exhausted
+  Duration latency_bound = Duration::max();    // batches that are known to run longer are not formed
+  std::function<Duration(int64_t rows)> cost;  // for tests: of a run, in the place of what was measured
 };
 
 class Coalescer {

@@ -9,13 +9,12 @@ namespace heddle::batch {
 
 TEST_CASE("where a row costs as much in a batch as alone, calls go alone, in the order they came") {
   constexpr int kCallers = 6;
-  Fixture f(with(1));
+  Fixture f(with_equal_costs(with(1)));
   f.learn_that_joining_does_not_pay();
   Guarded<std::vector<float>, Rank::kHelpers> order;
-  const auto burn = f.kernel;
   f.kernel = [&](const device::Run& run) {
     order.lock()->push_back(Fixture::at(run.inputs[0], 0, 0));
-    return burn(run);
+    return Status();
   };
   const int64_t good = f.behind_a_busy_lane(kCallers, [&](int i) {
     Rows x(1, static_cast<float>(i));
@@ -29,8 +28,8 @@ TEST_CASE("where a row costs as much in a batch as alone, calls go alone, in the
   CHECK(stats.parked == 0);
 }
 
-TEST_CASE("who waits to go alone may leave, and is bounded and refused like those who join") {
-  Fixture f(with(1, 64, 4));
+TEST_CASE("a caller that waits to go alone may leave, and is bounded and refused like one that joins") {
+  Fixture f(with_equal_costs(with(1, 64, 4)));
   f.learn_that_joining_does_not_pay();
   std::stop_source cancel;
   Atomic<int> expired{0};
@@ -53,7 +52,7 @@ TEST_CASE("who waits to go alone may leave, and is bounded and refused like thos
   CHECK(f.coalescer->stats().parked == 0);
   CHECK(f.runs() == std::vector<ir::Extents>(3, ir::Extents{1, 4}));
 
-  Fixture full(with(1, 64, 2));
+  Fixture full(with_equal_costs(with(1, 64, 2)));
   full.learn_that_joining_does_not_pay();
   Atomic<int> refused{0}, closed{0};
   const auto is_refused = [&](int) {
@@ -73,7 +72,7 @@ TEST_CASE("who waits to go alone may leave, and is bounded and refused like thos
 
 TEST_CASE("calls that go alone use all their lanes, and no more") {
   constexpr int kCallers = 6, kCalls = 20;  // joining is tried again after 128
-  CoalescerOptions options = with(1);
+  CoalescerOptions options = with_equal_costs(with(1));
   options.lanes_alone = 3;
   Fixture f(options);
   f.learn_that_joining_does_not_pay();
@@ -105,7 +104,9 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
 
 TEST_CASE("callers of several rows join, though nobody ever went alone with one") {
   constexpr int kCallers = 6;
-  Fixture f(with(1));
+  CoalescerOptions options = with(1);
+  options.cost = [](int64_t) { return std::chrono::milliseconds(2); };  // a batch costs what a row does
+  Fixture f(options);
   for (int i = 0; i < 40; ++i) {
     Rows x(4, static_cast<float>(i));
     REQUIRE(f.right(x, f.call(x)));
@@ -121,7 +122,7 @@ TEST_CASE("callers of several rows join, though nobody ever went alone with one"
 
 TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {
   constexpr int kOthers = 4, kLimit = 4000;
-  CoalescerOptions options = with(1);
+  CoalescerOptions options = with_equal_costs(with(1));
   options.lanes_alone = 2;
   Fixture f(options, true, true);  // exact: another length is another group
   f.learn_that_joining_does_not_pay();

@@ -15,7 +15,6 @@
 #include "base/thread.h"
 #include "batch/coalescer.h"
 #include "runtime/test_device.h"
-#include "tests/emulated.h"
 
 namespace heddle::batch {
 
@@ -95,15 +94,9 @@ struct Fixture {
     return good.load_relaxed();
   }
   std::vector<ir::Extents> runs() { return *sizes.lock(); }
-  // A row costs the same in every batch, and the coalescer has seen that. One lane.
+  // A row costs the same in every batch, and the coalescer has seen that. One lane; options as of
+  // with_equal_costs().
   void learn_that_joining_does_not_pay() {
-    kernel = [](const device::Run& run) {
-      // Much longer than what a run costs beside its rows: in an emulator, the translation of our own code.
-      constexpr std::chrono::milliseconds kRow(heddle::test::kEmulated ? 20 : 2);
-      const Duration until = thread_cpu_time() + kRow * run.inputs[0].extents[0];
-      while (thread_cpu_time() < until) continue;
-      return Status();
-    };
     for (int i = 0; i < 11; ++i) {
       Rows x(i < 3 ? 1 : 2, 3);
       REQUIRE(right(x, call(x)));
@@ -128,6 +121,12 @@ inline CoalescerOptions with(int lanes, int64_t max_rows = 64, size_t max_parked
   options.lanes = options.lanes_alone = lanes;
   options.max_rows = max_rows;
   options.max_parked = max_parked;
+  return options;
+}
+
+// A run costs what its rows would alone, whatever a clock says.
+inline CoalescerOptions with_equal_costs(CoalescerOptions options) {
+  options.cost = [](int64_t rows) { return std::chrono::milliseconds(2) * rows; };
   return options;
 }
 
