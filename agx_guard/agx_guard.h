@@ -75,7 +75,7 @@ struct agx_guard_statistics {
   uint64_t buffers_made;
   uint64_t buffers_committed;
   uint64_t buffers_committed_open; /* with an encoder that had not ended: Metal's own rule is left to Metal */
-  uint64_t buffers_abandoned;      /* whose encoders were let go since nobody committed them */
+  uint64_t buffers_abandoned;      /* never committed: their encoders were let go */
   uint64_t events_signalled;
   uint64_t events_waited_for;
   uint64_t late_calls;    /* on an encoder that had ended */

@@ -2,7 +2,7 @@
 //
 //   Kept      An encoder is retained from its factory until its command buffer completes, then among the
 //             newest AGX_GUARD_RECENT, for threads that hold a bare pointer to it.
-//   Bound     Of a queue, at most kUncommitted buffers that nobody has committed have their encoders kept: an
+//   Bound     Of a queue, at most kUncommitted uncommitted buffers have their encoders kept: an
 //             encoder retains its buffer, and Metal stops handing out buffers when 64 of a queue are alive.
 //   Threads   A lock per buffer. One lock for all is taken when an encoder is made and when its buffer
 //             completes, never by a call on an encoder.

@@ -35,7 +35,7 @@ void release_all(std::vector<id>& encoders) {
   encoders.clear();
 }
 
-// What an encoder that nobody is in the middle of using has bound is let go with its buffer: it may be large.
+// What an idle encoder has bound is let go with its buffer: it may be large.
 void let_go_of_settings(id encoder) {
   // A call on it may itself be waiting for buffers to complete, so this thread must not wait for the call.
   Record* const record = try_lock_record(encoder);

@@ -1,4 +1,4 @@
-// Installing, classes that come late, buffers that nobody commits, and the environment's switches.
+// Installing, classes that come late, uncommitted buffers, and the environment's switches.
 #include "test_gpu.h"
 
 #include <doctest/doctest.h>
@@ -73,7 +73,7 @@ TEST_CASE("an encoder that a parallel render encoder makes belongs to the same c
   CHECK(gpu.value() == 16);
 }
 
-TEST_CASE("buffers that nobody commits do not use up the queue") {
+TEST_CASE("uncommitted buffers do not use up the queue") {
   Gpu gpu;
   const agx_guard_statistics before = statistics();
   for (int i = 0; i < 200; ++i) {  // the queue has 64

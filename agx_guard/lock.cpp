@@ -73,7 +73,7 @@ void Lock::wait(const char* waiting) {
   uint64_t warned_at = 0;
   Lot& lot = lot_of(this);
   std::unique_lock hold(lot.mutex);
-  // Whoever gets the lock here leaves it as waited for: others may sleep in the lot.
+  // The thread that gets the lock here leaves it as waited for: others may sleep in the lot.
   while (!handed_over_ && state_.exchange(kWaitedFor, std::memory_order_acquire) != kFree) {
     if (Time::now() - start >= kPatience) state_.store(kImpatient, std::memory_order_relaxed);
     sleep(lot, hold, start, warned_at, waiting);
@@ -86,7 +86,7 @@ void Lock::wait(const char* waiting) {
 
 void Lock::wake() {
   Lot& lot = lot_of(this);
-  // Taken so that a waiter who has set the word but not yet gone to sleep is not missed.
+  // Taken so that a waiter that has set the word but does not sleep yet is not missed.
   const std::lock_guard hold(lot.mutex);
   if (state_.load(std::memory_order_relaxed) == kImpatient) {
     handed_over_ = true;

@@ -2,7 +2,7 @@
 //
 //   Order     A thread may hold several, always from the outside in: a wrapper's before what it wraps, a
 //             child's before its parent's. A thread never takes one twice (frames.h sees nested calls first).
-//   Fairness  Whoever comes first after an unlock gets it, which is cheapest; but a thread that has waited
+//   Fairness  The first thread after an unlock gets it, which is cheapest; but a thread that has waited
 //             for kPatience is handed the lock, or one that encodes in a loop would keep the one that ends
 //             the encoder out.
 //   Blocks    lock() waits as long as another call on the same encoder runs. It warns and gives up as

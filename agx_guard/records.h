@@ -1,7 +1,7 @@
 // records.h: what the guard knows of an encoder, found by the encoder's address.
 //
 //   Life      made when a factory returns the encoder (or at the first call on one that is unknown), given
-//             back to the pool by -dealloc. The memory of a record is never freed: who waits for its lock may
+//             back to the pool by -dealloc. The memory of a record is never freed: a waiter for its lock may
 //             find it reused, which `encoder` tells.
 //   Threads   Everything but `encoder`, `next` and `calls` belongs to the holder of `lock`.
 #pragma once

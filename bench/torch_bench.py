@@ -1,6 +1,7 @@
 """Question  what does PyTorch's device "heddle" cost or give, beside PyTorch on the CPU?
 Read as   eager     per model, one row and one thread: time on the device over the time of PyTorch's eager CPU
-          compiled  the same of heddle.torch.compile over the best of eager and torch.compile (inductor)
+          compiled  the same of heddle.torch.compile over the best of eager, torch.compile (inductor), and
+                    torch.compile with freezing and max-autotune
           callers   16 threads with single rows of an MLP: rows per second of the compiled model over those of
                     PyTorch's best
           dispatch  relu of 8 elements: microseconds on the device beyond the CPU's own
@@ -105,8 +106,8 @@ class Peer:
 
 def on_cpu(module: nn.Module, inputs: tuple[Tensor, ...]) -> dict[str, Peer]:
     """PyTorch's own settings. Dynamo compiles anew for another number of threads."""
-    inductor = torch.compile(module)
-    kinds = {"torch eager": module, "torch.compile": inductor}
+    tuned = torch.compile(module, options={"freezing": True, "max_autotune": True})
+    kinds = {"torch eager": module, "torch.compile": torch.compile(module), "torch.compile, tuned": tuned}
     return {
         f"{kind}, {n} threads": Peer(lambda each=each: first(each(*inputs)), n)
         for kind, each in kinds.items()

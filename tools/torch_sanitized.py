@@ -118,7 +118,7 @@ def environment_of(name: str, package: Path, reports: Path) -> dict[str, str]:
         "LD_PRELOAD": libraries(f"libclang_rt.{name}-x86_64.so", "libstdc++.so.6"),
         f"{name.upper()}_OPTIONS": options,
         "UBSAN_OPTIONS": "print_stacktrace=1",
-        # PyTorch's own kernels for the CPU would start libgomp's threads, whose barriers nobody sees.
+        # PyTorch's own kernels for the CPU would start libgomp's threads, whose barriers the sanitizers miss.
         # Heddle asks OpenMP for teams of one anyway.
         "OMP_NUM_THREADS": "1",
     }

@@ -126,7 +126,7 @@ def inputs_for(work: str) -> list[Arrays]:
 
 
 def rate(call: Call, inputs: list[Arrays], callers: int, seconds: float) -> float:
-    """Each call takes the next of the inputs, whoever makes it."""
+    """Each call takes the next of the inputs, on any thread."""
     turn = itertools.count()
     return calls_per_second(lambda: call(inputs[next(turn) % len(inputs)]), callers, seconds)
 

@@ -1,4 +1,4 @@
-"""Question  is Heddle as fast as the best of ONNX Runtime, OpenVINO and PyTorch, whoever that is for a model?
+"""Question  is Heddle as fast as the best of ONNX Runtime, OpenVINO and PyTorch for each model?
 Read as   per model and load, Heddle's rows per second over those of the peer setting with the best median,
           round by round: median and quartiles. Loads: one caller with one row; two callers with batches of 64
           (8 for the two large ones), in f32 and in bf16 each against its like; sixteen callers with one row

@@ -26,7 +26,7 @@
 //   submitted to that stream: it runs after all that the stream was given before and may return before it
 //   is over; Tensor::wait, Stream::synchronize or an Event say when. A tensor that crosses streams is
 //   ordered by Heddle: a buffer knows its last write and the reads since, and every submission waits for
-//   those it needs. Results belong to the caller; nobody else holds their memory. Inputs must not be
+//   those it needs. Results belong to the caller; their memory has no other holder. Inputs must not be
 //   written while a call that reads them is under way.
 //
 // Errors
@@ -380,7 +380,7 @@ class HEDDLE_API StreamPool {
  public:
   explicit StreamPool(const Device& device = {}) : device_(device) {}
   Stream acquire(Timeout timeout = {}) const;
-  std::optional<Stream> try_acquire() const;  // only a stream nobody else has
+  std::optional<Stream> try_acquire() const;  // only a stream without another owner
   int size() const { return device_.streams(); }
 
  private:
@@ -514,7 +514,7 @@ class HEDDLE_API Model {
                                  const CallOptions& options = {}) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
   }
-  // Compiles for these input shapes now. Blocks; one compile per shape whoever asks.
+  // Compiles for these input shapes now. Blocks; one compile per shape, however many threads ask.
   void compile(std::span<const Shape> shapes) const;
   // What a call with these input shapes does: nodes with estimated times, and memory. For people; compiles.
   Plan plan(std::span<const Shape> shapes, const Rates& rates) const;
@@ -612,7 +612,7 @@ class HEDDLE_API RequestQueue {
   // most for that long and for max_wait, so that the next batch begins when they are back.
   void finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
   void told(uint64_t ticket);
-  bool abandon(uint64_t ticket);  // true: whoever asked answers the batch
+  bool abandon(uint64_t ticket);  // true: the caller of abandon() answers the batch
 
   Care care();  // blocks until a request expired, a batch hangs or the queue is closed
   std::vector<void*> refuse(ErrorCode code, const std::string& why);  // new requests get this until accept()
@@ -750,14 +750,14 @@ class HEDDLE_API GraphBuilder {
 };
 
 // Things of the host's made once per key, however many threads ask: models it builds by itself, say. A
-// failure reaches all who wait for it and is not kept. A hit takes no lock.
+// failure reaches all waiters and is not kept. A hit takes no lock.
 class HEDDLE_API OnceCache {
  public:
   explicit OnceCache(size_t limit);  // entries; the least used go first; 0: no limit
   ~OnceCache();
   OnceCache(const OnceCache&) = delete;
   OnceCache& operator=(const OnceCache&) = delete;
-  // `make` runs on the first caller's thread, with no lock held; what it throws, all who wait get as Error.
+  // `make` runs on the first caller's thread, with no lock held; what it throws, all waiters get as Error.
   std::shared_ptr<const void> get_or_make(std::string_view key,
                                           const std::function<std::shared_ptr<const void>()>& make);
   struct Stats {

@@ -66,7 +66,9 @@ class _Plan(TypedDict):
     nodes: list[_PlannedNode]
 
 _Array: TypeAlias = np.ndarray[Any, Any] | Buffer | _SupportsDLPack
-_DType: TypeAlias = Literal["f32", "f16", "bf16", "f64", "i8", "u8", "i16", "i32", "i64", "u16", "u32", "u64", "bool"]
+_DType: TypeAlias = Literal[
+    "f32", "f16", "bf16", "f64", "i8", "u8", "i16", "i32", "i64", "u16", "u32", "u64", "bool"
+]
 _Attribute: TypeAlias = bool | int | float | str | list[int] | list[float] | tuple[float, ...] | _Array
 _Exhaustion: TypeAlias = Literal["share", "wait", "fail"]
 _Level: TypeAlias = Literal["info", "warning", "error"]

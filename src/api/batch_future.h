@@ -3,7 +3,7 @@
 //   What       A FutureRep is answered once: with results, with an exception, or by cancel(). A Job is a
 //              payload of the RequestQueue: a request, or some rows of one that has more than a batch.
 //   States     waiting -> running (begin) -> answered; waiting -> answered (cancel, deadline, close).
-//   Threads    Any. Jobs belong to whoever got them from the queue.
+//   Threads    Any. A job belongs to the thread that got it from the queue.
 //   Blocks     wait_until(). Callbacks run on the thread that answers, with no lock held.
 #pragma once
 
@@ -48,8 +48,9 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
 // Collects the results of the parts of one request.
 struct Whole {
   explicit Whole(size_t parts) : results(parts), missing(static_cast<int64_t>(parts)) {}
-  std::vector<std::vector<Tensor>> results;  // each written by who answers that part
-  Atomic<int64_t> missing;                   // who takes it to zero (acq_rel) sees all results and joins them
+  std::vector<std::vector<Tensor>> results;  // each written by the thread that answers that part
+  // The thread that takes it to zero (acq_rel) sees all results and joins them.
+  Atomic<int64_t> missing;
 };
 
 struct Job {

@@ -1,4 +1,4 @@
-// coalescing.cpp: who coalesces, with which defaults, and why not.
+// coalescing.cpp: which models coalesce, with which defaults, and why not.
 #include "api/coalescing.h"
 
 #include <algorithm>

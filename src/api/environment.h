@@ -2,7 +2,7 @@
 //
 //   What       Defaults for the process's own devices; an option given in code wins. A value that does not
 //              fit is refused by name.
-//   Threads    Any, as long as nobody changes the environment meanwhile.
+//   Threads    Any, as long as no thread changes the environment meanwhile.
 #pragma once
 
 #include <heddle/heddle.h>

@@ -70,7 +70,7 @@ struct Event::Rep {
 struct Stream::Rep {
   Device device;
   Ref<runtime::Stream> stream;
-  // Null for the default stream; whoever holds it last returns it.
+  // Null for the default stream; its last holder returns it.
   std::shared_ptr<runtime::StreamLease> lease;
 };
 

@@ -1,4 +1,4 @@
-// model_making.h: a Model from a graph, whoever made the graph.
+// model_making.h: a Model from a graph of any origin.
 #pragma once
 
 #include <heddle/heddle.h>

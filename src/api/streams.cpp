@@ -11,7 +11,7 @@ namespace {
 using Lease = std::shared_ptr<runtime::StreamLease>;
 
 // What a thread has of Heddle: the streams its guards set, and its lease per device. Its end returns the
-// leases. A lease does not keep its device: a thread may live long after everybody else has let go of it.
+// leases. A lease does not keep its device: a thread may outlive the device's other holders.
 struct ThreadStreams {
   struct Leased {
     std::weak_ptr<Internals::DeviceRep> device;

@@ -38,7 +38,7 @@ class ManualClock final : public Clock {
   void advance(Duration by) { now_ns_.add_acq_rel(by.count()); }
 
  private:
-  // Only grows; what was done before advance() is visible to who reads the new time.
+  // Only grows; what was done before advance() is visible to a reader of the new time.
   Atomic<Duration::rep> now_ns_;
 };
 

@@ -5,8 +5,8 @@
 //   Why        pthread_cond_t of glibc before 2.41 (Debian 12 has 2.36) can lose a wake-up when one thread
 //              takes a signal that was meant for an earlier group of waiters (bug 25847): a caller would
 //              sleep for ever. A count that a waiter reads under the mutex cannot be taken from it.
-//   Ordering   A waiter reads rings_ under the mutex, counts itself, then lets go. Who notifies has changed
-//              what the mutex guards before, adds to rings_, then looks for sleepers. Both use seq_cst, and
+//   Ordering   A waiter reads rings_ under the mutex, counts itself, then unlocks. A notifier changes what
+//              the mutex guards, adds to rings_, then looks for sleepers. Both use seq_cst, and
 //              the kernel compares rings_ again before it puts the waiter to sleep: either the notifier sees
 //              the sleeper, or the sleeper sees the ring.
 //   Threads    Any. wait() with the mutex held; notify with or without it.
@@ -42,9 +42,9 @@ class Condition {
   static constexpr int kAll = 0x7fffffff;
   void ring(int sleepers);
 
-  // Waiters read it under their mutex, who notifies adds to it: equal means that nobody has since.
+  // Waiters read it under their mutex, notifiers add to it: an equal value means no notification since.
   Atomic<uint32_t> rings_{0};
-  // Waiters between the mutex and their return: zero spares who notifies the system call.
+  // Waiters between the mutex and their return: at zero a notifier skips the system call.
   Atomic<uint32_t> sleepers_{0};
 };
 

@@ -31,7 +31,7 @@ TEST_CASE("a wait whose deadline has passed returns at once") {
   CHECK(held.owns_lock());
 }
 
-TEST_CASE("a ring with nobody there is not kept for who comes later") {
+TEST_CASE("a ring without a waiter does not wake later waiters") {
   std::mutex mutex;
   Condition changed;
   changed.notify_one();
@@ -82,7 +82,7 @@ TEST_CASE("one ring a change is enough for any number of waiters") {
   }
 }
 
-TEST_CASE("notify_all wakes everyone who waits") {
+TEST_CASE("notify_all wakes every waiter") {
   constexpr int kWaiters = 12;
   std::mutex mutex;
   Condition changed;

@@ -1,7 +1,7 @@
 // fork.h: are we a child of the process that made this?
 //
-//   What       A number that grows by one in every forked child. Who owns threads or locks keeps the value of
-//              its birth and compares.
+//   What       A number that grows by one in every forked child. An owner of threads or locks keeps the value
+//              from its construction and compares.
 //   Why        fork() copies one thread: locks that others held stay locked, and their threads are gone.
 //              Waiting for either hangs.
 //   Threads    Any; one relaxed load. Only the child's first thread, inside fork(), writes it.

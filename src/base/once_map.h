@@ -3,23 +3,23 @@
 //   What       get_or_make(key, make) gives the value of `key`, calling `make` if there is none. Values are
 //              immutable and shared. Keys are compared in full; a hash only tells where to look.
 //   States     of a key: absent -> in flight (one thread runs make, the others wait for it) -> present ->
-//              absent again (evicted or erased). A failed flight goes back to absent: its Status reaches all
-//              who wait and is dropped, so that the next call makes again.
+//              absent again (evicted or erased). A failed flight goes back to absent: its Status reaches
+//              every waiter and is dropped, so that the next call makes again.
 //   Invariant  One flight per key. hits + misses = calls of get_or_make and peek.
-//   Ordering   What make wrote into the value is visible to whoever gets it.
+//   Ordering   What make wrote into the value is visible to every thread that gets it.
 //   Threads    All calls, from any thread, except construction and destruction.
-//   Blocks     A hit takes no lock and waits for nobody: it counts itself into a ReadEpoch, probes an
+//   Blocks     A hit takes no lock and never waits: it counts itself into a ReadEpoch, probes an
 //              immutable table and copies the Ref. A miss waits for its flight, which is as long as make.
-//              With a deadline, who waits for another thread's make leaves at it (Status::deadline), or when
-//              the interrupt check says so; make itself goes on and is kept. Without one, nothing ends the
-//              wait: for a get_or_make inside a make, whose failure would reach other callers.
-//              Insertion and eviction build a new table: their cost grows with the number of entries, which
-//              make's cost should dwarf.
+//              A call with a deadline stops waiting for another thread's make at it (Status::deadline), or
+//              when the interrupt check says so; make itself goes on and its value is kept. Without one,
+//              nothing ends the wait: for a get_or_make inside a make, whose failure would reach other
+//              callers. Insertion and eviction build a new table: their cost grows with the number of
+//              entries, which make's cost should exceed by far.
 //   make       () -> Result<Ref<const V>>, or Result<Made> to state the entry's bytes (otherwise 0). It runs
 //              on the first caller's thread with no lock held, and may ask this map for other keys. If that
 //              leads back to a key that waits for it, on this thread or through other threads' makes, the
 //              call that would close the circle gets Status::internal naming the key, instead of waiting for
-//              itself. An exception from make passes through to its caller; those who wait get
+//              itself. An exception from make passes through to its caller; waiters get
 //              Status::internal.
 //   Limits     By count and by bytes, 0 meaning no bound. CLOCK: a hit marks its entry; the hand takes the
 //              first one not marked since it came by last. The newest entry is never its own victim, so one
@@ -94,7 +94,7 @@ class OnceMap {
   }
 
   // Drops the entries whose key satisfies `pred`, which must not call this map. A flight of such a key goes
-  // on and answers those who wait already, but its value is not kept and later calls make anew.
+  // on and answers its present waiters, but its value is not kept and later calls make anew.
   template <class Pred>
   void erase_if(Pred pred) {
     const NoLocksHeld checked;
@@ -216,7 +216,7 @@ class OnceMap {
     Stats stats;
   };
 
-  // Lands its flight also when make throws, so that nobody waits for ever.
+  // Ends its flight also when make throws, so that no waiter waits for ever.
   class Landing {
    public:
     Landing(OnceMap& map, K key, size_t hash, Ref<Flight> flight)

@@ -29,7 +29,7 @@ TEST_CASE("one key is made once however many threads ask") {
   run_together(kThreads, [&](int i) {
     auto result = map.get_or_make(7, [&] {
       makes.add_relaxed(1);
-      await_waiting(map, kThreads - 1);  // everybody else is in the same flight
+      await_waiting(map, kThreads - 1);  // all other threads are in the same flight
       return boxed(49);
     });
     if (result.ok()) got[static_cast<size_t>(i)] = *result;
@@ -70,8 +70,7 @@ TEST_CASE("a failed make reaches every waiter once, and the next call makes agai
   CHECK(map.stats().makes == 1);
 }
 
-TEST_CASE(
-    "who joins with a deadline leaves at it; the make goes on, for those who stayed and for later calls") {
+TEST_CASE("a joiner leaves at its deadline; the make goes on for the other joiners and for later calls") {
   constexpr int kThreads = 9;  // the maker, four with a deadline, four without
   IntMap map;
   Atomic<bool> making;
@@ -81,7 +80,7 @@ TEST_CASE(
     making.store_release(true);
     making.notify_all();
     while (left.load_acquire() != 4) give_way();
-    await_waiting(map, 4);  // who left is not counted any more
+    await_waiting(map, 4);  // a joiner that left is no longer counted
     return boxed(49);
   };
   run_together(kThreads, [&](int i) {
@@ -134,7 +133,7 @@ TEST_CASE("an interrupt ends a join that has a deadline, and none that has not")
   CHECK(answered.load_acquire());
 }
 
-TEST_CASE("a joiner that left is in nobody's way: its thread may make what the old maker asks for") {
+TEST_CASE("a joiner that left blocks no other make: its thread may make what the old maker asks for") {
   IntMap map;
   Atomic<int> step;
   Thread maker("maker", [&] {

@@ -8,7 +8,7 @@ namespace heddle {
 
 namespace {
 
-// Set once (release), read by those who renew it (acquire).
+// Set once (release), read by each renewal (acquire).
 constinit Atomic<void (*)()> exit_handler{nullptr};
 
 }  // namespace

@@ -4,8 +4,8 @@
 //              function, given here once, ends what those threads do; it has to run before the destructors of
 //              what they use.
 //   Ordering   Libraries make static objects on first use, also in the middle of a computation.
-//              renew_exit_handler() registers the function again, behind all that exists by then; whoever has
-//              run a library's code for the first time calls it.
+//              renew_exit_handler() registers the function again, behind all that exists by then. Call it
+//              after a library's code has run for the first time.
 //   Threads    Any. The function may be called several times, and by exit() only.
 //   Blocks     Never.
 //   Lifetime   The process. One registration costs the C library 32 bytes.

@@ -10,7 +10,7 @@ uint32_t ReadEpoch::next_stripe() {
 bool ReadEpoch::all_left(Grace& grace, uint32_t parity) const {
   for (uint32_t i = 0; i < kStripes; ++i) {
     if ((grace.stripes_pending >> i & 1u) == 0) continue;
-    // Once at zero is enough: whoever enters later finds what is published now.
+    // One look at zero is enough: a reader that enters later finds what is published now.
     if ((stripes_[i].counters[parity].load_seq_cst() & kInsideMask) == 0) grace.stripes_pending &= ~(1u << i);
   }
   return grace.stripes_pending == 0;

@@ -11,7 +11,7 @@
 namespace heddle {
 namespace {
 
-TEST_CASE("a grace passes at once when nobody is inside") {
+TEST_CASE("a grace passes at once when no reader is inside") {
   ReadEpoch epoch;
   for (int i = 0; i < 5; ++i) {
     auto grace = epoch.begin();

@@ -108,7 +108,7 @@ void RankedMutex::lock_counted(Rank rank) {
 }
 
 void RankedMutex::count_try(Rank rank, bool got) {
-  if (got) counts_of(rank).acquisitions.add_relaxed(1);  // who did not get it did not wait, either
+  if (got) counts_of(rank).acquisitions.add_relaxed(1);  // a failed try did not wait
 }
 
 void set_lock_counting(bool on) { RankedMutex::counting_.store_relaxed(on); }

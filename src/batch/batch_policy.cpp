@@ -40,8 +40,8 @@ int64_t standing(const Waiting& request, TimePoint now, Duration aging) {
   return request.priority + std::min<int64_t>(waited(request, now) / aging, kMostSteps);
 }
 
-// A quarter of the time to the deadline is left for the timer and the thread that answer to it: who is asked
-// at the deadline itself can only expire the request.
+// A quarter of the time to the deadline is left for the timer and the thread that react to it: at the
+// deadline itself decide() can only expire the request.
 TimePoint last_chance(const Waiting& request) {
   if (request.deadline == TimePoint::max()) return request.deadline;
   return after(request.deadline, -(waited(request, request.deadline) / 4));
@@ -157,7 +157,7 @@ class Moment {
   }
 
   // Callers of one group may come back for ever, just in time to fill their next batch. A group that only
-  // waits for somebody's return is passed over for one step of aging, not for ever.
+  // waits for callers to return is passed over for one step of aging, not for ever.
   bool has_aged(const Batch& batch) const {
     return someone_returns_ && limits_.aging > Duration::zero() && now_ >= after(batch.oldest, limits_.aging);
   }

@@ -1,16 +1,16 @@
 // batch_policy.h: which waiting requests run next, and when. A pure function: no thread, lock or clock.
 //
-//   What       decide(now, what waits, what runs, limits) answers Expire, Take or Wait. Whoever owns the
-//              queue asks again when something changed, and at Wait::until at the latest.
+//   What       decide(now, what waits, what runs, limits) answers Expire, Take or Wait. The owner of
+//              the queue asks again after each change, and at Wait::until at the latest.
 //   Order      Higher priority first, then earlier arrival. A request gains one priority step per
-//              Limits::aging of waiting, so no priority starves another. Within one group nobody overtakes:
-//              a batch ends at the first request that no longer fits.
+//              Limits::aging of waiting, so no priority starves another. Within one group the order
+//              stays: a batch ends at the first request that no longer fits.
 //   Batch      Requests of one group, as many as the limits and the lane's share of the active callers
 //              allow. The first always fits. A batch is full when it has that many rows, that much cost, or
 //              when the next request does not fit. A full batch is due at once; another one is due
-//                - at returning_until, or earlier when everybody is back, while callers are expected back,
+//                - at returning_until, or earlier when all are back, while callers are expected back,
 //                - max_wait after its oldest request arrived, while other lanes run and max_wait is set,
-//                - at once otherwise: with nobody expected back, a free lane waits for max_wait only;
+//                - at once otherwise: with no caller expected back, a free lane waits for max_wait only;
 //              never later than max_wait after its oldest request arrived, nor than three quarters of any of
 //              its requests' time to the deadline: asked at the deadline itself, decide() only expires it.
 //              Of several groups the due one whose first request stands highest goes. While callers are
@@ -30,7 +30,7 @@ namespace heddle::batch {
 
 using RequestId = uint64_t;
 
-// One request, or callers who already share a forming batch.
+// One request, or callers that already share a forming batch.
 struct Waiting {
   RequestId id = 0;
   uint64_t group = 0;  // only equal groups can be joined: same dtypes, row shapes, length bucket

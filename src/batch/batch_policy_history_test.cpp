@@ -82,7 +82,7 @@ Decide waiting_with(void (*change)(Waiting&)) {
 std::vector<Mutant> mutants() {
   using Ids = std::span<const Waiting>;
   return {
-      {"ignores who returns", running_with([](Running& r) { r.returning = 0; })},
+      {"ignores returning callers", running_with([](Running& r) { r.returning = 0; })},
       {"ignores the lane's share", running_with([](Running& r) { r.active = 0; })},
       {"counts one lane too many", running_with([](Running& r) { ++r.lanes; })},
       {"believes that nothing runs", running_with([](Running& r) { r.busy = 0; })},
@@ -99,7 +99,7 @@ std::vector<Mutant> mutants() {
       {"answers twice", answering<Take>([](Take& take, TimePoint, Ids) { take.ids.push_back(take.ids[0]); })},
       {"turns the batch round",
        answering<Take>([](Take& take, TimePoint, Ids) { std::reverse(take.ids.begin(), take.ids.end()); })},
-      {"expires everybody", answering<Expire>([](Expire& expire, TimePoint, Ids waiting) {
+      {"expires every request", answering<Expire>([](Expire& expire, TimePoint, Ids waiting) {
          expire.ids.clear();
          for (const Waiting& request : waiting) expire.ids.push_back(request.id);
        })},

@@ -93,12 +93,12 @@ TEST_CASE("when a batch is due") {
        "wait 1090"},
       {"a deadline is near", {until(waits(1, 900), 1200)}, kSomeReturn, {}, "wait 1125"},
       {"a deadline is nearer", {until(waits(1, 100), 1200)}, kSomeReturn, {}, "take 1"},
-      {"who was expected is late",
+      {"an expected caller is late",
        {waits(1, 990)},
        {.lanes = 2, .active = 8, .returning = 2, .returning_until = at(1000)},
        {},
        "take 1"},
-      {"everybody is back",
+      {"all callers are back",
        {waits(1, 990)},
        {.lanes = 2, .active = 8, .returning_until = at(1200)},
        {},
@@ -120,7 +120,7 @@ TEST_CASE("what a batch holds") {
        {},
        "take 1 2"},
       {"the oversized alone", {sized(waits(1, 1), 9), waits(2, 2)}, {}, {.max_rows = 4}, "take 1"},
-      {"nobody overtakes what does not fit",
+      {"no request overtakes one that does not fit",
        {waits(1, 1), sized(waits(2, 2), 4), waits(3, 3)},
        {},
        {.max_rows = 4},
@@ -143,13 +143,13 @@ TEST_CASE("what a batch holds") {
   });
 }
 
-TEST_CASE("who goes first") {
+TEST_CASE("which request goes first") {
   const Limits slow = {.max_rows = 1, .aging = kUs * 100};
   check({
       {"the earlier", {waits(2, 5), waits(1, 6)}, {}, slow, "take 2"},
       {"the smaller id of equals", {waits(2, 5), waits(1, 5)}, {}, slow, "take 1"},
       {"the higher priority", {waits(1, 990), of(waits(2, 995), 0, 1)}, {}, slow, "take 2"},
-      {"who waited a step longer is equal and earlier",
+      {"a request that waited a step longer is equal and earlier",
        {waits(1, 900), of(waits(2, 995), 0, 1)},
        {},
        slow,

@@ -251,7 +251,7 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
     auto state = state_.lock();
     if (batch->done) return true;  // just in time
     me.member().gone = true;
-    static_cast<void>(me.member().met.exchange_acq_rel(true));  // whoever tells the result passes over it
+    static_cast<void>(me.member().met.exchange_acq_rel(true));  // the next to tell the result skips it
     --batch->living;
     --state->stats.parked;
     ++state->stats.left;
@@ -260,7 +260,7 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
     if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
     const bool to_lead = batch->taken && batch->leader == me.seat;
     if (batch->living == 0 && !batch->taken) std::erase(state->forming, batch);
-    if (batch->living == 0 && to_lead) --state->busy;  // nobody wants it any more
+    if (batch->living == 0 && to_lead) --state->busy;  // no member wants it any more
     if (batch->living != 0 && to_lead) {
       batch->leader = batch->first_living();
       next.wakes.push_back({{batch, batch->leader, true}, Seat::Note::lead});
@@ -279,13 +279,13 @@ void Coalescer::advance(State& state, const Here* me, Next& next) const {
     const TimePoint now = Clock::real().now();
     expire_returning(state, now);
     Running runs = running(state);
-    if (state.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for those who go alone only
+    if (state.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for calls that go alone only
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (batch->copying != 0) continue;
-      if (!batch->alone && state.busy >= options_.lanes) break;  // nobody passes it
+      if (!batch->alone && state.busy >= options_.lanes) break;  // no later batch passes it
       const bool full =
           batch->alone ||
           batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));

@@ -1,16 +1,16 @@
 // coalescer.h: calls of one model that wait for a lane become one batch, led by one of them.
 //
-//   What       A caller that finds a lane free and nobody waiting or expected back runs at once, with its own
-//              memory. Others take a seat in a forming batch, write their rows into it and park; when the
+//   What       A caller that finds a lane free, and no caller waiting or expected back, runs at once with its
+//              own memory. Others take a seat in a forming batch, write their rows into it and park; when the
 //              policy says that a batch is due, one of its callers runs it, each wakes the next, and copies
-//              its own rows out. No thread and no timer of ours: one of those who wait keeps the time.
+//              its own rows out. No thread and no timer of ours: one of the waiting callers keeps the time.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
 //              just answered are expected back, for at most half the time that a full batch runs, and as
 //              long as return_forecast.h says that it pays. Where cost_table.h knows that joining does not
-//              pay, calls go alone, in the order they came, and nobody is waited for.
+//              pay, calls go alone, in order of arrival, without waiting for other callers.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
-//              deadline, cancelled, exhausted or unavailable. While anybody waits, a lane is busy or
-//              somebody keeps the time. A taken batch has a leader among its living members, or is dropped
+//              deadline, cancelled, exhausted or unavailable. While a caller waits, a lane is busy or
+//              a caller keeps the time. A taken batch has a leader among its living members, or is dropped
 //              when none is left.
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
 //              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
@@ -121,7 +121,7 @@ class Coalescer {
     ReturnForecast forecast;
     int64_t returning_rows = 0;
     TimePoint returning_until = TimePoint::min();
-    Here watcher;  // who asks the policy again, and when
+    Here watcher;  // the caller that asks the policy again, and when
     TimePoint watch_at = TimePoint::max();
     bool closed = false;
     std::vector<GroupCosts> costs;  // the last used last
@@ -155,7 +155,7 @@ class Coalescer {
   void advance(State& state, const Here* me, Next& next) const;
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
-  // The run of `rows` is over; of them `answered` rows belong to `callers` who get an answer.
+  // The run of `rows` is over; of them `answered` rows belong to `callers` that get an answer.
   void after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
                  int64_t answered) const;
   void learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,

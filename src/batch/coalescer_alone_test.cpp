@@ -102,7 +102,7 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   CHECK(most.load_acquire() <= 3);
 }
 
-TEST_CASE("callers of several rows join, though nobody ever went alone with one") {
+TEST_CASE("callers of several rows join, though no caller ever went alone with one") {
   constexpr int kCallers = 6;
   CoalescerOptions options = with(1);
   options.cost = [](int64_t) { return std::chrono::milliseconds(2); };  // a batch costs what a row does

@@ -22,7 +22,7 @@ TEST_CASE("a lone caller runs at once, on its own thread, with its own memory") 
   CHECK(stats.parked == 0);
 }
 
-TEST_CASE("callers who find the lane busy share one run, and each gets its own rows") {
+TEST_CASE("callers that find the lane busy share one run, and each gets its own rows") {
   Fixture f(with(1));
   std::vector<Rows> xs;
   for (int i = 0; i < 9; ++i) xs.emplace_back(1 + i % 3, static_cast<float>(100 * i));
@@ -156,7 +156,7 @@ TEST_CASE("a failure of the run reaches all of its batch, and the next call work
   CHECK(f.right(x, f.call(x)));
 }
 
-TEST_CASE("who leaves, by its deadline or cancelled, disturbs nobody") {
+TEST_CASE("a caller that leaves, by its deadline or cancelled, does not disturb the others") {
   Fixture f(with(1));
   std::stop_source stop;
   const auto good = f.behind_a_busy_lane(
@@ -215,7 +215,7 @@ TEST_CASE("no more callers wait than may") {
   CHECK(refused.load_relaxed() == 3);
 }
 
-TEST_CASE("closing refuses those who wait and all later calls; what runs ends") {
+TEST_CASE("closing refuses waiting and later calls; running ones end") {
   Fixture f(with(1));
   const auto good = f.behind_a_busy_lane(
       4,

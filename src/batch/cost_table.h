@@ -7,14 +7,14 @@
 //   Estimate   Between two sizes that ran: the line through them. Beyond: the line from the smallest to the
 //              largest, though no row costs more there than it does on average at the largest.
 //   Best       The largest number of rows whose rate is at most a quarter below the best rate of a smaller
-//              size and that stays within the latency bound. Sizes not known are tried; with a bound, one
-//              row first, and beyond all that is known as many as keep the bound if no row costs more
-//              there. Known is a size that ran three times, and not longer ago than 512 runs: a verdict of
-//              the past, compilation or a busy machine, is looked at again.
+//              size and that stays within the latency bound. Unknown sizes are tried. With a bound, one row
+//              is tried first; beyond the known sizes, as many rows as keep the bound if no row costs more
+//              there. A size is known after three runs, the latest within the last 512. Older measurements
+//              are repeated: they may hold a compilation or a busy machine.
 //   Joining    Where a row in a batch of the usual size, and what joining costs its caller, is no cheaper
 //              than a row alone, best_rows() is 1 for the next 128 runs, then batches are measured anew; for
 //              twice as many after each such verdict, up to 4096. Both have to be known: after 16 runs of
-//              batches somebody should go alone.
+//              batches a caller should go alone.
 //   Threads    One writer, as usual; the owner's lock.
 //   Blocks     Never; allocates nothing.
 #pragma once

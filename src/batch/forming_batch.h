@@ -6,9 +6,9 @@
 //   States     open -> taken (closed to further callers, a leader is named) -> done (result published)
 //   Threads    The plain members are guarded by the coalescer's lock until the batch is taken, and its
 //              leader's from then on; a seat's `gone` and `leader` stay under the lock. The result is written
-//              before the seats are told, and read by who was told.
+//              before the seats are told, and read by members that were told.
 //   Blocks     Seat::wait(), until its deadline. Nothing else.
-//   Lifetime   Shared by its callers; who leaves early leaves its rows behind.
+//   Lifetime   Shared by its callers; one that leaves early abandons its rows.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@
 
 namespace heddle::batch {
 
-// Where one caller waits. What it is told is kept until it looks; what matters more comes first.
+// Where one caller waits. Notes are kept until it looks; the most important one comes first.
 class Seat {
  public:
   enum class Note : uint8_t { none, ask, cancelled, done, lead };
@@ -57,16 +57,16 @@ class Seat {
 struct Member {
   int64_t first = 0, rows = 0;   // its rows in the batch
   std::vector<int64_t> lengths;  // per ragged symbol: its own
-  bool gone = false;             // left before the end: nobody to lead
-  // Set by the member when it needs no telling any more, and by who tells it; the second of them finds it set
-  // (acq_rel) and tells the next one. See FormingBatch::tell_next().
+  bool gone = false;             // left before the end: cannot lead
+  // Set by the member when it needs no telling any more, and by the thread that tells it. The second of them
+  // finds it set (acq_rel) and tells the next one. See FormingBatch::tell_next().
   Atomic<bool> met{false};
   Seat seat;
 };
 
 struct FormingBatch {
   using Staging = std::vector<Ref<device::Buffer>>;
-  // Without memory it is for one caller, who runs with its own.
+  // Without memory it is for one caller, which runs with its own.
   FormingBatch(int64_t rows_max, Staging memory)
       : capacity(rows_max),
         staging(std::move(memory)),
@@ -100,8 +100,8 @@ struct FormingBatch {
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;
 
-  // The result is told from one to the next: a leader who woke all of them would have them take the
-  // processors from the batches that run. Called once by the leader and by each member who was told.
+  // The result is passed from one member to the next: if the leader woke all of them at once, they would take
+  // the processors from the batches that run. Called once by the leader and by each member that was told.
   void tell_next() {
     for (;;) {
       const size_t seat = untold.add_acq_rel(1);

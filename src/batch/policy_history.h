@@ -1,4 +1,5 @@
-// policy_history.h: for tests: who calls when, how long batches run, and a smaller history that fails alike.
+// policy_history.h: for tests: which caller calls when, how long batches run, and a smaller history that
+// fails alike.
 //
 //   What       A History is a value: callers that each call, wait for the answer, think and call again; a
 //              device with lanes; the limits. random_history() makes one from a seed. shrink() drops callers
@@ -35,7 +36,7 @@ struct History {
   int lanes = 1;
   Duration run = microseconds(100);  // of a batch, and
   Duration run_per_row{};
-  bool knows_callers = true;  // Running::active and returning are told
+  bool knows_callers = true;  // Running::active and returning are given
   Duration late{};            // how late a timer fires
   Limits limits;
 };

@@ -106,7 +106,7 @@ class Simulation {
                         number});
   }
 
-  // Those who share a batch are waited for, up to a quarter of its run time, whether they come or not.
+  // The policy waits for the members of a batch, up to a quarter of its run time, whether they come or not.
   void finish() {
     const Batch batch = std::move(batches_.begin()->second);
     batches_.erase(batches_.begin());

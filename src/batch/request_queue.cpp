@@ -319,7 +319,7 @@ bool RequestQueue::ran(uint64_t ticket) {
   run->answered = true;
   run->phase.reset();
   if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "scatter", ticket);
-  if (run->requests >= 2) {  // before the answers: whoever is quick is back before finish()
+  if (run->requests >= 2) {  // before the answers: a quick caller is back before finish()
     if (now >= state->returning_until) state->returning = 0;
     state->returning += static_cast<int64_t>(run->requests);
     state->returning_until = now + std::min((now - run->taken) / kReturnShare, state->limits.max_wait);

@@ -3,19 +3,19 @@
 //   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h)
 //              chose, finish() says that it is over. A payload is the owner's handle, never looked at here.
 //   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel()
-//              when that says true, from refuse() or close(). Whoever gets it answers it, with no lock held.
+//              when that says true, from refuse() or close(). Its receiver answers it, with no lock held.
 //   States     open -> draining (drain: nothing new, what waits runs without windows) -> closed (close).
 //              Open or draining, it may refuse for a time (refuse, accept): no worker is there. In a forked
 //              child every call gets `unavailable` and touches nothing.
-//   Order      The policy's. Who waits for room gets it first come, first served.
+//   Order      The policy's. Waiters for room get it first come, first served.
 //   Returning  After a batch of two or more, as many callers are expected back as it answered, until a
 //              quarter of its run time is over, or max_wait if that is less.
 //   Hung       A batch that runs longer than hang_after is reported once by care(). Once it is abandoned, its
-//              worker gets false from ran(), so that nobody answers twice.
+//              worker gets false from ran(), so that no request is answered twice.
 //   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
 //   Blocks     submit() for room, until their deadline; take() and await_due() until a batch is
 //              due; care() until there is something to care for; drain() until all is answered. Nothing else.
-//   Lifetime   close() it, answer what that gives, and join who waits, before it is destroyed.
+//   Lifetime   close() it, answer what that gives, and join its waiters, before it is destroyed.
 #pragma once
 
 #include <array>
@@ -106,7 +106,7 @@ class RequestQueue {
   // that the next batch does not begin before they are back; at most for that long, and for max_wait.
   void finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
   void told(uint64_t ticket);
-  bool abandon(uint64_t ticket);  // true: it was running, and whoever asked answers it
+  bool abandon(uint64_t ticket);  // true: it was running, and the caller of abandon() answers it
 
   Care care(Deadline deadline);
   // Hands out all that waits; new requests get `why` until accept().

@@ -76,7 +76,7 @@ TEST_CASE("a batch is of one group, in order of arrival, and never larger than i
     }
     CHECK(groups.size() == 1);
     run_empty(queue, *work);
-    clock.advance(1s);  // nobody is waited for any more
+    clock.advance(1s);  // no caller is waited for any more
   }
   CHECK(order[0] == std::vector<size_t>{0, 2, 4, 6, 8, 10});
   CHECK(order[1] == std::vector<size_t>{1, 3, 5, 7, 9, 11});
@@ -180,7 +180,7 @@ TEST_CASE(
   CHECK(queue.metrics().cancelled == 1);
 }
 
-TEST_CASE("a request whose deadline passes while all workers are busy is given to whoever cares") {
+TEST_CASE("a request whose deadline passes while all workers are busy is given to care()") {
   ManualClock clock;
   RequestQueue queue(options(1), clock);
   REQUIRE(queue.submit(request(0), kNow).ok());
@@ -257,7 +257,7 @@ TEST_CASE("close gives back what waits and refuses from then on; drain runs it f
     }
     CHECK(ran == 3);
   }
-  SUBCASE("drain ends at its deadline when nobody works") {
+  SUBCASE("drain ends at its deadline without a worker") {
     CHECK(queue.drain(Deadline::in(1ms)).code() == Code::deadline);
     CHECK(queue.close().size() == 3);
   }

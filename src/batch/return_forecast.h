@@ -1,10 +1,10 @@
-// return_forecast.h: does it pay to wait for callers who were just answered? Threads in a loop come back and
+// return_forecast.h: does it pay to wait for callers that were just answered? Threads in a loop come back and
 // fill the next batch; requests that each have a thread of their own do not, nor do rows of other shapes.
 //
-//   What       Counts, of the batches that were opened while callers were expected back, those that somebody
-//              joined and those that nobody did; older counts fade. expect() says whether to wait for those
-//              just answered: when at least half of the batches were joined, and otherwise once in a while,
-//              to notice that it has changed.
+//   What       Counts, of the batches that were opened while callers were expected back, those that a
+//              caller joined and those that none did; older counts fade. expect() says whether to wait for
+//              callers just answered: when at least half of the batches were joined, and otherwise once in
+//              a while, to notice that it has changed.
 //   Threads    The owner's lock. Pure bookkeeping: knows no time.
 #pragma once
 

@@ -1,4 +1,4 @@
-// buffer.h: device memory with a memory of its own: who wrote it last and who read it since.
+// buffer.h: device memory that knows its last write and the reads since, as points on timelines.
 //
 //   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last
 //              reference goes, the memory returns to its Recycler (the allocator's cache), or is freed. View
@@ -63,8 +63,8 @@ class Buffer {
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
-  // The faults of the run that wrote last; null: there is none, or it needs none. What the buffer holds is
-  // nobody's if that run is wrong as a whole: known when the run is over.
+  // The faults of the run that wrote last; null: there is none, or it needs none. If the whole run failed,
+  // the contents are undefined. This is known once it ends.
   Ref<const RowFaults> writer() const;
   Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it

@@ -54,7 +54,7 @@ TEST_CASE("a read waits for the last write, a write also for the reads since") {
   CHECK(waits[2].value == 2);
 }
 
-TEST_CASE("nobody waits for its own queue, nor for what is over") {
+TEST_CASE("a queue waits neither for itself nor for what is over") {
   CompletingQueue writer, reader;
   const Ref<Buffer> buffer = make_buffer();
   buffer->mark_write(writer.point(1));

@@ -28,10 +28,10 @@ struct Run {
   std::vector<View> inputs;
   std::vector<View> outputs;  // contiguous, never slot memory
   // Set: every input and output has the rows of several callers along axis 0, as many as it counts. A mistake
-  // in the data of one row (an index out of range) is recorded for that row, what the outputs hold for it is
-  // nobody's, and the run goes on for the others, to whom it makes no difference. Null, or a mistake in what
-  // all rows share: the run is invalid. submit() says so on a synchronous device; an asynchronous one records
-  // it for the whole run before the submission is over, and with null tells nobody.
+  // in the data of one row (an index out of range) is recorded for that row. That row's outputs are
+  // undefined; other rows are unaffected. Null, or a mistake in what all rows share: the run is invalid.
+  // submit() returns that on a synchronous device. An asynchronous device records it for the whole run before
+  // the submission is over; with null it reports nothing.
   Ref<RowFaults> row_faults = nullptr;
   // Of runs whose outputs it reads and that may not be over. One that is wrong as a whole makes this one
   // wrong: an asynchronous driver passes that on.

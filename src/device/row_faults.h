@@ -3,11 +3,11 @@
 //   What       One status per row of a run whose rows belong to several callers. A row keeps its first fault.
 //              And one for the run as a whole: what an asynchronous device finds too late for submit().
 //   Threads    Any: a driver may record from all threads that share a run, and anyone may ask meanwhile.
-//              What was recorded before a submission is over is there for whoever knows that it is over.
+//              What was recorded before a submission is over is visible once a thread knows that it is over.
 //   Blocks     Never but for the lock, held for one assignment. A run without faults takes no lock and
 //              allocates nothing, however many rows it has.
-//   Lifetime   Shared by the caller, who may leave before the run is over, the run, and the buffers that it
-//              writes.
+//   Lifetime   Shared by the caller (which may leave before the run is over), the run, and the buffers that
+//              it writes.
 #pragma once
 
 #include <cassert>
@@ -22,7 +22,7 @@ namespace heddle::device {
 
 class RowFaults {
  public:
-  explicit RowFaults(int64_t rows) : rows_(rows) {}  // 0: nobody asks for rows
+  explicit RowFaults(int64_t rows) : rows_(rows) {}  // 0: no caller asks for rows
 
   int64_t rows() const { return rows_; }
 

@@ -57,7 +57,7 @@ TEST_CASE("of several recorders for one row exactly one is told that it was firs
         const auto record = [&](int64_t row) {
           if (faults.record(row, Status::invalid("row ", row, " by ", t)))
             first[static_cast<size_t>(t)].push_back(row);
-          // Whoever was first, the row is wrong from now on.
+          // Whichever thread was first, the row is wrong from now on.
           if (faults.of(row).message().find(text("row ", row, " by ")) != 0) torn.add_relaxed(1);
         };
         for (int64_t i = 0; i < kShared; ++i) record((i + t * kShared / kThreads) % kShared);

@@ -1,13 +1,13 @@
 // timeline.h: how far a queue's work has got.
 //
-//   What       One counter per queue. Submission n is over when done(n); its results are visible to whoever
-//              saw that.
+//   What       One counter per queue. Submission n is over when done(n); its results are visible to a
+//              thread that saw that.
 //   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
 //              the failure returns its cause.
 //   Threads    advance() and fail() belong to the driver's completion path (Completion is a key only queues
 //              can make); the rest to anyone.
-//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls nothing of
-//              anybody's.
+//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls no
+//              callback.
 //   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
 #pragma once
 
@@ -40,7 +40,8 @@ class Bell {
   }
 
  private:
-  Atomic<uint64_t> rings_{0};  // only grows; what the ringer did before is visible to who sees the new count
+  Atomic<uint64_t> rings_{
+      0};  // only grows; what the ringer did before is visible to a reader of the new count
 };
 
 // When a value was reached: filled once, by advance() or fail().
@@ -83,7 +84,7 @@ class Timeline {
   Atomic<bool> failed_{false};  // set once, after the cause
   // Waiters that may sleep. advance() writes reached_ and then reads this; a waiter writes this and then
   // reads reached_; all four are seq_cst, so they cannot both miss each other, and advance() takes the lock
-  // only when somebody sleeps.
+  // only when a waiter sleeps.
   mutable Atomic<int> parked_{0};
   struct Waiters {
     Status cause;
@@ -93,7 +94,7 @@ class Timeline {
   // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()
   // the reverse; all seq_cst.
   Atomic<uint64_t> rings_at_{0};
-  Ref<Bell> bell_;  // null: nobody waits for several timelines
+  Ref<Bell> bell_;  // null: no thread waits for several timelines
 };
 
 // A moment in a queue's work.

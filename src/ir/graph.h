@@ -4,7 +4,7 @@
 //              of exactly one node.
 //   Invariant  validate(): nodes are in topological order, ids in range, every value made once, arity and
 //              attributes fit the operator's entry.
-//   Lifetime   A plain value. After a driver took it (Ref<const Graph>) nobody changes it. Nested graphs
+//   Lifetime   A plain value. It is immutable once a driver took it (Ref<const Graph>). Nested graphs
 //              (attributes) are shared and immutable.
 //   Threads    No interior mutation: const access from any thread.
 #pragma once

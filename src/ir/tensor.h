@@ -2,9 +2,9 @@
 //
 //   What       Weights, folded constants, and the operands of the reference interpreter. Not a run-time
 //              tensor.
-//   Lifetime   The bytes are shared and kept by whoever owns them (heap, or a file mapped into memory);
+//   Lifetime   The bytes are shared and kept by their owner (heap, or a file mapped into memory);
 //              copying a Tensor copies a reference.
-//   Threads    Reading is safe anywhere; mutable_bytes() is for the one who just made it.
+//   Threads    Reading is safe anywhere; mutable_bytes() is for the thread that just made it.
 #pragma once
 
 #include <cstddef>
@@ -45,7 +45,7 @@ class Tensor {
   }
   void* mutable_data() {
     return const_cast<void*>(data_.get());
-  }  // only on a Tensor from zeros() that nobody else holds
+  }  // only on a Tensor from zeros() that has one holder
 
   // Element access by conversion, for code that prefers clarity to speed. Integers beyond 2^53 need the i64
   // form.

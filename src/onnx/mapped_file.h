@@ -1,7 +1,7 @@
 // mapped_file.h: a file's bytes in memory, read only.
 //
 //   What       One private read-only map of a regular file. Pages are read when they are touched.
-//   Lifetime   The bytes live as long as the object. Who keeps a pointer keeps a Ref: external weights hold
+//   Lifetime   The bytes live as long as the object. A holder of a pointer keeps a Ref: external weights hold
 //              theirs.
 //   Limits     When another program cuts the file short while it is mapped, touching the lost part ends this
 //              process (SIGBUS): replace model files by renaming, not in place.

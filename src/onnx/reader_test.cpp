@@ -232,7 +232,7 @@ TEST_CASE("functions that recurse, nest too deep or do not fit are refused by na
     m.graph().mutable_node(0)->add_input("x");
     refused(m, "2 inputs and 1 outputs");
   }
-  SUBCASE("an output nobody makes") {
+  SUBCASE("an output that no node makes") {
     function("F0", "F0");
     m.model.mutable_functions(0)->clear_node();
     refused(m, "'r' is made by no node");

@@ -1,7 +1,7 @@
 // topology.h: an order in which nodes can be converted.
 //
 //   What       Every value is made once and before it is read. A file whose nodes are in another order is put
-//              in order; what cannot be put in order is refused by name: a value made twice, one nobody
+//              in order; what cannot be put in order is refused by name: a value made twice, one that no node
 //              makes, a cycle.
 //   Threads    Pure functions; any thread.
 #pragma once

@@ -1,7 +1,7 @@
 // control.h: the nodes of a nested graph, put where the If or Loop stands that runs it.
 //
 //   What       Inliner appends the nested graph's values to those of the graph around it and gives its nodes
-//              with their ids, in order: for whoever walks over a graph and makes another.
+//              with their ids, in order, for a pass that walks over a graph and makes another.
 //   Invariant  Results are values that exist already (outputs of the node that goes), each made by exactly
 //              one of the nodes that come.
 //   Threads    Pure.

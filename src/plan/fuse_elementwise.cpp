@@ -93,7 +93,7 @@ class Group {
     return nodes <= kMaxBodyNodes && read.size() <= kMaxInputs;
   }
 
-  // Takes in one producer whose result nobody else reads and which has the full shape, so that nothing is
+  // Takes in one producer whose result no other node reads and which has the full shape, so that nothing is
   // computed twice.
   bool grow() {
     for (size_t m = 0; m < members_.size(); ++m) {

@@ -43,7 +43,7 @@ Result<ir::Graph> optimize_within(ir::Graph graph, const Fusions& fusions, int64
   };
   // Canonical forms come first and again after each group: what one fusion removes lets movements meet and
   // cancel. GELU and LayerNormalization precede Linear, which takes in GELU; element-wise chains come last
-  // and get what nobody else wanted.
+  // and get what no other pass wanted.
   const Stage stages[] = {
       {true, canonicalise},
       {true, merge_equal},

@@ -327,7 +327,7 @@ Allocator::Stats Allocator::sum() const {
   return stats;
 }
 
-// On the way of a call: a sample that would have to wait for somebody is left out.
+// On the way of a call: a sample that would have to wait for a lock is left out.
 void Allocator::note_peak() {
   int64_t allocated = 0;
   const auto added = [&](auto& part) {

@@ -9,8 +9,8 @@
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
 //              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`.
-//   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next,
-//              so that nobody waits for anybody.
+//   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
+//              and does not wait.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held. A cache hit calls no
 //              driver.
 //   Lifetime   Buffers keep it, and it keeps the device.

@@ -246,7 +246,7 @@ TEST_CASE("out of memory in one thread leaves seven others working and right") {
   CHECK(f.allocator->stats().allocated == 0);
 }
 
-TEST_CASE("buffers may outlive whoever made the allocator, and nothing is lost") {
+TEST_CASE("buffers may outlive the maker of the allocator, and nothing is lost") {
   const auto counts = std::make_shared<test::Counts>();
   Ref<device::Buffer> kept;
   {

@@ -4,7 +4,7 @@
 //   Threads    Any.
 //   Blocks     find_or_compile(), on a miss, as long as the compilation; every thread that asks for the same
 //              key waits for the same one, until its deadline. The thread that compiles has none.
-//   Errors     A failed compilation reaches all who wait and is not kept. A shape that needs more than
+//   Errors     A failed compilation reaches all waiters and is not kept. A shape that needs more than
 //              bytes_max is exhausted.
 //   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.
 #pragma once

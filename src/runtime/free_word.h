@@ -1,7 +1,7 @@
 // free_word.h: up to 63 numbered places, taken and given back by compare-and-swap on one word.
 //
 //   What       Bit i of the word is set while place i is free. kParked says that callers are parked: then
-//              nothing is taken or given back past them; whoever holds the lock of their queue hands places
+//              nothing is taken or given back past them; the holder of their queue's lock hands places
 //              over.
 //   Invariant  A place has one owner, or is free. No ABA: the word holds the whole state, so an equal word is
 //              an equal state.
@@ -34,8 +34,8 @@ class FreeWord {
     }
     return kNone;
   }
-  // As try_take(), and it also changes the word when it finds nothing: whoever gives a place back later
-  // sees what we did before.
+  // As try_take(), and it also changes the word when it finds nothing: a thread that gives a place back
+  // later sees what we did before.
   int try_take_latest() {
     word_.or_acq_rel(0);
     return try_take();

@@ -1,9 +1,9 @@
-// gate.h: counts who is inside, and shuts.
+// gate.h: counts the calls inside, and shuts.
 //
-//   What       Calls pass through enter() and leave(). close() refuses whoever comes later; wait_empty()
-//              waits for those inside.
+//   What       Calls pass through enter() and leave(). close() refuses later calls; wait_empty() waits
+//              for those inside.
 //   States     open -> closed. It never opens again.
-//   Invariant  After close() and an ok wait_empty() nobody is inside, for good; what they did is visible to
+//   Invariant  After close() and an ok wait_empty() no call is inside, for good; what calls did is visible to
 //              the waiter.
 //   Threads    Any. A thread inside may close(); only wait_empty() there would wait for itself.
 //   Blocks     wait_empty(), until its deadline. Nothing else: enter() and leave() are one atomic operation
@@ -47,7 +47,7 @@ class Gate {
   void leave();
 
   struct Nothing {};
-  // Low bits: who is inside. kClosed is set once. The last to leave a closed gate wakes the waiters
+  // Low bits: the calls inside. kClosed is set once. The last to leave a closed gate wakes the waiters
   // (acq_rel: they see its work).
   Atomic<uint64_t> word_{0};
   Guarded<Nothing, Rank::kModel> emptied_;

@@ -6,7 +6,7 @@
 
 namespace heddle::runtime {
 
-TEST_CASE("a closed gate refuses whoever comes and waits for who is inside") {
+TEST_CASE("a closed gate refuses new calls and waits for those inside") {
   Gate gate;
   auto inside = std::make_unique<Gate::Pass>(gate);
   CHECK(static_cast<bool>(*inside));
@@ -21,7 +21,7 @@ TEST_CASE("a closed gate refuses whoever comes and waits for who is inside") {
   CHECK(gate.inside() == 0);
 }
 
-TEST_CASE("after close and wait nobody is inside, however many come and go") {
+TEST_CASE("after close and wait no call is inside, however many come and go") {
   for (int round = 0; round < 20; ++round) {
     Gate gate;
     Atomic<uint64_t> passed{0}, after{0};

@@ -5,10 +5,9 @@
 //              permit is handed over at once: round robin over models (the one served longest ago), first
 //              come first served within a model. enter_copy() gives a Permit without a lane, to work that
 //              needs none: as many as are asked for, except during an exclusive hold.
-//   Invariant  At most limit() permits are out. A permit has one owner. While callers are parked nobody
-//              overtakes them.
-//   Fairness   A model's first parked caller waits for at most one running call of another model per model
-//              that parks.
+//   Invariant  At most limit() permits are out. A permit has one owner. Parked callers are not
+//              overtaken by later ones.
+//   Fairness   Each other waiting model can overtake a model's first parked caller at most once.
 //   Exclusive  exclusive() waits until no Permit is out and gives none until the hold ends: for libraries
 //              that use the device without us. From the moment that it collects lanes, copies park, too, so
 //              that a stream of copies cannot keep a hold away. Only the thread that holds the device gets
@@ -79,15 +78,15 @@ class Exclusive {  // the device is the holder's until this dies; any thread may
 class Governor : public std::enable_shared_from_this<Governor> {
  public:
   static constexpr int kMaxLimit = FreeWord::kMaxPlaces;
-  // limit 0: nobody has asked for lanes yet, see set_limit_once.
+  // limit 0: no caller has asked for lanes yet, see set_limit_once.
   static Ref<Governor> make(std::string device, int limit);
 
-  // With step_aside the Permit is empty when somebody has the device exclusively.
+  // With step_aside the Permit is empty while an exclusive hold is on.
   Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
   // `owner` is whoever refuse_parked() and forget() will name: each runtime has an id for its copies.
   Result<Permit> enter_copy(ModelId owner, Deadline deadline, DuringHold during = DuringHold::wait);
   Result<Exclusive> exclusive(Deadline deadline);
-  void refuse_parked(ModelId model, const Status& why);  // tells `why` to who is, or would be, parked for it
+  void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it
   void forget(ModelId model);                            // the model is gone
   void set_limit_once(int limit);                        // no effect when there is a limit
   int limit() const { return limit_.load_acquire(); }
@@ -116,7 +115,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   struct ModelQueue {
     uint64_t served = 0;  // when, in grants
     std::deque<Caller> callers;
-    Status refused;  // why nobody parks any more
+    Status refused;  // why no caller parks any more
   };
   static constexpr uint64_t kNobody = 0;  // no thread's number
   struct Queue {
@@ -128,7 +127,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
     uint64_t holder = kNobody;
     bool held = false;         // false with a holder: still collecting
     Ref<Parked> collecting;    // the holder to be, until held
-    uint64_t collected = 0;    // lanes kept from everybody
+    uint64_t collected = 0;    // lanes kept from all callers
     uint64_t turn = 0;         // counts grants
     bool calls_first = false;  // after a hold: parked calls before the next hold
     uint64_t parked_count = 0, exclusive_count = 0;
@@ -151,7 +150,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   void leave(int lane);
   void leave_copy();
   void end_exclusive();
-  void hand_over(Queue& queue, Answers& answers);  // gives free lanes to whoever is next
+  void hand_over(Queue& queue, Answers& answers);  // gives free lanes to the next callers
   Ref<Parked> next_caller(Queue& queue);
   void collect(Queue& queue, Answers& answers);  // keeps free lanes for the next exclusive holder
   void release_copies(Queue& queue, Answers& answers);

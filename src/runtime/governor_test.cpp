@@ -41,7 +41,7 @@ TEST_CASE("limits are clamped to what the word holds") {
   CHECK(Governor::make("d", -1)->limit() == 0);
 }
 
-TEST_CASE("a returned permit is handed to the first parked caller, in order, and nobody overtakes") {
+TEST_CASE("a returned permit is handed to the first parked caller, in order, and no caller overtakes") {
   const auto governor = Governor::make("d", 1);
   std::optional<Permit> running = std::move(*governor->enter(kHeavy, Deadline::never()));
   std::vector<int> order;  // written by the holder of the only permit
@@ -237,7 +237,7 @@ TEST_CASE("an exclusive caller whose deadline passes gives the lanes back that i
   CHECK(governor->stats().in_flight == 0);
 }
 
-TEST_CASE("who steps aside is sent away by an exclusive hold, at once or out of the queue; who waits stays") {
+TEST_CASE("an exclusive hold sends callers that step aside away, also out of the queue; others stay parked") {
   const auto governor = Governor::make("d", 1);
   std::optional<Permit> running = std::move(*governor->enter(kHeavy, Deadline::never()));
   Atomic<int> sent_away{0}, served{0};
@@ -282,7 +282,7 @@ TEST_CASE("a declined permit goes to the next caller and counts as no call") {
   CHECK(governor->stats().entered == 1);
 }
 
-TEST_CASE("a hold that outlives its thread is nobody else's: threads that come later wait for it") {
+TEST_CASE("a hold that outlives its thread passes to no other: later threads wait for it") {
   const auto governor = Governor::make("d", 1);
   std::optional<Exclusive> hold;
   Thread("taker", [&] { hold.emplace(std::move(*governor->exclusive(Deadline::never()))); }).join();
@@ -318,7 +318,7 @@ TEST_CASE("parked calls run between two exclusive holds") {
   CHECK(order == std::vector<char>{'c', 'x'});
 }
 
-TEST_CASE("all who ask for a device's governor share it while anybody holds it") {
+TEST_CASE("all callers of a device's governor share it while any of them holds it") {
   auto first = std::move(*registry::governor("registry-test", 0));
   CHECK(first->limit() == 0);
   {

@@ -1,9 +1,9 @@
 // parked.h: one caller that waits until it is handed a place, or refused.
 //
-//   What       The waiter shares it with a queue. Whoever takes it out of the queue owes it exactly one
-//              answer.
-//   Threads    wait(): the waiter. grant() and refuse(): whoever took it out of the queue, after letting go
-//              of the queue's lock.
+//   What       The waiter shares it with a queue. The thread that takes it out of the queue owes it exactly
+//              one answer.
+//   Threads    wait(): the waiter. grant() and refuse(): the thread that took it out of the queue, after it
+//              released the queue's lock.
 //   Blocks     wait(), until its deadline. After a deadline the waiter looks, under the queue's lock, whether
 //              it is still queued; if not, its answer is on the way and wait(never) gets it.
 #pragma once

@@ -3,7 +3,7 @@
 //
 //   Threads    Any, also after exit() began: the table is never destroyed.
 //   Blocks     Never.
-//   Lifetime   A Governor lives as long as somebody holds its Ref; the next one to ask gets a new one.
+//   Lifetime   A Governor lives as long as a Ref to it; the next caller after that gets a new one.
 //   Fork       A child of a process that had used the registry gets `unavailable`: locks and devices do not
 //              survive a fork.
 #pragma once
@@ -16,7 +16,7 @@ namespace heddle::runtime::registry {
 
 // The first to name a limit decides it; 0 names none (a caller from outside that only wants exclusive()).
 Result<Ref<Governor>> governor(std::string_view device, int limit);
-Status forked();  // what a child of a process that had used Heddle is told
+Status forked();  // the error of a child of a process that had used Heddle
 ModelId next_model_id();
 uint64_t next_stream_serial();
 

@@ -3,7 +3,7 @@
 //   Threads    Any.
 //   Blocks     make() as long as the driver needs for a queue. synchronize(), until its deadline. close()
 //              never.
-//   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to whoever was given one.
+//   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to their lessees.
 #pragma once
 
 #include <memory>

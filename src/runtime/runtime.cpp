@@ -222,7 +222,7 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
   list.copy(from, to);
   const bool callers = from.buffer == nullptr || to.buffer == nullptr;
   HEDDLE_TRY(move_data(stream, std::move(list), callers, deadline, std::move(keep)));
-  // Who takes the values away has to hear that they are nobody's.
+  // The caller that takes the values away must learn that they are undefined.
   return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
 }
 

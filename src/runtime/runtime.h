@@ -35,7 +35,7 @@ namespace heddle::runtime {
 struct Call {
   std::span<const device::View> inputs = {};
   std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
-  Stream* stream = nullptr;                    // null: the lane's own stream; nobody waits for anybody
+  Stream* stream = nullptr;                    // null: the lane's own stream; no order among calls
   // Until when it may wait for another thread's compilation, for its turn, its permit and the results.
   // Without `keep` the wait for results has no end while they use memory of the caller.
   Deadline deadline = Deadline::never();

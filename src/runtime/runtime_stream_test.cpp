@@ -404,7 +404,7 @@ TEST_CASE("a forked child is refused at once, may drop what it inherited, and th
   }
 }
 
-TEST_CASE("what the data shows after submission reaches whoever takes the values, and nobody else") {
+TEST_CASE("a mistake found after submission reaches the caller that takes the values, and no other") {
   Fixture f(true);
   const auto model = *f.runtime->load(test::graph_named("no negatives"));
   const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();

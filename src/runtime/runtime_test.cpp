@@ -250,7 +250,7 @@ TEST_CASE("a compiled shape is not compiled again by its first call") {
   CHECK(f.device->counts().compilations.load_relaxed() == 1);
 }
 
-TEST_CASE("who waits for another thread's compilation leaves at its deadline, and that compilation is kept") {
+TEST_CASE("a wait for another thread's compilation ends at its deadline, and that compilation is kept") {
   Fixture f;
   f.device->set_compile([&](std::span<const ir::Extents>) {
     f.latch.wait();

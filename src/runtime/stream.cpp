@@ -32,7 +32,7 @@ Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue,
       synchronous_(device_->traits().synchronous) {}
 
 Stream::~Stream() {
-  // Only to be sure that it is over: a failure has been, or will be, told to those who wait for it.
+  // Only to be sure that it is over: a failure has been, or will be, returned by the waits for it.
   static_cast<void>(synchronize(Deadline::never()));
 }
 
@@ -155,7 +155,7 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     kept = &records->back().list;
   }
   const Status status = queue_->submit(*kept, value, NoLocksHeld{});
-  records_.lock()->back().accepted = true;  // ours: nobody else submits during our Turn
+  records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn
   // After it was accepted: a thread that the bell woke before has passed over it.
   if (!awaited || !status.ok()) leave_to_reaper(value);
   if (!status.ok()) return status;

@@ -110,9 +110,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const Clock* const clock_;
   const bool synchronous_;
   Atomic<bool> closed_{false};  // set once by the runtime, read by submit()
-  // Written by the owner of the Turn, before the queue sees the value; whoever reads it may wait for it.
+  // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it.
   Atomic<uint64_t> last_{0};
-  // The Turn: kAwaited says that somebody sleeps on turn_over_. Acquire-release: the next Turn sees what
+  // The Turn: kAwaited says that a thread sleeps on turn_over_. Acquire-release: the next Turn sees what
   // the last one did.
   Atomic<uint32_t> turn_{kFree};
   Guarded<Nothing, Rank::kStream> turn_over_;

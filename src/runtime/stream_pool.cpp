@@ -157,7 +157,7 @@ Result<int> StreamPool::wait_for_place(Deadline deadline) {
   {
     auto queue = queue_.lock();
     withdrawn = std::erase(queue->waiting, parked) != 0;
-    if (withdrawn) hand_over(*queue, answers);  // gives nothing: it only ends the parking when nobody is left
+    if (withdrawn) hand_over(*queue, answers);  // gives nothing: it ends the parking when no caller is left
   }
   if (withdrawn)
     return Status::make(Code::deadline, exhausted(" None was returned until the deadline.").message());

@@ -1,14 +1,14 @@
-// stream_pool.h: who hands out streams.
+// stream_pool.h: hands out streams.
 //
-//   What       32 streams, made on first use. Stream 0 is the default stream, for whoever asks; 1 to 31 are
+//   What       32 streams, made on first use. Stream 0 is the default stream, for any caller; 1 to 31 are
 //              leased, lowest free first, by compare-and-swap on one word. When all are leased: share, wait
 //              or fail, as Options::exhaustion says.
 //   Invariant  A leased place has at least one lessee; it is free again when its last lessee returned it.
-//              Only the one who took a free place, before anybody can join, makes or replaces its stream. A
+//              Only the lessee that took a free place makes or replaces its stream, before others can join. A
 //              failed stream is discarded with its last lease.
 //   share      Joins the working stream with the fewest lessees, of those the one with the least in flight.
 //              Submissions take turns.
-//   wait       First come first served; a returned place is handed over, nobody polls.
+//   wait       First come first served; a returned place is handed over; waiters do not poll.
 //   Threads    Any. A lease may be dropped by any thread, also after the pool's runtime has ended.
 //   Blocks     lease(): to make a stream on first use; with Exhaustion::wait until a place is returned or the
 //              deadline passed.
@@ -65,7 +65,7 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
   // A place of one's own or nothing, whatever Exhaustion says.
   Result<std::optional<StreamLease>> try_lease();
   Result<Ref<Stream>> default_stream();  // a new one after the last has failed
-  void close();                          // refuses leases and wakes who waits for one: unavailable
+  void close();                          // refuses leases and wakes waiters: unavailable
 
   int limit() const { return limit_; }
   struct Stats {
@@ -73,7 +73,7 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
     int lessees = 0;         // leases out now
     uint64_t joined = 0;     // leases that share
     uint64_t waited = 0;     // leases that had to wait
-    int most_leased = 0;     // the most places taken at once, as seen by those who took them first
+    int most_leased = 0;     // the most places taken at once, as seen by their first lessees
     uint64_t discarded = 0;  // failed streams
   };
   Stats stats() const;
@@ -84,7 +84,7 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
     // 0: free, or being taken. The taker stores 1 when the stream is ready (release); lessees join by n ->
     // n + 1, never from 0.
     Atomic<int> lessees{0};
-    Ref<Stream> stream;  // written only by who has the place while lessees is 0
+    Ref<Stream> stream;  // written only by the lessee that takes the place while lessees is 0
   };
   struct Queue {
     std::deque<Ref<Parked>> waiting;
@@ -113,10 +113,10 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
   FreeWord free_;
   std::array<Place, kMaxStreams> places_;
   Atomic<bool> closed_{false};  // set once, by close(); read by lease()
-  // Who finds neither a free place nor one to join (all are just being made) announces itself in seekers_,
-  // looks once more, and sleeps until changes_ differs. Whoever makes a place joinable or free then reads
-  // seekers_. Joinable: both sides are seq_cst, so they cannot miss each other. Free: both change the free
-  // word, and the later of the two sees the other's change.
+  // A caller that finds neither a free place nor one to join (all are being made) announces itself in
+  // seekers_, looks once more, and sleeps until changes_ differs. A thread that makes a place joinable or
+  // free then reads seekers_. Joinable: both sides are seq_cst, so they cannot miss each other. Free: both
+  // change the free word, and the later of the two sees the other's change.
   Atomic<int> seekers_{0};
   Atomic<uint32_t> changes_{0};
   Atomic<uint64_t> joined_{0}, discarded_{0};  // statistics

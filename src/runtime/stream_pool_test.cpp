@@ -95,7 +95,7 @@ TEST_CASE("a pool has 2 to 32 streams") {
   }
 }
 
-TEST_CASE("wait: a returned stream goes to who waited longest") {
+TEST_CASE("wait: a returned stream goes to the caller that waited longest") {
   Fixture f(Exhaustion::wait, 2);
   std::optional<StreamLease> only = *f.pool->lease();
   std::vector<int> order;
@@ -114,7 +114,7 @@ TEST_CASE("wait: a returned stream goes to who waited longest") {
   CHECK(f.pool->lease(Deadline::at(TimePoint())).ok());
 }
 
-TEST_CASE("wait: the deadline ends the wait, and closing wakes everybody") {
+TEST_CASE("wait: the deadline ends the wait, and closing wakes all waiters") {
   Fixture f(Exhaustion::wait, 2);
   const auto only = *f.pool->lease();
   const auto late = f.pool->lease(Deadline::in(std::chrono::milliseconds(1)));
@@ -264,7 +264,7 @@ TEST_CASE("a failed stream is discarded with its last lease and replaced by a ne
   }
 }
 
-TEST_CASE("a failed default stream is replaced for the next who asks") {
+TEST_CASE("a failed default stream is replaced for the next caller") {
   Fixture f(Exhaustion::fail);
   const Ref<Stream> failed = *f.pool->default_stream();
   f.break_stream(*failed);

@@ -148,7 +148,7 @@ TEST_CASE(
     const device::View& from = thread == 0 ? x : y;
     const device::View& to = thread == 0 ? y : x;
     for (int i = 0; i < 1000; ++i) {
-      device::CommandList list;  // only names the buffers: what they hold is nobody's business here
+      device::CommandList list;  // only names the buffers: what they hold does not matter here
       list.copy(device::View{from.buffer, from.data, ir::DType::kF32, {0}, {1}},
                 device::View{to.buffer, to.data, ir::DType::kF32, {0}, {1}});
       CHECK(mine.turn()->submit(std::move(list)).ok());
@@ -182,7 +182,7 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
   REQUIRE(f.a->synchronize(Deadline::never()).ok());
   f.a->drop_finished();
   x = {};
-  for (int i = 0; i < 3; ++i) {  // whoever reused it would overwrite what b is about to read
+  for (int i = 0; i < 3; ++i) {  // a new owner would overwrite what b is about to read
     const device::View next = f.tensor();
     CHECK(next.data != memory);
     REQUIRE(f.fill(*f.a, next, 9).ok());
@@ -260,7 +260,7 @@ TEST_CASE("a turn that others keep is waited for until the deadline") {
   });
 }
 
-TEST_CASE("a failed stream stays failed, tells everybody why, and lets go of what it held") {
+TEST_CASE("a failed stream stays failed, returns the cause to every caller, and drops what it held") {
   Fixture f;
   const auto lost = f.program([](const device::Run&) { return Status::device_lost("the cable was pulled"); });
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor();

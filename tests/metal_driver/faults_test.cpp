@@ -105,7 +105,7 @@ TEST_CASE("kernels that cannot be compiled are told when the device is opened") 
   CHECK(device.status().message().find("cannot be compiled") != std::string::npos);
 }
 
-TEST_CASE("a kernel that never ends holds nobody who waits with a deadline, and other queues go on") {
+TEST_CASE("a kernel that never ends holds no wait beyond its deadline, and other queues go on") {
   const Machine machine;
   const auto device = open();
   Session stuck(*device), other(*device);
@@ -164,7 +164,7 @@ TEST_CASE("a flood behind a kernel that never ends is refused in time, not held 
   CHECK(result.last.code() == Code::exhausted);
 }
 
-TEST_CASE("who waits for a queue that fails is told, does not hang, and runs no further") {
+TEST_CASE("a wait for a queue that fails returns the cause, does not hang, and runs no further") {
   const Machine machine;
   const auto device = open();
   for (int round = 0; round < 20; ++round) {

@@ -36,7 +36,7 @@ TEST_CASE("the error of a middle command buffer fails the queue for good, with M
   Defences trusting;
   trusting.errors_fail_timeline = false;
   CHECK(run_in_parts(true, trusting, output).ok());
-  CHECK(output.get(2) == -1);  // which nobody was told of
+  CHECK(output.get(2) == -1);  // which no caller was told of
   const Status failure = run_in_parts(true, {}, output);
   CHECK(failure.code() == Code::device_lost);
   CHECK_MESSAGE(failure.message().find("Internal Error") != std::string::npos, failure.message());

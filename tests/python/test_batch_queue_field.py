@@ -1,4 +1,4 @@
-"""Seen in the field: bad requests, bad callables, futures nobody looks at, submits at odd moments."""
+"""Seen in the field: bad requests, bad callables, futures that are never read, submits at odd moments."""
 
 import concurrent.futures
 import contextlib

@@ -1,4 +1,4 @@
-"""Calls of several threads that share batches: the values of calls alone, and everybody's own errors."""
+"""Calls of several threads that share batches: the values of calls alone, and each caller's own errors."""
 
 import threading
 

@@ -92,8 +92,8 @@ def parity(tree: Tree) -> Iterator[Finding]:
                 yield Finding(document.path, number, "parity", f"no test is called {name}")
         row = line.startswith("|") and not re.match(r"\|[\s:|-]+\|?$", line)
         head = number < len(document.lines) and re.match(r"\|[\s:|-]+\|?$", document.lines[number])
-        if row and not head and not tests and not re.search(r"not offered|waits for issue|issue \d+", line):
-            message = 'the row names no test, no "not offered, because", no issue it waits for'
+        if row and not head and not tests and not re.search(r"not offered|not here|`make test", line):
+            message = 'the row names no test and no stage, and says neither "not offered" nor "not here"'
             yield Finding(document.path, number, "parity", message)
 
 

@@ -7,7 +7,7 @@
 namespace heddle::torch_backend {
 namespace {
 
-// On the result's own memory, which nobody else holds. Blocks until it is written.
+// On the result's own memory, which has no other holder. Blocks until it is written.
 at::Tensor to_cpu(const Tensor& result) {
   Tensor whole = result.contiguous();
   void* const data = whole.mutable_data();

@@ -17,7 +17,7 @@
 namespace heddle::torch_backend {
 namespace {
 
-// Opening a device calls the log, which may be Python's: nobody waits for it here with the GIL.
+// Opening a device calls the log, which may be Python's: no thread waits for it here with the GIL.
 const std::vector<Device>& devices() {
   static std::atomic<const std::vector<Device>*> opened{nullptr};
   if (const auto* all = opened.load(std::memory_order_acquire)) [[likely]]

@@ -62,7 +62,7 @@ c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
 }
 
 Generator* Generator::clone_impl() const {
-  auto* copy = new Generator(device().index());  // whoever asked takes it into an intrusive_ptr
+  auto* copy = new Generator(device().index());  // the caller takes it into an intrusive_ptr
   const std::lock_guard lock(lock_);
   copy->state_ = state_;
   return copy;

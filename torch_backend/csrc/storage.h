@@ -1,8 +1,8 @@
 // storage.h: at::Tensor <-> heddle::Tensor, and the memory of tensors on device "heddle".
 //
 //   What       A storage on this device is one heddle::Tensor of bytes, made by the allocator or taken over
-//              from a result; nothing is copied either way. It carries Heddle's own record of who writes and
-//              reads it, so a tensor that crosses threads or streams is ordered without anybody's care.
+//              from a result; nothing is copied either way. It carries Heddle's own record of its writes
+//              and reads, so a tensor that crosses threads or streams is ordered without the user's care.
 //   Threads    Any.
 //   Blocks     Never; device memory that runs out: torch.OutOfMemoryError.
 #pragma once

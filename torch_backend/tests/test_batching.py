@@ -149,7 +149,7 @@ def test_arguments_that_are_no_tensors_must_be_equal_to_share():
         assert float(module(x, True)) == 2.0
 
 
-# ---- who runs it
+# ---- which thread runs it
 
 
 def test_only_outermost_calls_are_taken_and_one_thread_runs_them():

@@ -25,7 +25,7 @@ def work():
         what = "refused"
     with lock:
         counts[what] += 1
-    if sys.argv[1] != "wait":  # where somebody waits for a lease, none is kept
+    if sys.argv[1] != "wait":  # where a thread waits for a lease, none is kept
         end.wait()
 threads = [threading.Thread(target=work) for _ in range(THREADS)]
 [thread.start() for thread in threads]

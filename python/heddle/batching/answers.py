@@ -1,4 +1,4 @@
-"""Who waits for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
+"""Waiters for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
 
 The queue and its workers see three methods: begin() says whether the request is still wanted, give() and
 fail() answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent
@@ -41,7 +41,7 @@ class Sleeper:
         self.lock = allocate_lock()
         self.lock.acquire()
         self.after: Sleeper | None = None
-        self.last: Callable[[], None] | None = None  # at a chain's end: everybody has been woken
+        self.last: Callable[[], None] | None = None  # at a chain's end: all have been woken
 
     def wake_next(self) -> None:
         if self.after is not None:
@@ -53,7 +53,7 @@ class Sleeper:
 class Mail:
     """The answers of a batch, sent together: one wake-up per event loop, one chain of sleeping threads.
 
-    Callbacks run last, when everybody has been told: they may wait for other answers of the batch.
+    Callbacks run last, when all waiters have been told: they may wait for other answers of the batch.
     """
 
     __slots__ = ("callbacks", "letters", "sleepers")
@@ -79,7 +79,7 @@ class Mail:
         for sleeper in sleepers[:chains]:
             sleeper.lock.release()
         for loop, letters in self.letters.items():
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody there waits any more
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nothing there waits any more
                 loop.call_soon_threadsafe(_deliver, letters)
         self.letters.clear()
         callbacks, self.callbacks = self.callbacks, []
@@ -100,7 +100,7 @@ def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
 class BatchFuture(Future):  # type: ignore[type-arg]
     """A ``concurrent.futures.Future`` that is cheap to make: all of a queue share one condition.
 
-    Nobody waits on that condition; result() and exception() sleep on a lock of their own.
+    That condition has no waiters; result() and exception() sleep on a lock of their own.
     """
 
     _state = PENDING
@@ -116,7 +116,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         rows: int,
         length: int,
     ) -> None:
-        self._queue = queue  # which lives as long as somebody may wait for its answer
+        self._queue = queue  # which lives as long as its answer may be waited for
         self._condition = condition
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
@@ -175,7 +175,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
 
     def _sleep(self, timeout: float | None) -> None:
         sleeper = Sleeper()
-        self._sleepers.append(sleeper)  # before the state is read: whoever ends it reads the list afterwards
+        self._sleepers.append(sleeper)  # before the state is read: its end reads the list afterwards
         if self._state in _OVER and self._leave(sleeper):
             return
         woken = False
@@ -222,7 +222,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         if not super().cancel():
             return False
         if withdraw(self._requests, self):
-            self.begin()  # no worker will: whoever waits for several futures is told here
+            self.begin()  # no worker will: waits for several futures are told here
         mail = Mail()
         self._wake(mail)
         mail.send()

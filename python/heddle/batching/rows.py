@@ -261,7 +261,7 @@ class Rows:
         if self.cut and job.length and getattr(part, "ndim", 0) > (0 if self.item else 1):
             part = part[: job.length] if self.item else part[:, : job.length]
         if isinstance(part, np.ndarray):
-            return part.copy()  # so that a caller who keeps one row does not keep the batch
+            return part.copy()  # so that keeping one row does not keep the batch
         return part.clone() if is_torch(part) and shares(part, args) else part
 
     def join(self, results: list[Any]) -> Any:

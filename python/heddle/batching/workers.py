@@ -200,7 +200,7 @@ class Workers:
                         self._recovered(worker)
             if self.room_seekers:
                 self.wake_room(len(jobs) + len(expired))
-            del work, jobs, expired  # an idle worker keeps nobody's answer alive
+            del work, jobs, expired  # an idle worker keeps no answer alive
 
     def _expire(self, jobs: list[Any]) -> None:
         self.fail_all(jobs, DeadlineError("the request was not run before its timeout"))

@@ -10,7 +10,7 @@ from html import escape
 BOX_WIDTH, BOX_HEIGHT, GAP_X, GAP_Y, MARGIN = 180, 38, 40, 26, 24
 MIN_WIDTH = 620  # of the title
 VALUE = re.compile(r"%(\d+)(?::(\S*))?( \w+\[[^\]]*\])?")
-# Who multiplies, who normalises, who moves; the rest is element-wise or small.
+# Products, normalisations, movements; the rest is element-wise or small.
 COLOURS = {
     "#9ec5e8": ("Linear", "MatMul", "Gemm", "Conv", "ConvTranspose", "Attention", "LSTM", "GRU", "RNN"),
     "#b9dfb4": ("Softmax", "LayerNormalization", "RMSNormalization", "BatchNormalization"),

@@ -81,7 +81,7 @@ class Layouts {
     return changed;
   }
 
-  // It is read as it is described, whoever made it.
+  // It is read as it is described, whichever node made it.
   static bool is_weight(const ir::Node& node, ir::ValueId id) {
     return (node.is("Conv") || node.is("ConvTranspose")) && node.inputs[1] == id;
   }

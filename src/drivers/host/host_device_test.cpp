@@ -192,7 +192,7 @@ class Headless final : public Step {
   Ref<const Primitive> product_;
 };
 
-TEST_CASE("a failure inside oneDNN loses its queue by name, wakes who waits, and leaves other queues alone") {
+TEST_CASE("a failure inside oneDNN loses its queue by name, wakes its waiters, and spares other queues") {
   Running running(2);
   running.run();
   const auto broken = require(running.device->make_queue(NoLocksHeld()));

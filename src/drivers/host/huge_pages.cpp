@@ -44,7 +44,7 @@ class HugePages::Span {
 
   std::byte* data() const { return data_; }
   uint64_t bytes() const { return bytes_; }
-  void shrink(uint64_t used) {  // by who took it out of Current, where nobody else reads its size any more
+  void shrink(uint64_t used) {  // by its owner, after it left Current, where others read its size
     const uint64_t kept = rounded_up(used, static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
     if (kept >= bytes_) return;
     give_back(data_ + kept, bytes_ - kept);

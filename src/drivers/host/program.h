@@ -67,7 +67,7 @@ class HostProgram final : public device::Program {
   std::vector<Named> steps_;
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
-  Ref<FirstRuns> first_runs_;  // null: nobody counts
+  Ref<FirstRuns> first_runs_;  // null: not counted
 };
 
 class HostModule final : public device::Module {

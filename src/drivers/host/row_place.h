@@ -1,4 +1,4 @@
-// row_place.h: whose row an element of an operand belongs to.
+// row_place.h: which row an element of an operand belongs to.
 //
 //   What       Made while lowering, from what the plan has proven about the node's operand. report() is for
 //              steps that find a mistake in the data: it is recorded for the row, when the run has rows.
@@ -18,8 +18,8 @@ class RowPlace {
   RowPlace() = default;
   RowPlace(const Lowering& lowering, size_t input);
 
-  // The mistake itself when nobody asked for rows, or when the element is every row's. Else it is recorded,
-  // and the result is where the row's elements that lie together end, row-major: what follows may be right.
+  // The mistake itself when the caller did not ask for rows, or when all rows share the element. Otherwise
+  // records the fault and returns the end of that row's block, where checking resumes.
   Result<int64_t> report(const RunContext& context, int64_t element, Status mistake) const;
 
  private:

@@ -324,7 +324,7 @@ TEST_CASE("only the row that is wrong is told so, and the others' results are th
         CHECK(fault.message().find("node '") == 0);
         CHECK(fault.message().find(wrong.says) != std::string::npos);
         for (int64_t row = 0; row < kRows; ++row) CHECK((row == wrong.row || same_row(got, good, row)));
-        // Nobody asks for rows: the run as a whole is told the same.
+        // No caller asks for rows: the run as a whole fails with the same.
         const Status alone = running.run(inputs, got, nullptr);
         CHECK(alone.code() == Code::invalid);
         CHECK(alone.message() == fault.message());
@@ -400,7 +400,7 @@ TEST_CASE("runs at once, each with faults of its own, do not meet") {
   CHECK(wrong.load_acquire() == 0);
 }
 
-TEST_CASE("a mistake that is no row's alone fails the run, whoever asks") {
+TEST_CASE("a mistake that concerns several rows fails the run") {
   struct Shared {
     std::string what;
     std::function<void(plan::Sketch&)> build;

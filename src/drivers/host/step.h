@@ -6,8 +6,8 @@
 //   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena
 //              (inputs and outputs: aligned to their element).
 //   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node;
-//              where RunContext::row_faults is given and a row is to blame, that row is told instead
-//              (row_place.h), and run() makes something of it that touches no other row.
+//              where RunContext::row_faults is given and one row has the mistake, it is recorded for that row
+//              instead (row_place.h), and run() makes something of it that touches no other row.
 #pragma once
 
 #include <cstddef>

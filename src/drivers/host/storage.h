@@ -28,8 +28,8 @@ struct Storage {
 bool renames(const ir::Node& node);  // makes no bytes of its own
 
 bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN defines otherwise
-// A transposed convolution whose output goes on for a whole stride after the last input's reach: oneDNN takes
-// none.
+// True if a transposed convolution's output extends a full stride past the last input's reach. oneDNN rejects
+// this.
 bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
                        const ir::Extents& y);
 

@@ -14,8 +14,8 @@
 namespace heddle::host {
 namespace {
 
-// The state of the one loop that helpers may join, in one word: whoever takes a chunk proves, by the same
-// compare-and-swap, that the loop whose body it has read is still the loop of the word.
+// The state of the one loop that helpers may join, in one word: a thread that takes a chunk proves, by the
+// same compare-and-swap, that the loop whose body it has read is still the loop of the word.
 struct Cursor {
   static constexpr int kMaxChunks = 0xffff;
   uint32_t loop;    // which loop; wraps after 2^32 of them
@@ -44,7 +44,7 @@ struct Finish {};
 struct Team::State {
   using Body = void (*)(void*, int);
 
-  alignas(64) Atomic<int> callers{0};      // a hint: who is inside; helpers work only while it is 1
+  alignas(64) Atomic<int> callers{0};      // a hint: callers inside; helpers work only while it is 1
   Atomic<TimePoint> company{TimePoint()};  // a hint: when two callers were last inside
   alignas(64) Atomic<uint64_t> cursor{0};  // a Cursor; opening it publishes body and context
   Atomic<Body> body{nullptr};              // of the open loop; written while the cursor is closed

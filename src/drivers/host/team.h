@@ -3,9 +3,9 @@
 //   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is
 //              work, take chunks too, but only while callers + helpers fit the budget. When another caller
 //              enters, helpers leave at their next chunk.
-//   Company    A caller that has had company shares no loop for another kQuiet: the next caller is most
-//              likely on its way, a helper would hold the core it needs, and whoever waits for that helper's
-//              chunk would wait for a preempted thread.
+//   Others     After another caller was inside, a caller shares no loop for kQuiet: the next caller is most
+//              likely on its way, a helper would hold the core it needs, and a caller that waits for that
+//              helper's chunk would wait for a preempted thread.
 //   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the
 //              governor bounds them). Every chunk runs exactly once; what chunks wrote is visible to the
 //              caller when for_each returns.
@@ -54,7 +54,7 @@ class Team {
    private:
     void run(int chunks, void (*body)(void*, int), void* context);
     Team& team_;
-    mutable bool quiet_ = false;  // nobody has been inside for a while: asked of the clock once
+    mutable bool quiet_ = false;  // no caller has been inside for a while: asked of the clock once
   };
 
   int width() const { return width_; }

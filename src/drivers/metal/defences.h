@@ -1,5 +1,5 @@
 // defences.h: what the driver does against faults of Apple's stack. Each can be switched off, so that a test
-// shows that it is needed; nobody else does.
+// shows that it is needed; no other code does.
 #pragma once
 
 namespace heddle::metal {

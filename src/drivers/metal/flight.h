@@ -4,7 +4,7 @@
 //              its command buffers, waits (by being called again, not by blocking) until what it depends on
 //              is decided, passes the status words on to the runs' row faults, copies results into the
 //              caller's memory, and ends the submission on its timeline.
-//   Threads    One at a time: the recorder, then the handler, then whoever decides what it waits for.
+//   Threads    One at a time: the recorder, then the handler, then the thread that decides what it waits for.
 //   Lifetime   Shared by the handler's block and the timelines that it waits for. The command list and what
 //              it names are kept by the stream until end() has been called.
 #pragma once

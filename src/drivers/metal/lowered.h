@@ -1,7 +1,7 @@
 // lowered.h: what lowering/ makes of a specialised graph, and a program runs.
 //
 //   What       lower() builds one MPSGraph of a graph whose types are all static and compiles it. What it
-//              feeds and what it gives is told by position, so that a run looks nothing up.
+//              feeds and what it gives is known by position, so that a run looks nothing up.
 //   Checks     MPSGraph does not report what only the data shows. For each node that can go wrong so (an
 //              index out of range) the executable gives flags: of every row, or one for all.
 //   Threads    lower() by any thread, no lock held. A Lowered is immutable; its executable is encoded by many

@@ -10,7 +10,7 @@
 //              queue blocks until that is over.
 //   Errors     A command buffer's error fails the queue's timeline with Metal's own text: exhausted when the
 //              device had no memory for it, else device_lost; as soon as nothing of that queue runs any more,
-//              so that nobody's memory is given away under it.
+//              so that no memory in use is given away.
 //   Lifetime   Completion handlers hold what they touch: they may come after the queue is gone.
 #pragma once
 

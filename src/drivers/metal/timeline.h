@@ -7,7 +7,7 @@
 //              are read, all values before are reached, and the points that it waited for are too: a value
 //              another queue's data went into is right only when that is known to be.
 //   Failure    The first error is kept. The timeline fails when none of the queue's command buffers runs any
-//              more; until then new submissions are refused, and whoever waits with a deadline gets it. The
+//              more; until then new submissions are refused, and waits with a deadline end at it. The
 //              event is signalled to its end at once, so that no other queue hangs on it.
 //   Threads    Handlers: Metal's threads, several at once. begin(): the queue's owner. One lock per timeline,
 //              held for no call that blocks; what a settled flight wakes is done after it.

@@ -2,7 +2,7 @@
 //
 //   What       Every constant of the optimised graph of kSmallest bytes or more has a buffer, which lowered
 //              programs take as a feed. Smaller ones, and what specialising folds, belong to a program.
-//   Invariant  Written before anybody reads, never after: the buffers are untracked, Metal orders nothing.
+//   Invariant  Written before the first read, never after: the buffers are untracked, Metal orders nothing.
 //   Threads    Immutable.
 //   Lifetime   The module's and its programs'.
 #pragma once

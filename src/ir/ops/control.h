@@ -2,8 +2,8 @@
 //
 //   If         Inputs: condition (one bool), then what the branches read of the graph around them. Both
 //              branches take all of that, in this order, as their inputs. A branch that no shape rule can
-//              type (its file is wrong for these ranks) is absent, and a text says why: whoever chooses it is
-//              refused.
+//              type (its file is wrong for these ranks) is absent, and a text says why: a run that chooses it
+//              is refused.
 //   Loop       Inputs: trip count (i64), condition (bool), `carried` values, then what the body reads of the
 //              graph around it. The body takes the number of the iteration, the condition, the carried values
 //              and the rest; it gives the condition, the carried values, and values that are stacked along a

@@ -120,7 +120,7 @@ class Contraction {
     }
   }
 
-  // What nobody needs any more.
+  // What no later step needs.
   void sum_out(Term& term, const Letters& needed) {
     std::vector<int64_t> axes;
     Letters left;

@@ -7,7 +7,7 @@
 //   Kernel    There is one: y[0] += step * threads, y = buffer 0 and step = buffer or bytes 1 (1 when
 //             unbound). Every other kind of encoder has a method that adds to an int in a buffer, so that
 //             work can be counted.
-//   Options   Set before the first encoder is made. They are read by the driver, whoever set them.
+//   Options   Set before the first encoder is made. The driver reads them.
 //   Threads   Any thread may read the counters.
 #pragma once
 

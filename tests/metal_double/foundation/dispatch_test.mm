@@ -105,7 +105,7 @@ TEST_CASE("semaphores and groups wait, and give up at their deadline") {
   dispatch_release(semaphore);
 }
 
-TEST_CASE("dispatch_once runs once, and nobody passes before it has") {
+TEST_CASE("dispatch_once runs once, and no thread passes before it has") {
   for (int round = 0; round < 50; ++round) {
     dispatch_once_t once = 0;
     int runs = 0;

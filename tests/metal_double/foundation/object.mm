@@ -1,4 +1,4 @@
-// object.mm: NSObject, its reference count, and what happens to messages that nobody answers.
+// object.mm: NSObject, its reference count, and what happens to unknown messages.
 #import "object.h"
 
 #include <cstdio>

@@ -80,7 +80,7 @@ MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
   b.require(device != nil, "without a device is not in the double yet");
   b.require([target_tensors count] > 0, "there are no targets");
   if (take(Fault::kGraphCompileFailure)) return nil;
-  // The dictionary's order, turned round: nobody may rely on that in which tensors were fed.
+  // The dictionary's order, turned round: no code may rely on the order in which tensors were fed.
   NSMutableArray<MPSGraphTensor*>* fed = [NSMutableArray array];
   NSArray<MPSGraphTensor*>* keys = [feeds allKeys];
   for (NSUInteger i = [keys count]; i-- > 0;) {

@@ -151,7 +151,7 @@ int64_t join(MPSGraphScatterMode mode, int64_t old, int64_t update) {
   return update;
 }
 
-// Updates in reverse: MPSGraph promises no order, so whoever relies on the last one standing fails here.
+// Updates in reverse: MPSGraph promises no order: code that relies on the last one fails here.
 Tensor scatter(const Tensor& data, const Tensor& updates, MPSGraphScatterMode mode,
                const std::function<int64_t(int64_t)>& target) {
   Tensor out = Tensor::zeros(data.dtype(), data.extents());

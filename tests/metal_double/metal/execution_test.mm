@@ -113,7 +113,7 @@ TEST_CASE("a kernel of an MSL source runs as the C++ function registered under i
   }
 }
 
-TEST_CASE("a source that is no MSL and a kernel that nobody registered are errors with Metal's domain") {
+TEST_CASE("a source that is no MSL and an unregistered kernel are errors with Metal's domain") {
   @autoreleasepool {
     Gpu gpu;
     struct Row {

@@ -4,7 +4,8 @@
 //              the product. Its sgemm reads the weight where it lies: a third of the time for one row, as
 //              much for five. Columns are shared by the team.
 //   Invariant  None between row counts: a row's bits may differ from those of the same row among many. An
-//              input that is no rows keeps a model from being batched, so no row's company changes its bits.
+//              input without a batch axis makes the model unbatchable, so results never depend on
+//              neighbours.
 //   Threads    As step.h says.
 #pragma once
 

@@ -72,7 +72,7 @@ class Primitive {
   uint64_t scratch_bytes_;
   std::string implementation_;
   mutable std::array<Atomic<Set*>, kKept>
-      kept_;  // a set nobody uses, or null; whoever exchanges it out owns it
+      kept_;  // an idle set, or null; the thread that exchanges it out owns it
 };
 
 }  // namespace heddle::host

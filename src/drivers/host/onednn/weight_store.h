@@ -9,7 +9,7 @@
 //   Memory     room() for a large weight of a large model lies on huge pages; such a model has at most 2 MiB
 //              more resident for it, a small one nothing.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
-//   Lifetime   Held by the module; a Packed is kept alive by the steps that use it, and room by who has it.
+//   Lifetime   Held by the module; a Packed is kept alive by the steps that use it, and room by its holder.
 #pragma once
 
 #include <cstddef>

@@ -46,7 +46,7 @@ TEST_CASE("a weight is packed once per layout, however many threads ask") {
   CHECK(store.bytes() == 200);
 }
 
-TEST_CASE("what is not the module's own is packed for who asks and not kept") {
+TEST_CASE("what is not the module's own is packed for the caller and not kept") {
   const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {2}),
                    folded = ir::Tensor::zeros(ir::DType::kF32, {2});
   const ir::Graph graph = graph_of(weight);
@@ -62,7 +62,7 @@ TEST_CASE("what is not the module's own is packed for who asks and not kept") {
   CHECK(store.count() == 0);
 }
 
-TEST_CASE("a failure to pack reaches who asks, and the next call packs anew") {
+TEST_CASE("a failure to pack reaches the caller, and the next call packs anew") {
   const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {2});
   const ir::Graph graph = graph_of(weight);
   WeightStore store(*make_engine(false), graph);

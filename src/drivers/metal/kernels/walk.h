@@ -1,4 +1,4 @@
-// walk.h: what the strided kernels are told: a loop over the elements of two windows.
+// walk.h: the argument of the strided kernels: a loop over the elements of two windows.
 //
 //   What       Element i, row-major over `extents`, lies at from_start + sum(index * from) elements of the
 //              source buffer, and so for the target. Layout of the Metal source's struct of the same name.

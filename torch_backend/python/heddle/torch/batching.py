@@ -5,7 +5,7 @@ torch.nn.Module.__call__. It is replaced once per process, by the first context 
 it looks for a context variable and, without one, calls what was there before. So
 
 - nothing is patched while other threads run but once, and no order of exits can undo another's patch;
-- who is inside is a matter of contextvars (tasks inherit it, other threads do not), never of time;
+- what is inside is a matter of contextvars (tasks inherit it, other threads do not), never of time;
 - only outermost calls are taken: a taken call runs in its device's owner thread, and a call from there is
   left alone, so what a module calls inside itself is part of it by construction;
 - a forward hook could not do this: hooks see a call before or after forward runs, in the caller's thread.

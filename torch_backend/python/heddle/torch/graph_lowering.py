@@ -259,5 +259,5 @@ class GraphLowering:
 
 def _type_of(value: Any) -> tuple[torch.dtype, list[int | None]]:
     if not isinstance(value, torch.Tensor):
-        return torch.float32, []  # a result nobody asks for
+        return torch.float32, []  # an unused result
     return value.dtype, [extent if isinstance(extent, int) else None for extent in value.shape]

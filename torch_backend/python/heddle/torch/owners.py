@@ -109,7 +109,7 @@ class Owner:
             return _put_together([future.result() for future in futures])
         finally:
             for future in futures:
-                future.cancel()  # where one failed, nobody waits for the others
+                future.cancel()  # where one failed, the others are not waited for
 
     # ---- the owner's thread
 
