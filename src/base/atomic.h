@@ -113,15 +113,4 @@ class Atomic {
   std::atomic<T> value_;
 };
 
-// For drivers that order device-visible memory. Portable protocols use seq_cst operations instead: GCC's
-// ThreadSanitizer does not understand fences.
-#ifndef __SANITIZE_THREAD__
-inline void fence_seq_cst() { std::atomic_thread_fence(std::memory_order_seq_cst); }
-#else
-inline void fence_seq_cst() {
-  std::atomic<int> full{0};
-  full.exchange(1, std::memory_order_seq_cst);
-}
-#endif
-
 }  // namespace heddle

@@ -143,8 +143,7 @@ class [[nodiscard]] Status {
     const Code code;
     const std::string message;
     const std::source_location place;
-    Atomic<uint32_t> owners{
-        1};  // the owner that takes it to zero deletes; the others' reads come before that
+    Atomic<uint32_t> owners{1};  // the last owner deletes; the others' reads come before that
   };
   explicit Status(const Rep* rep) : rep_(rep) {}
   void retain() const;

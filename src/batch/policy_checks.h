@@ -198,7 +198,7 @@ class PolicyChecks {
       Requests more(group.begin(), group.begin() + static_cast<ptrdiff_t>(taken.size()) + 1);
       if (is_full(group) && fits(more)) return "a batch stops although the next request fits";
       if (!is_full(group) && !is_preferred(rows(taken)))
-        return "a batch is cut to a size outside the preferred";
+        return "a batch is cut to a size that is not preferred";
       if (is_full(group)) return {};
       while (more.size() <= group.size()) {
         if (is_preferred(rows(more))) return "a batch is cut below a larger preferred size";

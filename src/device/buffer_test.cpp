@@ -5,7 +5,7 @@
 #include <array>
 #include <memory>
 
-#include "device/completing_queue.h"
+#include "device/completing_queue_fixture.h"
 
 namespace heddle::device {
 namespace {

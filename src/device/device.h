@@ -32,12 +32,11 @@ struct Traits {
   bool binds_caller_memory = false;  // a View without buffer may be used in place
   bool unified_memory = false;       // Memory::host() is never null
   bool synchronous = false;          // submit() returns when the work is over
-  int threads = 0;            // of this process that compute, callers included; 0: the device has its own
-  int lanes = 1;              // batches of one model at once that keep the device busy
-  int in_flight = 1;          // submissions to hold at once by default, all queues together; 1 to 63
-  uint64_t memory_bytes = 0;  // what may reasonably be used
-  std::vector<std::string> not_reentrant;  // primitives that the driver serialises in one function
-  std::vector<Fact> facts;                 // versions, limits of the hardware
+  int threads = 0;             // of this process that compute, callers included; 0: the device has its own
+  int lanes = 1;               // batches of one model at once that keep the device busy
+  int in_flight = 1;           // submissions to hold at once by default, all queues together; 1 to 63
+  uint64_t memory_bytes = 0;   // what may reasonably be used
+  std::vector<Fact> facts;     // versions, limits of the hardware
   std::vector<Fact> defences;  // fault that the vendor's stack is known for -> what the driver does about it
 };
 

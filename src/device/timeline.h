@@ -40,8 +40,7 @@ class Bell {
   }
 
  private:
-  Atomic<uint64_t> rings_{
-      0};  // only grows; what the ringer did before is visible to a reader of the new count
+  Atomic<uint64_t> rings_{0};  // only grows; the ringer's work is visible to a reader of the new count
 };
 
 // When a value was reached: filled once, by advance() or fail().

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "device/completing_queue.h"
+#include "device/completing_queue_fixture.h"
 
 namespace heddle::device {
 namespace {

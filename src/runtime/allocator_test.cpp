@@ -3,8 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <deque>
 
-#include "base/bounded_queue.h"
 #include "base/thread.h"
 #include "runtime/test_device.h"
 
@@ -208,15 +208,20 @@ TEST_CASE("warm threads share no lock and call no driver, and keep their own byt
 
 TEST_CASE("blocks freed by another thread than the one that asks are found again") {
   Fixture f;
-  BoundedQueue<Ref<device::Buffer>> queue(16);
-  constexpr int kBuffers = 5000;
+  constexpr size_t kBuffers = 5000, kAhead = 16;
+  Guarded<std::deque<Ref<device::Buffer>>, Rank::kHelpers> handed_over;
   run_together(2, [&](int thread) {
-    for (int i = 0; i < kBuffers; ++i) {
+    for (size_t i = 0; i < kBuffers; ++i) {
+      Ref<device::Buffer> buffer = thread == 0 ? f.allocator->allocate(5000).value() : nullptr;
+      auto queue = handed_over.lock();
+      queue.wait([&] { return thread == 0 ? queue->size() < kAhead : !queue->empty(); });
       if (thread == 0) {
-        CHECK(queue.push(f.allocator->allocate(5000).value(), Deadline::never()).ok());
+        queue->push_back(std::move(buffer));
       } else {
-        CHECK(queue.pop(Deadline::never()).ok());
+        buffer = std::move(queue->front());
+        queue->pop_front();
       }
+      handed_over.notify_one();
     }
   });
   CHECK(f.device->counts().allocations.load_relaxed() < 200);

@@ -62,7 +62,6 @@ class Executables {
                                                      std::span<const ir::Extents> inputs, uint64_t bytes_max,
                                                      Deadline deadline);
   void forget(ModelId model);
-  void set_bytes_max(uint64_t bytes, size_t count) { programs_.set_limits({count, bytes}); }
   Stats stats() const { return programs_.stats(); }
 
  private:

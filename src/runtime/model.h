@@ -34,7 +34,6 @@ class Model {
   const std::vector<device::Signature>& outputs() const { return module_->outputs(); }
 
   bool closed() const { return gate_.closed(); }
-  uint64_t calls_inside() const { return gate_.inside(); }
   Status close(Deadline deadline);
 
   // For the runtime.

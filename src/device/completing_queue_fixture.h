@@ -1,4 +1,4 @@
-// completing_queue.h: a test double: a queue whose completion path is the test.
+// completing_queue_fixture.h: a test double: a queue whose completion path is the test.
 //
 //   What       Gives tests the right to advance and fail a timeline. Accepts every submission and runs
 //              nothing.
