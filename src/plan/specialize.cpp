@@ -213,11 +213,11 @@ class Specializer {
         return Status::unsupported(node.describe(), ": unrolled, the graph has more than ", kMaxNodes,
                                    " nodes");
       }
-      Inliner::Turn turn = Inliner(values_).turn(node, i, carried, Ids(rest, inputs.end()));
-      HEDDLE_TRY(steps(turn.nodes));
-      stacked.push_back(std::move(turn.stacked));
+      Inliner::Iteration iteration = Inliner(values_).iteration(node, i, carried, Ids(rest, inputs.end()));
+      HEDDLE_TRY(steps(iteration.nodes));
+      stacked.push_back(std::move(iteration.stacked));
       if (i + 1 == trips) break;  // whatever the condition
-      const auto condition = ir::known_number(values_[aliases_[turn.condition]]);
+      const auto condition = ir::known_number(values_[aliases_[iteration.condition]]);
       if (!condition) {
         return Status::unsupported(node.describe(), ": whether iteration ", i + 1,
                                    " runs depends on data; it must follow from the shapes of the inputs");

@@ -21,7 +21,7 @@ TEST_CASE("a light caller behind eight heavy ones waits until at most two heavy 
       return affine(run);
     });
     const Model heavy = f.model("heavy"), light = f.model("light");
-    const auto parked = [&] { return f.device.stats().waits_for_turn; };
+    const auto parked = [&] { return f.device.stats().waits_for_lane; };
     Atomic<int> right{0};
     run_together(9, [&](int thread) {
       const Tensor x = rows(2, static_cast<float>(thread));

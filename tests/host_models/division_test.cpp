@@ -1,5 +1,6 @@
 // How whole models are divided among 1 to 64 threads: compiled, not run.
 #include <doctest/doctest.h>
+#include <limits>
 
 #include <filesystem>
 #include <map>
@@ -17,6 +18,7 @@ namespace heddle::host {
 namespace {
 
 constexpr int kMostThreads = 64;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 template <class T>
 T require(Result<T> result) {
@@ -68,7 +70,7 @@ int sweep(const File& file, int64_t batch, const Ref<const Engine>& engine) {
   WeightStore store(engine, shaped);
   int divided = 0;
   for (int threads = 1; threads <= kMostThreads; ++threads) {
-    const auto program = require(HostProgram::prepare(shaped, store, threads, true));
+    const auto program = require(HostProgram::prepare(shaped, store, threads, kNoLimit, true));
     for (const HostProgram::Named& named : program->steps()) {
       const std::string how = named.step->path();
       CHECK_MESSAGE(how.find("slow reference") == std::string::npos, file.path, ", batch ", batch, ", ",

@@ -131,7 +131,7 @@ class LoopStep final : public Step {
 };
 
 Result<Ref<const HostProgram>> prepare(Lowering& lowering, const ir::Graph& graph, std::string_view name) {
-  auto program = HostProgram::make_nested(graph, lowering.weights, lowering.width, lowering.bytes_left);
+  auto program = HostProgram::prepare(graph, lowering.weights, lowering.width, lowering.bytes_left);
   if (!program.ok()) return program.status().with_context(name);
   return Ref<const HostProgram>(*std::move(program));
 }

@@ -78,8 +78,8 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   return Ref<const device::Program>(std::move(program));
 }
 
-Result<Ref<HostProgram>> HostProgram::make_nested(const ir::Graph& graph, WeightStore& weights, int width,
-                                                  uint64_t bytes_max) {
+Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStore& weights, int width,
+                                              uint64_t bytes_max, bool outermost) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY(program->prepare_storage(graph, weights));
   const uint64_t arena = program->storage_.arena_bytes;
@@ -87,7 +87,7 @@ Result<Ref<HostProgram>> HostProgram::make_nested(const ir::Graph& graph, Weight
     return Status::exhausted("a run needs ", arena, " bytes between nodes; the memory limit leaves ",
                              bytes_max);
   }
-  HEDDLE_TRY(program->prepare_steps(graph, weights, width, bytes_max - arena, false));
+  HEDDLE_TRY(program->prepare_steps(graph, weights, width, bytes_max - arena, outermost));
   return program;
 }
 

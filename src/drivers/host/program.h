@@ -37,10 +37,10 @@ class HostProgram final : public device::Program {
   };
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
                                                  Ref<FirstRuns> first_runs, int width, const Limits& limits);
-  // For a graph inside a node, without the count of first runs. `bytes_max` is for its arena and what its
-  // steps keep.
-  static Result<Ref<HostProgram>> make_nested(const ir::Graph& specialised, WeightStore& weights, int width,
-                                              uint64_t bytes_max);
+  // The same without the count of first runs. `bytes_max` is for its arena and what its steps keep. Unless it
+  // is `outermost`, the graph is inside another's node.
+  static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width,
+                                          uint64_t bytes_max, bool outermost = false);
   struct Named {
     const char* op;  // for the trace, and for what fails
     std::unique_ptr<Step> step;

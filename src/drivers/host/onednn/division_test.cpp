@@ -1,6 +1,7 @@
 #include "drivers/host/onednn/division.h"
 
 #include <doctest/doctest.h>
+#include <limits>
 
 #include <algorithm>
 
@@ -17,6 +18,7 @@ namespace heddle::host {
 namespace {
 
 constexpr int kMostThreads = test::kSanitized || test::kEmulated ? 8 : 64;
+constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 template <class T>
 T require(Result<T> result) {
@@ -256,7 +258,7 @@ int sweep(const Case& c, const Ref<const Engine>& engine) {
   const ir::Graph graph = graph_of(c);
   WeightStore store(engine, graph);
   const auto path_with = [&](int threads) {
-    return require(HostProgram::prepare(graph, store, threads, true))->path();
+    return require(HostProgram::prepare(graph, store, threads, kNoLimit, true))->path();
   };
   const std::string whole = path_with(1);
   int divided = 0;
@@ -286,7 +288,7 @@ TEST_CASE("a path names the kernel and the pieces, and says so where only oneDNN
   const auto path_of_case = [](const Case& c, int threads) {
     const ir::Graph graph = graph_of(c);
     WeightStore store(engine_for(false), graph);
-    return require(HostProgram::prepare(graph, store, threads, true))->path();
+    return require(HostProgram::prepare(graph, store, threads, kNoLimit, true))->path();
   };
   const Case conv{"Conv", {{{1, 128, 100}}, w({128, 128, 3})}, {{"pads", Is{1, 1}}}};
   CHECK(path_of_case(conv, 1).find("{Conv: oneDNN ") == 0);
