@@ -1,8 +1,8 @@
 // How whole models are divided among 1 to 64 threads: compiled, not run.
 #include <doctest/doctest.h>
-#include <limits>
 
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>

@@ -1,9 +1,9 @@
 #include "drivers/host/onednn/division.h"
 
 #include <doctest/doctest.h>
-#include <limits>
 
 #include <algorithm>
+#include <limits>
 
 #include "drivers/host/host_device.h"
 #include "drivers/host/onednn/engine.h"
