@@ -150,5 +150,16 @@ def control(n: Numbers) -> Iterator[Case]:
     yield Case("Scan", (n((3,)), n((4, 3))), {"body": body, "num_scan_inputs": 1}, outputs=2)
 
 
+def losses(n: Numbers) -> Iterator[Case]:
+    scores, targets = n((4, 5, 3)), n((4, 3), np.int64, 0, 4)
+    weights = n((5,), np.float32, 0.1, 1)
+    for op in ("NegativeLogLikelihoodLoss", "SoftmaxCrossEntropyLoss"):
+        for reduction in ("none", "sum", "mean"):
+            how: dict[str, Any] = {"reduction": reduction}
+            yield Case(op, (scores, targets), how)
+            yield Case(op, (scores, targets, weights), {**how, "ignore_index": 2})
+    yield Case("SoftmaxCrossEntropyLoss", (scores, targets), outputs=2)
+
+
 def network_families() -> tuple[Callable[[Numbers], Iterator[Case]], ...]:
-    return recurrent, quantised, layers, tokens, control
+    return recurrent, quantised, layers, tokens, control, losses
