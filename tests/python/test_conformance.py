@@ -14,8 +14,8 @@ import heddle
 import heddle.onnx_backend
 
 ROOT = Path(__file__).resolve().parents[2]
-PASSED_AT_LEAST = 1560
-OPERATORS_AT_LEAST = 140  # with every official test passed
+PASSED_AT_LEAST = 1592
+OPERATORS_AT_LEAST = 162  # with every official test passed
 
 
 @pytest.fixture(scope="module")
