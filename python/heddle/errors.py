@@ -86,7 +86,7 @@ def exit_has_begun() -> bool:
 
 
 def on_daemon_at_exit() -> bool:
-    """Whether this is a daemon thread in a process that exits: nobody waits for what it does."""
+    """Whether this is a daemon thread in a process that exits: no thread awaits its work."""
     if not _exit_begun:
         return False
     thread = threading.current_thread()

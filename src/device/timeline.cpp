@@ -40,7 +40,7 @@ Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
 
 void Timeline::advance(uint64_t value, Completion) {
   if (failed_.load_acquire()) return;
-  const uint64_t before = reached_.load_relaxed();  // nobody else writes it
+  const uint64_t before = reached_.load_relaxed();  // its only writer
   reached_.store_seq_cst(value);
   if (parked_.load_seq_cst() != 0) {
     {

@@ -1,5 +1,5 @@
 // The host device under the real runtime, with a step of the test's: callers run at once, and a fault reaches
-// those it concerns and nobody else.
+// the calls it concerns and no other.
 #include <doctest/doctest.h>
 
 #include <memory>
