@@ -311,6 +311,10 @@ Tensor number_tensor(const c10::Scalar& value, DType dtype, const Device& device
       return written(dtype, value.to<c10::Half>(), device);
     case DType::bf16:
       return written(dtype, value.to<c10::BFloat16>(), device);
+    case DType::u16:
+    case DType::u32:
+    case DType::u64:
+      break;  // the device has no tensors of these
   }
   TORCH_INTERNAL_ASSERT(false, "a number of an unknown type");
 }
