@@ -32,8 +32,7 @@ inline ir::Tensor random_tensor(DType dtype, const ir::Extents& extents, uint32_
     } else if (dtype == DType::kBool) {
       tensor.set_i64(i, x > (low + high) / 2 ? 1 : 0);
     } else {
-      tensor.set_i64(
-          i, std::min(static_cast<int64_t>(std::floor(x)), static_cast<int64_t>(std::ceil(high)) - 1));
+      tensor.set(i, std::min(std::floor(x), std::ceil(high) - 1));  // u64 goes beyond what an i64 holds
     }
   }
   return tensor;
