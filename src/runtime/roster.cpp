@@ -30,6 +30,12 @@ std::vector<Ref<Stream>> Roster::living() const {
   return living;
 }
 
+void Roster::forget(const Ref<Stream>& stream) {
+  std::erase_if(members_.lock()->streams, [&stream](const auto& each) {
+    return !each.owner_before(stream) && !stream.owner_before(each);
+  });
+}
+
 Status Roster::synchronize(Deadline deadline) const {
   Status first;
   for (const Ref<Stream>& stream : living()) {

@@ -3,7 +3,8 @@
 //   Threads    Any.
 //   Blocks     make() as long as the driver needs for a queue. synchronize(), until its deadline. close()
 //              never.
-//   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to their lessees.
+//   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to their lessees. For a moment a
+//              thread that calls living() holds each of them, too.
 #pragma once
 
 #include <memory>
@@ -22,6 +23,7 @@ class Roster {
   size_t drop_finished() const;                 // how many submissions are still in flight
   void close();                                 // refuses submissions on all, and new streams
   std::vector<Ref<Stream>> living() const;
+  void forget(const Ref<Stream>& stream);  // a failed one that has been replaced: synchronize() omits it
   const Ref<device::Bell>& bell() const { return bell_; }  // rings when work of any stream is over
 
  private:

@@ -312,6 +312,8 @@ TEST_CASE("a failed stream of a user's does not disturb the others") {
   CHECK(f.runtime->wait(*good, (*broken)->record()).code() == Code::device_lost);
   CHECK(test::values_of(*f.run(*f.add_one, x, &*good, true))[0] == 5);
   CHECK(f.runtime->synchronize().code() == Code::device_lost);
+  // As the reaper does while it looks at every stream.
+  const Ref<Stream> held = broken->stream();
   broken.reset();
   CHECK(f.runtime->synchronize().ok());
 }

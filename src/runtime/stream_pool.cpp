@@ -182,6 +182,7 @@ void StreamPool::leave(int place) {
   if (mine.lessees.sub_acq_rel(1) != 1) return;
   if (mine.stream->failed()) [[unlikely]] {
     discarded_.add_relaxed(1);
+    roster_->forget(mine.stream);
     mine.stream.reset();
   }
   put_back(place);
@@ -224,15 +225,17 @@ Result<Ref<Stream>> StreamPool::default_stream() {
     if (queue->default_stream != nullptr && !queue->default_stream->failed()) return queue->default_stream;
   }
   HEDDLE_TRY_ASSIGN(Ref<Stream> made, roster_->make(0));
-  Ref<Stream> old;  // dies after the lock
-  auto queue = queue_.lock();
-  if (queue->default_stream != nullptr && !queue->default_stream->failed()) {
-    old = std::move(made);  // another thread was first
-  } else {
-    if (queue->default_stream != nullptr) discarded_.add_relaxed(1);
-    old = std::exchange(queue->default_stream, std::move(made));
+  Ref<Stream> failed;  // dies after the lock
+  {
+    auto queue = queue_.lock();
+    if (queue->default_stream != nullptr && !queue->default_stream->failed()) return queue->default_stream;
+    failed = std::exchange(queue->default_stream, made);
   }
-  return queue->default_stream;
+  if (failed != nullptr) {
+    discarded_.add_relaxed(1);
+    roster_->forget(failed);
+  }
+  return made;
 }
 
 void StreamPool::close() {
