@@ -21,6 +21,7 @@ endif()
 # alone, which link a copy of their own of the one file that lists the drivers.
 function(heddle_metal_in_api)
   set(drivers "${PROJECT_SOURCE_DIR}/src/api/process_devices.cpp")
+  set_source_files_properties("${drivers}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   if(HEDDLE_METAL STREQUAL "APPLE")
     target_link_libraries(heddle_api PUBLIC heddle_metal)
     set_source_files_properties("${drivers}" PROPERTIES COMPILE_DEFINITIONS HEDDLE_METAL=1)

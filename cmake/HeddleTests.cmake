@@ -67,6 +67,9 @@ function(heddle_benches)
   endforeach()
 endfunction()
 
+# It declares the simulator for itself alone.
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/base/yield_test.cpp"
+  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 heddle_test_folders()
 heddle_benches()
 

@@ -1,5 +1,5 @@
 # verify_headers: every header compiles alone. A syntax check, in no build by default, of the headers that no
-# source of their own reads before anything else: of the others the release build has shown it. That every
+# source of their own reads before anything else: of the others the stage compilers shows it. That every
 # source passes Clang's thread-safety analysis is shown by the builds with Clang, the presets asan and tsan.
 
 # Whether x.cpp or x.mm beside x.h begins with it.

@@ -201,7 +201,8 @@ def compilers_stage(log: Log) -> Count:
     for compiler in COMPILERS:
         folder = f"build/compilers/{compiler}"
         built = log.run("cmake", "-S", ".", "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                        "-DHEDDLE_TESTS=OFF", f"-DCMAKE_CXX_COMPILER={compiler}", WARNINGS_ARE_ERRORS,
+                        "-DHEDDLE_TESTS=OFF", "-DHEDDLE_UNITY=OFF", f"-DCMAKE_CXX_COMPILER={compiler}",
+                        WARNINGS_ARE_ERRORS,
                         ) and log.run("cmake", "--build", folder, "-j", JOBS)  # fmt: skip
         total.passed += built
         total.failed += not built

@@ -10,7 +10,7 @@ std::string or_default(std::string_view name) {
   return name.empty() ? process_devices::default_name() : std::string(name);
 }
 
-std::vector<DeviceFact> to_public(const std::vector<device::Fact>& facts) {
+std::vector<DeviceFact> facts_of(const std::vector<device::Fact>& facts) {
   std::vector<DeviceFact> out;
   for (const device::Fact& fact : facts) out.push_back({fact.name, fact.value});
   return out;
@@ -30,9 +30,9 @@ std::vector<std::string> Device::names() { return process_devices::names(); }
 
 std::string Device::name() const { return rep_->name; }
 std::string Device::description() const { return rep_->runtime->device().traits().description; }
-std::vector<DeviceFact> Device::facts() const { return to_public(rep_->runtime->device().traits().facts); }
+std::vector<DeviceFact> Device::facts() const { return facts_of(rep_->runtime->device().traits().facts); }
 std::vector<DeviceFact> Device::defences() const {
-  return to_public(rep_->runtime->device().traits().defences);
+  return facts_of(rep_->runtime->device().traits().defences);
 }
 int Device::threads() const { return rep_->threads; }
 int Device::in_flight() const { return rep_->runtime->governor().limit(); }

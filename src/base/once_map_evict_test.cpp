@@ -14,7 +14,7 @@ namespace {
 using IntMap = OnceMap<int, int>;
 using Value = Ref<const int>;
 
-Result<Value> boxed(int x) { return std::make_shared<const int>(x); }
+Result<Value> value_of(int x) { return std::make_shared<const int>(x); }
 
 // Makes key -> 10 * key with the given size if it is not there.
 void put(IntMap& map, int key, uint64_t bytes = 0) {
@@ -126,8 +126,8 @@ TEST_CASE("a flight that is erased answers its waiters but is not kept") {
     const auto result = map.get_or_make(5, [&] {
       while (map.stats().waiting != 3) give_way();
       map.clear();
-      CHECK(**map.get_or_make(5, [] { return boxed(2); }) == 2);  // made anew beside it
-      return boxed(1);
+      CHECK(**map.get_or_make(5, [] { return value_of(2); }) == 2);  // made anew beside it
+      return value_of(1);
     });
     answered.add_relaxed(result.ok() && **result == 1 ? 1 : 0);
   });

@@ -19,8 +19,8 @@ float& at(const View& view, int64_t i, int64_t j) {
 
 // y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0. A
 // `last` of infinity makes every row infinite that is not padded.
-struct Fixture {
-  explicit Fixture(float last, bool trusted = false) {
+struct CallsFixture {
+  explicit CallsFixture(float last, bool trusted = false) {
     static Atomic<int> next{0};
     runtime::test::TestOptions device_options;
     device_options.name = text("padded", next.add_relaxed(1));
@@ -56,7 +56,7 @@ struct Fixture {
 };
 
 // Threads with rows of 3 to 7 elements; how many answers were right.
-int64_t right_calls(Fixture& f, float last, int threads, int each) {
+int64_t right_calls(CallsFixture& f, float last, int threads, int each) {
   Atomic<int64_t> right{0};
   run_together(threads, [&](int thread) {
     for (int i = 0; i < each; ++i) {
@@ -75,14 +75,14 @@ int64_t right_calls(Fixture& f, float last, int threads, int each) {
 }
 
 // Until calls have met: then the check has given its verdict.
-void until_checked(Fixture& f, float last) {
+void until_checked(CallsFixture& f, float last) {
   while (f.calls->describe().find("once") != std::string::npos) CHECK(right_calls(f, last, 8, 50) == 400);
 }
 
 }  // namespace
 
 TEST_CASE("padding that changes no row is used after one call has checked it") {
-  Fixture f(0);
+  CallsFixture f(0);
   until_checked(f, 0);
   CHECK(f.calls->describe().find("padded are") == 0);
   CHECK(f.longest.load_relaxed() >= 8);  // the check's
@@ -90,7 +90,7 @@ TEST_CASE("padding that changes no row is used after one call has checked it") {
 }
 
 TEST_CASE("padding that changes a row is never used, and every answer is right") {
-  Fixture f(1);
+  CallsFixture f(1);
   until_checked(f, 1);
   CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
   f.longest.exchange_acq_rel(0);
@@ -100,13 +100,13 @@ TEST_CASE("padding that changes a row is never used, and every answer is right")
 
 TEST_CASE("padding that makes a finite row of an infinite one is never used") {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  Fixture f(kInfinity);
+  CallsFixture f(kInfinity);
   until_checked(f, kInfinity);
   CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
 }
 
 TEST_CASE("what the user declares is not checked") {
-  Fixture f(0, true);
+  CallsFixture f(0, true);
   CHECK(right_calls(f, 0, 8, 100) == 800);
   CHECK(f.calls->describe().find("once") == std::string::npos);
   CHECK(f.longest.load_relaxed() <= 7);

@@ -12,7 +12,7 @@ namespace heddle::batch {
 
 namespace {
 
-constexpr Duration kUs = std::chrono::microseconds(1);
+constexpr Duration kMicrosecond = std::chrono::microseconds(1);
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 
 using Device = std::function<double(int64_t)>;  // rows -> microseconds
@@ -108,7 +108,7 @@ TEST_CASE("nothing known: everything is tried, but under a bound one row first")
   const CostTable table;
   CHECK(table.best_rows(64) == 64);
   CHECK(table.best_rows(0) == 1);
-  CHECK(table.best_rows(64, kUs * 1000) == 1);
+  CHECK(table.best_rows(64, kMicrosecond * 1000) == 1);
 }
 
 TEST_CASE("a larger size is worth it while its rate does not fall") {
@@ -149,11 +149,11 @@ TEST_CASE("a latency bound is reached and not exceeded") {
          {Device(steady), Device([](int64_t n) { return 23.0 + 27.0 * static_cast<double>(n); })}) {
       CostTable table;
       for (int i = 0; i < 300; ++i) {
-        const int64_t rows = table.best_rows(64, kUs * bound_us);
+        const int64_t rows = table.best_rows(64, kMicrosecond * bound_us);
         if (rows > 1) CHECK(device(rows) <= static_cast<double>(bound_us));
         run(table, device, rows, 1);
       }
-      const int64_t rows = table.best_rows(64, kUs * bound_us);
+      const int64_t rows = table.best_rows(64, kMicrosecond * bound_us);
       CHECK((rows == 64 || device(rows + 1 + rows / 4) > static_cast<double>(bound_us)));
     }
   }
@@ -272,7 +272,7 @@ TEST_CASE("the ends of the numbers are no trap") {
   CHECK(table.estimate(kMost).has_value());
   CHECK(table.estimate(-1).has_value());
   CHECK(table.best_rows(kMost) >= 1);
-  CHECK(table.best_rows(kMost, kUs) >= 1);
+  CHECK(table.best_rows(kMost, kMicrosecond) >= 1);
   CHECK(table.best_rows(kMost, Duration::zero()) == 1);
 }
 

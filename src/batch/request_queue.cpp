@@ -6,7 +6,7 @@
 namespace heddle::batch {
 namespace {
 
-constexpr int64_t kReturnShare = 4;  // callers are waited for during a quarter of a batch's run time
+constexpr int64_t kReturnFraction = 4;  // callers are waited for during a quarter of a batch's run time
 
 }  // namespace
 
@@ -322,7 +322,7 @@ bool RequestQueue::ran(uint64_t ticket) {
   if (run->requests >= 2) {  // before the answers: a quick caller is back before finish()
     if (now >= state->returning_until) state->returning = 0;
     state->returning += static_cast<int64_t>(run->requests);
-    state->returning_until = now + std::min((now - run->taken) / kReturnShare, state->limits.max_wait);
+    state->returning_until = now + std::min((now - run->taken) / kReturnFraction, state->limits.max_wait);
   }
   return true;
 }
@@ -368,7 +368,8 @@ void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
     if (run == nullptr) return;
     const TimePoint now = clock_.now();
     if (run->requests >= 2) {
-      state->returning_until = now + std::min((run->ran - run->taken) / kReturnShare, state->limits.max_wait);
+      state->returning_until =
+          now + std::min((run->ran - run->taken) / kReturnFraction, state->limits.max_wait);
     }
     QueueMetrics& m = state->metrics;
     ++m.batches;

@@ -5,8 +5,8 @@
 namespace heddle::ir {
 
 namespace {
-const Dim kB = Dim::symbol("b");
-const Dim kS = Dim::symbol("s");
+const Dim kBatch = Dim::symbol("b");
+const Dim kLength = Dim::symbol("s");
 }  // namespace
 
 TEST_CASE("shapes broadcast as NumPy's do, and refuse what can never fit") {
@@ -19,14 +19,14 @@ TEST_CASE("shapes broadcast as NumPy's do, and refuse what can never fit") {
       {{}, {2, 3}, "[2, 3]"},
       {{2, 1}, {3}, "[2, 3]"},
       {{1}, {0}, "[0]"},
-      {{kB, 1}, {1, kS}, "[b, s]"},
-      {{kB, 3}, {kB, 3}, "[b, 3]"},
-      {{kB}, {4}, "[4]"},
-      {{kB}, {kS}, "[max(b, s)]"},
-      {{Dim::min(kS, 512)}, {kS}, "[s]"},
-      {{Dim::unknown()}, {kS}, "[s]"},
+      {{kBatch, 1}, {1, kLength}, "[b, s]"},
+      {{kBatch, 3}, {kBatch, 3}, "[b, 3]"},
+      {{kBatch}, {4}, "[4]"},
+      {{kBatch}, {kLength}, "[max(b, s)]"},
+      {{Dim::min(kLength, 512)}, {kLength}, "[s]"},
+      {{Dim::unknown()}, {kLength}, "[s]"},
       {{2}, {3}, "shapes [2] and [3] do not broadcast"},
-      {{kB}, {kB + 1}, "do not broadcast: b against b + 1"},
+      {{kBatch}, {kBatch + 1}, "do not broadcast: b against b + 1"},
       {{0}, {2}, "do not broadcast"},
   };
   for (const Row& row : rows) {

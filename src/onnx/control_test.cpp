@@ -128,18 +128,6 @@ int count(const ir::Graph& graph, std::string_view op) {
   return n;
 }
 
-void check_refused(const SampleModel& m, Code code, const Names& says) {
-  const auto graph = m.read();
-  REQUIRE_FALSE(graph.ok());
-  const std::string& message = graph.status().message();
-  CAPTURE(message);
-  CHECK(name(graph.status().code()) == name(code));
-  for (const std::string& part : says) {
-    CAPTURE(part);
-    CHECK(message.find(part) != std::string::npos);
-  }
-}
-
 const std::vector<float> kRows = {1, 2, 3, -4};
 
 }  // namespace

@@ -47,14 +47,6 @@ proto::GraphProto& modifier(proto::NodeProto& node, const std::string& op, size_
   return graph;
 }
 
-void check_refused(const SampleModel& m, Code code, const std::vector<std::string>& says) {
-  const auto graph = m.read();
-  REQUIRE_FALSE(graph.ok());
-  CAPTURE(graph.status().message());
-  CHECK(name(graph.status().code()) == name(code));
-  for (const std::string& part : says) CHECK(graph.status().message().find(part) != std::string::npos);
-}
-
 }  // namespace
 
 TEST_CASE("FlexAttention takes a graph for its scores, and the type of its values") {

@@ -32,27 +32,10 @@ void words(proto::NodeProto& node, const std::string& name, const std::vector<st
   for (const std::string& word : list) a.add_strings(word);
 }
 
-struct Form {
-  std::string what;
-  int64_t opset;
-  std::function<void(Model&)> add;  // nodes that make "y" from x = [[1 2 3] [4 5 6]], f32[2, 3]
-  std::string shape;
-  Ds values;
-};
-
-void check(const Form& form) {
-  CAPTURE(form.what);
-  Model m(form.opset);
-  m.input("x", {2, 3});
-  form.add(m);
-  const std::vector<double> x = {1, 2, 3, 4, 5, 6};
-  check_y(m, ir::Tensor::of<double>(ir::DType::kF32, {2, 3}, x), form.shape, form.values);
-}
-
 }  // namespace
 
 TEST_CASE("bounds and amounts are attributes before opset 11") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"Clip",
        7,
        [](Model& m) {
@@ -77,11 +60,11 @@ TEST_CASE("bounds and amounts are attributes before opset 11") {
        "f32[2, 3]",
        {9, 1, 2, 9, 4, 5}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("a scale covers a tensor, an axis, or blocks of one") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"whole, halves to even",
        11,
        [](Model& m) {
@@ -130,7 +113,7 @@ TEST_CASE("a scale covers a tensor, an axis, or blocks of one") {
        "f32[2, 3]",
        {1, 2, 3, 7, 11, 15}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("dynamic quantisation covers zero and finds its scale") {
@@ -140,9 +123,9 @@ TEST_CASE("dynamic quantisation covers zero and finds its scale") {
       m.node("Identity", {name}, {"y"});
     };
   };
-  check({"values", 11, output("q"), "u8[2, 3]", {42, 85, 128, 170, 212, 255}});
-  check({"scale", 11, output("s"), "f32[]", {6.0 / 255}});
-  check({"zero point", 11, output("z"), "u8[]", {0}});
+  check_form({"values", 11, output("q"), "u8[2, 3]", {42, 85, 128, 170, 212, 255}});
+  check_form({"scale", 11, output("s"), "f32[]", {6.0 / 255}});
+  check_form({"zero point", 11, output("z"), "u8[]", {0}});
 }
 
 TEST_CASE("products of quantised operands are exact, then rounded and saturated") {
@@ -151,7 +134,7 @@ TEST_CASE("products of quantised operands are exact, then rounded and saturated"
     bytes(m, "zero", {}, {0});
     m.node("QuantizeLinear", {"x", "one", "zero"}, {"q"});
   };
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"MatMulInteger with a zero point for each row and column",
        11,
        [&](Model& m) {
@@ -190,7 +173,7 @@ TEST_CASE("products of quantised operands are exact, then rounded and saturated"
        "u8[1, 2, 1, 2]",
        {106, 108, 0, 0}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("recurrent nodes read both layouts and lists of names") {
@@ -207,14 +190,14 @@ TEST_CASE("recurrent nodes read both layouts and lists of names") {
       m.node("Identity", {output}, {"y"});
     };
   };
-  check({"sequence first", 14, rnn({2, 3, 1}, 0, "all"), "f32[2, 1, 3, 1]", {2, 4, 6, 10, 14, 18}});
-  check({"its last state", 14, rnn({2, 3, 1}, 0, "last"), "f32[1, 3, 1]", {10, 14, 18}});
-  check({"batch first", 14, rnn({2, 3, 1}, 1, "all"), "f32[2, 3, 1, 1]", {2, 6, 12, 8, 18, 30}});
-  check({"its last state", 14, rnn({2, 3, 1}, 1, "last"), "f32[2, 1, 1]", {12, 30}});
+  check_form({"sequence first", 14, rnn({2, 3, 1}, 0, "all"), "f32[2, 1, 3, 1]", {2, 4, 6, 10, 14, 18}});
+  check_form({"its last state", 14, rnn({2, 3, 1}, 0, "last"), "f32[1, 3, 1]", {10, 14, 18}});
+  check_form({"batch first", 14, rnn({2, 3, 1}, 1, "all"), "f32[2, 3, 1, 1]", {2, 6, 12, 8, 18, 30}});
+  check_form({"its last state", 14, rnn({2, 3, 1}, 1, "last"), "f32[2, 1, 1]", {12, 30}});
 }
 
 TEST_CASE("normalisations that are written out keep their meaning") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"LpNormalization of order 1",
        11,
        [](Model& m) { set(m.node("LpNormalization", {"x"}, {"y"}), "p", int64_t{1}); },
@@ -269,7 +252,7 @@ TEST_CASE("normalisations that are written out keep their meaning") {
        "f32[6]",
        {1, 1.5, 2, 2.5, 3, 3.5}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("attention joins its cache, and sees only the keys it may") {
@@ -292,45 +275,45 @@ TEST_CASE("attention joins its cache, and sees only the keys it may") {
     };
   };
   const auto causal = [](Model&, proto::NodeProto& n) { set(n, "is_causal", int64_t{1}); };
-  check({"causal after a cache",
-         23,
-         attention({"", "past", "past"}, {"o", "k", "v"}, causal, "o"),
-         "f32[1, 2, 3]",
-         {0.5, 1, 1.5, 5 / 3.0, 7 / 3.0, 3}});
-  check({"the joined values",
-         23,
-         attention({"", "past", "past"}, {"o", "k", "v"}, causal, "v"),
-         "f32[1, 1, 3, 3]",
-         {0, 0, 0, 1, 2, 3, 4, 5, 6}});
-  check({"a window to the left",
-         25,
-         attention(
-             {}, {"o"},
-             [](Model&, proto::NodeProto& n) {
-               set(n, "left_window_size", int64_t{0});
-               set(n, "right_window_size", int64_t{0});
-             },
-             "o"),
-         "f32[1, 2, 3]",
-         {1, 2, 3, 4, 5, 6}});
-  check({"padded keys",
-         24,
-         attention(
-             {"", "", "", "seen"}, {"o"}, [](Model& m, proto::NodeProto&) { m.ints("seen", {1}); }, "o"),
-         "f32[1, 2, 3]",
-         {1, 2, 3, 1, 2, 3}});
-  check({"the weights, under a cap",
-         23,
-         attention(
-             {}, {"o", "", "", "w"},
-             [](Model&, proto::NodeProto& n) {
-               set(n, "softcap", 2.0f);
-               set(n, "is_causal", int64_t{1});
-               set(n, "qk_matmul_output_mode", int64_t{3});
-             },
-             "w"),
-         "f32[1, 1, 2, 2]",
-         {1, 0, 0.5, 0.5}});
+  check_form({"causal after a cache",
+              23,
+              attention({"", "past", "past"}, {"o", "k", "v"}, causal, "o"),
+              "f32[1, 2, 3]",
+              {0.5, 1, 1.5, 5 / 3.0, 7 / 3.0, 3}});
+  check_form({"the joined values",
+              23,
+              attention({"", "past", "past"}, {"o", "k", "v"}, causal, "v"),
+              "f32[1, 1, 3, 3]",
+              {0, 0, 0, 1, 2, 3, 4, 5, 6}});
+  check_form({"a window to the left",
+              25,
+              attention(
+                  {}, {"o"},
+                  [](Model&, proto::NodeProto& n) {
+                    set(n, "left_window_size", int64_t{0});
+                    set(n, "right_window_size", int64_t{0});
+                  },
+                  "o"),
+              "f32[1, 2, 3]",
+              {1, 2, 3, 4, 5, 6}});
+  check_form({"padded keys",
+              24,
+              attention(
+                  {"", "", "", "seen"}, {"o"}, [](Model& m, proto::NodeProto&) { m.ints("seen", {1}); }, "o"),
+              "f32[1, 2, 3]",
+              {1, 2, 3, 1, 2, 3}});
+  check_form({"the weights, under a cap",
+              23,
+              attention(
+                  {}, {"o", "", "", "w"},
+                  [](Model&, proto::NodeProto& n) {
+                    set(n, "softcap", 2.0f);
+                    set(n, "is_causal", int64_t{1});
+                    set(n, "qk_matmul_output_mode", int64_t{3});
+                  },
+                  "w"),
+              "f32[1, 1, 2, 2]",
+              {1, 0, 0.5, 0.5}});
 }
 
 TEST_CASE("rotary embeddings turn pairs, by halves or interleaved") {
@@ -346,8 +329,8 @@ TEST_CASE("rotary embeddings turn pairs, by halves or interleaved") {
       set(n, "rotary_embedding_dim", int64_t{4});
     };
   };
-  check({"halves", 23, rotary(0), "f32[1, 1, 1, 6]", {-3, -4, 1, 2, 5, 6}});
-  check({"interleaved", 23, rotary(1), "f32[1, 1, 1, 6]", {-2, 1, -4, 3, 5, 6}});
+  check_form({"halves", 23, rotary(0), "f32[1, 1, 1, 6]", {-3, -4, 1, 2, 5, 6}});
+  check_form({"interleaved", 23, rotary(1), "f32[1, 1, 1, 6]", {-2, 1, -4, 3, 5, 6}});
 }
 
 }  // namespace heddle::onnx

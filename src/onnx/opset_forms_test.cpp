@@ -12,24 +12,6 @@
 namespace heddle::onnx {
 namespace {
 
-struct Form {
-  std::string what;
-  int64_t opset;
-  std::function<void(SampleModel&)> add;  // nodes that make "y" from x = [[1 2 3] [4 5 6]], f32[2, 3]
-  std::string shape;
-  std::vector<double> values;
-};
-
-void check(const Form& form) {
-  CAPTURE(form.what);
-  CAPTURE(form.opset);
-  SampleModel m(form.opset);
-  m.input("x", {2, 3});
-  form.add(m);
-  const std::vector<double> x = {1, 2, 3, 4, 5, 6};
-  check_y(m, ir::Tensor::of<double>(ir::DType::kF32, {2, 3}, x), form.shape, form.values);
-}
-
 using Model = SampleModel;
 const std::vector<int64_t> kAxis0 = {0}, kAxis1 = {1};
 
@@ -49,7 +31,7 @@ const std::vector<double> kX = {1, 2, 3, 4, 5, 6};
 }  // namespace
 
 TEST_CASE("axes to add and drop mean the same as an attribute and as an input") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"Unsqueeze", 11,
        [](Model& m) { set(m.node("Unsqueeze", {"x"}, {"y"}), "axes", std::vector<int64_t>{0, 3}); },
        "f32[1, 2, 3, 1]", kX},
@@ -72,11 +54,11 @@ TEST_CASE("axes to add and drop mean the same as an attribute and as an input") 
        },
        "f32[2, 3]", kX},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("axes to reduce mean the same as an attribute and as an input") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"ReduceSum",
        11,
        [](Model& m) {
@@ -130,11 +112,11 @@ TEST_CASE("axes to reduce mean the same as an attribute and as an input") {
        "f32[2]",
        {3.4076059, 6.4076059}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("sizes to split by mean the same as an attribute and as an input") {
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"Split by an attribute",
        11,
        [](Model& m) {
@@ -163,7 +145,7 @@ TEST_CASE("sizes to split by mean the same as an attribute and as an input") {
        "f32[2, 1]",
        {3, 6}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("softmax before opset 13 runs over all axes from its axis on") {
@@ -179,7 +161,7 @@ TEST_CASE("softmax before opset 13 runs over all axes from its axis on") {
       if (axis) set(n, "axis", *axis);
     };
   };
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"axis 1 by default", 11, on3d(11, {}), "f32[1, 2, 3]", softmax(kX, 6)},
       {"axis -2", 12, on3d(12, -2), "f32[1, 2, 3]", softmax(kX, 6)},
       {"the last axis", 12, on3d(12, 2), "f32[1, 2, 3]", softmax(kX, 3)},
@@ -191,12 +173,12 @@ TEST_CASE("softmax before opset 13 runs over all axes from its axis on") {
        {1 / (1 + std::exp(3)), 1 / (1 + std::exp(3)), 1 / (1 + std::exp(3)), 1 / (1 + std::exp(-3)),
         1 / (1 + std::exp(-3)), 1 / (1 + std::exp(-3))}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("operators without an entry of their own are composed") {
   const auto scalar = [](Model& m, const char* name, float value) { m.floats(name, {}, {value}); };
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"Sum of three",
        11,
        [](Model& m) { m.node("Sum", {"x", "x", "x"}, {"y"}); },
@@ -227,12 +209,12 @@ TEST_CASE("operators without an entry of their own are composed") {
        "f32[2, 3]",
        {0.8650984, 1.9439590, 2.9865350, 3.9974137, 4.9995521, 5.9999266}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("operators whose operands have changed with the opsets keep their meaning") {
   const auto scalar = [](Model& m, const char* name, float value) { m.floats(name, {}, {value}); };
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"IsInf of one sign",
        20,
        [&](Model& m) {
@@ -283,12 +265,12 @@ TEST_CASE("operators whose operands have changed with the opsets keep their mean
        "i64[2]",
        {4, 5}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("operands and outputs that are optional may be left out") {
   const auto scalar = [](Model& m, const char* name, float value) { m.floats(name, {}, {value}); };
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"Clip below",
        11,
        [&](Model& m) {
@@ -314,7 +296,7 @@ TEST_CASE("operands and outputs that are optional may be left out") {
        "i64[2, 2]",
        {2, 1, 2, 1}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("constants in all forms") {
@@ -327,7 +309,7 @@ TEST_CASE("constants in all forms") {
     };
   };
   using A = proto::AttributeProto;
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"value",
        11,
        constant("value",
@@ -377,7 +359,7 @@ TEST_CASE("constants in all forms") {
        "f32[1]",
        {0.5}},
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("normalisation: group factors before opset 21, channel factors from 21 on") {
@@ -394,13 +376,13 @@ TEST_CASE("normalisation: group factors before opset 21, channel factors from 21
   };
   const double a = std::sqrt(1.5);
   const std::vector<double> expected = {-2 * a, 0, 2 * a, 1 - 3 * a, 1, 1 + 3 * a};
-  check({"per group", 18, group({2, 3}, {0, 1}), "f32[1, 6, 1]", expected});
-  check({"per channel", 21, group({2, 2, 2, 3, 3, 3}, {0, 0, 0, 1, 1, 1}), "f32[1, 6, 1]", expected});
+  check_form({"per group", 18, group({2, 3}, {0, 1}), "f32[1, 6, 1]", expected});
+  check_form({"per channel", 21, group({2, 2, 2, 3, 3, 3}, {0, 0, 0, 1, 1, 1}), "f32[1, 6, 1]", expected});
 }
 
 TEST_CASE("attention is the same with heads apart and heads together") {
   // Two heads of size 3 attend over one key: the result is its value.
-  const std::vector<Form> forms = {
+  const std::vector<OpsetForm> forms = {
       {"rank 3", 23,
        [](Model& m) {
          m.ints("s", {1, 1, 6});
@@ -427,7 +409,7 @@ TEST_CASE("attention is the same with heads apart and heads together") {
        "f32[1, 1, 2, 3]",
        {1, 2, 3, 4, 5, 6}},  // the second row sees both keys, and its own outweighs the other by e^26
   };
-  for (const Form& form : forms) check(form);
+  for (const OpsetForm& form : forms) check_form(form);
 }
 
 TEST_CASE("attention refuses what it does not do, by name") {

@@ -5,6 +5,7 @@
 //   Threads    A plain value.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <variant>
@@ -48,6 +49,19 @@ void set(proto::NodeProto& node, const std::string& name, const std::vector<int6
 // Adds the output "y" to a model of one input, x: checks its type and elements for this x.
 void check_y(SampleModel& m, const ir::Tensor& x, const std::string& type,
              const std::vector<double>& elements);
+
+// One node in the form that an operator had in an operator set.
+struct OpsetForm {
+  std::string what;
+  int64_t opset;
+  std::function<void(SampleModel&)> add;  // nodes that make "y" from x = [[1 2 3] [4 5 6]], f32[2, 3]
+  std::string shape;
+  std::vector<double> values;
+};
+void check_form(const OpsetForm& form);
+
+// The model is refused with this code, and the message has each of these parts.
+void check_refused(const SampleModel& m, Code code, const std::vector<std::string>& says);
 
 std::span<const std::byte> as_bytes(const std::string& text);
 

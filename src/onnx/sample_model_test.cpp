@@ -121,6 +121,28 @@ void check_y(SampleModel& m, const ir::Tensor& x, const std::string& type,
   }
 }
 
+void check_form(const OpsetForm& form) {
+  CAPTURE(form.what);
+  CAPTURE(form.opset);
+  SampleModel m(form.opset);
+  m.input("x", {2, 3});
+  form.add(m);
+  const std::vector<double> x = {1, 2, 3, 4, 5, 6};
+  check_y(m, ir::Tensor::of<double>(ir::DType::kF32, {2, 3}, x), form.shape, form.values);
+}
+
+void check_refused(const SampleModel& m, Code code, const std::vector<std::string>& says) {
+  const auto graph = m.read();
+  REQUIRE_FALSE(graph.ok());
+  const std::string& message = graph.status().message();
+  CAPTURE(message);
+  CHECK(name(graph.status().code()) == name(code));
+  for (const std::string& part : says) {
+    CAPTURE(part);
+    CHECK(message.find(part) != std::string::npos);
+  }
+}
+
 std::span<const std::byte> as_bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 SampleModel small_network() {

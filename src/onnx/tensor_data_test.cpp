@@ -25,7 +25,7 @@ Tensor make(int type, const std::vector<int64_t>& dims) {
   return tensor;
 }
 
-struct Form {
+struct TypedForm {
   int type;
   ir::DType dtype;
   std::string raw;                     // of the two values below
@@ -55,7 +55,7 @@ std::function<void(Tensor&)> uint64s(uint64_t first, uint64_t second) {
   };
 }
 
-std::vector<Form> forms() {
+std::vector<TypedForm> forms() {
   return {
       {Tensor::FLOAT, ir::DType::kF32, raw(1.5f, -2.0f),
        [](Tensor& t) {
@@ -93,7 +93,7 @@ std::vector<Form> forms() {
 
 TEST_CASE("each element type is read from raw bytes and from its typed field") {
   REQUIRE(forms().size() == ir::kDTypeCount);
-  for (const Form& form : forms()) {
+  for (const TypedForm& form : forms()) {
     for (const bool typed : {false, true}) {
       CAPTURE(ir::name(form.dtype));
       CAPTURE(typed);

@@ -8,7 +8,7 @@ namespace {
 
 using Id = Sketch::Id;
 
-struct Case {
+struct CostCase {
   std::string op;
   std::vector<ir::Extents> inputs;
   ir::Attributes attributes;
@@ -16,7 +16,7 @@ struct Case {
   double bytes;
 };
 
-Cost cost_of(const Case& c) {
+Cost cost_of(const CostCase& c) {
   Sketch s;
   std::vector<Id> inputs;
   for (size_t i = 0; i < c.inputs.size(); ++i) {
@@ -31,7 +31,7 @@ Cost cost_of(const Case& c) {
 
 TEST_CASE("a node costs the products and the bytes that its shapes say, counted by hand") {
   const std::vector<int64_t> three = {3, 3};
-  const Case cases[] = {
+  const CostCase cases[] = {
       {"MatMul", {{2, 3, 4}, {4, 5}}, {}, 2 * 2 * 3 * 4 * 5, 4 * (24 + 20 + 30)},
       {"MatMul", {{4}, {4, 5}}, {}, 2 * 4 * 5, 4 * (4 + 20 + 5)},
       {"Linear", {{7, 4}, {4, 5}, {5}}, {}, 2 * 7 * 4 * 5, 4 * (28 + 20 + 5 + 35)},
@@ -60,7 +60,7 @@ TEST_CASE("a node costs the products and the bytes that its shapes say, counted 
       {"Softmax", {{4, 6}}, {}, 24, 4 * 48},
       {"ReduceSum", {{4, 6}}, {}, 24, 4 * 25},
   };
-  for (const Case& c : cases) {
+  for (const CostCase& c : cases) {
     CAPTURE(c.op);
     const Cost found = cost_of(c);
     CHECK(found.flops == c.flops);

@@ -13,10 +13,10 @@ using Id = Sketch::Id;
 constexpr int64_t kHeads = 3;
 constexpr int64_t kSize = 4;
 constexpr int64_t kWidth = kHeads * kSize;
-const Symbols kSymbols{{"batch", 2}, {"seq", 5}, {"keys", 6}};
+const Symbols kAttentionSymbols{{"batch", 2}, {"seq", 5}, {"keys", 6}};
 
 ir::Graph optimized(ir::Graph graph) {
-  return apply([](ir::Graph g) { return optimize(std::move(g)); }, graph, kSymbols);
+  return apply([](ir::Graph g) { return optimize(std::move(g)); }, graph, kAttentionSymbols);
 }
 
 Id project(Sketch& s, Id x) {
@@ -104,7 +104,7 @@ TEST_CASE("rows with nothing to attend to give zeros behind the guard against Na
   const ir::Graph before = s.take();
   const ir::Graph after = optimized(before);
   CHECK(count(after, "Attention") == 1);
-  auto inputs = random_inputs(before, kSymbols);
+  auto inputs = random_inputs(before, kAttentionSymbols);
   inputs[1] = ir::Tensor::zeros(ir::DType::kBool, {2, 1, 1, 5});
   check_equal(run(before, inputs), run(after, inputs));
 }

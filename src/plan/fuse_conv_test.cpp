@@ -9,7 +9,7 @@ namespace {
 
 using Id = Sketch::Id;
 
-const Symbols kSymbols{{"batch", 2}};
+const Symbols kConvSymbols{{"batch", 2}};
 
 Id conv(Sketch& s, Id x, bool bias = false) {
   std::vector<Id> inputs{x, s.random({4, 4, 3, 3})};
@@ -54,7 +54,7 @@ TEST_CASE("normalisation, constants, residual and activation go into the convolu
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 4, 6, 5})));
-    const ir::Graph after = drop_dead(apply(fuse_conv, s.take(), kSymbols));
+    const ir::Graph after = drop_dead(apply(fuse_conv, s.take(), kConvSymbols));
     CHECK(after.nodes.size() == 1);
     CHECK(the(after, "Conv").has_input(3) == each.residual);
     CHECK(the(after, "Conv").attributes.str("activation") == each.activation);
@@ -67,7 +67,7 @@ TEST_CASE("grouped and strided convolutions take normalisation too") {
   const Id c = s.op("Conv", {x, s.random({4, 2, 3, 3})},
                     {{"group", int64_t{2}}, {"strides", std::vector<int64_t>{2, 1}}});
   s.out(s.op("Relu", {norm(s, c)}));
-  CHECK(drop_dead(apply(fuse_conv, s.take(), kSymbols)).nodes.size() == 1);
+  CHECK(drop_dead(apply(fuse_conv, s.take(), kConvSymbols)).nodes.size() == 1);
 }
 
 TEST_CASE("a transposed convolution takes normalisation, constants and activation") {
@@ -75,7 +75,7 @@ TEST_CASE("a transposed convolution takes normalisation, constants and activatio
   const Id x = s.in("x", {sym("batch"), 3, 6, 5});
   const Id c = s.op("ConvTranspose", {x, s.random({3, 4, 2, 2})}, {{"strides", std::vector<int64_t>{2, 2}}});
   s.out(s.op("Relu", {s.op("Add", {norm(s, c), s.random({1, 4, 1, 1})})}));
-  const ir::Graph after = drop_dead(apply(fuse_conv, s.take(), kSymbols));
+  const ir::Graph after = drop_dead(apply(fuse_conv, s.take(), kConvSymbols));
   CHECK(after.nodes.size() == 1);
   CHECK(the(after, "ConvTranspose").attributes.str("activation") == "relu");
 }
@@ -108,14 +108,14 @@ TEST_CASE("hard-swish and hard-sigmoid are found however they are spelled") {
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 5})));
-    const ir::Graph after = drop_dead(apply(fuse_gates, s.take(), kSymbols));
+    const ir::Graph after = drop_dead(apply(fuse_gates, s.take(), kConvSymbols));
     CHECK(after.nodes.size() == 1);
     CHECK(count(after, each.op) == 1);
   }
   Sketch s;
   const Id x = s.in("x", {sym("batch"), 5});
   s.out(s.op("Mul", {x, s.op("HardSigmoid", {x})}));  // a slope of 0.2
-  CHECK(drop_dead(apply(fuse_gates, s.take(), kSymbols)).nodes.size() == 2);
+  CHECK(drop_dead(apply(fuse_gates, s.take(), kConvSymbols)).nodes.size() == 2);
 }
 
 TEST_CASE("the convolution takes nothing that would change a value") {
@@ -146,7 +146,7 @@ TEST_CASE("the convolution takes nothing that would change a value") {
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 4, 6, 5})));
-    CHECK(drop_dead(apply(fuse_conv, s.take(), kSymbols)).nodes.size() == each.nodes);
+    CHECK(drop_dead(apply(fuse_conv, s.take(), kConvSymbols)).nodes.size() == each.nodes);
   }
 }
 
@@ -183,7 +183,7 @@ TEST_CASE("element-wise chains and diamonds become one node") {
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 4, 5})));
-    const ir::Graph after = apply(fuse_elementwise, s.take(), kSymbols, 0);
+    const ir::Graph after = apply(fuse_elementwise, s.take(), kConvSymbols, 0);
     CHECK(after.nodes.size() == each.nodes);
     CHECK(count(after, "Elementwise") == (each.what == "one node alone" ? 0 : 1));
   }
@@ -194,7 +194,7 @@ TEST_CASE("long chains are cut at a bound, not left alone") {
   Id at = s.in("x", {sym("batch"), 4});
   for (int i = 0; i < 60; ++i) at = s.op(i % 2 == 0 ? "Tanh" : "Neg", {at});
   s.out(at);
-  const ir::Graph after = apply(fuse_elementwise, s.take(), kSymbols, 0);
+  const ir::Graph after = apply(fuse_elementwise, s.take(), kConvSymbols, 0);
   CHECK(after.nodes.size() == 3);
   for (const ir::Node& node : after.nodes) CHECK(node.attributes.graph("body")->nodes.size() <= 24);
 }
@@ -205,7 +205,7 @@ TEST_CASE("work on shapes is not drawn into a chain over data") {
   const Id rows = s.op("Cast", {s.op("Shape", {x})}, {{"to", std::string("f32")}});
   const Id share = s.op("Reciprocal", {s.op("Gather", {rows, s.ints({0})})});
   s.out(s.op("Exp", {s.op("Mul", {s.op("Neg", {x}), s.op("Expand", {share, s.op("Shape", {x})})})}));
-  const ir::Graph after = apply(fuse_elementwise, s.take(), kSymbols, 0);
+  const ir::Graph after = apply(fuse_elementwise, s.take(), kConvSymbols, 0);
   CHECK(count(after, "Reciprocal") == 1);
   CHECK(the(after, "Elementwise").attributes.graph("body")->nodes.size() == 3);
 }

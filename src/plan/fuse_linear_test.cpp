@@ -9,9 +9,9 @@ namespace {
 
 using Id = Sketch::Id;
 
-const Symbols kSymbols{{"batch", 3}, {"seq", 5}};
+const Symbols kLinearSymbols{{"batch", 3}, {"seq", 5}};
 
-ir::Graph fuse(ir::Graph graph) { return drop_dead(apply(fuse_linear, graph, kSymbols)); }
+ir::Graph fuse(ir::Graph graph) { return drop_dead(apply(fuse_linear, graph, kLinearSymbols)); }
 
 TEST_CASE("products with constant weights become Linear, with bias, activation and residual") {
   struct Case {

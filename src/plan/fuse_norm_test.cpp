@@ -9,7 +9,7 @@ namespace {
 
 using Id = Sketch::Id;
 
-const Symbols kSymbols{{"batch", 3}, {"seq", 5}};
+const Symbols kNormSymbols{{"batch", 3}, {"seq", 5}};
 
 struct Norm {
   std::string what;
@@ -19,7 +19,7 @@ struct Norm {
 ir::Graph fused(const Norm& spelling) {
   Sketch s;
   s.out(spelling.build(s, s.in("x", {sym("batch"), sym("seq"), 8})));
-  return drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+  return drop_dead(apply(fuse_layer_norm, s.take(), kNormSymbols));
 }
 
 Id mean(Sketch& s, Id x, const std::vector<int64_t>& axes = {-1}) {
@@ -84,7 +84,7 @@ TEST_CASE("several trailing axes normalise together") {
   const Id d = s.op("Sub", {x, mean(s, x, {1, 2})});
   const Id n = s.op("Div", {d, s.op("Sqrt", {shifted(s, mean(s, square(s, d, 0), {-1, -2}))})});
   s.out(s.op("Add", {s.op("Mul", {n, s.random({5, 8})}), s.random({5, 8})}));
-  const ir::Graph after = drop_dead(apply(fuse_layer_norm, s.take(), kSymbols));
+  const ir::Graph after = drop_dead(apply(fuse_layer_norm, s.take(), kNormSymbols));
   CHECK(after.nodes.size() == 1);
 }
 
@@ -129,7 +129,7 @@ TEST_CASE("what only resembles layer normalisation stays") {
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 5, 8})));
-    CHECK(count(drop_dead(apply(fuse_layer_norm, s.take(), kSymbols)), "LayerNormalization") == 0);
+    CHECK(count(drop_dead(apply(fuse_layer_norm, s.take(), kNormSymbols)), "LayerNormalization") == 0);
   }
 }
 
@@ -139,7 +139,7 @@ TEST_CASE("a scale along another axis is no parameter of the normalisation") {
   const Id n = s.op("LayerNormalization",
                     {x, s.constant(ir::Tensor::of<double>(ir::DType::kF32, {8}, std::vector<double>(8, 1)))});
   s.out(s.op("Mul", {n, s.random({8, 1})}));
-  CHECK(count(drop_dead(apply(fuse_layer_norm, s.take(), kSymbols)), "Mul") == 1);
+  CHECK(count(drop_dead(apply(fuse_layer_norm, s.take(), kNormSymbols)), "Mul") == 1);
 }
 
 Id erf_gate(Sketch& s, Id x) {
@@ -199,7 +199,7 @@ TEST_CASE("GELU is found in every order of its factors") {
     CAPTURE(each.what);
     Sketch s;
     s.out(each.build(s, s.in("x", {sym("batch"), 8})));
-    const ir::Graph after = drop_dead(apply(fuse_gelu, s.take(), kSymbols));
+    const ir::Graph after = drop_dead(apply(fuse_gelu, s.take(), kNormSymbols));
     CHECK(after.nodes.size() == 1);
     CHECK(the(after, "Gelu").attributes.str("approximate") == each.approximate);
   }
@@ -231,7 +231,7 @@ TEST_CASE("what only resembles GELU stays") {
   for (const Build& build : builds) {
     Sketch s;
     s.out(build(s, s.in("x", {sym("batch"), 8})));
-    CHECK(count(drop_dead(apply(fuse_gelu, s.take(), kSymbols)), "Gelu") == 0);
+    CHECK(count(drop_dead(apply(fuse_gelu, s.take(), kNormSymbols)), "Gelu") == 0);
   }
 }
 
@@ -261,7 +261,7 @@ TEST_CASE("root-mean-square normalisation is found in its usual spellings") {
   Sketch s;  // another value's root
   const Id x = s.in("x", {sym("batch"), 8}), z = s.in("z", {sym("batch"), 8});
   s.out(s.op("Div", {x, s.op("Sqrt", {shifted(s, mean(s, square(s, z, 2)))})}));
-  CHECK(count(apply(fuse_layer_norm, s.take(), kSymbols), "RMSNormalization") == 0);
+  CHECK(count(apply(fuse_layer_norm, s.take(), kNormSymbols), "RMSNormalization") == 0);
 }
 
 }  // namespace

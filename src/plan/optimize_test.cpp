@@ -10,7 +10,7 @@ namespace {
 
 using Id = Sketch::Id;
 
-constexpr int64_t kWidth = 8;
+constexpr int64_t kFeatures = 8;
 
 // One more node over values of the shape [batch, 5, 8], chosen by `kind`.
 Id grow(Sketch& s, std::mt19937& generator, const std::vector<Id>& pool) {
@@ -24,9 +24,9 @@ Id grow(Sketch& s, std::mt19937& generator, const std::vector<Id>& pool) {
     case 2:
       return s.op("Sub", {a, any()});
     case 3:
-      return s.op("MatMul", {a, s.random({kWidth, kWidth})});
+      return s.op("MatMul", {a, s.random({kFeatures, kFeatures})});
     case 4:
-      return s.op("Add", {a, s.random({kWidth})});
+      return s.op("Add", {a, s.random({kFeatures})});
     case 5:
       return s.op("Relu", {a});
     case 6:
@@ -34,8 +34,8 @@ Id grow(Sketch& s, std::mt19937& generator, const std::vector<Id>& pool) {
     case 7:
       return s.transpose(s.op("Neg", {s.transpose(a, {1, 0, 2})}), {1, 0, 2});
     case 8:
-      return s.reshape(s.op("MatMul", {s.reshape(a, {-1, kWidth}), s.random({kWidth, kWidth})}),
-                       {-1, 5, kWidth});
+      return s.reshape(s.op("MatMul", {s.reshape(a, {-1, kFeatures}), s.random({kFeatures, kFeatures})}),
+                       {-1, 5, kFeatures});
     case 9:
       return s.op("Softmax", {a}, {{"axis", int64_t{-1}}});
     case 10:
@@ -52,7 +52,7 @@ Id grow(Sketch& s, std::mt19937& generator, const std::vector<Id>& pool) {
       const Id split = s.reshape(a, {0, 0, 2, 4});
       const Id scores = s.op("MatMul", {s.transpose(split, {0, 2, 1, 3}), s.transpose(split, {0, 2, 3, 1})});
       const Id context = s.op("MatMul", {s.op("Softmax", {scores}), s.transpose(split, {0, 2, 1, 3})});
-      return s.reshape(s.transpose(context, {0, 2, 1, 3}), {0, 0, kWidth});
+      return s.reshape(s.transpose(context, {0, 2, 1, 3}), {0, 0, kFeatures});
     }
   }
 }
@@ -60,7 +60,7 @@ Id grow(Sketch& s, std::mt19937& generator, const std::vector<Id>& pool) {
 ir::Graph random_graph(unsigned seed) {
   std::mt19937 generator(seed);
   Sketch s;
-  std::vector<Id> pool{s.in("x", {sym("batch"), 5, kWidth}), s.in("z", {sym("batch"), 5, kWidth})};
+  std::vector<Id> pool{s.in("x", {sym("batch"), 5, kFeatures}), s.in("z", {sym("batch"), 5, kFeatures})};
   const size_t nodes = 2 + generator() % 12;
   for (size_t i = 0; i < nodes; ++i) pool.push_back(grow(s, generator, pool));
   s.out(s.op("Clip", {pool.back(), s.number(-50), s.number(50)}));
@@ -79,7 +79,7 @@ TEST_CASE("random graphs keep their values through all passes, and joined calls 
     fused += after.nodes.size() < graph.nodes.size() ? 1 : 0;
     // Nothing above mixes rows; the proof may only have become easier.
     CHECK(batchable(after).yes);
-    const auto concrete = specialize(after, std::vector<ir::Extents>(2, ir::Extents{2, 5, kWidth}));
+    const auto concrete = specialize(after, std::vector<ir::Extents>(2, ir::Extents{2, 5, kFeatures}));
     REQUIRE(concrete.ok());
     const auto inputs = random_inputs(graph, {{"batch", 2}});
     check_equal(run(graph, inputs), run(*concrete, inputs), 1e-4);

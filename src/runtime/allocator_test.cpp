@@ -14,8 +14,8 @@ namespace {
 
 using test::TestDevice;
 
-struct Fixture {
-  explicit Fixture(uint64_t memory_bytes = uint64_t{1} << 30, Options options = {})
+struct AllocatorFixture {
+  explicit AllocatorFixture(uint64_t memory_bytes = uint64_t{1} << 30, Options options = {})
       : device(std::make_shared<TestDevice>(test::TestOptions{.memory_bytes = memory_bytes})),
         allocator(*Allocator::make(device, options)) {}
   Ref<TestDevice> device;
@@ -57,7 +57,7 @@ TEST_CASE("every size class has an index of its own") {
 
 TEST_CASE("a freed block serves the next request of its class without the driver") {
   for (const uint64_t bytes : {uint64_t{0}, uint64_t{1}, uint64_t{64}, uint64_t{5000}, kMiB, 3 * kMiB + 5}) {
-    Fixture f;
+    AllocatorFixture f;
     const void* memory = nullptr;
     {
       const auto buffer = *f.allocator->allocate(bytes);
@@ -81,7 +81,7 @@ TEST_CASE("a freed block serves the next request of its class without the driver
 }
 
 TEST_CASE("a large block serves only requests that waste at most an eighth of it") {
-  Fixture f;
+  AllocatorFixture f;
   f.allocator->allocate(16 * kMiB).value().reset();
   const auto small = *f.allocator->allocate(8 * kMiB);
   CHECK(f.allocator->stats().misses == 2);
@@ -91,7 +91,7 @@ TEST_CASE("a large block serves only requests that waste at most an eighth of it
 }
 
 TEST_CASE("empty_cache gives everything back that is not in use") {
-  Fixture f;
+  AllocatorFixture f;
   const auto kept = *f.allocator->allocate(1000);
   for (const uint64_t bytes : {uint64_t{10}, uint64_t{2000}, 2 * kMiB})
     f.allocator->allocate(bytes).value().reset();
@@ -108,7 +108,7 @@ TEST_CASE("beyond the high watermark cached blocks are freed down to the low one
   Options options;
   options.high_watermark = 0.5;
   options.low_watermark = 0.25;
-  Fixture f(64 * kMiB, options);
+  AllocatorFixture f(64 * kMiB, options);
   {
     std::vector<Ref<device::Buffer>> all;
     for (uint64_t i = 0; i < 7; ++i) all.push_back(*f.allocator->allocate(4 * kMiB));
@@ -121,7 +121,7 @@ TEST_CASE("beyond the high watermark cached blocks are freed down to the low one
 }
 
 TEST_CASE("at the limit cached blocks are freed first, then the request fails by name") {
-  Fixture f(8 * kMiB);
+  AllocatorFixture f(8 * kMiB);
   f.allocator->allocate(6 * kMiB).value().reset();
   const auto held = *f.allocator->allocate(5 * kMiB);  // fits only without the cached block
   CHECK(f.allocator->stats().reserved == 5 * kMiB);
@@ -138,7 +138,7 @@ TEST_CASE("at the limit cached blocks are freed first, then the request fails by
 }
 
 TEST_CASE("the memory fraction bounds what is reserved") {
-  Fixture f(64 * kMiB);
+  AllocatorFixture f(64 * kMiB);
   for (const double wrong : {0.0, -1.0, 1.5})
     CHECK(f.allocator->set_memory_fraction(wrong).code() == Code::invalid);
   REQUIRE(f.allocator->set_memory_fraction(0.125).ok());
@@ -151,7 +151,7 @@ TEST_CASE("the memory fraction bounds what is reserved") {
 }
 
 TEST_CASE("pressure callbacks run with no lock held, may free memory, and then the request is served") {
-  Fixture f(8 * kMiB);
+  AllocatorFixture f(8 * kMiB);
   Ref<device::Buffer> droppable = *f.allocator->allocate(6 * kMiB);
   uint64_t asked = 0;
   const uint64_t id = f.allocator->on_pressure([&](uint64_t bytes) {
@@ -173,7 +173,7 @@ TEST_CASE("pressure callbacks run with no lock held, may free memory, and then t
 
 TEST_CASE(
     "a driver without memory is asked again after the caches are empty, and its refusal is not remembered") {
-  Fixture f;
+  AllocatorFixture f;
   f.allocator->allocate(kMiB).value().reset();
   f.device->refuse_memory(true);
   CHECK(f.allocator->allocate(100).status().code() == Code::exhausted);
@@ -183,7 +183,7 @@ TEST_CASE(
 }
 
 TEST_CASE("warm threads share no lock and call no driver, and keep their own bytes") {
-  Fixture f;
+  AllocatorFixture f;
   constexpr int kThreads = 8, kRounds = 3000;
   Atomic<uint64_t> wrong{0};
   const auto work = [&](int thread) {
@@ -207,7 +207,7 @@ TEST_CASE("warm threads share no lock and call no driver, and keep their own byt
 }
 
 TEST_CASE("blocks freed by another thread than the one that asks are found again") {
-  Fixture f;
+  AllocatorFixture f;
   constexpr size_t kBuffers = 5000, kAhead = 16;
   Guarded<std::deque<Ref<device::Buffer>>, Rank::kHelpers> handed_over;
   run_together(2, [&](int thread) {
@@ -229,7 +229,7 @@ TEST_CASE("blocks freed by another thread than the one that asks are found again
 }
 
 TEST_CASE("out of memory in one thread leaves seven others working and right") {
-  Fixture f(16 * kMiB);
+  AllocatorFixture f(16 * kMiB);
   Atomic<uint64_t> failed{0}, wrong{0}, served{0};
   run_together(8, [&](int thread) {
     for (int i = 0; i < 500; ++i) {

@@ -15,10 +15,8 @@ namespace {
 using device::View;
 using test::Rows;
 
-const Deadline kAtOnce = Deadline::at(TimePoint());
-
-struct Fixture {
-  explicit Fixture(bool asynchronous) {
+struct ExclusiveFixture {
+  explicit ExclusiveFixture(bool asynchronous) {
     static Atomic<int> next{0};
     device = std::make_shared<test::TestDevice>(
         test::TestOptions{.asynchronous = asynchronous, .name = text("exclusive-test", next.add_relaxed(1))});
@@ -64,17 +62,17 @@ struct Fixture {
 // Work other than calls, each on stream a.
 struct Work {
   const char* name;
-  std::function<Status(Fixture&, Deadline)> begin;
+  std::function<Status(ExclusiveFixture&, Deadline)> begin;
 };
 const Work kWork[] = {
-    {"copy", [](Fixture& f, Deadline d) { return f.runtime->copy(f.a(), f.x, f.y, d); }},
+    {"copy", [](ExclusiveFixture& f, Deadline d) { return f.runtime->copy(f.a(), f.x, f.y, d); }},
     {"copy to the caller's memory",
-     [](Fixture& f, Deadline d) {
+     [](ExclusiveFixture& f, Deadline d) {
        Rows to(1);
        HEDDLE_TRY(f.runtime->copy(f.a(), f.x, to.view(), d));
        return to.values == std::vector<float>(4, 5) ? Status() : Status::internal("wrong values");
      }},
-    {"fill", [](Fixture& f, Deadline d) { return f.runtime->fill(f.a(), f.y, 5, d); }},
+    {"fill", [](ExclusiveFixture& f, Deadline d) { return f.runtime->fill(f.a(), f.y, 5, d); }},
 };
 
 }  // namespace
@@ -84,11 +82,11 @@ TEST_CASE("an exclusive hold begins when the copies and fills that are under way
     for (const Work& work : kWork) {
       CAPTURE(asynchronous);
       CAPTURE(work.name);
-      Fixture f(asynchronous);
+      ExclusiveFixture f(asynchronous);
       f.hold_copies.store_release(true);
       Thread worker("worker", [&] { CHECK(work.begin(f, Deadline::never()).ok()); });
       test::wait_until([&] { return f.latch.arrived() == 1; });
-      const bool waits = f.hold(kAtOnce).status().code() == Code::deadline;
+      const bool waits = f.hold(test::kAtOnce).status().code() == Code::deadline;
       CHECK(waits);
       if (!waits) {
         f.latch.open();
@@ -114,19 +112,19 @@ TEST_CASE("copies and fills of other threads wait for the end of a hold; its hol
     for (const Work& work : kWork) {
       CAPTURE(asynchronous);
       CAPTURE(work.name);
-      Fixture f(asynchronous);
+      ExclusiveFixture f(asynchronous);
       std::optional<Exclusive> hold = *f.hold();
       const uint64_t last = f.a().last_submitted();
       bool kept_off = false;
-      Thread("late", [&] { kept_off = work.begin(f, kAtOnce).code() == Code::deadline; }).join();
+      Thread("late", [&] { kept_off = work.begin(f, test::kAtOnce).code() == Code::deadline; }).join();
       CHECK(kept_off);
       if (!kept_off) continue;
       Thread worker("worker", [&] { CHECK(work.begin(f, Deadline::never()).ok()); });
       f.until_waiting(1);
       CHECK(f.a().last_submitted() == last);
-      for (const Work& own : kWork) CHECK(own.begin(f, kAtOnce).ok());  // the worker keeps no Turn
+      for (const Work& own : kWork) CHECK(own.begin(f, test::kAtOnce).ok());  // the worker keeps no Turn
       CHECK(f.a().last_submitted() == last + 3);
-      REQUIRE(f.runtime->fill(f.a(), f.y, 7, kAtOnce).ok());
+      REQUIRE(f.runtime->fill(f.a(), f.y, 7, test::kAtOnce).ok());
       CHECK(f.read(f.y) == std::vector<float>(4, 7));
       hold.reset();
       worker.join();
@@ -138,24 +136,24 @@ TEST_CASE("copies and fills of other threads wait for the end of a hold; its hol
 }
 
 TEST_CASE("a stream's wait for another stream's work waits for the end of a hold, unless that work is over") {
-  Fixture f(true);
+  ExclusiveFixture f(true);
   const auto outputs = f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b(), .wait = false});
   REQUIRE(outputs.ok());
   const Event event = f.b().record();
-  CHECK(f.runtime->wait(f.a(), event, kAtOnce).ok());  // no hold is on
+  CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).ok());  // no hold is on
   const Thread opener("opener", [&] {
     f.until_waiting(1);  // the hold collects: a new submission waits
-    CHECK(f.runtime->wait(f.a(), event, kAtOnce).code() == Code::deadline);
+    CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).code() == Code::deadline);
     f.latch.open();
   });
   const auto hold = f.hold();
-  Thread("other", [&] { CHECK(f.runtime->wait(f.a(), event, kAtOnce).ok()); }).join();
+  Thread("other", [&] { CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).ok()); }).join();
 }
 
 TEST_CASE("a copy that parks before the hold begins lets its holder use the stream") {
   for (const bool asynchronous : {false, true}) {
     CAPTURE(asynchronous);
-    Fixture f(asynchronous);
+    ExclusiveFixture f(asynchronous);
     Thread runner("runner",
                   [&] { CHECK(f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b()}).ok()); });
     test::wait_until([&] { return f.latch.arrived() == 1; });
@@ -177,7 +175,7 @@ TEST_CASE("a copy that parks before the hold begins lets its holder use the stre
 }
 
 TEST_CASE("parked copies run between two holds, and a hold waits for the one before it") {
-  Fixture f(false);
+  ExclusiveFixture f(false);
   std::optional<Exclusive> first = *f.hold();
   std::vector<Thread> threads;
   f.hold_copies.store_release(true);
@@ -197,7 +195,7 @@ TEST_CASE("parked copies run between two holds, and a hold waits for the one bef
 
 TEST_CASE("the holder may close the runtime: parked copies are refused") {
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous);
+    ExclusiveFixture f(asynchronous);
     const auto hold = f.hold();
     const Thread copier("copier", [&] {
       CHECK(f.runtime->copy(f.a(), f.x, f.y).code() == Code::unavailable);
@@ -212,7 +210,7 @@ TEST_CASE("the holder may close the runtime: parked copies are refused") {
 TEST_CASE("no copy runs during a hold, whatever many threads do, and all of them end") {
   constexpr int kRounds = 100, kCopiers = 6, kHolders = 2;
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous);
+    ExclusiveFixture f(asynchronous);
     Atomic<int> right{0}, holds{0};
     Atomic<uint64_t> during{0};
     run_together(kCopiers + kHolders, [&](int thread) {

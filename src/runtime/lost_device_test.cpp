@@ -15,11 +15,9 @@ namespace {
 using device::View;
 using test::Rows;
 
-const Deadline kAtOnce = Deadline::at(TimePoint());
-
 // A call on stream a is in flight, which ends when the latch is opened.
-struct Fixture {
-  explicit Fixture(int in_flight = 2) {
+struct LostDeviceFixture {
+  explicit LostDeviceFixture(int in_flight = 2) {
     static Atomic<int> next{0};
     device = std::make_shared<test::TestDevice>(test::TestOptions{
         .asynchronous = true, .in_flight = in_flight, .name = text("lost-test", next.add_relaxed(1))});
@@ -35,7 +33,7 @@ struct Fixture {
     REQUIRE(runtime->run(*stuck, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
     test::wait_until([&] { return latch.arrived() == 1; });
   }
-  ~Fixture() { latch.open(); }
+  ~LostDeviceFixture() { latch.open(); }
   Stream& a() { return *lease; }
 
   test::Latch latch;
@@ -48,50 +46,53 @@ struct Fixture {
 
 struct Wait {
   const char* name;
-  std::function<Status(Fixture&)> wait;
+  std::function<Status(LostDeviceFixture&)> wait;
 };
 const Wait kWaits[] = {
     {"results",
-     [](Fixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
+     [](LostDeviceFixture& f) {
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = test::kAtOnce}).status();
      }},
     {"results of a call on a stream",
-     [](Fixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+     [](LostDeviceFixture& f) {
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce})
+           .status();
      }},
     {"a copy behind it",
-     [](Fixture& f) {
+     [](LostDeviceFixture& f) {
        auto to = std::make_shared<Rows>(1);
-       return f.runtime->copy(f.a(), f.x, to->view(), kAtOnce, to);
+       return f.runtime->copy(f.a(), f.x, to->view(), test::kAtOnce, to);
      }},
     {"a turn",
-     [](Fixture& f) {
+     [](LostDeviceFixture& f) {
        const auto turn = f.a().turn();
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce})
+           .status();
      }},
     {"a copy's turn",
-     [](Fixture& f) {
+     [](LostDeviceFixture& f) {
        const auto turn = f.a().turn();
-       return f.runtime->fill(f.a(), f.x, 1, kAtOnce);
+       return f.runtime->fill(f.a(), f.x, 1, test::kAtOnce);
      }},
     {"a permit",
-     [](Fixture& f) {
+     [](LostDeviceFixture& f) {
        const auto other = f.runtime->governor().enter(f.stuck->id(), Deadline::never());
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
+       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = test::kAtOnce}).status();
      }},
-    {"an exclusive hold", [](Fixture& f) { return f.runtime->governor().exclusive(kAtOnce).status(); }},
-    {"an event", [](Fixture& f) { return f.a().record().wait(kAtOnce); }},
-    {"a stream", [](Fixture& f) { return f.a().synchronize(kAtOnce); }},
-    {"the device", [](Fixture& f) { return f.runtime->synchronize(kAtOnce); }},
+    {"an exclusive hold",
+     [](LostDeviceFixture& f) { return f.runtime->governor().exclusive(test::kAtOnce).status(); }},
+    {"an event", [](LostDeviceFixture& f) { return f.a().record().wait(test::kAtOnce); }},
+    {"a stream", [](LostDeviceFixture& f) { return f.a().synchronize(test::kAtOnce); }},
+    {"the device", [](LostDeviceFixture& f) { return f.runtime->synchronize(test::kAtOnce); }},
     {"the end of a model's calls",
-     [](Fixture& f) {
+     [](LostDeviceFixture& f) {
        const Thread caller("caller", [&] {
          Rows mine(1);
          const View view = mine.view();
          CHECK(f.runtime->run(*f.stuck, {.inputs = {&view, 1}}).ok());
        });
        test::wait_until([&] { return f.latch.arrived() == 2; });
-       const Status status = f.stuck->close(kAtOnce);
+       const Status status = f.stuck->close(test::kAtOnce);
        f.latch.open();
        return status;
      }},
@@ -102,7 +103,7 @@ const Wait kWaits[] = {
 TEST_CASE("every wait for a device that never ends its work ends at its deadline") {
   for (const Wait& each : kWaits) {
     CAPTURE(each.name);
-    Fixture f;
+    LostDeviceFixture f;
     CHECK(each.wait(f).code() == Code::deadline);
     f.latch.open();
     CHECK(f.runtime->synchronize().ok());
@@ -113,8 +114,8 @@ TEST_CASE("every wait for a device that never ends its work ends at its deadline
 
 TEST_CASE("a device holds as many submissions as it asks for, more than its lanes, and no more") {
   constexpr int kInFlight = 12;
-  Fixture f(kInFlight);
-  const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce, .wait = false};
+  LostDeviceFixture f(kInFlight);
+  const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce, .wait = false};
   for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.stuck, call).ok());
   CHECK(f.runtime->governor().stats().parked == 0);
   CHECK(f.runtime->run(*f.stuck, call).status().code() == Code::deadline);
@@ -122,17 +123,17 @@ TEST_CASE("a device holds as many submissions as it asks for, more than its lane
 }
 
 TEST_CASE("a call that leaves at its deadline keeps its caller's memory until the work is over") {
-  Fixture f;
+  LostDeviceFixture f;
   auto x = std::make_shared<Rows>(1, 3.0F);
   const View view = x->view();
   const std::weak_ptr<Rows> watched = x;
   const auto late =
-      f.runtime->run(*f.stuck, {.inputs = {&view, 1}, .deadline = kAtOnce, .keep = std::move(x)});
+      f.runtime->run(*f.stuck, {.inputs = {&view, 1}, .deadline = test::kAtOnce, .keep = std::move(x)});
   CHECK(late.status().code() == Code::deadline);
   auto to = std::make_shared<Rows>(1);
   const std::weak_ptr<Rows> target = to;
   const View target_view = to->view();
-  CHECK(f.runtime->copy(f.a(), f.x, target_view, kAtOnce, std::move(to)).code() == Code::deadline);
+  CHECK(f.runtime->copy(f.a(), f.x, target_view, test::kAtOnce, std::move(to)).code() == Code::deadline);
   CHECK_FALSE(watched.expired());
   CHECK_FALSE(target.expired());
   f.latch.open();
@@ -141,7 +142,7 @@ TEST_CASE("a call that leaves at its deadline keeps its caller's memory until th
 }
 
 TEST_CASE("memory of the caller without an owner is waited for to the end, whatever the deadline") {
-  Fixture f;
+  LostDeviceFixture f;
   Rows to(1);
   Atomic<bool> over{false};
   Thread copier("copier", [&] {

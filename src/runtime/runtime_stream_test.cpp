@@ -19,8 +19,8 @@ using device::View;
 using test::Rows;
 using test::TestDevice;
 
-struct Fixture {
-  explicit Fixture(bool asynchronous, int in_flight = 4) {
+struct RuntimeStreamFixture {
+  explicit RuntimeStreamFixture(bool asynchronous, int in_flight = 4) {
     static Atomic<int> next{0};
     device = std::make_shared<TestDevice>(
         test::TestOptions{.asynchronous = asynchronous, .name = text("stream-test", next.add_relaxed(1))});
@@ -70,7 +70,7 @@ struct Fixture {
 
 TEST_CASE("calls chained over streams without waiting give the value of the chain") {
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous);
+    RuntimeStreamFixture f(asynchronous);
     run_together(4, [&](int thread) {
       const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
       Rows start(2, static_cast<float>(thread * 100));
@@ -88,7 +88,7 @@ TEST_CASE("calls chained over streams without waiting give the value of the chai
 }
 
 TEST_CASE("a call without a stream sees what streams have been told to write before") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   const auto lease = *f.runtime->streams().lease();
   Rows start(1, 5);
   const View x = f.upload(*lease, start);
@@ -102,7 +102,7 @@ TEST_CASE("a call without a stream sees what streams have been told to write bef
 }
 
 TEST_CASE("the call that cannot wait longer leaves its work in flight and its memory safe") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   const auto lease = *f.runtime->streams().lease();
   Rows start(1, 5);
   const View x = f.upload(*lease, start);
@@ -117,7 +117,7 @@ TEST_CASE("the call that cannot wait longer leaves its work in flight and its me
 }
 
 TEST_CASE("the lanes of a full device are handed on as soon as work is over, by no thread of the callers") {
-  Fixture f(true, 2);
+  RuntimeStreamFixture f(true, 2);
   const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
   Rows start(1, 1);
   const View x = f.upload(*a, start);
@@ -138,7 +138,7 @@ TEST_CASE("the lanes of a full device are handed on as soon as work is over, by 
 
 TEST_CASE("a caller that waits for its results returns its lane itself: the reaper is not woken") {
   constexpr int kThreads = 2, kCalls = 200;
-  Fixture f(true, 1);
+  RuntimeStreamFixture f(true, 1);
   const auto lease = *f.runtime->streams().lease();
   Atomic<int> right{0};
   run_together(kThreads, [&](int thread) {
@@ -160,7 +160,7 @@ TEST_CASE("a caller that waits for its results returns its lane itself: the reap
 
 TEST_CASE("a caller that does not wait, or not to the end, leaves its lane and its memory to the reaper") {
   for (const bool wait : {false, true}) {
-    Fixture f(true, 1);
+    RuntimeStreamFixture f(true, 1);
     const auto lease = *f.runtime->streams().lease();
     View x = *f.runtime->allocate(ir::DType::kF32, {1, 4});
     REQUIRE(f.runtime->fill(*lease, x, 5).ok());
@@ -184,7 +184,7 @@ TEST_CASE("the holder of the device may use a stream whose caller waits for the 
     for (const bool parked_first : {false, true}) {
       CAPTURE(asynchronous);
       CAPTURE(parked_first);
-      Fixture f(asynchronous, 1);
+      RuntimeStreamFixture f(asynchronous, 1);
       const auto lease = *f.runtime->streams().lease();
       Rows start(1, 5), read(1);
       const View x = f.upload(*lease, start), filled = *f.runtime->allocate(ir::DType::kF32, {1, 4});
@@ -229,7 +229,7 @@ TEST_CASE("the holder of the device may use a stream whose caller waits for the 
 TEST_CASE("calls on shared streams and calls without, holders and their copies: all end, with right values") {
   constexpr int kCalls = 60, kCallers = 8, kHolders = 2;
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous, 2);
+    RuntimeStreamFixture f(asynchronous, 2);
     const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
     Atomic<int> right{0}, copied{0};
     run_together(kCallers + kHolders, [&](int thread) {
@@ -261,7 +261,7 @@ TEST_CASE("calls on shared streams and calls without, holders and their copies: 
 }
 
 TEST_CASE("synchronize(all) is right while 8 threads work") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   Atomic<int> working{8};
   Atomic<uint64_t> wrong{0}, calls{0};
   run_together(10, [&](int thread) {
@@ -288,7 +288,7 @@ TEST_CASE("synchronize(all) is right while 8 threads work") {
 
 TEST_CASE("a lane whose stream failed gets a new one, and its caller the cause") {
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous, 1);
+    RuntimeStreamFixture f(asynchronous, 1);
     Rows x(1, 4);
     const View view = x.view();
     const Status status = f.run(*f.lost, view, nullptr, true).status();
@@ -301,7 +301,7 @@ TEST_CASE("a lane whose stream failed gets a new one, and its caller the cause")
 }
 
 TEST_CASE("a failed stream of a user's does not disturb the others") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   std::optional<StreamLease> broken = *f.runtime->streams().lease();
   const auto good = *f.runtime->streams().lease();
   Rows start(1, 4);
@@ -319,7 +319,7 @@ TEST_CASE("a failed stream of a user's does not disturb the others") {
 }
 
 TEST_CASE("copies refuse what does not fit, and fills fill") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   const auto lease = *f.runtime->streams().lease();
   Rows small(1), large(2);
   const Status status = f.runtime->copy(*lease, small.view(), large.view());
@@ -330,7 +330,7 @@ TEST_CASE("copies refuse what does not fit, and fills fill") {
 }
 
 TEST_CASE("the runtime may die while work it was given is in flight") {
-  std::optional<Fixture> f(std::in_place, true);
+  std::optional<RuntimeStreamFixture> f(std::in_place, true);
   const auto counts = f->device->shared_counts();
   {
     const auto lease = *f->runtime->streams().lease();
@@ -359,7 +359,7 @@ int in_fork(Child&& child) {
 TEST_CASE("a forked child is refused at once, may drop what it inherited, and the parent goes on" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
   for (const bool asynchronous : {false, true}) {
-    std::optional<Fixture> f(std::in_place, asynchronous);
+    std::optional<RuntimeStreamFixture> f(std::in_place, asynchronous);
     std::optional<StreamLease> lease = *f->runtime->streams().lease();
     Rows x(1, 4);
     const View view = x.view();
@@ -407,7 +407,7 @@ TEST_CASE("a forked child is refused at once, may drop what it inherited, and th
 }
 
 TEST_CASE("a mistake found after submission reaches the caller that takes the values, and no other") {
-  Fixture f(true);
+  RuntimeStreamFixture f(true);
   const auto model = *f.runtime->load(test::graph_named("no negatives"));
   const auto a = *f.runtime->streams().lease(), b = *f.runtime->streams().lease();
   Rows good(2, 1), bad(2, -1), out(2);

@@ -16,8 +16,8 @@ using device::View;
 using test::Rows;
 using test::TestDevice;
 
-struct Fixture {
-  explicit Fixture(test::TestOptions test_options = {}, Options options = {})
+struct RuntimeFixture {
+  explicit RuntimeFixture(test::TestOptions test_options = {}, Options options = {})
       : device(std::make_shared<TestDevice>(unique(test_options))) {
     device->set_kernel("double", [](const device::Run& run) {
       for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) {
@@ -64,7 +64,7 @@ const test::TestOptions kSynchronous, kAsynchronous{.asynchronous = true},
 }  // namespace
 
 TEST_CASE("a plan of a call refuses what the call would, and says when a driver has none") {
-  Fixture f;
+  RuntimeFixture f;
   const auto model = f.load("double");
   const std::vector<ir::Extents> wrong = {{3, 4, 5}}, right = {{3, 4}};
   CHECK(f.runtime->plan(*model, wrong).status().code() == Code::invalid);
@@ -76,7 +76,7 @@ TEST_CASE("a plan of a call refuses what the call would, and says when a driver 
 
 TEST_CASE("a call returns fresh outputs with the right values, on every kind of device") {
   for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
-    Fixture f(options);
+    RuntimeFixture f(options);
     const auto model = f.load("double");
     for (const int64_t rows : {1, 3, 0, 3}) {
       Rows x(rows, 5);
@@ -94,7 +94,7 @@ TEST_CASE("a call returns fresh outputs with the right values, on every kind of 
 
 TEST_CASE("a call that asks for the faults of its rows learns them when the results are there") {
   for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
-    Fixture f(options);
+    RuntimeFixture f(options);
     Atomic<int> asked{0};
     f.device->set_kernel("faulty", [&](const device::Run& run) {
       if (run.row_faults == nullptr || run.row_faults->rows() == 0) return Status::invalid("a row is wrong");
@@ -117,7 +117,7 @@ TEST_CASE("a call that asks for the faults of its rows learns them when the resu
 
 TEST_CASE("outputs may be given, in a buffer or in the caller's memory") {
   for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
-    Fixture f(options);
+    RuntimeFixture f(options);
     const auto model = f.load("double");
     Rows x(2, 1), to(2);
     const View callers = to.view();
@@ -131,7 +131,7 @@ TEST_CASE("outputs may be given, in a buffer or in the caller's memory") {
 }
 
 TEST_CASE("a wrong input is refused by name, with what it is and what it must be") {
-  Fixture f;
+  RuntimeFixture f;
   const auto model = f.load("double", 2);
   Rows good(2);
   Rows narrow(2);
@@ -166,7 +166,7 @@ TEST_CASE("a wrong input is refused by name, with what it is and what it must be
 }
 
 TEST_CASE("a wrong place for an output is refused by name") {
-  Fixture f;
+  RuntimeFixture f;
   const auto model = f.load("double");
   Rows x(2), to(3);
   View wrong = to.view();
@@ -184,7 +184,7 @@ TEST_CASE("a wrong place for an output is refused by name") {
 }
 
 TEST_CASE("16 threads with 30 shapes of 2 models compile each once") {
-  Fixture f;
+  RuntimeFixture f;
   const auto a = f.load("double"), b = f.load("identity");
   Atomic<uint64_t> wrong{0};
   run_together(16, [&](int thread) {
@@ -208,7 +208,7 @@ TEST_CASE("16 threads with 30 shapes of 2 models compile each once") {
 }
 
 TEST_CASE("a compilation that fails reaches its callers and is tried again by the next") {
-  Fixture f;
+  RuntimeFixture f;
   Atomic<bool> broken{true};
   f.device->set_compile([&](std::span<const ir::Extents>) {
     return broken.load_acquire() ? Status::invalid("node 'Add_3' (Add): no") : Status();
@@ -225,7 +225,7 @@ TEST_CASE("a compilation that fails reaches its callers and is tried again by th
 TEST_CASE("programs are evicted under the byte budget, and a closed model's are dropped") {
   Options options;
   options.executable_bytes = 10'000;  // ten programs
-  Fixture f({}, options);
+  RuntimeFixture f({}, options);
   const auto model = f.load("double"), other = f.load("identity");
   for (int64_t rows = 1; rows <= 50; ++rows) {
     Rows x(rows);
@@ -241,7 +241,7 @@ TEST_CASE("programs are evicted under the byte budget, and a closed model's are 
 }
 
 TEST_CASE("a compiled shape is not compiled again by its first call") {
-  Fixture f;
+  RuntimeFixture f;
   const auto model = f.load("double");
   const std::vector<ir::Extents> shapes{{7, 4}};
   REQUIRE(f.runtime->compile(*model, shapes).ok());
@@ -251,7 +251,7 @@ TEST_CASE("a compiled shape is not compiled again by its first call") {
 }
 
 TEST_CASE("a wait for another thread's compilation ends at its deadline, and that compilation is kept") {
-  Fixture f;
+  RuntimeFixture f;
   f.device->set_compile([&](std::span<const ir::Extents>) {
     f.latch.wait();
     return Status();
@@ -285,7 +285,7 @@ TEST_CASE("a wait for another thread's compilation ends at its deadline, and tha
 
 TEST_CASE("no more calls run at once than the governor allows, and each has its own slot") {
   for (const auto& options : {kSynchronous, kAsynchronous}) {
-    Fixture f(options, [] {
+    RuntimeFixture f(options, [] {
       Options limited;
       limited.in_flight = 3;
       return limited;
@@ -309,7 +309,7 @@ TEST_CASE("no more calls run at once than the governor allows, and each has its 
 TEST_CASE("a caller parked behind a running call gets its deadline") {
   Options options;
   options.in_flight = 1;
-  Fixture f(kSynchronous, options);
+  RuntimeFixture f(kSynchronous, options);
   const auto slow = f.load("slow"), model = f.load("double");
   Rows x(1), z(1);
   {
@@ -326,7 +326,7 @@ TEST_CASE("closing refuses new callers, wakes parked ones, and waits for the run
   for (const bool whole_runtime : {false, true}) {
     Options options;
     options.in_flight = 1;
-    Fixture f(kSynchronous, options);
+    RuntimeFixture f(kSynchronous, options);
     const auto slow = f.load("slow");
     Atomic<int> finished{0}, unavailable{0};
     std::vector<Thread> callers;
@@ -367,7 +367,7 @@ TEST_CASE("closing refuses new callers, wakes parked ones, and waits for the run
 }
 
 TEST_CASE("closing within a deadline says what still runs") {
-  Fixture f;
+  RuntimeFixture f;
   const auto slow = f.load("slow");
   Rows x(1);
   const Thread runner("runner", [&] { CHECK(f.run(*slow, x).ok()); });
@@ -380,7 +380,7 @@ TEST_CASE("closing within a deadline says what still runs") {
 }
 
 TEST_CASE("an exclusive holder has the device to itself, and may not call a model") {
-  Fixture f;
+  RuntimeFixture f;
   const auto model = f.load("double");
   Rows x(1);
   std::optional<Exclusive> hold = std::move(*f.runtime->governor().exclusive(Deadline::never()));
@@ -398,7 +398,7 @@ TEST_CASE("an exclusive holder has the device to itself, and may not call a mode
 
 TEST_CASE("what lives at the end outlives the runtime, and nothing is lost") {
   for (const auto& options : {kSynchronous, kAsynchronous, kStaging}) {
-    std::optional<Fixture> f(options);
+    std::optional<RuntimeFixture> f(options);
     const auto counts = f->device->shared_counts();
     Ref<Model> model = f->load("double");
     Rows x(3, 2);
@@ -431,7 +431,7 @@ TEST_CASE("options out of range are refused by name") {
 }
 
 TEST_CASE("a call that finds no memory is refused, and the others go on") {
-  Fixture f(test::TestOptions{.memory_bytes = 4 << 20});
+  RuntimeFixture f(test::TestOptions{.memory_bytes = 4 << 20});
   const auto model = f.load("double");
   Atomic<uint64_t> refused{0}, right{0};
   run_together(8, [&](int thread) {

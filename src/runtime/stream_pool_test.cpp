@@ -15,8 +15,8 @@ namespace {
 
 using test::TestDevice;
 
-struct Fixture {
-  explicit Fixture(Exhaustion exhaustion, int streams = 32, bool asynchronous = false)
+struct PoolFixture {
+  explicit PoolFixture(Exhaustion exhaustion, int streams = 32, bool asynchronous = false)
       : device(std::make_shared<TestDevice>(test::TestOptions{.asynchronous = asynchronous})),
         roster(std::make_shared<Roster>(device, Clock::real())) {
     Options options;
@@ -50,7 +50,7 @@ struct Fixture {
 }  // namespace
 
 TEST_CASE("streams are made on first use, lowest first, and used again") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   CHECK(f.device->counts().queues.load_relaxed() == 0);
   std::optional<StreamLease> first = *f.pool->lease();
   const auto second = *f.pool->lease();
@@ -67,7 +67,7 @@ TEST_CASE("streams are made on first use, lowest first, and used again") {
 }
 
 TEST_CASE("the default stream is one for all and is not leased") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   std::array<Ref<Stream>, 8> seen;
   run_together(8, [&](int thread) { seen[static_cast<size_t>(thread)] = *f.pool->default_stream(); });
   for (const auto& stream : seen) CHECK(stream == seen[0]);
@@ -76,7 +76,7 @@ TEST_CASE("the default stream is one for all and is not leased") {
 }
 
 TEST_CASE("fail: the lessee too many is told the limit and what to do") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   const auto all = f.lease_all();
   CHECK(all.size() == 31);
   const auto refused = f.pool->lease();
@@ -87,7 +87,7 @@ TEST_CASE("fail: the lessee too many is told the limit and what to do") {
 }
 
 TEST_CASE("a pool has 2 to 32 streams") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   for (const int wrong : {-1, 0, 1, 33}) {
     Options options;
     options.streams = wrong;
@@ -96,7 +96,7 @@ TEST_CASE("a pool has 2 to 32 streams") {
 }
 
 TEST_CASE("wait: a returned stream goes to the caller that waited longest") {
-  Fixture f(Exhaustion::wait, 2);
+  PoolFixture f(Exhaustion::wait, 2);
   std::optional<StreamLease> only = *f.pool->lease();
   std::vector<int> order;
   std::vector<Thread> waiters;
@@ -115,7 +115,7 @@ TEST_CASE("wait: a returned stream goes to the caller that waited longest") {
 }
 
 TEST_CASE("wait: the deadline ends the wait, and closing wakes all waiters") {
-  Fixture f(Exhaustion::wait, 2);
+  PoolFixture f(Exhaustion::wait, 2);
   const auto only = *f.pool->lease();
   const auto late = f.pool->lease(Deadline::in(std::chrono::milliseconds(1)));
   CHECK(late.status().code() == Code::deadline);
@@ -136,7 +136,7 @@ TEST_CASE("wait: the deadline ends the wait, and closing wakes all waiters") {
 }
 
 TEST_CASE("share: the lessee too many joins the least loaded stream") {
-  Fixture f(Exhaustion::share, 4);
+  PoolFixture f(Exhaustion::share, 4);
   auto all = f.lease_all();
   const auto fourth = *f.pool->lease();
   const auto fifth = *f.pool->lease();
@@ -153,7 +153,7 @@ TEST_CASE("share: the lessee too many joins the least loaded stream") {
 }
 
 TEST_CASE("share: of streams with equally many lessees the one with less in flight is joined") {
-  Fixture f(Exhaustion::share, 3, true);
+  PoolFixture f(Exhaustion::share, 3, true);
   test::Latch latch;
   f.device->set_kernel("slow", [&](const device::Run&) {
     latch.wait();
@@ -175,7 +175,7 @@ TEST_CASE("share: of streams with equally many lessees the one with less in flig
 TEST_CASE("64 threads on 31 streams: every submission runs once, in every way to be exhausted") {
   for (const Exhaustion exhaustion : {Exhaustion::share, Exhaustion::wait, Exhaustion::fail}) {
     for (const bool asynchronous : {false, true}) {
-      Fixture f(exhaustion, 32, asynchronous);
+      PoolFixture f(exhaustion, 32, asynchronous);
       constexpr int kRounds = 20;
       std::array<uint64_t, 32> submitted{};  // by stream; only a stream's turn keeps each right
       Atomic<uint64_t> done{0}, refused{0};
@@ -211,7 +211,7 @@ TEST_CASE("64 threads on 31 streams: every submission runs once, in every way to
 }
 
 TEST_CASE("500 short threads leave no stream leased, and no stream has two owners") {
-  Fixture f(Exhaustion::wait);
+  PoolFixture f(Exhaustion::wait);
   std::array<Atomic<int>, 32> owners;
   Atomic<uint64_t> shared{0}, done{0};
   for (int wave = 0; wave < 20; ++wave) {
@@ -232,7 +232,7 @@ TEST_CASE("500 short threads leave no stream leased, and no stream has two owner
 }
 
 TEST_CASE("leases by one word: no stream has two owners, however often they come and go") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   std::array<Atomic<int>, 32> owners;
   Atomic<uint64_t> shared{0};
   run_together(8, [&](int) {
@@ -249,7 +249,7 @@ TEST_CASE("leases by one word: no stream has two owners, however often they come
 
 TEST_CASE("a failed stream is discarded with its last lease and replaced by a new one") {
   for (const bool asynchronous : {false, true}) {
-    Fixture f(Exhaustion::fail, 32, asynchronous);
+    PoolFixture f(Exhaustion::fail, 32, asynchronous);
     std::optional<StreamLease> lease = *f.pool->lease();
     const StreamId failed = (*lease)->id();
     f.break_stream(**lease);
@@ -265,7 +265,7 @@ TEST_CASE("a failed stream is discarded with its last lease and replaced by a ne
 }
 
 TEST_CASE("a failed default stream is replaced for the next caller") {
-  Fixture f(Exhaustion::fail);
+  PoolFixture f(Exhaustion::fail);
   const Ref<Stream> failed = *f.pool->default_stream();
   f.break_stream(*failed);
   const Ref<Stream> next = *f.pool->default_stream();

@@ -15,8 +15,8 @@ using test::Latch;
 using test::TestDevice;
 
 // Two streams and an allocator on a device that works behind our back.
-struct Fixture {
-  explicit Fixture(bool asynchronous = true)
+struct StreamFixture {
+  explicit StreamFixture(bool asynchronous = true)
       : device(std::make_shared<TestDevice>(test::TestOptions{.asynchronous = asynchronous})),
         allocator(*Allocator::make(device, {})),
         roster(device, Clock::real()),
@@ -67,7 +67,7 @@ const std::vector<float> kSevens(4, 7), kNines(4, 9);
 }  // namespace
 
 TEST_CASE("a tensor handed from stream to stream is right without events") {
-  Fixture f;
+  StreamFixture f;
   Latch latch;
   const auto slow = f.program([&](const device::Run& run) {
     latch.wait();
@@ -87,7 +87,7 @@ TEST_CASE("a tensor handed from stream to stream is right without events") {
 }
 
 TEST_CASE("a stream that waits for an event runs after it") {
-  Fixture f;
+  StreamFixture f;
   Latch latch;
   float seen = 0, written = 0;  // foreign memory: only the event orders it
   const auto writer = f.program([&](const device::Run&) {
@@ -119,7 +119,7 @@ TEST_CASE("a stream that waits for an event runs after it") {
 }
 
 TEST_CASE("values cross between two streams many times and stay right") {
-  Fixture f;
+  StreamFixture f;
   const auto add_one = f.program([](const device::Run& run) {
     for (int i = 0; i < 4; ++i) {
       reinterpret_cast<float*>(run.outputs[0].data)[i] =
@@ -141,7 +141,7 @@ TEST_CASE("values cross between two streams many times and stay right") {
 
 TEST_CASE(
     "threads that use the same buffers on their own streams in opposite order do not wait in a circle") {
-  Fixture f;
+  StreamFixture f;
   const device::View x = f.tensor(), y = f.tensor();
   run_together(2, [&](int thread) {
     Stream& mine = thread == 0 ? *f.a : *f.b;
@@ -159,7 +159,7 @@ TEST_CASE(
 }
 
 TEST_CASE("a freed buffer is not reused while another stream reads it") {
-  Fixture f;
+  StreamFixture f;
   Latch latch;
   const auto slow = f.program([&](const device::Run& run) {
     latch.wait();
@@ -205,7 +205,7 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
 }
 
 TEST_CASE("two threads synchronise one stream at once, while a third submits") {
-  Fixture f;
+  StreamFixture f;
   const auto add_one = f.program([](const device::Run& run) {
     reinterpret_cast<float*>(run.outputs[0].data)[0] =
         reinterpret_cast<const float*>(run.inputs[0].data)[0] + 1;
@@ -234,7 +234,7 @@ TEST_CASE("two threads synchronise one stream at once, while a third submits") {
 
 TEST_CASE("a shared stream runs one submission at a time, in order, and loses none") {
   for (const bool asynchronous : {false, true}) {
-    Fixture f(asynchronous);
+    StreamFixture f(asynchronous);
     uint64_t sum = 0;  // unprotected: only the stream's order keeps it right
     const auto count = f.program([&](const device::Run&) {
       ++sum;
@@ -251,7 +251,7 @@ TEST_CASE("a shared stream runs one submission at a time, in order, and loses no
 }
 
 TEST_CASE("a turn that others keep is waited for until the deadline") {
-  Fixture f;
+  StreamFixture f;
   auto turn = f.a->turn();
   const Thread other("other", [&] {
     const auto late = f.a->turn(Deadline::in(std::chrono::milliseconds(1)));
@@ -261,7 +261,7 @@ TEST_CASE("a turn that others keep is waited for until the deadline") {
 }
 
 TEST_CASE("a failed stream stays failed, returns the cause to every caller, and drops what it held") {
-  Fixture f;
+  StreamFixture f;
   const auto lost = f.program([](const device::Run&) { return Status::device_lost("the cable was pulled"); });
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor();
   REQUIRE(f.fill(*f.a, x, 7).ok());
@@ -285,7 +285,7 @@ TEST_CASE("a failed stream stays failed, returns the cause to every caller, and 
 }
 
 TEST_CASE("a mistake that only the data shows fails its submission and not the stream") {
-  Fixture f(false);
+  StreamFixture f(false);
   const auto wrong = f.program([](const device::Run&) { return Status::invalid("index 9 of 4"); });
   const device::View x = f.tensor(), y = f.tensor();
   CHECK(f.a->turn()->submit(f.run(wrong, *f.slot_a, x, y)).status().code() == Code::invalid);
@@ -295,7 +295,7 @@ TEST_CASE("a mistake that only the data shows fails its submission and not the s
 }
 
 TEST_CASE("on a synchronous device nothing is marked or kept after submit") {
-  Fixture f(false);
+  StreamFixture f(false);
   device::View x = f.tensor(), y = f.tensor();
   REQUIRE(f.fill(*f.a, x, 7).ok());
   REQUIRE(f.copy(*f.a, x, y).ok());
@@ -306,14 +306,14 @@ TEST_CASE("on a synchronous device nothing is marked or kept after submit") {
 }
 
 TEST_CASE("a closed roster refuses work on its streams and makes no more of them") {
-  Fixture f;
+  StreamFixture f;
   f.roster.close();
   CHECK(f.a->turn()->submit({}).status().code() == Code::unavailable);
   CHECK(f.roster.make(3).status().code() == Code::unavailable);
 }
 
 TEST_CASE("synchronising all goes on past a failing stream and returns the first failure") {
-  Fixture f;
+  StreamFixture f;
   Latch latch;
   const auto lost = f.program([](const device::Run&) { return Status::device_lost("gone"); });
   const auto slow = f.program([&](const device::Run&) {

@@ -27,6 +27,8 @@
 
 namespace heddle::runtime::test {
 
+inline const Deadline kAtOnce = Deadline::at(TimePoint());  // has passed
+
 using device::View;
 
 // A door that tests open: kernels wait at it.

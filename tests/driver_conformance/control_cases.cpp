@@ -9,7 +9,6 @@
 namespace heddle::conformance {
 namespace {
 
-using I = int64_t;
 using Id = ir::ValueId;
 using Ids = std::vector<Id>;
 using Body = std::shared_ptr<const ir::Graph>;

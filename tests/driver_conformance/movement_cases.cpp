@@ -2,9 +2,6 @@
 
 namespace heddle::conformance {
 
-using I = int64_t;
-using Is = std::vector<int64_t>;
-
 In ints(std::vector<int64_t> values) {
   const Extents extents{static_cast<int64_t>(values.size())};
   return {extents, 0, 0, DType::kI64, true, std::move(values), false};

@@ -3,8 +3,6 @@
 namespace heddle::conformance {
 namespace {
 
-using I = int64_t;
-using Is = std::vector<int64_t>;
 using S = std::string;
 
 void add_products(std::vector<Case>& cases) {

@@ -13,6 +13,10 @@
 
 namespace heddle::conformance {
 
+// Of integer attributes.
+using I = int64_t;
+using Is = std::vector<int64_t>;
+
 using ir::DType;
 using ir::Extents;
 

@@ -2,9 +2,6 @@
 
 namespace heddle::conformance {
 
-using I = int64_t;
-using Is = std::vector<int64_t>;
-
 namespace {
 
 std::string word(const char* name) { return name; }

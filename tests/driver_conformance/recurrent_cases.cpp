@@ -3,7 +3,6 @@
 namespace heddle::conformance {
 namespace {
 
-using I = int64_t;
 using S = std::string;
 
 struct Net {

@@ -3,8 +3,6 @@
 namespace heddle::conformance {
 namespace {
 
-using I = int64_t;
-using Is = std::vector<int64_t>;
 using S = std::string;
 
 const std::vector<DType> kBytes = {DType::kI8, DType::kU8};
@@ -46,7 +44,7 @@ void add_transposed(std::vector<Case>& cases) {
                    kFloats});
 }
 
-void add_pools(std::vector<Case>& cases) {
+void add_pool_windows(std::vector<Case>& cases) {
   const ir::Attributes square = {{"kernel_shape", Is{2, 2}}, {"strides", Is{2, 2}}};
   cases.push_back({"MaxPool", {T({2, 3, 9, 8})}, square, kFloats, 2});
   cases.push_back({"LpPool", {T({2, 3, 9, 8})}, square, kFloats});
@@ -102,7 +100,7 @@ void add_integers(std::vector<Case>& cases) {
 
 void add_window_cases(std::vector<Case>& cases) {
   add_transposed(cases);
-  add_pools(cases);
+  add_pool_windows(cases);
   add_integers(cases);
 }
 

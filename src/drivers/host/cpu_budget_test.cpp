@@ -38,14 +38,14 @@ const std::string kV1Mounts =
     "31 24 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
     "32 24 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n";
 
-struct Case {
+struct BudgetCase {
   const char* what;
   std::vector<std::pair<std::string, std::string>> files;
   int cores;
   uint64_t memory;
 };
 
-std::vector<Case> version_2_cases(const Budget& machine) {
+std::vector<BudgetCase> version_2_cases(const Budget& machine) {
   return {
       {"no control groups", {}, machine.cores, machine.memory_bytes},
       {"version 2, no limit",
@@ -98,7 +98,7 @@ std::vector<Case> version_2_cases(const Budget& machine) {
   };
 }
 
-std::vector<Case> version_1_cases(const Budget& machine) {
+std::vector<BudgetCase> version_1_cases(const Budget& machine) {
   return {
       {"version 1",
        {{"/proc/self/mountinfo", kV1Mounts},
@@ -121,9 +121,9 @@ std::vector<Case> version_1_cases(const Budget& machine) {
 TEST_CASE("the budget is the least of the affinity and every quota above the process") {
   const Budget machine = read_budget("/nonexistent");
   const auto at_most = [&](int cores) { return std::min(cores, machine.cores); };
-  std::vector<Case> cases = version_2_cases(machine);
-  for (Case& c : version_1_cases(machine)) cases.push_back(std::move(c));
-  for (const Case& c : cases) {
+  std::vector<BudgetCase> cases = version_2_cases(machine);
+  for (BudgetCase& c : version_1_cases(machine)) cases.push_back(std::move(c));
+  for (const BudgetCase& c : cases) {
     CAPTURE(c.what);
     const FakeRoot root(c.files);
     const Budget budget = read_budget(root.path());

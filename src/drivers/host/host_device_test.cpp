@@ -11,6 +11,7 @@
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/primitive.h"
 #include "drivers/host/program.h"
+#include "drivers/host/require.h"
 #include "ir/builder.h"
 
 #if !defined(HEDDLE_NO_OPENMP)
@@ -21,17 +22,6 @@ namespace heddle::host {
 namespace {
 
 using device::View;
-
-template <class T>
-T require(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
-  return std::move(result).value();
-}
-
-View view_of(ir::Tensor& tensor) {
-  return View::contiguous(nullptr, static_cast<std::byte*>(tensor.mutable_data()), tensor.dtype(),
-                          tensor.extents());
-}
 
 // Every kind of oneDNN work: a product, a convolution, a pool, attention.
 ir::Graph mixed_graph() {

@@ -18,11 +18,6 @@ namespace {
 
 constexpr uint64_t kKiB = 1 << 10;
 
-Ref<std::byte> require(Result<Ref<std::byte>> place) {
-  REQUIRE_MESSAGE(place.ok(), to_string(place.status()));
-  return *std::move(place);
-}
-
 #if defined(__linux__)
 // The sum of a field, in bytes, over the mappings that hold an address in [from, to).
 uint64_t smaps(const char* field, const std::byte* from, const std::byte* to) {

@@ -9,6 +9,7 @@
 #include "base/thread.h"
 #include "drivers/host/host_device.h"
 #include "drivers/host/program.h"
+#include "drivers/host/require.h"
 #include "plan/sketch.h"
 #include "plan/specialize.h"
 
@@ -25,17 +26,6 @@ using Tensors = std::vector<ir::Tensor>;
 constexpr int64_t kRows = 5;
 const int64_t kTall = 50, kWide = 2048;  // of a table of embeddings
 
-template <class T>
-T require(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
-  return std::move(result).value();
-}
-
-View view_of(const ir::Tensor& tensor) {
-  return View::contiguous(nullptr, static_cast<std::byte*>(const_cast<void*>(tensor.data())), tensor.dtype(),
-                          tensor.extents());
-}
-
 // A wrong number for one element of an input.
 struct Wrong {
   size_t input;
@@ -45,7 +35,7 @@ struct Wrong {
   std::string says;
 };
 
-struct Case {
+struct FaultCase {
   std::string what;
   std::function<void(plan::Sketch&)> build;  // inputs named x0, x1 .. with [batch, ..]
   std::vector<Wrong> wrong;
@@ -123,7 +113,7 @@ bool same_row(const Tensors& a, const Tensors& b, int64_t row) {
   return same;
 }
 
-ir::Graph graph_of(const Case& c) {
+ir::Graph graph_of(const FaultCase& c) {
   plan::Sketch s;
   c.build(s);
   return s.take();
@@ -131,7 +121,7 @@ ir::Graph graph_of(const Case& c) {
 
 ir::Attributes at(int64_t axis) { return {{"axis", axis}}; }
 
-std::vector<Case> gather_cases() {
+std::vector<FaultCase> gather_cases() {
   const auto ids = [](plan::Sketch& s, ir::Shape shape, DType dtype = DType::kI64) {
     return s.in("x0", std::move(shape), dtype);
   };
@@ -174,7 +164,7 @@ std::vector<Case> gather_cases() {
   };
 }
 
-std::vector<Case> point_and_scatter_cases() {
+std::vector<FaultCase> point_and_scatter_cases() {
   return {
       {"elements",
        [](plan::Sketch& s) {
@@ -211,7 +201,7 @@ std::vector<Case> point_and_scatter_cases() {
   };
 }
 
-Case recurrent_case(std::string_view op, DType dtype) {
+FaultCase recurrent_case(std::string_view op, DType dtype) {
   const auto build = [=](plan::Sketch& s) {
     const auto weights = [&](const ir::Extents& extents) {
       const Id w = s.random(extents);
@@ -255,7 +245,7 @@ Body adding_one(int64_t length) {
   return std::make_shared<const ir::Graph>(s.take());
 }
 
-Case branch_case() {
+FaultCase branch_case() {
   const auto build = [](plan::Sketch& s) {
     // Too much to be folded: the choice is the program's.
     const Id product = s.op("MatMul", {s.random({300, 300}), s.random({300, 300})});
@@ -267,7 +257,7 @@ Case branch_case() {
   return {"in a branch", build, {{0, 2 * 7 + 3, 50, 2, "index 50 is outside [-50, 49]"}}, {kTall - 1}};
 }
 
-Case loop_case(int64_t trips) {
+FaultCase loop_case(int64_t trips) {
   const auto build = [=](plan::Sketch& s) {
     const Id count = s.constant(ir::Tensor::scalar(DType::kI64, static_cast<double>(trips)));
     const Id yes = s.constant(ir::Tensor::scalar(DType::kBool, 1));
@@ -282,8 +272,8 @@ Case loop_case(int64_t trips) {
           {kTall - 1, 0}};
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<FaultCase> cases() {
+  std::vector<FaultCase> all;
   for (const auto& family : {gather_cases(), point_and_scatter_cases()})
     all.insert(all.end(), family.begin(), family.end());
   for (const std::string_view op : {"LSTM", "GRU", "RNN"}) {
@@ -298,7 +288,7 @@ std::vector<Case> cases() {
 
 TEST_CASE("only the row that is wrong is told so, and the others' results are those with a good neighbour") {
   int told = 0;
-  for (const Case& c : cases()) {
+  for (const FaultCase& c : cases()) {
     for (const int threads : {1, 4}) {
       CAPTURE(c.what);
       CAPTURE(threads);
@@ -345,7 +335,7 @@ TEST_CASE("a branch and a long loop that are marked are the program's own, not f
 }
 
 TEST_CASE("several wrong rows are told each its own first mistake, and all rows may be wrong") {
-  const Case c = gather_cases()[1];  // its rows lie in pieces
+  const FaultCase c = gather_cases()[1];  // its rows lie in pieces
   Running running(graph_of(c), 2);
   const Tensors right = running.inputs(c.most);
   Tensors good, got;
@@ -370,7 +360,7 @@ TEST_CASE("several wrong rows are told each its own first mistake, and all rows 
 }
 
 TEST_CASE("runs at once, each with faults of its own, do not meet") {
-  const Case c = gather_cases()[0];
+  const FaultCase c = gather_cases()[0];
   Running shared(graph_of(c), 4);
   const Tensors right = shared.inputs(c.most);
   Tensors good;
@@ -441,7 +431,7 @@ TEST_CASE("a mistake that concerns several rows fails the run") {
 }
 
 TEST_CASE("faults of another number of rows are refused") {
-  const Case c = gather_cases()[0];
+  const FaultCase c = gather_cases()[0];
   Running running(graph_of(c), 1);
   Tensors got;
   RowFaults faults(kRows + 1);

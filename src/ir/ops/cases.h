@@ -5,6 +5,7 @@
 //              stand for 2 and 3.
 #pragma once
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -12,9 +13,18 @@
 
 namespace heddle::ir {
 
+using Ints = std::vector<int64_t>;
+
 // b = 2, s = 3 in every case.
 inline const Dim kB = Dim::symbol("b");
 inline const Dim kS = Dim::symbol("s");
+
+inline const std::vector<double> kSix = {1, 2, 3, 4, 5, 6};
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInf = std::numeric_limits<double>::infinity();
+
+inline Attribute i(int64_t n) { return n; }
+inline Attribute text_of(const char* s) { return std::string(s); }
 
 struct Sample {
   DType dtype = DType::kF32;
@@ -39,6 +49,9 @@ inline Sample i32(Shape shape, std::vector<double> values) {
 }
 inline Sample flags(Shape shape, std::vector<double> values) {
   return {DType::kBool, std::move(shape), std::move(values), {}};
+}
+inline Sample u8(Shape shape, std::vector<double> values) {
+  return {DType::kU8, std::move(shape), std::move(values), {}};
 }
 inline Sample fixed(Sample a) {
   a.constant = true;

@@ -8,9 +8,6 @@ namespace heddle::ir {
 
 namespace {
 
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInf = std::numeric_limits<double>::infinity();
-
 Case unary(std::string op, std::vector<double> x, std::vector<double> y, Attributes attributes = {}) {
   const Shape shape = {static_cast<int64_t>(x.size())};
   return {std::move(op), {f32(shape, std::move(x))}, std::move(attributes), {f32(shape, std::move(y))}};

@@ -13,7 +13,7 @@ namespace heddle::ir {
 
 namespace {
 
-enum Input : size_t { kQ, kK, kV, kPast, kDecay, kBeta };
+enum LinearAttentionInput : size_t { kQ, kK, kV, kPast, kDecay, kBeta };
 
 struct Form {
   int64_t query_heads, heads;

@@ -4,10 +4,7 @@ namespace heddle::ir {
 
 namespace {
 
-const std::vector<double> kSix = {1, 2, 3, 4, 5, 6};
 constexpr double kEnd = 9223372036854774784.0;  // the greatest double below 2^63
-
-Attribute i(int64_t n) { return n; }
 
 void add_movement(std::vector<Case>& all) {
   const Sample x = f32({kB, 3}, kSix);

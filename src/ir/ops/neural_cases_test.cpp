@@ -7,12 +7,6 @@ namespace heddle::ir {
 
 namespace {
 
-const std::vector<double> kSix = {1, 2, 3, 4, 5, 6};
-using Ints = std::vector<int64_t>;
-
-Attribute i(int64_t n) { return n; }
-Attribute text_of(const char* s) { return std::string(s); }
-
 void add_products(std::vector<Case>& all) {
   const Sample x = f32({kB, 3}, kSix);
   const Sample w = f32({3, 2}, {1, 0, 0, 1, 1, -1});
@@ -121,7 +115,6 @@ void add_windows(std::vector<Case>& all) {
 }
 
 void add_normalizations(std::vector<Case>& all) {
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const Attributes exact = {{"epsilon", 0.0}};
   const double r = std::sqrt(1.5);
   all.push_back(
@@ -166,7 +159,6 @@ void add_normalizations(std::vector<Case>& all) {
 // Keys chosen so that, with scale 1, the scores of a query 1 are 0 and log 3: weights 1/4 and 3/4.
 void add_attention(std::vector<Case>& all) {
   const double l = std::log(3.0);
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const Sample q = f32({1, 2, 1}, {1, 0});
   const Sample k = f32({1, 2, 1}, {0, l});
   const Sample v = f32({1, 2, 1}, {4, 8});

@@ -16,7 +16,7 @@ namespace heddle::ir {
 
 namespace {
 
-enum Input : size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
+enum RecurrentInput : size_t { kX, kW, kR, kB, kLengths, kH0, kC0, kP };
 
 Inferred infer_recurrent(const Node& node, Operands in) {
   HEDDLE_TRY_ASSIGN(const Recurrent rec, Recurrent::of(node));

@@ -8,9 +8,6 @@ namespace heddle::ir {
 
 namespace {
 
-Attribute i(int64_t n) { return n; }
-Attribute text_of(const char* s) { return std::string(s); }
-
 const Attributes kRelu = {{"activations", text_of("Relu")}};
 
 void add_sequences(std::vector<Case>& all) {

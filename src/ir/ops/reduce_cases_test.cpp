@@ -6,8 +6,6 @@ namespace heddle::ir {
 
 namespace {
 
-Attribute i(int64_t n) { return n; }
-
 Case last_axis(std::string op, std::vector<double> y) {
   return {
       std::move(op), {f32({kB, 3}, {1, 2, 3, 4, 5, -6}), numbers({-1})}, {}, {f32({kB, 1}, std::move(y))}};
@@ -19,8 +17,6 @@ Case whole(std::string op, double y) {
 }  // namespace
 
 std::vector<Case> reduce_cases() {
-  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
-  constexpr double kInf = std::numeric_limits<double>::infinity();
   const Sample x = f32({kB, 3}, {1, 3, 3, 4, -5, 4});
   return {
       last_axis("ReduceSum", {6, 3}),

@@ -23,8 +23,6 @@ ValueId add(Builder& b, const Sample& a) {
 std::vector<Refusal> shape_refusals() {
   const Sample x = f32({2, 3, 4}, {});
   const Sample words = i64({kB}, {});
-  const auto i = [](int64_t n) { return Attribute(n); };
-  using Ints = std::vector<int64_t>;
   return {
       {"Softmax", {x}, {{"axis", i(5)}}, "node 'n' (Softmax): axis 5 is outside [-3, 2] of f32[2, 3, 4]"},
       {"Softmax", {x}, {{"axes", i(1)}}, "attribute 'axes' is not known; it takes axis"},
@@ -67,8 +65,6 @@ std::vector<Refusal> shape_refusals() {
 std::vector<Refusal> value_refusals() {
   const Sample x = f32({2, 3, 4}, {});
   const Sample words = i64({kB}, {});
-  const auto i = [](int64_t n) { return Attribute(n); };
-  using Ints = std::vector<int64_t>;
   return {
       {"Gather", {x, f32({1}, {})}, {}, "indices is f32[1]; it has to be of i32 or i64"},
       {"GatherND", {x, i64({4}, {})}, {}, "its last extent has to be 1 to 3"},

@@ -4,8 +4,6 @@ namespace heddle::ir {
 
 namespace {
 
-const std::vector<double> kSix = {1, 2, 3, 4, 5, 6};
-
 Case reshape(Shape from, std::vector<Dim> wanted, Shape to, Attributes attributes = {}) {
   return {"Reshape",
           {f32(std::move(from), kSix), dims(std::move(wanted))},
@@ -17,7 +15,6 @@ Case reshape(Shape from, std::vector<Dim> wanted, Shape to, Attributes attribute
 
 std::vector<Case> shape_cases() {
   const Sample x = f32({kB, 3}, kSix);
-  const auto i = [](int64_t n) { return Attribute(n); };
   std::vector<Case> all = {
       {"Shape", {x}, {}, {dims({kB, 3})}},
       {"Shape", {x}, {{"start", i(-1)}}, {dims({3})}},

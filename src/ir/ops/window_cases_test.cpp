@@ -4,16 +4,8 @@ namespace heddle::ir {
 
 namespace {
 
-using Ints = std::vector<int64_t>;
-
-Attribute i(int64_t n) { return n; }
-Attribute text_of(const char* s) { return std::string(s); }
-
 Sample bytes(DType dtype, Shape shape, std::vector<double> values) {
   return {dtype, std::move(shape), std::move(values), {}};
-}
-Sample u8(Shape shape, std::vector<double> values) {
-  return bytes(DType::kU8, std::move(shape), std::move(values));
 }
 Sample i8(Shape shape, std::vector<double> values) {
   return bytes(DType::kI8, std::move(shape), std::move(values));

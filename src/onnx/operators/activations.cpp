@@ -94,32 +94,33 @@ Status bit_cast(Call& call) {
   return call.emit("BitCast", {x}, {{"to", std::string(ir::name(*dtype))}});
 }
 
-constexpr Operator kTable[] = {
-    {"Acos", 7, convert_same},
-    {"Acosh", 9, convert_same},
-    {"Asin", 7, convert_same},
-    {"Asinh", 9, convert_same},
-    {"Atan", 7, convert_same},
-    {"Atanh", 9, convert_same},
-    {"BitCast", 26, bit_cast},
-    {"BitShift", 11, convert_same},
-    {"BitwiseAnd", 18, convert_same},
-    {"BitwiseNot", 18, convert_same},
-    {"BitwiseOr", 18, convert_same},
-    {"BitwiseXor", 18, convert_same},
-    {"Celu", 12, celu},
-    {"Cosh", 9, convert_same},
-    {"Hardmax", 1, hardmax},
-    {"Selu", 6, selu},
-    {"Shrink", 9, shrink},
-    {"Sinh", 9, convert_same},
-    {"SwiGLU", 28, swiglu},
-    {"Tan", 7, convert_same},
-    {"ThresholdedRelu", 10, thresholded_relu},
-};
-
 }  // namespace
 
-std::span<const Operator> activation_operators() { return kTable; }
+std::span<const Operator> activation_operators() {
+  static constexpr Operator kTable[] = {
+      {"Acos", 7, convert_same},
+      {"Acosh", 9, convert_same},
+      {"Asin", 7, convert_same},
+      {"Asinh", 9, convert_same},
+      {"Atan", 7, convert_same},
+      {"Atanh", 9, convert_same},
+      {"BitCast", 26, bit_cast},
+      {"BitShift", 11, convert_same},
+      {"BitwiseAnd", 18, convert_same},
+      {"BitwiseNot", 18, convert_same},
+      {"BitwiseOr", 18, convert_same},
+      {"BitwiseXor", 18, convert_same},
+      {"Celu", 12, celu},
+      {"Cosh", 9, convert_same},
+      {"Hardmax", 1, hardmax},
+      {"Selu", 6, selu},
+      {"Shrink", 9, shrink},
+      {"Sinh", 9, convert_same},
+      {"SwiGLU", 28, swiglu},
+      {"Tan", 7, convert_same},
+      {"ThresholdedRelu", 10, thresholded_relu},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -15,7 +15,7 @@ using ir::ValueId;
 
 const std::vector<int64_t> kSwapHeads = {0, 2, 1, 3};
 
-enum Input : size_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kSeen };
+enum AttentionInput : size_t { kQuery, kKey, kValue, kMask, kPastKey, kPastValue, kSeen };
 enum Output : size_t { kResult, kPresentKey, kPresentValue, kScores };
 
 Result<int64_t> static_dim(Call& call, ValueId id, size_t axis, std::string_view what) {

@@ -36,9 +36,9 @@ class DeformConv {
     const ValueId grid =
         parts_.node("Reshape", {places(stack, spatial), parts_.join({stack, first, rest, dim})});
     ValueId columns = parts_.node("GridSample", {images, grid}, {{"places", int64_t{1}}});
-    if (call_.has(kMask)) {
+    if (call_.has(kOffsetMask)) {
       const ValueId shape = parts_.join({stack, parts_.ints({1}), first, rest});
-      columns = parts_.pair("Mul", columns, parts_.node("Reshape", {call_.input(kMask), shape}));
+      columns = parts_.pair("Mul", columns, parts_.node("Reshape", {call_.input(kOffsetMask), shape}));
     }
     const ValueId points = parts_.node("ReduceProd", {spatial});
     const ValueId rows = parts_.ints({groups_, channels_ / groups_ * taps_});
@@ -57,7 +57,7 @@ class DeformConv {
   }
 
  private:
-  enum Input : size_t { kX, kW, kOffset, kBias, kMask };
+  enum Input : size_t { kX, kW, kOffset, kBias, kOffsetMask };
 
   Result<Ints> take_list(std::string_view name, size_t count, int64_t otherwise) {
     HEDDLE_TRY_ASSIGN(const auto given, call_.take_ints(name));
@@ -119,7 +119,7 @@ class DeformConv {
 
   Status check_offset() {
     HEDDLE_TRY(check_operand(kOffset, "offset", offset_groups_ * taps_ * static_cast<int64_t>(axes_)));
-    return call_.has(kMask) ? check_operand(kMask, "mask", offset_groups_ * taps_) : Status();
+    return call_.has(kOffsetMask) ? check_operand(kOffsetMask, "mask", offset_groups_ * taps_) : Status();
   }
 
   // [taps, extents of the output ..]: where an axis of the kernel lies without an offset.
@@ -166,10 +166,11 @@ class DeformConv {
 
 Status deform_conv(Call& call) { return DeformConv(call).convert(); }
 
-constexpr Operator kTable[] = {{"DeformConv", 19, deform_conv}};
-
 }  // namespace
 
-std::span<const Operator> deform_conv_operators() { return kTable; }
+std::span<const Operator> deform_conv_operators() {
+  static constexpr Operator kTable[] = {{"DeformConv", 19, deform_conv}};
+  return kTable;
+}
 
 }  // namespace heddle::onnx

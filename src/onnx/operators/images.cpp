@@ -111,13 +111,14 @@ Status affine_grid(Call& call) {
   return parts.emit(parts.node("Reshape", {placed, result}));
 }
 
-constexpr Operator kTable[] = {
-    {"AffineGrid", 20, affine_grid}, {"GridSample", 16, grid_sample}, {"Resize", 10, resize},
-    {"RoiAlign", 10, roi_align},     {"Upsample", 7, upsample},
-};
-
 }  // namespace
 
-std::span<const Operator> image_operators() { return kTable; }
+std::span<const Operator> image_operators() {
+  static constexpr Operator kTable[] = {
+      {"AffineGrid", 20, affine_grid}, {"GridSample", 16, grid_sample}, {"Resize", 10, resize},
+      {"RoiAlign", 10, roi_align},     {"Upsample", 7, upsample},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

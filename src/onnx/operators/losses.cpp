@@ -80,13 +80,14 @@ Status softmax_cross_entropy_loss(Call& call) {
   return call.output_count() > 1 ? parts.emit(log, 1) : Status();
 }
 
-constexpr Operator kTable[] = {
-    {"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_loss},
-    {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_loss},
-};
-
 }  // namespace
 
-std::span<const Operator> loss_operators() { return kTable; }
+std::span<const Operator> loss_operators() {
+  static constexpr Operator kTable[] = {
+      {"NegativeLogLikelihoodLoss", 12, negative_log_likelihood_loss},
+      {"SoftmaxCrossEntropyLoss", 12, softmax_cross_entropy_loss},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

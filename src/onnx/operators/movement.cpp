@@ -37,32 +37,33 @@ Status pad(Call& call) {
   return call.emit("Pad", std::move(inputs), call.attributes());
 }
 
-constexpr Operator kTable[] = {
-    {"Concat", 4, convert_same},
-    {"ConstantOfShape", 9, convert_same},
-    {"CumSum", 11, convert_same},
-    {"Expand", 8, convert_same},
-    {"Flatten", 1, convert_same},
-    {"Gather", 1, convert_same},
-    {"GatherElements", 11, convert_same},
-    {"GatherND", 11, convert_same},
-    {"OneHot", 9, convert_same},
-    {"Pad", 2, pad},
-    {"Range", 11, convert_same},
-    {"Reshape", 5, convert_same},
-    {"Shape", 1, convert_same},
-    {"Size", 1, convert_same},
-    {"Slice", 10, convert_same},
-    {"Split", 2, split},
-    {"Squeeze", 1, axes_form},
-    {"Tile", 6, convert_same},
-    {"Transpose", 1, convert_same},
-    {"Trilu", 14, convert_same},
-    {"Unsqueeze", 1, axes_form},
-};
-
 }  // namespace
 
-std::span<const Operator> movement_operators() { return kTable; }
+std::span<const Operator> movement_operators() {
+  static constexpr Operator kTable[] = {
+      {"Concat", 4, convert_same},
+      {"ConstantOfShape", 9, convert_same},
+      {"CumSum", 11, convert_same},
+      {"Expand", 8, convert_same},
+      {"Flatten", 1, convert_same},
+      {"Gather", 1, convert_same},
+      {"GatherElements", 11, convert_same},
+      {"GatherND", 11, convert_same},
+      {"OneHot", 9, convert_same},
+      {"Pad", 2, pad},
+      {"Range", 11, convert_same},
+      {"Reshape", 5, convert_same},
+      {"Shape", 1, convert_same},
+      {"Size", 1, convert_same},
+      {"Slice", 10, convert_same},
+      {"Split", 2, split},
+      {"Squeeze", 1, axes_form},
+      {"Tile", 6, convert_same},
+      {"Transpose", 1, convert_same},
+      {"Trilu", 14, convert_same},
+      {"Unsqueeze", 1, axes_form},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -94,24 +94,25 @@ Status gemm(Call& call) {
   return ir::is_float(a.dtype) ? convert_same(call) : integer_gemm(call, a);
 }
 
-constexpr Operator kTable[] = {
-    {"Attention", 23, convert_attention},
-    {"AveragePool", 7, windowed},
-    {"Conv", 1, windowed},
-    {"ConvTranspose", 1, windowed},
-    {"Gemm", 7, gemm},
-    {"GlobalAveragePool", 1, convert_same},
-    {"GlobalLpPool", 2, global_lp_pool},
-    {"GlobalMaxPool", 1, convert_same},
-    {"LpPool", 2, windowed},
-    {"MatMul", 1, convert_same},
-    {"MaxPool", 8, max_pool},
-    {"MaxUnpool", 9, convert_same},
-    {"RotaryEmbedding", 23, convert_rotary_embedding},
-};
-
 }  // namespace
 
-std::span<const Operator> neural_operators() { return kTable; }
+std::span<const Operator> neural_operators() {
+  static constexpr Operator kTable[] = {
+      {"Attention", 23, convert_attention},
+      {"AveragePool", 7, windowed},
+      {"Conv", 1, windowed},
+      {"ConvTranspose", 1, windowed},
+      {"Gemm", 7, gemm},
+      {"GlobalAveragePool", 1, convert_same},
+      {"GlobalLpPool", 2, global_lp_pool},
+      {"GlobalMaxPool", 1, convert_same},
+      {"LpPool", 2, windowed},
+      {"MatMul", 1, convert_same},
+      {"MaxPool", 8, max_pool},
+      {"MaxUnpool", 9, convert_same},
+      {"RotaryEmbedding", 23, convert_rotary_embedding},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

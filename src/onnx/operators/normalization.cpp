@@ -209,21 +209,22 @@ Status softmax(Call& call) {
   return call.emit("Reshape", {rows, shape}, {});
 }
 
-constexpr Operator kTable[] = {
-    {"BatchNormalization", 7, batch_normalization},
-    {"GroupNormalization", 18, group_normalization},
-    {"InstanceNormalization", 6, normalization},
-    {"LRN", 1, local_response_normalization},
-    {"LayerNormalization", 17, layer_normalization},
-    {"LogSoftmax", 1, softmax},
-    {"LpNormalization", 1, lp_normalization},
-    {"MeanVarianceNormalization", 9, mean_variance_normalization},
-    {"RMSNormalization", 23, normalization},
-    {"Softmax", 1, softmax},
-};
-
 }  // namespace
 
-std::span<const Operator> normalization_operators() { return kTable; }
+std::span<const Operator> normalization_operators() {
+  static constexpr Operator kTable[] = {
+      {"BatchNormalization", 7, batch_normalization},
+      {"GroupNormalization", 18, group_normalization},
+      {"InstanceNormalization", 6, normalization},
+      {"LRN", 1, local_response_normalization},
+      {"LayerNormalization", 17, layer_normalization},
+      {"LogSoftmax", 1, softmax},
+      {"LpNormalization", 1, lp_normalization},
+      {"MeanVarianceNormalization", 9, mean_variance_normalization},
+      {"RMSNormalization", 23, normalization},
+      {"Softmax", 1, softmax},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -132,7 +132,7 @@ Status emit_saturated(Call& call, ValueId x, ValueId zero_point, DType to) {
   return call.emit("Cast", {held}, {{"to", std::string(ir::name(to))}});
 }
 
-Result<std::optional<DType>> take_dtype(Call& call, std::string_view name) {
+Result<std::optional<DType>> take_optional_dtype(Call& call, std::string_view name) {
   HEDDLE_TRY_ASSIGN(const int64_t number, call.take_i64(name, 0));
   if (number == 0) return std::optional<DType>();
   const int type = number > 0 && number <= 255 ? static_cast<int>(number) : 0;
@@ -143,8 +143,8 @@ Result<std::optional<DType>> take_dtype(Call& call, std::string_view name) {
 
 Status quantize_linear(Call& call) {
   HEDDLE_TRY_ASSIGN(const Cover cover, take_cover(call));
-  HEDDLE_TRY_ASSIGN(const auto wanted, take_dtype(call, "output_dtype"));
-  HEDDLE_TRY_ASSIGN(const auto precision, take_dtype(call, "precision"));
+  HEDDLE_TRY_ASSIGN(const auto wanted, take_optional_dtype(call, "output_dtype"));
+  HEDDLE_TRY_ASSIGN(const auto precision, take_optional_dtype(call, "precision"));
   call.attributes().erase("saturate");  // speaks of 8-bit floats only
   HEDDLE_TRY_ASSIGN(const TensorType x, call.type(0));
   HEDDLE_TRY_ASSIGN(const TensorType scale, call.type(1));
@@ -168,7 +168,7 @@ Status quantize_linear(Call& call) {
 
 Status dequantize_linear(Call& call) {
   HEDDLE_TRY_ASSIGN(const Cover cover, take_cover(call));
-  HEDDLE_TRY_ASSIGN(const auto wanted, take_dtype(call, "output_dtype"));
+  HEDDLE_TRY_ASSIGN(const auto wanted, take_optional_dtype(call, "output_dtype"));
   HEDDLE_TRY_ASSIGN(const TensorType x, call.type(0));
   HEDDLE_TRY_ASSIGN(const TensorType scale, call.type(1));
   if (!ir::is_integer(x.dtype)) return call.invalid("the input is ", x, "; it must be of an integer dtype");
@@ -303,18 +303,19 @@ Status qlinear_conv(Call& call) {
   return requantize(call, sum, x_scale, w_scale, 6);
 }
 
-constexpr Operator kTable[] = {
-    {"ConvInteger", 10, conv_integer},
-    {"DequantizeLinear", 10, dequantize_linear},
-    {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
-    {"MatMulInteger", 10, matmul_integer},
-    {"QLinearConv", 10, qlinear_conv},
-    {"QLinearMatMul", 10, qlinear_matmul},
-    {"QuantizeLinear", 10, quantize_linear},
-};
-
 }  // namespace
 
-std::span<const Operator> quantization_operators() { return kTable; }
+std::span<const Operator> quantization_operators() {
+  static constexpr Operator kTable[] = {
+      {"ConvInteger", 10, conv_integer},
+      {"DequantizeLinear", 10, dequantize_linear},
+      {"DynamicQuantizeLinear", 11, dynamic_quantize_linear},
+      {"MatMulInteger", 10, matmul_integer},
+      {"QLinearConv", 10, qlinear_conv},
+      {"QLinearMatMul", 10, qlinear_matmul},
+      {"QuantizeLinear", 10, quantize_linear},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -171,24 +171,25 @@ Status tensor_scatter(Call& call) {
 
 Status scatter(Call& call) { return call.emit("ScatterElements", call.inputs(), call.attributes()); }
 
-constexpr Operator kTable[] = {
-    {"CenterCropPad", 18, center_crop_pad},
-    {"Col2Im", 18, convert_same},
-    {"CumProd", 26, convert_same},
-    {"DepthToSpace", 1, depth_to_space},
-    {"Det", 11, convert_same},
-    {"Einsum", 12, convert_einsum},
-    {"EyeLike", 9, eye_like},
-    {"ReverseSequence", 10, reverse_sequence},
-    {"Scatter", 9, scatter},
-    {"ScatterElements", 11, convert_same},
-    {"ScatterND", 11, convert_same},
-    {"SpaceToDepth", 1, space_to_depth},
-    {"TensorScatter", 24, tensor_scatter},
-};
-
 }  // namespace
 
-std::span<const Operator> rearrangement_operators() { return kTable; }
+std::span<const Operator> rearrangement_operators() {
+  static constexpr Operator kTable[] = {
+      {"CenterCropPad", 18, center_crop_pad},
+      {"Col2Im", 18, convert_same},
+      {"CumProd", 26, convert_same},
+      {"DepthToSpace", 1, depth_to_space},
+      {"Det", 11, convert_same},
+      {"Einsum", 12, convert_einsum},
+      {"EyeLike", 9, eye_like},
+      {"ReverseSequence", 10, reverse_sequence},
+      {"Scatter", 9, scatter},
+      {"ScatterElements", 11, convert_same},
+      {"ScatterND", 11, convert_same},
+      {"SpaceToDepth", 1, space_to_depth},
+      {"TensorScatter", 24, tensor_scatter},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

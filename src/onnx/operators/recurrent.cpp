@@ -43,14 +43,15 @@ Status recurrent(Call& call) {
   return {};
 }
 
-constexpr Operator kTable[] = {
-    {"GRU", 7, recurrent},
-    {"LSTM", 7, recurrent},
-    {"RNN", 7, recurrent},
-};
-
 }  // namespace
 
-std::span<const Operator> recurrent_operators() { return kTable; }
+std::span<const Operator> recurrent_operators() {
+  static constexpr Operator kTable[] = {
+      {"GRU", 7, recurrent},
+      {"LSTM", 7, recurrent},
+      {"RNN", 7, recurrent},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -53,24 +53,25 @@ Status reduce_log_sum_exp(Call& call) {
 
 Status top_k(Call& call) { return call.emit("TopK", call.inputs(), call.attributes(), 2); }
 
-constexpr Operator kTable[] = {
-    {"ArgMax", 1, convert_same},
-    {"ArgMin", 1, convert_same},
-    {"ReduceL1", 1, reduce_l1},
-    {"ReduceL2", 1, reduce},
-    {"ReduceLogSum", 1, reduce_log_sum},
-    {"ReduceLogSumExp", 1, reduce_log_sum_exp},
-    {"ReduceMax", 1, reduce},
-    {"ReduceMean", 1, reduce},
-    {"ReduceMin", 1, reduce},
-    {"ReduceProd", 1, reduce},
-    {"ReduceSum", 1, reduce},
-    {"ReduceSumSquare", 1, reduce},
-    {"TopK", 10, top_k},
-};
-
 }  // namespace
 
-std::span<const Operator> reduction_operators() { return kTable; }
+std::span<const Operator> reduction_operators() {
+  static constexpr Operator kTable[] = {
+      {"ArgMax", 1, convert_same},
+      {"ArgMin", 1, convert_same},
+      {"ReduceL1", 1, reduce_l1},
+      {"ReduceL2", 1, reduce},
+      {"ReduceLogSum", 1, reduce_log_sum},
+      {"ReduceLogSumExp", 1, reduce_log_sum_exp},
+      {"ReduceMax", 1, reduce},
+      {"ReduceMean", 1, reduce},
+      {"ReduceMin", 1, reduce},
+      {"ReduceProd", 1, reduce},
+      {"ReduceSum", 1, reduce},
+      {"ReduceSumSquare", 1, reduce},
+      {"TopK", 10, top_k},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -235,14 +235,15 @@ Status stft(Call& call) {
   return parts.emit(transformed(parts, x, length, {false, onesided != 0}));
 }
 
-constexpr Operator kTable[] = {
-    {"BlackmanWindow", 17, blackman},     {"DFT", 17, dft},
-    {"HammingWindow", 17, hamming},       {"HannWindow", 17, hann},
-    {"MelWeightMatrix", 17, mel_weights}, {"STFT", 17, stft},
-};
-
 }  // namespace
 
-std::span<const Operator> signal_operators() { return kTable; }
+std::span<const Operator> signal_operators() {
+  static constexpr Operator kTable[] = {
+      {"BlackmanWindow", 17, blackman},     {"DFT", 17, dft},
+      {"HammingWindow", 17, hamming},       {"HannWindow", 17, hann},
+      {"MelWeightMatrix", 17, mel_weights}, {"STFT", 17, stft},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

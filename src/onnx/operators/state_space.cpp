@@ -53,13 +53,14 @@ Status linear_attention(Call& call) {
   return call.emit("LinearAttention", call.inputs(), call.attributes(), 2);
 }
 
-constexpr Operator kTable[] = {
-    {"CausalConvWithState", 27, causal_conv},
-    {"LinearAttention", 27, linear_attention},
-};
-
 }  // namespace
 
-std::span<const Operator> state_space_operators() { return kTable; }
+std::span<const Operator> state_space_operators() {
+  static constexpr Operator kTable[] = {
+      {"CausalConvWithState", 27, causal_conv},
+      {"LinearAttention", 27, linear_attention},
+  };
+  return kTable;
+}
 
 }  // namespace heddle::onnx

@@ -110,31 +110,32 @@ Results glu(Call& call) {
   return Value(Term(call, halves[0]) * Term(call, halves[1]).apply("Sigmoid"));
 }
 
-// The plan joins activations with known parameters to the product before them.
-constexpr Entry kEntries[] = {
-    {"aten::relu", of_operand<map<"Relu">>},
-    {"aten::gelu", gelu},
-    {"aten::silu", of_operand<map<"Silu">>},
-    {"aten::mish", of_operand<mish>},
-    {"aten::elu", elu},
-    {"aten::celu", celu},
-    {"aten::leaky_relu", leaky_relu, Numbers::known},
-    {"aten::_prelu_kernel", prelu},
-    {"aten::hardtanh", hardtanh, Numbers::known},
-    {"aten::hardswish", of_operand<map<"HardSwish">>},
-    {"aten::hardsigmoid", of_operand<hard_sigmoid>},
-    {"aten::softplus", softplus_above},
-    {"aten::softshrink", softshrink},
-    {"aten::hardshrink", hardshrink},
-    {"aten::threshold", threshold},
-    {"aten::log_sigmoid_forward", log_sigmoid},
-    {"aten::logit", logit},
-    {"aten::nan_to_num", nan_to_num},
-    {"aten::glu", glu},
-};
-
 }  // namespace
 
-std::span<const Entry> activation_entries() { return kEntries; }
+std::span<const Entry> activation_entries() {
+  // The plan joins activations with known parameters to the product before them.
+  static constexpr Entry kEntries[] = {
+      {"aten::relu", of_operand<map<"Relu">>},
+      {"aten::gelu", gelu},
+      {"aten::silu", of_operand<map<"Silu">>},
+      {"aten::mish", of_operand<mish>},
+      {"aten::elu", elu},
+      {"aten::celu", celu},
+      {"aten::leaky_relu", leaky_relu, Numbers::known},
+      {"aten::_prelu_kernel", prelu},
+      {"aten::hardtanh", hardtanh, Numbers::known},
+      {"aten::hardswish", of_operand<map<"HardSwish">>},
+      {"aten::hardsigmoid", of_operand<hard_sigmoid>},
+      {"aten::softplus", softplus_above},
+      {"aten::softshrink", softshrink},
+      {"aten::hardshrink", hardshrink},
+      {"aten::threshold", threshold},
+      {"aten::log_sigmoid_forward", log_sigmoid},
+      {"aten::logit", logit},
+      {"aten::nan_to_num", nan_to_num},
+      {"aten::glu", glu},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -92,7 +92,7 @@ Results power_of_number(Call& call) {
 
 // ---- of three
 
-Results add_product(Call& call) {  // self, tensor1, tensor2, value
+Results add_scaled_product(Call& call) {  // self, tensor1, tensor2, value
   return Value(plus(operand(call, 0), times(weighted(operand(call, 1), 3), operand(call, 2))));
 }
 
@@ -116,37 +116,38 @@ Results lerp_scalar(Call& call) {
 constexpr auto kLeft = Scalar::left;
 constexpr auto kRight = Scalar::right;
 
-constexpr Entry kEntries[] = {
-    {"aten::add.Tensor", with_alpha<plus>},
-    {"aten::add.Scalar", with_alpha<plus, kRight>},
-    {"aten::sub.Tensor", with_alpha<minus>},
-    {"aten::sub.Scalar", with_alpha<minus, kRight>},
-    {"aten::rsub.Tensor", reversed_minus<>},
-    {"aten::rsub.Scalar", reversed_minus<kRight>},
-    {"aten::mul.Tensor", of_operands<times>},
-    {"aten::mul.Scalar", of_operands<times, kRight>},
-    {"aten::div.Tensor", of_operands<divided>},
-    {"aten::div.Scalar", of_operands<divided, kRight>},
-    {"aten::div.Tensor_mode", rounded_division<>},
-    {"aten::div.Scalar_mode", rounded_division<kRight>},
-    {"aten::floor_divide", of_operands<floor_divided>},
-    {"aten::floor_divide.Scalar", of_operands<floor_divided, kRight>},
-    {"aten::remainder.Tensor", of_operands<remainder<0>>},
-    {"aten::remainder.Scalar", of_operands<remainder<0>, kRight>},
-    {"aten::remainder.Scalar_Tensor", of_operands<remainder<0>, kLeft>},
-    {"aten::fmod.Tensor", of_operands<remainder<1>>},
-    {"aten::fmod.Scalar", of_operands<remainder<1>, kRight>},
-    {"aten::pow.Tensor_Tensor", of_operands<power>},
-    {"aten::pow.Tensor_Scalar", power_of_number, Numbers::known},
-    {"aten::pow.Scalar", of_operands<power, kLeft>},
-    {"aten::addcmul", add_product},
-    {"aten::addcdiv", add_quotient},
-    {"aten::lerp.Tensor", lerp_tensor},
-    {"aten::lerp.Scalar", lerp_scalar},
-};
-
 }  // namespace
 
-std::span<const Entry> arithmetic_entries() { return kEntries; }
+std::span<const Entry> arithmetic_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::add.Tensor", with_alpha<plus>},
+      {"aten::add.Scalar", with_alpha<plus, kRight>},
+      {"aten::sub.Tensor", with_alpha<minus>},
+      {"aten::sub.Scalar", with_alpha<minus, kRight>},
+      {"aten::rsub.Tensor", reversed_minus<>},
+      {"aten::rsub.Scalar", reversed_minus<kRight>},
+      {"aten::mul.Tensor", of_operands<times>},
+      {"aten::mul.Scalar", of_operands<times, kRight>},
+      {"aten::div.Tensor", of_operands<divided>},
+      {"aten::div.Scalar", of_operands<divided, kRight>},
+      {"aten::div.Tensor_mode", rounded_division<>},
+      {"aten::div.Scalar_mode", rounded_division<kRight>},
+      {"aten::floor_divide", of_operands<floor_divided>},
+      {"aten::floor_divide.Scalar", of_operands<floor_divided, kRight>},
+      {"aten::remainder.Tensor", of_operands<remainder<0>>},
+      {"aten::remainder.Scalar", of_operands<remainder<0>, kRight>},
+      {"aten::remainder.Scalar_Tensor", of_operands<remainder<0>, kLeft>},
+      {"aten::fmod.Tensor", of_operands<remainder<1>>},
+      {"aten::fmod.Scalar", of_operands<remainder<1>, kRight>},
+      {"aten::pow.Tensor_Tensor", of_operands<power>},
+      {"aten::pow.Tensor_Scalar", power_of_number, Numbers::known},
+      {"aten::pow.Scalar", of_operands<power, kLeft>},
+      {"aten::addcmul", add_scaled_product},
+      {"aten::addcdiv", add_quotient},
+      {"aten::lerp.Tensor", lerp_tensor},
+      {"aten::lerp.Scalar", lerp_scalar},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -229,13 +229,6 @@ Results encoder_layer(Call& call) {
   return norm(add(y, fed_forward(y)), 12);
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::scaled_dot_product_attention", scaled_dot_product},
-    {"aten::_scaled_dot_product_flash_attention_for_cpu", flash},
-    {"aten::_native_multi_head_attention", multi_head_attention},
-    {"aten::_transformer_encoder_layer_fwd", encoder_layer},
-};
-
 }  // namespace
 
 Value attend(Call& call, Value q, Value k, Value v, const Attending& how) {
@@ -249,6 +242,14 @@ Value attend(Call& call, Value q, Value k, Value v, const Attending& how) {
                     {"packed", int64_t{!present(k)}}});
 }
 
-std::span<const Entry> attention_entries() { return kEntries; }
+std::span<const Entry> attention_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::scaled_dot_product_attention", scaled_dot_product},
+      {"aten::_scaled_dot_product_flash_attention_for_cpu", flash},
+      {"aten::_native_multi_head_attention", multi_head_attention},
+      {"aten::_transformer_encoder_layer_fwd", encoder_layer},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

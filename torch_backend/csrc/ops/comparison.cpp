@@ -41,28 +41,29 @@ Results is_in(Call& call) {
   return Value(call.flag(3) ? !found : found);
 }
 
-constexpr auto kRight = Scalar::right;
-
-constexpr Entry kEntries[] = {
-    {"aten::eq.Tensor", equal<>},
-    {"aten::eq.Scalar", equal<kRight>},
-    {"aten::ne.Tensor", different<>},
-    {"aten::ne.Scalar", different<kRight>},
-    {"aten::lt.Tensor", ordered<"Less">},
-    {"aten::lt.Scalar", ordered<"Less", kRight>},
-    {"aten::le.Tensor", ordered<"LessOrEqual">},
-    {"aten::le.Scalar", ordered<"LessOrEqual", kRight>},
-    {"aten::gt.Tensor", ordered<"Greater">},
-    {"aten::gt.Scalar", ordered<"Greater", kRight>},
-    {"aten::ge.Tensor", ordered<"GreaterOrEqual">},
-    {"aten::ge.Scalar", ordered<"GreaterOrEqual", kRight>},
-    {"aten::isin.Tensor_Tensor", is_in<>},
-    {"aten::isin.Tensor_Scalar", is_in<kRight>},
-    {"aten::isin.Scalar_Tensor", is_in<Scalar::left>},
-};
+constexpr auto kRightCompared = Scalar::right;
 
 }  // namespace
 
-std::span<const Entry> comparison_entries() { return kEntries; }
+std::span<const Entry> comparison_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::eq.Tensor", equal<>},
+      {"aten::eq.Scalar", equal<kRightCompared>},
+      {"aten::ne.Tensor", different<>},
+      {"aten::ne.Scalar", different<kRightCompared>},
+      {"aten::lt.Tensor", ordered<"Less">},
+      {"aten::lt.Scalar", ordered<"Less", kRightCompared>},
+      {"aten::le.Tensor", ordered<"LessOrEqual">},
+      {"aten::le.Scalar", ordered<"LessOrEqual", kRightCompared>},
+      {"aten::gt.Tensor", ordered<"Greater">},
+      {"aten::gt.Scalar", ordered<"Greater", kRightCompared>},
+      {"aten::ge.Tensor", ordered<"GreaterOrEqual">},
+      {"aten::ge.Scalar", ordered<"GreaterOrEqual", kRightCompared>},
+      {"aten::isin.Tensor_Tensor", is_in<>},
+      {"aten::isin.Tensor_Scalar", is_in<kRightCompared>},
+      {"aten::isin.Scalar_Tensor", is_in<Scalar::left>},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -109,40 +109,41 @@ Results triangle_indices(Call& call) {
   return call.constant(Tensor::of<int64_t>({2, count}, std::span<const int64_t>(down)));
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::full", of_size<0, number_at>},
-    {"aten::zeros", of_size<0, fixed<0>>},
-    {"aten::ones", of_size<0, fixed<1>>},
-    {"aten::empty.memory_format", of_size<0, fixed<0>>},
-    {"aten::empty_strided", of_size<0, fixed<0>>},
-    {"aten::new_full", of_size<1, number_at>},
-    {"aten::new_zeros", of_size<1, fixed<0>>},
-    {"aten::new_ones", of_size<1, fixed<1>>},
-    {"aten::new_empty", of_size<1, fixed<0>>},
-    {"aten::new_empty_strided", of_size<1, fixed<0>>},
-    {"aten::full_like", like<number_at>},
-    {"aten::zeros_like", like<fixed<0>>},
-    {"aten::ones_like", like<fixed<1>>},
-    {"aten::empty_like", like<fixed<0>>},
-    {"aten::fill.Scalar", like<number_at>},
-    {"aten::fill.Tensor", like<tensor_at>},
-    {"aten::zero", like<fixed<0>>},
-    {"aten::scalar_tensor", scalar_tensor},
-    {"aten::arange", arange<-1, 0, -1>, Numbers::known},
-    {"aten::arange.start", arange<0, 1, -1>, Numbers::known},
-    {"aten::arange.start_step", arange<0, 1, 2>, Numbers::known},
-    {"aten::linspace", linspace},
-    {"aten::logspace", logspace},
-    {"aten::eye", eye<0>},
-    {"aten::eye.m", eye<1>},
-    {"aten::tril", triangle<0>},
-    {"aten::triu", triangle<1>},
-    {"aten::tril_indices", triangle_indices<false>},
-    {"aten::triu_indices", triangle_indices<true>},
-};
-
 }  // namespace
 
-std::span<const Entry> creation_entries() { return kEntries; }
+std::span<const Entry> creation_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::full", of_size<0, number_at>},
+      {"aten::zeros", of_size<0, fixed<0>>},
+      {"aten::ones", of_size<0, fixed<1>>},
+      {"aten::empty.memory_format", of_size<0, fixed<0>>},
+      {"aten::empty_strided", of_size<0, fixed<0>>},
+      {"aten::new_full", of_size<1, number_at>},
+      {"aten::new_zeros", of_size<1, fixed<0>>},
+      {"aten::new_ones", of_size<1, fixed<1>>},
+      {"aten::new_empty", of_size<1, fixed<0>>},
+      {"aten::new_empty_strided", of_size<1, fixed<0>>},
+      {"aten::full_like", like<number_at>},
+      {"aten::zeros_like", like<fixed<0>>},
+      {"aten::ones_like", like<fixed<1>>},
+      {"aten::empty_like", like<fixed<0>>},
+      {"aten::fill.Scalar", like<number_at>},
+      {"aten::fill.Tensor", like<tensor_at>},
+      {"aten::zero", like<fixed<0>>},
+      {"aten::scalar_tensor", scalar_tensor},
+      {"aten::arange", arange<-1, 0, -1>, Numbers::known},
+      {"aten::arange.start", arange<0, 1, -1>, Numbers::known},
+      {"aten::arange.start_step", arange<0, 1, 2>, Numbers::known},
+      {"aten::linspace", linspace},
+      {"aten::logspace", logspace},
+      {"aten::eye", eye<0>},
+      {"aten::eye.m", eye<1>},
+      {"aten::tril", triangle<0>},
+      {"aten::triu", triangle<1>},
+      {"aten::tril_indices", triangle_indices<false>},
+      {"aten::triu_indices", triangle_indices<true>},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -244,25 +244,26 @@ Results masked_scatter(Call& call) {
   return Value(select({call, mask}, spread, x));
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::index.Tensor", index},
-    {"aten::_unsafe_index.Tensor", index},
-    {"aten::index_put", index_put},
-    {"aten::_unsafe_index_put", index_put},
-    {"aten::_index_put_impl", index_put},
-    {"aten::index_select", index_select},
-    {"aten::index_add", index_add},
-    {"aten::index_copy", index_copy},
-    {"aten::index_fill.int_Scalar", index_fill_scalar},
-    {"aten::index_fill.int_Tensor", index_fill_tensor},
-    {"aten::take", take},
-    {"aten::put", put},
-    {"aten::embedding", embedding},
-    {"aten::masked_scatter", masked_scatter},
-};
-
 }  // namespace
 
-std::span<const Entry> indexing_entries() { return kEntries; }
+std::span<const Entry> indexing_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::index.Tensor", index},
+      {"aten::_unsafe_index.Tensor", index},
+      {"aten::index_put", index_put},
+      {"aten::_unsafe_index_put", index_put},
+      {"aten::_index_put_impl", index_put},
+      {"aten::index_select", index_select},
+      {"aten::index_add", index_add},
+      {"aten::index_copy", index_copy},
+      {"aten::index_fill.int_Scalar", index_fill_scalar},
+      {"aten::index_fill.int_Tensor", index_fill_tensor},
+      {"aten::take", take},
+      {"aten::put", put},
+      {"aten::embedding", embedding},
+      {"aten::masked_scatter", masked_scatter},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -124,28 +124,6 @@ Results distances(Call& call) {
   return call.node("Pow", {reduce(call, "ReduceSum", powers, last, false), call.literal(1 / p, dtype)});
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::mm", product},
-    {"aten::bmm", product},
-    {"aten::mv", product},
-    {"aten::matmul", product},
-    {"aten::linalg_matmul", product},
-    {"aten::dot", dot},
-    {"aten::vdot", dot},
-    {"aten::outer", outer},
-    {"aten::ger", outer},
-    {"aten::inner", inner},
-    {"aten::addmm", addmm},
-    {"aten::_addmm_activation", addmm_activation},
-    {"aten::addmv", add_product},
-    {"aten::baddbmm", add_product},
-    {"aten::addbmm", addbmm},
-    {"aten::addr", addr},
-    {"aten::linear", linear_entry},
-    {"aten::_cdist_forward", distances},
-    {"aten::cdist", distances},
-};
-
 }  // namespace
 
 Value linear(Call& call, Value x, Value weight, Value bias) {
@@ -159,6 +137,29 @@ Value linear(Call& call, Value x, Value weight, Value bias) {
   return present(bias) ? call.node("Add", {y, bias}) : y;
 }
 
-std::span<const Entry> matrix_entries() { return kEntries; }
+std::span<const Entry> matrix_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::mm", product},
+      {"aten::bmm", product},
+      {"aten::mv", product},
+      {"aten::matmul", product},
+      {"aten::linalg_matmul", product},
+      {"aten::dot", dot},
+      {"aten::vdot", dot},
+      {"aten::outer", outer},
+      {"aten::ger", outer},
+      {"aten::inner", inner},
+      {"aten::addmm", addmm},
+      {"aten::_addmm_activation", addmm_activation},
+      {"aten::addmv", add_product},
+      {"aten::baddbmm", add_product},
+      {"aten::addbmm", addbmm},
+      {"aten::addr", addr},
+      {"aten::linear", linear_entry},
+      {"aten::_cdist_forward", distances},
+      {"aten::cdist", distances},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

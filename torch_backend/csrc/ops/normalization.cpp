@@ -241,35 +241,6 @@ Results weight_norm(Call& call) {
   return {call.node("Mul", {x, call.node("Div", {call.cast(g, wide_dtype), norms})}), norms};
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::_weight_norm_interface", weight_norm},
-    {"aten::native_layer_norm", native_layer_norm},
-    {"aten::layer_norm", layer_norm_entry},
-    {"aten::rms_norm", rms_norm},
-    {"aten::_fused_rms_norm", fused_rms_norm},
-    {"aten::native_group_norm", native_group_norm},
-    {"aten::group_norm", group_norm_entry},
-    {"aten::native_batch_norm", native_batch_norm},
-    {"aten::batch_norm", batch_norm},
-    {"aten::_native_batch_norm_legit", native_batch_norm},
-    {"aten::_native_batch_norm_legit.no_stats", batch_norm_no_stats},
-    {"aten::_native_batch_norm_legit_no_training", batch_norm_no_training},
-    {"aten::_batch_norm_no_update", batch_norm_no_update},
-    {"aten::instance_norm", instance_norm},
-    {"aten::_softmax", softmax<false>},
-    {"aten::_log_softmax", softmax<true>},
-    {"aten::softmax.int", softmax_of_dtype<false>},
-    {"aten::special_softmax", softmax_of_dtype<false>},
-    {"aten::log_softmax.int", softmax_of_dtype<true>},
-    {"aten::special_log_softmax", softmax_of_dtype<true>},
-    {"aten::_safe_softmax", safe_softmax},
-    {"aten::dropout", dropout},
-    {"aten::alpha_dropout", dropout},
-    {"aten::feature_dropout", dropout},
-    {"aten::feature_alpha_dropout", dropout},
-    {"aten::native_dropout", native_dropout},
-};
-
 }  // namespace
 
 Value layer_norm(Call& call, Value x, int axis, Value weight, Value bias, double eps) {
@@ -278,6 +249,36 @@ Value layer_norm(Call& call, Value x, int axis, Value weight, Value bias, double
   return call.node("LayerNormalization", inputs, {{"axis", static_cast<int64_t>(axis)}, {"epsilon", eps}});
 }
 
-std::span<const Entry> normalization_entries() { return kEntries; }
+std::span<const Entry> normalization_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::_weight_norm_interface", weight_norm},
+      {"aten::native_layer_norm", native_layer_norm},
+      {"aten::layer_norm", layer_norm_entry},
+      {"aten::rms_norm", rms_norm},
+      {"aten::_fused_rms_norm", fused_rms_norm},
+      {"aten::native_group_norm", native_group_norm},
+      {"aten::group_norm", group_norm_entry},
+      {"aten::native_batch_norm", native_batch_norm},
+      {"aten::batch_norm", batch_norm},
+      {"aten::_native_batch_norm_legit", native_batch_norm},
+      {"aten::_native_batch_norm_legit.no_stats", batch_norm_no_stats},
+      {"aten::_native_batch_norm_legit_no_training", batch_norm_no_training},
+      {"aten::_batch_norm_no_update", batch_norm_no_update},
+      {"aten::instance_norm", instance_norm},
+      {"aten::_softmax", softmax<false>},
+      {"aten::_log_softmax", softmax<true>},
+      {"aten::softmax.int", softmax_of_dtype<false>},
+      {"aten::special_softmax", softmax_of_dtype<false>},
+      {"aten::log_softmax.int", softmax_of_dtype<true>},
+      {"aten::special_log_softmax", softmax_of_dtype<true>},
+      {"aten::_safe_softmax", safe_softmax},
+      {"aten::dropout", dropout},
+      {"aten::alpha_dropout", dropout},
+      {"aten::feature_dropout", dropout},
+      {"aten::feature_alpha_dropout", dropout},
+      {"aten::native_dropout", native_dropout},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

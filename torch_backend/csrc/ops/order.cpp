@@ -129,23 +129,24 @@ Results bucketize(Call& call) {
   return count_below(call, compared(call, 1, false), compared(call, 0, scalar == Scalar::left), call.flag(3));
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::topk", top_k},
-    {"aten::sort", sort<1>},
-    {"aten::sort.stable", sort<2>},
-    {"aten::kthvalue", kth_value},
-    {"aten::median", median<false>},
-    {"aten::nanmedian", median<true>},
-    {"aten::median.dim", median_along<false>},
-    {"aten::nanmedian.dim", median_along<true>},
-    {"aten::searchsorted.Tensor", search_sorted<>},
-    {"aten::searchsorted.Scalar", search_sorted<Scalar::right>},
-    {"aten::bucketize.Tensor", bucketize<>},
-    {"aten::bucketize.Scalar", bucketize<Scalar::left>},
-};
-
 }  // namespace
 
-std::span<const Entry> order_entries() { return kEntries; }
+std::span<const Entry> order_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::topk", top_k},
+      {"aten::sort", sort<1>},
+      {"aten::sort.stable", sort<2>},
+      {"aten::kthvalue", kth_value},
+      {"aten::median", median<false>},
+      {"aten::nanmedian", median<true>},
+      {"aten::median.dim", median_along<false>},
+      {"aten::nanmedian.dim", median_along<true>},
+      {"aten::searchsorted.Tensor", search_sorted<>},
+      {"aten::searchsorted.Scalar", search_sorted<Scalar::right>},
+      {"aten::bucketize.Tensor", bucketize<>},
+      {"aten::bucketize.Scalar", bucketize<Scalar::left>},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -53,24 +53,25 @@ Term heaviside(const Term& x, const Term& values) {
 constexpr auto kLeft = Scalar::left;
 constexpr auto kRight = Scalar::right;
 
-constexpr Entry kEntries[] = {
-    {"aten::atan2", of_operands<atan2>},
-    {"aten::hypot", of_operands<hypot>},
-    {"aten::xlogy.Tensor", of_operands<log_product<log>>},
-    {"aten::xlogy.Scalar_Other", of_operands<log_product<log>, kRight>},
-    {"aten::xlogy.Scalar_Self", of_operands<log_product<log>, kLeft>},
-    {"aten::special_xlog1py", of_operands<log_product<log1p>>},
-    {"aten::special_xlog1py.other_scalar", of_operands<log_product<log1p>, kRight>},
-    {"aten::special_xlog1py.self_scalar", of_operands<log_product<log1p>, kLeft>},
-    {"aten::copysign.Tensor", of_operands<copy_sign>},
-    {"aten::copysign.Scalar", of_operands<copy_sign, kRight>},
-    {"aten::logaddexp", of_operands<logaddexp>},
-    {"aten::logaddexp2", of_operands<logaddexp2>},
-    {"aten::heaviside", of_operands<heaviside>},
-};
-
 }  // namespace
 
-std::span<const Entry> pair_entries() { return kEntries; }
+std::span<const Entry> pair_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::atan2", of_operands<atan2>},
+      {"aten::hypot", of_operands<hypot>},
+      {"aten::xlogy.Tensor", of_operands<log_product<log>>},
+      {"aten::xlogy.Scalar_Other", of_operands<log_product<log>, kRight>},
+      {"aten::xlogy.Scalar_Self", of_operands<log_product<log>, kLeft>},
+      {"aten::special_xlog1py", of_operands<log_product<log1p>>},
+      {"aten::special_xlog1py.other_scalar", of_operands<log_product<log1p>, kRight>},
+      {"aten::special_xlog1py.self_scalar", of_operands<log_product<log1p>, kLeft>},
+      {"aten::copysign.Tensor", of_operands<copy_sign>},
+      {"aten::copysign.Scalar", of_operands<copy_sign, kRight>},
+      {"aten::logaddexp", of_operands<logaddexp>},
+      {"aten::logaddexp2", of_operands<logaddexp2>},
+      {"aten::heaviside", of_operands<heaviside>},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

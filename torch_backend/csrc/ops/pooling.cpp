@@ -222,28 +222,29 @@ Results adaptive_max_pool(Call& call) {
   return Results(both);
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::max_pool1d", max_pool<1, false>},
-    {"aten::max_pool2d", max_pool<2, false>},
-    {"aten::max_pool3d", max_pool<3, false>},
-    {"aten::max_pool1d_with_indices", max_pool<1, true>},
-    {"aten::max_pool2d_with_indices", max_pool<2, true>},
-    {"aten::max_pool3d_with_indices", max_pool<3, true>},
-    {"aten::avg_pool1d", avg_pool<1>},
-    {"aten::avg_pool2d", avg_pool<2>},
-    {"aten::avg_pool3d", avg_pool<3>},
-    {"aten::adaptive_avg_pool1d", adaptive_avg_pool<1>},
-    {"aten::adaptive_avg_pool2d", adaptive_avg_pool<2>},
-    {"aten::adaptive_avg_pool3d", adaptive_avg_pool<3>},
-    {"aten::_adaptive_avg_pool2d", adaptive_avg_pool<2>},
-    {"aten::_adaptive_avg_pool3d", adaptive_avg_pool<3>},
-    {"aten::adaptive_max_pool1d", adaptive_max_pool<1>},
-    {"aten::adaptive_max_pool2d", adaptive_max_pool<2>},
-    {"aten::adaptive_max_pool3d", adaptive_max_pool<3>},
-};
-
 }  // namespace
 
-std::span<const Entry> pooling_entries() { return kEntries; }
+std::span<const Entry> pooling_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::max_pool1d", max_pool<1, false>},
+      {"aten::max_pool2d", max_pool<2, false>},
+      {"aten::max_pool3d", max_pool<3, false>},
+      {"aten::max_pool1d_with_indices", max_pool<1, true>},
+      {"aten::max_pool2d_with_indices", max_pool<2, true>},
+      {"aten::max_pool3d_with_indices", max_pool<3, true>},
+      {"aten::avg_pool1d", avg_pool<1>},
+      {"aten::avg_pool2d", avg_pool<2>},
+      {"aten::avg_pool3d", avg_pool<3>},
+      {"aten::adaptive_avg_pool1d", adaptive_avg_pool<1>},
+      {"aten::adaptive_avg_pool2d", adaptive_avg_pool<2>},
+      {"aten::adaptive_avg_pool3d", adaptive_avg_pool<3>},
+      {"aten::_adaptive_avg_pool2d", adaptive_avg_pool<2>},
+      {"aten::_adaptive_avg_pool3d", adaptive_avg_pool<3>},
+      {"aten::adaptive_max_pool1d", adaptive_max_pool<1>},
+      {"aten::adaptive_max_pool2d", adaptive_max_pool<2>},
+      {"aten::adaptive_max_pool3d", adaptive_max_pool<3>},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -289,34 +289,35 @@ Results col2im(Call& call) {
   return batched ? y : call.squeeze(y, {0});
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::cat", cat},
-    {"aten::concat", cat},
-    {"aten::stack", stack},
-    {"aten::repeat", repeat},
-    {"aten::tile", repeat},
-    {"aten::repeat_interleave.self_int", repeat_interleave},
-    {"aten::flip", flip},
-    {"aten::roll", roll},
-    {"aten::constant_pad_nd", constant_pad},
-    {"aten::reflection_pad1d", reflection_pad},
-    {"aten::reflection_pad2d", reflection_pad},
-    {"aten::reflection_pad3d", reflection_pad},
-    {"aten::replication_pad1d", replication_pad},
-    {"aten::replication_pad2d", replication_pad},
-    {"aten::replication_pad3d", replication_pad},
-    {"aten::pad", pad},
-    {"aten::pixel_shuffle", pixel_shuffle},
-    {"aten::pixel_unshuffle", pixel_unshuffle},
-    {"aten::channel_shuffle", channel_shuffle},
-    {"aten::native_channel_shuffle", channel_shuffle},
-    {"aten::diag_embed", diag_embed},
-    {"aten::im2col", im2col},
-    {"aten::col2im", col2im},
-};
-
 }  // namespace
 
-std::span<const Entry> rearrangement_entries() { return kEntries; }
+std::span<const Entry> rearrangement_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::cat", cat},
+      {"aten::concat", cat},
+      {"aten::stack", stack},
+      {"aten::repeat", repeat},
+      {"aten::tile", repeat},
+      {"aten::repeat_interleave.self_int", repeat_interleave},
+      {"aten::flip", flip},
+      {"aten::roll", roll},
+      {"aten::constant_pad_nd", constant_pad},
+      {"aten::reflection_pad1d", reflection_pad},
+      {"aten::reflection_pad2d", reflection_pad},
+      {"aten::reflection_pad3d", reflection_pad},
+      {"aten::replication_pad1d", replication_pad},
+      {"aten::replication_pad2d", replication_pad},
+      {"aten::replication_pad3d", replication_pad},
+      {"aten::pad", pad},
+      {"aten::pixel_shuffle", pixel_shuffle},
+      {"aten::pixel_unshuffle", pixel_unshuffle},
+      {"aten::channel_shuffle", channel_shuffle},
+      {"aten::native_channel_shuffle", channel_shuffle},
+      {"aten::diag_embed", diag_embed},
+      {"aten::im2col", im2col},
+      {"aten::col2im", col2im},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -162,14 +162,15 @@ Results gru_cell(Call& call) {
   return {call.cast(h, dtype), call.cast(concatenated(call, {reset, keep, fresh, hx, own[2]}, 1), dtype)};
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::lstm.input", layers<kLstm>},        {"aten::gru.input", layers<kGru>},
-    {"aten::rnn_tanh.input", layers<kTanh>},    {"aten::rnn_relu.input", layers<kRelu>},
-    {"aten::_thnn_fused_lstm_cell", lstm_cell}, {"aten::_thnn_fused_gru_cell", gru_cell},
-};
-
 }  // namespace
 
-std::span<const Entry> recurrent_entries() { return kEntries; }
+std::span<const Entry> recurrent_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::lstm.input", layers<kLstm>},        {"aten::gru.input", layers<kGru>},
+      {"aten::rnn_tanh.input", layers<kTanh>},    {"aten::rnn_relu.input", layers<kRelu>},
+      {"aten::_thnn_fused_lstm_cell", lstm_cell}, {"aten::_thnn_fused_gru_cell", gru_cell},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

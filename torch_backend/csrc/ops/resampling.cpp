@@ -223,36 +223,37 @@ Results grid_sample(Call& call) {
                     {"align_corners", int64_t{call.flag(4)}}});
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::upsample_nearest1d", upsample_nearest<1, false>},
-    {"aten::upsample_nearest2d", upsample_nearest<2, false>},
-    {"aten::upsample_nearest3d", upsample_nearest<3, false>},
-    {"aten::_upsample_nearest_exact1d", upsample_nearest<1, true>},
-    {"aten::_upsample_nearest_exact2d", upsample_nearest<2, true>},
-    {"aten::_upsample_nearest_exact3d", upsample_nearest<3, true>},
-    {"aten::upsample_nearest1d.vec", upsample_nearest_listed<1, false>},
-    {"aten::upsample_nearest2d.vec", upsample_nearest_listed<2, false>},
-    {"aten::upsample_nearest3d.vec", upsample_nearest_listed<3, false>},
-    {"aten::_upsample_nearest_exact1d.vec", upsample_nearest_listed<1, true>},
-    {"aten::_upsample_nearest_exact2d.vec", upsample_nearest_listed<2, true>},
-    {"aten::_upsample_nearest_exact3d.vec", upsample_nearest_listed<3, true>},
-    {"aten::upsample_linear1d", upsample_linear<1>},
-    {"aten::upsample_bilinear2d", upsample_linear<2>},
-    {"aten::upsample_trilinear3d", upsample_linear<3>},
-    {"aten::upsample_linear1d.vec", upsample_linear_listed<1>},
-    {"aten::upsample_bilinear2d.vec", upsample_linear_listed<2>},
-    {"aten::upsample_trilinear3d.vec", upsample_linear_listed<3>},
-    {"aten::upsample_bicubic2d", upsample_bicubic},
-    {"aten::upsample_bicubic2d.vec", upsample_bicubic_listed},
-    {"aten::_upsample_bilinear2d_aa", antialiased_linear},
-    {"aten::_upsample_bicubic2d_aa", antialiased_cubic},
-    {"aten::grid_sampler_2d", grid_sample},
-    {"aten::grid_sampler_3d", grid_sample},
-    {"aten::grid_sampler", grid_sample},
-};
-
 }  // namespace
 
-std::span<const Entry> resampling_entries() { return kEntries; }
+std::span<const Entry> resampling_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::upsample_nearest1d", upsample_nearest<1, false>},
+      {"aten::upsample_nearest2d", upsample_nearest<2, false>},
+      {"aten::upsample_nearest3d", upsample_nearest<3, false>},
+      {"aten::_upsample_nearest_exact1d", upsample_nearest<1, true>},
+      {"aten::_upsample_nearest_exact2d", upsample_nearest<2, true>},
+      {"aten::_upsample_nearest_exact3d", upsample_nearest<3, true>},
+      {"aten::upsample_nearest1d.vec", upsample_nearest_listed<1, false>},
+      {"aten::upsample_nearest2d.vec", upsample_nearest_listed<2, false>},
+      {"aten::upsample_nearest3d.vec", upsample_nearest_listed<3, false>},
+      {"aten::_upsample_nearest_exact1d.vec", upsample_nearest_listed<1, true>},
+      {"aten::_upsample_nearest_exact2d.vec", upsample_nearest_listed<2, true>},
+      {"aten::_upsample_nearest_exact3d.vec", upsample_nearest_listed<3, true>},
+      {"aten::upsample_linear1d", upsample_linear<1>},
+      {"aten::upsample_bilinear2d", upsample_linear<2>},
+      {"aten::upsample_trilinear3d", upsample_linear<3>},
+      {"aten::upsample_linear1d.vec", upsample_linear_listed<1>},
+      {"aten::upsample_bilinear2d.vec", upsample_linear_listed<2>},
+      {"aten::upsample_trilinear3d.vec", upsample_linear_listed<3>},
+      {"aten::upsample_bicubic2d", upsample_bicubic},
+      {"aten::upsample_bicubic2d.vec", upsample_bicubic_listed},
+      {"aten::_upsample_bilinear2d_aa", antialiased_linear},
+      {"aten::_upsample_bicubic2d_aa", antialiased_cubic},
+      {"aten::grid_sampler_2d", grid_sample},
+      {"aten::grid_sampler_3d", grid_sample},
+      {"aten::grid_sampler", grid_sample},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

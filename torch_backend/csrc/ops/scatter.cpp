@@ -189,21 +189,22 @@ Results slice_scatter(Call& call) {  // self, src, dim, start, end, step
   return Value(written({x, index, axis}, x, source, "none"));
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::gather", gather},
-    {"aten::scatter.src", scatter},
-    {"aten::scatter.value", scatter_value},
-    {"aten::scatter.reduce", scatter_reduce},
-    {"aten::scatter.value_reduce", scatter_value_reduce},
-    {"aten::scatter_add", scatter_add},
-    {"aten::scatter_reduce.two", scatter_reduce},
-    {"aten::index_reduce", index_reduce},
-    {"aten::select_scatter", select_scatter},
-    {"aten::slice_scatter", slice_scatter},
-};
-
 }  // namespace
 
-std::span<const Entry> scatter_entries() { return kEntries; }
+std::span<const Entry> scatter_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::gather", gather},
+      {"aten::scatter.src", scatter},
+      {"aten::scatter.value", scatter_value},
+      {"aten::scatter.reduce", scatter_reduce},
+      {"aten::scatter.value_reduce", scatter_value_reduce},
+      {"aten::scatter_add", scatter_add},
+      {"aten::scatter_reduce.two", scatter_reduce},
+      {"aten::index_reduce", index_reduce},
+      {"aten::select_scatter", select_scatter},
+      {"aten::slice_scatter", slice_scatter},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -36,24 +36,25 @@ Results masked_fill_tensor(Call& call) {
   return Value(select(given(call, 1).cast(DType::boolean), given(call, 2).cast(x.dtype()), x));
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::maximum", of_operands<greater>},
-    {"aten::minimum", of_operands<lesser>},
-    {"aten::fmax", of_operands<of_numbers<greater>>},
-    {"aten::fmin", of_operands<of_numbers<lesser>>},
-    {"aten::clamp", clamp<number>},
-    {"aten::clamp.Tensor", clamp<operand>},
-    {"aten::clamp_min", of_operands<greater, Scalar::right>},
-    {"aten::clamp_min.Tensor", of_operands<greater>},
-    {"aten::clamp_max", of_operands<lesser, Scalar::right>},
-    {"aten::clamp_max.Tensor", of_operands<lesser>},
-    {"aten::where.self", where},
-    {"aten::masked_fill.Scalar", masked_fill_scalar},
-    {"aten::masked_fill.Tensor", masked_fill_tensor},
-};
-
 }  // namespace
 
-std::span<const Entry> selection_entries() { return kEntries; }
+std::span<const Entry> selection_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::maximum", of_operands<greater>},
+      {"aten::minimum", of_operands<lesser>},
+      {"aten::fmax", of_operands<of_numbers<greater>>},
+      {"aten::fmin", of_operands<of_numbers<lesser>>},
+      {"aten::clamp", clamp<number>},
+      {"aten::clamp.Tensor", clamp<operand>},
+      {"aten::clamp_min", of_operands<greater, Scalar::right>},
+      {"aten::clamp_min.Tensor", of_operands<greater>},
+      {"aten::clamp_max", of_operands<lesser, Scalar::right>},
+      {"aten::clamp_max.Tensor", of_operands<lesser>},
+      {"aten::where.self", where},
+      {"aten::masked_fill.Scalar", masked_fill_scalar},
+      {"aten::masked_fill.Tensor", masked_fill_tensor},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

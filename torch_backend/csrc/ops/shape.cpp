@@ -9,7 +9,7 @@
 namespace heddle::torch_backend {
 namespace {
 
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
+constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 // To the result's shape where that is known: -1 says nothing beside an extent of 0.
 Results reshaped(Call& call, const std::vector<Int>& sizes) {
@@ -128,7 +128,7 @@ Results select(Call& call) {
 
 Results slice(Call& call) {
   const Value x = call.tensor(0);
-  const Int begin = call.has(2) ? call.size(2) : Int(0), end = call.has(3) ? call.size(3) : Int(kEnd);
+  const Int begin = call.has(2) ? call.size(2) : Int(0), end = call.has(3) ? call.size(3) : Int(kNoEnd);
   return call.slice(x, axis_in(call.integer(1), call.rank(x)), begin, end, call.integer(4));
 }
 
@@ -214,58 +214,59 @@ Results diagonal(Call& call) {
                    {{"axis", int64_t{rank - 2}}});
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::view", view},
-    {"aten::view_copy", view},
-    {"aten::_unsafe_view", view},
-    {"aten::reshape", view},
-    {"aten::_reshape_alias", view},
-    {"aten::_reshape_copy", view},
-    {"aten::view_as", view_as},
-    {"aten::reshape_as", view_as},
-    {"aten::flatten.using_ints", flatten},
-    {"aten::unflatten.int", unflatten},
-    {"aten::expand", expand},
-    {"aten::expand_copy", expand},
-    {"aten::broadcast_to", expand},
-    {"aten::expand_as", expand_as},
-    {"aten::permute", permute},
-    {"aten::permute_copy", permute},
-    {"aten::transpose.int", transpose},
-    {"aten::transpose_copy.int", transpose},
-    {"aten::t", matrix_transpose},
-    {"aten::t_copy", matrix_transpose},
-    {"aten::movedim.intlist", movedim},
-    {"aten::movedim.int", movedim},
-    {"aten::unsqueeze", unsqueeze},
-    {"aten::unsqueeze_copy", unsqueeze},
-    {"aten::squeeze", squeeze_all},
-    {"aten::squeeze.dim", squeeze},
-    {"aten::squeeze.dims", squeeze},
-    {"aten::squeeze_copy", squeeze_all},
-    {"aten::squeeze_copy.dim", squeeze},
-    {"aten::squeeze_copy.dims", squeeze},
-    {"aten::select.int", select},
-    {"aten::select_copy.int", select},
-    {"aten::slice.Tensor", slice},
-    {"aten::slice_copy.Tensor", slice},
-    {"aten::narrow", narrow},
-    {"aten::narrow_copy", narrow},
-    {"aten::split.Tensor", split},
-    {"aten::split_copy.Tensor", split},
-    {"aten::chunk", chunk},
-    {"aten::split_with_sizes", split_with_sizes},
-    {"aten::split_with_sizes_copy", split_with_sizes},
-    {"aten::unbind.int", unbind},
-    {"aten::unbind_copy.int", unbind},
-    {"aten::unfold", unfold},
-    {"aten::unfold_copy", unfold},
-    {"aten::diagonal", diagonal},
-    {"aten::diagonal_copy", diagonal},
-};
-
 }  // namespace
 
-std::span<const Entry> shape_entries() { return kEntries; }
+std::span<const Entry> shape_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::view", view},
+      {"aten::view_copy", view},
+      {"aten::_unsafe_view", view},
+      {"aten::reshape", view},
+      {"aten::_reshape_alias", view},
+      {"aten::_reshape_copy", view},
+      {"aten::view_as", view_as},
+      {"aten::reshape_as", view_as},
+      {"aten::flatten.using_ints", flatten},
+      {"aten::unflatten.int", unflatten},
+      {"aten::expand", expand},
+      {"aten::expand_copy", expand},
+      {"aten::broadcast_to", expand},
+      {"aten::expand_as", expand_as},
+      {"aten::permute", permute},
+      {"aten::permute_copy", permute},
+      {"aten::transpose.int", transpose},
+      {"aten::transpose_copy.int", transpose},
+      {"aten::t", matrix_transpose},
+      {"aten::t_copy", matrix_transpose},
+      {"aten::movedim.intlist", movedim},
+      {"aten::movedim.int", movedim},
+      {"aten::unsqueeze", unsqueeze},
+      {"aten::unsqueeze_copy", unsqueeze},
+      {"aten::squeeze", squeeze_all},
+      {"aten::squeeze.dim", squeeze},
+      {"aten::squeeze.dims", squeeze},
+      {"aten::squeeze_copy", squeeze_all},
+      {"aten::squeeze_copy.dim", squeeze},
+      {"aten::squeeze_copy.dims", squeeze},
+      {"aten::select.int", select},
+      {"aten::select_copy.int", select},
+      {"aten::slice.Tensor", slice},
+      {"aten::slice_copy.Tensor", slice},
+      {"aten::narrow", narrow},
+      {"aten::narrow_copy", narrow},
+      {"aten::split.Tensor", split},
+      {"aten::split_copy.Tensor", split},
+      {"aten::chunk", chunk},
+      {"aten::split_with_sizes", split_with_sizes},
+      {"aten::split_with_sizes_copy", split_with_sizes},
+      {"aten::unbind.int", unbind},
+      {"aten::unbind_copy.int", unbind},
+      {"aten::unfold", unfold},
+      {"aten::unfold_copy", unfold},
+      {"aten::diagonal", diagonal},
+      {"aten::diagonal_copy", diagonal},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

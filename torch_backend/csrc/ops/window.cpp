@@ -89,23 +89,24 @@ Results transposed(Call& call) {
   return convolve(call, windows);
 }
 
-constexpr Entry kEntries[] = {
-    {"aten::convolution", convolution},
-    {"aten::convolution_overrideable", convolution},
-    {"aten::_convolution", convolution},
-    {"aten::conv1d", plain},
-    {"aten::conv2d", plain},
-    {"aten::conv3d", plain},
-    {"aten::conv1d.padding", named_padding},
-    {"aten::conv2d.padding", named_padding},
-    {"aten::conv3d.padding", named_padding},
-    {"aten::conv_transpose1d", transposed},
-    {"aten::conv_transpose2d.input", transposed},
-    {"aten::conv_transpose3d.input", transposed},
-};
-
 }  // namespace
 
-std::span<const Entry> window_entries() { return kEntries; }
+std::span<const Entry> window_entries() {
+  static constexpr Entry kEntries[] = {
+      {"aten::convolution", convolution},
+      {"aten::convolution_overrideable", convolution},
+      {"aten::_convolution", convolution},
+      {"aten::conv1d", plain},
+      {"aten::conv2d", plain},
+      {"aten::conv3d", plain},
+      {"aten::conv1d.padding", named_padding},
+      {"aten::conv2d.padding", named_padding},
+      {"aten::conv3d.padding", named_padding},
+      {"aten::conv_transpose1d", transposed},
+      {"aten::conv_transpose2d.input", transposed},
+      {"aten::conv_transpose3d.input", transposed},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::torch_backend

@@ -194,33 +194,34 @@ Result<std::unique_ptr<Step>> lower_body(Lowering& lowering) {
       std::make_unique<ElementwiseStep>(std::move(programs), std::move(constants), lowering.width));
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"Abs", lower_node},         {"Neg", lower_node},       {"Exp", lower_node},
-    {"Log", lower_node},         {"Sqrt", lower_node},      {"Rsqrt", lower_node},
-    {"Reciprocal", lower_node},  {"Square", lower_node},    {"Erf", lower_node},
-    {"Tanh", lower_node},        {"Sigmoid", lower_node},   {"Relu", lower_node},
-    {"Floor", lower_node},       {"Ceil", lower_node},      {"Round", lower_node},
-    {"Sign", lower_node},        {"Sin", lower_node},       {"Cos", lower_node},
-    {"Not", lower_node},         {"IsNaN", lower_node},     {"IsInf", lower_node},
-    {"Softplus", lower_node},    {"Softsign", lower_node},  {"HardSigmoid", lower_node},
-    {"HardSwish", lower_node},   {"LeakyRelu", lower_node}, {"Elu", lower_node},
-    {"Silu", lower_node},        {"Gelu", lower_node},      {"Identity", lower_node},
-    {"Cast", lower_node},        {"Clip", lower_node},      {"Add", lower_node},
-    {"Sub", lower_node},         {"Mul", lower_node},       {"Div", lower_node},
-    {"Pow", lower_node},         {"Mod", lower_node},       {"Min", lower_node},
-    {"Max", lower_node},         {"Equal", lower_node},     {"Less", lower_node},
-    {"LessOrEqual", lower_node}, {"Greater", lower_node},   {"GreaterOrEqual", lower_node},
-    {"And", lower_node},         {"Or", lower_node},        {"Xor", lower_node},
-    {"PRelu", lower_node},       {"Where", lower_node},     {"Elementwise", lower_body},
-    {"Tan", lower_node},         {"Asin", lower_node},      {"Acos", lower_node},
-    {"Atan", lower_node},        {"Sinh", lower_node},      {"Cosh", lower_node},
-    {"Asinh", lower_node},       {"Acosh", lower_node},     {"Atanh", lower_node},
-    {"BitwiseAnd", lower_node},  {"BitwiseOr", lower_node}, {"BitwiseXor", lower_node},
-    {"BitwiseNot", lower_node},  {"BitShift", lower_node},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> elementwise_lowerings() { return kEntries; }
+std::span<const LoweringEntry> elementwise_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Abs", lower_node},         {"Neg", lower_node},       {"Exp", lower_node},
+      {"Log", lower_node},         {"Sqrt", lower_node},      {"Rsqrt", lower_node},
+      {"Reciprocal", lower_node},  {"Square", lower_node},    {"Erf", lower_node},
+      {"Tanh", lower_node},        {"Sigmoid", lower_node},   {"Relu", lower_node},
+      {"Floor", lower_node},       {"Ceil", lower_node},      {"Round", lower_node},
+      {"Sign", lower_node},        {"Sin", lower_node},       {"Cos", lower_node},
+      {"Not", lower_node},         {"IsNaN", lower_node},     {"IsInf", lower_node},
+      {"Softplus", lower_node},    {"Softsign", lower_node},  {"HardSigmoid", lower_node},
+      {"HardSwish", lower_node},   {"LeakyRelu", lower_node}, {"Elu", lower_node},
+      {"Silu", lower_node},        {"Gelu", lower_node},      {"Identity", lower_node},
+      {"Cast", lower_node},        {"Clip", lower_node},      {"Add", lower_node},
+      {"Sub", lower_node},         {"Mul", lower_node},       {"Div", lower_node},
+      {"Pow", lower_node},         {"Mod", lower_node},       {"Min", lower_node},
+      {"Max", lower_node},         {"Equal", lower_node},     {"Less", lower_node},
+      {"LessOrEqual", lower_node}, {"Greater", lower_node},   {"GreaterOrEqual", lower_node},
+      {"And", lower_node},         {"Or", lower_node},        {"Xor", lower_node},
+      {"PRelu", lower_node},       {"Where", lower_node},     {"Elementwise", lower_body},
+      {"Tan", lower_node},         {"Asin", lower_node},      {"Acos", lower_node},
+      {"Atan", lower_node},        {"Sinh", lower_node},      {"Cosh", lower_node},
+      {"Asinh", lower_node},       {"Acosh", lower_node},     {"Atanh", lower_node},
+      {"BitwiseAnd", lower_node},  {"BitwiseOr", lower_node}, {"BitwiseXor", lower_node},
+      {"BitwiseNot", lower_node},  {"BitShift", lower_node},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

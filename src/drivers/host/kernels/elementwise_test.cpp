@@ -11,9 +11,6 @@ using ir::DType;
 using ir::Extents;
 using ir::Tensor;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 Check tolerance(DType dtype) {
   Check check;
   if (dtype == DType::kF16) check.relative = check.absolute = 2e-3;

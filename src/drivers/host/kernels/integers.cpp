@@ -331,13 +331,14 @@ Result<std::unique_ptr<Step>> lower_conv_integer(Lowering& lowering) {
   return empty(lowering) ? reference_step(lowering) : ConvIntegerStep::make(lowering);
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"MatMulInteger", lower_matmul_integer},
-    {"ConvInteger", lower_conv_integer},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> integer_lowerings() { return kEntries; }
+std::span<const LoweringEntry> integer_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"MatMulInteger", lower_matmul_integer},
+      {"ConvInteger", lower_conv_integer},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

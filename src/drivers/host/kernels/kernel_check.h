@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@
 #include "tests/close.h"
 
 namespace heddle::host {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 struct Check {
   std::vector<size_t> constants;  // which inputs are constants of the graph

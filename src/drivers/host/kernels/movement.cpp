@@ -2,38 +2,37 @@
 
 namespace heddle::host {
 
-namespace {
+namespace {}  // namespace
 
-constexpr LoweringEntry kEntries[] = {
-    {"Transpose", lower_transpose},
-    {"Slice", lower_slice},
-    {"Expand", lower_expand},
-    {"Tile", lower_tile},
-    {"Split", lower_split},
-    {"Concat", lower_concat},
-    {"Pad", lower_pad},
-    {"Trilu", lower_trilu},
-    {"OneHot", lower_one_hot},
-    {"ConstantOfShape", lower_constant_of_shape},
-    {"Range", lower_range},
-    {"Shape", lower_extents},
-    {"Size", lower_extents},
-    {"Gather", lower_gather},
-    {"GatherElements", lower_gather_elements},
-    {"GatherND", lower_gather_nd},
-    {"TopK", lower_top_k},
-    {"CumSum", lower_cumulative},
-    {"CumProd", lower_cumulative},
-    {"ScatterElements", lower_scatter_elements},
-    {"ScatterND", lower_scatter_nd},
-    {"Resize", lower_resize},
-    {"GridSample", lower_grid_sample},
-    {"BitCast", lower_bit_cast},
-};
-
-}  // namespace
-
-std::span<const LoweringEntry> movement_lowerings() { return kEntries; }
+std::span<const LoweringEntry> movement_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Transpose", lower_transpose},
+      {"Slice", lower_slice},
+      {"Expand", lower_expand},
+      {"Tile", lower_tile},
+      {"Split", lower_split},
+      {"Concat", lower_concat},
+      {"Pad", lower_pad},
+      {"Trilu", lower_trilu},
+      {"OneHot", lower_one_hot},
+      {"ConstantOfShape", lower_constant_of_shape},
+      {"Range", lower_range},
+      {"Shape", lower_extents},
+      {"Size", lower_extents},
+      {"Gather", lower_gather},
+      {"GatherElements", lower_gather_elements},
+      {"GatherND", lower_gather_nd},
+      {"TopK", lower_top_k},
+      {"CumSum", lower_cumulative},
+      {"CumProd", lower_cumulative},
+      {"ScatterElements", lower_scatter_elements},
+      {"ScatterND", lower_scatter_nd},
+      {"Resize", lower_resize},
+      {"GridSample", lower_grid_sample},
+      {"BitCast", lower_bit_cast},
+  };
+  return kEntries;
+}
 
 Lanes::Lanes(const ir::Extents& extents, size_t axis) : extent(extents[axis]) {
   for (size_t i = 0; i < axis; ++i) outer *= extents[i];

@@ -287,14 +287,15 @@ LoweredStep lower_arg(Lowering& lowering) {
   return std::unique_ptr<Step>(std::make_unique<ArgStep>(lowering, axis));
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"ReduceSum", lower_reduce}, {"ReduceMean", lower_reduce}, {"ReduceSumSquare", lower_reduce},
-    {"ReduceL2", lower_reduce},  {"ReduceProd", lower_reduce}, {"ReduceMax", lower_reduce},
-    {"ReduceMin", lower_reduce}, {"ArgMax", lower_arg},        {"ArgMin", lower_arg},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> reduction_lowerings() { return kEntries; }
+std::span<const LoweringEntry> reduction_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"ReduceSum", lower_reduce}, {"ReduceMean", lower_reduce}, {"ReduceSumSquare", lower_reduce},
+      {"ReduceL2", lower_reduce},  {"ReduceProd", lower_reduce}, {"ReduceMax", lower_reduce},
+      {"ReduceMin", lower_reduce}, {"ArgMax", lower_arg},        {"ArgMin", lower_arg},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

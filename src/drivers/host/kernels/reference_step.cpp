@@ -47,17 +47,18 @@ class ReferenceStep final : public Step {
 
 Result<std::unique_ptr<Step>> lower_reference(Lowering& lowering) { return reference_step(lowering); }
 
-constexpr LoweringEntry kEntries[] = {
-    {"Col2Im", lower_reference},    {"Det", lower_reference},      {"LpPool", lower_reference},
-    {"MaxUnpool", lower_reference}, {"RoiAlign", lower_reference}, {"LinearAttention", lower_reference},
-};
-
 }  // namespace
 
 Result<std::unique_ptr<Step>> reference_step(const Lowering& lowering) {
   return std::unique_ptr<Step>(std::make_unique<ReferenceStep>(lowering));
 }
 
-std::span<const LoweringEntry> reference_lowerings() { return kEntries; }
+std::span<const LoweringEntry> reference_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Col2Im", lower_reference},    {"Det", lower_reference},      {"LpPool", lower_reference},
+      {"MaxUnpool", lower_reference}, {"RoiAlign", lower_reference}, {"LinearAttention", lower_reference},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

@@ -217,14 +217,15 @@ LoweredStep lower_group(Lowering& lowering) {
   return make_rows<GroupStep>(lowering, lanes, groups);
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"Softmax", lower_softmax},          {"LogSoftmax", lower_softmax},
-    {"LayerNormalization", lower_layer}, {"RMSNormalization", lower_layer},
-    {"GroupNormalization", lower_group}, {"InstanceNormalization", lower_group},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> row_lowerings() { return kEntries; }
+std::span<const LoweringEntry> row_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Softmax", lower_softmax},          {"LogSoftmax", lower_softmax},
+      {"LayerNormalization", lower_layer}, {"RMSNormalization", lower_layer},
+      {"GroupNormalization", lower_group}, {"InstanceNormalization", lower_group},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

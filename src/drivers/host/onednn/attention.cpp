@@ -305,12 +305,13 @@ Result<std::unique_ptr<Step>> lower_attention_f32(Lowering& lowering) {
   return fits && keys ? AttentionStep::make(lowering) : reference_step(lowering);
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"Attention", [](Lowering& l) { return lower_floats(l, lower_attention_f32); }},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> attention_lowerings() { return kEntries; }
+std::span<const LoweringEntry> attention_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Attention", [](Lowering& l) { return lower_floats(l, lower_attention_f32); }},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

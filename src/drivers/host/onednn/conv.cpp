@@ -19,7 +19,7 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 using ConvDesc = dnnl::convolution_forward::primitive_desc;
 
-using Division = WindowDivision<ConvDesc>;
+using ConvDivision = WindowDivision<ConvDesc>;
 
 // y = activation(conv(x, w) + b + residual), channels last.
 class ConvStep final : public Step {
@@ -50,10 +50,10 @@ class ConvStep final : public Step {
   Status prepare(const Lowering& lowering);
   WindowPiece whole(const Lowering& lowering) const;
   std::vector<WindowPiece> cut_rows(const WindowPiece& image, int pieces) const;
-  Result<Division> divide(const Lowering& lowering) const;
+  Result<ConvDivision> divide(const Lowering& lowering) const;
   Result<ConvDesc> describe(const Engine& engine, const WindowPiece& piece,
                             const dnnl::memory::desc& weights) const;
-  Status prepare_pieces(const Engine& engine, Division division);
+  Status prepare_pieces(const Engine& engine, ConvDivision division);
 
   bool narrows() const { return bf16_ && !x_.narrow(); }  // the operand has to be rounded
 
@@ -112,7 +112,7 @@ Status ConvStep::prepare(const Lowering& lowering) {
   if (has_residual_) {
     HEDDLE_TRY_ASSIGN(residual_, Turned::make(engine, in[3], Turned::Way::kInput, scratch_));
   }
-  HEDDLE_TRY_ASSIGN(Division division, divide(lowering));
+  HEDDLE_TRY_ASSIGN(ConvDivision division, divide(lowering));
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
                     caught("describing a weight", [&] { return f32_desc(weight_dims_); }));
   HEDDLE_TRY_ASSIGN(
@@ -158,7 +158,7 @@ std::vector<WindowPiece> ConvStep::cut_rows(const WindowPiece& image, int pieces
   return cut;
 }
 
-Result<Division> ConvStep::divide(const Lowering& lowering) const {
+Result<ConvDivision> ConvStep::divide(const Lowering& lowering) const {
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
                       return dnnl::memory::desc(weight_dims_, float_type(bf16_), Tag::any);
                     }));
@@ -201,7 +201,7 @@ Result<ConvDesc> ConvStep::describe(const Engine& engine, const WindowPiece& pie
   });
 }
 
-Status ConvStep::prepare_pieces(const Engine& engine, Division division) {
+Status ConvStep::prepare_pieces(const Engine& engine, ConvDivision division) {
   for (const ConvDesc& desc : division.kinds) {
     std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
                                                   {DNNL_ARG_WEIGHTS, desc.weights_desc()},
@@ -270,18 +270,19 @@ Result<std::unique_ptr<Step>> lower_conv_f32(Lowering& lowering) {
   return lower_conv_f32(flat);
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"Conv", [](Lowering& l) { return lower_floats(l, lower_conv_f32); }},
-    {"ConvTranspose", [](Lowering& l) { return lower_floats(l, lower_conv_transpose); }},
-    {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
-    {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
-    {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
-    {"GlobalMaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
-    {"BatchNormalization", [](Lowering& l) { return lower_floats(l, lower_batch_normalization); }},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> conv_lowerings() { return kEntries; }
+std::span<const LoweringEntry> conv_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"Conv", [](Lowering& l) { return lower_floats(l, lower_conv_f32); }},
+      {"ConvTranspose", [](Lowering& l) { return lower_floats(l, lower_conv_transpose); }},
+      {"MaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
+      {"AveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
+      {"GlobalAveragePool", [](Lowering& l) { return lower_floats(l, lower_average_pool); }},
+      {"GlobalMaxPool", [](Lowering& l) { return lower_floats(l, lower_max_pool); }},
+      {"BatchNormalization", [](Lowering& l) { return lower_floats(l, lower_batch_normalization); }},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

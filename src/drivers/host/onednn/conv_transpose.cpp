@@ -16,7 +16,7 @@ namespace {
 
 using DeconvDesc = dnnl::deconvolution_forward::primitive_desc;
 
-using Division = WindowDivision<DeconvDesc>;
+using DeconvDivision = WindowDivision<DeconvDesc>;
 
 // y = activation(transposed conv(x, w) + b), channels last.
 class ConvTransposeStep final : public Step {
@@ -47,10 +47,10 @@ class ConvTransposeStep final : public Step {
   void describe_weight(const Lowering& lowering);
   WindowPiece whole(const Lowering& lowering) const;
   std::vector<WindowPiece> cut_rows(const WindowPiece& image, int pieces) const;
-  Result<Division> divide(const Lowering& lowering) const;
+  Result<DeconvDivision> divide(const Lowering& lowering) const;
   Result<DeconvDesc> describe(const Engine& engine, const WindowPiece& piece,
                               const dnnl::memory::desc& weights) const;
-  Status prepare_pieces(const Engine& engine, Division division);
+  Status prepare_pieces(const Engine& engine, DeconvDivision division);
 
   Status run_piece(const RunContext& context, const WindowPiece& piece) const {
     std::array<const void*, 5> addresses{};
@@ -86,7 +86,7 @@ Status ConvTransposeStep::prepare(const Lowering& lowering) {
   describe_weight(lowering);
   HEDDLE_TRY_ASSIGN(x_, Turned::make(engine, in[0], Turned::Way::kInput, scratch_));
   HEDDLE_TRY_ASSIGN(y_, Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput, scratch_));
-  HEDDLE_TRY_ASSIGN(Division division, divide(lowering));
+  HEDDLE_TRY_ASSIGN(DeconvDivision division, divide(lowering));
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain,
                     caught("describing a weight", [&] { return f32_desc(weight_dims_, weight_strides_); }));
   HEDDLE_TRY_ASSIGN(weight_, WeightOperand::make(lowering.weights, "transposed", in[1], plain,
@@ -151,7 +151,7 @@ std::vector<WindowPiece> ConvTransposeStep::cut_rows(const WindowPiece& image, i
   return cut;
 }
 
-Result<Division> ConvTransposeStep::divide(const Lowering& lowering) const {
+Result<DeconvDivision> ConvTransposeStep::divide(const Lowering& lowering) const {
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any,
                     caught("describing a weight", [&] { return f32_any(weight_dims_); }));
   const WindowPiece all = whole(lowering);
@@ -183,7 +183,7 @@ Result<DeconvDesc> ConvTransposeStep::describe(const Engine& engine, const Windo
   });
 }
 
-Status ConvTransposeStep::prepare_pieces(const Engine& engine, Division division) {
+Status ConvTransposeStep::prepare_pieces(const Engine& engine, DeconvDivision division) {
   for (const DeconvDesc& desc : division.kinds) {
     std::vector<Primitive::Argument> arguments = {{DNNL_ARG_SRC, desc.src_desc()},
                                                   {DNNL_ARG_WEIGHTS, desc.weights_desc()},

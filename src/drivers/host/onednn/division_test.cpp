@@ -10,6 +10,7 @@
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
+#include "drivers/host/require.h"
 #include "ir/builder.h"
 #include "tests/emulated.h"
 #include "tests/sanitized.h"
@@ -19,12 +20,6 @@ namespace {
 
 constexpr int kMostThreads = test::kSanitized || test::kEmulated ? 8 : 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-
-template <class T>
-T require(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
-  return std::move(result).value();
-}
 
 struct Pieces {
   int count;
@@ -70,13 +65,13 @@ struct In {
 };
 In w(ir::Extents extents) { return {extents, true}; }
 
-struct Case {
+struct DividedCase {
   std::string_view op;
   std::vector<In> in;
   ir::Attributes attributes = {};
 };
 
-std::string name_of(const Case& c) {
+std::string name_of(const DividedCase& c) {
   std::string name(c.op);
   for (const In& in : c.in) name += in.absent ? " -" : text(" ", in.extents);
   for (const char* key : {"strides", "pads", "dilations"}) {
@@ -98,7 +93,7 @@ ir::Tensor numbers(const ir::Extents& extents, uint32_t seed) {
   return tensor;
 }
 
-ir::Graph graph_of(const Case& c) {
+ir::Graph graph_of(const DividedCase& c) {
   ir::Builder b;
   std::vector<ir::ValueId> ids;
   for (const In& in : c.in) {
@@ -114,7 +109,7 @@ ir::Graph graph_of(const Case& c) {
   return require(b.take());
 }
 
-void add_sequence_convolutions(std::vector<Case>& cases) {
+void add_sequence_convolutions(std::vector<DividedCase>& cases) {
   const auto add = [&](I length, I in, I out, I kernel, ir::Attributes attributes = {}, I batch = 1) {
     const I group = attributes.i64("group", 1);
     cases.push_back(
@@ -139,7 +134,7 @@ void add_sequence_convolutions(std::vector<Case>& cases) {
   for (const I batch : {2, 7, 8, 12, 30, 64}) add(29, 64, 128, 5, {}, batch);
 }
 
-void add_image_convolutions(std::vector<Case>& cases) {
+void add_image_convolutions(std::vector<DividedCase>& cases) {
   const auto add = [&](Is image, I in, I out, Is kernel, ir::Attributes attributes = {}, I batch = 1) {
     Is x = {batch, in}, weight = {out, in / attributes.i64("group", 1)};
     x.insert(x.end(), image.begin(), image.end());
@@ -182,7 +177,7 @@ void add_image_convolutions(std::vector<Case>& cases) {
   cases.push_back({"Conv", {{{1, 128, 102}}, {{128, 128, 3}}}});
 }
 
-void add_transposed_convolutions(std::vector<Case>& cases) {
+void add_transposed_convolutions(std::vector<DividedCase>& cases) {
   const auto add = [&](ir::Extents x, ir::Extents weight, ir::Attributes attributes) {
     cases.push_back({"ConvTranspose", {{x}, w(weight)}, std::move(attributes)});
   };
@@ -199,7 +194,7 @@ void add_transposed_convolutions(std::vector<Case>& cases) {
   add({1, 64, 40, 41}, {64, 16, 3, 3}, {{"group", I{4}}});
 }
 
-void add_products(std::vector<Case>& cases) {
+void add_products(std::vector<DividedCase>& cases) {
   for (const I m : {1, 2, 3, 5, 7, 13, 16, 31, 64, 97, 128, 257, 512}) {
     cases.push_back({"Linear", {{{m, 384}}, w({384, 1536}), w({1536})}, {{"activation", S("relu")}}});
     cases.push_back({"Linear", {{{m, 257}}, w({257, 129}), w({129}), {{m, 129}}}});
@@ -213,7 +208,7 @@ void add_products(std::vector<Case>& cases) {
   cases.push_back({"Linear", {{{1, 4096}}, w({4096, 1037})}});
 }
 
-void add_others(std::vector<Case>& cases) {
+void add_others(std::vector<DividedCase>& cases) {
   for (const auto& [op, gates] : {std::pair<const char*, I>{"RNN", 1}, {"GRU", 3}, {"LSTM", 4}}) {
     for (const I batch : {1, 3, 13, 32}) {
       for (const I hidden : {65, 128}) {
@@ -236,8 +231,8 @@ void add_others(std::vector<Case>& cases) {
   }
 }
 
-std::vector<Case> all_cases() {
-  std::vector<Case> cases;
+std::vector<DividedCase> all_cases() {
+  std::vector<DividedCase> cases;
   add_sequence_convolutions(cases);
   add_image_convolutions(cases);
   add_transposed_convolutions(cases);
@@ -254,7 +249,7 @@ Ref<const Engine> engine_for(bool bf16) {
 }
 
 // Compiles for 1 to 64 threads; returns how many of the programs are divided.
-int sweep(const Case& c, const Ref<const Engine>& engine) {
+int sweep(const DividedCase& c, const Ref<const Engine>& engine) {
   const ir::Graph graph = graph_of(c);
   WeightStore store(engine, graph);
   const auto path_with = [&](int threads) {
@@ -272,12 +267,12 @@ int sweep(const Case& c, const Ref<const Engine>& engine) {
 
 TEST_CASE("no division sends to oneDNN's reference what a kernel computes as a whole: operators") {
   const OmpScope team_of_one;
-  const std::vector<Case> cases = all_cases();
+  const std::vector<DividedCase> cases = all_cases();
   for (const bool bf16 : {false, true}) {
     const auto engine = engine_for(bf16);
     if (engine == nullptr) continue;
     int divided = 0;
-    for (const Case& c : cases) divided += sweep(c, engine);
+    for (const DividedCase& c : cases) divided += sweep(c, engine);
     CHECK(divided > static_cast<int>(cases.size()) * kMostThreads / 4);
   }
 }
@@ -285,20 +280,20 @@ TEST_CASE("no division sends to oneDNN's reference what a kernel computes as a w
 #if defined(__x86_64__)
 TEST_CASE("a path names the kernel and the pieces, and says so where only oneDNN's reference is left") {
   const OmpScope team_of_one;
-  const auto path_of_case = [](const Case& c, int threads) {
+  const auto path_of_case = [](const DividedCase& c, int threads) {
     const ir::Graph graph = graph_of(c);
     WeightStore store(engine_for(false), graph);
     return require(HostProgram::prepare(graph, store, threads, kNoLimit, true))->path();
   };
-  const Case conv{"Conv", {{{1, 128, 100}}, w({128, 128, 3})}, {{"pads", Is{1, 1}}}};
+  const DividedCase conv{"Conv", {{{1, 128, 100}}, w({128, 128, 3})}, {{"pads", Is{1, 1}}}};
   CHECK(path_of_case(conv, 1).find("{Conv: oneDNN ") == 0);
   CHECK(path_of_case(conv, 4).find(" in 4 pieces}") != std::string::npos);
-  const Case sums{"LpPool", {{{1, 4, 9}}}, {{"kernel_shape", Is{2}}}};
+  const DividedCase sums{"LpPool", {{{1, 4, 9}}}, {{"kernel_shape", Is{2}}}};
   CHECK(path_of_case(sums, 1) == "{LpPool: the operator's slow reference, on one core}");
 }
 #endif
 
-std::vector<ir::Tensor> inputs_of(const Case& c, uint32_t seed) {
+std::vector<ir::Tensor> inputs_of(const DividedCase& c, uint32_t seed) {
   std::vector<ir::Tensor> inputs;
   for (const In& in : c.in) {
     if (!in.constant && !in.absent) inputs.push_back(numbers(in.extents, ++seed));
@@ -306,12 +301,7 @@ std::vector<ir::Tensor> inputs_of(const Case& c, uint32_t seed) {
   return inputs;
 }
 
-device::View view_of(ir::Tensor& tensor) {
-  return device::View::contiguous(nullptr, static_cast<std::byte*>(tensor.mutable_data()), tensor.dtype(),
-                                  tensor.extents());
-}
-
-ir::Tensor run(const Case& c, int threads, std::vector<ir::Tensor> inputs) {
+ir::Tensor run(const DividedCase& c, int threads, std::vector<ir::Tensor> inputs) {
   const auto device = require(make_host_device({.threads = threads}));
   const auto module = require(device->load(graph_of(c), {}, NoLocksHeld()));
   std::vector<ir::Extents> extents;
@@ -336,7 +326,7 @@ std::span<const float> floats(const ir::Tensor& tensor) {
 
 // Cases and threads whose finest division is passed over or has pieces of several kinds.
 struct Divided {
-  Case c;
+  DividedCase c;
   std::vector<int> threads;
 };
 std::vector<Divided> divided_cases() {
@@ -373,7 +363,7 @@ TEST_CASE("an image's bits are the same alone, divided by rows, as among others,
   constexpr I kImages = 8;
   for (const Divided& divided : divided_cases()) {
     if (divided.c.op != "Conv") continue;
-    Case many = divided.c;
+    DividedCase many = divided.c;
     many.in[0].extents[0] = kImages;
     const std::vector<ir::Tensor> inputs = inputs_of(many, 1);
     const ir::Tensor together = run(many, kImages, inputs);

@@ -99,13 +99,13 @@ Result<Ref<const LinearWeight>> plain_weight(int64_t k, int64_t n, bool transpos
   return Ref<const LinearWeight>(std::move(weight));
 }
 
-struct Piece {
+struct LinearPiece {
   int64_t row, rows, column, columns;
   Ref<const Primitive> primitive;
 };
 
-struct Division {
-  std::vector<Piece> pieces;
+struct LinearDivision {
+  std::vector<LinearPiece> pieces;
   bool fast = true;
 };
 
@@ -129,8 +129,8 @@ Axis shared_axis(const Problem& p, const LinearWeight& weight, int width) {
 }
 
 // The size of the pieces.
-Piece cut(const Problem& p, const LinearWeight& weight, Axis axis, int pieces) {
-  Piece size{0, p.m, 0, p.n, nullptr};
+LinearPiece cut(const Problem& p, const LinearWeight& weight, Axis axis, int pieces) {
+  LinearPiece size{0, p.m, 0, p.n, nullptr};
   if (axis == Axis::kRows) size.rows = ceil_div(p.m, pieces);
   if (axis == Axis::kColumns)
     size.columns = std::min(ceil_div(ceil_div(p.n, weight.block), pieces) * weight.block, p.n);
@@ -193,7 +193,7 @@ class LinearStep final : public Step {
     }
     const Axis axis = shared_axis(problem, *step->weight_, lowering.width);
     const int most = axis == Axis::kNone ? 1 : lowering.width;
-    HEDDLE_TRY_ASSIGN(Division division, finest_division<Division>(most, [&](int n) {
+    HEDDLE_TRY_ASSIGN(LinearDivision division, finest_division<LinearDivision>(most, [&](int n) {
                         return step->divide(engine, cut(problem, *step->weight_, axis, n));
                       }));
     step->take(std::move(division));
@@ -214,13 +214,13 @@ class LinearStep final : public Step {
   }
 
  private:
-  Result<std::optional<Division>> divide(const Engine& engine, const Piece& size) const {
-    Division division;
+  Result<std::optional<LinearDivision>> divide(const Engine& engine, const LinearPiece& size) const {
+    LinearDivision division;
     for (int64_t row = 0; row < p_.m; row += size.rows) {
       for (int64_t column = 0; column < p_.n; column += size.columns) {
-        Piece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column),
-                    nullptr};
-        for (const Piece& other : division.pieces) {
+        LinearPiece piece{row, std::min(size.rows, p_.m - row), column, std::min(size.columns, p_.n - column),
+                          nullptr};
+        for (const LinearPiece& other : division.pieces) {
           if (other.rows == piece.rows && other.columns == piece.columns) piece.primitive = other.primitive;
         }
         if (piece.primitive == nullptr) {
@@ -230,24 +230,24 @@ class LinearStep final : public Step {
         division.pieces.push_back(std::move(piece));
       }
     }
-    return std::optional<Division>(std::move(division));
+    return std::optional<LinearDivision>(std::move(division));
   }
 
-  void take(Division division) {
+  void take(LinearDivision division) {
     pieces_ = std::move(division.pieces);
-    for (const Piece& piece : pieces_) {
+    for (const LinearPiece& piece : pieces_) {
       const uint64_t scratch = narrow_bytes(piece) + aligned(piece.primitive->scratch_bytes());
       scratch_stride_ = std::max(scratch_stride_, scratch);
     }
   }
 
-  uint64_t narrow_bytes(const Piece& piece) const {  // of the piece's rows of x in bf16
+  uint64_t narrow_bytes(const LinearPiece& piece) const {  // of the piece's rows of x in bf16
     if (!weight_->bf16 || x_.narrow) return 0;
     return aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t));
   }
 
   Status run_piece(const RunContext& context, size_t index) const {
-    const Piece& piece = pieces_[index];
+    const LinearPiece& piece = pieces_[index];
     const std::byte* weight =
         weight_->packed != nullptr
             ? weight_->panel(piece.column, p_.k)
@@ -274,7 +274,7 @@ class LinearStep final : public Step {
   Problem p_;
   Operand x_, w_, bias_, residual_, y_;
   Ref<const LinearWeight> weight_;
-  std::vector<Piece> pieces_;
+  std::vector<LinearPiece> pieces_;
   uint64_t scratch_stride_ = 0;
   uint64_t scratch_ = 0;
 };

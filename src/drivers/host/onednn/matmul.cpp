@@ -204,14 +204,15 @@ Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
 }
 Result<std::unique_ptr<Step>> lower_gemm_f32(Lowering& lowering) { return GemmStep::make(lowering); }
 
-constexpr LoweringEntry kEntries[] = {
-    {"MatMul", [](Lowering& l) { return lower_floats(l, lower_matmul_f32); }},
-    {"Gemm", [](Lowering& l) { return lower_floats(l, lower_gemm_f32); }},
-    {"Linear", [](Lowering& l) { return lower_floats(l, lower_linear); }},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> matmul_lowerings() { return kEntries; }
+std::span<const LoweringEntry> matmul_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"MatMul", [](Lowering& l) { return lower_floats(l, lower_matmul_f32); }},
+      {"Gemm", [](Lowering& l) { return lower_floats(l, lower_gemm_f32); }},
+      {"Linear", [](Lowering& l) { return lower_floats(l, lower_linear); }},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

@@ -395,14 +395,15 @@ Result<std::unique_ptr<Step>> lower_recurrent(Lowering& lowering) {
   return lower_floats(lowering, lower_recurrent_f32);
 }
 
-constexpr LoweringEntry kEntries[] = {
-    {"RNN", lower_recurrent},
-    {"GRU", lower_recurrent},
-    {"LSTM", lower_recurrent},
-};
-
 }  // namespace
 
-std::span<const LoweringEntry> recurrent_lowerings() { return kEntries; }
+std::span<const LoweringEntry> recurrent_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {
+      {"RNN", lower_recurrent},
+      {"GRU", lower_recurrent},
+      {"LSTM", lower_recurrent},
+  };
+  return kEntries;
+}
 
 }  // namespace heddle::host

@@ -111,18 +111,18 @@ TEST_CASE("only a large weight of a large model's own lies on a span; room outli
 
 TEST_CASE("what 8 threads pack at once into one store keeps its values") {
   constexpr int kThreads = 8;
-  constexpr int64_t kFloats = 1 << 18;
+  constexpr int64_t kCount = 1 << 18;
   ir::Builder b;
   std::vector<ir::Tensor> weights;
-  ir::ValueId y = b.input("x", {ir::DType::kF32, {kFloats}});
+  ir::ValueId y = b.input("x", {ir::DType::kF32, {kCount}});
   for (int i = 0; i < kThreads; ++i) {
-    weights.push_back(ir::Tensor::zeros(ir::DType::kF32, {kFloats}));
+    weights.push_back(ir::Tensor::zeros(ir::DType::kF32, {kCount}));
     y = *b.node("Add", {y, b.constant(weights.back())});
   }
   b.output(y);
   const ir::Graph graph = *b.take();
   struct Filled final : Packed {
-    uint64_t bytes() const override { return kFloats; }
+    uint64_t bytes() const override { return kCount; }
     Ref<std::byte> data;
   };
   auto store = std::make_unique<WeightStore>(*make_engine(false), graph);
@@ -134,8 +134,8 @@ TEST_CASE("what 8 threads pack at once into one store keeps its values") {
       const void* source = weights[static_cast<size_t>(which)].data();
       auto got = store->get<Filled>(source, "filled", [&]() -> Result<Ref<const Filled>> {
         auto filled = std::make_shared<Filled>();
-        HEDDLE_TRY_ASSIGN(filled->data, store->room(source, kFloats));
-        std::memset(filled->data.get(), which + 1, kFloats);
+        HEDDLE_TRY_ASSIGN(filled->data, store->room(source, kCount));
+        std::memset(filled->data.get(), which + 1, kCount);
         makes.add_relaxed(1);
         return Ref<const Filled>(std::move(filled));
       });
@@ -148,7 +148,7 @@ TEST_CASE("what 8 threads pack at once into one store keeps its values") {
     REQUIRE(packed[i] != nullptr);
     const auto value = static_cast<std::byte>(i % kThreads + 1);
     CHECK(packed[i] == packed[i % kThreads]);
-    CHECK(std::count(packed[i]->data.get(), packed[i]->data.get() + kFloats, value) == kFloats);
+    CHECK(std::count(packed[i]->data.get(), packed[i]->data.get() + kCount, value) == kCount);
   }
 }
 
