@@ -389,6 +389,13 @@ std::vector<Case> rows_of_one() {
   add("Conv", {1, 384, 14, 14}, {384, 384, 3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}});
   add("Conv", {1, 64, 40, 9}, {64, 64, 3, 1}, {{"pads", Is{8, 0, 0, 0}}, {"dilations", Is{4, 1}}});
   add("ConvTranspose", {1, 64, 40}, {64, 32, 3}, {{"strides", Is{2}}, {"group", I{2}}});
+  // Products of two inputs, and of an input and a constant.
+  for (const I m : {1, 7, 16, 64, 197}) {
+    cases.push_back({"MatMul", {{{1, 12, m, 33}}, {{1, 12, 33, 127}}}});
+    cases.push_back({"MatMul", {{{1, m, 64}}, {{1, 64, m}}}});
+    cases.push_back({"MatMul", {{{1, m, 640}}, w({640, 333})}});
+    cases.push_back({"Gemm", {{{1, m * 10}}, w({m * 10, 77}), w({77})}, {{"beta", 2.0}}});
+  }
   std::erase_if(cases, [](const Case& c) {
     return std::ranges::any_of(c.in,
                                [](const In& in) { return !in.constant && !in.absent && in.extents[0] != 1; });
