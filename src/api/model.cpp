@@ -92,6 +92,7 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
   }
   device::LoadOptions load;
   load.precision = options.precision;
+  load.exact = options.exact;
   Ref<runtime::Model> model = take(runtime.load(std::move(graph), load));
   const plan::Batchable batchable = plan::batchable(model->module().graph());
   log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(),

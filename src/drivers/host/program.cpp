@@ -205,7 +205,7 @@ Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device
     return Status::unsupported("the host driver computes in precision f32 or bf16, not '", options.precision,
                                "'");
   }
-  HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16"));
+  HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact));
   HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
   optimised = plan::mark_rows(std::move(optimised));
   return Ref<const device::Module>(

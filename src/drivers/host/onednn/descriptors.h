@@ -21,11 +21,12 @@ inline dnnl::memory::data_type float_type(bool bf16) {
 inline dnnl::memory::desc f32_desc(const Dims& dims, const Dims& strides) {
   return {dims, dnnl::memory::data_type::f32, strides};
 }
-inline dnnl::memory::desc f32_desc(const Dims& dims) {  // contiguous, row-major
+inline Dims dense_strides(const Dims& dims) {  // contiguous, row-major
   Dims strides(dims.size(), 1);
   for (size_t i = dims.size(); i-- > 1;) strides[i - 1] = strides[i] * dims[i];
-  return f32_desc(dims, strides);
+  return strides;
 }
+inline dnnl::memory::desc f32_desc(const Dims& dims) { return f32_desc(dims, dense_strides(dims)); }
 inline dnnl::memory::desc f32_any(const Dims& dims) {
   return {dims, dnnl::memory::data_type::f32, dnnl::memory::format_tag::any};
 }

@@ -301,23 +301,27 @@ std::vector<ir::Tensor> inputs_of(const DividedCase& c, uint32_t seed) {
   return inputs;
 }
 
-ir::Tensor run(const DividedCase& c, int threads, std::vector<ir::Tensor> inputs) {
+// Each of `runs` is the inputs of one run; all have the same shapes.
+std::vector<ir::Tensor> run_each(const DividedCase& c, int threads, std::vector<std::vector<ir::Tensor>> runs,
+                                 const device::LoadOptions& options = {}) {
   const auto device = require(make_host_device({.threads = threads}));
-  const auto module = require(device->load(graph_of(c), {}, NoLocksHeld()));
+  const auto module = require(device->load(graph_of(c), options, NoLocksHeld()));
   std::vector<ir::Extents> extents;
-  std::vector<device::View> views;
-  for (ir::Tensor& input : inputs) {
-    extents.push_back(input.extents());
-    views.push_back(view_of(input));
-  }
+  for (const ir::Tensor& input : runs[0]) extents.push_back(input.extents());
   const auto program = require(module->compile(extents, NoLocksHeld()));
   const auto slot = require(device->make_slot(NoLocksHeld()));
   REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
-  ir::Tensor y = ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents);
-  device::CommandList list;
-  list.run(program, *slot, views, {view_of(y)});
-  REQUIRE(require(device->make_queue(NoLocksHeld()))->submit(list, 1, NoLocksHeld()).ok());
-  return y;
+  const auto queue = require(device->make_queue(NoLocksHeld()));
+  std::vector<ir::Tensor> outputs;
+  for (std::vector<ir::Tensor>& inputs : runs) {
+    std::vector<device::View> views;
+    for (ir::Tensor& input : inputs) views.push_back(view_of(input));
+    ir::Tensor& y = outputs.emplace_back(ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents));
+    device::CommandList list;
+    list.run(program, *slot, views, {view_of(y)});
+    REQUIRE(queue->submit(list, outputs.size(), NoLocksHeld()).ok());
+  }
+  return outputs;
 }
 
 std::span<const float> floats(const ir::Tensor& tensor) {
@@ -351,7 +355,7 @@ TEST_CASE("however it is divided, a convolution gives the reference's values") {
     const ir::Tensor wanted = require(ir::evaluate(graph_of(c), inputs))[0];
     for (const int threads : counts) {
       CAPTURE(threads);
-      const ir::Tensor y = run(c, threads, inputs);
+      const ir::Tensor y = run_each(c, threads, {inputs})[0];
       REQUIRE(y.extents() == wanted.extents());
       for (size_t i = 0; i < floats(wanted).size(); ++i)
         REQUIRE(floats(y)[i] == doctest::Approx(floats(wanted)[i]).epsilon(1e-4).scale(1));
@@ -359,21 +363,88 @@ TEST_CASE("however it is divided, a convolution gives the reference's values") {
   }
 }
 
-TEST_CASE("an image's bits are the same alone, divided by rows, as among others, divided by images") {
-  constexpr I kImages = 8;
-  for (const Divided& divided : divided_cases()) {
-    if (divided.c.op != "Conv") continue;
-    DividedCase many = divided.c;
-    many.in[0].extents[0] = kImages;
-    const std::vector<ir::Tensor> inputs = inputs_of(many, 1);
-    const ir::Tensor together = run(many, kImages, inputs);
-    const size_t x = floats(inputs[0]).size() / kImages, y = floats(together).size() / kImages;
-    for (const size_t image : {size_t{0}, size_t{5}}) {
-      ir::Tensor one = ir::Tensor::zeros(ir::DType::kF32, divided.c.in[0].extents);
-      std::ranges::copy(floats(inputs[0]).subspan(image * x, x), static_cast<float*>(one.mutable_data()));
-      CHECK_MESSAGE(
-          std::ranges::equal(floats(run(divided.c, kImages, {one})), floats(together).subspan(image * y, y)),
-          name_of(divided.c), ", image ", image);
+// Cases of one row, along axis 0 of every input.
+std::vector<DividedCase> rows_of_one() {
+  std::vector<DividedCase> cases;
+  if (!test::kSanitized && !test::kEmulated) cases = all_cases();
+  for (const Divided& divided : divided_cases()) cases.push_back(divided.c);
+  const auto add = [&](std::string_view op, ir::Extents x, ir::Extents weight, ir::Attributes attributes) {
+    cases.push_back({op, {{x}, w(weight)}, std::move(attributes)});
+  };
+  // With and without enough work to be divided alone, and few rows.
+  for (const I side : {2, 5, 9, 23}) {
+    add("Conv", {1, 64, side, side}, {64, 64, 3, 3}, {{"pads", Is{1, 1, 1, 1}}});
+    add("ConvTranspose", {1, 64, side, side}, {64, 32, 3, 3}, {{"strides", Is{2, 2}}});
+  }
+  add("Conv", {1, 384, 14, 14}, {384, 384, 3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}});
+  add("Conv", {1, 64, 40, 9}, {64, 64, 3, 1}, {{"pads", Is{8, 0, 0, 0}}, {"dilations", Is{4, 1}}});
+  add("ConvTranspose", {1, 64, 40}, {64, 32, 3}, {{"strides", Is{2}}, {"group", I{2}}});
+  // Products of two inputs, and of an input and a constant.
+  for (const I m : {1, 7, 16, 64, 197}) {
+    cases.push_back({"MatMul", {{{1, 12, m, 33}}, {{1, 12, 33, 127}}}});
+    cases.push_back({"MatMul", {{{1, m, 64}}, {{1, 64, m}}}});
+    cases.push_back({"MatMul", {{{1, m, 640}}, w({640, 333})}});
+    cases.push_back({"Gemm", {{{1, m * 10}}, w({m * 10, 77}), w({77})}, {{"beta", 2.0}}});
+  }
+  std::erase_if(cases, [](const DividedCase& c) {
+    return std::ranges::any_of(c.in,
+                               [](const In& in) { return !in.constant && !in.absent && in.extents[0] != 1; });
+  });
+  return cases;
+}
+
+ir::Tensor rows_of(const ir::Tensor& all, I first, I count) {
+  ir::Extents extents = all.extents();
+  const size_t row = floats(all).size() / static_cast<size_t>(extents[0]);
+  extents[0] = count;
+  ir::Tensor rows = ir::Tensor::zeros(ir::DType::kF32, extents);
+  std::ranges::copy(floats(all).subspan(static_cast<size_t>(first) * row, static_cast<size_t>(count) * row),
+                    static_cast<float*>(rows.mutable_data()));
+  return rows;
+}
+
+DividedCase with_rows(DividedCase c, I rows) {
+  for (In& in : c.in) {
+    if (!in.constant && !in.absent) in.extents[0] = rows;
+  }
+  return c;
+}
+
+// The batches, as "rows", of which a row's bits differ from those of the row alone.
+std::string differing_batches(const DividedCase& c, int threads, const device::LoadOptions& options) {
+  constexpr I kMost = 5;
+  const std::vector<ir::Tensor> all = inputs_of(with_rows(c, kMost), 1);
+  const auto rows = [&](I first, I count) {
+    std::vector<ir::Tensor> inputs;
+    for (const ir::Tensor& input : all) inputs.push_back(rows_of(input, first, count));
+    return inputs;
+  };
+  std::vector<std::vector<ir::Tensor>> each;
+  for (I row = 0; row < kMost; ++row) each.push_back(rows(row, 1));
+  const std::vector<ir::Tensor> alone = run_each(c, threads, each, options);
+  std::string differing;
+  for (I count = 2; count <= kMost; ++count) {
+    const ir::Tensor together = run_each(with_rows(c, count), threads, {rows(0, count)}, options)[0];
+    for (I row = 0; row < count; ++row) {
+      if (std::ranges::equal(floats(rows_of(together, row, 1)), floats(alone[static_cast<size_t>(row)])))
+        continue;
+      differing += text(" ", count);
+      break;
+    }
+  }
+  return differing;
+}
+
+TEST_CASE("exact: a row's bits are the same alone as in a batch, however both are divided") {
+  for (const bool bf16 : {false, true}) {
+    if (bf16 && engine_for(true) == nullptr) continue;
+    for (const DividedCase& c : rows_of_one()) {
+      for (const int threads : bf16 ? std::vector{3} : std::vector{1, 2, 3, 8}) {
+        const std::string differing =
+            differing_batches(c, threads, {.precision = bf16 ? "bf16" : "f32", .exact = true});
+        CHECK_MESSAGE(differing.empty(), name_of(c), S(bf16 ? " in bf16" : ""), " with ", threads,
+                      " threads, batches of", differing);
+      }
     }
   }
 }

@@ -21,7 +21,8 @@ inline constexpr int kCachedPrimitives = 64;
 
 struct Engine {
   dnnl::engine cpu;
-  bool bf16;  // products take bf16 operands and add up in f32 (narrow_values.h says which)
+  bool bf16;           // products take bf16 operands and add up in f32 (narrow_values.h says which)
+  bool exact = false;  // device::LoadOptions: a row's bits do not depend on the batch
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;

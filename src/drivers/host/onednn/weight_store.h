@@ -82,6 +82,6 @@ class WeightStore {
 };
 
 // With bf16: unsupported on a processor without instructions for it.
-Result<Ref<const Engine>> make_engine(bool bf16);
+Result<Ref<const Engine>> make_engine(bool bf16, bool exact = false);
 
 }  // namespace heddle::host

@@ -22,8 +22,6 @@ struct WindowPiece {
   int64_t x_offset = 0, y_offset = 0;  // elements
   Dims x, y, begin, end;               // begin, end: the padding, or what a transposed convolution cuts off
   size_t kind = 0;                     // pieces of one kind differ in their offsets only
-  uint64_t narrow = 0;                 // in the scratch: x in bf16
-  uint64_t scratch = 0;                // in the scratch: the primitive's own
 
   bool is_like(const WindowPiece& other) const {
     return x == other.x && y == other.y && begin == other.begin && end == other.end;
@@ -33,20 +31,20 @@ struct WindowPiece {
 // Empty unless the images divide evenly.
 std::vector<WindowPiece> cut_images(const WindowPiece& whole, int pieces);
 
-template <class Desc>
 struct WindowDivision {
   std::vector<WindowPiece> pieces;
-  std::vector<Desc> kinds;
+  std::vector<dnnl::primitive_desc> kinds;
   bool fast = true;
 
   dnnl::memory::desc weights() const { return kinds[0].weights_desc(); }
 };
 
-// describe(piece, layout of the weight) -> Result<Desc>. `any` leaves the layout to oneDNN. Sets the pieces'
-// kinds.
-template <class Desc, class Describe>
-Result<WindowDivision<Desc>> describe_pieces(std::vector<WindowPiece> pieces, const dnnl::memory::desc& any,
-                                             Describe describe) {
+// describe(piece, layout of the weight) -> Result<dnnl::primitive_desc>. `any` leaves the layout to oneDNN.
+// Sets the pieces' kinds.
+template <class Describe>
+Result<WindowDivision> describe_pieces(std::vector<WindowPiece> pieces, const dnnl::memory::desc& any,
+                                       Describe describe) {
+  using Desc = dnnl::primitive_desc;
   std::vector<const WindowPiece*> kinds;
   std::vector<Desc> alone;  // as oneDNN would compute each kind
   for (WindowPiece& piece : pieces) {
@@ -57,14 +55,14 @@ Result<WindowDivision<Desc>> describe_pieces(std::vector<WindowPiece> pieces, co
     kinds.push_back(&piece);
     alone.push_back(std::move(desc));
   }
-  WindowDivision<Desc> best;
+  WindowDivision best;
   int best_rank = -1;  // 2: every piece as alone; 1: none in the reference
   std::vector<dnnl::memory::desc> layouts;
   for (const Desc& wish : alone) {
     const dnnl::memory::desc layout = wish.weights_desc();
     if (best_rank == 2 || std::ranges::find(layouts, layout) != layouts.end()) continue;
     layouts.push_back(layout);
-    WindowDivision<Desc> tried;
+    WindowDivision tried;
     bool as_alone = true;
     for (size_t i = 0; i < kinds.size(); ++i) {
       HEDDLE_TRY_ASSIGN(Desc desc, alone[i].weights_desc() == layout ? Result<Desc>(alone[i])
@@ -83,15 +81,13 @@ Result<WindowDivision<Desc>> describe_pieces(std::vector<WindowPiece> pieces, co
 }
 
 // cut(n) -> std::vector<WindowPiece>: empty where there are no such n pieces.
-template <class Desc, class Cut, class Describe>
-Result<WindowDivision<Desc>> divide_window(int most, const dnnl::memory::desc& any, Cut cut,
-                                           Describe describe) {
-  using Division = WindowDivision<Desc>;
-  return finest_division<Division>(most, [&](int n) -> Result<std::optional<Division>> {
+template <class Cut, class Describe>
+Result<WindowDivision> divide_window(int most, const dnnl::memory::desc& any, Cut cut, Describe describe) {
+  return finest_division<WindowDivision>(most, [&](int n) -> Result<std::optional<WindowDivision>> {
     std::vector<WindowPiece> pieces = cut(n);
-    if (pieces.empty()) return std::optional<Division>();
-    HEDDLE_TRY_ASSIGN(Division division, describe_pieces<Desc>(std::move(pieces), any, describe));
-    return std::optional<Division>(std::move(division));
+    if (pieces.empty()) return std::optional<WindowDivision>();
+    HEDDLE_TRY_ASSIGN(WindowDivision division, describe_pieces(std::move(pieces), any, describe));
+    return std::optional<WindowDivision>(std::move(division));
   });
 }
 
