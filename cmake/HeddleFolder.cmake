@@ -21,6 +21,7 @@ function(heddle_library name)
     endif()
   endforeach()
   if(sources)
+    heddle_unite_objcxx(heddle_${name} sources)
     add_library(heddle_${name} STATIC ${sources} ${headers})
     target_link_libraries(heddle_${name} PUBLIC heddle_flags ${link})
     heddle_precompile(heddle_${name} "${PROJECT_SOURCE_DIR}/src/base/status.h"

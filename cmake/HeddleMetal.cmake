@@ -104,6 +104,7 @@ function(heddle_double_library name)
   if(NOT sources)
     return()
   endif()
+  heddle_unite_objcxx(${name} sources)
   set_source_files_properties(${sources} PROPERTIES LANGUAGE OBJCXX)  # C++ that uses blocks is among them
   add_library(${name} SHARED ${sources})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default OBJCXX_VISIBILITY_PRESET default

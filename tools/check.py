@@ -29,6 +29,9 @@ class Count:
     passed: int = 0
     failed: int = 0
 
+    def __add__(self, other: "Count") -> "Count":
+        return Count(self.passed + other.passed, self.failed + other.failed)
+
 
 class Log:
     """Where a stage's commands write; knows whether one of them failed."""
@@ -239,6 +242,10 @@ ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
 HOST_SHARE, METAL_SHARE = 6, 24
 
 
+# Values of one thread's calls, which may run beside others.
+ALONE = ("opinfo", "error_inputs", "refusals", "overloads", "denominator", "random")
+
+
 def torch_tests(*names: str) -> list[str]:
     found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]
     return [str(path.relative_to(ROOT)) for path in found]
@@ -248,17 +255,19 @@ def torch_stage(log: Log) -> Count:
     """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not install_packages(log):
         return Count(0, 1)
-    count = run_pytest(log, "torch_backend/tests", "--share", str(HOST_SHARE))
+    of_values = torch_tests(*ALONE)
+    of_threads = [name for name in torch_tests("*") if name not in of_values]
+    count = run_pytest(log, *of_values, "--share", str(HOST_SHARE), "--numprocesses", JOBS)
+    count += run_pytest(log, *of_threads)
     if sys.platform == "darwin":  # its Metal is Apple's
         return count
     if not build(log, "metal-double", "release", "heddle_on_the_double"):
         return Count(count.passed, count.failed + 1)
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    shared = ("--share", str(METAL_SHARE))
+    shared = ("--share", str(METAL_SHARE), "--numprocesses", JOBS)
     for selection in (torch_tests(*ON_METAL), [*torch_tests(*ON_METAL_SHARED), *shared]):
-        again = run_pytest(log, *selection, launcher=launcher)
-        count = Count(count.passed + again.passed, count.failed + again.failed)
+        count += run_pytest(log, *selection, launcher=launcher)
     return count
 
 
@@ -270,9 +279,9 @@ def torch_whole_stage(log: Log) -> Count:
         return Count(0, 1)
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    host = run_pytest(log, *torch_tests("opinfo"))
-    metal = run_pytest(log, *torch_tests(*ON_METAL_SHARED), launcher=launcher)
-    return Count(host.passed + metal.passed, host.failed + metal.failed)
+    apart = ("--numprocesses", JOBS)
+    host = run_pytest(log, *torch_tests("opinfo"), *apart)
+    return host + run_pytest(log, *torch_tests(*ON_METAL_SHARED), *apart, launcher=launcher)
 
 
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
@@ -288,9 +297,7 @@ def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
         total = Count()
         for device, tests in (("host", on_host), ("metal", torch_tests(*ON_METAL))):
             launcher = ("env", f"HEDDLE_DEVICE={device}", sys.executable, "tools/torch_sanitized.py", name)
-            count = run_pytest(log, *tests, *without, launcher=launcher)
-            total.passed += count.passed
-            total.failed += count.failed
+            total += run_pytest(log, *tests, *without, launcher=launcher)
         return total
 
     return stage
@@ -314,8 +321,7 @@ def python_asan_stage(log: Log) -> Count:
         return Count(total.passed, total.failed + 1)
     launcher = (sys.executable, "tools/python_sanitized.py", "asan")
     # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.
-    count = run_pytest(log, *UNDER_ASAN, "-k", "not fork", launcher=launcher)
-    return Count(total.passed + count.passed, total.failed + count.failed)
+    return total + run_pytest(log, *UNDER_ASAN, "-k", "not fork", launcher=launcher)
 
 
 def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
@@ -452,9 +458,7 @@ def main() -> int:
     begin = time.monotonic()
     total = Count()
     for name in chosen:
-        count = run_stage(name)
-        total.passed += count.passed
-        total.failed += count.failed
+        total += run_stage(name)
     print(f"\nall stages {time.monotonic() - begin:.0f} s")
     print(f"{total.passed} passed, {total.failed} failed")
     return 1 if total.failed or not total.passed else 0

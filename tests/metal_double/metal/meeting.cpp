@@ -14,7 +14,7 @@ namespace {
 // Not a measure of anything: it turns a hang into a failure.
 constexpr auto kPatience = std::chrono::seconds(20);
 
-struct Place {
+struct MeetingPoint {
   std::atomic<bool> on{false};  // spares those who pass by the lock
   std::mutex lock;
   std::condition_variable changed;
@@ -52,9 +52,9 @@ struct Place {
   }
 };
 
-Place& place(Meeting where) {
+MeetingPoint& place(Meeting where) {
   // Never destroyed: threads of the double outlive main().
-  static auto* const places = new std::array<Place, static_cast<size_t>(Meeting::kCount)>;
+  static auto* const places = new std::array<MeetingPoint, static_cast<size_t>(Meeting::kCount)>;
   return (*places)[static_cast<size_t>(where)];
 }
 
@@ -70,8 +70,8 @@ Meeting named(std::string_view name) {
 }
 
 template <class Number>
-Number read(Meeting where, Number Place::* number) {
-  Place& at = place(where);
+Number read(Meeting where, Number MeetingPoint::* number) {
+  MeetingPoint& at = place(where);
   const std::lock_guard held(at.lock);
   return at.*number;
 }
@@ -79,8 +79,8 @@ Number read(Meeting where, Number Place::* number) {
 }  // namespace
 
 void meet(Meeting where, int count, uint64_t times) { place(where).begin(count, times); }
-uint64_t met(Meeting where) { return read(where, &Place::met); }
-uint64_t missed(Meeting where) { return read(where, &Place::missed); }
+uint64_t met(Meeting where) { return read(where, &MeetingPoint::met); }
+uint64_t missed(Meeting where) { return read(where, &MeetingPoint::missed); }
 
 void arrive(Meeting where) {
   if (place(where).on) place(where).arrive();

@@ -117,8 +117,6 @@ Status lower_shift(Lowering& l) {
   return {};
 }
 
-constexpr std::string_view kNarrow = "f16 and bf16 are computed in f32: MPSGraph has no bf16 for it";
-
 }  // namespace
 
 std::span<const PathEntry> binary_paths() {

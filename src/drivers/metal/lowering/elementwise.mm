@@ -128,7 +128,6 @@ Status lower_bit_cast(Lowering& l) {
   });
 }
 
-constexpr std::string_view kNarrow = "f16 and bf16 are computed in f32: MPSGraph has no bf16 for it";
 constexpr std::string_view kNoOperator = "MPSGraph has no such operator";
 constexpr std::string_view kNaN = "MPSGraph's own loses NaN";
 

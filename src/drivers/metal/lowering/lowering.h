@@ -63,6 +63,9 @@ using Lower = Status (*)(Lowering& lowering);
 enum class Path : uint8_t { graph, composed, refused };
 enum Property : uint8_t { kPlain = 0, kWide = 1, kTakesEmpty = 2, kHalves = 4 };
 
+// Why an operator has no path of its own in the narrow types.
+inline constexpr std::string_view kNarrow = "f16 and bf16 are computed in f32: MPSGraph has no bf16 for it";
+
 struct PathEntry {
   std::string_view op;
   Path path;

@@ -71,10 +71,10 @@ Status extreme(Lowering& l) {
 
 std::span<const PathEntry> reduction_paths() {
   using enum Path;
-  constexpr std::string_view kNarrow = "f16 and bf16 are summed in f32";
+  constexpr std::string_view kSummed = "f16 and bf16 are summed in f32";
   static constexpr PathEntry kEntries[] = {
-      {"ReduceSum", graph, plain<&Emit::sum>, kWide, kNarrow},
-      {"ReduceProd", graph, plain<&Emit::product>, kWide, kNarrow},
+      {"ReduceSum", graph, plain<&Emit::sum>, kWide, kSummed},
+      {"ReduceProd", graph, plain<&Emit::product>, kWide, kSummed},
       {"ReduceMean", composed, lower_mean, kWide, "integers are summed in i64 and divided"},
       {"ReduceMax", graph, extreme<&Emit::greatest>, kWide, "the operator that keeps NaN"},
       {"ReduceMin", graph, extreme<&Emit::least>, kWide, "the operator that keeps NaN"},
