@@ -121,7 +121,7 @@ def headers_stage(log: Log) -> None:
 def run_ctest(log: Log, preset: str, *selection: str) -> Count:
     junit = ROOT / "build" / preset / "junit.xml"
     junit.unlink(missing_ok=True)
-    log.run("ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--no-tests=error",
+    log.run("ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--no-tests=error", "-j", JOBS,
             "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
             "--output-junit", junit, *selection)  # fmt: skip
     return count_doctest(junit) if junit.exists() else Count(0, 1)
@@ -231,8 +231,15 @@ def wheel_stage(log: Log) -> None:
         log.run(sys.executable, "tools/wheel.py")
 
 
+# Tests of waiting, joining and meeting, which want the machine for themselves.
+OF_THREADS = ("batch_", "calls", "coalescing", "meetings", "processes", "threads")
+
+
 def pytest_stage(log: Log) -> Count:
-    return run_pytest(log)
+    of_threads = [f"tests/python/{path.name}" for name in OF_THREADS
+                  for path in sorted(ROOT.glob(f"tests/python/test_{name}*.py"))]  # fmt: skip
+    left_out = [f"--ignore={name}" for name in of_threads]
+    return run_pytest(log, *left_out, "--numprocesses", JOBS) + run_pytest(log, *of_threads)
 
 
 ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive")
