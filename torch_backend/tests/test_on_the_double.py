@@ -44,6 +44,11 @@ def queries(held, event):
     failure_of(held.synchronize)
     return *before, held.query(), event.query()
 
+def waits_for_its_tensor_alone(held, event):
+    ready = x.nonzero().shape[0], x[0, 0].item(), int(x.sum().item())
+    running = held.query(), event.query()
+    return *ready, *running, failure_of(held.synchronize)
+
 def order(wait):
     def scenario(held, event):
         follower = torch.heddle.Stream()
@@ -76,6 +81,7 @@ SCENARIOS = {
     "Event.synchronize": waiting(lambda held, event: event.synchronize()),
     "Tensor.cpu": waiting(lambda held, event: result.cpu()),
     "query": queries,
+    "nonzero and item": waits_for_its_tensor_alone,
     "Stream.wait_event": order(lambda follower, held, event: follower.wait_event(event)),
     "Stream.wait_stream": order(lambda follower, held, event: follower.wait_stream(held)),
     "Event.wait": order(lambda follower, held, event: event.wait(follower)),
@@ -128,6 +134,10 @@ def test_queries_are_false_while_work_is_under_way(outcome):
 def test_waiting_lasts_until_the_work_is_over_and_raises_its_failure(wait, outcome):
     """It frees the GIL: another thread of Python ends the work."""
     assert_told(outcome, wait, True)
+
+
+def test_nonzero_and_item_wait_for_their_tensor_and_not_for_the_device(outcome):
+    assert_told(outcome, "nonzero and item", (4096, 1.0, 4096, False, False, True))
 
 
 @pytest.mark.parametrize("wait", ["Stream.wait_event", "Stream.wait_stream", "Event.wait"])
