@@ -5,41 +5,25 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/held_fixture.h"
 
 namespace heddle::runtime {
 
 namespace {
 
 using device::View;
+using test::kAtOnce;
 using test::Rows;
 
-const Deadline kAtOnce = Deadline::at(TimePoint());
-
-struct Fixture {
-  explicit Fixture(bool asynchronous) {
-    static Atomic<int> next{0};
-    device = std::make_shared<test::TestDevice>(
-        test::TestOptions{.asynchronous = asynchronous, .name = text("exclusive-test", next.add_relaxed(1))});
-    device->set_kernel("slow", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    device->set_copy([this] {
-      if (hold_copies.load_acquire()) latch.wait();
-    });
-    runtime = *Runtime::make(device, {});
-    slow = *runtime->load(test::graph_named("slow"));
-    for (auto& lease : leases) lease = *runtime->streams().lease();
-    x = *runtime->allocate(ir::DType::kF32, {1, 4});
+struct Fixture : test::HeldFixture {
+  explicit Fixture(bool asynchronous)
+      : HeldFixture({.asynchronous = asynchronous, .name = "exclusive-test"}),
+        second(*runtime->streams().lease()) {
     y = *runtime->allocate(ir::DType::kF32, {1, 4});
-    REQUIRE(runtime->fill(a(), x, 5).ok());
     REQUIRE(runtime->fill(a(), y, 1).ok());
     REQUIRE(runtime->synchronize().ok());
   }
-  Stream& a() { return *leases[0]; }
-  Stream& b() { return *leases[1]; }
+  Stream& b() { return *second; }
   Result<Exclusive> hold(Deadline deadline = Deadline::never()) {
     return runtime->governor().exclusive(deadline);
   }
@@ -52,13 +36,8 @@ struct Fixture {
     return rows.values;
   }
 
-  test::Latch latch;
-  Atomic<bool> hold_copies{false};
-  Ref<test::TestDevice> device;
-  Ref<Runtime> runtime;
-  Ref<Model> slow;
-  StreamLease leases[2];
-  View x, y;
+  StreamLease second;
+  View y;
 };
 
 // Work other than calls, each on stream a.
@@ -139,7 +118,7 @@ TEST_CASE("copies and fills of other threads wait for the end of a hold; its hol
 
 TEST_CASE("a stream's wait for another stream's work waits for the end of a hold, unless that work is over") {
   Fixture f(true);
-  const auto outputs = f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b(), .wait = false});
+  const auto outputs = f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.b(), .wait = false});
   REQUIRE(outputs.ok());
   const Event event = f.b().record();
   CHECK(f.runtime->wait(f.a(), event, kAtOnce).ok());  // no hold is on
@@ -157,7 +136,7 @@ TEST_CASE("a copy that parks before the hold begins lets its holder use the stre
     CAPTURE(asynchronous);
     Fixture f(asynchronous);
     Thread runner("runner",
-                  [&] { CHECK(f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b()}).ok()); });
+                  [&] { CHECK(f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.b()}).ok()); });
     test::wait_until([&] { return f.latch.arrived() == 1; });
     Thread copier("copier", [&] {
       f.until_waiting(1);

@@ -5,45 +5,24 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/held_fixture.h"
 
 namespace heddle::runtime {
 
 namespace {
 
 using device::View;
+using test::kAtOnce;
 using test::Rows;
 
-const Deadline kAtOnce = Deadline::at(TimePoint());
-
 // A call on stream a is in flight, which ends when the latch is opened.
-struct Fixture {
-  explicit Fixture(int in_flight = 2) {
-    static Atomic<int> next{0};
-    device = std::make_shared<test::TestDevice>(test::TestOptions{
-        .asynchronous = true, .in_flight = in_flight, .name = text("lost-test", next.add_relaxed(1))});
-    device->set_kernel("stuck", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    runtime = *Runtime::make(device, {});
-    stuck = *runtime->load(test::graph_named("stuck"));
-    lease = *runtime->streams().lease();
-    x = *runtime->allocate(ir::DType::kF32, {1, 4});
-    REQUIRE(runtime->fill(a(), x, 5).ok());
-    REQUIRE(runtime->run(*stuck, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
+struct Fixture : test::HeldFixture {
+  explicit Fixture(int in_flight = 2)
+      : HeldFixture({.asynchronous = true, .in_flight = in_flight, .name = "lost-test"}) {
+    REQUIRE(runtime->run(*held, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
     test::wait_until([&] { return latch.arrived() == 1; });
   }
   ~Fixture() { latch.open(); }
-  Stream& a() { return *lease; }
-
-  test::Latch latch;
-  Ref<test::TestDevice> device;
-  Ref<Runtime> runtime;
-  Ref<Model> stuck;
-  StreamLease lease;
-  View x;
 };
 
 struct Wait {
@@ -52,12 +31,10 @@ struct Wait {
 };
 const Wait kWaits[] = {
     {"results",
-     [](Fixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
-     }},
+     [](Fixture& f) { return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status(); }},
     {"results of a call on a stream",
      [](Fixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
      }},
     {"a copy behind it",
      [](Fixture& f) {
@@ -67,7 +44,7 @@ const Wait kWaits[] = {
     {"a turn",
      [](Fixture& f) {
        const auto turn = f.a().turn();
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
      }},
     {"a copy's turn",
      [](Fixture& f) {
@@ -76,8 +53,8 @@ const Wait kWaits[] = {
      }},
     {"a permit",
      [](Fixture& f) {
-       const auto other = f.runtime->governor().enter(f.stuck->id(), Deadline::never());
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
+       const auto other = f.runtime->governor().enter(f.held->id(), Deadline::never());
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
      }},
     {"an exclusive hold", [](Fixture& f) { return f.runtime->governor().exclusive(kAtOnce).status(); }},
     {"an event", [](Fixture& f) { return f.a().record().wait(kAtOnce); }},
@@ -88,10 +65,10 @@ const Wait kWaits[] = {
        const Thread caller("caller", [&] {
          Rows mine(1);
          const View view = mine.view();
-         CHECK(f.runtime->run(*f.stuck, {.inputs = {&view, 1}}).ok());
+         CHECK(f.runtime->run(*f.held, {.inputs = {&view, 1}}).ok());
        });
        test::wait_until([&] { return f.latch.arrived() == 2; });
-       const Status status = f.stuck->close(kAtOnce);
+       const Status status = f.held->close(kAtOnce);
        f.latch.open();
        return status;
      }},
@@ -115,9 +92,9 @@ TEST_CASE("a device holds as many submissions as it asks for, more than its lane
   constexpr int kInFlight = 12;
   Fixture f(kInFlight);
   const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce, .wait = false};
-  for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.stuck, call).ok());
+  for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.held, call).ok());
   CHECK(f.runtime->governor().stats().parked == 0);
-  CHECK(f.runtime->run(*f.stuck, call).status().code() == Code::deadline);
+  CHECK(f.runtime->run(*f.held, call).status().code() == Code::deadline);
   CHECK(f.device->counts().queues.load_acquire() == 1);  // calls on one stream need no other
 }
 
@@ -127,7 +104,7 @@ TEST_CASE("a call that leaves at its deadline keeps its caller's memory until th
   const View view = x->view();
   const std::weak_ptr<Rows> watched = x;
   const auto late =
-      f.runtime->run(*f.stuck, {.inputs = {&view, 1}, .deadline = kAtOnce, .keep = std::move(x)});
+      f.runtime->run(*f.held, {.inputs = {&view, 1}, .deadline = kAtOnce, .keep = std::move(x)});
   CHECK(late.status().code() == Code::deadline);
   auto to = std::make_shared<Rows>(1);
   const std::weak_ptr<Rows> target = to;
