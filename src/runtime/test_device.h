@@ -91,10 +91,10 @@ class Meetings {
   }
 
  private:
-  struct Place {
+  struct MeetingPoint {
     Atomic<Meeting*> meeting{nullptr};  // set by the test, release; acquired by those who come by
   };
-  std::array<Place, static_cast<size_t>(Work::kCount)> at_;
+  std::array<MeetingPoint, static_cast<size_t>(Work::kCount)> at_;
 };
 
 struct Counts {

@@ -1,4 +1,4 @@
-// The places where threads meet, of control.h.
+// The points where threads meet, of control.h.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -14,7 +14,7 @@ namespace {
 // Not a measure of anything: it turns a hang into a failure.
 constexpr auto kPatience = std::chrono::seconds(20);
 
-struct Place {
+struct MeetingPoint {
   std::atomic<bool> on{false};  // spares those who pass by the lock
   std::mutex lock;
   std::condition_variable changed;
@@ -52,10 +52,10 @@ struct Place {
   }
 };
 
-Place& place(Meeting where) {
+MeetingPoint& point(Meeting where) {
   // Never destroyed: threads of the double outlive main().
-  static auto* const places = new std::array<Place, static_cast<size_t>(Meeting::kCount)>;
-  return (*places)[static_cast<size_t>(where)];
+  static auto* const points = new std::array<MeetingPoint, static_cast<size_t>(Meeting::kCount)>;
+  return (*points)[static_cast<size_t>(where)];
 }
 
 Meeting named(std::string_view name) {
@@ -70,20 +70,20 @@ Meeting named(std::string_view name) {
 }
 
 template <class Number>
-Number read(Meeting where, Number Place::* number) {
-  Place& at = place(where);
+Number read(Meeting where, Number MeetingPoint::* number) {
+  MeetingPoint& at = point(where);
   const std::lock_guard held(at.lock);
   return at.*number;
 }
 
 }  // namespace
 
-void meet(Meeting where, int count, uint64_t times) { place(where).begin(count, times); }
-uint64_t met(Meeting where) { return read(where, &Place::met); }
-uint64_t missed(Meeting where) { return read(where, &Place::missed); }
+void meet(Meeting where, int count, uint64_t times) { point(where).begin(count, times); }
+uint64_t met(Meeting where) { return read(where, &MeetingPoint::met); }
+uint64_t missed(Meeting where) { return read(where, &MeetingPoint::missed); }
 
 void arrive(Meeting where) {
-  if (place(where).on) place(where).arrive();
+  if (point(where).on) point(where).arrive();
 }
 void end_meetings() {
   for (size_t i = 0; i < static_cast<size_t>(Meeting::kCount); ++i) meet(static_cast<Meeting>(i), 0, 0);

@@ -60,18 +60,18 @@ class ConvStep final : public Step {
   Status run_piece(const RunContext& context, const WindowPiece& piece) const {
     std::array<const void*, 6> addresses{};
     size_t count = 0;
-    const std::byte* x = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
+    const std::byte* x = x_.address(context, base_) + piece.x_offset * x_.element_bytes();
     addresses[count++] = x;
     if (narrows()) {
       auto* narrow = reinterpret_cast<uint16_t*>(context.arena + base_ + piece.narrow);
       f32_to_bf16(reinterpret_cast<const float*>(x), narrow, elements_of(piece.x));
       addresses[0] = narrow;
     }
-    addresses[count++] = weight_.place(context, base_);
-    addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
+    addresses[count++] = weight_.address(context, base_);
+    addresses[count++] = y_.address(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
     if (has_residual_) {
-      addresses[count++] = residual_.place(context, base_) + piece.y_offset * residual_.element_bytes();
+      addresses[count++] = residual_.address(context, base_) + piece.y_offset * residual_.element_bytes();
     }
     addresses[count++] = context.arena + base_ + piece.scratch;
     return primitives_[piece.kind]->run(addresses);

@@ -55,9 +55,9 @@ class ConvTransposeStep final : public Step {
   Status run_piece(const RunContext& context, const WindowPiece& piece) const {
     std::array<const void*, 5> addresses{};
     size_t count = 0;
-    addresses[count++] = x_.place(context, base_) + piece.x_offset * x_.element_bytes();
-    addresses[count++] = weight_.place(context, base_);
-    addresses[count++] = y_.place(context, base_) + piece.y_offset * y_.element_bytes();
+    addresses[count++] = x_.address(context, base_) + piece.x_offset * x_.element_bytes();
+    addresses[count++] = weight_.address(context, base_);
+    addresses[count++] = y_.address(context, base_) + piece.y_offset * y_.element_bytes();
     if (bias_.present()) addresses[count++] = context.read(bias_);
     addresses[count++] = context.arena + base_ + piece.scratch;
     return primitives_[piece.kind]->run(addresses);
