@@ -54,7 +54,7 @@ class Prepared {
 
   void run() {
     host::Team::Caller caller(team_);
-    const host::RunContext context{arena_, places_.data(), &output_, caller, nullptr};
+    const host::RunContext context{arena_, addresses_.data(), &output_, caller, nullptr};
     const Status status = step_->run(context);
     require(status.ok(), to_string(status));
   }
@@ -73,9 +73,9 @@ class Prepared {
   }
 
  private:
-  static host::Operand operand(const ir::Tensor& tensor, host::Operand::Place place, uint64_t index) {
+  static host::Operand operand(const ir::Tensor& tensor, host::Operand::Location location, uint64_t index) {
     host::Operand o;
-    o.place = place;
+    o.location = location;
     o.dtype = tensor.dtype();
     o.extents = tensor.extents();
     o.offset = index;
@@ -88,10 +88,10 @@ class Prepared {
     host::Lowering lowering{graph_, graph_.nodes[0], {}, {}, reinterpret_cast<host::WeightStore&>(no_store),
                             1};
     for (const ir::Tensor& x : inputs_) {
-      lowering.inputs.push_back(operand(x, host::Operand::Place::kInput, places_.size()));
-      places_.push_back(static_cast<const std::byte*>(x.data()));
+      lowering.inputs.push_back(operand(x, host::Operand::Location::kInput, addresses_.size()));
+      addresses_.push_back(static_cast<const std::byte*>(x.data()));
     }
-    lowering.outputs.push_back(operand(made_, host::Operand::Place::kOutput, 0));
+    lowering.outputs.push_back(operand(made_, host::Operand::Location::kOutput, 0));
     output_ = static_cast<std::byte*>(made_.mutable_data());
     auto step = host::find_lowering(op)(lowering);
     require(step.ok(), to_string(step.status()));
@@ -107,7 +107,7 @@ class Prepared {
   ir::Tensor want_;
   ir::Tensor made_;
   std::unique_ptr<host::Step> step_;
-  std::vector<const std::byte*> places_;
+  std::vector<const std::byte*> addresses_;
   std::byte* output_ = nullptr;
   std::vector<std::byte> memory_;
   std::byte* arena_ = nullptr;

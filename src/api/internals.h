@@ -11,12 +11,12 @@
 #include <heddle/heddle.h>
 
 #include <memory>
-#include <new>
-#include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "base/no_memory.h"
 #include "base/status.h"
 #include "batch/coalesced_calls.h"
 #include "device/buffer.h"
@@ -34,15 +34,17 @@ T take(Result<T> result) {
   return std::move(result).value();
 }
 
-// Does a public call whose sizes the caller chooses. std::bad_alloc and std::length_error become exhausted.
+// or_exhausted() for a public call whose sizes the caller chooses.
 template <class F>
 auto within_memory(F&& call) -> decltype(call()) {
-  try {
-    return std::forward<F>(call)();
-  } catch (const std::bad_alloc&) {
-    throw Error(ErrorCode::exhausted, "the system has no memory left for this call");
-  } catch (const std::length_error&) {
-    throw Error(ErrorCode::exhausted, "a size of this call is beyond what a container can hold");
+  using Made = decltype(call());
+  if constexpr (std::is_void_v<Made>) {
+    check(or_exhausted("a call", [&] {
+      call();
+      return Status();
+    }));
+  } else {
+    return take(or_exhausted("a call", [&]() -> Result<Made> { return call(); }));
   }
 }
 

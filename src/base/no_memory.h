@@ -3,8 +3,8 @@
 //   What       or_exhausted(what, f) returns f()'s Status or Result. std::bad_alloc and std::length_error
 //              that leave f become exhausted; other exceptions pass.
 //   Use        Where a caller's sizes may first lead to an allocation that no limit covers: loading,
-//              compiling, a reference's working memory. src/api does the same for each public call
-//              (api/internals.h).
+//              compiling, a reference's working memory. For public calls src/api wraps it
+//              (within_memory() in api/internals.h).
 //   Threads    Pure.
 #pragma once
 

@@ -74,7 +74,7 @@ bool CoalescedCalls::is_harmless(std::span<const View> inputs) const {
     auto staging = runtime_->allocate(static_cast<uint64_t>(shape->rows * layout.row_bytes(*shape, i)));
     if (!staging.ok()) return false;
     layout.write_rows(i, *shape, inputs[i], (*staging)->host(), 0);
-    padded.push_back(layout.whole_input(i, shape->places[i], *staging, shape->rows));
+    padded.push_back(layout.whole_input(i, shape->row_extents[i], *staging, shape->rows));
   }
   runtime::Call call;
   call.inputs = inputs;

@@ -79,7 +79,7 @@ Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& 
     auto state = state_.lock();
     ++(run.result.status().code() == Code::deadline ? state->stats.left : state->stats.calls);
     if (me.batch != nullptr) --state->stats.parked;
-    after_run(*state, shape.places, run, shape.rows, 1, shape.rows);
+    after_run(*state, shape.row_extents, run, shape.rows, 1, shape.rows);
     advance(*state, nullptr, next);
   }
   wake(next);
@@ -147,7 +147,7 @@ void Coalescer::expire_returning(State& state, TimePoint now) {
 
 Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& shape) {
   batch->id = state.next_id++;
-  batch->places = shape.places;
+  batch->row_extents = shape.row_extents;
   batch->longest.resize(shape.lengths.size());
   batch->arrived = Clock::real().now();
   batch->awaits = !batch->alone && state.returning > 0;
@@ -159,9 +159,10 @@ Coalescer::Batch Coalescer::joinable(const State& state, const CallShape& shape)
   Running with_me = running(state);
   with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
   for (const Batch& batch : state.forming) {
-    if (batch->alone || batch->rows + shape.rows > batch->capacity || !same(batch->places, shape.places))
+    if (batch->alone || batch->rows + shape.rows > batch->capacity ||
+        !same(batch->row_extents, shape.row_extents))
       continue;
-    if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.places))) return batch;
+    if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.row_extents))) return batch;
   }
   return nullptr;
 }
@@ -182,19 +183,19 @@ Coalescer::Here Coalescer::sit_down(const Batch& batch, const CallShape& shape) 
 
 Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
   int64_t row_bytes = 1;
-  for (size_t i = 0; i < shape.places.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
+  for (size_t i = 0; i < shape.row_extents.size(); ++i) row_bytes += layout_.row_bytes(shape, i);
   int64_t rows = 0;
   {
     const auto state = state_.lock();
     if (!joins(*state, shape)) {
       return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
     }
-    const Limits limit = limits(*state, shape.places);
+    const Limits limit = limits(*state, shape.row_extents);
     rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
     rows = std::max(shape.rows, rows);
   }
   FormingBatch::Staging staging;
-  for (size_t i = 0; i < shape.places.size(); ++i) {
+  for (size_t i = 0; i < shape.row_extents.size(); ++i) {
     HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
                       runtime_->allocate(static_cast<uint64_t>(rows * layout_.row_bytes(shape, i))));
     staging.push_back(std::move(buffer));
@@ -288,7 +289,7 @@ void Coalescer::advance(State& state, const Here* me, Next& next) const {
       if (!batch->alone && state.busy >= options_.lanes) break;  // no later batch passes it
       const bool full =
           batch->alone ||
-          batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->places)));
+          batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->row_extents)));
       Waiting& entry = waiting.emplace_back();
       entry.id = entry.group = batch->id;  // it goes whole, and alone
       entry.rows = full ? limit.max_rows : batch->rows;
@@ -367,7 +368,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
     }
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
-    after_run(*state, batch.places, run, batch.rows, static_cast<int>(batch.living), rows);
+    after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), rows);
     advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free
@@ -378,7 +379,8 @@ Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline dead
   if (!batch.in_flight.has_value()) {
     Views inputs;
     for (size_t i = 0; i < batch.staging.size(); ++i) {
-      inputs.push_back(layout_.batch_input(i, batch.places[i], batch.staging[i], batch.rows, batch.longest));
+      inputs.push_back(
+          layout_.batch_input(i, batch.row_extents[i], batch.staging[i], batch.rows, batch.longest));
     }
     batch.faults = std::make_shared<device::RowFaults>(batch.rows);
     runtime::Call call;
@@ -414,19 +416,19 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
 
 // ---- bookkeeping
 
-void Coalescer::after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows,
-                          int callers, int64_t answered) const {
+void Coalescer::after_run(State& state, std::span<const ir::Extents> row_extents, const Run& run,
+                          int64_t rows, int callers, int64_t answered) const {
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
-  if (run.cost > Duration(0)) learn(state, places, run, rows, callers, answered);
+  if (run.cost > Duration(0)) learn(state, row_extents, run, rows, callers, answered);
   state.inside -= callers;
   state.inside_rows -= answered;
   --state.busy;
 }
 
-void Coalescer::learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows,
+void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
                       int callers, int64_t answered) const {
-  GroupCosts& group = costs(state, places);
+  GroupCosts& group = costs(state, row_extents);
   // Alone on the device it may have had all of it, which says nothing about a lane.
   if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
     group.table.record(rows, options_.cost ? options_.cost(rows) : run.cost);
@@ -436,32 +438,34 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> places, const R
   if (!contended || !group.table.is_joining_worthwhile() || !state.forecast.expect()) return;
   // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
   // next one small.
-  const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, places)));
+  const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, row_extents)));
   const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
   state.returning += callers;
   state.returning_rows += answered;
   state.returning_until = std::max(state.returning_until, run.end + patience);
 }
 
-Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> places) const {
-  const auto found = std::find_if(state.costs.begin(), state.costs.end(),
-                                  [&](const GroupCosts& each) { return same(each.places, places); });
+Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> row_extents) const {
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(), [&](const GroupCosts& each) {
+    return same(each.row_extents, row_extents);
+  });
   if (found != state.costs.end()) {
     std::rotate(found, found + 1, state.costs.end());
   } else {
     if (state.costs.size() == kGroupsKept) state.costs.erase(state.costs.begin());
-    state.costs.push_back({{places.begin(), places.end()}, {}, options_.max_rows});
+    state.costs.push_back({{row_extents.begin(), row_extents.end()}, {}, options_.max_rows});
   }
   return state.costs.back();
 }
 
 bool Coalescer::joins(const State& state, const CallShape& shape) {
-  const auto found = std::find_if(state.costs.begin(), state.costs.end(),
-                                  [&](const GroupCosts& each) { return same(each.places, shape.places); });
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(), [&](const GroupCosts& each) {
+    return same(each.row_extents, shape.row_extents);
+  });
   if (found == state.costs.end()) return true;
   if (shape.rows != 1 || !found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
   return std::any_of(state.forming.begin(), state.forming.end(), [&](const Batch& batch) {
-    return batch->alone && same(batch->places, shape.places);  // one at a time
+    return batch->alone && same(batch->row_extents, shape.row_extents);  // one at a time
   });
 }
 
@@ -475,11 +479,11 @@ Running Coalescer::running(const State& state) const {
   return running;
 }
 
-Limits Coalescer::limits(const State& state, std::span<const ir::Extents> places) const {
+Limits Coalescer::limits(const State& state, std::span<const ir::Extents> row_extents) const {
   Limits limits;
   limits.max_rows = options_.max_rows;
   for (const GroupCosts& each : state.costs) {
-    if (same(each.places, places)) limits.max_rows = each.rows_max;
+    if (same(each.row_extents, row_extents)) limits.max_rows = each.rows_max;
   }
   return limits;
 }

@@ -107,7 +107,7 @@ class Coalescer {
     Duration took{0}, cost{0};  // by the clock; of the lane. 0: not measured
   };
   struct GroupCosts {  // of rows that lie alike
-    std::vector<ir::Extents> places;
+    std::vector<ir::Extents> row_extents;
     CostTable table;
     int64_t rows_max;  // what the table says
   };
@@ -156,14 +156,14 @@ class Coalescer {
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   // The run of `rows` is over; of them `answered` rows belong to `callers` that get an answer.
-  void after_run(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
-                 int64_t answered) const;
-  void learn(State& state, std::span<const ir::Extents> places, const Run& run, int64_t rows, int callers,
-             int64_t answered) const;
-  GroupCosts& costs(State& state, std::span<const ir::Extents> places) const;
+  void after_run(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
+                 int callers, int64_t answered) const;
+  void learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
+             int callers, int64_t answered) const;
+  GroupCosts& costs(State& state, std::span<const ir::Extents> row_extents) const;
   static bool joins(const State& state, const CallShape& shape);
   Running running(const State& state) const;
-  Limits limits(const State& state, std::span<const ir::Extents> places) const;
+  Limits limits(const State& state, std::span<const ir::Extents> row_extents) const;
 
   const Ref<runtime::Runtime> runtime_;
   const Ref<runtime::Model> model_;

@@ -78,9 +78,9 @@ struct FormingBatch {
   const bool alone;
 
   uint64_t id = 0;
-  std::vector<ir::Extents> places;  // what its rows look like in the staging memory
-  std::vector<int64_t> longest;     // per ragged symbol
-  TimePoint arrived;                // of the first caller
+  std::vector<ir::Extents> row_extents;  // what its rows look like in the staging memory
+  std::vector<int64_t> longest;          // per ragged symbol
+  TimePoint arrived;                     // of the first caller
   int64_t rows = 0;
   size_t seats = 0;     // taken so far, members[0] first
   size_t copying = 0;   // of those, still writing their rows

@@ -122,7 +122,7 @@ Result<CallShape> RowLayout::shape_of(std::span<const View> inputs) const {
   CallShape shape;
   shape.rows = inputs[0].extents[0];
   for (const Symbol& symbol : symbols_) shape.lengths.push_back(inputs[symbol.input].extents[symbol.axis]);
-  shape.places.reserve(inputs.size());
+  shape.row_extents.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::Extents& extents = inputs[i].extents;
     if (extents[0] != shape.rows) {
@@ -145,13 +145,13 @@ Result<CallShape> RowLayout::shape_of(std::span<const View> inputs) const {
       }
       row.push_back(exact_ ? extents[axis] : bucket(extents[axis]));
     }
-    shape.places.push_back(row);
+    shape.row_extents.push_back(row);
   }
   return shape;
 }
 
 int64_t RowLayout::row_bytes(const CallShape& shape, size_t input) const {
-  return shape.places[input].elements() * ir::size_of(inputs_[input].dtype);
+  return shape.row_extents[input].elements() * ir::size_of(inputs_[input].dtype);
 }
 
 void RowLayout::write_rows(size_t input, const CallShape& shape, const View& from, std::byte* staging,
@@ -159,7 +159,7 @@ void RowLayout::write_rows(size_t input, const CallShape& shape, const View& fro
   const RowPort& port = inputs_[input];
   const int64_t bytes = row_bytes(shape, input);
   std::byte* const to = staging + first * bytes;
-  const ir::Extents whole = with_rows(shape.rows, shape.places[input]);
+  const ir::Extents whole = with_rows(shape.rows, shape.row_extents[input]);
   if (whole != from.extents) {  // padded first: what is longer than the rows themselves stays
     const auto size = static_cast<size_t>(ir::size_of(port.dtype));
     for (int64_t i = 0; i < whole.elements(); ++i)
@@ -188,7 +188,8 @@ void RowLayout::make_room(CallShape& shape) const {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     for (size_t axis = 1; axis < inputs_[i].symbol_of_axis.size(); ++axis) {
       const int symbol = inputs_[i].symbol_of_axis[axis];
-      if (symbol >= 0) shape.places[i][axis - 1] = bucket(shape.lengths[static_cast<size_t>(symbol)] + 1);
+      if (symbol >= 0)
+        shape.row_extents[i][axis - 1] = bucket(shape.lengths[static_cast<size_t>(symbol)] + 1);
     }
   }
 }

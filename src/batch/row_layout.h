@@ -29,8 +29,9 @@ struct RaggedInput {
 
 struct CallShape {
   int64_t rows = 0;
-  std::vector<ir::Extents> places;  // per input: one row's extents, ragged axes rounded up to their bucket
-  std::vector<int64_t> lengths;     // per ragged symbol: the call's own
+  std::vector<ir::Extents>
+      row_extents;               // per input: one row's extents, ragged axes rounded up to their bucket
+  std::vector<int64_t> lengths;  // per ragged symbol: the call's own
 
   bool is_empty() const { return rows == 0 || std::find(lengths.begin(), lengths.end(), 0) != lengths.end(); }
 };

@@ -2,7 +2,7 @@
 
 namespace heddle::batch {
 
-uint32_t WaitingList::new_place() {
+uint32_t WaitingList::new_cell() {
   if (free_.empty()) {
     cells_.emplace_back();
     return static_cast<uint32_t>(cells_.size() - 1);
@@ -13,7 +13,7 @@ uint32_t WaitingList::new_place() {
 }
 
 RequestId WaitingList::add(const Waiting& request, void* payload) {
-  const uint32_t at = new_place();
+  const uint32_t at = new_cell();
   Cell& cell = cells_[at];
   cell.item = {request, payload};
   cell.item.request.id = ++made_ * kMost + at;

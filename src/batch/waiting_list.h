@@ -56,7 +56,7 @@ class WaitingList {
   };
   static constexpr size_t kEmptyLines = 64;  // kept, so that a lone group is not made again for each request
   static uint32_t cell_of(RequestId id) { return static_cast<uint32_t>(id % kMost); }
-  uint32_t new_place();
+  uint32_t new_cell();
   void unlink(Cell& cell);
 
   std::vector<Cell> cells_;

@@ -64,15 +64,15 @@ double Sampler::source(double at, int64_t extent) const {
                                       : mirrored(x, -margin, length - 1 + margin);
 }
 
-Sampler::Tap Sampler::held(int64_t place, double weight, int64_t extent) const {
-  const bool outside = place < 0 || place >= extent;
+Sampler::Tap Sampler::held(int64_t position, double weight, int64_t extent) const {
+  const bool outside = position < 0 || position >= extent;
   if (outside && padding_ == Padding::kZeros) weight = 0;
   if (outside && padding_ == Padding::kReflection) {
     const double margin = align_corners_ ? 0 : 0.5;
-    place = static_cast<int64_t>(
-        mirrored(static_cast<double>(place), -margin, static_cast<double>(extent - 1) + margin));
+    position = static_cast<int64_t>(
+        mirrored(static_cast<double>(position), -margin, static_cast<double>(extent - 1) + margin));
   }
-  return {std::clamp<int64_t>(place, 0, extent - 1), weight};
+  return {std::clamp<int64_t>(position, 0, extent - 1), weight};
 }
 
 Sampler::AxisTaps Sampler::along(size_t axis, double at) const {

@@ -19,7 +19,7 @@ namespace heddle::ir {
 class Sampler {
  public:
   struct Tap {
-    int64_t place = 0;
+    int64_t position = 0;
     double weight = 0;
   };
   using AxisTaps = std::array<Tap, 4>;
@@ -38,7 +38,7 @@ class Sampler {
   enum class Padding : uint8_t { kZeros, kBorder, kReflection };
 
   double source(double at, int64_t extent) const;
-  Tap held(int64_t place, double weight, int64_t extent) const;
+  Tap held(int64_t position, double weight, int64_t extent) const;
 
   std::vector<int64_t> extents_;
   Mode mode_;

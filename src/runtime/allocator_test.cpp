@@ -120,6 +120,21 @@ TEST_CASE("beyond the high watermark cached blocks are freed down to the low one
   CHECK(f.allocator->stats().driver_frees == 5);
 }
 
+TEST_CASE("the watermarks follow the memory fraction") {
+  Options options;
+  options.high_watermark = 0.5;
+  options.low_watermark = 0.25;
+  AllocatorFixture f(64 * kMiB, options);
+  REQUIRE(f.allocator->set_memory_fraction(0.5).ok());  // 16 MiB are the high watermark, 8 the low one
+  {
+    const auto a = *f.allocator->allocate(4 * kMiB), b = *f.allocator->allocate(4 * kMiB),
+               c = *f.allocator->allocate(4 * kMiB);
+  }
+  const auto next = *f.allocator->allocate(6 * kMiB);
+  CHECK(f.allocator->stats().reserved <= 8 * kMiB);
+  CHECK(f.allocator->stats().driver_frees == 3);
+}
+
 TEST_CASE("at the limit cached blocks are freed first, then the request fails by name") {
   AllocatorFixture f(8 * kMiB);
   f.allocator->allocate(6 * kMiB).value().reset();
@@ -196,7 +211,11 @@ TEST_CASE("warm threads share no lock and call no driver, and keep their own byt
         wrong.add_relaxed(1);
     }
   };
+  clear_lock_counts();
+  set_lock_counting(true);
   run_together(kThreads, work);
+  set_lock_counting(false);
+  CHECK(read_lock_counts()[static_cast<size_t>(Rank::kAllocator)].contentions == 0);
   CHECK(wrong.load_relaxed() == 0);
   const auto stats = f.allocator->stats();
   CHECK(stats.allocated == 0);
@@ -226,6 +245,8 @@ TEST_CASE("blocks freed by another thread than the one that asks are found again
   });
   CHECK(f.device->counts().allocations.load_relaxed() < 200);
   CHECK(f.allocator->stats().allocated == 0);
+  f.allocator->empty_cache();  // both threads have ended, and keep none
+  CHECK(f.device->counts().memory_bytes.load_relaxed() == 0);
 }
 
 TEST_CASE("out of memory in one thread leaves seven others working and right") {

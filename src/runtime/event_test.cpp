@@ -16,6 +16,39 @@ TEST_CASE("an event that was not recorded is over, and waiting for it is a no-op
   CHECK(Event::elapsed(event, event).status().code() == Code::invalid);
 }
 
+TEST_CASE("an event keeps its moment: later work of its stream does not move it, nor does the stream's end") {
+  const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = true});
+  test::Latch latch;
+  device->set_kernel("slow", [&](const device::Run&) {
+    latch.wait();
+    return Status();
+  });
+  const auto module = *device->load(test::graph_named("slow"), {}, {});
+  const ir::Extents extents{1, 4};
+  const auto program = *module->compile({&extents, 1}, {});
+  const auto slot = *device->make_slot({});
+  test::Rows x(1), y(1);
+  Event first, second;
+  {
+    Roster roster(device, Clock::real());
+    const Ref<Stream> stream = *roster.make(1);
+    REQUIRE(stream->turn()->submit({}).ok());
+    first = stream->record();
+    REQUIRE(first.wait(Deadline::never()).ok());
+    device::CommandList list;
+    list.run(program, *slot, {x.view()}, {y.view()});
+    REQUIRE(stream->turn()->submit(std::move(list)).ok());
+    second = stream->record();
+    CHECK(first.query());
+    CHECK_FALSE(second.query());
+    latch.open();
+    REQUIRE(stream->synchronize(Deadline::never()).ok());
+  }
+  CHECK(first.query());
+  CHECK(second.query());
+  CHECK(second.wait(Deadline::at(TimePoint())).ok());
+}
+
 TEST_CASE("elapsed time is between the ends of the work, not between the calls") {
   ManualClock clock(TimePoint(std::chrono::hours(1)));
   const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = true});

@@ -5,39 +5,25 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/held_fixture.h"
 
 namespace heddle::runtime {
 
 namespace {
 
 using device::View;
+using test::kAtOnce;
 using test::Rows;
 
-struct ExclusiveFixture {
-  explicit ExclusiveFixture(bool asynchronous) {
-    static Atomic<int> next{0};
-    device = std::make_shared<test::TestDevice>(
-        test::TestOptions{.asynchronous = asynchronous, .name = text("exclusive-test", next.add_relaxed(1))});
-    device->set_kernel("slow", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    device->set_copy([this] {
-      if (hold_copies.load_acquire()) latch.wait();
-    });
-    runtime = *Runtime::make(device, {});
-    slow = *runtime->load(test::graph_named("slow"));
-    for (auto& lease : leases) lease = *runtime->streams().lease();
-    x = *runtime->allocate(ir::DType::kF32, {1, 4});
+struct ExclusiveFixture : test::HeldFixture {
+  explicit ExclusiveFixture(bool asynchronous)
+      : HeldFixture({.asynchronous = asynchronous, .name = "exclusive-test"}),
+        second(*runtime->streams().lease()) {
     y = *runtime->allocate(ir::DType::kF32, {1, 4});
-    REQUIRE(runtime->fill(a(), x, 5).ok());
     REQUIRE(runtime->fill(a(), y, 1).ok());
     REQUIRE(runtime->synchronize().ok());
   }
-  Stream& a() { return *leases[0]; }
-  Stream& b() { return *leases[1]; }
+  Stream& b() { return *second; }
   Result<Exclusive> hold(Deadline deadline = Deadline::never()) {
     return runtime->governor().exclusive(deadline);
   }
@@ -50,13 +36,8 @@ struct ExclusiveFixture {
     return rows.values;
   }
 
-  test::Latch latch;
-  Atomic<bool> hold_copies{false};
-  Ref<test::TestDevice> device;
-  Ref<Runtime> runtime;
-  Ref<Model> slow;
-  StreamLease leases[2];
-  View x, y;
+  StreamLease second;
+  View y;
 };
 
 // Work other than calls, each on stream a.
@@ -86,7 +67,7 @@ TEST_CASE("an exclusive hold begins when the copies and fills that are under way
       f.hold_copies.store_release(true);
       Thread worker("worker", [&] { CHECK(work.begin(f, Deadline::never()).ok()); });
       test::wait_until([&] { return f.latch.arrived() == 1; });
-      const bool waits = f.hold(test::kAtOnce).status().code() == Code::deadline;
+      const bool waits = f.hold(kAtOnce).status().code() == Code::deadline;
       CHECK(waits);
       if (!waits) {
         f.latch.open();
@@ -116,15 +97,15 @@ TEST_CASE("copies and fills of other threads wait for the end of a hold; its hol
       std::optional<Exclusive> hold = *f.hold();
       const uint64_t last = f.a().last_submitted();
       bool kept_off = false;
-      Thread("late", [&] { kept_off = work.begin(f, test::kAtOnce).code() == Code::deadline; }).join();
+      Thread("late", [&] { kept_off = work.begin(f, kAtOnce).code() == Code::deadline; }).join();
       CHECK(kept_off);
       if (!kept_off) continue;
       Thread worker("worker", [&] { CHECK(work.begin(f, Deadline::never()).ok()); });
       f.until_waiting(1);
       CHECK(f.a().last_submitted() == last);
-      for (const Work& own : kWork) CHECK(own.begin(f, test::kAtOnce).ok());  // the worker keeps no Turn
+      for (const Work& own : kWork) CHECK(own.begin(f, kAtOnce).ok());  // the worker keeps no Turn
       CHECK(f.a().last_submitted() == last + 3);
-      REQUIRE(f.runtime->fill(f.a(), f.y, 7, test::kAtOnce).ok());
+      REQUIRE(f.runtime->fill(f.a(), f.y, 7, kAtOnce).ok());
       CHECK(f.read(f.y) == std::vector<float>(4, 7));
       hold.reset();
       worker.join();
@@ -137,17 +118,17 @@ TEST_CASE("copies and fills of other threads wait for the end of a hold; its hol
 
 TEST_CASE("a stream's wait for another stream's work waits for the end of a hold, unless that work is over") {
   ExclusiveFixture f(true);
-  const auto outputs = f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b(), .wait = false});
+  const auto outputs = f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.b(), .wait = false});
   REQUIRE(outputs.ok());
   const Event event = f.b().record();
-  CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).ok());  // no hold is on
+  CHECK(f.runtime->wait(f.a(), event, kAtOnce).ok());  // no hold is on
   const Thread opener("opener", [&] {
     f.until_waiting(1);  // the hold collects: a new submission waits
-    CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).code() == Code::deadline);
+    CHECK(f.runtime->wait(f.a(), event, kAtOnce).code() == Code::deadline);
     f.latch.open();
   });
   const auto hold = f.hold();
-  Thread("other", [&] { CHECK(f.runtime->wait(f.a(), event, test::kAtOnce).ok()); }).join();
+  Thread("other", [&] { CHECK(f.runtime->wait(f.a(), event, kAtOnce).ok()); }).join();
 }
 
 TEST_CASE("a copy that parks before the hold begins lets its holder use the stream") {
@@ -155,7 +136,7 @@ TEST_CASE("a copy that parks before the hold begins lets its holder use the stre
     CAPTURE(asynchronous);
     ExclusiveFixture f(asynchronous);
     Thread runner("runner",
-                  [&] { CHECK(f.runtime->run(*f.slow, {.inputs = {&f.x, 1}, .stream = &f.b()}).ok()); });
+                  [&] { CHECK(f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.b()}).ok()); });
     test::wait_until([&] { return f.latch.arrived() == 1; });
     Thread copier("copier", [&] {
       f.until_waiting(1);

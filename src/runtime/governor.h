@@ -83,7 +83,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   // With step_aside the Permit is empty while an exclusive hold is on.
   Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
-  // `owner` is whoever refuse_parked() and forget() will name: each runtime has an id for its copies.
+  // `owner` is the id that refuse_parked() and forget() take later: each runtime has one for its copies.
   Result<Permit> enter_copy(ModelId owner, Deadline deadline, DuringHold during = DuringHold::wait);
   Result<Exclusive> exclusive(Deadline deadline);
   void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it

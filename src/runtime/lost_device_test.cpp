@@ -5,43 +5,24 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/held_fixture.h"
 
 namespace heddle::runtime {
 
 namespace {
 
 using device::View;
+using test::kAtOnce;
 using test::Rows;
 
 // A call on stream a is in flight, which ends when the latch is opened.
-struct LostDeviceFixture {
-  explicit LostDeviceFixture(int in_flight = 2) {
-    static Atomic<int> next{0};
-    device = std::make_shared<test::TestDevice>(test::TestOptions{
-        .asynchronous = true, .in_flight = in_flight, .name = text("lost-test", next.add_relaxed(1))});
-    device->set_kernel("stuck", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    runtime = *Runtime::make(device, {});
-    stuck = *runtime->load(test::graph_named("stuck"));
-    lease = *runtime->streams().lease();
-    x = *runtime->allocate(ir::DType::kF32, {1, 4});
-    REQUIRE(runtime->fill(a(), x, 5).ok());
-    REQUIRE(runtime->run(*stuck, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
+struct LostDeviceFixture : test::HeldFixture {
+  explicit LostDeviceFixture(int in_flight = 2)
+      : HeldFixture({.asynchronous = true, .in_flight = in_flight, .name = "lost-test"}) {
+    REQUIRE(runtime->run(*held, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
     test::wait_until([&] { return latch.arrived() == 1; });
   }
   ~LostDeviceFixture() { latch.open(); }
-  Stream& a() { return *lease; }
-
-  test::Latch latch;
-  Ref<test::TestDevice> device;
-  Ref<Runtime> runtime;
-  Ref<Model> stuck;
-  StreamLease lease;
-  View x;
 };
 
 struct Wait {
@@ -51,48 +32,46 @@ struct Wait {
 const Wait kWaits[] = {
     {"results",
      [](LostDeviceFixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = test::kAtOnce}).status();
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
      }},
     {"results of a call on a stream",
      [](LostDeviceFixture& f) {
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce})
-           .status();
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
      }},
     {"a copy behind it",
      [](LostDeviceFixture& f) {
        auto to = std::make_shared<Rows>(1);
-       return f.runtime->copy(f.a(), f.x, to->view(), test::kAtOnce, to);
+       return f.runtime->copy(f.a(), f.x, to->view(), kAtOnce, to);
      }},
     {"a turn",
      [](LostDeviceFixture& f) {
        const auto turn = f.a().turn();
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce})
-           .status();
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce}).status();
      }},
     {"a copy's turn",
      [](LostDeviceFixture& f) {
        const auto turn = f.a().turn();
-       return f.runtime->fill(f.a(), f.x, 1, test::kAtOnce);
+       return f.runtime->fill(f.a(), f.x, 1, kAtOnce);
      }},
     {"a permit",
      [](LostDeviceFixture& f) {
-       const auto other = f.runtime->governor().enter(f.stuck->id(), Deadline::never());
-       return f.runtime->run(*f.stuck, {.inputs = {&f.x, 1}, .deadline = test::kAtOnce}).status();
+       const auto other = f.runtime->governor().enter(f.held->id(), Deadline::never());
+       return f.runtime->run(*f.held, {.inputs = {&f.x, 1}, .deadline = kAtOnce}).status();
      }},
     {"an exclusive hold",
-     [](LostDeviceFixture& f) { return f.runtime->governor().exclusive(test::kAtOnce).status(); }},
-    {"an event", [](LostDeviceFixture& f) { return f.a().record().wait(test::kAtOnce); }},
-    {"a stream", [](LostDeviceFixture& f) { return f.a().synchronize(test::kAtOnce); }},
-    {"the device", [](LostDeviceFixture& f) { return f.runtime->synchronize(test::kAtOnce); }},
+     [](LostDeviceFixture& f) { return f.runtime->governor().exclusive(kAtOnce).status(); }},
+    {"an event", [](LostDeviceFixture& f) { return f.a().record().wait(kAtOnce); }},
+    {"a stream", [](LostDeviceFixture& f) { return f.a().synchronize(kAtOnce); }},
+    {"the device", [](LostDeviceFixture& f) { return f.runtime->synchronize(kAtOnce); }},
     {"the end of a model's calls",
      [](LostDeviceFixture& f) {
        const Thread caller("caller", [&] {
          Rows mine(1);
          const View view = mine.view();
-         CHECK(f.runtime->run(*f.stuck, {.inputs = {&view, 1}}).ok());
+         CHECK(f.runtime->run(*f.held, {.inputs = {&view, 1}}).ok());
        });
        test::wait_until([&] { return f.latch.arrived() == 2; });
-       const Status status = f.stuck->close(test::kAtOnce);
+       const Status status = f.held->close(kAtOnce);
        f.latch.open();
        return status;
      }},
@@ -115,10 +94,10 @@ TEST_CASE("every wait for a device that never ends its work ends at its deadline
 TEST_CASE("a device holds as many submissions as it asks for, more than its lanes, and no more") {
   constexpr int kInFlight = 12;
   LostDeviceFixture f(kInFlight);
-  const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = test::kAtOnce, .wait = false};
-  for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.stuck, call).ok());
+  const Call call = {.inputs = {&f.x, 1}, .stream = &f.a(), .deadline = kAtOnce, .wait = false};
+  for (int i = 1; i < kInFlight; ++i) CHECK(f.runtime->run(*f.held, call).ok());
   CHECK(f.runtime->governor().stats().parked == 0);
-  CHECK(f.runtime->run(*f.stuck, call).status().code() == Code::deadline);
+  CHECK(f.runtime->run(*f.held, call).status().code() == Code::deadline);
   CHECK(f.device->counts().queues.load_acquire() == 1);  // calls on one stream need no other
 }
 
@@ -128,12 +107,12 @@ TEST_CASE("a call that leaves at its deadline keeps its caller's memory until th
   const View view = x->view();
   const std::weak_ptr<Rows> watched = x;
   const auto late =
-      f.runtime->run(*f.stuck, {.inputs = {&view, 1}, .deadline = test::kAtOnce, .keep = std::move(x)});
+      f.runtime->run(*f.held, {.inputs = {&view, 1}, .deadline = kAtOnce, .keep = std::move(x)});
   CHECK(late.status().code() == Code::deadline);
   auto to = std::make_shared<Rows>(1);
   const std::weak_ptr<Rows> target = to;
   const View target_view = to->view();
-  CHECK(f.runtime->copy(f.a(), f.x, target_view, test::kAtOnce, std::move(to)).code() == Code::deadline);
+  CHECK(f.runtime->copy(f.a(), f.x, target_view, kAtOnce, std::move(to)).code() == Code::deadline);
   CHECK_FALSE(watched.expired());
   CHECK_FALSE(target.expired());
   f.latch.open();

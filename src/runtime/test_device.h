@@ -27,8 +27,6 @@
 
 namespace heddle::runtime::test {
 
-inline const Deadline kAtOnce = Deadline::at(TimePoint());  // has passed
-
 using device::View;
 
 // A door that tests open: kernels wait at it.
@@ -93,10 +91,10 @@ class Meetings {
   }
 
  private:
-  struct Place {
+  struct MeetingPoint {
     Atomic<Meeting*> meeting{nullptr};  // set by the test, release; acquired by those who come by
   };
-  std::array<Place, static_cast<size_t>(Work::kCount)> at_;
+  std::array<MeetingPoint, static_cast<size_t>(Work::kCount)> at_;
 };
 
 struct Counts {

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -56,6 +57,32 @@ def test_exhaustion_modes_follow_the_environment(variables, error):
     done = probe(FILL, **variables)
     assert done.returncode == 1
     assert error in done.stderr
+
+
+def test_the_wait_for_a_stream_is_as_long_as_the_environment_says():
+    program = textwrap.dedent("""
+        import time, heddle
+        held = [heddle.Stream(), heddle.Stream()]
+        begin = time.monotonic()
+        try:
+            heddle.Stream()
+        except heddle.DeadlineError:
+            print(time.monotonic() - begin)
+    """)
+    variables = {
+        "HEDDLE_STREAM_EXHAUSTION": "wait",
+        "HEDDLE_STREAM_WAIT_MS": "20",
+        "HEDDLE_STREAMS": "3",
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, **variables},
+    )
+    assert 0.02 <= float(done.stdout) < 20  # the limit where none is given is 30 s
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ destroys what the frame of a daemon thread refers to.
 """
 
 import ast
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from exit_scripts import START, run
 
 BEGIN = """
 import os, sys, threading
@@ -253,29 +252,6 @@ WITH_DAEMON_THREADS = {
     """,
 }
 
-START = """
-model = build()
-
-def start(call):
-    calls = threading.Semaphore(0)
-    def work():
-        while True:
-            call()
-            calls.release()
-    for _ in range(8):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in range(32):
-        calls.acquire()
-"""
-
-
-def run(program: str, code: int = 42) -> str:
-    """What the program leaves on standard error."""
-    command = [sys.executable, "-X", "faulthandler", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == code, done.stderr
-    return done.stderr
-
 
 @pytest.mark.parametrize("shape", WITHOUT_DAEMON_THREADS)
 def test_a_script_leaks_nothing_and_ends_quietly(shape):
@@ -286,7 +262,7 @@ def test_a_script_leaks_nothing_and_ends_quietly(shape):
 @pytest.mark.parametrize("shape", WITH_DAEMON_THREADS)
 def test_daemon_threads_end_quietly(shape):
     text = textwrap.dedent(WITH_DAEMON_THREADS[shape])
-    assert run(BEGIN + START + text + "\nsys.exit(42)") == ""
+    assert run(BEGIN + "model = build()\n" + START + text + "\nsys.exit(42)") == ""
 
 
 def test_an_exception_of_the_script_itself_is_printed():

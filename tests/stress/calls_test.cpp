@@ -95,6 +95,7 @@ TEST_CASE("sixteen threads with thirty shapes of two models compile each shape o
 
 TEST_CASE("five hundred short threads come and go without exhausting anything") {
   const Case c = small();
+  const auto shared = heddle::Device().stats().streams_shared;
   std::atomic<int> right = 0;
   for (int wave = 0; wave < 50; ++wave) {
     const auto errors = run_threads(10, [&](int thread) {
@@ -106,6 +107,7 @@ TEST_CASE("five hundred short threads come and go without exhausting anything") 
   }
   CHECK(right == 500);
   CHECK(heddle::Device().stats().streams_leased == 0);
+  CHECK(heddle::Device().stats().streams_shared == shared);
 }
 
 }  // namespace stress

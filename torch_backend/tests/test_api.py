@@ -413,6 +413,19 @@ def test_an_operator_that_is_not_there_is_refused_by_name_and_may_go_to_the_cpu(
         torch.linalg.cholesky(spd)
 
 
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("linalg_lu_factor", torch.linalg.lu_factor),
+        ("linalg_lu_solve", lambda x: torch.linalg.lu_solve(x, torch.ones(4, dtype=torch.int32), x)),
+        ("linalg_solve_triangular", lambda x: torch.linalg.solve_triangular(x, x, upper=True)),
+    ],
+)
+def test_lu_and_triangular_solves_are_refused_by_name(name, call):
+    with pytest.raises(NotImplementedError, match=name):
+        call(on_device(4, 4))
+
+
 # ---- profiling, queues
 
 

@@ -3,11 +3,10 @@
 As tests/python/test_exit.py, which tells of the report of leaks.
 """
 
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from exit_scripts import START, run
 
 BEGIN = """
 import sys, threading
@@ -18,17 +17,6 @@ def build():
 
 module, x = build(), torch.ones(2, 4, device="heddle")
 assert module(x).shape == (2, 3)
-
-def start(call):
-    calls = threading.Semaphore(0)
-    def work():
-        while True:
-            call()
-            calls.release()
-    for _ in range(8):
-        threading.Thread(target=work, daemon=True).start()
-    for _ in range(32):
-        calls.acquire()
 """
 
 SHAPES = {
@@ -85,7 +73,5 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_script_ends_quietly(shape):
     leaks = "" if "daemon" in shape else "heddle._heddle.report_leaks()\n"
-    program = BEGIN + leaks + textwrap.dedent(SHAPES[shape]) + "\nsys.exit(42)"
-    command = [sys.executable, "-X", "faulthandler", "-c", program]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, done.stderr) == (42, "")
+    program = BEGIN + START + leaks + textwrap.dedent(SHAPES[shape]) + "\nsys.exit(42)"
+    assert run(program, timeout=120) == ""

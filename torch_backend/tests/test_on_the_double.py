@@ -14,6 +14,8 @@ import torch
 double = ctypes.CDLL(None)
 KERNEL_NEVER_ENDS = 7  # Fault of tests/metal_double/control.h
 set_fault = double["_ZN6heddle12metal_double3setENS0_5FaultEb"]
+is_on = double["_ZN6heddle12metal_double5is_onENS0_5FaultE"]
+is_on.restype = ctypes.c_bool
 end_stuck_kernels = double["_ZN6heddle12metal_double17end_stuck_kernelsEv"]
 x = torch.ones(64, 64, device="heddle")
 x + 1  # compiled from here on
@@ -43,6 +45,13 @@ def queries(held, event):
     before = held.query(), event.query(), other.query()
     failure_of(held.synchronize)
     return *before, held.query(), event.query()
+
+def waits_for_its_tensor_alone(held, event):
+    while is_on(KERNEL_NEVER_ENDS):  # until the held pass runs: the next one to run would be held
+        os.sched_yield()
+    ready = x.nonzero().shape[0], x[0, 0].item(), int(x.sum().item())
+    running = held.query(), event.query()
+    return *ready, *running, failure_of(held.synchronize)
 
 def order(wait):
     def scenario(held, event):
@@ -76,6 +85,7 @@ SCENARIOS = {
     "Event.synchronize": waiting(lambda held, event: event.synchronize()),
     "Tensor.cpu": waiting(lambda held, event: result.cpu()),
     "query": queries,
+    "nonzero and item": waits_for_its_tensor_alone,
     "Stream.wait_event": order(lambda follower, held, event: follower.wait_event(event)),
     "Stream.wait_stream": order(lambda follower, held, event: follower.wait_stream(held)),
     "Event.wait": order(lambda follower, held, event: event.wait(follower)),
@@ -128,6 +138,10 @@ def test_queries_are_false_while_work_is_under_way(outcome):
 def test_waiting_lasts_until_the_work_is_over_and_raises_its_failure(wait, outcome):
     """It frees the GIL: another thread of Python ends the work."""
     assert_told(outcome, wait, True)
+
+
+def test_nonzero_and_item_wait_for_their_tensor_and_not_for_the_device(outcome):
+    assert_told(outcome, "nonzero and item", (4096, 1.0, 4096, False, False, True))
 
 
 @pytest.mark.parametrize("wait", ["Stream.wait_event", "Stream.wait_stream", "Event.wait"])

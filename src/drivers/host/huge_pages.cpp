@@ -65,25 +65,25 @@ Result<Ref<std::byte>> HugePages::take(uint64_t bytes) {
   const uint64_t length = rounded_up(bytes, AlignedBytes::kAlignment);
   const auto cut = [length](Current& current) -> Ref<std::byte> {
     if (current.span == nullptr || current.span->bytes() - current.used < length) return nullptr;
-    std::byte* place = current.span->data() + current.used;
+    std::byte* piece = current.span->data() + current.used;
     current.used += length;
-    return {current.span, place};
+    return {current.span, piece};
   };
-  if (Ref<std::byte> place = cut(*current_.lock())) return place;
+  if (Ref<std::byte> piece = cut(*current_.lock())) return piece;
 
   HEDDLE_TRY_ASSIGN(Ref<Span> fresh, Span::make(std::max(kSpanBytes, rounded_up(length, kPageBytes))));
   Current left;
-  Ref<std::byte> place;
+  Ref<std::byte> piece;
   {
     auto current = current_.lock();
-    place = cut(*current);  // another thread may have begun a span meanwhile; ours then goes back, untouched
-    if (place == nullptr) {
+    piece = cut(*current);  // another thread may have begun a span meanwhile; ours then goes back, untouched
+    if (piece == nullptr) {
       left = std::exchange(*current, Current{std::move(fresh), 0});
-      place = cut(*current);
+      piece = cut(*current);
     }
   }
   if (left.span != nullptr) left.span->shrink(left.used);
-  return place;
+  return piece;
 }
 
 }  // namespace heddle::host

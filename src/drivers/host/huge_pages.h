@@ -5,12 +5,12 @@
 //   What       take() cuts the next bytes off a span of address space. Pages cost memory when they are first
 //              written, large ones where the kernel has them to give (`transparent_hugepage` is not `never`),
 //              small ones elsewhere.
-//   Invariant  Places are 64-byte aligned, never overlap and are never used again. Less than one large page
+//   Invariant  Pieces are 64-byte aligned, never overlap and are never used again. Less than one large page
 //              is resident beyond what was taken: a span that is left gives back what it has not dealt out.
 //   Errors     exhausted when the system gives no address space.
 //   Threads    Any.
 //   Blocks     take() on the system when a span begins, with no lock held.
-//   Lifetime   A span lives as long as any place on it, or as its HugePages deals it out.
+//   Lifetime   A span lives as long as any piece on it, or as its HugePages deals it out.
 #pragma once
 
 #include <cstddef>

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "drivers/host/require.h"
 #include "tests/emulated.h"
 
 namespace heddle::host {
@@ -44,30 +45,30 @@ bool kernel_gives_huge_pages() {
 }
 #endif
 
-TEST_CASE("places are aligned, lie back to back and do not overlap, across spans and beyond a span's size") {
+TEST_CASE("pieces are aligned, lie back to back and do not overlap, across spans and beyond a span's size") {
   HugePages pages;
-  std::vector<std::pair<Ref<std::byte>, uint64_t>> places;
+  std::vector<std::pair<Ref<std::byte>, uint64_t>> pieces;
   for (const uint64_t bytes : {uint64_t{1}, uint64_t{64}, 65 * kKiB + 3, 30 * HugePages::kPageBytes,
                                10 * HugePages::kPageBytes, HugePages::kSpanBytes + 5, uint64_t{100}})
-    places.emplace_back(require(pages.take(bytes)), bytes);
-  for (const auto& [place, bytes] : places) {
-    CHECK(reinterpret_cast<uintptr_t>(place.get()) % 64 == 0);
-    place.get()[0] = place.get()[bytes - 1] = std::byte{1};  // both ends are ours to write
+    pieces.emplace_back(require(pages.take(bytes)), bytes);
+  for (const auto& [piece, bytes] : pieces) {
+    CHECK(reinterpret_cast<uintptr_t>(piece.get()) % 64 == 0);
+    piece.get()[0] = piece.get()[bytes - 1] = std::byte{1};  // both ends are ours to write
   }
-  for (size_t i = 0; i < places.size(); ++i) {
-    for (size_t j = 0; j < places.size(); ++j) {
-      if (i != j && places[i].first <= places[j].first)
-        CHECK(places[i].first.get() + places[i].second <= places[j].first.get());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    for (size_t j = 0; j < pieces.size(); ++j) {
+      if (i != j && pieces[i].first <= pieces[j].first)
+        CHECK(pieces[i].first.get() + pieces[i].second <= pieces[j].first.get());
     }
   }
-  CHECK(reinterpret_cast<uintptr_t>(places[0].first.get()) % HugePages::kPageBytes == 0);
-  CHECK(places[1].first.get() == places[0].first.get() + 64);
-  CHECK(places[2].first.get() == places[1].first.get() + 64);
+  CHECK(reinterpret_cast<uintptr_t>(pieces[0].first.get()) % HugePages::kPageBytes == 0);
+  CHECK(pieces[1].first.get() == pieces[0].first.get() + 64);
+  CHECK(pieces[2].first.get() == pieces[1].first.get() + 64);
   CHECK(pages.take(UINT64_MAX).status().code() == Code::exhausted);
 }
 
 #if defined(__linux__)
-TEST_CASE("a place outlives the HugePages that gave it, alone of its span") {
+TEST_CASE("a piece outlives the HugePages that gave it, alone of its span") {
   Ref<std::byte> kept;
   {
     HugePages pages;
@@ -84,17 +85,17 @@ TEST_CASE("a place outlives the HugePages that gave it, alone of its span") {
 
 TEST_CASE("less than one huge page is resident beyond what was taken, over several spans") {
   HugePages pages;
-  std::vector<Ref<std::byte>> places;
+  std::vector<Ref<std::byte>> pieces;
   uint64_t taken = 0;
   const auto take = [&](uint64_t bytes) {
-    places.push_back(require(pages.take(bytes)));
-    std::memset(places.back().get(), 1, bytes);
+    pieces.push_back(require(pages.take(bytes)));
+    std::memset(pieces.back().get(), 1, bytes);
     taken += bytes;
   };
   for (const uint64_t mib : {37, 40, 1, 40}) take(mib * kKiB * kKiB + 64 * kKiB);  // three spans
   uint64_t resident = 0;
   for (size_t i : {size_t{0}, size_t{1}, size_t{3}})
-    resident += smaps("Rss", places[i].get(), places[i].get() + 1);
+    resident += smaps("Rss", pieces[i].get(), pieces[i].get() + 1);
   CHECK(resident >= taken);
   CHECK(resident < taken + HugePages::kPageBytes + 4 * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE)));
 }
@@ -107,10 +108,10 @@ TEST_CASE("the pages are huge where the kernel has huge pages" *
   }
   HugePages pages;
   const uint64_t bytes = 16 * HugePages::kPageBytes;
-  const Ref<std::byte> place = require(pages.take(bytes));
-  std::memset(place.get(), 1, bytes);
+  const Ref<std::byte> piece = require(pages.take(bytes));
+  std::memset(piece.get(), 1, bytes);
   // A fragmented memory may lack some.
-  CHECK(smaps("AnonHugePages", place.get(), place.get() + bytes) >= bytes / 2);
+  CHECK(smaps("AnonHugePages", piece.get(), piece.get() + bytes) >= bytes / 2);
 }
 
 #endif
@@ -119,24 +120,24 @@ TEST_CASE("8 threads that take and write at once find their own values afterward
   constexpr int kThreads = 8, kEach = 60;
   constexpr uint64_t kMost = 300 * kKiB;  // 8 * 60 of half that on average: several spans
   HugePages pages;
-  std::vector<std::vector<std::pair<Ref<std::byte>, uint64_t>>> places(kThreads);
+  std::vector<std::vector<std::pair<Ref<std::byte>, uint64_t>>> pieces(kThreads);
   Atomic<int> taken{0};
   run_together(kThreads, [&](int thread) {
-    auto& own = places[static_cast<size_t>(thread)];
+    auto& own = pieces[static_cast<size_t>(thread)];
     for (int i = 0; i < kEach; ++i) {
       const uint64_t bytes =
           1 + (static_cast<uint64_t>(thread) * 7919 + static_cast<uint64_t>(i) * 104729) % kMost;
-      auto place = pages.take(bytes);
-      if (!place.ok()) continue;
-      std::memset(place->get(), thread * 16 + i % 16, bytes);
-      own.emplace_back(*std::move(place), bytes);
+      auto piece = pages.take(bytes);
+      if (!piece.ok()) continue;
+      std::memset(piece->get(), thread * 16 + i % 16, bytes);
+      own.emplace_back(*std::move(piece), bytes);
       taken.add_relaxed(1);
     }
   });
   CHECK(taken.load_acquire() == kThreads * kEach);
   int64_t wrong = 0;
   for (int thread = 0; thread < kThreads; ++thread) {
-    const auto& own = places[static_cast<size_t>(thread)];
+    const auto& own = pieces[static_cast<size_t>(thread)];
     for (size_t i = 0; i < own.size(); ++i) {
       const auto value = static_cast<std::byte>(thread * 16 + static_cast<int>(i) % 16);
       const auto bytes = static_cast<int64_t>(own[i].second);

@@ -16,7 +16,7 @@
 
 namespace heddle::host {
 
-// `roots`: by value id, the value whose place it shares (storage.h).
+// `roots`: by value id, the value whose location it shares (storage.h).
 void choose_narrow(const ir::Graph& graph, std::span<const ir::ValueId> roots,
                    std::vector<Operand>& operands);
 

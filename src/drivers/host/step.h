@@ -1,13 +1,13 @@
 // step.h: one prepared piece of a program, and where its operands lie.
 //
 //   What       A Step is what lowering makes of a node: immutable after it was made, run by any number of
-//              threads at once, each with its own RunContext. Operands name places (arena offset, input,
+//              threads at once, each with its own RunContext. Operands name locations (arena offset, input,
 //              output, constant), never addresses of a run.
 //   Invariant  Operands are contiguous, row-major (but for channels_last), 64-byte aligned in the arena
 //              (inputs and outputs: aligned to their element).
 //   Errors     run() returns invalid only for what the data shows (an index out of range), naming the node;
 //              where RunContext::row_faults is given and one row has the mistake, it is recorded for that row
-//              instead (row_place.h), and run() makes something of it that touches no other row.
+//              instead (row_locator.h), and run() makes something of it that touches no other row.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,8 @@
 namespace heddle::host {
 
 struct Operand {
-  enum class Place : uint8_t { kNone, kArena, kInput, kOutput, kConstant };
-  Place place = Place::kNone;
+  enum class Location : uint8_t { kNone, kArena, kInput, kOutput, kConstant };
+  Location location = Location::kNone;
   ir::DType dtype = ir::DType::kF32;
   ir::Extents extents;
   uint64_t offset = 0;                  // kArena: bytes; kInput, kOutput: index
@@ -33,7 +33,7 @@ struct Operand {
   bool channels_last = false;           // [N, spatial.., C] in memory, extents as ever (channel_layout.h)
   bool narrow = false;                  // bf16 in memory, dtype kF32 (narrow_values.h)
 
-  bool present() const { return place != Place::kNone; }
+  bool present() const { return location != Location::kNone; }
   int64_t elements() const { return extents.elements(); }
   int64_t element_bytes() const { return narrow ? 2 : ir::size_of(dtype); }
   uint64_t bytes() const { return static_cast<uint64_t>(elements() * element_bytes()); }
@@ -62,16 +62,16 @@ struct RunContext {
 
  private:
   const std::byte* at(const Operand& o) const {
-    switch (o.place) {
-      case Operand::Place::kArena:
+    switch (o.location) {
+      case Operand::Location::kArena:
         return arena + o.offset;
-      case Operand::Place::kInput:
+      case Operand::Location::kInput:
         return inputs[o.offset];
-      case Operand::Place::kOutput:
+      case Operand::Location::kOutput:
         return outputs[o.offset];
-      case Operand::Place::kConstant:
+      case Operand::Location::kConstant:
         return o.constant;
-      case Operand::Place::kNone:
+      case Operand::Location::kNone:
         return nullptr;
     }
     return nullptr;

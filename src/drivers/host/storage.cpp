@@ -47,16 +47,16 @@ class Assignment {
     return {};
   }
 
-  void place(ir::ValueId id, Operand::Place where, uint64_t offset) {
-    storage_.operands[id].place = where;
+  void place(ir::ValueId id, Operand::Location where, uint64_t offset) {
+    storage_.operands[id].location = where;
     storage_.operands[id].offset = offset;
   }
 
   void place_given() {
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) place(graph_.inputs[i], Operand::Place::kInput, i);
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) place(graph_.inputs[i], Operand::Location::kInput, i);
     for (ir::ValueId id = 0; id < root_.size(); ++id) {
       if (!graph_.values[id].is_constant()) continue;
-      place(id, Operand::Place::kConstant, 0);
+      place(id, Operand::Location::kConstant, 0);
       storage_.operands[id].constant = static_cast<const std::byte*>(graph_.values[id].constant->data());
     }
   }
@@ -66,11 +66,11 @@ class Assignment {
     for (size_t i = 0; i < graph_.outputs.size(); ++i) {
       const ir::ValueId id = graph_.outputs[i], root = root_[id];
       if (producers[root] >= 0 && !storage_.operands[root].present()) {
-        place(root, Operand::Place::kOutput, i);
+        place(root, Operand::Location::kOutput, i);
         continue;
       }
       Operand to = storage_.operands[id];
-      to.place = Operand::Place::kOutput;
+      to.location = Operand::Location::kOutput;
       to.offset = i;
       Operand from;
       from.offset = id;  // becomes the operand of that value when all are placed
@@ -98,7 +98,7 @@ class Assignment {
       }
     }
     const plan::MemoryPlan plan = plan::plan_memory(lifetimes);
-    for (size_t i = 0; i < roots.size(); ++i) place(roots[i], Operand::Place::kArena, plan.offsets[i]);
+    for (size_t i = 0; i < roots.size(); ++i) place(roots[i], Operand::Location::kArena, plan.offsets[i]);
     storage_.arena_bytes = plan.bytes;
     storage_.arena_bytes_apart = plan.bytes_apart;
   }
@@ -107,14 +107,14 @@ class Assignment {
     if (root_[id] == id) return;
     const Operand& root = storage_.operands[root_[id]];
     Operand& operand = storage_.operands[id];
-    operand.place = root.place;
+    operand.location = root.location;
     operand.offset = root.offset;
     operand.constant = root.constant;
   }
 
   const ir::Graph& graph_;
   const bool bf16_;
-  std::vector<ir::ValueId> root_;  // the value whose place this one shares
+  std::vector<ir::ValueId> root_;  // the value whose location this one shares
   Storage storage_;
 };
 

@@ -1,7 +1,7 @@
 // storage.h: where every value of a specialised graph lies during a run.
 //
 //   What       Operands by value id, the copies that remain at the end, and the arena's size. Operators that
-//              only rename a shape (Reshape and its like) share their input's place.
+//              only rename a shape (Reshape and its like) share their input's location.
 //   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A
 //              value that is an output of the graph is written in place; one that is an output twice, an
 //              input or a constant is copied. channel_layout.h says which lie with their channels last,
@@ -22,7 +22,7 @@ struct Storage {
   std::vector<Operand> operands;                    // by value id; kNone for values that no run touches
   std::vector<std::pair<Operand, Operand>> copies;  // from, to: after the last step
   uint64_t arena_bytes = 0;
-  uint64_t arena_bytes_apart = 0;  // if no place were used twice
+  uint64_t arena_bytes_apart = 0;  // if no byte were used twice
 };
 
 bool renames(const ir::Node& node);  // makes no bytes of its own

@@ -7,11 +7,11 @@
 namespace heddle::host {
 namespace {
 
-using Place = Operand::Place;
+using Location = Operand::Location;
 
 const ir::TensorType kRow = {ir::DType::kF32, {64}};
 
-TEST_CASE("values that are dead leave their place to later ones") {
+TEST_CASE("values that are dead leave their memory to later ones") {
   ir::Builder b;
   ir::ValueId x = b.input("x", kRow);
   for (int i = 0; i < 20; ++i) x = *b.node("Neg", {x});
@@ -33,7 +33,7 @@ TEST_CASE("two values that are alive at once never overlap") {
   REQUIRE(storage.ok());
   for (size_t i = 0; i < kept.size(); ++i) {
     const Operand& a = storage->operands[kept[i]];
-    CHECK(a.place == Place::kArena);
+    CHECK(a.location == Location::kArena);
     CHECK(a.offset % 64 == 0);
     CHECK(a.offset + 256 <= storage->arena_bytes);
     for (size_t j = 0; j < i; ++j) {
@@ -43,7 +43,7 @@ TEST_CASE("two values that are alive at once never overlap") {
   }
 }
 
-TEST_CASE("a renamed value shares its source's place, and keeps it alive") {
+TEST_CASE("a renamed value shares its source's location, and keeps it alive") {
   ir::Builder b;
   const ir::ValueId x = b.input("x", kRow), shape = b.constant(ir::Tensor::of_i64({8, 8}));
   const ir::ValueId y = *b.node("Neg", {x}), renamed = *b.node("Reshape", {y, shape});
@@ -54,13 +54,13 @@ TEST_CASE("a renamed value shares its source's place, and keeps it alive") {
   const Result<Storage> storage = assign_storage(graph, false);
   REQUIRE(storage.ok());
   const auto& operands = storage->operands;
-  CHECK(operands[renamed].place == Place::kArena);
+  CHECK(operands[renamed].location == Location::kArena);
   CHECK(operands[renamed].offset == operands[y].offset);
   CHECK(operands[renamed].extents == ir::Extents{8, 8});
   CHECK(operands[other].offset != operands[y].offset);
 }
 
-TEST_CASE("outputs are written in place, and copied only when they have no place of their own") {
+TEST_CASE("outputs are written in place, and copied only when they have no memory of their own") {
   ir::Builder b;
   const ir::ValueId x = b.input("x", kRow), c = b.constant(ir::Tensor::zeros(ir::DType::kF32, {64}));
   const ir::ValueId y = *b.node("Neg", {x}), z = *b.node("Abs", {y});
@@ -68,14 +68,14 @@ TEST_CASE("outputs are written in place, and copied only when they have no place
   const Result<Storage> storage = assign_storage(*b.take(), false);
   REQUIRE(storage.ok());
   CHECK(storage->arena_bytes == 0);
-  CHECK(storage->operands[y].place == Place::kOutput);
+  CHECK(storage->operands[y].location == Location::kOutput);
   CHECK(storage->operands[y].offset == 0);
   CHECK(storage->operands[z].offset == 4);
   REQUIRE(storage->copies.size() == 3);
-  const std::vector<std::pair<Place, uint64_t>> wanted = {
-      {Place::kInput, 1}, {Place::kConstant, 2}, {Place::kOutput, 3}};
+  const std::vector<std::pair<Location, uint64_t>> wanted = {
+      {Location::kInput, 1}, {Location::kConstant, 2}, {Location::kOutput, 3}};
   for (size_t i = 0; i < wanted.size(); ++i) {
-    CHECK(storage->copies[i].first.place == wanted[i].first);
+    CHECK(storage->copies[i].first.location == wanted[i].first);
     CHECK(storage->copies[i].second.offset == wanted[i].second);
   }
 }

@@ -8,7 +8,7 @@
 #include "base/sync.h"
 #include "base/thread.h"
 #include "base/yield.h"
-#include "drivers/host/core_place.h"
+#include "drivers/host/core_affinity.h"
 #include "drivers/host/onednn/omp_scope.h"
 
 namespace heddle::host {
@@ -55,14 +55,14 @@ struct Team::State {
   Atomic<int> parked{0};             // helpers that may sleep; seq_cst against cursor
   Guarded<Sleep, Rank::kHelpers> sleep;
   Guarded<Finish, Rank::kHelpers> finish;
-  std::vector<CorePlace> places;  // of the helpers
-  std::vector<Thread> helpers;    // last: they use all of the above
+  std::vector<CoreAffinity> affinities;  // of the helpers
+  std::vector<Thread> helpers;           // last: they use all of the above
 
   bool work_open() const { return callers.load_relaxed() == 1 && Cursor::from(cursor.load_seq_cst()).open(); }
   // The next chunk, or -1. Body and context are those of its loop.
   int take(Body& loop_body, void*& loop_context);
   int help();  // chunks it ran
-  void helper(CorePlace& place);
+  void helper(CoreAffinity& affinity);
   void finish_chunks(int count);
   void wait_for_helpers(int count);
 };
@@ -100,9 +100,9 @@ int Team::State::help() {
   return ran;
 }
 
-void Team::State::helper(CorePlace& place) {
+void Team::State::helper(CoreAffinity& affinity) {
   const OmpScope team_of_one;
-  place.settle();
+  affinity.settle();
   for (;;) {
     for (int burst = 0; burst < kIdleBursts && callers.load_relaxed() <= 1; ++burst) {
       Backoff pause;
@@ -131,9 +131,10 @@ void Team::State::wait_for_helpers(int count) {
 
 Team::Team(int width, const Clock& clock)
     : width_(std::max(width, 1)), clock_(&clock), state_(std::make_unique<State>()) {
-  state_->places = std::vector<CorePlace>(static_cast<size_t>(width_ - 1));
-  for (CorePlace& place : state_->places) {
-    state_->helpers.emplace_back("heddle-helper", [state = state_.get(), &place] { state->helper(place); });
+  state_->affinities = std::vector<CoreAffinity>(static_cast<size_t>(width_ - 1));
+  for (CoreAffinity& affinity : state_->affinities) {
+    state_->helpers.emplace_back("heddle-helper",
+                                 [state = state_.get(), &affinity] { state->helper(affinity); });
   }
 }
 
@@ -173,7 +174,7 @@ void Team::Caller::run(int chunks, void (*body)(void*, int), void* context) {
   now = {now.loop + 1, static_cast<uint16_t>(chunks), 0};
   state.cursor.store_seq_cst(now.word());  // pairs with take(), and with the parking helper
   const int core = this_core();
-  for (CorePlace& place : state.places) place.keep_off(core);
+  for (CoreAffinity& affinity : state.affinities) affinity.keep_off(core);
   if (const int asleep = state.parked.load_seq_cst(); asleep > 0) {
     static_cast<void>(state.sleep.lock());  // a helper that saw the old cursor holds the lock until it sleeps
     for (int i = 0; i < std::min(asleep, chunks - 1); ++i) state.sleep.notify_one();

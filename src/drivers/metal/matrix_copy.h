@@ -9,14 +9,14 @@
 
 namespace heddle::metal {
 
-struct MatrixPlace {
+struct MatrixView {
   id<MTLBuffer> buffer;
   uint64_t offset;  // bytes
   const ir::Extents& strides;
 };
 
 // False, and nothing is encoded, where MPS has none: other ranks, no axis whose elements lie side by side.
-bool copy_by_mps(id<MTLDevice> device, id<MTLCommandBuffer> commands, const MatrixPlace& from,
-                 const MatrixPlace& to, ir::DType dtype, const ir::Extents& extents);
+bool copy_by_mps(id<MTLDevice> device, id<MTLCommandBuffer> commands, const MatrixView& from,
+                 const MatrixView& to, ir::DType dtype, const ir::Extents& extents);
 
 }  // namespace heddle::metal

@@ -14,23 +14,23 @@ bool is_matrix(const ir::Extents& strides) {
   return (strides[1] == 1 && strides[0] > 0) || (strides[0] == 1 && strides[1] > 0);
 }
 
-Owned<MPSMatrix*> matrix(const MatrixPlace& place, ir::DType dtype, const ir::Extents& extents) {
-  const bool turned = transposed(place.strides);
-  const auto pitch = static_cast<NSUInteger>(place.strides[turned ? 1 : 0] * ir::size_of(dtype));
+Owned<MPSMatrix*> matrix(const MatrixView& view, ir::DType dtype, const ir::Extents& extents) {
+  const bool turned = transposed(view.strides);
+  const auto pitch = static_cast<NSUInteger>(view.strides[turned ? 1 : 0] * ir::size_of(dtype));
   MPSMatrixDescriptor* const shape =
       [MPSMatrixDescriptor matrixDescriptorWithRows:static_cast<NSUInteger>(extents[turned ? 1 : 0])
                                             columns:static_cast<NSUInteger>(extents[turned ? 0 : 1])
                                            rowBytes:pitch
                                            dataType:type_of(dtype)];
-  return Owned<MPSMatrix*>::adopt([[MPSMatrix alloc] initWithBuffer:place.buffer
-                                                             offset:place.offset
+  return Owned<MPSMatrix*>::adopt([[MPSMatrix alloc] initWithBuffer:view.buffer
+                                                             offset:view.offset
                                                          descriptor:shape]);
 }
 
 }  // namespace
 
-bool copy_by_mps(id<MTLDevice> device, id<MTLCommandBuffer> commands, const MatrixPlace& from,
-                 const MatrixPlace& to, ir::DType dtype, const ir::Extents& extents) {
+bool copy_by_mps(id<MTLDevice> device, id<MTLCommandBuffer> commands, const MatrixView& from,
+                 const MatrixView& to, ir::DType dtype, const ir::Extents& extents) {
   if (extents.rank() != 2 || !is_matrix(from.strides) || !is_matrix(to.strides)) return false;
   const auto copy =
       Owned<MPSMatrixCopy*>::adopt([[MPSMatrixCopy alloc] initWithDevice:device

@@ -34,7 +34,7 @@ Inferred infer_grid_sample(const Node& node, Operands in) {
 }
 
 struct PlaneTap {
-  int64_t place;  // in one plane
+  int64_t position;  // in one plane
   double weight;
 };
 
@@ -46,7 +46,8 @@ std::vector<PlaneTap> taps_of(const Sampler& sampler, const Extents& image, cons
     std::vector<PlaneTap> product;
     for (const PlaneTap& before : all) {
       for (size_t i = 0; i < sampler.taps_per_axis(); ++i) {
-        product.push_back({before.place * image[2 + axis] + here[i].place, before.weight * here[i].weight});
+        product.push_back(
+            {before.position * image[2 + axis] + here[i].position, before.weight * here[i].weight});
       }
     }
     all = std::move(product);
@@ -72,7 +73,7 @@ Status reference_grid_sample(const Node& node, DataIn in, DataOut out) {
         double sum = 0;
         for (const PlaneTap& tap : taps) {
           // What has no weight is not read: an infinity there would become NaN.
-          if (tap.weight != 0) sum += tap.weight * in[0]->get((n * channels + c) * plane + tap.place);
+          if (tap.weight != 0) sum += tap.weight * in[0]->get((n * channels + c) * plane + tap.position);
         }
         out[0].set((n * channels + c) * points + p, sum);
       }
@@ -106,7 +107,7 @@ Inferred infer_roi_align(const Node& node, Operands in) {
 
 // Four neighbours and their weights; none beyond the border, as the operator's definition has it.
 struct Corner {
-  int64_t place;
+  int64_t position;
   double weight;
 };
 std::array<Corner, 4> corners(double y, double x, int64_t height, int64_t width) {
@@ -158,7 +159,7 @@ Status reference_roi_align(const Node& node, DataIn in, DataOut out) {
       for (int64_t k = 0; k < x.samples; ++k) {
         for (const Corner& c : corners(y.at(index[2], i), x.at(index[3], k), image[2], image[3])) {
           const double part =
-              c.weight * in[0]->get((n * image[1] + index[1]) * image[2] * image[3] + c.place);
+              c.weight * in[0]->get((n * image[1] + index[1]) * image[2] * image[3] + c.position);
           sum += part;
           most = first ? part : std::max(most, part);
           first = false;

@@ -34,13 +34,13 @@ class Planner {
       }
       if (!ready) continue;
       Plan::Step step{recipe.get(), {}};
-      for (const Value& operand : recipe->operands) step.operands.push_back(place(operand));
+      for (const Value& operand : recipe->operands) step.operands.push_back(output_of(operand));
       steps_[recipe.get()] = plan_.steps_.size();
       plan_.steps_.push_back(std::move(step));
       plan_.kept_.push_back(recipe);
       open.pop_back();
     }
-    plan_.targets_.push_back(place(target));
+    plan_.targets_.push_back(output_of(target));
     return {};
   }
 
@@ -49,7 +49,7 @@ class Planner {
  private:
   bool is_source(const Value& value) const { return sources_.contains({value.recipe.get(), value.index}); }
   bool is_ready(const Value& value) const { return is_source(value) || steps_.contains(value.recipe.get()); }
-  Plan::Place place(const Value& value) const {
+  Plan::Output output_of(const Value& value) const {
     if (is_source(value)) return {0, sources_.at({value.recipe.get(), value.index})};
     return {steps_.at(value.recipe.get()), value.index};
   }
@@ -70,13 +70,13 @@ Result<Tensors> Plan::run(std::span<const ir::Tensor> sources) const {
   results[0].assign(sources.begin(), sources.end());
   for (size_t i = 1; i < steps_.size(); ++i) {
     Tensors operands;
-    for (const Place& place : steps_[i].operands) operands.push_back(results[place.step][place.index]);
+    for (const Output& output : steps_[i].operands) operands.push_back(results[output.step][output.index]);
     Result<Tensors> made = steps_[i].recipe->compute(operands);
     if (!made.ok()) return made.status().with_context(steps_[i].recipe->name);
     results[i] = *std::move(made);
   }
   Tensors out;
-  for (const Place& place : targets_) out.push_back(results[place.step][place.index]);
+  for (const Output& output : targets_) out.push_back(results[output.step][output.index]);
   return out;
 }
 

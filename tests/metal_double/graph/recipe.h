@@ -43,17 +43,17 @@ class Plan {
   bool holds(std::string_view recipe) const;
 
  private:
-  struct Place {
+  struct Output {
     size_t step, index;
   };
   struct Step {
     const Recipe* recipe;  // null: the sources
-    std::vector<Place> operands;
+    std::vector<Output> operands;
   };
   friend class Planner;
 
   std::vector<Step> steps_;
-  std::vector<Place> targets_;
+  std::vector<Output> targets_;
   std::vector<std::shared_ptr<const Recipe>> kept_;
 };
 

@@ -10,12 +10,12 @@ namespace {
 
 using metal::Walk;
 
-struct Places {
+struct Offsets {
   int64_t from, to;
 };
 
-Places places(const Walk& walk, uint64_t element) {
-  Places at{walk.from_start, walk.to_start};
+Offsets offsets(const Walk& walk, uint64_t element) {
+  Offsets at{walk.from_start, walk.to_start};
   for (uint32_t axis = walk.rank; axis-- > 0;) {
     const auto index = static_cast<int64_t>(element % walk.extents[axis]);
     element /= walk.extents[axis];
@@ -31,7 +31,7 @@ void copy(const KernelCall& call) {
   const auto to = call.at<T>(1);
   const Walk& walk = call.value<Walk>(2);
   for (uint64_t i = 0; i < call.grid.width; ++i) {
-    const Places at = places(walk, i);
+    const Offsets at = offsets(walk, i);
     to[static_cast<size_t>(at.to)] = from[static_cast<size_t>(at.from)];
   }
 }
@@ -41,7 +41,7 @@ void fill(const KernelCall& call) {
   const T value = call.value<T>(0);
   const auto to = call.at<T>(1);
   const Walk& walk = call.value<Walk>(2);
-  for (uint64_t i = 0; i < call.grid.width; ++i) to[static_cast<size_t>(places(walk, i).to)] = value;
+  for (uint64_t i = 0; i < call.grid.width; ++i) to[static_cast<size_t>(offsets(walk, i).to)] = value;
 }
 
 const struct Registered {

@@ -28,9 +28,9 @@ struct Storage {
 
   std::mutex lock;  // of what follows
   AccessLog log;
-  // Kept under Fault::kStridedCopyReadsUnfinished only: what the last writing pass found, and its place.
+  // Kept under Fault::kStridedCopyReadsUnfinished only: what the last writing pass found, and its position.
   std::vector<std::byte> before_last_write;
-  Place last_write;
+  Position last_write;
 
   bool tracked() const { return (options & MTLResourceHazardTrackingModeUntracked) == 0; }
   bool is_private() const { return (options & MTLResourceStorageModePrivate) != 0; }

@@ -43,10 +43,10 @@ void set_status(DoubleCommandBuffer* buffer, MTLCommandBufferStatus status) {
 }
 
 // Under Fault::kStridedCopyReadsUnfinished: keeps what a writing pass found, for a copy that comes too early.
-void remember_before_write(Storage& storage, Place place) {
-  if (storage.last_write.queue == place.queue && storage.last_write.pass == place.pass) return;
+void remember_before_write(Storage& storage, Position position) {
+  if (storage.last_write.queue == position.queue && storage.last_write.pass == position.pass) return;
   storage.before_last_write.assign(storage.data, storage.data + storage.size);
-  storage.last_write = place;
+  storage.last_write = position;
 }
 
 // The bytes that a pass works on: the buffer's, or what a fault puts in their place. Lives while the pass
@@ -132,14 +132,14 @@ class Execution {
   Failure run_pass(EncodedPass& pass) {
     queue_.schedule.hold();
     add(Count::kPasses);
-    const Place place{queue_.number, ++queue_.passes};
+    const Position position{queue_.number, ++queue_.passes};
     Knowledge known = queue_.known;
     for (const FenceUse& use : pass.fences) {
       if (use.update) continue;
       const std::lock_guard lock(use.fence->_lock);
       known.learn(use.fence->_known);
     }
-    for (HeldAccess& access : pass.accesses) record(access, place, &known);
+    for (HeldAccess& access : pass.accesses) record(access, position, &known);
     if (take(Fault::kKernelNeverEnds)) {
       stuck_kernel();
       return {MTLCommandBufferErrorTimeout,
@@ -150,7 +150,7 @@ class Execution {
     if (pass.kind == PassKind::kGraph) arrive(Meeting::kRun);
     const PassResult result = pass.work ? pass.work(memory.bytes()) : PassResult{};
     time.end_pass();
-    known.learn_only(place);
+    known.learn_only(position);
     for (const FenceUse& use : pass.fences) {
       if (!use.update) continue;
       const std::lock_guard lock(use.fence->_lock);
@@ -159,12 +159,13 @@ class Execution {
     return {result.code, result.text};
   }
 
-  void record(HeldAccess& access, Place place, Knowledge* known) {
+  void record(HeldAccess& access, Position position, Knowledge* known) {
     Storage& storage = *access.storage;
     const std::lock_guard lock(storage.lock);
-    const std::string pair = storage.log.record(access.bytes, access.writes, place, storage.tracked(), known);
+    const std::string pair =
+        storage.log.record(access.bytes, access.writes, position, storage.tracked(), known);
     if (!pair.empty()) hazard(buffer_, access, pair);
-    if (access.writes && is_on(Fault::kStridedCopyReadsUnfinished)) remember_before_write(storage, place);
+    if (access.writes && is_on(Fault::kStridedCopyReadsUnfinished)) remember_before_write(storage, position);
   }
 
   DoubleCommandBuffer* buffer_;

@@ -19,12 +19,12 @@ bool is_retired(QueueNumber queue) {
 
 }  // namespace
 
-bool Knowledge::covers(Place place) const {
-  if (is_retired(place.queue)) return true;
-  const auto all = up_to_.find(place.queue);
-  if (all != up_to_.end() && place.pass <= all->second) return true;
-  const auto some = beyond_.find(place.queue);
-  return some != beyond_.end() && some->second.contains(place.pass);
+bool Knowledge::covers(Position position) const {
+  if (is_retired(position.queue)) return true;
+  const auto all = up_to_.find(position.queue);
+  if (all != up_to_.end() && position.pass <= all->second) return true;
+  const auto some = beyond_.find(position.queue);
+  return some != beyond_.end() && some->second.contains(position.pass);
 }
 
 void Knowledge::learn(const Knowledge& other) {
@@ -36,10 +36,10 @@ void Knowledge::learn(const Knowledge& other) {
   }
 }
 
-void Knowledge::learn_all_up_to(Place place) {
-  uint64_t& known = up_to_[place.queue];
-  known = std::max(known, place.pass);
-  const auto some = beyond_.find(place.queue);
+void Knowledge::learn_all_up_to(Position position) {
+  uint64_t& known = up_to_[position.queue];
+  known = std::max(known, position.pass);
+  const auto some = beyond_.find(position.queue);
   if (some == beyond_.end()) return;
   some->second.erase(some->second.begin(), some->second.upper_bound(known));
   if (some->second.empty()) beyond_.erase(some);
@@ -50,8 +50,8 @@ void Knowledge::forget_retired() {
   std::erase_if(beyond_, [](const auto& entry) { return is_retired(entry.first); });
 }
 
-void Knowledge::learn_only(Place place) {
-  if (!covers(place)) beyond_[place.queue].insert(place.pass);
+void Knowledge::learn_only(Position position) {
+  if (!covers(position)) beyond_[position.queue].insert(position.pass);
 }
 
 namespace {
@@ -59,30 +59,30 @@ namespace {
 bool overlap(Bytes a, Bytes b) { return a.begin < b.end && b.begin < a.end; }
 bool contains(Bytes outer, Bytes inner) { return outer.begin <= inner.begin && inner.end <= outer.end; }
 
-std::string described(bool writes, Place place) {
-  return std::string(writes ? "written" : "read") + " by pass " + std::to_string(place.pass) + " of queue " +
-         std::to_string(place.queue);
+std::string described(bool writes, Position position) {
+  return std::string(writes ? "written" : "read") + " by pass " + std::to_string(position.pass) +
+         " of queue " + std::to_string(position.queue);
 }
 
 }  // namespace
 
-std::string AccessLog::record(Bytes bytes, bool writes, Place place, bool tracked, Knowledge* known) {
+std::string AccessLog::record(Bytes bytes, bool writes, Position position, bool tracked, Knowledge* known) {
   for (const Entry& earlier : entries_) {
-    const bool same_pass = earlier.place.queue == place.queue && earlier.place.pass == place.pass;
+    const bool same_pass = earlier.position.queue == position.queue && earlier.position.pass == position.pass;
     if (same_pass || !overlap(earlier.bytes, bytes) || !(earlier.writes || writes)) continue;
-    if (tracked && earlier.place.queue == place.queue) known->learn_only(earlier.place);
-    if (!known->covers(earlier.place)) {
-      return described(earlier.writes, earlier.place) + " and " + described(writes, place);
+    if (tracked && earlier.position.queue == position.queue) known->learn_only(earlier.position);
+    if (!known->covers(earlier.position)) {
+      return described(earlier.writes, earlier.position) + " and " + described(writes, position);
     }
   }
   std::erase_if(entries_, [&](const Entry& earlier) {
-    const bool superseded =
-        writes ? contains(bytes, earlier.bytes)
-               : !earlier.writes && contains(bytes, earlier.bytes) && earlier.place.queue == place.queue;
+    const bool superseded = writes ? contains(bytes, earlier.bytes)
+                                   : !earlier.writes && contains(bytes, earlier.bytes) &&
+                                         earlier.position.queue == position.queue;
     return superseded;
   });
   if (entries_.size() == kKept) entries_.erase(entries_.begin());
-  entries_.push_back({bytes, writes, place});
+  entries_.push_back({bytes, writes, position});
   return {};
 }
 

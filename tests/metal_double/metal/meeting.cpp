@@ -1,4 +1,4 @@
-// The places where threads meet, of control.h.
+// The points where threads meet, of control.h.
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -52,10 +52,10 @@ struct MeetingPoint {
   }
 };
 
-MeetingPoint& place(Meeting where) {
+MeetingPoint& point(Meeting where) {
   // Never destroyed: threads of the double outlive main().
-  static auto* const places = new std::array<MeetingPoint, static_cast<size_t>(Meeting::kCount)>;
-  return (*places)[static_cast<size_t>(where)];
+  static auto* const points = new std::array<MeetingPoint, static_cast<size_t>(Meeting::kCount)>;
+  return (*points)[static_cast<size_t>(where)];
 }
 
 Meeting named(std::string_view name) {
@@ -71,19 +71,19 @@ Meeting named(std::string_view name) {
 
 template <class Number>
 Number read(Meeting where, Number MeetingPoint::* number) {
-  MeetingPoint& at = place(where);
+  MeetingPoint& at = point(where);
   const std::lock_guard held(at.lock);
   return at.*number;
 }
 
 }  // namespace
 
-void meet(Meeting where, int count, uint64_t times) { place(where).begin(count, times); }
+void meet(Meeting where, int count, uint64_t times) { point(where).begin(count, times); }
 uint64_t met(Meeting where) { return read(where, &MeetingPoint::met); }
 uint64_t missed(Meeting where) { return read(where, &MeetingPoint::missed); }
 
 void arrive(Meeting where) {
-  if (place(where).on) place(where).arrive();
+  if (point(where).on) point(where).arrive();
 }
 void end_meetings() {
   for (size_t i = 0; i < static_cast<size_t>(Meeting::kCount); ++i) meet(static_cast<Meeting>(i), 0, 0);

@@ -45,7 +45,7 @@ class ElementwiseStep final : public Step {
 
 Operand constant_operand(const ir::Tensor& tensor) {
   Operand operand;
-  operand.place = Operand::Place::kConstant;
+  operand.location = Operand::Location::kConstant;
   operand.dtype = tensor.dtype();
   operand.extents = tensor.extents();
   operand.constant = static_cast<const std::byte*>(tensor.data());

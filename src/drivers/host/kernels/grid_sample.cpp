@@ -86,7 +86,7 @@ class GridSampleStep final : public Step {
       double weight = 1;
       for (size_t axis = axes; axis-- > 0; rest /= each) {
         const ir::Sampler::Tap& tap = along[axis][static_cast<size_t>(rest % each)];
-        place += tap.place * step;
+        place += tap.position * step;
         step *= image_.extents[2 + axis];
         weight *= tap.weight;
       }

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "drivers/host/kernels/movement.h"
-#include "drivers/host/row_place.h"
+#include "drivers/host/row_locator.h"
 
 namespace heddle::host {
 
@@ -58,7 +58,7 @@ class Indices {
   int64_t find_outside(const RunContext& context, int64_t from, int64_t step, int64_t extent) const;
 
   Operand operand_;
-  RowPlace rows_;
+  RowLocator rows_;
   std::string node_;
 };
 

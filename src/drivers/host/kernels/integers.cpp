@@ -45,7 +45,7 @@ class WideWeight {
                  std::string layout, WidenAll&& widen_all, uint64_t& scratch) {
     bytes_ = aligned(static_cast<uint64_t>(rows * length) * sizeof(int16_t));
     weight_ = weight;
-    if (weight.place != Operand::Place::kConstant) {
+    if (weight.location != Operand::Location::kConstant) {
       offset_ = scratch;
       scratch += bytes_;
       return {};

@@ -53,11 +53,11 @@ namespace kernel_check {
 struct Outputs {
   static constexpr size_t kMargin = 256;
   std::vector<std::vector<std::byte>> memory;
-  std::vector<std::byte*> places;
+  std::vector<std::byte*> addresses;
   explicit Outputs(const std::vector<ir::Tensor>& like) {
     for (const ir::Tensor& t : like)
       memory.emplace_back(static_cast<size_t>(t.bytes()) + kMargin, std::byte{0xa5});
-    for (auto& m : memory) places.push_back(m.data());
+    for (auto& m : memory) addresses.push_back(m.data());
   }
   bool margins_intact() const {
     for (const auto& m : memory) {
@@ -91,14 +91,15 @@ inline ir::Graph graph_of(std::string_view op, const std::vector<ir::Tensor>& in
   return std::move(*graph);
 }
 
-inline Operand operand(const ir::Tensor& tensor, Operand::Place place, uint64_t index) {
+inline Operand operand(const ir::Tensor& tensor, Operand::Location location, uint64_t index) {
   Operand o;
   if (tensor.data() == nullptr) return o;
-  o.place = place;
+  o.location = location;
   o.dtype = tensor.dtype();
   o.extents = tensor.extents();
   o.offset = index;
-  o.constant = place == Operand::Place::kConstant ? static_cast<const std::byte*>(tensor.data()) : nullptr;
+  o.constant =
+      location == Operand::Location::kConstant ? static_cast<const std::byte*>(tensor.data()) : nullptr;
   return o;
 }
 
@@ -111,11 +112,11 @@ inline Result<std::unique_ptr<Step>> lower(const ir::Graph& graph, const std::ve
     const ir::ValueId id = graph.nodes[0].inputs[i];
     const bool constant = id != ir::kNoValue && graph.values[id].is_constant();
     lowering.inputs.push_back(operand(
-        inputs[i], constant ? Operand::Place::kConstant : Operand::Place::kInput, constant ? 0 : next));
+        inputs[i], constant ? Operand::Location::kConstant : Operand::Location::kInput, constant ? 0 : next));
     if (id != ir::kNoValue && !constant) ++next;
   }
   for (size_t i = 0; i < outputs.size(); ++i)
-    lowering.outputs.push_back(operand(outputs[i], Operand::Place::kOutput, i));
+    lowering.outputs.push_back(operand(outputs[i], Operand::Location::kOutput, i));
   const Lower make = find_lowering(graph.nodes[0].op->name);
   const bool known = make != nullptr;
   REQUIRE_MESSAGE(known, std::string(graph.nodes[0].op->name));
@@ -128,15 +129,15 @@ inline Status run(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
   step->set_scratch(64);
   std::vector<std::byte> memory(step->scratch_bytes() + 192, std::byte{0x7e});
   std::byte* arena = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64);
-  std::vector<const std::byte*> places;
+  std::vector<const std::byte*> addresses;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ir::ValueId id = graph.nodes[0].inputs[i];
     if (id != ir::kNoValue && !graph.values[id].is_constant())
-      places.push_back(static_cast<const std::byte*>(inputs[i].data()));
+      addresses.push_back(static_cast<const std::byte*>(inputs[i].data()));
   }
   Team team(width);
   Team::Caller caller(team);
-  return step->run({arena, places.data(), outputs.places.data(), caller, nullptr});
+  return step->run({arena, addresses.data(), outputs.addresses.data(), caller, nullptr});
 }
 
 inline bool close(double a, double b, const Check& check) {

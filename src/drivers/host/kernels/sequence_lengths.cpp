@@ -6,7 +6,7 @@ SequenceLengths::SequenceLengths(const Lowering& lowering)
     : node_(lowering.node.describe()), steps_(lowering.inputs[0].extents[0]) {
   if (lowering.inputs.size() <= kInput) return;
   operand_ = lowering.inputs[kInput];
-  rows_ = RowPlace(lowering, kInput);
+  rows_ = RowLocator(lowering, kInput);
 }
 
 Result<bool> SequenceLengths::check(const RunContext& context) const {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "drivers/host/kernels/movement.h"
-#include "drivers/host/row_place.h"
+#include "drivers/host/row_locator.h"
 
 namespace heddle::host {
 
@@ -31,7 +31,7 @@ class SequenceLengths {
   bool right(int64_t length) const { return length >= 0 && length <= steps_; }
 
   Operand operand_;
-  RowPlace rows_;
+  RowLocator rows_;
   std::string node_;
   int64_t steps_ = 0;
 };

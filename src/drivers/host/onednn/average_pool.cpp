@@ -56,7 +56,7 @@ class PoolStep final : public Step {
     HEDDLE_TRY(for_each_piece(context, static_cast<size_t>(pieces_), "a pool", [&](size_t i) {
       const auto at = static_cast<int64_t>(i);
       const std::array<const void*, 3> addresses = {
-          x_.place(context, base_) + at * x_stride_, y_.place(context, base_) + at * y_stride_,
+          x_.address(context, base_) + at * x_stride_, y_.address(context, base_) + at * y_stride_,
           context.arena + base_ + primitive_scratch_ + i * scratch_stride_};
       return primitive_->run(addresses);
     }));

@@ -1,7 +1,7 @@
 // channels.h: operands with their channels last, as oneDNN's window kernels want them.
 //
 //   What       A Turned is one operand of a step in [N, spatial.., C] order: the operand itself when it lies
-//              so already, else a place in the step's scratch and the reorder that fills it (an input) or
+//              so already, else memory in the step's scratch and the reorder that fills it (an input) or
 //              empties it (an output).
 //   Threads    As for steps: prepared once, run by any number of threads.
 #pragma once
@@ -24,10 +24,10 @@ class Turned {
                              bool narrow = false);
 
   // `base` is where the step's scratch begins in the arena.
-  std::byte* place(const RunContext& context, uint64_t base) const {
-    return change_ ? change_.place(context, base) : context.write(operand_);
+  std::byte* address(const RunContext& context, uint64_t base) const {
+    return change_ ? change_.address(context, base) : context.write(operand_);
   }
-  bool narrow() const { return narrow_; }  // what lies at place() is bf16
+  bool narrow() const { return narrow_; }  // what lies at address() is bf16
   int64_t element_bytes() const { return narrow_ ? 2 : 4; }
   // Before the step for an input, after it for an output.
   Status run(const RunContext& context, uint64_t base) const {

@@ -89,7 +89,7 @@ ir::Extents without_last(const ir::Extents& extents) {
   return ir::Extents(extents.span().first(extents.rank() - 1));
 }
 
-// The last spatial axis is one place wide everywhere, as when a sequence is written as an image of width 1.
+// The last spatial axis is one element wide everywhere, as when a sequence is written as an image of width 1.
 // oneDNN blocks along that axis, so it is several times as fast without it.
 bool last_axis_idle(const Lowering& lowering) {
   const ir::Node& node = lowering.node;

@@ -109,7 +109,7 @@ class WideStep final : public Step {
     }
     if (!is_half(operand.dtype)) {  // a mask of bools, say
       inputs_.push_back({operand, false, 0});
-    } else if (operand.place == Operand::Place::kConstant) {
+    } else if (operand.location == Operand::Location::kConstant) {
       inputs_.push_back({Operand(), false, 0});
       HEDDLE_TRY_ASSIGN(auto constant, lowering.weights.get<WideConstant>(operand.constant, "f32", [&] {
         ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, operand.extents);
@@ -125,8 +125,8 @@ class WideStep final : public Step {
       inputs_.push_back({operand, true, reserve(operand)});
       wide.dtype = ir::DType::kF32;
     }
-    if (operand.place == Operand::Place::kConstant) return wide;
-    wide.place = Operand::Place::kInput;
+    if (operand.location == Operand::Location::kConstant) return wide;
+    wide.location = Operand::Location::kInput;
     wide.offset = inputs_.size() - 1;
     return wide;
   }
@@ -137,7 +137,7 @@ class WideStep final : public Step {
     outputs_.push_back({operand, converts, converts ? reserve(operand) : 0});
     if (!operand.present()) return wide;
     if (converts) wide.dtype = ir::DType::kF32;
-    wide.place = Operand::Place::kOutput;
+    wide.location = Operand::Location::kOutput;
     wide.offset = outputs_.size() - 1;
     return wide;
   }

@@ -37,7 +37,7 @@ Result<LayoutChange> LayoutChange::make(const Engine& engine, const dnnl::memory
 Status LayoutChange::run(const RunContext& context, uint64_t base, const std::byte* outside) const {
   if (reorder_ == nullptr) return {};
   const trace::Span span("layout", "reorder");
-  const std::byte* inside = place(context, base);
+  const std::byte* inside = address(context, base);
   const std::byte* scratch = context.arena + base + reorder_scratch_;
   return way_ == Way::kInput ? reorder_->run(std::array<const void*, 3>{outside, inside, scratch})
                              : reorder_->run(std::array<const void*, 3>{inside, outside, scratch});

@@ -1,6 +1,6 @@
 // layout_change.h: an operand of a step in another layout, inside the step's scratch.
 //
-//   What       The reorder between the operand where it lies (outside) and its place in the scratch, one way
+//   What       The reorder between the operand where it lies (outside) and its copy in the scratch, one way
 //              or the other.
 //   Threads    Prepared once, run by any number of threads.
 #pragma once
@@ -21,7 +21,9 @@ class LayoutChange {
 
   explicit operator bool() const { return reorder_ != nullptr; }
   // `base` is where the step's scratch begins in the arena.
-  std::byte* place(const RunContext& context, uint64_t base) const { return context.arena + base + offset_; }
+  std::byte* address(const RunContext& context, uint64_t base) const {
+    return context.arena + base + offset_;
+  }
   Status run(const RunContext& context, uint64_t base, const std::byte* outside) const;
   uint64_t resident_bytes() const { return reorder_ == nullptr ? 0 : Primitive::kResidentBytes; }
 

@@ -181,7 +181,7 @@ class LinearStep final : public Step {
     step->y_ = lowering.outputs[0];
     const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
     const Engine& engine = lowering.weights.engine();
-    if (step->w_.place == Operand::Place::kConstant) {
+    if (step->w_.location == Operand::Location::kConstant) {
       const void* source = step->w_.constant;
       HEDDLE_TRY_ASSIGN(step->weight_,
                         lowering.weights.get<LinearWeight>(

@@ -197,7 +197,7 @@ class GemmStep final : public Step {
 };
 
 Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
-  const bool constant_weight = lowering.inputs[1].place == Operand::Place::kConstant &&
+  const bool constant_weight = lowering.inputs[1].location == Operand::Location::kConstant &&
                                lowering.inputs[1].extents.rank() == 2 &&
                                lowering.inputs[0].extents.rank() >= 1;
   return constant_weight ? lower_linear(lowering) : MatMulStep::make(lowering);

@@ -20,8 +20,8 @@ struct Windows {
   int64_t channels = 0;
   Sizes x{1, 1, 1}, y{1, 1, 1}, kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, begin{0, 0, 0};
 
-  int64_t x_places() const { return x[0] * x[1] * x[2]; }
-  int64_t y_places() const { return y[0] * y[1] * y[2]; }
+  int64_t x_positions() const { return x[0] * x[1] * x[2]; }
+  int64_t y_positions() const { return y[0] * y[1] * y[2]; }
 };
 
 // best = the greater one of each channel, or NaN.
@@ -44,12 +44,12 @@ void raise_to(const uint16_t* x, uint16_t* best, int64_t channels) { raise_bf16(
 float lowest(float /*type*/) { return -std::numeric_limits<float>::infinity(); }
 uint16_t lowest(uint16_t /*type*/) { return to_bf16(lowest(float())); }
 
-// Calls visit(place in x) for each of a window that lies inside, in order.
+// Calls visit(position in x) for each of a window that lies inside, in order.
 template <class Visit>
-void each_place(const Windows& w, const Windows::Sizes& at, Visit&& visit) {
-  const auto inside = [&](size_t axis, int64_t tap, int64_t& place) {
-    place = at[axis] * w.strides[axis] + tap * w.dilations[axis] - w.begin[axis];
-    return place >= 0 && place < w.x[axis];
+void each_position(const Windows& w, const Windows::Sizes& at, Visit&& visit) {
+  const auto inside = [&](size_t axis, int64_t tap, int64_t& position) {
+    position = at[axis] * w.strides[axis] + tap * w.dilations[axis] - w.begin[axis];
+    return position >= 0 && position < w.x[axis];
   };
   int64_t i = 0, j = 0, k = 0;
   for (int64_t a = 0; a < w.kernel[0]; ++a) {
@@ -63,29 +63,29 @@ void each_place(const Windows& w, const Windows::Sizes& at, Visit&& visit) {
   }
 }
 
-// One place of the output, all channels.
+// One position of the output, all channels.
 template <class T>
-void pool_place(const Windows& w, const Windows::Sizes& at, const T* x, T* y) {
+void pool_position(const Windows& w, const Windows::Sizes& at, const T* x, T* y) {
   bool first = true;
-  each_place(w, at, [&](int64_t place) {
-    const T* from = x + place * w.channels;
+  each_position(w, at, [&](int64_t position) {
+    const T* from = x + position * w.channels;
     first ? static_cast<void>(std::copy_n(from, w.channels, y)) : raise_to(from, y, w.channels);
     first = false;
   });
   if (first) std::fill_n(y, w.channels, lowest(T()));
 }
 
-// The same for one channel, with the place that won; -1: none.
-int64_t find_place(const Windows& w, const Windows::Sizes& at, const float* x) {
+// The same for one channel, with the position that won; -1: none.
+int64_t find_position(const Windows& w, const Windows::Sizes& at, const float* x) {
   int64_t best = -1;
-  each_place(w, at, [&](int64_t place) {
-    const float value = x[place * w.channels];
-    if (best < 0 || value > x[best * w.channels] || value != value) best = place;
+  each_position(w, at, [&](int64_t position) {
+    const float value = x[position * w.channels];
+    if (best < 0 || value > x[best * w.channels] || value != value) best = position;
   });
   return best;
 }
 
-// Channels last; the places of all images are what the team shares.
+// Channels last; the positions of all images are what the team shares.
 class MaxPoolStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering, const Windows& windows) {
@@ -104,9 +104,9 @@ class MaxPoolStep final : public Step {
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
-    const int64_t places = images_ * w_.y_places();
+    const int64_t positions = images_ * w_.y_positions();
     const int64_t taps = w_.kernel[0] * w_.kernel[1] * w_.kernel[2];
-    split(context.caller, places, 1, places * w_.channels * taps, width_,
+    split(context.caller, positions, 1, positions * w_.channels * taps, width_,
           [&](int64_t begin, int64_t end, int) {
             x_.narrow() ? pool<uint16_t>(context, begin, end) : pool<float>(context, begin, end);
             if (indices_.present()) note_indices(context, begin, end);
@@ -119,30 +119,32 @@ class MaxPoolStep final : public Step {
   uint64_t resident_bytes() const override { return 512 + x_.resident_bytes() + y_.resident_bytes(); }
 
  private:
-  Windows::Sizes spot(int64_t place) const {
-    return {place / (w_.y[1] * w_.y[2]), place / w_.y[2] % w_.y[1], place % w_.y[2]};
+  Windows::Sizes spot(int64_t position) const {
+    return {position / (w_.y[1] * w_.y[2]), position / w_.y[2] % w_.y[1], position % w_.y[2]};
   }
 
   template <class T>
   void pool(const RunContext& context, int64_t begin, int64_t end) const {
-    const T* x = reinterpret_cast<const T*>(x_.place(context, base_));
-    T* y = reinterpret_cast<T*>(y_.place(context, base_));
+    const T* x = reinterpret_cast<const T*>(x_.address(context, base_));
+    T* y = reinterpret_cast<T*>(y_.address(context, base_));
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t image = i / w_.y_places();
-      pool_place(w_, spot(i % w_.y_places()), x + image * w_.x_places() * w_.channels, y + i * w_.channels);
+      const int64_t image = i / w_.y_positions();
+      pool_position(w_, spot(i % w_.y_positions()), x + image * w_.x_positions() * w_.channels,
+                    y + i * w_.channels);
     }
   }
 
   // Indices count in x as it is described: [N, C, spatial..], and lie so themselves.
   void note_indices(const RunContext& context, int64_t begin, int64_t end) const {
-    const auto* x = reinterpret_cast<const float*>(x_.place(context, base_));
+    const auto* x = reinterpret_cast<const float*>(x_.address(context, base_));
     auto* indices = context.write<int64_t>(indices_);
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t image = i / w_.y_places(), place = i % w_.y_places();
+      const int64_t image = i / w_.y_positions(), position = i % w_.y_positions();
       for (int64_t c = 0; c < w_.channels; ++c) {
         const int64_t plane = image * w_.channels + c;
-        const int64_t best = find_place(w_, spot(place), x + image * w_.x_places() * w_.channels + c);
-        indices[plane * w_.y_places() + place] = best < 0 ? best : plane * w_.x_places() + best;
+        const int64_t best =
+            find_position(w_, spot(position), x + image * w_.x_positions() * w_.channels + c);
+        indices[plane * w_.y_positions() + position] = best < 0 ? best : plane * w_.x_positions() + best;
       }
     }
   }

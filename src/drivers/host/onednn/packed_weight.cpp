@@ -47,7 +47,7 @@ Result<WeightOperand> WeightOperand::make(WeightStore& weights, std::string_view
                                           uint64_t& scratch) {
   WeightOperand made;
   made.operand_ = operand;
-  if (operand.place == Operand::Place::kConstant) {
+  if (operand.location == Operand::Location::kConstant) {
     HEDDLE_TRY_ASSIGN(made.packed_, pack_weight(weights, kind, operand.constant, 0, plain, wanted));
     return made;
   }

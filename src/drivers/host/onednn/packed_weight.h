@@ -41,9 +41,9 @@ class WeightOperand {
     return change_.run(context, base, context.read(operand_));
   }
   uint64_t resident_bytes() const { return change_.resident_bytes(); }
-  const std::byte* place(const RunContext& context, uint64_t base) const {
+  const std::byte* address(const RunContext& context, uint64_t base) const {
     if (packed_ != nullptr) return packed_->data.get();
-    return change_ ? change_.place(context, base) : context.read(operand_);
+    return change_ ? change_.address(context, base) : context.read(operand_);
   }
 
  private:

@@ -23,17 +23,17 @@ Primitive::~Primitive() {
 }
 
 std::unique_ptr<Primitive::Set> Primitive::take() const {
-  for (Atomic<Set*>& place : kept_) {
-    if (place.load_relaxed() == nullptr) continue;
-    if (Set* set = place.exchange_acq_rel(nullptr); set != nullptr) return std::unique_ptr<Set>(set);
+  for (Atomic<Set*>& kept : kept_) {
+    if (kept.load_relaxed() == nullptr) continue;
+    if (Set* set = kept.exchange_acq_rel(nullptr); set != nullptr) return std::unique_ptr<Set>(set);
   }
   return nullptr;
 }
 
 void Primitive::give(std::unique_ptr<Set> set) const {
-  for (Atomic<Set*>& place : kept_) {
+  for (Atomic<Set*>& kept : kept_) {
     Set* empty = nullptr;
-    if (place.load_relaxed() == nullptr && place.cas_strong_acq_rel(empty, set.get())) {
+    if (kept.load_relaxed() == nullptr && kept.cas_strong_acq_rel(empty, set.get())) {
       static_cast<void>(set.release());
       return;
     }

@@ -158,24 +158,24 @@ Status RecurrentStep::prepare_projection(const Lowering& lowering) {
   const ir::Attributes transposed = {{"trans_w", int64_t{1}}};
   const ir::Node linear{ir::find_op("Linear"), lowering.node.name, {}, {}, transposed};
   Lowering inner{lowering.graph, linear, {}, {}, lowering.weights, lowering.width};
-  const auto operand = [&](Operand::Place place, uint64_t index, ir::Extents extents) {
+  const auto operand = [&](Operand::Location location, uint64_t index, ir::Extents extents) {
     Operand o;
-    o.place = place;
+    o.location = location;
     o.offset = index;
     o.extents = extents;
     return o;
   };
-  inner.inputs.push_back(operand(Operand::Place::kInput, 0, {steps_ * batch_, inputs_}));
-  inner.inputs.push_back(operand(Operand::Place::kInput, 1, {columns, inputs_}));
-  if (in_[kW].place == Operand::Place::kConstant) {
-    inner.inputs[1].place = Operand::Place::kConstant;
+  inner.inputs.push_back(operand(Operand::Location::kInput, 0, {steps_ * batch_, inputs_}));
+  inner.inputs.push_back(operand(Operand::Location::kInput, 1, {columns, inputs_}));
+  if (in_[kW].location == Operand::Location::kConstant) {
+    inner.inputs[1].location = Operand::Location::kConstant;
     inner.inputs[1].constant = in_[kW].constant;
   }
   if (in_[kB].present()) {
     bias_ = reserve(static_cast<uint64_t>(columns));
-    inner.inputs.push_back(operand(Operand::Place::kInput, 2, {columns}));
+    inner.inputs.push_back(operand(Operand::Location::kInput, 2, {columns}));
   }
-  inner.outputs.push_back(operand(Operand::Place::kOutput, 0, {steps_ * batch_, columns}));
+  inner.outputs.push_back(operand(Operand::Location::kOutput, 0, {steps_ * batch_, columns}));
   projected_ = reserve(static_cast<uint64_t>(steps_ * batch_ * columns));
   HEDDLE_TRY_ASSIGN(projection_, lower_linear(inner));
   projection_scratch_ = scratch_;
@@ -193,7 +193,7 @@ Status RecurrentStep::prepare_parts(const Lowering& lowering) {
                         return f32_desc({hidden_, part.columns}, {1, hidden_});
                       }));
     part.layout = plain;
-    if (in_[kR].place != Operand::Place::kConstant) continue;
+    if (in_[kR].location != Operand::Location::kConstant) continue;
     // Asked for a row count in the middle: one layout serves all.
     constexpr int64_t kRows = 16;
     HEDDLE_TRY_ASSIGN(part.layout, caught("choosing a weight's layout", [&] {

@@ -21,7 +21,7 @@ bool WeightStore::owns(const void* weights) const {
 }
 
 Result<Ref<std::byte>> WeightStore::room(const void* weights, uint64_t bytes) {
-  // What one shape folded goes with that shape; places on a span come back only with the whole span.
+  // What one shape folded goes with that shape; pieces of a span come back only with the whole span.
   if (owns(weights) && bytes >= kLargeBytes && large_bytes_ >= HugePages::kPageBytes)
     return pages_.take(bytes);
   HEDDLE_TRY_ASSIGN(AlignedBytes made, AlignedBytes::make(bytes));

@@ -28,18 +28,18 @@ Status WindowStep::run_piece(const RunContext& context, size_t index, uint64_t s
   const int64_t y_offset = piece.y_offset + image * y_image_;
   std::array<const void*, 6> addresses{};
   size_t count = 0;
-  const std::byte* x = x_.place(context, base_) + (piece.x_offset + image * x_image_) * x_.element_bytes();
+  const std::byte* x = x_.address(context, base_) + (piece.x_offset + image * x_image_) * x_.element_bytes();
   addresses[count++] = x;
   if (narrows()) {
     auto* narrow = reinterpret_cast<uint16_t*>(context.arena + scratch);
     f32_to_bf16(reinterpret_cast<const float*>(x), narrow, elements_of(piece.x));
     addresses[0] = narrow;
   }
-  addresses[count++] = weight_.place(context, base_);
-  addresses[count++] = y_.place(context, base_) + y_offset * y_.element_bytes();
+  addresses[count++] = weight_.address(context, base_);
+  addresses[count++] = y_.address(context, base_) + y_offset * y_.element_bytes();
   if (bias_.present()) addresses[count++] = context.read(bias_);
   if (has_residual_)
-    addresses[count++] = residual_.place(context, base_) + y_offset * residual_.element_bytes();
+    addresses[count++] = residual_.address(context, base_) + y_offset * residual_.element_bytes();
   addresses[count++] = context.arena + scratch + narrow_bytes_;
   return primitives_[piece.kind]->run(addresses);
 }

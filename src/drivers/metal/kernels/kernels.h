@@ -19,12 +19,12 @@ class Kernels {
  public:
   static Result<Kernels> make(id<MTLDevice> device, const Defences& defences);
   // `size`: of an element, 1, 2, 4 or 8 bytes.
-  id<MTLComputePipelineState> copy(int64_t size) const { return copies_[place(size)].get(); }
-  id<MTLComputePipelineState> fill(int64_t size) const { return fills_[place(size)].get(); }
+  id<MTLComputePipelineState> copy(int64_t size) const { return copies_[variant(size)].get(); }
+  id<MTLComputePipelineState> fill(int64_t size) const { return fills_[variant(size)].get(); }
 
  private:
   using Pipeline = Owned<id<MTLComputePipelineState>>;
-  static size_t place(int64_t size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
+  static size_t variant(int64_t size) { return size == 1 ? 0 : size == 2 ? 1 : size == 4 ? 2 : 3; }
   std::array<Pipeline, 4> copies_, fills_;
 };
 

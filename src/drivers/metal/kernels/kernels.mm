@@ -19,7 +19,7 @@ struct Walk {
   long from[8], to[8];
 };
 
-inline long2 places(constant Walk& walk, uint element) {
+inline long2 offsets(constant Walk& walk, uint element) {
   long2 at = long2(walk.from_start, walk.to_start);
   for (uint axis = walk.rank; axis-- > 0;) {
     const uint index = element % walk.extents[axis];
@@ -31,40 +31,40 @@ inline long2 places(constant Walk& walk, uint element) {
 
 kernel void heddle_copy_1(device const uchar* from [[buffer(0)]], device uchar* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  const long2 at = places(walk, i);
+  const long2 at = offsets(walk, i);
   to[at.y] = from[at.x];
 }
 kernel void heddle_copy_2(device const ushort* from [[buffer(0)]], device ushort* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  const long2 at = places(walk, i);
+  const long2 at = offsets(walk, i);
   to[at.y] = from[at.x];
 }
 kernel void heddle_copy_4(device const uint* from [[buffer(0)]], device uint* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  const long2 at = places(walk, i);
+  const long2 at = offsets(walk, i);
   to[at.y] = from[at.x];
 }
 kernel void heddle_copy_8(device const ulong* from [[buffer(0)]], device ulong* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  const long2 at = places(walk, i);
+  const long2 at = offsets(walk, i);
   to[at.y] = from[at.x];
 }
 
 kernel void heddle_fill_1(constant uchar& value [[buffer(0)]], device uchar* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  to[places(walk, i).y] = value;
+  to[offsets(walk, i).y] = value;
 }
 kernel void heddle_fill_2(constant ushort& value [[buffer(0)]], device ushort* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  to[places(walk, i).y] = value;
+  to[offsets(walk, i).y] = value;
 }
 kernel void heddle_fill_4(constant uint& value [[buffer(0)]], device uint* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  to[places(walk, i).y] = value;
+  to[offsets(walk, i).y] = value;
 }
 kernel void heddle_fill_8(constant ulong& value [[buffer(0)]], device ulong* to [[buffer(1)]],
                           constant Walk& walk [[buffer(2)]], uint i [[thread_position_in_grid]]) {
-  to[places(walk, i).y] = value;
+  to[offsets(walk, i).y] = value;
 }
 )msl";
 
@@ -92,9 +92,9 @@ Result<Kernels> Kernels::make(id<MTLDevice> device, const Defences& defences) {
   if (!library && !defences.notices_nil) return kernels;
   if (!library) return compile_failure("the driver's Metal kernels", error);
   for (const int64_t size : {1, 2, 4, 8}) {
-    HEDDLE_TRY_ASSIGN(kernels.copies_[place(size)],
+    HEDDLE_TRY_ASSIGN(kernels.copies_[variant(size)],
                       pipeline(device, library.get(), text("heddle_copy_", size)));
-    HEDDLE_TRY_ASSIGN(kernels.fills_[place(size)],
+    HEDDLE_TRY_ASSIGN(kernels.fills_[variant(size)],
                       pipeline(device, library.get(), text("heddle_fill_", size)));
   }
   return kernels;

@@ -105,7 +105,7 @@ Status max_with_places(Lowering& l, const ir::Window& window) {
   for (const Tap& tap : taps(e, l.inputs[0], window, out, lowest(dtype))) {
     const auto place = [&](const Axes& index) {
       Axes at;
-      for (size_t i = 0; i < index.size(); ++i) at.push_back(tap.place[i][static_cast<size_t>(index[i])]);
+      for (size_t i = 0; i < index.size(); ++i) at.push_back(tap.position[i][static_cast<size_t>(index[i])]);
       return std::find(at.begin(), at.end(), -1) != at.end() ? -1 : by_columns(at, in, columns);
     };
     Tensor here = e.broadcast(e.constant(over_space(ir::DType::kI64, out, place)), out);

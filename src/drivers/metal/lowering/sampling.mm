@@ -25,8 +25,8 @@ class Sampling {
         places_(l.attributes().i64("places") != 0) {}
 
   struct Tap {
-    Tensor place;   // i32
-    Tensor weight;  // nil: 1
+    Tensor position;  // i32
+    Tensor weight;    // nil: 1
   };
   std::vector<Tap> along(Tensor at, int64_t extent) const {
     Tensor x = source(at, extent);
@@ -106,9 +106,9 @@ Status lower_grid_sample(Lowering& l) {
     const std::vector<Sampling::Tap> here = sampling.along(at, extent);
     for (const Sampling::Tap& before : all) {
       for (const Sampling::Tap& tap : here) {
-        Tensor place = before.place == nil
-                           ? tap.place
-                           : e.add(e.mul(before.place, e.whole(extent, ir::DType::kI32)), tap.place);
+        Tensor place = before.position == nil
+                           ? tap.position
+                           : e.add(e.mul(before.position, e.whole(extent, ir::DType::kI32)), tap.position);
         Tensor weight = before.weight == nil ? tap.weight
                         : tap.weight == nil  ? before.weight
                                              : e.mul(before.weight, tap.weight);
@@ -119,7 +119,7 @@ Status lower_grid_sample(Lowering& l) {
   }
   Tensor sum = nil;
   for (const Sampling::Tap& tap : all) {
-    Tensor part = read_planes(e, planes, tap.place);
+    Tensor part = read_planes(e, planes, tap.position);
     if (tap.weight != nil) {
       // What has no weight is not read: an infinity there would become NaN.
       Tensor weight = e.broadcast(e.reshape(tap.weight, {out[0], 1, points}), extents_of(part));

@@ -16,8 +16,8 @@ namespace heddle::metal {
 Tensor cut_out(const Emit& e, Tensor x, const Axes& from, const ir::Extents& extents);
 
 struct Tap {
-  Tensor value;             // of the output's extents
-  std::vector<Axes> place;  // by spatial axis and output position: the element's place, -1 outside
+  Tensor value;                // of the output's extents
+  std::vector<Axes> position;  // by spatial axis and output position: the element's, -1 outside
 };
 // x [n, c, ..] under a window that gives `out`; `outside` is what padding holds.
 std::vector<Tap> taps(const Emit& e, Tensor x, const ir::Window& window, const ir::Extents& out,

@@ -38,7 +38,7 @@ std::vector<Tap> taps(const Emit& e, Tensor x, const ir::Window& window, const i
       tap.value = e.slice(tap.value, 2 + i, offset, out[2 + i], window.strides[i]);
       for (int64_t o = 0; o < out[2 + i]; ++o) {
         const int64_t at = o * window.strides[i] + offset - before[2 + i];
-        tap.place[i].push_back(at >= 0 && at < in[2 + i] ? at : -1);
+        tap.position[i].push_back(at >= 0 && at < in[2 + i] ? at : -1);
       }
     }
     all.push_back(std::move(tap));

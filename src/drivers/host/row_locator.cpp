@@ -1,10 +1,10 @@
-#include "drivers/host/row_place.h"
+#include "drivers/host/row_locator.h"
 
 #include <utility>
 
 namespace heddle::host {
 
-RowPlace::RowPlace(const Lowering& lowering, size_t input) {
+RowLocator::RowLocator(const Lowering& lowering, size_t input) {
   const Operand& operand = lowering.inputs[input];
   if (!operand.present()) return;
   const std::optional<size_t> axis = lowering.value(input).row_axis;
@@ -13,7 +13,7 @@ RowPlace::RowPlace(const Lowering& lowering, size_t input) {
   for (size_t i = *axis + 1; i < operand.extents.rank(); ++i) inner_ *= operand.extents[i];
 }
 
-Result<int64_t> RowPlace::report(const RunContext& context, int64_t element, Status mistake) const {
+Result<int64_t> RowLocator::report(const RunContext& context, int64_t element, Status mistake) const {
   device::RowFaults* const faults = context.row_faults;
   if (faults == nullptr || extent_ == 0 || extent_ % faults->rows() != 0) return mistake;
   const int64_t together = extent_ / faults->rows() * inner_;

@@ -1,4 +1,4 @@
-#include "drivers/host/row_place.h"
+#include "drivers/host/row_locator.h"
 
 #include <cstring>
 #include <functional>

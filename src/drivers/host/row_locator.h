@@ -1,4 +1,4 @@
-// row_place.h: which row an element of an operand belongs to.
+// row_locator.h: which row an element of an operand belongs to.
 //
 //   What       Made while lowering, from what the plan has proven about the node's operand. report() is for
 //              steps that find a mistake in the data: it is recorded for the row, when the run has rows.
@@ -13,10 +13,10 @@
 
 namespace heddle::host {
 
-class RowPlace {
+class RowLocator {
  public:
-  RowPlace() = default;
-  RowPlace(const Lowering& lowering, size_t input);
+  RowLocator() = default;
+  RowLocator(const Lowering& lowering, size_t input);
 
   // The mistake itself when the caller did not ask for rows, or when all rows share the element. Otherwise
   // records the fault and returns the end of that row's block, where checking resumes.

@@ -1,4 +1,4 @@
-// core_place.h: keeps a helper thread off the core of the caller that it is to help.
+// core_affinity.h: keeps a helper thread off the core of the caller that it is to help.
 //
 //   What       A woken thread may be put behind the very thread that woke it, while another core idles; some
 //              kernels (virtual machines whose cores share no cache that they know of) leave it there for
@@ -22,7 +22,7 @@ namespace heddle::host {
 
 inline int this_core() { return sched_getcpu(); }  // -1 when the system does not say
 
-class CorePlace {
+class CoreAffinity {
  public:
   void settle();  // once, first
   void keep_off(int core) {
@@ -41,7 +41,7 @@ class CorePlace {
 
 inline int this_core() { return -1; }
 
-class CorePlace {
+class CoreAffinity {
  public:
   void settle() {}
   void keep_off(int) {}
