@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "broken"
 COPY = ROOT / "build" / "broken" / "tree"
 VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
 KINDS = ("metal", "pytest", "pytest-metal", "torch", "torch-metal")
 
@@ -121,15 +122,17 @@ class Copy:
         """All of this interpreter's environment but heddle and heddle-torch, which the copy builds."""
         if not (VENV / "bin" / "python").exists():
             self.must([sys.executable, "-m", "venv", "--without-pip", VENV])
-        packages = next((Path(sys.prefix) / "lib").glob("python*/site-packages"))
-        mine = next((VENV / "lib").glob("python*/site-packages"))
-        for link in mine.iterdir():
-            if link.is_symlink() and not link.exists():
-                link.unlink()
-        for package in packages.iterdir():
-            link = mine / package.name
-            if not package.name.startswith(("heddle", "__pycache__")) and not link.is_symlink():
-                link.symlink_to(package)
+        # Packages lie in lib/python3.x/site-packages, and oneDNN's files beside it.
+        for folder in ("include", "share", "lib", f"lib/python{VERSION}/site-packages"):
+            theirs, mine = Path(sys.prefix) / folder, VENV / folder
+            mine.mkdir(exist_ok=True)
+            for link in mine.iterdir():
+                if link.is_symlink() and not link.exists():
+                    link.unlink()
+            for entry in theirs.iterdir() if theirs.exists() else ():
+                link = mine / entry.name
+                if not entry.name.startswith(("heddle", "__pycache__")) and not os.path.lexists(link):
+                    link.symlink_to(entry)
 
     def fails(self, test: list[str]) -> tuple[bool, str]:
         """Builds what the test needs, runs it, and says whether it failed as a test fails."""
