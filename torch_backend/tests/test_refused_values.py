@@ -144,8 +144,10 @@ def test_out_of_a_sequence_is_written_as_on_the_cpu(device):
         "eye": lambda out: torch.eye(5, 1, out=out),
     }
     for name, call in calls.items():
-        narrow = torch.int32 if name == "linspace" else torch.uint8  # of a start below zero
-        for dtype in (torch.int64, torch.float32, torch.float16, narrow):
+        whole = (
+            () if name == "linspace" else (torch.int64, torch.uint8)
+        )  # cut off from f64, which Metal lacks
+        for dtype in (torch.float32, torch.float16, *whole):
             for shape in ((0,), (5,), (2,)):
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
