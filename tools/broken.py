@@ -22,7 +22,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "broken"
 COPY = ROOT / "build" / "broken" / "tree"
-VENV = ROOT / "build" / "broken" / "venv"
+VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy
+VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
 KINDS = ("metal", "pytest", "pytest-metal", "torch", "torch-metal")
 
@@ -56,6 +57,7 @@ class Copy:
 
     def __init__(self, log: Path) -> None:
         self.log = log
+        self.building_s = 0.0  # since it was last set to 0
         self.environment = {
             **os.environ,
             "HEDDLE_VENV": str(VENV),
@@ -84,7 +86,9 @@ class Copy:
         return status, output
 
     def must(self, command: Sequence[str | Path], **extra: str) -> None:
+        begin = time.monotonic()
         status, output = self.run(command, **extra)
+        self.building_s += time.monotonic() - begin
         if status != 0:
             raise RuntimeError(f"{shlex.join(map(str, command))} failed:\n{output[-1000:]}")
 
@@ -112,11 +116,23 @@ class Copy:
         if not models.exists() and (ROOT / "build" / "models").exists():
             models.parent.mkdir(exist_ok=True)
             models.symlink_to(ROOT / "build" / "models")
+        self.link_packages()
+
+    def link_packages(self) -> None:
+        """All of this interpreter's environment but heddle and heddle-torch, which the copy builds."""
         if not (VENV / "bin" / "python").exists():
             self.must([sys.executable, "-m", "venv", "--without-pip", VENV])
-            packages = next((Path(sys.prefix) / "lib").glob("python*/site-packages"))
-            mine = next((VENV / "lib").glob("python*/site-packages"))
-            (mine / "outer.pth").write_text(f"{packages}\n", encoding="utf-8")
+        # Packages lie in lib/python3.x/site-packages, and oneDNN's files beside it.
+        for folder in ("include", "share", "lib", f"lib/python{VERSION}/site-packages"):
+            theirs, mine = Path(sys.prefix) / folder, VENV / folder
+            mine.mkdir(exist_ok=True)
+            for link in mine.iterdir():
+                if link.is_symlink() and not link.exists():
+                    link.unlink()
+            for entry in theirs.iterdir() if theirs.exists() else ():
+                link = mine / entry.name
+                if not entry.name.startswith(("heddle", "__pycache__")) and not os.path.lexists(link):
+                    link.symlink_to(entry)
 
     def fails(self, test: list[str]) -> tuple[bool, str]:
         """Builds what the test needs, runs it, and says whether it failed as a test fails."""
@@ -138,9 +154,11 @@ class Copy:
         return status != 0, "passed"
 
     def pytest_fails(self, kind: str, test: str) -> tuple[bool, str]:
-        # The outer heddle-torch registers a module that this environment does not have yet.
+        # With the compiler's words of the check stage `package`. Building heddle-torch imports torch, which
+        # would load the heddle-torch of the patch before.
         self.must(
             ["tools/setup.sh", "torch" if kind.startswith("torch") else "package"],
+            CMAKE_ARGS="-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
             TORCH_DEVICE_BACKEND_AUTOLOAD="0",
         )
         device = {}
@@ -205,7 +223,7 @@ def main() -> int:
     copy = Copy(log)
     outcome = {}
     for removal in chosen:
-        begin = time.monotonic()
+        begin, copy.building_s = time.monotonic(), 0.0
         if arguments.applies:
             refused = applies(removal, ROOT, "--check")
             wrong = [f"does not apply: {refused.strip()}"] if refused else []
@@ -213,7 +231,9 @@ def main() -> int:
             wrong = run(removal, copy)
         outcome[removal.name] = wrong
         verdict = "error" if wrong else "applies" if arguments.applies else "noticed"
-        print(f"{removal.name:<32} {time.monotonic() - begin:6.1f} s  {verdict}", flush=True)
+        building = f", {copy.building_s:5.1f} s of it building" if copy.building_s else ""
+        took = time.monotonic() - begin
+        print(f"{removal.name:<32} {took:6.1f} s{building}  {verdict}", flush=True)
         for line in wrong:
             print(f"    {line}", flush=True)
     bad = sum(bool(wrong) for wrong in outcome.values())

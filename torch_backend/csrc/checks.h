@@ -8,6 +8,7 @@
 
 #include <string>
 
+#include "device.h"
 #include "eager.h"
 
 namespace heddle::torch_backend {
@@ -27,5 +28,20 @@ void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> argument
 // elements. Appends to the key which inputs a target shares all elements with: some operators refuse that.
 void check_overlap(const Overload& overload, c10::ArrayRef<at::Tensor> targets,
                    c10::ArrayRef<c10::IValue> arguments, std::string& key);
+
+// The same of a target of out= that was given its size, for operators that refuse to share memory at all:
+// it may reach into an input now.
+void check_resized(const Overload& overload, const at::Tensor& target, c10::ArrayRef<c10::IValue> arguments);
+
+// translated() of device.h, with IndexError for an index outside where PyTorch's CPU raises that.
+[[noreturn]] void raise_of_call(const Overload& overload, const Error& error);
+template <class F>
+auto translated(const Overload& overload, F&& f) -> decltype(f()) {
+  try {
+    return f();
+  } catch (const Error& error) {
+    raise_of_call(overload, error);
+  }
+}
 
 }  // namespace heddle::torch_backend

@@ -9,9 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 namespace heddle::torch_backend {
@@ -190,6 +193,24 @@ void release_thread_slot(c10::DeviceIndex index) {
   release_current_thread_slot(device);
 }
 
+std::string message_of(const Error& error) {
+  constexpr std::string_view kBefore = "index ";
+  constexpr std::string_view kAfter = " is outside [";
+  constexpr int64_t kChanged = int64_t{1} << 62;
+  std::string message = error.what();
+  const size_t after = message.find(kAfter);
+  const size_t before = message.rfind(kBefore, after);
+  if (after == std::string::npos || before == std::string::npos) return message;
+  int64_t index = 0;
+  const char* const end = message.data() + after;
+  const auto read = std::from_chars(message.data() + before + kBefore.size(), end, index);
+  const size_t comma = message.find(',', after);
+  if (read.ptr != end || index < kChanged || comma == std::string::npos) return message;
+  message.replace(after + kAfter.size(), comma - after - kAfter.size(), "0");
+  return message.replace(before + kBefore.size(), after - before - kBefore.size(),
+                         std::to_string(index - INT64_MAX - 1));
+}
+
 void raise_torch(const Error& error) {
   stay_out_of_exit();  // closing the devices at exit ends waits
   switch (error.code()) {
@@ -202,7 +223,7 @@ void raise_torch(const Error& error) {
     case ErrorCode::exhausted:
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     default:
-      TORCH_CHECK(false, error.what());
+      TORCH_CHECK(false, message_of(error));
   }
   throw error;  // not reached
 }

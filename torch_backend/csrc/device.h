@@ -10,6 +10,8 @@
 #include <c10/core/Stream.h>
 #include <heddle/heddle.h>
 
+#include <string>
+
 namespace heddle::torch_backend {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
@@ -33,6 +35,8 @@ void release_thread_slot(c10::DeviceIndex index);
 template <class F>
 auto translated(F&& f) -> decltype(f());
 [[noreturn]] void raise_torch(const Error& error);
+// The message, with a negative index that without_negatives() of ops/term.h changed as the caller gave it.
+std::string message_of(const Error& error);
 
 template <class F>
 auto translated(F&& f) -> decltype(f()) {

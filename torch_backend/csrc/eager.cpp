@@ -439,7 +439,7 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (overload_.check != nullptr) overload_.check(arguments);
   const std::vector<at::Tensor> targets = targets_of(overload_, arguments);
   const Device& device = device_at(index);
-  std::vector<at::Tensor> results = translated([&] {
+  std::vector<at::Tensor> results = translated(overload_, [&] {
     thread_local std::string key;
     key.clear();
     const Overload* self = &overload_;
@@ -460,7 +460,8 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   translated([&] {
     for (size_t i = 0; i < targets.size(); ++i) {
-      if (overload_.kind == Overload::Kind::out) at::native::resize_output(targets[i], results[i].sizes());
+      if (overload_.kind == Overload::Kind::out && at::native::resize_output(targets[i], results[i].sizes()))
+        check_resized(overload_, targets[i], arguments);
       put(results[i], targets[i], index);
     }
   });

@@ -44,12 +44,27 @@ std::string base_name(const std::string& name) {
   return in_place ? name.substr(0, name.size() - 1) : name;
 }
 
+// The options of a new tensor, which out= overloads have no arguments for: arange(end, *, dtype, ..).
+bool is_option(const c10::Argument& argument) {
+  constexpr std::string_view kOptions[] = {"dtype", "layout", "device", "pin_memory"};
+  return std::ranges::find(kOptions, argument.name()) != std::end(kOptions);
+}
+
+bool takes(const std::vector<c10::Argument>& arguments, const c10::FunctionSchema& schema) {
+  const auto& declared = schema.arguments();
+  if (arguments.size() > declared.size()) return false;
+  const auto options = declared.begin() + static_cast<std::ptrdiff_t>(arguments.size());
+  return std::equal(arguments.begin(), arguments.end(), declared.begin(), is_same) &&
+         std::all_of(options, declared.end(), is_option);
+}
+
 // What `candidate` is to the functional `schema`; nothing when it is another operator.
 std::optional<Overload::Kind> relation(const c10::FunctionSchema& schema,
                                        const c10::FunctionSchema& candidate) {
   const std::vector<c10::Argument> left = without_outputs(candidate);
-  if (!std::ranges::equal(left, schema.arguments(), is_same)) return std::nullopt;
+  if (!takes(left, schema)) return std::nullopt;
   if (left.size() < candidate.arguments().size()) return Overload::Kind::out;
+  if (left.size() < schema.arguments().size()) return std::nullopt;
   const auto written = std::ranges::count_if(left, is_written);
   if (written == 0) return std::nullopt;
   return written == 1 && is_written(left[0]) ? std::optional(Overload::Kind::in_place) : std::nullopt;
@@ -82,6 +97,12 @@ bool is_pytorch_s(std::string_view op) {
 
 bool is_composite(const c10::OperatorHandle& op) {
   return op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd);
+}
+
+// full(out=) and the like, which PyTorch makes of resize_() and a fill.
+bool is_filled(const c10::OperatorHandle& out, const c10::FunctionSchema& functional) {
+  return out.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) &&
+         without_outputs(out.schema()).size() < functional.arguments().size();
 }
 
 // With gradients to record, PyTorch's own composition, whose parts know theirs.
@@ -133,8 +154,9 @@ class Registrar {
     register_one({&entry, *op, Overload::Kind::functional, op->schema().arguments().size()});
     for (const c10::OperatorHandle& other : ops_[base_name(op->operator_name().name)]) {
       if (other.operator_name() == op->operator_name() || is_composite(other)) continue;
-      if (const auto kind = relation(op->schema(), other.schema()))
-        register_one({&entry, other, *kind, op->schema().arguments().size()});
+      const auto kind = relation(op->schema(), other.schema());
+      if (kind && !is_filled(other, op->schema()))
+        register_one({&entry, other, *kind, without_outputs(other.schema()).size()});
     }
   }
 

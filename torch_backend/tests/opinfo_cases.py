@@ -407,10 +407,7 @@ NO_OUT = {
     "bernoulli", "empty", "equal", "multinomial", "normal.number_mean", "randn", "split_with_sizes_copy",
     "unbind_copy",
 }  # fmt: skip
-OUT_REFUSED = {
-    "arange", "conj_physical", "eye", "linalg.matrix_rank", "linalg.matrix_rank.hermitian", "linspace",
-    "linspace.tensor_overload", "logspace", "logspace.tensor_overload",
-}  # fmt: skip
+OUT_REFUSED = {"conj_physical", "linalg.matrix_rank", "linalg.matrix_rank.hermitian"}
 
 
 def out_cases() -> list[Case]:

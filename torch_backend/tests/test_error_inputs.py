@@ -20,7 +20,6 @@ NAMES = sorted(
 
 # (OpInfo, error sample): why the device's answer is another one.
 EXCEPTIONS = {
-    ("arange", 6): "arange(out=) is not implemented on the device: NotImplementedError",
     ("clamp_max", 0): "torch._refs refuses it, PyTorch's operator takes it",
     ("clamp_min", 0): "torch._refs refuses it, PyTorch's operator takes it",
     (
@@ -29,13 +28,10 @@ EXCEPTIONS = {
     ): "an internal assertion of PyTorch's CPU kernel; other devices raise narrow's IndexError",
 }
 
-# Not refused yet: the device computes these apart, so the values are right.
-MISSING = {("cat", 6), ("gather", 7)}  # out= shares memory with an input
-
 
 def _moved(tree, device):
-    """Copies on the device. Tensors that share memory share it there, too."""
-    storages = {}
+    """Copies on the device. Tensors that share memory share it there, too, and one tensor stays one."""
+    storages, tensors = {}, {}
 
     def move(x):
         if not isinstance(x, torch.Tensor):
@@ -46,7 +42,9 @@ def _moved(tree, device):
         if key not in storages or not key[0]:
             elements = x.untyped_storage().nbytes() // x.element_size()
             storages[key] = x.detach().as_strided((elements,), (1,), 0).to(device, copy=True)
-        return storages[key].as_strided(x.shape, x.stride(), x.storage_offset())
+        if id(x) not in tensors:
+            tensors[id(x)] = storages[key].as_strided(x.shape, x.stride(), x.storage_offset())
+        return tensors[id(x)]
 
     return _pytree.tree_map(move, tree)
 
@@ -83,7 +81,7 @@ def test_an_error_sample_raises_the_error_that_pytorch_names(name, device):
         for when in ("cold", "warm"):
             for i, expected in enumerate(errors):
                 sample = expected.sample_input.input, expected.sample_input.args, expected.sample_input.kwargs
-                if (name, i) in EXCEPTIONS or (name, i) in MISSING:
+                if (name, i) in EXCEPTIONS:
                     continue
                 error = _called(info, sample, device)
                 wanted = NotImplementedError if _is_complex(sample) else expected.error_type

@@ -83,7 +83,10 @@ def run(make, inputs, expected):
     return len(met), right
 
 for name, case in CASES.items():
-    print(name, *run(*case), sep=": ", flush=True)
+    threads_inside, right = run(*case)
+    print(name, threads_inside, right, sep=": ", flush=True)
+    if threads_inside < 2:
+        break  # the others would wait as long
 """
 CASES = (
     "one compiled module",

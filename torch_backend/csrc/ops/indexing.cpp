@@ -165,8 +165,9 @@ Term shaped_like(const Term& x, const Term& model) {
 }
 
 // Rows of x at the index replaced by, or added to, `rows` of shape [index, the other axes].
-Results rows_written(Call& call, const Fronted& to, const Term& rows, std::string_view reduction) {
-  const Value places = call.unsqueeze(flat(given(call, 2)), {-1});
+Results rows_written(Call& call, const Fronted& to, const Term& index, const Term& rows,
+                     std::string_view reduction) {
+  const Value places = call.unsqueeze(flat(index), {-1});
   const Value written = call.node("ScatterND", {to.x, places, rows}, {{"reduction", std::string(reduction)}});
   return Value(shaped_like(ordered({call, written}, to.back), given(call, 0)));
 }
@@ -175,7 +176,7 @@ Results index_select(Call& call) {  // self, dim, index
   const Term x = given(call, 0);
   const Term wide = lifted(x);
   const int64_t axis = from_front(static_cast<int>(call.integer(1)), wide.rank());
-  const Term found = wide.with("Gather", flat(given(call, 2)), {{"axis", axis}});
+  const Term found = wide.with("Gather", flat(without_negatives(given(call, 2))), {{"axis", axis}});
   return Value(x.rank() == 0 ? Term(call, call.reshape(found, {})) : found);
 }
 
@@ -185,19 +186,21 @@ Results index_add(Call& call) {  // self, dim, index, source, alpha
   Term source = given(call, 3).cast(dtype);
   if (!call.is(4, 1))
     source = (source.cast(wide(dtype)) * Term(call, call.scalar(4, wide(dtype)))).cast(dtype);
-  return rows_written(call, fronted(given(call, 0).cast(dtype), dim), fronted(source, dim).x, "add");
+  return rows_written(call, fronted(given(call, 0).cast(dtype), dim), without_negatives(given(call, 2)),
+                      fronted(source, dim).x, "add");
 }
 
 Results index_copy(Call& call) {  // self, dim, index, source
   const int64_t dim = call.integer(1);
-  return rows_written(call, fronted(given(call, 0), dim), fronted(given(call, 3), dim).x, "none");
+  return rows_written(call, fronted(given(call, 0), dim), without_negatives(given(call, 2)),
+                      fronted(given(call, 3), dim).x, "none");
 }
 
 Results index_filled(Call& call, Value value) {
   const Fronted to = fronted(given(call, 0), call.integer(1));
   std::vector<Int> shape = sizes(call, to.x);
   shape[0] = call.size_of(flat(given(call, 2)), 0);
-  return rows_written(call, to, {call, call.expand(value, shape)}, "none");
+  return rows_written(call, to, given(call, 2), {call, call.expand(value, shape)}, "none");
 }
 
 Results index_fill_scalar(Call& call) { return index_filled(call, call.scalar(3, call.result_dtype())); }
@@ -223,7 +226,7 @@ Results put(Call& call) {  // self, index, source, accumulate
 }
 
 Results embedding(Call& call) {  // weight, indices
-  return Value(given(call, 0).with("Gather", as_index(given(call, 1)), {{"axis", int64_t{0}}}));
+  return Value(given(call, 0).with("Gather", without_negatives(given(call, 1)), {{"axis", int64_t{0}}}));
 }
 
 // self, mask, source: the mask's n-th place takes the n-th element of the source.

@@ -17,8 +17,7 @@ struct Along {
 Along along(Call& call, DType dtype) {
   const Term x = lifted(given(call, 0).cast(dtype));
   const Term index = lifted(given(call, 2));
-  return {x, index.dtype() == DType::i32 ? index : index.cast(DType::i64),
-          from_front(static_cast<int>(call.integer(1)), x.rank())};
+  return {x, without_negatives(index), from_front(static_cast<int>(call.integer(1)), x.rank())};
 }
 
 Value shaped_like(Call& call, Value x, Value model) {

@@ -25,6 +25,10 @@ Term copy_sign(const Term& x, const Term& sign) {
   return select(sign_bit(sign), -size, size);
 }
 
+Term without_negatives(const Term& index) {
+  return index.cast(DType::i64).with("BitwiseAnd", index.call().rank0(Int(INT64_MAX)));
+}
+
 std::vector<Int> sizes(Call& call, Value value) {
   std::vector<Int> all;
   for (int axis = 0; axis < call.rank(value); ++axis) all.push_back(call.size_of(value, axis));

@@ -133,6 +133,9 @@ Results of_operands(Call& call) {
 std::vector<Int> sizes(Call& call, Value value);  // known, or read off the value
 Value shape_of(Call& call, Value value);          // i64[rank]
 Term iota(Call& call, const Int& count);          // i64[count]: 0, 1, ...
+// Of an index that may not count from the end: the device refuses what becomes of a negative one, n + 2^63,
+// and message_of() of device.h names n.
+Term without_negatives(const Term& index);
 // 0, 1, ... along one axis of a value, shaped to broadcast against it.
 Term positions(Call& call, Value value, int axis);
 Term lifted(const Term& x);  // rank 0 as rank 1; others as they are
