@@ -43,26 +43,6 @@ function(heddle_unite_objcxx name variable)
   set(${variable} ${all} PARENT_SCOPE)
 endfunction()
 
-# The headers that nearly every source reads are parsed once per target.
-option(HEDDLE_PRECOMPILE "Precompile the standard headers and base" OFF)
-function(heddle_precompile target)
-  if(NOT HEDDLE_PRECOMPILE)
-    return()
-  endif()
-  # C++ alone: clang confuses the built-in Protocol of a precompiled Objective-C++ header with GCC's.
-  set(cxx "")
-  foreach(header IN ITEMS algorithm array atomic chrono cstdint cstring functional map memory mutex optional
-          span string string_view thread unordered_map utility variant vector)
-    list(APPEND cxx "$<$<COMPILE_LANGUAGE:CXX>:<${header}$<ANGLE-R>>")
-  endforeach()
-  foreach(header IN LISTS ARGN)
-    list(APPEND cxx "$<$<COMPILE_LANGUAGE:CXX>:${header}>")
-  endforeach()
-  target_precompile_headers(${target} PRIVATE ${cxx})
-  # ccache wants to be told that these options keep a precompiled header's result the same.
-  target_compile_options(${target} PRIVATE $<$<CXX_COMPILER_ID:Clang>:SHELL:-Xclang -fno-pch-timestamp>)
-endfunction()
-
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)

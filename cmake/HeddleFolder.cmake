@@ -27,8 +27,6 @@ function(heddle_library name)
     if(name MATCHES "^(plan|onnx|api|metal)$")  # which read, plan and build, and compute nothing
       heddle_unoptimised(heddle_${name})
     endif()
-    heddle_precompile(heddle_${name} "${PROJECT_SOURCE_DIR}/src/base/status.h"
-                      "${PROJECT_SOURCE_DIR}/src/base/sync.h")
   else()
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_flags ${link})
@@ -65,7 +63,6 @@ function(heddle_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LINK} heddle_test_main)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
-  heddle_precompile(${name} "<doctest/doctest.h$<ANGLE-R>")
   # The tests themselves need not be fast; what they test keeps its -O3.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
   heddle_unoptimised(${name})

@@ -30,6 +30,5 @@ if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
 endif()
 if(kernels)
   set_source_files_properties(${kernels} PROPERTIES
-    SKIP_PRECOMPILE_HEADERS ON  # compiled with other options
     COMPILE_OPTIONS "${level};-fopenmp-simd;-fno-math-errno;-fno-trapping-math${quiet}")
 endif()

@@ -250,7 +250,7 @@ HOST_SHARE, METAL_SHARE = 6, 24
 
 
 # Values of one thread's calls, which may run beside others.
-ALONE = ("opinfo", "error_inputs", "refusals", "overloads", "denominator", "random")
+ALONE = ("opinfo", "error_inputs", "refusals", "refused_values", "overloads", "denominator", "random")
 
 
 def torch_tests(*names: str) -> list[str]:

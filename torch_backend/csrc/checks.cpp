@@ -4,6 +4,7 @@
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/op_registration/adaption.h>
 #include <ATen/native/BinaryOps.h>
+#include <ATen/ops/promote_types.h>
 #include <ATen/ops/result_type.h>
 
 #include <algorithm>
