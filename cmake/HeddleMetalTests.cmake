@@ -70,12 +70,15 @@ function(heddle_apple_syntax)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/drivers/metal/*.mm"
        "${PROJECT_SOURCE_DIR}/agx_guard/*.mm")
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.mm$")
+  set(drivers ${sources})
+  list(FILTER drivers INCLUDE REGEX "/drivers/")
+  list(FILTER sources EXCLUDE REGEX "/drivers/")
+  heddle_unite_objcxx(metal_apple drivers)
   set(stamps "")
-  foreach(source IN LISTS sources)
-    file(RELATIVE_PATH name "${PROJECT_SOURCE_DIR}" "${source}")
+  file(MAKE_DIRECTORY "${PROJECT_BINARY_DIR}/apple_syntax")
+  foreach(source IN LISTS sources drivers)
+    string(MAKE_C_IDENTIFIER "${source}" name)
     set(stamp "${PROJECT_BINARY_DIR}/apple_syntax/${name}.ok")
-    get_filename_component(folder "${stamp}" DIRECTORY)
-    file(MAKE_DIRECTORY "${folder}")
     add_custom_command(OUTPUT "${stamp}"
       COMMAND ${CMAKE_OBJCXX_COMPILER} -std=c++20 -fsyntax-only -fobjc-runtime=macosx-14 -fno-objc-arc
               -fblocks -fobjc-exceptions -Wall -Wextra -Werror -Wno-nullability-completeness
@@ -84,7 +87,7 @@ function(heddle_apple_syntax)
               "-I${PROJECT_SOURCE_DIR}/tests/metal_double/include"
               -idirafter "${HEDDLE_OBJC_INCLUDE}" "${source}" -MD -MF "${stamp}.d" -MT "${stamp}"
       COMMAND ${CMAKE_COMMAND} -E touch "${stamp}"
-      DEPENDS "${source}" DEPFILE "${stamp}.d" COMMENT "Apple's rules: ${name}" VERBATIM)
+      DEPENDS "${source}" DEPFILE "${stamp}.d" COMMENT "Apple's rules: ${source}" VERBATIM)
     list(APPEND stamps "${stamp}")
   endforeach()
   add_custom_target(metal_apple_syntax DEPENDS ${stamps})

@@ -14,7 +14,8 @@ PYTHON = f"-DHEDDLE_PYTHON={sys.executable}"
 
 def compilations(folder: Path, *options: str) -> dict[str, str]:
     """The command of each of our sources in a build configured so, by the source's path."""
-    command = ["cmake", *options, "-B", str(folder), "-G", "Ninja", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON"]
+    command = ["cmake", *options, "-B", str(folder), "-G", "Ninja", "-DCMAKE_EXPORT_COMPILE_COMMANDS=ON",
+               "-DHEDDLE_UNITY=OFF"]  # fmt: skip
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     listed = json.loads((folder / "compile_commands.json").read_text())

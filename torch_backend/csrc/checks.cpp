@@ -118,7 +118,7 @@ const at::Tensor& tensor_at(c10::ArrayRef<c10::IValue> arguments, size_t i) {
 bool is_number(const at::Tensor& tensor) { return tensor.dim() == 0 && tensor.device().is_cpu(); }
 
 // A number that PyTorch's CPU converts to `type`: RuntimeError where it does not fit. A tensor stands for the
-// number in it only where reading it makes nobody wait.
+// number in it only where reading it does not wait.
 void check_fits(const c10::IValue& value, at::ScalarType type) {
   if (value.isNone() || (value.isTensor() && !is_number(value.toTensor()))) return;
   const at::Scalar number = value.isTensor() ? value.toTensor().item() : value.toScalar();
