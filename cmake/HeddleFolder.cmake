@@ -42,6 +42,7 @@ function(heddle_library name)
 
   if(tests AND HEDDLE_TESTS)
     heddle_test(${name}_test LABEL unit SOURCES ${tests} LINK heddle_${name})
+    heddle_unoptimised(${name}_test)
   endif()
 endfunction()
 
@@ -65,7 +66,6 @@ function(heddle_test name)
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
   # The tests themselves need not be fast; what they test keeps its -O3.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>)
-  heddle_unoptimised(${name})
   set_property(GLOBAL APPEND PROPERTY HEDDLE_TEST_TARGETS ${name})
 
   set(labels ${arg_LABEL})

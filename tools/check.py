@@ -249,8 +249,8 @@ ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
 HOST_SHARE, METAL_SHARE = 6, 24
 
 
-# Values of one thread's calls, which may run beside others.
-ALONE = ("opinfo", "error_inputs", "refusals", "refused_values", "overloads", "denominator", "random")
+# Tests of threads, which want the machine for themselves. The others run beside each other.
+TORCH_OF_THREADS = ("batching", "exclusive", "leases", "no_shared_lock", "on_the_double", "threads")
 
 
 def torch_tests(*names: str) -> list[str]:
@@ -262,9 +262,9 @@ def torch_stage(log: Log) -> Count:
     """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not install_packages(log):
         return Count(0, 1)
-    of_values = torch_tests(*ALONE)
-    of_threads = [name for name in torch_tests("*") if name not in of_values]
-    count = run_pytest(log, *of_values, "--share", str(HOST_SHARE), "--numprocesses", JOBS)
+    of_threads = torch_tests(*TORCH_OF_THREADS)
+    others = [name for name in torch_tests("*") if name not in of_threads]
+    count = run_pytest(log, *others, "--share", str(HOST_SHARE), "--numprocesses", JOBS)
     count += run_pytest(log, *of_threads)
     if sys.platform == "darwin":  # its Metal is Apple's
         return count

@@ -120,21 +120,33 @@ Result<Allocator::Block> Allocator::take_new(uint64_t size) {
   }
 
   auto block = take_from_driver(size);
-  if (!block.ok() && block.status().code() == Code::exhausted) {
-    empty_cache();
-    block = take_from_driver(size);
-  }
+  if (!block.ok() && block.status().code() == Code::exhausted) block = take_emptied(size);
   if (!block.ok() && block.status().code() == Code::exhausted) {
     call_pressure(size);
     wait_for_pending();
-    empty_cache();
-    block = take_from_driver(size);
+    block = take_emptied(size);
   }
   if (!block.ok())
     return block.status().code() == Code::exhausted ? exhausted(size, block.status()) : block.status();
   count_given((*block)->bytes());
   note_peak();
   return block;
+}
+
+Result<Allocator::Block> Allocator::take_emptied(uint64_t size) {
+  for (;;) {
+    const uint64_t moving = moving_.load_acquire();
+    empty_cache();
+    auto block = take_from_driver(size);
+    if (moving == 0 || block.ok() || block.status().code() != Code::exhausted) return block;
+    moving_.wait(moving);
+  }
+}
+
+void Allocator::arrived(uint64_t bytes) {
+  if (bytes == 0) return;
+  moving_.sub_acq_rel(bytes);
+  moving_.notify_all();
 }
 
 Result<Allocator::Block> Allocator::take_from_driver(uint64_t size) {
@@ -217,17 +229,21 @@ void Allocator::count_taken_back(uint64_t bytes) {
 void Allocator::reap_pending() {
   if (pending_count_.load_acquire() == 0) return;
   std::vector<Block> free;
+  uint64_t bytes = 0;
   {
     auto pending = pending_.lock();
     std::erase_if(pending->blocks, [&](Pending& each) {
       if (!over(each.uses)) return false;
-      pending->bytes -= each.block->bytes();
+      bytes += each.block->bytes();
       free.push_back(std::move(each.block));
       return true;
     });
+    pending->bytes -= bytes;
+    moving_.add_acq_rel(bytes);
   }
   pending_count_.sub_relaxed(free.size());
   for (Block& block : free) keep(std::move(block), false);
+  arrived(bytes);
 }
 
 void Allocator::wait_for_pending() {
@@ -251,13 +267,17 @@ void Allocator::free_cached_down_to(uint64_t reserved_bytes) {
   std::vector<Block> blocks;  // freed after the locks: a driver may block
   uint64_t bytes = 0;
   const auto enough = [&] { return reserved_.load_relaxed() - bytes <= reserved_bytes; };
+  const auto take = [&](Block& block, uint64_t& cached) {
+    bytes += block->bytes();
+    cached -= block->bytes();
+    moving_.add_acq_rel(block->bytes());
+    blocks.push_back(std::move(block));
+  };
   {
     auto large = large_.lock();
     while (!enough() && !large->blocks.empty()) {
       const auto largest = std::prev(large->blocks.end());
-      bytes += largest->first;
-      large->cached -= largest->first;
-      blocks.push_back(std::move(largest->second));
+      take(largest->second, large->cached);
       large->blocks.erase(largest);
     }
   }
@@ -266,9 +286,7 @@ void Allocator::free_cached_down_to(uint64_t reserved_bytes) {
     auto stripe = padded.data.lock();
     for (std::vector<Block>& cached : stripe->blocks) {
       while (!enough() && !cached.empty()) {
-        bytes += cached.back()->bytes();
-        stripe->cached -= cached.back()->bytes();
-        blocks.push_back(std::move(cached.back()));
+        take(cached.back(), stripe->cached);
         cached.pop_back();
       }
     }
@@ -276,6 +294,7 @@ void Allocator::free_cached_down_to(uint64_t reserved_bytes) {
   driver_frees_.add_relaxed(blocks.size());
   blocks.clear();
   reserved_.sub_relaxed(bytes);
+  arrived(bytes);
 }
 
 uint64_t Allocator::on_pressure(Callback callback) {

@@ -97,6 +97,9 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   Block take_large(uint64_t size);
   Result<Block> take_new(uint64_t size);
   Result<Block> take_from_driver(uint64_t size);
+  // With the cache emptied, and with what other threads are moving out of it waited for.
+  Result<Block> take_emptied(uint64_t size);
+  void arrived(uint64_t bytes);
   bool reserve(uint64_t bytes);
   void keep(Block block, bool was_allocated);
   void free_cached_down_to(uint64_t reserved_bytes);
@@ -113,9 +116,11 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   const Ref<device::Device> device_;
   const uint64_t memory_bytes_;
   const double high_watermark_, low_watermark_;
-  const uint32_t generation_;          // fork_generation() of the maker
-  Atomic<uint64_t> limit_{0};          // a setting: orders nothing
-  Atomic<uint64_t> reserved_{0};       // grows before the driver is asked, shrinks after it was given back
+  const uint32_t generation_;     // fork_generation() of the maker
+  Atomic<uint64_t> limit_{0};     // a setting: orders nothing
+  Atomic<uint64_t> reserved_{0};  // grows before the driver is asked, shrinks after it was given back
+  // Bytes that a thread has taken out of a list and not yet given to the driver or to another list.
+  Atomic<uint64_t> moving_{0};
   Atomic<uint64_t> peak_reserved_{0};  // statistics, as are these
   mutable Atomic<uint64_t> peak_allocated_{0};
   Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};

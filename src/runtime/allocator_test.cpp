@@ -152,6 +152,31 @@ TEST_CASE("at the limit cached blocks are freed first, then the request fails by
   CHECK(f.allocator->allocate(UINT64_MAX).status().code() == Code::exhausted);
 }
 
+TEST_CASE(
+    "what another thread is giving back to the driver is waited for, before memory is said to be over") {
+  AllocatorFixture f(8 * kMiB);
+  f.allocator->allocate(6 * kMiB).value().reset();
+  test::Latch latch;
+  f.device->counts().frees.store_release(&latch);
+  Thread freeing("freeing", [&] { f.allocator->empty_cache(); });
+  test::wait_until([&] { return latch.arrived() == 1; });
+  f.device->counts().frees.store_release(nullptr);
+  Atomic<bool> over{false};
+  Status status;
+  Thread asking("asking", [&] {
+    status = f.allocator->allocate(5 * kMiB).status();
+    over.store_release(true);
+  });
+  // Enough for a thread that does not wait.
+  for (int i = 0; i < 10'000 && !over.load_acquire(); ++i) give_way();
+  CHECK_FALSE(over.load_acquire());
+  latch.open();
+  freeing.join();
+  asking.join();
+  CHECK_MESSAGE(status.ok(), to_string(status));
+  CHECK(f.allocator->stats().pressure_calls == 0);
+}
+
 TEST_CASE("the memory fraction bounds what is reserved") {
   AllocatorFixture f(64 * kMiB);
   for (const double wrong : {0.0, -1.0, 1.5})

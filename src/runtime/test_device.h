@@ -101,6 +101,7 @@ struct Counts {
   Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
   Atomic<uint64_t> allocations{0}, compilations{0}, runs{0}, copies{0}, running{0}, most_running{0};  // done
   Meetings meetings;
+  Atomic<Latch*> frees{nullptr};  // set by the test, release: memory is freed when it is open
   bool nothing_lives() const {
     return memory.load_acquire() == 0 && memory_bytes.load_acquire() == 0 && queues.load_acquire() == 0 &&
            slots.load_acquire() == 0 && programs.load_acquire() == 0;
@@ -175,6 +176,7 @@ class TestMemory final : public device::Memory {
     counts_->allocations.add_relaxed(1);
   }
   ~TestMemory() override {
+    if (Latch* const latch = counts_->frees.load_acquire()) latch->wait();
     counts_->memory.sub_relaxed(1);
     counts_->memory_bytes.sub_relaxed(static_cast<int64_t>(bytes()));
     std::free(host());
