@@ -67,7 +67,7 @@ class Queue {
 
 struct LoadOptions {
   std::string precision = "f32";  // f32, or bf16 / f16 where the driver has it: arithmetic of float operators
-  bool exact = false;             // a row's bits depend neither on the other rows nor on how many there are
+  bool exact = false;  // a row's bits depend neither on the other rows nor on their number; the host's
 };
 
 class Device {

@@ -8,11 +8,12 @@
 //              never passes limit().
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
-//              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`.
+//              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`. What
+//              other threads are giving back to the driver meanwhile is waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait.
-//   Blocks     As long as the driver's allocate and free, which run with no lock held. A cache hit calls no
-//              driver.
+//   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
+//              those of other threads. A cache hit calls no driver.
 //   Lifetime   Buffers keep it, and it keeps the device.
 #pragma once
 
@@ -99,7 +100,7 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   Result<Block> take_from_driver(uint64_t size);
   // With the cache emptied, and with what other threads are moving out of it waited for.
   Result<Block> take_emptied(uint64_t size);
-  void arrived(uint64_t bytes);
+  void arrived(uint64_t bytes);  // what was moving
   bool reserve(uint64_t bytes);
   void keep(Block block, bool was_allocated);
   void free_cached_down_to(uint64_t reserved_bytes);

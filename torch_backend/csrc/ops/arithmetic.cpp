@@ -113,9 +113,6 @@ Results lerp_scalar(Call& call) {
   return Value(between(operand(call, 0), operand(call, 1), number(call, 2)));
 }
 
-constexpr auto kLeft = Scalar::left;
-constexpr auto kRight = Scalar::right;
-
 }  // namespace
 
 std::span<const Entry> arithmetic_entries() {

@@ -41,26 +41,24 @@ Results is_in(Call& call) {
   return Value(call.flag(3) ? !found : found);
 }
 
-constexpr auto kRightCompared = Scalar::right;
-
 }  // namespace
 
 std::span<const Entry> comparison_entries() {
   static constexpr Entry kEntries[] = {
       {"aten::eq.Tensor", equal<>},
-      {"aten::eq.Scalar", equal<kRightCompared>},
+      {"aten::eq.Scalar", equal<kRight>},
       {"aten::ne.Tensor", different<>},
-      {"aten::ne.Scalar", different<kRightCompared>},
+      {"aten::ne.Scalar", different<kRight>},
       {"aten::lt.Tensor", ordered<"Less">},
-      {"aten::lt.Scalar", ordered<"Less", kRightCompared>},
+      {"aten::lt.Scalar", ordered<"Less", kRight>},
       {"aten::le.Tensor", ordered<"LessOrEqual">},
-      {"aten::le.Scalar", ordered<"LessOrEqual", kRightCompared>},
+      {"aten::le.Scalar", ordered<"LessOrEqual", kRight>},
       {"aten::gt.Tensor", ordered<"Greater">},
-      {"aten::gt.Scalar", ordered<"Greater", kRightCompared>},
+      {"aten::gt.Scalar", ordered<"Greater", kRight>},
       {"aten::ge.Tensor", ordered<"GreaterOrEqual">},
-      {"aten::ge.Scalar", ordered<"GreaterOrEqual", kRightCompared>},
+      {"aten::ge.Scalar", ordered<"GreaterOrEqual", kRight>},
       {"aten::isin.Tensor_Tensor", is_in<>},
-      {"aten::isin.Tensor_Scalar", is_in<kRightCompared>},
+      {"aten::isin.Tensor_Scalar", is_in<kRight>},
       {"aten::isin.Scalar_Tensor", is_in<Scalar::left>},
   };
   return kEntries;

@@ -50,9 +50,6 @@ Term heaviside(const Term& x, const Term& values) {
   return select(x == 0, values, select(x > 0, one, one.like(0)));
 }
 
-constexpr auto kLeft = Scalar::left;
-constexpr auto kRight = Scalar::right;
-
 }  // namespace
 
 std::span<const Entry> pair_entries() {

@@ -5,6 +5,8 @@
 //   Threads    As call.h.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -15,6 +17,8 @@ namespace heddle::torch_backend {
 
 constexpr Value kAbsent = GraphBuilder::absent();
 inline bool present(Value value) { return value.id != kAbsent.id; }
+
+inline constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();  // of a slice: as far as it goes
 
 // Sizes: a node only where one is not known.
 Int plus(Call& call, const Int& a, const Int& b);

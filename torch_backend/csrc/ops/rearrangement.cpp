@@ -8,7 +8,6 @@
 namespace heddle::torch_backend {
 namespace {
 
-constexpr int64_t kEnd = std::numeric_limits<int64_t>::max();
 constexpr int64_t kBeforeFirst = std::numeric_limits<int64_t>::min();
 
 // ---- joins

@@ -9,8 +9,6 @@
 namespace heddle::torch_backend {
 namespace {
 
-constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
-
 // To the result's shape where that is known: -1 says nothing beside an extent of 0.
 Results reshaped(Call& call, const std::vector<Int>& sizes) {
   std::vector<Int> known;
@@ -128,7 +126,7 @@ Results select(Call& call) {
 
 Results slice(Call& call) {
   const Value x = call.tensor(0);
-  const Int begin = call.has(2) ? call.size(2) : Int(0), end = call.has(3) ? call.size(3) : Int(kNoEnd);
+  const Int begin = call.has(2) ? call.size(2) : Int(0), end = call.has(3) ? call.size(3) : Int(kEnd);
   return call.slice(x, axis_in(call.integer(1), call.rank(x)), begin, end, call.integer(4));
 }
 

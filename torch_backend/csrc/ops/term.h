@@ -121,6 +121,7 @@ Results of_operand(Call& call) {
 
 // An entry of two, of which one may be of type Scalar.
 enum class Scalar : uint8_t { none, left, right };
+inline constexpr auto kLeft = Scalar::left, kRight = Scalar::right;  // short, for the tables of entries
 template <Term (*f)(const Term&, const Term&), Scalar scalar = Scalar::none>
 Results of_operands(Call& call) {
   const Term left = scalar == Scalar::left ? number(call, 0) : operand(call, 0);
