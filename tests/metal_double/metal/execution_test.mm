@@ -252,10 +252,11 @@ TEST_CASE("queues overlap, and each runs its buffers in the order in which they 
       met = true;
       return PassResult{};
     };
+    std::vector<id<MTLCommandBuffer>> meetings;
     for (const id<MTLCommandQueue> queue : {gpu.queue, other}) {
-      const id<MTLCommandBuffer> buffer = [queue commandBuffer];
-      append(buffer, {PassKind::kGraph, {}, meeting});
-      [buffer commit];
+      meetings.push_back([queue commandBuffer]);
+      append(meetings.back(), {PassKind::kGraph, {}, meeting});
+      [meetings.back() commit];
     }
     std::vector<int> order;
     const id<MTLCommandBuffer> a = [gpu.queue commandBuffer];
@@ -266,6 +267,8 @@ TEST_CASE("queues overlap, and each runs its buffers in the order in which they 
     [b commit];
     [a commit];
     [b waitUntilCompleted];
+    // Both read this frame until they are over.
+    for (const id<MTLCommandBuffer> buffer : meetings) [buffer waitUntilCompleted];
     CHECK(met);
     CHECK(order == std::vector<int>{1, 2});
     CHECK(count(Count::kOverlaps) >= 1);
