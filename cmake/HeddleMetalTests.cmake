@@ -41,7 +41,15 @@ endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock
 # with its owner).
 heddle_on_metal(stress_on_metal stress_test "-tce=warm calls on thirty-one streams*")
-heddle_on_metal(conformance_on_metal driver_conformance)
+if(HEDDLE_SANITIZE STREQUAL "thread")
+  # What one thread does, for up to a minute: the stage tsan_whole runs it.
+  set(of_one_thread "every operator gives the reference's values*,a row's bits are those of the row alone*")
+  heddle_on_metal(conformance_on_metal driver_conformance "-tce=${of_one_thread}")
+  heddle_on_metal(operators_on_metal driver_conformance "-tc=${of_one_thread}")
+  set_tests_properties(operators_on_metal PROPERTIES LABELS long)
+else()
+  heddle_on_metal(conformance_on_metal driver_conformance)
+endif()
 
 # libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the
 # installed one.
@@ -61,8 +69,7 @@ endif()
 include(HeddleGuardTests)
 file(GLOB graph_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/graph/*_test.mm")
 if(graph_tests AND TARGET heddle_metal)
-  file(GLOB cases CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/driver_conformance/*_cases.cpp")
-  heddle_metal_test(metal_graph_test SOURCES ${graph_tests} ${cases} LINK heddle_metal)
+  heddle_metal_test(metal_graph_test SOURCES ${graph_tests} LINK heddle_conformance_cases heddle_metal)
 endif()
 
 # metal_apple_syntax: what ships for macOS also obeys Apple's language rules. In no build by default.
@@ -93,6 +100,10 @@ function(heddle_apple_syntax)
   add_custom_target(metal_apple_syntax DEPENDS ${stamps})
 endfunction()
 heddle_apple_syntax()
+
+# What takes longest is begun first.
+set_tests_properties(conformance_on_metal stress_on_metal PROPERTIES COST 60)
+set_tests_properties(host_test stress_test batch_test PROPERTIES COST 30)
 
 get_property(metal_targets GLOBAL PROPERTY HEDDLE_METAL_TARGETS)
 add_custom_target(metal_tests DEPENDS ${metal_targets})

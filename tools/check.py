@@ -175,6 +175,13 @@ def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
     return stage
 
 
+def tsan_whole_stage(log: Log) -> Count:
+    """What the stage tsan leaves out."""
+    if not build(log, "tsan", "tsan", "metal_tests"):
+        return Count(0, 1)
+    return run_ctest(log, "tsan", "-L", "long")
+
+
 def metal_stage(log: Log) -> Count:
     """The Metal driver, the guard and the double, on the double; compiled beside the release build."""
     if not build(log, "metal-double", "release", "metal_tests"):
@@ -239,18 +246,19 @@ def pytest_stage(log: Log) -> Count:
     of_threads = [f"tests/python/{path.name}" for name in OF_THREADS
                   for path in sorted(ROOT.glob(f"tests/python/test_{name}*.py"))]  # fmt: skip
     left_out = [f"--ignore={name}" for name in of_threads]
-    return run_pytest(log, *left_out, "--numprocesses", JOBS) + run_pytest(log, *of_threads)
+    return run_pytest(log, *left_out, *APART) + run_pytest(log, *of_threads)
 
 
 ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive")
-# One of so many cases of the further dtypes on the host, and of these files on the Metal double; `make
-# test-long` runs them whole.
+# One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
-HOST_SHARE, METAL_SHARE = 6, 24
+METAL_SHARE = 4
+# Idle processes take tests from busy ones: whole files would otherwise be left to one at the end.
+APART = ("--numprocesses", JOBS, "--dist", "worksteal")
 
 
 # Tests of threads, which want the machine for themselves. The others run beside each other.
-TORCH_OF_THREADS = ("batching", "exclusive", "leases", "no_shared_lock", "on_the_double", "threads")
+TORCH_OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "threads")
 
 
 def torch_tests(*names: str) -> list[str]:
@@ -264,7 +272,7 @@ def torch_stage(log: Log) -> Count:
         return Count(0, 1)
     of_threads = torch_tests(*TORCH_OF_THREADS)
     others = [name for name in torch_tests("*") if name not in of_threads]
-    count = run_pytest(log, *others, "--share", str(HOST_SHARE), "--numprocesses", JOBS)
+    count = run_pytest(log, *others, *APART)
     count += run_pytest(log, *of_threads)
     if sys.platform == "darwin":  # its Metal is Apple's
         return count
@@ -272,7 +280,7 @@ def torch_stage(log: Log) -> Count:
         return Count(count.passed, count.failed + 1)
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    shared = ("--share", str(METAL_SHARE), "--numprocesses", JOBS)
+    shared = ("--share", str(METAL_SHARE), *APART)
     for selection in (torch_tests(*ON_METAL), [*torch_tests(*ON_METAL_SHARED), *shared]):
         count += run_pytest(log, *selection, launcher=launcher)
     return count
@@ -286,9 +294,7 @@ def torch_whole_stage(log: Log) -> Count:
         return Count(0, 1)
     double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
     launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    apart = ("--numprocesses", JOBS)
-    host = run_pytest(log, *torch_tests("opinfo"), *apart)
-    return host + run_pytest(log, *torch_tests(*ON_METAL_SHARED), *apart, launcher=launcher)
+    return run_pytest(log, *torch_tests(*ON_METAL_SHARED), *APART, launcher=launcher)
 
 
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
@@ -399,6 +405,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "compilers": compilers_stage,
     "broken": broken_stage,
     "wheel": wheel_stage,
+    "tsan_whole": tsan_whole_stage,
     "python_asan": python_asan_stage,
     "torch_whole": torch_whole_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
@@ -406,8 +413,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "python_asan", "torch_whole",
-        "torch_tsan", "torch_asan")  # fmt: skip
+LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "python_asan",
+        "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

@@ -1,5 +1,6 @@
 """What torch.onnx writes of a module, by either exporter, becomes the fused nodes, and gives its values."""
 
+import functools
 import io
 import math
 import re
@@ -18,6 +19,10 @@ pytest.importorskip("onnxscript")
 
 from torch import nn  # noqa: E402
 from torch.nn import functional  # noqa: E402
+from torch.onnx._internal.exporter._registration import ONNXRegistry  # noqa: E402
+
+# Half of an export's time: each parses the sources of all operators anew.
+ONNXRegistry.from_torchlib = staticmethod(functools.cache(ONNXRegistry.from_torchlib))
 
 WIDTH, HEADS = 32, 4
 SHAPES = {"Shape", "Gather", "Slice", "Concat", "Reshape", "Cast", "Range", "Expand", "Unsqueeze", "Squeeze"}

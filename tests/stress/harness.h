@@ -46,8 +46,11 @@ struct Case {
   bool matches(size_t n, const std::vector<Tensor>& outputs) const;
 };
 
-// coalesce: whether calls share batches, which are shapes of their own. The widths below are divided by the
-// environment's HEDDLE_TEST_NARROWER; from 8 on all_models() is without MiniLM.
+// The width, divided by the environment's HEDDLE_TEST_NARROWER where there is one.
+int64_t narrower(int64_t width);
+
+// coalesce: whether calls share batches, which are shapes of their own. The widths below go through
+// narrower(); from HEDDLE_TEST_NARROWER=8 on all_models() is without MiniLM.
 // 512-1024-1024-512, ReLU
 Case mlp(const heddle::Device& device = {}, bool coalesce = true);
 // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64

@@ -5,10 +5,10 @@
 namespace stress {
 namespace {
 
-// A device with 64 MiB.
+// A device with 64 MiB, or fewer where the models are narrower.
 heddle::Device small_device() {
   heddle::DeviceOptions options;
-  options.memory_fraction = static_cast<double>(uint64_t{64} << 20) /
+  options.memory_fraction = static_cast<double>(narrower(64) << 20) /
                             static_cast<double>(fresh_device().stats().memory.recommended_max);
   return fresh_device(options);
 }

@@ -16,11 +16,6 @@ using heddle::GraphBuilder;
 using Value = GraphBuilder::Value;
 using Ints = std::vector<int64_t>;
 
-// Where reference operators stand for a GPU (the Metal double), a model of full width takes seconds a call.
-int64_t narrower(int64_t width) {
-  static const char* const by = std::getenv("HEDDLE_TEST_NARROWER");
-  return by == nullptr ? width : width / std::atoi(by);
-}
 // A file's model has the width that it has: on the double under a sanitizer it takes minutes.
 bool are_files_left_out() { return narrower(8) == 1; }
 
@@ -120,6 +115,13 @@ Case minilm(const heddle::Device& device) {
 }
 
 }  // namespace
+
+// Where reference operators stand for a GPU (the Metal double), a model of full width takes seconds a call.
+// Under a sanitizer the reference interpreter takes seconds to say what it should give.
+int64_t narrower(int64_t width) {
+  static const char* const by = std::getenv("HEDDLE_TEST_NARROWER");
+  return by == nullptr ? width : width / std::atoi(by);
+}
 
 Case mlp(const heddle::Device& device, bool coalesce) {
   const int64_t outer = narrower(512), inner = narrower(1024);

@@ -36,15 +36,16 @@ int right_calls(const Case& c, int threads, int calls) {
 }  // namespace
 
 TEST_CASE("strided and batched matrix products from four threads have the reference's values") {
-  for (const Case& c : {one_operator("MatMul", {{32, 64, 128}, {32, 128, 64}}),
-                        one_operator("MatMul", {{32, 64, 128}, {32, 64, 128}}, {}, {0, 2, 1}),
+  const int64_t batch = narrower(32);
+  for (const Case& c : {one_operator("MatMul", {{batch, 64, 128}, {batch, 128, 64}}),
+                        one_operator("MatMul", {{batch, 64, 128}, {batch, 64, 128}}, {}, {0, 2, 1}),
                         one_operator("MatMul", {{64, 64}, {64, 64}})}) {
     CHECK(right_calls(c, 4, 20) == 80);
   }
 }
 
 TEST_CASE("softmax, GELU, ReLU and layer norm give one thread's values on every thread") {
-  const heddle::Shape x = {4, 128, 768};
+  const heddle::Shape x = {4, narrower(128), 768};
   for (const Case& c :
        {one_operator("Softmax", {x}, {{"axis", int64_t{-1}}}), one_operator("Gelu", {x}),
         one_operator("Relu", {x}),

@@ -14,7 +14,7 @@ constexpr int64_t kColumns = 4;
 // Rows of b that stay in the first-level cache while the rows of a pass.
 constexpr int64_t kCached = 16 << 10;
 
-HEDDLE_INLINE int32_t plus(int32_t a, int32_t b) {
+HEDDLE_INLINE int32_t add_wrapping(int32_t a, int32_t b) {
   return static_cast<int32_t>(static_cast<uint32_t>(a) + static_cast<uint32_t>(b));
 }
 
@@ -35,15 +35,15 @@ HEDDLE_INLINE void two_by_four(const int16_t* a, const int16_t* b, int64_t lengt
     s12 += a1[k] * b2[k];
     s13 += a1[k] * b3[k];
   }
-  y[0] = plus(y[0], s00);
-  y[1] = plus(y[1], s01);
-  y[2] = plus(y[2], s02);
-  y[3] = plus(y[3], s03);
+  y[0] = add_wrapping(y[0], s00);
+  y[1] = add_wrapping(y[1], s01);
+  y[2] = add_wrapping(y[2], s02);
+  y[3] = add_wrapping(y[3], s03);
   int32_t* below = y + y_stride;
-  below[0] = plus(below[0], s10);
-  below[1] = plus(below[1], s11);
-  below[2] = plus(below[2], s12);
-  below[3] = plus(below[3], s13);
+  below[0] = add_wrapping(below[0], s10);
+  below[1] = add_wrapping(below[1], s11);
+  below[2] = add_wrapping(below[2], s12);
+  below[3] = add_wrapping(below[3], s13);
 }
 
 HEDDLE_INLINE int32_t one_by_one(const int16_t* a, const int16_t* b, int64_t begin, int64_t end) {
@@ -84,7 +84,7 @@ HEDDLE_VECTORISED void product_of_rows(RowBlock a, RowBlock b, int64_t length, i
       for (i = 0; i < a.rows; ++i) {
         for (int64_t j = i < paired ? whole : left; j < right; ++j) {
           int32_t& to = y[i * y_stride + j];
-          to = plus(to, one_by_one(a.data + i * length, b.data + j * length, begin, end));
+          to = add_wrapping(to, one_by_one(a.data + i * length, b.data + j * length, begin, end));
         }
       }
     }

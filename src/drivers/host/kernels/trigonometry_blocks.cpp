@@ -35,7 +35,7 @@ struct Or {
 struct Xor {
   static HEDDLE_INLINE int64_t of(int64_t a, int64_t b) { return a ^ b; }
 };
-struct Not {
+struct BitwiseNot {
   static HEDDLE_INLINE int64_t of(int64_t x) { return ~x; }
 };
 struct ShiftLeft {  // by the width and more: nothing is left
@@ -59,7 +59,7 @@ constexpr BlockEntry kTrigonometry[] = {
 
 constexpr BlockEntry kBits[] = {
     binary<And, int64_t>("BitwiseAnd"),          binary<Or, int64_t>("BitwiseOr"),
-    binary<Xor, int64_t>("BitwiseXor"),          unary<Not, int64_t>("BitwiseNot"),
+    binary<Xor, int64_t>("BitwiseXor"),          unary<BitwiseNot, int64_t>("BitwiseNot"),
     binary<ShiftLeft, int64_t>("BitShift:LEFT"), binary<ShiftRight, int64_t>("BitShift:RIGHT"),
 };
 

@@ -18,7 +18,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr int kMostThreads = test::kSanitized || test::kEmulated ? 8 : 64;
+constexpr int kMostThreads = test::kSanitized ? 3 : test::kEmulated ? 8 : 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 struct Pieces {
