@@ -54,7 +54,7 @@ endfunction()
 
 # Tests need not be fast; what they test keeps its -O3.
 function(heddle_test_options target)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O0>)
   heddle_unoptimised(${target})
 endfunction()
 

@@ -41,8 +41,8 @@ endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock
 # with its owner).
 heddle_on_metal(stress_on_metal stress_test "-tce=warm calls on thirty-one streams*")
-if(HEDDLE_SANITIZE STREQUAL "thread")
-  # What one thread does, for up to a minute: the stage tsan_whole runs it.
+if(HEDDLE_SANITIZE)
+  # What one thread does, for up to a minute: the stages tsan_whole and asan_whole run it.
   set(of_one_thread "every operator gives the reference's values*,a row's bits are those of the row alone*")
   heddle_on_metal(conformance_on_metal driver_conformance "-tce=${of_one_thread}")
   heddle_on_metal(operators_on_metal driver_conformance "-tc=${of_one_thread}")

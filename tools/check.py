@@ -175,11 +175,15 @@ def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
     return stage
 
 
-def tsan_whole_stage(log: Log) -> Count:
-    """What the stage tsan leaves out."""
-    if not build(log, "tsan", "tsan", "metal_tests"):
-        return Count(0, 1)
-    return run_ctest(log, "tsan", "-L", "long")
+def sanitizer_whole_stage(preset: str) -> Callable[[Log], Count]:
+    """What the sanitizer's stage leaves out."""
+
+    def stage(log: Log) -> Count:
+        if not build(log, preset, preset, "metal_tests"):
+            return Count(0, 1)
+        return run_ctest(log, preset, "-L", "long")
+
+    return stage
 
 
 def metal_stage(log: Log) -> Count:
@@ -252,7 +256,7 @@ def pytest_stage(log: Log) -> Count:
 ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive")
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
-METAL_SHARE = 4
+METAL_SHARE = 24
 # Idle processes take tests from busy ones: whole files would otherwise be left to one at the end.
 APART = ("--numprocesses", JOBS, "--dist", "worksteal")
 
@@ -405,7 +409,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "compilers": compilers_stage,
     "broken": broken_stage,
     "wheel": wheel_stage,
-    "tsan_whole": tsan_whole_stage,
+    "tsan_whole": sanitizer_whole_stage("tsan"),
+    "asan_whole": sanitizer_whole_stage("asan"),
     "python_asan": python_asan_stage,
     "torch_whole": torch_whole_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
@@ -413,8 +418,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "python_asan",
-        "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
+LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
+        "python_asan", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", *LONG)

@@ -292,6 +292,14 @@ def _run(op: Any, sample: Any) -> Any:
         return error
 
 
+def _count_refused(error: NotImplementedError, outcome: Outcome) -> None:
+    if any(words in str(error) for words in NOT_ON_METAL):
+        outcome.not_on_metal += 1
+        return
+    outcome.refused += 1
+    outcome.refusals.add(str(error).splitlines()[0])
+
+
 def _judge(
     info: OpInfo,
     case: Case,
@@ -302,12 +310,8 @@ def _judge(
     device: str,
     outcome: Outcome,
 ) -> None:
-    if isinstance(actual, NotImplementedError) and any(words in str(actual) for words in NOT_ON_METAL):
-        outcome.not_on_metal += 1
-        return
     if isinstance(actual, NotImplementedError):
-        outcome.refused += 1
-        outcome.refusals.add(str(actual).splitlines()[0])
+        _count_refused(actual, outcome)
         return
     outcome.ran += 1
     if isinstance(actual, Exception):
@@ -366,8 +370,8 @@ def _written(info: OpInfo, sample: Any, out: Any) -> tuple[Any, bool]:
     return result, any("was resized" in str(each.message) for each in told)
 
 
-def run_out(case: Case, device: str) -> tuple[int, list[str]]:
-    """The first sample with out=: how many calls wrote, and what is wrong.
+def run_out(case: Case, device: str) -> Outcome:
+    """The first sample with out=: how many calls wrote (`ran`), and what is wrong.
 
     The values are compared with the CPU's functional form: some of the CPU's own out= forms write nothing
     into a strided tensor. An `out` of another dtype may be refused where the CPU takes it. One that the CPU
@@ -377,7 +381,7 @@ def run_out(case: Case, device: str) -> tuple[int, list[str]]:
     _, *sample = samples_of(case)[0]
     expected = _run(info.op, _copied(sample))
     single = isinstance(expected, torch.Tensor)
-    wrote, wrong = 0, []
+    outcome = Outcome()
     for label, make in OUTS.items():
         outs = [make(each) for each in _tensors(expected)]
         to_write = [to_device(each, device) for each in outs]
@@ -388,22 +392,25 @@ def run_out(case: Case, device: str) -> tuple[int, list[str]]:
         pairs = list(zip(_tensors(expected), outs, strict=True))
         kept = all(torch.can_cast(each.dtype, out.dtype) for each, out in pairs)
         if isinstance(ours, NotImplementedError):
+            _count_refused(ours, outcome)
             continue
         if isinstance(ours, Exception):
             if not isinstance(theirs, Exception) and label not in OF_OTHER_DTYPES:
-                wrong.append(f"out {label}: {type(ours).__name__}: {str(ours).splitlines()[0]}")
+                outcome.wrong.append(f"out {label}: {type(ours).__name__}: {str(ours).splitlines()[0]}")
             continue
-        wrote += 1
+        outcome.ran += 1
         if isinstance(theirs, Exception) and not (label in OF_OTHER_DTYPES and kept):
-            wrong.append(f"out {label}: written, while the CPU refuses: {str(theirs).splitlines()[0]}")
+            outcome.wrong.append(
+                f"out {label}: written, while the CPU refuses: {str(theirs).splitlines()[0]}"
+            )
             continue
         converted = outs if not kept else [each.to(out.dtype) for each, out in pairs]
         difference = _found_different(info, case, sample, tuple(converted), tuple(to_write), device)
         if difference:
-            wrong.append(f"out {label}: {difference}")
+            outcome.wrong.append(f"out {label}: {difference}")
         if label == "of another shape" and they_warned > we_warned:
-            wrong.append(f"out {label}: the CPU warns that it was resized")
-    return wrote, wrong
+            outcome.wrong.append(f"out {label}: the CPU warns that it was resized")
+    return outcome
 
 
 # Random, without a tensor as the result, or with a list of tensors to write to, which is not there yet. The

@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 
 #include "drivers/host/host_device.h"
@@ -86,7 +87,8 @@ std::string name_of(const DividedCase& c) {
 ir::Tensor numbers(const ir::Extents& extents, uint32_t seed) {
   ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, extents);
   auto* data = static_cast<float*>(tensor.mutable_data());
-  for (I i = 0; i < tensor.elements(); ++i) {
+  const I count = tensor.elements();
+  for (I i = 0; i < count; ++i) {
     seed = seed * 1664525 + 1013904223;
     data[i] = static_cast<float>(seed >> 8) / (1 << 24) - 0.5f;
   }
@@ -398,8 +400,8 @@ ir::Tensor rows_of(const ir::Tensor& all, I first, I count) {
   const size_t row = floats(all).size() / static_cast<size_t>(extents[0]);
   extents[0] = count;
   ir::Tensor rows = ir::Tensor::zeros(ir::DType::kF32, extents);
-  std::ranges::copy(floats(all).subspan(static_cast<size_t>(first) * row, static_cast<size_t>(count) * row),
-                    static_cast<float*>(rows.mutable_data()));
+  const auto from = floats(all).subspan(static_cast<size_t>(first) * row, static_cast<size_t>(count) * row);
+  std::memcpy(rows.mutable_data(), from.data(), from.size_bytes());
   return rows;
 }
 
@@ -426,7 +428,8 @@ std::string differing_batches(const DividedCase& c, int threads, const device::L
   for (I count = 2; count <= kMost; ++count) {
     const ir::Tensor together = run_each(with_rows(c, count), threads, {rows(0, count)}, options)[0];
     for (I row = 0; row < count; ++row) {
-      if (std::ranges::equal(floats(rows_of(together, row, 1)), floats(alone[static_cast<size_t>(row)])))
+      const ir::Tensor one = rows_of(together, row, 1);
+      if (std::memcmp(one.data(), alone[static_cast<size_t>(row)].data(), floats(one).size_bytes()) == 0)
         continue;
       differing += text(" ", count);
       break;
@@ -440,7 +443,7 @@ TEST_CASE("exact: a row's bits are the same alone as in a batch, however both ar
   for (const bool bf16 : {false, true}) {
     if (bf16 && (slow || engine_for(true) == nullptr)) continue;
     for (const DividedCase& c : rows_of_one()) {
-      for (const int threads : bf16 || slow ? std::vector{3} : std::vector{1, 2, 3, 8}) {
+      for (const int threads : bf16 || slow ? std::vector{3} : std::vector{1, 3, 8}) {
         const std::string differing =
             differing_batches(c, threads, {.precision = bf16 ? "bf16" : "f32", .exact = true});
         CHECK_MESSAGE(differing.empty(), name_of(c), S(bf16 ? " in bf16" : ""), " with ", threads,
