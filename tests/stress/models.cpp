@@ -17,7 +17,7 @@ using Value = GraphBuilder::Value;
 using Ints = std::vector<int64_t>;
 
 // A file's model has the width that it has: on the double under a sanitizer it takes minutes.
-bool are_files_left_out() { return narrower(8) == 1; }
+bool are_files_left_out() { return narrower(8) <= 1; }
 
 // A graph with seeded weights, scaled so that activations keep their size.
 class Net {
