@@ -18,11 +18,11 @@ PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
 .PHONY: demo test test-long bench conformance build format clean package torch wheel
-.PHONY: setup setup-test setup-long setup-bench
+.PHONY: setup setup-build setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
 
-test: setup-test
+test: setup-build
 	@$(PYTHON_IN_VENV) tools/check.py $(if $(ONLY),--only $(ONLY))
 
 test-long: setup-long
@@ -58,6 +58,8 @@ clean:
 setup:
 	@tools/setup.sh demo
 
+setup-build:
+	@tools/setup.sh build
 setup-test:
 	@tools/setup.sh test
 setup-long:

@@ -98,6 +98,8 @@ if(CMAKE_CROSSCOMPILING_EMULATOR)
 endif()
 
 if(HEDDLE_SANITIZE)
+  # As libraries are, so that one precompiled header serves both.
+  set(CMAKE_CXX_COMPILE_OPTIONS_PIE -fPIC)
   add_compile_options(-fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   add_link_options(-fsanitize=${HEDDLE_SANITIZE})
   if(HEDDLE_SANITIZE MATCHES "undefined" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")

@@ -31,10 +31,7 @@ if(HEDDLE_SANITIZE)
   set(narrower 8)
 endif()
 function(heddle_on_metal name target)
-  add_test(NAME ${name} COMMAND ${HEDDLE_TEST_LAUNCHER} $<TARGET_FILE:${target}> ${ARGN}
-           WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
-  set_tests_properties(${name} PROPERTIES
-    LABELS metal TIMEOUT 900
+  heddle_ctest(${name} TARGET ${target} LABELS metal ARGUMENTS ${ARGN}
     ENVIRONMENT "HEDDLE_DEVICE=metal;HEDDLE_TEST_NARROWER=${narrower};${HEDDLE_SANITIZER_OPTIONS}")
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
 endfunction()

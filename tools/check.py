@@ -1,8 +1,9 @@
-"""Run every check of the project: what `make test` and CI do after the set-up.
+"""Run every check of the project: what `make test` and CI do once there is a .venv that can build.
 
 usage: check.py [--only STAGE,STAGE] [--list]
 
-Stages run in order and are timed; a failure does not stop the later ones. A stage that runs tests adds their
+The packages that only tests need are installed beside the release build, which is the first stage. Stages run
+in order and are timed; a failure does not stop the later ones. A stage that runs tests adds their
 number to the total, any other stage counts as one test. The last line reads "N passed, N failed".
 """
 
@@ -13,24 +14,15 @@ import re
 import subprocess
 import sys
 import time
-import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+from counts import Count, count_doctest, count_pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
 JOBS = str(os.cpu_count() or 2)
 BIN = Path(sys.executable).parent
-
-
-@dataclass
-class Count:
-    passed: int = 0
-    failed: int = 0
-
-    def __add__(self, other: "Count") -> "Count":
-        return Count(self.passed + other.passed, self.failed + other.failed)
 
 
 class Log:
@@ -125,25 +117,6 @@ def run_ctest(log: Log, preset: str, *selection: str) -> Count:
             "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
             "--output-junit", junit, *selection)  # fmt: skip
     return count_doctest(junit) if junit.exists() else Count(0, 1)
-
-
-DOCTEST = re.compile(r"test cases:\s*(\d+)\s*\|\s*(\d+) passed\s*\|\s*(\d+) failed")
-
-
-def count_doctest(junit: Path) -> Count:
-    """Test cases of all executables. One that died without its closing line, or ran none, is one failure."""
-    total = Count()
-    for case in ElementTree.parse(junit).getroot().iter("testcase"):
-        bad = case.get("status") != "run"
-        closing = DOCTEST.findall(re.sub(r"\x1b\[[0-9;]*m", "", case.findtext("system-out") or ""))
-        bad = bad or (bool(closing) and closing[-1][0] == "0")
-        if closing:
-            total.passed += int(closing[-1][1])
-            total.failed += int(closing[-1][2])
-        if not closing or (bad and int(closing[-1][2]) == 0):
-            total.failed += bad
-            total.passed += not bad
-    return total
 
 
 def models_stage(log: Log) -> None:
@@ -370,28 +343,10 @@ def processor() -> str:
     return described.read_text(encoding="utf-8") if described.exists() else ""
 
 
-def count_pytest(junit: Path, allowed: set[str]) -> tuple[Count, list[str]]:
-    """A skipped test counts as neither when its reason is allowed; otherwise as failed, and is named."""
-    total, refused = Count(), []
-    for case in ElementTree.parse(junit).getroot().iter("testcase"):
-        skipped = case.find("skipped")
-        if case.find("failure") is not None or case.find("error") is not None:
-            total.failed += 1
-        elif skipped is None:
-            total.passed += 1
-        elif skipped.get("message") not in allowed:
-            total.failed += 1
-            why = skipped.text if skipped.get("message") == "collection skipped" else skipped.get("message")
-            name = f"{case.get('classname')}::{case.get('name')}".removeprefix("::")
-            refused.append(f"FAILED {name}: skipped for a reason that tools/check.py does not allow: {why}")
-    return total, refused
-
-
 STAGES: dict[str, Callable[[Log], Count | None]] = {
+    "release": release_stage,
     "format": format_stage,
     "tidy": tidy_stage,
-    "release": release_stage,
-    "headers": headers_stage,
     "models": models_stage,
     "unit": unit_stage,
     "stress": stress_stage,
@@ -404,6 +359,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
     "metal_apple": metal_apple_stage,
+    "headers": headers_stage,
     "aarch64": aarch64_stage,
     "benches": benches_stage,
     "compilers": compilers_stage,
@@ -418,7 +374,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
+LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
         "python_asan", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
@@ -457,6 +413,24 @@ def run_stage(name: str) -> Count:
     return count
 
 
+class SetUp:
+    """The packages that tests need, installed while the first stage runs if it needs none of them."""
+
+    COMMAND = ("tools/setup.sh", "test")
+
+    def __init__(self) -> None:
+        self.process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            self.COMMAND, cwd=ROOT, stdin=subprocess.DEVNULL
+        )
+
+    def wait_before(self, stage: str) -> None:
+        if self.process is None or stage == "release":
+            return
+        if self.process.wait() != 0:
+            sys.exit(f"{self.COMMAND[0]} failed")
+        self.process = None
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--only", default="", help="stages to run, separated by commas")
@@ -476,7 +450,9 @@ def main() -> int:
         parser.error(f"no stage named {', '.join(unknown)}; there are {', '.join(STAGES)}")
     begin = time.monotonic()
     total = Count()
+    set_up = SetUp()
     for name in chosen:
+        set_up.wait_before(name)
         total += run_stage(name)
     print(f"\nall stages {time.monotonic() - begin:.0f} s")
     print(f"{total.passed} passed, {total.failed} failed")

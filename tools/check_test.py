@@ -1,12 +1,13 @@
-"""What tools/check.py counts: a test that was skipped, and a program that ran nothing, are failures."""
+"""What make test counts: a test that was skipped, and a program that ran nothing, are failures."""
 
 import subprocess
 import sys
 from pathlib import Path
 
 import check
+import counts
 import pytest
-from check import Count
+from counts import Count
 
 OUTCOMES = {
     "test_passes": "def test_passes(): pass",
@@ -33,7 +34,7 @@ def junit_of(folder: Path, *names: str) -> Path:
 
 @pytest.mark.parametrize("name", [name for name in OUTCOMES if name != "test_passes"])
 def test_what_did_not_pass_counts_as_failed(tmp_path: Path, name: str) -> None:
-    count, refused = check.count_pytest(junit_of(tmp_path, "test_passes", name), allowed=set())
+    count, refused = counts.count_pytest(junit_of(tmp_path, "test_passes", name), allowed=set())
     assert count == Count(passed=1, failed=1)
     skipped = name not in ("test_fails", "test_fails_in_its_fixture")
     assert len(refused) == skipped
@@ -41,7 +42,7 @@ def test_what_did_not_pass_counts_as_failed(tmp_path: Path, name: str) -> None:
 
 def test_a_test_skipped_for_an_allowed_reason_is_neither(tmp_path: Path) -> None:
     report = junit_of(tmp_path, "test_passes", "test_cannot_run_here", "test_is_left_out")
-    count, refused = check.count_pytest(report, allowed={"no such processor"})
+    count, refused = counts.count_pytest(report, allowed={"no such processor"})
     assert count == Count(passed=1, failed=1)
     assert len(refused) == 1
     assert "test_is_left_out" in refused[0]
@@ -84,7 +85,7 @@ def test_every_program_of_ctest_is_counted_by_its_cases(
 ) -> None:
     report = tmp_path / "junit.xml"
     report.write_text(CTEST.format(status=status, output=output))
-    assert check.count_doctest(report) == count
+    assert counts.count_doctest(report) == count
 
 
 def test_a_processor_without_bf16_may_skip_its_tests_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,6 +100,7 @@ def test_a_processor_without_bf16_may_skip_its_tests_and_no_other(monkeypatch: p
 def test_no_stage_is_left_out_for_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     monkeypatch.setattr(check, "run_stage", lambda name: ran.append(name) or Count(1, 0))
+    monkeypatch.setattr(check.SetUp, "COMMAND", ("true",))
     monkeypatch.setattr(sys, "argv", ["check.py", "--long"])
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)

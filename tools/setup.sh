@@ -2,7 +2,8 @@
 # Sets up what the named targets need, and nothing twice.
 #
 #   tools/setup.sh demo      system packages, .venv with requirements/demo.txt and the weights
-#   tools/setup.sh test      the same, and what only tests and formatting need
+#   tools/setup.sh build     what builds and compiled tests need; tools/check.py goes on with the next
+#   tools/setup.sh test      the same as demo, and what only tests and formatting need
 #   tools/setup.sh long      the same as test, the cross compiler for aarch64 and build/aarch64-root
 #   tools/setup.sh bench     the same as test, and the peers that benchmarks compare with
 #   tools/setup.sh package   builds and installs the Python package into .venv, when its sources changed
@@ -173,9 +174,14 @@ install_python() {
   # pip compiles to bytecode with one process, which is a third of its time.
   run "pip-$name" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile -q "$@" \
     -r "requirements/$name.txt"
-  # Like pip, without a word on files for other versions of Python, which some packages carry.
-  "$VENV/bin/python" -m compileall -q -j 0 "$VENV/lib" >"$LOGS/compileall-$name.log" 2>&1 || true
+  COMPILED=no
   printf '%s\n' "$hash" >"$stamp"
+}
+
+# Like pip, without a word on files for other versions of Python, which some packages carry.
+compile_bytecode() {
+  [ -n "${COMPILED:-}" ] || return 0
+  "$VENV/bin/python" -m compileall -q -j 0 "$VENV/lib" >"$LOGS/compileall.log" 2>&1 || true
 }
 
 # hash_sources PATH...: what the build of a Python package reads there.
@@ -215,25 +221,32 @@ case "${1:-}" in
     install_packages demo
     make_venv
     install_python demo
-    install_python weights --no-deps ;;
+    install_python weights --no-deps
+    compile_bytecode ;;
+  build)
+    install_packages test
+    make_venv
+    install_python demo ;;
   test)
     install_packages test
     make_venv
     install_python test
     install_python weights --no-deps
-    install_python test_weights --no-deps ;;
+    install_python test_weights --no-deps
+    compile_bytecode ;;
   long)
     tools/setup.sh test
     install_packages long
     if [ "$SYSTEM" = Linux ]; then make_aarch64_root; fi ;;
   bench)
     tools/setup.sh test
-    install_python bench ;;
+    install_python bench
+    compile_bytecode ;;
   package)
     install_package ;;
   torch)
     install_package
     install_torch_backend ;;
   *)
-    fail "usage: tools/setup.sh demo|test|long|bench|package|torch" ;;
+    fail "usage: tools/setup.sh demo|build|test|long|bench|package|torch" ;;
 esac

@@ -121,34 +121,49 @@ TEST_CASE("callers of several rows join, though no caller ever went alone with o
 }
 
 TEST_CASE("rows that go alone do not pass a batch that waits for a lane") {
-  constexpr int kOthers = 4, kLimit = 4000;
+  constexpr int kOthers = 4;
   CoalescerOptions options = with_equal_costs(with(1));
   options.lanes_alone = 2;
   Fixture f(options, true, true);  // exact: another length is another group
   f.learn_that_joining_does_not_pay();
-  Atomic<int64_t> wrong{0}, made{0};
-  Atomic<bool> over{false};
-  int64_t meanwhile = 0;
-  {
-    std::vector<Thread> others;
-    for (int i = 0; i < kOthers; ++i) {
-      others.emplace_back("other", [&, i] {
-        while (!over.load_acquire() && made.add_relaxed(1) < kLimit) {
-          Rows x(1, static_cast<float>(i));
-          wrong.add_relaxed(f.right(x, f.call(x)) ? 0 : 1);
-        }
-      });
+  Atomic<bool> batch_runs{false};
+  Atomic<int> lone_runs{0}, passed{0};
+  // The first lone run holds the lane that the batch needs. The others need not wait for that lane; each
+  // stays until the batch runs, or until it is clear that the batch was passed.
+  f.kernel = [&](const device::Run& run) {
+    if (run.inputs[0].extents[1] == 8) {
+      batch_runs.store_release(true);
+    } else if (lone_runs.add_acq_rel(1) == 0) {
+      f.latch.wait();
+    } else {
+      const Deadline patience = Deadline::in(std::chrono::seconds(20));
+      wait_until([&] { return batch_runs.load_acquire() || patience.expired(); });
+      if (!batch_runs.load_acquire()) passed.add_release(1);
     }
-    wait_until([&] { return made.load_relaxed() >= 20; });
-    const int64_t before = made.load_relaxed();
-    Ragged x(8, 1);
-    CHECK(f.right(x, f.call(x)));
-    meanwhile = made.load_relaxed() - before;
-    over.store_release(true);
-    for (Thread& thread : others) thread.join();
-  }
-  CHECK(wrong.load_relaxed() == 0);
-  CHECK(meanwhile <= 5 * kOthers);
+    return Status();
+  };
+  Atomic<int> good{0};
+  std::vector<Thread> callers;
+  const auto call = [&](int64_t length) {
+    callers.emplace_back("caller", [&, length] {
+      Ragged x(length, static_cast<float>(length));
+      good.add_relaxed(f.right(x, f.call(x)) ? 1 : 0);
+    });
+  };
+  const auto wait_for_parked = [&](size_t callers_parked) {
+    wait_until([&] { return f.coalescer->stats().parked == callers_parked || passed.load_acquire() > 0; });
+  };
+  call(4);
+  wait_until([&] { return f.latch.arrived() == 1; });
+  call(8);
+  wait_for_parked(1);
+  for (int i = 0; i < kOthers; ++i) call(4);
+  wait_for_parked(1 + kOthers);
+  f.latch.open();
+  for (Thread& caller : callers) caller.join();
+  CHECK(good.load_relaxed() == kOthers + 2);
+  CHECK(lone_runs.load_relaxed() == kOthers + 1);
+  CHECK(passed.load_relaxed() == 0);
 }
 
 }  // namespace heddle::batch

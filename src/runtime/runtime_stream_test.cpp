@@ -300,6 +300,17 @@ TEST_CASE("a lane whose stream failed gets a new one, and its caller the cause")
   }
 }
 
+TEST_CASE("a lane's failed stream that was replaced is not synchronized any more") {
+  RuntimeStreamFixture f(true, 1);
+  Rows x(1, 4);
+  const View view = x.view();
+  InFlight failed = *f.runtime->start(*f.lost, {.inputs = {&view, 1}});
+  CHECK(f.runtime->finish(failed, Deadline::never()).status().code() == Code::device_lost);
+  CHECK(f.runtime->synchronize().code() == Code::device_lost);
+  REQUIRE(f.run(*f.lost, view, nullptr, true).ok());
+  CHECK(f.runtime->synchronize().ok());  // `failed` still keeps the failed stream
+}
+
 TEST_CASE("a failed stream of a user's does not disturb the others") {
   RuntimeStreamFixture f(true);
   std::optional<StreamLease> broken = *f.runtime->streams().lease();

@@ -75,3 +75,16 @@ def test_a_script_ends_quietly(shape):
     leaks = "" if "daemon" in shape else "heddle._heddle.report_leaks()\n"
     program = BEGIN + START + leaks + textwrap.dedent(SHAPES[shape]) + "\nsys.exit(42)"
     assert run(program, timeout=120) == ""
+
+
+def test_the_thread_that_runs_batches_ends_before_the_device_is_closed():
+    look = """
+import atexit, threading
+@atexit.register  # the first to register is the last to run
+def look():
+    left = [thread.name for thread in threading.enumerate() if "owner" in thread.name]
+    assert not left, left
+"""
+    shape = textwrap.dedent(SHAPES["daemon threads in batches"])
+    seen = "\nassert any('owner' in thread.name for thread in threading.enumerate())"
+    assert run(look + BEGIN + START + shape + seen + "\nsys.exit(42)", timeout=120) == ""

@@ -86,7 +86,7 @@ class Workers:
         self._keeper: threading.Thread | None = None
         _living.add(self)
         if errors.exit_has_begun():
-            requests.close()  # _shut_all may have looked before this queue was there
+            requests.close()  # shut_all may have looked before this queue was there
         for _ in range(count):
             self._start_worker()
         if hang_after is not None:
@@ -332,11 +332,12 @@ class Workers:
 _living: weakref.WeakSet[Workers] = weakref.WeakSet()
 
 
-def _shut_all() -> None:
+def shut_all() -> None:
+    """Shuts every queue of the process, and waits a while for the batches that run."""
     errors.begin_exit()
     for workers in list(_living):
         workers.shut(_EXIT_S)
 
 
 # Later than the extension's own handler, so it runs before that one waits for threads inside Heddle.
-atexit.register(_shut_all)
+atexit.register(shut_all)

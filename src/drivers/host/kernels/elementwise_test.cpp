@@ -79,7 +79,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("host kernels: unary operators split over two threads") {
+TEST_CASE("unary operators are split over two threads") {
   for (const Unary& unary : float_unaries()) {
     check_node(unary.op, {random_tensor(DType::kF32, {7, 9001}, unary.low, unary.high)}, unary.attributes);
   }

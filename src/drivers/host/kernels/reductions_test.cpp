@@ -89,7 +89,7 @@ TEST_CASE("host kernels: reductions let NaN and infinity through") {
   }
 }
 
-TEST_CASE("host kernels: large reductions are split without changing bits") {
+TEST_CASE("large reductions are split without changing bits") {
   for (const char* op : kReductions) {
     for (int64_t axis : {0, 1, 2}) {
       check_node(op, {random_tensor(DType::kF32, {30, 40, 50}, -1, 1), Tensor::of_i64({axis})}, {},

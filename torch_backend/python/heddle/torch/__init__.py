@@ -23,6 +23,7 @@ import heddle as _heddle  # noqa: F401  (loads libheddle, which _C is linked to)
 import torch
 from heddle import BatchQueue
 from heddle import profiler as profiler
+from heddle.batching import workers as _workers
 
 from . import _C as _C
 from . import dlpack
@@ -162,11 +163,16 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+def _end() -> None:
+    _workers.shut_all()  # first: from before_exit() on, the threads that run batches could not finish them
+    _C.before_exit()
+
+
 def _register() -> None:
     if getattr(torch, "heddle", None) is not None:
         return
     torch.utils.rename_privateuse1_backend("heddle")
-    atexit.register(_C.before_exit)
+    atexit.register(_end)
     torch._register_device_module("heddle", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.register()

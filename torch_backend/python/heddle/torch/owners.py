@@ -8,7 +8,6 @@ a first and a last row alone must come out as they did in the batch.
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import os
 import threading
@@ -17,7 +16,7 @@ from typing import Any
 
 import heddle
 import torch
-from heddle.errors import InvalidError, UnsupportedError, begin_exit
+from heddle.errors import InvalidError, UnsupportedError
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from .calls import Callee, Form, Work, take_apart
@@ -26,7 +25,6 @@ from .settings import Settings
 _FULL = 1 << 40  # the cost of a full batch: batch sizes are limited per Work, through the cost of its rows
 _MOST_ROWS = 1 << 16
 _PROOFS_KEPT = 4096
-_EXIT_S = 5.0  # at exit, for batches that still run
 _NO_ROWS = torch.zeros(1, 1)  # what an errand submits: a request has an array
 _TOLERANCE = {torch.float16: 2e-2, torch.bfloat16: 1e-1, torch.float32: 1e-3, torch.float64: 1e-6}
 
@@ -226,15 +224,7 @@ def _forget() -> None:
     _owners.clear()
 
 
-def _close() -> None:
-    begin_exit()
-    for owner in _owners.values():
-        owner.queue.close(_EXIT_S)
-    _owners.clear()
-
-
 os.register_at_fork(after_in_child=_forget)
-atexit.register(_close)
 
 
 def work_of(
