@@ -32,7 +32,7 @@ if(HEDDLE_SANITIZE)
 endif()
 function(heddle_on_metal name target)
   heddle_ctest(${name} TARGET ${target} LABELS metal ARGUMENTS ${ARGN}
-    ENVIRONMENT "HEDDLE_DEVICE=metal;HEDDLE_TEST_NARROWER=${narrower};${HEDDLE_SANITIZER_OPTIONS}")
+    ENVIRONMENT HEDDLE_DEVICE=metal HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
 endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock

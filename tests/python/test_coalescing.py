@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import build_affine, build_mlp, run_threads
+from conftest import build_affine, build_mlp, run_held, run_threads
 
 import heddle
 
@@ -27,6 +27,12 @@ def batches_of_several(model: heddle.Model) -> int:
     return sum(runs for rows, runs in stats["rows"].items() if rows > 1)
 
 
+def run_joined(model: heddle.Model, calls: int, body) -> None:
+    """body() on threads enough that calls have to join; each of its `calls` has to be right."""
+    right = run_held(12, body, lambda: model.coalescing_stats()["waiting"])
+    assert right == [calls] * len(right)
+
+
 def test_threads_share_batches_and_get_the_values_of_calls_alone():
     model = build_mlp()
     random = np.random.default_rng(1)
@@ -40,9 +46,9 @@ def test_threads_share_batches_and_get_the_values_of_calls_alone():
             right += np.allclose(model(inputs[k]), expected[k], rtol=1e-5, atol=1e-4)
         return right
 
-    assert sum(run_threads(24, body)) == 24 * 40
+    run_joined(model, 40, body)
     stats = model.coalescing_stats()
-    assert stats["calls"] == 24 * 40 + len(inputs)
+    assert stats["calls"] == (heddle.Device().in_flight + 12) * 40 + len(inputs)
     assert sum(stats["rows"].values()) == stats["batches"] < stats["calls"]
     assert stats["waiting"] == 0
 
@@ -76,7 +82,7 @@ def test_sentences_of_different_length_share_batches(minilm, ragged):
             right += y.shape == expected[k].shape and np.allclose(y, expected[k], rtol=1e-4, atol=1e-4)
         return right
 
-    assert sum(run_threads(16, body)) == 16 * 12
+    run_joined(model, 12, body)
     assert batches_of_several(model) > 0
     assert ("padded" in model.explain_coalescing()) == (ragged is None)
 
@@ -121,10 +127,7 @@ def test_a_model_that_reads_its_last_token_is_not_padded():
             right += np.allclose(y, expected[k], rtol=1e-4, atol=1e-4)
         return right
 
-    for _ in range(20):  # until two calls have met
-        assert sum(run_threads(12, body)) == 12 * 200
-        if "once" not in model.explain_coalescing():
-            break
+    run_joined(model, 200, body)
     assert "changed a row's result" in model.explain_coalescing()
     assert sum(run_threads(12, body)) == 12 * 200
 
@@ -200,7 +203,11 @@ def test_no_more_callers_wait_than_may():
                 refused += 1
         return refused
 
-    assert sum(run_threads(12, body)) == model.coalescing_stats()["exhausted"] > 0
+    def waiting():
+        stats = model.coalescing_stats()
+        return stats["waiting"] + stats["exhausted"]
+
+    assert sum(run_held(12, body, waiting)) == model.coalescing_stats()["exhausted"] >= 11
 
 
 def test_close_answers_those_who_wait():
@@ -240,7 +247,7 @@ def test_exact_rows_have_the_same_bits_whatever_they_are_batched_with(exported, 
             right += np.array_equal(model(rows[k : k + 1]), expected[k])
         return right
 
-    assert sum(run_threads(12, body)) == 12 * calls
+    run_joined(model, calls, body)
     assert batches_of_several(model) > 0
 
 

@@ -2,6 +2,7 @@
 // in stream order.
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <torch/library.h>
 
 #include <cmath>

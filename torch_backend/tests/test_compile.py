@@ -1,5 +1,8 @@
 """heddle.torch.compile: values against eager PyTorch on the CPU, arguments, results, refusals, callers."""
 
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import heddle.torch
 import pytest
 import torch
@@ -247,9 +250,11 @@ def test_refuses_to_lose_gradients():
 # ---- callers
 
 
-@pytest.mark.parametrize("threads", [8, 16])
-def test_callers_of_single_rows_share_batches(threads):
+def test_callers_of_single_rows_share_batches():
+    """More of them than the device takes calls at once, which is held until the others wait."""
     torch.manual_seed(1)
+    device, extra = heddle.Device(), 8
+    threads = device.in_flight + extra
     module = mlp(1024).eval()
     model = heddle.torch.compile(module, torch.zeros(3, 32), max_batch=16)
     rows = torch.randn(threads, 40, 1, 32)
@@ -258,7 +263,12 @@ def test_callers_of_single_rows_share_batches(threads):
         with torch.no_grad():
             return module(rows[thread, i])
 
-    done = count_right(threads, 40, lambda thread, i: model(rows[thread, i]), expected)
+    with ThreadPoolExecutor(1) as pool:
+        with heddle.exclusive(device):
+            work = pool.submit(count_right, threads, 40, lambda thread, i: model(rows[thread, i]), expected)
+            while model.coalescing_stats()["waiting"] < extra and not work.done():
+                time.sleep(0.001)
+        done = work.result()
     stats = model.coalescing_stats()
     assert done == threads * 40 == stats["calls"]
     assert sum(size * times for size, times in stats["rows"].items()) == done
