@@ -6,8 +6,7 @@ Those that take long to make are kept in build/models.
 import itertools
 import subprocess
 import sys
-import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -103,6 +102,6 @@ def run_held(extra: int, body, waiting) -> list:
     with ThreadPoolExecutor(1) as pool:
         with heddle.exclusive(device):
             done = pool.submit(run_threads, device.in_flight + extra, body)
-            while waiting() < extra and not done.done():
-                time.sleep(0.001)
+            while waiting() < extra and not wait([done], 0.001).done:
+                pass
         return done.result()

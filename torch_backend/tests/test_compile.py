@@ -1,7 +1,6 @@
 """heddle.torch.compile: values against eager PyTorch on the CPU, arguments, results, refusals, callers."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 
 import heddle.torch
 import pytest
@@ -266,8 +265,8 @@ def test_callers_of_single_rows_share_batches():
     with ThreadPoolExecutor(1) as pool:
         with heddle.exclusive(device):
             work = pool.submit(count_right, threads, 40, lambda thread, i: model(rows[thread, i]), expected)
-            while model.coalescing_stats()["waiting"] < extra and not work.done():
-                time.sleep(0.001)
+            while model.coalescing_stats()["waiting"] < extra and not wait([work], 0.001).done:
+                pass
         done = work.result()
     stats = model.coalescing_stats()
     assert done == threads * 40 == stats["calls"]
