@@ -7,6 +7,7 @@ Builds what has changed, into build/asan. A report of this process or of one it 
 the exit code 1.
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -39,6 +40,7 @@ def build() -> Path:
 def main() -> int:
     if len(sys.argv) < 3 or sys.argv[1] != "asan":
         sys.exit(__doc__)
+    os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # heddle-torch's libheddle is another
     return run_sanitized("asan", build(), "python", sys.argv[2:], lambda _: False)
 
 
