@@ -27,11 +27,12 @@ struct Fact {  // for people
 };
 
 struct Traits {
-  std::string name;                  // "host"
-  std::string description;           // "AMD EPYC, 2 threads, oneDNN 3.2"
-  bool binds_caller_memory = false;  // a View without buffer may be used in place
-  bool unified_memory = false;       // Memory::host() is never null
-  bool synchronous = false;          // submit() returns when the work is over
+  std::string name;                               // "host"
+  std::string description;                        // "AMD EPYC, 2 threads, oneDNN 3.2"
+  bool binds_caller_memory = false;               // a View without buffer may be used in place
+  bool unified_memory = false;                    // Memory::host() is never null
+  bool synchronous = false;                       // submit() returns when the work is over
+  std::vector<std::string> precisions = {"f32"};  // that LoadOptions may ask for
   int threads = 0;             // of this process that compute, callers included; 0: the device has its own
   int lanes = 1;               // batches of one model at once that keep the device busy
   int in_flight = 1;           // submissions to hold at once by default, all queues together; 1 to 63
@@ -66,7 +67,7 @@ class Queue {
 };
 
 struct LoadOptions {
-  std::string precision = "f32";  // f32, or bf16 / f16 where the driver has it: arithmetic of float operators
+  std::string precision = "f32";  // one of Traits::precisions: arithmetic of float operators
   bool exact = false;  // a row's bits depend neither on the other rows nor on their number; the host's
 };
 
@@ -78,7 +79,12 @@ class Device {
                                                    NoLocksHeld) = 0;  // at least 64-byte aligned; exhausted
   virtual Result<std::unique_ptr<Queue>> make_queue(NoLocksHeld) = 0;
   virtual Result<std::unique_ptr<Slot>> make_slot(NoLocksHeld) = 0;
-  virtual Result<Ref<const Module>> load(ir::Graph graph, const LoadOptions& options, NoLocksHeld) = 0;
+  // Prepares the graph (plan/prepare.h) and makes the module. unsupported: a precision that the device does
+  // not have.
+  Result<Ref<const Module>> load(ir::Graph graph, const LoadOptions& options, NoLocksHeld);
+  // For load(), and for devices that wrap another. `options` were found right.
+  virtual Result<Ref<const Module>> make_module(plan::Prepared prepared, const LoadOptions& options,
+                                                NoLocksHeld) = 0;
 };
 
 }  // namespace heddle::device

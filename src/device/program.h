@@ -22,19 +22,20 @@
 #include "base/sync.h"
 #include "ir/graph.h"
 #include "plan/cost.h"
+#include "plan/prepare.h"
 
 namespace heddle::device {
 
-struct Signature {
-  std::string name;
-  ir::TensorType type;  // symbolic in a Module
-};
+using plan::Signature;
+struct Run;
 
 struct ConcreteType {
   ir::DType dtype;
   ir::Extents extents;
   friend bool operator==(const ConcreteType&, const ConcreteType&) = default;
 };
+
+std::vector<ConcreteType> concrete_types(const ir::Graph& specialised, const std::vector<ir::ValueId>& ids);
 
 class Program {
  public:
@@ -45,8 +46,13 @@ class Program {
   uint64_t resident_bytes() const {
     return resident_bytes_;
   }  // what keeping it costs, shared weights not counted
+  // invalid, naming it, when an operand of the run has another dtype or shape than the program was compiled
+  // for, or cannot hold the rows whose faults the run asks for.
+  Status check_operands(const Run& run) const;
 
  protected:
+  void take_operands(const ir::Graph& specialised);
+
   std::vector<ConcreteType> inputs_;
   std::vector<ConcreteType> outputs_;
   uint64_t slot_bytes_ = 0;
@@ -72,29 +78,31 @@ struct ProgramPlan {
 
 class Module {
  public:
+  explicit Module(plan::Prepared prepared) : prepared_(std::move(prepared)) {}
   virtual ~Module() = default;
-  const std::vector<Signature>& inputs() const { return inputs_; }
-  const std::vector<Signature>& outputs() const { return outputs_; }
-  const ir::Graph& graph() const { return *graph_; }  // after optimisation
-  uint64_t weight_bytes() const { return weight_bytes_; }
+  const std::vector<Signature>& inputs() const { return prepared_.inputs; }
+  const std::vector<Signature>& outputs() const { return prepared_.outputs; }
+  const ir::Graph& graph() const { return *prepared_.graph; }  // after optimisation
+  uint64_t weight_bytes() const { return prepared_.weight_bytes; }
   // Extents in input order, already checked against inputs() by the caller as to rank and static
   // dimensions. Contradictions between them (two inputs that disagree on "batch") and shapes the graph
   // cannot take are invalid, naming the node. Shapes whose weights, intermediates and outputs together need
   // more than `bytes_max` are exhausted, naming a node, before anything of that size is allocated.
-  virtual Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                             NoLocksHeld) const = 0;
+  Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
+                                     NoLocksHeld) const;
   Result<Ref<const Program>> compile(std::span<const ir::Extents> inputs, NoLocksHeld none) const {
     return compile(inputs, UINT64_MAX, none);
   }
   // What compile() would make. unsupported where a driver cannot say.
-  virtual Result<ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                   NoLocksHeld) const;
+  Result<ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max, NoLocksHeld) const;
 
- protected:
-  std::vector<Signature> inputs_;
-  std::vector<Signature> outputs_;
-  Ref<const ir::Graph> graph_;
-  uint64_t weight_bytes_ = 0;
+ private:
+  // compile() and plan() for the graph whose types are concrete; shape arithmetic is gone from it.
+  virtual Result<Ref<const Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
+                                           NoLocksHeld) const = 0;
+  virtual Result<ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max, NoLocksHeld) const;
+
+  const plan::Prepared prepared_;
 };
 
 // exhausted when a run needs more than `bytes_max`: `arena_bytes` for intermediates, `weight_bytes`, and the

@@ -1,8 +1,8 @@
 // test_device.h: a device for the runtime's own tests. Its programs are functions, its queues may be slow,
 // wrong or lost on demand.
 //
-//   What       A model is a graph with inputs and outputs but no nodes; its name picks the kernel. Outputs
-//              have the first input's extents.
+//   What       A model is a graph whose name picks the kernel; of its nodes only the outputs' types count.
+//              Outputs have the first input's extents.
 //   Threads    asynchronous: every queue runs its work on a thread of its own. Otherwise on the caller's.
 //   Meetings   Work can be made to wait until two threads do it at once, which shows without a clock that no
 //              lock is shared.
@@ -24,6 +24,7 @@
 #include "base/thread.h"
 #include "device/device.h"
 #include "device/row_faults.h"
+#include "ir/builder.h"
 
 namespace heddle::runtime::test {
 
@@ -155,7 +156,8 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override;
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override;
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override;
-  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions&, NoLocksHeld) override;
+  Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions&,
+                                                NoLocksHeld) override;
 
  private:
   friend class TestModule;
@@ -204,12 +206,10 @@ class TestSlot final : public device::Slot {
 
 class TestProgram final : public device::Program {
  public:
-  TestProgram(const device::Module& module, std::span<const ir::Extents> inputs, Kernel kernel,
-              Ref<Counts> counts)
+  TestProgram(const ir::Graph& specialised, Kernel kernel, Ref<Counts> counts)
       : kernel_(std::move(kernel)), counts_(std::move(counts)) {
-    for (size_t i = 0; i < inputs.size(); ++i) inputs_.push_back({module.inputs()[i].type.dtype, inputs[i]});
-    for (const device::Signature& output : module.outputs())
-      outputs_.push_back({output.type.dtype, inputs[0]});
+    take_operands(specialised);
+    for (device::ConcreteType& output : outputs_) output.extents = inputs_[0].extents;
     slot_bytes_ = 64;
     resident_bytes_ = 1000;
     counts_->programs.add_relaxed(1);
@@ -243,25 +243,26 @@ inline Status copy_through(const device::Run& run) {
 
 class TestModule final : public device::Module {
  public:
-  TestModule(TestDevice& device, ir::Graph graph) : counts_(device.counts_), compile_(device.compile_) {
-    for (const ir::ValueId id : graph.inputs)
-      inputs_.push_back({graph.values[id].name, graph.values[id].type});
-    for (const ir::ValueId id : graph.outputs)
-      outputs_.push_back({graph.values[id].name, graph.values[id].type});
-    const auto found = device.kernels_.find(graph.name);
+  TestModule(TestDevice& device, plan::Prepared prepared)
+      : Module(std::move(prepared)), counts_(device.counts_), compile_(device.compile_) {
+    const auto found = device.kernels_.find(graph().name);
     kernel_ = found == device.kernels_.end() ? copy_through : found->second;
-    graph_ = std::make_shared<const ir::Graph>(std::move(graph));
-  }
-  using device::Module::compile;
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t,
-                                             NoLocksHeld) const override {
-    counts_->compilations.add_relaxed(1);
-    counts_->meetings.arrive(Work::kCompile);
-    if (compile_) HEDDLE_TRY(compile_(inputs));
-    return Ref<const device::Program>(std::make_shared<TestProgram>(*this, inputs, kernel_, counts_));
   }
 
  private:
+  Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t,
+                                           NoLocksHeld) const override {
+    counts_->compilations.add_relaxed(1);
+    counts_->meetings.arrive(Work::kCompile);
+    if (compile_) {
+      std::vector<ir::Extents> inputs;
+      for (const auto& type : device::concrete_types(specialised, specialised.inputs))
+        inputs.push_back(type.extents);
+      HEDDLE_TRY(compile_(inputs));
+    }
+    return Ref<const device::Program>(std::make_shared<TestProgram>(specialised, kernel_, counts_));
+  }
+
   const Ref<Counts> counts_;
   const std::function<Status(std::span<const ir::Extents>)> compile_;
   Kernel kernel_;
@@ -374,20 +375,20 @@ inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld
 inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
   return std::unique_ptr<device::Slot>(new TestSlot(counts_));
 }
-inline Result<Ref<const device::Module>> TestDevice::load(ir::Graph graph, const device::LoadOptions&,
-                                                          NoLocksHeld) {
+inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
+                                                                 const device::LoadOptions&, NoLocksHeld) {
   counts_->meetings.arrive(Work::kLoad);
-  return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(graph)));
+  return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(prepared)));
 }
 
-// A graph f32[batch, 4] -> f32[batch, 4], without nodes.
+// A graph f32[batch, 4] -> f32[batch, 4].
 inline ir::Graph graph_named(std::string name, size_t inputs = 1) {
-  ir::Graph graph;
-  graph.name = std::move(name);
+  ir::Builder builder(std::move(name));
   const ir::TensorType type{ir::DType::kF32, {ir::Dim::symbol("batch"), ir::Dim(4)}};
-  for (size_t i = 0; i < inputs; ++i) graph.inputs.push_back(graph.add_value({text("x", i), type, {}, {}}));
-  graph.outputs.push_back(graph.add_value({"y", type, {}, {}}));
-  return graph;
+  std::vector<ir::ValueId> ids;
+  for (size_t i = 0; i < inputs; ++i) ids.push_back(builder.input(text("x", i), type));
+  builder.output(*builder.node("Relu", {ids[0]}), "y");
+  return *builder.take();
 }
 
 // Rows of four floats in the caller's memory.

@@ -52,21 +52,20 @@ class MeetingStep final : public Step {
   Ref<Meeting> meeting_;
 };
 
-// A module without inputs and outputs, of one step of the test's.
+// A module without operands, of one step of the test's.
 template <class TestStep, class Shared>
 class TestModule final : public device::Module {
  public:
-  TestModule(ir::Graph graph, Ref<Shared> shared) : shared_(std::move(shared)) {
-    graph_ = std::make_shared<const ir::Graph>(std::move(graph));
-  }
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents>, uint64_t,
-                                             NoLocksHeld) const override {
+  TestModule(plan::Prepared prepared, Ref<Shared> shared)
+      : Module(std::move(prepared)), shared_(std::move(shared)) {}
+
+ private:
+  Result<Ref<const device::Program>> lower(const ir::Graph&, uint64_t, NoLocksHeld) const override {
     std::vector<HostProgram::Named> steps;
-    steps.push_back({graph_->name == "fault" ? "Fault" : "Meeting", std::make_unique<TestStep>(shared_)});
+    steps.push_back({graph().name == "fault" ? "Fault" : "Meeting", std::make_unique<TestStep>(shared_)});
     return Ref<const device::Program>(std::make_shared<const HostProgram>(std::move(steps)));
   }
 
- private:
   Ref<Shared> shared_;
 };
 using FaultModule = TestModule<FaultStep, Fault>;
@@ -91,13 +90,14 @@ class FaultyDevice final : public device::Device {
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld none) override {
     return host_->make_slot(none);
   }
-  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
-                                         NoLocksHeld none) override {
-    if (graph.name == "meeting") {
-      return Ref<const device::Module>(std::make_shared<MeetingModule>(std::move(graph), meeting));
+  Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
+                                                NoLocksHeld none) override {
+    const std::string& name = prepared.graph->name;
+    if (name == "meeting") {
+      return Ref<const device::Module>(std::make_shared<MeetingModule>(std::move(prepared), meeting));
     }
-    if (graph.name != "fault") return host_->load(std::move(graph), options, none);
-    return Ref<const device::Module>(std::make_shared<FaultModule>(std::move(graph), fault));
+    if (name != "fault") return host_->make_module(std::move(prepared), options, none);
+    return Ref<const device::Module>(std::make_shared<FaultModule>(std::move(prepared), fault));
   }
   Ref<Fault> fault = std::make_shared<Fault>();
   Ref<Meeting> meeting = std::make_shared<Meeting>(kMeetings);
@@ -107,11 +107,15 @@ class FaultyDevice final : public device::Device {
   device::Traits traits_;
 };
 
+ir::Graph without_inputs(std::string name) {
+  ir::Builder b(std::move(name));
+  b.output(b.constant(ir::Tensor::scalar(ir::DType::kF32, 0)));
+  return *b.take();
+}
+
 struct Fixture {
   Fixture() {
-    ir::Graph graph;
-    graph.name = "fault";
-    fault = *runtime->load(std::move(graph));
+    fault = *runtime->load(without_inputs("fault"));
     ir::Builder b("identity");
     b.output(*b.node("Identity", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("batch"), ir::Dim(4)}})}));
     identity = *runtime->load(*b.take());
@@ -138,9 +142,7 @@ TEST_CASE("two callers are inside the host device at once, on streams of their o
   for (const bool with_stream : {false, true}) {
     CAPTURE(with_stream);
     Fixture f;
-    ir::Graph graph;
-    graph.name = "meeting";
-    const Ref<runtime::Model> meeting = *f.runtime->load(std::move(graph));
+    const Ref<runtime::Model> meeting = *f.runtime->load(without_inputs("meeting"));
     Atomic<uint64_t> fine{0};
     run_together(2, [&](int) {
       const auto own = *f.runtime->streams().lease();

@@ -6,6 +6,7 @@
 
 #include "device/buffer.h"
 #include "drivers/host/cpu_budget.h"
+#include "drivers/host/onednn/engine.h"
 #include "drivers/host/program.h"
 #include "drivers/host/slot.h"
 #include "drivers/host/team.h"
@@ -92,6 +93,7 @@ class HostDevice final : public device::Device {
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
+    traits_.precisions = {"f32", "bf16"};
     traits_.threads = threads;
     traits_.lanes = threads;
     traits_.in_flight = in_flight_for(threads, budget.processors);
@@ -110,9 +112,11 @@ class HostDevice final : public device::Device {
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
     return std::unique_ptr<device::Slot>(std::make_unique<HostSlot>(traits_.memory_bytes));
   }
-  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
-                                         NoLocksHeld) override {
-    return HostModule::make(std::move(graph), options, team_.width());
+  Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
+                                                NoLocksHeld) override {
+    HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact));
+    return Ref<const device::Module>(
+        std::make_shared<HostModule>(std::move(prepared), std::move(engine), team_.width()));
   }
 
  private:

@@ -13,40 +13,14 @@
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
-#include "plan/batchable.h"
-#include "plan/optimize.h"
-#include "plan/specialize.h"
 
 namespace heddle::host {
 namespace {
-
-std::vector<device::Signature> signatures(const ir::Graph& graph, const std::vector<ir::ValueId>& ids) {
-  std::vector<device::Signature> out;
-  for (ir::ValueId id : ids) out.push_back({graph.values[id].name, graph.type(id)});
-  return out;
-}
-
-std::vector<device::ConcreteType> concrete(const Storage& storage, const std::vector<ir::ValueId>& ids) {
-  std::vector<device::ConcreteType> out;
-  for (ir::ValueId id : ids) out.push_back({storage.operands[id].dtype, storage.operands[id].extents});
-  return out;
-}
 
 std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>& ids) {
   std::vector<Operand> out;
   for (ir::ValueId id : ids) out.push_back(id == ir::kNoValue ? Operand() : storage.operands[id]);
   return out;
-}
-
-Status check_rows(std::span<const device::View> views, int64_t rows, const char* what) {
-  for (size_t i = 0; i < views.size(); ++i) {
-    const ir::Extents& extents = views[i].extents;
-    // Each row may have several entries of an output: a reshape has made them.
-    if (extents.rank() > 0 && extents[0] % std::max<int64_t>(rows, 1) == 0) continue;
-    return Status::invalid("the faults of ", rows, " rows are asked for; ", what, " ", i, " is ", extents,
-                           ", whose axis 0 has to hold them");
-  }
-  return {};
 }
 
 Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
@@ -93,8 +67,7 @@ Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStor
 
 Status HostProgram::prepare_storage(const ir::Graph& graph, const WeightStore& weights) {
   HEDDLE_TRY_ASSIGN(storage_, assign_storage(graph, weights.engine().bf16));
-  inputs_ = concrete(storage_, graph.inputs);
-  outputs_ = concrete(storage_, graph.outputs);
+  take_operands(graph);
   for (const ir::Value& value : graph.values) {
     if (value.is_constant()) constants_.push_back(*value.constant);
   }
@@ -127,26 +100,8 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
   return {};
 }
 
-Status HostProgram::check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
-                          const char* what) const {
-  if (views.size() != types.size()) {
-    return Status::invalid("the run has ", views.size(), " ", what, "s; the program takes ", types.size());
-  }
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].dtype == types[i].dtype && views[i].extents == types[i].extents) continue;
-    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents,
-                           "; the program was compiled for ", types[i].dtype, types[i].extents);
-  }
-  return {};
-}
-
 Status HostProgram::run(const device::Run& run, Team& team) const {
-  HEDDLE_TRY(check(run.inputs, inputs_, "input"));
-  HEDDLE_TRY(check(run.outputs, outputs_, "output"));
-  if (run.row_faults != nullptr) {
-    HEDDLE_TRY(check_rows(run.inputs, run.row_faults->rows(), "input"));
-    HEDDLE_TRY(check_rows(run.outputs, run.row_faults->rows(), "output"));
-  }
+  HEDDLE_TRY(check_operands(run));
   auto& slot = static_cast<HostSlot&>(*run.slot);
   if (!slot.holds(*this))
     return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
@@ -199,42 +154,21 @@ void HostProgram::note_first_run() const {
   ran_.store_relaxed(true);
 }
 
-Result<Ref<const device::Module>> HostModule::make(ir::Graph graph, const device::LoadOptions& options,
-                                                   int width) {
-  if (options.precision != "f32" && options.precision != "bf16") {
-    return Status::unsupported("the host driver computes in precision f32 or bf16, not '", options.precision,
-                               "'");
-  }
-  HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact));
-  HEDDLE_TRY_ASSIGN(ir::Graph optimised, plan::optimize(std::move(graph)));
-  optimised = plan::mark_rows(std::move(optimised));
-  return Ref<const device::Module>(
-      std::make_shared<HostModule>(std::move(optimised), std::move(engine), width));
-}
+HostModule::HostModule(plan::Prepared prepared, Ref<const Engine> engine, int width)
+    : Module(std::move(prepared)),
+      weights_(std::make_unique<WeightStore>(std::move(engine), graph())),
+      width_(width) {}
 
-HostModule::HostModule(ir::Graph graph, Ref<const Engine> engine, int width) : width_(width) {
-  inputs_ = signatures(graph, graph.inputs);
-  outputs_ = signatures(graph, graph.outputs);
-  std::set<const void*> counted;  // branches share weights
-  ir::each_constant(graph, [&](const ir::Tensor& weight) {
-    if (counted.insert(weight.data()).second) weight_bytes_ += static_cast<uint64_t>(weight.bytes());
-  });
-  weights_ = std::make_unique<WeightStore>(std::move(engine), graph);
-  graph_ = std::make_shared<const ir::Graph>(std::move(graph));
-}
-
-Result<Ref<const device::Program>> HostModule::compile(std::span<const ir::Extents> inputs,
-                                                       uint64_t bytes_max, NoLocksHeld) const {
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs, bytes_max));
+Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialised, uint64_t bytes_max,
+                                                     NoLocksHeld) const {
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;
-  return HostProgram::make(specialised, *weights_, first_runs_, width_, {weight_bytes_, bytes_max});
+  return HostProgram::make(specialised, *weights_, first_runs_, width_, {weight_bytes(), bytes_max});
 }
 
-Result<device::ProgramPlan> HostModule::plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                             NoLocksHeld none) const {
-  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, compile(inputs, bytes_max, none));
-  HEDDLE_TRY_ASSIGN(const ir::Graph specialised, plan::specialize(*graph_, inputs, bytes_max));
+Result<device::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                                 NoLocksHeld none) const {
+  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, lower(specialised, bytes_max, none));
   HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
   const auto& program = static_cast<const HostProgram&>(*compiled);
   device::ProgramPlan planned;

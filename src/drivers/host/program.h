@@ -59,8 +59,6 @@ class HostProgram final : public device::Program {
   Status prepare_storage(const ir::Graph& graph, const WeightStore& weights);
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, uint64_t bytes_left,
                        bool outermost);
-  Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
-               const char* what) const;
 
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
@@ -72,17 +70,14 @@ class HostProgram final : public device::Program {
 
 class HostModule final : public device::Module {
  public:
-  static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options,
-                                                int width);
-  HostModule(ir::Graph graph, Ref<const Engine> engine, int width);
-
-  using device::Module::compile;
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                             NoLocksHeld) const override;
-  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                   NoLocksHeld) const override;
+  HostModule(plan::Prepared prepared, Ref<const Engine> engine, int width);
 
  private:
+  Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
+                                           NoLocksHeld) const override;
+  Result<device::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                       NoLocksHeld) const override;
+
   std::unique_ptr<WeightStore> weights_;
   Ref<FirstRuns> first_runs_ = std::make_shared<FirstRuns>();
   int width_;

@@ -54,6 +54,7 @@ class MetalDevice final : public device::Device {
     traits_.description = text(utf8([open_->device.get() name]), ", ", open_->memory_bytes >> 20, " MiB");
     traits_.binds_caller_memory = true;
     traits_.unified_memory = true;
+    traits_.precisions = {"f32", "f16"};
     traits_.lanes = kLanes;
     traits_.in_flight = kInFlight;
     traits_.memory_bytes = open_->memory_bytes;
@@ -75,10 +76,12 @@ class MetalDevice final : public device::Device {
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
     return std::unique_ptr<device::Slot>(std::make_unique<MetalSlot>());
   }
-  Result<Ref<const device::Module>> load(ir::Graph graph, const device::LoadOptions& options,
-                                         NoLocksHeld) override {
+  Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
+                                                NoLocksHeld) override {
     @autoreleasepool {
-      return MetalModule::make(std::move(graph), options, open_);
+      HEDDLE_TRY_ASSIGN(auto weights, Weights::make(open_->device.get(), *prepared.graph));
+      return Ref<const device::Module>(std::make_shared<MetalModule>(std::move(prepared), std::move(weights),
+                                                                     open_, options.precision == "f16"));
     }
   }
 

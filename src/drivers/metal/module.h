@@ -12,20 +12,18 @@ namespace heddle::metal {
 
 class MetalModule final : public device::Module {
  public:
-  static Result<Ref<const device::Module>> make(ir::Graph graph, const device::LoadOptions& options,
-                                                Ref<const OpenDevice> open);
-  using device::Module::compile;
-  Result<Ref<const device::Program>> compile(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                             NoLocksHeld) const override;
-  Result<device::ProgramPlan> plan(std::span<const ir::Extents> inputs, uint64_t bytes_max,
-                                   NoLocksHeld) const override;
+  MetalModule(plan::Prepared prepared, Ref<const Weights> weights, Ref<const OpenDevice> open, bool half)
+      : Module(std::move(prepared)), open_(std::move(open)), weights_(std::move(weights)), half_(half) {}
 
  private:
-  Result<ir::Graph> specialise(std::span<const ir::Extents> inputs, uint64_t bytes_max) const;
+  Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
+                                           NoLocksHeld) const override;
+  Result<device::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                       NoLocksHeld) const override;
 
-  Ref<const OpenDevice> open_;
-  Ref<const Weights> weights_;
-  bool half_ = false;
+  const Ref<const OpenDevice> open_;
+  const Ref<const Weights> weights_;
+  const bool half_;
 };
 
 }  // namespace heddle::metal

@@ -26,7 +26,6 @@ class MetalProgram final : public device::Program {
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, Ref<const Weights> weights,
                                                  Ref<const OpenDevice> open, bool half);
 
-  Status check_operands(const device::Run& run) const;
   bool runs_nothing() const { return !lowered_.executable; }
   size_t checks() const { return lowered_.checks.size(); }
   const Check& check(size_t index) const { return lowered_.checks[index]; }

@@ -5,35 +5,11 @@
 #include "drivers/metal/lowering/emit.h"
 
 namespace heddle::metal {
-namespace {
-
-std::vector<device::ConcreteType> concrete(const ir::Graph& graph, const std::vector<ir::ValueId>& ids) {
-  std::vector<device::ConcreteType> types;
-  for (const ir::ValueId id : ids) types.push_back({graph.type(id).dtype, *graph.type(id).extents()});
-  return types;
-}
-
-Status check(std::span<const device::View> views, const std::vector<device::ConcreteType>& types,
-             const char* what) {
-  if (views.size() != types.size()) {
-    return Status::invalid("the run has ", views.size(), " ", what, "s; the program takes ", types.size());
-  }
-  for (size_t i = 0; i < views.size(); ++i) {
-    if (views[i].dtype == types[i].dtype && views[i].extents == types[i].extents) continue;
-    return Status::invalid(what, " ", i, " is ", views[i].dtype, views[i].extents,
-                           "; the program was compiled for ", types[i].dtype, types[i].extents);
-  }
-  return {};
-}
-
-}  // namespace
-
 Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Ref<const Weights> weights,
                                                       Ref<const OpenDevice> open, bool half) {
   const trace::Span span("metal", "compile");
   auto program = std::make_shared<MetalProgram>();
-  program->inputs_ = concrete(graph, graph.inputs);
-  program->outputs_ = concrete(graph, graph.outputs);
+  program->take_operands(graph);
   @autoreleasepool {
     Result<Lowered> lowered = lower(graph, *weights, {open->device.get(), half, open->options.defences});
     if (!lowered.ok()) return lowered.status();
@@ -66,11 +42,6 @@ MetalProgram::Shaped MetalProgram::shaped(ir::DType dtype, const ir::Extents& ex
 
 MetalProgram::Data MetalProgram::Shaped::data(id<MTLBuffer> buffer) const {
   return Data::adopt([[MPSGraphTensorData alloc] initWithMTLBuffer:buffer shape:shape.get() dataType:type]);
-}
-
-Status MetalProgram::check_operands(const device::Run& run) const {
-  HEDDLE_TRY(metal::check(run.inputs, inputs_, "input"));
-  return metal::check(run.outputs, outputs_, "output");
 }
 
 std::vector<MetalProgram::Data> MetalProgram::borrow_weights() const {

@@ -1,0 +1,19 @@
+#include "device/device.h"
+
+#include <algorithm>
+
+namespace heddle::device {
+
+Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& options, NoLocksHeld none) {
+  const std::vector<std::string>& known = traits().precisions;
+  if (std::find(known.begin(), known.end(), options.precision) == known.end()) {
+    std::string all;
+    for (const std::string& each : known) all += text(all.empty() ? "" : " or ", each);
+    return Status::unsupported("device '", traits().name, "' computes in precision ", all, ", not '",
+                               options.precision, "'");
+  }
+  HEDDLE_TRY_ASSIGN(plan::Prepared prepared, plan::prepare(std::move(graph)));
+  return make_module(std::move(prepared), options, none);
+}
+
+}  // namespace heddle::device
