@@ -75,6 +75,9 @@ class Device {
  public:
   virtual ~Device() = default;
   virtual const Traits& traits() const = 0;
+  // device_lost once the device itself is gone: no queue of it works again, and the runtime makes none. That
+  // one queue has failed is no reason.
+  virtual Status lost() const { return {}; }
   virtual Result<std::unique_ptr<Memory>> allocate(uint64_t bytes,
                                                    NoLocksHeld) = 0;  // at least 64-byte aligned; exhausted
   virtual Result<std::unique_ptr<Queue>> make_queue(NoLocksHeld) = 0;

@@ -15,6 +15,7 @@
 #include <map>
 #include <utility>
 
+#include "base/first_failure.h"
 #include "base/status.h"
 #include "base/sync.h"
 
@@ -29,43 +30,31 @@ class RowFaults {
   // `fault` is not ok. True when it is the row's first, so that it was kept.
   bool record(int64_t row, Status fault) {
     assert(row >= 0 && row < rows_ && !fault.ok());
-    const bool first = faults_.lock()->rows.try_emplace(row, std::move(fault)).second;
+    const bool first = faults_.lock()->try_emplace(row, std::move(fault)).second;
     if (first) wrong_.add_release(1);
     return first;
   }
 
   void record_whole(Status fault) {
     assert(!fault.ok());
-    {
-      auto faults = faults_.lock();
-      if (!faults->whole.ok()) return;
-      faults->whole = std::move(fault);
-    }
-    whole_wrong_.store_release(true);
+    whole_.record(std::move(fault));
   }
 
   Status of(int64_t row) const {
     if (!any()) return {};
     const auto faults = faults_.lock();
-    const auto found = faults->rows.find(row);
-    return found == faults->rows.end() ? Status() : found->second;
+    const auto found = faults->find(row);
+    return found == faults->end() ? Status() : found->second;
   }
-  Status whole() const {
-    if (!whole_wrong_.load_acquire()) return {};
-    return faults_.lock()->whole;
-  }
+  Status whole() const { return whole_.status(); }
   bool any() const { return count() != 0; }
   int64_t count() const { return wrong_.load_acquire(); }  // of rows that are wrong
 
  private:
   const int64_t rows_;
-  struct Faults {
-    std::map<int64_t, Status> rows;
-    Status whole;
-  };
   Atomic<int64_t> wrong_{0};  // rows in `faults_`: added (release) after the row; 0 spares readers the lock
-  Atomic<bool> whole_wrong_{false};  // set (release) once, after `whole`; the same for it
-  Guarded<Faults, Rank::kHelpers> faults_;
+  Guarded<std::map<int64_t, Status>, Rank::kHelpers> faults_;
+  FirstFailure whole_;
 };
 
 }  // namespace heddle::device

@@ -91,6 +91,32 @@ TEST_CASE("every wait for a device that never ends its work ends at its deadline
   }
 }
 
+TEST_CASE("a device that is gone gets no more queues, and every call is told why") {
+  for (const bool asynchronous : {false, true}) {
+    CAPTURE(asynchronous);
+    auto device = std::make_shared<test::TestDevice>(
+        test::TestOptions{.asynchronous = asynchronous, .name = asynchronous ? "gone-later" : "gone"});
+    device->set_kernel("lost", [&](const device::Run&) {
+      device->lose();
+      return device->lost();
+    });
+    const Ref<Runtime> runtime = *Runtime::make(device);
+    const Ref<Model> model = *runtime->load(test::graph_named("lost"));
+    Rows x(1);
+    const View view = x.view();
+    const auto call = [&] { return runtime->run(*model, {.inputs = {&view, 1}}).status(); };
+    CHECK(call().code() == Code::device_lost);
+    const uint64_t made = device->counts().queues_made.load_acquire();
+    for (int i = 0; i < 5; ++i) {
+      const Status status = call();
+      CHECK(status.code() == Code::device_lost);
+      CHECK(status.message().find("the cable was pulled") != std::string::npos);
+      CHECK(runtime->streams().lease().status().code() == Code::device_lost);
+    }
+    CHECK(device->counts().queues_made.load_acquire() == made);
+  }
+}
+
 TEST_CASE("a device holds as many submissions as it asks for, more than its lanes, and no more") {
   constexpr int kInFlight = 12;
   LostDeviceFixture f(kInFlight);

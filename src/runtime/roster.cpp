@@ -10,6 +10,7 @@ Roster::Roster(Ref<device::Device> device, const Clock& clock)
     : device_(std::move(device)), clock_(&clock), bell_(std::make_shared<device::Bell>()) {}
 
 Result<Ref<Stream>> Roster::make(int index) {
+  HEDDLE_TRY(device_->lost());
   HEDDLE_TRY_ASSIGN(auto queue, device_->make_queue(NoLocksHeld{}));
   if (!device_->traits().synchronous) queue->timeline()->attach(bell_);
   const StreamId id{index, registry::next_stream_serial()};

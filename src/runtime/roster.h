@@ -1,6 +1,7 @@
 // roster.h: every living stream of a runtime. The only place that makes one.
 //
 //   Threads    Any.
+//   Errors     make() returns the loss of a device that is gone.
 //   Blocks     make() as long as the driver needs for a queue. synchronize(), until its deadline. close()
 //              never.
 //   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to their lessees. For a moment a

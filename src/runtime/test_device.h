@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/first_failure.h"
 #include "base/thread.h"
 #include "device/device.h"
 #include "device/row_faults.h"
@@ -100,7 +101,8 @@ class Meetings {
 
 struct Counts {
   Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
-  Atomic<uint64_t> allocations{0}, compilations{0}, runs{0}, copies{0}, running{0}, most_running{0};  // done
+  Atomic<uint64_t> allocations{0}, queues_made{0}, compilations{0}, runs{0}, copies{0}, running{0},
+      most_running{0};  // done
   Meetings meetings;
   Atomic<Latch*> frees{nullptr};  // set by the test, release: memory is freed when it is open
   bool nothing_lives() const {
@@ -152,7 +154,10 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   Counts& counts() { return *counts_; }
   const Ref<Counts>& shared_counts() { return counts_; }
 
+  void lose() { loss_.record(Status::device_lost("the cable was pulled")); }
+
   const device::Traits& traits() const override { return traits_; }
+  Status lost() const override { return loss_.status(); }
   Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override;
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override;
   Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override;
@@ -167,6 +172,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   std::function<Status(std::span<const ir::Extents>)> compile_;
   std::function<void()> copy_ = [] {};
   Atomic<bool> refuse_memory_{false};
+  FirstFailure loss_;
 };
 
 class TestMemory final : public device::Memory {
@@ -370,6 +376,7 @@ inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t byt
 }
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
   counts_->meetings.arrive(Work::kMakeQueue);
+  counts_->queues_made.add_relaxed(1);
   return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
 }
 inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {

@@ -84,6 +84,19 @@ TEST_CASE("a command buffer's error fails its queue for good, with Metal's own t
   }
 }
 
+TEST_CASE("a device is lost when it was removed, and not when a queue failed") {
+  for (const Fault fault :
+       {Fault::kDeviceRemoved, Fault::kCommandBufferError, Fault::kCommandBufferOutOfMemory}) {
+    const Machine machine;
+    const auto device = open();
+    Session session(*device);
+    CHECK(device->lost().ok());
+    metal_double::set(fault, true);
+    CHECK_FALSE(fill_and_wait(session, empty_like(*device, DType::kF32, {8}), 1).ok());
+    CHECK(device->lost().ok() == (fault != Fault::kDeviceRemoved));
+  }
+}
+
 TEST_CASE("memory that Metal does not have is exhausted") {
   const Machine machine;
   const auto device = open(), trusting = open(without(&Defences::notices_nil));

@@ -29,6 +29,10 @@ Status command_buffer_failure(std::string_view what, NSError* error) {
   return Status::device_lost(what, " failed: ", described(error));
 }
 
+bool is_removal(NSError* error) {
+  return is_of(error, MTLCommandBufferErrorDomain, MTLCommandBufferErrorDeviceRemoved);
+}
+
 Status compile_failure(std::string_view what, NSError* error) {
   return Status::internal(what, " cannot be compiled: ", described(error));
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "device/row_faults.h"
+#include "drivers/metal/open_device.h"
 #include "drivers/metal/staging.h"
 #include "drivers/metal/timeline.h"
 
@@ -23,8 +24,12 @@ class MetalProgram;
 
 class Flight final : public std::enable_shared_from_this<Flight> {
  public:
-  Flight(Ref<MetalTimeline> timeline, uint64_t value, Ref<Staging> staging, const Defences& defences)
-      : timeline_(std::move(timeline)), value_(value), staging_(std::move(staging)), defences_(defences) {}
+  Flight(Ref<MetalTimeline> timeline, uint64_t value, const OpenDevice& open)
+      : timeline_(std::move(timeline)),
+        value_(value),
+        staging_(open.staging),
+        loss_(open.loss),
+        defences_(open.options.defences) {}
 
   // For the recorder.
   struct CheckedRun {
@@ -64,6 +69,7 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   const Ref<MetalTimeline> timeline_;
   const uint64_t value_;
   const Ref<Staging> staging_;
+  const Ref<FirstFailure> loss_;
   const Defences defences_;
   std::vector<Wait> waits_;
   size_t decided_ = 0;  // of waits_

@@ -38,6 +38,7 @@ void Flight::completed(id<MTLCommandBuffer> last) {
   const auto look_at = [&](id<MTLCommandBuffer> part) {
     if (status_.ok() && [part status] == MTLCommandBufferStatusError) {
       status_ = command_buffer_failure(what, [part error]);
+      if (is_removal([part error])) loss_->record(status_);
     }
   };
   if (defences_.errors_fail_timeline) {

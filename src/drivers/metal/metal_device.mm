@@ -64,6 +64,7 @@ class MetalDevice final : public device::Device {
   }
 
   const device::Traits& traits() const override { return traits_; }
+  Status lost() const override { return open_->loss->status(); }
 
   Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
     @autoreleasepool {

@@ -1,11 +1,12 @@
 // open_device.h: what all parts of one device share: Metal's device, our kernels, staging, options.
 //
-//   Threads    Immutable but for Staging, which locks.
+//   Threads    Immutable but for staging and loss, which lock.
 //   Lifetime   Shared by device, queues, modules and programs.
 #pragma once
 
 #import <Metal/Metal.h>
 
+#include "base/first_failure.h"
 #include "drivers/metal/kernels/kernels.h"
 #include "drivers/metal/metal_device.h"
 #include "drivers/metal/owned.h"
@@ -19,6 +20,7 @@ struct OpenDevice {
   MetalOptions options;
   uint64_t memory_bytes = 0;
   Ref<Staging> staging;
+  const Ref<FirstFailure> loss = std::make_shared<FirstFailure>();
 };
 
 }  // namespace heddle::metal

@@ -35,7 +35,7 @@ Recorder::Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, u
     : open_(open),
       timeline_(timeline),
       value_(value),
-      flight_(std::make_shared<Flight>(timeline, value, open.staging, open.options.defences)) {}
+      flight_(std::make_shared<Flight>(timeline, value, open)) {}
 
 Status Recorder::begin(id<MTLCommandQueue> queue) {
   const id<MTLCommandBuffer> first = [queue commandBuffer];
