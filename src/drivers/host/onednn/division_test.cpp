@@ -95,6 +95,8 @@ ir::Tensor numbers(const ir::Extents& extents, uint32_t seed) {
   return tensor;
 }
 
+bool is_recurrent(const DividedCase& c) { return c.op == "RNN" || c.op == "GRU" || c.op == "LSTM"; }
+
 ir::Graph graph_of(const DividedCase& c) {
   ir::Builder b;
   std::vector<ir::ValueId> ids;
@@ -107,7 +109,14 @@ ir::Graph graph_of(const DividedCase& c) {
       ids.push_back(b.input(text("in", ids.size()), ir::Tensor::zeros(ir::DType::kF32, in.extents).type()));
     }
   }
-  b.output(require(b.node(c.op, ids, c.attributes)));
+  if (!is_recurrent(c)) {
+    b.output(require(b.node(c.op, ids, c.attributes)));
+    return require(b.take());
+  }
+  // Its rows lie along axis 1 of the input, and along axis 2 of the output.
+  ids[0] = require(b.node("Transpose", {ids[0]}, {{"perm", Is{1, 0, 2}}}));
+  b.output(
+      require(b.node("Transpose", {require(b.node(c.op, ids, c.attributes))}, {{"perm", Is{2, 0, 1, 3}}})));
   return require(b.take());
 }
 
@@ -381,6 +390,15 @@ std::vector<DividedCase> rows_of_one() {
   add("Conv", {1, 384, 14, 14}, {384, 384, 3, 3}, {{"pads", Is{1, 1, 1, 1}}, {"strides", Is{2, 2}}});
   add("Conv", {1, 64, 40, 9}, {64, 64, 3, 1}, {{"pads", Is{8, 0, 0, 0}}, {"dilations", Is{4, 1}}});
   add("ConvTranspose", {1, 64, 40}, {64, 32, 3}, {{"strides", Is{2}}, {"group", I{2}}});
+  for (const auto& [op, gates] : {std::pair("RNN", I{1}), std::pair("GRU", I{3}), std::pair("LSTM", I{4})}) {
+    for (const I directions : {1, 2}) {
+      const I rows = gates * 48;
+      cases.push_back(
+          {op,
+           {{{1, 9, 40}}, w({directions, rows, 40}), w({directions, rows, 48}), w({directions, 2 * rows})},
+           {{"hidden_size", I{48}}, {"direction", S(directions == 1 ? "forward" : "bidirectional")}}});
+    }
+  }
   // Products of two inputs, and of an input and a constant.
   for (const I m : {1, 7, 16, 64, 197}) {
     cases.push_back({"MatMul", {{{1, 12, m, 33}}, {{1, 12, 33, 127}}}});
