@@ -419,16 +419,11 @@ class SetUp:
     COMMAND = ("tools/setup.sh", "test")
 
     def __init__(self) -> None:
-        self.process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            self.COMMAND, cwd=ROOT, stdin=subprocess.DEVNULL
-        )
+        self.process = subprocess.Popen(self.COMMAND, cwd=ROOT, stdin=subprocess.DEVNULL)
 
-    def wait_before(self, stage: str) -> None:
-        if self.process is None or stage == "release":
-            return
+    def wait(self) -> None:
         if self.process.wait() != 0:
             sys.exit(f"{self.COMMAND[0]} failed")
-        self.process = None
 
 
 def main() -> int:
@@ -452,8 +447,10 @@ def main() -> int:
     total = Count()
     set_up = SetUp()
     for name in chosen:
-        set_up.wait_before(name)
+        if name != "release":
+            set_up.wait()
         total += run_stage(name)
+    set_up.wait()
     print(f"\nall stages {time.monotonic() - begin:.0f} s")
     print(f"{total.passed} passed, {total.failed} failed")
     return 1 if total.failed or not total.passed else 0

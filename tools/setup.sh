@@ -174,13 +174,13 @@ install_python() {
   # pip compiles to bytecode with one process, which is a third of its time.
   run "pip-$name" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-compile -q "$@" \
     -r "requirements/$name.txt"
-  COMPILED=no
+  INSTALLED=yes
   printf '%s\n' "$hash" >"$stamp"
 }
 
 # Like pip, without a word on files for other versions of Python, which some packages carry.
 compile_bytecode() {
-  [ -n "${COMPILED:-}" ] || return 0
+  [ -n "${INSTALLED:-}" ] || return 0
   "$VENV/bin/python" -m compileall -q -j 0 "$VENV/lib" >"$LOGS/compileall.log" 2>&1 || true
 }
 
