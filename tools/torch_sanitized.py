@@ -44,11 +44,14 @@ ACCESS = re.compile(
 IN_PYTORCH = re.compile(r"\(lib(?:torch\w*|c10)\.so\+")
 RELEASE = re.compile(r"    #0 (?:free|pthread_(?:mutex|cond)_destroy) ")
 SYNCHRONISES = re.compile(r"    #0 pthread_(?:mutex|cond)_\w+ ")
+NOT_OURS = re.compile(r"\(lib(?:torch\w*|c10|stdc\+\+|c|clang_rt\.[\w-]+)\.so[.\d]*\+")
+POOL = re.compile(r"^  Thread T\d+ 'PTThreadPool' ", re.M)  # PyTorch's threads for torch.jit.fork
 COUNTS = re.compile(r"    #0 fetch_\w+ .*atomic_base\.h.*\n    #1 .*/c10/util/intrusive_ptr\.h")
 
 
 def is_pytorch_s(report: str) -> bool:
-    """PyTorch lets go of an object of its own, whose lock or count another thread has used before.
+    """PyTorch lets go of an object of its own, whose lock or count another thread has used before, or which a
+    thread of its pool has made and no code of ours has touched.
 
     Its counts of references are atomics compiled into it, where ThreadSanitizer does not see that they order
     the two. An access of ours, or to anything else, is not meant.
@@ -61,7 +64,8 @@ def is_pytorch_s(report: str) -> bool:
     frames = former.splitlines(keepends=True)
     locked = SYNCHRONISES.match(former) and len(frames) > 1 and IN_PYTORCH.search(frames[1])
     released = RELEASE.match(last) and IN_PYTORCH.search(last.splitlines()[1])
-    return bool(released and (counted or locked))
+    apart = POOL.search(report) and all(NOT_OURS.search(frame) for frame in (last + former).splitlines())
+    return bool(released and (counted or locked or apart))
 
 
 def run(*command: str | Path, **environment: str) -> None:

@@ -15,12 +15,18 @@ OURS = "    #1 heddle::torch_backend::drop(void*) csrc/storage.cpp:21:3 (_C.so+0
 READS = "    #0 heddle::host::run() src/drivers/host/program.cpp:5:3 (libheddle.so.0+0x1000)\n"
 
 
-def report(last: str, former: str, kind: str = "atomic read") -> str:
+WAITS = (
+    "    #0 pthread_cond_wait <null> (libclang_rt.tsan-x86_64.so+0x53cde)\n"
+    "    #1 std::condition_variable::wait(std::unique_lock<std::mutex>&) <null> (libstdc++.so.6+0xa741c)\n"
+)
+
+
+def report(last: str, former: str, kind: str = "atomic read", thread: str = "") -> str:
     return (
         "WARNING: ThreadSanitizer: data race (pid=1)\n"
         f"  Write of size 8 at 0x7b34 by thread T365:\n{last}\n"
         f"  Previous {kind} of size 8 at 0x7b34 by main thread:\n{former}\n"
-        "  Thread T365 (tid=20502, running) created by main thread at:\n"
+        f"  Thread T365 {thread}(tid=20502, running) created by main thread at:\n"
         "    #0 pthread_create <null> (libclang_rt.tsan-x86_64.so+0x530bb)\n\n"
     )
 
@@ -36,6 +42,10 @@ def report(last: str, former: str, kind: str = "atomic read") -> str:
         (report(FREES + PYTORCH, READS, "read"), False),  # memory that PyTorch lent us
         (report(COPIES + PYTORCH, LOCKS + PYTORCH), False),
         (report(FREES + PYTORCH, COPIES + PYTORCH, "read"), False),
+        (report(FREES + PYTORCH, WAITS, "read", "'PTThreadPool' "), True),
+        (report(FREES + PYTORCH, COPIES + PYTORCH, "read", "'PTThreadPool' "), True),
+        (report(FREES + PYTORCH, COPIES + OURS, "read", "'PTThreadPool' "), False),
+        (report(FREES + PYTORCH, WAITS, "read"), False),
         (report(FREES + PYTORCH, "    [failed to restore the stack]\n"), False),
         ("ERROR: AddressSanitizer: heap-use-after-free\n" + FREES + PYTORCH, False),
     ],
