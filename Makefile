@@ -2,9 +2,9 @@
 # or on macOS 14 with Homebrew.
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
-#   make test-long    the same, the benchmarks' programs, the library with each compiler it builds with,
-#                     everything up to the host driver for 64-bit Arm under qemu, the removals of
-#                     tests/broken, the wheels, and Python's module and the PyTorch device under sanitizers
+#   make test-long    the same, each header alone, the benchmarks' programs, the library with each compiler
+#                     it builds with, everything up to the host driver for 64-bit Arm under qemu, the removals
+#                     of tests/broken, the wheels, and Python's module and the PyTorch device under sanitizers
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv

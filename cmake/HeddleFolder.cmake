@@ -137,7 +137,7 @@ string(CONCAT tsan_options "halt_on_error=1 second_deadlock_stack=1 atexit_sleep
        "suppressions=${HEDDLE_TSAN_SUPPRESSIONS}")
 set(HEDDLE_SANITIZER_OPTIONS
   "TSAN_OPTIONS=${tsan_options}"
-  "ASAN_OPTIONS=detect_leaks=${HEDDLE_DETECT_LEAKS}:allocator_may_return_null=1"
+  "ASAN_OPTIONS=detect_leaks=${HEDDLE_DETECT_LEAKS}"
   "LSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/sanitizers/lsan.supp"
   "UBSAN_OPTIONS=print_stacktrace=1")
 

@@ -4,6 +4,8 @@
 //   Blocks     Never but for the lock, held for one assignment. While all is well nothing is locked.
 #pragma once
 
+#include <utility>
+
 #include "base/atomic.h"
 #include "base/status.h"
 #include "base/sync.h"

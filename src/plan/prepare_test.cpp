@@ -20,11 +20,17 @@ TEST_CASE("a prepared model has the graph's ports, its rows marked, and the byte
   CHECK(prepared.graph->values[prepared.graph->outputs[0]].row_axis == 0);
 }
 
-TEST_CASE("a weight that several nodes read is counted once") {
+TEST_CASE("a weight that both branches hold is counted once") {
+  const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {8, 8});
+  const auto branch = [&](std::string_view op) {
+    Sketch s;
+    s.out(s.op(op, {s.op("MatMul", {s.in("x", {sym("batch"), 8}), s.constant(weight)})}));
+    return std::make_shared<const ir::Graph>(s.take());
+  };
   Sketch s;
   const auto x = s.in("x", {sym("batch"), 8});
-  const auto weight = s.random({8, 8});
-  s.out(s.op("MatMul", {s.op("Tanh", {s.op("MatMul", {x, weight})}), weight}));
+  const auto flag = s.in("flag", {}, ir::DType::kBool);
+  s.out(s.op("If", {flag, x}, {{"then_branch", branch("Tanh")}, {"else_branch", branch("Abs")}}));
   CHECK(prepare(s.take())->weight_bytes == 8 * 8 * sizeof(float));
 }
 

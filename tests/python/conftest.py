@@ -6,7 +6,6 @@ Those that take long to make are kept in build/models.
 import itertools
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 
 import numpy as np
@@ -90,18 +89,3 @@ def mlp() -> heddle.Model:
 def run_threads(count: int, body) -> list:
     """body(i) on `count` threads released at once; results in order. The first exception is raised here."""
     return run_together(count, lambda i, _: body(i))[0]
-
-
-def run_held(extra: int, body, waiting) -> list:
-    """As run_threads(), on `extra` more threads than the default device takes calls at once.
-
-    The device is held until waiting() says that so many callers wait: how many processors there are, and how
-    fast they are, makes no difference.
-    """
-    device = heddle.Device()
-    with ThreadPoolExecutor(1) as pool:
-        with heddle.exclusive(device):
-            done = pool.submit(run_threads, device.in_flight + extra, body)
-            while waiting() < extra and not wait([done], 0.001).done:
-                pass
-        return done.result()

@@ -8,7 +8,8 @@ import weakref
 
 import numpy as np
 import pytest
-from conftest import build_affine, run_held
+from conftest import build_affine, run_threads
+from held import run_held
 from test_batch_queue_asyncio import turn
 
 import heddle
@@ -44,7 +45,10 @@ def test_concurrent_callers_inside_share_batches(mlp):
             np.testing.assert_allclose(call(i), expected[i : i + 1], rtol=1e-4, atol=1e-4)
 
     call(0)
-    calls = 1 + 10 * len(run_held(12, body, lambda: queue_of(mlp, 8).metrics().depth))
+    answers = run_held(
+        12, lambda threads: run_threads(threads, body), lambda: queue_of(mlp, 8).metrics().depth
+    )
+    calls = 1 + 10 * len(answers)
     metrics = queue_of(mlp, 8).metrics()
     assert metrics.rows == calls
     assert metrics.batches < calls

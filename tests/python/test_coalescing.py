@@ -4,7 +4,8 @@ import threading
 
 import numpy as np
 import pytest
-from conftest import build_affine, build_mlp, run_held, run_threads
+from conftest import build_affine, build_mlp, run_threads
+from held import run_held
 
 import heddle
 
@@ -29,7 +30,9 @@ def batches_of_several(model: heddle.Model) -> int:
 
 def run_joined(model: heddle.Model, calls: int, body) -> None:
     """body() on threads enough that calls have to join; each of its `calls` has to be right."""
-    right = run_held(12, body, lambda: model.coalescing_stats()["waiting"])
+    right = run_held(
+        12, lambda threads: run_threads(threads, body), lambda: model.coalescing_stats()["waiting"]
+    )
     assert right == [calls] * len(right)
 
 
@@ -207,7 +210,11 @@ def test_no_more_callers_wait_than_may():
         stats = model.coalescing_stats()
         return stats["waiting"] + stats["exhausted"]
 
-    assert sum(run_held(12, body, waiting)) == model.coalescing_stats()["exhausted"] >= 11
+    assert (
+        sum(run_held(12, lambda threads: run_threads(threads, body), waiting))
+        == model.coalescing_stats()["exhausted"]
+        >= 11
+    )
 
 
 def test_close_answers_those_who_wait():

@@ -1,11 +1,10 @@
 """heddle.torch.compile: values against eager PyTorch on the CPU, arguments, results, refusals, callers."""
 
-from concurrent.futures import ThreadPoolExecutor, wait
-
 import heddle.torch
 import pytest
 import torch
 from compile_nets import NETS, Bert, mlp
+from held import run_held
 from threads import count_right
 from torch import nn
 
@@ -250,24 +249,20 @@ def test_refuses_to_lose_gradients():
 
 
 def test_callers_of_single_rows_share_batches():
-    """More of them than the device takes calls at once, which is held until the others wait."""
     torch.manual_seed(1)
-    device, extra = heddle.Device(), 8
-    threads = device.in_flight + extra
     module = mlp(1024).eval()
     model = heddle.torch.compile(module, torch.zeros(3, 32), max_batch=16)
-    rows = torch.randn(threads, 40, 1, 32)
 
-    def expected(thread, i):
-        with torch.no_grad():
-            return module(rows[thread, i])
+    def count(threads):
+        rows = torch.randn(threads, 40, 1, 32)
 
-    with ThreadPoolExecutor(1) as pool:
-        with heddle.exclusive(device):
-            work = pool.submit(count_right, threads, 40, lambda thread, i: model(rows[thread, i]), expected)
-            while model.coalescing_stats()["waiting"] < extra and not wait([work], 0.001).done:
-                pass
-        done = work.result()
+        def expected(thread, i):
+            with torch.no_grad():
+                return module(rows[thread, i])
+
+        return threads, count_right(threads, 40, lambda thread, i: model(rows[thread, i]), expected)
+
+    threads, done = run_held(8, count, lambda: model.coalescing_stats()["waiting"])
     stats = model.coalescing_stats()
     assert done == threads * 40 == stats["calls"]
     assert sum(size * times for size, times in stats["rows"].items()) == done
