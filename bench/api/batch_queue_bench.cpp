@@ -9,7 +9,7 @@
 
 #include <deque>
 
-#include "batch/request_queue.h"
+#include "batch/requests/request_queue.h"
 #include "bench/base/rounds.h"
 
 namespace heddle::bench {

@@ -13,7 +13,7 @@
 #include "drivers/host/host_device.h"
 #include "ir/builder.h"
 #include "ir/op.h"
-#include "tests/close.h"
+#include "tests/close_fixture.h"
 
 namespace heddle::bench {
 namespace {

@@ -12,7 +12,7 @@
 
 #include "bench/base/rounds.h"
 #include "drivers/host/host_device.h"
-#include "drivers/host/kernels/vectorised.h"
+#include "drivers/host/kernels/elementwise/vectorised.h"
 #include "ir/builder.h"
 
 namespace heddle::bench {

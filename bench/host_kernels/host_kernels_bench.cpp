@@ -11,7 +11,7 @@
 #include "bench/base/rounds.h"
 #include "drivers/host/lowering.h"
 #include "ir/builder.h"
-#include "tests/close.h"
+#include "tests/close_fixture.h"
 
 namespace heddle::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include "drivers/metal/metal_device.h"
 #include "ir/builder.h"
 #include "ir/tensor.h"
-#include "tests/close.h"
+#include "tests/close_fixture.h"
 #ifndef __APPLE__
 #include "tests/metal_double/control.h"
 #endif

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "bench/base/rounds.h"
-#include "runtime/stream_pool.h"
-#include "runtime/test_device.h"
+#include "runtime/streams/stream_pool.h"
+#include "runtime/test_device_fixture.h"
 
 namespace heddle::bench {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "bench/base/rounds.h"
 #include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/test_device_fixture.h"
 
 namespace heddle::bench {
 namespace {

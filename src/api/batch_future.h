@@ -14,7 +14,7 @@
 
 #include "api/internals.h"
 #include "base/sync.h"
-#include "batch/request_queue.h"
+#include "batch/requests/request_queue.h"
 
 namespace heddle {
 

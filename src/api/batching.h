@@ -3,7 +3,7 @@
 
 #include <heddle/heddle.h>
 
-#include "batch/request_queue.h"
+#include "batch/requests/request_queue.h"
 
 namespace heddle {
 

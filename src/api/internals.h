@@ -18,7 +18,7 @@
 
 #include "base/no_memory.h"
 #include "base/status.h"
-#include "batch/coalesced_calls.h"
+#include "batch/calls/coalesced_calls.h"
 #include "device/buffer.h"
 #include "runtime/runtime.h"
 

@@ -8,8 +8,8 @@
 #include "base/trace.h"
 #include "ir/op.h"
 #include "onnx/reader.h"
-#include "plan/batchable.h"
 #include "plan/replacements.h"
+#include "plan/rows/batchable.h"
 
 namespace heddle {
 namespace {

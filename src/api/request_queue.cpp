@@ -1,5 +1,5 @@
-// request_queue.cpp: the public face of batch/request_queue.h, its limits and its metrics.
-#include "batch/request_queue.h"
+// request_queue.cpp: the public face of batch/requests/request_queue.h, its limits and its metrics.
+#include "batch/requests/request_queue.h"
 
 #include "api/batching.h"
 #include "api/internals.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "tests/child.h"
+#include "tests/child_fixture.h"
 
 namespace heddle {
 namespace {

@@ -69,7 +69,7 @@ struct Value {
   std::optional<Tensor> constant;
   std::optional<std::vector<Dim>> contents;
   // The axis along which the rows of several callers lie, in blocks of one size and in order, where the plan
-  // has proven that (plan/batchable.h).
+  // has proven that (plan/rows/batchable.h).
   std::optional<size_t> row_axis = {};
 
   bool is_constant() const { return constant.has_value(); }

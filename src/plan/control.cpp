@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "ir/op.h"
-#include "plan/optimize.h"
-#include "plan/passes.h"
+#include "plan/passes/optimize.h"
+#include "plan/passes/passes.h"
 
 namespace heddle::plan {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <functional>
 
-#include "plan/batchable.h"
-#include "plan/optimize.h"
-#include "plan/sketch.h"
+#include "plan/passes/optimize.h"
+#include "plan/rows/batchable.h"
+#include "plan/sketch_fixture.h"
 #include "plan/specialize.h"
 
 namespace heddle::plan {

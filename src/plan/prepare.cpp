@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "plan/batchable.h"
-#include "plan/optimize.h"
+#include "plan/passes/optimize.h"
+#include "plan/rows/batchable.h"
 
 namespace heddle::plan {
 namespace {

@@ -1,6 +1,6 @@
 #include "plan/prepare.h"
 
-#include "plan/sketch.h"
+#include "plan/sketch_fixture.h"
 
 namespace heddle::plan {
 

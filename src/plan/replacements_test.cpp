@@ -1,7 +1,7 @@
 #include "plan/replacements.h"
 
-#include "plan/optimize.h"
-#include "plan/sketch.h"
+#include "plan/passes/optimize.h"
+#include "plan/sketch_fixture.h"
 
 namespace heddle::plan {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "ir/op.h"
 #include "plan/control.h"
-#include "plan/foldable.h"
-#include "plan/passes.h"
+#include "plan/passes/foldable.h"
+#include "plan/passes/passes.h"
 
 namespace heddle::plan {
 

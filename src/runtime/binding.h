@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "runtime/allocator.h"
+#include "runtime/memory/allocator.h"
 #include "runtime/model.h"
 
 namespace heddle::runtime {

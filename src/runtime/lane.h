@@ -10,8 +10,8 @@
 #include <array>
 #include <memory>
 
-#include "runtime/governor.h"
-#include "runtime/roster.h"
+#include "runtime/admission/governor.h"
+#include "runtime/streams/roster.h"
 
 namespace heddle::runtime {
 

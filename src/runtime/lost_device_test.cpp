@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "runtime/held_fixture.h"
+#include "runtime/admission/held_fixture.h"
 
 namespace heddle::runtime {
 

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "device/device.h"
+#include "runtime/admission/gate.h"
+#include "runtime/admission/governor.h"
 #include "runtime/executables.h"
-#include "runtime/gate.h"
-#include "runtime/governor.h"
 
 namespace heddle::runtime {
 

@@ -10,7 +10,7 @@
 
 #include <string_view>
 
-#include "runtime/governor.h"
+#include "runtime/admission/governor.h"
 
 namespace heddle::runtime::registry {
 

@@ -22,13 +22,13 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "runtime/allocator.h"
+#include "runtime/admission/governor.h"
 #include "runtime/executables.h"
-#include "runtime/governor.h"
 #include "runtime/lane.h"
+#include "runtime/memory/allocator.h"
 #include "runtime/model.h"
 #include "runtime/options.h"
-#include "runtime/stream_pool.h"
+#include "runtime/streams/stream_pool.h"
 
 namespace heddle::runtime {
 

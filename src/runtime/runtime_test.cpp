@@ -6,7 +6,7 @@
 
 #include "base/thread.h"
 #include "device/row_faults.h"
-#include "runtime/test_device.h"
+#include "runtime/test_device_fixture.h"
 
 namespace heddle::runtime {
 

@@ -1,5 +1,5 @@
 // A full device is shared fairly between models, shown by counting runs.
-#include "on_test_device.h"
+#include "on_test_device_fixture.h"
 
 namespace heddle::api_test {
 

@@ -1,6 +1,6 @@
 // record_stream is for work that Heddle does not see. Here that is a kernel which reads a tensor's memory
 // without naming the tensor, and stays in it until the test lets it go.
-#include "on_test_device.h"
+#include "on_test_device_fixture.h"
 
 namespace heddle::api_test {
 namespace {

@@ -2,7 +2,7 @@
 //
 // A lock around the calls, submissions or compilations of several callers keeps the second thread out: the
 // meeting is missed, and the test fails.
-#include "on_test_device.h"
+#include "on_test_device_fixture.h"
 
 namespace heddle::api_test {
 namespace {

@@ -1,5 +1,5 @@
 // What streams, events and tensors say of work that is under way.
-#include "on_test_device.h"
+#include "on_test_device_fixture.h"
 
 namespace heddle::api_test {
 

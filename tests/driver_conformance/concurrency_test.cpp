@@ -1,11 +1,11 @@
 #include <array>
 
 #include "base/thread.h"
-#include "driver.h"
+#include "driver_fixture.h"
 #include "ir/builder.h"
-#include "session.h"
-#include "tests/emulated.h"
-#include "tests/sanitized.h"
+#include "session_fixture.h"
+#include "tests/emulated_fixture.h"
+#include "tests/sanitized_fixture.h"
 
 namespace heddle::conformance {
 namespace {

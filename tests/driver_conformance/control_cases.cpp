@@ -4,7 +4,7 @@
 
 #include "ir/builder.h"
 #include "ir/ops/control.h"
-#include "op_cases.h"
+#include "op_cases_fixture.h"
 
 namespace heddle::conformance {
 namespace {

@@ -1,7 +1,7 @@
 #include <set>
 #include <string>
 
-#include "driver.h"
+#include "driver_fixture.h"
 #include "drivers/host/host_device.h"
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"

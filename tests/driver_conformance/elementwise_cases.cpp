@@ -1,5 +1,5 @@
 #include "ir/builder.h"
-#include "op_cases.h"
+#include "op_cases_fixture.h"
 
 namespace heddle::conformance {
 namespace {

@@ -1,10 +1,10 @@
 #include <chrono>
 
 #include "base/thread.h"
-#include "driver.h"
+#include "driver_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
-#include "session.h"
+#include "session_fixture.h"
 
 namespace heddle::conformance {
 namespace {

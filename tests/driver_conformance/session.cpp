@@ -1,4 +1,4 @@
-#include "session.h"
+#include "session_fixture.h"
 
 #include <doctest/doctest.h>
 

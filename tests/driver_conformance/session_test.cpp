@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "session.h"
+#include "session_fixture.h"
 
 namespace heddle::conformance {
 namespace {

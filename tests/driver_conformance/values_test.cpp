@@ -2,11 +2,11 @@
 #include <map>
 #include <set>
 
-#include "driver.h"
+#include "driver_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
-#include "op_cases.h"
-#include "session.h"
+#include "op_cases_fixture.h"
+#include "session_fixture.h"
 
 namespace heddle::conformance {
 namespace {

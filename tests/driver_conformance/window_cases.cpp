@@ -1,4 +1,4 @@
-#include "op_cases.h"
+#include "op_cases_fixture.h"
 
 namespace heddle::conformance {
 namespace {

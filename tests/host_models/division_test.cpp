@@ -11,7 +11,7 @@
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
 #include "onnx/reader.h"
-#include "plan/optimize.h"
+#include "plan/passes/optimize.h"
 #include "plan/specialize.h"
 
 namespace heddle::host {

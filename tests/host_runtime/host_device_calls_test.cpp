@@ -12,7 +12,7 @@
 #include "drivers/host/program.h"
 #include "ir/builder.h"
 #include "runtime/runtime.h"
-#include "runtime/test_device.h"
+#include "runtime/test_device_fixture.h"
 
 namespace heddle::host {
 namespace {

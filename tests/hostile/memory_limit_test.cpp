@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "onnx/sample_model.h"
-#include "tests/child.h"
+#include "tests/child_fixture.h"
 
 namespace hostile {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "base/thread.h"
-#include "fixture.h"
+#include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {

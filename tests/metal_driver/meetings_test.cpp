@@ -1,6 +1,6 @@
 // No lock of the driver, nor of the double, is shared: two threads are inside at once wherever work is done.
 #include "base/thread.h"
-#include "fixture.h"
+#include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {

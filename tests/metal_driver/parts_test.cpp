@@ -1,5 +1,5 @@
 // Submissions of which MPSGraph makes several command buffers, and handlers in any order.
-#include "fixture.h"
+#include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {

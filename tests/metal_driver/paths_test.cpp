@@ -4,7 +4,7 @@
 #include <cstring>
 #include <memory>
 
-#include "fixture.h"
+#include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "fixture.h"
+#include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {

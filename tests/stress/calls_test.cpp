@@ -1,6 +1,6 @@
 // calls_test.cpp: plain calls from many threads: every value compared with the reference, every call counted.
-#include "harness.h"
-#include "tests/sanitized.h"
+#include "harness_fixture.h"
+#include "tests/sanitized_fixture.h"
 
 namespace stress {
 namespace {

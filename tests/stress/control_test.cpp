@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "harness.h"
+#include "harness_fixture.h"
 #include "onnx/proto.h"
 
 namespace stress {

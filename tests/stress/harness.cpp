@@ -1,4 +1,4 @@
-#include "harness.h"
+#include "harness_fixture.h"
 
 #include <barrier>
 #include <cmath>

@@ -1,5 +1,5 @@
 // harness_test.cpp: the comparison that the other tests stand on tells what differs.
-#include "harness.h"
+#include "harness_fixture.h"
 
 #include <limits>
 

@@ -1,6 +1,6 @@
 // memory_test.cpp: memory runs out in one thread and the others do not notice; caches are given back; nothing
 // grows.
-#include "harness.h"
+#include "harness_fixture.h"
 
 namespace stress {
 namespace {

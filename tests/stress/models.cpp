@@ -5,7 +5,7 @@
 #include <fstream>
 #include <stdexcept>
 
-#include "harness.h"
+#include "harness_fixture.h"
 
 namespace stress {
 namespace {

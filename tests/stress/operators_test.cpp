@@ -1,5 +1,5 @@
 // operators_test.cpp: the operators that were not safe under threads in the predecessor's world.
-#include "harness.h"
+#include "harness_fixture.h"
 
 namespace stress {
 namespace {

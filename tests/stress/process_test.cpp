@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "harness.h"
-#include "tests/child.h"
+#include "harness_fixture.h"
+#include "tests/child_fixture.h"
 
 namespace stress {
 namespace {

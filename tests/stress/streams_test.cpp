@@ -6,7 +6,7 @@
 #include <set>
 #include <thread>
 
-#include "harness.h"
+#include "harness_fixture.h"
 
 namespace stress {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "drivers/host/aligned_bytes.h"
 #include "drivers/host/lowering.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/program.h"
 #include "ir/ops/control.h"
 

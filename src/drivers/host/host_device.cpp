@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "device/buffer.h"
-#include "drivers/host/cpu_budget.h"
+#include "drivers/host/machine/cpu_budget.h"
+#include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/program.h"
 #include "drivers/host/slot.h"
-#include "drivers/host/team.h"
 
 namespace heddle::host {
 namespace {

@@ -6,12 +6,12 @@
 #include <string>
 
 #include "base/thread.h"
-#include "drivers/host/cpu_budget.h"
+#include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/primitive.h"
 #include "drivers/host/program.h"
-#include "drivers/host/require.h"
+#include "drivers/host/require_fixture.h"
 #include "ir/builder.h"
 
 #if !defined(HEDDLE_NO_OPENMP)

@@ -8,7 +8,7 @@
 #include "base/no_memory.h"
 #include "base/process_exit.h"
 #include "base/trace.h"
-#include "drivers/host/channel_layout.h"
+#include "drivers/host/layout/channel_layout.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/omp_scope.h"

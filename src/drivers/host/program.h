@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "device/device.h"
+#include "drivers/host/layout/storage.h"
+#include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/slot.h"
 #include "drivers/host/step.h"
-#include "drivers/host/storage.h"
-#include "drivers/host/team.h"
 
 namespace heddle::host {
 

@@ -12,7 +12,7 @@
 
 #include "device/buffer.h"
 #include "device/program.h"
-#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/machine/aligned_bytes.h"
 
 namespace heddle::host {
 

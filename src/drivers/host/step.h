@@ -18,7 +18,7 @@
 #include "base/status.h"
 #include "device/buffer.h"
 #include "device/row_faults.h"
-#include "drivers/host/team.h"
+#include "drivers/host/machine/team.h"
 #include "ir/tensor_type.h"
 
 namespace heddle::host {

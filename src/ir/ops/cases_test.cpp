@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "tests/close.h"
+#include "tests/close_fixture.h"
 
 namespace heddle::ir {
 

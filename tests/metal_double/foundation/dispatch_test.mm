@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "tests/metal_double/dying.h"
+#include "tests/metal_double/dying_fixture.h"
 
 TEST_CASE("a serial queue runs one item at a time, in the order they came, sync ones on their caller") {
   dispatch_queue_t const queue = dispatch_queue_create("order", DISPATCH_QUEUE_SERIAL);

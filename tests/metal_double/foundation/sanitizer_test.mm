@@ -8,7 +8,7 @@
 #include <string>
 #include <thread>
 
-#include "tests/metal_double/dying.h"
+#include "tests/metal_double/dying_fixture.h"
 
 namespace {
 int g_table[64];

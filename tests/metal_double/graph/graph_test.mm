@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "base/thread.h"
-#include "tests/metal_double/dying.h"
+#include "tests/metal_double/dying_fixture.h"
 #include "tests/metal_double/graph/building.h"
 
 namespace heddle::metal_double {

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "drivers/metal/lowered.h"
-#include "plan/batchable.h"
-#include "plan/optimize.h"
+#include "plan/passes/optimize.h"
+#include "plan/rows/batchable.h"
 #include "plan/specialize.h"
 #include "tests/metal_double/graph/executable.h"
 

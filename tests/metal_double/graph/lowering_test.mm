@@ -9,8 +9,8 @@
 #include "drivers/metal/lowering/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
-#include "tests/close.h"
-#include "tests/driver_conformance/op_cases.h"
+#include "tests/close_fixture.h"
+#include "tests/driver_conformance/op_cases_fixture.h"
 #include "tests/metal_double/graph/lowering_bench.h"
 
 namespace heddle::metal {

@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "tests/metal_double/control.h"
-#include "tests/metal_double/dying.h"
+#include "tests/metal_double/dying_fixture.h"
 #import "tests/metal_double/metal/command_buffer.h"
 
 using namespace heddle::metal_double;

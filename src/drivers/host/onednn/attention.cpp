@@ -3,10 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/narrow.h"
-#include "drivers/host/kernels/softmax.h"
-#include "drivers/host/narrow_values.h"
+#include "drivers/host/kernels/elementwise/narrow.h"
+#include "drivers/host/kernels/rows/softmax.h"
+#include "drivers/host/layout/narrow_values.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
 
-#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/layout/storage.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/pieces.h"
-#include "drivers/host/storage.h"
 #include "ir/window.h"
 
 namespace heddle::host {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "drivers/host/narrow_values.h"
+#include "drivers/host/layout/narrow_values.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/window_step.h"
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "drivers/host/layout/storage.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/window_step.h"
-#include "drivers/host/storage.h"
 #include "ir/transposed_window.h"
 
 namespace heddle::host {

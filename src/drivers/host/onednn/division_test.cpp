@@ -11,10 +11,10 @@
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
-#include "drivers/host/require.h"
+#include "drivers/host/require_fixture.h"
 #include "ir/builder.h"
-#include "tests/emulated.h"
-#include "tests/sanitized.h"
+#include "tests/emulated_fixture.h"
+#include "tests/sanitized_fixture.h"
 
 namespace heddle::host {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <utility>
 
-#include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/narrow.h"
+#include "drivers/host/kernels/elementwise/narrow.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/weight_store.h"
 
 namespace heddle::host {

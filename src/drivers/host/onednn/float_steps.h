@@ -8,7 +8,7 @@
 //   Threads    As lowering.h and step.h say. The reference and its tensors allocate while they run.
 #pragma once
 
-#include "drivers/host/kernels/reference_step.h"
+#include "drivers/host/kernels/reference/reference_step.h"
 #include "drivers/host/lowering.h"
 
 namespace heddle::host {

@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/trace.h"
-#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/machine/aligned_bytes.h"
 
 namespace heddle::host {
 namespace {

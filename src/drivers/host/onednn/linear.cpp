@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <optional>
 
-#include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/narrow.h"
+#include "drivers/host/kernels/elementwise/narrow.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/few_rows.h"

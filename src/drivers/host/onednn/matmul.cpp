@@ -2,7 +2,7 @@
 #include <array>
 
 #include "device/buffer.h"
-#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"

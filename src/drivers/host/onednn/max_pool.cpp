@@ -3,8 +3,8 @@
 #include <array>
 #include <limits>
 
-#include "drivers/host/kernels/chunks.h"
-#include "drivers/host/kernels/half.h"
+#include "drivers/host/kernels/elementwise/chunks.h"
+#include "drivers/host/kernels/elementwise/half.h"
 #include "drivers/host/onednn/channels.h"
 #include "drivers/host/onednn/conv.h"
 #include "drivers/host/onednn/float_steps.h"

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "drivers/host/kernels/kernel_check.h"
+#include "drivers/host/kernels/kernel_check_fixture.h"
 
 namespace heddle::host {
 namespace {

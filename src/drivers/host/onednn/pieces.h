@@ -6,8 +6,8 @@
 #pragma once
 
 #include "base/atomic.h"
+#include "drivers/host/machine/team.h"
 #include "drivers/host/step.h"
-#include "drivers/host/team.h"
 
 namespace heddle::host {
 

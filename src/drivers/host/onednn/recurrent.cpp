@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <array>
 
-#include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/recurrent_cells.h"
-#include "drivers/host/kernels/sequence_lengths.h"
+#include "drivers/host/kernels/rows/recurrent_cells.h"
+#include "drivers/host/kernels/rows/sequence_lengths.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/linear.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "drivers/host/aligned_bytes.h"
+#include "drivers/host/machine/aligned_bytes.h"
 
 namespace heddle::host {
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/once_map.h"
-#include "drivers/host/huge_pages.h"
+#include "drivers/host/machine/huge_pages.h"
 #include "ir/graph.h"
 
 namespace heddle::host {

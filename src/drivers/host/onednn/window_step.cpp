@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <array>
 
-#include "drivers/host/aligned_bytes.h"
-#include "drivers/host/kernels/narrow.h"
+#include "drivers/host/kernels/elementwise/narrow.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/pieces.h"
 
 namespace heddle::host {

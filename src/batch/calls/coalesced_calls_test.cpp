@@ -1,0 +1,134 @@
+#include "batch/calls/coalesced_calls.h"
+
+#include <doctest/doctest.h>
+
+#include <limits>
+
+#include "base/thread.h"
+#include "runtime/test_device_fixture.h"
+
+namespace heddle::batch {
+
+namespace {
+
+using device::View;
+
+float& at(const View& view, int64_t i, int64_t j) {
+  return reinterpret_cast<float*>(view.data)[i * view.strides[0] + j * view.strides[1]];
+}
+
+// y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0. A
+// `last` of infinity makes every row infinite that is not padded.
+struct CallsFixture {
+  explicit CallsFixture(float last, bool trusted = false) {
+    static Atomic<int> next{0};
+    runtime::test::TestOptions device_options;
+    device_options.name = text("padded", next.add_relaxed(1));
+    auto device = std::make_shared<runtime::test::TestDevice>(device_options);
+    device->set_kernel("sum", [this, last](const device::Run& run) {
+      const View& x = run.inputs[0];
+      longest.max_relaxed(x.extents[1]);
+      for (int64_t i = 0; i < x.extents[0]; ++i) {
+        const float end = at(x, i, x.extents[1] - 1);
+        const float more = end == 0 ? 0 : last * end;
+        for (int64_t j = 0; j < x.extents[1]; ++j) at(run.outputs[0], i, j) = at(x, i, j) + more;
+      }
+      return Status();
+    });
+    runtime::Options options;
+    options.in_flight = 8;
+    runtime = *runtime::Runtime::make(device, options);
+    ir::Graph graph = runtime::test::graph_named("sum");
+    for (ir::Value& value : graph.values) value.type.shape[1] = ir::Dim::symbol("length");
+    model = *runtime->load(std::move(graph));
+    const std::vector<RaggedInput> axes = {{"x0", 1, 0}};
+    const auto layout = [&](std::span<const RaggedInput> ragged) {
+      return *RowLayout::make(model->inputs(), model->outputs(), ragged, false);
+    };
+    calls = std::make_unique<CoalescedCalls>(runtime, model, layout({}), layout(axes), trusted,
+                                             CoalescerOptions());
+  }
+
+  Ref<runtime::Runtime> runtime;
+  Ref<runtime::Model> model;
+  std::unique_ptr<CoalescedCalls> calls;
+  Atomic<int64_t> longest{0};
+};
+
+// Threads with rows of 3 to 7 elements; how many answers were right.
+int64_t right_calls(CallsFixture& f, float last, int threads, int each) {
+  Atomic<int64_t> right{0};
+  run_together(threads, [&](int thread) {
+    for (int i = 0; i < each; ++i) {
+      runtime::test::Rows x(1, static_cast<float>(thread + 1));
+      const int64_t length = 3 + (thread + i) % 5;
+      x.values.resize(static_cast<size_t>(length), static_cast<float>(i + 1));
+      x.extents = {1, length};
+      const View view = x.view();
+      const auto y = f.calls->call({&view, 1}, Deadline::never());
+      std::vector<float> expected = x.values;
+      for (float& value : expected) value += last * x.values.back();
+      right.add_relaxed(y.ok() && runtime::test::values_of(y->front()) == expected ? 1 : 0);
+    }
+  });
+  return right.load_relaxed();
+}
+
+// Until calls have met: then the check has given its verdict.
+void until_checked(CallsFixture& f, float last) {
+  while (f.calls->describe().find("once") != std::string::npos) CHECK(right_calls(f, last, 8, 50) == 400);
+}
+
+}  // namespace
+
+TEST_CASE("padding that changes no row is used after one call has checked it") {
+  CallsFixture f(0);
+  until_checked(f, 0);
+  CHECK(f.calls->describe().find("padded are") == 0);
+  CHECK(f.longest.load_relaxed() >= 8);  // the check's
+  CHECK(right_calls(f, 0, 8, 100) == 800);
+}
+
+TEST_CASE("padding that changes a row is never used, and every answer is right") {
+  CallsFixture f(1);
+  until_checked(f, 1);
+  CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
+  f.longest.exchange_acq_rel(0);
+  CHECK(right_calls(f, 1, 8, 100) == 800);
+  CHECK(f.longest.load_relaxed() <= 7);
+}
+
+TEST_CASE("padding that makes a finite row of an infinite one is never used") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  CallsFixture f(kInfinity);
+  until_checked(f, kInfinity);
+  CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
+}
+
+TEST_CASE("what the user declares is not checked") {
+  CallsFixture f(0, true);
+  CHECK(right_calls(f, 0, 8, 100) == 800);
+  CHECK(f.calls->describe().find("once") == std::string::npos);
+  CHECK(f.longest.load_relaxed() <= 7);
+}
+
+TEST_CASE("a layout refuses rows that it could not take apart again") {
+  const auto signature = [](std::string name, std::vector<ir::Dim> shape) {
+    return device::Signature{std::move(name), {ir::DType::kF32, std::move(shape)}};
+  };
+  const ir::Dim batch = ir::Dim::symbol("batch"), length = ir::Dim::symbol("length"),
+                other = ir::Dim::symbol("other");
+  const std::vector<device::Signature> x = {signature("x", {batch, length, other})};
+  const std::vector<RaggedInput> along = {{"x", 1, 0}}, both = {{"x", 1, 0}, {"x", 2, 0}};
+  const auto code = [&](const std::vector<device::Signature>& outputs, std::span<const RaggedInput> ragged) {
+    return RowLayout::make(x, outputs, ragged, false).status().code();
+  };
+  CHECK(RowLayout::make(x, {signature("y", {batch, length})}, along, false).ok());
+  CHECK(code({signature("y", {batch * length, other})}, along) == Code::unsupported);
+  CHECK(code({signature("y", {batch, length + length})}, along) == Code::unsupported);
+  CHECK(code({signature("y", {batch})}, both) == Code::unsupported);
+  CHECK(code({signature("y", {batch})}, std::vector<RaggedInput>{{"z", 1, 0}}) == Code::invalid);
+  CHECK(code({signature("y", {batch})}, std::vector<RaggedInput>{{"x", 0, 0}}) == Code::invalid);
+}
+
+}  // namespace heddle::batch

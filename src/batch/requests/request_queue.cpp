@@ -1,0 +1,416 @@
+#include "batch/requests/request_queue.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace heddle::batch {
+namespace {
+
+constexpr int64_t kReturnFraction = 4;  // callers are waited for during a quarter of a batch's run time
+
+}  // namespace
+
+RequestQueue::RequestQueue(const QueueOptions& options, const Clock& clock)
+    : hang_after_(options.hang_after), clock_(clock) {
+  auto state = state_.lock();
+  state->limits = options.limits;
+  state->lanes = options.lanes;
+  state->capacity = std::min(options.capacity, WaitingList::kMost);
+}
+
+Status RequestQueue::forked() const {
+  if (born_ == fork_generation()) return {};
+  return Status::unavailable("the queue belongs to the process that made it, and this is a forked child: ",
+                             "start children with spawn, or make the queue in the child");
+}
+
+Status RequestQueue::admits(const State& state, size_t wanted) const {
+  if (state.closed) return Status::unavailable("the queue is closed");
+  if (state.draining) return Status::unavailable("the queue is draining: it takes no more requests");
+  if (!state.refusal.ok()) return state.refusal;
+  if (wanted > state.capacity) {
+    return Status::invalid("the request has ", wanted, " parts, and the queue's capacity is ", state.capacity,
+                           ": send fewer rows, or raise capacity or max_batch");
+  }
+  return {};
+}
+
+// ---- in
+
+bool RequestQueue::tell_taker(State& state, bool at_once) {
+  const bool lane_free = static_cast<int>(state.runs.size()) < state.lanes;
+  if (!at_once || !lane_free || state.asleep <= state.told) return false;
+  ++state.told;
+  ++state.turn;
+  return true;
+}
+
+RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Request> requests,
+                                            std::span<RequestId> ids, bool may_wait, bool reserved) {
+  const size_t wanted = requests.size();
+  Admission admission;
+  if (reserved) state.reserved -= wanted;
+  admission.status = admits(state, wanted);
+  if (!admission.status.ok()) {
+    ++state.metrics.refused;
+    return admission;
+  }
+  const bool first_in_line = reserved || state.room_seekers.empty();
+  admission.full = !first_in_line || state.waiting.size() + state.reserved + wanted > state.capacity;
+  if (admission.full) {
+    if (may_wait) {
+      admission.parked = std::make_shared<runtime::Parked>();
+      state.room_seekers.push_back({admission.parked, wanted});
+    }
+    return admission;
+  }
+  const TimePoint now = clock_.now();
+  bool urgent = false;
+  for (size_t i = 0; i < wanted; ++i) {
+    const Request& r = requests[i];
+    ids[i] = state.waiting.add({0, r.group, r.rows, r.cost, r.priority, now, r.deadline}, r.payload);
+    urgent = urgent || r.deadline != TimePoint::max();
+    admission.ring = admission.ring || r.deadline < state.care_next;
+  }
+  state.metrics.submitted += wanted;
+  if (state.returning > 0) --state.returning;
+  const Limits& limits = state.limits;
+  const bool simple = limits.max_cost == 0 && limits.preferred_rows.empty();
+  const bool quiet = now < state.quiet_until && !urgent && simple && state.returning > 0 &&
+                     state.waiting.rows() < rows_per_batch(running(state, now), limits);
+  admission.tell = tell_taker(state, !quiet);
+  return admission;
+}
+
+Status RequestQueue::submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room) {
+  HEDDLE_TRY(forked());
+  const bool may_wait = !room.expired(clock_);
+  for (bool reserved = false;; reserved = true) {
+    const Admission admission = [&] {
+      auto state = state_.lock();
+      Admission a = admit(*state, requests, ids, may_wait, reserved);
+      if (a.full && !may_wait) {
+        ++state->metrics.rejected;
+        a.status = Status::exhausted("the queue is full: ", state->waiting.size(), " of ", state->capacity,
+                                     " requests wait; try later, or raise capacity");
+      }
+      return a;
+    }();
+    if (admission.parked == nullptr) {
+      after(admission);
+      return admission.status;
+    }
+    HEDDLE_TRY(await_room(admission.parked, room));
+  }
+}
+
+Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids) {
+  HEDDLE_TRY(forked());
+  const Admission admission = [&] {
+    auto state = state_.lock();
+    return admit(*state, requests, ids, false, false);
+  }();
+  HEDDLE_TRY(admission.status);
+  after(admission);
+  return !admission.full;
+}
+
+void RequestQueue::after(const Admission& admission) const {
+  if (admission.tell) state_.notify_one();
+  if (admission.ring) ring();
+}
+
+Result<RequestId> RequestQueue::submit(const Request& request, Deadline room) {
+  RequestId id = 0;
+  HEDDLE_TRY(submit({&request, 1}, {&id, 1}, room));
+  return id;
+}
+
+Status RequestQueue::await_room(const Waiter& waiter, Deadline room) {
+  std::optional<Result<int>> answer = waiter->wait(room);
+  if (!answer) {
+    auto state = state_.lock();
+    auto& seekers = state->room_seekers;
+    const auto mine = std::find_if(seekers.begin(), seekers.end(),
+                                   [&](const State::RoomSeeker& s) { return s.waiter == waiter; });
+    if (mine != seekers.end()) {
+      seekers.erase(mine);
+      ++state->metrics.rejected;
+      return Status::exhausted("the queue stayed full: ", state->waiting.size(), " of ", state->capacity,
+                               " requests wait; try later, or raise capacity");
+    }
+  }
+  if (!answer) answer = waiter->wait(Deadline::never());
+  return answer->status();
+}
+
+RequestQueue::Waiters RequestQueue::grant_room(State& state) {
+  Waiters granted;
+  while (!state.room_seekers.empty()) {
+    const State::RoomSeeker& first = state.room_seekers.front();
+    if (state.waiting.size() + state.reserved + first.wanted > state.capacity) break;
+    state.reserved += first.wanted;
+    granted.push_back(first.waiter);
+    state.room_seekers.pop_front();
+  }
+  return granted;
+}
+
+bool RequestQueue::cancel(RequestId id, void** payload) {
+  if (!forked().ok()) return false;
+  Waiters room, drained;
+  {
+    auto state = state_.lock();
+    if (state->waiting.find(id) == nullptr) return false;
+    void* const removed = state->waiting.remove(id).payload;
+    if (payload != nullptr) *payload = removed;
+    ++state->metrics.cancelled;
+    room = grant_room(*state);
+    drained = now_idle(*state);
+  }
+  grant(room);
+  grant(drained);
+  return true;
+}
+
+// ---- out
+
+Running RequestQueue::running(State& state, TimePoint now) {
+  end_lingering(state, now);
+  if (now >= state.returning_until || state.draining) state.returning = 0;
+  Running r;
+  r.lanes = state.lanes;
+  r.busy = static_cast<int>(state.runs.size());
+  r.returning = static_cast<int>(state.returning);
+  r.returning_until = state.returning_until;
+  if (r.lanes > 1) {
+    r.active = static_cast<int>(state.waiting.rows() + state.in_flight + state.returning);
+  }
+  return r;
+}
+
+Decision RequestQueue::ask(State& state, TimePoint now) {
+  if (state.waiting.size() == 0) return Wait{TimePoint::max()};
+  const std::span<const Waiting> offered = state.waiting.offer(now, state.limits.max_rows);
+  const Running running_now = running(state, now);
+  if (!state.draining) return decide(now, offered, running_now, state.limits);
+  Limits hurried = state.limits;
+  hurried.max_wait = Duration::zero();
+  return decide(now, offered, running_now, hurried);
+}
+
+Work RequestQueue::expire(State& state, const Expire& decision) {
+  Work work;
+  for (const RequestId id : decision.ids) work.expired.push_back(state.waiting.remove(id).payload);
+  state.metrics.expired += decision.ids.size();
+  return work;
+}
+
+Work RequestQueue::start(State& state, const Take& decision, TimePoint now) const {
+  Work work;
+  Run run;
+  run.ticket = work.ticket = ++state.tickets;
+  run.requests = decision.ids.size();
+  run.taken = run.formed = run.ran = now;
+  work.batch.reserve(run.requests);
+  run.arrived.reserve(run.requests);
+  for (const RequestId id : decision.ids) {
+    const WaitingList::Item item = state.waiting.remove(id);
+    work.batch.push_back(item.payload);
+    run.rows += item.request.rows;
+    run.arrived.push_back(item.request.arrived);
+    state.metrics.wait.add((now - item.request.arrived).count());
+  }
+  state.metrics.taken += run.requests;
+  state.in_flight += run.rows;
+  if (trace::on()) run.phase = std::make_unique<trace::Span>("batch", "form", run.ticket);
+  state.runs.push_back(std::move(run));
+  return work;
+}
+
+std::optional<Work> RequestQueue::try_take() {
+  if (!forked().ok()) return std::nullopt;
+  std::optional<Work> work;
+  Waiters room, drained;
+  bool tell = false, hang_clock = false;
+  {
+    auto state = state_.lock();
+    if (state->closed) return std::nullopt;
+    const TimePoint now = clock_.now();
+    const Decision decision = ask(*state, now);
+    if (const auto* late = std::get_if<Expire>(&decision)) work = expire(*state, *late);
+    if (const auto* taken = std::get_if<Take>(&decision)) {
+      work = start(*state, *taken, now);
+      hang_clock = hang_after_ != Duration::max() && now + hang_after_ < state->care_next;
+    }
+    if (!work) return std::nullopt;
+    tell = tell_taker(*state, state->waiting.size() != 0);
+    room = grant_room(*state);
+    drained = now_idle(*state);
+  }
+  if (tell) state_.notify_one();
+  if (hang_clock) ring();
+  grant(room);
+  grant(drained);
+  return work;
+}
+
+Status RequestQueue::await_due(Deadline deadline) {
+  HEDDLE_TRY(forked());
+  auto state = state_.lock();
+  for (;;) {
+    if (state->closed) return Status::unavailable("the queue is closed");
+    const TimePoint now = clock_.now();
+    const Decision decision = ask(*state, now);
+    const auto* wait = std::get_if<Wait>(&decision);
+    if (wait == nullptr) return {};
+    if (deadline.expired(clock_)) return Status::deadline("no batch was due before the deadline");
+    TimePoint until = std::min({wait->until, state->waiting.next_deadline(), deadline.when()});
+    if (state->waiting.size() != 0) {
+      for (const Run& run : state->runs) until = std::min(until, run.over_at);
+    }
+    state->quiet_until = state->waiting.size() == 0 ? TimePoint::min() : until;
+    ++state->asleep;
+    const uint64_t seen = state->turn;
+    const auto told = [&] { return state->turn != seen; };
+    if (until == TimePoint::max()) {
+      state.wait(told);
+    } else {
+      static_cast<void>(state.wait_until(Deadline::at(until), told));
+    }
+    --state->asleep;
+    state->told = std::max(0, state->told - 1);
+  }
+}
+
+Result<Work> RequestQueue::take(Deadline deadline) {
+  for (;;) {
+    HEDDLE_TRY(await_due(deadline));
+    if (std::optional<Work> work = try_take()) return std::move(*work);
+  }
+}
+
+// ---- running
+
+RequestQueue::Run* RequestQueue::find(State& state, uint64_t ticket) {
+  for (Run& run : state.runs) {
+    if (run.ticket == ticket) return &run;
+  }
+  return nullptr;
+}
+
+void RequestQueue::formed(uint64_t ticket) {
+  if (!forked().ok()) return;
+  auto state = state_.lock();
+  Run* run = find(*state, ticket);
+  if (run == nullptr) return;
+  run->formed = run->ran = clock_.now();
+  run->phase.reset();
+  if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "run", ticket);
+}
+
+bool RequestQueue::ran(uint64_t ticket) {
+  if (!forked().ok()) return false;
+  auto state = state_.lock();
+  Run* run = find(*state, ticket);
+  if (run == nullptr) return false;
+  const TimePoint now = clock_.now();
+  run->ran = now;
+  run->answered = true;
+  run->phase.reset();
+  if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "scatter", ticket);
+  if (run->requests >= 2) {  // before the answers: a quick caller is back before finish()
+    if (now >= state->returning_until) state->returning = 0;
+    state->returning += static_cast<int64_t>(run->requests);
+    state->returning_until = now + std::min((now - run->taken) / kReturnFraction, state->limits.max_wait);
+  }
+  return true;
+}
+
+void RequestQueue::end_run(State& state, uint64_t ticket) {
+  state.in_flight -= find(state, ticket)->rows;
+  std::erase_if(state.runs, [&](const Run& run) { return run.ticket == ticket; });
+}
+
+void RequestQueue::end_lingering(State& state, TimePoint now) {
+  for (size_t i = state.runs.size(); i-- > 0;) {
+    const Run& run = state.runs[i];
+    const bool lingers = run.over_at != TimePoint::max();
+    if (lingers && (run.over_at <= now || state.draining)) end_run(state, run.ticket);
+  }
+}
+
+bool RequestQueue::any_unfinished(const State& state) {
+  return std::any_of(state.runs.begin(), state.runs.end(),
+                     [](const Run& run) { return run.over_at == TimePoint::max(); });
+}
+
+void RequestQueue::told(uint64_t ticket) {
+  if (!forked().ok()) return;
+  bool tell = false;
+  {
+    auto state = state_.lock();
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->over_at == TimePoint::max()) return;
+    end_run(*state, ticket);
+    tell = tell_taker(*state, state->waiting.size() != 0);
+  }
+  if (tell) state_.notify_one();
+}
+
+void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
+  if (!forked().ok()) return;
+  Waiters drained;
+  bool tell = false;
+  {
+    auto state = state_.lock();
+    Run* run = find(*state, ticket);
+    if (run == nullptr) return;
+    const TimePoint now = clock_.now();
+    if (run->requests >= 2) {
+      state->returning_until =
+          now + std::min((run->ran - run->taken) / kReturnFraction, state->limits.max_wait);
+    }
+    QueueMetrics& m = state->metrics;
+    ++m.batches;
+    m.failed_batches += failed ? 1 : 0;
+    m.form.add((run->formed - run->taken).count());
+    m.run.add((run->ran - run->formed).count());
+    m.scatter.add((now - run->ran).count());
+    const auto size = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(run->rows - 1)));
+    ++m.batches_by_rows[std::min(size, m.batches_by_rows.size() - 1)];
+    m.rows += static_cast<uint64_t>(run->rows);
+    m.occupancy += static_cast<double>(run->rows) / static_cast<double>(state->limits.max_rows);
+    for (const TimePoint arrived : run->arrived) m.total.add((now - arrived).count());
+    const Duration kept = std::min(linger, state->limits.max_wait);
+    if (kept > Duration::zero()) {
+      run->over_at = now + kept;
+      run->phase.reset();
+    } else {
+      end_run(*state, ticket);
+    }
+    tell = tell_taker(*state, state->waiting.size() != 0);
+    drained = now_idle(*state);
+  }
+  if (tell) state_.notify_one();
+  grant(drained);
+}
+
+bool RequestQueue::abandon(uint64_t ticket) {
+  if (!forked().ok()) return false;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->answered) return false;
+    ++state->metrics.hung_batches;
+    end_run(*state, ticket);
+    tell_all(*state);
+    drained = now_idle(*state);
+  }
+  state_.notify_all();
+  grant(drained);
+  return true;
+}
+
+}  // namespace heddle::batch

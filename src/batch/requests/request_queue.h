@@ -1,0 +1,204 @@
+// request_queue.h: requests wait here until a worker takes a batch of them; the threads around the policy.
+//
+//   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h)
+//              chose, finish() says that it is over. A payload is the owner's handle, never looked at here.
+//   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel()
+//              when that says true, from refuse() or close(). Its receiver answers it, with no lock held.
+//   States     open -> draining (drain: nothing new, what waits runs without windows) -> closed (close).
+//              Open or draining, it may refuse for a time (refuse, accept): no worker is there. In a forked
+//              child every call gets `unavailable` and touches nothing.
+//   Order      The policy's. Waiters for room get it first come, first served.
+//   Returning  After a batch of two or more, as many callers are expected back as it answered, until a
+//              quarter of its run time is over, or max_wait if that is less.
+//   Hung       A batch that runs longer than hang_after is reported once by care(). Once it is abandoned, its
+//              worker gets false from ran(), so that no request is answered twice.
+//   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
+//   Blocks     submit() for room, until their deadline; take() and await_due() until a batch is
+//              due; care() until there is something to care for; drain() until all is answered. Nothing else.
+//   Lifetime   close() it, answer what that gives, and join its waiters, before it is destroyed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fork.h"
+#include "base/status.h"
+#include "base/sync.h"
+#include "base/trace.h"
+#include "batch/policy/batch_policy.h"
+#include "batch/requests/histogram.h"
+#include "batch/requests/waiting_list.h"
+#include "runtime/admission/parked.h"
+
+namespace heddle::batch {
+
+struct QueueOptions {
+  Limits limits;
+  int lanes = 1;            // workers
+  size_t capacity = 16384;  // requests that wait
+  Duration hang_after = Duration::max();
+};
+
+struct Request {
+  void* payload = nullptr;
+  uint64_t group = 0;
+  int64_t rows = 1;
+  int64_t cost = 0;
+  int priority = 0;
+  TimePoint deadline = TimePoint::max();
+};
+
+struct Work {
+  uint64_t ticket = 0;  // 0: nothing to run, only what expired
+  std::vector<void*> batch;
+  std::vector<void*> expired;
+};
+
+struct Care {
+  std::vector<void*> expired;
+  std::vector<uint64_t> hung;  // tickets
+  bool closed = false;
+};
+
+struct QueueMetrics {
+  size_t depth = 0, capacity = 0;
+  int64_t depth_rows = 0;
+  int running = 0;  // batches
+  uint64_t submitted = 0, taken = 0, rejected = 0, expired = 0, cancelled = 0, refused = 0;
+  uint64_t batches = 0, failed_batches = 0, hung_batches = 0;
+  Histogram wait, form, run, scatter, total;   // ns: of a request; the middle three of a batch
+  std::array<uint64_t, 24> batches_by_rows{};  // [i]: more than 2^(i-1) rows, and up to 2^i
+  uint64_t rows = 0;
+  double occupancy = 0;  // rows run / (batches * max_rows)
+};
+
+class RequestQueue {
+ public:
+  explicit RequestQueue(const QueueOptions& options, const Clock& clock = Clock::real());
+  RequestQueue(const RequestQueue&) = delete;
+  RequestQueue& operator=(const RequestQueue&) = delete;
+
+  // Admits all or none; ids[i] is that of requests[i]. Full: waits for room until `room`.
+  Status submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room);
+  Result<RequestId> submit(const Request& request, Deadline room);
+  // Without waiting. False: full, and not counted as rejected; the caller may come back and wait.
+  Result<bool> try_submit(std::span<const Request> requests, std::span<RequestId> ids);
+  // True: it was still waiting, and its payload, put into *payload if that is given, is the caller's again.
+  bool cancel(RequestId id, void** payload = nullptr);
+
+  // Blocks until a batch is due or something expired; gives it, or `unavailable` once the queue is closed.
+  Result<Work> take(Deadline deadline);
+  // take() in two steps, for workers that have to get something between (Python's GIL): wait until a batch is
+  // due, then take what is due by then. Nothing: another worker was quicker.
+  Status await_due(Deadline deadline);
+  std::optional<Work> try_take();
+
+  // The phases of a batch, in this order. False from ran(): the batch was abandoned and answered by others.
+  void formed(uint64_t ticket);
+  bool ran(uint64_t ticket);
+  // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), so
+  // that the next batch does not begin before they are back; at most for that long, and for max_wait.
+  void finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
+  void told(uint64_t ticket);
+  bool abandon(uint64_t ticket);  // true: it was running, and the caller of abandon() answers it
+
+  Care care(Deadline deadline);
+  // Hands out all that waits; new requests get `why` until accept().
+  std::vector<void*> refuse(Status why);
+  void accept();
+  Status drain(Deadline deadline);
+  std::vector<void*> close();
+  bool closed() const;
+
+  void set_limits(const Limits& limits);
+  void set_capacity(size_t capacity);
+  Limits limits() const;
+  QueueMetrics metrics() const;
+
+ private:
+  using Waiter = Ref<runtime::Parked>;
+  struct Run {
+    uint64_t ticket = 0;
+    int64_t rows = 0;
+    size_t requests = 0;
+    TimePoint taken, formed, ran;
+    std::vector<TimePoint> arrived;
+    bool reported = false;
+    bool answered = false;                 // its worker answers it, or has
+    TimePoint over_at = TimePoint::max();  // finished, and lingers until then
+    std::unique_ptr<trace::Span> phase;
+  };
+  struct State {
+    WaitingList waiting;
+    Limits limits;
+    int lanes = 1;
+    size_t capacity = 0;
+    std::vector<Run> runs;
+    uint64_t tickets = 0;
+    int64_t in_flight = 0;  // rows in runs
+    int64_t returning = 0;
+    TimePoint returning_until = TimePoint::min();
+    bool draining = false, closed = false;
+    Status refusal;
+
+    // Takers asleep, and how many of them were told to look. quiet: until then only a full batch, the last
+    // returning caller or an earlier deadline can make something due.
+    int asleep = 0, told = 0;
+    uint64_t turn = 0;
+    TimePoint quiet_until = TimePoint::min();
+
+    size_t reserved = 0;  // room granted to waiters that have not yet come back for it
+    struct RoomSeeker {
+      Waiter waiter;
+      size_t wanted;
+    };
+    std::deque<RoomSeeker> room_seekers;
+    std::vector<Waiter> drainers;
+    TimePoint care_next = TimePoint::min();  // when care() looks again by itself
+    QueueMetrics metrics;
+  };
+  using Shared = Guarded<State, Rank::kBatch>;
+  using Waiters = std::vector<Waiter>;
+
+  Status forked() const;
+  Status admits(const State& state, size_t wanted) const;
+  struct Admission {
+    Status status;
+    bool full = false;
+    Waiter parked;  // full, and may wait: for room, then try again
+    bool tell = false, ring = false;
+  };
+  Admission admit(State& state, std::span<const Request> requests, std::span<RequestId> ids, bool may_wait,
+                  bool reserved);
+  void after(const Admission& admission) const;  // with no lock held
+  Status await_room(const Waiter& waiter, Deadline room);
+  static bool tell_taker(State& state, bool at_once);  // true: notify one
+  static Running running(State& state, TimePoint now);
+  static Decision ask(State& state, TimePoint now);
+  static Work expire(State& state, const Expire& decision);
+  Work start(State& state, const Take& decision, TimePoint now) const;
+  static Waiters grant_room(State& state);
+  static void grant(const Waiters& waiters);  // with no lock held
+  static Waiters now_idle(State& state);      // drainers, when nothing waits and nothing runs
+  static Run* find(State& state, uint64_t ticket);
+  static std::vector<void*> empty(State& state, Waiters& refused);  // takes all that wait
+  static void end_run(State& state, uint64_t ticket);
+  static void end_lingering(State& state, TimePoint now);
+  static bool any_unfinished(const State& state);
+  void tell_all(State& state);
+  void ring() const;
+
+  const uint32_t born_ = fork_generation();
+  const Duration hang_after_;
+  const Clock& clock_;
+  mutable Shared state_;
+  mutable Guarded<uint64_t, Rank::kHelpers> bell_;  // rung when care() has to look again
+};
+
+}  // namespace heddle::batch

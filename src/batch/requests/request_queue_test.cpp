@@ -1,0 +1,377 @@
+#include "batch/requests/request_queue.h"
+
+#include <doctest/doctest.h>
+
+#include <numeric>
+#include <set>
+
+#include "base/thread.h"
+
+namespace heddle::batch {
+namespace {
+
+using namespace std::chrono_literals;
+
+const Deadline kNow = Deadline::at(TimePoint::min());
+
+// Payloads are indices of this array's bytes: handles that are never looked at.
+char handles[20'000];
+void* handle(size_t i) { return &handles[i]; }
+size_t index_of(void* payload) { return static_cast<size_t>(static_cast<char*>(payload) - handles); }
+std::vector<size_t> indices(const std::vector<void*>& payloads) {
+  std::vector<size_t> out;
+  for (void* p : payloads) out.push_back(index_of(p));
+  return out;
+}
+
+QueueOptions options(int64_t max_rows, Duration max_wait = 5ms, size_t capacity = 16384) {
+  QueueOptions o;
+  o.limits.max_rows = max_rows;
+  o.limits.max_wait = max_wait;
+  o.capacity = capacity;
+  return o;
+}
+
+Request request(size_t i, uint64_t group = 0) {
+  Request r;
+  r.payload = handle(i);
+  r.group = group;
+  return r;
+}
+
+void run_empty(RequestQueue& queue, const Work& work) {
+  queue.formed(work.ticket);
+  CHECK(queue.ran(work.ticket));
+  queue.finish(work.ticket, false);
+}
+
+TEST_CASE("an idle queue gives a lone request at once") {
+  ManualClock clock;
+  RequestQueue queue(options(8), clock);
+  REQUIRE(queue.submit(request(3), kNow).ok());
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  CHECK(indices(work->batch) == std::vector<size_t>{3});
+  CHECK_FALSE(queue.try_take());
+  run_empty(queue, *work);
+  CHECK(queue.metrics().total.count() == 1);
+}
+
+TEST_CASE("a batch is of one group, in order of arrival, and never larger than its limit") {
+  ManualClock clock;
+  RequestQueue queue(options(4), clock);
+  for (size_t i = 0; i < 12; ++i) {
+    REQUIRE(queue.submit(request(i, i % 2), kNow).ok());
+    clock.advance(1us);
+  }
+  std::vector<size_t> order[2];
+  for (int batch = 0; batch < 4; ++batch) {
+    const auto work = queue.try_take();
+    REQUIRE(work);
+    CHECK(work->batch.size() <= 4);
+    std::set<size_t> groups;
+    for (size_t i : indices(work->batch)) {
+      groups.insert(i % 2);
+      order[i % 2].push_back(i);
+    }
+    CHECK(groups.size() == 1);
+    run_empty(queue, *work);
+    clock.advance(1s);  // no caller is waited for any more
+  }
+  CHECK(order[0] == std::vector<size_t>{0, 2, 4, 6, 8, 10});
+  CHECK(order[1] == std::vector<size_t>{1, 3, 5, 7, 9, 11});
+}
+
+TEST_CASE("callers just answered are waited for, a quarter of their batch's run time at most") {
+  ManualClock clock;
+  RequestQueue queue(options(8, 100ms), clock);
+  for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  const auto first = queue.try_take();
+  REQUIRE(first);
+  CHECK(first->batch.size() == 3);
+  queue.formed(first->ticket);
+  clock.advance(40ms);
+  CHECK(queue.ran(first->ticket));
+  queue.finish(first->ticket, false);
+
+  REQUIRE(queue.submit(request(4), kNow).ok());
+  CHECK_FALSE(queue.try_take());  // two more are expected
+  clock.advance(9ms);
+  CHECK_FALSE(queue.try_take());
+  SUBCASE("the last one back ends the wait") {
+    REQUIRE(queue.submit(request(5), kNow).ok());
+    CHECK_FALSE(queue.try_take());
+    REQUIRE(queue.submit(request(6), kNow).ok());
+    CHECK(queue.try_take()->batch.size() == 3);
+  }
+  SUBCASE("so does the time") {
+    clock.advance(1ms);
+    CHECK(queue.try_take()->batch.size() == 1);
+  }
+}
+
+TEST_CASE("a batch whose callers are still being woken counts as running until told, max_wait at most") {
+  ManualClock clock;
+  RequestQueue queue(options(8, 5ms), clock);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  queue.formed(work->ticket);
+  CHECK(queue.ran(work->ticket));
+  queue.finish(work->ticket, false, 1s);
+  REQUIRE(queue.submit(request(1), kNow).ok());
+  CHECK_FALSE(queue.try_take());
+  SUBCASE("told") { queue.told(work->ticket); }
+  SUBCASE("never told") { clock.advance(5ms); }
+  SUBCASE("draining") { CHECK(queue.drain(Deadline::at(TimePoint::min())).code() == Code::deadline); }
+  CHECK(queue.try_take()->batch.size() == 1);
+  CHECK(queue.metrics().batches == 1);
+}
+
+TEST_CASE("a full queue refuses at once, or admits in order of arrival when room comes") {
+  RequestQueue queue(options(1, 0ms, 2));
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  REQUIRE(queue.submit(request(1), kNow).ok());
+  CHECK(queue.submit(request(2), kNow).status().code() == Code::exhausted);
+  CHECK(queue.submit(request(2), Deadline::in(2ms)).status().code() == Code::exhausted);
+  CHECK(queue.metrics().rejected == 2);
+  Atomic<bool> admitted;
+  size_t taken = 0;
+  {
+    const Thread waiting("waiting", [&] {
+      CHECK(queue.submit(request(2), Deadline::never()).ok());
+      admitted.store_release(true);
+    });
+    while (!admitted.load_acquire()) {
+      if (const auto work = queue.try_take()) {
+        run_empty(queue, *work);
+        ++taken;
+      }
+    }
+    CHECK(taken >= 1);
+  }
+  CHECK(taken + queue.close().size() == 3);
+}
+
+TEST_CASE("a request of several parts is admitted whole or not at all") {
+  RequestQueue queue(options(4, 0ms, 4));
+  const std::vector<Request> three = {request(0), request(1), request(2)};
+  std::vector<RequestId> ids(5);
+  REQUIRE(queue.submit(three, ids, kNow).ok());
+  CHECK(queue.submit(three, ids, kNow).code() == Code::exhausted);
+  CHECK(queue.metrics().depth == 3);
+  const std::vector<Request> five(5, request(3));
+  CHECK(queue.submit(five, ids, kNow).code() == Code::invalid);  // would never fit
+  CHECK(queue.close().size() == 3);
+}
+
+TEST_CASE(
+    "cancelling before dispatch gives the payload back and frees the room; during a batch it is refused") {
+  RequestQueue queue(options(4, 0ms, 1));
+  const RequestId first = *queue.submit(request(0), kNow);
+  CHECK(queue.cancel(first));
+  CHECK_FALSE(queue.cancel(first));
+  const RequestId second = *queue.submit(request(1), kNow);
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  CHECK(indices(work->batch) == std::vector<size_t>{1});
+  CHECK_FALSE(queue.cancel(second));
+  run_empty(queue, *work);
+  CHECK(queue.metrics().cancelled == 1);
+}
+
+TEST_CASE("a request whose deadline passes while all workers are busy is given to care()") {
+  ManualClock clock;
+  RequestQueue queue(options(1), clock);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  const auto busy = queue.try_take();
+  REQUIRE(busy);
+  Request hurried = request(1);
+  hurried.deadline = clock.now() + 5ms;
+  REQUIRE(queue.submit(hurried, kNow).ok());
+  REQUIRE(queue.submit(request(2), kNow).ok());
+  CHECK(queue.care(kNow).expired.empty());
+  clock.advance(5ms);
+  CHECK(indices(queue.care(kNow).expired) == std::vector<size_t>{1});
+  CHECK(queue.metrics().expired == 1);
+  run_empty(queue, *busy);
+  CHECK(indices(queue.try_take()->batch) == std::vector<size_t>{2});
+}
+
+TEST_CASE("a deadline deep behind a full batch is kept") {
+  ManualClock clock;
+  RequestQueue queue(options(2), clock);
+  for (size_t i = 0; i < 100; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  Request hurried = request(100);
+  hurried.deadline = clock.now() + 1ms;
+  REQUIRE(queue.submit(hurried, kNow).ok());
+  clock.advance(1ms);
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  CHECK(work->ticket == 0);
+  CHECK(indices(work->expired) == std::vector<size_t>{100});
+}
+
+TEST_CASE("a hung batch is reported once, and its worker learns that others answered") {
+  ManualClock clock;
+  QueueOptions o = options(1);
+  o.hang_after = 50ms;
+  RequestQueue queue(o, clock);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  queue.formed(work->ticket);
+  clock.advance(49ms);
+  CHECK(queue.care(kNow).hung.empty());
+  clock.advance(1ms);
+  CHECK(queue.care(kNow).hung == std::vector<uint64_t>{work->ticket});
+  CHECK(queue.care(kNow).hung.empty());
+  CHECK(queue.abandon(work->ticket));
+  CHECK_FALSE(queue.abandon(work->ticket));
+  CHECK_FALSE(queue.ran(work->ticket));
+  CHECK(queue.metrics().hung_batches == 1);
+}
+
+TEST_CASE("close gives back what waits and refuses from then on; drain runs it first") {
+  RequestQueue queue(options(4, 1h));
+  for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  SUBCASE("close") {
+    CHECK(queue.close().size() == 3);
+    CHECK(queue.close().empty());
+    CHECK(queue.take(Deadline::never()).status().code() == Code::unavailable);
+  }
+  SUBCASE("drain") {
+    size_t ran = 0;
+    {
+      const Thread worker("worker", [&] {
+        for (;;) {
+          const Result<Work> work = queue.take(Deadline::never());
+          if (!work.ok()) return;
+          ran += work->batch.size();
+          run_empty(queue, *work);
+        }
+      });
+      CHECK(queue.drain(Deadline::never()).ok());
+      CHECK(queue.submit(request(4), kNow).status().code() == Code::unavailable);
+      CHECK(queue.close().empty());
+    }
+    CHECK(ran == 3);
+  }
+  SUBCASE("drain ends at its deadline without a worker") {
+    CHECK(queue.drain(Deadline::in(1ms)).code() == Code::deadline);
+    CHECK(queue.close().size() == 3);
+  }
+  CHECK(queue.submit(request(5), kNow).status().code() == Code::unavailable);
+}
+
+TEST_CASE("a queue without a worker refuses with the reason until it accepts again") {
+  RequestQueue queue(options(4));
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  CHECK(queue.refuse(Status::unavailable("the worker hangs")).size() == 1);
+  const Status refused = queue.submit(request(1), kNow).status();
+  CHECK(refused.message() == "the worker hangs");
+  queue.accept();
+  CHECK(queue.submit(request(1), kNow).ok());
+  CHECK(queue.close().size() == 1);
+}
+
+TEST_CASE("limits and capacity change while requests wait") {
+  ManualClock clock;
+  RequestQueue queue(options(2, 5ms, 4), clock);
+  for (size_t i = 0; i < 4; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  CHECK(queue.submit(request(4), kNow).status().code() == Code::exhausted);
+  queue.set_capacity(8);
+  CHECK(queue.submit(request(4), kNow).ok());
+  Limits limits = queue.limits();
+  limits.max_rows = 5;
+  queue.set_limits(limits);
+  CHECK(queue.try_take()->batch.size() == 5);
+}
+
+TEST_CASE("ten thousand waiting requests of three groups and two priorities leave in order") {
+  ManualClock clock;
+  RequestQueue queue(options(64), clock);
+  for (size_t i = 0; i < 10'000; ++i) {
+    Request r = request(i, i % 3);
+    r.priority = static_cast<int>(i % 2);
+    REQUIRE(queue.submit(r, kNow).ok());
+  }
+  std::vector<int> seen(10'000);
+  std::vector<size_t> last(6, 0);
+  size_t all = 0;
+  while (const auto work = queue.try_take()) {
+    for (const size_t i : indices(work->batch)) {
+      ++seen[i];
+      CHECK(last[i % 6] <= i);
+      last[i % 6] = i;
+    }
+    all += work->batch.size();
+    run_empty(queue, *work);
+    clock.advance(1s);
+  }
+  CHECK(all == 10'000);
+  CHECK(std::set<int>(seen.begin(), seen.end()) == std::set<int>{1});
+}
+
+// Every payload is answered by exactly one of: a batch, expiry, cancel, close.
+TEST_CASE("eight producers, three workers, cancels, deadlines and a close: each request comes back once") {
+  constexpr size_t kEach = 1000;
+  constexpr size_t kProducers = 8;
+  QueueOptions o = options(16, 200us, 256);
+  o.lanes = 3;
+  RequestQueue queue(o);
+  std::vector<Atomic<int>> answers(kEach * kProducers);
+  std::vector<Atomic<int>> refused(kEach * kProducers);
+  const auto answer = [&](const std::vector<void*>& payloads) {
+    for (void* p : payloads) answers[index_of(p)].add_relaxed(1);
+  };
+  Atomic<int> producing(kProducers);
+  run_together(kProducers + 4, [&](int thread) {
+    const auto t = static_cast<size_t>(thread);
+    if (t < kProducers) {
+      for (size_t i = t * kEach; i < (t + 1) * kEach; ++i) {
+        Request r = request(i, i % 2);
+        if (i % 7 == 0) r.deadline = Clock::real().now() + 100us;
+        const Result<RequestId> id = queue.submit(r, i % 3 == 0 ? kNow : Deadline::in(10s));
+        if (!id.ok()) refused[i].store_relaxed(1);
+        if (id.ok() && i % 5 == 0 && queue.cancel(*id)) answers[i].add_relaxed(1);
+      }
+      if (producing.add_acq_rel(-1) == 1) answer(queue.close());
+    } else if (t < kProducers + 3) {
+      while (true) {
+        const Result<Work> work = queue.take(Deadline::never());
+        if (!work.ok()) break;
+        answer(work->batch);
+        answer(work->expired);
+        if (work->ticket != 0) run_empty(queue, *work);
+      }
+    } else {
+      while (true) {
+        const Care care = queue.care(Deadline::never());
+        answer(care.expired);
+        if (care.closed) break;
+      }
+    }
+  });
+  size_t wrong = 0;
+  for (size_t i = 0; i < answers.size(); ++i) {
+    wrong += answers[i].load_relaxed() + refused[i].load_relaxed() != 1 ? 1 : 0;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a histogram's percentiles are at most an eighth too high") {
+  Histogram h;
+  for (int64_t v = 1; v <= 100'000; ++v) h.add(v);
+  for (const double share : {0.5, 0.95, 0.99}) {
+    const double exact = share * 100'000;
+    const auto got = static_cast<double>(h.percentile(share));
+    CHECK(got >= exact);
+    CHECK(got <= exact * 1.13);
+  }
+  CHECK(h.count() == 100'000);
+  CHECK(Histogram().percentile(0.5) == 0);
+}
+
+}  // namespace
+}  // namespace heddle::batch

@@ -1,0 +1,59 @@
+#include "plan/rows/row_rules.h"
+
+#include <algorithm>
+#include <map>
+
+#include "plan/rows/batchable.h"
+
+namespace heddle::plan {
+
+Rows broadcast_rows(const RowContext& c, const std::vector<size_t>& operands, size_t keep) {
+  const size_t rank = c.result().size() - keep;
+  std::optional<Rows> found;
+  for (size_t i : operands) {
+    if (!c.rows(i)) continue;
+    const size_t own = c.shape(i).size() - keep;
+    Rows here = Rows::along(rank - own + c.in[i].axis, c.in[i].block);
+    if (found && (found->axis != here.axis || !(found->block == here.block))) {
+      return Rows::mixed(text("combines rows along axis ", found->axis, " with rows along axis ", here.axis));
+    }
+    found = std::move(here);
+  }
+  for (size_t i : operands) {
+    if (i >= c.in.size() || c.in[i].kind == Rows::Kind::kAbsent || c.rows(i)) continue;
+    const size_t own = c.shape(i).size() - keep;
+    const size_t lead = rank - own;
+    if (found->axis < lead || c.shape(i)[found->axis - lead].is(1)) continue;
+    return Rows::mixed(text("combines the rows with operand ", i, ", whose elements along them differ"));
+  }
+  return *found;
+}
+
+Rows elementwise_rows(const RowContext& c) {
+  // A chain's constants have one element, so its operands broadcast as those of one operator do.
+  if (const auto body = c.node.attributes.graph("body")) {
+    for (const ir::Value& value : body->values) {
+      if (value.is_constant() && value.constant->elements() != 1)
+        return Rows::mixed("holds a constant tensor in its body");
+    }
+  }
+  std::vector<size_t> all;
+  for (size_t i = 0; i < c.in.size(); ++i) all.push_back(i);
+  return broadcast_rows(c, all, 0);
+}
+
+const RowRule* find_row_rule(const ir::OpDef& op) {
+  static const std::map<std::string_view, RowRule> rules = [] {
+    std::map<std::string_view, RowRule> out;
+    for (const auto& family : {movement_row_rules(), arithmetic_row_rules(), placement_row_rules()}) {
+      for (const RowRule& rule : family) out.emplace(rule.op, rule);
+    }
+    return out;
+  }();
+  static const RowRule elementwise{"", elementwise_rows};
+  if (op.dependence == ir::Dependence::kElementwise) return &elementwise;
+  const auto found = rules.find(op.name);
+  return found == rules.end() ? nullptr : &found->second;
+}
+
+}  // namespace heddle::plan

@@ -1,0 +1,136 @@
+// allocator.h: device memory that is used again. Why was my buffer not reused? Because a submission may still
+// touch it.
+//
+//   What       Sizes are rounded to classes: steps of 64 B to 1 KiB, then four classes per doubling to 1 MiB
+//              (at most 25 % lost), above that multiples of 64 KiB. A freed block is kept for the next
+//              request of its class; a large one also serves a request that it exceeds by at most an eighth.
+//   Invariant  A block is reused, or freed, only when every submission that may touch it is over. reserved()
+//              never passes limit().
+//   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
+//              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
+//              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`. What
+//              other threads are giving back to the driver meanwhile is waited for.
+//   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
+//              and does not wait.
+//   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
+//              those of other threads. A cache hit calls no driver.
+//   Lifetime   Buffers keep it, and it keeps the device.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+#include "runtime/memory/size_class.h"
+#include "runtime/options.h"
+
+namespace heddle::runtime {
+
+class Allocator final : public device::Recycler, public std::enable_shared_from_this<Allocator> {
+ public:
+  static Result<Ref<Allocator>> make(Ref<device::Device> device, const Options& options);
+  ~Allocator() override;
+
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes);  // at least 64-byte aligned; 0 bytes is fine
+  void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override;
+  void empty_cache();   // frees every cached block whose uses are over
+  void reap_pending();  // moves freed blocks whose uses are over to the cache
+
+  Status set_memory_fraction(double fraction);  // of the device's memory; what is in use stays
+  uint64_t limit() const { return limit_.load_relaxed(); }
+
+  using Callback = std::function<void(uint64_t bytes_asked)>;
+  uint64_t on_pressure(Callback callback);  // returns its id
+  void remove_pressure(uint64_t id);        // it may still be running on another thread
+
+  struct Stats {
+    uint64_t allocated = 0;  // in use by buffers, rounded to classes
+    uint64_t cached = 0;     // kept for reuse
+    uint64_t pending = 0;    // freed, but a submission may still touch it
+    uint64_t reserved = 0;   // taken from the driver: the sum of the three, and what is on its way
+    uint64_t limit = 0;
+    uint64_t peak_reserved = 0;
+    uint64_t peak_allocated = 0;  // as seen when the driver was asked, a large block was given, or here
+    uint64_t hits = 0, misses = 0, recycled = 0, driver_frees = 0, failures = 0, pressure_calls = 0;
+  };
+  Stats stats() const;
+  void reset_peaks();
+
+  static uint64_t rounded(uint64_t bytes);  // what a request takes; saturates
+
+ private:
+  static constexpr size_t kStripes = 32;
+  using Block = std::unique_ptr<device::Memory>;
+  struct Stripe {
+    std::array<std::vector<Block>, size_class::kClasses> blocks;
+    // Given less taken back through this stripe: the sum over stripes means something, one alone does not.
+    int64_t allocated = 0;
+    uint64_t cached = 0;
+    uint64_t hits = 0, recycled = 0;
+  };
+  struct alignas(64) PaddedStripe {
+    Guarded<Stripe, Rank::kAllocator> data;
+  };
+  struct Large {
+    std::multimap<uint64_t, Block> blocks;
+    int64_t allocated = 0;
+    uint64_t cached = 0;
+    uint64_t hits = 0, recycled = 0;
+  };
+  struct Pending {
+    Block block;
+    std::vector<device::Point> uses;
+  };
+  struct Waiting {
+    std::vector<Pending> blocks;
+    uint64_t bytes = 0;
+  };
+  using Callbacks = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
+
+  Allocator(Ref<device::Device> device, const Options& options);
+  Block take_cached(uint64_t size);  // sizes are rounded ones
+  Block take_small(uint64_t size);
+  Block take_large(uint64_t size);
+  Result<Block> take_new(uint64_t size);
+  Result<Block> take_from_driver(uint64_t size);
+  // With the cache emptied, and with what other threads are moving out of it waited for.
+  Result<Block> take_emptied(uint64_t size);
+  void arrived(uint64_t bytes);  // what was moving
+  bool reserve(uint64_t bytes);
+  void keep(Block block, bool was_allocated);
+  void free_cached_down_to(uint64_t reserved_bytes);
+  void wait_for_pending();
+  template <class Use>
+  void with_stripe(Use&& use);
+  void call_pressure(uint64_t bytes);
+  void count_given(uint64_t bytes);
+  void count_taken_back(uint64_t bytes);
+  Stats sum() const;  // what the parts count
+  Status exhausted(uint64_t asked, const Status& why) const;
+  void note_peak();
+
+  const Ref<device::Device> device_;
+  const uint64_t memory_bytes_;
+  const double high_watermark_, low_watermark_;
+  const uint32_t generation_;     // fork_generation() of the maker
+  Atomic<uint64_t> limit_{0};     // a setting: orders nothing
+  Atomic<uint64_t> reserved_{0};  // grows before the driver is asked, shrinks after it was given back
+  // Bytes that a thread has taken out of a list and not yet given to the driver or to another list.
+  Atomic<uint64_t> moving_{0};
+  Atomic<uint64_t> peak_reserved_{0};  // statistics, as are these
+  mutable Atomic<uint64_t> peak_allocated_{0};
+  Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
+  Atomic<uint64_t> pending_count_{0};  // how many blocks wait; spares the lock when none does
+  mutable std::array<PaddedStripe, kStripes> stripes_;
+  mutable Guarded<Large, Rank::kAllocator> large_;
+  mutable Guarded<Waiting, Rank::kAllocator> pending_;
+  Guarded<Callbacks, Rank::kAllocator> callbacks_;
+  Atomic<uint64_t> next_callback_{1};
+};
+
+}  // namespace heddle::runtime

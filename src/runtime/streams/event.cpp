@@ -1,0 +1,28 @@
+#include "runtime/streams/event.h"
+
+namespace heddle::runtime {
+
+Status Event::wait(Deadline deadline) const {
+  if (!recorded()) return {};
+  return point_.timeline->wait(point_.value, deadline);
+}
+
+Result<Duration> Event::elapsed(const Event& start, const Event& end) {
+  for (const Event* event : {&start, &end}) {
+    const std::string_view which = event == &start ? "start" : "end";
+    if (!event->timed()) {
+      return Status::invalid("the ", which, " event has no time; record it with timing enabled");
+    }
+    if (!event->query())
+      return Status::unavailable("the ", which, " event is not over yet; wait for it first");
+    if (!event->point_.done()) return event->point_.timeline->failure();
+  }
+  // A value is published before its stamp: a thread that saw it reached may have to wait for the stamp, which
+  // takes no longer than a lock.
+  for (const Event* event : {&start, &end}) {
+    while (!event->stamp_->filled()) give_way();
+  }
+  return end.stamp_->when() - start.stamp_->when();
+}
+
+}  // namespace heddle::runtime

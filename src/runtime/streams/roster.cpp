@@ -1,0 +1,60 @@
+#include "runtime/streams/roster.h"
+
+#include <algorithm>
+
+#include "runtime/registry.h"
+
+namespace heddle::runtime {
+
+Roster::Roster(Ref<device::Device> device, const Clock& clock)
+    : device_(std::move(device)), clock_(&clock), bell_(std::make_shared<device::Bell>()) {}
+
+Result<Ref<Stream>> Roster::make(int index) {
+  HEDDLE_TRY(device_->lost());
+  HEDDLE_TRY_ASSIGN(auto queue, device_->make_queue(NoLocksHeld{}));
+  if (!device_->traits().synchronous) queue->timeline()->attach(bell_);
+  const StreamId id{index, registry::next_stream_serial()};
+  auto stream = std::make_shared<Stream>(device_, std::move(queue), id, *clock_);
+  auto members = members_.lock();
+  if (members->closed) return Status::unavailable("the runtime is closed; it makes no more streams");
+  std::erase_if(members->streams, [](const auto& each) { return each.expired(); });
+  members->streams.push_back(stream);
+  return stream;
+}
+
+std::vector<Ref<Stream>> Roster::living() const {
+  std::vector<Ref<Stream>> living;
+  const auto members = members_.lock();
+  for (const auto& each : members->streams) {
+    if (Ref<Stream> stream = each.lock()) living.push_back(std::move(stream));
+  }
+  return living;
+}
+
+void Roster::forget(const Ref<Stream>& stream) {
+  std::erase_if(members_.lock()->streams, [&stream](const auto& each) {
+    return !each.owner_before(stream) && !stream.owner_before(each);
+  });
+}
+
+Status Roster::synchronize(Deadline deadline) const {
+  Status first;
+  for (const Ref<Stream>& stream : living()) {
+    const Status status = stream->synchronize(deadline);
+    if (first.ok() && !status.ok()) first = status.with_context(to_string(stream->id()));
+  }
+  return first;
+}
+
+size_t Roster::drop_finished() const {
+  size_t left = 0;
+  for (const Ref<Stream>& stream : living()) left += stream->drop_finished();
+  return left;
+}
+
+void Roster::close() {
+  members_.lock()->closed = true;
+  for (const Ref<Stream>& stream : living()) stream->close();
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,41 @@
+// roster.h: every living stream of a runtime. The only place that makes one.
+//
+//   Threads    Any.
+//   Errors     make() returns the loss of a device that is gone.
+//   Blocks     make() as long as the driver needs for a queue. synchronize(), until its deadline. close()
+//              never.
+//   Lifetime   Holds streams weakly: they belong to the pool, to lanes and to their lessees. For a moment a
+//              thread that calls living() holds each of them, too.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "runtime/streams/stream.h"
+
+namespace heddle::runtime {
+
+class Roster {
+ public:
+  Roster(Ref<device::Device> device, const Clock& clock);
+
+  Result<Ref<Stream>> make(int index);
+  Status synchronize(Deadline deadline) const;  // all; goes on past a failing one, returns the first failure
+  size_t drop_finished() const;                 // how many submissions are still in flight
+  void close();                                 // refuses submissions on all, and new streams
+  std::vector<Ref<Stream>> living() const;
+  void forget(const Ref<Stream>& stream);  // a failed one that has been replaced: synchronize() omits it
+  const Ref<device::Bell>& bell() const { return bell_; }  // rings when work of any stream is over
+
+ private:
+  struct Members {
+    std::vector<std::weak_ptr<Stream>> streams;
+    bool closed = false;
+  };
+  const Ref<device::Device> device_;
+  const Clock* const clock_;
+  const Ref<device::Bell> bell_;
+  mutable Guarded<Members, Rank::kPool> members_;
+};
+
+}  // namespace heddle::runtime

@@ -1,0 +1,177 @@
+#include "runtime/streams/stream.h"
+
+#include <vector>
+
+#include "device/row_faults.h"
+
+namespace heddle::runtime {
+
+using device::Buffer;
+using device::CommandList;
+using device::Point;
+using device::RowFaults;
+using device::View;
+
+Turn::~Turn() {
+  if (stream_ != nullptr) stream_->end_turn();
+}
+
+Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
+  HEDDLE_TRY(stream_->check_usable());
+  HEDDLE_TRY(stream_->order_after_others(list));
+  if (stream_->synchronous_) return stream_->submit_now(list);
+  return stream_->submit_in_flight(std::move(list), std::move(extras));
+}
+
+Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
+               const Clock& clock)
+    : device_(std::move(device)),
+      queue_(std::move(queue)),
+      id_(id),
+      clock_(&clock),
+      synchronous_(device_->traits().synchronous) {}
+
+Stream::~Stream() {
+  // Only to be sure that it is over: a failure has been, or will be, returned by the waits for it.
+  static_cast<void>(synchronize(Deadline::never()));
+}
+
+std::optional<Turn> Stream::try_turn() {
+  uint32_t seen = kFree;
+  if (!turn_.cas_strong_acq_rel(seen, kTaken)) return std::nullopt;
+  return Turn(this);
+}
+
+Result<Turn> Stream::turn(Deadline deadline) {
+  if (std::optional<Turn> free = try_turn()) [[likely]]
+    return *std::move(free);
+  auto over = turn_over_.lock();
+  if (!over.wait_until(deadline, [&] { return turn_.exchange_acq_rel(kAwaited) == kFree; })) {
+    return Status::deadline(to_string(id_), " was used by other threads until the deadline");
+  }
+  return Turn(this);
+}
+
+void Stream::end_turn() {
+  if (turn_.exchange_acq_rel(kFree) != kAwaited) [[likely]]
+    return;
+  // Empty on purpose: a waiter that has found the turn taken holds the lock until it sleeps.
+  static_cast<void>(turn_over_.lock());
+  turn_over_.notify_one();
+}
+
+Event Stream::record(Timed timed) const {
+  const Point point{timeline(), last_submitted()};
+  return Event(point, timed == Timed::yes ? timeline()->stamp(point.value, *clock_) : nullptr);
+}
+
+bool Stream::query() const { return timeline()->done(last_submitted()) || failed(); }
+
+Status Stream::await(uint64_t value, Deadline deadline) {
+  Status status = timeline()->wait(value, deadline);
+  if (timeline()->done(value) || failed()) {
+    drop_finished();
+  } else {
+    leave_to_reaper(value);
+  }
+  return status;
+}
+
+void Stream::leave_to_reaper(uint64_t value) {
+  if (!timeline()->ring_at(value)) drop_finished();
+}
+
+Status Stream::synchronize(Deadline deadline) const { return timeline()->wait(last_submitted(), deadline); }
+
+uint64_t Stream::in_flight() const {
+  const uint64_t reached = timeline()->reached();  // first: it never passes the value read next
+  return failed() ? 0 : last_submitted() - reached;
+}
+
+Status Stream::check_usable() const {
+  if (failed()) return timeline()->failure().with_context(text(id_, " has failed and takes no more work"));
+  if (closed_.load_acquire())
+    return Status::unavailable(to_string(id_), " belongs to a runtime that is closed");
+  return {};
+}
+
+Status Stream::order_after_others(CommandList& list) const {
+  std::vector<Point> waits;
+  list.for_each_buffer(
+      [&](Buffer& buffer, bool write) { buffer.collect_waits(write, timeline().get(), waits); });
+  if (waits.empty()) return {};
+  for (const Point& point : waits) {
+    if (!point.timeline->failed() || point.done()) continue;
+    return point.timeline->failure().with_context("a buffer was in use by a stream that failed");
+  }
+  list.wait_first(std::move(waits));
+  return {};
+}
+
+// In the order of the commands, so that a command finds what those before it write.
+void Stream::mark_buffers(CommandList& list, uint64_t value) const {
+  const Point point{timeline(), value};
+  const auto read = [&](const View& view) -> Ref<const RowFaults> {
+    if (view.buffer == nullptr) return nullptr;
+    view.buffer->mark_read(point);
+    return view.buffer->writer();
+  };
+  const auto write = [&](const View& view, const Ref<const RowFaults>& writer) {
+    if (view.buffer != nullptr) view.buffer->mark_write(point, writer);
+  };
+  for (device::Command& command : list) {
+    if (auto* run = std::get_if<device::Run>(&command)) {
+      for (const View& view : run->inputs) {
+        if (Ref<const RowFaults> source = read(view)) run->sources.push_back(std::move(source));
+      }
+      for (const View& view : run->outputs) write(view, run->row_faults);
+    } else if (const auto* copy = std::get_if<device::Copy>(&command)) {
+      write(copy->to, read(copy->from));
+    } else if (const auto* fill = std::get_if<device::Fill>(&command)) {
+      write(fill->to, nullptr);
+    }
+  }
+}
+
+Result<uint64_t> Stream::submit_now(const CommandList& list) {
+  const uint64_t value = last_.load_relaxed() + 1;
+  last_.store_release(value);
+  HEDDLE_TRY(queue_->submit(list, value, NoLocksHeld{}));
+  if (!timeline()->done(value)) return timeline()->failure();
+  return value;
+}
+
+Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
+  drop_finished();
+  const uint64_t value = last_.load_relaxed() + 1;
+  last_.store_release(value);
+  mark_buffers(list, value);
+  const bool awaited = extras.awaited;
+  const CommandList* kept = nullptr;
+  {
+    auto records = records_.lock();
+    records->push_back({value, false, std::move(list), std::move(extras)});
+    // Stays where it is: only the front is ever taken away, and not before it is accepted.
+    kept = &records->back().list;
+  }
+  const Status status = queue_->submit(*kept, value, NoLocksHeld{});
+  records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn
+  // After it was accepted: a thread that the bell woke before has passed over it.
+  if (!awaited || !status.ok()) leave_to_reaper(value);
+  if (!status.ok()) return status;
+  return value;
+}
+
+size_t Stream::drop_finished() {
+  std::vector<Record> over;  // dropped after the lock: it frees memory and hands permits on
+  auto records = records_.lock();
+  const bool all = failed();
+  const uint64_t reached = timeline()->reached();
+  while (!records->empty() && records->front().accepted && (all || records->front().value <= reached)) {
+    over.push_back(std::move(records->front()));
+    records->pop_front();
+  }
+  return records->size();
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,122 @@
+// stream.h: an order of work on a device.
+//
+//   What       What is submitted to one stream runs in order. Only a Turn can submit, and a stream has one
+//              Turn at a time: so two threads cannot encode at once, whether a stream is leased by one of
+//              them or shared.
+//   States     working -> failed, for good (its pool replaces it), or closed (its runtime ends).
+//   Waits      submit() collects what the named buffers have to wait for *before* it takes its own value. A
+//              value therefore only waits for values that were taken earlier, and no circle of waits can
+//              arise, whatever buffers threads submit in whatever order.
+//   In flight  On an asynchronous device a record keeps list, buffers and permit until the timeline has
+//              passed it. The thread that waits for the results drops it; without such a thread a later
+//              submission or the reaper does. On a synchronous device the work is over when submit() returns:
+//              there is no record, and buffers are not marked.
+//   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
+//              with the reaper only.
+//   Blocks     turn(), synchronize(), await(): until their deadline. submit() as long as the device's queue
+//              does: on a synchronous device, the work. Turn first, then Permit: a thread that has a Permit
+//              waits for no Turn, and one that has a Turn for no other. No thread waits with a Turn while
+//              another one has the device exclusively, as that one may want it: see DuringHold::step_aside.
+//   Lifetime   Shared. The destructor waits for what is in flight.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "device/device.h"
+#include "runtime/admission/governor.h"
+#include "runtime/ids.h"
+#include "runtime/streams/event.h"
+
+namespace heddle::runtime {
+
+class Stream;
+
+struct Submission {  // kept until the work is over
+  Permit permit;
+  Ref<const void> keep;
+  bool awaited = false;  // the submitter calls Stream::await(): the reaper is not woken for it
+};
+
+class Turn {  // the right to submit to one stream; move-only
+ public:
+  Turn(Turn&& other) noexcept : stream_(std::exchange(other.stream_, nullptr)) {}
+  Turn& operator=(Turn&&) = delete;
+  ~Turn();
+
+  // Starts (synchronous devices: does) the work; returns its value on the stream's timeline.
+  //   invalid       only the data could show the mistake; the stream goes on
+  //   device_lost   and others: the stream had failed, fails now, or would read what a failed stream should
+  //                 have written
+  //   unavailable   the runtime is closed
+  Result<uint64_t> submit(device::CommandList list, Submission extras = {});
+  Stream& stream() const { return *stream_; }
+
+ private:
+  friend class Stream;
+  explicit Turn(Stream* stream) : stream_(stream) {}
+  Stream* stream_;
+};
+
+class Stream : public std::enable_shared_from_this<Stream> {
+ public:
+  Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id, const Clock& clock);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  StreamId id() const { return id_; }
+  bool is_default() const { return id_.index == 0; }
+  const Ref<device::Timeline>& timeline() const { return queue_->timeline(); }
+  bool failed() const { return timeline()->failed(); }
+
+  Result<Turn> turn(Deadline deadline = Deadline::never());
+  std::optional<Turn> try_turn();
+  Event record(Timed timed = Timed::no) const;  // after everything submitted so far
+  bool query() const;                           // everything submitted so far is over
+  Status synchronize(Deadline deadline) const;
+  Status await(uint64_t value, Deadline deadline);  // waits for an awaited submission and drops its record
+  uint64_t last_submitted() const { return last_.load_acquire(); }
+
+  uint64_t in_flight() const;                    // submissions that are not over
+  size_t drop_finished();                        // lets go of what is over; how many are left
+  void close() { closed_.store_release(true); }  // for the runtime: refuses submissions from here on
+
+ private:
+  friend class Turn;
+  struct Record {
+    uint64_t value;
+    bool accepted;  // the queue's submit() has returned. Work may be over before: the list is still read
+    device::CommandList list;
+    Submission extras;
+  };
+  enum : uint32_t { kFree, kTaken, kAwaited };
+  struct Nothing {};
+
+  void end_turn();
+  Status check_usable() const;
+  Status order_after_others(device::CommandList& list) const;
+  void mark_buffers(device::CommandList& list, uint64_t value) const;
+  Result<uint64_t> submit_now(const device::CommandList& list);
+  void leave_to_reaper(uint64_t value);
+  Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
+
+  const Ref<device::Device> device_;  // outlives the queue
+  const std::unique_ptr<device::Queue> queue_;
+  const StreamId id_;
+  const Clock* const clock_;
+  const bool synchronous_;
+  Atomic<bool> closed_{false};  // set once by the runtime, read by submit()
+  // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it.
+  Atomic<uint64_t> last_{0};
+  // The Turn: kAwaited says that a thread sleeps on turn_over_. Acquire-release: the next Turn sees what
+  // the last one did.
+  Atomic<uint32_t> turn_{kFree};
+  Guarded<Nothing, Rank::kStream> turn_over_;
+  Guarded<std::deque<Record>, Rank::kStream> records_;
+};
+
+}  // namespace heddle::runtime

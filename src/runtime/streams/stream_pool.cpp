@@ -1,0 +1,269 @@
+#include "runtime/streams/stream_pool.h"
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+
+#include "base/fork.h"
+#include "runtime/registry.h"
+
+namespace heddle::runtime {
+
+namespace {
+
+Status closed_status() { return Status::unavailable("the stream pool is closed: its runtime has ended"); }
+
+}  // namespace
+
+StreamLease::~StreamLease() {
+  if (pool_ != nullptr) pool_->leave(place_);
+}
+
+bool StreamLease::shared() const {
+  return pool_->places_[static_cast<size_t>(place_)].lessees.load_relaxed() > 1;
+}
+
+Result<Ref<StreamPool>> StreamPool::make(Ref<Roster> roster, const Options& options) {
+  if (options.streams < 2 || options.streams > kMaxStreams) {
+    return Status::invalid("a pool of ", options.streams, " streams was asked for; it must be 2 to ",
+                           kMaxStreams, ", the default stream included");
+  }
+  return Ref<StreamPool>(new StreamPool(std::move(roster), options));
+}
+
+StreamPool::StreamPool(Ref<Roster> roster, const Options& options)
+    : roster_(std::move(roster)),
+      exhaustion_(options.exhaustion),
+      wait_max_(options.stream_wait_max),
+      limit_(options.streams),
+      generation_(fork_generation()),
+      free_(FreeWord::first(options.streams) & ~uint64_t{1}) {}
+
+Result<StreamLease> StreamPool::lease() {
+  if (!closed_.load_acquire() && fork_generation() == generation_) [[likely]] {
+    if (const int place = free_.try_take(); place != FreeWord::kNone) [[likely]]
+      return occupy(place);
+  }
+  return lease(Deadline::in(wait_max_));
+}
+
+Result<StreamLease> StreamPool::lease(Deadline deadline) {
+  if (fork_generation() != generation_) [[unlikely]]
+    return registry::forked();
+  if (closed_.load_acquire()) [[unlikely]]
+    return closed_status();
+  if (const int place = free_.try_take(); place != FreeWord::kNone) [[likely]]
+    return occupy(place);
+  switch (exhaustion_) {
+    case Exhaustion::share:
+      return join();
+    case Exhaustion::fail:
+      return exhausted("");
+    case Exhaustion::wait:
+      break;
+  }
+  HEDDLE_TRY_ASSIGN(const int place, wait_for_place(deadline));
+  return occupy(place);
+}
+
+Result<std::optional<StreamLease>> StreamPool::try_lease() {
+  if (fork_generation() != generation_) return registry::forked();
+  if (closed_.load_acquire()) return closed_status();
+  const int place = free_.try_take();
+  if (place == FreeWord::kNone) return std::optional<StreamLease>();
+  HEDDLE_TRY_ASSIGN(StreamLease lease, occupy(place));
+  return std::optional<StreamLease>(std::move(lease));
+}
+
+Result<StreamLease> StreamPool::occupy(int place) {
+  Place& mine = places_[static_cast<size_t>(place)];
+  if (mine.stream == nullptr) [[unlikely]] {
+    auto made = roster_->make(place);
+    if (!made.ok()) {
+      put_back(place);
+      return made.status();
+    }
+    mine.stream = std::move(made).value();
+  }
+  mine.lessees.add_seq_cst(1);  // from here on others may join: pairs with join_least_loaded()
+  tell_seekers();
+  const int leased = limit_ - 1 - std::popcount(free_.free());
+  if (leased > most_leased_.load_relaxed()) [[unlikely]]
+    most_leased_.max_relaxed(leased);
+  return StreamLease(shared_from_this(), place);
+}
+
+Result<StreamLease> StreamPool::join() {
+  for (;;) {
+    seekers_.add_seq_cst(1);
+    const uint32_t seen = changes_.load_acquire();
+    int place = free_.try_take_latest();
+    const bool took = place != FreeWord::kNone;
+    if (!took) place = join_least_loaded();
+    if (place == FreeWord::kNone && !closed_.load_acquire()) changes_.wait(seen);
+    seekers_.sub_relaxed(1);
+    if (took) return occupy(place);
+    if (place != FreeWord::kNone) {
+      joined_.add_relaxed(1);
+      return StreamLease(shared_from_this(), place);
+    }
+    if (closed_.load_acquire()) return closed_status();
+  }
+}
+
+int StreamPool::join_least_loaded() {
+  struct Load {
+    int place;
+    int lessees;
+    uint64_t in_flight;
+    bool failed;
+  };
+  std::vector<Load> loads;
+  for (const Ref<Stream>& stream : roster_->living()) {
+    const int place = stream->id().index;
+    if (place < 1) continue;
+    const int lessees = places_[static_cast<size_t>(place)].lessees.load_seq_cst();  // pairs with occupy()
+    if (lessees > 0) loads.push_back({place, lessees, stream->in_flight(), stream->failed()});
+  }
+  std::sort(loads.begin(), loads.end(), [](const Load& a, const Load& b) {
+    return std::tie(a.failed, a.lessees, a.in_flight, a.place) <
+           std::tie(b.failed, b.lessees, b.in_flight, b.place);
+  });
+  for (const Load& load : loads) {
+    Atomic<int>& lessees = places_[static_cast<size_t>(load.place)].lessees;
+    for (int seen = lessees.load_acquire(); seen > 0;) {
+      if (lessees.cas_weak_acq_rel(seen, seen + 1)) return load.place;
+    }
+  }
+  return FreeWord::kNone;
+}
+
+Result<int> StreamPool::wait_for_place(Deadline deadline) {
+  auto parked = std::make_shared<Parked>();
+  std::vector<std::pair<Ref<Parked>, int>> answers;
+  {
+    auto queue = queue_.lock();
+    if (queue->closed) return closed_status();
+    free_.park();
+    queue->waiting.push_back(parked);
+    hand_over(*queue, answers);
+    if (answers.empty()) ++queue->waited;
+  }
+  for (const auto& [caller, place] : answers) caller->grant(place);
+
+  auto given = parked->wait(deadline);
+  if (given.has_value()) return std::move(*given);
+  bool withdrawn = false;
+  {
+    auto queue = queue_.lock();
+    withdrawn = std::erase(queue->waiting, parked) != 0;
+    if (withdrawn) hand_over(*queue, answers);  // gives nothing: it ends the parking when no caller is left
+  }
+  if (withdrawn)
+    return Status::make(Code::deadline, exhausted(" None was returned until the deadline.").message());
+  return std::move(
+      *parked->wait(Deadline::never()));  // taken out of the queue just now: the answer is on its way
+}
+
+void StreamPool::hand_over(Queue& queue, std::vector<std::pair<Ref<Parked>, int>>& answers) {
+  while (!queue.waiting.empty()) {
+    const int place = free_.take_parked();
+    if (place == FreeWord::kNone) return;
+    answers.emplace_back(std::move(queue.waiting.front()), place);
+    queue.waiting.pop_front();
+  }
+  free_.unpark();
+}
+
+void StreamPool::leave(int place) {
+  if (fork_generation() != generation_) [[unlikely]]
+    return;
+  Place& mine = places_[static_cast<size_t>(place)];
+  if (mine.lessees.sub_acq_rel(1) != 1) return;
+  if (mine.stream->failed()) [[unlikely]] {
+    discarded_.add_relaxed(1);
+    roster_->forget(mine.stream);
+    mine.stream.reset();
+  }
+  put_back(place);
+}
+
+void StreamPool::put_back(int place) {
+  if (free_.try_give_back(place)) [[likely]] {
+    tell_seekers();
+    return;
+  }
+  std::vector<std::pair<Ref<Parked>, int>> answers;
+  {
+    auto queue = queue_.lock();
+    free_.put_parked(place);
+    hand_over(*queue, answers);
+  }
+  for (const auto& [caller, given] : answers) caller->grant(given);
+}
+
+void StreamPool::tell_seekers() {
+  if (seekers_.load_seq_cst() == 0) [[likely]]
+    return;
+  changes_.add_release(1);
+  changes_.notify_all();
+}
+
+Status StreamPool::exhausted(std::string_view also) const {
+  return Status::exhausted("all ", limit_ - 1, " streams of the pool are leased.", also,
+                           " End threads or release their streams, raise Options::streams (at most ",
+                           kMaxStreams, "), or let Options::exhaustion be share",
+                           exhaustion_ == Exhaustion::fail ? " or wait" : "");
+}
+
+Result<Ref<Stream>> StreamPool::default_stream() {
+  if (fork_generation() != generation_) [[unlikely]]
+    return registry::forked();
+  if (closed_.load_acquire()) return closed_status();
+  {
+    const auto queue = queue_.lock();
+    if (queue->default_stream != nullptr && !queue->default_stream->failed()) return queue->default_stream;
+  }
+  HEDDLE_TRY_ASSIGN(Ref<Stream> made, roster_->make(0));
+  Ref<Stream> failed;  // dies after the lock
+  {
+    auto queue = queue_.lock();
+    if (queue->default_stream != nullptr && !queue->default_stream->failed()) return queue->default_stream;
+    failed = std::exchange(queue->default_stream, made);
+  }
+  if (failed != nullptr) {
+    discarded_.add_relaxed(1);
+    roster_->forget(failed);
+  }
+  return made;
+}
+
+void StreamPool::close() {
+  closed_.store_release(true);
+  std::deque<Ref<Parked>> waiting;
+  {
+    auto queue = queue_.lock();
+    queue->closed = true;
+    waiting.swap(queue->waiting);
+    free_.unpark();
+  }
+  for (const Ref<Parked>& caller : waiting) caller->refuse(closed_status());
+  changes_.add_release(1);
+  changes_.notify_all();
+}
+
+StreamPool::Stats StreamPool::stats() const {
+  Stats stats;
+  for (const Place& place : places_) {
+    const int lessees = place.lessees.load_relaxed();
+    stats.lessees += lessees;
+    stats.leased += lessees > 0 ? 1 : 0;
+  }
+  stats.joined = joined_.load_relaxed();
+  stats.discarded = discarded_.load_relaxed();
+  stats.most_leased = most_leased_.load_relaxed();
+  stats.waited = queue_.lock()->waited;
+  return stats;
+}
+
+}  // namespace heddle::runtime

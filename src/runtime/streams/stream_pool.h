@@ -1,0 +1,132 @@
+// stream_pool.h: hands out streams.
+//
+//   What       32 streams, made on first use. Stream 0 is the default stream, for any caller; 1 to 31 are
+//              leased, lowest free first, by compare-and-swap on one word. When all are leased: share, wait
+//              or fail, as Options::exhaustion says.
+//   Invariant  A leased place has at least one lessee; it is free again when its last lessee returned it.
+//              Only the lessee that took a free place makes or replaces its stream, before others can join. A
+//              failed stream is discarded with its last lease.
+//   share      Joins the working stream with the fewest lessees, of those the one with the least in flight.
+//              Submissions take turns.
+//   wait       First come first served; a returned place is handed over; waiters do not poll.
+//   Threads    Any. A lease may be dropped by any thread, also after the pool's runtime has ended.
+//   Blocks     lease(): to make a stream on first use; with Exhaustion::wait until a place is returned or the
+//              deadline passed.
+//   Lifetime   A lease keeps the pool.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "runtime/admission/free_word.h"
+#include "runtime/admission/parked.h"
+#include "runtime/options.h"
+#include "runtime/streams/roster.h"
+
+namespace heddle::runtime {
+
+class StreamPool;
+
+class StreamLease {  // move-only
+ public:
+  StreamLease() = default;
+  StreamLease(StreamLease&& other) noexcept : pool_(std::move(other.pool_)), place_(other.place_) {}
+  StreamLease& operator=(StreamLease&& other) noexcept {
+    std::swap(pool_, other.pool_);
+    std::swap(place_, other.place_);
+    return *this;
+  }
+  ~StreamLease();
+  explicit operator bool() const { return pool_ != nullptr; }
+  Stream& operator*() const;
+  Stream* operator->() const { return &**this; }
+  const Ref<Stream>& stream() const;
+  bool shared() const;  // others lease the same stream now
+
+ private:
+  friend class StreamPool;
+  StreamLease(Ref<StreamPool> pool, int place) : pool_(std::move(pool)), place_(place) {}
+  Ref<StreamPool> pool_;
+  int place_ = 0;
+};
+
+class StreamPool : public std::enable_shared_from_this<StreamPool> {
+ public:
+  static constexpr int kMaxStreams = 32;
+  static Result<Ref<StreamPool>> make(Ref<Roster> roster, const Options& options);
+
+  Result<StreamLease> lease();                   // waits at most Options::stream_wait_max
+  Result<StreamLease> lease(Deadline deadline);  // matters to Exhaustion::wait only
+  // A place of one's own or nothing, whatever Exhaustion says.
+  Result<std::optional<StreamLease>> try_lease();
+  Result<Ref<Stream>> default_stream();  // a new one after the last has failed
+  void close();                          // refuses leases and wakes waiters: unavailable
+
+  int limit() const { return limit_; }
+  struct Stats {
+    int leased = 0;          // places taken now
+    int lessees = 0;         // leases out now
+    uint64_t joined = 0;     // leases that share
+    uint64_t waited = 0;     // leases that had to wait
+    int most_leased = 0;     // the most places taken at once, as seen by their first lessees
+    uint64_t discarded = 0;  // failed streams
+  };
+  Stats stats() const;
+
+ private:
+  friend class StreamLease;
+  struct alignas(64) Place {
+    // 0: free, or being taken. The taker stores 1 when the stream is ready (release); lessees join by n ->
+    // n + 1, never from 0.
+    Atomic<int> lessees{0};
+    Ref<Stream> stream;  // written only by the lessee that takes the place while lessees is 0
+  };
+  struct Queue {
+    std::deque<Ref<Parked>> waiting;
+    bool closed = false;
+    uint64_t waited = 0;
+    Ref<Stream> default_stream;
+  };
+
+  StreamPool(Ref<Roster> roster, const Options& options);
+  Result<StreamLease> occupy(int place);
+  Result<StreamLease> join();
+  int join_least_loaded();
+  Result<int> wait_for_place(Deadline deadline);
+  Status exhausted(std::string_view also) const;
+  void leave(int place);
+  void put_back(int place);
+  void hand_over(Queue& queue, std::vector<std::pair<Ref<Parked>, int>>& answers);
+  void tell_seekers();
+
+  const Ref<Roster> roster_;
+  const Exhaustion exhaustion_;
+  const Duration wait_max_;
+  const int limit_;
+  const uint32_t generation_;  // fork_generation() of the maker
+  // Only a place that was free when it was taken, and is not the default stream's, has a bit here.
+  FreeWord free_;
+  std::array<Place, kMaxStreams> places_;
+  Atomic<bool> closed_{false};  // set once, by close(); read by lease()
+  // A caller that finds neither a free place nor one to join (all are being made) announces itself in
+  // seekers_, looks once more, and sleeps until changes_ differs. A thread that makes a place joinable or
+  // free then reads seekers_. Joinable: both sides are seq_cst, so they cannot miss each other. Free: both
+  // change the free word, and the later of the two sees the other's change.
+  Atomic<int> seekers_{0};
+  Atomic<uint32_t> changes_{0};
+  Atomic<uint64_t> joined_{0}, discarded_{0};  // statistics
+  Atomic<int> most_leased_{0};
+  mutable Guarded<Queue, Rank::kPool> queue_;
+};
+
+inline const Ref<Stream>& StreamLease::stream() const {
+  return pool_->places_[static_cast<size_t>(place_)].stream;
+}
+inline Stream& StreamLease::operator*() const { return *stream(); }
+
+}  // namespace heddle::runtime

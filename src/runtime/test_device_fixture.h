@@ -1,0 +1,418 @@
+// test_device_fixture.h: a device for the runtime's own tests. Its programs are functions, its queues may be
+// slow, wrong or lost on demand.
+//
+//   What       A model is a graph whose name picks the kernel; of its nodes only the outputs' types count.
+//              Outputs have the first input's extents.
+//   Threads    asynchronous: every queue runs its work on a thread of its own. Otherwise on the caller's.
+//   Meetings   Work can be made to wait until two threads do it at once, which shows without a clock that no
+//              lock is shared.
+//   Counts     What lives (memory, queues, slots) and what was done (compilations, runs). At the end all that
+//              lived must be gone.
+#pragma once
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/first_failure.h"
+#include "base/thread.h"
+#include "device/device.h"
+#include "device/row_faults.h"
+#include "ir/builder.h"
+
+namespace heddle::runtime::test {
+
+using device::View;
+
+// A door that tests open: kernels wait at it.
+class Latch {
+ public:
+  void open() {
+    open_.store_release(1);
+    open_.notify_all();
+  }
+  void wait() {
+    arrived_.add_acq_rel(1);
+    open_.wait(0);
+  }
+  int arrived() const { return arrived_.load_acquire(); }
+
+ private:
+  Atomic<int> open_{0}, arrived_{0};  // what came before open() is visible after wait()
+};
+
+// Where threads meet: arrive() returns when two are there at once. After `times` such meetings it returns
+// without waiting. A thread that stays alone was kept apart from the others: missed() counts it when
+// kPatience is over, which turns a hang into a failure and measures nothing; from then on arrive() does not
+// wait either.
+class Meeting {
+ public:
+  explicit Meeting(uint64_t times) : times_(times) {}
+  void arrive() {
+    auto state = state_.lock();
+    if (state->missed > 0 || state->met == times_) return;
+    if (state->waits) {
+      state->waits = false;
+      ++state->met;
+      state_.notify_all();
+      return;
+    }
+    state->waits = true;
+    const uint64_t met = state->met;
+    if (state.wait_until(Deadline::in(kPatience), [&] { return state->met > met; })) return;
+    state->waits = false;
+    ++state->missed;
+  }
+  uint64_t met() const { return state_.lock()->met; }
+  uint64_t missed() const { return state_.lock()->missed; }
+
+ private:
+  static constexpr auto kPatience = std::chrono::seconds(20);
+  struct State {
+    bool waits = false;  // the first of the two
+    uint64_t met = 0, missed = 0;
+  };
+  const uint64_t times_;
+  mutable Guarded<State, Rank::kLog> state_;
+};
+
+enum class Work : uint8_t { kLoad, kCompile, kAllocate, kMakeQueue, kSubmit, kRun, kCopy, kFill, kCount };
+
+class Meetings {
+ public:
+  void set(Work where, Meeting* meeting) { at_[static_cast<size_t>(where)].meeting.store_release(meeting); }
+  void arrive(Work where) const {
+    if (Meeting* const at = at_[static_cast<size_t>(where)].meeting.load_acquire()) at->arrive();
+  }
+
+ private:
+  struct MeetingPoint {
+    Atomic<Meeting*> meeting{nullptr};  // set by the test, release; acquired by those who come by
+  };
+  std::array<MeetingPoint, static_cast<size_t>(Work::kCount)> at_;
+};
+
+struct Counts {
+  Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
+  Atomic<uint64_t> allocations{0}, queues_made{0}, compilations{0}, runs{0}, copies{0}, running{0},
+      most_running{0};  // done
+  Meetings meetings;
+  Atomic<Latch*> frees{nullptr};  // set by the test, release: memory is freed when it is open
+  bool nothing_lives() const {
+    return memory.load_acquire() == 0 && memory_bytes.load_acquire() == 0 && queues.load_acquire() == 0 &&
+           slots.load_acquire() == 0 && programs.load_acquire() == 0;
+  }
+};
+
+// For what has no other way to be waited for: gives way until `holds`. The test's own time limit ends a hang.
+template <class Holds>
+void wait_until(Holds&& holds) {
+  while (!holds()) give_way();
+}
+
+using Kernel = std::function<Status(const device::Run&)>;
+
+struct TestOptions {
+  bool asynchronous = false;
+  bool binds_caller_memory = true;
+  int lanes = 2;
+  int in_flight = 0;  // 0: as many as lanes
+  uint64_t memory_bytes = uint64_t{1} << 30;
+  std::string name = "test";
+};
+
+class TestDevice final : public device::Device, public std::enable_shared_from_this<TestDevice> {
+ public:
+  explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
+      : counts_(std::move(counts)) {
+    traits_.name = options.name;
+    traits_.binds_caller_memory = options.binds_caller_memory;
+    traits_.unified_memory = true;
+    traits_.synchronous = !options.asynchronous;
+    traits_.lanes = options.lanes;
+    traits_.in_flight = options.in_flight == 0 ? options.lanes : options.in_flight;
+    traits_.memory_bytes = options.memory_bytes;
+  }
+
+  // Before the models that use it are loaded. Without a kernel a model copies its inputs to its outputs.
+  void set_kernel(std::string model, Kernel kernel) { kernels_[std::move(model)] = std::move(kernel); }
+  void set_compile(std::function<Status(std::span<const ir::Extents>)> compile) {
+    compile_ = std::move(compile);
+  }
+  // Before the streams are made: called by every copy and fill, before it begins.
+  void set_copy(std::function<void()> copy) { copy_ = std::move(copy); }
+  void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
+  // Until `meeting` is null again, work of this kind waits there for that of another thread.
+  void meet_at(Work where, Meeting* meeting) { counts_->meetings.set(where, meeting); }
+  Counts& counts() { return *counts_; }
+  const Ref<Counts>& shared_counts() { return counts_; }
+
+  void lose() { loss_.record(Status::device_lost("the cable was pulled")); }
+
+  const device::Traits& traits() const override { return traits_; }
+  Status lost() const override { return loss_.status(); }
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override;
+  Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override;
+  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override;
+  Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions&,
+                                                NoLocksHeld) override;
+
+ private:
+  friend class TestModule;
+  const Ref<Counts> counts_;
+  device::Traits traits_;
+  std::map<std::string, Kernel> kernels_;
+  std::function<Status(std::span<const ir::Extents>)> compile_;
+  std::function<void()> copy_ = [] {};
+  Atomic<bool> refuse_memory_{false};
+  FirstFailure loss_;
+};
+
+class TestMemory final : public device::Memory {
+ public:
+  TestMemory(void* host, uint64_t bytes, Ref<Counts> counts)
+      : Memory(host, bytes), counts_(std::move(counts)) {
+    counts_->memory.add_relaxed(1);
+    counts_->memory_bytes.add_relaxed(static_cast<int64_t>(bytes));
+    counts_->allocations.add_relaxed(1);
+  }
+  ~TestMemory() override {
+    if (Latch* const latch = counts_->frees.load_acquire()) latch->wait();
+    counts_->memory.sub_relaxed(1);
+    counts_->memory_bytes.sub_relaxed(static_cast<int64_t>(bytes()));
+    std::free(host());
+  }
+
+ private:
+  const Ref<Counts> counts_;
+};
+
+class TestSlot final : public device::Slot {
+ public:
+  explicit TestSlot(Ref<Counts> counts) : counts_(std::move(counts)) { counts_->slots.add_relaxed(1); }
+  ~TestSlot() override { counts_->slots.sub_relaxed(1); }
+  Status prepare(const device::Program& program, NoLocksHeld) override {
+    bytes_ = std::max(bytes_, program.slot_bytes());
+    return {};
+  }
+  uint64_t bytes() const override { return bytes_; }
+  Atomic<int> users{0};  // one submission at a time: checked by every run
+
+ private:
+  const Ref<Counts> counts_;
+  uint64_t bytes_ = 0;
+};
+
+class TestProgram final : public device::Program {
+ public:
+  TestProgram(const ir::Graph& specialised, Kernel kernel, Ref<Counts> counts)
+      : kernel_(std::move(kernel)), counts_(std::move(counts)) {
+    take_operands(specialised);
+    for (device::ConcreteType& output : outputs_) output.extents = inputs_[0].extents;
+    slot_bytes_ = 64;
+    resident_bytes_ = 1000;
+    counts_->programs.add_relaxed(1);
+  }
+  ~TestProgram() override { counts_->programs.sub_relaxed(1); }
+
+  Status execute(const device::Run& run) const {
+    auto& slot = static_cast<TestSlot&>(*run.slot);
+    if (slot.users.add_acq_rel(1) != 0) return Status::internal("two submissions use one slot");
+    counts_->most_running.max_relaxed(counts_->running.add_acq_rel(1) + 1);
+    counts_->meetings.arrive(Work::kRun);
+    const Status status = kernel_(run);
+    counts_->running.sub_acq_rel(1);
+    slot.users.sub_acq_rel(1);
+    counts_->runs.add_relaxed(1);
+    return status;
+  }
+
+ private:
+  const Kernel kernel_;
+  const Ref<Counts> counts_;
+};
+
+inline Status copy_through(const device::Run& run) {
+  for (size_t i = 0; i < run.outputs.size(); ++i) {
+    const View& from = run.inputs[i % run.inputs.size()];
+    if (from.bytes() != 0) std::memcpy(run.outputs[i].data, from.data, from.bytes());
+  }
+  return {};
+}
+
+class TestModule final : public device::Module {
+ public:
+  TestModule(TestDevice& device, plan::Prepared prepared)
+      : Module(std::move(prepared)), counts_(device.counts_), compile_(device.compile_) {
+    const auto found = device.kernels_.find(graph().name);
+    kernel_ = found == device.kernels_.end() ? copy_through : found->second;
+  }
+
+ private:
+  Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t,
+                                           NoLocksHeld) const override {
+    counts_->compilations.add_relaxed(1);
+    counts_->meetings.arrive(Work::kCompile);
+    if (compile_) {
+      std::vector<ir::Extents> inputs;
+      for (const auto& type : device::concrete_types(specialised, specialised.inputs))
+        inputs.push_back(type.extents);
+      HEDDLE_TRY(compile_(inputs));
+    }
+    return Ref<const device::Program>(std::make_shared<TestProgram>(specialised, kernel_, counts_));
+  }
+
+  const Ref<Counts> counts_;
+  const std::function<Status(std::span<const ir::Extents>)> compile_;
+  Kernel kernel_;
+};
+
+class TestQueue final : public device::Queue {
+ public:
+  TestQueue(bool asynchronous, std::function<void()> copy, Ref<Counts> counts)
+      : Queue(std::make_shared<device::Timeline>()), copy_(std::move(copy)), counts_(std::move(counts)) {
+    counts_->queues.add_relaxed(1);
+    if (asynchronous) worker_ = Thread("test-queue", [this] { work(); });
+  }
+  ~TestQueue() override {
+    work_.lock()->ended = true;
+    work_.notify_all();
+    worker_.join();
+    counts_->queues.sub_relaxed(1);
+  }
+
+  Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
+    counts_->meetings.arrive(Work::kSubmit);
+    if (!worker_.joinable()) return run(list, value);
+    work_.lock()->items.push_back({&list, value});
+    work_.notify_all();
+    return {};
+  }
+
+ private:
+  struct Item {
+    const device::CommandList* list;
+    uint64_t value;
+  };
+  struct Items {
+    std::deque<Item> items;
+    bool ended = false;
+  };
+
+  Status run(const device::CommandList& list, uint64_t value) {
+    for (const device::Command& command : list) {
+      const Status status = execute(command);
+      if (status.ok()) continue;
+      if (status.code() == Code::device_lost) {
+        timeline()->fail(status, completion());
+      } else {
+        timeline()->advance(value, completion());
+      }
+      return status;
+    }
+    timeline()->advance(value, completion());
+    return {};
+  }
+  Status execute(const device::Command& command) {
+    if (const auto* wait = std::get_if<device::Wait>(&command)) {
+      const Status status = wait->point.timeline->wait(wait->point.value, Deadline::never());
+      return status.ok() ? status
+                         : Status::device_lost("it waited for a stream that failed: ", status.message());
+    }
+    if (const auto* run = std::get_if<device::Run>(&command)) {
+      for (const auto& source : run->sources) {
+        if (source->whole().ok()) continue;
+        run->row_faults->record_whole(source->whole());
+        return {};
+      }
+      Status status = static_cast<const TestProgram&>(*run->program).execute(*run);
+      if (status.code() == Code::invalid && worker_.joinable()) run->row_faults->record_whole(status);
+      return status;
+    }
+    copy_();
+    if (const auto* copy = std::get_if<device::Copy>(&command)) {
+      counts_->copies.add_relaxed(1);
+      counts_->meetings.arrive(Work::kCopy);
+      if (copy->from.bytes() != 0) std::memmove(copy->to.data, copy->from.data, copy->from.bytes());
+      return {};
+    }
+    const auto& fill = std::get<device::Fill>(command);
+    counts_->meetings.arrive(Work::kFill);
+    auto* to = reinterpret_cast<float*>(fill.to.data);
+    std::fill(to, to + fill.to.extents.elements(), static_cast<float>(fill.value));
+    return {};
+  }
+  void work() {
+    for (;;) {
+      Item item{};
+      {
+        auto work = work_.lock();
+        work.wait([&] { return work->ended || !work->items.empty(); });
+        if (work->items.empty()) return;
+        item = work->items.front();
+        work->items.pop_front();
+      }
+      if (!timeline()->failed()) static_cast<void>(run(*item.list, item.value));
+    }
+  }
+
+  const std::function<void()> copy_;
+  const Ref<Counts> counts_;
+  Guarded<Items, Rank::kHelpers> work_;
+  Thread worker_;
+};
+
+inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t bytes, NoLocksHeld) {
+  counts_->meetings.arrive(Work::kAllocate);
+  if (refuse_memory_.load_acquire()) return Status::exhausted("the test device was told to have no memory");
+  return std::unique_ptr<device::Memory>(new TestMemory(std::aligned_alloc(64, bytes), bytes, counts_));
+}
+inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
+  counts_->meetings.arrive(Work::kMakeQueue);
+  counts_->queues_made.add_relaxed(1);
+  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
+}
+inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
+  return std::unique_ptr<device::Slot>(new TestSlot(counts_));
+}
+inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
+                                                                 const device::LoadOptions&, NoLocksHeld) {
+  counts_->meetings.arrive(Work::kLoad);
+  return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(prepared)));
+}
+
+// A graph f32[batch, 4] -> f32[batch, 4].
+inline ir::Graph graph_named(std::string name, size_t inputs = 1) {
+  ir::Builder builder(std::move(name));
+  const ir::TensorType type{ir::DType::kF32, {ir::Dim::symbol("batch"), ir::Dim(4)}};
+  std::vector<ir::ValueId> ids;
+  for (size_t i = 0; i < inputs; ++i) ids.push_back(builder.input(text("x", i), type));
+  builder.output(*builder.node("Relu", {ids[0]}), "y");
+  return *builder.take();
+}
+
+// Rows of four floats in the caller's memory.
+struct Rows {
+  explicit Rows(int64_t rows, float first = 0) : values(static_cast<size_t>(rows * 4)), extents{rows, 4} {
+    for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
+  }
+  View view() {
+    return View::contiguous(nullptr, reinterpret_cast<std::byte*>(values.data()), ir::DType::kF32, extents);
+  }
+  std::vector<float> values;
+  ir::Extents extents;
+};
+
+inline std::vector<float> values_of(const View& view) {
+  const auto* first = reinterpret_cast<const float*>(view.data);
+  return {first, first + view.extents.elements()};
+}
+
+}  // namespace heddle::runtime::test

@@ -1,0 +1,43 @@
+// driver_fixture.h: the drivers under test, and what each says it cannot do.
+//
+//   What       DRIVER_TEST(name) is written once and runs for every driver of drivers().
+//              DRIVER_CANNOT(driver, name, reason) exempts one; the test then has to end with `unsupported`:
+//              an exemption that has gone stale fails, as does one that names nothing.
+//   Threads    Tests run one after the other; a test may make threads.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <span>
+#include <string_view>
+
+#include "device/device.h"
+
+namespace heddle::conformance {
+
+struct Driver {
+  const char* name;
+  Result<Ref<device::Device>> (*make)();
+};
+std::span<const Driver> drivers();
+
+using Test = Status (*)(device::Device& device, const Driver& driver);
+
+void run_for_each_driver(std::string_view test, Test run);
+
+// Tests of one operator are named "op " + its name, those of one element type "type " + its name.
+bool cannot(std::string_view driver, std::string_view test);
+void check_exemptions();  // each names a driver and a test
+
+struct Registered {
+  explicit Registered(std::string_view test);
+};
+
+// A property that fails is a CHECK or REQUIRE; the Status says whether the driver can do it at all.
+#define DRIVER_TEST(function, title)                             \
+  static Status function(device::Device&, const Driver&);        \
+  static const Registered registered_##function(#function);      \
+  TEST_CASE(title) { run_for_each_driver(#function, function); } \
+  static Status function([[maybe_unused]] device::Device& device, [[maybe_unused]] const Driver& driver)
+
+}  // namespace heddle::conformance
