@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "bench/base/rounds.h"
+#include "device/plain_source_fixture.h"
 #include "drivers/host/host_device.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -26,23 +27,21 @@ ir::Tensor waves(const ir::Extents& extents, double scale) {
   return t;
 }
 
-// A graph with one input, compiled, with a queue and a slot of its own.
+// A graph with one input, compiled, with a queue and an arena of its own.
 class Prepared {
  public:
   Prepared(device::Device& device, ir::Graph graph, const ir::Tensor& x)
-      : queue_(require(device.make_queue(NoLocksHeld()))),
-        slot_(require(device.make_slot(NoLocksHeld()))),
-        x_(x) {
+      : queue_(require(device.make_queue(NoLocksHeld()))), x_(x) {
     wanted_ = require(ir::evaluate(graph, {&x, 1}))[0];
     made_ = ir::Tensor::zeros(ir::DType::kF32, wanted_.extents());
-    const auto module = require(device.load(std::move(graph), {}, NoLocksHeld()));
+    const auto module =
+        require(device.load(std::move(graph), {}, device::plain_source(device), NoLocksHeld()));
     program_ = require(module->compile({{x.extents()}}, NoLocksHeld()));
-    if (!slot_->prepare(*program_, NoLocksHeld()).ok()) std::exit(1);
+    const Ref<device::Buffer> arena = require(device::arena_for(device, *program_));
     const auto view = [](ir::Tensor& t) {
-      return device::View::contiguous(nullptr, static_cast<std::byte*>(t.mutable_data()), t.dtype(),
-                                      t.extents());
+      return device::View::contiguous(static_cast<std::byte*>(t.mutable_data()), t.dtype(), t.extents());
     };
-    list_.run(program_, *slot_, {view(x_)}, {view(made_)});
+    list_.run(program_, arena, {view(x_)}, {view(made_)});
     run();
     for (int64_t i = 0; i < wanted_.elements(); ++i) {
       if (right(i)) continue;
@@ -60,7 +59,6 @@ class Prepared {
   bool right(int64_t i) const { return test::is_close(made_.get(i), wanted_.get(i), {1e-4, 1e-4}); }
 
   std::unique_ptr<device::Queue> queue_;
-  std::unique_ptr<device::Slot> slot_;
   ir::Tensor x_, wanted_, made_;
   Ref<const device::Program> program_;
   device::CommandList list_;

@@ -11,6 +11,7 @@
 #include <memory>
 
 #include "bench/base/rounds.h"
+#include "device/plain_source_fixture.h"
 #include "drivers/host/host_device.h"
 #include "drivers/host/kernels/elementwise/vectorised.h"
 #include "ir/builder.h"
@@ -48,23 +49,23 @@ Result<Ref<const device::Module>> load_product(device::Device& device, const cha
   for (int64_t i = 0; i < w.elements(); ++i) w.set(i, static_cast<double>(i % kSize % 5 + 1) / 4);
   ir::Builder b;
   b.output(require(b.node("Linear", {b.input("x", w.type()), b.constant(w)})));
-  return device.load(require(b.take()), {.precision = precision}, NoLocksHeld());
+  return device.load(require(b.take()), {.precision = precision}, device::plain_source(device),
+                     NoLocksHeld());
 }
 
 class Product {
  public:
   Product(device::Device& device, const device::Module& module)
-      : queue_(require(device.make_queue(NoLocksHeld()))), slot_(require(device.make_slot(NoLocksHeld()))) {
+      : queue_(require(device.make_queue(NoLocksHeld()))) {
     x_ = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
     made_ = ir::Tensor::zeros(ir::DType::kF32, {kSize, kSize});
     for (int64_t i = 0; i < x_.elements(); ++i) x_.set(i, static_cast<double>(i / kSize % 7 + 1) / 8);
     program_ = require(module.compile({{x_.extents()}}, NoLocksHeld()));
-    if (!slot_->prepare(*program_, NoLocksHeld()).ok()) std::exit(1);
+    const Ref<device::Buffer> arena = require(device::arena_for(device, *program_));
     const auto view = [](ir::Tensor& t) {
-      return device::View::contiguous(nullptr, static_cast<std::byte*>(t.mutable_data()), t.dtype(),
-                                      t.extents());
+      return device::View::contiguous(static_cast<std::byte*>(t.mutable_data()), t.dtype(), t.extents());
     };
-    list_.run(program_, *slot_, {view(x_)}, {view(made_)});
+    list_.run(program_, arena, {view(x_)}, {view(made_)});
   }
 
   uint64_t run(uint64_t times) {
@@ -79,7 +80,6 @@ class Product {
 
  private:
   std::unique_ptr<device::Queue> queue_;
-  std::unique_ptr<device::Slot> slot_;
   ir::Tensor x_, made_;
   Ref<const device::Program> program_;
   device::CommandList list_;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "device/plain_source_fixture.h"
 #include "drivers/metal/metal_device.h"
 #include "ir/builder.h"
 #include "ir/tensor.h"
@@ -32,11 +33,9 @@ ir::Tensor waves(const ir::Extents& extents) {
 
 device::View upload(device::Device& device, const ir::Tensor& tensor) {
   const auto bytes = static_cast<uint64_t>(tensor.bytes());
-  auto memory = *device.allocate(bytes, NoLocksHeld());
-  auto buffer = std::make_shared<device::Buffer>(std::move(memory), bytes, nullptr);
-  std::byte* const data = buffer->host();
-  std::memcpy(data, tensor.data(), bytes);
-  return device::View::contiguous(std::move(buffer), data, tensor.dtype(), tensor.extents());
+  Ref<device::Buffer> buffer = *device::PlainSource(device).allocate(bytes);
+  std::memcpy(buffer->host(), tensor.data(), bytes);
+  return device::View::contiguous(std::move(buffer), tensor.dtype(), tensor.extents());
 }
 
 int run(const char* json) {
@@ -50,15 +49,15 @@ int run(const char* json) {
   b.output(*b.node("Relu", {*b.node("MatMul", {x, b.constant(waves({64, 64}))})}));
   const ir::Graph graph = *b.take();
   const std::vector<ir::Tensor> inputs = {waves({4, 64})};
-  const auto module = *(*device)->load(graph, {}, NoLocksHeld());
+  const auto module = *(*device)->load(graph, {}, device::plain_source(**device), NoLocksHeld());
   const auto program = *module->compile(std::vector<ir::Extents>{{4, 64}}, NoLocksHeld());
   const auto queue = *(*device)->make_queue(NoLocksHeld());
-  const auto slot = *(*device)->make_slot(NoLocksHeld());
+  const auto arena = *device::arena_for(**device, *program);
   const device::View in = upload(**device, inputs[0]), out = upload(**device, waves({4, 64}));
   std::vector<double> us;
   for (uint64_t value = 1; value <= kCalls; ++value) {
     device::CommandList list;
-    list.run(program, *slot, {in}, {out});
+    list.run(program, arena, {in}, {out});
     const Duration before = thread_cpu_time();
     const Status submitted = queue->submit(list, value, NoLocksHeld());
     us.push_back(std::chrono::duration<double, std::micro>(thread_cpu_time() - before).count());
@@ -67,7 +66,7 @@ int run(const char* json) {
   }
   const auto wanted = *ir::evaluate(graph, inputs);
   for (int64_t i = 0; i < wanted[0].elements(); ++i) {
-    const double got = reinterpret_cast<const float*>(out.data)[i];
+    const double got = reinterpret_cast<const float*>(out.host())[i];
     if (!test::is_close(got, wanted[0].get(i), {0, 1e-4}))
       return std::printf("element %d is wrong\n", int(i)), 1;
   }

@@ -28,7 +28,7 @@ int run(int argc, char** argv) {
     const device::View view = x.view();
     for (uint64_t i = 0; i < kCalls; ++i) {
       const auto y = runtime->run(*model, {.inputs = {&view, 1}});
-      right += std::memcmp(y->front().data, view.data, 16) == 0 ? 1 : 0;
+      right += std::memcmp(y->front().host(), view.host(), 16) == 0 ? 1 : 0;
     }
     return right;
   };
@@ -39,7 +39,7 @@ int run(int argc, char** argv) {
     const device::View view = x.view();
     for (uint64_t i = 0; i < kCalls; ++i) {
       const auto y = runtime->run(*model, {.inputs = {&view, 1}, .stream = &*lease});
-      right += std::memcmp(y->front().data, view.data, 16) == 0 ? 1 : 0;
+      right += std::memcmp(y->front().host(), view.host(), 16) == 0 ? 1 : 0;
     }
     return right;
   };
@@ -49,8 +49,8 @@ int run(int argc, char** argv) {
     const device::View view = x.view();
     for (uint64_t i = 0; i < kCalls; ++i) {
       const auto y = std::make_unique<std::byte[]>(16);
-      std::memcpy(y.get(), view.data, 16);
-      right += std::memcmp(y.get(), view.data, 16) == 0 ? 1 : 0;
+      std::memcpy(y.get(), view.host(), 16);
+      right += std::memcmp(y.get(), view.host(), 16) == 0 ? 1 : 0;
     }
     return right;
   };

@@ -57,7 +57,7 @@ std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& mode
   const device::Traits& traits = runtime->device().traits();
   coalesce.lanes = traits.lanes;
   // A synchronous device is idle while a call is handed on to the next thread; others have a queue.
-  coalesce.lanes_alone = traits.synchronous ? std::max(traits.lanes, traits.in_flight) : traits.lanes;
+  coalesce.lanes_alone = traits.synchronous ? std::max(traits.lanes, traits.queue_depth) : traits.lanes;
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
@@ -81,8 +81,6 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
     model.coalescing = "off: rows of different callers cannot be told apart: " + model.why_not;
   } else if (options.max_batch == 1) {
     model.coalescing = "off: max_batch is 1";
-  } else if (!traits.unified_memory) {
-    model.coalescing = text("off: callers cannot write into the memory of device '", traits.name, "'");
   } else {
     model.coalescer = std::move(calls);
     model.coalescing =

@@ -19,8 +19,7 @@ ir::Tensor to_literal(const Tensor& tensor) {
 Tensor from_literal(const ir::Tensor& literal) {
   auto kept = std::make_shared<ir::Tensor>(literal);
   auto* data = static_cast<std::byte*>(kept->mutable_data());
-  return Internals::make_tensor(device::View::contiguous(nullptr, data, literal.dtype(), literal.extents()),
-                                kept);
+  return Internals::make_tensor(device::View::contiguous(data, literal.dtype(), literal.extents()), kept);
 }
 
 ir::Attribute to_ir_attribute(const Attribute& attribute) {

@@ -27,8 +27,10 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
 // Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
 bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
   if (model.coalescer == nullptr) return false;
-  if (Internals::runtime(model.device).device().traits().synchronous) return true;
-  return std::all_of(inputs.begin(), inputs.end(), [](const device::View& v) { return v.buffer == nullptr; });
+  const bool synchronous = Internals::runtime(model.device).device().traits().synchronous;
+  return std::all_of(inputs.begin(), inputs.end(), [synchronous](const device::View& v) {
+    return v.buffer == nullptr || (synchronous && v.host() != nullptr);
+  });
 }
 
 std::vector<Tensor> to_tensors(std::vector<device::View> results) {
@@ -47,9 +49,9 @@ std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::ve
   return extents;
 }
 
-PlannedNode described(const device::PlannedNode& node, const Rates& rates) {
+PlannedNode described(const plan::PlannedNode& node, const Rates& rates) {
   PlannedNode described{node.op, node.name, {}, node.step, {}, {}, {}, node.path};
-  for (const device::ConcreteType& type : node.outputs) {
+  for (const ir::ConcreteType& type : node.outputs) {
     described.outputs.push_back(text(type.dtype, type.extents));
   }
   if (!node.cost) return described;
@@ -170,10 +172,10 @@ void Model::compile(std::span<const Shape> shapes) const {
 
 Plan Model::plan(std::span<const Shape> shapes, const Rates& rates) const {
   const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
-  const device::ProgramPlan planned =
+  const plan::ProgramPlan planned =
       within_memory([&] { return take(Internals::runtime(rep_->device).plan(*rep_->model, extents)); });
   Plan plan{{}, planned.arena_bytes, planned.arena_bytes_apart, planned.slot_bytes};
-  for (const device::PlannedNode& node : planned.nodes) plan.nodes.push_back(described(node, rates));
+  for (const plan::PlannedNode& node : planned.nodes) plan.nodes.push_back(described(node, rates));
   return plan;
 }
 

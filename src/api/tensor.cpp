@@ -17,6 +17,14 @@ std::vector<device::Point> users(const device::View& view, bool readers) {
   return points;
 }
 
+std::byte* on_host(const device::View& view) {
+  if (view.host() != nullptr || view.bytes() == 0) return view.host();
+  throw Error(
+      ErrorCode::unsupported,
+      "the host cannot address this tensor's memory, which is the device's own; copy it to a tensor of "
+      "the host with Stream::copy");
+}
+
 ir::Extents strides_of(const Shape& strides, const Shape& shape) {
   if (strides.size() != shape.size()) {
     throw Error(ErrorCode::invalid,
@@ -78,8 +86,7 @@ const device::View& Internals::view(const Tensor& tensor) {
 Tensor Tensor::zeros(DType dtype, const Shape& shape) {
   auto bytes = std::make_shared<ir::Tensor>(take(ir::Tensor::make(to_ir(dtype), to_extents(shape, dtype))));
   auto* data = static_cast<std::byte*>(bytes->mutable_data());
-  return Internals::make_tensor(device::View::contiguous(nullptr, data, bytes->dtype(), bytes->extents()),
-                                bytes);
+  return Internals::make_tensor(device::View::contiguous(data, bytes->dtype(), bytes->extents()), bytes);
 }
 
 Tensor Tensor::copy_of(const Shape& shape, DType dtype, const void* values, size_t count) {
@@ -88,7 +95,7 @@ Tensor Tensor::copy_of(const Shape& shape, DType dtype, const void* values, size
     throw Error(ErrorCode::invalid, text(count, " values for shape ", to_string(tensor.rep_->view.extents),
                                          ", which has ", tensor.elements(), " elements"));
   }
-  if (count > 0) std::memcpy(tensor.rep_->view.data, values, count * heddle::size_of(dtype));
+  if (count > 0) std::memcpy(tensor.rep_->view.host(), values, count * heddle::size_of(dtype));
   return tensor;
 }
 
@@ -104,7 +111,7 @@ Tensor Tensor::borrow_mutable(void* data, DType dtype, const Shape& shape, const
   const ir::Extents extents = to_extents(shape, dtype);
   if (data == nullptr && extents.elements() > 0)
     throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
-  device::View view = device::View::contiguous(nullptr, static_cast<std::byte*>(data), to_ir(dtype), extents);
+  device::View view = device::View::contiguous(static_cast<std::byte*>(data), to_ir(dtype), extents);
   if (!strides.empty()) view.strides = strides_of(strides, shape);
   return Internals::make_tensor(std::move(view), std::move(keep));
 }
@@ -116,17 +123,20 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, const Device& device) {
 
 Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const {
   const device::View& from = view_of(*this);
-  device::View view =
-      device::View::contiguous(from.buffer, from.data + offset, to_ir(dtype), to_extents(shape, dtype));
+  device::View view = from;
+  view.dtype = to_ir(dtype);
+  view.extents = to_extents(shape, dtype);
   view.strides = strides_of(strides, shape);
+  if (from.buffer == nullptr) view.callers += offset;
   if (from.buffer != nullptr) {
     const auto [first, last] = reach(view);
-    const int64_t begin = from.data + offset - from.buffer->host();
+    const int64_t begin = static_cast<int64_t>(from.offset) + offset;
     if (begin + first < 0 || begin + last > static_cast<int64_t>(from.buffer->bytes())) {
       throw Error(ErrorCode::invalid,
                   text("a view of ", to_string(view.extents), " at byte ", begin,
                        " leaves its tensor's memory of ", from.buffer->bytes(), " bytes"));
     }
+    view.offset = static_cast<uint64_t>(begin);
   }
   return Internals::make_tensor(std::move(view), rep_->keep, rep_->writable);
 }
@@ -139,7 +149,7 @@ bool Tensor::is_contiguous() const { return view_of(*this).is_contiguous(); }
 
 const void* Tensor::data() const {
   wait();
-  return view_of(*this).data;
+  return on_host(view_of(*this));
 }
 
 void* Tensor::mutable_data() {
@@ -149,10 +159,10 @@ void* Tensor::mutable_data() {
                 "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
   for (const device::Point& point : users(view, true))
     check(point.timeline->wait(point.value, Deadline::never()));
-  return view.data;
+  return on_host(view);
 }
 
-const void* Tensor::address() const { return view_of(*this).data; }
+const void* Tensor::address() const { return reinterpret_cast<const void*>(view_of(*this).address()); }
 
 const void* Tensor::checked_data(DType dtype) const {
   const device::View& view = view_of(*this);
@@ -164,7 +174,7 @@ const void* Tensor::checked_data(DType dtype) const {
     throw Error(ErrorCode::invalid,
                 "values() needs a contiguous tensor; this one is strided: use contiguous()");
   wait();
-  return view.data;
+  return on_host(view);
 }
 
 bool Tensor::ready() const { return users(view_of(*this), false).empty(); }

@@ -71,30 +71,4 @@ std::vector<Point> Buffer::pending() const {
   return points;
 }
 
-View View::contiguous(Ref<Buffer> buffer, std::byte* data, ir::DType dtype, const ir::Extents& extents) {
-  return {std::move(buffer), data, dtype, extents, contiguous_strides(extents)};
-}
-
-bool View::is_contiguous() const {
-  int64_t expected = 1;
-  bool dense = true;
-  for (size_t axis = extents.rank(); axis-- > 0;) {
-    if (extents[axis] == 0) return true;
-    // The stride of an axis of one element is never used.
-    if (extents[axis] != 1 && strides[axis] != expected) dense = false;
-    expected *= extents[axis];
-  }
-  return dense;
-}
-
-ir::Extents contiguous_strides(const ir::Extents& extents) {
-  ir::Extents strides = extents;
-  int64_t next = 1;
-  for (size_t axis = extents.rank(); axis-- > 0;) {
-    strides[axis] = next;
-    next *= std::max<int64_t>(extents[axis], 1);
-  }
-  return strides;
-}
-
 }  // namespace heddle::device

@@ -1,13 +1,16 @@
 // buffer.h: device memory that knows its last write and the reads since, as points on timelines.
 //
 //   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last
-//              reference goes, the memory returns to its Recycler (the allocator's cache), or is freed. View
-//              is a tensor's window on a buffer, or on caller memory for the length of a call.
+//              reference goes, the memory returns to its Recycler (the allocator's cache), or is freed.
+//              Buffers come from a Source.
+//   Kinds      `device` memory is what programs compute with; host() is null where the host cannot touch it.
+//              `staging` is pinned memory of the host that the device can read and write. With unified memory
+//              both are the same, and drivers are asked for `device` only.
 //   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every
 //              submission that may still touch it.
 //   Threads    Buffer's history is locked; the bytes are ordered by timelines, not by this class.
-//   Blocks     Never. Destroying the last reference may free memory (NoLocksHeld is asserted by the
-//              recycler).
+//   Blocks     Never, but for Source, which may ask the driver. Destroying the last reference may free memory
+//              (NoLocksHeld is asserted by the recycler).
 #pragma once
 
 #include <cstddef>
@@ -17,26 +20,35 @@
 
 #include "base/sync.h"
 #include "device/timeline.h"
-#include "ir/tensor_type.h"
 
 namespace heddle::device {
 
 class RowFaults;
+
+enum class MemoryKind : uint8_t { device, staging };
 
 class Memory {
  public:
   virtual ~Memory() = default;
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  void* host() const { return host_; }  // null when the host cannot address it
-  uint64_t bytes() const { return bytes_; }
+  const void* maker() const { return place_.maker; }  // Device::maker() of the device whose memory it is
+  MemoryKind kind() const { return place_.kind; }
+  void* host() const { return place_.host; }           // null when the host cannot address it
+  uint64_t address() const { return place_.address; }  // for programs of its device
+  uint64_t bytes() const { return place_.bytes; }
 
  protected:
-  Memory(void* host, uint64_t bytes) : host_(host), bytes_(bytes) {}
+  struct Place {
+    const void* maker;
+    MemoryKind kind;
+    void* host;
+    uint64_t address, bytes;
+  };
+  explicit Memory(const Place& place) : place_(place) {}
 
  private:
-  void* host_;
-  uint64_t bytes_;
+  const Place place_;
 };
 
 class Recycler {
@@ -55,6 +67,7 @@ class Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   std::byte* host() const { return static_cast<std::byte*>(memory_->host()); }
+  uint64_t address() const { return memory_->address(); }
   uint64_t bytes() const { return bytes_; }
   const Memory& memory() const { return *memory_; }
 
@@ -84,24 +97,15 @@ class Buffer {
   Atomic<bool> marked_{false};
 };
 
-// Elements of a tensor. Strides count elements and may be zero (broadcast) or negative. Without a buffer
-// the bytes are the caller's, valid until the call that was given the View returns.
-struct View {
-  Ref<Buffer> buffer;
-  std::byte* data = nullptr;
-  ir::DType dtype = ir::DType::kF32;
-  ir::Extents extents;
-  ir::Extents strides;
-
-  static View contiguous(Ref<Buffer> buffer, std::byte* data, ir::DType dtype, const ir::Extents& extents);
-  bool is_contiguous() const;
-  uint64_t bytes() const { return static_cast<uint64_t>(extents.elements() * ir::size_of(dtype)); }
+class Source {
+ public:
+  virtual ~Source() = default;
+  // At least 64-byte aligned. exhausted when there is no memory. May block and run callbacks: no lock is
+  // held.
+  virtual Result<Ref<Buffer>> allocate(uint64_t bytes, MemoryKind kind) = 0;
+  Result<Ref<Buffer>> allocate(uint64_t bytes) { return allocate(bytes, MemoryKind::device); }
+  // Counts memory that the caller gets elsewhere, until the reference goes. exhausted, as above.
+  virtual Result<Ref<const void>> charge(uint64_t bytes) = 0;
 };
-
-ir::Extents contiguous_strides(const ir::Extents& extents);
-
-// On the host. Same dtype and extents, windows apart; addresses need not be aligned to the element.
-void copy_view(const View& from, const View& to);
-void fill_view(const View& to, double value);
 
 }  // namespace heddle::device

@@ -1,9 +1,8 @@
 // command_list.h: work as plain values. What a stream submits, a driver encodes, a simulator inspects.
 //
-//   What       A list of commands in order. Naming a buffer in one keeps it alive until the submission is
-//              over.
-//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the slot that
-//              carries its mutable state.
+//   What       Commands in order. Naming a buffer keeps it alive until the submission is over.
+//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the memory that it
+//              changes.
 //   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
 #pragma once
 
@@ -11,22 +10,23 @@
 #include <variant>
 #include <vector>
 
-#include "device/buffer.h"
+#include "device/view.h"
 
 namespace heddle::device {
 
 class Program;
 class RowFaults;
-class Slot;
 
 struct Wait {
   Point point;
 };
+// Its views are contiguous, aligned to their element, and such as Traits::binding says; nothing else reads or
+// writes the outputs and the arena until the submission is over.
 struct Run {
   Ref<const Program> program;
-  Slot* slot;  // exclusively this submission's until it is over
+  Ref<Buffer> arena;  // Program::arena_bytes() of device memory; null where that is 0
   std::vector<View> inputs;
-  std::vector<View> outputs;  // contiguous, never slot memory
+  std::vector<View> outputs;
   // Set: every input and output has the rows of several callers along axis 0, as many as it counts. A mistake
   // in the data of one row (an index out of range) is recorded for that row. That row's outputs are
   // undefined; other rows are unaffected. Null, or a mistake in what all rows share: the run is invalid.
@@ -38,8 +38,7 @@ struct Run {
   std::vector<Ref<const RowFaults>> sources = {};
 };
 struct Copy {  // same dtype and extents; either side may be strided
-  View from;
-  View to;
+  View from, to;
 };
 struct Fill {
   View to;
@@ -55,14 +54,15 @@ class CommandList {
     for (size_t i = 0; i < points.size(); ++i) std::get<Wait>(commands_[i]).point = std::move(points[i]);
   }
   void wait(Point point) { commands_.emplace_back(Wait{std::move(point)}); }
-  void run(Ref<const Program> program, Slot& slot, std::vector<View> inputs, std::vector<View> outputs,
+  void run(Ref<const Program> program, Ref<Buffer> arena, std::vector<View> inputs, std::vector<View> outputs,
            Ref<RowFaults> row_faults = nullptr) {
-    commands_.emplace_back(
-        Run{std::move(program), &slot, std::move(inputs), std::move(outputs), std::move(row_faults)});
+    commands_.emplace_back(Run{std::move(program), std::move(arena), std::move(inputs), std::move(outputs),
+                               std::move(row_faults)});
   }
   void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
   void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }
   void reserve(size_t commands) { commands_.reserve(commands); }
+  void clear() { commands_.clear(); }
 
   auto begin() const { return commands_.begin(); }
   auto end() const { return commands_.end(); }
@@ -70,7 +70,7 @@ class CommandList {
   auto end() { return commands_.end(); }
   size_t size() const { return commands_.size(); }
 
-  // Calls f(buffer, write) for every buffer named.
+  // Calls f(buffer, write) for every buffer named but the arenas, which one run at a time owns.
   template <class F>
   void for_each_buffer(F&& f) const;
 

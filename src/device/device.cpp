@@ -4,7 +4,8 @@
 
 namespace heddle::device {
 
-Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& options, NoLocksHeld none) {
+Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& options, Ref<Source> source,
+                                       NoLocksHeld none) {
   const std::vector<std::string>& known = traits().precisions;
   if (std::find(known.begin(), known.end(), options.precision) == known.end()) {
     std::string all;
@@ -13,7 +14,7 @@ Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& optio
                                options.precision, "'");
   }
   HEDDLE_TRY_ASSIGN(plan::Prepared prepared, plan::prepare(std::move(graph)));
-  return make_module(std::move(prepared), options, none);
+  return make_module(std::move(prepared), options, std::move(source), none);
 }
 
 }  // namespace heddle::device

@@ -1,6 +1,9 @@
 #include "device/timeline.h"
 
+#include <algorithm>
 #include <utility>
+
+#include "base/yield.h"
 
 namespace heddle::device {
 
@@ -9,9 +12,19 @@ Status Timeline::failure() const {
   return waiters_.lock()->cause;
 }
 
-Status Timeline::wait(uint64_t value, Deadline deadline) const {
+Status Timeline::wait(uint64_t value, Deadline deadline, Duration spin) {
+  const auto settled = [&] { return done(value) || failed(); };
+  if (!settled()) look();
+  if (!settled() && spin > Duration(0)) {
+    const Deadline until = Deadline::at(std::min(Deadline::in(spin).when(), deadline.when()));
+    while (!settled() && !until.expired()) {
+      relax_processor();
+      look();
+    }
+  }
   if (done(value)) return {};
   if (failed()) return failure();
+  watch(value);
   bool over = false;
   {
     auto waiters = waiters_.lock();
@@ -64,6 +77,7 @@ bool Timeline::ring_at(uint64_t value) {
     const auto one_writer = waiters_.lock();
     if (value > rings_at_.load_relaxed()) rings_at_.store_seq_cst(value);
   }
+  watch(value);
   return reached_.load_seq_cst() < value && !failed();
 }
 

@@ -4,8 +4,8 @@
 //              thread that saw that.
 //   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
 //              the failure returns its cause.
-//   Threads    advance() and fail() belong to the driver's completion path (Completion is a key only queues
-//              can make); the rest to anyone.
+//   Threads    advance() and fail() belong to the driver's completion path, one thread at a time (only queues
+//              can make a Completion); the rest to anyone.
 //   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls no
 //              callback.
 //   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
@@ -17,7 +17,9 @@
 #include <vector>
 
 #include "base/atomic.h"
+#include "base/bell.h"
 #include "base/clock.h"
+#include "base/stamp.h"
 #include "base/status.h"
 #include "base/sync.h"
 
@@ -26,34 +28,6 @@ namespace heddle::device {
 class Completion {
   friend class Queue;
   Completion() = default;
-};
-
-// Rung when a timeline that it is attached to reaches a value that was asked for with ring_at(), or fails:
-// one thread can wait for any of many.
-class Bell {
- public:
-  uint64_t rings() const { return rings_.load_acquire(); }
-  void wait(uint64_t seen) const { rings_.wait(seen); }  // until it has rung since `seen` was read
-  void ring() {
-    rings_.add_release(1);
-    rings_.notify_all();
-  }
-
- private:
-  Atomic<uint64_t> rings_{0};  // only grows; the ringer's work is visible to a reader of the new count
-};
-
-// When a value was reached: filled once, by advance() or fail().
-class Stamp {
- public:
-  explicit Stamp(const Clock& clock) : clock_(&clock) {}
-  bool filled() const { return at_.load_acquire() != 0; }
-  TimePoint when() const { return TimePoint(Duration(at_.load_acquire())); }
-  void fill() { at_.store_release(clock_->now().time_since_epoch().count()); }
-
- private:
-  const Clock* clock_;
-  Atomic<Duration::rep> at_{0};  // one writer, once; 0 until then
 };
 
 class Timeline {
@@ -65,7 +39,13 @@ class Timeline {
   bool failed() const { return failed_.load_acquire(); }  // pairs with fail()
   Status failure() const;                                 // the cause; ok while it has not failed
 
-  Status wait(uint64_t value, Deadline deadline) const;  // ok, the cause, or deadline
+  // Ok, the cause, or deadline. Looks for as long as `spin` before it sleeps.
+  Status wait(uint64_t value, Deadline deadline, Duration spin = Duration(0));
+  // For drivers that no thread tells of completions. look() learns how far the device is, advances, and never
+  // blocks; any thread calls it. watch() says that somebody sleeps: `value` must then be reached, or the
+  // timeline fail, though nobody looks.
+  virtual void look() {}
+  virtual void watch(uint64_t /*value*/) {}
   Ref<const Stamp> stamp(
       uint64_t value,
       const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure

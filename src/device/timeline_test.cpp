@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
+#include <functional>
 #include <vector>
 
 #include "base/thread.h"
@@ -36,7 +37,7 @@ TEST_CASE("a failure reaches waits for later values only, and is never replaced 
   queue.fail(Status::device_lost("the first cause"));
   queue.fail(Status::internal("the second cause"));
   queue.advance(9);
-  const Timeline& timeline = *queue.timeline();
+  Timeline& timeline = *queue.timeline();
   CHECK(timeline.wait(1, Deadline::never()).ok());
   for (uint64_t value : {2, 9, 100}) {
     const Status status = timeline.wait(value, Deadline::never());
@@ -109,6 +110,53 @@ TEST_CASE("no wait is lost or early while values advance as fast as they can") {
   }
   CHECK(wrong.load_acquire() == 0);
   CHECK(waits.load_acquire() == kWaiters * kValues);
+}
+
+// A device that nobody tells anything: it is asked, and moves on by one each time.
+class PolledTimeline final : public Timeline {
+ public:
+  void look() override {
+    looks.add_relaxed(1);
+    step();
+  }
+  void watch(uint64_t value) override {
+    watched.max_relaxed(value);
+    if (step) step();
+  }
+  std::function<void()> step = [] {};
+  Atomic<uint64_t> looks{0}, watched{0};
+};
+
+class PolledQueue final : public Queue {
+ public:
+  PolledQueue() : Queue(std::make_shared<PolledTimeline>()) {}
+  PolledTimeline& polled() { return static_cast<PolledTimeline&>(*timeline()); }
+  Status submit(const CommandList&, uint64_t, NoLocksHeld) override { return {}; }
+  void advance(uint64_t value) { timeline()->advance(value, completion()); }
+};
+
+TEST_CASE("a wait looks before it sleeps: at once, and for as long as it is told to spin") {
+  PolledQueue queue;
+  queue.advance(1);
+  CHECK(queue.polled().wait(1, Deadline::never()).ok());
+  CHECK(queue.polled().looks.load_relaxed() == 0);  // it knew
+  queue.polled().step = [&] { queue.advance(2); };
+  CHECK(queue.polled().wait(2, Deadline::never()).ok());
+  CHECK(queue.polled().looks.load_relaxed() == 1);
+  uint64_t value = 2;
+  queue.polled().step = [&] { queue.advance(++value); };
+  CHECK(queue.polled().wait(50, Deadline::never(), std::chrono::seconds(60)).ok());
+  CHECK(queue.polled().looks.load_relaxed() == 1 + 48);
+  CHECK(queue.polled().watched.load_relaxed() == 0);  // it never slept
+}
+
+TEST_CASE("before a thread sleeps, and before a bell is awaited, the driver is told up to where") {
+  PolledQueue queue;
+  queue.polled().step = [] {};
+  CHECK(queue.polled().wait(3, Deadline::in(Duration(0))).code() == Code::deadline);
+  CHECK(queue.polled().watched.load_relaxed() == 3);
+  CHECK(queue.polled().ring_at(5));
+  CHECK(queue.polled().watched.load_relaxed() == 5);
 }
 
 }  // namespace

@@ -12,6 +12,9 @@
 #include <span>
 #include <vector>
 
+#include "base/status.h"
+#include "ir/graph.h"
+
 namespace heddle::plan {
 
 struct Lifetime {
@@ -27,5 +30,10 @@ struct MemoryPlan {
 };
 
 MemoryPlan plan_memory(std::span<const Lifetime> lifetimes, uint64_t alignment = 64);
+
+// exhausted when a run needs more than `bytes_max`: `arena_bytes` for intermediates, `weight_bytes`, and the
+// outputs of `specialised`. Names the node with the largest output.
+Status check_memory(const ir::Graph& specialised, uint64_t arena_bytes, uint64_t weight_bytes,
+                    uint64_t bytes_max);
 
 }  // namespace heddle::plan

@@ -2,11 +2,12 @@
 
 namespace heddle::runtime {
 
+using device::MemoryKind;
 using device::View;
 
 namespace {
 
-Status check_output(const Model& model, size_t i, const device::ConcreteType& expected, const View& given) {
+Status check_output(const Model& model, size_t i, const ir::ConcreteType& expected, const View& given) {
   const std::string& name = model.outputs()[i].name;
   if (given.dtype != expected.dtype || given.extents != expected.extents) {
     return Status::invalid("output '", name, "' of model '", model.name(), "' is given ", given.dtype,
@@ -17,75 +18,179 @@ Status check_output(const Model& model, size_t i, const device::ConcreteType& ex
                          "' is given a strided array to write to; it must be ", "contiguous");
 }
 
+bool is_foreign(const device::Device& device, const View& view) {
+  return view.buffer != nullptr && view.buffer->memory().maker() != device.maker();
+}
+
+// What a Run may name: contiguous, aligned to its element, and such as the device's Binding says.
+bool can_run_on(const device::Device& device, const View& view) {
+  return view.is_contiguous() && view.address() % static_cast<uint64_t>(ir::size_of(view.dtype)) == 0 &&
+         can_name(device, view) &&
+         (view.buffer == nullptr || view.offset == 0 || device.traits().binding.offsets) &&
+         (view.buffer == nullptr || view.buffer->memory().kind() == MemoryKind::device);
+}
+
 }  // namespace
 
+bool can_name(const device::Device& device, const View& view) {
+  if (view.buffer != nullptr) return !is_foreign(device, view);
+  const device::Binding& rule = device.traits().binding;
+  return rule.caller_memory && view.bytes() >= rule.caller_bytes && view.is_contiguous() &&
+         view.address() % rule.caller_alignment == 0;
+}
+
+Result<View> as_callers(const View& view, bool to_write, Deadline deadline) {
+  if (view.buffer == nullptr) return view;
+  if (view.buffer->host() == nullptr && view.bytes() != 0) {
+    return Status::invalid("a tensor lies in memory of another device that the host cannot address; copy it ",
+                           "to the host on a stream of its device first");
+  }
+  std::vector<device::Point> points;
+  view.buffer->collect_waits(to_write, nullptr, points);
+  for (const device::Point& point : points) HEDDLE_TRY(point.timeline->wait(point.value, deadline));
+  HEDDLE_TRY(view.buffer->fault());
+  View callers = view;
+  callers.callers = view.host();
+  callers.buffer = nullptr;
+  callers.offset = 0;
+  return callers;
+}
+
 Result<Binding> Binding::make(Allocator& allocator, const device::Device& device, const Model& model,
-                              const device::Program& program, std::span<const View> inputs,
-                              std::span<const View> outputs) {
-  const bool in_place = device.traits().binds_caller_memory;
+                              const device::Program& program, const Call& call) {
+  const auto& expected = program.outputs();
+  if (!call.outputs.empty() && call.outputs.size() != expected.size()) {
+    return Status::invalid("model '", model.name(), "' got ", call.outputs.size(),
+                           " arrays to write its outputs to; it has ", expected.size(), " outputs");
+  }
   Binding binding;
-  HEDDLE_TRY(binding.bind_inputs(allocator, in_place, inputs));
-  HEDDLE_TRY(binding.bind_outputs(allocator, in_place, model, program, outputs));
+  binding.arena_bytes_ = program.arena_bytes();
+  binding.run_inputs_.assign(call.inputs.begin(), call.inputs.end());
+  for (size_t i = 0; i < call.inputs.size(); ++i) HEDDLE_TRY(binding.bind_input(device, i, call.deadline));
+  binding.run_outputs_.reserve(expected.size());
+  binding.outputs_.reserve(expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    if (!call.outputs.empty()) {
+      HEDDLE_TRY(check_output(model, i, expected[i], call.outputs[i]));
+      HEDDLE_TRY(binding.bind_given(device, call.outputs[i], call.deadline));
+    } else if (call.results_in_slot) {
+      const View made =
+          View::contiguous(static_cast<std::byte*>(nullptr), expected[i].dtype, expected[i].extents);
+      binding.staged_.push_back({true, i, made.bytes(), made, true});
+      binding.run_outputs_.push_back(made);
+    } else {
+      HEDDLE_TRY(binding.bind_fresh(allocator, device, expected[i]));
+    }
+  }
   return binding;
 }
 
-Result<View> Binding::fresh(Allocator& allocator, ir::DType dtype, const ir::Extents& extents) {
-  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
-                    allocator.allocate(static_cast<uint64_t>(extents.elements() * ir::size_of(dtype))));
-  std::byte* const data = buffer->host();
-  return View::contiguous(std::move(buffer), data, dtype, extents);
-}
-
-Status Binding::bind_inputs(Allocator& allocator, bool in_place, std::span<const View> inputs) {
-  run_inputs_.assign(inputs.begin(), inputs.end());
-  for (View& input : run_inputs_) {
-    if (input.buffer != nullptr) continue;
-    uses_caller_memory_ = true;
-    if (in_place) continue;
-    HEDDLE_TRY_ASSIGN(View staged, fresh(allocator, input.dtype, input.extents));
-    before_.push_back({input, staged});
-    input = std::move(staged);
+Status Binding::bind_input(const device::Device& device, size_t index, Deadline deadline) {
+  View& view = run_inputs_[index];
+  if (view.buffer != nullptr && view.buffer->host() == nullptr) host_reads_results_ = false;
+  if (can_run_on(device, view)) {
+    names_caller_memory_ = names_caller_memory_ || view.buffer == nullptr;
+    return {};
   }
+  if (is_foreign(device, view)) {
+    HEDDLE_TRY_ASSIGN(view, as_callers(view, false, deadline));
+  }
+  staged_.push_back({false, index, view.bytes(), view});
   return {};
 }
 
-Status Binding::bind_outputs(Allocator& allocator, bool in_place, const Model& model,
-                             const device::Program& program, std::span<const View> given) {
-  const auto& expected = program.outputs();
-  if (!given.empty() && given.size() != expected.size()) {
-    return Status::invalid("model '", model.name(), "' got ", given.size(),
-                           " arrays to write its outputs to; it has ", expected.size(), " outputs");
+Status Binding::bind_given(const device::Device& device, const View& given, Deadline deadline) {
+  View view = given;
+  if (is_foreign(device, view)) {
+    HEDDLE_TRY_ASSIGN(view, as_callers(view, true, deadline));
   }
-  run_outputs_.reserve(expected.size());
-  for (size_t i = 0; i < expected.size(); ++i) {
-    const bool is_given = !given.empty();
-    if (is_given) HEDDLE_TRY(check_output(model, i, expected[i], given[i]));
-    const bool callers = is_given && given[i].buffer == nullptr;
-    uses_caller_memory_ = uses_caller_memory_ || callers;
-    if (is_given && (!callers || in_place)) {
-      run_outputs_.push_back(given[i]);
-      continue;
-    }
-    HEDDLE_TRY_ASSIGN(View made, fresh(allocator, expected[i].dtype, expected[i].extents));
-    if (callers) after_.push_back({made, given[i]});
-    run_outputs_.push_back(std::move(made));
-  }
-  if (given.empty()) {
-    outputs_ = run_outputs_;
+  if (can_run_on(device, view)) {
+    names_caller_memory_ = names_caller_memory_ || view.buffer == nullptr;
   } else {
-    outputs_.assign(given.begin(), given.end());
+    staged_.push_back({true, run_outputs_.size(), view.bytes(), view});
   }
+  outputs_.push_back(given);
+  run_outputs_.push_back(std::move(view));
   return {};
 }
 
-device::CommandList Binding::commands(Ref<const device::Program> program, device::Slot& slot,
-                                      Ref<device::RowFaults> row_faults) && {
-  device::CommandList list;
-  list.reserve(1 + before_.size() + after_.size());
-  for (Staged& copy : before_) list.copy(std::move(copy.from), std::move(copy.to));
-  list.run(std::move(program), slot, std::move(run_inputs_), std::move(run_outputs_), std::move(row_faults));
-  for (Staged& copy : after_) list.copy(std::move(copy.from), std::move(copy.to));
-  return list;
+Status Binding::bind_fresh(Allocator& allocator, const device::Device& device, const ir::ConcreteType& type) {
+  const auto bytes = static_cast<uint64_t>(type.extents.elements() * ir::size_of(type.dtype));
+  const MemoryKind kind = host_reads_results_ ? MemoryKind::staging : MemoryKind::device;
+  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer, allocator.allocate(bytes, kind));
+  View view = View::contiguous(std::move(buffer), type.dtype, type.extents);
+  if (!can_run_on(device, view)) staged_.push_back({true, run_outputs_.size(), bytes, view});
+  outputs_.push_back(view);
+  run_outputs_.push_back(std::move(view));
+  return {};
+}
+
+bool Binding::fits(const Slot& slot) const {
+  for (const Staged& each : staged_) {
+    if (each.output ? !slot.holds_output(each.index, each.bytes) : !slot.holds_input(each.index, each.bytes))
+      return false;
+  }
+  return slot.holds_arena(arena_bytes_);
+}
+
+Status Binding::reserve(Slot& slot) const {
+  for (const Staged& each : staged_) {
+    HEDDLE_TRY(each.output ? slot.reserve_output(each.index, each.bytes)
+                           : slot.reserve_input(each.index, each.bytes));
+  }
+  return slot.reserve_arena(arena_bytes_);
+}
+
+void Binding::stage(Ref<const device::Program> program, const Slot* slot, Ref<device::RowFaults> row_faults,
+                    device::CommandList& list) {
+  list.reserve(1 + 2 * staged_.size());
+  for (const Staged& each : staged_) {
+    if (!each.output) stage_input(each, *slot, list);
+  }
+  for (const Staged& each : staged_) {
+    if (!each.output) continue;
+    View& view = run_outputs_[each.index];
+    view = View::contiguous(slot->output(each.index).device, view.dtype, view.extents);
+  }
+  list.run(std::move(program), arena_bytes_ == 0 ? nullptr : slot->arena(), std::move(run_inputs_),
+           std::move(run_outputs_), std::move(row_faults));
+  for (const Staged& each : staged_) {
+    if (each.output) stage_output(each, *slot, list);
+  }
+}
+
+void Binding::stage_input(const Staged& each, const Slot& slot, device::CommandList& list) {
+  const Slot::Port& port = slot.input(each.index);
+  View target = View::contiguous(port.device, each.given.dtype, each.given.extents);
+  if (each.given.buffer != nullptr) {
+    list.copy(each.given, target);
+  } else {
+    const View staging = View::contiguous(port.staging, each.given.dtype, each.given.extents);
+    copy_view(each.given, staging);
+    if (port.staging != port.device) list.copy(staging, target);
+  }
+  run_inputs_[each.index] = std::move(target);
+}
+
+void Binding::stage_output(const Staged& each, const Slot& slot, device::CommandList& list) {
+  const Slot::Port& port = slot.output(each.index);
+  const View made = View::contiguous(port.device, each.given.dtype, each.given.extents);
+  if (each.given.buffer != nullptr) {
+    list.copy(made, each.given);
+    return;
+  }
+  View staging = View::contiguous(port.staging, each.given.dtype, each.given.extents);
+  if (port.staging != port.device) list.copy(made, staging);
+  if (each.stays) {
+    outputs_.push_back(std::move(staging));
+  } else {
+    back_.push_back({std::move(staging), each.given});
+  }
+}
+
+void Binding::copy_back() {
+  for (const Back& each : back_) copy_view(each.from, each.to);
+  back_.clear();
 }
 
 }  // namespace heddle::runtime

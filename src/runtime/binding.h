@@ -1,43 +1,90 @@
-// binding.h: a call's views made fit for a device: given outputs checked, missing ones allocated, caller
-// memory staged where it cannot be bound.
+// binding.h: a call's views made fit for a device: what it cannot name where it lies goes through a slot.
 //
-//   Lifetime   A local of one call. Blocks as the allocator does; made before the call holds a turn or a
-//              permit, so that pressure callbacks meet neither.
+//   What       make() checks given outputs and allocates missing ones. stage() copies the caller's bytes into
+//              a slot and makes the commands: copies in, the run, copies out. copy_back() copies the
+//              caller's results out of the slot, once the work is over.
+//   Where      An output that nobody gave lies where the host can address it, unless an input is in memory
+//              that it cannot.
+//   Lifetime   A local of one call; `slot` is its until copy_back().
+//   Blocks     make(), as the allocator does, and for work on memory of another device. Made before the call
+//              holds a turn or a permit, so that pressure callbacks meet neither.
 #pragma once
 
 #include <span>
 #include <vector>
 
 #include "runtime/memory/allocator.h"
+#include "runtime/memory/slot.h"
 #include "runtime/model.h"
+#include "runtime/streams/stream.h"
 
 namespace heddle::runtime {
+
+// True when the device's commands may name the view where it lies. A run may not name strided ones.
+bool can_name(const device::Device& device, const device::View& view);
+
+// A view of the same bytes as the caller's memory, once no other device's work is in the way. invalid when
+// the host cannot address them.
+Result<device::View> as_callers(const device::View& view, bool to_write, Deadline deadline);
+
+struct Call {
+  std::span<const device::View> inputs = {};
+  std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
+  Stream* stream = nullptr;                    // null: the lane's own stream; no order among calls
+  // Until when it may wait for another thread's compilation, for its turn, its permit and the results.
+  // Without `keep` the wait for results has no end while they use memory of the caller.
+  Deadline deadline = Deadline::never();
+  // Return when the results are there. Always so when an input or output is the caller's memory.
+  bool wait = true;
+  Ref<device::RowFaults> row_faults =
+      nullptr;                     // for rows of several callers (device::Run says what it means)
+  Ref<const void> keep = nullptr;  // owns the caller's memory; let go when the work is over
+  Ref<Slot> slot = nullptr;        // to run with; null: the runtime's
+  // Results that `outputs` does not name lie in `slot`, where the host can address them, and not in fresh
+  // buffers.
+  bool results_in_slot = false;
+};
 
 class Binding {
  public:
   static Result<Binding> make(Allocator& allocator, const device::Device& device, const Model& model,
-                              const device::Program& program, std::span<const device::View> inputs,
-                              std::span<const device::View> outputs);
+                              const device::Program& program, const Call& call);
 
-  // Copies in, the run, copies out. Leaves the outputs.
-  device::CommandList commands(Ref<const device::Program> program, device::Slot& slot,
-                               Ref<device::RowFaults> row_faults) &&;
+  bool needs_slot() const { return arena_bytes_ != 0 || !staged_.empty(); }
+  bool fits(const Slot& slot) const;
+  Status reserve(Slot& slot) const;
+  // `list` is empty.
+  void stage(Ref<const device::Program> program, const Slot* slot, Ref<device::RowFaults> row_faults,
+             device::CommandList& list);
+  void copy_back();
   std::vector<device::View> take_outputs() { return std::move(outputs_); }
-  bool uses_caller_memory() const { return uses_caller_memory_; }
+  bool names_caller_memory() const { return names_caller_memory_; }
+  bool copies_back() const { return !back_.empty(); }
 
  private:
   struct Staged {
-    device::View from, to;
+    bool output;
+    size_t index;
+    uint64_t bytes;
+    device::View given;  // what the caller brought
+    bool stays = false;  // an output whose result lies in the slot: `given` says what it is like
   };
-  static Result<device::View> fresh(Allocator& allocator, ir::DType dtype, const ir::Extents& extents);
-  Status bind_inputs(Allocator& allocator, bool in_place, std::span<const device::View> inputs);
-  Status bind_outputs(Allocator& allocator, bool in_place, const Model& model, const device::Program& program,
-                      std::span<const device::View> given);
+  struct Back {
+    device::View from, to;  // both of the host
+  };
+  Status bind_input(const device::Device& device, size_t index, Deadline deadline);
+  Status bind_given(const device::Device& device, const device::View& given, Deadline deadline);
+  Status bind_fresh(Allocator& allocator, const device::Device& device, const ir::ConcreteType& type);
+  void stage_input(const Staged& each, const Slot& slot, device::CommandList& list);
+  void stage_output(const Staged& each, const Slot& slot, device::CommandList& list);
 
+  uint64_t arena_bytes_ = 0;
   std::vector<device::View> run_inputs_, run_outputs_;  // what the program sees
-  std::vector<device::View> outputs_;                   // what the caller gets, where that is something else
-  std::vector<Staged> before_, after_;
-  bool uses_caller_memory_ = false;
+  std::vector<device::View> outputs_;                   // what the caller gets
+  std::vector<Staged> staged_;
+  std::vector<Back> back_;
+  bool names_caller_memory_ = false;
+  bool host_reads_results_ = true;
 };
 
 }  // namespace heddle::runtime

@@ -9,9 +9,6 @@ Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
     if (lane.stream != nullptr) roster_->forget(lane.stream);
     HEDDLE_TRY_ASSIGN(lane.stream, roster_->make(-1 - permit.lane()));
   }
-  if (lane.slot == nullptr) [[unlikely]] {
-    HEDDLE_TRY_ASSIGN(lane.slot, device_->make_slot(NoLocksHeld{}));
-  }
   return &lane;
 }
 

@@ -1,16 +1,17 @@
-// lane.h: what a permit's owner runs with: a stream of the lane's own and a slot.
+// lane.h: what a permit's owner runs with.
 //
-//   What       Permit number i owns lane i of its runtime. A call without a stream runs on the lane's stream;
-//              a call on a user's stream runs there, with the lane's slot.
-//   Invariant  A lane is touched by the owner of its permit only, so nothing here is locked; the governor's
-//              word passes it on.
-//   Blocks     at(): makes slot and stream on first use, the stream again after it has failed.
+//   What       Permit number i owns lane i of its runtime: a stream for calls that have none, and on a
+//              synchronous device a slot and a command list, which calls fill again and again.
+//   Invariant  A lane is touched by the owner of its permit only, so nothing here is locked, and nobody else
+//              submits to its stream; the governor's word passes it on.
+//   Blocks     at(): makes the stream on first use, and again after it has failed.
 #pragma once
 
 #include <array>
 #include <memory>
 
 #include "runtime/admission/governor.h"
+#include "runtime/memory/slot.h"
 #include "runtime/streams/roster.h"
 
 namespace heddle::runtime {
@@ -18,18 +19,17 @@ namespace heddle::runtime {
 struct Lane {
   int index = 0;
   Ref<Stream> stream;
-  std::unique_ptr<device::Slot> slot;
+  std::unique_ptr<Slot> slot;  // null: none has been needed
+  device::CommandList list;
 };
 
 class Lanes {
  public:
-  Lanes(Ref<device::Device> device, Ref<Roster> roster)
-      : device_(std::move(device)), roster_(std::move(roster)) {}
+  explicit Lanes(Ref<Roster> roster) : roster_(std::move(roster)) {}
   Result<Lane*> at(const Permit& permit, bool needs_stream);
 
  private:
   struct alignas(64) Padded : Lane {};
-  const Ref<device::Device> device_;  // outlives the slots
   const Ref<Roster> roster_;
   std::array<Padded, Governor::kMaxLimit> lanes_;
 };

@@ -18,7 +18,7 @@ using test::Rows;
 // A call on stream a is in flight, which ends when the latch is opened.
 struct LostDeviceFixture : test::HeldFixture {
   explicit LostDeviceFixture(int in_flight = 2)
-      : HeldFixture({.asynchronous = true, .in_flight = in_flight, .name = "lost-test"}) {
+      : HeldFixture({.asynchronous = true, .queue_depth = in_flight, .name = "lost-test"}) {
     REQUIRE(runtime->run(*held, {.inputs = {&x, 1}, .stream = &a(), .wait = false}).ok());
     test::wait_until([&] { return latch.arrived() == 1; });
   }

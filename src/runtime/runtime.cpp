@@ -13,6 +13,10 @@ namespace heddle::runtime {
 using device::CommandList;
 using device::View;
 
+namespace {
+bool named(const View& view) { return view.buffer == nullptr; }  // memory of the caller, in a command
+}  // namespace
+
 Runtime::Runtime(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
       options_(options),
@@ -32,13 +36,19 @@ Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) 
 
 Status Runtime::build() {
   const device::Traits& traits = device_->traits();
-  const int limit = options_.in_flight > 0 ? options_.in_flight : traits.in_flight;
+  const int limit = options_.in_flight > 0 ? options_.in_flight : traits.queue_depth;
   HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
   parts_->executables = std::make_shared<Executables>(options_);
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
   parts_->roster = std::make_shared<Roster>(device_, *options_.clock);
   HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
-  parts_->lanes = std::make_unique<Lanes>(device_, parts_->roster);
+  parts_->lanes = std::make_unique<Lanes>(parts_->roster);
+  // One forms while another runs.
+  parts_->slots = std::make_shared<Slots>(parts_->allocator, traits.unified_memory,
+                                          2 * static_cast<size_t>(parts_->governor->limit()));
+  parts_->allocator->hoard([slots = std::weak_ptr<Slots>(parts_->slots)] {
+    if (const Ref<Slots> living = slots.lock()) living->drop_idle();
+  });
   if (!traits.synchronous) {
     HEDDLE_TRY_ASSIGN(parts_->reaper, Thread::start("heddle-reaper", [this] { reap(); }));
   }
@@ -62,7 +72,7 @@ Runtime::~Runtime() {
 }
 
 void Runtime::reap() {
-  const Ref<device::Bell> bell = parts_->roster->bell();
+  const Ref<Bell> bell = parts_->roster->bell();
   for (;;) {
     const uint64_t seen = bell->rings();  // first: work that ends while we sweep rings again
     parts_->roster->drop_finished();
@@ -85,7 +95,7 @@ Result<Ref<Model>> Runtime::load(ir::Graph graph, const device::LoadOptions& opt
   const Gate::Pass inside(gate_);
   if (!inside) return Status::unavailable("the runtime is closed; it loads no more models");
   HEDDLE_TRY_ASSIGN(auto module, or_exhausted("loading a model", [&] {
-                      return device_->load(std::move(graph), options, NoLocksHeld{});
+                      return device_->load(std::move(graph), options, parts_->allocator, NoLocksHeld{});
                     }));
   auto model = std::make_shared<Model>(std::move(module), registry::next_model_id(), parts_->governor,
                                        parts_->executables);
@@ -114,7 +124,7 @@ Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs, Deadl
       .status();
 }
 
-Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Extents> inputs) {
+Result<plan::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Extents> inputs) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside = model.enter();
   if (!inside) return model.closed_status();
@@ -125,13 +135,12 @@ Result<device::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Exte
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
   HEDDLE_TRY_ASSIGN(InFlight started, start(model, call));
-  if (started.stream == nullptr) return std::move(started.outputs);
   return finish(started, call.deadline);
 }
 
 Result<InFlight> Runtime::start(Model& model, const Call& call) {
   HEDDLE_TRY(usable());
-  InFlight started{model.enter(), {}, call.row_faults};
+  InFlight started{model.enter(), {}, call.slot, call.row_faults};
   if (!started.inside) [[unlikely]]
     return model.closed_status();
   HEDDLE_TRY(model.check_dtypes(call.inputs));
@@ -139,33 +148,75 @@ Result<InFlight> Runtime::start(Model& model, const Call& call) {
                     parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
                                                          parts_->allocator->limit(), call.deadline,
                                                          [&] { return model.check_extents(call.inputs); }));
-  HEDDLE_TRY_ASSIGN(Binding binding,
-                    Binding::make(*parts_->allocator, *device_, model, *program, call.inputs, call.outputs));
-  std::optional<Turn> turn;
-  Submission extras;
-  if (call.stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(auto entry, enter_on(*call.stream, &Governor::enter, model.id(), call.deadline));
-    turn.emplace(std::move(entry.first));
-    extras.permit = std::move(entry.second);
-  } else {
-    HEDDLE_TRY_ASSIGN(extras.permit, parts_->governor->enter(model.id(), call.deadline));
-  }
-  HEDDLE_TRY_ASSIGN(Lane* const lane, parts_->lanes->at(extras.permit, call.stream == nullptr));
-  HEDDLE_TRY(lane->slot->prepare(*program, NoLocksHeld{}));
-  if (!turn.has_value()) {
-    HEDDLE_TRY_ASSIGN(Turn own, lane->stream->turn());
-    turn.emplace(std::move(own));
-  }
-  const bool synchronous = device_->traits().synchronous, callers = binding.uses_caller_memory();
-  if (started.faults == nullptr && !synchronous) started.faults = std::make_shared<device::RowFaults>(0);
-  extras.awaited = call.wait || callers;
-  extras.keep = call.keep;
-  if (extras.awaited && !synchronous) started.stream = turn->stream().shared_from_this();
-  started.may_leave = !callers || call.keep != nullptr;
-  CommandList list = std::move(binding).commands(std::move(program), *lane->slot, started.faults);
-  HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(turn), std::move(list), std::move(extras)));
-  started.outputs = binding.take_outputs();
+  HEDDLE_TRY_ASSIGN(started.binding, Binding::make(*parts_->allocator, *device_, model, *program, call));
+  const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
+  HEDDLE_TRY(with_lane ? run_with_lane(started, model, call, program)
+                       : submit_staged(started, model, call, std::move(program)));
   return started;
+}
+
+Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
+  Entry entry;
+  if (call.stream != nullptr) {
+    HEDDLE_TRY_ASSIGN(auto both, enter_on(*call.stream, &Governor::enter, model.id(), call.deadline));
+    entry.turn.emplace(std::move(both.first));
+    entry.permit = std::move(both.second);
+  } else {
+    HEDDLE_TRY_ASSIGN(entry.permit, parts_->governor->enter(model.id(), call.deadline));
+  }
+  HEDDLE_TRY_ASSIGN(entry.lane, parts_->lanes->at(entry.permit, call.stream == nullptr));
+  return entry;
+}
+
+// On a synchronous device. The owner of a lane fills its slot and its list, and is alone on its stream. What
+// is too small in the slot grows without the permit, since that may run callbacks that call models.
+Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
+                              const Ref<const device::Program>& program) {
+  Binding& binding = started.binding;
+  for (std::unique_ptr<Slot> grown;;) {
+    HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
+    Lane& lane = *entry.lane;
+    if (grown != nullptr) lane.slot.swap(grown);
+    if (!binding.needs_slot() || (lane.slot != nullptr && binding.fits(*lane.slot))) [[likely]] {
+      binding.stage(program, lane.slot.get(), started.faults, lane.list);
+      Stream& stream = call.stream == nullptr ? *lane.stream : *call.stream;
+      const Status status = stream.submit_now(lane.list);
+      lane.list.clear();
+      HEDDLE_TRY(status);
+      binding.copy_back();
+      return {};
+    }
+    grown = lane.slot == nullptr ? parts_->slots->make() : std::move(lane.slot);
+    entry.permit.decline();
+    entry.turn.reset();
+    HEDDLE_TRY(binding.reserve(*grown));
+  }
+}
+
+Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
+                              Ref<const device::Program> program) {
+  const bool synchronous = device_->traits().synchronous;
+  Binding& binding = started.binding;
+  if (started.slot == nullptr && binding.needs_slot()) started.slot = parts_->slots->take();
+  if (started.slot != nullptr) HEDDLE_TRY(binding.reserve(*started.slot));
+  if (started.faults == nullptr && !synchronous) started.faults = std::make_shared<device::RowFaults>(0);
+  CommandList list;
+  binding.stage(std::move(program), started.slot.get(), started.faults, list);
+
+  HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
+  if (!entry.turn.has_value()) {
+    HEDDLE_TRY_ASSIGN(Turn own, entry.lane->stream->turn());
+    entry.turn.emplace(std::move(own));
+  }
+  Submission extras;
+  extras.permit = std::move(entry.permit);
+  extras.awaited = call.wait || binding.names_caller_memory() || binding.copies_back();
+  extras.keep = call.keep;
+  extras.slot = started.slot;
+  if (extras.awaited && !synchronous) started.stream = entry.turn->stream().shared_from_this();
+  started.may_leave = !binding.names_caller_memory() || call.keep != nullptr;
+  HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(entry.turn), std::move(list), std::move(extras)));
+  return {};
 }
 
 Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {
@@ -173,7 +224,8 @@ Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) 
     HEDDLE_TRY(started.stream->await(started.value, started.may_leave ? deadline : Deadline::never()));
     HEDDLE_TRY(started.faults->whole());
   }
-  return std::move(started.outputs);
+  started.binding.copy_back();
+  return started.binding.take_outputs();
 }
 
 Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, ModelId who,
@@ -199,17 +251,16 @@ Result<uint64_t> Runtime::submit(Turn turn, CommandList list, Submission extras)
   return turn.submit(std::move(list), std::move(extras));
 }
 
-Result<Ref<device::Buffer>> Runtime::allocate(uint64_t bytes) {
+Result<Ref<device::Buffer>> Runtime::allocate(uint64_t bytes, device::MemoryKind kind) {
   HEDDLE_TRY(usable());
-  return parts_->allocator->allocate(bytes);
+  return parts_->allocator->allocate(bytes, kind);
 }
 
-Result<View> Runtime::allocate(ir::DType dtype, const ir::Extents& extents) {
+Result<View> Runtime::allocate(ir::DType dtype, const ir::Extents& extents, device::MemoryKind kind) {
   HEDDLE_TRY_ASSIGN(const int64_t elements, ir::checked_elements(extents.span(), dtype));
   HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
-                    allocate(static_cast<uint64_t>(elements * ir::size_of(dtype))));
-  std::byte* const data = buffer->host();
-  return View::contiguous(std::move(buffer), data, dtype, extents);
+                    allocate(static_cast<uint64_t>(elements * ir::size_of(dtype)), kind));
+  return View::contiguous(std::move(buffer), dtype, extents);
 }
 
 Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline deadline,
@@ -218,18 +269,40 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
     return Status::invalid("a copy from ", from.dtype, from.extents, " to ", to.dtype, to.extents,
                            " was asked for; dtype and shape must be the same");
   }
+  HEDDLE_TRY_ASSIGN(const View source, stage(from, false));
+  HEDDLE_TRY_ASSIGN(const View target, stage(to, true));
+  const bool copies_back = target.buffer != to.buffer;
   CommandList list;
-  list.copy(from, to);
-  const bool callers = from.buffer == nullptr || to.buffer == nullptr;
-  HEDDLE_TRY(move_data(stream, std::move(list), callers, deadline, std::move(keep)));
+  list.copy(source, target);
+  const bool callers = named(source) || named(target);
+  const bool may_leave = !callers || keep != nullptr;
+  HEDDLE_TRY(
+      move_data(stream, std::move(list), deadline, {copies_back || callers, may_leave, std::move(keep)}));
+  if (copies_back) copy_view(target, to);
   // The caller that takes the values away must learn that they are undefined.
   return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
 }
 
+// The view itself where the device can name it; else staging memory, with its bytes in it unless it is to be
+// written.
+Result<View> Runtime::stage(const View& view, bool write) {
+  if (can_name(*device_, view)) return view;
+  HEDDLE_TRY_ASSIGN(const View callers, as_callers(view, write, Deadline::never()));
+  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
+                    parts_->allocator->allocate(view.bytes(), device::MemoryKind::staging));
+  View staged = View::contiguous(std::move(buffer), view.dtype, view.extents);
+  if (!write) copy_view(callers, staged);
+  return staged;
+}
+
 Status Runtime::fill(Stream& stream, const View& to, double value, Deadline deadline) {
+  HEDDLE_TRY_ASSIGN(const View target, stage(to, true));
+  const bool copies_back = target.buffer != to.buffer;
   CommandList list;
-  list.fill(to, value);
-  return move_data(stream, std::move(list), to.buffer == nullptr, deadline);
+  list.fill(target, value);
+  HEDDLE_TRY(move_data(stream, std::move(list), deadline, {copies_back || named(target), !named(target)}));
+  if (copies_back) copy_view(target, to);
+  return {};
 }
 
 Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
@@ -238,20 +311,19 @@ Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
   if (event.point().timeline->failed()) return event.point().timeline->failure();
   CommandList list;
   list.wait(event.point());
-  return move_data(stream, std::move(list), false, deadline);
+  return move_data(stream, std::move(list), deadline, {});
 }
 
-Status Runtime::move_data(Stream& stream, CommandList list, bool wait, Deadline deadline,
-                          Ref<const void> keep) {
+Status Runtime::move_data(Stream& stream, CommandList list, Deadline deadline, Moving moving) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return usable();
   HEDDLE_TRY_ASSIGN(auto entry, enter_on(stream, &Governor::enter_copy, copies_, deadline));
   Submission extras;
   extras.permit = std::move(entry.second);
-  extras.awaited = wait && !device_->traits().synchronous;
-  const bool awaited = extras.awaited, may_leave = keep != nullptr;
-  extras.keep = std::move(keep);
+  extras.awaited = moving.wait && !device_->traits().synchronous;
+  const bool awaited = extras.awaited, may_leave = moving.may_leave;
+  extras.keep = std::move(moving.keep);
   const Ref<Stream> kept = stream.shared_from_this();
   HEDDLE_TRY_ASSIGN(const uint64_t value, submit(std::move(entry.first), std::move(list), std::move(extras)));
   return awaited ? kept->await(value, may_leave ? deadline : Deadline::never()) : Status();
@@ -279,6 +351,7 @@ Runtime::Stats Runtime::stats() const {
   Stats stats;
   stats.streams = parts_->streams->stats();
   stats.memory = parts_->allocator->stats();
+  stats.slot_bytes = parts_->slots->bytes();
   stats.governor = parts_->governor->stats();
   stats.executables = parts_->executables->stats();
   stats.reaper_rings = parts_->roster->bell()->rings();

@@ -1,6 +1,7 @@
 // runtime.h: one device's models, streams, memory and programs, and the way a call takes through them.
 //
-//   What       run() checks the inputs, finds the program, gets a permit, makes the outputs, submits.
+//   What       run() checks the inputs, finds the program, makes the outputs, stages what the device cannot
+//              name, gets a permit, submits.
 //              Everything else here is what the API needs to offer tensors and streams.
 //   States     open -> closed. close() refuses calls (unavailable), wakes parked ones and waits for running
 //              ones.
@@ -17,39 +18,29 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "base/thread.h"
 #include "runtime/admission/governor.h"
+#include "runtime/binding.h"
 #include "runtime/executables.h"
 #include "runtime/lane.h"
 #include "runtime/memory/allocator.h"
+#include "runtime/memory/slots.h"
 #include "runtime/model.h"
 #include "runtime/options.h"
 #include "runtime/streams/stream_pool.h"
 
 namespace heddle::runtime {
 
-struct Call {
-  std::span<const device::View> inputs = {};
-  std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
-  Stream* stream = nullptr;                    // null: the lane's own stream; no order among calls
-  // Until when it may wait for another thread's compilation, for its turn, its permit and the results.
-  // Without `keep` the wait for results has no end while they use memory of the caller.
-  Deadline deadline = Deadline::never();
-  // Return when the results are there. Always so when an input or output is the caller's memory.
-  bool wait = true;
-  Ref<device::RowFaults> row_faults =
-      nullptr;                     // for rows of several callers (device::Run says what it means)
-  Ref<const void> keep = nullptr;  // owns the caller's memory; let go when the work is over
-};
-
 // A call that was submitted, for finish().
 struct InFlight {
   Gate::Pass inside;
-  std::vector<device::View> outputs;
+  Binding binding;  // whose outputs finish() takes
+  Ref<Slot> slot;   // which they may lie in
   Ref<device::RowFaults> faults;
   Ref<Stream> stream = nullptr;  // null: it is over
   uint64_t value = 0;            // on the stream's timeline
@@ -64,6 +55,7 @@ class Runtime {
     Ref<Roster> roster;
     Ref<StreamPool> streams;
     std::unique_ptr<Lanes> lanes;
+    Ref<Slots> slots;
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
     Thread reaper;                     // asynchronous devices only
@@ -85,10 +77,11 @@ class Runtime {
   Status compile(Model& model, std::span<const ir::Extents> inputs, Deadline deadline = Deadline::never());
 
   // What such a call would do; for people.
-  Result<device::ProgramPlan> plan(Model& model, std::span<const ir::Extents> inputs);
+  Result<plan::ProgramPlan> plan(Model& model, std::span<const ir::Extents> inputs);
 
-  Result<Ref<device::Buffer>> allocate(uint64_t bytes);
-  Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents);  // contiguous
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind = device::MemoryKind::device);
+  Result<device::View> allocate(ir::DType dtype, const ir::Extents& extents,
+                                device::MemoryKind kind = device::MemoryKind::device);  // contiguous
   // In stream order, and not during another thread's exclusive hold. On an asynchronous device they return
   // when a side without buffer is no longer needed, else at once; `keep` is as in Call.
   Status copy(Stream& stream, const device::View& from, const device::View& to,
@@ -106,6 +99,7 @@ class Runtime {
 
   const device::Device& device() const { return *device_; }
   const Options& options() const { return options_; }
+  Slots& slots() { return *parts_->slots; }  // for those who fill one before they call
   StreamPool& streams() { return *parts_->streams; }
   Allocator& allocator() { return *parts_->allocator; }
   Governor& governor() { return *parts_->governor; }
@@ -114,6 +108,7 @@ class Runtime {
   struct Stats {
     StreamPool::Stats streams;
     Allocator::Stats memory;
+    uint64_t slot_bytes = 0;  // of memory.allocated: arenas, and staged inputs and outputs
     Governor::Stats governor;
     Executables::Stats executables;
     size_t in_flight = 0;       // submissions that are not over, on all streams
@@ -126,11 +121,25 @@ class Runtime {
   Status build();
   void reap();
   std::vector<Ref<Model>> models() const;
+  struct Entry {
+    Permit permit;
+    std::optional<Turn> turn;  // of the call's stream
+    Lane* lane = nullptr;
+  };
+  Result<Entry> enter(const Model& model, const Call& call);
+  Status run_with_lane(InFlight& started, Model& model, const Call& call,
+                       const Ref<const device::Program>& program);
+  Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
+  Result<device::View> stage(const device::View& view, bool write);
   using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
   Result<std::pair<Turn, Permit>> enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline);
   Result<uint64_t> submit(Turn turn, device::CommandList list, Submission extras);
-  Status move_data(Stream& stream, device::CommandList list, bool wait, Deadline deadline,
-                   Ref<const void> keep = nullptr);
+  struct Moving {
+    bool wait = false;      // until it is over
+    bool may_leave = true;  // at the deadline
+    Ref<const void> keep = nullptr;
+  };
+  Status move_data(Stream& stream, device::CommandList list, Deadline deadline, Moving moving);
 
   const Ref<device::Device> device_;
   const Options options_;

@@ -21,8 +21,8 @@ struct RuntimeFixture {
       : device(std::make_shared<TestDevice>(unique(test_options))) {
     device->set_kernel("double", [](const device::Run& run) {
       for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) {
-        reinterpret_cast<float*>(run.outputs[0].data)[i] =
-            2 * reinterpret_cast<const float*>(run.inputs[0].data)[i];
+        reinterpret_cast<float*>(test::at(run.outputs[0]))[i] =
+            2 * reinterpret_cast<const float*>(test::at(run.inputs[0]))[i];
       }
       return Status();
     });
@@ -203,7 +203,7 @@ TEST_CASE("16 threads with 30 shapes of 2 models compile each once") {
   CHECK(stats.makes == 60);
   CHECK(stats.count == 60);
   CHECK(stats.bytes == 60'000);
-  CHECK(f.runtime->allocator().stats().allocated == 0);
+  CHECK(test::bytes_of_tensors(*f.runtime) == 0);
   CHECK(f.runtime->governor().stats().in_flight == 0);
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("a wait for another thread's compilation ends at its deadline, and tha
   CHECK(f.device->counts().compilations.load_relaxed() == 1);
 }
 
-TEST_CASE("no more calls run at once than the governor allows, and each has its own slot") {
+TEST_CASE("no more calls run at once than the governor allows, and each has its own arena") {
   for (const auto& options : {kSynchronous, kAsynchronous}) {
     RuntimeFixture f(options, [] {
       Options limited;
@@ -299,10 +299,9 @@ TEST_CASE("no more calls run at once than the governor allows, and each has its 
         if (!y.ok() || test::values_of(y->front()) != doubled(x)) wrong.add_relaxed(1);
       }
     });
-    CHECK(wrong.load_relaxed() == 0);  // a slot used twice would be an error
+    CHECK(wrong.load_relaxed() == 0);  // an arena used twice would be an error
     CHECK(f.device->counts().runs.load_relaxed() == 1600);
     CHECK(f.device->counts().most_running.load_relaxed() <= 3);
-    CHECK(f.device->counts().slots.load_relaxed() <= 3);
   }
 }
 

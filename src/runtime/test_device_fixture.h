@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -100,14 +101,15 @@ class Meetings {
 };
 
 struct Counts {
-  Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, slots{0}, programs{0};  // living
+  Atomic<int64_t> memory{0}, memory_bytes{0}, queues{0}, programs{0};  // living
   Atomic<uint64_t> allocations{0}, queues_made{0}, compilations{0}, runs{0}, copies{0}, running{0},
       most_running{0};  // done
   Meetings meetings;
+  Guarded<std::set<const device::Buffer*>, Rank::kHelpers> arenas;  // of the runs at this moment
   Atomic<Latch*> frees{nullptr};  // set by the test, release: memory is freed when it is open
   bool nothing_lives() const {
     return memory.load_acquire() == 0 && memory_bytes.load_acquire() == 0 && queues.load_acquire() == 0 &&
-           slots.load_acquire() == 0 && programs.load_acquire() == 0;
+           programs.load_acquire() == 0;
   }
 };
 
@@ -117,13 +119,23 @@ void wait_until(Holds&& holds) {
   while (!holds()) give_way();
 }
 
+// What tensors hold: slots keep their arenas.
+template <class SomeRuntime>
+uint64_t bytes_of_tensors(SomeRuntime& runtime) {
+  const auto stats = runtime.stats();
+  return stats.memory.allocated - stats.slot_bytes;
+}
+
 using Kernel = std::function<Status(const device::Run&)>;
 
 struct TestOptions {
   bool asynchronous = false;
   bool binds_caller_memory = true;
+  bool binds_offsets = true;
+  bool unified = true;  // false: the host addresses staging memory only
+  std::vector<int64_t> row_sizes = {};
   int lanes = 2;
-  int in_flight = 0;  // 0: as many as lanes
+  int queue_depth = 0;  // 0: as many as lanes
   uint64_t memory_bytes = uint64_t{1} << 30;
   std::string name = "test";
 };
@@ -133,11 +145,13 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
       : counts_(std::move(counts)) {
     traits_.name = options.name;
-    traits_.binds_caller_memory = options.binds_caller_memory;
-    traits_.unified_memory = true;
+    traits_.binding.caller_memory = options.binds_caller_memory;
+    traits_.binding.offsets = options.binds_offsets;
+    traits_.unified_memory = options.unified;
+    traits_.row_sizes = options.row_sizes;
     traits_.synchronous = !options.asynchronous;
     traits_.lanes = options.lanes;
-    traits_.in_flight = options.in_flight == 0 ? options.lanes : options.in_flight;
+    traits_.queue_depth = options.queue_depth == 0 ? options.lanes : options.queue_depth;
     traits_.memory_bytes = options.memory_bytes;
   }
 
@@ -158,11 +172,11 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
 
   const device::Traits& traits() const override { return traits_; }
   Status lost() const override { return loss_.status(); }
-  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override;
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, device::MemoryKind kind,
+                                                   NoLocksHeld) override;
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override;
-  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override;
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions&,
-                                                NoLocksHeld) override;
+                                                Ref<device::Source>, NoLocksHeld) override;
 
  private:
   friend class TestModule;
@@ -177,8 +191,13 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
 
 class TestMemory final : public device::Memory {
  public:
-  TestMemory(void* host, uint64_t bytes, Ref<Counts> counts)
-      : Memory(host, bytes), counts_(std::move(counts)) {
+  // Of a device that is not unified the host sees staging memory only.
+  TestMemory(const device::Device& device, device::MemoryKind kind, void* bytes_of_it, uint64_t bytes,
+             Ref<Counts> counts)
+      : Memory({device.maker(), kind,
+                device.traits().unified_memory || kind == device::MemoryKind::staging ? bytes_of_it : nullptr,
+                reinterpret_cast<uintptr_t>(bytes_of_it), bytes}),
+        counts_(std::move(counts)) {
     counts_->memory.add_relaxed(1);
     counts_->memory_bytes.add_relaxed(static_cast<int64_t>(bytes));
     counts_->allocations.add_relaxed(1);
@@ -187,27 +206,11 @@ class TestMemory final : public device::Memory {
     if (Latch* const latch = counts_->frees.load_acquire()) latch->wait();
     counts_->memory.sub_relaxed(1);
     counts_->memory_bytes.sub_relaxed(static_cast<int64_t>(bytes()));
-    std::free(host());
+    std::free(reinterpret_cast<void*>(address()));
   }
 
  private:
   const Ref<Counts> counts_;
-};
-
-class TestSlot final : public device::Slot {
- public:
-  explicit TestSlot(Ref<Counts> counts) : counts_(std::move(counts)) { counts_->slots.add_relaxed(1); }
-  ~TestSlot() override { counts_->slots.sub_relaxed(1); }
-  Status prepare(const device::Program& program, NoLocksHeld) override {
-    bytes_ = std::max(bytes_, program.slot_bytes());
-    return {};
-  }
-  uint64_t bytes() const override { return bytes_; }
-  Atomic<int> users{0};  // one submission at a time: checked by every run
-
- private:
-  const Ref<Counts> counts_;
-  uint64_t bytes_ = 0;
 };
 
 class TestProgram final : public device::Program {
@@ -215,21 +218,22 @@ class TestProgram final : public device::Program {
   TestProgram(const ir::Graph& specialised, Kernel kernel, Ref<Counts> counts)
       : kernel_(std::move(kernel)), counts_(std::move(counts)) {
     take_operands(specialised);
-    for (device::ConcreteType& output : outputs_) output.extents = inputs_[0].extents;
-    slot_bytes_ = 64;
+    for (ir::ConcreteType& output : outputs_) output.extents = inputs_[0].extents;
+    arena_bytes_ = 64;
     resident_bytes_ = 1000;
     counts_->programs.add_relaxed(1);
   }
   ~TestProgram() override { counts_->programs.sub_relaxed(1); }
 
   Status execute(const device::Run& run) const {
-    auto& slot = static_cast<TestSlot&>(*run.slot);
-    if (slot.users.add_acq_rel(1) != 0) return Status::internal("two submissions use one slot");
+    HEDDLE_TRY(check_operands(run));
+    if (!counts_->arenas.lock()->insert(run.arena.get()).second)
+      return Status::internal("two submissions use one arena");
     counts_->most_running.max_relaxed(counts_->running.add_acq_rel(1) + 1);
     counts_->meetings.arrive(Work::kRun);
     const Status status = kernel_(run);
     counts_->running.sub_acq_rel(1);
-    slot.users.sub_acq_rel(1);
+    counts_->arenas.lock()->erase(run.arena.get());
     counts_->runs.add_relaxed(1);
     return status;
   }
@@ -239,10 +243,18 @@ class TestProgram final : public device::Program {
   const Ref<Counts> counts_;
 };
 
+// What the device sees, for functions of the host.
+inline View for_the_device(View view) {
+  view.callers = reinterpret_cast<std::byte*>(view.address());
+  view.buffer = nullptr;
+  return view;
+}
+inline std::byte* at(const View& view) { return reinterpret_cast<std::byte*>(view.address()); }
+
 inline Status copy_through(const device::Run& run) {
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const View& from = run.inputs[i % run.inputs.size()];
-    if (from.bytes() != 0) std::memcpy(run.outputs[i].data, from.data, from.bytes());
+    if (from.bytes() != 0) std::memcpy(at(run.outputs[i]), at(from), from.bytes());
   }
   return {};
 }
@@ -262,7 +274,7 @@ class TestModule final : public device::Module {
     counts_->meetings.arrive(Work::kCompile);
     if (compile_) {
       std::vector<ir::Extents> inputs;
-      for (const auto& type : device::concrete_types(specialised, specialised.inputs))
+      for (const auto& type : ir::concrete_types(specialised, specialised.inputs))
         inputs.push_back(type.extents);
       HEDDLE_TRY(compile_(inputs));
     }
@@ -340,12 +352,12 @@ class TestQueue final : public device::Queue {
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
       counts_->copies.add_relaxed(1);
       counts_->meetings.arrive(Work::kCopy);
-      if (copy->from.bytes() != 0) std::memmove(copy->to.data, copy->from.data, copy->from.bytes());
+      copy_view(for_the_device(copy->from), for_the_device(copy->to));
       return {};
     }
     const auto& fill = std::get<device::Fill>(command);
     counts_->meetings.arrive(Work::kFill);
-    auto* to = reinterpret_cast<float*>(fill.to.data);
+    auto* to = reinterpret_cast<float*>(at(fill.to));
     std::fill(to, to + fill.to.extents.elements(), static_cast<float>(fill.value));
     return {};
   }
@@ -369,21 +381,21 @@ class TestQueue final : public device::Queue {
   Thread worker_;
 };
 
-inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t bytes, NoLocksHeld) {
+inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t bytes, device::MemoryKind kind,
+                                                                    NoLocksHeld) {
   counts_->meetings.arrive(Work::kAllocate);
   if (refuse_memory_.load_acquire()) return Status::exhausted("the test device was told to have no memory");
-  return std::unique_ptr<device::Memory>(new TestMemory(std::aligned_alloc(64, bytes), bytes, counts_));
+  return std::unique_ptr<device::Memory>(
+      new TestMemory(*this, kind, std::aligned_alloc(64, bytes), bytes, counts_));
 }
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
   counts_->meetings.arrive(Work::kMakeQueue);
   counts_->queues_made.add_relaxed(1);
   return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
 }
-inline Result<std::unique_ptr<device::Slot>> TestDevice::make_slot(NoLocksHeld) {
-  return std::unique_ptr<device::Slot>(new TestSlot(counts_));
-}
 inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
-                                                                 const device::LoadOptions&, NoLocksHeld) {
+                                                                 const device::LoadOptions&,
+                                                                 Ref<device::Source>, NoLocksHeld) {
   counts_->meetings.arrive(Work::kLoad);
   return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(prepared)));
 }
@@ -404,14 +416,14 @@ struct Rows {
     for (size_t i = 0; i < values.size(); ++i) values[i] = first + static_cast<float>(i);
   }
   View view() {
-    return View::contiguous(nullptr, reinterpret_cast<std::byte*>(values.data()), ir::DType::kF32, extents);
+    return View::contiguous(reinterpret_cast<std::byte*>(values.data()), ir::DType::kF32, extents);
   }
   std::vector<float> values;
   ir::Extents extents;
 };
 
 inline std::vector<float> values_of(const View& view) {
-  const auto* first = reinterpret_cast<const float*>(view.data);
+  const auto* first = reinterpret_cast<const float*>(view.host());
   return {first, first + view.extents.elements()};
 }
 

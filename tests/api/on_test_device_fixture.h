@@ -27,8 +27,8 @@ using runtime::test::wait_until;
 using runtime::test::Work;
 
 inline Status affine(const device::Run& run) {
-  const auto* from = reinterpret_cast<const float*>(run.inputs[0].data);
-  auto* to = reinterpret_cast<float*>(run.outputs[0].data);
+  const auto* from = reinterpret_cast<const float*>(run.inputs[0].host());
+  auto* to = reinterpret_cast<float*>(run.outputs[0].host());
   for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) to[i] = from[i] * 2 + 1;
   return {};
 }

@@ -1,6 +1,7 @@
 #include <array>
 
 #include "base/thread.h"
+#include "device/plain_source_fixture.h"
 #include "driver_fixture.h"
 #include "ir/builder.h"
 #include "session_fixture.h"
@@ -35,7 +36,7 @@ Result<Ref<const device::Module>> load_encoder(device::Device& device) {
     x = *b.node("Linear", {wide, constant({2 * kWidth, kWidth}), ir::kNoValue, normal});
   }
   b.output(x);
-  return device.load(*b.take(), {}, NoLocksHeld());
+  return device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
 }
 
 ir::Tensor sentence(int64_t batch, int64_t seq, uint32_t seed) {
@@ -132,7 +133,8 @@ DRIVER_TEST(eight_threads_with_state,
     const auto made = *b.nodes("Loop", {count, yes, state, w}, 2, {{"body", body}, {"carried", int64_t{1}}});
     for (ir::ValueId id : made) b.output(id);
   }
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module,
+                    device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld()));
   std::vector<std::vector<ir::Tensor>> inputs;
   for (uint32_t kind = 0; kind < 5; ++kind) {
     inputs.push_back({random_tensor(DType::kF32, {20, 2, 16}, 3 * kind + 1),
@@ -214,7 +216,7 @@ DRIVER_TEST(bits_beside_a_computed_weight,
                       w = b.input("w", {dtype, {kColumns, 512}});
     b.output(*b.node("Linear", {x, *b.node("Neg", {w})}, {{"trans_w", int64_t{1}}}));
     HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
-    HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+    HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
     Session session(device);
     const ir::Tensor weight = random_tensor(dtype, {kColumns, 512}, 3),
                      rows = random_tensor(dtype, {9, 512}, 4);

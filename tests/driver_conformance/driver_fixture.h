@@ -1,6 +1,7 @@
 // driver_fixture.h: the drivers under test, and what each says it cannot do.
 //
-//   What       DRIVER_TEST(name) is written once and runs for every driver of drivers().
+//   What       DRIVER_TEST(name) is written once and runs for every driver of drivers(), with operands in
+//              each kind of memory that it has.
 //              DRIVER_CANNOT(driver, name, reason) exempts one; the test then has to end with `unsupported`:
 //              an exemption that has gone stale fails, as does one that names nothing.
 //   Threads    Tests run one after the other; a test may make threads.

@@ -7,6 +7,7 @@
 #include "drivers/metal/metal_device.h"
 #endif
 #include "ir/op.h"
+#include "session_fixture.h"
 
 namespace heddle::conformance {
 namespace {
@@ -76,13 +77,19 @@ void run_for_each_driver(std::string_view test, Test run) {
     CAPTURE(driver.name);
     Result<Ref<device::Device>> device = driver.make();
     REQUIRE_MESSAGE(device.ok(), to_string(device.status()));
-    const Status status = run(**device, driver);
-    if (cannot(driver.name, test)) {
-      CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ",
-                    to_string(status));
-    } else {
-      CHECK_MESSAGE(status.ok(), to_string(status));
+    for (const device::MemoryKind kind : {device::MemoryKind::device, device::MemoryKind::staging}) {
+      if (kind == device::MemoryKind::staging && (*device)->traits().unified_memory) break;  // the same
+      CAPTURE(static_cast<int>(kind));
+      put_operands_in(kind);
+      const Status status = run(**device, driver);
+      if (cannot(driver.name, test)) {
+        CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ",
+                      to_string(status));
+      } else {
+        CHECK_MESSAGE(status.ok(), to_string(status));
+      }
     }
+    put_operands_in(device::MemoryKind::device);
   }
 }
 

@@ -1,6 +1,7 @@
 #include <chrono>
 
 #include "base/thread.h"
+#include "device/plain_source_fixture.h"
 #include "driver_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -22,7 +23,7 @@ Result<Ref<const device::Module>> load_scaling(device::Device& device, double fa
   ir::Builder b;
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch"), 4}});
   b.output(*b.node("Mul", {x, b.constant(ir::Tensor::scalar(DType::kF32, factor))}));
-  return device.load(*b.take(), {}, NoLocksHeld());
+  return device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
 }
 
 // Gather with indices from outside: only the data can show that one is out of range.
@@ -30,7 +31,7 @@ Result<Ref<const device::Module>> load_lookup(device::Device& device) {
   ir::Builder b;
   const ir::ValueId table = b.constant(numbers({5, 2}, 0)), indices = b.input("indices", {DType::kI64, {3}});
   b.output(*b.node("Gather", {table, indices}, {}, "lookup"));
-  return device.load(*b.take(), {}, NoLocksHeld());
+  return device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
 }
 
 DRIVER_TEST(commands_in_order, "a queue does its commands in order") {
@@ -38,19 +39,18 @@ DRIVER_TEST(commands_in_order, "a queue does its commands in order") {
   const ir::Tensor ones = numbers({2, 4}, 1, 0);
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {ones}));
   Session session(device);
-  HEDDLE_TRY(session.slot().prepare(*program, NoLocksHeld()));
   const device::View a = upload(device, ones), b = empty_like(device, DType::kF32, {2, 4}),
                      c = empty_like(device, DType::kF32, {2, 4});
   device::CommandList list;
   list.fill(a, 2);
-  list.run(program, session.slot(), {a}, {b});
+  list.run(program, *session.arena_for(*program), {a}, {b});
   list.copy(b, a);
-  list.run(program, session.slot(), {a}, {c});
+  list.run(program, *session.arena_for(*program), {a}, {c});
   list.fill(b, 0);
   HEDDLE_TRY(session.submit(list));
-  CHECK(download(c).get(7) == 18);
-  CHECK(download(b).get(7) == 0);
-  CHECK(download(a).get(7) == 6);
+  CHECK(download(device, c).get(7) == 18);
+  CHECK(download(device, b).get(7) == 0);
+  CHECK(download(device, a).get(7) == 6);
   return {};
 }
 
@@ -63,7 +63,7 @@ DRIVER_TEST(values_grow_by_one, "a timeline reaches each submission's value in t
     HEDDLE_TRY(session.submit(list));
     CHECK(session.queue().timeline()->done(value));
     CHECK_FALSE(session.queue().timeline()->done(value + 1));
-    CHECK(download(a).get_i64(2) == static_cast<int64_t>(value));
+    CHECK(download(device, a).get_i64(2) == static_cast<int64_t>(value));
   }
   return {};
 }
@@ -77,7 +77,7 @@ DRIVER_TEST(strided_copies, "copies between strided views move each element to i
     device::CommandList list;
     list.copy(from, to);
     HEDDLE_TRY(session.submit(list));
-    CHECK(same_bits(download(to), tensor));
+    CHECK(same_bits(download(device, to), tensor));
   }
   return {};
 }
@@ -104,7 +104,7 @@ DRIVER_TEST(a_wait_orders_two_queues,
       list.wait({first.queue().timeline(), i});
       list.copy(shared, seen);
       if (!second.submit(list).ok()) wrong.add_relaxed(1);
-      if (download(seen).get_i64(63) != static_cast<int64_t>(i)) wrong.add_relaxed(1);
+      if (download(device, seen).get_i64(63) != static_cast<int64_t>(i)) wrong.add_relaxed(1);
     }
   };
   {
@@ -155,16 +155,20 @@ DRIVER_TEST(shapes_that_contradict_are_refused, "extents that the graph cannot t
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("n"), 4}}),
                     y = b.input("y", {DType::kF32, {ir::Dim::symbol("n"), 4}});
   b.output(*b.node("Add", {x, y}));
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module,
+                    device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld()));
   CHECK(compile(*module, {numbers({2, 4}, 0), numbers({3, 4}, 0)}).status().code() == Code::invalid);
   CHECK(compile(*module, {numbers({2, 4}, 0), numbers({2, 4}, 0)}).ok());
   return {};
 }
 
 DRIVER_TEST(memory_is_bounded, "memory that is not there is exhausted, and does not harm what is") {
-  CHECK(device.allocate(device.traits().memory_bytes + 1, NoLocksHeld()).status().code() == Code::exhausted);
-  CHECK(device.allocate(UINT64_MAX, NoLocksHeld()).status().code() == Code::exhausted);
-  const auto memory = device.allocate(1 << 20, NoLocksHeld());
+  CHECK(device.allocate(device.traits().memory_bytes + 1, device::MemoryKind::device, NoLocksHeld())
+            .status()
+            .code() == Code::exhausted);
+  CHECK(device.allocate(UINT64_MAX, device::MemoryKind::device, NoLocksHeld()).status().code() ==
+        Code::exhausted);
+  const auto memory = device.allocate(1 << 20, device::MemoryKind::device, NoLocksHeld());
   REQUIRE(memory.ok());
   CHECK((*memory)->bytes() == 1 << 20);
   CHECK(reinterpret_cast<uintptr_t>((*memory)->host()) % 64 == 0);
@@ -184,7 +188,7 @@ DRIVER_TEST(programs_outlive_modules,
     const ir::Graph graph = *b.take();
     const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {5, 64}, 4)};
     {
-      HEDDLE_TRY_ASSIGN(auto module, device.load(graph, {}, NoLocksHeld()));
+      HEDDLE_TRY_ASSIGN(auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
       module_seen = module;
       HEDDLE_TRY_ASSIGN(program, compile(*module, inputs));
       module.reset();
@@ -205,7 +209,7 @@ DRIVER_TEST(an_unknown_precision_is_refused,
   b.output(*b.node("Relu", {b.input("x", {DType::kF32, {2}})}));
   device::LoadOptions options;
   options.precision = "q3";
-  const auto module = device.load(*b.take(), options, NoLocksHeld());
+  const auto module = device.load(*b.take(), options, device::plain_source(device), NoLocksHeld());
   CHECK(module.status().code() == Code::unsupported);
   CHECK(module.status().message().find("q3") != std::string::npos);
   return {};

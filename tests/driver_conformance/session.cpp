@@ -6,47 +6,65 @@
 #include <cstring>
 #include <random>
 
+#include "device/plain_source_fixture.h"
 #include "device/row_faults.h"
 
 namespace heddle::conformance {
+
+using device::MemoryKind;
+using device::View;
+
 namespace {
 
-Ref<device::Buffer> make_buffer(device::Device& device, uint64_t bytes) {
-  Result<std::unique_ptr<device::Memory>> memory = device.allocate(bytes, NoLocksHeld());
-  REQUIRE_MESSAGE(memory.ok(), to_string(memory.status()));
-  REQUIRE((*memory)->host() != nullptr);  // drivers without unified memory need copies here
-  return std::make_shared<device::Buffer>(std::move(*memory), bytes, nullptr);
+MemoryKind operands = MemoryKind::device;
+
+Ref<device::Buffer> make_buffer(device::Device& device, uint64_t bytes, MemoryKind kind) {
+  auto buffer = device::PlainSource(device).allocate(bytes, kind);
+  REQUIRE_MESSAGE(buffer.ok(), to_string(buffer.status()));
+  return *buffer;
 }
 
-int64_t position(const device::View& view, int64_t index) {
-  int64_t at = 0;
-  for (size_t axis = view.extents.rank(); axis-- > 0;) {
-    at += index % view.extents[axis] * view.strides[axis];
-    index /= view.extents[axis];
-  }
-  return at * ir::size_of(view.dtype);
+View in_staging(device::Device& device, ir::DType dtype, const ir::Extents& extents) {
+  const auto bytes = static_cast<uint64_t>(extents.elements() * ir::size_of(dtype));
+  const MemoryKind kind = device.traits().unified_memory ? MemoryKind::device : MemoryKind::staging;
+  View view = View::contiguous(make_buffer(device, bytes, kind), dtype, extents);
+  REQUIRE(view.host() != nullptr);
+  return view;
+}
+
+// By a command on a queue of its own.
+void copy(device::Device& device, const View& from, const View& to) {
+  device::CommandList list;
+  list.copy(from, to);
+  const Status copied = Session(device).submit(list);
+  REQUIRE_MESSAGE(copied.ok(), to_string(copied));
 }
 
 }  // namespace
 
-device::View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents) {
-  const uint64_t bytes =
-      std::max<uint64_t>(static_cast<uint64_t>(extents.elements() * ir::size_of(dtype)), 64);
-  Ref<device::Buffer> buffer = make_buffer(device, bytes);
-  std::byte* data = buffer->host();
-  std::memset(data, 0xa5, bytes);
-  return device::View::contiguous(std::move(buffer), data, dtype, extents);
-}
+void put_operands_in(MemoryKind kind) { operands = kind; }
 
-device::View upload(device::Device& device, const ir::Tensor& tensor) {
-  device::View view = empty_like(device, tensor.dtype(), tensor.extents());
-  if (tensor.bytes() > 0) std::memcpy(view.data, tensor.data(), static_cast<size_t>(tensor.bytes()));
+View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents) {
+  const auto bytes = static_cast<uint64_t>(extents.elements() * ir::size_of(dtype));
+  View view = View::contiguous(make_buffer(device, bytes, operands), dtype, extents);
+  View all = View::contiguous(view.buffer, ir::DType::kU8, {static_cast<int64_t>(bytes)});
+  device::CommandList list;
+  list.fill(all, 0xa5);
+  REQUIRE(Session(device).submit(list).ok());
   return view;
 }
 
-device::View upload_strided(device::Device& device, const ir::Tensor& tensor) {
+View upload(device::Device& device, const ir::Tensor& tensor) {
+  const View staged = in_staging(device, tensor.dtype(), tensor.extents());
+  if (tensor.bytes() > 0) std::memcpy(staged.host(), tensor.data(), static_cast<size_t>(tensor.bytes()));
+  View view = View::contiguous(make_buffer(device, staged.bytes(), operands), staged.dtype, staged.extents);
+  copy(device, staged, view);
+  return view;
+}
+
+View upload_strided(device::Device& device, const ir::Tensor& tensor) {
   const ir::Extents& extents = tensor.extents();
-  device::View view{nullptr, nullptr, tensor.dtype(), extents, extents};
+  View view{nullptr, 0, nullptr, tensor.dtype(), extents, extents};
   int64_t next = 2, start = 0;
   for (size_t axis = 0; axis < extents.rank(); ++axis) {
     view.strides[axis] = next;
@@ -58,32 +76,32 @@ device::View upload_strided(device::Device& device, const ir::Tensor& tensor) {
     view.strides[last] = -view.strides[last];
   }
   const int64_t size = ir::size_of(tensor.dtype());
-  view.buffer = make_buffer(device, static_cast<uint64_t>((next + 2) * size));
-  view.data = view.buffer->host() + start * size;
-  const auto* from = static_cast<const std::byte*>(tensor.data());
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    std::memcpy(view.data + position(view, i), from + i * size, static_cast<size_t>(size));
-  }
+  view.buffer = make_buffer(device, static_cast<uint64_t>((next + 2) * size), operands);
+  view.offset = static_cast<uint64_t>(start * size);
+  copy(device, upload(device, tensor), view);
   return view;
 }
 
-ir::Tensor download(const device::View& view) {
+ir::Tensor download(device::Device& device, const View& view) {
   ir::Tensor tensor = ir::Tensor::zeros(view.dtype, view.extents);
-  const int64_t size = ir::size_of(view.dtype);
-  auto* to = static_cast<std::byte*>(tensor.mutable_data());
-  for (int64_t i = 0; i < tensor.elements(); ++i) {
-    std::memcpy(to + i * size, view.data + position(view, i), static_cast<size_t>(size));
-  }
+  const View staged = in_staging(device, view.dtype, view.extents);
+  copy(device, view, staged);
+  if (tensor.bytes() > 0)
+    std::memcpy(tensor.mutable_data(), staged.host(), static_cast<size_t>(tensor.bytes()));
   return tensor;
 }
 
 Session::Session(device::Device& device) : device_(device) {
   auto queue = device.make_queue(NoLocksHeld());
   REQUIRE_MESSAGE(queue.ok(), to_string(queue.status()));
-  auto slot = device.make_slot(NoLocksHeld());
-  REQUIRE_MESSAGE(slot.ok(), to_string(slot.status()));
   queue_ = std::move(*queue);
-  slot_ = std::move(*slot);
+}
+
+Result<Ref<device::Buffer>> Session::arena_for(const device::Program& program) {
+  if (arena_ == nullptr || arena_->bytes() < program.arena_bytes()) {
+    HEDDLE_TRY_ASSIGN(arena_, device::arena_for(device_, program));
+  }
+  return arena_;
 }
 
 Status Session::submit(const device::CommandList& list) {
@@ -95,17 +113,17 @@ Status Session::submit(const device::CommandList& list) {
 
 Result<std::vector<ir::Tensor>> Session::run(const Ref<const device::Program>& program,
                                              const std::vector<device::View>& inputs) {
-  HEDDLE_TRY(slot_->prepare(*program, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> arena, arena_for(*program));
   std::vector<device::View> outputs;
-  for (const device::ConcreteType& type : program->outputs())
+  for (const ir::ConcreteType& type : program->outputs())
     outputs.push_back(empty_like(device_, type.dtype, type.extents));
   device::CommandList list;
   const auto faults = std::make_shared<device::RowFaults>(0);
-  list.run(program, *slot_, inputs, outputs, device_.traits().synchronous ? nullptr : faults);
+  list.run(program, arena, inputs, outputs, device_.traits().synchronous ? nullptr : faults);
   HEDDLE_TRY(submit(list));
   HEDDLE_TRY(faults->whole());
   std::vector<ir::Tensor> results;
-  for (const device::View& view : outputs) results.push_back(download(view));
+  for (const device::View& view : outputs) results.push_back(download(device_, view));
   return results;
 }
 

@@ -1,7 +1,7 @@
 // session_fixture.h: the shortest way from tensors through a driver and back.
 //
-//   What       A Session owns one queue and one slot of a device. Buffers: tensors in device memory,
-//              contiguous or strided.
+//   What       A Session owns one queue and one arena of a device. Tensors lie in memory of one kind,
+//              contiguous or strided; they come and go by copies between staging memory and that.
 //   Threads    One Session a thread; modules and programs are shared.
 #pragma once
 
@@ -19,7 +19,8 @@ device::View upload(device::Device& device, const ir::Tensor& tensor);
 // The same elements, but with gaps, axes in reverse order in memory, and the last axis walked backwards.
 device::View upload_strided(device::Device& device, const ir::Tensor& tensor);
 device::View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents);  // contiguous
-ir::Tensor download(const device::View& view);  // the work is over
+ir::Tensor download(device::Device& device, const device::View& view);  // the work on it is over
+void put_operands_in(device::MemoryKind kind);  // from here on; of devices without unified memory
 
 class Session {
  public:
@@ -33,13 +34,13 @@ class Session {
                                       const std::vector<ir::Tensor>& inputs);
 
   device::Queue& queue() { return *queue_; }
-  device::Slot& slot() { return *slot_; }
+  Result<Ref<device::Buffer>> arena_for(const device::Program& program);  // one for all that fit in it
   uint64_t next_value() { return ++value_; }
 
  private:
   device::Device& device_;
   std::unique_ptr<device::Queue> queue_;
-  std::unique_ptr<device::Slot> slot_;
+  Ref<device::Buffer> arena_;
   uint64_t value_ = 0;
 };
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <set>
 
+#include "device/plain_source_fixture.h"
 #include "driver_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -67,14 +68,19 @@ Result<Operands> make_operands(const Case& c, DType t) {
 
 enum class Form { kContiguous, kStrided };
 
-// Strided must give the very bits of contiguous: the values of `first` are set by the contiguous run.
+// Operands that were strided give the very bits of others: the contiguous run sets `first`.
 Status check_form(device::Device& device, const device::Module& module, const Operands& operands, Form form,
                   std::vector<ir::Tensor>& first) {
   HEDDLE_TRY_ASSIGN(const auto program, compile(module, operands.inputs));
   Session session(device);
   std::vector<device::View> views;
   for (const ir::Tensor& tensor : operands.inputs) {
-    views.push_back(form == Form::kStrided ? upload_strided(device, tensor) : upload(device, tensor));
+    views.push_back(upload(device, tensor));
+    if (form == Form::kContiguous) continue;
+    device::CommandList list;  // a run takes contiguous operands: a copy makes them so
+    list.fill(views.back(), 0);
+    list.copy(upload_strided(device, tensor), views.back());
+    HEDDLE_TRY(session.submit(list));
   }
   HEDDLE_TRY_ASSIGN(const std::vector<ir::Tensor> got, session.run(program, views));
   REQUIRE(got.size() == operands.wanted.size());
@@ -92,7 +98,8 @@ Status check_form(device::Device& device, const device::Module& module, const Op
 
 Status check_case(device::Device& device, const Case& c, DType dtype) {
   HEDDLE_TRY_ASSIGN(const Operands operands, make_operands(c, dtype));
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(operands.graph, {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module,
+                    device.load(operands.graph, {}, device::plain_source(device), NoLocksHeld()));
   std::vector<ir::Tensor> first;
   HEDDLE_TRY(check_form(device, *module, operands, Form::kContiguous, first));
   return check_form(device, *module, operands, Form::kStrided, first);
@@ -152,7 +159,7 @@ DRIVER_TEST(ragged_shapes, "one module serves ragged shapes with the reference's
   const ir::ValueId scale = b.constant(random_tensor(DType::kF32, {48}, 3));
   b.output(*b.node("LayerNormalization", {*b.node("Add", {attended, x}), scale}));
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
   Session session(device);
   for (const int64_t batch : {1, 3, 0, 8}) {
     for (const int64_t seq : {1, 2, 31, 32, 33, 0, 130}) {
@@ -194,7 +201,7 @@ DRIVER_TEST(windows_in_a_row, "convolutions, pools and residuals in a row keep t
     b.output(*b.node("MaxPool", {f}, {{"kernel_shape", three}}));
   }
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
   Session session(device);
   for (const int64_t batch : {1, 2, 5}) {
     const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {batch, 3, 18, 14}, 9)};
@@ -221,7 +228,7 @@ DRIVER_TEST(computed_weights, "what a convolution or a pool makes may be another
   }
   b.output(*b.node("Conv", {made, made}));
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
   std::vector<ir::Tensor> inputs;
   for (const ir::ValueId id : graph.inputs) {
     const ir::Shape& shape = graph.type(id).shape;
@@ -247,7 +254,7 @@ DRIVER_TEST(outputs_of_every_kind,
                     renamed_input = *b.node("Reshape", {x, shape});
   for (ir::ValueId id : {x, c, y, y, renamed, renamed_input, unused}) b.output(id);
   HEDDLE_TRY_ASSIGN(const ir::Graph graph, b.take());
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
   const std::vector<ir::Tensor> inputs = {random_tensor(DType::kF32, {2, 3}, 5),
                                           random_tensor(DType::kI64, {1}, 5)};
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, inputs));
@@ -262,7 +269,8 @@ DRIVER_TEST(one_view_for_two_inputs, "the same memory may be given for two input
   ir::Builder b;
   const ir::ValueId x = b.input("x", {DType::kF32, {2, 3}}), y = b.input("y", {DType::kF32, {2, 3}});
   b.output(*b.node("Mul", {x, y}));
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(*b.take(), {}, NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto module,
+                    device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld()));
   const ir::Tensor tensor = random_tensor(DType::kF32, {2, 3}, 5);
   HEDDLE_TRY_ASSIGN(const auto program, compile(*module, {tensor, tensor}));
   const device::View view = upload(device, tensor);

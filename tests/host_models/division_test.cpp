@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "drivers/host/require_fixture.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
@@ -20,11 +21,6 @@ namespace {
 constexpr int kMostThreads = 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
-template <class T>
-T require(Result<T> result) {
-  REQUIRE_MESSAGE(result.ok(), to_string(result.status()));
-  return std::move(result).value();
-}
 
 // Made by tools/models/real_files.py and minilm.py, which `make test` runs first. A dimension without a size
 // here is the batch.
@@ -67,7 +63,7 @@ int sweep(const File& file, int64_t batch, const Ref<const Engine>& engine) {
   const std::string path = HEDDLE_TEST_MODELS "/" + file.path;
   const ir::Graph graph = require(plan::optimize(require(onnx::read_file(path))));
   const ir::Graph shaped = require(plan::specialize(graph, extents_of(graph, file, batch)));
-  WeightStore store(engine, shaped);
+  WeightStore store(engine, shaped, source_of_tests());
   int divided = 0;
   for (int threads = 1; threads <= kMostThreads; ++threads) {
     const auto program = require(HostProgram::prepare(shaped, store, threads, kNoLimit, true));

@@ -81,22 +81,21 @@ class FaultyDevice final : public device::Device {
     traits_.name = text("faulty-host", next.add_relaxed(1));
   }
   const device::Traits& traits() const override { return traits_; }
-  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld none) override {
-    return host_->allocate(bytes, none);
+  const void* maker() const override { return host_->maker(); }
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, device::MemoryKind kind,
+                                                   NoLocksHeld none) override {
+    return host_->allocate(bytes, kind, none);
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld none) override {
     return host_->make_queue(none);
   }
-  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld none) override {
-    return host_->make_slot(none);
-  }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
-                                                NoLocksHeld none) override {
+                                                Ref<device::Source> source, NoLocksHeld none) override {
     const std::string& name = prepared.graph->name;
     if (name == "meeting") {
       return Ref<const device::Module>(std::make_shared<MeetingModule>(std::move(prepared), meeting));
     }
-    if (name != "fault") return host_->make_module(std::move(prepared), options, none);
+    if (name != "fault") return host_->make_module(std::move(prepared), options, std::move(source), none);
     return Ref<const device::Module>(std::make_shared<FaultModule>(std::move(prepared), fault));
   }
   Ref<Fault> fault = std::make_shared<Fault>();

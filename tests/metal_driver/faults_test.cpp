@@ -32,7 +32,7 @@ bool tells_in_time(const Defences& defences) {
     Session session(*device);
     const auto faults = std::make_shared<device::RowFaults>(0);
     device::CommandList list;
-    list.run(program, session.slot(), {upload(*device, ir::Tensor::of_i64({1, 9, 2}))},
+    list.run(program, *session.arena_for(*program), {upload(*device, ir::Tensor::of_i64({1, 9, 2}))},
              {empty_like(*device, DType::kF32, {3, 2})}, faults);
     REQUIRE(session.submit(list).ok());
     told = told && faults->whole().code() == Code::invalid;
@@ -101,12 +101,12 @@ TEST_CASE("memory that Metal does not have is exhausted") {
   const Machine machine;
   const auto device = open(), trusting = open(without(&Defences::notices_nil));
   metal_double::set(Fault::kOutOfMemory, true);
-  const auto unseen = trusting->allocate(4096, NoLocksHeld());
+  const auto unseen = trusting->allocate(4096, device::MemoryKind::device, NoLocksHeld());
   REQUIRE(unseen.ok());
   CHECK((*unseen)->host() == nullptr);
-  CHECK(device->allocate(4096, NoLocksHeld()).status().code() == Code::exhausted);
+  CHECK(device->allocate(4096, device::MemoryKind::device, NoLocksHeld()).status().code() == Code::exhausted);
   metal_double::set(Fault::kOutOfMemory, false);
-  CHECK(device->allocate(4096, NoLocksHeld()).ok());
+  CHECK(device->allocate(4096, device::MemoryKind::device, NoLocksHeld()).ok());
 }
 
 TEST_CASE("kernels that cannot be compiled are told when the device is opened") {

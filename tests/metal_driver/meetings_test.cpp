@@ -1,5 +1,6 @@
 // No lock of the driver, nor of the double, is shared: two threads are inside at once wherever work is done.
 #include "base/thread.h"
+#include "device/plain_source_fixture.h"
 #include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
@@ -45,7 +46,7 @@ TEST_CASE("two shapes of one module compile at once") {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch")}});
   b.output(*b.node("Exp", {x}));
-  const auto module = *device->load(*b.take(), {}, NoLocksHeld());
+  const auto module = *device->load(*b.take(), {}, device::plain_source(*device), NoLocksHeld());
   metal_double::meet(Meeting::kCompile, 2, 1);
   Atomic<int> made{0};
   run_together(2, [&](int thread) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "device/plain_source_fixture.h"
 #include "device/row_faults.h"
 #include "drivers/metal/metal_device.h"
 #include "ir/builder.h"
@@ -20,10 +21,7 @@
 
 namespace heddle::metal::test {
 
-using conformance::download;
-using conformance::empty_like;
 using conformance::Session;
-using conformance::upload;
 using ir::DType;
 using ir::Extents;
 using metal_double::Count;
@@ -60,6 +58,26 @@ inline Ref<device::Device> open(const Defences& defences = {}) {
   return *device;
 }
 
+// Memory is unified: tensors come and go without a command that a test would count or a fault would hit.
+inline device::View empty_like(device::Device& device, DType dtype, const Extents& extents) {
+  const auto bytes = static_cast<uint64_t>(extents.elements() * ir::size_of(dtype));
+  return device::View::contiguous(*device::PlainSource(device).allocate(bytes), dtype, extents);
+}
+inline device::View callers(const ir::Tensor& tensor) {
+  return device::View::contiguous(static_cast<std::byte*>(const_cast<void*>(tensor.data())), tensor.dtype(),
+                                  tensor.extents());
+}
+inline device::View upload(device::Device& device, const ir::Tensor& tensor) {
+  device::View view = empty_like(device, tensor.dtype(), tensor.extents());
+  copy_view(callers(tensor), view);
+  return view;
+}
+inline ir::Tensor download(const device::View& view) {
+  ir::Tensor tensor = ir::Tensor::zeros(view.dtype, view.extents);
+  copy_view(view, callers(tensor));
+  return tensor;
+}
+
 inline ir::Tensor numbers(const Extents& extents, double first, double step = 1) {
   ir::Tensor tensor = ir::Tensor::zeros(DType::kF32, extents);
   for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, first + step * static_cast<double>(i));
@@ -72,7 +90,7 @@ inline Ref<const device::Program> lookup(device::Device& device, int64_t batch) 
   const ir::ValueId table = b.constant(numbers({5, 2}, 0)),
                     indices = b.input("indices", {DType::kI64, {ir::Dim::symbol("batch")}});
   b.output(*b.node("Gather", {table, indices}, {}, "lookup"));
-  const auto module = device.load(*b.take(), {}, NoLocksHeld());
+  const auto module = device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
   const std::vector<Extents> shapes = {{batch}};
   const auto program = (*module)->compile(shapes, NoLocksHeld());

@@ -16,7 +16,7 @@ Status run_in_parts(bool fails, const Defences& defences, ir::Tensor& output) {
   const device::View out = empty_like(*device, DType::kF32, {3, 2});
   device::CommandList list;
   list.fill(out, -1);
-  list.run(program, session.slot(), {upload(*device, ir::Tensor::of_i64({1, 4, 2}))}, {out});
+  list.run(program, *session.arena_for(*program), {upload(*device, ir::Tensor::of_i64({1, 4, 2}))}, {out});
   const Status status = session.submit(list);
   CHECK(metal_double::count(Count::kCommits) == 3);
   CHECK(metal_double::count(Count::kErrors) == (fails ? 1 : 0));
@@ -51,7 +51,7 @@ TEST_CASE("parts count against Metal's limit of command buffers: no submission i
   const device::View in = upload(*device, ir::Tensor::of_i64({1, 4, 2})),
                      out = empty_like(*device, DType::kF32, {3, 2});
   device::CommandList list;
-  list.run(program, session.slot(), {in}, {out});
+  list.run(program, *session.arena_for(*program), {in}, {out});
   const Flood result = flood(session, std::vector(70, list));
   CHECK(result.held == 0);
   CHECK(result.last.code() == Code::exhausted);
@@ -71,7 +71,7 @@ TEST_CASE("handlers in any order: a value is reached when all before it are, and
     for (device::CommandList& list : lists) {
       faults.push_back(std::make_shared<device::RowFaults>(0));
       // Each is wrong, and says so through its handler alone.
-      list.run(program, session.slot(), {upload(*device, ir::Tensor::of_i64({1, 9, 2}))},
+      list.run(program, *session.arena_for(*program), {upload(*device, ir::Tensor::of_i64({1, 9, 2}))},
                {empty_like(*device, DType::kF32, {3, 2})}, faults.back());
     }
     for (const device::CommandList& list : lists)

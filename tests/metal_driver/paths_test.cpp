@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "device/plain_source_fixture.h"
 #include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
@@ -38,7 +39,7 @@ int wrong_of_eight(const ir::Graph& graph, Fault fault, const Defences& defences
   const Machine machine;
   const auto device = open(defences);
   metal_double::set(fault, true);
-  const auto module = device->load(graph, {}, NoLocksHeld());
+  const auto module = device->load(graph, {}, device::plain_source(*device), NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
   const std::vector<ir::Tensor> inputs = {
       conformance::random_tensor(DType::kF32, *graph.type(graph.inputs[0]).extents(), 7)};
@@ -53,7 +54,7 @@ int wrong_of_eight(const ir::Graph& graph, Fault fault, const Defences& defences
     queues.emplace_back(*device);
     outputs.push_back(empty_like(*device, DType::kF32, wanted[0].extents()));
     lists[i].wait({gate.queue().timeline(), 1});
-    lists[i].run(*program, queues[i].slot(), {upload(*device, inputs[0])}, {outputs[i]});
+    lists[i].run(*program, *queues[i].arena_for(**program), {upload(*device, inputs[0])}, {outputs[i]});
     REQUIRE(queues[i].queue().submit(lists[i], 1, NoLocksHeld()).ok());
   }
   device::CommandList opens;
@@ -129,7 +130,7 @@ int64_t wrong_of_mapped(const Defences& defences) {
   Session gate(*device), session(*device);
   device::CommandList list, opens;
   list.wait({gate.queue().timeline(), 1});
-  list.copy(device::View::contiguous(nullptr, memory.get(), DType::kF32, {kRows, kColumns}), turned);
+  list.copy(device::View::contiguous(memory.get(), DType::kF32, {kRows, kColumns}), turned);
   REQUIRE(session.queue().submit(list, 1, NoLocksHeld()).ok());
   opens.fill(empty_like(*device, DType::kF32, {4}), 1);
   REQUIRE(gate.submit(opens).ok());
@@ -179,7 +180,7 @@ bool is_right(device::Device& device, const Ref<const device::Program>& program,
   Session session(device);
   device::CommandList list;
   list.fill(out, 7);
-  list.run(program, session.slot(), {upload(device, inputs[0])}, {out});
+  list.run(program, *session.arena_for(*program), {upload(device, inputs[0])}, {out});
   REQUIRE(session.submit(list).ok());
   return conformance::difference(download(out), (*ir::evaluate(graph, inputs))[0], {1e-4, 1e-4}).empty();
 }
@@ -193,7 +194,7 @@ TEST_CASE(
     Defences defences;
     defences.notices_nil = noticed;
     const auto device = open(defences);
-    const auto module = *device->load(graph, {}, NoLocksHeld());
+    const auto module = *device->load(graph, {}, device::plain_source(*device), NoLocksHeld());
     metal_double::set(Fault::kGraphCompileFailure, true);
     const auto first = module->compile(shapes, NoLocksHeld());
     CHECK_FALSE(metal_double::is_on(Fault::kGraphCompileFailure));

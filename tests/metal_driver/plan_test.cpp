@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "device/plain_source_fixture.h"
 #include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
@@ -13,12 +14,12 @@ Ref<const device::Module> scores(device::Device& device, const std::string& prec
   const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch"), 32}});
   const ir::ValueId w = b.constant(conformance::random_tensor(DType::kF32, {32, 16}, 1, -0.5, 0.5));
   b.output(*b.node("Softmax", {*b.node("MatMul", {x, w}, {}, "product")}, {}, "shares"));
-  const auto module = device.load(*b.take(), {precision}, NoLocksHeld());
+  const auto module = device.load(*b.take(), {precision}, device::plain_source(device), NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
   return *module;
 }
 
-device::ProgramPlan plan_of(const device::Module& module, int64_t batch) {
+plan::ProgramPlan plan_of(const device::Module& module, int64_t batch) {
   const std::vector<Extents> shapes = {{batch, 32}};
   const auto plan = module.plan(shapes, UINT64_MAX, NoLocksHeld());
   REQUIRE_MESSAGE(plan.ok(), to_string(plan.status()));
@@ -31,10 +32,10 @@ TEST_CASE("a plan names each node's path and the reason for it, and what lies be
   const Machine machine;
   const auto device = open();
   const auto module = scores(*device);
-  const device::ProgramPlan plan = plan_of(*module, 8);
+  const plan::ProgramPlan plan = plan_of(*module, 8);
   REQUIRE(plan.nodes.size() == module->graph().nodes.size());
   for (size_t i = 0; i < plan.nodes.size(); ++i) {
-    const device::PlannedNode& node = plan.nodes[i];
+    const plan::PlannedNode& node = plan.nodes[i];
     CHECK(node.op == module->graph().nodes[i].op->name);
     CHECK(node.step == i + 1);
     CHECK(node.cost.has_value());
@@ -43,7 +44,7 @@ TEST_CASE("a plan names each node's path and the reason for it, and what lies be
   REQUIRE(plan.nodes.size() == 2);
   CHECK_MESSAGE(says(plan.nodes[0].path, "wrong from 3 threads on"), plan.nodes[0].path);
   CHECK_FALSE(says(plan.nodes[0].path, "f16"));
-  CHECK(plan.nodes[0].outputs[0] == device::ConcreteType{DType::kF32, {8, 16}});
+  CHECK(plan.nodes[0].outputs[0] == ir::ConcreteType{DType::kF32, {8, 16}});
   CHECK(plan.arena_bytes_apart == 8 * 16 * 4);  // the product's; the shares are the caller's
   CHECK_FALSE(plan.arena_bytes.has_value());
   CHECK_FALSE(plan.slot_bytes.has_value());
@@ -52,14 +53,14 @@ TEST_CASE("a plan names each node's path and the reason for it, and what lies be
 TEST_CASE("a plan tells what is left out, and is refused in the words of the compilation") {
   const Machine machine;
   const auto device = open();
-  for (const device::PlannedNode& node : plan_of(*scores(*device), 0).nodes) {
+  for (const plan::PlannedNode& node : plan_of(*scores(*device), 0).nodes) {
     CHECK(node.step == 0);
     CHECK_FALSE(node.cost.has_value());
     CHECK_MESSAGE(says(node.path, "left out"), node.path);
   }
   ir::Builder b;
   b.output(*b.node("Neg", {b.input("x", {DType::kF64, {4}})}, {}, "wide"));
-  const auto module = device->load(*b.take(), {}, NoLocksHeld());
+  const auto module = device->load(*b.take(), {}, device::plain_source(*device), NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
   const std::vector<Extents> shapes = {{4}};
   const Status planned = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld()).status();
@@ -84,7 +85,7 @@ TEST_CASE("precision f16 rounds the operands of products, and the plan says so")
   CHECK(conformance::difference(wide, wanted[0], {1e-5, 1e-6}).empty());
   CHECK(conformance::difference(half, wanted[0], {2e-2, 1e-3}).empty());
   CHECK_FALSE(conformance::difference(half, wanted[0], {1e-5, 1e-6}).empty());
-  const device::ProgramPlan plan = plan_of(*scores(*device, "f16"), 8);
+  const plan::ProgramPlan plan = plan_of(*scores(*device, "f16"), 8);
   CHECK_MESSAGE(says(plan.nodes[0].path, "operands in f16"), plan.nodes[0].path);
   CHECK_FALSE(device
                   ->load(
@@ -93,7 +94,7 @@ TEST_CASE("precision f16 rounds the operands of products, and the plan says so")
                         b.output(b.input("x", {DType::kF32, {1}}));
                         return b.take();
                       }(),
-                      {"bf16"}, NoLocksHeld())
+                      {"bf16"}, device::plain_source(*device), NoLocksHeld())
                   .ok());
 }
 

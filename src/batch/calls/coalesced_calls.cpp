@@ -14,8 +14,8 @@ namespace {
 constexpr double kTolerance = 1e-2;  // of the output's scale; bf16 rounds at about half of it
 
 bool alike(const View& a, const View& b) {
-  const ir::Tensor x = ir::Tensor::borrow(a.dtype, a.extents, a.data, nullptr);
-  const ir::Tensor y = ir::Tensor::borrow(b.dtype, b.extents, b.data, nullptr);
+  const ir::Tensor x = ir::Tensor::borrow(a.dtype, a.extents, a.host(), nullptr);
+  const ir::Tensor y = ir::Tensor::borrow(b.dtype, b.extents, b.host(), nullptr);
   double scale = 0, difference = 0;
   for (int64_t i = 0; i < x.elements(); ++i) {
     const double u = x.get(i), v = y.get(i);
@@ -71,7 +71,8 @@ bool CoalescedCalls::is_harmless(std::span<const View> inputs) const {
   layout.make_room(*shape);
   std::vector<View> padded;
   for (size_t i = 0; i < inputs.size(); ++i) {
-    auto staging = runtime_->allocate(static_cast<uint64_t>(shape->rows * layout.row_bytes(*shape, i)));
+    auto staging = runtime_->allocate(static_cast<uint64_t>(shape->rows * layout.row_bytes(*shape, i)),
+                                      device::MemoryKind::staging);
     if (!staging.ok()) return false;
     layout.write_rows(i, *shape, inputs[i], (*staging)->host(), 0);
     padded.push_back(layout.whole_input(i, shape->row_extents[i], *staging, shape->rows));
@@ -85,7 +86,7 @@ bool CoalescedCalls::is_harmless(std::span<const View> inputs) const {
   for (size_t i = 0; i < wide->size(); ++i) {
     const View& whole = (*wide)[i];
     const ir::Extents extents = layout.part_of(i, shape->rows, shape->lengths, whole, shape->rows);
-    auto part = runtime_->allocate(whole.dtype, extents);
+    auto part = runtime_->allocate(whole.dtype, extents, device::MemoryKind::staging);
     if (!part.ok() || extents != (*alone)[i].extents) return false;
     layout.read_rows(i, whole, shape->rows, 0, *part);
     if (!alike((*alone)[i], *part)) return false;

@@ -14,7 +14,7 @@ namespace {
 using device::View;
 
 float& at(const View& view, int64_t i, int64_t j) {
-  return reinterpret_cast<float*>(view.data)[i * view.strides[0] + j * view.strides[1]];
+  return reinterpret_cast<float*>(view.host())[i * view.strides[0] + j * view.strides[1]];
 }
 
 // y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0. A

@@ -59,8 +59,8 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
   const Caller caller{inputs, shape, deadline, cancel, std::move(keep)};
   HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
   if (me.batch == nullptr) return run_alone(caller, me);
-  for (size_t i = 0; i < me.batch->staging.size(); ++i) {
-    layout_.write_rows(i, shape, inputs[i], me.batch->staging[i]->host(), me.member().first);
+  for (size_t i = 0; !me.batch->alone && i < inputs.size(); ++i) {
+    layout_.write_rows(i, shape, inputs[i], me.batch->slot->input(i).staging->host(), me.member().first);
   }
   Result<Views> result = stay(me, caller);
   if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
@@ -188,19 +188,17 @@ Result<Coalescer::Batch> Coalescer::make_batch(const CallShape& shape) const {
   {
     const auto state = state_.lock();
     if (!joins(*state, shape)) {
-      return std::make_shared<FormingBatch>(shape.rows, FormingBatch::Staging());
+      return std::make_shared<FormingBatch>(shape.rows, nullptr);
     }
     const Limits limit = limits(*state, shape.row_extents);
     rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
     rows = std::max(shape.rows, rows);
   }
-  FormingBatch::Staging staging;
-  for (size_t i = 0; i < shape.row_extents.size(); ++i) {
-    HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
-                      runtime_->allocate(static_cast<uint64_t>(rows * layout_.row_bytes(shape, i))));
-    staging.push_back(std::move(buffer));
-  }
-  return std::make_shared<FormingBatch>(rows, std::move(staging));
+  const Ref<runtime::Slot> slot = runtime_->slots().take();
+  const int64_t room = worth_running(runtime_->device().traits().row_sizes, rows);
+  for (size_t i = 0; i < shape.row_extents.size(); ++i)
+    HEDDLE_TRY(slot->reserve_input(i, static_cast<uint64_t>(room * layout_.row_bytes(shape, i))));
+  return std::make_shared<FormingBatch>(rows, slot);
 }
 
 // ---- waiting
@@ -377,16 +375,19 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
 
 Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline deadline) {
   if (!batch.in_flight.has_value()) {
-    Views inputs;
-    for (size_t i = 0; i < batch.staging.size(); ++i) {
-      inputs.push_back(
-          layout_.batch_input(i, batch.row_extents[i], batch.staging[i], batch.rows, batch.longest));
+    if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
+      batch.run_rows = worth_running(runtime_->device().traits().row_sizes, batch.rows);
+      for (size_t i = 0; i < batch.row_extents.size(); ++i)
+        batch.inputs.push_back(layout_.batch_input(i, batch.row_extents[i], batch.slot->input(i).staging,
+                                                   batch.rows, batch.run_rows, batch.longest));
     }
-    batch.faults = std::make_shared<device::RowFaults>(batch.rows);
+    batch.faults = std::make_shared<device::RowFaults>(batch.run_rows);
     runtime::Call call;
-    call.inputs = inputs;
+    call.inputs = batch.inputs;
     call.row_faults = batch.faults;
     call.deadline = deadline;
+    call.slot = batch.slot;
+    call.results_in_slot = true;
     HEDDLE_TRY_ASSIGN(runtime::InFlight started, runtime_->start(*model_, call));
     batch.in_flight.emplace(std::move(started));
   }
@@ -406,9 +407,10 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   for (size_t i = 0; i < batch.outputs.size(); ++i) {
     const View& whole = batch.outputs[i];
     HEDDLE_TRY_ASSIGN(
-        View part,
-        runtime_->allocate(whole.dtype, layout_.part_of(i, member.rows, member.lengths, whole, batch.rows)));
-    layout_.read_rows(i, whole, batch.rows, member.first, part);
+        View part, runtime_->allocate(whole.dtype,
+                                      layout_.part_of(i, member.rows, member.lengths, whole, batch.run_rows),
+                                      device::MemoryKind::staging));
+    layout_.read_rows(i, whole, batch.run_rows, member.first, part);
     mine.push_back(std::move(part));
   }
   return mine;

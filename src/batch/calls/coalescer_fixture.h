@@ -57,7 +57,7 @@ struct Fixture {
     return options;
   }
   static float& at(const View& view, int64_t i, int64_t j) {
-    return reinterpret_cast<float*>(view.data)[i * view.strides[0] + j * view.strides[1]];
+    return reinterpret_cast<float*>(runtime::test::at(view))[i * view.strides[0] + j * view.strides[1]];
   }
 
   Result<std::vector<View>> call(Rows& rows, Deadline deadline = Deadline::never(),

@@ -6,14 +6,29 @@
 
 namespace heddle::batch {
 
+TEST_CASE("a batch forms in its slot on a discrete device, and members get rows that the host can read") {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{1, 4, 8}}) {
+    Fixture f(with(1), false, false,
+              {.asynchronous = true, .binds_caller_memory = false, .unified = false, .row_sizes = sizes});
+    const int64_t right = f.behind_a_busy_lane(6, [&](int i) {
+      Rows rows(1, static_cast<float>(10 * i));
+      return f.right(rows, f.call(rows));
+    });
+    CHECK(right == 7);
+    const auto runs = f.runs();
+    REQUIRE(runs.size() == 2);
+    CHECK(runs[1][0] == (sizes.empty() ? 6 : 8));  // else the next number of rows worth a program
+  }
+}
+
 TEST_CASE("a lone caller runs at once, on its own thread, with its own memory") {
   Fixture f;
   Rows x(3, 5);
   const std::byte* seen = nullptr;
-  f.kernel = [&](const device::Run& run) { return seen = run.inputs[0].data, Status(); };
+  f.kernel = [&](const device::Run& run) { return seen = run.inputs[0].host(), Status(); };
   for (int i = 0; i < 10; ++i) {
     CHECK(f.right(x, f.call(x)));
-    CHECK(seen == x.view().data);
+    CHECK(seen == x.view().host());
   }
   const auto stats = f.coalescer->stats();
   CHECK(stats.calls == 10);

@@ -1,8 +1,8 @@
-// forming_batch.h: a batch from its first caller to its last: staging memory, the callers' seats, the result.
+// forming_batch.h: a batch from its first caller to its last: its slot, the callers' seats, the result.
 //
-//   What       Callers take seats (under the coalescer's lock), write their rows into the staging memory in
-//              parallel, and park. One of them runs the batch and publishes the result; each copies its own
-//              rows out.
+//   What       Callers take seats (under the coalescer's lock), write their rows into the slot in parallel,
+//              and park. One of them runs the batch and publishes the result, which lies in the slot, too;
+//              each copies its own rows out.
 //   States     open -> taken (closed to further callers, a leader is named) -> done (result published)
 //   Threads    The plain members are guarded by the coalescer's lock until the batch is taken, and its
 //              leader's from then on; a seat's `gone` and `leader` stay under the lock. The result is written
@@ -65,33 +65,34 @@ struct Member {
 };
 
 struct FormingBatch {
-  using Staging = std::vector<Ref<device::Buffer>>;
-  // Without memory it is for one caller, which runs with its own.
-  FormingBatch(int64_t rows_max, Staging memory)
+  // Without a slot it is for one caller, which runs with its own memory.
+  FormingBatch(int64_t rows_max, Ref<runtime::Slot> memory)
       : capacity(rows_max),
-        staging(std::move(memory)),
-        alone(staging.empty()),
+        slot(std::move(memory)),
+        alone(slot == nullptr),
         members(alone ? 1 : static_cast<size_t>(rows_max)) {}
 
-  const int64_t capacity;  // rows the staging memory holds
-  const Staging staging;
+  const int64_t capacity;  // rows that the slot holds
+  const Ref<runtime::Slot> slot;
   const bool alone;
 
   uint64_t id = 0;
-  std::vector<ir::Extents> row_extents;  // what its rows look like in the staging memory
+  std::vector<ir::Extents> row_extents;  // what its rows look like in the slot
   std::vector<int64_t> longest;          // per ragged symbol
   TimePoint arrived;                     // of the first caller
   int64_t rows = 0;
-  size_t seats = 0;     // taken so far, members[0] first
-  size_t copying = 0;   // of those, still writing their rows
-  size_t living = 0;    // of those, not gone
-  bool awaits = false;  // it was opened while callers were expected back
+  int64_t run_rows = 0;  // what it is run with: `rows`, or the next number worth a program
+  size_t seats = 0;      // taken so far, members[0] first
+  size_t copying = 0;    // of those, still writing their rows
+  size_t living = 0;     // of those, not gone
+  bool awaits = false;   // it was opened while callers were expected back
   bool taken = false, done = false;
   size_t leader = 0;  // once taken
   std::vector<Member> members;
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
+  std::vector<device::View> inputs;
   std::optional<runtime::InFlight> in_flight;
   TimePoint began;
 

@@ -16,7 +16,8 @@ struct Box {
   size_t element;
 };
 
-// Copies the box axis by axis; the axes that are dense on both sides go as one block.
+// Copies the box axis by axis, in order; the axes that are dense on both sides go as one block, which may
+// overlap where it goes.
 void copy_box(const Box& box, size_t axis, const std::byte* from, std::byte* to) {
   int64_t dense = 1;
   size_t inner = box.extents.rank();
@@ -25,7 +26,7 @@ void copy_box(const Box& box, size_t axis, const std::byte* from, std::byte* to)
   };
   while (inner > axis && is_dense(inner - 1)) dense *= box.extents[--inner];
   if (inner == axis) {
-    std::memcpy(to, from, static_cast<size_t>(dense) * box.element);
+    std::memmove(to, from, static_cast<size_t>(dense) * box.element);
     return;
   }
   const auto size = static_cast<int64_t>(box.element);
@@ -48,6 +49,11 @@ ir::Extents with_rows(int64_t rows, const ir::Extents& row) {
 }
 
 }  // namespace
+
+int64_t worth_running(std::span<const int64_t> sizes, int64_t rows) {
+  const auto next = std::lower_bound(sizes.begin(), sizes.end(), rows);
+  return next == sizes.end() ? rows : *next;
+}
 
 int64_t RowLayout::bucket(int64_t length) {
   int64_t step = 8;
@@ -165,23 +171,31 @@ void RowLayout::write_rows(size_t input, const CallShape& shape, const View& fro
     for (int64_t i = 0; i < whole.elements(); ++i)
       std::memcpy(to + static_cast<size_t>(i) * size, port.pad.data(), size);
   }
-  copy(from.extents, from.strides, device::contiguous_strides(whole), port.dtype, from.data, to);
+  copy(from.extents, from.strides, device::contiguous_strides(whole), port.dtype, from.host(), to);
 }
 
 View RowLayout::batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
-                            int64_t rows, std::span<const int64_t> longest) const {
+                            int64_t written, int64_t rows, std::span<const int64_t> longest) const {
   const RowPort& port = inputs_[input];
-  View view = View::contiguous(staging, staging->host(), port.dtype, with_rows(rows, row));
+  const ir::Extents bucket = with_rows(written, row);
+  View view = View::contiguous(staging, port.dtype, bucket);
   for (size_t axis = 1; axis < view.extents.rank(); ++axis) {
     const int symbol = port.symbol_of_axis[axis];
     if (symbol >= 0) view.extents[axis] = longest[static_cast<size_t>(symbol)];
   }
+  const ir::Extents apart = view.strides;
+  view.strides = device::contiguous_strides(view.extents);
+  // In order, and never to a later place: no element is overwritten before it was moved.
+  if (view.extents != bucket) copy(view.extents, apart, view.strides, port.dtype, view.host(), view.host());
+  const auto used = static_cast<size_t>(view.bytes());
+  view.extents[0] = rows;
+  std::memset(view.host() + used, 0, static_cast<size_t>(view.bytes()) - used);
   return view;
 }
 
 View RowLayout::whole_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                             int64_t rows) const {
-  return View::contiguous(staging, staging->host(), inputs_[input].dtype, with_rows(rows, row));
+  return View::contiguous(staging, inputs_[input].dtype, with_rows(rows, row));
 }
 
 void RowLayout::make_room(CallShape& shape) const {
@@ -209,7 +223,8 @@ void RowLayout::read_rows(size_t output, const View& whole, int64_t rows, int64_
                           const View& part) const {
   const int64_t block = whole.extents[0] / rows;
   const int64_t skipped = first * block * whole.strides[0] * ir::size_of(outputs_[output].dtype);
-  copy(part.extents, whole.strides, part.strides, outputs_[output].dtype, whole.data + skipped, part.data);
+  copy(part.extents, whole.strides, part.strides, outputs_[output].dtype, whole.host() + skipped,
+       part.host());
 }
 
 std::string RowLayout::describe() const {

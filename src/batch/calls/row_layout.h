@@ -3,8 +3,8 @@
 //   What       A row is index i along axis 0 of every input and output of a model proven batchable. Calls
 //              whose rows have the same shape share a batch; along a ragged axis they may differ and are
 //              padded.
-//   Staging    A row occupies the bucket of its length; a batch is run as a strided view up to the longest
-//              row in it, so that what is between the longest row and the bucket costs no computation.
+//   Staging    A row occupies the bucket of its length. Before a batch runs, its rows are moved together to
+//              the length of the longest: what is between that and the bucket costs no computation.
 //   Cut back   Every output axis that has the symbol of a ragged input axis gets the caller's own length.
 //   Threads    Immutable after make(); any thread. write_rows() and read_rows() touch disjoint rows.
 //   Lifetime   A value; keeps nothing.
@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "device/buffer.h"
 #include "device/program.h"
+#include "device/view.h"
 #include "ir/tensor.h"
 
 namespace heddle::batch {
@@ -36,6 +36,9 @@ struct CallShape {
   bool is_empty() const { return rows == 0 || std::find(lengths.begin(), lengths.end(), 0) != lengths.end(); }
 };
 
+// A device may have programs for some numbers of rows only (Traits::row_sizes): the next one.
+int64_t worth_running(std::span<const int64_t> sizes, int64_t rows);
+
 class RowLayout {
  public:
   // `exact`: rows share a batch only with rows of their own length, so nothing is padded.
@@ -51,9 +54,10 @@ class RowLayout {
   // Copies the call's contiguous rows to `staging`, row `first` on, and pads each up to its row's extents.
   void write_rows(size_t input, const CallShape& shape, const device::View& from, std::byte* staging,
                   int64_t first) const;
-  // What the program reads: `rows` rows that lie as `row`, ragged axes cut to `longest`.
+  // What the program reads: `rows` rows that lie as `row`, the last of them zeros, ragged axes cut to
+  // `longest`. Moves the rows together. One thread, once all `written` rows are there.
   device::View batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
-                           int64_t rows, std::span<const int64_t> longest) const;
+                           int64_t written, int64_t rows, std::span<const int64_t> longest) const;
   // The extents of a call's part of an output of the batch, and its copy.
   ir::Extents part_of(size_t output, int64_t mine, std::span<const int64_t> lengths,
                       const device::View& whole, int64_t rows) const;

@@ -52,7 +52,7 @@ class IfStep final : public Step {
   }
 
   uint64_t scratch_bytes() const override {
-    return frame_.bytes(std::max(yes_->slot_bytes(), no_->slot_bytes()));
+    return frame_.bytes(std::max(yes_->arena_bytes(), no_->arena_bytes()));
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return yes_->resident_bytes() + no_->resident_bytes() + 512; }
@@ -113,7 +113,7 @@ class LoopStep final : public Step {
     return {};
   }
 
-  uint64_t scratch_bytes() const override { return 128 + copy_bytes_ + frame_.bytes(body_->slot_bytes()); }
+  uint64_t scratch_bytes() const override { return 128 + copy_bytes_ + frame_.bytes(body_->arena_bytes()); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return body_->resident_bytes() + 512; }
   std::string path() const override { return body_->path(); }

@@ -4,12 +4,11 @@
 #include <memory>
 #include <utility>
 
-#include "device/buffer.h"
+#include "device/device.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/program.h"
-#include "drivers/host/slot.h"
 
 namespace heddle::host {
 namespace {
@@ -18,7 +17,10 @@ constexpr int kMostThreads = 1024;
 
 class HostMemory final : public device::Memory {
  public:
-  explicit HostMemory(AlignedBytes block) : Memory(block.data(), block.size()), block_(std::move(block)) {}
+  HostMemory(const void* maker, AlignedBytes block)
+      : Memory({maker, device::MemoryKind::device, block.data(), reinterpret_cast<uintptr_t>(block.data()),
+                block.size()}),
+        block_(std::move(block)) {}
 
  private:
   AlignedBytes block_;
@@ -78,7 +80,7 @@ class HostQueue final : public device::Queue {
 // idle: with as many calls as processors 13 % of the time with calls of 8 ms, 40 % with 0.1 ms.
 // As many again keep them busy. Where processors are left over they would only use up the quota, or threads
 // the user did not give.
-int in_flight_for(int threads, int processors) { return threads < processors ? threads : 2 * threads; }
+int queue_depth_for(int threads, int processors) { return threads < processors ? threads : 2 * threads; }
 
 class HostDevice final : public device::Device {
  public:
@@ -90,33 +92,30 @@ class HostDevice final : public device::Device {
     traits_.facts = {
         {"arithmetic", text("oneDNN ", version->major, ".", version->minor, ".", version->patch)},
         {"processors", text(budget.processors)}};
-    traits_.binds_caller_memory = true;
+    traits_.binding.caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
     traits_.precisions = {"f32", "bf16"};
     traits_.threads = threads;
     traits_.lanes = threads;
-    traits_.in_flight = in_flight_for(threads, budget.processors);
+    traits_.queue_depth = queue_depth_for(threads, budget.processors);
     traits_.memory_bytes = budget.memory_bytes;
   }
 
   const device::Traits& traits() const override { return traits_; }
 
-  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, device::MemoryKind, NoLocksHeld) override {
     HEDDLE_TRY_ASSIGN(AlignedBytes block, AlignedBytes::make(bytes, traits_.memory_bytes));
-    return std::unique_ptr<device::Memory>(std::make_unique<HostMemory>(std::move(block)));
+    return std::unique_ptr<device::Memory>(std::make_unique<HostMemory>(this, std::move(block)));
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override {
     return std::unique_ptr<device::Queue>(std::make_unique<HostQueue>(team_));
   }
-  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
-    return std::unique_ptr<device::Slot>(std::make_unique<HostSlot>(traits_.memory_bytes));
-  }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
-                                                NoLocksHeld) override {
+                                                Ref<device::Source> source, NoLocksHeld) override {
     HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact));
-    return Ref<const device::Module>(
-        std::make_shared<HostModule>(std::move(prepared), std::move(engine), team_.width()));
+    return Ref<const device::Module>(std::make_shared<HostModule>(std::move(prepared), std::move(engine),
+                                                                  std::move(source), team_.width()));
   }
 
  private:

@@ -1,4 +1,5 @@
 #include "drivers/host/host_device.h"
+#include "device/plain_source_fixture.h"
 
 #include <doctest/doctest.h>
 
@@ -39,14 +40,13 @@ ir::Graph mixed_graph() {
 struct Running {
   explicit Running(int threads)
       : device(require(make_host_device({.threads = threads}))),
-        module(require(device->load(mixed_graph(), {}, NoLocksHeld()))),
+        module(require(device->load(mixed_graph(), {}, device::plain_source(*device), NoLocksHeld()))),
         x(ir::Tensor::zeros(ir::DType::kF32, {8, 64, 48})),
-        queue(require(device->make_queue(NoLocksHeld()))),
-        slot(require(device->make_slot(NoLocksHeld()))) {
+        queue(require(device->make_queue(NoLocksHeld()))) {
     program = require(module->compile({{x.extents()}}, NoLocksHeld()));
     y = ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents);
-    REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
-    list.run(program, *slot, {view_of(x)}, {view_of(y)});
+    arena = require(device::arena_for(*device, *program));
+    list.run(program, arena, {view_of(x)}, {view_of(y)});
   }
   void run() { REQUIRE(queue->submit(list, ++value, NoLocksHeld()).ok()); }
 
@@ -55,7 +55,7 @@ struct Running {
   Ref<const device::Program> program;
   ir::Tensor x, y;
   std::unique_ptr<device::Queue> queue;
-  std::unique_ptr<device::Slot> slot;
+  Ref<device::Buffer> arena;
   device::CommandList list;
   uint64_t value = 0;
 };
@@ -100,8 +100,8 @@ TEST_CASE("the device's description and traits say what it is") {
 
 TEST_CASE("calls in flight keep all processors busy, and compute on no more than the given threads") {
   const int processors = read_budget().processors;
-  CHECK(require(make_host_device({.threads = processors}))->traits().in_flight > processors);
-  if (processors > 1) CHECK(require(make_host_device({.threads = 1}))->traits().in_flight == 1);
+  CHECK(require(make_host_device({.threads = processors}))->traits().queue_depth > processors);
+  if (processors > 1) CHECK(require(make_host_device({.threads = 1}))->traits().queue_depth == 1);
 }
 
 TEST_CASE("a number of threads that makes no sense is invalid") {
@@ -109,31 +109,18 @@ TEST_CASE("a number of threads that makes no sense is invalid") {
     CHECK(make_host_device({.threads = threads}).status().code() == Code::invalid);
 }
 
-TEST_CASE("a slot that was not prepared for the program is refused, and nothing is written") {
+TEST_CASE("a run without its arena, or with a strided operand, is refused, and nothing is written") {
   Running running(1);
-  const auto fresh = require(running.device->make_slot(NoLocksHeld()));
-  device::CommandList list;
-  list.run(running.program, *fresh, {view_of(running.x)}, {view_of(running.y)});
-  CHECK(running.queue->submit(list, ++running.value, NoLocksHeld()).code() == Code::invalid);
-  CHECK(running.queue->timeline()->done(running.value));
-}
-
-TEST_CASE("a warm run allocates nothing in the slot, and strided inputs make it grow once") {
-  Running running(1);
-  running.run();
-  const uint64_t bytes = running.slot->bytes();
-  CHECK(bytes >= running.program->slot_bytes());
-  running.run();
-  CHECK(running.slot->bytes() == bytes);
   View strided = view_of(running.x);
   strided.strides = {0, 0, 0};
-  device::CommandList list;
-  list.run(running.program, *running.slot, {strided}, {view_of(running.y)});
-  REQUIRE(running.queue->submit(list, ++running.value, NoLocksHeld()).ok());
-  const uint64_t grown = running.slot->bytes();
-  CHECK(grown == bytes + strided.bytes());
-  REQUIRE(running.queue->submit(list, ++running.value, NoLocksHeld()).ok());
-  CHECK(running.slot->bytes() == grown);
+  device::CommandList lists[2];
+  lists[0].run(running.program, nullptr, {view_of(running.x)}, {view_of(running.y)});
+  lists[1].run(running.program, running.arena, {strided}, {view_of(running.y)});
+  for (const device::CommandList& list : lists) {
+    CHECK(running.queue->submit(list, ++running.value, NoLocksHeld()).code() == Code::invalid);
+    CHECK(running.queue->timeline()->done(running.value));
+  }
+  for (int64_t i = 0; i < running.y.elements(); ++i) CHECK(running.y.get(i) == 0);
 }
 
 TEST_CASE("a submission that waits for a failed queue is refused, and its own queue goes on") {
@@ -187,14 +174,13 @@ TEST_CASE("a failure inside oneDNN loses its queue by name, wakes its waiters, a
   running.run();
   const auto broken = require(running.device->make_queue(NoLocksHeld()));
   const Ref<device::Timeline> timeline = broken->timeline();
-  const auto slot = require(running.device->make_slot(NoLocksHeld()));
   const auto named = [](const Status& status) {
     return status.code() == Code::device_lost && status.message().find("Headless") != std::string::npos &&
            status.message().find("oneDNN failed with status") != std::string::npos;
   };
   device::CommandList fine, fails;
-  fine.run(running.program, *running.slot, {view_of(running.x)}, {view_of(running.y)});
-  fails.run(Headless::program(), *slot, {}, {});
+  fine.run(running.program, running.arena, {view_of(running.x)}, {view_of(running.y)});
+  fails.run(Headless::program(), nullptr, {}, {});
   const int runs_before = Headless::runs.load_acquire();
   REQUIRE(broken->submit(fine, 1, NoLocksHeld()).ok());
 

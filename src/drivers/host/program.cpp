@@ -1,6 +1,7 @@
 #include "drivers/host/program.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <set>
@@ -13,6 +14,7 @@
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
+#include "plan/memory_plan.h"
 
 namespace heddle::host {
 namespace {
@@ -22,6 +24,21 @@ std::vector<Operand> pick(const Storage& storage, const std::vector<ir::ValueId>
   for (ir::ValueId id : ids) out.push_back(id == ir::kNoValue ? Operand() : storage.operands[id]);
   return out;
 }
+
+// Of a run's operands; a few need no memory of the heap.
+template <class T>
+class Addresses {
+ public:
+  explicit Addresses(std::span<const device::View> views) {
+    if (views.size() > few_.size()) many_.resize(views.size());
+    for (size_t i = 0; i < views.size(); ++i) data()[i] = reinterpret_cast<T>(views[i].address());
+  }
+  T* data() { return many_.empty() ? few_.data() : many_.data(); }
+
+ private:
+  std::array<T, 8> few_;
+  std::vector<T> many_;
+};
 
 Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
   if (!follows_channels_last(lowering)) return lower(lowering);
@@ -45,7 +62,7 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY(program->prepare_storage(graph, weights));
   const uint64_t arena = program->storage_.arena_bytes;
-  HEDDLE_TRY(device::check_memory(graph, arena, limits.weight_bytes, limits.bytes_max));
+  HEDDLE_TRY(plan::check_memory(graph, arena, limits.weight_bytes, limits.bytes_max));
   const uint64_t left = limits.bytes_max - limits.weight_bytes - arena;
   HEDDLE_TRY(program->prepare_steps(graph, weights, width, left, true));
   program->first_runs_ = std::move(first_runs);
@@ -95,22 +112,21 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
     resident_bytes_ += (*step)->resident_bytes();
     steps_.push_back({node.op->name.data(), std::move(*step)});
   }
-  slot_bytes_ = storage_.arena_bytes + scratch;
+  arena_bytes_ = storage_.arena_bytes + scratch;
   storage_.operands = {};
   return {};
 }
 
 Status HostProgram::run(const device::Run& run, Team& team) const {
   HEDDLE_TRY(check_operands(run));
-  auto& slot = static_cast<HostSlot&>(*run.slot);
-  if (!slot.holds(*this))
-    return Status::invalid("the slot was not prepared for this program: ", slot_bytes_, " bytes are needed");
-  HEDDLE_TRY_ASSIGN(const std::byte* const* inputs, slot.stage(run.inputs));
+  Addresses<const std::byte*> inputs(run.inputs);
+  Addresses<std::byte*> outputs(run.outputs);
+  auto* const arena = run.arena == nullptr ? nullptr : reinterpret_cast<std::byte*>(run.arena->address());
   const OmpScope team_of_one;
   Team::Caller caller(team);
   // References compute in containers of their own.
   HEDDLE_TRY(or_exhausted("a run", [&] {
-    return run_steps({slot.arena(), inputs, slot.outputs(run.outputs), caller, run.row_faults.get()});
+    return run_steps({arena, inputs.data(), outputs.data(), caller, run.row_faults.get()});
   }));
   if (!ran_.load_relaxed()) [[unlikely]]
     note_first_run();
@@ -154,9 +170,10 @@ void HostProgram::note_first_run() const {
   ran_.store_relaxed(true);
 }
 
-HostModule::HostModule(plan::Prepared prepared, Ref<const Engine> engine, int width)
+HostModule::HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source,
+                       int width)
     : Module(std::move(prepared)),
-      weights_(std::make_unique<WeightStore>(std::move(engine), graph())),
+      weights_(std::make_unique<WeightStore>(std::move(engine), graph(), std::move(source))),
       width_(width) {}
 
 Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialised, uint64_t bytes_max,
@@ -166,18 +183,18 @@ Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialise
   return HostProgram::make(specialised, *weights_, first_runs_, width_, {weight_bytes(), bytes_max});
 }
 
-Result<device::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
-                                                 NoLocksHeld none) const {
+Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                               NoLocksHeld none) const {
   HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, lower(specialised, bytes_max, none));
   HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
   const auto& program = static_cast<const HostProgram&>(*compiled);
-  device::ProgramPlan planned;
+  plan::ProgramPlan planned;
   planned.arena_bytes = storage.arena_bytes;
   planned.arena_bytes_apart = storage.arena_bytes_apart;
-  planned.slot_bytes = program.slot_bytes();
+  planned.slot_bytes = program.arena_bytes();
   uint64_t steps = 0;
   for (const ir::Node& node : specialised.nodes) {
-    device::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}, {}};
+    plan::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}, {}};
     for (ir::ValueId id : node.outputs) {
       if (id == ir::kNoValue) continue;
       if (line.outputs.empty()) line.name = specialised.values[id].name;

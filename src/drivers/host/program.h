@@ -3,11 +3,10 @@
 //   What       HostModule: the optimised graph and its packed weights. HostProgram: for concrete shapes,
 //              steps in order, each run on the calling thread, which shares its loops with the team's helpers
 //              when it is alone.
-//   Invariant  Immutable; a run changes its slot and its outputs only.
-//   Threads    Any number of runs at once, each with a slot of its own.
+//   Invariant  Immutable; a run changes its arena and its outputs only.
+//   Threads    Any number of runs at once, each with an arena of its own.
 //   Errors     run(): invalid for what only the data shows, unless the run asks for the faults of its rows
-//              and a row is to blame; exhausted when strided inputs find no room;
-//              internal when oneDNN fails.
+//              and a row is to blame; internal when oneDNN fails.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,6 @@
 #include "drivers/host/layout/storage.h"
 #include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/weight_store.h"
-#include "drivers/host/slot.h"
 #include "drivers/host/step.h"
 
 namespace heddle::host {
@@ -49,7 +47,7 @@ class HostProgram final : public device::Program {
   explicit HostProgram(std::vector<Named> steps = {}) : steps_(std::move(steps)) {}
 
   Status run(const device::Run& run, Team& team) const;
-  // The steps alone, on an arena of slot_bytes().
+  // The steps alone, on an arena of arena_bytes().
   Status run_steps(const RunContext& context) const;
   std::span<const Named> steps() const { return steps_; }
   std::string path() const;  // of all steps that have one, each once
@@ -70,13 +68,13 @@ class HostProgram final : public device::Program {
 
 class HostModule final : public device::Module {
  public:
-  HostModule(plan::Prepared prepared, Ref<const Engine> engine, int width);
+  HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source, int width);
 
  private:
   Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
                                            NoLocksHeld) const override;
-  Result<device::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
-                                       NoLocksHeld) const override;
+  Result<plan::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                     NoLocksHeld) const override;
 
   std::unique_ptr<WeightStore> weights_;
   Ref<FirstRuns> first_runs_ = std::make_shared<FirstRuns>();

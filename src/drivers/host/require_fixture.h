@@ -8,7 +8,8 @@
 
 #include <utility>
 
-#include "device/device.h"
+#include "device/plain_source_fixture.h"
+#include "drivers/host/host_device.h"
 
 namespace heddle::host {
 
@@ -19,8 +20,13 @@ T require(Result<T> result) {
 }
 
 inline device::View view_of(const ir::Tensor& tensor) {
-  return device::View::contiguous(nullptr, static_cast<std::byte*>(const_cast<void*>(tensor.data())),
-                                  tensor.dtype(), tensor.extents());
+  return device::View::contiguous(static_cast<std::byte*>(const_cast<void*>(tensor.data())), tensor.dtype(),
+                                  tensor.extents());
+}
+
+inline Ref<device::Source> source_of_tests() {
+  static const Ref<device::Device> device = require(make_host_device({.threads = 1}));
+  return device::plain_source(*device);
 }
 
 }  // namespace heddle::host

@@ -2,8 +2,8 @@
 //
 //   What       Filled by the recorder before commit; then the handler's. completed() looks at the errors of
 //              its command buffers, waits (by being called again, not by blocking) until what it depends on
-//              is decided, passes the status words on to the runs' row faults, copies results into the
-//              caller's memory, and ends the submission on its timeline.
+//              is decided, passes the status words on to the runs' row faults, and ends the submission on its
+//              timeline.
 //   Threads    One at a time: the recorder, then the handler, then the thread that decides what it waits for.
 //   Lifetime   Shared by the handler's block and the timelines that it waits for. The command list and what
 //              it names are kept by the stream until end() has been called.
@@ -37,13 +37,8 @@ class Flight final : public std::enable_shared_from_this<Flight> {
     const MetalProgram* program;
     std::vector<id<MTLBuffer>> words;  // staged; one a check
   };
-  struct CopyOut {
-    id<MTLBuffer> from;  // staged, contiguous
-    const device::View* to;
-  };
   void wait_for(const Ref<MetalTimeline>& timeline, uint64_t value) { waits_.push_back({timeline, value}); }
   void check(CheckedRun run) { runs_.push_back(std::move(run)); }
-  void copy_out(CopyOut copy) { copies_.push_back(copy); }
   Result<id<MTLBuffer>> stage(uint64_t bytes);  // until the flight is over
   void keep(Staged buffer) { kept_.push_back(std::move(buffer)); }
   // A command buffer that MPSGraph commits on its own, before the last one; told once or twice.
@@ -74,7 +69,6 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   std::vector<Wait> waits_;
   size_t decided_ = 0;  // of waits_
   std::vector<CheckedRun> runs_;
-  std::vector<CopyOut> copies_;
   std::vector<Staged> staged_, kept_;
   std::vector<Owned<id<MTLCommandBuffer>>> earlier_;
   Status status_;

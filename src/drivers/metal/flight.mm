@@ -1,6 +1,5 @@
 #include "drivers/metal/flight.h"
 
-#include "device/buffer.h"
 #include "drivers/metal/failure.h"
 #include "drivers/metal/program.h"
 
@@ -84,10 +83,6 @@ bool Flight::depends_on_undecided() {
 
 void Flight::finish() {
   for (const CheckedRun& run : runs_) finish_run(run);
-  for (const CopyOut& copy : copies_) {
-    auto* bytes = static_cast<std::byte*>([copy.from contents]);
-    device::copy_view(device::View::contiguous(nullptr, bytes, copy.to->dtype, copy.to->extents), *copy.to);
-  }
 }
 
 void Flight::finish_run(const CheckedRun& checked) {

@@ -16,8 +16,10 @@ namespace heddle::metal {
 
 class MetalMemory final : public device::Memory {
  public:
-  MetalMemory(Owned<id<MTLBuffer>> buffer, uint64_t bytes)
-      : Memory([buffer.get() contents], bytes), buffer_(std::move(buffer)) {}
+  MetalMemory(const void* maker, Owned<id<MTLBuffer>> buffer, uint64_t bytes)
+      : Memory(
+            {maker, device::MemoryKind::device, [buffer.get() contents], [buffer.get() gpuAddress], bytes}),
+        buffer_(std::move(buffer)) {}
   id<MTLBuffer> buffer() const { return buffer_.get(); }
 
  private:

@@ -2,6 +2,8 @@
 
 #import <Metal/Metal.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "drivers/metal/failure.h"
@@ -9,7 +11,6 @@
 #include "drivers/metal/memory.h"
 #include "drivers/metal/module.h"
 #include "drivers/metal/queue.h"
-#include "drivers/metal/slot.h"
 
 namespace heddle::metal {
 namespace {
@@ -19,7 +20,9 @@ constexpr int kLanes = 3;
 
 // One for each stream that a device has by default. Threads that submit operator by operator have several in
 // flight each, and what is small overlaps on the GPU. Each one in flight has intermediates of its own.
-constexpr int kInFlight = 32;
+constexpr int kQueueDepth = 32;
+
+constexpr uint64_t kWorthMapping = 64 * 1024;
 
 // Newest first.
 constexpr std::pair<MTLGPUFamily, const char*> kFamilies[] = {
@@ -52,11 +55,12 @@ class MetalDevice final : public device::Device {
   explicit MetalDevice(Ref<const OpenDevice> open) : open_(std::move(open)) {
     traits_.name = "metal";
     traits_.description = text(utf8([open_->device.get() name]), ", ", open_->memory_bytes >> 20, " MiB");
-    traits_.binds_caller_memory = true;
+    // Mapping costs a system call and more: what is small is copied for less. MPSGraph takes whole buffers.
+    traits_.binding = {true, static_cast<uint64_t>(sysconf(_SC_PAGESIZE)), kWorthMapping, false};
     traits_.unified_memory = true;
     traits_.precisions = {"f32", "f16"};
     traits_.lanes = kLanes;
-    traits_.in_flight = kInFlight;
+    traits_.queue_depth = kQueueDepth;
     traits_.memory_bytes = open_->memory_bytes;
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);
@@ -64,23 +68,22 @@ class MetalDevice final : public device::Device {
   }
 
   const device::Traits& traits() const override { return traits_; }
+  const void* maker() const override { return open_.get(); }
   Status lost() const override { return open_->loss->status(); }
 
-  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, NoLocksHeld) override {
+  Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, device::MemoryKind, NoLocksHeld) override {
     @autoreleasepool {
       HEDDLE_TRY_ASSIGN(auto buffer, make_buffer(open_->device.get(), bytes, traits_.memory_bytes,
                                                  open_->options.defences));
-      return std::unique_ptr<device::Memory>(std::make_unique<MetalMemory>(std::move(buffer), bytes));
+      return std::unique_ptr<device::Memory>(
+          std::make_unique<MetalMemory>(open_.get(), std::move(buffer), bytes));
     }
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override { return MetalQueue::make(open_); }
-  Result<std::unique_ptr<device::Slot>> make_slot(NoLocksHeld) override {
-    return std::unique_ptr<device::Slot>(std::make_unique<MetalSlot>());
-  }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
-                                                NoLocksHeld) override {
+                                                Ref<device::Source> source, NoLocksHeld) override {
     @autoreleasepool {
-      HEDDLE_TRY_ASSIGN(auto weights, Weights::make(open_->device.get(), *prepared.graph));
+      HEDDLE_TRY_ASSIGN(auto weights, Weights::make(open_->device.get(), *prepared.graph, *source));
       return Ref<const device::Module>(std::make_shared<MetalModule>(std::move(prepared), std::move(weights),
                                                                      open_, options.precision == "f16"));
     }

@@ -18,8 +18,8 @@ class MetalModule final : public device::Module {
  private:
   Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
                                            NoLocksHeld) const override;
-  Result<device::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
-                                       NoLocksHeld) const override;
+  Result<plan::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                     NoLocksHeld) const override;
 
   const Ref<const OpenDevice> open_;
   const Ref<const Weights> weights_;

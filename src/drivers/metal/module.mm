@@ -4,12 +4,13 @@
 
 #include "drivers/metal/lowering/graph_work.h"
 #include "drivers/metal/program.h"
+#include "plan/memory_plan.h"
 
 namespace heddle::metal {
 namespace {
 
-device::PlannedNode line_of(const ir::Graph& graph, const ir::Node& node) {
-  device::PlannedNode line;
+plan::PlannedNode line_of(const ir::Graph& graph, const ir::Node& node) {
+  plan::PlannedNode line;
   line.op = node.op->name;
   for (const ir::ValueId id : node.outputs) {
     if (id == ir::kNoValue) continue;
@@ -35,20 +36,20 @@ uint64_t bytes_between(const ir::Graph& graph, const ir::Node& node) {
 // What lies between nodes is MPSGraph's, which does not say how much it is.
 Result<Ref<const device::Program>> MetalModule::lower(const ir::Graph& specialised, uint64_t bytes_max,
                                                       NoLocksHeld) const {
-  HEDDLE_TRY(device::check_memory(specialised, 0, weight_bytes(), bytes_max));
+  HEDDLE_TRY(plan::check_memory(specialised, 0, weight_bytes(), bytes_max));
   return MetalProgram::make(specialised, weights_, open_, half_);
 }
 
-Result<device::ProgramPlan> MetalModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
-                                                  NoLocksHeld none) const {
+Result<plan::ProgramPlan> MetalModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                                NoLocksHeld none) const {
   // What cannot be compiled has no plan.
   HEDDLE_TRY(lower(specialised, bytes_max, none).status());
-  device::ProgramPlan planned;
+  plan::ProgramPlan planned;
   uint64_t steps = 0;
   @autoreleasepool {
     for (const ir::Node& node : specialised.nodes) {
       HEDDLE_TRY_ASSIGN(const Choice choice, choose(specialised, node));
-      device::PlannedNode line = line_of(specialised, node);
+      plan::PlannedNode line = line_of(specialised, node);
       line.path = described(specialised, node, choice, half_);
       if (choice.fate == Fate::emitted) {
         line.step = ++steps;

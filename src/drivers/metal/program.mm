@@ -16,13 +16,13 @@ Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Re
     program->lowered_ = std::move(lowered).value();
     for (const Feed& feed : program->lowered_.feeds) {
       const bool input = feed.kind == Feed::Kind::input;
-      const device::ConcreteType type = input ? program->inputs_[feed.index]
-                                              : device::ConcreteType{weights->tensor(feed.index).dtype(),
-                                                                     weights->tensor(feed.index).extents()};
+      const ir::ConcreteType type = input ? program->inputs_[feed.index]
+                                          : ir::ConcreteType{weights->tensor(feed.index).dtype(),
+                                                             weights->tensor(feed.index).extents()};
       program->input_shapes_.push_back(shaped(type.dtype, type.extents));
     }
     for (const size_t output : program->lowered_.outputs) {
-      const device::ConcreteType& type = program->outputs_[output];
+      const ir::ConcreteType& type = program->outputs_[output];
       program->output_shapes_.push_back(shaped(type.dtype, type.extents));
     }
     for (const Check& each : program->lowered_.checks) {

@@ -1,8 +1,8 @@
 // recorder.h: a command list into one command buffer. A local of MetalQueue::submit(): encoders live inside
 // its functions, and nothing returns them or the command buffer.
 //
-//   What       begin(), the commands in order, then commit() or drop(). Views are bound where they lie when
-//              Metal can (device memory; large page-aligned memory of the caller), else staged.
+//   What       begin(), the commands in order, then commit() or drop(). Views are bound where they lie: in
+//              memory of the device, or in large page-aligned memory of the caller, which is mapped.
 //   Order      Buffers are tracked by Metal, so commands of one queue see what those before wrote; weights
 //              are not, and never written.
 //   Threads    The queue's owner.
@@ -40,14 +40,9 @@ class Recorder {
     int64_t start = 0;  // of the first element, in elements
     ir::Extents strides;
   };
-  Result<Window> window(const device::View& view);  // to read
-  Result<Window> window_to_write(
-      const device::View& view);  // to write; the caller's memory gets it at the end
-  Result<id<MTLBuffer>> wrap(const device::View& view);
-  Result<Window> stage_in(const device::View& view);
-  Result<id<MTLBuffer>> whole_buffer(const device::View& input);  // contiguous from its begin
-  Status bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>& buffers,
-                      std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved);
+  Result<Window> window(const device::View& view);
+  Result<id<MTLBuffer>> map(const device::View& view);  // memory of the caller
+  Result<id<MTLBuffer>> whole_buffer(const device::View& operand);
   Status copy_elements(const Window& from, const Window& to, ir::DType dtype, const ir::Extents& extents);
   Status walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits, const Window* source,
               const Window& to, const ir::Extents& extents);

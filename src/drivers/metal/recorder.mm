@@ -16,17 +16,9 @@
 namespace heddle::metal {
 namespace {
 
-// Mapping costs a system call and more; below this a copy is cheaper.
-constexpr uint64_t kWorthWrapping = 64 * 1024;
-
 uint64_t page_bytes() {
   static const auto bytes = static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
   return bytes;
-}
-
-// Null for memory of the caller, or of another device.
-const MetalMemory* memory_of(const device::View& view) {
-  return view.buffer == nullptr ? nullptr : dynamic_cast<const MetalMemory*>(&view.buffer->memory());
 }
 
 }  // namespace
@@ -66,25 +58,30 @@ Status Recorder::record(const device::Wait& wait) {
 // ---- where views lie
 
 Result<Recorder::Window> Recorder::window(const device::View& view) {
-  const MetalMemory* memory = memory_of(view);
-  if (memory == nullptr) return stage_in(view);
-  const int64_t offset = view.data - static_cast<const std::byte*>(memory->host());
+  if (view.buffer == nullptr) {
+    HEDDLE_TRY_ASSIGN(const id<MTLBuffer> mapped, map(view));
+    return Window{mapped, 0, view.strides};
+  }
+  const device::Memory& memory = view.buffer->memory();
+  if (memory.maker() != &open_) return Status::invalid("a view is in memory of another device");
   const int64_t size = ir::size_of(view.dtype);
+  const auto offset = static_cast<int64_t>(view.offset);
   if (offset % size != 0) {
     return Status::invalid("a view of ", view.dtype, " begins ", offset,
                            " bytes into its buffer; it must be at a multiple of ", size);
   }
-  return Window{memory->buffer(), offset / size, view.strides};
+  return Window{static_cast<const MetalMemory&>(memory).buffer(), offset / size, view.strides};
 }
 
-Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
+Result<id<MTLBuffer>> Recorder::map(const device::View& view) {
   const uint64_t page = page_bytes(), bytes = view.bytes();
-  const bool fits =
-      bytes >= kWorthWrapping && reinterpret_cast<uintptr_t>(view.data) % page == 0 && view.is_contiguous();
-  if (!fits) return id<MTLBuffer>(nil);
+  if (reinterpret_cast<uintptr_t>(view.callers) % page != 0 || !view.is_contiguous()) {
+    return Status::invalid("memory of the caller is named that Metal cannot map: it must be contiguous from ",
+                           "the begin of a page of ", page, " bytes");
+  }
   // Whole pages: what lies behind the elements in the last one is mapped, and not touched.
   auto buffer = Owned<id<MTLBuffer>>::adopt([open_.device.get()
-      newBufferWithBytesNoCopy:view.data
+      newBufferWithBytesNoCopy:view.callers
                         length:(bytes + page - 1) / page * page
                        options:MTLResourceStorageModeShared
                    deallocator:nil]);
@@ -97,33 +94,12 @@ Result<id<MTLBuffer>> Recorder::wrap(const device::View& view) {
   return buffer.get();
 }
 
-Result<Recorder::Window> Recorder::stage_in(const device::View& view) {
-  HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
-  if (buffer == nil) {
-    HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
-    auto* to = static_cast<std::byte*>([buffer contents]);
-    device::copy_view(view, device::View::contiguous(nullptr, to, view.dtype, view.extents));
-  }
-  return Window{buffer, 0, device::contiguous_strides(view.extents)};
-}
-
-Result<Recorder::Window> Recorder::window_to_write(const device::View& view) {
-  if (memory_of(view) != nullptr) return window(view);
-  HEDDLE_TRY_ASSIGN(id<MTLBuffer> buffer, wrap(view));
-  if (buffer == nil) {
-    HEDDLE_TRY_ASSIGN(buffer, flight_->stage(view.bytes()));
-    flight_->copy_out({buffer, &view});
-  }
-  return Window{buffer, 0, device::contiguous_strides(view.extents)};
-}
-
-Result<id<MTLBuffer>> Recorder::whole_buffer(const device::View& input) {
-  HEDDLE_TRY_ASSIGN(const Window from, window(input));
-  const ir::Extents dense = device::contiguous_strides(input.extents);
-  if (from.start == 0 && (memory_of(input) == nullptr || input.is_contiguous())) return from.buffer;
-  HEDDLE_TRY_ASSIGN(const id<MTLBuffer> staged, flight_->stage(input.bytes()));
-  HEDDLE_TRY(copy_elements(from, {staged, 0, dense}, input.dtype, input.extents));
-  return staged;
+// MPSGraph reads and writes from a buffer's begin.
+Result<id<MTLBuffer>> Recorder::whole_buffer(const device::View& operand) {
+  HEDDLE_TRY_ASSIGN(const Window at, window(operand));
+  if (at.start == 0 && operand.is_contiguous()) return at.buffer;
+  return Status::invalid("an operand of a run begins ", operand.offset,
+                         " bytes into its buffer, or is strided; Metal takes whole buffers");
 }
 
 // ---- runs
@@ -137,8 +113,10 @@ Status Recorder::record(const device::Run& run) {
       if (feed.kind != Feed::Kind::input) continue;
       HEDDLE_TRY_ASSIGN(inputs[feed.index], whole_buffer(run.inputs[feed.index]));
     }
-    std::vector<std::pair<const device::View*, id<MTLBuffer>>> moved;
-    HEDDLE_TRY(bind_outputs(run, outputs, moved));
+    for (const size_t index : program.written()) {
+      HEDDLE_TRY_ASSIGN(const id<MTLBuffer> buffer, whole_buffer(run.outputs[index]));
+      outputs.push_back(buffer);
+    }
     for (size_t i = 0; i < program.checks(); ++i) {
       HEDDLE_TRY_ASSIGN(const id<MTLBuffer> buffer,
                         flight_->stage(static_cast<uint64_t>(program.check(i).flags) * sizeof(int32_t)));
@@ -149,30 +127,9 @@ Status Recorder::record(const device::Run& run) {
     // Should MPSGraph have gone on with another command buffer by a way that is not watched.
     if (current() != before) flight_->add_earlier(before);
     HEDDLE_TRY(status);
-    for (const auto& [view, buffer] : moved) {
-      HEDDLE_TRY_ASSIGN(const Window to, window(*view));
-      HEDDLE_TRY(copy_elements({buffer, 0, view->strides}, to, view->dtype, view->extents));
-    }
     flight_->check({&run, &program, std::move(words)});
   } else {
     flight_->check({&run, &program, {}});
-  }
-  return {};
-}
-
-// MPSGraph writes from a buffer's begin: an output that lies elsewhere is moved there after the run.
-Status Recorder::bind_outputs(const device::Run& run, std::vector<id<MTLBuffer>>& buffers,
-                              std::vector<std::pair<const device::View*, id<MTLBuffer>>>& moved) {
-  for (const size_t index : static_cast<const MetalProgram&>(*run.program).written()) {
-    const device::View& view = run.outputs[index];
-    HEDDLE_TRY_ASSIGN(const Window to, window_to_write(view));
-    if (to.start == 0) {
-      buffers.push_back(to.buffer);
-      continue;
-    }
-    HEDDLE_TRY_ASSIGN(const id<MTLBuffer> staged, flight_->stage(view.bytes()));
-    moved.emplace_back(&view, staged);
-    buffers.push_back(staged);
   }
   return {};
 }
@@ -186,13 +143,13 @@ Status Recorder::record(const device::Copy& copy) {
   }
   if (copy.to.extents.elements() == 0) return {};
   HEDDLE_TRY_ASSIGN(const Window from, window(copy.from));
-  HEDDLE_TRY_ASSIGN(const Window to, window_to_write(copy.to));
+  HEDDLE_TRY_ASSIGN(const Window to, window(copy.to));
   return copy_elements(from, to, copy.from.dtype, copy.from.extents);
 }
 
 Status Recorder::record(const device::Fill& fill) {
   if (fill.to.extents.elements() == 0) return {};
-  HEDDLE_TRY_ASSIGN(const Window to, window_to_write(fill.to));
+  HEDDLE_TRY_ASSIGN(const Window to, window(fill.to));
   const ir::Tensor value = ir::Tensor::scalar(fill.to.dtype, fill.value);
   uint64_t bits = 0;
   std::memcpy(&bits, value.data(), static_cast<size_t>(value.bytes()));

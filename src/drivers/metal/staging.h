@@ -1,5 +1,4 @@
-// staging.h: buffers for what cannot be bound where it lies: small or unaligned memory of the caller, strided
-// inputs, status words.
+// staging.h: buffers for the status words of runs.
 //
 //   What       take() gives a buffer of at least so many bytes; give() takes those of a flight back when it
 //              is over. Kept by power of two, up to kKept bytes in all.

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "device/buffer.h"
 #include "drivers/metal/owned.h"
 #include "ir/graph.h"
 
@@ -22,7 +23,8 @@ namespace heddle::metal {
 class Weights {
  public:
   static constexpr int64_t kSmallest = 1024;
-  static Result<Ref<const Weights>> make(id<MTLDevice> device, const ir::Graph& graph);
+  static Result<Ref<const Weights>> make(id<MTLDevice> device, const ir::Graph& graph,
+                                         device::Source& source);
 
   // Which buffer holds this constant; none: it belongs into the program.
   std::optional<size_t> find(const ir::Tensor& constant) const;
@@ -36,6 +38,7 @@ class Weights {
   std::vector<Owned<id<MTLBuffer>>> buffers_;
   std::map<const void*, size_t> by_bytes_;
   uint64_t bytes_ = 0;
+  std::vector<Ref<const void>> charges_;  // untracked buffers are not the allocator's, which counts them
 };
 
 }  // namespace heddle::metal

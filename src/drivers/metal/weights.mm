@@ -10,11 +10,18 @@ constexpr MTLResourceOptions kWeight = MTLResourceStorageModeShared | MTLResourc
 
 }  // namespace
 
-Result<Ref<const Weights>> Weights::make(id<MTLDevice> device, const ir::Graph& graph) {
+Result<Ref<const Weights>> Weights::make(id<MTLDevice> device, const ir::Graph& graph,
+                                         device::Source& source) {
   auto weights = std::make_shared<Weights>();
   Status status;
   ir::each_constant(graph, [&](const ir::Tensor& tensor) {
     if (!status.ok() || tensor.bytes() < kSmallest || weights->by_bytes_.contains(tensor.data())) return;
+    auto charge = source.charge(static_cast<uint64_t>(tensor.bytes()));
+    if (!charge.ok()) {
+      status = charge.status();
+      return;
+    }
+    weights->charges_.push_back(std::move(charge).value());
     auto buffer =
         Owned<id<MTLBuffer>>::adopt([device newBufferWithBytes:tensor.data()
                                                         length:static_cast<NSUInteger>(tensor.bytes())

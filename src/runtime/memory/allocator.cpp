@@ -10,6 +10,7 @@
 namespace heddle::runtime {
 
 using device::Memory;
+using device::MemoryKind;
 using device::Point;
 
 namespace {
@@ -20,8 +21,18 @@ bool over(const std::vector<Point>& uses) {
   });  // a failed queue touches nothing more
 }
 
+size_t place_of(uint64_t size, MemoryKind kind) {
+  return static_cast<size_t>(kind) * size_class::kClasses + size_class::index_of(size);
+}
+
 uint64_t share_of(uint64_t whole, double part) {
   return static_cast<uint64_t>(static_cast<double>(whole) * part);
+}
+
+Status failure_of(const Status& taken) { return taken; }
+template <class T>
+Status failure_of(const Result<T>& taken) {
+  return taken.ok() ? Status() : taken.status();
 }
 
 }  // namespace
@@ -39,6 +50,7 @@ Result<Ref<Allocator>> Allocator::make(Ref<device::Device> device, const Options
 
 Allocator::Allocator(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
+      unified_(device_->traits().unified_memory),
       memory_bytes_(device_->traits().memory_bytes),
       high_watermark_(options.high_watermark),
       low_watermark_(options.low_watermark),
@@ -59,11 +71,11 @@ Status Allocator::set_memory_fraction(double fraction) {
 
 uint64_t Allocator::rounded(uint64_t bytes) { return size_class::rounded(bytes); }
 
-Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes) {
-  const uint64_t size = size_class::rounded(bytes);
-  Block block = take_cached(size);
+Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind) {
+  const Want want{size_class::rounded(bytes), unified_ ? MemoryKind::device : kind};
+  Block block = take_cached(want);
   if (block == nullptr) [[unlikely]] {
-    auto fresh = take_new(size);
+    auto fresh = take_new(want);
     if (!fresh.ok()) {
       failures_.add_relaxed(1);
       return fresh.status();
@@ -73,12 +85,27 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes) {
   return std::make_shared<device::Buffer>(std::move(block), bytes, shared_from_this());
 }
 
-Allocator::Block Allocator::take_cached(uint64_t size) {
-  return size <= size_class::kSmallMax ? take_small(size) : take_large(size);
+Result<Ref<const void>> Allocator::charge(uint64_t bytes) {
+  const Status status = take_under_pressure(
+      bytes, [&] { return reserve(bytes) ? Status() : Status::exhausted("the limit is reached"); });
+  if (!status.ok()) {
+    failures_.add_relaxed(1);
+    return status;
+  }
+  count_given(bytes);
+  return Ref<const void>(this, [kept = shared_from_this(), bytes](const void*) {
+    if (fork_generation() != kept->generation_) return;
+    kept->count_taken_back(bytes);
+    kept->reserved_.sub_relaxed(bytes);
+  });
 }
 
-Allocator::Block Allocator::take_small(uint64_t size) {
-  const size_t index = size_class::index_of(size);
+Allocator::Block Allocator::take_cached(Want want) {
+  return want.size <= size_class::kSmallMax ? take_small(want) : take_large(want);
+}
+
+Allocator::Block Allocator::take_small(Want want) {
+  const size_t index = place_of(want.size, want.kind);
   const size_t first = this_thread_stripe(kStripes);
   for (size_t i = 0; i < kStripes; ++i) {
     auto stripe = stripes_[(first + i) % kStripes].data.try_lock();
@@ -87,60 +114,68 @@ Allocator::Block Allocator::take_small(uint64_t size) {
     if (blocks.empty()) continue;
     Block block = std::move(blocks.back());
     blocks.pop_back();
-    (*stripe)->cached -= size;
-    (*stripe)->allocated += static_cast<int64_t>(size);
+    (*stripe)->cached -= want.size;
+    (*stripe)->allocated += static_cast<int64_t>(want.size);
     ++(*stripe)->hits;
     return block;
   }
   return nullptr;
 }
 
-Allocator::Block Allocator::take_large(uint64_t size) {
+Allocator::Block Allocator::take_large(Want want) {
   auto large = large_.lock();
-  const auto found = large->blocks.lower_bound(size);
-  if (found == large->blocks.end() || found->first - size > size / 8) return nullptr;
+  std::multimap<uint64_t, Block>& blocks = large->blocks[static_cast<size_t>(want.kind)];
+  const auto found = blocks.lower_bound(want.size);
+  if (found == blocks.end() || found->first - want.size > want.size / 8) return nullptr;
   Block block = std::move(found->second);
-  large->blocks.erase(found);
+  blocks.erase(found);
   large->cached -= block->bytes();
   large->allocated += static_cast<int64_t>(block->bytes());
   ++large->hits;
   return block;
 }
 
-Result<Allocator::Block> Allocator::take_new(uint64_t size) {
+Result<Allocator::Block> Allocator::take_new(Want want) {
   reap_pending();
-  if (Block block = take_cached(size)) return block;
+  if (Block block = take_cached(want)) return block;
   misses_.add_relaxed(1);
-  const uint64_t most = limit();
-  const uint64_t reserved = reserved_.load_relaxed();
-  if (size <= most &&
-      reserved > share_of(most, high_watermark_) - std::min(size, share_of(most, high_watermark_))) {
-    const uint64_t low = share_of(most, low_watermark_);
-    free_cached_down_to(low - std::min(size, low));
-  }
-
-  auto block = take_from_driver(size);
-  if (!block.ok() && block.status().code() == Code::exhausted) block = take_emptied(size);
-  if (!block.ok() && block.status().code() == Code::exhausted) {
-    call_pressure(size);
-    wait_for_pending();
-    block = take_emptied(size);
-  }
-  if (!block.ok())
-    return block.status().code() == Code::exhausted ? exhausted(size, block.status()) : block.status();
+  auto block = take_under_pressure(want.size, [&] { return take_from_driver(want); });
+  if (!block.ok()) return block.status();
   count_given((*block)->bytes());
   note_peak();
   return block;
 }
 
-Result<Allocator::Block> Allocator::take_emptied(uint64_t size) {
+template <class Take>
+auto Allocator::take_under_pressure(uint64_t size, Take&& take) -> decltype(take()) {
+  give_up_cache_for(size);
+  auto taken = take();
+  if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
+  if (failure_of(taken).code() == Code::exhausted) {
+    call_pressure(size);
+    wait_for_pending();
+    taken = take_emptied(take);
+  }
+  if (failure_of(taken).code() == Code::exhausted) return exhausted(size, failure_of(taken));
+  return taken;
+}
+
+template <class Take>
+auto Allocator::take_emptied(Take&& take) -> decltype(take()) {
   for (;;) {
     const uint64_t moving = moving_.load_acquire();
     empty_cache();
-    auto block = take_from_driver(size);
-    if (moving == 0 || block.ok() || block.status().code() != Code::exhausted) return block;
+    auto taken = take();
+    if (moving == 0 || failure_of(taken).code() != Code::exhausted) return taken;
     moving_.wait(moving);
   }
+}
+
+// Down to the low watermark, when `size` more would pass the high one.
+void Allocator::give_up_cache_for(uint64_t size) {
+  const uint64_t most = limit(), high = share_of(most, high_watermark_), low = share_of(most, low_watermark_);
+  if (size > most || reserved_.load_relaxed() <= high - std::min(size, high)) return;
+  free_cached_down_to(low - std::min(size, low));
 }
 
 void Allocator::arrived(uint64_t bytes) {
@@ -149,10 +184,10 @@ void Allocator::arrived(uint64_t bytes) {
   moving_.notify_all();
 }
 
-Result<Allocator::Block> Allocator::take_from_driver(uint64_t size) {
-  if (!reserve(size)) return Status::exhausted("the limit is reached");
-  auto block = device_->allocate(size, NoLocksHeld{});
-  if (!block.ok()) reserved_.sub_relaxed(size);
+Result<Allocator::Block> Allocator::take_from_driver(Want want) {
+  if (!reserve(want.size)) return Status::exhausted("the limit is reached");
+  auto block = device_->allocate(want.size, want.kind, NoLocksHeld{});
+  if (!block.ok()) reserved_.sub_relaxed(want.size);
   return block;
 }
 
@@ -194,13 +229,13 @@ void Allocator::keep(Block block, bool was_allocated) {
     large->allocated -= taken_back;
     large->cached += size;
     ++large->recycled;
-    large->blocks.emplace(size, std::move(block));
+    large->blocks[static_cast<size_t>(block->kind())].emplace(size, std::move(block));
   } else {
     with_stripe([&](Stripe& stripe) {
       stripe.allocated -= taken_back;
       stripe.cached += size;
       ++stripe.recycled;
-      stripe.blocks[size_class::index_of(size)].push_back(std::move(block));
+      stripe.blocks[place_of(size, block->kind())].push_back(std::move(block));
     });
   }
   if (reserved_.load_relaxed() > limit()) [[unlikely]]
@@ -259,6 +294,7 @@ void Allocator::wait_for_pending() {
 }
 
 void Allocator::empty_cache() {
+  give_up_();
   reap_pending();
   free_cached_down_to(0);
 }
@@ -275,10 +311,12 @@ void Allocator::free_cached_down_to(uint64_t reserved_bytes) {
   };
   {
     auto large = large_.lock();
-    while (!enough() && !large->blocks.empty()) {
-      const auto largest = std::prev(large->blocks.end());
-      take(largest->second, large->cached);
-      large->blocks.erase(largest);
+    for (std::multimap<uint64_t, Block>& cached : large->blocks) {
+      while (!enough() && !cached.empty()) {
+        const auto largest = std::prev(cached.end());
+        take(largest->second, large->cached);
+        cached.erase(largest);
+      }
     }
   }
   for (PaddedStripe& padded : stripes_) {

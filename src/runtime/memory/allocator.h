@@ -1,8 +1,9 @@
 // allocator.h: device memory that is used again. Why was my buffer not reused? Because a submission may still
 // touch it.
 //
-//   What       Sizes are rounded to classes: steps of 64 B to 1 KiB, then four classes per doubling to 1 MiB
-//              (at most 25 % lost), above that multiples of 64 KiB. A freed block is kept for the next
+//   What       All memory of a runtime, of both kinds: tensors, slots, weights. Sizes are rounded
+//              to classes: steps of 64 B to 1 KiB, then four classes per doubling to 1 MiB (at most 25 %
+//              lost), above that multiples of 64 KiB. A freed block is kept for the next
 //              request of its class; a large one also serves a request that it exceeds by at most an eighth.
 //   Invariant  A block is reused, or freed, only when every submission that may touch it is over. reserved()
 //              never passes limit().
@@ -31,14 +32,22 @@
 
 namespace heddle::runtime {
 
-class Allocator final : public device::Recycler, public std::enable_shared_from_this<Allocator> {
+class Allocator final : public device::Recycler,
+                        public device::Source,
+                        public std::enable_shared_from_this<Allocator> {
  public:
   static Result<Ref<Allocator>> make(Ref<device::Device> device, const Options& options);
   ~Allocator() override;
 
-  Result<Ref<device::Buffer>> allocate(uint64_t bytes);  // at least 64-byte aligned; 0 bytes is fine
+  using Source::allocate;
+  // 0 bytes is fine.
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind) override;
+  Result<Ref<const void>> charge(uint64_t bytes) override;
   void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override;
-  void empty_cache();   // frees every cached block whose uses are over
+  // Frees every cached block whose uses are over, and what hoard() says can be given up.
+  void empty_cache();
+  // Once, before the first allocation. Called with no lock held.
+  void hoard(std::function<void()> give_up) { give_up_ = std::move(give_up); }
   void reap_pending();  // moves freed blocks whose uses are over to the cache
 
   Status set_memory_fraction(double fraction);  // of the device's memory; what is in use stays
@@ -66,8 +75,13 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
  private:
   static constexpr size_t kStripes = 32;
   using Block = std::unique_ptr<device::Memory>;
+  static constexpr size_t kKinds = 2;
+  struct Want {
+    uint64_t size;  // rounded
+    device::MemoryKind kind;
+  };
   struct Stripe {
-    std::array<std::vector<Block>, size_class::kClasses> blocks;
+    std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
     // Given less taken back through this stripe: the sum over stripes means something, one alone does not.
     int64_t allocated = 0;
     uint64_t cached = 0;
@@ -77,7 +91,7 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
     Guarded<Stripe, Rank::kAllocator> data;
   };
   struct Large {
-    std::multimap<uint64_t, Block> blocks;
+    std::array<std::multimap<uint64_t, Block>, kKinds> blocks;
     int64_t allocated = 0;
     uint64_t cached = 0;
     uint64_t hits = 0, recycled = 0;
@@ -93,13 +107,18 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   using Callbacks = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
 
   Allocator(Ref<device::Device> device, const Options& options);
-  Block take_cached(uint64_t size);  // sizes are rounded ones
-  Block take_small(uint64_t size);
-  Block take_large(uint64_t size);
-  Result<Block> take_new(uint64_t size);
-  Result<Block> take_from_driver(uint64_t size);
+  Block take_cached(Want want);
+  Block take_small(Want want);
+  Block take_large(Want want);
+  Result<Block> take_new(Want want);
+  Result<Block> take_from_driver(Want want);
+  // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
+  template <class Take>
+  auto take_under_pressure(uint64_t size, Take&& take) -> decltype(take());
   // With the cache emptied, and with what other threads are moving out of it waited for.
-  Result<Block> take_emptied(uint64_t size);
+  template <class Take>
+  auto take_emptied(Take&& take) -> decltype(take());
+  void give_up_cache_for(uint64_t size);
   void arrived(uint64_t bytes);  // what was moving
   bool reserve(uint64_t bytes);
   void keep(Block block, bool was_allocated);
@@ -115,6 +134,7 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   void note_peak();
 
   const Ref<device::Device> device_;
+  const bool unified_;
   const uint64_t memory_bytes_;
   const double high_watermark_, low_watermark_;
   const uint32_t generation_;     // fork_generation() of the maker
@@ -131,6 +151,7 @@ class Allocator final : public device::Recycler, public std::enable_shared_from_
   mutable Guarded<Waiting, Rank::kAllocator> pending_;
   Guarded<Callbacks, Rank::kAllocator> callbacks_;
   Atomic<uint64_t> next_callback_{1};
+  std::function<void()> give_up_ = [] {};
 };
 
 }  // namespace heddle::runtime

@@ -19,7 +19,7 @@ enum class Timed : bool { no, yes };
 class Event {
  public:
   Event() = default;
-  explicit Event(device::Point point, Ref<const device::Stamp> stamp = nullptr)
+  explicit Event(device::Point point, Ref<const Stamp> stamp = nullptr)
       : point_(std::move(point)), stamp_(std::move(stamp)) {}
 
   bool recorded() const { return point_.timeline != nullptr; }
@@ -33,7 +33,7 @@ class Event {
 
  private:
   device::Point point_;
-  Ref<const device::Stamp> stamp_;
+  Ref<const Stamp> stamp_;
 };
 
 }  // namespace heddle::runtime

@@ -1,4 +1,5 @@
 #include "runtime/streams/event.h"
+#include "device/plain_source_fixture.h"
 
 #include <doctest/doctest.h>
 
@@ -23,10 +24,10 @@ TEST_CASE("an event keeps its moment: later work of its stream does not move it,
     latch.wait();
     return Status();
   });
-  const auto module = *device->load(test::graph_named("slow"), {}, {});
+  const auto module = *device->load(test::graph_named("slow"), {}, device::plain_source(*device), {});
   const ir::Extents extents{1, 4};
   const auto program = *module->compile({&extents, 1}, {});
-  const auto slot = *device->make_slot({});
+  const Ref<device::Buffer> arena = *device::plain_source(*device)->allocate(64);
   test::Rows x(1), y(1);
   Event first, second;
   {
@@ -36,7 +37,7 @@ TEST_CASE("an event keeps its moment: later work of its stream does not move it,
     first = stream->record();
     REQUIRE(first.wait(Deadline::never()).ok());
     device::CommandList list;
-    list.run(program, *slot, {x.view()}, {y.view()});
+    list.run(program, arena, {x.view()}, {y.view()});
     REQUIRE(stream->turn()->submit(std::move(list)).ok());
     second = stream->record();
     CHECK(first.query());
@@ -58,17 +59,17 @@ TEST_CASE("elapsed time is between the ends of the work, not between the calls")
     clock.advance(std::chrono::milliseconds(30));
     return Status();
   });
-  const auto module = *device->load(test::graph_named("slow"), {}, {});
+  const auto module = *device->load(test::graph_named("slow"), {}, device::plain_source(*device), {});
   const ir::Extents extents{1, 4};
   const auto program = *module->compile({&extents, 1}, {});
-  const auto slot = *device->make_slot({});
+  const Ref<device::Buffer> arena = *device::plain_source(*device)->allocate(64);
   Roster roster(device, clock);
   const Ref<Stream> stream = *roster.make(1);
   test::Rows x(1), y(1);
 
   const Event start = stream->record(Timed::yes);
   device::CommandList list;
-  list.run(program, *slot, {x.view()}, {y.view()});
+  list.run(program, arena, {x.view()}, {y.view()});
   REQUIRE(stream->turn()->submit(std::move(list)).ok());
   const Event end = stream->record(Timed::yes);
   CHECK(Event::elapsed(start, end).status().code() == Code::unavailable);
@@ -96,15 +97,15 @@ TEST_CASE("on a synchronous device an event is over, and dated, when it is recor
 TEST_CASE("an event on a stream that fails is over and tells the cause") {
   const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = true});
   device->set_kernel("lost", [](const device::Run&) { return Status::device_lost("gone"); });
-  const auto module = *device->load(test::graph_named("lost"), {}, {});
+  const auto module = *device->load(test::graph_named("lost"), {}, device::plain_source(*device), {});
   const ir::Extents extents{1, 4};
   const auto program = *module->compile({&extents, 1}, {});
-  const auto slot = *device->make_slot({});
+  const Ref<device::Buffer> arena = *device::plain_source(*device)->allocate(64);
   Roster roster(device, Clock::real());
   const Ref<Stream> stream = *roster.make(1);
   test::Rows x(1), y(1);
   device::CommandList list;
-  list.run(program, *slot, {x.view()}, {y.view()});
+  list.run(program, arena, {x.view()}, {y.view()});
   REQUIRE(stream->turn()->submit(std::move(list)).ok());
   const Event event = stream->record(Timed::yes);
   CHECK(event.wait(Deadline::never()).code() == Code::device_lost);

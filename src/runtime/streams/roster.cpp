@@ -7,7 +7,7 @@
 namespace heddle::runtime {
 
 Roster::Roster(Ref<device::Device> device, const Clock& clock)
-    : device_(std::move(device)), clock_(&clock), bell_(std::make_shared<device::Bell>()) {}
+    : device_(std::move(device)), clock_(&clock), bell_(std::make_shared<Bell>()) {}
 
 Result<Ref<Stream>> Roster::make(int index) {
   HEDDLE_TRY(device_->lost());

@@ -25,7 +25,7 @@ class Roster {
   void close();                                 // refuses submissions on all, and new streams
   std::vector<Ref<Stream>> living() const;
   void forget(const Ref<Stream>& stream);  // a failed one that has been replaced: synchronize() omits it
-  const Ref<device::Bell>& bell() const { return bell_; }  // rings when work of any stream is over
+  const Ref<Bell>& bell() const { return bell_; }  // rings when work of any stream is over
 
  private:
   struct Members {
@@ -34,7 +34,7 @@ class Roster {
   };
   const Ref<device::Device> device_;
   const Clock* const clock_;
-  const Ref<device::Bell> bell_;
+  const Ref<Bell> bell_;
   mutable Guarded<Members, Rank::kPool> members_;
 };
 

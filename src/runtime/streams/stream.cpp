@@ -19,8 +19,14 @@ Turn::~Turn() {
 Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
   HEDDLE_TRY(stream_->check_usable());
   HEDDLE_TRY(stream_->order_after_others(list));
-  if (stream_->synchronous_) return stream_->submit_now(list);
+  if (stream_->synchronous_) return stream_->do_now(list);
   return stream_->submit_in_flight(std::move(list), std::move(extras));
+}
+
+Status Stream::submit_now(CommandList& list) {
+  HEDDLE_TRY(check_usable());
+  HEDDLE_TRY(order_after_others(list));
+  return do_now(list).status();
 }
 
 Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
@@ -133,7 +139,7 @@ void Stream::mark_buffers(CommandList& list, uint64_t value) const {
   }
 }
 
-Result<uint64_t> Stream::submit_now(const CommandList& list) {
+Result<uint64_t> Stream::do_now(const CommandList& list) {
   const uint64_t value = last_.load_relaxed() + 1;
   last_.store_release(value);
   HEDDLE_TRY(queue_->submit(list, value, NoLocksHeld{}));

@@ -38,6 +38,7 @@ class Stream;
 struct Submission {  // kept until the work is over
   Permit permit;
   Ref<const void> keep;
+  Ref<const void> slot;  // whose memory the commands name
   bool awaited = false;  // the submitter calls Stream::await(): the reaper is not woken for it
 };
 
@@ -75,6 +76,9 @@ class Stream : public std::enable_shared_from_this<Stream> {
 
   Result<Turn> turn(Deadline deadline = Deadline::never());
   std::optional<Turn> try_turn();
+  // As Turn::submit(), on a synchronous device, for the owner of the Turn or of the stream's lane, on whose
+  // stream nobody else submits.
+  Status submit_now(device::CommandList& list);
   Event record(Timed timed = Timed::no) const;  // after everything submitted so far
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;
@@ -100,7 +104,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Status check_usable() const;
   Status order_after_others(device::CommandList& list) const;
   void mark_buffers(device::CommandList& list, uint64_t value) const;
-  Result<uint64_t> submit_now(const device::CommandList& list);
+  Result<uint64_t> do_now(const device::CommandList& list);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
 

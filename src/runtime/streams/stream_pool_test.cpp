@@ -1,4 +1,5 @@
 #include "runtime/streams/stream_pool.h"
+#include "device/plain_source_fixture.h"
 
 #include <doctest/doctest.h>
 
@@ -32,12 +33,12 @@ struct PoolFixture {
   // Fails the stream for good.
   void break_stream(Stream& stream) {
     device->set_kernel("lost", [](const device::Run&) { return Status::device_lost("gone"); });
-    const auto module = *device->load(test::graph_named("lost"), {}, {});
+    const auto module = *device->load(test::graph_named("lost"), {}, device::plain_source(*device), {});
     const ir::Extents extents{1, 4};
-    const auto slot = *device->make_slot({});
+    const Ref<device::Buffer> arena = *device::plain_source(*device)->allocate(64);
     test::Rows x(1), y(1);
     device::CommandList list;
-    list.run(*module->compile({&extents, 1}, {}), *slot, {x.view()}, {y.view()});
+    list.run(*module->compile({&extents, 1}, {}), arena, {x.view()}, {y.view()});
     static_cast<void>(stream.turn()->submit(std::move(list)));
     static_cast<void>(stream.synchronize(Deadline::never()));
     REQUIRE(stream.failed());
@@ -159,13 +160,13 @@ TEST_CASE("share: of streams with equally many lessees the one with less in flig
     latch.wait();
     return Status();
   });
-  const auto module = *f.device->load(test::graph_named("slow"), {}, {});
+  const auto module = *f.device->load(test::graph_named("slow"), {}, device::plain_source(*f.device), {});
   const ir::Extents extents{1, 4};
-  const auto slot = *f.device->make_slot({});
+  const Ref<device::Buffer> arena = *device::plain_source(*f.device)->allocate(64);
   const auto all = f.lease_all();
   test::Rows x(1), y(1);
   device::CommandList list;
-  list.run(*module->compile({&extents, 1}, {}), *slot, {x.view()}, {y.view()});
+  list.run(*module->compile({&extents, 1}, {}), arena, {x.view()}, {y.view()});
   REQUIRE(all[0]->turn()->submit(std::move(list)).ok());
   CHECK(f.pool->lease()->stream() == all[1].stream());
   latch.open();

@@ -22,25 +22,24 @@ struct StreamFixture {
         roster(device, Clock::real()),
         a(*roster.make(1)),
         b(*roster.make(2)),
-        slot_a(*device->make_slot({})),
-        slot_b(*device->make_slot({})) {}
+        arena_a(*allocator->allocate(64)),
+        arena_b(*allocator->allocate(64)) {}
 
   Ref<const device::Program> program(test::Kernel kernel) {
     const std::string name = text("kernel", ++kernels);
     device->set_kernel(name, std::move(kernel));
-    const auto module = *device->load(test::graph_named(name), {}, {});
+    const auto module = *device->load(test::graph_named(name), {}, allocator, {});
     const ir::Extents extents{1, 4};
     return *module->compile({&extents, 1}, {});
   }
   device::View tensor() {
     Ref<device::Buffer> buffer = *allocator->allocate(16);
-    std::byte* const data = buffer->host();
-    return device::View::contiguous(std::move(buffer), data, ir::DType::kF32, {1, 4});
+    return device::View::contiguous(std::move(buffer), ir::DType::kF32, {1, 4});
   }
-  static device::CommandList run(const Ref<const device::Program>& program, device::Slot& slot,
+  static device::CommandList run(const Ref<const device::Program>& program, const Ref<device::Buffer>& arena,
                                  const device::View& from, const device::View& to) {
     device::CommandList list;
-    list.run(program, slot, {from}, {to});
+    list.run(program, arena, {from}, {to});
     return list;
   }
   static Status fill(Stream& stream, const device::View& to, double value) {
@@ -59,7 +58,7 @@ struct StreamFixture {
   Ref<Allocator> allocator;
   Roster roster;
   Ref<Stream> a, b;
-  std::unique_ptr<device::Slot> slot_a, slot_b;
+  Ref<device::Buffer> arena_a, arena_b;
 };
 
 const std::vector<float> kSevens(4, 7), kNines(4, 9);
@@ -76,7 +75,7 @@ TEST_CASE("a tensor handed from stream to stream is right without events") {
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor();
   REQUIRE(f.fill(*f.a, x, 7).ok());
   REQUIRE(f.fill(*f.a, y, 0).ok());
-  REQUIRE(f.a->turn()->submit(f.run(slow, *f.slot_a, x, y)).ok());
+  REQUIRE(f.a->turn()->submit(f.run(slow, f.arena_a, x, y)).ok());
   REQUIRE(f.copy(*f.b, y, z).ok());  // b reads what a has not written yet
   REQUIRE(f.fill(*f.b, x, 9).ok());  // b overwrites what a still reads
   CHECK_FALSE(f.b->query());
@@ -100,7 +99,7 @@ TEST_CASE("a stream that waits for an event runs after it") {
     return Status();
   });
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor(), w = f.tensor();
-  REQUIRE(f.a->turn()->submit(f.run(writer, *f.slot_a, x, y)).ok());
+  REQUIRE(f.a->turn()->submit(f.run(writer, f.arena_a, x, y)).ok());
   const Event event = f.a->record();
   CHECK(event.recorded());
   CHECK_FALSE(event.query());
@@ -110,7 +109,7 @@ TEST_CASE("a stream that waits for an event runs after it") {
     device::CommandList order;
     order.wait(event.point());
     REQUIRE(turn->submit(std::move(order)).ok());
-    REQUIRE(turn->submit(f.run(reader, *f.slot_b, z, w)).ok());
+    REQUIRE(turn->submit(f.run(reader, f.arena_b, z, w)).ok());
   }
   latch.open();
   CHECK(f.b->synchronize(Deadline::never()).ok());
@@ -122,8 +121,8 @@ TEST_CASE("values cross between two streams many times and stay right") {
   StreamFixture f;
   const auto add_one = f.program([](const device::Run& run) {
     for (int i = 0; i < 4; ++i) {
-      reinterpret_cast<float*>(run.outputs[0].data)[i] =
-          reinterpret_cast<const float*>(run.inputs[0].data)[i] + 1;
+      reinterpret_cast<float*>(run.outputs[0].host())[i] =
+          reinterpret_cast<const float*>(run.inputs[0].host())[i] + 1;
     }
     return Status();
   });
@@ -131,8 +130,8 @@ TEST_CASE("values cross between two streams many times and stay right") {
   REQUIRE(f.fill(*f.a, x, 0).ok());
   constexpr int kRounds = 500;
   for (int i = 0; i < kRounds; ++i) {
-    REQUIRE(f.a->turn()->submit(f.run(add_one, *f.slot_a, x, y)).ok());
-    REQUIRE(f.b->turn()->submit(f.run(add_one, *f.slot_b, y, x)).ok());
+    REQUIRE(f.a->turn()->submit(f.run(add_one, f.arena_a, x, y)).ok());
+    REQUIRE(f.b->turn()->submit(f.run(add_one, f.arena_b, y, x)).ok());
   }
   CHECK(f.b->synchronize(Deadline::never()).ok());
   CHECK(test::values_of(x) == std::vector<float>(4, 2 * kRounds));
@@ -149,8 +148,8 @@ TEST_CASE(
     const device::View& to = thread == 0 ? y : x;
     for (int i = 0; i < 1000; ++i) {
       device::CommandList list;  // only names the buffers: what they hold does not matter here
-      list.copy(device::View{from.buffer, from.data, ir::DType::kF32, {0}, {1}},
-                device::View{to.buffer, to.data, ir::DType::kF32, {0}, {1}});
+      list.copy(device::View{from.buffer, 0, nullptr, ir::DType::kF32, {0}, {1}},
+                device::View{to.buffer, 0, nullptr, ir::DType::kF32, {0}, {1}});
       CHECK(mine.turn()->submit(std::move(list)).ok());
     }
     CHECK(mine.synchronize(Deadline::never()).ok());
@@ -167,15 +166,15 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
   });
   device::View x = f.tensor();
   const device::View y = f.tensor();
-  const void* const memory = x.data;
+  const void* const memory = x.host();
   REQUIRE(f.fill(*f.a, x, 7).ok());
   SUBCASE("in flight, the record keeps it") {
-    REQUIRE(f.b->turn()->submit(f.run(slow, *f.slot_b, x, y)).ok());
+    REQUIRE(f.b->turn()->submit(f.run(slow, f.arena_b, x, y)).ok());
   }
   SUBCASE("foreign use, recorded by mark_read") {  // record_stream
     device::CommandList list;
     const device::View other = f.tensor();
-    list.run(slow, *f.slot_b, {device::View{nullptr, x.data, x.dtype, x.extents, x.strides}}, {y});
+    list.run(slow, f.arena_b, {device::View{nullptr, 0, x.host(), x.dtype, x.extents, x.strides}}, {y});
     const uint64_t value = *f.b->turn()->submit(std::move(list));
     x.buffer->mark_read({f.b->timeline(), value});
   }
@@ -184,7 +183,7 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
   x = {};
   for (int i = 0; i < 3; ++i) {  // a new owner would overwrite what b is about to read
     const device::View next = f.tensor();
-    CHECK(next.data != memory);
+    CHECK(next.host() != memory);
     REQUIRE(f.fill(*f.a, next, 9).ok());
     REQUIRE(f.a->synchronize(Deadline::never()).ok());
     f.a->drop_finished();
@@ -199,7 +198,7 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
   bool reused = false;
   for (int i = 0; i < 8; ++i) {
     all.push_back(f.tensor());
-    reused = reused || all.back().data == memory;
+    reused = reused || all.back().host() == memory;
   }
   CHECK(reused);
 }
@@ -207,8 +206,8 @@ TEST_CASE("a freed buffer is not reused while another stream reads it") {
 TEST_CASE("two threads synchronise one stream at once, while a third submits") {
   StreamFixture f;
   const auto add_one = f.program([](const device::Run& run) {
-    reinterpret_cast<float*>(run.outputs[0].data)[0] =
-        reinterpret_cast<const float*>(run.inputs[0].data)[0] + 1;
+    reinterpret_cast<float*>(run.outputs[0].host())[0] =
+        reinterpret_cast<const float*>(run.inputs[0].host())[0] + 1;
     return Status();
   });
   const device::View x = f.tensor();
@@ -217,7 +216,7 @@ TEST_CASE("two threads synchronise one stream at once, while a third submits") {
   run_together(3, [&](int thread) {
     if (thread == 0) {
       for (int i = 0; i < 400; ++i) {
-        REQUIRE(f.a->turn()->submit(f.run(add_one, *f.slot_a, x, x)).ok());
+        REQUIRE(f.a->turn()->submit(f.run(add_one, f.arena_a, x, x)).ok());
         submitted.add_acq_rel(1);
       }
       return;
@@ -242,7 +241,7 @@ TEST_CASE("a shared stream runs one submission at a time, in order, and loses no
     });
     run_together(8, [&](int) {
       const device::View x = f.tensor(), y = f.tensor();
-      for (int i = 0; i < 250; ++i) REQUIRE(f.a->turn()->submit(f.run(count, *f.slot_a, x, y)).ok());
+      for (int i = 0; i < 250; ++i) REQUIRE(f.a->turn()->submit(f.run(count, f.arena_a, x, y)).ok());
     });
     REQUIRE(f.a->synchronize(Deadline::never()).ok());
     CHECK(sum == 2000);
@@ -267,7 +266,7 @@ TEST_CASE("a failed stream stays failed, returns the cause to every caller, and 
   REQUIRE(f.fill(*f.a, x, 7).ok());
   const Event before = f.a->record();
   REQUIRE(before.wait(Deadline::never()).ok());
-  REQUIRE(f.a->turn()->submit(f.run(lost, *f.slot_a, x, y)).ok());
+  REQUIRE(f.a->turn()->submit(f.run(lost, f.arena_a, x, y)).ok());
   for (int i = 0; i < 2; ++i) {
     const Status status = f.a->synchronize(Deadline::never());
     CHECK(status.code() == Code::device_lost);
@@ -288,7 +287,7 @@ TEST_CASE("a mistake that only the data shows fails its submission and not the s
   StreamFixture f(false);
   const auto wrong = f.program([](const device::Run&) { return Status::invalid("index 9 of 4"); });
   const device::View x = f.tensor(), y = f.tensor();
-  CHECK(f.a->turn()->submit(f.run(wrong, *f.slot_a, x, y)).status().code() == Code::invalid);
+  CHECK(f.a->turn()->submit(f.run(wrong, f.arena_a, x, y)).status().code() == Code::invalid);
   CHECK(f.fill(*f.a, x, 7).ok());
   CHECK(f.copy(*f.a, x, y).ok());
   CHECK(test::values_of(y) == kSevens);
@@ -321,8 +320,8 @@ TEST_CASE("synchronising all goes on past a failing stream and returns the first
     return Status();
   });
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor(), w = f.tensor();
-  REQUIRE(f.a->turn()->submit(f.run(lost, *f.slot_a, x, y)).ok());
-  REQUIRE(f.b->turn()->submit(f.run(slow, *f.slot_b, z, w)).ok());
+  REQUIRE(f.a->turn()->submit(f.run(lost, f.arena_a, x, y)).ok());
+  REQUIRE(f.b->turn()->submit(f.run(slow, f.arena_b, z, w)).ok());
   const Thread opener("opener", [&] {
     test::wait_until([&] { return latch.arrived() == 1 && f.a->failed(); });
     latch.open();

@@ -11,6 +11,7 @@
 #include <random>
 #include <vector>
 
+#include "device/plain_source_fixture.h"
 #include "drivers/metal/lowered.h"
 #include "plan/passes/optimize.h"
 #include "plan/rows/batchable.h"
@@ -56,7 +57,8 @@ class Bench {
     std::vector<ir::Extents> extents;
     for (const ir::Tensor& input : inputs) extents.push_back(input.extents());
     Compiled out;
-    HEDDLE_TRY_ASSIGN(out.weights, Weights::make(device(), optimised));
+    device::CountingSource source;
+    HEDDLE_TRY_ASSIGN(out.weights, Weights::make(device(), optimised, source));
     HEDDLE_TRY_ASSIGN(out.graph, plan::specialize(optimised, extents));
     HEDDLE_TRY_ASSIGN(out.lowered, lower(out.graph, *out.weights, {device(), false, defences}));
     return out;

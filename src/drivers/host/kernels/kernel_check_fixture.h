@@ -18,6 +18,7 @@
 
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/weight_store.h"
+#include "drivers/host/require_fixture.h"
 #include "ir/builder.h"
 #include "tests/close_fixture.h"
 
@@ -105,7 +106,7 @@ inline Operand operand(const ir::Tensor& tensor, Operand::Location location, uin
 
 inline Result<std::unique_ptr<Step>> lower(const ir::Graph& graph, const std::vector<ir::Tensor>& inputs,
                                            const std::vector<ir::Tensor>& outputs, int width) {
-  static WeightStore keeps_nothing(*make_engine(false));
+  static WeightStore keeps_nothing(*make_engine(false), source_of_tests());
   Lowering lowering{graph, graph.nodes[0], {}, {}, keeps_nothing, width};
   uint64_t next = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -1,4 +1,5 @@
 #include "drivers/host/layout/row_locator.h"
+#include "device/plain_source_fixture.h"
 
 #include <cstring>
 #include <functional>
@@ -46,9 +47,8 @@ struct FaultCase {
 struct RowsRun {
   RowsRun(ir::Graph graph, int threads)
       : device(require(make_host_device({.threads = threads}))),
-        module(require(device->load(std::move(graph), {}, NoLocksHeld()))),
-        queue(require(device->make_queue(NoLocksHeld()))),
-        slot(require(device->make_slot(NoLocksHeld()))) {
+        module(require(device->load(std::move(graph), {}, device::plain_source(*device), NoLocksHeld()))),
+        queue(require(device->make_queue(NoLocksHeld()))) {
     std::vector<ir::Extents> shapes;
     for (const device::Signature& input : module->inputs()) {
       ir::Extents extents;
@@ -57,18 +57,18 @@ struct RowsRun {
       shapes.push_back(extents);
     }
     program = require(module->compile(shapes, NoLocksHeld()));
-    REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
+    arena = require(device::arena_for(*device, *program));
   }
 
   Status run(const Tensors& inputs, Tensors& outputs, RowFaults* faults) {
     std::vector<View> in, out;
     outputs.clear();
-    for (const device::ConcreteType& type : program->outputs())
+    for (const ir::ConcreteType& type : program->outputs())
       outputs.push_back(ir::Tensor::zeros(type.dtype, type.extents));
     for (const ir::Tensor& t : inputs) in.push_back(view_of(t));
     for (const ir::Tensor& t : outputs) out.push_back(view_of(t));
     device::CommandList list;
-    list.run(program, *slot, std::move(in), std::move(out),
+    list.run(program, arena, std::move(in), std::move(out),
              Ref<RowFaults>(Ref<RowFaults>(), faults));  // the caller keeps them
     return queue->submit(list, ++value, NoLocksHeld());
   }
@@ -78,7 +78,7 @@ struct RowsRun {
     std::mt19937 random(3);
     Tensors out;
     for (size_t i = 0; i < program->inputs().size(); ++i) {
-      const device::ConcreteType& type = program->inputs()[i];
+      const ir::ConcreteType& type = program->inputs()[i];
       ir::Tensor t = ir::Tensor::zeros(type.dtype, type.extents);
       const bool real = ir::is_float(type.dtype);
       std::uniform_real_distribution<double> pick(real ? -1 : 0, real ? 1 : most[i] + 0.99);
@@ -92,7 +92,7 @@ struct RowsRun {
   Ref<const device::Module> module;
   Ref<const device::Program> program;
   std::unique_ptr<device::Queue> queue;
-  std::unique_ptr<device::Slot> slot;
+  Ref<device::Buffer> arena;
   uint64_t value = 0;
 };
 
@@ -329,7 +329,7 @@ TEST_CASE("a branch and a long loop that are marked are the program's own, not f
   for (const auto& [c, op] : {std::pair(branch_case(), "If"), std::pair(loop_case(80), "Loop")}) {
     const RowsRun running(graph_of(c), 1);
     std::vector<ir::Extents> shapes;
-    for (const device::ConcreteType& input : running.program->inputs()) shapes.push_back(input.extents);
+    for (const ir::ConcreteType& input : running.program->inputs()) shapes.push_back(input.extents);
     CHECK(plan::count(require(plan::specialize(running.module->graph(), shapes)), op) == 1);
   }
 }
@@ -368,8 +368,8 @@ TEST_CASE("runs at once, each with faults of its own, do not meet") {
   Atomic<int> wrong{0};
   run_together(4, [&](int thread) {
     const auto queue = shared.device->make_queue(NoLocksHeld());
-    const auto slot = shared.device->make_slot(NoLocksHeld());
-    if (!queue.ok() || !slot.ok() || !(*slot)->prepare(*shared.program, NoLocksHeld()).ok()) {
+    const auto arena = device::arena_for(*shared.device, *shared.program);
+    if (!queue.ok() || !arena.ok()) {
       wrong.add_relaxed(1);
       return;
     }
@@ -379,7 +379,7 @@ TEST_CASE("runs at once, each with faults of its own, do not meet") {
       const ir::Tensor ids = with(right[0], {0, row * 7 + 1, 50 + thread, row, ""});
       const auto faults = std::make_shared<RowFaults>(kRows);
       device::CommandList list;
-      list.run(shared.program, **slot, {view_of(ids)}, {view_of(got)}, faults);
+      list.run(shared.program, *arena, {view_of(ids)}, {view_of(got)}, faults);
       bool fits = (*queue)->submit(list, turn, NoLocksHeld()).ok() && faults->count() == 1 &&
                   faults->of(row).message().find(text("index ", 50 + thread, ' ')) != std::string::npos;
       for (int64_t other = 0; other < kRows; ++other)

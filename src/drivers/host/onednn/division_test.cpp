@@ -1,4 +1,5 @@
 #include "drivers/host/onednn/division.h"
+#include "device/plain_source_fixture.h"
 
 #include <doctest/doctest.h>
 
@@ -262,7 +263,7 @@ Ref<const Engine> engine_for(bool bf16) {
 // Compiles for 1 to 64 threads; returns how many of the programs are divided.
 int sweep(const DividedCase& c, const Ref<const Engine>& engine) {
   const ir::Graph graph = graph_of(c);
-  WeightStore store(engine, graph);
+  WeightStore store(engine, graph, source_of_tests());
   const auto path_with = [&](int threads) {
     return require(HostProgram::prepare(graph, store, threads, kNoLimit, true))->path();
   };
@@ -293,7 +294,7 @@ TEST_CASE("a path names the kernel and the pieces, and says so where only oneDNN
   const OmpScope team_of_one;
   const auto path_of_case = [](const DividedCase& c, int threads) {
     const ir::Graph graph = graph_of(c);
-    WeightStore store(engine_for(false), graph);
+    WeightStore store(engine_for(false), graph, source_of_tests());
     return require(HostProgram::prepare(graph, store, threads, kNoLimit, true))->path();
   };
   const DividedCase conv{"Conv", {{{1, 128, 100}}, w({128, 128, 3})}, {{"pads", Is{1, 1}}}};
@@ -316,12 +317,12 @@ std::vector<ir::Tensor> inputs_of(const DividedCase& c, uint32_t seed) {
 std::vector<ir::Tensor> run_each(const DividedCase& c, int threads, std::vector<std::vector<ir::Tensor>> runs,
                                  const device::LoadOptions& options = {}) {
   const auto device = require(make_host_device({.threads = threads}));
-  const auto module = require(device->load(graph_of(c), options, NoLocksHeld()));
+  const auto module =
+      require(device->load(graph_of(c), options, device::plain_source(*device), NoLocksHeld()));
   std::vector<ir::Extents> extents;
   for (const ir::Tensor& input : runs[0]) extents.push_back(input.extents());
   const auto program = require(module->compile(extents, NoLocksHeld()));
-  const auto slot = require(device->make_slot(NoLocksHeld()));
-  REQUIRE(slot->prepare(*program, NoLocksHeld()).ok());
+  const Ref<device::Buffer> arena = require(device::arena_for(*device, *program));
   const auto queue = require(device->make_queue(NoLocksHeld()));
   std::vector<ir::Tensor> outputs;
   for (std::vector<ir::Tensor>& inputs : runs) {
@@ -329,7 +330,7 @@ std::vector<ir::Tensor> run_each(const DividedCase& c, int threads, std::vector<
     for (ir::Tensor& input : inputs) views.push_back(view_of(input));
     ir::Tensor& y = outputs.emplace_back(ir::Tensor::zeros(ir::DType::kF32, program->outputs()[0].extents));
     device::CommandList list;
-    list.run(program, *slot, views, {view_of(y)});
+    list.run(program, arena, views, {view_of(y)});
     REQUIRE(queue->submit(list, outputs.size(), NoLocksHeld()).ok());
   }
   return outputs;

@@ -2,6 +2,7 @@
 #include <array>
 
 #include "device/buffer.h"
+#include "device/view.h"
 #include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
@@ -180,9 +181,9 @@ class GemmStep final : public Step {
 
  private:
   void spread(const RunContext& context) const {
-    const device::View to = device::View::contiguous(nullptr, context.write(y_), y_.dtype, y_.extents);
+    const device::View to = device::View::contiguous(context.write(y_), y_.dtype, y_.extents);
     device::View from = to;
-    from.data = const_cast<std::byte*>(context.read(c_));
+    from.callers = const_cast<std::byte*>(context.read(c_));
     const ir::Extents dense = device::contiguous_strides(c_.extents);
     const size_t missing = y_.extents.rank() - c_.extents.rank();
     for (size_t i = 0; i < y_.extents.rank(); ++i) {

@@ -2,11 +2,10 @@
 
 #include <algorithm>
 
-#include "drivers/host/machine/aligned_bytes.h"
-
 namespace heddle::host {
 
-WeightStore::WeightStore(Ref<const Engine> engine, const ir::Graph& graph) : engine_(std::move(engine)) {
+WeightStore::WeightStore(Ref<const Engine> engine, const ir::Graph& graph, Ref<device::Source> source)
+    : engine_(std::move(engine)), source_(std::move(source)) {
   ir::each_constant(graph, [&](const ir::Tensor& weight) {
     if (weight.elements() == 0) return;
     own_.push_back(weight.data());
@@ -20,13 +19,25 @@ bool WeightStore::owns(const void* weights) const {
   return std::binary_search(own_.begin(), own_.end(), weights);
 }
 
+Result<Ref<std::byte>> WeightStore::large_room(uint64_t bytes) {
+  struct Counted {
+    Ref<const void> charge;
+    Ref<std::byte> piece;
+  };
+  auto counted = std::make_shared<Counted>();
+  HEDDLE_TRY_ASSIGN(counted->charge, source_->charge(bytes));
+  HEDDLE_TRY_ASSIGN(counted->piece, pages_.take(bytes));
+  std::byte* const data = counted->piece.get();
+  return Ref<std::byte>(std::move(counted), data);
+}
+
 Result<Ref<std::byte>> WeightStore::room(const void* weights, uint64_t bytes) {
   // What one shape folded goes with that shape; pieces of a span come back only with the whole span.
   if (owns(weights) && bytes >= kLargeBytes && large_bytes_ >= HugePages::kPageBytes)
-    return pages_.take(bytes);
-  HEDDLE_TRY_ASSIGN(AlignedBytes made, AlignedBytes::make(bytes));
-  const auto block = std::make_shared<AlignedBytes>(std::move(made));
-  return Ref<std::byte>(block, block->data());
+    return large_room(bytes);
+  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> block, source_->allocate(bytes, device::MemoryKind::device));
+  std::byte* const data = block->host();
+  return Ref<std::byte>(std::move(block), data);
 }
 
 }  // namespace heddle::host

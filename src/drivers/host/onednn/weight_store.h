@@ -7,7 +7,7 @@
 //              stay theirs for as long as the store lives. Others (folded for one shape) are packed for
 //              who asks, and forgotten.
 //   Memory     room() for a large weight of a large model lies on huge pages; such a model has at most 2 MiB
-//              more resident for it, a small one nothing.
+//              more resident for it, a small one nothing. All of it is the Source's, or counted by it.
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
 //   Lifetime   Held by the module; a Packed is kept alive by the steps that use it, and room by its holder.
 #pragma once
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/once_map.h"
+#include "device/buffer.h"
 #include "drivers/host/machine/huge_pages.h"
 #include "ir/graph.h"
 
@@ -32,8 +33,10 @@ struct Packed {
 
 class WeightStore {
  public:
-  WeightStore(Ref<const Engine> engine, const ir::Graph& graph);
-  explicit WeightStore(Ref<const Engine> engine) : engine_(std::move(engine)) {}  // keeps nothing
+  WeightStore(Ref<const Engine> engine, const ir::Graph& graph, Ref<device::Source> source);
+  // Keeps nothing.
+  WeightStore(Ref<const Engine> engine, Ref<device::Source> source)
+      : engine_(std::move(engine)), source_(std::move(source)) {}
 
   const Engine& engine() const { return *engine_; }
 
@@ -73,8 +76,10 @@ class WeightStore {
   static constexpr uint64_t kLargeBytes = 64 << 10;
 
   bool owns(const void* weights) const;
+  Result<Ref<std::byte>> large_room(uint64_t bytes);
 
   Ref<const Engine> engine_;
+  Ref<device::Source> source_;
   std::vector<const void*> own_;  // sorted
   uint64_t large_bytes_ = 0;      // of the module's constants of kLargeBytes and more
   HugePages pages_;

@@ -1,4 +1,5 @@
 #include "drivers/host/onednn/weight_store.h"
+#include "drivers/host/require_fixture.h"
 
 #include <doctest/doctest.h>
 
@@ -28,7 +29,7 @@ ir::Graph graph_of(const ir::Tensor& weight) {
 TEST_CASE("a weight is packed once per layout, however many threads ask") {
   const ir::Tensor weight = ir::Tensor::of<float>(ir::DType::kF32, {2}, std::vector<float>{3, 4});
   const ir::Graph graph = graph_of(weight);
-  WeightStore store(*make_engine(false), graph);
+  WeightStore store(*make_engine(false), graph, source_of_tests());
   Atomic<int> packed{0}, wrong{0};
   run_together(8, [&](int thread) {
     for (const char* layout : {"a", "b"}) {
@@ -50,7 +51,7 @@ TEST_CASE("what is not the module's own is packed for the caller and not kept") 
   const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {2}),
                    folded = ir::Tensor::zeros(ir::DType::kF32, {2});
   const ir::Graph graph = graph_of(weight);
-  WeightStore store(*make_engine(false), graph);
+  WeightStore store(*make_engine(false), graph, source_of_tests());
   int packed = 0;
   for (int i = 0; i < 3; ++i) {
     const auto got = store.get<Twice>(folded.data(), "a", [&]() -> Result<Ref<const Twice>> {
@@ -65,7 +66,7 @@ TEST_CASE("what is not the module's own is packed for the caller and not kept") 
 TEST_CASE("a failure to pack reaches the caller, and the next call packs anew") {
   const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {2});
   const ir::Graph graph = graph_of(weight);
-  WeightStore store(*make_engine(false), graph);
+  WeightStore store(*make_engine(false), graph, source_of_tests());
   const auto failed = store.get<Twice>(
       weight.data(), "a", []() -> Result<Ref<const Twice>> { return Status::exhausted("full"); });
   CHECK(failed.status().code() == Code::exhausted);
@@ -91,7 +92,7 @@ TEST_CASE("only a large weight of a large model's own lies on a span; room outli
     const ir::Tensor weight = ir::Tensor::zeros(ir::DType::kF32, {line.weight});
     const ir::Tensor folded = ir::Tensor::zeros(ir::DType::kF32, {line.weight});
     const ir::Graph graph = graph_of(weight);
-    auto store = std::make_unique<WeightStore>(*make_engine(false), graph);
+    auto store = std::make_unique<WeightStore>(*make_engine(false), graph, source_of_tests());
     const void* source = line.own ? weight.data() : folded.data();
     const auto first = store->room(source, line.asked), second = store->room(source, line.asked);
     REQUIRE(first.ok());
@@ -125,7 +126,7 @@ TEST_CASE("what 8 threads pack at once into one store keeps its values") {
     uint64_t bytes() const override { return kCount; }
     Ref<std::byte> data;
   };
-  auto store = std::make_unique<WeightStore>(*make_engine(false), graph);
+  auto store = std::make_unique<WeightStore>(*make_engine(false), graph, source_of_tests());
   std::vector<Ref<const Filled>> packed(kThreads * kThreads);
   Atomic<int> makes{0};
   run_together(kThreads, [&](int thread) {

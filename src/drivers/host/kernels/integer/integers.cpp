@@ -17,8 +17,9 @@ namespace heddle::host {
 namespace {
 
 struct WideRows final : Packed {
-  uint64_t bytes() const override { return block.size() + 256; }
-  AlignedBytes block;
+  uint64_t bytes() const override { return size + 256; }
+  Ref<std::byte> block;
+  uint64_t size = 0;
 };
 
 int32_t point_at(const RunContext& context, const Operand& point, int64_t at) {
@@ -50,19 +51,20 @@ class WideWeight {
       scratch += bytes_;
       return {};
     }
-    HEDDLE_TRY_ASSIGN(packed_, lowering.weights.get<WideRows>(
-                                   weight.constant, std::move(layout), [&]() -> Result<Ref<const WideRows>> {
-                                     auto made = std::make_shared<WideRows>();
-                                     HEDDLE_TRY_ASSIGN(made->block, AlignedBytes::make(bytes_));
-                                     widen_all(weight.constant,
-                                               reinterpret_cast<int16_t*>(made->block.data()));
-                                     return Ref<const WideRows>(std::move(made));
-                                   }));
+    HEDDLE_TRY_ASSIGN(packed_,
+                      lowering.weights.get<WideRows>(
+                          weight.constant, std::move(layout), [&]() -> Result<Ref<const WideRows>> {
+                            auto made = std::make_shared<WideRows>();
+                            HEDDLE_TRY_ASSIGN(made->block, lowering.weights.room(weight.constant, bytes_));
+                            made->size = bytes_;
+                            widen_all(weight.constant, reinterpret_cast<int16_t*>(made->block.get()));
+                            return Ref<const WideRows>(std::move(made));
+                          }));
     return {};
   }
   template <class WidenAll>
   const int16_t* rows(const RunContext& context, uint64_t base, WidenAll&& widen_all) const {
-    if (packed_ != nullptr) return reinterpret_cast<const int16_t*>(packed_->block.data());
+    if (packed_ != nullptr) return reinterpret_cast<const int16_t*>(packed_->block.get());
     auto* own = reinterpret_cast<int16_t*>(context.arena + base + offset_);
     widen_all(context.read(weight_), own);
     return own;

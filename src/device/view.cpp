@@ -1,5 +1,6 @@
-#include "device/buffer.h"
+#include "device/view.h"
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -72,18 +73,48 @@ void move_elements(const std::byte* from, std::byte* to, const Loop& loop) {
 
 }  // namespace
 
+View View::contiguous(Ref<Buffer> buffer, ir::DType dtype, const ir::Extents& extents, uint64_t offset) {
+  return {std::move(buffer), offset, nullptr, dtype, extents, contiguous_strides(extents)};
+}
+
+View View::contiguous(std::byte* callers, ir::DType dtype, const ir::Extents& extents) {
+  return {nullptr, 0, callers, dtype, extents, contiguous_strides(extents)};
+}
+
+bool View::is_contiguous() const {
+  int64_t expected = 1;
+  bool dense = true;
+  for (size_t axis = extents.rank(); axis-- > 0;) {
+    if (extents[axis] == 0) return true;
+    // The stride of an axis of one element is never used.
+    if (extents[axis] != 1 && strides[axis] != expected) dense = false;
+    expected *= extents[axis];
+  }
+  return dense;
+}
+
+ir::Extents contiguous_strides(const ir::Extents& extents) {
+  ir::Extents strides = extents;
+  int64_t next = 1;
+  for (size_t axis = extents.rank(); axis-- > 0;) {
+    strides[axis] = next;
+    next *= std::max<int64_t>(extents[axis], 1);
+  }
+  return strides;
+}
+
 void copy_view(const View& from, const View& to) {
   if (to.extents.elements() == 0) return;
   const Loop loop = plan_loop(from, to);
   switch (ir::size_of(to.dtype)) {
     case 1:
-      return move_elements<1>(from.data, to.data, loop);
+      return move_elements<1>(from.host(), to.host(), loop);
     case 2:
-      return move_elements<2>(from.data, to.data, loop);
+      return move_elements<2>(from.host(), to.host(), loop);
     case 4:
-      return move_elements<4>(from.data, to.data, loop);
+      return move_elements<4>(from.host(), to.host(), loop);
     default:
-      return move_elements<8>(from.data, to.data, loop);
+      return move_elements<8>(from.host(), to.host(), loop);
   }
 }
 
@@ -91,7 +122,7 @@ void fill_view(const View& to, double value) {
   ir::Tensor one = ir::Tensor::scalar(to.dtype, value);
   View from = to;
   from.buffer = nullptr;
-  from.data = static_cast<std::byte*>(one.mutable_data());
+  from.callers = static_cast<std::byte*>(one.mutable_data());
   for (size_t i = 0; i < from.strides.rank(); ++i) from.strides[i] = 0;
   copy_view(from, to);
 }

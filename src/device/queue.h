@@ -1,0 +1,39 @@
+// queue.h: one order of work of a device: submissions run one after the other.
+//
+//   Threads    submit() by one thread at a time (its stream's Turn, or its lane's Permit, sees to that).
+//   Blocks     submit(): as long as the device needs to take the work; a synchronous device does it.
+//   Errors     A queue whose work failed is discarded, never repaired. Its timeline fails when nothing of the
+//              queue runs any more, and not before: what a submission names may be used until then.
+#pragma once
+
+#include "device/command_list.h"
+
+namespace heddle::device {
+
+// In order: a submission's commands, and submissions of one queue. Between queues only Wait commands order.
+// One may name a value that another thread has taken and is about to submit: submit() may block until it has,
+// since an event must be recorded before a queue can wait for it.
+class Queue {
+ public:
+  virtual ~Queue() = default;
+  const Ref<Timeline>& timeline() const { return timeline_; }
+
+  // Starts (synchronous devices: does) the work of `list`, which is over when the timeline reaches `value`;
+  // values grow by one. The caller keeps `list` alive until then. Returns
+  //   ok           it was accepted; the timeline will reach `value` or fail
+  //   invalid      only the data could show the mistake (an index out of range, named with its node), or the
+  //                operands are not the program's; the outputs are undefined, and the queue goes on
+  //   others       refused before anything was started
+  // In both cases the timeline has reached `value`, or does when all before is over. What the data shows
+  // later than that an asynchronous device records in the run's row faults.
+  virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
+
+ protected:
+  explicit Queue(Ref<Timeline> timeline) : timeline_(std::move(timeline)) {}
+  static Completion completion() { return {}; }  // for drivers: the right to advance and fail
+
+ private:
+  Ref<Timeline> timeline_;
+};
+
+}  // namespace heddle::device

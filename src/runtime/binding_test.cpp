@@ -1,0 +1,255 @@
+// What a call may bring, on devices that can name it where it lies and on devices that cannot.
+#include "runtime/binding.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "base/thread.h"
+#include "runtime/runtime.h"
+#include "runtime/test_device_fixture.h"
+
+namespace heddle::runtime {
+namespace {
+
+using device::MemoryKind;
+using device::View;
+using test::Rows;
+using test::TestDevice;
+
+struct Kind {
+  const char* name;
+  test::TestOptions options;
+};
+const Kind kDevices[] = {
+    {"synchronous, binds all", {}},
+    {"synchronous, stages", {.binds_caller_memory = false}},
+    {"synchronous, whole buffers", {.binds_caller_memory = false, .binds_offsets = false}},
+    {"asynchronous, binds all", {.asynchronous = true}},
+    {"asynchronous, stages", {.asynchronous = true, .binds_caller_memory = false}},
+    {"discrete", {.asynchronous = true, .binds_caller_memory = false, .unified = false}},
+    {"discrete, whole buffers",
+     {.asynchronous = true, .binds_caller_memory = false, .binds_offsets = false, .unified = false}},
+    {"discrete, synchronous", {.binds_caller_memory = false, .unified = false}},
+};
+
+struct BindingFixture {
+  explicit BindingFixture(test::TestOptions options, const Options& runtime_options = {}) {
+    static Atomic<int> next{0};
+    options.name = text("binding-test", next.add_relaxed(1));
+    device = std::make_shared<TestDevice>(options);
+    device->set_kernel("twice", [this](const device::Run& run) {
+      const auto* x = reinterpret_cast<const float*>(test::at(run.inputs[0]));
+      auto* y = reinterpret_cast<float*>(test::at(run.outputs[0]));
+      for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) y[i] = 2 * x[i];
+      const auto seen = addresses.lock();
+      seen->push_back(run.inputs[0].address());
+      seen->push_back(run.arena->address());
+      return Status();
+    });
+    runtime = *Runtime::make(device, runtime_options);
+    model = *runtime->load(test::graph_named("twice"));
+  }
+  Result<std::vector<View>> run(const View& x, Call call = {}) {
+    call.inputs = {&x, 1};
+    return runtime->run(*model, call);
+  }
+  // In memory of the device, as another call would find it.
+  View on_device(Rows& rows) {
+    View made = *runtime->allocate(ir::DType::kF32, rows.extents);
+    REQUIRE(runtime->copy(**runtime->streams().default_stream(), rows.view(), made).ok());
+    return made;
+  }
+  std::vector<float> read(const View& view) {
+    Rows to(view.extents[0]);
+    REQUIRE(runtime->copy(**runtime->streams().default_stream(), view, to.view()).ok());
+    return to.values;
+  }
+
+  Guarded<std::vector<uint64_t>, Rank::kLog> addresses;  // of inputs and arenas, run by run
+  Ref<TestDevice> device;
+  Ref<Runtime> runtime;
+  Ref<Model> model;
+};
+
+std::vector<float> doubled(std::vector<float> values) {
+  for (float& value : values) value *= 2;
+  return values;
+}
+
+}  // namespace
+
+TEST_CASE("results of inputs in the host's memory can be read by the host, on every device") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options);
+    for (int64_t rows = 1; rows < 5; ++rows) {
+      Rows x(rows, static_cast<float>(rows));
+      const auto y = f.run(x.view());
+      REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+      REQUIRE(y->front().host() != nullptr);
+      CHECK(test::values_of(y->front()) == doubled(x.values));
+    }
+  }
+}
+
+TEST_CASE("an input in device memory is used where it lies, and its result lies there") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options);
+    Rows x(3, 7);
+    const View held = f.on_device(x);
+    const auto y = f.run(held);
+    REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+    CHECK(f.addresses.lock()->front() == held.address());
+    CHECK((y->front().host() != nullptr) == kind.options.unified);
+    CHECK(f.read(y->front()) == doubled(x.values));
+  }
+}
+
+TEST_CASE("strided inputs, parts of buffers, and memory off its element's grid give the same values") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options);
+    Rows all(4, 1);
+    View every_other = all.view(), part = f.on_device(all), strided = part;
+    every_other.extents = strided.extents = {2, 4};
+    every_other.strides = strided.strides = {8, 1};
+    part.extents = {2, 4};
+    part.offset = 2 * 4 * sizeof(float);
+    std::vector<std::byte> bytes(1 + 4 * sizeof(float));
+    std::memcpy(bytes.data() + 1, all.values.data(), 4 * sizeof(float));
+    View odd = View::contiguous(bytes.data() + 1, ir::DType::kF32, {1, 4});
+    const auto slice = [&](std::vector<size_t> rows) {
+      std::vector<float> values;
+      for (const size_t row : rows) {
+        for (size_t i = 0; i < 4; ++i) values.push_back(2 * all.values[4 * row + i]);
+      }
+      return values;
+    };
+    const std::pair<View, std::vector<float>> cases[] = {
+        {every_other, slice({0, 2})}, {strided, slice({0, 2})}, {part, slice({2, 3})}, {odd, slice({0})}};
+    for (const auto& [view, wanted] : cases) {
+      const auto y = f.run(view);
+      REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+      CHECK(f.read(y->front()) == wanted);
+    }
+  }
+}
+
+TEST_CASE("given outputs are written, in the caller's memory, a buffer, or a part of one") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options);
+    Rows x(2, 3), callers(2), zeros(4);
+    const View to_callers = callers.view(), buffer = f.on_device(zeros);
+    REQUIRE(f.run(x.view(), {.outputs = {&to_callers, 1}}).ok());
+    CHECK(callers.values == doubled(x.values));
+    View part = buffer;
+    part.extents = {2, 4};
+    part.offset = 2 * 4 * sizeof(float);
+    REQUIRE(f.run(x.view(), {.outputs = {&part, 1}}).ok());
+    const std::vector<float> all = f.read(buffer);
+    CHECK(std::vector<float>(all.begin() + 8, all.end()) == doubled(x.values));
+  }
+}
+
+TEST_CASE("memory of another device comes and goes through staging, after the work on it") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options), other({.asynchronous = true});
+    Rows x(2, 11);
+    const View foreign = other.on_device(x);
+    const auto y = f.run(foreign);
+    REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+    CHECK(f.read(y->front()) == doubled(x.values));
+    const View there = *other.runtime->allocate(ir::DType::kF32, {2, 4});
+    REQUIRE(f.run(x.view(), {.outputs = {&there, 1}}).ok());
+    CHECK(other.read(there) == doubled(x.values));
+  }
+}
+
+TEST_CASE("memory of another device that the host cannot address is refused, with what to do") {
+  BindingFixture f({}), other({.asynchronous = true, .binds_caller_memory = false, .unified = false});
+  Rows x(2, 11);
+  const Status refused = f.run(other.on_device(x)).status();
+  CHECK(refused.code() == Code::invalid);
+  CHECK(refused.message().find("copy it to the host") != std::string::npos);
+}
+
+TEST_CASE("runs of one shape find their slot where the last one found it") {
+  for (const Kind& kind : kDevices) {
+    if (kind.options.binds_caller_memory) continue;
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options, [] {
+      Options one;
+      one.in_flight = 1;
+      return one;
+    }());
+    for (int i = 0; i < 10; ++i) {
+      Rows x(3, static_cast<float>(i));
+      REQUIRE(f.run(x.view()).ok());
+    }
+    const std::vector<uint64_t> seen = *f.addresses.lock();
+    REQUIRE(seen.size() == 20);
+    for (size_t i = 2; i < seen.size(); ++i) CHECK(seen[i] == seen[i % 2]);
+  }
+}
+
+TEST_CASE("what slots hold is the allocator's: it counts, is limited, and idle slots go first") {
+  Options options;
+  options.memory_fraction = 0.5;
+  BindingFixture f({.asynchronous = true, .binds_caller_memory = false, .memory_bytes = 1 << 20}, options);
+  Rows x(2000, 1);
+  REQUIRE(f.run(x.view()).ok());
+  CHECK(f.runtime->stats().slot_bytes >= 2000 * 4 * sizeof(float));
+  CHECK(test::bytes_of_tensors(*f.runtime) == 0);
+  const auto most = f.runtime->allocate((1 << 19) - (1 << 14));  // fits only without the idle slot
+  REQUIRE_MESSAGE(most.ok(), to_string(most.status()));
+  CHECK(f.runtime->stats().slot_bytes == 0);
+  CHECK(f.run(x.view()).status().code() == Code::exhausted);
+}
+
+TEST_CASE("a slot grows without a permit: a pressure callback may call models meanwhile") {
+  for (const bool asynchronous : {false, true}) {
+    Options options;
+    options.in_flight = 1;
+    options.memory_fraction = 0.5;
+    BindingFixture f({.asynchronous = asynchronous, .binds_caller_memory = false, .memory_bytes = 1 << 20},
+                     options);
+    Rows one(1, 5), many(6000, 1);
+    REQUIRE(f.run(one.view()).ok());
+    Ref<device::Buffer> hoard = *f.runtime->allocate(400 << 10);
+    Atomic<int> right{0};
+    static_cast<void>(f.runtime->allocator().on_pressure([&](uint64_t) {
+      const auto y = f.run(one.view());
+      if (y.ok() && test::values_of(y->front()) == doubled(one.values)) right.add_relaxed(1);
+      hoard = nullptr;
+    }));
+    const auto y = f.run(many.view());
+    REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+    CHECK(test::values_of(y->front()) == doubled(many.values));
+    CHECK(right.load_relaxed() == 1);
+  }
+}
+
+TEST_CASE("threads that bring host memory to a discrete device get their own values, none lost") {
+  for (const Kind& kind : kDevices) {
+    CAPTURE(kind.name);
+    BindingFixture f(kind.options);
+    Atomic<int64_t> right{0};
+    run_together(6, [&](int thread) {
+      for (int i = 0; i < 200; ++i) {
+        Rows x(1 + (thread + i) % 5, static_cast<float>(1000 * thread + i));
+        const auto y = f.run(x.view());
+        if (y.ok() && test::values_of(y->front()) == doubled(x.values)) right.add_relaxed(1);
+      }
+    });
+    CHECK(right.load_relaxed() == 1200);
+    CHECK(f.device->counts().runs.load_relaxed() == 1200);
+  }
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,59 @@
+#include "runtime/memory/slot.h"
+
+namespace heddle::runtime {
+
+using device::Buffer;
+using device::MemoryKind;
+
+Slot::~Slot() {
+  let_go(arena_);
+  for (std::vector<Port>* ports : {&inputs_, &outputs_}) {
+    for (Port& port : *ports) {
+      if (port.staging == port.device) port.staging = nullptr;
+      let_go(port.staging);
+      let_go(port.device);
+    }
+  }
+}
+
+Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind) {
+  HEDDLE_TRY_ASSIGN(Ref<Buffer> buffer, source_->allocate(bytes, kind));
+  held_->add_relaxed(buffer->memory().bytes());
+  return buffer;
+}
+
+void Slot::let_go(Ref<Buffer>& buffer) {
+  if (buffer == nullptr) return;
+  held_->sub_relaxed(buffer->memory().bytes());
+  buffer = nullptr;
+}
+
+// What is too small goes first: what it held is worth nothing, and both may not fit.
+Status Slot::reserve_arena(uint64_t bytes) {
+  if (holds_arena(bytes)) return {};
+  let_go(arena_);
+  HEDDLE_TRY_ASSIGN(arena_, take(bytes, MemoryKind::device));
+  return {};
+}
+
+Status Slot::reserve(std::vector<Port>& ports, size_t index, uint64_t bytes) {
+  if (holds(ports, index, bytes)) return {};
+  if (ports.size() <= index) ports.resize(index + 1);
+  Port& port = ports[index];
+  if (port.staging == port.device) port.staging = nullptr;
+  let_go(port.staging);
+  let_go(port.device);
+  HEDDLE_TRY_ASSIGN(port.device, take(bytes, MemoryKind::device));
+  if (unified_) {
+    port.staging = port.device;
+  } else {
+    HEDDLE_TRY_ASSIGN(port.staging, take(bytes, MemoryKind::staging));
+  }
+  return {};
+}
+
+bool Slot::holds(const std::vector<Port>& ports, size_t index, uint64_t bytes) {
+  return index < ports.size() && ports[index].staging != nullptr && ports[index].staging->bytes() >= bytes;
+}
+
+}  // namespace heddle::runtime

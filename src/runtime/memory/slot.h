@@ -1,0 +1,58 @@
+// slot.h: where the bytes that one run changes lie: its arena, and the staged inputs and outputs of callers.
+//
+//   What       The only place where callers' staged bytes meet the device. A Port is staging memory that
+//              callers write and read, and the device memory that programs see: the same where memory is
+//              unified.
+//   Invariant  What is large enough stays where it is: runs of one shape find the addresses of the last one.
+//   Threads    Its owner of the moment; the bytes of a port may be written by several threads at once.
+//   Blocks     reserve_*(): as the Source, when something has to grow.
+//   Lifetime   Buffers that a submission names outlive the slot's growth.
+#pragma once
+
+#include <vector>
+
+#include "base/atomic.h"
+#include "device/buffer.h"
+
+namespace heddle::runtime {
+
+class Slot {
+ public:
+  struct Port {
+    Ref<device::Buffer> staging, device;
+  };
+  using Counter = Atomic<uint64_t>;
+  // `unified`: staging memory is device memory. `held` counts the bytes of all slots that share it.
+  Slot(Ref<device::Source> source, bool unified, Ref<Counter> held)
+      : source_(std::move(source)), unified_(unified), held_(std::move(held)) {}
+  ~Slot();
+  Slot(const Slot&) = delete;
+  Slot& operator=(const Slot&) = delete;
+
+  Status reserve_arena(uint64_t bytes);
+  Status reserve_input(size_t index, uint64_t bytes) { return reserve(inputs_, index, bytes); }
+  Status reserve_output(size_t index, uint64_t bytes) { return reserve(outputs_, index, bytes); }
+  bool holds_arena(uint64_t bytes) const {
+    return bytes == 0 || (arena_ != nullptr && arena_->bytes() >= bytes);
+  }
+  bool holds_input(size_t index, uint64_t bytes) const { return holds(inputs_, index, bytes); }
+  bool holds_output(size_t index, uint64_t bytes) const { return holds(outputs_, index, bytes); }
+
+  const Ref<device::Buffer>& arena() const { return arena_; }  // null: no program has needed one
+  const Port& input(size_t index) const { return inputs_[index]; }
+  const Port& output(size_t index) const { return outputs_[index]; }
+
+ private:
+  Result<Ref<device::Buffer>> take(uint64_t bytes, device::MemoryKind kind);
+  void let_go(Ref<device::Buffer>& buffer);
+  Status reserve(std::vector<Port>& ports, size_t index, uint64_t bytes);
+  static bool holds(const std::vector<Port>& ports, size_t index, uint64_t bytes);
+
+  const Ref<device::Source> source_;
+  const bool unified_;
+  const Ref<Counter> held_;  // statistic, relaxed
+  Ref<device::Buffer> arena_;
+  std::vector<Port> inputs_, outputs_;
+};
+
+}  // namespace heddle::runtime

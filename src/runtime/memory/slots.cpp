@@ -1,0 +1,27 @@
+#include "runtime/memory/slots.h"
+
+namespace heddle::runtime {
+
+Ref<Slot> Slots::take() {
+  std::unique_ptr<Slot> slot;
+  if (auto idle = idle_.lock(); !idle->empty()) {
+    slot = std::move(idle->back());  // the last one used: its bytes may still be in a cache
+    idle->pop_back();
+  }
+  if (slot == nullptr) slot = make();
+  return Ref<Slot>(slot.release(),
+                   [self = shared_from_this()](Slot* back) { self->put_back(std::unique_ptr<Slot>(back)); });
+}
+
+void Slots::put_back(std::unique_ptr<Slot> slot) {
+  if (fork_generation() != generation_) return;  // the lock is the parent's
+  auto idle = idle_.lock();
+  if (idle->size() < kept_) idle->push_back(std::move(slot));
+}  // freed after the lock otherwise: parameters die last
+
+void Slots::drop_idle() {
+  std::vector<std::unique_ptr<Slot>> dropped;  // freed after the lock
+  dropped.swap(*idle_.lock());
+}
+
+}  // namespace heddle::runtime

@@ -1,0 +1,40 @@
+// slots.h: the slots that no run uses at the moment.
+//
+//   What       take() gives one for a run of an asynchronous device, or for a batch that forms; it comes back
+//              when its last holder lets go of it.
+//   Bound      `kept` wait here; one more is freed.
+//   Threads    Any. One lock, held for a look into a list.
+//   Blocks     Never: a slot is made empty.
+//   Lifetime   Slots that are out keep what they come back to.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/fork.h"
+#include "base/sync.h"
+#include "runtime/memory/slot.h"
+
+namespace heddle::runtime {
+
+class Slots : public std::enable_shared_from_this<Slots> {
+ public:
+  Slots(Ref<device::Source> source, bool unified, size_t kept)
+      : source_(std::move(source)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
+  Ref<Slot> take();
+  std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(source_, unified_, held_); }
+  void drop_idle();                                         // frees what no run uses
+  uint64_t bytes() const { return held_->load_relaxed(); }  // of all slots that live, lanes' too
+
+ private:
+  void put_back(std::unique_ptr<Slot> slot);
+
+  const Ref<device::Source> source_;
+  const bool unified_;
+  const size_t kept_;
+  const Ref<Slot::Counter> held_ = std::make_shared<Slot::Counter>(0);
+  const uint32_t generation_;  // fork_generation() of the maker
+  Guarded<std::vector<std::unique_ptr<Slot>>, Rank::kPool> idle_;
+};
+
+}  // namespace heddle::runtime
