@@ -84,6 +84,9 @@ target_include_directories(heddle_flags INTERFACE
 target_compile_options(heddle_flags INTERFACE ${HEDDLE_WARNINGS})
 target_compile_definitions(heddle_flags INTERFACE HEDDLE_VERSION="${PROJECT_VERSION}")
 if(HEDDLE_SIM)
+  if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    message(FATAL_ERROR "HEDDLE_SIM: its threads are handed over by Linux's futex")
+  endif()
   target_compile_definitions(heddle_flags INTERFACE HEDDLE_SIM=1)
 endif()
 

@@ -2,6 +2,7 @@
 #   heddle_<name>  static library of every *.cpp and *.mm below the folder that is neither a test nor a
 #                  benchmark; an interface library while the folder holds headers only
 #   <name>_test    executable of every *_test.cpp and *_test.mm below the folder, registered with ctest
+#   <name>_sim_test  the same of every *_sim_test.cpp, in builds with HEDDLE_SIM
 function(heddle_library name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "FOLDER" "LINK")
   set(folder "${PROJECT_SOURCE_DIR}/${arg_FOLDER}")
@@ -12,6 +13,7 @@ function(heddle_library name)
   file(GLOB_RECURSE headers CONFIGURE_DEPENDS "${folder}/*.h")
   set(tests ${sources})
   list(FILTER tests INCLUDE REGEX "_test\\.(cpp|mm)$")
+  heddle_take_simulations(tests simulations)
   list(FILTER sources EXCLUDE REGEX "_(test|bench)\\.(cpp|mm)$")
 
   set(link "")
@@ -43,6 +45,19 @@ function(heddle_library name)
   if(tests AND HEDDLE_TESTS)
     heddle_test(${name}_test LABEL unit SOURCES ${tests} LINK heddle_${name})
   endif()
+  if(simulations AND HEDDLE_TESTS AND HEDDLE_SIM)
+    heddle_test(${name}_sim_test LABEL sim SOURCES ${simulations} LINK heddle_${name})
+  endif()
+endfunction()
+
+# heddle_take_simulations(from to): takes *_sim_test.cpp out of the list `from` into the list `to`.
+function(heddle_take_simulations from to)
+  set(taken ${${from}})
+  list(FILTER taken INCLUDE REGEX "_sim_test\\.cpp$")
+  set(left ${${from}})
+  list(FILTER left EXCLUDE REGEX "_sim_test\\.cpp$")
+  set(${from} "${left}" PARENT_SCOPE)
+  set(${to} "${taken}" PARENT_SCOPE)
 endfunction()
 
 # The optimiser takes up to five sixths of what compiling instrumented tables takes, and the standard
@@ -84,8 +99,9 @@ function(heddle_test_options target)
   heddle_unoptimised(${target})
 endfunction()
 
-# heddle_test(name LABEL unit|stress SOURCES files... LINK targets...)
-# A doctest executable. It also carries the label sanitize when it is part of the sanitizer runs.
+# heddle_test(name LABEL unit|stress|sim SOURCES files... LINK targets...)
+# A doctest executable. It also carries the label sanitize when it is part of the sanitizer runs, and sim when
+# it is part of the simulator's.
 function(heddle_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;LINK")
   if(NOT TARGET heddle_test_main)
@@ -103,6 +119,11 @@ function(heddle_test name)
   if(name IN_LIST HEDDLE_SANITIZED_TESTS)
     list(APPEND labels sanitize)
     set_property(GLOBAL APPEND PROPERTY HEDDLE_SANITIZED_TARGETS ${name})
+  endif()
+  # That seams leave threads outside a simulation alone is shown by the tests of base.
+  if(HEDDLE_SIM AND (arg_LABEL STREQUAL "sim" OR name STREQUAL "base_test"))
+    list(APPEND labels sim)
+    set_property(GLOBAL APPEND PROPERTY HEDDLE_SIM_TARGETS ${name})
   endif()
   set(environment "HEDDLE_PYTHON=${HEDDLE_PYTHON};${HEDDLE_SANITIZER_OPTIONS};${HEDDLE_TEST_ENVIRONMENT}")
   if(name STREQUAL "host_test" AND HEDDLE_SANITIZE STREQUAL "thread")

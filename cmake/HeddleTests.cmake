@@ -30,6 +30,10 @@ function(heddle_test_folders)
       endif()
     elseif(name MATCHES "^(stress|host_models|hostile)$" AND NOT HEDDLE_API)
       continue()
+    elseif(name STREQUAL "sim")
+      if(HEDDLE_SIM)
+        heddle_test(sim_test LABEL sim SOURCES ${sources} LINK ${HEDDLE_ALL})
+      endif()
     elseif(name STREQUAL "hostile")
       # Its models are made as those of the reader's own tests.
       heddle_test(hostile_test LABEL unit SOURCES ${sources} LINK ${HEDDLE_ALL})
@@ -83,9 +87,6 @@ function(heddle_benches)
   endforeach()
 endfunction()
 
-# It declares the simulator for itself alone.
-set_source_files_properties("${PROJECT_SOURCE_DIR}/src/base/yield_test.cpp"
-  PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 heddle_test_folders()
 heddle_benches()
 
@@ -93,3 +94,5 @@ get_property(test_targets GLOBAL PROPERTY HEDDLE_TEST_TARGETS)
 add_custom_target(tests DEPENDS ${test_targets})
 get_property(sanitized_targets GLOBAL PROPERTY HEDDLE_SANITIZED_TARGETS)
 add_custom_target(sanitize_tests DEPENDS ${sanitized_targets})
+get_property(sim_targets GLOBAL PROPERTY HEDDLE_SIM_TARGETS)
+add_custom_target(sim_tests DEPENDS ${sim_targets})

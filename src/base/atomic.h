@@ -11,11 +11,15 @@
 //   Threads    Any. The declaration of each Atomic states its protocol: who writes, who reads, what a value
 //              publishes.
 //   Blocks     wait(old) sleeps until the value differs from `old` and a notify came; nothing else does.
+//   Seams      In a simulation (base/seam.h) another thread may run before each operation; what is simulated
+//              is their interleavings, all of them seq_cst, and no weaker order.
 //   Lifetime   notify must not race with destruction: the waiter that saw the value may free the object.
 #pragma once
 
 #include <atomic>
 #include <concepts>
+
+#include "base/seam.h"
 
 namespace heddle {
 
@@ -26,90 +30,117 @@ class Atomic {
   Atomic(const Atomic&) = delete;
   Atomic& operator=(const Atomic&) = delete;
 
-  T load_relaxed() const { return value_.load(std::memory_order_relaxed); }
-  T load_acquire() const { return value_.load(std::memory_order_acquire); }
-  T load_seq_cst() const { return value_.load(std::memory_order_seq_cst); }
+  T load_relaxed() const { return at("load").load(std::memory_order_relaxed); }
+  T load_acquire() const { return at("load").load(std::memory_order_acquire); }
+  T load_seq_cst() const { return at("load").load(std::memory_order_seq_cst); }
 
-  void store_relaxed(T value) { value_.store(value, std::memory_order_relaxed); }
-  void store_release(T value) { value_.store(value, std::memory_order_release); }
+  void store_relaxed(T value) { at("store").store(value, std::memory_order_relaxed); }
+  void store_release(T value) { at("store").store(value, std::memory_order_release); }
 #ifndef HEDDLE_EMULATED
-  void store_seq_cst(T value) { value_.store(value, std::memory_order_seq_cst); }
+  void store_seq_cst(T value) { at("store").store(value, std::memory_order_seq_cst); }
 #else
   // qemu-user on x86 lets a load pass the store before it, Arm's ldar and stlr included; not an exchange.
   void store_seq_cst(T value) { value_.exchange(value, std::memory_order_seq_cst); }
 #endif
 
-  T exchange_acq_rel(T value) { return value_.exchange(value, std::memory_order_acq_rel); }
+  T exchange_acq_rel(T value) { return at("exchange").exchange(value, std::memory_order_acq_rel); }
 
   // On failure `expected` becomes the value found, read with acquire.
   bool cas_weak_acq_rel(T& expected, T desired) {
-    return value_.compare_exchange_weak(expected, desired, std::memory_order_acq_rel,
-                                        std::memory_order_acquire);
+    return at("cas").compare_exchange_weak(expected, desired, std::memory_order_acq_rel,
+                                           std::memory_order_acquire);
   }
   bool cas_strong_acq_rel(T& expected, T desired) {
-    return value_.compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
-                                          std::memory_order_acquire);
+    return at("cas").compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
+                                             std::memory_order_acquire);
   }
 
   T add_relaxed(T by)
     requires std::integral<T>
   {
-    return value_.fetch_add(by, std::memory_order_relaxed);
+    return at("add").fetch_add(by, std::memory_order_relaxed);
   }
   T add_release(T by)
     requires std::integral<T>
   {
-    return value_.fetch_add(by, std::memory_order_release);
+    return at("add").fetch_add(by, std::memory_order_release);
   }
   T add_acq_rel(T by)
     requires std::integral<T>
   {
-    return value_.fetch_add(by, std::memory_order_acq_rel);
+    return at("add").fetch_add(by, std::memory_order_acq_rel);
   }
   T add_seq_cst(T by)
     requires std::integral<T>
   {
-    return value_.fetch_add(by, std::memory_order_seq_cst);
+    return at("add").fetch_add(by, std::memory_order_seq_cst);
   }
   T sub_relaxed(T by)
     requires std::integral<T>
   {
-    return value_.fetch_sub(by, std::memory_order_relaxed);
+    return at("sub").fetch_sub(by, std::memory_order_relaxed);
   }
   T sub_release(T by)
     requires std::integral<T>
   {
-    return value_.fetch_sub(by, std::memory_order_release);
+    return at("sub").fetch_sub(by, std::memory_order_release);
   }
   T sub_acq_rel(T by)
     requires std::integral<T>
   {
-    return value_.fetch_sub(by, std::memory_order_acq_rel);
+    return at("sub").fetch_sub(by, std::memory_order_acq_rel);
   }
   T or_acq_rel(T bits)
     requires std::integral<T>
   {
-    return value_.fetch_or(bits, std::memory_order_acq_rel);
+    return at("or").fetch_or(bits, std::memory_order_acq_rel);
   }
   T and_acq_rel(T bits)
     requires std::integral<T>
   {
-    return value_.fetch_and(bits, std::memory_order_acq_rel);
+    return at("and").fetch_and(bits, std::memory_order_acq_rel);
   }
   T max_relaxed(T other) {
     T seen = load_relaxed();
-    while (seen < other &&
-           !value_.compare_exchange_weak(seen, other, std::memory_order_relaxed, std::memory_order_relaxed)) {
+    while (seen < other && !at("cas").compare_exchange_weak(seen, other, std::memory_order_relaxed,
+                                                            std::memory_order_relaxed)) {
     }
     return seen;
   }
 
   // Returns once the value differs from `old`; reads with acquire.
-  void wait(T old) const { value_.wait(old, std::memory_order_acquire); }
-  void notify_one() { value_.notify_one(); }
-  void notify_all() { value_.notify_all(); }
+  void wait(T old) const {
+#if defined(HEDDLE_SIM)
+    if (seam::simulated()) {
+      while (load_acquire() == old) seam::sleep({.key = this, .at = "atomic wait"});
+      return;
+    }
+#endif
+    value_.wait(old, std::memory_order_acquire);
+  }
+  void notify_one() {
+#if defined(HEDDLE_SIM)
+    if (seam::simulated()) return seam::wake(this, 1, "notify");
+#endif
+    value_.notify_one();
+  }
+  void notify_all() {
+#if defined(HEDDLE_SIM)
+    if (seam::simulated()) return seam::wake(this, seam::kAll, "notify");
+#endif
+    value_.notify_all();
+  }
 
  private:
+  [[gnu::always_inline]] const std::atomic<T>& at(const char* operation) const {
+    seam::step(operation, seam::kAtomic);
+    return value_;
+  }
+  [[gnu::always_inline]] std::atomic<T>& at(const char* operation) {
+    seam::step(operation, seam::kAtomic);
+    return value_;
+  }
+
   std::atomic<T> value_;
 };
 

@@ -2,13 +2,20 @@
 
 #include <ctime>
 
+#include "base/seam.h"
+
 namespace heddle {
 
 namespace {
 
 class RealClock final : public Clock {
  public:
-  TimePoint now() const override { return std::chrono::steady_clock::now(); }
+  TimePoint now() const override {
+#if defined(HEDDLE_SIM)
+    if (seam::simulated()) return seam::now();
+#endif
+    return std::chrono::steady_clock::now();
+  }
 };
 
 }  // namespace
@@ -19,6 +26,9 @@ const Clock& Clock::real() {
 }
 
 Duration thread_cpu_time() {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) return seam::cpu_time();
+#endif
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return std::chrono::seconds(now.tv_sec) + Duration(now.tv_nsec);

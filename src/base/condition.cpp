@@ -28,27 +28,44 @@ timespec absolute(TimePoint at) {  // steady_clock is CLOCK_MONOTONIC
   return out;
 }
 
-}  // namespace
-
-void Condition::wait(std::unique_lock<std::mutex>& held, Deadline deadline) {
-  const uint32_t seen = rings_.load_seq_cst();
-  sleepers_.add_seq_cst(1);
-  held.unlock();
+// Sleeps if the value is still `seen`. Woken, rung meanwhile, interrupted or late: the caller looks at what it
+// waits for in any case.
+void sleep_while(const Atomic<uint32_t>& value, uint32_t seen, Deadline deadline) {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) {
+    if (value.load_seq_cst() == seen)
+      seam::sleep({.key = &value, .at = "condition wait", .until = deadline.when()});
+    return;
+  }
+#endif
   timespec end{};
   const bool ends = !deadline.is_never();
   if (ends) end = absolute(deadline.when());
-  // Woken, rung meanwhile, interrupted or late: the caller looks at what it waits for in any case.
-  syscall(SYS_futex, word_of(rings_), FUTEX_WAIT_BITSET_PRIVATE, seen, ends ? &end : nullptr, nullptr,
+  syscall(SYS_futex, word_of(value), FUTEX_WAIT_BITSET_PRIVATE, seen, ends ? &end : nullptr, nullptr,
           FUTEX_BITSET_MATCH_ANY);
+}
+
+void wake(const Atomic<uint32_t>& value, int sleepers) {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) return seam::wake(&value, sleepers, "condition notify");
+#endif
+  syscall(SYS_futex, word_of(value), FUTEX_WAKE_PRIVATE, sleepers, nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+void Condition::wait(std::unique_lock<Mutex>& held, Deadline deadline) {
+  const uint32_t seen = rings_.load_seq_cst();
+  sleepers_.add_seq_cst(1);
+  held.unlock();
+  sleep_while(rings_, seen, deadline);
   sleepers_.sub_relaxed(1);
   held.lock();
 }
 
 void Condition::ring(int sleepers) {
   rings_.add_seq_cst(1);
-  if (sleepers_.load_seq_cst() != 0) {
-    syscall(SYS_futex, word_of(rings_), FUTEX_WAKE_PRIVATE, sleepers, nullptr, nullptr, 0);
-  }
+  if (sleepers_.load_seq_cst() != 0) wake(rings_, sleepers);
 }
 
 }  // namespace heddle

@@ -15,10 +15,9 @@
 //   Lifetime   Outlives every wait and every notify.
 #pragma once
 
-#include <mutex>
-
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/mutex.h"
 
 #if !defined(__linux__)
 #include <condition_variable>
@@ -34,7 +33,7 @@ class Condition {
   Condition(const Condition&) = delete;
   Condition& operator=(const Condition&) = delete;
 
-  void wait(std::unique_lock<std::mutex>& held, Deadline deadline);
+  void wait(std::unique_lock<Mutex>& held, Deadline deadline);
   void notify_one() { ring(1); }
   void notify_all() { ring(kAll); }
 
@@ -52,7 +51,7 @@ class Condition {
 
 class Condition {
  public:
-  void wait(std::unique_lock<std::mutex>& held, Deadline deadline) {
+  void wait(std::unique_lock<Mutex>& held, Deadline deadline) {
     if (deadline.is_never()) {
       changed_.wait(held);
     } else {

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::milliseconds;
 
 TEST_CASE("a wait ends at its deadline, not before, and holds the mutex again") {
-  std::mutex mutex;
+  Mutex mutex;
   Condition changed;
   std::unique_lock held(mutex);
   const TimePoint start = Clock::real().now();
@@ -23,7 +23,7 @@ TEST_CASE("a wait ends at its deadline, not before, and holds the mutex again") 
 }
 
 TEST_CASE("a wait whose deadline has passed returns at once") {
-  std::mutex mutex;
+  Mutex mutex;
   Condition changed;
   std::unique_lock held(mutex);
   changed.wait(held, Deadline::at(TimePoint()));
@@ -32,7 +32,7 @@ TEST_CASE("a wait whose deadline has passed returns at once") {
 }
 
 TEST_CASE("a ring without a waiter does not wake later waiters") {
-  std::mutex mutex;
+  Mutex mutex;
   Condition changed;
   changed.notify_one();
   changed.notify_all();
@@ -50,7 +50,7 @@ TEST_CASE("one ring a change is enough for any number of waiters") {
   constexpr int kEach = 4000;
   for (const Row& row : {Row{1, 1}, Row{1, 6}, Row{4, 4}, Row{6, 1}}) {
     INFO(row.givers, " givers, ", row.takers, " takers");
-    std::mutex mutex;
+    Mutex mutex;
     Condition changed;
     int there = 0, to_come = row.givers * kEach;
     std::vector<int> taken(static_cast<size_t>(row.takers));
@@ -84,7 +84,7 @@ TEST_CASE("one ring a change is enough for any number of waiters") {
 
 TEST_CASE("notify_all wakes every waiter") {
   constexpr int kWaiters = 12;
-  std::mutex mutex;
+  Mutex mutex;
   Condition changed;
   int round = 0, asleep = 0;
   std::vector<int> woken(kWaiters);

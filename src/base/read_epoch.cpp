@@ -3,6 +3,9 @@
 namespace heddle {
 
 uint32_t ReadEpoch::next_stripe() {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) return seam::thread_number() % kStripes;  // equal seeds, equal stripes
+#endif
   static constinit Atomic<uint32_t> next{0};  // deals stripes out in turn; orders nothing
   return next.add_relaxed(1) % kStripes;
 }

@@ -39,6 +39,9 @@ std::string names(uint32_t ranks) {
 }
 
 [[noreturn]] void die(const std::string& what) {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) seam::fail(what);
+#endif
   std::fputs(("heddle: " + what + "\n").c_str(), stderr);
   std::abort();
 }
@@ -82,7 +85,7 @@ constinit Atomic<InterruptCheck> RankedMutex::interrupt_{nullptr};
 
 void ask_while_waiting(InterruptCheck check) { RankedMutex::interrupt_.store_release(check); }
 
-bool RankedMutex::asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<std::mutex>& held) {
+bool RankedMutex::asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<Mutex>& held) {
   held.unlock();
 #ifndef NDEBUG
   lock_order::leave(rank);

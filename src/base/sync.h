@@ -27,7 +27,6 @@
 #pragma once
 
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string_view>
 #include <type_traits>
@@ -37,8 +36,8 @@
 #include "base/atomic.h"
 #include "base/clock.h"
 #include "base/condition.h"
+#include "base/mutex.h"
 #include "base/thread_annotations.h"
-#include "base/yield.h"
 
 namespace heddle {
 
@@ -103,15 +102,16 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #ifndef NDEBUG
     lock_order::enter(rank);
 #endif
-    yield_point("lock");
     if (counting_.load_relaxed()) [[unlikely]] {
       lock_counted(rank);
     } else {
       mutex_.lock();
     }
+#if defined(HEDDLE_SIM)
+    mutex_.set_name(name(rank).data());
+#endif
   }
   bool try_lock(Rank rank) HEDDLE_NO_ANALYSIS {
-    yield_point("try_lock");
     const bool got = mutex_.try_lock();
 #ifndef NDEBUG
     if (got) lock_order::enter(rank);
@@ -127,12 +127,11 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #else
     static_cast<void>(rank);
 #endif
-    yield_point("unlock");
   }
 
   template <class Pred>
   bool wait_until(Condition& changed, Rank rank, Deadline deadline, Pred pred) {
-    return waiting(rank, [&](std::unique_lock<std::mutex>& held) {
+    return waiting(rank, [&](std::unique_lock<Mutex>& held) {
       for (;;) {
         const InterruptCheck check = interrupt_.load_acquire();
         const TimePoint now = check == nullptr ? TimePoint::min() : Clock::real().now();
@@ -145,16 +144,15 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   }
   template <class Pred>
   void wait(Condition& changed, Rank rank, Pred pred) {
-    waiting(rank, [&](std::unique_lock<std::mutex>& held) {
-      return wait_on(changed, held, Deadline::never(), pred);
-    });
+    waiting(rank,
+            [&](std::unique_lock<Mutex>& held) { return wait_on(changed, held, Deadline::never(), pred); });
   }
 
  private:
   friend void set_lock_counting(bool);
   friend void ask_while_waiting(InterruptCheck);
   struct Returner {  // also when the predicate throws, the Held is still the owner
-    std::unique_lock<std::mutex>& held;
+    std::unique_lock<Mutex>& held;
     ~Returner() { held.release(); }
   };
   template <class Wait>
@@ -164,27 +162,26 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #else
     static_cast<void>(rank);
 #endif
-    yield_point("wait");
-    std::unique_lock<std::mutex> held(mutex_, std::adopt_lock);
+    std::unique_lock<Mutex> held(mutex_, std::adopt_lock);
     const Returner keep_locked{held};
     return wait(held);
   }
   template <class Pred>
-  static bool wait_on(Condition& changed, std::unique_lock<std::mutex>& held, Deadline deadline, Pred& pred) {
+  static bool wait_on(Condition& changed, std::unique_lock<Mutex>& held, Deadline deadline, Pred& pred) {
     while (!pred()) {
       if (deadline.expired()) return false;
       changed.wait(held, deadline);
     }
     return true;
   }
-  static bool asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<std::mutex>& held);
+  static bool asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<Mutex>& held);
   void lock_counted(Rank);
   static void count_try(Rank, bool got);
 
   static Atomic<bool> counting_;  // a switch that orders nothing: an acquisition beside it may be missed
   // A function that lives as long as the process; released when set, acquired when used.
   static Atomic<InterruptCheck> interrupt_;
-  std::mutex mutex_;
+  Mutex mutex_;
 };
 
 template <class T, Rank R>

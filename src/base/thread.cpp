@@ -5,6 +5,8 @@
 #include <system_error>
 #include <vector>
 
+#include "base/atomic.h"
+
 namespace heddle {
 
 namespace {
@@ -20,11 +22,36 @@ void name_this_thread(const std::string& name) {
 
 }  // namespace
 
-Thread::Thread(std::string name, std::function<void()> body)
-    : thread_([name = std::move(name), body = std::move(body)] {
-        name_this_thread(name);
-        body();
-      }) {}
+Thread::Thread(std::string name, std::function<void()> body) {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) {
+    thread_ = start_simulated(std::move(name), std::move(body), simulated_);
+    return;
+  }
+#endif
+  thread_ = std::thread([name = std::move(name), body = std::move(body)] {
+    name_this_thread(name);
+    body();
+  });
+}
+
+#if defined(HEDDLE_SIM)
+std::thread Thread::start_simulated(std::string name, std::function<void()> body, uint32_t& number) {
+  const seam::NewThread made = seam::announce(name);
+  number = made.number;
+  try {
+    std::thread thread([made, name = std::move(name), body = std::move(body)] {
+      name_this_thread(name);
+      seam::run(made, body);
+    });
+    seam::step("start");
+    return thread;
+  } catch (const std::system_error&) {
+    seam::withdraw(made);
+    throw;
+  }
+}
+#endif
 
 Result<Thread> Thread::start(std::string name, std::function<void()> body) {
   try {
@@ -37,6 +64,9 @@ Result<Thread> Thread::start(std::string name, std::function<void()> body) {
 void Thread::join() {
   if (!thread_.joinable()) return;
   if (fork_generation() == generation_) {
+#if defined(HEDDLE_SIM)
+    if (simulated_ != 0 && seam::simulated()) seam::join(simulated_);
+#endif
     thread_.join();
   } else {
     // A handle of the parent's thread: destroying it would end the process, joining it would hang.

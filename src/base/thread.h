@@ -11,6 +11,7 @@
 //   Errors     start() gives `exhausted` when the system has no thread left; the constructor is for places
 //              that cannot go on without (it lets std::system_error pass). A body that throws ends the
 //              process.
+//   Seams      Made by a simulated thread, it is one of the same simulation (base/simulation.h).
 //   Fork       In a child process the thread does not exist: join() returns at once.
 #pragma once
 
@@ -34,6 +35,9 @@ class Thread {
     join();
     thread_ = std::move(other.thread_);
     generation_ = other.generation_;
+#if defined(HEDDLE_SIM)
+    simulated_ = other.simulated_;
+#endif
     return *this;
   }
   ~Thread() { join(); }
@@ -44,6 +48,10 @@ class Thread {
  private:
   std::thread thread_;
   uint32_t generation_ = fork_generation();
+#if defined(HEDDLE_SIM)
+  static std::thread start_simulated(std::string name, std::function<void()> body, uint32_t& number);
+  uint32_t simulated_ = 0;  // its number in the simulation; 0: it belongs to none
+#endif
 };
 
 // For tests and benchmarks: body(0) ... body(threads - 1) on threads of their own, let go at one moment;

@@ -1,0 +1,89 @@
+// seam.h: the one place through which every pause and every switch of a thread of ours goes.
+//
+//   What       Locks, conditions, waits and operations of Atomics, starts and joins of threads, the clock,
+//              Backoff, give_way() and yield_point() ask here first. In a build with HEDDLE_SIM a thread of a
+//              simulation (base/simulation.h) is then told when to run; every other thread, and every thread
+//              in a build without HEDDLE_SIM, does what it would do anyway.
+//   Switch     HEDDLE_SIM (compile time). Without it step() is empty and the rest does not exist.
+//   Threads    Any. Of one simulation exactly one thread runs, and only that one touches its state.
+//   Blocks     In a simulation, until the simulation picks this thread again. Never natively.
+//   Lifetime   Names of seams (`at`) are string literals.
+#pragma once
+
+#if defined(HEDDLE_SIM)
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+#endif
+
+namespace heddle::seam {
+
+#if defined(HEDDLE_SIM)
+
+using TimePoint = std::chrono::steady_clock::time_point;
+
+// What a step reads and writes, apart from the rest of its simulation so that it can be inline.
+struct Beat {
+  uint64_t steps = 0;  // of all threads
+  int64_t quiet = 0;   // weights of steps until another thread may be picked
+};
+
+// The simulation that this thread belongs to; null: none.
+inline constinit thread_local Beat* beat = nullptr;
+
+inline bool simulated() { return beat != nullptr; }
+
+// A lock or a wait is a place where threads meet: four times as likely to switch there as at an atomic.
+inline constexpr int kAtomic = 1, kMeeting = 4;
+
+void decide(const char* at);
+
+// Another thread may run here.
+inline void step(const char* at, int weight = kMeeting) {
+  if (beat == nullptr) return;
+  ++beat->steps;
+  if ((beat->quiet -= weight) <= 0) decide(at);
+}
+
+// The rest: on a simulated thread only.
+
+// Other threads run here if any can; otherwise time passes. For those who look again and again.
+void let_others_run(const char* at);
+
+struct Sleep {
+  const void* key;  // what wake() names
+  const char* at;
+  TimePoint until = TimePoint::max();
+  uint32_t holder = 0;         // number of the thread that can end it, for the report; 0: not known
+  const char* what = nullptr;  // of the thing waited for, for the report
+};
+void sleep(const Sleep&);  // until woken, `until`, or for no reason: look again
+void wake(const void* key, int sleepers, const char* at);
+inline constexpr int kAll = 0x7fffffff;
+
+TimePoint now();                      // virtual time, a step
+std::chrono::nanoseconds cpu_time();  // virtual time that passed while this thread ran
+uint32_t thread_number();             // 1, 2, ... in order of their start: equal seeds, equal numbers
+
+// The maker of a thread announces it, the new thread runs its body through run().
+struct NewThread {
+  Beat* simulation;
+  uint32_t number;
+};
+NewThread announce(std::string name);
+void withdraw(const NewThread&);  // the system had no thread left
+void run(const NewThread&, const std::function<void()>& body);
+void join(uint32_t number);
+
+// Ends the simulation as a failure: its report names the seed and shows where each thread stands.
+[[noreturn]] void fail(const std::string& why);
+
+#else
+
+[[gnu::always_inline]] inline void step(const char*, int = 0) {}
+inline constexpr int kAtomic = 1;
+
+#endif
+
+}  // namespace heddle::seam

@@ -1,0 +1,165 @@
+// simulation.h: threads that run one at a time, in an order and a time that a seed decides.
+//
+//   What       simulate(seed, body) runs `body` on a simulated thread. Each heddle::Thread made there is one,
+//              too. At every seam (base/seam.h) the seed decides which thread goes on, so that a run is
+//              repeated by its seed, on any machine.
+//   Time       Virtual. Clock::real() tells it to simulated threads, deadlines end by it. A step takes kStep.
+//              When every thread waits, it jumps to the next deadline. It may jump, by at most
+//              stall_max, while others could run: they were kept from a core for that long.
+//   By seed    How often threads are switched, whether one of them is slow, whether waits end for no reason,
+//              whether time jumps: one seed prefers another mixture than the next.
+//   Failures   Deadlock, more steps than steps_max (livelock), a wrong order of locks, an exception that
+//              leaves a thread, fail() and expect(). The report names the seed, shows where every thread
+//              stands, and the last decisions. The failed simulation's threads stay where they are for good,
+//              with all that they use: nothing is unwound, and the next simulation may begin.
+//   Order      Operations of Atomics are interleaved, and all of them seq_cst: a memory order that is too
+//              weak shows under ThreadSanitizer, or on the machine, not here.
+//   Threads    simulate(): any thread outside a simulation. The rest: simulated threads. What they lock, wait
+//              for or notify is used by no other thread meanwhile. They block through seams only: not on a
+//              file, a std::mutex or the initialisation of a static that meets a seam.
+//   Blocks     simulate(), until all threads have ended, or one has not come back to a seam for kPatience.
+//   Lifetime   A Simulation lives as long as its threads. Only builds with HEDDLE_SIM have it.
+#pragma once
+
+#if defined(HEDDLE_SIM)
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/seam.h"
+
+namespace heddle {
+
+struct SimulationOptions {
+  uint64_t steps_max = 200'000;
+  size_t trace_max = 40;  // decisions that the report shows, the last ones
+  Duration stall_max = std::chrono::milliseconds(20);
+};
+
+struct SimulationReport {
+  uint64_t seed = 0;
+  std::string failure;  // empty: all threads have ended. Else what happened, the threads, the last decisions
+  uint64_t steps = 0, hand_overs = 0;
+  uint64_t fingerprint = 0;  // of all decisions: equal for equal seeds
+  Duration took{0};          // virtual
+  bool ok() const { return failure.empty(); }
+};
+
+// Equal seeds, equal numbers, on every machine.
+class SeededNumbers {
+ public:
+  explicit SeededNumbers(uint64_t seed) : state_(seed) {}
+  uint64_t next() {  // splitmix64
+    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+    return z ^ (z >> 31);
+  }
+  uint64_t below(uint64_t limit) { return limit == 0 ? 0 : (next() >> 32) * limit >> 32; }
+
+ private:
+  uint64_t state_;
+};
+
+class Simulation final : public seam::Beat {
+ public:
+  static constexpr Duration kStep{20};
+  static constexpr auto kPatience = std::chrono::seconds(60);  // of the machine's time
+
+  Simulation(uint64_t seed, const SimulationOptions& options);
+
+  // For the body and its threads.
+  static Simulation& current();  // on a simulated thread
+  uint64_t seed() const { return seed_; }
+  uint64_t random(uint64_t below) { return choices_.below(below); }  // the body's own choices
+  void expect(bool holds, std::string_view what);                    // fails with `what`
+  [[noreturn]] void fail(const std::string& why);
+  void pause(Duration wait);  // in virtual time
+
+  // For the seams.
+  void decide(const char* at);
+  void let_others_run(const char* at);
+  void sleep(const seam::Sleep& sleep);
+  void wake(const void* key, int sleepers, const char* at);
+  TimePoint now() const { return TimePoint(skipped_ + kStep * static_cast<Duration::rep>(steps)); }
+  Duration cpu_time() const;
+  uint32_t thread_number() const { return current_->number; }
+  uint32_t announce(std::string name);
+  void withdraw(uint32_t number);
+  void run(uint32_t number, const std::function<void()>& body);
+  void join(uint32_t number);
+  void end_thread();
+
+ private:
+  friend SimulationReport simulate(uint64_t, const std::function<void(Simulation&)>&,
+                                   const SimulationOptions&);
+  // One thread waits for it, another one gives it: how the right to run is handed over.
+  class Baton {
+   public:
+    void give();
+    void take();
+    bool take_within(Duration machine_time);
+
+   private:
+    std::atomic<uint32_t> given_{0};  // not an Atomic, which is a seam: this is what seams stand on
+  };
+  struct Actor {
+    uint32_t number = 0;
+    std::string name;
+    enum State : uint8_t { kReady, kAsleep, kEnded } state = kReady;
+    seam::Sleep sleep{};       // while asleep
+    const char* at = "begin";  // the seam where it stands
+    uint64_t cpu_steps = 0;
+    Baton baton;
+  };
+  struct Decision {
+    uint64_t step;
+    uint32_t from, to;  // equal: time jumped, or a wait ended for no reason
+    const char* at;
+  };
+
+  void count_step();
+  void check_steps();
+  void wake(const void* key, int sleepers);
+  void disturb();
+  void expire();
+  void skip_to(TimePoint when);
+  TimePoint earliest() const;
+  Actor* pick(const Actor* but);
+  Actor& next_ready();
+  void hand_over(Actor& next, const char* at);
+  void record(uint32_t from, uint32_t to, const char* at);
+  std::string describe(const std::string& why) const;
+  std::string describe(const Actor& actor) const;
+  static std::string name_of(const Actor& actor);
+
+  const uint64_t seed_;
+  const SimulationOptions options_;
+  SeededNumbers order_, choices_;
+  // Of the seed: mean weight between two switches, one in so many decisions, 0 for never.
+  const uint64_t pace_, stalls_, no_reasons_;
+  const uint32_t slow_;  // the number of a thread that is rarely picked; perhaps there is none
+  Duration skipped_{std::chrono::hours(1)};  // time that passed without steps
+  uint64_t idle_rounds_ = 0;                 // a thread gave way, and no other could run
+  std::deque<Actor> actors_;                 // by number - 1
+  std::vector<Actor*> living_;
+  Actor* current_ = nullptr;  // the one that runs
+  uint64_t runs_since_ = 0;   // step
+  std::vector<Decision> trace_;
+  uint64_t decisions_ = 0, hand_overs_ = 0, fingerprint_ = 0;
+  std::string failure_;
+  Baton over_;
+};
+
+SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>& body,
+                          const SimulationOptions& options = {});
+
+}  // namespace heddle
+
+#endif

@@ -1,0 +1,67 @@
+// simulation_fixture.h: many seeds of one simulation, for tests.
+//
+//   What       holds_for_seeds(n, body) fails the test with the first seed's report that is not well, and with
+//              a seed that did not repeat itself. some_seed_fails(n, body) is for bodies that are wrong on
+//              purpose: the report of the first seed that notices.
+//   Replay     HEDDLE_SIM_SEED=17 runs that seed alone. HEDDLE_SIM_RATES=1 prints how many simulations a
+//              second there were.
+//   Threads    The test's, outside a simulation. In the body use Simulation::expect(), not doctest: what fails
+//              has to end the simulation.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "base/simulation.h"
+
+namespace heddle::test {
+
+using SimulatedBody = std::function<void(Simulation&)>;
+
+// Every so many seeds one is run twice: a body whose decisions are not the seed's cannot be replayed.
+inline constexpr uint64_t kRepeatEvery = 50;
+
+inline void check_seed(uint64_t seed, const SimulatedBody& body, const SimulationOptions& options,
+                       SimulationReport& sum) {
+  const SimulationReport report = simulate(seed, body, options);
+  REQUIRE_MESSAGE(report.ok(), report.failure);
+  sum.steps += report.steps;
+  sum.hand_overs += report.hand_overs;
+  if (seed % kRepeatEvery != 0) return;
+  const SimulationReport again = simulate(seed, body, options);
+  REQUIRE_MESSAGE(again.ok(), again.failure);
+  REQUIRE_MESSAGE(again.fingerprint == report.fingerprint, "seed ", seed, " decides otherwise when repeated");
+  CHECK(again.steps == report.steps);
+}
+
+inline void holds_for_seeds(uint64_t seeds, const SimulatedBody& body,
+                            const SimulationOptions& options = {}) {
+  SimulationReport sum;
+  if (const char* const only = std::getenv("HEDDLE_SIM_SEED"); only != nullptr) {
+    return check_seed(std::strtoull(only, nullptr, 10), body, options, sum);
+  }
+  const TimePoint begin = Clock::real().now();
+  for (uint64_t seed = 1; seed <= seeds; ++seed) check_seed(seed, body, options, sum);
+  const double seconds = std::chrono::duration<double>(Clock::real().now() - begin).count();
+  CHECK(sum.hand_overs > seeds);
+  if (std::getenv("HEDDLE_SIM_RATES") != nullptr) {
+    const auto rate = static_cast<uint64_t>(static_cast<double>(seeds) / seconds);
+    MESSAGE(rate, " simulations a second of ", (sum.steps / seeds), " steps and ", (sum.hand_overs / seeds),
+            " hand-overs each");
+  }
+}
+
+inline std::optional<SimulationReport> some_seed_fails(uint64_t seeds, const SimulatedBody& body,
+                                                       const SimulationOptions& options = {}) {
+  for (uint64_t seed = 1; seed <= seeds; ++seed) {
+    SimulationReport report = simulate(seed, body, options);
+    if (!report.ok()) return report;
+  }
+  return std::nullopt;
+}
+
+}  // namespace heddle::test

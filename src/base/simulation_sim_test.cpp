@@ -1,0 +1,195 @@
+#include "base/simulation.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "base/simulation_fixture.h"
+#include "base/sync.h"
+#include "base/thread.h"
+#include "base/yield.h"
+
+namespace heddle {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+bool says(const SimulationReport& report, const std::string& words) {
+  return report.failure.find(words) != std::string::npos;
+}
+
+void count_on_three_threads(Simulation& sim) {
+  Guarded<std::vector<int>, Rank::kPool> order;
+  run_together(3, [&](int thread) {
+    for (int i = 0; i < 5; ++i) order.lock()->push_back(thread);
+  });
+  sim.expect(order.lock()->size() == 15, "each thread counted five times");
+}
+
+TEST_CASE("equal seeds make equal decisions, and different seeds different ones") {
+  std::set<uint64_t> seen;
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const SimulationReport first = simulate(seed, count_on_three_threads);
+    const SimulationReport second = simulate(seed, count_on_three_threads);
+    REQUIRE(first.ok());
+    REQUIRE(second.ok());
+    CHECK(first.fingerprint == second.fingerprint);
+    CHECK(first.steps == second.steps);
+    CHECK(first.hand_overs == second.hand_overs);
+    CHECK(first.took == second.took);
+    seen.insert(first.fingerprint);
+  }
+  CHECK(seen.size() == 100);
+}
+
+TEST_CASE("the seed decides who comes first, and each order comes") {
+  std::set<std::vector<int>> orders;
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    std::vector<int> order;
+    const SimulationReport report = simulate(seed, [&](Simulation&) {
+      std::vector<Thread> threads;
+      for (int i = 0; i < 3; ++i) {
+        threads.emplace_back("one", [&, i] {
+          yield_point("before");
+          order.push_back(i);
+        });
+      }
+    });
+    REQUIRE(report.ok());
+    orders.insert(order);
+  }
+  CHECK(orders.size() == 6);
+}
+
+TEST_CASE("time is virtual: it stands in no relation to the machine's") {
+  const TimePoint begin = Clock::real().now();
+  const SimulationReport report = simulate(1, [](Simulation& sim) {
+    const TimePoint start = Clock::real().now();
+    Guarded<bool, Rank::kPool> never(false);
+    sim.expect(!never.lock().wait_until(Deadline::in(seconds(3600)), [&] { return false; }),
+               "no one notifies");
+    sim.expect(Clock::real().now() - start >= seconds(3600), "the deadline was waited for");
+    sim.pause(seconds(60));
+    const TimePoint until = Clock::real().now() + milliseconds(5);
+    while (Clock::real().now() < until) give_way();
+  });
+  CHECK_MESSAGE(report.ok(), report.failure);
+  CHECK(report.took >= seconds(3660));
+  CHECK(Clock::real().now() - begin < seconds(30));
+}
+
+TEST_CASE("a thread's processor time grows while it runs only") {
+  const SimulationReport report = simulate(7, [](Simulation& sim) {
+    const Duration before = thread_cpu_time();
+    sim.pause(seconds(1));
+    sim.expect(thread_cpu_time() - before < milliseconds(1), "a pause is not processor time");
+    for (int i = 0; i < 1000; ++i) yield_point("work");
+    sim.expect(thread_cpu_time() - before >= Simulation::kStep * 1000, "steps are");
+  });
+  CHECK_MESSAGE(report.ok(), report.failure);
+}
+
+TEST_CASE("what a thread does at its end, thread-local objects included, is simulated") {
+  static Guarded<int, Rank::kPool> ended(0);
+  struct AtEnd {
+    bool used = false;
+    ~AtEnd() {
+      if (used) ++*ended.lock();
+    }
+  };
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    *ended.lock() = 0;
+    const SimulationReport report = simulate(seed, [](Simulation& sim) {
+      run_together(3, [](int) {
+        thread_local AtEnd at_end;
+        at_end.used = true;
+        yield_point("body");
+      });
+      sim.expect(*ended.lock() == 3, "joined threads have ended, their thread-local objects too");
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
+}
+
+TEST_CASE("an exception that leaves a thread, or the body, is a failure that names it") {
+  const SimulationReport of_thread = simulate(
+      3, [](Simulation&) { Thread("thrower", [] { throw std::runtime_error("out of here"); }).join(); });
+  CHECK(says(of_thread, "'thrower'"));
+  CHECK(says(of_thread, "out of here"));
+  const SimulationReport of_body = simulate(3, [](Simulation&) { throw 1; });
+  CHECK(says(of_body, "an exception left 'body'"));
+}
+
+TEST_CASE("a livelock is a failure once the steps are used up") {
+  const SimulationReport report = simulate(5,
+                                           [](Simulation&) {
+                                             Atomic<bool> never;
+                                             run_together(2, [&](int) {
+                                               while (!never.load_acquire()) give_way();
+                                             });
+                                           },
+                                           {.steps_max = 20'000});
+  CHECK(says(report, "more than 20000 steps"));
+  CHECK(says(report, "'together-0' (2)"));
+  CHECK(says(report, "give_way"));
+}
+
+TEST_CASE("locks in the wrong order are a failure with a seed, not the end of the process") {
+  const SimulationReport report = simulate(5, [](Simulation&) {
+    Guarded<int, Rank::kPool> outer(0);
+    Guarded<int, Rank::kStream> inner(0);
+    const auto held = inner.lock();
+    *outer.lock() = 1;
+  });
+#ifndef NDEBUG
+  CHECK(says(report, "seed 5"));
+  CHECK(says(report, "'pool' is taken while 'stream'"));
+#else
+  CHECK(report.ok());
+#endif
+}
+
+TEST_CASE("waits end for no reason under some seeds, and not before their deadline under others") {
+  bool early = false, on_time = false;
+  for (uint64_t seed = 1; seed <= 200; ++seed) {
+    const SimulationReport report = simulate(seed, [&](Simulation&) {
+      Mutex mutex;
+      Condition changed;
+      Thread other("other", [] {
+        for (int i = 0; i < 50; ++i) yield_point("work");
+      });
+      std::unique_lock held(mutex);
+      const Deadline deadline = Deadline::in(seconds(1));
+      changed.wait(held, deadline);
+      (deadline.expired() ? on_time : early) = true;
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
+  CHECK(early);
+  CHECK(on_time);
+}
+
+TEST_CASE("threads outside a simulation go on as ever beside one") {
+  Atomic<uint64_t> native{0};
+  Atomic<bool> stop{false};
+  Thread outside("outside", [&] {
+    Guarded<int, Rank::kPool> own(0);
+    while (!stop.load_acquire()) {
+      ++*own.lock();
+      native.add_relaxed(1);
+    }
+  });
+  for (uint64_t seed = 1; seed <= 50; ++seed) REQUIRE(simulate(seed, count_on_three_threads).ok());
+  while (native.load_relaxed() == 0) give_way();
+  stop.store_release(true);
+  outside.join();
+  CHECK(native.load_relaxed() > 0);
+}
+
+}  // namespace
+}  // namespace heddle
