@@ -38,6 +38,7 @@
 #include "base/condition.h"
 #include "base/mutex.h"
 #include "base/thread_annotations.h"
+#include "base/yield.h"
 
 namespace heddle {
 
