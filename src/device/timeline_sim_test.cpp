@@ -1,0 +1,100 @@
+// Waits on a timeline under simulated schedules: one writer, waiters with and without deadlines, stamps, bells.
+#include "device/timeline.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/simulation_fixture.h"
+#include "base/thread.h"
+#include "device/completing_queue_fixture.h"
+
+namespace heddle::device {
+namespace {
+
+using std::chrono::microseconds;
+using test::holds_for_seeds;
+
+TEST_CASE(
+    "simulated: a wait ends when its value is reached, or at its deadline, and sees what was done before") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    CompletingQueue queue;
+    constexpr uint64_t kLast = 4;
+    int done[kLast + 1] = {};  // written before advance(i), read after wait(i)
+    Atomic<int> reached{0}, late{0};
+    Thread completion("completion", [&] {
+      for (uint64_t value = 1; value <= kLast; ++value) {
+        if (sim.random(2) == 0) sim.pause(microseconds(sim.random(50)));
+        done[value] = static_cast<int>(value);
+        queue.advance(value);
+      }
+    });
+    run_together(3, [&](int i) {
+      const uint64_t value = 1 + sim.random(kLast);
+      const Deadline deadline = i == 0 ? Deadline::never() : Deadline::in(microseconds(sim.random(100)));
+      const Status status = queue.timeline()->wait(value, deadline);
+      if (status.ok()) {
+        sim.expect(done[value] == static_cast<int>(value), "what was done before is visible");
+        reached.add_relaxed(1);
+      } else {
+        sim.expect(status.code() == Code::deadline && deadline.expired(), "late only after the deadline");
+        late.add_relaxed(1);
+      }
+    });
+    completion.join();
+    sim.expect(reached.load_relaxed() + late.load_relaxed() == 3, "each wait had one end");
+    sim.expect(queue.timeline()->reached() == kLast, "the queue went on");
+  });
+}
+
+TEST_CASE("simulated: a failure ends every wait for what is not reached, with its cause") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    CompletingQueue queue;
+    const uint64_t fails_after = sim.random(3);
+    std::vector<Ref<const Stamp>> stamps(3);
+    Thread completion("completion", [&] {
+      for (uint64_t value = 1; value <= fails_after; ++value) queue.advance(value);
+      queue.fail(Status::device_lost("gone"));
+      queue.advance(9);
+    });
+    run_together(3, [&](int i) {
+      const auto value = static_cast<uint64_t>(i + 1);
+      stamps[static_cast<size_t>(i)] = queue.timeline()->stamp(value, Clock::real());
+      const Status status = queue.timeline()->wait(value, Deadline::never());
+      sim.expect(status.ok() == (value <= fails_after), "reached before the failure, or not at all");
+      if (!status.ok()) sim.expect(status.message() == "gone", "the cause");
+    });
+    completion.join();
+    for (const auto& stamp : stamps) sim.expect(stamp->filled(), "every stamp is filled");
+  });
+}
+
+TEST_CASE("simulated: a bell that is to ring at a value rings, and its sleeper is not forgotten") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    CompletingQueue one, other;
+    const auto bell = std::make_shared<Bell>();
+    one.timeline()->attach(bell);
+    other.timeline()->attach(bell);
+    uint64_t one_at = 0, other_at = 0;
+    Thread reaper("reaper", [&] {
+      while (one_at < 3 || other_at < 3) {
+        const uint64_t seen = bell->rings();
+        one_at = one.timeline()->reached();
+        other_at = other.timeline()->reached();
+        bool sleeps = one_at < 3 || other_at < 3;
+        if (one_at < 3) sleeps = one.timeline()->ring_at(one_at + 1) && sleeps;
+        if (other_at < 3) sleeps = other.timeline()->ring_at(other_at + 1) && sleeps;
+        if (sleeps) bell->wait(seen);
+      }
+    });
+    run_together(2, [&](int i) {
+      CompletingQueue& mine = i == 0 ? one : other;
+      for (uint64_t value = 1; value <= 3; ++value) mine.advance(value);
+    });
+    reaper.join();
+    sim.expect(one_at == 3 && other_at == 3, "it has seen all");
+  });
+}
+
+}  // namespace
+}  // namespace heddle::device
