@@ -1,0 +1,129 @@
+// Coalesced calls under simulated schedules: each caller gets its own rows, or leaves, and nobody is forgotten.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/simulation_fixture.h"
+#include "batch/calls/coalescer_fixture.h"
+
+namespace heddle::batch {
+
+namespace {
+
+using heddle::test::holds_for_seeds;
+using std::chrono::microseconds;
+
+constexpr int kCallers = 4;
+
+// A run takes a while, in virtual time.
+void take_time(Simulation& sim, Fixture& fixture) {
+  fixture.kernel = [&sim](const device::Run& run) {
+    sim.pause(microseconds(10 + 5 * run.inputs[0].extents[0]));
+    return Status();
+  };
+}
+
+struct Counts {
+  Atomic<int> right{0}, late{0}, closed{0};
+  int all() const { return right.load_relaxed() + late.load_relaxed() + closed.load_relaxed(); }
+};
+
+void call(Simulation& sim, Fixture& fixture, Counts& counts, int caller, int round) {
+  Rows rows(1 + static_cast<int64_t>(sim.random(2)), static_cast<float>(100 * caller + 10 * round));
+  const Deadline deadline =
+      sim.random(4) == 0 ? Deadline::in(microseconds(sim.random(60))) : Deadline::never();
+  const auto result = fixture.call(rows, deadline);
+  if (result.ok()) {
+    sim.expect(fixture.right(rows, result), "each caller gets its own rows");
+    counts.right.add_relaxed(1);
+  } else if (result.status().code() == Code::deadline) {
+    sim.expect(deadline.expired(), "late only after the deadline");
+    counts.late.add_relaxed(1);
+  } else {
+    sim.expect(result.status().code() == Code::unavailable, "refused because it is closed");
+    counts.closed.add_relaxed(1);
+  }
+}
+
+void check_empty(Simulation& sim, const Fixture& fixture, const Counts& counts) {
+  const Coalescer::Stats stats = fixture.coalescer->stats();
+  sim.expect(stats.parked == 0 && !fixture.coalescer->anyone_waits(), "nobody waits");
+  sim.expect(stats.calls + stats.left + static_cast<uint64_t>(counts.closed.load_relaxed()) ==
+                 static_cast<uint64_t>(counts.all()),
+             "each call is counted once");
+}
+
+}  // namespace
+
+TEST_CASE("simulated: callers that join and leave batches each get one answer, which is theirs") {
+  holds_for_seeds(500, [](Simulation& sim) {
+    CoalescerOptions options = with(1 + static_cast<int>(sim.random(2)), 4);
+    if (sim.random(2) == 0) options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    Fixture fixture(options);
+    take_time(sim, fixture);
+    Counts counts;
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < 3; ++round) call(sim, fixture, counts, caller, round);
+    });
+    sim.expect(counts.all() == 3 * kCallers && counts.closed.load_relaxed() == 0, "each had one answer");
+    check_empty(sim, fixture, counts);
+  });
+}
+
+TEST_CASE("simulated: on an asynchronous device callers' rows are theirs, too") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    Fixture fixture(with(2, 4), false, false, {.asynchronous = true});
+    take_time(sim, fixture);
+    Counts counts;
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < 2; ++round) call(sim, fixture, counts, caller, round);
+    });
+    sim.expect(counts.all() == 2 * kCallers && counts.closed.load_relaxed() == 0, "each had one answer");
+    check_empty(sim, fixture, counts);
+  });
+}
+
+TEST_CASE("simulated: a coalescer that is closed answers all callers that wait") {
+  holds_for_seeds(500, [](Simulation& sim) {
+    Fixture fixture(with(1, 4));
+    take_time(sim, fixture);
+    Counts counts;
+    run_together(kCallers + 1, [&](int caller) {
+      if (caller == kCallers) {
+        sim.pause(microseconds(sim.random(60)));
+        fixture.coalescer->close();
+        return;
+      }
+      for (int round = 0; round < 2; ++round) call(sim, fixture, counts, caller, round);
+    });
+    sim.expect(counts.all() == 2 * kCallers, "each had one answer");
+    check_empty(sim, fixture, counts);
+  });
+}
+
+TEST_CASE("simulated: a batch that fails fails for its callers, and later calls run") {
+  holds_for_seeds(500, [](Simulation& sim) {
+    Fixture fixture(with(1, 4));
+    Atomic<int> failures{0};
+    fixture.kernel = [&](const device::Run& run) {
+      sim.pause(microseconds(10 + 5 * run.inputs[0].extents[0]));
+      if (sim.random(4) != 0) return Status();
+      failures.add_relaxed(1);
+      return Status::internal("a run failed");
+    };
+    Atomic<int> right{0}, failed{0};
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < 2; ++round) {
+        Rows rows(1, static_cast<float>(100 * caller + 10 * round));
+        const auto result = fixture.call(rows);
+        if (result.ok()) sim.expect(fixture.right(rows, result), "its own rows");
+        (result.ok() ? right : failed).add_relaxed(1);
+      }
+    });
+    sim.expect(right.load_relaxed() + failed.load_relaxed() == 2 * kCallers, "each had one answer");
+    sim.expect((failed.load_relaxed() == 0) == (failures.load_relaxed() == 0), "failures reach callers");
+    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
+}
+
+}  // namespace heddle::batch
