@@ -159,6 +159,13 @@ def sanitizer_whole_stage(preset: str) -> Callable[[Log], Count]:
     return stage
 
 
+def sim_stage(log: Log) -> Count:
+    """Protocols under thousands of schedules, each of them a seed's (base/simulation.h)."""
+    if not build(log, "sim", "sim", "sim_tests"):
+        return Count(0, 1)
+    return run_ctest(log, "sim", "-L", "^sim$")
+
+
 def metal_stage(log: Log) -> Count:
     """The Metal driver, the guard and the double, on the double; compiled beside the release build."""
     if not build(log, "metal-double", "release", "metal_tests"):
@@ -350,6 +357,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "models": models_stage,
     "unit": unit_stage,
     "stress": stress_stage,
+    "sim": sim_stage,
     "install": install_stage,
     "package": package_stage,
     # Before pytest, which runs programs on the double of Apple's driver.
@@ -378,7 +386,7 @@ LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_w
         "python_asan", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
-LINUX_ONLY = ("metal", "metal_apple", *LONG)
+LINUX_ONLY = ("metal", "metal_apple", "sim", *LONG)
 
 
 CAUSE = re.compile(

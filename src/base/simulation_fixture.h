@@ -3,8 +3,8 @@
 //   What       holds_for_seeds(n, body) fails the test with the first seed's report that is not well, and with
 //              a seed that did not repeat itself. some_seed_fails(n, body) is for bodies that are wrong on
 //              purpose: the report of the first seed that notices.
-//   Replay     HEDDLE_SIM_SEED=17 runs that seed alone. HEDDLE_SIM_RATES=1 prints how many simulations a
-//              second there were.
+//   Replay     HEDDLE_SIM_SEED=17 runs that seed alone. HEDDLE_SIM_TIMES=10 runs ten times as many seeds,
+//              HEDDLE_SIM_RATES=1 prints how many simulations a second there were.
 //   Threads    The test's, outside a simulation. In the body use Simulation::expect(), not doctest: what fails
 //              has to end the simulation.
 #pragma once
@@ -38,17 +38,22 @@ inline void check_seed(uint64_t seed, const SimulatedBody& body, const Simulatio
   CHECK(again.steps == report.steps);
 }
 
+inline std::optional<uint64_t> number_in(const char* variable) {
+  const char* const text = std::getenv(variable);
+  if (text == nullptr) return std::nullopt;
+  return std::strtoull(text, nullptr, 10);
+}
+
 inline void holds_for_seeds(uint64_t seeds, const SimulatedBody& body,
                             const SimulationOptions& options = {}) {
   SimulationReport sum;
-  if (const char* const only = std::getenv("HEDDLE_SIM_SEED"); only != nullptr) {
-    return check_seed(std::strtoull(only, nullptr, 10), body, options, sum);
-  }
+  if (const auto only = number_in("HEDDLE_SIM_SEED")) return check_seed(*only, body, options, sum);
+  seeds *= number_in("HEDDLE_SIM_TIMES").value_or(1);
   const TimePoint begin = Clock::real().now();
   for (uint64_t seed = 1; seed <= seeds; ++seed) check_seed(seed, body, options, sum);
   const double seconds = std::chrono::duration<double>(Clock::real().now() - begin).count();
   CHECK(sum.hand_overs > seeds);
-  if (std::getenv("HEDDLE_SIM_RATES") != nullptr) {
+  if (number_in("HEDDLE_SIM_RATES")) {
     const auto rate = static_cast<uint64_t>(static_cast<double>(seeds) / seconds);
     MESSAGE(rate, " simulations a second of ", (sum.steps / seeds), " steps and ", (sum.hand_overs / seeds),
             " hand-overs each");
