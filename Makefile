@@ -9,7 +9,7 @@
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv
 #   make wheel    wheels of heddle and heddle-torch in dist/, each run in an empty environment
-#   make build    PRESET=dev|release|asan|tsan
+#   make build    PRESET=dev|release|asan|tsan|sim
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
 ONLY ?=

@@ -385,7 +385,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
         "python_asan", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
-# On a Mac the usual builds have Apple's Metal: no double of it there, and no Debian cross compiler.
+# On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", "sim", *LONG)
 
 

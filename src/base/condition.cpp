@@ -28,8 +28,8 @@ timespec absolute(TimePoint at) {  // steady_clock is CLOCK_MONOTONIC
   return out;
 }
 
-// Sleeps if the value is still `seen`. Woken, rung meanwhile, interrupted or late: the caller looks at what it
-// waits for in any case.
+// Sleeps if the value is still `seen`. Woken, rung meanwhile, interrupted or late: the caller looks at what
+// it waits for in any case.
 void sleep_while(const Atomic<uint32_t>& value, uint32_t seen, Deadline deadline) {
 #if defined(HEDDLE_SIM)
   if (seam::simulated()) {

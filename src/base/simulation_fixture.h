@@ -1,12 +1,12 @@
 // simulation_fixture.h: many seeds of one simulation, for tests.
 //
-//   What       holds_for_seeds(n, body) fails the test with the first seed's report that is not well, and with
-//              a seed that did not repeat itself. some_seed_fails(n, body) is for bodies that are wrong on
-//              purpose: the report of the first seed that notices.
+//   What       holds_for_seeds(n, body) fails the test with the report of the first seed that fails, or that
+//              does not repeat itself. some_seed_fails(n, body) is for bodies that are wrong on purpose: it
+//              gives the report of the first seed that fails.
 //   Replay     HEDDLE_SIM_SEED=17 runs that seed alone. HEDDLE_SIM_TIMES=10 runs ten times as many seeds,
 //              HEDDLE_SIM_RATES=1 prints how many simulations a second there were.
-//   Threads    The test's, outside a simulation. In the body use Simulation::expect(), not doctest: what fails
-//              has to end the simulation.
+//   Threads    The test's, outside a simulation. The body uses Simulation::expect(), not doctest: a failure
+//              has to end the simulation, and its report has to name the seed.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -1,4 +1,4 @@
-// Waits on a timeline under simulated schedules: one writer, waiters with and without deadlines, stamps, bells.
+// Waits on a timeline under simulated schedules: one writer; waiters, some with deadlines; stamps, bells.
 #include "device/timeline.h"
 
 #include <doctest/doctest.h>

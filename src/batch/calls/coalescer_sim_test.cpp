@@ -1,4 +1,4 @@
-// Coalesced calls under simulated schedules: each caller gets its own rows, or leaves, and nobody is forgotten.
+// Coalesced calls under simulated schedules: each caller gets its own rows, or leaves; none is forgotten.
 #include <doctest/doctest.h>
 
 #include <vector>

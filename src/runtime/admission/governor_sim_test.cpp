@@ -1,5 +1,5 @@
-// The Governor under simulated schedules: every Permit is handed over exactly once, an exclusive hold is alone,
-// and nobody is forgotten.
+// The Governor under simulated schedules: every Permit is handed over exactly once, an exclusive hold is
+// alone, and nobody is forgotten.
 #include "runtime/admission/governor.h"
 
 #include <doctest/doctest.h>

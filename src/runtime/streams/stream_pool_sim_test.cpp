@@ -1,5 +1,5 @@
-// Leases of streams under simulated schedules: a place has its lessees and no others, waiters are handed places
-// in turn, seekers find a stream to share.
+// Leases of streams under simulated schedules: a place has its lessees and no others, waiters are handed
+// places in turn, seekers find a stream to share.
 #include "runtime/streams/stream_pool.h"
 
 #include <doctest/doctest.h>
