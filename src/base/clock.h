@@ -6,7 +6,8 @@
 //   Threads    Any; all reads are const. ManualClock::advance() may run beside now().
 //   Blocks     Never.
 //   Lifetime   Clock::real() lives as long as the process. A Deadline is a plain value and keeps no clock:
-//              pass to expired() the clock that it was made with. Guarded::wait_until() waits in real time.
+//              pass to expired() the clock that it was made with. Guarded::wait_until() waits in the time
+//              of Clock::real(), which is virtual in a simulation (base/simulation.h).
 #pragma once
 
 #include <chrono>

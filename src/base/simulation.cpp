@@ -78,17 +78,22 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
   quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
 }
 
-Simulation& Simulation::current() { return static_cast<Simulation&>(*seam::beat); }
+Simulation* Simulation::current() { return static_cast<Simulation*>(seam::beat); }
 
 void Simulation::expect(bool holds, std::string_view what) {
   if (!holds) fail(std::string(what));
 }
 
 void Simulation::fail(const std::string& why) {
+  if (abandoned_.load(std::memory_order_acquire)) stay();
   failure_ = describe(why);
-  Baton& mine = current_->baton;
   over_.give();
-  for (;;) mine.take();  // nobody gives it: what this thread and the others use stays as it is
+  stay();
+}
+
+// For good: nobody gives its baton. What this thread and the others use stays as it is.
+void Simulation::stay() {
+  for (Baton& mine = current_->baton;;) mine.take();
 }
 
 void Simulation::pause(Duration wait) {
@@ -109,6 +114,7 @@ void Simulation::count_step() {
 }
 
 void Simulation::check_steps() {
+  if (abandoned_.load(std::memory_order_acquire)) stay();
   if (steps <= options_.steps_max) return;
   fail("more than " + std::to_string(options_.steps_max) + " steps: a livelock, or steps_max is too low");
 }
@@ -338,9 +344,9 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
   });
   SimulationReport report;
   report.seed = seed;
-  const bool over = all.over_.take_within(Simulation::kPatience);
-  if (!over) {
-    all.failure_ = all.describe("the running thread has not come to a seam for a minute: it blocks natively");
+  if (!all.over_.take_within(options.patience)) {
+    all.abandoned_.store(true, std::memory_order_release);
+    all.failure_ = all.describe("the running thread has not come to a seam: it blocks natively");
   }
   report.failure = all.failure_;
   report.steps = all.steps;
@@ -358,23 +364,23 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
 
 namespace seam {
 
-void decide(const char* at) { Simulation::current().decide(at); }
-void let_others_run(const char* at) { Simulation::current().let_others_run(at); }
-void sleep(const Sleep& how) { Simulation::current().sleep(how); }
-void wake(const void* key, int sleepers, const char* at) { Simulation::current().wake(key, sleepers, at); }
+void decide(const char* at) { Simulation::current()->decide(at); }
+void let_others_run(const char* at) { Simulation::current()->let_others_run(at); }
+void sleep(const Sleep& how) { Simulation::current()->sleep(how); }
+void wake(const void* key, int sleepers, const char* at) { Simulation::current()->wake(key, sleepers, at); }
 TimePoint now() {
   step("clock", kAtomic);
-  return Simulation::current().now();
+  return Simulation::current()->now();
 }
-std::chrono::nanoseconds cpu_time() { return Simulation::current().cpu_time(); }
-uint32_t thread_number() { return Simulation::current().thread_number(); }
-NewThread announce(std::string name) { return {beat, Simulation::current().announce(std::move(name))}; }
-void withdraw(const NewThread& thread) { Simulation::current().withdraw(thread.number); }
+std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
+uint32_t thread_number() { return Simulation::current()->thread_number(); }
+NewThread announce(std::string name) { return {beat, Simulation::current()->announce(std::move(name))}; }
+void withdraw(const NewThread& thread) { Simulation::current()->withdraw(thread.number); }
 void run(const NewThread& thread, const std::function<void()>& body) {
   static_cast<Simulation*>(thread.simulation)->run(thread.number, body);
 }
-void join(uint32_t number) { Simulation::current().join(number); }
-void fail(const std::string& why) { Simulation::current().fail(why); }
+void join(uint32_t number) { Simulation::current()->join(number); }
+void fail(const std::string& why) { Simulation::current()->fail(why); }
 
 }  // namespace seam
 

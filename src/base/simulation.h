@@ -17,7 +17,7 @@
 //   Threads    simulate(): any thread outside a simulation. The rest: simulated threads. What they lock, wait
 //              for or notify is used by no other thread meanwhile. They block through seams only: not on a
 //              file, a std::mutex or the initialisation of a static that meets a seam.
-//   Blocks     simulate(), until all threads have ended, or one has not come back to a seam for kPatience.
+//   Blocks     simulate(), until all threads have ended, or one has not come to a seam within the patience.
 //   Lifetime   A Simulation lives as long as its threads. Only builds with HEDDLE_SIM have it.
 #pragma once
 
@@ -40,6 +40,7 @@ struct SimulationOptions {
   uint64_t steps_max = 200'000;
   size_t trace_max = 40;  // decisions that the report shows, the last ones
   Duration stall_max = std::chrono::milliseconds(20);
+  Duration patience = std::chrono::seconds(60);  // of the machine's time, for a thread that blocks natively
 };
 
 struct SimulationReport {
@@ -70,12 +71,11 @@ class SeededNumbers {
 class Simulation final : public seam::Beat {
  public:
   static constexpr Duration kStep{20};
-  static constexpr auto kPatience = std::chrono::seconds(60);  // of the machine's time
 
   Simulation(uint64_t seed, const SimulationOptions& options);
 
   // For the body and its threads.
-  static Simulation& current();  // on a simulated thread
+  static Simulation* current();  // of this thread; null outside
   uint64_t seed() const { return seed_; }
   uint64_t random(uint64_t below) { return choices_.below(below); }  // the body's own choices
   void expect(bool holds, std::string_view what);                    // fails with `what`
@@ -124,6 +124,7 @@ class Simulation final : public seam::Beat {
     const char* at;
   };
 
+  [[noreturn]] void stay();
   void count_step();
   void check_steps();
   void wake(const void* key, int sleepers);
@@ -154,6 +155,7 @@ class Simulation final : public seam::Beat {
   std::vector<Decision> trace_;
   uint64_t decisions_ = 0, hand_overs_ = 0, fingerprint_ = 0;
   std::string failure_;
+  std::atomic<bool> abandoned_{false};  // simulate() has lost its patience (release): who comes yet, stays
   Baton over_;
 };
 

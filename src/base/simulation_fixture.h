@@ -9,6 +9,8 @@
 //              has to end the simulation, and its report has to name the seed.
 #pragma once
 
+#if defined(HEDDLE_SIM)
+
 #include <doctest/doctest.h>
 
 #include <cstdlib>
@@ -70,3 +72,5 @@ inline std::optional<SimulationReport> some_seed_fails(uint64_t seeds, const Sim
 }
 
 }  // namespace heddle::test
+
+#endif

@@ -174,6 +174,29 @@ TEST_CASE("waits end for no reason under some seeds, and not before their deadli
   CHECK(on_time);
 }
 
+TEST_CASE("a thread that blocks outside the seams is named once the patience is over") {
+  const SimulationReport report =
+      simulate(5,
+               [](Simulation&) {
+                 Thread("blocker", [] {
+                   static std::atomic<bool> never{false};  // no Atomic: the simulation does not see it
+                   never.wait(false);
+                 }).join();
+               },
+               {.patience = milliseconds(100)});
+  CHECK(says(report, "'blocker' (2) runs"));
+  CHECK(says(report, "it blocks natively"));
+}
+
+TEST_CASE("only a simulated thread has a current simulation") {
+  CHECK(Simulation::current() == nullptr);
+  const SimulationReport report = simulate(5, [](Simulation& sim) {
+    sim.expect(Simulation::current() == &sim, "the body's");
+    Thread("other", [&] { sim.expect(Simulation::current() == &sim, "and its threads'"); }).join();
+  });
+  CHECK_MESSAGE(report.ok(), report.failure);
+}
+
 TEST_CASE("threads outside a simulation go on as ever beside one") {
   Atomic<uint64_t> native{0};
   Atomic<bool> stop{false};

@@ -92,6 +92,23 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("simulated: nobody waits for a lease to end while there is a stream to share") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    const auto pool = small_pool(Exhaustion::share);
+    Guarded<int, Rank::kHelpers> leased(0);
+    run_together(4, [&](int) {
+      const auto lease = pool->lease();
+      sim.expect(lease.ok(), "a stream to share");
+      auto held = leased.lock();
+      ++*held;
+      held.notify_all();
+      held.wait([&] { return *held == 4; });
+    });
+    check_returned(sim, *pool);
+    sim.expect(pool->stats().joined >= 2, "at least two share");
+  });
+}
+
 TEST_CASE("simulated: a pool that is closed answers all that wait, and leases that are out come back") {
   holds_for_seeds(2000, [](Simulation& sim) {
     const auto pool = small_pool(sim.random(2) == 0 ? Exhaustion::wait : Exhaustion::share);

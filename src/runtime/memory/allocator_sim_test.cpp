@@ -1,0 +1,79 @@
+// The allocator under simulated schedules: a request is refused only when what is in use leaves no room for it.
+#include "runtime/memory/allocator.h"
+
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/simulation_fixture.h"
+#include "base/thread.h"
+#include "runtime/test_device_fixture.h"
+
+namespace heddle::runtime {
+
+namespace {
+
+using heddle::test::holds_for_seeds;
+
+constexpr uint64_t kMiB = uint64_t{1} << 20;
+
+struct SmallMemory {
+  SmallMemory() : device(std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMiB})) {
+    allocator = *Allocator::make(device, {});
+  }
+  Ref<test::TestDevice> device;
+  Ref<Allocator> allocator;
+};
+
+void check_nothing_used(Simulation& sim, SmallMemory& memory) {
+  memory.allocator->empty_cache();
+  const Allocator::Stats stats = memory.allocator->stats();
+  sim.expect(stats.allocated == 0 && stats.cached == 0 && stats.pending == 0, "nothing is used or kept");
+  sim.expect(stats.reserved == 0 && memory.device->counts().memory.load_acquire() == 0, "all went back");
+}
+
+}  // namespace
+
+TEST_CASE(
+    "simulated: a request that the blocks in use leave room for is served, whoever frees what meanwhile") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    SmallMemory memory;
+    run_together(3, [&](int) {
+      for (int i = 0; i < 4; ++i) {
+        // Three of them at once are within the limit, in whatever classes the cached blocks are.
+        const uint64_t bytes = (1 + sim.random(10)) * kMiB / 4;
+        auto buffer = memory.allocator->allocate(bytes);
+        sim.expect(buffer.ok(), "there was room");
+        sim.expect(memory.allocator->stats().reserved <= 8 * kMiB, "within the limit");
+        yield_point("in use");
+        buffer->reset();
+        if (sim.random(6) == 0) memory.allocator->empty_cache();
+      }
+    });
+    check_nothing_used(sim, memory);
+  });
+}
+
+TEST_CASE("simulated: blocks of all sizes come back, and none is given to two at once") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    SmallMemory memory;
+    run_together(3, [&](int thread) {
+      std::vector<Ref<device::Buffer>> mine;
+      for (int i = 0; i < 6; ++i) {
+        const uint64_t bytes = sim.random(2) == 0 ? 64 + sim.random(1000) : kMiB + sim.random(kMiB / 2);
+        auto buffer = memory.allocator->allocate(bytes);
+        sim.expect(buffer.ok() || buffer.status().code() == Code::exhausted, "served, or no room");
+        if (!buffer.ok()) continue;
+        *(*buffer)->host() = static_cast<std::byte>(thread);
+        mine.push_back(std::move(*buffer));
+        yield_point("in use");
+        for (const auto& each : mine)
+          sim.expect(*each->host() == static_cast<std::byte>(thread), "mine alone");
+        if (mine.size() > 2) mine.erase(mine.begin());
+      }
+    });
+    check_nothing_used(sim, memory);
+  });
+}
+
+}  // namespace heddle::runtime
