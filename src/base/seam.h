@@ -69,6 +69,7 @@ uint32_t thread_number();             // 1, 2, ... in order of their start: equa
 // The maker of a thread announces it, the new thread runs its body through run().
 struct NewThread {
   Beat* simulation;
+  void* actor;  // the simulation's own
   uint32_t number;
 };
 NewThread announce(std::string name);

@@ -169,12 +169,12 @@ Duration Simulation::cpu_time() const {
   return kStep * static_cast<Duration::rep>(current_->cpu_steps + (steps - runs_since_));
 }
 
-uint32_t Simulation::announce(std::string name) {
+seam::NewThread Simulation::announce(std::string name) {
   Actor& made = actors_.emplace_back();
   made.number = static_cast<uint32_t>(actors_.size());
   made.name = std::move(name);
   living_.push_back(&made);
-  return made.number;
+  return {this, &made, made.number};
 }
 
 void Simulation::withdraw(uint32_t number) {
@@ -183,9 +183,9 @@ void Simulation::withdraw(uint32_t number) {
   std::erase(living_, &never);
 }
 
-void Simulation::run(uint32_t number, const std::function<void()>& body) {
+void Simulation::run(const seam::NewThread& thread, const std::function<void()>& body) {
   thread_local LastOfThread last;
-  Actor& me = actors_[number - 1];
+  Actor& me = *static_cast<Actor*>(thread.actor);  // not by its number: others run until it has the baton
   me.baton.take();
   last.of = this;
   seam::beat = this;
@@ -335,17 +335,18 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
                           const SimulationOptions& options) {
   auto simulation = std::make_unique<Simulation>(seed, options);
   Simulation& all = *simulation;
-  all.announce("body");
+  const seam::NewThread first = all.announce("body");
   all.current_ = &all.actors_.front();
   all.current_->baton.give();
-  std::thread first([&all, &body] {
+  std::thread runs_first([&all, &body, first] {
     stay_on_this_core();
-    all.run(1, [&] { body(all); });
+    all.run(first, [&] { body(all); });
   });
   SimulationReport report;
   report.seed = seed;
   if (!all.over_.take_within(options.patience)) {
     all.abandoned_.store(true, std::memory_order_release);
+    // Read beside that thread, which as a rule stands still.
     all.failure_ = all.describe("the running thread has not come to a seam: it blocks natively");
   }
   report.failure = all.failure_;
@@ -354,9 +355,9 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
   report.fingerprint = all.fingerprint_;
   report.took = all.now() - TimePoint(std::chrono::hours(1));
   if (report.ok()) {
-    first.join();
+    runs_first.join();
   } else {  // its threads stand where they are for good, and so does what they use
-    new std::thread(std::move(first));
+    new std::thread(std::move(runs_first));
     static_cast<void>(simulation.release());
   }
   return report;
@@ -374,10 +375,10 @@ TimePoint now() {
 }
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
 uint32_t thread_number() { return Simulation::current()->thread_number(); }
-NewThread announce(std::string name) { return {beat, Simulation::current()->announce(std::move(name))}; }
+NewThread announce(std::string name) { return Simulation::current()->announce(std::move(name)); }
 void withdraw(const NewThread& thread) { Simulation::current()->withdraw(thread.number); }
 void run(const NewThread& thread, const std::function<void()>& body) {
-  static_cast<Simulation*>(thread.simulation)->run(thread.number, body);
+  static_cast<Simulation*>(thread.simulation)->run(thread, body);
 }
 void join(uint32_t number) { Simulation::current()->join(number); }
 void fail(const std::string& why) { Simulation::current()->fail(why); }

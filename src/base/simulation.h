@@ -90,9 +90,9 @@ class Simulation final : public seam::Beat {
   TimePoint now() const { return TimePoint(skipped_ + kStep * static_cast<Duration::rep>(steps)); }
   Duration cpu_time() const;
   uint32_t thread_number() const { return current_->number; }
-  uint32_t announce(std::string name);
+  seam::NewThread announce(std::string name);
   void withdraw(uint32_t number);
-  void run(uint32_t number, const std::function<void()>& body);
+  void run(const seam::NewThread& thread, const std::function<void()>& body);
   void join(uint32_t number);
   void end_thread();
 

@@ -23,7 +23,8 @@ Status Timeline::wait(uint64_t value, Deadline deadline, Duration spin) {
     }
   }
   if (done(value)) return {};
-  if (failed()) return failure();
+  // Looked at again: the value may have been reached, and the failure come, since.
+  if (failed()) return done(value) ? Status() : failure();
   watch(value);
   bool over = false;
   {

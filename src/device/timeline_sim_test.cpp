@@ -15,6 +15,8 @@ namespace {
 using std::chrono::microseconds;
 using test::holds_for_seeds;
 
+constexpr uint64_t kSeedBetweenTheLooks = 77;
+
 TEST_CASE(
     "simulated: a wait ends when its value is reached, or at its deadline, and sees what was done before") {
   holds_for_seeds(2000, [](Simulation& sim) {
@@ -67,6 +69,21 @@ TEST_CASE("simulated: a failure ends every wait for what is not reached, with it
     completion.join();
     for (const auto& stamp : stamps) sim.expect(stamp->filled(), "every stamp is filled");
   });
+}
+
+TEST_CASE("simulated: a value that is reached before the failure is reached for every wait") {
+  const auto body = [](Simulation& sim) {
+    CompletingQueue queue;
+    Thread completion("completion", [&] {
+      queue.advance(1);
+      queue.fail(Status::device_lost("gone"));
+    });
+    sim.expect(queue.timeline()->wait(1, Deadline::never()).ok(), "its value was reached");
+  };
+  // Found by its seed: advance() and fail() came between the waiter's look at the value and at the failure.
+  const SimulationReport found = simulate(kSeedBetweenTheLooks, body);
+  CHECK_MESSAGE(found.ok(), found.failure);
+  holds_for_seeds(2000, body);
 }
 
 TEST_CASE("simulated: a bell that is to ring at a value rings, and its sleeper is not forgotten") {
