@@ -54,6 +54,18 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("simulated: memory that is on its way back to the driver is waited for") {
+  holds_for_seeds(1000, [](Simulation& sim) {
+    SmallMemory memory;
+    memory.allocator->allocate(6 * kMiB).value().reset();
+    run_together(2, [&](int thread) {
+      if (thread == 0) return memory.allocator->empty_cache();
+      sim.expect(memory.allocator->allocate(5 * kMiB).ok(), "nothing is in use");
+    });
+    check_nothing_used(sim, memory);
+  });
+}
+
 TEST_CASE("simulated: blocks of all sizes come back, and none is given to two at once") {
   holds_for_seeds(300, [](Simulation& sim) {
     SmallMemory memory;
