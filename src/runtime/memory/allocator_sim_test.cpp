@@ -1,4 +1,4 @@
-// The allocator under simulated schedules: a request is refused only when what is in use leaves no room for it.
+// The allocator under simulated schedules: a request is refused only when what is in use leaves no room.
 #include "runtime/memory/allocator.h"
 
 #include <doctest/doctest.h>
