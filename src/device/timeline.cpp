@@ -18,7 +18,7 @@ Status Timeline::wait(uint64_t value, Deadline deadline, Duration spin) {
   if (!settled() && spin > Duration(0)) {
     const Deadline until = Deadline::at(std::min(Deadline::in(spin).when(), deadline.when()));
     while (!settled() && !until.expired()) {
-      relax_processor();
+      relax_processor(1);
       look();
     }
   }

@@ -11,8 +11,8 @@ namespace {
 class Mixer {
  public:
   explicit Mixer(ModelId model) : hash_(static_cast<uint64_t>(model)) {}
-  void add(const ir::Extents& extents) {
-    mix(extents.rank());
+  void add(ir::DType dtype, const ir::Extents& extents) {
+    mix(static_cast<uint64_t>(dtype) << 8 | extents.rank());
     for (const int64_t dim : extents) mix(static_cast<uint64_t>(dim));
   }
   size_t value() const { return static_cast<size_t>(hash_ ^ hash_ >> 32); }
@@ -24,28 +24,34 @@ class Mixer {
 
 }  // namespace
 
+Executables::Key::Key(const Views& views) : model(views.model) {
+  inputs.reserve(views.inputs.size());
+  for (const device::View& view : views.inputs) inputs.push_back({view.dtype, view.extents});
+}
+
 bool operator==(const Executables::Key& a, const Executables::Views& b) {
   return a.model == b.model && std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
-                                          [](const ir::Extents& extents, const device::View& view) {
-                                            return extents == view.extents;
+                                          [](const ir::ConcreteType& type, const device::View& view) {
+                                            return type.dtype == view.dtype && type.extents == view.extents;
                                           });
 }
 
 std::string to_string(const Executables::Key& key) {
-  std::string shapes;
-  for (const ir::Extents& extents : key.inputs) shapes += text(shapes.empty() ? "" : ", ", extents);
-  return text("program for model ", static_cast<uint64_t>(key.model), " with inputs ", shapes);
+  std::string types;
+  for (const ir::ConcreteType& type : key.inputs)
+    types += text(types.empty() ? "" : ", ", type.dtype, type.extents);
+  return text("program for model ", static_cast<uint64_t>(key.model), " with inputs ", types);
 }
 
 size_t Executables::Hash::operator()(const Key& key) const {
   Mixer mixer(key.model);
-  for (const ir::Extents& extents : key.inputs) mixer.add(extents);
+  for (const ir::ConcreteType& type : key.inputs) mixer.add(type.dtype, type.extents);
   return mixer.value();
 }
 
 size_t Executables::Hash::operator()(const Views& views) const {
   Mixer mixer(views.model);
-  for (const device::View& view : views.inputs) mixer.add(view.extents);
+  for (const device::View& view : views.inputs) mixer.add(view.dtype, view.extents);
   return mixer.value();
 }
 
@@ -68,9 +74,10 @@ Result<Executables::Made> Executables::compile(const device::Module& module,
 Result<Ref<const device::Program>> Executables::find_or_compile(ModelId model, const device::Module& module,
                                                                 std::span<const ir::Extents> inputs,
                                                                 uint64_t bytes_max, Deadline deadline) {
+  std::vector<ir::ConcreteType> types;
+  for (size_t i = 0; i < inputs.size(); ++i) types.push_back({module.inputs()[i].type.dtype, inputs[i]});
   return programs_.get_or_make(
-      Key(model, {inputs.begin(), inputs.end()}), [&] { return compile(module, inputs, bytes_max); },
-      deadline);
+      Key(model, std::move(types)), [&] { return compile(module, inputs, bytes_max); }, deadline);
 }
 
 void Executables::forget(ModelId model) {

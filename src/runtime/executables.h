@@ -1,4 +1,4 @@
-// executables.h: programs by (model, extents of all inputs): each compiled once, however many threads ask.
+// executables.h: programs by (model, types of all inputs): each compiled once, however many threads ask.
 //
 //   What       A OnceMap with a byte budget. A hit builds no key, allocates nothing and takes no lock.
 //   Threads    Any.
@@ -27,10 +27,10 @@ class Executables {
   };
   struct Key {
     Key(const Key&) = default;
-    explicit Key(const Views& views) : model(views.model), inputs(extents_of(views.inputs)) {}
-    Key(ModelId m, std::vector<ir::Extents> i) : model(m), inputs(std::move(i)) {}
+    explicit Key(const Views& views);
+    Key(ModelId m, std::vector<ir::ConcreteType> i) : model(m), inputs(std::move(i)) {}
     ModelId model;
-    std::vector<ir::Extents> inputs;
+    std::vector<ir::ConcreteType> inputs;
     friend bool operator==(const Key& a, const Key& b) = default;
     friend bool operator==(const Key& a, const Views& b);
     friend std::string to_string(const Key& key);
@@ -58,6 +58,7 @@ class Executables {
     };
     return programs_.get_or_make(Views{model, inputs}, make, deadline);
   }
+  // Extents of inputs that have the model's dtypes, found right.
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
                                                      std::span<const ir::Extents> inputs, uint64_t bytes_max,
                                                      Deadline deadline);

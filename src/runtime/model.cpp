@@ -60,23 +60,19 @@ void Model::refuse() {
   governor_->refuse_parked(id_, closed_status());
 }
 
-Status Model::check_dtypes(std::span<const device::View> given) const {
+Status Model::check(std::span<const device::View> given) const {
   const auto& expected = inputs();
   if (given.size() != expected.size()) [[unlikely]] {
     return Status::invalid("model '", name(), "' got ", given.size(), " inputs; it takes ", expected.size(),
                            ": ", names_of(expected));
   }
   for (size_t i = 0; i < given.size(); ++i) {
-    if (given[i].dtype == expected[i].type.dtype) [[likely]]
-      continue;
-    return Status::invalid("input '", expected[i].name, "' of model '", name(), "' is ", given[i].dtype,
-                           "; it must be ", expected[i].type.dtype);
+    if (given[i].dtype != expected[i].type.dtype) [[unlikely]] {
+      return Status::invalid("input '", expected[i].name, "' of model '", name(), "' is ", given[i].dtype,
+                             "; it must be ", expected[i].type.dtype);
+    }
   }
-  return {};
-}
-
-Status Model::check_extents(std::span<const device::View> given) const {
-  for (size_t i = 0; i < given.size(); ++i) HEDDLE_TRY(check_one(name(), inputs()[i], given[i].extents));
+  for (size_t i = 0; i < given.size(); ++i) HEDDLE_TRY(check_one(name(), expected[i], given[i].extents));
   return {};
 }
 

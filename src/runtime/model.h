@@ -40,10 +40,9 @@ class Model {
   void refuse();  // close() without the wait
   Gate::Pass enter() { return Gate::Pass(gate_); }
   Status closed_status() const;
-  Status check_extents(
-      std::span<const device::View> inputs) const;  // invalid, naming input, expected and given
+  // invalid, naming the input, what was given and what is expected.
+  Status check(std::span<const device::View> inputs) const;
   Status check_extents(std::span<const ir::Extents> inputs) const;
-  Status check_dtypes(std::span<const device::View> inputs) const;  // and how many there are
 
  private:
   const Ref<const device::Module> module_;

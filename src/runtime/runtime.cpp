@@ -143,11 +143,10 @@ Result<InFlight> Runtime::start(Model& model, const Call& call) {
   InFlight started{model.enter(), {}, call.slot, call.row_faults};
   if (!started.inside) [[unlikely]]
     return model.closed_status();
-  HEDDLE_TRY(model.check_dtypes(call.inputs));
   HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
                     parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
                                                          parts_->allocator->limit(), call.deadline,
-                                                         [&] { return model.check_extents(call.inputs); }));
+                                                         [&] { return model.check(call.inputs); }));
   HEDDLE_TRY_ASSIGN(started.binding, Binding::make(*parts_->allocator, *device_, model, *program, call));
   const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
   HEDDLE_TRY(with_lane ? run_with_lane(started, model, call, program)

@@ -64,7 +64,7 @@ bool CoalescedCalls::pads(std::span<const View> inputs) {
 
 // What the call itself is wrong about, it will be told when it runs.
 bool CoalescedCalls::is_harmless(std::span<const View> inputs) const {
-  if (!model_->check_dtypes(inputs).ok() || !model_->check_extents(inputs).ok()) return false;
+  if (!model_->check(inputs).ok()) return false;
   auto shape = padded_->layout().shape_of(inputs);
   if (!shape.ok() || shape->is_empty()) return false;
   const RowLayout& layout = padded_->layout();

@@ -53,8 +53,7 @@ void Coalescer::close() {
 Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
                                          const std::stop_token& cancel, Ref<const void> keep) {
   HEDDLE_TRY(runtime_->usable());
-  HEDDLE_TRY(model_->check_dtypes(inputs));
-  HEDDLE_TRY(model_->check_extents(inputs));
+  HEDDLE_TRY(model_->check(inputs));
   HEDDLE_TRY_ASSIGN(const CallShape shape, layout_.shape_of(inputs));
   const Caller caller{inputs, shape, deadline, cancel, std::move(keep)};
   HEDDLE_TRY_ASSIGN(const Here me, arrive(shape));
