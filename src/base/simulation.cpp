@@ -72,6 +72,7 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
       order_(seed),
       choices_(order_.next()),
       pace_(one_of(order_, {2, 4, 8, 16, 32, 64})),
+      absences_(one_of(order_, {0, 16, 4})),
       stalls_(one_of(order_, {0, 64, 8})),
       no_reasons_(one_of(order_, {0, 64, 8})),
       slow_(static_cast<uint32_t>(order_.below(10))) {
@@ -105,7 +106,12 @@ void Simulation::decide(const char* at) {
   check_steps();
   quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
   disturb();
-  if (Actor* const next = pick(current_)) hand_over(*next, at);
+  Actor* const next = pick(current_);
+  if (next == nullptr) return;
+  if (absences_ != 0 && order_.below(absences_) == 0) {
+    current_->away_until = steps + (uint64_t{16} << order_.below(8));  // as if its time slice were over
+  }
+  hand_over(*next, at);
 }
 
 void Simulation::count_step() {
@@ -257,15 +263,19 @@ TimePoint Simulation::earliest() const {
   return first;
 }
 
+// Any but `but` that could run, at random; one that is away if no other can.
 Simulation::Actor* Simulation::pick(const Actor* but) {
-  size_t ready = 0;
-  for (const Actor* const each : living_) ready += each->state == Actor::kReady && each != but;
-  if (ready == 0) return nullptr;
+  const auto ready = [&](const Actor* each) { return each->state == Actor::kReady && each != but; };
+  const auto here = [&](const Actor* each) { return ready(each) && each->away_until <= steps; };
+  auto there = static_cast<uint64_t>(std::count_if(living_.begin(), living_.end(), here));
+  const bool all = there == 0;
+  if (all) there = static_cast<uint64_t>(std::count_if(living_.begin(), living_.end(), ready));
+  if (there == 0) return nullptr;
   for (;;) {
-    size_t skip = order_.below(ready);
+    uint64_t skip = order_.below(there);
     for (Actor* const each : living_) {
-      if (each->state != Actor::kReady || each == but || skip-- != 0) continue;
-      if (each->number != slow_ || ready == 1 || order_.below(8) == 0) return each;
+      if (!(all ? ready(each) : here(each)) || skip-- != 0) continue;
+      if (each->number != slow_ || there == 1 || order_.below(8) == 0) return each;
       break;
     }
   }

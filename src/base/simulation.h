@@ -6,8 +6,9 @@
 //   Time       Virtual. Clock::real() tells it to simulated threads, deadlines end by it. A step takes kStep.
 //              When every thread waits, it jumps to the next deadline. It may jump, by at most
 //              stall_max, while others could run: they were kept from a core for that long.
-//   By seed    How often threads are switched, whether one of them is slow, whether waits end for no reason,
-//              whether time jumps: one seed prefers another mixture than the next.
+//   By seed    How often threads are switched, whether one of them is slow, whether a switched thread stays
+//              away for a while, whether waits end for no reason, whether time jumps: one seed prefers another
+//              mixture than the next.
 //   Failures   Deadlock, more steps than steps_max (livelock), a wrong order of locks, an exception that
 //              leaves a thread, fail() and expect(). The report names the seed, shows where every thread
 //              stands, and the last decisions. The failed simulation's threads stay where they are for good,
@@ -116,6 +117,7 @@ class Simulation final : public seam::Beat {
     seam::Sleep sleep{};       // while asleep
     const char* at = "begin";  // the seam where it stands
     uint64_t cpu_steps = 0;
+    uint64_t away_until = 0;  // step: others go first until then
     Baton baton;
   };
   struct Decision {
@@ -144,7 +146,7 @@ class Simulation final : public seam::Beat {
   const SimulationOptions options_;
   SeededNumbers order_, choices_;
   // Of the seed: mean weight between two switches, one in so many decisions, 0 for never.
-  const uint64_t pace_, stalls_, no_reasons_;
+  const uint64_t pace_, absences_, stalls_, no_reasons_;
   const uint32_t slow_;  // the number of a thread that is rarely picked; perhaps there is none
   Duration skipped_{std::chrono::hours(1)};  // time that passed without steps
   uint64_t idle_rounds_ = 0;                 // a thread gave way, and no other could run

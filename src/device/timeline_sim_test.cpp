@@ -15,7 +15,7 @@ namespace {
 using std::chrono::microseconds;
 using test::holds_for_seeds;
 
-constexpr uint64_t kSeedBetweenTheLooks = 77;
+constexpr uint64_t kSeedBetweenTheLooks = 200;
 
 TEST_CASE(
     "simulated: a wait ends when its value is reached, or at its deadline, and sees what was done before") {
