@@ -46,6 +46,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <initializer_list>
 #include <memory>
@@ -514,12 +515,22 @@ class HEDDLE_API Model {
                                  const CallOptions& options = {}) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
   }
+  // The same without a thread that waits. A call that is wrong, or one too many, throws here, and `then` is
+  // not called. Otherwise it is called once, with the results or with what operator() would have thrown, on a
+  // thread of the model's, perhaps before submit returns, with no lock of Heddle's held. It may submit again,
+  // and let the last handle go. It should be short and must not wait for other answers, which may come after
+  // it. What it throws is logged and dropped. Never blocks for a run, a batch or room. Inputs must not be
+  // written before the answer; what a Tensor owns is kept until then. Streams do not apply: `stream` is
+  // invalid. Where rows cannot be joined, or coalesce is off, each submission runs alone, in order.
+  using Answer = std::function<void(std::vector<Tensor> results, std::exception_ptr error)>;
+  void submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const;
   // Compiles for these input shapes now. Blocks; one compile per shape, however many threads ask.
   void compile(std::span<const Shape> shapes) const;
   // What a call with these input shapes does: nodes with estimated times, and memory. For people; compiles.
   Plan plan(std::span<const Shape> shapes, const Rates& rates) const;
-  // Waits for the calls under way, then refuses new ones (unavailable) and frees what was compiled.
-  // Idempotent.
+  // Refuses new calls (unavailable), waits for those under way and for all answers to what was submitted,
+  // then frees what was compiled. Idempotent. The end of the last handle does the same. Inside an answer
+  // neither waits for that answer.
   void close() const;
   bool closed() const;
 
@@ -680,7 +691,10 @@ struct BatchHealth {
   int workers, hung, restarts;
 };
 
-// Requests from any threads, joined along axis 0 into batches for a model or any function.
+// Requests from any threads, joined along axis 0 into batches for a model or any function. For a model, what
+// only the data shows (an index out of range) fails its own request, ragged rows share batches as in its
+// calls, and a request of the wrong shape or dtype throws in submit(). With pad or setup a model is a
+// function like others.
 class HEDDLE_API BatchQueue {
  public:
   explicit BatchQueue(const Model& model, const BatchQueueOptions& options = {});
@@ -701,6 +715,7 @@ class HEDDLE_API BatchQueue {
 
  private:
   struct Rep;
+  explicit BatchQueue(std::shared_ptr<Rep> rep);
   std::shared_ptr<Rep> rep_;
 };
 

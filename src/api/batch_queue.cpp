@@ -2,7 +2,7 @@
 #include <map>
 
 #include "api/batch_future.h"
-#include "api/batch_rows.h"
+#include "api/batch_runner.h"
 #include "api/batching.h"
 #include "base/thread.h"
 
@@ -46,8 +46,9 @@ int64_t bytes_of(std::span<const Tensor> tensors) {
 }  // namespace
 
 struct BatchQueue::Rep {
-  Rep(BatchFunction f, const BatchQueueOptions& o)
+  Rep(BatchFunction f, std::optional<Model> seats, const BatchQueueOptions& o)
       : function(std::move(f)),
+        seated(std::move(seats)),
         options(o),
         padding{o.pad, o.buckets, o.cut},
         queue(std::make_shared<batch::RequestQueue>(to_batch(o.limits, o.workers, o.hang_after))),
@@ -70,18 +71,18 @@ struct BatchQueue::Rep {
   };
   struct Outcome {
     std::span<const std::unique_ptr<Job>> jobs;
-    std::vector<Tensor> results;
+    Scatter scatter;
     std::exception_ptr error;
   };
   static constexpr size_t kGroupsKept = 4096;
 
   void start(std::function<void()> body);
   void work();
-  BatchFunction prepare() const;
+  RunJobs prepare() const;
   void warm(const BatchFunction& call) const;
-  void run(uint64_t ticket, Jobs jobs, const BatchFunction& call);
-  void answer(const Jobs& live, std::vector<Outcome>& outcomes);
-  std::vector<Outcome> outcomes(const BatchFunction& call, std::span<const std::unique_ptr<Job>> jobs,
+  void run(uint64_t ticket, Jobs jobs, const RunJobs& call);
+  static void answer(std::vector<Outcome>& outcomes);
+  std::vector<Outcome> outcomes(const RunJobs& call, std::span<const std::unique_ptr<Job>> jobs,
                                 uint64_t ticket) const;
   void keep();
   void care();
@@ -92,6 +93,7 @@ struct BatchQueue::Rep {
   void close();
 
   const BatchFunction function;
+  const std::optional<Model> seated;  // its seats are used instead of the function
   const BatchQueueOptions options;
   const Padding padding;
   const std::shared_ptr<batch::RequestQueue> queue;
@@ -120,11 +122,11 @@ void BatchQueue::Rep::keep() {
   start([this] { care(); });
 }
 
-BatchFunction BatchQueue::Rep::prepare() const {
+RunJobs BatchQueue::Rep::prepare() const {
   BatchFunction call = options.setup ? options.setup() : function;
   if (!call) throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
   warm(call);
-  return call;
+  return seated ? run_seated(*seated) : run_stacked(std::move(call), padding);
 }
 
 void BatchQueue::Rep::warm(const BatchFunction& call) const {
@@ -145,7 +147,7 @@ void BatchQueue::Rep::warm(const BatchFunction& call) const {
 
 void BatchQueue::Rep::work() {
   working = this;
-  BatchFunction call;
+  RunJobs call;
   try {
     call = prepare();
   } catch (...) {  // kept, and given to every request
@@ -172,7 +174,7 @@ void BatchQueue::Rep::work() {
 
 // ---- a batch
 
-void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const BatchFunction& call) {
+void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const RunJobs& call) {
   std::erase_if(jobs, [](const std::unique_ptr<Job>& job) { return !job->target->begin(); });
   bool hung = false;
   if (options.hang_after) {
@@ -185,7 +187,7 @@ void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const BatchFunction& call)
   if (!jobs.empty()) all = outcomes(call, jobs, ticket);
   bool failed = false;
   for (const Outcome& outcome : all) failed = failed || outcome.error != nullptr;
-  if (queue->ran(ticket)) answer(jobs, all);
+  if (queue->ran(ticket)) answer(all);
   queue->finish(ticket, failed);
   if (!options.hang_after) return;
   {
@@ -198,35 +200,34 @@ void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const BatchFunction& call)
   queue->accept();
 }
 
-void BatchQueue::Rep::answer(const Jobs&, std::vector<Outcome>& all) {
+void BatchQueue::Rep::answer(std::vector<Outcome>& all) {
   for (Outcome& outcome : all) {
-    std::vector<std::vector<Tensor>> parts;
+    std::vector<JobAnswer> answers(outcome.jobs.size());
     if (outcome.error == nullptr) {
       try {
-        parts = split_rows(outcome.results, outcome.jobs, padding);
+        answers = outcome.scatter();
       } catch (const Error&) {
         outcome.error = std::current_exception();
       }
     }
     for (size_t i = 0; i < outcome.jobs.size(); ++i) {
-      if (outcome.error != nullptr) {
-        outcome.jobs[i]->target->fail(outcome.error);
+      const std::exception_ptr& error = outcome.error != nullptr ? outcome.error : answers[i].error;
+      if (error != nullptr) {
+        outcome.jobs[i]->target->fail(error);
       } else {
-        outcome.jobs[i]->give(std::move(parts[i]));
+        outcome.jobs[i]->give(std::move(answers[i].results));
       }
     }
   }
 }
 
 // One call, or more where a failed batch may be run again in halves.
-std::vector<BatchQueue::Rep::Outcome> BatchQueue::Rep::outcomes(const BatchFunction& call,
+std::vector<BatchQueue::Rep::Outcome> BatchQueue::Rep::outcomes(const RunJobs& call,
                                                                 std::span<const std::unique_ptr<Job>> jobs,
                                                                 uint64_t ticket) const {
   Outcome outcome{jobs, {}, nullptr};
   try {
-    const std::vector<Tensor> stacked = stack_rows(jobs, padding);
-    queue->formed(ticket);
-    outcome.results = call(stacked);
+    outcome.scatter = call(jobs, [&] { queue->formed(ticket); });
   } catch (...) {  // whatever the function throws is its requests' answer
     outcome.error = std::current_exception();
   }
@@ -303,9 +304,8 @@ uint64_t BatchQueue::Rep::group(const std::vector<int64_t>& key) {
 
 void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs,
                             Timeout timeout, int priority) {
-  const int64_t rows = rows_of(inputs);
-  const int64_t length = length_of(inputs, padding);
-  const uint64_t number = group(group_key(inputs, length, padding));
+  const auto [rows, length, key] = seated ? describe(inputs, *seated) : describe(inputs, padding);
+  const uint64_t number = group(key);
   const int64_t most = max_batch.load_relaxed();
   Jobs jobs;
   if (rows <= most) {
@@ -351,7 +351,21 @@ void BatchQueue::Rep::close() {
 // ---- the public face
 
 BatchQueue::BatchQueue(BatchFunction function, const BatchQueueOptions& options)
-    : rep_(std::make_shared<Rep>(std::move(function), options)) {
+    : BatchQueue(std::make_shared<Rep>(std::move(function), std::nullopt, options)) {}
+
+// With pad the queue itself fills rows up, and with setup another function than the model may run them.
+BatchQueue::BatchQueue(const Model& model, const BatchQueueOptions& options)
+    : BatchQueue(std::make_shared<Rep>(
+          [model](std::span<const Tensor> stacked) { return model(stacked); },
+          has_seats(model) && !options.pad && !options.setup ? std::optional(model) : std::nullopt,
+          options)) {
+  if (!model.batchable()) {
+    throw Error(ErrorCode::unsupported, "the model cannot be batched: " + model.why_not_batchable());
+  }
+}
+
+BatchQueue::BatchQueue(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {
+  const BatchQueueOptions& options = rep_->options;
   if (!rep_->function && !options.setup) {
     throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
   }
@@ -361,14 +375,6 @@ BatchQueue::BatchQueue(BatchFunction function, const BatchQueueOptions& options)
   rep_->roll.lock()->workers = options.workers;
   for (int i = 0; i < options.workers; ++i) rep_->start([rep = rep_.get()] { rep->work(); });
   if (options.hang_after) rep_->keep();
-}
-
-BatchQueue::BatchQueue(const Model& model, const BatchQueueOptions& options)
-    : BatchQueue(BatchFunction([model](std::span<const Tensor> stacked) { return model(stacked); }),
-                 options) {
-  if (!model.batchable()) {
-    throw Error(ErrorCode::unsupported, "the model cannot be batched: " + model.why_not_batchable());
-  }
 }
 
 BatchQueue::~BatchQueue() {

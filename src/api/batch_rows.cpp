@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "api/internals.h"
+
 namespace heddle {
 namespace {
 
@@ -16,66 +18,22 @@ int64_t bucket_of(int64_t length, const Padding& padding) {
   return *at;
 }
 
-template <class T>
-void fill_with(void* data, int64_t count, double value) {
-  std::fill_n(static_cast<T*>(data), count, static_cast<T>(value));
-}
-
-void fill(Tensor& tensor, double value) {
-  const int64_t n = tensor.elements();
-  void* data = tensor.mutable_data();
-  switch (tensor.dtype()) {
-    case DType::f32:
-      return fill_with<float>(data, n, value);
-    case DType::f64:
-      return fill_with<double>(data, n, value);
-    case DType::i8:
-      return fill_with<int8_t>(data, n, value);
-    case DType::u8:
-      return fill_with<uint8_t>(data, n, value);
-    case DType::i16:
-      return fill_with<int16_t>(data, n, value);
-    case DType::i32:
-      return fill_with<int32_t>(data, n, value);
-    case DType::i64:
-      return fill_with<int64_t>(data, n, value);
-    case DType::u16:
-      return fill_with<uint16_t>(data, n, value);
-    case DType::u32:
-      return fill_with<uint32_t>(data, n, value);
-    case DType::u64:
-      return fill_with<uint64_t>(data, n, value);
-    case DType::boolean:
-      return fill_with<bool>(data, n, value);
-    case DType::f16:
-    case DType::bf16:
-      break;
-  }
-  throw Error(ErrorCode::unsupported, text("pad value ", value, " for ", name(tensor.dtype()), ": only 0"));
-}
-
 int64_t row_elements(const Shape& shape) {
   int64_t n = 1;
   for (size_t i = 1; i < shape.size(); ++i) n *= shape[i];
   return n;
 }
 
-// Copies the block `from` to the upper left corner of rows `row`... of `to`; both contiguous.
-void copy_block(char* to, const Shape& to_shape, const char* from, const Shape& from_shape, size_t axis,
-                size_t element) {
-  size_t to_step = element, from_step = element;
-  for (size_t i = axis + 1; i < to_shape.size(); ++i) {
-    to_step *= static_cast<size_t>(to_shape[i]);
-    from_step *= static_cast<size_t>(from_shape[i]);
-  }
-  const auto count = static_cast<size_t>(from_shape[axis]);
-  if (to_step == from_step) {
-    std::memcpy(to, from, count * from_step);
-    return;
-  }
-  for (size_t i = 0; i < count; ++i) {
-    copy_block(to + i * to_step, to_shape, from + i * from_step, from_shape, axis + 1, element);
-  }
+// The upper left corner, of this shape, of the rows from `first` on; nothing is copied.
+Tensor window(const Tensor& whole, int64_t first, const Shape& shape) {
+  const Shape strides = whole.strides();
+  return whole.view(whole.dtype(), shape, strides,
+                    first * strides[0] * static_cast<int64_t>(size_of(whole.dtype())));
+}
+
+void copy(const Tensor& from, const Tensor& to) {
+  from.wait();
+  device::copy_view(Internals::view(from), Internals::view(to));
 }
 
 // `parts` one below the other in a tensor of this shape.
@@ -83,15 +41,11 @@ Tensor stacked(std::span<const Tensor> parts, const Shape& shape, double value) 
   Tensor out = Tensor::zeros(parts[0].dtype(), shape);
   bool covered = true;
   for (const Tensor& part : parts) covered = covered && row_elements(part.shape()) == row_elements(shape);
-  if (!covered && value != 0) fill(out, value);
-  const size_t element = size_of(out.dtype());
-  const size_t row_bytes = static_cast<size_t>(row_elements(shape)) * element;
-  char* at = static_cast<char*>(out.mutable_data());
+  if (!covered && value != 0) device::fill_view(Internals::view(out), value);
+  int64_t row = 0;
   for (const Tensor& part : parts) {
-    const Tensor dense = part.contiguous();
-    const Shape from = dense.shape();
-    copy_block(at, shape, static_cast<const char*>(dense.data()), from, 0, element);
-    at += static_cast<size_t>(from[0]) * row_bytes;
+    copy(part, window(out, row, part.shape()));
+    row += part.shape()[0];
   }
   return out;
 }
@@ -143,12 +97,9 @@ std::vector<int64_t> group_key(std::span<const Tensor> inputs, int64_t length, c
 std::vector<Tensor> slice_rows(std::span<const Tensor> tensors, int64_t begin, int64_t end) {
   std::vector<Tensor> out;
   for (const Tensor& tensor : tensors) {
-    const auto whole = std::make_shared<const Tensor>(tensor.contiguous());
-    Shape shape = whole->shape();
-    const auto row_bytes = static_cast<size_t>(row_elements(shape)) * size_of(tensor.dtype());
+    Shape shape = tensor.shape();
     shape[0] = end - begin;
-    const auto* data = static_cast<const char*>(whole->data()) + static_cast<size_t>(begin) * row_bytes;
-    out.push_back(Tensor::borrow(data, tensor.dtype(), shape, {}, whole));
+    out.push_back(window(tensor, begin, shape));
   }
   return out;
 }
@@ -190,27 +141,14 @@ std::vector<std::vector<Tensor>> split_rows(std::span<const Tensor> results,
       throw Error(ErrorCode::invalid, text("the function's result ", i, " has ", shape.empty() ? 0 : shape[0],
                                            " rows for ", rows, " rows of input; it must have one per row"));
     }
-    const Tensor dense = results[i].contiguous();
-    const auto row_bytes = static_cast<size_t>(row_elements(shape)) * size_of(dense.dtype());
-    const auto* at = static_cast<const char*>(dense.data());
+    int64_t row = 0;
     for (size_t j = 0; j < jobs.size(); ++j) {
       Shape part = shape;
       part[0] = jobs[j]->rows;
-      const bool shorter = padding.cut && part.size() > 1 && jobs[j]->length < part[1];
-      if (shorter) part[1] = jobs[j]->length;
-      Tensor own = Tensor::zeros(dense.dtype(), part);
-      Shape from = shape;
-      from[0] = part[0];
-      auto* to = static_cast<char*>(own.mutable_data());
-      if (!shorter) {
-        std::memcpy(to, at, static_cast<size_t>(part[0]) * row_bytes);
-      } else {
-        const size_t kept = static_cast<size_t>(row_elements(part)) * size_of(dense.dtype());
-        for (int64_t r = 0; r < part[0]; ++r) {
-          std::memcpy(to + static_cast<size_t>(r) * kept, at + static_cast<size_t>(r) * row_bytes, kept);
-        }
-      }
-      at += static_cast<size_t>(part[0]) * row_bytes;
+      if (padding.cut && part.size() > 1) part[1] = std::min(part[1], jobs[j]->length);
+      Tensor own = Tensor::zeros(results[i].dtype(), part);
+      copy(window(results[i], row, part), own);
+      row += part[0];
       out[j].push_back(std::move(own));
     }
   }

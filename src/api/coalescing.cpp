@@ -3,11 +3,13 @@
 
 #include <algorithm>
 
+#include "api/submissions.h"
+
 namespace heddle {
 namespace {
 
 // What exporters of text encoders and decoders agree on, if there is an integer mask. Whether padding does no
-// harm is checked before it is used (coalesced_calls.h).
+// harm is checked before it is used (padding_check.h).
 std::vector<RaggedInput> known_export(const std::vector<Port>& inputs) {
   std::vector<RaggedInput> ragged;
   bool masked = false;
@@ -38,8 +40,7 @@ std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged)
 
 constexpr int kMostRows = 1 << 16;
 
-std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& model,
-                                                 const ModelOptions& options) {
+Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const ModelOptions& options) {
   const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
   const auto layout_for = [&](const std::vector<RaggedInput>& ragged) {
     return batch::RowLayout::make(model.model->inputs(), model.model->outputs(), to_batch(ragged),
@@ -61,8 +62,15 @@ std::unique_ptr<batch::CoalescedCalls> coalesced(const Internals::ModelRep& mode
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
-  return std::make_unique<batch::CoalescedCalls>(runtime, model.model, equal, padded,
-                                                 options.ragged.has_value(), coalesce);
+  coalesce.alone = !model.joins;
+  coalesce.outlives = submissions::keep;
+  std::unique_ptr<batch::PaddingCheck> padding;
+  if (padded) {
+    padding =
+        std::make_unique<batch::PaddingCheck>(runtime, model.model, *padded, options.ragged.has_value());
+  }
+  return submissions::note(
+      std::make_shared<batch::Coalescer>(runtime, model.model, equal, coalesce, std::move(padding)));
 }
 
 }  // namespace
@@ -73,8 +81,8 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
                 text("max_batch is ", options.max_batch, " and max_waiting ", options.max_waiting,
                      "; they have to be 1 to ", kMostRows, " and at least 0"));
   }
-  std::unique_ptr<batch::CoalescedCalls> calls = coalesced(model, options);  // its refusals come in any case
   const device::Traits& traits = Internals::runtime(model.device).device().traits();
+  model.joins = false;
   if (!options.coalesce) {
     model.coalescing = "off: the model was loaded with coalesce=False";
   } else if (!model.batchable) {
@@ -82,12 +90,13 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
   } else if (options.max_batch == 1) {
     model.coalescing = "off: max_batch is 1";
   } else {
-    model.coalescer = std::move(calls);
+    model.joins = true;
     model.coalescing =
         text("on: calls that find ",
              traits.lanes == 1 ? text("the lane") : text("all ", traits.lanes, " lanes"), " of device '",
              traits.name, "' busy are joined where that pays, up to ", options.max_batch, " rows; ");
   }
+  model.calls = coalescer_of(model, options);  // its refusals come in any case
 }
 
 }  // namespace heddle

@@ -18,7 +18,7 @@
 
 #include "base/no_memory.h"
 #include "base/status.h"
-#include "batch/calls/coalesced_calls.h"
+#include "batch/calls/coalescer.h"
 #include "device/buffer.h"
 #include "runtime/runtime.h"
 
@@ -83,9 +83,11 @@ struct Model::Rep {
   std::vector<Port> outputs;
   bool batchable;
   std::string why_not;
-  std::unique_ptr<batch::CoalescedCalls> coalescer;  // null: calls are not joined
-  std::string coalescing;                            // what explain_coalescing() says
-  std::shared_ptr<const ir::Graph> source;           // null unless it was to be kept
+  // Its close() comes before the last reference goes: make_model() sees to it.
+  Ref<batch::Coalescer> calls;
+  bool joins;                               // calls on different threads
+  std::string coalescing;                   // what explain_coalescing() says
+  std::shared_ptr<const ir::Graph> source;  // null unless it was to be kept
 };
 
 struct Internals {
@@ -113,9 +115,16 @@ struct Internals {
   }
   static Tensor make_tensor(device::View view, std::shared_ptr<const void> keep = nullptr,
                             bool writable = true);
+  static std::vector<Tensor> make_tensors(std::vector<device::View> views) {
+    std::vector<Tensor> tensors;
+    tensors.reserve(views.size());
+    for (device::View& view : views) tensors.push_back(make_tensor(std::move(view)));
+    return tensors;
+  }
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
   static bool writable(const Tensor& tensor) { return tensor.rep_->writable; }
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
+  static const std::shared_ptr<Model::Rep>& rep(const Model& model) { return model.rep_; }
   using BatchFutureRep = BatchFuture::Rep;
   static BatchFuture make_future(std::shared_ptr<BatchFuture::Rep> rep) {
     return BatchFuture(std::move(rep));

@@ -26,18 +26,36 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
 
 // Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
 bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
-  if (model.coalescer == nullptr) return false;
+  if (!model.joins) return false;
   const bool synchronous = Internals::runtime(model.device).device().traits().synchronous;
   return std::all_of(inputs.begin(), inputs.end(), [synchronous](const device::View& v) {
     return v.buffer == nullptr || (synchronous && v.host() != nullptr);
   });
 }
 
-std::vector<Tensor> to_tensors(std::vector<device::View> results) {
+std::vector<device::View> views_of(std::span<const Tensor> inputs) {
+  std::vector<device::View> views;
+  views.reserve(inputs.size());
+  for (const Tensor& input : inputs) views.push_back(Internals::view(input));
+  return views;
+}
+
+// On a thread of the model's own, which serves others: what the answer throws ends here.
+void give(const Model::Answer& then, Result<std::vector<device::View>> result) {
   std::vector<Tensor> outputs;
-  outputs.reserve(results.size());
-  for (device::View& result : results) outputs.push_back(Internals::make_tensor(std::move(result)));
-  return outputs;
+  std::exception_ptr error;
+  try {
+    outputs = Internals::make_tensors(take(std::move(result)));
+  } catch (...) {  // the caller's answer
+    error = std::current_exception();
+  }
+  try {
+    then(std::move(outputs), error);
+  } catch (const std::exception& thrown) {
+    log(LogLevel::error, text("an answer to Model::submit threw, which was dropped: ", thrown.what()));
+  } catch (...) {  // no std::exception
+    log(LogLevel::error, "an answer to Model::submit threw, which was dropped");
+  }
 }
 
 std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::vector<Port>& inputs) {
@@ -100,12 +118,24 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
   log(LogLevel::info, text("loaded model '", model->name(), "': ", model->module().graph().nodes.size(),
                            " nodes, ", model->module().weight_bytes(), " bytes of weights, ",
                            batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
-  auto rep = std::make_shared<Internals::ModelRep>(Internals::ModelRep{
-      options.device, std::move(model), {}, {}, batchable.yes, batchable.reason, {}, {}, std::move(source)});
-  rep->inputs = ports_of(rep->model->inputs());
-  rep->outputs = ports_of(rep->model->outputs());
+  auto inputs = ports_of(model->inputs()), outputs = ports_of(model->outputs());
+  const std::shared_ptr<Internals::ModelRep> rep(
+      new Internals::ModelRep{options.device,
+                              std::move(model),
+                              std::move(inputs),
+                              std::move(outputs),
+                              batchable.yes,
+                              batchable.reason,
+                              nullptr,
+                              false,
+                              {},
+                              std::move(source)},
+      [](Internals::ModelRep* made) {
+        if (made->calls != nullptr) made->calls->close();  // what was submitted gets its answers
+        delete made;
+      });
   set_up_coalescing(*rep, options);
-  return Internals::make_model(std::move(rep));
+  return Internals::make_model(rep);
 }
 
 Model Model::load(const std::string& path, const ModelOptions& options) {
@@ -125,25 +155,23 @@ uint64_t Model::weight_bytes() const { return rep_->model->module().weight_bytes
 std::string Model::graph() const { return to_string(rep_->model->module().graph()); }
 bool Model::closed() const { return rep_->model->closed(); }
 void Model::close() const {
-  if (rep_->coalescer != nullptr) rep_->coalescer->close();
+  rep_->calls->close();
   check(rep_->model->close(Deadline::never()));
 }
 std::string Model::explain_coalescing() const {
-  return rep_->coalescer == nullptr ? rep_->coalescing : rep_->coalescing + rep_->coalescer->describe();
+  return rep_->joins ? rep_->coalescing + rep_->calls->describe() : rep_->coalescing;
 }
 
 std::optional<CoalescingStats> Model::coalescing_stats() const {
-  if (rep_->coalescer == nullptr) return std::nullopt;
-  const batch::Coalescer::Stats stats = rep_->coalescer->stats();
+  if (!rep_->joins) return std::nullopt;
+  const batch::Coalescer::Stats stats = rep_->calls->stats();
   return CoalescingStats{stats.calls, stats.batches, stats.rows,    stats.refused,
                          stats.left,  stats.parked,  stats.rows_max};
 }
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
   const trace::Span span("api", "call");
-  std::vector<device::View> views;
-  views.reserve(inputs.size());
-  for (const Tensor& input : inputs) views.push_back(Internals::view(input));
+  const std::vector<device::View> views = views_of(inputs);
   const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
   const Stream* stream = options.stream ? &*options.stream : guarded ? &*guarded : nullptr;
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
@@ -151,8 +179,8 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   }
   if (stream == nullptr && coalesces(*rep_, views)) {
     return within_memory([&] {
-      return to_tensors(take(rep_->coalescer->call(views, to_deadline(options.timeout), options.cancel,
-                                                   Internals::keep_all(rep_->device, inputs))));
+      return Internals::make_tensors(take(rep_->calls->call(
+          views, to_deadline(options.timeout), options.cancel, Internals::keep_all(rep_->device, inputs))));
     });
   }
   runtime::Call call;
@@ -161,8 +189,30 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
   call.keep = Internals::keep_all(rep_->device, inputs);
-  return within_memory(
-      [&] { return to_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call))); });
+  return within_memory([&] {
+    return Internals::make_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
+  });
+}
+
+void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const {
+  if (!then) throw Error(ErrorCode::invalid, "submit needs a function to give the answer to");
+  if (options.stream) {
+    throw Error(ErrorCode::invalid,
+                "submit takes no stream: what is submitted runs in no order; call the model for that");
+  }
+  // The answer may come, and end this handle, before submit returns.
+  const std::shared_ptr<Rep> kept = rep_;
+  batch::Coalescer::Submission call;
+  call.inputs = views_of(inputs);
+  call.deadline = to_deadline(options.timeout);
+  call.cancel = options.cancel;
+  call.alone = !coalesces(*kept, call.inputs);
+  call.keep = Internals::keep_all(kept->device, inputs);
+  call.holds = std::make_shared<const std::vector<Tensor>>(inputs.begin(), inputs.end());
+  call.then = [then = std::move(then)](Result<std::vector<device::View>> result) {
+    give(then, std::move(result));
+  };
+  within_memory([&] { check(kept->calls->submit(std::move(call))); });
 }
 
 void Model::compile(std::span<const Shape> shapes) const {

@@ -7,6 +7,7 @@
 #include "api/environment.h"
 #include "api/internals.h"
 #include "api/log.h"
+#include "api/submissions.h"
 #include "base/process_exit.h"
 #include "drivers/host/host_device.h"
 #ifdef HEDDLE_METAL
@@ -47,8 +48,10 @@ void close_all() {
     entries.swap(t->entries);
     opened.swap(t->opened);
   }
+  const Deadline until = Deadline::in(kExitWait);
+  submissions::end_all(until);
   for (const auto& weak : opened) {
-    if (const auto runtime = weak.lock()) runtime->close(Deadline::in(kExitWait));
+    if (const auto runtime = weak.lock()) runtime->close(until);
   }
 }
 

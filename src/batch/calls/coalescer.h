@@ -3,20 +3,28 @@
 //   What       A caller that finds a lane free, and no caller waiting or expected back, runs at once with its
 //              own memory. Others take a seat in a forming batch, write their rows into it and park; when the
 //              policy says that a batch is due, one of its callers runs it, each wakes the next, and copies
-//              its own rows out. No thread and no timer of ours: one of the waiting callers keeps the time.
+//              its own rows out. One of the waiting callers keeps the time.
+//   Absent     submit() seats a call without a thread. Where a batch has no member with a thread, a thread of
+//              leaders.h leads and keeps the time; those threads give all absent members their answers.
+//   Together   run_together() takes calls that a queue has joined: they have the seats of one batch, which
+//              runs at once on the queue's thread. Only the Governor makes it wait.
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
 //              just answered are expected back, for at most half the time that a full batch runs, and as
 //              long as return_forecast.h says that it pays. Where cost_table.h knows that joining does not
 //              pay, calls go alone, in order of arrival, without waiting for other callers.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
 //              deadline, cancelled, exhausted or unavailable. While a caller waits, a lane is busy or
-//              a caller keeps the time. A taken batch has a leader among its living members, or is dropped
-//              when none is left.
+//              the time is kept. A taken batch has a leader among its living members or a thread that leads
+//              for them, or is dropped when none is left.
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
 //              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
+//              An absent member that runs alone, with its own memory, leaves as its run does.
+//   Files      coalescer.cpp (the ways in), seats.cpp (taking one, waiting, leaving), leading.cpp (what runs
+//              next, and running it), absent.cpp (for members without a thread), bookkeeping.cpp.
 //   Threads    Any.
-//   Blocks     call(), until its deadline.
-//   Lifetime   Outlives its calls. Keeps the runtime and the model.
+//   Blocks     call(), until its deadline; run_together(), until its run is over. submit() never. close(),
+//              until absent members have their answers.
+//   Lifetime   Outlives its calls: tasks of absent members share it. Keeps the runtime and the model.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +32,12 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <vector>
 
 #include "batch/calls/forming_batch.h"
+#include "batch/calls/leaders.h"
+#include "batch/calls/padding_check.h"
 #include "batch/calls/row_layout.h"
 #include "batch/policy/batch_policy.h"
 #include "batch/policy/cost_table.h"
@@ -42,20 +53,50 @@ struct CoalescerOptions {
   int64_t max_rows = 64;
   size_t max_parked = 4096;                    // callers; one more gets exhausted
   Duration latency_bound = Duration::max();    // batches that are known to run longer are not formed
+  bool alone = false;                          // submissions are not joined
   std::function<Duration(int64_t rows)> cost;  // for tests: of a run, in the place of what was measured
+  // Takes a leader that ends its own coalescer (leaders.h); empty where that cannot happen.
+  Outlives outlives;
 };
 
-class Coalescer {
+class Coalescer : public std::enable_shared_from_this<Coalescer> {
  public:
   using Views = std::vector<device::View>;
+  using Batch = Ref<FormingBatch>;
 
-  Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout,
-            const CoalescerOptions& options);
-  // Refuses parked callers (unavailable) and all later ones; batches that run end as ever.
+  // `equal`: for rows of equal shapes. `padding`: of ragged rows, if the model can have them.
+  Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout equal,
+            const CoalescerOptions& options, std::unique_ptr<PaddingCheck> padding = nullptr);
+  ~Coalescer();
+  Coalescer(const Coalescer&) = delete;
+  Coalescer& operator=(const Coalescer&) = delete;
+  // Refuses parked callers (unavailable) and all later ones; batches that run end as ever. Returns when all
+  // absent members have been answered; on one of the threads that answer them, without waiting.
   void close();
+  // Refuses likewise, and waits until the deadline only. False: some were not answered by then.
+  bool close_until(Deadline deadline);
 
   Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
                      const std::stop_token& cancel = {}, Ref<const void> keep = nullptr);  // as Call::keep
+
+  struct Submission {
+    Views inputs;
+    Deadline deadline = Deadline::never();
+    std::stop_token cancel = {};
+    Ref<const void> keep = nullptr;   // as runtime::Call::keep
+    Ref<const void> holds = nullptr;  // let go with the batch
+    bool alone = false;               // not to be joined, whatever its rows are
+    std::function<void(Result<Views>)> then;
+  };
+  // `then` is called once, on a thread of leaders.h, with no lock held; it throws nothing. Where this returns
+  // a failure, the call was not seated, and `then` is not called.
+  Status submit(Submission call);
+
+  // Calls whose shapes lie in one group. `formed` is called when their rows are staged.
+  Result<Batch> run_together(std::span<const Views> calls, const std::function<void()>& formed);
+  Result<Views> answer(const Batch& batch, std::span<const device::View> inputs, size_t seat);
+  // Checks the inputs. Calls with the same `row_extents` may run together.
+  Result<CallShape> shape_of(std::span<const device::View> inputs) const;
 
   struct Stats {
     uint64_t calls = 0;              // answered with rows or a fault
@@ -67,15 +108,15 @@ class Coalescer {
   };
   Stats stats() const;
   bool anyone_waits() const { return state_.lock()->stats.parked != 0; }
-  const RowLayout& layout() const { return layout_; }
+  std::string describe() const;  // what is padded, for people
+  int leaders() const { return leaders_.threads(); }
 
  private:
-  using Batch = Ref<FormingBatch>;
   struct Caller {  // what it brings
     std::span<const device::View> inputs;
+    const RowLayout& layout;
     const CallShape& shape;
     Deadline deadline;
-    const std::stop_token& cancel;
     Ref<const void> keep;
 
     runtime::Call own_call() const {
@@ -133,27 +174,58 @@ class Coalescer {
     }
   };
 
-  Result<Here> arrive(const CallShape& shape);  // without a batch: to run alone
-  Result<Views> run_alone(const Caller& caller, const Here& me);
-  Result<Batch> make_batch(const CallShape& shape) const;
-  Result<Views> stay(const Here& me, const Caller& caller);
+  Status check(std::span<const device::View> inputs) const;
+  const RowLayout& layout() const;
+  void refuse();
+
+  // Without a batch: to run alone. With `absent` there always is one, and `absent` is moved into its seat.
+  Result<Here> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
+  Result<Batch> make_batch(const Caller& caller, bool alone) const;
+  Result<Batch> allocate_batch(const Caller& caller, int64_t rows) const;
+  static void write_rows(const Here& me, const Caller& caller);
+  Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel);
   Next ask(const Here& me, bool seated);
   Result<Views> leave(const Here& me, Status why);
+  bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
+
+  Result<Views> run_alone(const Caller& caller, const Here& me);
   Result<Views> lead(const Here& me, Deadline deadline);
+  Status run_and_publish(FormingBatch& batch, Deadline deadline);  // deadline: the run is not over by then
   Result<Views> collect(const Here& me);
+  Result<Views> rows_of(const FormingBatch& batch, const Member& member);
   template <class Body>
   Run timed(TimePoint start, Body&& body);
   Result<Views> run_batch(FormingBatch& batch, Deadline deadline);
-  static void wake(const Next& next);
+  static Views staged(const FormingBatch& batch, int64_t rows);  // the first of its rows
+  void wake(const Next& next);
+
+  Status cancelled() const;
+  Status late() const;
+
+  // For absent members: on a thread of leaders_, from serve() on.
+  std::function<void()> weakly(const Here& who, Seat::Note note);
+  void watch(const Here& me, const std::stop_token& cancel);
+  void follow(const Here& me, const Next& next);
+  void serve_later(const Here& who, Seat::Note note);
+  void serve(const Here& who, Seat::Note note);
+  void lead_lone(const Here& who);
+  void lead_absent(const Batch& batch);
+  void check_padding(const FormingBatch& batch);
+  void leave_run(const Batch& batch);
+  void answer_absents(const Batch& batch);
+  void give(const Batch& batch, Member& member, Result<Views> result);
+  static Leaders::Timer timer_of(const FormingBatch& batch, const Member& member);
 
   // Under the lock.
   static void come_in(State& state, const CallShape& shape);
   static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, const CallShape& shape);
-  Batch joinable(const State& state, const CallShape& shape) const;
-  static Here sit_down(const Batch& batch, const CallShape& shape);
+  Batch joinable(const State& state, const Caller& caller) const;
+  static Here sit_down(const Batch& batch, const Caller& caller, std::unique_ptr<Absent> absent);
+  static void count_out(State& state, FormingBatch& batch, Member& member);
   void advance(State& state, const Here* me, Next& next) const;
   static void take(State& state, RequestId id, const Here* me, Next& next);
+  static void appoint(const Batch& batch, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   // The run of `rows` is over; of them `answered` rows belong to `callers` that get an answer.
   void after_run(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
@@ -167,9 +239,12 @@ class Coalescer {
 
   const Ref<runtime::Runtime> runtime_;
   const Ref<runtime::Model> model_;
-  const RowLayout layout_;
+  const RowLayout equal_;
+  const std::unique_ptr<PaddingCheck> padding_;  // null: nothing is ragged
   const CoalescerOptions options_;
+  const uint32_t born_;  // fork_generation() of the maker
   mutable Guarded<State, Rank::kBatch> state_;
+  Leaders leaders_;
 };
 
 }  // namespace heddle::batch

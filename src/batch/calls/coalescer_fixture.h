@@ -48,9 +48,10 @@ struct Fixture {
     model = *runtime->load(std::move(graph));
     std::vector<RaggedInput> axes;
     if (ragged) axes.push_back({"x0", 1, -7});
-    coalescer = std::make_unique<Coalescer>(
+    coalescer = std::make_shared<Coalescer>(
         runtime, model, *RowLayout::make(model->inputs(), model->outputs(), axes, exact), options);
   }
+  ~Fixture() { coalescer->close(); }
   static runtime::Options runtime_options() {
     runtime::Options options;
     options.in_flight = 8;
@@ -113,7 +114,7 @@ struct Fixture {
   Ref<runtime::test::TestDevice> device;
   Ref<runtime::Runtime> runtime;
   Ref<runtime::Model> model;
-  std::unique_ptr<Coalescer> coalescer;
+  Ref<Coalescer> coalescer;
 };
 
 inline CoalescerOptions with(int lanes, int64_t max_rows = 64, size_t max_parked = 4096) {

@@ -2,7 +2,9 @@
 //
 //   What       Callers take seats (under the coalescer's lock), write their rows into the slot in parallel,
 //              and park. One of them runs the batch and publishes the result, which lies in the slot, too;
-//              each copies its own rows out.
+//              each copies its own rows out. A member may be absent: no thread waits in its seat, its answer
+//              is given to a function. Where all members are absent, a thread of leaders.h does all this for
+//              them.
 //   States     open -> taken (closed to further callers, a leader is named) -> done (result published)
 //   Threads    The plain members are guarded by the coalescer's lock until the batch is taken, and its
 //              leader's from then on; a seat's `gone` and `leader` stay under the lock. The result is written
@@ -12,8 +14,10 @@
 #pragma once
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
 
@@ -54,10 +58,22 @@ class Seat {
   Guarded<State, Rank::kBatch> state_;
 };
 
+// What stands in for the thread of a member that has none. Only `then` changes once the seat is taken: the
+// thread that answers takes it.
+struct Absent {
+  std::vector<device::View> inputs;
+  Ref<const void> holds;  // owns what `inputs` show, as far as it has an owner; until the batch ends
+  Ref<const void> keep;   // as runtime::Call::keep
+  std::function<void(Result<std::vector<device::View>>)> then;  // called once, with no lock held
+  std::optional<std::stop_callback<std::function<void()>>> on_cancel;
+};
+
 struct Member {
   int64_t first = 0, rows = 0;   // its rows in the batch
   std::vector<int64_t> lengths;  // per ragged symbol: its own
-  bool gone = false;             // left before the end: cannot lead
+  Deadline deadline = Deadline::never();
+  std::unique_ptr<Absent> absent;  // null: a thread waits in the seat
+  bool gone = false;               // left before the end: cannot lead
   // Set by the member when it needs no telling any more, and by the thread that tells it. The second of them
   // finds it set (acq_rel) and tells the next one. See FormingBatch::tell_next().
   Atomic<bool> met{false};
@@ -65,14 +81,17 @@ struct Member {
 };
 
 struct FormingBatch {
+  static constexpr size_t kNoSeat = ~size_t{0};
   // Without a slot it is for one caller, which runs with its own memory.
-  FormingBatch(int64_t rows_max, Ref<runtime::Slot> memory)
-      : capacity(rows_max),
+  FormingBatch(const RowLayout& lies, int64_t rows_max, Ref<runtime::Slot> memory)
+      : layout(lies),
+        capacity(rows_max),
         slot(std::move(memory)),
         alone(slot == nullptr),
         members(alone ? 1 : static_cast<size_t>(rows_max)) {}
 
-  const int64_t capacity;  // rows that the slot holds
+  const RowLayout& layout;  // the coalescer's
+  const int64_t capacity;   // rows that the slot holds
   const Ref<runtime::Slot> slot;
   const bool alone;
 
@@ -85,9 +104,10 @@ struct FormingBatch {
   size_t seats = 0;      // taken so far, members[0] first
   size_t copying = 0;    // of those, still writing their rows
   size_t living = 0;     // of those, not gone
+  size_t absents = 0;    // of those taken, without a thread
   bool awaits = false;   // it was opened while callers were expected back
   bool taken = false, done = false;
-  size_t leader = 0;  // once taken
+  size_t leader = 0;  // once taken; kNoSeat: a thread that is no member
   std::vector<Member> members;
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
@@ -107,6 +127,7 @@ struct FormingBatch {
     for (;;) {
       const size_t seat = untold.add_acq_rel(1);
       if (seat >= seats) return;
+      if (members[seat].absent != nullptr) continue;           // leaders answer it
       if (members[seat].met.exchange_acq_rel(true)) continue;  // it has the result, or left
       members[seat].seat.tell(Seat::Note::done);
       return;
@@ -117,6 +138,13 @@ struct FormingBatch {
     size_t seat = 0;
     while (seat < seats && members[seat].gone) ++seat;
     return seat;
+  }
+  // Who leads: the first member with a thread, else the first.
+  size_t best_leader() const {
+    for (size_t seat = 0; absents < seats && seat < seats; ++seat) {
+      if (!members[seat].gone && members[seat].absent == nullptr) return seat;
+    }
+    return first_living();
   }
 };
 

@@ -39,6 +39,10 @@ struct CallShape {
 // A device may have programs for some numbers of rows only (Traits::row_sizes): the next one.
 int64_t worth_running(std::span<const int64_t> sizes, int64_t rows);
 
+inline bool same_rows(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end());
+}
+
 class RowLayout {
  public:
   // `exact`: rows share a batch only with rows of their own length, so nothing is padded.

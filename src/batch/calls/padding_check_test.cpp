@@ -1,10 +1,11 @@
-#include "batch/calls/coalesced_calls.h"
+#include "batch/calls/padding_check.h"
 
 #include <doctest/doctest.h>
 
 #include <limits>
 
 #include "base/thread.h"
+#include "batch/calls/coalescer.h"
 #include "runtime/test_device_fixture.h"
 
 namespace heddle::batch {
@@ -45,13 +46,14 @@ struct CallsFixture {
     const auto layout = [&](std::span<const RaggedInput> ragged) {
       return *RowLayout::make(model->inputs(), model->outputs(), ragged, false);
     };
-    calls = std::make_unique<CoalescedCalls>(runtime, model, layout({}), layout(axes), trusted,
-                                             CoalescerOptions());
+    calls =
+        std::make_shared<Coalescer>(runtime, model, layout({}), CoalescerOptions(),
+                                    std::make_unique<PaddingCheck>(runtime, model, layout(axes), trusted));
   }
 
   Ref<runtime::Runtime> runtime;
   Ref<runtime::Model> model;
-  std::unique_ptr<CoalescedCalls> calls;
+  Ref<Coalescer> calls;
   Atomic<int64_t> longest{0};
 };
 

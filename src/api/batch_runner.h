@@ -1,0 +1,35 @@
+// batch_runner.h: how a BatchQueue's batch runs: its rows stacked for a function, or in a model's seats.
+//
+//   What       A request is described where it is submitted, and run where a worker has it in a batch. A
+//              function gets stacked tensors and may only fail as a whole. In a model's seats (Coalescer::
+//              run_together) each request keeps its own rows, its own fault and its own results.
+//   Errors     describe() throws what is wrong with the request. RunJobs throws what the whole batch gets;
+//              the Scatter it returns throws likewise when the results are not one per row.
+//   Threads    describe(): any. A RunJobs is its worker's.
+#pragma once
+
+#include "api/batch_rows.h"
+
+namespace heddle {
+
+struct Described {
+  int64_t rows = 0;
+  int64_t length = 0;        // of axis 1, where a function's inputs are padded
+  std::vector<int64_t> key;  // equal keys may share a batch
+};
+Described describe(std::span<const Tensor> inputs, const Padding& padding);
+Described describe(std::span<const Tensor> inputs, const Model& model);
+
+struct JobAnswer {
+  std::vector<Tensor> results;
+  std::exception_ptr error;
+};
+using Scatter = std::function<std::vector<JobAnswer>()>;  // called once: one answer per job
+using RunJobs =
+    std::function<Scatter(std::span<const std::unique_ptr<Job>>, const std::function<void()>& formed)>;
+
+RunJobs run_stacked(BatchFunction function, Padding padding);
+RunJobs run_seated(const Model& model);
+bool has_seats(const Model& model);
+
+}  // namespace heddle

@@ -1,0 +1,145 @@
+// absent.cpp: what is done for members without a thread: leading, the time, leaving, the answer.
+#include <algorithm>
+#include <utility>
+
+#include "base/trace.h"
+#include "batch/calls/coalescer.h"
+
+namespace heddle::batch {
+
+namespace {
+
+constexpr uint64_t kAsks = ~uint64_t{0};  // in the place of a seat: the timer of the policy
+
+}  // namespace
+
+// By the batch's and the seat's numbers, so that the thread that answers knows it without being told.
+Leaders::Timer Coalescer::timer_of(const FormingBatch& batch, const Member& member) {
+  return {member.deadline.when(), batch.id, static_cast<uint64_t>(&member - batch.members.data())};
+}
+
+// What time and cancellation keep is weak: they may come when all is over.
+std::function<void()> Coalescer::weakly(const Here& who, Seat::Note note) {
+  return [self = weak_from_this(), batch = std::weak_ptr(who.batch), seat = who.seat, note] {
+    const Ref<Coalescer> calls = self.lock();
+    const Batch living = batch.lock();
+    if (calls != nullptr && living != nullptr) calls->serve_later({living, seat, true}, note);
+  };
+}
+
+// While the seat counts as copying, so that no leader has it yet.
+void Coalescer::watch(const Here& me, const std::stop_token& cancel) {
+  const Member& member = me.member();
+  if (!member.deadline.is_never()) {
+    leaders_.at(timer_of(*me.batch, member), weakly(me, Seat::Note::none));
+  }
+  if (cancel.stop_possible()) {
+    member.absent->on_cancel.emplace(cancel, weakly(me, Seat::Note::cancelled));
+  }
+}
+
+void Coalescer::follow(const Here& me, const Next& next) {
+  if (next.ask_at == TimePoint::max()) return;
+  leaders_.at({next.ask_at, me.batch->id, kAsks}, weakly(me, Seat::Note::ask));
+}
+
+void Coalescer::serve_later(const Here& who, Seat::Note note) {
+  leaders_.post([self = shared_from_this(), who, note] { self->serve(who, note); });
+}
+
+void Coalescer::serve(const Here& who, Seat::Note note) {
+  switch (note) {
+    case Seat::Note::lead:
+      return who.batch->alone ? lead_lone(who) : lead_absent(who.batch);
+    case Seat::Note::done:
+      return answer_absents(who.batch);
+    case Seat::Note::ask:
+      return follow(who, ask(who, false));
+    case Seat::Note::cancelled:
+      if (try_leave(who)) give(who.batch, who.member(), cancelled());
+      return;
+    case Seat::Note::none:
+      if (try_leave(who)) give(who.batch, who.member(), late());
+      return;
+  }
+}
+
+void Coalescer::lead_lone(const Here& who) {
+  Member& member = who.member();
+  const CallShape shape{member.rows, who.batch->row_extents, member.lengths};
+  const Absent& absent = *member.absent;
+  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, absent.keep};
+  give(who.batch, member, run_alone(caller, who));
+}
+
+void Coalescer::lead_absent(const Batch& batch) {
+  const trace::Span span("batch", "run", batch->id);
+  Deadline until = Deadline::at(TimePoint::min());
+  Next next;
+  const bool wanted = [&] {
+    auto state = state_.lock();
+    for (size_t seat = 0; seat < batch->seats; ++seat) {
+      const Member& member = batch->members[seat];
+      if (!member.gone) until = Deadline::at(std::max(until.when(), member.deadline.when()));
+    }
+    if (batch->living != 0) return true;
+    --state->busy;
+    advance(*state, nullptr, next);
+    return false;
+  }();
+  wake(next);
+  if (!wanted) return;
+  check_padding(*batch);
+  if (!run_and_publish(*batch, until).ok()) return leave_run(batch);
+  batch->tell_next();
+  answer_absents(batch);
+}
+
+// With rows that are staged: a caller's memory is its own again once it has left.
+void Coalescer::check_padding(const FormingBatch& batch) {
+  if (padding_ == nullptr || &batch.layout != &equal_ || !padding_->is_unknown() || !padding_->claim())
+    return;
+  padding_->check(staged(batch, batch.members[0].rows));
+}
+
+// The run was not over when the last of its members had to leave. One with a thread goes on waiting for it.
+void Coalescer::leave_run(const Batch& batch) {
+  std::vector<Member*> leaving;
+  Next next;
+  {
+    auto state = state_.lock();
+    for (size_t seat = 0; seat < batch->seats; ++seat) {
+      Member& member = batch->members[seat];
+      if (member.gone || member.absent == nullptr) continue;
+      count_out(*state, *batch, member);
+      leaving.push_back(&member);
+    }
+    if (batch->living == 0) {
+      --state->busy;
+    } else {
+      appoint(batch, next);
+    }
+    advance(*state, nullptr, next);
+  }
+  wake(next);
+  for (Member* member : leaving) give(batch, *member, late());
+}
+
+void Coalescer::answer_absents(const Batch& batch) {
+  for (size_t seat = 0; seat < batch->seats; ++seat) {
+    Member& member = batch->members[seat];
+    if (member.absent == nullptr || member.gone) continue;
+    give(batch, member, answer(batch, member.absent->inputs, seat));
+  }
+}
+
+void Coalescer::give(const Batch& batch, Member& member, Result<Views> result) {
+  if (!member.deadline.is_never()) leaders_.forget(timer_of(*batch, member));
+  {
+    const auto then = std::move(member.absent->then);
+    then(std::move(result));
+  }
+  leaders_.settle();
+}
+
+}  // namespace heddle::batch

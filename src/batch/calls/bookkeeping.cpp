@@ -1,0 +1,110 @@
+// bookkeeping.cpp: the numbers that the policy asks for: callers, lanes, and what runs have cost.
+#include <algorithm>
+#include <utility>
+
+#include "batch/calls/coalescer.h"
+
+namespace heddle::batch {
+
+namespace {
+
+constexpr size_t kGroupsKept = 32;
+constexpr Duration kReturnMin = std::chrono::microseconds(50);
+constexpr int kReturnShare = 2;  // callers are waited for at most half as long as the batch would run
+
+}  // namespace
+
+void Coalescer::come_in(State& state, const CallShape& shape) {
+  ++state.inside;
+  state.inside_rows += shape.rows;
+  if (state.returning == 0) return;
+  --state.returning;
+  state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - shape.rows);
+}
+
+void Coalescer::expire_returning(State& state, TimePoint now) {
+  if (state.returning == 0 || now < state.returning_until) return;
+  state.returning = 0;
+  state.returning_rows = 0;
+}
+
+void Coalescer::after_run(State& state, std::span<const ir::Extents> row_extents, const Run& run,
+                          int64_t rows, int callers, int64_t answered) const {
+  ++state.stats.batches;
+  ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
+  if (run.cost > Duration(0) && !row_extents.empty()) learn(state, row_extents, run, rows, callers, answered);
+  state.inside -= callers;
+  state.inside_rows -= answered;
+  --state.busy;
+}
+
+void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
+                      int callers, int64_t answered) const {
+  GroupCosts& group = costs(state, row_extents);
+  // Alone on the device it may have had all of it, which says nothing about a lane.
+  if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
+    group.table.record(rows, options_.cost ? options_.cost(rows) : run.cost);
+    group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
+  }
+  const bool contended = state.inside + state.returning > options_.lanes;
+  if (!contended || !group.table.is_joining_worthwhile() || !state.forecast.expect()) return;
+  // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
+  // next one small.
+  const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, row_extents)));
+  const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
+  state.returning += callers;
+  state.returning_rows += answered;
+  state.returning_until = std::max(state.returning_until, run.end + patience);
+}
+
+Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extents> row_extents) const {
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(), [&](const GroupCosts& each) {
+    return same_rows(each.row_extents, row_extents);
+  });
+  if (found != state.costs.end()) {
+    std::rotate(found, found + 1, state.costs.end());
+  } else {
+    if (state.costs.size() == kGroupsKept) state.costs.erase(state.costs.begin());
+    state.costs.push_back({{row_extents.begin(), row_extents.end()}, {}, options_.max_rows});
+  }
+  return state.costs.back();
+}
+
+bool Coalescer::joins(const State& state, const CallShape& shape) {
+  const auto found = std::find_if(state.costs.begin(), state.costs.end(), [&](const GroupCosts& each) {
+    return same_rows(each.row_extents, shape.row_extents);
+  });
+  if (found == state.costs.end()) return true;
+  if (shape.rows != 1 || !found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
+  return std::any_of(state.forming.begin(), state.forming.end(), [&](const Batch& batch) {
+    return batch->alone && same_rows(batch->row_extents, shape.row_extents);  // one at a time
+  });
+}
+
+Running Coalescer::running(const State& state) const {
+  Running running;
+  running.lanes = options_.lanes;
+  running.busy = state.busy;
+  running.active = static_cast<int>(state.inside_rows + state.returning_rows);
+  running.returning = state.returning;
+  running.returning_until = state.returning_until;
+  return running;
+}
+
+Limits Coalescer::limits(const State& state, std::span<const ir::Extents> row_extents) const {
+  Limits limits;
+  limits.max_rows = options_.max_rows;
+  for (const GroupCosts& each : state.costs) {
+    if (same_rows(each.row_extents, row_extents)) limits.max_rows = each.rows_max;
+  }
+  return limits;
+}
+
+Coalescer::Stats Coalescer::stats() const {
+  const auto state = state_.lock();
+  Stats stats = state->stats;
+  stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
+  return stats;
+}
+
+}  // namespace heddle::batch

@@ -1,0 +1,79 @@
+#include "batch/calls/leaders.h"
+
+#include <doctest/doctest.h>
+
+#include "base/sync.h"
+#include "runtime/test_device_fixture.h"
+
+namespace heddle::batch {
+
+using runtime::test::Latch;
+using runtime::test::wait_until;
+
+TEST_CASE("leaders start when there is something to do, each task runs once, and stopping waits for all") {
+  Atomic<int> done{0};
+  Leaders leaders(3, {});
+  CHECK(leaders.threads() == 0);
+  run_together(4, [&](int) {
+    for (int i = 0; i < 250; ++i) {
+      REQUIRE(leaders.owe().ok());
+      leaders.post([&] {
+        done.add_acq_rel(1);
+        leaders.settle();
+      });
+    }
+  });
+  CHECK(leaders.threads() >= 1);
+  CHECK(leaders.threads() <= 3);
+  leaders.stop();
+  CHECK(done.load_acquire() == 1000);
+  CHECK(leaders.owe().code() == Code::unavailable);
+}
+
+TEST_CASE("timers ring in their order, whoever is busy, and not when they were forgotten") {
+  Atomic<int> rung{0};
+  Guarded<std::vector<int>, Rank::kHelpers> order;
+  Latch latch;
+  Leaders leaders(2, {});
+  REQUIRE(leaders.owe().ok());
+  leaders.post([&] { latch.wait(); });
+  wait_until([&] { return latch.arrived() == 1; });
+  const TimePoint now = Clock::real().now();
+  const auto note = [&](int which) {
+    return [&, which] {
+      order.lock()->push_back(which);
+      rung.add_release(1);
+    };
+  };
+  leaders.at({now + std::chrono::milliseconds(3), 1, 0}, note(3));
+  leaders.at({now + std::chrono::milliseconds(1), 1, 0}, note(1));
+  leaders.at({now + std::chrono::milliseconds(2), 1, 0}, note(2));
+  leaders.at({now + std::chrono::milliseconds(2), 2, 0}, note(9));
+  leaders.forget({now + std::chrono::milliseconds(2), 2, 0});
+  wait_until([&] { return rung.load_acquire() == 3; });
+  CHECK(*order.lock() == std::vector<int>{1, 2, 3});
+  latch.open();
+  leaders.settle();
+}
+
+TEST_CASE("stopping waits for what is owed, and what settles it may come afterwards") {
+  Atomic<bool> stopped{false};
+  Leaders leaders(2, {});
+  REQUIRE(leaders.owe().ok());
+  CHECK_FALSE(leaders.await_settled(Deadline::in(std::chrono::milliseconds(1))));
+  Thread stopper("stopper", [&] {
+    leaders.stop();
+    stopped.store_release(true);
+  });
+  wait_until([&] {
+    if (!leaders.owe().ok()) return true;
+    leaders.settle();
+    return false;
+  });
+  CHECK_FALSE(stopped.load_acquire());
+  leaders.post([&] { leaders.settle(); });
+  stopper.join();
+  CHECK(leaders.await_settled(Deadline::never()));
+}
+
+}  // namespace heddle::batch

@@ -1,0 +1,220 @@
+// leading.cpp: which batch runs next, and running it.
+#include <algorithm>
+#include <utility>
+
+#include "base/no_memory.h"
+#include "base/trace.h"
+#include "batch/calls/coalescer.h"
+
+namespace heddle::batch {
+
+using device::View;
+
+// ---- what happens next
+
+void Coalescer::advance(State& state, const Here* me, Next& next) const {
+  while (state.busy < options_.lanes_alone && !state.forming.empty()) {
+    const TimePoint now = Clock::real().now();
+    expire_returning(state, now);
+    Running runs = running(state);
+    if (state.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for calls that go alone only
+    const Limits limit = limits(state, {});
+    std::vector<Waiting> waiting;
+    waiting.reserve(state.forming.size());
+    for (const Batch& batch : state.forming) {
+      if (batch->copying != 0) continue;
+      if (!batch->alone && state.busy >= options_.lanes) break;  // no later batch passes it
+      const bool full =
+          batch->alone ||
+          batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->row_extents)));
+      Waiting& entry = waiting.emplace_back();
+      entry.id = entry.group = batch->id;  // it goes whole, and alone
+      entry.rows = full ? limit.max_rows : batch->rows;
+      entry.arrived = batch->arrived;
+      if (full) break;  // due, and before all that came later
+    }
+    if (waiting.empty()) return;
+    const Decision decision = decide(now, waiting, runs, limit);
+    if (const Take* due = std::get_if<Take>(&decision)) {
+      take(state, due->ids.front(), me, next);
+    } else {
+      if (const Wait* wait = std::get_if<Wait>(&decision)) keep_time(state, wait->until, me, next);
+      return;
+    }
+  }
+}
+
+void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
+  const auto found =
+      std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
+  const Batch batch = std::move(*found);
+  state.forming.erase(found);
+  ++state.busy;
+  batch->taken = true;
+  if (batch->awaits) state.forecast.note(batch->seats > 1);
+  if (state.watcher.batch == batch) state.end_watch();
+  if (me != nullptr && me->batch == batch && me->member().absent == nullptr) {
+    batch->leader = me->seat;
+    next.lead = true;
+  } else {
+    appoint(batch, next);
+  }
+}
+
+void Coalescer::appoint(const Batch& batch, Next& next) {
+  const size_t seat = batch->best_leader();
+  batch->leader = batch->members[seat].absent == nullptr ? seat : FormingBatch::kNoSeat;
+  next.wakes.push_back({{batch, seat, true}, Seat::Note::lead});
+}
+
+void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& next) {
+  if (until == TimePoint::max() || state.watch_at <= until) return;
+  state.watch_at = until;
+  if (me != nullptr && !me->batch->taken) {
+    state.watcher = *me;
+    next.ask_at = until;
+    return;
+  }
+  const auto seated = std::find_if(state.forming.begin(), state.forming.end(),
+                                   [](const Batch& batch) { return batch->copying == 0; });
+  state.watcher = {*seated, (*seated)->first_living(), true};
+  next.wakes.push_back({state.watcher, Seat::Note::ask});
+}
+
+void Coalescer::wake(const Next& next) {
+  for (const Wake& each : next.wakes) {
+    if (each.who.member().absent == nullptr) {
+      each.who.member().seat.tell(each.note);
+    } else {
+      serve_later(each.who, each.note);
+    }
+  }
+}
+
+// ---- running
+
+Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& me) {
+  const trace::Span span("batch", "run alone", me.batch == nullptr ? 0 : me.batch->id);
+  const CallShape& shape = caller.shape;
+  const runtime::Call call = caller.own_call();
+  const auto body = [&] { return or_exhausted("a call", [&] { return runtime_->run(*model_, call); }); };
+  Run run = me.measured ? timed(Clock::real().now(), body) : Run{body()};
+  Next next;
+  {
+    auto state = state_.lock();
+    ++(run.result.status().code() == Code::deadline ? state->stats.left : state->stats.calls);
+    if (me.batch != nullptr) --state->stats.parked;
+    after_run(*state, shape.row_extents, run, shape.rows, 1, shape.rows);
+    advance(*state, nullptr, next);
+  }
+  wake(next);
+  return std::move(run.result);
+}
+
+// On a synchronous device by processor time: with more callers than processors, a run is interrupted by those
+// it has just answered.
+template <class Body>
+Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
+  const bool synchronous = runtime_->device().traits().synchronous;
+  const Duration cpu = synchronous ? thread_cpu_time() : Duration(0);
+  Result<Views> result = body();
+  const Duration used = synchronous ? thread_cpu_time() - cpu : Duration(0);
+  const TimePoint end = Clock::real().now();
+  return {std::move(result), end, end - start, synchronous ? used : end - start};
+}
+
+Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
+  const trace::Span span("batch", "run", me.batch->id);
+  Status over = run_and_publish(*me.batch, deadline);
+  if (!over.ok()) return leave(me, std::move(over));
+  if (me.batch->absents != 0) serve_later(me, Seat::Note::done);
+  return collect(me);
+}
+
+Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
+  if (!batch.in_flight.has_value()) batch.began = Clock::real().now();
+  Run run = timed(batch.began, [&] {
+    return or_exhausted("a batch of calls", [&] { return run_batch(batch, deadline); });
+  });
+  const Status over = run.result.status();
+  if (over.code() == Code::deadline && !deadline.is_never()) return over;
+  batch.in_flight.reset();
+  if (run.result.ok()) {
+    batch.outputs = std::move(run.result).value();
+  } else {
+    batch.failure = run.result.status();
+    batch.each_alone = batch.layout.ragged() && batch.failure.code() == Code::invalid;
+  }
+  Next next;
+  {
+    auto state = state_.lock();
+    batch.done = true;
+    int64_t rows = 0;
+    for (size_t seat = 0; seat < batch.seats; ++seat) {
+      if (!batch.members[seat].gone) rows += batch.members[seat].rows;
+    }
+    state->stats.parked -= batch.living;
+    state->stats.calls += batch.living;
+    after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), rows);
+    advance(*state, nullptr, next);
+  }
+  wake(next);  // the next leader first: a lane is free
+  return {};
+}
+
+// Its first `rows` rows, zeros behind those that are written. Moves ragged rows together.
+Coalescer::Views Coalescer::staged(const FormingBatch& batch, int64_t rows) {
+  Views inputs;
+  for (size_t i = 0; i < batch.row_extents.size(); ++i) {
+    inputs.push_back(batch.layout.batch_input(i, batch.row_extents[i], batch.slot->input(i).staging,
+                                              std::min(rows, batch.rows), rows, batch.longest));
+  }
+  return inputs;
+}
+
+Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline deadline) {
+  if (!batch.in_flight.has_value()) {
+    if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
+      batch.run_rows = worth_running(runtime_->device().traits().row_sizes, batch.rows);
+      batch.inputs = staged(batch, batch.run_rows);
+    }
+    batch.faults = std::make_shared<device::RowFaults>(batch.run_rows);
+    runtime::Call call;
+    call.inputs = batch.inputs;
+    call.row_faults = batch.faults;
+    call.deadline = deadline;
+    call.slot = batch.slot;
+    call.results_in_slot = true;
+    HEDDLE_TRY_ASSIGN(runtime::InFlight started, runtime_->start(*model_, call));
+    batch.in_flight.emplace(std::move(started));
+  }
+  return runtime_->finish(*batch.in_flight, deadline);
+}
+
+Result<Coalescer::Views> Coalescer::collect(const Here& me) {
+  FormingBatch& batch = *me.batch;
+  Member& member = me.member();
+  if (member.met.exchange_acq_rel(true) || batch.leader == me.seat) batch.tell_next();
+  return rows_of(batch, member);
+}
+
+Result<Coalescer::Views> Coalescer::rows_of(const FormingBatch& batch, const Member& member) {
+  HEDDLE_TRY(batch.failure);
+  for (int64_t row = 0; batch.faults->any() && row < member.rows; ++row) {
+    HEDDLE_TRY(batch.faults->of(member.first + row));
+  }
+  Views mine;
+  mine.reserve(batch.outputs.size());
+  for (size_t i = 0; i < batch.outputs.size(); ++i) {
+    const View& whole = batch.outputs[i];
+    HEDDLE_TRY_ASSIGN(View part, runtime_->allocate(whole.dtype,
+                                                    batch.layout.part_of(i, member.rows, member.lengths,
+                                                                         whole, batch.run_rows),
+                                                    device::MemoryKind::staging));
+    batch.layout.read_rows(i, whole, batch.run_rows, member.first, part);
+    mine.push_back(std::move(part));
+  }
+  return mine;
+}
+
+}  // namespace heddle::batch
