@@ -524,6 +524,17 @@ class HEDDLE_API Model {
   // invalid. Where rows cannot be joined, or coalesce is off, each submission runs alone, in order.
   using Answer = std::function<void(std::vector<Tensor> results, std::exception_ptr error)>;
   void submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const;
+  // For hosts with a queue of their own, over a RequestQueue: requests that it has joined run as one batch,
+  // now, on this thread, and each gets its own results or its own error. What concerns all of them is thrown.
+  // `formed` is called when the rows are staged. Only requests of equal group() may run together; group()
+  // throws what is wrong with a request. Unsupported where rows cannot be joined.
+  struct Outcome {
+    std::vector<Tensor> results;
+    std::exception_ptr error;
+  };
+  std::vector<int64_t> group(std::span<const Tensor> inputs) const;
+  std::vector<Outcome> run_together(std::span<const std::vector<Tensor>> requests,
+                                    const std::function<void()>& formed = {}) const;
   // Compiles for these input shapes now. Blocks; one compile per shape, however many threads ask.
   void compile(std::span<const Shape> shapes) const;
   // What a call with these input shapes does: nodes with estimated times, and memory. For people; compiles.

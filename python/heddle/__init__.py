@@ -35,6 +35,10 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
+from .submitting import asubmit, submit
+
+Model.submit = submit  # type: ignore[method-assign]
+Model.asubmit = asubmit  # type: ignore[method-assign]
 
 __version__ = _heddle.version()
 __all__ = [

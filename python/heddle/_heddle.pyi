@@ -1,6 +1,7 @@
 """The C++ half of the package (python/module). What of it is public is exported by heddle/__init__.py."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeAlias, TypedDict, type_check_only
@@ -215,10 +216,21 @@ class Rates:
     @property
     def step_s(self) -> float: ...
 
+class Submitted:
+    def withdraw(self) -> None: ...
+
 class Model:
     # By name: the model's inputs, `timeout` (seconds or None) and `stream` (Stream or None), in one type so
     # that model(**arrays) checks. Any: arrays of the first input's library, one alone or a tuple of several.
     def __call__(self, *inputs: _Array, **named: _Array | Stream | float | None) -> Any: ...
+    # Of heddle/submitting.py.
+    def submit(self, *inputs: _Array, **named: _Array | float | None) -> Future[Any]: ...
+    async def asubmit(self, *inputs: _Array, **named: _Array | float | None) -> Any: ...
+    def _submit(self, answer: Callable[[Any, Any], object], *inputs: Any, **named: Any) -> Submitted: ...
+    def _run_together(
+        self, requests: list[tuple[Any, ...]], formed: Callable[[], object]
+    ) -> list[tuple[Any, BaseException | None]]: ...
+    def _group(self, *inputs: Any) -> tuple[int, ...]: ...
     @property
     def inputs(self) -> list[Port]: ...
     @property

@@ -199,6 +199,9 @@ Tensor to_tensor(nb::handle array, std::string_view name) {
   return Tensor::borrow(view.data(), *dtype, shape, strides, keep(nb::borrow(array)));
 }
 
+Kind::Kind(nb::object from_dlpack)
+    : from_dlpack_(from_dlpack.is_none() ? nb::object() : std::move(from_dlpack)) {}
+
 Kind Kind::of(nb::handle array) {
   if (PyObject_CheckBuffer(array.ptr())) return numpy();
   const auto module = nb::cast<std::string>(array.type().attr("__module__"));

@@ -20,12 +20,14 @@ Tensor to_tensor(nb::handle array, std::string_view name);
 // How to give arrays back: found from an input, used for every output.
 class Kind {
  public:
-  static Kind numpy() { return Kind(nb::object()); }
+  static Kind numpy() { return Kind(nb::none()); }
   static Kind of(nb::handle array);
+  // The same as a Python object, None for numpy: a Kind may not be dropped without the GIL.
+  explicit Kind(nb::object from_dlpack);
+  nb::object as_object() const { return from_dlpack_.is_valid() ? from_dlpack_ : nb::none(); }
   nb::object wrap(const Tensor& tensor) const;  // ready tensors; waits for others
 
  private:
-  explicit Kind(nb::object from_dlpack) : from_dlpack_(std::move(from_dlpack)) {}
   nb::object from_dlpack_;  // null: numpy
 };
 

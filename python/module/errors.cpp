@@ -12,8 +12,23 @@ namespace heddle::python {
 
 namespace nb = nanobind;
 
+namespace {
+
+std::array<PyObject*, 9> classes{};  // held for ever: the interpreter's own module holds them too
+
+}  // namespace
+
+nb::object to_exception(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return nb::handle(classes[static_cast<size_t>(e.code())])(e.what());
+  } catch (const std::exception& e) {
+    return nb::handle(classes[static_cast<size_t>(ErrorCode::internal)])(e.what());
+  }
+}
+
 void bind_errors(nb::module_&) {
-  static std::array<PyObject*, 9> classes{};  // held for ever: the interpreter's own module holds them too
   static PyObject* ends_this_thread = nullptr;
   const nb::object errors = nb::module_::import_("heddle.errors");
   ends_this_thread = nb::object(errors.attr("exit_ends_this_thread")).release().ptr();

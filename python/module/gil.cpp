@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <pythread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -24,13 +25,14 @@ namespace {
 using namespace nb::literals;
 
 // One interpreter per process: its state is the process's.
-std::atomic<int> inside{0};        // threads between Entry and ~Entry; changed with the GIL held
-std::atomic<bool> exiting{false};  // set with the GIL held
+std::atomic<int> inside{0};        // threads in an Entry (changed with the GIL held) or in a Visit
+std::atomic<bool> exiting{false};  // set with the GIL held, then `inside` is read; a Visit does the reverse
 unsigned long main_thread = 0;     // set at import, by the main thread or on its behalf
 thread_local PyObject* interrupt = nullptr;
 
 using Held = std::variant<PyObject*, Py_buffer>;
 std::vector<std::weak_ptr<KeptFunction>> functions;  // of callbacks; used with the GIL held
+size_t functions_swept = 16;                         // at this many, those that are gone are taken out
 
 std::mutex released_mutex;
 std::vector<Held>& released() {
@@ -75,7 +77,7 @@ struct HeldDeleter {
 
 bool is_main() { return PyThread_get_thread_ident() == main_thread; }
 
-bool refused() { return exiting.load(std::memory_order_acquire) && !is_main(); }
+bool refused() { return exiting.load() && !is_main(); }
 
 bool interrupt_asked() {
   if (refused()) return true;
@@ -107,10 +109,9 @@ void let_go_of_callbacks() {
 }
 
 void before_exit() {
-  exiting.store(true, std::memory_order_release);
+  exiting.store(true);
   PyThreadState* state = PyEval_SaveThread();
-  while (inside.load(std::memory_order_acquire) > 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (inside.load() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   PyEval_RestoreThread(state);
   let_go_of_callbacks();
 }
@@ -119,13 +120,24 @@ void before_exit() {
 
 Callback::Callback(nb::object function, const char* where)
     : function_(std::make_shared<KeptFunction>(std::move(function))), where_(where) {
-  std::erase_if(functions, [](const auto& each) { return each.expired(); });
+  if (functions.size() >= functions_swept) {  // twice what lived then: a sweep costs each callback little
+    std::erase_if(functions, [](const auto& each) { return each.expired(); });
+    functions_swept = std::max<size_t>(16, functions.size() * 2);
+  }
   functions.push_back(function_);
 }
 
-bool Callback::is_over() { return refused(); }
-
 nb::object Callback::held() const { return nb::borrow(nb::handle(function_->raw)); }
+
+void Callback::let_go() const {
+  function_->raw = nullptr;
+  function_->kept.reset();
+}
+
+// Both orders are the default, seq_cst: either this thread sees that the interpreter exits, or the thread
+// that ends it sees this one inside.
+Visit::Visit() : entered_((inside.fetch_add(1), !refused())) {}
+Visit::~Visit() { inside.fetch_sub(1); }
 
 void refuse_at_exit() {
   if (!refused()) return;

@@ -7,6 +7,7 @@
 //              waits of other threads, waits until every thread is out, and from then on only the thread that
 //              finalises may enter; the others get `unavailable`. On daemon threads errors.cpp raises
 //              SystemExit in its place: Python ends such threads without a message.
+//   Answers    What a model's own threads call (Callback) enters through a Visit, which exit waits for, too.
 //   Signals    Heddle asks interrupt_asked() from inside its waits; on the main thread that runs Python's
 //              signal handlers. What they raise is kept and raised when the wait has ended.
 //   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call
@@ -69,6 +70,20 @@ std::shared_ptr<const void> keep(nb::object object);
 std::shared_ptr<const void> keep(Py_buffer buffer);
 void drop_released();  // holds the GIL: drops what other threads left
 
+// A thread that no Python thread waits for, on its way to the GIL: exit waits until it is out. False once the
+// interpreter exits: it must not ask for the GIL then.
+class Visit {
+ public:
+  Visit();
+  ~Visit();
+  Visit(const Visit&) = delete;
+  Visit& operator=(const Visit&) = delete;
+  explicit operator bool() const { return entered_; }
+
+ private:
+  const bool entered_;
+};
+
 // A Python function that C++ keeps and calls on any thread. before_exit() lets go of all of them: the
 // interpreter frees nothing that only C++ refers to.
 struct KeptFunction;
@@ -78,20 +93,34 @@ class Callback {
   Callback(nb::object function, const char* where);
   template <class... Args>
   void operator()(const Args&... args) const {
-    if (is_over()) return;
+    visit([&](const nb::object& function) { function(args...); });
+  }
+  // The same for the last time: body(function) runs with the GIL, and what was kept goes before it is freed.
+  template <class Body>
+  void visit_last(Body&& body) const {
+    visit([&](const nb::object& function) {
+      let_go();
+      body(function);
+    });
+  }
+
+ private:
+  template <class Body>
+  void visit(Body&& body) const {
+    const Visit visit;
+    if (!visit) return;
     const nb::gil_scoped_acquire gil;
+    drop_released();
     const nb::object function = held();
     if (!function.is_valid()) return;
     try {
-      function(args...);
+      body(function);
     } catch (nb::python_error& e) {
       e.discard_as_unraisable(where_);
     }
   }
-
- private:
-  static bool is_over();
   nb::object held() const;  // invalid at exit
+  void let_go() const;
   std::shared_ptr<KeptFunction> function_;
   const char* where_;
 };

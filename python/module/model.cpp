@@ -59,6 +59,26 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
   return arrays;
 }
 
+std::vector<Tensor> to_tensors(const Model& model, const std::vector<nb::handle>& arrays) {
+  std::vector<Tensor> tensors;
+  tensors.reserve(arrays.size());
+  for (size_t i = 0; i < arrays.size(); ++i) tensors.push_back(to_tensor(arrays[i], model.inputs()[i].name));
+  return tensors;
+}
+
+Kind kind_of(const std::vector<nb::handle>& arrays) {
+  return arrays.empty() ? Kind::numpy() : Kind::of(arrays[0]);
+}
+
+nb::object wrap(const Kind& kind, const std::vector<Tensor>& outputs) {
+  if (outputs.size() == 1) return kind.wrap(outputs[0]);
+  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
+  }
+  return tuple;
+}
+
 nb::object call(const Model& model, const nb::args& args, const nb::kwargs& named) {
   // Python code runs below these frames too: a batch queue's, and that of the arrays' libraries.
   const Entry entry;
@@ -66,21 +86,82 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
     return batching(nb::find(model), args, named);
   CallOptions options;
   const std::vector<nb::handle> arrays = arrange(model, args, named, options);
-  std::vector<Tensor> inputs;
-  inputs.reserve(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) inputs.push_back(to_tensor(arrays[i], model.inputs()[i].name));
+  const std::vector<Tensor> inputs = to_tensors(model, arrays);
   std::vector<Tensor> outputs = without_gil([&] {
     std::vector<Tensor> results = model(inputs, options);
     for (const Tensor& result : results) result.wait(options.timeout);
     return results;
   });
-  const Kind kind = arrays.empty() ? Kind::numpy() : Kind::of(arrays[0]);
-  if (outputs.size() == 1) return kind.wrap(outputs[0]);
-  nb::object tuple = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(outputs.size())));
-  for (size_t i = 0; i < outputs.size(); ++i) {
-    PyTuple_SetItem(tuple.ptr(), static_cast<Py_ssize_t>(i), kind.wrap(outputs[i]).release().ptr());
+  return wrap(kind_of(arrays), outputs);
+}
+
+// What Python keeps of a submission: to withdraw it.
+struct Submitted {
+  std::stop_source stop;
+};
+
+// answer(results, error), one of them None, is called once, on a thread of the model's. It holds the model: a
+// model's end waits for its answers, and the thread that ends it may have the GIL, which they need.
+Submitted submit(const Model& model, const nb::object& answer, const nb::args& args,
+                 const nb::kwargs& named) {
+  const Entry entry;
+  CallOptions options;
+  Submitted submitted;
+  options.cancel = submitted.stop.get_token();
+  const std::vector<nb::handle> arrays = arrange(model, args, named, options);
+  const std::vector<Tensor> inputs = to_tensors(model, arrays);
+  const Callback callback(nb::make_tuple(answer, kind_of(arrays).as_object()), "Model.submit");
+  without_gil([&] {
+    model.submit(inputs, options,
+                 [callback](const std::vector<Tensor>& outputs, const std::exception_ptr& error) {
+                   callback.visit_last([&](const nb::object& kept) {
+                     const nb::object give = kept[0];
+                     if (error != nullptr) {
+                       give(nb::none(), to_exception(error));
+                     } else {
+                       give(wrap(Kind(nb::object(kept[1])), outputs), nb::none());
+                     }
+                   });
+                 });
+  });
+  return submitted;
+}
+
+std::vector<std::vector<Tensor>> to_requests(const Model& model, const nb::list& requests,
+                                             std::vector<nb::object>& kinds) {
+  std::vector<std::vector<Tensor>> inputs;
+  for (const nb::handle request : requests) {
+    CallOptions none;
+    const nb::args args = nb::borrow<nb::args>(request);
+    const std::vector<nb::handle> arrays = arrange(model, args, nb::borrow<nb::kwargs>(nb::dict()), none);
+    inputs.push_back(to_tensors(model, arrays));
+    kinds.push_back(kind_of(arrays).as_object());
   }
-  return tuple;
+  return inputs;
+}
+
+// requests: tuples of arrays. [(results, error)], one of them None.
+nb::list run_together(const Model& model, const nb::list& requests, const nb::object& formed) {
+  const Entry entry;
+  std::vector<nb::object> kinds;
+  const std::vector<std::vector<Tensor>> inputs = to_requests(model, requests, kinds);
+  formed();  // staging is part of the run: it needs no GIL
+  const std::vector<Model::Outcome> outcomes = without_gil([&] { return model.run_together(inputs); });
+  nb::list list;
+  for (size_t i = 0; i < outcomes.size(); ++i) {
+    if (outcomes[i].error != nullptr) {
+      list.append(nb::make_tuple(nb::none(), to_exception(outcomes[i].error)));
+    } else {
+      list.append(nb::make_tuple(wrap(Kind(kinds[i]), outcomes[i].results), nb::none()));
+    }
+  }
+  return list;
+}
+
+nb::object group(const Model& model, const nb::args& args) {
+  CallOptions none;
+  const std::vector<nb::handle> arrays = arrange(model, args, nb::borrow<nb::kwargs>(nb::dict()), none);
+  return nb::tuple(nb::cast(model.group(to_tensors(model, arrays))));
 }
 
 std::vector<Shape> to_shapes(const Model& model, nb::handle shapes) {
@@ -257,8 +338,12 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("dtype", [](const Port& p) { return std::string(name(p.dtype)); })
       .def_prop_ro("shape", port_shape)
       .def("__repr__", describe);
+  nb::class_<Submitted>(m, "Submitted").def("withdraw", [](Submitted& s) { s.stop.request_stop(); });
   nb::class_<Model>(m, "Model", nb::is_weak_referenceable())
       .def("__call__", call)
+      .def("_submit", submit)
+      .def("_run_together", run_together, "requests"_a, "formed"_a)
+      .def("_group", group)
       .def_prop_ro("inputs", &Model::inputs)
       .def_prop_ro("outputs", &Model::outputs)
       .def_prop_ro("batchable", &Model::batchable)

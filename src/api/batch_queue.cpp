@@ -202,7 +202,7 @@ void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const RunJobs& call) {
 
 void BatchQueue::Rep::answer(std::vector<Outcome>& all) {
   for (Outcome& outcome : all) {
-    std::vector<JobAnswer> answers(outcome.jobs.size());
+    Outcomes answers(outcome.jobs.size());
     if (outcome.error == nullptr) {
       try {
         answers = outcome.scatter();

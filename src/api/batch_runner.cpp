@@ -18,7 +18,7 @@ Views ready_views(std::span<const Tensor> inputs) {
 }
 
 template <class Body>
-JobAnswer answered(Body&& body) {
+Model::Outcome outcome_of(Body&& body) {
   try {
     return {body(), nullptr};
   } catch (const Error&) {  // its own answer
@@ -26,29 +26,35 @@ JobAnswer answered(Body&& body) {
   }
 }
 
-Scatter run_together(const Model& model, std::span<const std::unique_ptr<Job>> jobs,
+Scatter run_in_seats(const Model& model, std::span<const std::vector<Tensor>> requests,
                      const std::function<void()>& formed) {
+  if (requests.size() == 1) {  // alone, with its own memory
+    formed();
+    return [results = model(requests[0])] { return Outcomes{{results, nullptr}}; };
+  }
   const Ref<batch::Coalescer>& calls = Internals::rep(model)->calls;
-  std::vector<JobAnswer> answers(jobs.size());
-  std::vector<size_t> seat_of(jobs.size());
+  Outcomes outcomes(requests.size());
+  std::vector<size_t> seat_of(requests.size());
   std::vector<Views> seated;
-  for (size_t i = 0; i < jobs.size(); ++i) {
+  for (size_t i = 0; i < requests.size(); ++i) {
     seat_of[i] = seated.size();
-    answers[i] =
-        answered([&] { return seated.push_back(ready_views(jobs[i]->inputs)), std::vector<Tensor>(); });
+    outcomes[i] = outcome_of([&] {
+      seated.push_back(ready_views(requests[i]));
+      return std::vector<Tensor>();
+    });
   }
   batch::Coalescer::Batch batch;
   if (!seated.empty()) batch = within_memory([&] { return take(calls->run_together(seated, formed)); });
-  return [=, answers = std::move(answers), seated = std::move(seated)]() mutable {
-    for (size_t i = 0; i < answers.size(); ++i) {
-      if (answers[i].error != nullptr) continue;
-      answers[i] = answered([&] {
-        return within_memory([&] {
-          return Internals::make_tensors(take(calls->answer(batch, seated[seat_of[i]], seat_of[i])));
-        });
+  return [=, outcomes = std::move(outcomes), seated = std::move(seated)]() mutable {
+    for (size_t i = 0; i < outcomes.size(); ++i) {
+      if (outcomes[i].error != nullptr) continue;
+      const size_t seat = seat_of[i];
+      outcomes[i] = outcome_of([&] {
+        return within_memory(
+            [&] { return Internals::make_tensors(take(calls->answer(batch, seated[seat], seat))); });
       });
     }
-    return std::move(answers);
+    return std::move(outcomes);
   };
 }
 
@@ -61,15 +67,26 @@ Described describe(std::span<const Tensor> inputs, const Padding& padding) {
 }
 
 Described describe(std::span<const Tensor> inputs, const Model& model) {
-  Described described{rows_of(inputs), 0, {}};
+  return {rows_of(inputs), 0, model.group(inputs)};
+}
+
+std::vector<int64_t> Model::group(std::span<const Tensor> inputs) const {
   Views views;
   for (const Tensor& input : inputs) views.push_back(Internals::view(input));
-  const batch::CallShape shape = take(Internals::rep(model)->calls->shape_of(views));
-  for (const ir::Extents& row : shape.row_extents) {
-    described.key.push_back(static_cast<int64_t>(row.rank()));
-    described.key.insert(described.key.end(), row.begin(), row.end());
+  std::vector<int64_t> key;
+  for (const ir::Extents& row : take(rep_->calls->shape_of(views)).row_extents) {
+    key.push_back(static_cast<int64_t>(row.rank()));
+    key.insert(key.end(), row.begin(), row.end());
   }
-  return described;
+  return key;
+}
+
+std::vector<Model::Outcome> Model::run_together(std::span<const std::vector<Tensor>> requests,
+                                                const std::function<void()>& formed) const {
+  if (!has_seats(*this)) throw Error(ErrorCode::unsupported, "the model cannot be batched: " + rep_->why_not);
+  if (requests.empty()) return {};
+  for (const std::vector<Tensor>& inputs : requests) static_cast<void>(rows_of(inputs));
+  return run_in_seats(*this, requests, formed ? formed : [] {})();
 }
 
 RunJobs run_stacked(BatchFunction function, Padding padding) {
@@ -78,20 +95,21 @@ RunJobs run_stacked(BatchFunction function, Padding padding) {
     const std::vector<Tensor> stacked = stack_rows(jobs, padding);
     formed();
     return [jobs, padding, results = function(stacked)] {
-      std::vector<JobAnswer> answers;
+      Outcomes outcomes;
       for (std::vector<Tensor>& part : split_rows(results, jobs, padding)) {
-        answers.push_back({std::move(part), nullptr});
+        outcomes.push_back({std::move(part), nullptr});
       }
-      return answers;
+      return outcomes;
     };
   };
 }
 
 RunJobs run_seated(const Model& model) {
-  return [model](std::span<const std::unique_ptr<Job>> jobs, const std::function<void()>& formed) -> Scatter {
-    if (jobs.size() > 1) return run_together(model, jobs, formed);
-    formed();  // alone, with its own memory
-    return [results = model(jobs[0]->inputs)] { return std::vector<JobAnswer>{{results, nullptr}}; };
+  return [model](std::span<const std::unique_ptr<Job>> jobs, const std::function<void()>& formed) {
+    std::vector<std::vector<Tensor>> requests;
+    requests.reserve(jobs.size());
+    for (const auto& job : jobs) requests.push_back(job->inputs);
+    return run_in_seats(model, requests, formed);
   };
 }
 

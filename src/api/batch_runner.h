@@ -20,11 +20,8 @@ struct Described {
 Described describe(std::span<const Tensor> inputs, const Padding& padding);
 Described describe(std::span<const Tensor> inputs, const Model& model);
 
-struct JobAnswer {
-  std::vector<Tensor> results;
-  std::exception_ptr error;
-};
-using Scatter = std::function<std::vector<JobAnswer>()>;  // called once: one answer per job
+using Outcomes = std::vector<Model::Outcome>;
+using Scatter = std::function<Outcomes()>;  // called once: one outcome per job
 using RunJobs =
     std::function<Scatter(std::span<const std::unique_ptr<Job>>, const std::function<void()>& formed)>;
 

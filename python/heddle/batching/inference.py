@@ -15,6 +15,7 @@ from .. import _heddle
 from .._heddle import Model
 from ..errors import InvalidError, UnsupportedError
 from .queue import BatchQueue
+from .workers import Seats
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,15 +29,11 @@ def _queue_of(model: Model, batch_size: int) -> BatchQueue:
         of_model = _queues.setdefault(model, {})
         queue = of_model.get(batch_size)
         if queue is None:
-            alive = weakref.ref(model)
-
-            def call(*arrays: Any) -> Any:
-                target = alive()
-                assert target is not None  # its callers wait for this call
-                return target(*arrays)
-
             queue = of_model[batch_size] = BatchQueue(
-                call, max_batch=batch_size, workers=model.device.threads, name=f"batch_inference-{batch_size}"
+                Seats(weakref.ref(model)),
+                max_batch=batch_size,
+                workers=model.device.threads,
+                name=f"batch_inference-{batch_size}",
             )
     return queue
 

@@ -17,7 +17,7 @@ from ..errors import ExhaustedError, InvalidError, UnavailableError, Unsupported
 from .answers import BatchFuture, Call, Whole, withdraw
 from .rows import Rows, leaves
 from .warm_up import samples_of
-from .workers import Health, Workers
+from .workers import Health, Seats, Workers
 
 _GROUPS_KEPT = 4096
 _numbers = itertools.count(1)
@@ -28,8 +28,11 @@ Cost = Literal["bytes", "padded"] | Callable[..., int] | None
 class BatchQueue:
     """Joins requests into batches for ``fn``: a Heddle model, or any callable.
 
-    ``fn`` gets the stacked batch and gives one result per row. With ``workers=1`` (the default) one thread
-    owns it: a library that must be called from one thread becomes safe, and batched.
+    A callable gets the stacked batch and gives one result per row. A model runs it in its own seats: what
+    only the data shows (an index out of range) fails its own request, ragged rows share batches as in its
+    calls, and submit() refuses what the model does not take; with ``pad=``, ``collate=`` or ``setup=`` it is
+    a callable like others. With ``workers=1`` (the default) one thread owns it: a library that must be called
+    from one thread becomes safe, and batched.
 
     >>> queue = heddle.BatchQueue(lambda x: session.run(None, {"x": x})[0], max_batch=64)
     >>> y = queue.submit(x).result()          # from any thread; axis 0 of x counts rows
@@ -76,7 +79,12 @@ class BatchQueue:
         if cost is not None and not max_cost:
             raise InvalidError("cost= needs max_cost=, the most that a batch may cost")
         self.name = name or f"queue{next(_numbers)}"
-        self._rows = Rows(item=item, pad=pad, buckets=buckets, cut=cut, collate=collate)
+        seats = fn if isinstance(fn, Seats) else None
+        if isinstance(fn, Model) and pad is None and collate is None and setup is None:
+            seats = Seats(lambda: fn, item)
+        self._rows = Rows(
+            item=item, pad=pad, buckets=buckets, cut=cut, collate=collate, group=seats and seats.group
+        )
         self._cost: Cost = cost
         self._max_batch = max_batch
         self._room = full_wait if when_full == "block" else 0.0
@@ -92,6 +100,7 @@ class BatchQueue:
             self._rows,
             fn,
             setup,
+            seats,
             name=f"heddle-{self.name}",
             count=workers,
             retry=retry,

@@ -85,6 +85,7 @@ class Rows:
         buckets: Sequence[int] | None = None,
         cut: bool = False,
         collate: Callable[[list[Any]], Any] | None = None,
+        group: Callable[..., tuple[int, ...]] | None = None,
     ) -> None:
         if buckets is not None and (
             pad is None or list(buckets) != sorted({int(b) for b in buckets if b > 0})
@@ -99,6 +100,7 @@ class Rows:
         self.buckets = tuple(buckets or ())
         self.cut = cut
         self.collate = collate
+        self.group = group  # of a model whose seats are used: refuses what the model does not take
 
     # ---- in
 
@@ -107,7 +109,7 @@ class Rows:
             return (args[0] if len(args) == 1 else args), len(args), 1, 0
         x = args[0]
         plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
-        if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
+        if plain and self.group is None and x.ndim and x.dtype.kind != "O" and x.shape[0]:
             return args, (x.dtype, x.shape[1:]), x.shape[0], 0
         return self._describe_any(args)
 
@@ -141,6 +143,8 @@ class Rows:
         return payload, self._key(payload, length), rows, length
 
     def _key(self, payload: Any, length: int) -> Any:
+        if self.group is not None:
+            return self.group(*payload)
         if self.pad is not None:
             bucket = self.bucket(length)
             return bucket, self._structure(payload, lambda a: a.ndim)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
-from .._heddle import Requests
+from .._heddle import Model, Requests
 from ..errors import DeadlineError, DeviceLostError, Error, UnavailableError
 from .answers import Mail
 from .rows import Rows
@@ -49,6 +49,61 @@ class Worker:
         self.replaced = False
 
 
+class Outcome:
+    """What became of some requests that ran together: a way to give them their results, or one error."""
+
+    def __init__(
+        self, jobs: list[Any], give: Callable[[Mail], None] | None = None, error: BaseException | None = None
+    ) -> None:
+        self.jobs = jobs
+        self.give = give
+        self.error = error
+
+    def tell(self, mail: Mail) -> bool:
+        """True: they failed together."""
+        if self.give is not None:
+            try:
+                self.give(mail)
+                return False
+            except Exception as wrong:
+                self.error = wrong
+        assert self.error is not None
+        for job in self.jobs:
+            job.fail(self.error, mail)
+        return True
+
+
+class Seats:
+    """A model's own way to run requests together: rows are staged in C++, each keeps its own error."""
+
+    def __init__(self, model: Callable[[], Model | None], item: bool = False) -> None:
+        self.model = model
+        self.item = item
+
+    def _found(self) -> Model:
+        model = self.model()
+        assert model is not None  # its callers wait for this
+        return model
+
+    def __call__(self, *arrays: Any) -> Any:
+        return self._found()(*arrays)
+
+    def group(self, *arrays: Any) -> tuple[int, ...]:
+        return self._found()._group(*arrays)
+
+    def run(self, jobs: list[Any], formed: Callable[[], None]) -> list[Any]:
+        return self._found()._run_together([job.payload for job in jobs], formed)
+
+    def give(self, outcomes: list[Any], jobs: list[Any], mail: Mail) -> None:
+        for job, (result, error) in zip(jobs, outcomes, strict=True):
+            if error is not None:
+                job.fail(error, mail)
+            elif self.item:
+                job.give(tuple(y[0] for y in result) if isinstance(result, tuple) else result[0], mail)
+            else:
+                job.give(result, mail)
+
+
 class Workers:
     def __init__(
         self,
@@ -56,6 +111,7 @@ class Workers:
         rows: Rows,
         call: Callable[..., Any] | None,
         setup: Callable[[], Any] | None,
+        seats: Seats | None,
         *,
         name: str,
         count: int,
@@ -68,6 +124,7 @@ class Workers:
         self.rows = rows
         self.call = call
         self.setup = setup
+        self.seats = seats
         self.name = name
         self.retry = retry
         self.replace_hung = replace_hung or count > 1
@@ -215,17 +272,8 @@ class Workers:
             if not requests.ran(ticket):
                 return  # it hung, and the keeper answered
             failed = False
-            for some, result, error, args in outcomes:
-                if error is None:
-                    try:
-                        for job, part in zip(some, self.rows.split(result, some, args), strict=True):
-                            job.give(part, mail)
-                        continue
-                    except Exception as wrong:
-                        error = wrong
-                failed = True
-                for job in some:
-                    job.fail(error, mail)
+            for outcome in outcomes:
+                failed |= outcome.tell(mail)
         except BaseException as error:
             if requests.ran(ticket):
                 gone = UnavailableError(f"the worker died of {type(error).__name__}: {error}")
@@ -239,22 +287,28 @@ class Workers:
             requests.finish(ticket, failed, lingers)
             mail.send(functools.partial(requests.told, ticket) if lingers else None)
 
-    def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Any]:
-        """(jobs, result, error, arguments) of each call: one, or more to find a bad request."""
-        args: tuple[Any, ...] = ()
+    def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Outcome]:
+        """One, or more to find a bad request."""
+        formed = functools.partial(self.requests.formed, ticket)
         try:
+            if self.seats is not None:
+                return [Outcome(jobs, functools.partial(self.seats.give, self.seats.run(jobs, formed), jobs))]
             args = self.rows.stack(jobs)
-            self.requests.formed(ticket)
-            return [(jobs, call(*args), None, args)]
+            formed()
+            return [Outcome(jobs, functools.partial(self._give, call(*args), jobs, args))]
         except Exception as error:
             if not self.retry or isinstance(error, DeviceLostError) or len(jobs) == 1:
-                return [(jobs, None, error, args)]
+                return [Outcome(jobs, error=error)]
         half = len(jobs) // 2
         first = self._outcomes(call, jobs[:half], ticket)
-        for _, _, lost, _ in first:
-            if isinstance(lost, DeviceLostError):  # nothing is run on it again
-                return [*first, (jobs[half:], None, lost, ())]
+        for outcome in first:
+            if isinstance(outcome.error, DeviceLostError):  # nothing is run on it again
+                return [*first, Outcome(jobs[half:], error=outcome.error)]
         return first + self._outcomes(call, jobs[half:], ticket)
+
+    def _give(self, result: Any, jobs: list[Any], args: tuple[Any, ...], mail: Mail) -> None:
+        for job, part in zip(jobs, self.rows.split(result, jobs, args), strict=True):
+            job.give(part, mail)
 
     # ---- the keeper's
 

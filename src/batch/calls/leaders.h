@@ -19,6 +19,7 @@
 #include <thread>
 #include <tuple>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "base/status.h"
 #include "base/thread.h"

@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 
+#include "base/atomic.h"
 #include "batch/calls/row_layout.h"
 #include "runtime/runtime.h"
 
