@@ -48,7 +48,7 @@ def test_asubmit_awaits_results_and_errors_of_many_tasks():
     async def one(i):
         if i % 7 != 3:
             return np.array_equal(await model.asubmit(np.full((1, 4), i % 10)), alone[i % 10])
-        with pytest.raises(heddle.InvalidError, match="out of range"):
+        with pytest.raises(heddle.InvalidError, match="is outside"):
             await model.asubmit(np.full((1, 4), 10 + i))
         return True
 
@@ -68,7 +68,7 @@ def test_a_bad_row_fails_its_own_request_of_a_queue_over_the_model():
             if i % 7 != 3:
                 np.testing.assert_array_equal(future.result(WAIT_S), alone[i % 10])
                 continue
-            with pytest.raises(heddle.InvalidError, match="out of range"):
+            with pytest.raises(heddle.InvalidError, match="is outside"):
                 future.result(WAIT_S)
         queue.drain()
         assert queue.metrics().batches < 60
