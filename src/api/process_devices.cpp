@@ -1,5 +1,7 @@
 #include "api/process_devices.h"
 
+#include <charconv>
+#include <cstdlib>
 #include <map>
 #include <optional>
 #include <vector>
@@ -13,6 +15,7 @@
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"
 #endif
+#include "drivers/sim/sim_device.h"
 
 namespace heddle::process_devices {
 namespace {
@@ -91,10 +94,25 @@ void note_opened(const Ref<runtime::Runtime>& runtime) {
   t->opened.push_back(runtime);
 }
 
+// HEDDLE_SIM_SEED decides every order of the simulated device.
+Result<Ref<device::Device>> make_sim(const DeviceOptions& o) {
+  sim::SimOptions options;
+  if (const char* seed = std::getenv("HEDDLE_SIM_SEED"); seed != nullptr) {
+    const char* const end = seed + std::string_view(seed).size();
+    if (const auto [rest, error] = std::from_chars(seed, end, options.seed); error != std::errc() || rest != end)
+      return Status::invalid("HEDDLE_SIM_SEED is '", seed, "'; it has to be a number");
+  }
+  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({o.threads}));
+  HEDDLE_TRY_ASSIGN(Ref<sim::SimDevice> made, sim::make_sim_device(std::move(host), options));
+  return Ref<device::Device>(std::move(made));
+}
+
 struct Driver {
   std::string_view name;
   Result<Ref<device::Device>> (*make)(const DeviceOptions& options);
 };
+// By name only: it is for tests.
+constexpr Driver kSim = {"sim", make_sim};
 constexpr Driver kDrivers[] = {
     {"host", [](const DeviceOptions& o) { return host::make_host_device({o.threads}); }},
 #ifdef HEDDLE_METAL
@@ -106,6 +124,7 @@ const Driver& driver_named(std::string_view name) {
   for (const Driver& driver : kDrivers) {
     if (driver.name == name) return driver;
   }
+  if (name == kSim.name) return kSim;
   std::string all;
   for (const Driver& driver : kDrivers) all += text(all.empty() ? "'" : ", '", driver.name, '\'');
   throw Error(ErrorCode::unsupported, text("there is no device '", name, "' in this build; there is ", all));

@@ -6,6 +6,7 @@
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"
 #endif
+#include "drivers/sim/sim_device.h"
 #include "ir/op.h"
 #include "session_fixture.h"
 
@@ -24,6 +25,8 @@ struct Exemption {
 constexpr Exemption kExemptions[] = {
     DRIVER_CANNOT("host", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
+    DRIVER_CANNOT("sim", "op NonZero",
+                  "its output's shape depends on the data, which no driver can plan for"),
 #ifdef HEDDLE_METAL
     DRIVER_CANNOT("metal", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
@@ -34,8 +37,15 @@ constexpr Exemption kExemptions[] = {
 #endif
 };
 
+Result<Ref<device::Device>> make_sim() {
+  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({.threads = 2}));
+  HEDDLE_TRY_ASSIGN(Ref<sim::SimDevice> made, sim::make_sim_device(std::move(host)));
+  return Ref<device::Device>(std::move(made));
+}
+
 constexpr Driver kDrivers[] = {
     {"host", [] { return host::make_host_device({.threads = 2}); }},
+    {"sim", make_sim},
 #ifdef HEDDLE_METAL
     {"metal", [] { return metal::make_metal_device(); }},
 #endif

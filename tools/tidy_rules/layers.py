@@ -14,6 +14,7 @@ ARROWS: dict[str, set[str]] = {
     "device": {"base", "ir", "plan"},
     "drivers/host": CORE,
     "drivers/metal": CORE,
+    "drivers/sim": CORE,
     "runtime": CORE,
     "batch": CORE | {"runtime"},
     "onnx": {"base", "ir"},

@@ -1,0 +1,300 @@
+#include "drivers/sim/event_loop.h"
+
+#include <algorithm>
+
+#include "base/yield.h"
+
+namespace heddle::sim {
+
+using device::Point;
+
+namespace {
+
+constexpr size_t kKnownKept = 64;
+constexpr uint64_t kFarAway = 1'000'000'000;  // when nothing else is left to do
+
+uint64_t in_ns(Duration duration) { return static_cast<uint64_t>(duration.count()); }
+
+}  // namespace
+
+EventLoop::EventLoop(const SimOptions& options, std::unique_ptr<InnerQueue> inner,
+                     device::Completion completion)
+    : options_(options), inner_(std::move(inner)), completion_(completion), pauses_(options.seed, UINT64_MAX - 1) {}
+
+void EventLoop::run() {
+  for (;;) {
+    Due due;
+    Status loss;
+    {
+      auto state = state_.lock();
+      state.wait([&] {
+        if (state->stopped || (!state->loss.ok() && !state->ended)) return true;
+        if (!state->held) due = state->next();
+        return due.event != Event::kNone;
+      });
+      if (state->stopped) return;
+      if (!state->loss.ok() && !state->ended) {
+        loss = state->loss;
+      } else {
+        if (due.at > state->now) clock_.advance(Duration(due.at - state->now));
+        state->now = std::max(state->now, due.at);
+        due.queue->busy = true;
+      }
+    }
+    if (!loss.ok()) {
+      fail_all(loss);
+      continue;
+    }
+    act(due);
+    due.queue = nullptr;
+    state_.notify_all();
+    pause();
+  }
+}
+
+// Lets callers in between two events, so that what they submit meets work that is not over.
+void EventLoop::pause() {
+  if (!pauses_.one_in(4)) return;
+  for (uint64_t times = pauses_.below(6); times > 0; --times) give_way();
+}
+
+void EventLoop::stop() {
+  state_.lock()->stopped = true;
+  state_.notify_all();
+}
+
+void EventLoop::act(const Due& due) {
+  QueueState& queue = *due.queue;
+  switch (due.event) {
+    case Event::kBegin:
+      begin(queue);
+      break;
+    case Event::kEnd:
+      end(queue);
+      break;
+    case Event::kTell:
+      tell(queue);
+      break;
+    default:
+      fail(queue, due.cause);
+  }
+  const auto state = state_.lock();
+  queue.busy = false;
+}
+
+const Ref<QueueState>* EventLoop::State::find(const device::Timeline* timeline) const {
+  for (const Ref<QueueState>& queue : queues) {
+    if (queue->timeline.get() == timeline) return &queue;
+  }
+  return nullptr;
+}
+
+EventLoop::Due EventLoop::State::next() const {
+  Due first;
+  for (const Ref<QueueState>& queue : queues) {
+    Due due = next_of(queue);
+    if (due.event != Event::kNone && (first.event == Event::kNone || due.at < first.at)) first = std::move(due);
+  }
+  return first;
+}
+
+EventLoop::Due EventLoop::State::next_of(const Ref<QueueState>& queue) const {
+  Due due;
+  if (!queue->failure.ok()) return due;
+  if (!queue->untold.empty() && !queue->mute) {
+    const Submission& oldest = *queue->untold.front();
+    bool told = true;
+    for (const Point& point : oldest.awaited) {
+      if (point.done()) continue;
+      told = false;
+      const Ref<QueueState>* other = find(point.timeline.get());
+      if (other != nullptr && (*other)->failure.ok()) continue;
+      return {Event::kFail, queue, now,
+              Status::device_lost("submission ", oldest.value, " waited for one that failed")};
+    }
+    if (told) due = {Event::kTell, queue, oldest.tell_at, {}};
+  }
+  if (queue->pending.empty()) return due;
+  const Submission& current = *queue->pending.front();
+  if (due.event != Event::kNone && due.at <= queue->next_at) return due;
+  if (current.work != nullptr) return {Event::kEnd, queue, queue->next_at, {}};
+  if (current.next < current.steps.size()) {
+    if (const auto* wait = std::get_if<device::Wait>(&current.steps[current.next].command)) {
+      bool is_over = false;
+      Status cause = settled(wait->point, is_over);
+      if (!cause.ok()) return {Event::kFail, queue, now, std::move(cause)};
+      if (!is_over) return due;
+    }
+  }
+  return {Event::kBegin, queue, queue->next_at, {}};
+}
+
+// By the device's own knowledge, which is ahead of what the host is told. Not ok: it never will be.
+Status EventLoop::State::settled(const Point& point, bool& is) const {
+  const Ref<QueueState>* other = find(point.timeline.get());
+  is = point.done() || (other != nullptr && (*other)->finished >= point.value);
+  if (is || (other != nullptr && (*other)->failure.ok())) return {};
+  return Status::device_lost("it waits for a submission that failed: ", point.timeline->failure().message());
+}
+
+void EventLoop::begin(QueueState& queue) {
+  Submission* submission = nullptr;
+  {
+    auto state = state_.lock();
+    submission = queue.pending.front().get();
+    if (submission->next == 0) queue.known.learn(submission->host_at_submit);
+    if (submission->next == submission->steps.size()) {
+      finish(*state, queue);
+      return;
+    }
+    if (!begin_step(*state, queue, *submission)) return;
+  }
+  const Step& step = submission->steps[submission->next];
+  auto work = std::make_unique<Work>(step, Position{queue.number, submission->value}, *inner_, queue.schedule);
+  const Status status = work->begin();
+  if (!status.ok()) {
+    fail(queue, status);
+    return;
+  }
+  const auto state = state_.lock();
+  submission->work = std::move(work);
+}
+
+// False: there is nothing to compute.
+bool EventLoop::begin_step(State& state, QueueState& queue, Submission& submission) {
+  const Step& step = submission.steps[submission.next];
+  queue.next_at = state.now + queue.schedule.delay(in_ns(options_.longest)) + 1;
+  if (const auto* wait = std::get_if<device::Wait>(&step.command)) {
+    if (const Ref<QueueState>* other = state.find(wait->point.timeline.get())) {
+      const auto known = (*other)->known_at.lower_bound(wait->point.value);
+      if (known != (*other)->known_at.end()) queue.known.learn(known->second);
+    }
+    if (++submission.next == submission.steps.size()) finish(state, queue);
+    return false;
+  }
+  static_cast<void>(check_alive(state, submission));
+  if (!state.loss.ok()) return false;
+  ++state.stats.commands;
+  state.stats.runs += std::holds_alternative<device::Run>(step.command) ? 1 : 0;
+  for (const Ref<QueueState>& other : state.queues) {
+    if (other.get() == &queue || other->pending.empty() || other->pending.front()->work == nullptr) continue;
+    ++state.stats.overlaps;
+    break;
+  }
+  touch(state, queue, submission, step);
+  if (!state.loss.ok()) return false;
+  if (faults_.take(Fault::kDeviceLoss)) {
+    state.loss = Status::device_lost("the simulated device was lost, as was asked for");
+    return false;
+  }
+  return true;
+}
+
+void EventLoop::end(QueueState& queue) {
+  Submission& submission = *queue.pending.front();
+  const Status status = faults_.take(Fault::kQueueFailure)
+                            ? Status::device_lost("the queue failed, as was asked for")
+                            : submission.work->end();
+  if (!status.ok()) {
+    fail(queue, status);
+    return;
+  }
+  submission.faults.push_back(submission.work->take_faults());
+  auto state = state_.lock();
+  submission.work = nullptr;
+  queue.next_at = state->now + queue.schedule.delay(in_ns(options_.longest));
+  if (++submission.next == submission.steps.size()) finish(*state, queue);
+}
+
+void EventLoop::finish(State& state, QueueState& queue) {
+  std::unique_ptr<Submission> submission = std::move(queue.pending.front());
+  queue.pending.pop_front();
+  queue.finished = submission->value;
+  queue.known.learn_all_up_to({queue.number, submission->value});
+  queue.known.forget(retired_);
+  queue.known_at[submission->value] = queue.known;
+  if (queue.known_at.size() > kKnownKept) queue.known_at.erase(queue.known_at.begin());
+  const bool late = faults_.take(Fault::kLateCompletion);
+  submission->tell_at =
+      state.now + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
+  queue.untold.push_back(std::move(submission));
+}
+
+void EventLoop::tell(QueueState& queue) {
+  if (faults_.take(Fault::kLostCompletion)) {
+    const auto state = state_.lock();
+    queue.mute = true;
+    return;
+  }
+  std::vector<std::unique_ptr<Submission>> told;
+  {
+    auto state = state_.lock();
+    // What else is due is told with it: a host may see values pass by.
+    do {
+      if (!told.empty() && !queue.untold.front()->awaited.empty()) break;
+      told.push_back(std::move(queue.untold.front()));
+      queue.untold.pop_front();
+    } while (!queue.untold.empty() && queue.untold.front()->tell_at <= state->now);
+    for (const auto& each : told) {
+      static_cast<void>(check_alive(*state, *each));
+      release_blocks(*each);
+    }
+    state->stats.submissions += told.size();
+    // First: who learns of the completion may rely on it.
+    const auto known = queue.known_at.find(told.back()->value);
+    if (known != queue.known_at.end()) state->host.learn(known->second);
+    state->host.learn_all_up_to({queue.number, told.back()->value});
+    if (!state->loss.ok()) return;
+  }
+  for (const auto& each : told) {
+    for (const Submission::Named& named : each->named)
+      named.block->show_host({queue.number, each->value});
+    for (const Work::LateFaults& faults : each->faults) faults.tell();
+  }
+  queue.timeline->advance(told.back()->value, completion_);
+}
+
+void EventLoop::fail(QueueState& queue, const Status& cause) {
+  std::vector<std::unique_ptr<Submission>> dropped;
+  {
+    auto state = state_.lock();
+    if (!queue.failure.ok()) return;
+    queue.failure = cause;
+    ++state->stats.failures;
+    dropped = take_all(queue);
+    state->host.learn_all_up_to({queue.number, queue.submitted});
+  }
+  queue.timeline->fail(cause, completion_);
+}
+
+void EventLoop::fail_all(const Status& cause) {
+  std::vector<Ref<QueueState>> all;
+  {
+    auto state = state_.lock();
+    state->ended = true;
+    all = state->queues;
+  }
+  for (const Ref<QueueState>& queue : all) fail(*queue, cause);
+  state_.notify_all();
+}
+
+std::vector<std::unique_ptr<Submission>> EventLoop::take_all(QueueState& queue) {
+  std::vector<std::unique_ptr<Submission>> all;
+  for (auto* list : {&queue.untold, &queue.pending}) {
+    for (auto& each : *list) {
+      release_blocks(*each);
+      all.push_back(std::move(each));
+    }
+    list->clear();
+  }
+  return all;
+}
+
+void EventLoop::release_blocks(const Submission& submission) {
+  for (const Submission::Named& named : submission.named) --named.block->in_flight;
+  for (const Step& step : submission.steps) {
+    for (const Touch& touch : step.touches) touch.block->writers -= touch.writes ? 1 : 0;
+  }
+}
+
+}  // namespace heddle::sim

@@ -1,0 +1,155 @@
+// event_loop.h: what the simulated device does, one event after the other, in virtual time.
+//
+//   What       Queues hand in submissions; one thread executes them. An event is the beginning or the end of a
+//              command, or the telling of completions. Of all queues the one whose event is due first goes next;
+//              when that is, the seed says. Nothing sleeps but for want of work: time jumps to the next event.
+//   Order      A queue's commands in order; queues interleave command by command. A queue that waits for
+//              another's point stands still until the device, not the host, has done it. A completion is told
+//              when those of the points that the submission waited for are told, too.
+//   Watches    Protocol: memory, lists, values, and by vector clocks that what touches the same bytes was
+//              ordered. The first violation fails the device, unless the options say otherwise.
+//   Failure    A queue that fails drops what it has not told. Its timeline fails when none of its commands runs.
+//   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
+//   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of other
+//              drivers. remove(), until the queue's work is over.
+//   Lifetime   Shared by the device, its queues and its memory.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/clock.h"
+#include "drivers/sim/protocol.h"
+#include "drivers/sim/sim_device.h"
+#include "drivers/sim/work.h"
+
+namespace heddle::sim {
+
+struct QueueState;
+
+struct Submission {
+  uint64_t value = 0;
+  std::vector<Step> steps;
+  const device::CommandList* list = nullptr;  // the caller's
+  size_t commands = 0;                        // in it
+  struct Named {
+    std::weak_ptr<device::Buffer> buffer;
+    Ref<Block> block;
+  };
+  std::vector<Named> named;            // by the list: to be alive until this is over
+  std::vector<device::Point> awaited;  // of this device
+
+  size_t next = 0;             // step
+  std::unique_ptr<Work> work;  // of that step, between its beginning and its end
+  Knowledge host_at_submit;
+  uint64_t tell_at = 0;  // the completion
+  std::vector<Work::LateFaults> faults;
+};
+
+// Under the event loop's lock, but for what `busy` gives to its thread.
+struct QueueState {
+  QueueState(QueueNumber its_number, Ref<device::Timeline> its_timeline, uint64_t seed)
+      : number(its_number),
+        timeline(std::move(its_timeline)),
+        schedule(seed, 2 * its_number),
+        admission(seed, 2 * its_number + 1) {}
+
+  const QueueNumber number;
+  const Ref<device::Timeline> timeline;
+  Schedule schedule;   // of the event loop's thread
+  Schedule admission;  // of its users
+  std::deque<std::unique_ptr<Submission>> pending;  // the first one is executed
+  std::deque<std::unique_ptr<Submission>> untold;   // over, and the host does not know
+  uint64_t submitted = 0, finished = 0;
+  uint64_t next_at = 0;  // when the next step of `pending` begins or ends
+  bool busy = false;     // the event loop's thread works on it without the lock
+  bool mute = false;     // completions are lost
+  bool refused = false;  // work, for the failure
+  bool removed = false;
+  Status failure;
+  Knowledge known;
+  std::map<uint64_t, Knowledge> known_at;  // by value, the latest
+
+  bool idle() const { return pending.empty() && untold.empty(); }
+};
+
+class EventLoop {
+ public:
+  EventLoop(const SimOptions& options, std::unique_ptr<InnerQueue> inner, device::Completion completion);
+  void run();
+  void stop();
+
+  Ref<QueueState> add(Ref<device::Timeline> timeline);
+  void remove(const Ref<QueueState>& queue);
+  // Before its submission is handed in. Not ok: the submission is refused.
+  Status admit(QueueState& queue, const device::Point& awaited);
+  // Refused ones come without steps, and only take their turn.
+  Status hand_in(QueueState& queue, std::unique_ptr<Submission> submission);
+
+  void report(Violation what, std::string detail);
+  void freed(const Ref<Block>& block);
+  void check_host_read(const Block& block);
+  std::vector<Found> violations() const { return state_.lock()->found; }
+  Status lost() const { return state_.lock()->loss; }
+  void hold();
+  void release();
+  void deliver_lost();
+  SimStats stats() const { return state_.lock()->stats; }
+  Faults<Fault>& faults() { return faults_; }
+  const Clock& clock() const { return clock_; }
+
+ private:
+  enum class Event : uint8_t { kNone, kBegin, kEnd, kTell, kFail };
+  struct Due {
+    Event event = Event::kNone;
+    Ref<QueueState> queue;
+    uint64_t at = 0;
+    Status cause;  // of kFail
+  };
+  struct State {
+    std::vector<Ref<QueueState>> queues;
+    QueueNumber queues_made = 0;
+    uint64_t now = 0;  // nanoseconds
+    Knowledge host;    // of what the host has been told
+    std::deque<Ref<Block>> quarantine;
+    uint64_t quarantined = 0;  // bytes
+    std::vector<Found> found;
+    Status loss;        // of the device
+    bool ended = false;  // ... and all queues have failed
+    bool held = false, stopped = false;
+    SimStats stats;
+
+    const Ref<QueueState>* find(const device::Timeline* timeline) const;
+    Due next() const;
+    Due next_of(const Ref<QueueState>& queue) const;
+    Status settled(const device::Point& point, bool& is) const;
+    bool waits_in_vain(const QueueState& queue) const;
+    void report(Violation what, std::string detail, bool fails);
+  };
+  void act(const Due& due);
+  void begin(QueueState& queue);
+  bool begin_step(State& state, QueueState& queue, Submission& submission);
+  void end(QueueState& queue);
+  void tell(QueueState& queue);
+  void fail(QueueState& queue, const Status& cause);
+  void fail_all(const Status& cause);
+  bool check_alive(State& state, const Submission& submission) const;
+  void touch(State& state, QueueState& queue, const Submission& submission, const Step& step) const;
+  void finish(State& state, QueueState& queue);
+  static void release_blocks(const Submission& submission);
+  static std::vector<std::unique_ptr<Submission>> take_all(QueueState& queue);
+  void pause();
+
+  const SimOptions options_;
+  const std::unique_ptr<InnerQueue> inner_;
+  const device::Completion completion_;
+  Faults<Fault> faults_;
+  ManualClock clock_;  // shows State::now
+  Retired retired_;
+  Schedule pauses_;  // of run()
+  Guarded<State, Rank::kHelpers> state_;
+};
+
+}  // namespace heddle::sim

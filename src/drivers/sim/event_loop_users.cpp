@@ -1,0 +1,221 @@
+// event_loop_users.cpp: what the threads of the device's users do to the event loop, and what it finds them do.
+#include <algorithm>
+#include <cstring>
+
+#include "drivers/sim/event_loop.h"
+
+namespace heddle::sim {
+
+using device::Point;
+
+namespace {
+
+constexpr uint64_t kQuarantine = 1 << 20;  // bytes of freed memory that keep their address for a while
+constexpr uint64_t kPoisoned = 64 << 10;   // of each block
+
+void poison(const Ref<device::Buffer>& buffer) {
+  if (buffer != nullptr) std::memset(buffer->host(), kPoison, std::min(buffer->bytes(), kPoisoned));
+}
+
+}  // namespace
+
+Ref<QueueState> EventLoop::add(Ref<device::Timeline> timeline) {
+  auto state = state_.lock();
+  auto queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), options_.seed);
+  queue->next_at = state->now;
+  queue->failure = state->loss;
+  state->queues.push_back(queue);
+  return queue;
+}
+
+void EventLoop::remove(const Ref<QueueState>& queue) {
+  std::vector<std::unique_ptr<Submission>> dropped;
+  {
+    auto state = state_.lock();
+    state.wait([&] {
+      if (queue->busy) return false;
+      return queue->idle() || queue->mute || state->held || state->stopped || state->waits_in_vain(*queue);
+    });
+    std::erase(state->queues, queue);
+    queue->removed = true;
+    if (!queue->idle()) queue->failure = Status::unavailable("its queue was destroyed");
+    dropped = take_all(*queue);
+    retired_.add(queue->number);
+    state->host.forget(retired_);
+  }
+  state_.notify_all();
+  if (!dropped.empty()) queue->timeline->fail(queue->failure, completion_);
+}
+
+bool EventLoop::State::waits_in_vain(const QueueState& queue) const {
+  if (queue.pending.empty() || queue.pending.front()->next == queue.pending.front()->steps.size()) return false;
+  const Submission& first = *queue.pending.front();
+  const auto* wait = std::get_if<device::Wait>(&first.steps[first.next].command);
+  if (wait == nullptr) return false;
+  const Ref<QueueState>* other = find(wait->point.timeline.get());
+  return other != nullptr && (*other)->submitted < wait->point.value;
+}
+
+Status EventLoop::admit(QueueState& queue, const Point& point) {
+  if (point.done()) return {};
+  const auto refused = [&] {
+    return Status::unavailable("a submission that this one waits for has failed: ",
+                               point.timeline->failure().message());
+  };
+  {
+    auto state = state_.lock();
+    if (const Ref<QueueState>* found = state->find(point.timeline.get())) {
+      const Ref<QueueState> other = *found;
+      if (point.value > other->submitted + (other.get() == &queue ? 0 : 1)) {
+        state->report(Violation::kAwaitedTooEarly,
+                      text("value ", point.value, " of queue ", other->number, ", whose last submission is ",
+                           other->submitted, ", by queue ", queue.number),
+                      options_.fails_on_violation);
+        return Status::internal("the point is not about to be submitted");
+      }
+      const auto decided = [&] {
+        return other->submitted >= point.value || !other->failure.ok() || other->removed ||
+               !state->loss.ok() || state->stopped;
+      };
+      // An event has to be recorded before a queue can wait for it: the caller may be made to wait for that.
+      if (queue.admission.one_in(2)) state.wait(decided);
+      return other->failure.ok() || point.done() ? Status() : refused();
+    }
+  }
+  if (point.timeline->failed()) return refused();
+  const Status status = point.timeline->wait(point.value, Deadline::never());
+  return status.ok() ? Status() : refused();
+}
+
+Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submission) {
+  const bool fails = options_.fails_on_violation;
+  Status status;
+  {
+    auto state = state_.lock();
+    if (!queue.failure.ok() || !state->loss.ok()) {
+      status = queue.failure.ok() ? state->loss : queue.failure;
+      if (queue.refused && state->loss.ok())
+        state->report(Violation::kWorkAfterFailure, text("queue ", queue.number), fails);
+      queue.refused = true;
+    } else if (submission->value != queue.submitted + 1) {
+      state->report(Violation::kDoubleCommit,
+                    text("value ", submission->value, " of queue ", queue.number, " comes after ",
+                         queue.submitted),
+                    fails);
+      status = Status::internal("submission ", submission->value, " has no place on its queue");
+    } else {
+      queue.submitted = submission->value;
+      submission->host_at_submit = state->host;
+      for (const Submission::Named& named : submission->named) ++named.block->in_flight;
+      for (const Step& step : submission->steps) {
+        for (const Touch& touch : step.touches) touch.block->writers += touch.writes ? 1 : 0;
+      }
+      if (queue.pending.empty())
+        queue.next_at = std::max(queue.next_at,
+                                 state->now + queue.admission.delay(
+                                                  static_cast<uint64_t>(options_.longest.count())));
+      queue.pending.push_back(std::move(submission));
+    }
+  }
+  state_.notify_all();
+  return status;
+}
+
+void EventLoop::State::report(Violation what, std::string detail, bool fails) {
+  found.push_back({what, std::move(detail)});
+  if (fails && loss.ok())
+    loss = Status::internal("the simulated device was misused: ", to_string(found.back()));
+}
+
+void EventLoop::report(Violation what, std::string detail) {
+  state_.lock()->report(what, std::move(detail), options_.fails_on_violation);
+  state_.notify_all();
+}
+
+// Buffers first: where they have died the list may have died with them, and is not read.
+bool EventLoop::check_alive(State& state, const Submission& submission) const {
+  for (const Submission::Named& named : submission.named) {
+    if (!named.buffer.expired()) continue;
+    state.report(Violation::kRecycledInFlight, text("submission ", submission.value, " names a buffer that died"),
+                 options_.fails_on_violation);
+    return false;
+  }
+  if (submission.list == nullptr || submission.list->size() == submission.commands) return true;
+  state.report(Violation::kListDropped,
+               text("submission ", submission.value, " had ", submission.commands, " commands, and now ",
+                    submission.list->size()),
+               options_.fails_on_violation);
+  return false;
+}
+
+void EventLoop::touch(State& state, QueueState& queue, const Submission& submission, const Step& step) const {
+  for (const Touch& touch : step.touches) {
+    const Access access{touch.range, touch.writes, {queue.number, submission.value}, touch.arena};
+    const std::optional<Access> earlier =
+        touch.block->log.record(access, false, &queue.known, retired_);
+    if (!earlier) continue;
+    const bool arena = earlier->exclusive || access.exclusive;
+    state.report(arena ? Violation::kArenaShared : Violation::kMissingDependency,
+                 text("bytes [", touch.range.begin, ", ", touch.range.end, ") are ", describe(*earlier, access),
+                      ", and neither knows of the other"),
+                 options_.fails_on_violation);
+    return;
+  }
+}
+
+void EventLoop::freed(const Ref<Block>& block) {
+  std::vector<Ref<Block>> dropped;  // freed after the lock
+  bool in_use = false;
+  {
+    auto state = state_.lock();
+    in_use = block->in_flight > 0;
+    if (in_use) {
+      state->report(Violation::kUseAfterFree,
+                    text(block->bytes->bytes(), " bytes are freed, and named by ", block->in_flight,
+                         " submissions that are not over"),
+                    options_.fails_on_violation);
+    }
+  }
+  if (in_use) {
+    state_.notify_all();
+    return;
+  }
+  poison(block->bytes);
+  poison(block->hosts);
+  auto state = state_.lock();
+  state->quarantine.push_back(block);
+  state->quarantined += block->bytes->bytes();
+  while (state->quarantined > kQuarantine) {
+    state->quarantined -= state->quarantine.front()->bytes->bytes();
+    dropped.push_back(std::move(state->quarantine.front()));
+    state->quarantine.pop_front();
+  }
+}
+
+void EventLoop::check_host_read(const Block& block) {
+  {
+    auto state = state_.lock();
+    if (block.writers == 0) return;
+    state->report(Violation::kStagingReadTooEarly,
+                  text(block.bytes->bytes(), " bytes that ", block.writers, " commands not over write"),
+                  options_.fails_on_violation);
+  }
+  state_.notify_all();
+}
+
+void EventLoop::hold() { state_.lock()->held = true; }
+
+void EventLoop::release() {
+  state_.lock()->held = false;
+  state_.notify_all();
+}
+
+void EventLoop::deliver_lost() {
+  {
+    auto state = state_.lock();
+    for (const Ref<QueueState>& queue : state->queues) queue->mute = false;
+  }
+  state_.notify_all();
+}
+
+}  // namespace heddle::sim
