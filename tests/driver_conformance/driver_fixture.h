@@ -9,6 +9,7 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -24,6 +25,8 @@ std::span<const Driver> drivers();
 
 using Test = Status (*)(device::Device& device, const Driver& driver);
 
+// With operands in each kind of memory that the device has.
+void for_each_kind(const device::Device& device, const std::function<void()>& body);
 void run_for_each_driver(std::string_view test, Test run);
 
 // Tests of one operator are named "op " + its name, those of one element type "type " + its name.

@@ -82,15 +82,22 @@ void check_exemptions() {
   }
 }
 
+void for_each_kind(const device::Device& device, const std::function<void()>& body) {
+  for (const device::MemoryKind kind : {device::MemoryKind::device, device::MemoryKind::staging}) {
+    if (kind == device::MemoryKind::staging && device.traits().unified_memory) break;  // the same
+    CAPTURE(static_cast<int>(kind));
+    put_operands_in(kind);
+    body();
+  }
+  put_operands_in(device::MemoryKind::device);
+}
+
 void run_for_each_driver(std::string_view test, Test run) {
   for (const Driver& driver : drivers()) {
     CAPTURE(driver.name);
     Result<Ref<device::Device>> device = driver.make();
     REQUIRE_MESSAGE(device.ok(), to_string(device.status()));
-    for (const device::MemoryKind kind : {device::MemoryKind::device, device::MemoryKind::staging}) {
-      if (kind == device::MemoryKind::staging && (*device)->traits().unified_memory) break;  // the same
-      CAPTURE(static_cast<int>(kind));
-      put_operands_in(kind);
+    for_each_kind(**device, [&] {
       const Status status = run(**device, driver);
       if (cannot(driver.name, test)) {
         CHECK_MESSAGE(status.code() == Code::unsupported, "the exemption is stale: ", test, " gives ",
@@ -98,8 +105,9 @@ void run_for_each_driver(std::string_view test, Test run) {
       } else {
         CHECK_MESSAGE(status.ok(), to_string(status));
       }
-    }
-    put_operands_in(device::MemoryKind::device);
+    });
+    const Status lost = (*device)->lost();
+    CHECK_MESSAGE(lost.ok(), to_string(lost));
   }
 }
 
