@@ -109,7 +109,7 @@ function(heddle_double_library name)
   add_library(${name} SHARED ${sources})
   set_target_properties(${name} PROPERTIES CXX_VISIBILITY_PRESET default OBJCXX_VISIBILITY_PRESET default
                         VISIBILITY_INLINES_HIDDEN OFF)
-  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}")
+  target_include_directories(${name} PUBLIC "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
   # Like tests, it need not be fast.
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-O1>
     "$<TARGET_PROPERTY:heddle_metal_sdk,INTERFACE_COMPILE_OPTIONS>" -Wall -Wextra -Wpedantic -Wshadow)
@@ -120,7 +120,7 @@ endfunction()
 
 heddle_double_library(metal_foundation FOLDERS "${double_folder}/foundation")
 heddle_double_library(metal_double FOLDERS "${double_folder}/metal" "${double_folder}/kernels"
-                      LINK metal_foundation)
+                      LINK metal_foundation "$<LINK_ONLY:heddle_sim>")
 heddle_double_library(metal_graph FOLDERS "${double_folder}/graph" LINK metal_double heddle_ir)
 
 # libobjc behind our library: some of its symbols are replaced by ours.

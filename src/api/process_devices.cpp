@@ -99,7 +99,8 @@ Result<Ref<device::Device>> make_sim(const DeviceOptions& o) {
   sim::SimOptions options;
   if (const char* seed = std::getenv("HEDDLE_SIM_SEED"); seed != nullptr) {
     const char* const end = seed + std::string_view(seed).size();
-    if (const auto [rest, error] = std::from_chars(seed, end, options.seed); error != std::errc() || rest != end)
+    if (const auto [rest, error] = std::from_chars(seed, end, options.seed);
+        error != std::errc() || rest != end)
       return Status::invalid("HEDDLE_SIM_SEED is '", seed, "'; it has to be a number");
   }
   HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({o.threads}));

@@ -104,7 +104,8 @@ TEST_CASE("what only the data shows is recorded for its row before the submissio
     const auto module = *rig.device->load(graph, {}, device::plain_source(*rig.device), NoLocksHeld{});
     const auto program = *module->compile(std::vector<Extents>{{3}}, NoLocksHeld{});
     auto queue = rig.queue();
-    const View staged = rig.vector(3, MemoryKind::staging, DType::kI64), in = rig.vector(3, MemoryKind::device, DType::kI64);
+    const View staged = rig.vector(3, MemoryKind::staging, DType::kI64),
+               in = rig.vector(3, MemoryKind::device, DType::kI64);
     auto* const values = reinterpret_cast<int64_t*>(staged.host());
     values[0] = 4, values[1] = 77, values[2] = 1;
     const View out = View::contiguous(rig.vector(6).buffer, DType::kF32, {3, 2});

@@ -256,7 +256,8 @@ TEST_CASE("a queue that has refused work for its failure is not to be given more
   CHECK(rig.found_only(Violation::kWorkAfterFailure));
 }
 
-TEST_CASE("views of the caller's memory, behind their buffer's end, or at an offset are against the binding") {
+TEST_CASE(
+    "views of the caller's memory, behind their buffer's end, or at an offset are against the binding") {
   SimOptions options = with_seed(1);
   options.offsets = false;
   for (const int kind : {0, 1, 2}) {
@@ -269,7 +270,8 @@ TEST_CASE("views of the caller's memory, behind their buffer's end, or at an off
     } else if (kind == 1) {
       list.fill(View::contiguous(rig.vector(4).buffer, DType::kF32, {1000}), 1);
     } else {
-      const auto program = *load_two_products(*rig.device)->compile(std::vector<Extents>{{3, 8}}, NoLocksHeld{});
+      const auto program =
+          *load_two_products(*rig.device)->compile(std::vector<Extents>{{3, 8}}, NoLocksHeld{});
       const View all = rig.vector(60);
       list.run(program, *device::arena_for(*rig.device, *program),
                {View::contiguous(all.buffer, DType::kF32, {3, 8}, 64)},

@@ -60,7 +60,9 @@ inline SimOptions with_seed(uint64_t seed, bool fails_on_violation = true) {
   return options;
 }
 
-inline Status wait(device::Queue& queue, uint64_t value) { return queue.timeline()->wait(value, Deadline::never()); }
+inline Status wait(device::Queue& queue, uint64_t value) {
+  return queue.timeline()->wait(value, Deadline::never());
+}
 inline CommandList filling(const View& view, double value) {
   CommandList list;
   list.fill(view, value);

@@ -27,7 +27,8 @@ float reference(const float* row, int64_t column) {
 
 struct Rows {
   Rows(int64_t rows, double first) : extents{rows, 8}, values(static_cast<size_t>(8 * rows)) {
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(std::sin(first + 0.3 * static_cast<double>(i)));
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(std::sin(first + 0.3 * static_cast<double>(i)));
   }
   View view() { return View::contiguous(reinterpret_cast<std::byte*>(values.data()), DType::kF32, extents); }
   // Of the model applied `times` times.
@@ -94,7 +95,8 @@ TEST_CASE("calls with arrays of the host from several threads give the reference
         runtime::Call call;
         call.inputs = {&in, 1};
         const auto result = s.runtime->run(*s.model, call);
-        if (result.ok() && x.gives(reinterpret_cast<const float*>(result->front().host()))) right.add_relaxed(1);
+        if (result.ok() && x.gives(reinterpret_cast<const float*>(result->front().host())))
+          right.add_relaxed(1);
       }
     });
     CHECK(s.rig.found_nothing());
@@ -112,7 +114,8 @@ TEST_CASE("streams that are chained without waiting keep the order of their data
       auto even = *s.runtime->streams().lease(), odd = *s.runtime->streams().lease();
       Rows x(3, t);
       std::vector<float> out(x.values.size());
-      View device[2] = {*s.runtime->allocate(DType::kF32, x.extents), *s.runtime->allocate(DType::kF32, x.extents)};
+      View device[2] = {*s.runtime->allocate(DType::kF32, x.extents),
+                        *s.runtime->allocate(DType::kF32, x.extents)};
       Status status = s.runtime->copy(*even.stream(), x.view(), device[0]);
       for (int step = 0; step < kSteps && status.ok(); ++step) {
         runtime::Call call;
@@ -179,7 +182,8 @@ TEST_CASE("coalesced calls give each caller its own rows") {
         Rows x(1 + (t + i) % 3, 5 * t + i);
         const View in = x.view();
         const auto result = coalescer.call({&in, 1}, Deadline::never());
-        if (result.ok() && x.gives(reinterpret_cast<const float*>(result->front().host()))) right.add_relaxed(1);
+        if (result.ok() && x.gives(reinterpret_cast<const float*>(result->front().host())))
+          right.add_relaxed(1);
       }
     });
     calls += coalescer.stats().calls;
@@ -225,8 +229,8 @@ TEST_CASE("a queue that fails gives its calls device_lost, and no wrong value to
   CHECK(all.failed + all.answered == static_cast<int>(kSeeds) * 8);
 }
 
-// The slot of the failed call goes back to Slots, whose next user finds buffers that name the failed timeline:
-// Stream::order_after_others() refuses it, and every call after that.
+// The slot of the failed call goes back to Slots, whose next user finds buffers that name the failed
+// timeline: Stream::order_after_others() refuses it, and every call after that.
 TEST_CASE("calls after a queue has failed are answered" * doctest::should_fail()) {
   Failing one;
   one.play(1);

@@ -19,7 +19,10 @@ uint64_t in_ns(Duration duration) { return static_cast<uint64_t>(duration.count(
 
 EventLoop::EventLoop(const SimOptions& options, std::unique_ptr<InnerQueue> inner,
                      device::Completion completion)
-    : options_(options), inner_(std::move(inner)), completion_(completion), pauses_(options.seed, UINT64_MAX - 1) {}
+    : options_(options),
+      inner_(std::move(inner)),
+      completion_(completion),
+      pauses_(options.seed, UINT64_MAX - 1) {}
 
 void EventLoop::run() {
   for (;;) {
@@ -93,7 +96,8 @@ EventLoop::Due EventLoop::State::next() const {
   Due first;
   for (const Ref<QueueState>& queue : queues) {
     Due due = next_of(queue);
-    if (due.event != Event::kNone && (first.event == Event::kNone || due.at < first.at)) first = std::move(due);
+    if (due.event != Event::kNone && (first.event == Event::kNone || due.at < first.at))
+      first = std::move(due);
   }
   return first;
 }
@@ -150,7 +154,8 @@ void EventLoop::begin(QueueState& queue) {
     if (!begin_step(*state, queue, *submission)) return;
   }
   const Step& step = submission->steps[submission->next];
-  auto work = std::make_unique<Work>(step, Position{queue.number, submission->value}, *inner_, queue.schedule);
+  auto work =
+      std::make_unique<Work>(step, Position{queue.number, submission->value}, *inner_, queue.schedule);
   const Status status = work->begin();
   if (!status.ok()) {
     fail(queue, status);
@@ -215,8 +220,7 @@ void EventLoop::finish(State& state, QueueState& queue) {
   queue.known_at[submission->value] = queue.known;
   if (queue.known_at.size() > kKnownKept) queue.known_at.erase(queue.known_at.begin());
   const bool late = faults_.take(Fault::kLateCompletion);
-  submission->tell_at =
-      state.now + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
+  submission->tell_at = state.now + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
   queue.untold.push_back(std::move(submission));
 }
 
@@ -247,8 +251,7 @@ void EventLoop::tell(QueueState& queue) {
     if (!state->loss.ok()) return;
   }
   for (const auto& each : told) {
-    for (const Submission::Named& named : each->named)
-      named.block->show_host({queue.number, each->value});
+    for (const Submission::Named& named : each->named) named.block->show_host({queue.number, each->value});
     for (const Work::LateFaults& faults : each->faults) faults.tell();
   }
   queue.timeline->advance(told.back()->value, completion_);

@@ -1,17 +1,19 @@
 // event_loop.h: what the simulated device does, one event after the other, in virtual time.
 //
-//   What       Queues hand in submissions; one thread executes them. An event is the beginning or the end of a
-//              command, or the telling of completions. Of all queues the one whose event is due first goes next;
-//              when that is, the seed says. Nothing sleeps but for want of work: time jumps to the next event.
+//   What       Queues hand in submissions; one thread executes them. An event is the beginning or the end of
+//              a command, or the telling of completions. Of all queues the one whose event is due first goes
+//              next; when that is, the seed says. Nothing sleeps but for want of work: time jumps to the
+//              next event.
 //   Order      A queue's commands in order; queues interleave command by command. A queue that waits for
 //              another's point stands still until the device, not the host, has done it. A completion is told
 //              when those of the points that the submission waited for are told, too.
 //   Watches    Protocol: memory, lists, values, and by vector clocks that what touches the same bytes was
 //              ordered. The first violation fails the device, unless the options say otherwise.
-//   Failure    A queue that fails drops what it has not told. Its timeline fails when none of its commands runs.
+//   Failure    A queue that fails drops what it has not told. Its timeline fails when none of its commands
+//              runs.
 //   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
-//   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of other
-//              drivers. remove(), until the queue's work is over.
+//   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of
+//              other drivers. remove(), until the queue's work is over.
 //   Lifetime   Shared by the device, its queues and its memory.
 #pragma once
 
@@ -58,8 +60,8 @@ struct QueueState {
 
   const QueueNumber number;
   const Ref<device::Timeline> timeline;
-  Schedule schedule;   // of the event loop's thread
-  Schedule admission;  // of its users
+  Schedule schedule;                                // of the event loop's thread
+  Schedule admission;                               // of its users
   std::deque<std::unique_ptr<Submission>> pending;  // the first one is executed
   std::deque<std::unique_ptr<Submission>> untold;   // over, and the host does not know
   uint64_t submitted = 0, finished = 0;
@@ -116,7 +118,7 @@ class EventLoop {
     std::deque<Ref<Block>> quarantine;
     uint64_t quarantined = 0;  // bytes
     std::vector<Found> found;
-    Status loss;        // of the device
+    Status loss;         // of the device
     bool ended = false;  // ... and all queues have failed
     bool held = false, stopped = false;
     SimStats stats;

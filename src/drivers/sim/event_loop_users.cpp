@@ -1,4 +1,5 @@
-// event_loop_users.cpp: what the threads of the device's users do to the event loop, and what it finds them do.
+// event_loop_users.cpp: what the threads of the device's users do to the event loop, and what it finds them
+// do.
 #include <algorithm>
 #include <cstring>
 
@@ -48,7 +49,8 @@ void EventLoop::remove(const Ref<QueueState>& queue) {
 }
 
 bool EventLoop::State::waits_in_vain(const QueueState& queue) const {
-  if (queue.pending.empty() || queue.pending.front()->next == queue.pending.front()->steps.size()) return false;
+  if (queue.pending.empty() || queue.pending.front()->next == queue.pending.front()->steps.size())
+    return false;
   const Submission& first = *queue.pending.front();
   const auto* wait = std::get_if<device::Wait>(&first.steps[first.next].command);
   if (wait == nullptr) return false;
@@ -98,10 +100,10 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
         state->report(Violation::kWorkAfterFailure, text("queue ", queue.number), fails);
       queue.refused = true;
     } else if (submission->value != queue.submitted + 1) {
-      state->report(Violation::kDoubleCommit,
-                    text("value ", submission->value, " of queue ", queue.number, " comes after ",
-                         queue.submitted),
-                    fails);
+      state->report(
+          Violation::kDoubleCommit,
+          text("value ", submission->value, " of queue ", queue.number, " comes after ", queue.submitted),
+          fails);
       status = Status::internal("submission ", submission->value, " has no place on its queue");
     } else {
       queue.submitted = submission->value;
@@ -111,9 +113,9 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
         for (const Touch& touch : step.touches) touch.block->writers += touch.writes ? 1 : 0;
       }
       if (queue.pending.empty())
-        queue.next_at = std::max(queue.next_at,
-                                 state->now + queue.admission.delay(
-                                                  static_cast<uint64_t>(options_.longest.count())));
+        queue.next_at =
+            std::max(queue.next_at,
+                     state->now + queue.admission.delay(static_cast<uint64_t>(options_.longest.count())));
       queue.pending.push_back(std::move(submission));
     }
   }
@@ -136,7 +138,8 @@ void EventLoop::report(Violation what, std::string detail) {
 bool EventLoop::check_alive(State& state, const Submission& submission) const {
   for (const Submission::Named& named : submission.named) {
     if (!named.buffer.expired()) continue;
-    state.report(Violation::kRecycledInFlight, text("submission ", submission.value, " names a buffer that died"),
+    state.report(Violation::kRecycledInFlight,
+                 text("submission ", submission.value, " names a buffer that died"),
                  options_.fails_on_violation);
     return false;
   }
@@ -151,13 +154,12 @@ bool EventLoop::check_alive(State& state, const Submission& submission) const {
 void EventLoop::touch(State& state, QueueState& queue, const Submission& submission, const Step& step) const {
   for (const Touch& touch : step.touches) {
     const Access access{touch.range, touch.writes, {queue.number, submission.value}, touch.arena};
-    const std::optional<Access> earlier =
-        touch.block->log.record(access, false, &queue.known, retired_);
+    const std::optional<Access> earlier = touch.block->log.record(access, false, &queue.known, retired_);
     if (!earlier) continue;
     const bool arena = earlier->exclusive || access.exclusive;
     state.report(arena ? Violation::kArenaShared : Violation::kMissingDependency,
-                 text("bytes [", touch.range.begin, ", ", touch.range.end, ") are ", describe(*earlier, access),
-                      ", and neither knows of the other"),
+                 text("bytes [", touch.range.begin, ", ", touch.range.end, ") are ",
+                      describe(*earlier, access), ", and neither knows of the other"),
                  options_.fails_on_violation);
     return;
   }

@@ -1,7 +1,7 @@
 // faults.h: faults on request.
 //
-//   What       One switch for each value of an enum whose last value is kCount: off, on, or armed for one time
-//              to come.
+//   What       One switch for each value of an enum whose last value is kCount: off, on, or armed for one
+//              time to come.
 //   Shared     By the simulated device and the Metal double, each with an enum of its own.
 //   Threads    Any. A fault that is switched on holds for what begins after the call.
 //   Blocks     Never.
@@ -30,11 +30,12 @@ class Faults {
 
  private:
   static constexpr int64_t kOn = -1;
+  static constexpr size_t kCount = static_cast<size_t>(Fault::kCount);
   const Atomic<int64_t>& at(Fault fault) const { return switches_[static_cast<size_t>(fault)]; }
   Atomic<int64_t>& at(Fault fault) { return switches_[static_cast<size_t>(fault)]; }
 
   // 0: off; kOn; else how many times are left until it hits. Set by tests, counted down by compare-and-swap.
-  std::array<Atomic<int64_t>, static_cast<size_t>(Fault::kCount)> switches_;
+  std::array<Atomic<int64_t>, kCount> switches_;
 };
 
 template <class Fault>

@@ -1,13 +1,14 @@
-// hazards.h: whether two pieces of work that touch the same bytes were ordered, by the rules of the device and
-// not by luck.
+// hazards.h: whether two pieces of work that touch the same bytes were ordered, by the rules of the device
+// and not by luck.
 //
-//   What       All work has a position: its queue and its number there. A Knowledge (a vector clock) says which
-//              positions are known to be over. It travels: from work to what waits for it, and from what the
-//              host has seen completed to what it submits afterwards. An AccessLog keeps what touched a block of
-//              memory lately, and finds an earlier access that a new one conflicts with and does not know of.
+//   What       All work has a position: its queue and its number there. A Knowledge (a vector clock) says
+//              which positions are known to be over. It travels: from work to what waits for it, and from
+//              what the host has seen completed to what it submits afterwards. An AccessLog keeps what
+//              touched a block of memory lately, and finds an earlier access that a new one conflicts with
+//              and does not know of.
 //   Shared     By the simulated device and the Metal double.
-//   Invariant  Never a false alarm: all of the host counts as one thread, so what one thread saw completed counts
-//              as seen by all.
+//   Invariant  Never a false alarm: all of the host counts as one thread, so what one thread saw completed
+//              counts as seen by all.
 //   Threads    Retired: any. The rest: one at a time.
 //   Blocks     Never.
 #pragma once
@@ -39,9 +40,9 @@ class Retired {
   bool contains(QueueNumber queue) const;
 
  private:
-  static constexpr size_t kTable = 1 << 16;
+  static constexpr size_t kWords = 1024, kTable = 64 * kWords;
   // Bits by queue number, set with release once the queue's last pass is over, acquired by readers.
-  std::array<Atomic<uint64_t>, kTable / 64> words_;
+  std::array<Atomic<uint64_t>, kWords> words_;
 };
 
 class Knowledge {
@@ -72,8 +73,8 @@ struct Access {
 
 class AccessLog {
  public:
-  // Records the access and returns nothing, or the earlier access that it was not ordered after. `tracked`: the
-  // device itself orders passes of one queue, and `known` learns of them.
+  // Records the access and returns nothing, or the earlier access that it was not ordered after. `tracked`:
+  // the device itself orders passes of one queue, and `known` learns of them.
   std::optional<Access> record(const Access& access, bool tracked, Knowledge* known, const Retired& retired);
 
  private:
@@ -81,6 +82,7 @@ class AccessLog {
   std::vector<Access> entries_;
 };
 
-std::string describe(const Access& earlier, const Access& later);  // "written by pass 1 of queue 2 and read by"
+std::string describe(const Access& earlier,
+                     const Access& later);  // "written by pass 1 of queue 2 and read by"
 
 }  // namespace heddle::sim

@@ -1,7 +1,7 @@
 // memory.h: memory of the simulated device, in two kinds.
 //
-//   What       A Block is the bytes behind one Memory. Programs compute with memory of the wrapped device; the
-//              host is never given its address, but one with a tag that faults when it is dereferenced.
+//   What       A Block is the bytes behind one Memory. Programs compute with memory of the wrapped device;
+//              the host is never given its address, but one with a tag that faults when it is dereferenced.
 //              Staging memory has a second copy, which is what the host sees: the device takes bytes from it
 //              when a command begins, and shows its own when the completion is told. So a host that reads too
 //              early reads poison.

@@ -20,7 +20,8 @@ class Charged final : public device::Recycler {
 // Memory of the wrapped device, counted by the source of the one that wraps it.
 class InnerSource final : public device::Source {
  public:
-  InnerSource(device::Device& inner, Ref<device::Source> source) : inner_(inner), source_(std::move(source)) {}
+  InnerSource(device::Device& inner, Ref<device::Source> source)
+      : inner_(inner), source_(std::move(source)) {}
   using Source::allocate;
   Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind) override {
     HEDDLE_TRY_ASSIGN(Ref<const void> charge, source_->charge(bytes));
@@ -76,9 +77,10 @@ SimProgram::SimProgram(Ref<const device::Program> inner) : inner_(std::move(inne
 Result<Ref<const device::Module>> make_sim_module(device::Device& inner, plan::Prepared prepared,
                                                   const device::LoadOptions& options,
                                                   Ref<device::Source> source, Ref<EventLoop> loop) {
-  HEDDLE_TRY_ASSIGN(Ref<const device::Module> module,
-                    inner.make_module(prepared, options,
-                                      std::make_shared<InnerSource>(inner, std::move(source)), NoLocksHeld{}));
+  HEDDLE_TRY_ASSIGN(
+      Ref<const device::Module> module,
+      inner.make_module(prepared, options, std::make_shared<InnerSource>(inner, std::move(source)),
+                        NoLocksHeld{}));
   return Ref<const device::Module>(
       std::make_shared<SimModule>(std::move(prepared), std::move(module), std::move(loop)));
 }

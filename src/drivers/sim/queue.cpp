@@ -19,7 +19,8 @@ Bytes range_of(const View& view) {
     (reach < 0 ? first : last) += reach;
   }
   const int64_t size = ir::size_of(view.dtype);
-  return {view.offset + static_cast<uint64_t>(first * size), view.offset + static_cast<uint64_t>((last + 1) * size)};
+  return {view.offset + static_cast<uint64_t>(first * size),
+          view.offset + static_cast<uint64_t>((last + 1) * size)};
 }
 
 }  // namespace

@@ -1,7 +1,7 @@
 // queue.h: a queue of the simulated device: it checks a command list, translates it and hands it in.
 //
-//   What       submit() copies no bytes: views become views of the wrapped device's memory, and the event loop
-//              does the rest.
+//   What       submit() copies no bytes: views become views of the wrapped device's memory, and the event
+//              loop does the rest.
 //   Threads    As device/queue.h says; that it is so is checked.
 //   Blocks     As event_loop.h says of admit() and remove().
 #pragma once

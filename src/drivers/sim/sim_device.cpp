@@ -25,7 +25,8 @@ class WrappingDevice final : public SimDevice {
         loop_(std::make_shared<EventLoop>(options, std::move(queue), SimQueue::key())) {
     const device::Traits& traits = inner_->traits();
     traits_.name = "sim";
-    traits_.description = text("simulated with seed ", options.seed, " on ", traits.name, ": ", traits.description);
+    traits_.description =
+        text("simulated with seed ", options.seed, " on ", traits.name, ": ", traits.description);
     traits_.binding.offsets = options.offsets;
     traits_.precisions = traits.precisions;
     traits_.lanes = options.lanes;
@@ -98,8 +99,8 @@ Result<Ref<SimDevice>> make_sim_device(Ref<device::Device> inner, const SimOptio
                            "' cannot be simulated on: it is not synchronous, or has memory of its own");
   }
   HEDDLE_TRY_ASSIGN(auto queue, inner->make_queue(NoLocksHeld{}));
-  auto device = std::make_shared<WrappingDevice>(
-      inner, options, std::make_unique<InnerQueue>(inner, std::move(queue)));
+  auto device =
+      std::make_shared<WrappingDevice>(inner, options, std::make_unique<InnerQueue>(inner, std::move(queue)));
   HEDDLE_TRY(device->start());
   return Ref<SimDevice>(std::move(device));
 }

@@ -1,12 +1,12 @@
 // sim_device.h: a device that does its worst: discrete, asynchronous, and seeded.
 //
-//   What       Wraps a synchronous device with unified memory, whose programs it runs, behind the same contract:
-//              memory that the host cannot address (memory.h), queues that run side by side in virtual time
-//              (event_loop.h), completions told late. It watches what its users do, and fails on request
-//              (protocol.h).
+//   What       Wraps a synchronous device with unified memory, whose programs it runs, behind the same
+//              contract: memory that the host cannot address (memory.h), queues that run side by side in
+//              virtual time (event_loop.h), completions told late. It watches what its users do, and fails
+//              on request (protocol.h).
 //   Threads    As device.h says. One thread, "heddle-sim", does the work and tells completions.
-//   Blocks     Queue::submit() as event_loop.h says; a queue's destructor, until its work is over, is lost or is
-//              held.
+//   Blocks     Queue::submit() as event_loop.h says; a queue's destructor, until its work is over, is lost
+//              or is held.
 //   Errors     The first violation fails the device: its timelines say `internal` and name it.
 //   Lifetime   As device.h says. The wrapped device is used for nothing else.
 #pragma once
@@ -26,7 +26,7 @@ struct SimOptions {
   std::vector<int64_t> row_sizes = {};  // Traits::row_sizes
   bool fails_on_violation = true;
   Duration longest = std::chrono::milliseconds(1);  // that a command takes, or a completion is late
-  std::function<void()> inside_submit = {};  // for tests that want a second thread there
+  std::function<void()> inside_submit = {};         // for tests that want a second thread there
 };
 
 struct SimStats {

@@ -178,7 +178,8 @@ Status Work::end_run(const device::Run& run) {
   if (moment_ == Moment::kEnd) HEDDLE_TRY(compute(run, run.outputs));
   for (size_t i = 0; i < shadow_.size(); ++i) copy_view(shadow_[i], run.outputs[i]);
   // Nothing of a run is left in its arena for the next one.
-  if (run.arena != nullptr) std::memset(run.arena->host(), kPoison, std::min(run.arena->bytes(), kShadowBytes));
+  if (run.arena != nullptr)
+    std::memset(run.arena->host(), kPoison, std::min(run.arena->bytes(), kShadowBytes));
   return {};
 }
 

@@ -1,8 +1,8 @@
 // work.h: one command of the simulated device, between its beginning and its end.
 //
-//   What       The seed decides when it reads and when it writes: all at its beginning, all at its end, or a part
-//              at each. What it is going to write holds poison until then. So a command that was not ordered
-//              after another one meets wrong bytes, early or late.
+//   What       The seed decides when it reads and when it writes: all at its beginning, all at its end, or a
+//              part at each. What it is going to write holds poison until then. So a command that was not
+//              ordered after another one meets wrong bytes, early or late.
 //   Threads    The event loop's thread.
 //   Blocks     For the arithmetic, which the wrapped device does on this thread.
 #pragma once

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <vector>
 
-#include "hazards.h"
 #import "objects.h"
+#include "state.h"
 
 namespace heddle::metal_double {
 

@@ -3,7 +3,8 @@
 //   What       A Pass is work for the GPU with the buffers it reads and writes. Encoders make one each;
 //              MPSGraph makes them through append().
 //   Ordering   Passes of a queue run one after another in the order of commits. Whether they had to is
-//              checked by what they read and write (hazards.h), so a Pass must name every range it touches.
+//              checked by what they read and write (drivers/sim/hazards.h), so a Pass must name every range
+//              it touches.
 //   Lifetime   The pass retains its buffers until its command buffer has completed, unless the command
 //              buffer has unretained references or Fault::kStridedCopyDropsSource hits it. The work must
 //              reach memory through its PassBytes only: they may be other bytes than the buffer's when a

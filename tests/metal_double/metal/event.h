@@ -1,8 +1,8 @@
 // event.h: events, what listens to them, and what a wait learns from them; fences.
 //
 //   Ordering  A wait for value v learns what every signal up to the first one of at least v knew
-//             (hazards.h). A thread that reads a value, waits for it or is notified of it has seen those,
-//             too.
+//             (drivers/sim/hazards.h). A thread that reads a value, waits for it or is notified of it has
+//             seen those, too.
 //   Blocks    wait_on_gpu(), until the value is signalled, the device is removed or stuck kernels are ended.
 #pragma once
 
@@ -11,8 +11,8 @@
 #include <map>
 #include <mutex>
 
-#include "hazards.h"
 #import "objects.h"
+#include "state.h"
 
 namespace heddle::metal_double {
 

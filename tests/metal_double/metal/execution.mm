@@ -72,7 +72,9 @@ class PassMemory {
     if (!is_on(Fault::kStridedCopyReadsUnfinished)) return real;
     const std::lock_guard lock(storage.lock);
     // Work that the host saw end before it committed this has surely ended for the copy, too.
-    if (storage.before_last_write.empty() || host_at_commit.covers(storage.last_write)) return real;
+    const Position last = storage.last_write;
+    if (storage.before_last_write.empty() || host_at_commit.covers(last) || retired().contains(last.queue))
+      return real;
     return copies_.emplace_back(storage.before_last_write).data();
   }
 
@@ -83,7 +85,7 @@ class PassMemory {
 class Execution {
  public:
   explicit Execution(DoubleCommandBuffer* buffer) : buffer_(buffer), queue_(buffer->_queue->_state) {
-    queue_.known.forget_retired();
+    queue_.known.forget(retired());
     queue_.known.learn(buffer->_state.host_at_commit);
   }
 
@@ -130,7 +132,7 @@ class Execution {
   }
 
   Failure run_pass(EncodedPass& pass) {
-    queue_.schedule.hold();
+    hold(queue_.schedule);
     add(Count::kPasses);
     const Position position{queue_.number, ++queue_.passes};
     Knowledge known = queue_.known;
@@ -162,9 +164,9 @@ class Execution {
   void record(HeldAccess& access, Position position, Knowledge* known) {
     Storage& storage = *access.storage;
     const std::lock_guard lock(storage.lock);
-    const std::string pair =
-        storage.log.record(access.bytes, access.writes, position, storage.tracked(), known);
-    if (!pair.empty()) hazard(buffer_, access, pair);
+    const sim::Access now{access.bytes, access.writes, position};
+    if (const auto earlier = storage.log.record(now, storage.tracked(), known, retired()))
+      hazard(buffer_, access, describe(*earlier, now));
     if (access.writes && is_on(Fault::kStridedCopyReadsUnfinished)) remember_before_write(storage, position);
   }
 
@@ -215,7 +217,7 @@ void run_handlers(DoubleCommandBuffer* buffer, bool apart) {
   if (apart) {
     let_next_go_first(buffer);
   } else {
-    buffer->_queue->_state.handler_schedule.hold();
+    hold(buffer->_queue->_state.handler_schedule);
   }
   call(buffer, &state.completed_handlers);
   note_handled(buffer);

@@ -13,6 +13,7 @@
 
 #include "tests/metal_double/control.h"
 #import "tests/metal_double/metal/command_buffer.h"
+#import "tests/metal_double/metal/queue.h"
 
 using namespace heddle::metal_double;
 
@@ -348,6 +349,25 @@ TEST_CASE("memory: page-aligned borrowing without a copy, heaps, limits, and wha
     CHECK([gpu.device newBufferWithLength:17 * page options:0] == nil);
     CHECK([gpu.device currentAllocatedSize] == before);
   }
+}
+
+TEST_CASE("equal seeds give each queue of the double equal decisions, whatever queues there were before") {
+  const auto decisions = [](uint64_t value) {
+    seed(value);
+    const QueueState state;
+    Schedule gpu = state.schedule, handlers = state.handler_schedule;
+    std::vector<uint32_t> all;
+    for (int i = 0; i < 100; ++i) {
+      all.push_back(next_delay_us(gpu));
+      all.push_back(next_delay_us(handlers));
+    }
+    return all;
+  };
+  const auto first = decisions(7);
+  const QueueState another;
+  CHECK(decisions(7) == first);
+  CHECK(decisions(8) != first);
+  reset();
 }
 
 TEST_CASE("capture and counters are absent, and say so") {

@@ -9,8 +9,8 @@
 #include <mutex>
 #include <set>
 
-#include "hazards.h"
 #import "objects.h"
+#include "state.h"
 
 @class DoubleCommandBuffer;
 

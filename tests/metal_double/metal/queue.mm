@@ -15,8 +15,8 @@ QueueNumber next_number() {
 QueueState::QueueState()
     : number(next_number()),
       scheduled_as(next_queue()),
-      schedule(2 * scheduled_as),
-      handler_schedule(2 * scheduled_as + 1) {}
+      schedule(make_schedule(2 * scheduled_as)),
+      handler_schedule(make_schedule(2 * scheduled_as + 1)) {}
 
 namespace {
 

@@ -1,5 +1,7 @@
 #include "state.h"
 
+#include "drivers/sim/faults.h"
+
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -17,7 +19,7 @@ struct State {
   std::atomic<uint64_t> queues{0};  // made since the seed was set
   std::atomic<uint32_t> longest_delay_us{kDefaultDelayUs};
   std::atomic<uint32_t> pass_time_us{0};
-  std::array<std::atomic<bool>, static_cast<size_t>(Fault::kCount)> faults{};
+  sim::Faults<Fault> faults;
   std::array<std::atomic<uint64_t>, static_cast<size_t>(Count::kCount)> counts{};
   std::atomic<int64_t> live{0};
   std::mutex lock;
@@ -25,14 +27,15 @@ struct State {
   uint64_t rescues = 0;  // calls of end_stuck_kernels
   Memory memory;
   std::map<std::string, Kernel, std::less<>> kernels;
+  sim::Retired retired;
+  std::mutex host_lock;
+  Knowledge host;  // what the host has seen completed
 };
 // Never destroyed: threads of the double outlive main().
 State& state() {
   static State* const made = new State;
   return *made;
 }
-
-std::atomic<bool>& flag(Fault fault) { return state().faults[static_cast<size_t>(fault)]; }
 
 }  // namespace
 
@@ -47,15 +50,15 @@ void reset() {
   end_meetings();
   s.longest_delay_us = kDefaultDelayUs;
   s.pass_time_us = 0;
-  for (auto& fault : s.faults) fault = false;
+  s.faults.reset();
   for (auto& count : s.counts) count = 0;
   const std::lock_guard lock(s.lock);
   s.memory = {};
 }
 
-void set(Fault fault, bool on) { flag(fault) = on; }
-bool is_on(Fault fault) { return flag(fault); }
-bool take(Fault fault) { return flag(fault).exchange(false); }
+void set(Fault fault, bool on) { state().faults.set(fault, on); }
+bool is_on(Fault fault) { return state().faults.is_on(fault); }
+bool take(Fault fault) { return state().faults.take(fault); }
 
 void end_stuck_kernels() {
   {
@@ -102,24 +105,27 @@ void set_pass_time_us(uint32_t microseconds) { state().pass_time_us = microsecon
 
 uint64_t next_queue() { return state().queues++; }
 
-namespace {
+Schedule make_schedule(uint64_t lane) { return {state().seed, lane}; }
 
-uint64_t mix(uint64_t z) {  // splitmix64's
-  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
-  z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
-  return z ^ (z >> 31);
+uint32_t next_delay_us(Schedule& schedule) {
+  return static_cast<uint32_t>(schedule.delay(state().longest_delay_us));
 }
 
-}  // namespace
+void retire(QueueNumber queue) {
+  State& s = state();
+  s.retired.add(queue);
+  const std::lock_guard lock(s.host_lock);
+  s.host.forget(s.retired);
+}
+const sim::Retired& retired() { return state().retired; }
 
-// Mixed: if their states lay a step apart, each queue's sequence would be its neighbour's, one decision on.
-Schedule::Schedule(uint64_t queue) : state_(mix(state().seed + mix(queue + 1))) {}
-
-// Three of four are not held at all, so that queues drift against each other.
-uint32_t Schedule::next_delay_us() {
-  const uint64_t chance = mix(state_ += 0x9e3779b97f4a7c15);
-  const uint32_t longest = state().longest_delay_us;
-  return longest == 0 || chance % 4 ? 0 : static_cast<uint32_t>((chance >> 8) % longest);
+void host_saw(const Knowledge& completed) {
+  const std::lock_guard lock(state().host_lock);
+  state().host.learn(completed);
+}
+Knowledge host_knowledge() {
+  const std::lock_guard lock(state().host_lock);
+  return state().host;
 }
 
 namespace {
@@ -131,8 +137,8 @@ void stand_still_until(std::chrono::steady_clock::time_point end) {
 
 }  // namespace
 
-void Schedule::hold() {
-  const uint32_t delay = next_delay_us();
+void hold(Schedule& schedule) {
+  const uint32_t delay = next_delay_us(schedule);
   if (delay > 0) stand_still_until(std::chrono::steady_clock::now() + std::chrono::microseconds(delay));
 }
 
