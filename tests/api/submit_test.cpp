@@ -49,7 +49,7 @@ struct Picky : OnTestDevice {
     driver->set_kernel("picky", [this](const device::Run& run) {
       if (shut) door.wait();
       runs.add_relaxed(1);
-      const auto* x = reinterpret_cast<const float*>(run.inputs[0].data);
+      const auto* x = reinterpret_cast<const float*>(run.inputs[0].host());
       for (int64_t row = 0; row < run.inputs[0].extents[0]; ++row) {
         if (x[row * 4] != 13) continue;
         const Status wrong = Status::invalid("thirteen is out of range");

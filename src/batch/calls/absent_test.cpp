@@ -16,14 +16,14 @@ TEST_CASE("a lone submission runs at once with its own memory, on another thread
   const std::byte* seen = nullptr;
   auto thread = std::this_thread::get_id();
   f.kernel = [&](const device::Run& run) {
-    seen = run.inputs[0].data;
+    seen = run.inputs[0].host();
     thread = std::this_thread::get_id();
     return Status();
   };
   for (int i = 1; i <= 10; ++i) {
     Letters letters(f);
     Rows x(3, 5);
-    const std::byte* const own = x.view().data;
+    const std::byte* const own = x.view().host();
     REQUIRE(letters.post(std::move(x)).ok());
     CHECK(letters.wait().right == 1);
     CHECK(seen == own);

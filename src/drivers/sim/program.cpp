@@ -56,7 +56,7 @@ class SimModule final : public device::Module {
                       inner_->compile(extents_of(specialised), bytes_max, none));
     return Ref<const device::Program>(std::make_shared<SimProgram>(std::move(program)));
   }
-  Result<device::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+  Result<plan::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
                                        NoLocksHeld none) const override {
     return inner_->plan(extents_of(specialised), bytes_max, none);
   }

@@ -52,6 +52,23 @@ Status Slot::reserve(std::vector<Port>& ports, size_t index, uint64_t bytes) {
   return {};
 }
 
+template <class F>
+void Slot::each_buffer(F&& f) const {
+  if (arena_ != nullptr) f(*arena_);
+  for (const std::vector<Port>* ports : {&inputs_, &outputs_}) {
+    for (const Port& port : *ports) {
+      if (port.device != nullptr) f(*port.device);
+      if (port.staging != nullptr && port.staging != port.device) f(*port.staging);
+    }
+  }
+}
+
+bool Slot::is_quiet() const {
+  bool quiet = true;
+  each_buffer([&](const Buffer& buffer) { quiet = quiet && buffer.pending().empty(); });
+  return quiet;
+}
+
 bool Slot::holds(const std::vector<Port>& ports, size_t index, uint64_t bytes) {
   return index < ports.size() && ports[index].staging != nullptr && ports[index].staging->bytes() >= bytes;
 }

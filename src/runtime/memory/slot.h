@@ -38,6 +38,9 @@ class Slot {
   bool holds_input(size_t index, uint64_t bytes) const { return holds(inputs_, index, bytes); }
   bool holds_output(size_t index, uint64_t bytes) const { return holds(outputs_, index, bytes); }
 
+  // Nothing that names its buffers is unfinished. After a failure something is, for good.
+  bool is_quiet() const;
+
   const Ref<device::Buffer>& arena() const { return arena_; }  // null: no program has needed one
   const Port& input(size_t index) const { return inputs_[index]; }
   const Port& output(size_t index) const { return outputs_[index]; }
@@ -46,6 +49,8 @@ class Slot {
   Result<Ref<device::Buffer>> take(uint64_t bytes, device::MemoryKind kind);
   void let_go(Ref<device::Buffer>& buffer);
   Status reserve(std::vector<Port>& ports, size_t index, uint64_t bytes);
+  template <class F>
+  void each_buffer(F&& f) const;
   static bool holds(const std::vector<Port>& ports, size_t index, uint64_t bytes);
 
   const Ref<device::Source> source_;

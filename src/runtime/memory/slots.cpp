@@ -15,6 +15,7 @@ Ref<Slot> Slots::take() {
 
 void Slots::put_back(std::unique_ptr<Slot> slot) {
   if (fork_generation() != generation_) return;  // the lock is the parent's
+  if (!slot->is_quiet()) return;
   auto idle = idle_.lock();
   if (idle->size() < kept_) idle->push_back(std::move(slot));
 }  // freed after the lock otherwise: parameters die last

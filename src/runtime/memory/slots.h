@@ -2,7 +2,8 @@
 //
 //   What       take() gives one for a run of an asynchronous device, or for a batch that forms; it comes back
 //              when its last holder lets go of it.
-//   Bound      `kept` wait here; one more is freed.
+//   Bound      `kept` wait here; one more is freed, and so is one whose queue has failed: its buffers would
+//              make every later run wait for that queue.
 //   Threads    Any. One lock, held for a look into a list.
 //   Blocks     Never: a slot is made empty.
 //   Lifetime   Slots that are out keep what they come back to.
