@@ -7,8 +7,8 @@
 //              When every thread waits, it jumps to the next deadline. It may jump, by at most
 //              stall_max, while others could run: they were kept from a core for that long.
 //   By seed    How often threads are switched, whether one of them is slow, whether a switched thread stays
-//              away for a while, whether waits end for no reason, whether time jumps: one seed prefers another
-//              mixture than the next.
+//              away for a while, whether waits end for no reason, whether time jumps: one seed prefers
+//              another mixture than the next.
 //   Failures   Deadlock, more steps than steps_max (livelock), a wrong order of locks, an exception that
 //              leaves a thread, fail() and expect(). The report names the seed, shows where every thread
 //              stands, and the last decisions. The failed simulation's threads stay where they are for good,

@@ -94,6 +94,16 @@ void produce(Simulation& sim, RequestQueue& queue, Answers& answers, size_t firs
   }
 }
 
+// Each with a deadline, and no worker to meet it.
+void produce_late(Simulation& sim, RequestQueue& queue, Answers& answers, size_t first) {
+  for (size_t i = first; i < kRequests; i += 2) {
+    Request request;
+    request.payload = answers.handle(i);
+    request.deadline = Clock::real().now() + microseconds(sim.random(60));
+    sim.expect(queue.submit(request, Deadline::never()).ok(), "there is room");
+  }
+}
+
 TEST_CASE(
     "simulated: each request comes back once, through batches, expiry, cancels, a full queue and a close") {
   holds_for_seeds(2000, [](Simulation& sim) {
@@ -187,6 +197,25 @@ TEST_CASE(
       }
     });
     answers.check(sim);
+  });
+}
+
+TEST_CASE("simulated: without a worker each request comes back once its deadline has passed") {
+  holds_for_seeds(1000, [](Simulation& sim) {
+    QueueOptions options = some_options(sim);
+    options.capacity = kRequests;
+    RequestQueue queue(options);
+    Answers answers;
+    run_together(3, [&](int thread) {
+      if (thread < 2) return produce_late(sim, queue, answers, static_cast<size_t>(thread));
+      for (size_t expired = 0; expired < kRequests;) {
+        const Care care = queue.care(Deadline::never());
+        answers.add(care.expired);
+        expired += care.expired.size();
+      }
+    });
+    answers.check(sim);
+    sim.expect(queue.close().empty(), "nothing is left");
   });
 }
 
