@@ -107,7 +107,7 @@ void Simulation::decide(const char* at) {
   quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
   disturb();
   Actor* const next = pick(current_);
-  if (next == nullptr) return;
+  if (next == nullptr || stays_away(*next)) return;
   if (absences_ != 0 && order_.below(absences_) == 0) {
     current_->away_until = steps + (uint64_t{16} << order_.below(8));  // as if its time slice were over
   }
@@ -266,7 +266,7 @@ TimePoint Simulation::earliest() const {
 // Any but `but` that could run, at random; one that is away if no other can.
 Simulation::Actor* Simulation::pick(const Actor* but) {
   const auto ready = [&](const Actor* each) { return each->state == Actor::kReady && each != but; };
-  const auto here = [&](const Actor* each) { return ready(each) && each->away_until <= steps; };
+  const auto here = [&](const Actor* each) { return ready(each) && !stays_away(*each); };
   auto there = static_cast<uint64_t>(std::count_if(living_.begin(), living_.end(), here));
   const bool all = there == 0;
   if (all) there = static_cast<uint64_t>(std::count_if(living_.begin(), living_.end(), ready));

@@ -135,6 +135,7 @@ class Simulation final : public seam::Beat {
   void skip_to(TimePoint when);
   TimePoint earliest() const;
   Actor* pick(const Actor* but);
+  bool stays_away(const Actor& actor) const { return actor.away_until > steps; }
   Actor& next_ready();
   void hand_over(Actor& next, const char* at);
   void record(uint32_t from, uint32_t to, const char* at);

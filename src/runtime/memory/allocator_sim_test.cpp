@@ -58,8 +58,14 @@ TEST_CASE("simulated: memory that is on its way back to the driver is waited for
   holds_for_seeds(1000, [](Simulation& sim) {
     SmallMemory memory;
     memory.allocator->allocate(6 * kMiB).value().reset();
-    run_together(2, [&](int thread) {
+    test::Latch slow;  // the driver takes its time
+    memory.device->counts().frees.store_release(&slow);
+    run_together(3, [&](int thread) {
       if (thread == 0) return memory.allocator->empty_cache();
+      if (thread == 1) {
+        sim.pause(std::chrono::microseconds(sim.random(1000)));
+        return slow.open();
+      }
       sim.expect(memory.allocator->allocate(5 * kMiB).ok(), "nothing is in use");
     });
     check_nothing_used(sim, memory);
