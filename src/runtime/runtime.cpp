@@ -307,7 +307,8 @@ Status Runtime::fill(Stream& stream, const View& to, double value, Deadline dead
 Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
   HEDDLE_TRY(usable());
   if (!event.recorded() || event.point().done() || event.point().timeline == stream.timeline()) return {};
-  if (event.point().timeline->failed()) return event.point().timeline->failure();
+  // Looked at again: the event may have been over, and the failure come, since.
+  if (event.point().timeline->failed() && !event.point().done()) return event.point().timeline->failure();
   CommandList list;
   list.wait(event.point());
   return move_data(stream, std::move(list), deadline, {});

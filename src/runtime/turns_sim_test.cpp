@@ -148,4 +148,22 @@ TEST_CASE(
   });
 }
 
+TEST_CASE("simulated: a stream's wait for work that was over before its stream failed is ok") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = true});
+    test::Latch latch;  // the fill ends when the other stream is about to wait for it
+    device->set_copy([&] { latch.wait(); });
+    device->set_kernel("lost", [](const device::Run&) { return Status::device_lost("gone"); });
+    const auto runtime = *Runtime::make(device, {});
+    const auto lost = *runtime->load(test::graph_named("lost"));
+    const auto one = *runtime->streams().lease(), other = *runtime->streams().lease();
+    const View x = *runtime->allocate(ir::DType::kF32, {1, 4});
+    sim.expect(runtime->fill(*one, x, 5).ok(), "filled");
+    const Event event = one->record();
+    static_cast<void>(runtime->run(*lost, {.inputs = {&x, 1}, .stream = &*one, .wait = false}));
+    latch.open();
+    sim.expect(runtime->wait(*other, event).ok(), "the event was over before the failure");
+  });
+}
+
 }  // namespace heddle::runtime
