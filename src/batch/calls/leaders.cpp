@@ -31,9 +31,9 @@ struct Leaders::Shared {
     }
     // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
     // time besides.
-    Ref<Leader> add_if_needed(size_t most) {
+    Ref<Leader> add_if_needed(size_t limit) {
       const size_t wanted = tasks.size() + (timers.empty() ? 0 : 1);
-      const bool needed = wanted > idle + starting && leaders.size() < most && !over();
+      const bool needed = wanted > idle + starting && leaders.size() < limit && !over();
       return needed ? add() : nullptr;
     }
     // What is due first, a timer before what was posted; an empty one when nothing is.

@@ -30,11 +30,11 @@ TEST_CASE("leaders start when there is something to do, each task runs once, and
   CHECK(leaders.owe().code() == Code::unavailable);
 }
 
-TEST_CASE("timers ring in their order, whoever is busy, and not when they were forgotten") {
+TEST_CASE("timers ring in their order, before what was posted, and not when they were forgotten") {
   Atomic<int> rung{0};
   Guarded<std::vector<int>, Rank::kHelpers> order;
   Latch latch;
-  Leaders leaders(2, {});
+  Leaders leaders(1, {});
   REQUIRE(leaders.owe().ok());
   leaders.post([&] { latch.wait(); });
   wait_until([&] { return latch.arrived() == 1; });
@@ -45,15 +45,34 @@ TEST_CASE("timers ring in their order, whoever is busy, and not when they were f
       rung.add_release(1);
     };
   };
-  leaders.at({now + std::chrono::milliseconds(3), 1, 0}, note(3));
-  leaders.at({now + std::chrono::milliseconds(1), 1, 0}, note(1));
-  leaders.at({now + std::chrono::milliseconds(2), 1, 0}, note(2));
+  leaders.post(note(4));
+  for (const int ms : {3, 1, 2}) leaders.at({now + std::chrono::milliseconds(ms), 1, 0}, note(ms));
   leaders.at({now + std::chrono::milliseconds(2), 2, 0}, note(9));
   leaders.forget({now + std::chrono::milliseconds(2), 2, 0});
-  wait_until([&] { return rung.load_acquire() == 3; });
-  CHECK(*order.lock() == std::vector<int>{1, 2, 3});
+  wait_until([&] { return Clock::real().now() > now + std::chrono::milliseconds(3); });
   latch.open();
+  wait_until([&] { return rung.load_acquire() == 4; });
+  CHECK(*order.lock() == std::vector<int>{1, 2, 3, 4});
   leaders.settle();
+}
+
+TEST_CASE("a timer rings while another leader is busy, whether it was set before or afterwards") {
+  for (const bool before : {false, true}) {
+    Atomic<int> rung{0};
+    Latch latch;
+    Leaders leaders(2, {});
+    REQUIRE(leaders.owe().ok());
+    const auto set = [&] {
+      leaders.at({Clock::real().now() + std::chrono::milliseconds(1), 1, 0}, [&] { rung.add_release(1); });
+    };
+    if (before) set();
+    leaders.post([&] { latch.wait(); });
+    wait_until([&] { return latch.arrived() == 1; });
+    if (!before) set();
+    wait_until([&] { return rung.load_acquire() == 1; });
+    latch.open();
+    leaders.settle();
+  }
 }
 
 TEST_CASE("stopping waits for what is owed, and what settles it may come afterwards") {
