@@ -9,6 +9,7 @@ Every call that can wait or compute frees the GIL. Errors are raised by code (``
 import os
 
 from . import _heddle, errors, guard, profiler
+from . import submitting as _submitting
 from ._heddle import (
     Device,
     Event,
@@ -35,10 +36,9 @@ from .errors import (
     UnavailableError,
     UnsupportedError,
 )
-from .submitting import asubmit, submit
 
-Model.submit = submit  # type: ignore[method-assign]
-Model.asubmit = asubmit  # type: ignore[method-assign]
+Model.submit = _submitting.submit  # type: ignore[method-assign]
+Model.asubmit = _submitting.asubmit  # type: ignore[method-assign]
 
 __version__ = _heddle.version()
 __all__ = [

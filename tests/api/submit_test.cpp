@@ -221,6 +221,29 @@ TEST_CASE("a bad row fails its own submission, and its own request of a queue ov
   }
 }
 
+TEST_CASE("requests that a host's queue has joined run once together, each with its own result or error") {
+  Picky on;
+  const Model model = on.model("picky", true);
+  std::vector<std::vector<Tensor>> requests;
+  for (int i = 0; i < 6; ++i)
+    requests.push_back({rows(1 + i % 2, i == 4 ? 13.0F : static_cast<float>(100 * i))});
+  for (const auto& request : requests) CHECK(model.group(request) == model.group(requests[0]));
+  int formed = 0;
+  const auto outcomes = model.run_together(requests, [&] { ++formed; });
+  REQUIRE(outcomes.size() == 6);
+  for (size_t i = 0; i < 6; ++i) {
+    CHECK((outcomes[i].error != nullptr) == (i == 4));
+    if (i != 4) CHECK(is_affine(requests[i][0], outcomes[i].results.at(0)));
+  }
+  CHECK(formed == 1);
+  CHECK(on.runs.load_relaxed() == 1);
+  const std::vector<std::vector<Tensor>> unlike = {{rows(1, 1)}, {Tensor::zeros(DType::f32, {1, 3})}};
+  CHECK_THROWS_AS(model.run_together(unlike), Error);
+  CHECK(model.run_together({}).empty());
+  model.close();
+  CHECK_THROWS_AS(model.run_together(requests), Error);
+}
+
 TEST_CASE("a queue over a model throws what is wrong with a request's shape or dtype where it is submitted") {
   const OnTestDevice on(false);
   BatchQueue queue(on.model("affine", true));
