@@ -149,9 +149,9 @@ class EventLoop {
   const device::Completion completion_;
   Faults<Fault> faults_;
   ManualClock clock_;  // shows State::now
-  Retired retired_;
-  Schedule pauses_;  // of run()
-  Guarded<State, Rank::kHelpers> state_;
+  Retired retired_{1};
+  Schedule pauses_;                      // of run()
+  Guarded<State, Rank::kStream> state_;  // before a timeline's
 };
 
 }  // namespace heddle::sim

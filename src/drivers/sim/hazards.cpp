@@ -5,11 +5,22 @@
 namespace heddle::sim {
 
 void Retired::add(QueueNumber queue) {
-  if (queue < kTable) words_[queue / 64].or_acq_rel(uint64_t{1} << (queue % 64));
+  QueueNumber floor = floor_.load_relaxed();  // its only writer
+  if (queue < floor || queue - floor >= kTable) return;
+  words_[word(queue)].or_acq_rel(bit(queue));
+  for (; (words_[word(floor)].load_relaxed() & bit(floor)) != 0; ++floor) {
+    floor_.store_release(floor + 1);  // pairs with contains()
+    words_[word(floor)].and_acq_rel(~bit(floor));
+  }
 }
 
 bool Retired::contains(QueueNumber queue) const {
-  return queue < kTable && (words_[queue / 64].load_acquire() >> (queue % 64) & 1) != 0;
+  const QueueNumber floor = floor_.load_acquire();
+  if (queue < floor) return true;
+  if (queue - floor >= kTable) return false;
+  // A bit behind the ring's old end may be another queue's by now: then the floor has passed this one.
+  if ((words_[word(queue)].load_acquire() & bit(queue)) != 0) return true;
+  return queue < floor_.load_acquire();
 }
 
 bool Knowledge::covers(Position position) const {

@@ -9,7 +9,7 @@
 //   Shared     By the simulated device and the Metal double.
 //   Invariant  Never a false alarm: all of the host counts as one thread, so what one thread saw completed
 //              counts as seen by all.
-//   Threads    Retired: any. The rest: one at a time.
+//   Threads    Retired::contains(): any. The rest: one at a time.
 //   Blocks     Never.
 #pragma once
 
@@ -32,16 +32,24 @@ struct Position {
   uint64_t pass = 0;
 };
 
-// Queues that died: all of their passes are over for everyone. Those beyond the table are never retired: what
-// is known of them is kept, which costs memory only.
+// Queues that died: all of their passes are over for everyone. It remembers those near the oldest one that
+// lives. What is known of others is kept, which costs memory only.
 class Retired {
  public:
-  void add(QueueNumber queue);
+  explicit Retired(QueueNumber first) : floor_(first) {}  // the first queue that there will be
+  void add(QueueNumber queue);                            // one thread at a time
   bool contains(QueueNumber queue) const;
 
  private:
   static constexpr size_t kWords = 1024, kTable = 64 * kWords;
-  // Bits by queue number, set with release once the queue's last pass is over, acquired by readers.
+  static uint64_t bit(QueueNumber queue) { return uint64_t{1} << (queue % 64); }
+  static size_t word(QueueNumber queue) { return queue % kTable / 64; }
+
+  // All queues below are retired. Only grows: released before the bits that it makes free are cleared, so
+  // that a reader that finds a bit cleared finds the queue below.
+  Atomic<uint64_t> floor_;
+  // Bits of the queues from the floor on, a ring: set acq_rel after the queue's last pass, acquired by
+  // readers.
   std::array<Atomic<uint64_t>, kWords> words_;
 };
 

@@ -6,7 +6,7 @@ namespace heddle::sim {
 namespace {
 
 struct Books {
-  Retired retired;
+  Retired retired{1};
   AccessLog log;
   bool conflicts(const Access& access, Knowledge& known, bool tracked = false) {
     return log.record(access, tracked, &known, retired).has_value();
@@ -72,6 +72,20 @@ TEST_CASE("what a retired queue did is over for everyone") {
   CHECK_FALSE(books.conflicts(write({2, 1}), none));
   known.forget(books.retired);
   CHECK_FALSE(known.covers({70, 1}));
+}
+
+TEST_CASE("retired queues are remembered however many there were, whatever the order in which they died") {
+  Retired retired(1);
+  for (QueueNumber queue = 1; queue <= 300'000; queue += 3) {
+    for (const QueueNumber each : {queue + 2, queue, queue + 1}) {
+      CHECK_FALSE(retired.contains(each));
+      retired.add(each);
+      CHECK(retired.contains(each));
+    }
+    CHECK_FALSE(retired.contains(queue + 3));
+  }
+  CHECK(retired.contains(1));
+  CHECK(retired.contains(299'999));
 }
 
 TEST_CASE("a conflict is told with both positions") {

@@ -27,7 +27,7 @@ struct State {
   uint64_t rescues = 0;  // calls of end_stuck_kernels
   Memory memory;
   std::map<std::string, Kernel, std::less<>> kernels;
-  sim::Retired retired;
+  sim::Retired retired{1};
   std::mutex host_lock;
   Knowledge host;  // what the host has seen completed
 };
@@ -113,8 +113,8 @@ uint32_t next_delay_us(Schedule& schedule) {
 
 void retire(QueueNumber queue) {
   State& s = state();
-  s.retired.add(queue);
   const std::lock_guard lock(s.host_lock);
+  s.retired.add(queue);
   s.host.forget(s.retired);
 }
 const sim::Retired& retired() { return state().retired; }
