@@ -104,6 +104,76 @@ TEST_CASE("calls with arrays of the host from several threads give the reference
   CHECK(right.load_relaxed() == static_cast<int>(kSeeds) * kThreads * kCalls);
 }
 
+namespace {
+
+// The model `steps` times from one buffer to another and back, on two streams in turn.
+Status chain(Simulated& s, Rows& x, std::vector<float>& out, int steps) {
+  HEDDLE_TRY_ASSIGN(const auto even, s.runtime->streams().lease());
+  HEDDLE_TRY_ASSIGN(const auto odd, s.runtime->streams().lease());
+  HEDDLE_TRY_ASSIGN(const View first, s.runtime->allocate(DType::kF32, x.extents));
+  HEDDLE_TRY_ASSIGN(const View second, s.runtime->allocate(DType::kF32, x.extents));
+  const View device[2] = {first, second};
+  HEDDLE_TRY(s.runtime->copy(*even.stream(), x.view(), device[0]));
+  for (int step = 0; step < steps; ++step) {
+    runtime::Call call;
+    call.inputs = {&device[step % 2], 1};
+    call.outputs = {&device[(step + 1) % 2], 1};
+    call.stream = (step % 2 == 0 ? odd : even).stream().get();
+    call.wait = false;
+    HEDDLE_TRY(s.runtime->run(*s.model, call).status());
+  }
+  const View to = View::contiguous(reinterpret_cast<std::byte*>(out.data()), DType::kF32, x.extents);
+  return s.runtime->copy(*odd.stream(), device[steps % 2], to);
+}
+
+// One call of a stream, whose input and output are dropped as soon as it is submitted.
+Status call_and_drop(Simulated& s, runtime::Stream& stream, Rows& x, std::vector<float>& out) {
+  View last;
+  {
+    HEDDLE_TRY_ASSIGN(const View in, s.runtime->allocate(DType::kF32, x.extents));
+    HEDDLE_TRY(s.runtime->copy(stream, x.view(), in));
+    runtime::Call call;
+    call.inputs = {&in, 1};
+    call.stream = &stream;
+    call.wait = false;
+    HEDDLE_TRY_ASSIGN(const auto made, s.runtime->run(*s.model, call));
+    last = made.front();
+  }
+  const View to = View::contiguous(reinterpret_cast<std::byte*>(out.data()), DType::kF32, x.extents);
+  return s.runtime->copy(stream, last, to);
+}
+
+// One stream fills a buffer again and again; others compute with each value it had.
+Status fan_out(Simulated& s, int64_t readers, int& right) {
+  HEDDLE_TRY_ASSIGN(const auto writer, s.runtime->streams().lease());
+  HEDDLE_TRY_ASSIGN(const View x, s.runtime->allocate(DType::kF32, {1, 8}));
+  std::vector<runtime::StreamLease> leases;
+  std::vector<View> results;
+  for (int64_t i = 0; i < readers; ++i) {
+    HEDDLE_TRY_ASSIGN(auto lease, s.runtime->streams().lease());
+    HEDDLE_TRY(s.runtime->fill(*writer.stream(), x, 0.25 * static_cast<double>(i)));
+    runtime::Call call;
+    call.inputs = {&x, 1};
+    call.stream = lease.stream().get();
+    call.wait = false;
+    HEDDLE_TRY_ASSIGN(auto made, s.runtime->run(*s.model, call));
+    results.push_back(made.front());
+    leases.push_back(std::move(lease));
+  }
+  for (int64_t i = 0; i < readers; ++i) {
+    Rows wanted(1, 0);
+    std::fill(wanted.values.begin(), wanted.values.end(), 0.25F * static_cast<float>(i));
+    std::vector<float> out(8);
+    const View to = View::contiguous(reinterpret_cast<std::byte*>(out.data()), DType::kF32, {1, 8});
+    const auto at = static_cast<size_t>(i);
+    HEDDLE_TRY(s.runtime->copy(*leases[at].stream(), results[at], to));
+    right += wanted.gives(out.data()) ? 1 : 0;
+  }
+  return {};
+}
+
+}  // namespace
+
 TEST_CASE("streams that are chained without waiting keep the order of their data") {
   constexpr int kThreads = 3, kSteps = 4;
   Atomic<int> right{0};
@@ -111,27 +181,26 @@ TEST_CASE("streams that are chained without waiting keep the order of their data
     CAPTURE(seed);
     Simulated s(with_sizes(seed));
     run_together(kThreads, [&](int t) {
-      auto even = *s.runtime->streams().lease(), odd = *s.runtime->streams().lease();
       Rows x(3, t);
       std::vector<float> out(x.values.size());
-      View device[2] = {*s.runtime->allocate(DType::kF32, x.extents),
-                        *s.runtime->allocate(DType::kF32, x.extents)};
-      Status status = s.runtime->copy(*even.stream(), x.view(), device[0]);
-      for (int step = 0; step < kSteps && status.ok(); ++step) {
-        runtime::Call call;
-        call.inputs = {&device[step % 2], 1};
-        call.outputs = {&device[(step + 1) % 2], 1};
-        call.stream = (step % 2 == 0 ? odd : even).stream().get();
-        call.wait = false;
-        status = s.runtime->run(*s.model, call).status();
-      }
-      const View to = View::contiguous(reinterpret_cast<std::byte*>(out.data()), DType::kF32, x.extents);
-      if (status.ok()) status = s.runtime->copy(*odd.stream(), device[kSteps % 2], to);
-      if (status.ok() && x.gives(out.data(), kSteps)) right.add_relaxed(1);
+      if (chain(s, x, out, kSteps).ok() && x.gives(out.data(), kSteps)) right.add_relaxed(1);
     });
     CHECK(s.rig.found_nothing());
   }
   CHECK(right.load_relaxed() == static_cast<int>(kSeeds) * kThreads);
+}
+
+TEST_CASE("a buffer that other streams still read is not overwritten") {
+  constexpr int kReaders = 5;
+  int right = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    CAPTURE(seed);
+    Simulated s(with_sizes(seed));
+    const Status status = fan_out(s, kReaders, right);
+    CHECK_MESSAGE(status.ok(), to_string(status));
+    CHECK(s.rig.found_nothing());
+  }
+  CHECK(right == static_cast<int>(kSeeds) * kReaders);
 }
 
 TEST_CASE("buffers that threads drop at once after a submission are not used again too early") {
@@ -141,24 +210,11 @@ TEST_CASE("buffers that threads drop at once after a submission are not used aga
     CAPTURE(seed);
     Simulated s(with_sizes(seed));
     run_together(kThreads, [&](int t) {
-      auto lease = *s.runtime->streams().lease();
-      for (int i = 0; i < kCalls; ++i) {
+      const auto lease = s.runtime->streams().lease();
+      for (int i = 0; lease.ok() && i < kCalls; ++i) {
         Rows x(2, 7 * t + i);
-        View last;
-        {
-          const View in = *s.runtime->allocate(DType::kF32, x.extents);
-          if (!s.runtime->copy(*lease.stream(), x.view(), in).ok()) return;
-          runtime::Call call;
-          call.inputs = {&in, 1};
-          call.stream = lease.stream().get();
-          call.wait = false;
-          auto made = s.runtime->run(*s.model, call);
-          if (!made.ok()) return;
-          last = made->front();
-        }
         std::vector<float> out(x.values.size());
-        const View to = View::contiguous(reinterpret_cast<std::byte*>(out.data()), DType::kF32, x.extents);
-        if (s.runtime->copy(*lease.stream(), last, to).ok() && x.gives(out.data())) right.add_relaxed(1);
+        if (call_and_drop(s, *lease->stream(), x, out).ok() && x.gives(out.data())) right.add_relaxed(1);
       }
     });
     CHECK(s.rig.found_nothing());
