@@ -145,7 +145,7 @@ TEST_CASE("simulated: lessees of one asynchronous stream take turns, and their w
       Stream& stream = **lease;
       for (int i = 1; i <= 2; ++i) {
         auto* const at = reinterpret_cast<std::byte*>(&cells[static_cast<size_t>(thread)]);
-        const device::View cell = device::View::contiguous(nullptr, at, ir::DType::kF32, {1});
+        const device::View cell = device::View::contiguous(at, ir::DType::kF32, {1});
         device::CommandList list;
         list.fill(cell, i);
         auto turn = stream.turn();
