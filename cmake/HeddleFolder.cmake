@@ -146,7 +146,8 @@ function(heddle_ctest name)
 endfunction()
 
 set(HEDDLE_SANITIZED_TESTS
-  base_test ir_test device_test host_test sim_test sim_device_test runtime_test batch_test api_test stress_test)
+  base_test ir_test device_test host_test sim_test sim_device_test runtime_test batch_test api_test
+  stress_test)
 if(APPLE)  # Apple's address sanitizer has no leak detector and refuses the option
   set(HEDDLE_DETECT_LEAKS 0)
 else()

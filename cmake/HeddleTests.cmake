@@ -91,8 +91,8 @@ endfunction()
 
 heddle_test_folders()
 heddle_benches()
-# The stress tests on the simulated device. Left out: locks are counted for synchronous devices, and the memory
-# limit of the other test has no room for staging memory beside the device's.
+# The stress tests on the simulated device. Left out: locks are counted for synchronous devices, and the
+# memory limit of the other test has no room for staging memory beside the device's.
 if(TARGET stress_test)
   heddle_ctest(stress_on_sim TARGET stress_test LABELS stress
     ENVIRONMENT HEDDLE_DEVICE=sim HEDDLE_TEST_NARROWER=8 ${HEDDLE_SANITIZER_OPTIONS}

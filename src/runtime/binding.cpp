@@ -125,20 +125,12 @@ Status Binding::bind_fresh(Allocator& allocator, const device::Device& device, c
   return {};
 }
 
-bool Binding::fits(const Slot& slot) const {
+Status Binding::reserve(Slot& slot, Allocator::Callbacks callbacks) const {
   for (const Staged& each : staged_) {
-    if (each.output ? !slot.holds_output(each.index, each.bytes) : !slot.holds_input(each.index, each.bytes))
-      return false;
+    HEDDLE_TRY(each.output ? slot.reserve_output(each.index, each.bytes, callbacks)
+                           : slot.reserve_input(each.index, each.bytes, callbacks));
   }
-  return slot.holds_arena(arena_bytes_);
-}
-
-Status Binding::reserve(Slot& slot) const {
-  for (const Staged& each : staged_) {
-    HEDDLE_TRY(each.output ? slot.reserve_output(each.index, each.bytes)
-                           : slot.reserve_input(each.index, each.bytes));
-  }
-  return slot.reserve_arena(arena_bytes_);
+  return slot.reserve_arena(arena_bytes_, callbacks);
 }
 
 void Binding::stage(Ref<const device::Program> program, const Slot* slot, Ref<device::RowFaults> row_faults,

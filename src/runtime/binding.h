@@ -51,8 +51,7 @@ class Binding {
                               const device::Program& program, const Call& call);
 
   bool needs_slot() const { return arena_bytes_ != 0 || !staged_.empty(); }
-  bool fits(const Slot& slot) const;
-  Status reserve(Slot& slot) const;
+  Status reserve(Slot& slot, Allocator::Callbacks callbacks = Allocator::Callbacks::yes) const;
   // `list` is empty.
   void stage(Ref<const device::Program> program, const Slot* slot, Ref<device::RowFaults> row_faults,
              device::CommandList& list);

@@ -167,8 +167,8 @@ Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
   return entry;
 }
 
-// On a synchronous device. The owner of a lane fills its slot and its list, and is alone on its stream. What
-// is too small in the slot grows without the permit, since that may run callbacks that call models.
+// On a synchronous device. The owner of a lane fills its slot and its list, and is alone on its stream. A
+// slot that cannot grow without pressure callbacks, which may call models, grows without the permit.
 Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
                               const Ref<const device::Program>& program) {
   Binding& binding = started.binding;
@@ -176,7 +176,10 @@ Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
     HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
     Lane& lane = *entry.lane;
     if (grown != nullptr) lane.slot.swap(grown);
-    if (!binding.needs_slot() || (lane.slot != nullptr && binding.fits(*lane.slot))) [[likely]] {
+    if (binding.needs_slot() && lane.slot == nullptr) lane.slot = parts_->slots->make();
+    Status room;
+    if (binding.needs_slot()) room = binding.reserve(*lane.slot, Allocator::Callbacks::no);
+    if (room.ok()) [[likely]] {
       binding.stage(program, lane.slot.get(), started.faults, lane.list);
       Stream& stream = call.stream == nullptr ? *lane.stream : *call.stream;
       const Status status = stream.submit_now(lane.list);
@@ -185,7 +188,8 @@ Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
       binding.copy_back();
       return {};
     }
-    grown = lane.slot == nullptr ? parts_->slots->make() : std::move(lane.slot);
+    if (room.code() != Code::exhausted) return room;
+    grown = std::move(lane.slot);
     entry.permit.decline();
     entry.turn.reset();
     HEDDLE_TRY(binding.reserve(*grown));

@@ -71,13 +71,13 @@ Status Allocator::set_memory_fraction(double fraction) {
 
 uint64_t Allocator::rounded(uint64_t bytes) { return size_class::rounded(bytes); }
 
-Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind) {
+Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind, Callbacks callbacks) {
   const Want want{size_class::rounded(bytes), unified_ ? MemoryKind::device : kind};
   Block block = take_cached(want);
   if (block == nullptr) [[unlikely]] {
-    auto fresh = take_new(want);
+    auto fresh = take_new(want, callbacks);
     if (!fresh.ok()) {
-      failures_.add_relaxed(1);
+      if (callbacks == Callbacks::yes) failures_.add_relaxed(1);
       return fresh.status();
     }
     block = std::move(fresh).value();
@@ -86,8 +86,9 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind)
 }
 
 Result<Ref<const void>> Allocator::charge(uint64_t bytes) {
-  const Status status = take_under_pressure(
-      bytes, [&] { return reserve(bytes) ? Status() : Status::exhausted("the limit is reached"); });
+  const Status status = take_under_pressure(bytes, Callbacks::yes, [&] {
+    return reserve(bytes) ? Status() : Status::exhausted("the limit is reached");
+  });
   if (!status.ok()) {
     failures_.add_relaxed(1);
     return status;
@@ -135,11 +136,11 @@ Allocator::Block Allocator::take_large(Want want) {
   return block;
 }
 
-Result<Allocator::Block> Allocator::take_new(Want want) {
+Result<Allocator::Block> Allocator::take_new(Want want, Callbacks callbacks) {
   reap_pending();
   if (Block block = take_cached(want)) return block;
   misses_.add_relaxed(1);
-  auto block = take_under_pressure(want.size, [&] { return take_from_driver(want); });
+  auto block = take_under_pressure(want.size, callbacks, [&] { return take_from_driver(want); });
   if (!block.ok()) return block.status();
   count_given((*block)->bytes());
   note_peak();
@@ -147,11 +148,11 @@ Result<Allocator::Block> Allocator::take_new(Want want) {
 }
 
 template <class Take>
-auto Allocator::take_under_pressure(uint64_t size, Take&& take) -> decltype(take()) {
+auto Allocator::take_under_pressure(uint64_t size, Callbacks callbacks, Take&& take) -> decltype(take()) {
   give_up_cache_for(size);
   auto taken = take();
   if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
-  if (failure_of(taken).code() == Code::exhausted) {
+  if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes) {
     call_pressure(size);
     wait_for_pending();
     taken = take_emptied(take);
@@ -343,7 +344,7 @@ uint64_t Allocator::on_pressure(Callback callback) {
 }
 
 void Allocator::remove_pressure(uint64_t id) {
-  Callbacks removed;  // dies after the lock
+  CallbackList removed;  // dies after the lock
   auto callbacks = callbacks_.lock();
   const auto found =
       std::find_if(callbacks->begin(), callbacks->end(), [id](const auto& each) { return each.first == id; });
@@ -353,7 +354,7 @@ void Allocator::remove_pressure(uint64_t id) {
 }
 
 void Allocator::call_pressure(uint64_t bytes) {
-  const Callbacks callbacks = *callbacks_.lock();
+  const CallbackList callbacks = *callbacks_.lock();
   const NoLocksHeld checked;
   static_cast<void>(checked);
   for (const auto& [id, callback] : callbacks) (*callback)(bytes);

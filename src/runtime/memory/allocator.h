@@ -40,8 +40,13 @@ class Allocator final : public device::Recycler,
   ~Allocator() override;
 
   using Source::allocate;
+  enum class Callbacks : bool { no, yes };
   // 0 bytes is fine.
-  Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind) override;
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind) override {
+    return allocate(bytes, kind, Callbacks::yes);
+  }
+  // Without callbacks for those who hold what a callback may wait for: exhausted sooner.
+  Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind, Callbacks callbacks);
   Result<Ref<const void>> charge(uint64_t bytes) override;
   void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override;
   // Frees every cached block whose uses are over, and what hoard() says can be given up.
@@ -104,17 +109,17 @@ class Allocator final : public device::Recycler,
     std::vector<Pending> blocks;
     uint64_t bytes = 0;
   };
-  using Callbacks = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
+  using CallbackList = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
 
   Allocator(Ref<device::Device> device, const Options& options);
   Block take_cached(Want want);
   Block take_small(Want want);
   Block take_large(Want want);
-  Result<Block> take_new(Want want);
+  Result<Block> take_new(Want want, Callbacks callbacks);
   Result<Block> take_from_driver(Want want);
   // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
   template <class Take>
-  auto take_under_pressure(uint64_t size, Take&& take) -> decltype(take());
+  auto take_under_pressure(uint64_t size, Callbacks callbacks, Take&& take) -> decltype(take());
   // With the cache emptied, and with what other threads are moving out of it waited for.
   template <class Take>
   auto take_emptied(Take&& take) -> decltype(take());
@@ -149,7 +154,7 @@ class Allocator final : public device::Recycler,
   mutable std::array<PaddedStripe, kStripes> stripes_;
   mutable Guarded<Large, Rank::kAllocator> large_;
   mutable Guarded<Waiting, Rank::kAllocator> pending_;
-  Guarded<Callbacks, Rank::kAllocator> callbacks_;
+  Guarded<CallbackList, Rank::kAllocator> callbacks_;
   Atomic<uint64_t> next_callback_{1};
   std::function<void()> give_up_ = [] {};
 };

@@ -16,8 +16,8 @@ Slot::~Slot() {
   }
 }
 
-Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind) {
-  HEDDLE_TRY_ASSIGN(Ref<Buffer> buffer, source_->allocate(bytes, kind));
+Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind, Callbacks callbacks) {
+  HEDDLE_TRY_ASSIGN(Ref<Buffer> buffer, allocator_->allocate(bytes, kind, callbacks));
   held_->add_relaxed(buffer->memory().bytes());
   return buffer;
 }
@@ -29,25 +29,25 @@ void Slot::let_go(Ref<Buffer>& buffer) {
 }
 
 // What is too small goes first: what it held is worth nothing, and both may not fit.
-Status Slot::reserve_arena(uint64_t bytes) {
+Status Slot::reserve_arena(uint64_t bytes, Callbacks callbacks) {
   if (holds_arena(bytes)) return {};
   let_go(arena_);
-  HEDDLE_TRY_ASSIGN(arena_, take(bytes, MemoryKind::device));
+  HEDDLE_TRY_ASSIGN(arena_, take(bytes, MemoryKind::device, callbacks));
   return {};
 }
 
-Status Slot::reserve(std::vector<Port>& ports, size_t index, uint64_t bytes) {
+Status Slot::reserve(std::vector<Port>& ports, size_t index, uint64_t bytes, Callbacks callbacks) {
   if (holds(ports, index, bytes)) return {};
   if (ports.size() <= index) ports.resize(index + 1);
   Port& port = ports[index];
   if (port.staging == port.device) port.staging = nullptr;
   let_go(port.staging);
   let_go(port.device);
-  HEDDLE_TRY_ASSIGN(port.device, take(bytes, MemoryKind::device));
+  HEDDLE_TRY_ASSIGN(port.device, take(bytes, MemoryKind::device, callbacks));
   if (unified_) {
     port.staging = port.device;
   } else {
-    HEDDLE_TRY_ASSIGN(port.staging, take(bytes, MemoryKind::staging));
+    HEDDLE_TRY_ASSIGN(port.staging, take(bytes, MemoryKind::staging, callbacks));
   }
   return {};
 }

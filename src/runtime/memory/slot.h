@@ -5,14 +5,14 @@
 //              unified.
 //   Invariant  What is large enough stays where it is: runs of one shape find the addresses of the last one.
 //   Threads    Its owner of the moment; the bytes of a port may be written by several threads at once.
-//   Blocks     reserve_*(): as the Source, when something has to grow.
+//   Blocks     reserve_*(): as the allocator, when something has to grow.
 //   Lifetime   Buffers that a submission names outlive the slot's growth.
 #pragma once
 
 #include <vector>
 
 #include "base/atomic.h"
-#include "device/buffer.h"
+#include "runtime/memory/allocator.h"
 
 namespace heddle::runtime {
 
@@ -23,20 +23,23 @@ class Slot {
   };
   using Counter = Atomic<uint64_t>;
   // `unified`: staging memory is device memory. `held` counts the bytes of all slots that share it.
-  Slot(Ref<device::Source> source, bool unified, Ref<Counter> held)
-      : source_(std::move(source)), unified_(unified), held_(std::move(held)) {}
+  Slot(Ref<Allocator> allocator, bool unified, Ref<Counter> held)
+      : allocator_(std::move(allocator)), unified_(unified), held_(std::move(held)) {}
   ~Slot();
   Slot(const Slot&) = delete;
   Slot& operator=(const Slot&) = delete;
 
-  Status reserve_arena(uint64_t bytes);
-  Status reserve_input(size_t index, uint64_t bytes) { return reserve(inputs_, index, bytes); }
-  Status reserve_output(size_t index, uint64_t bytes) { return reserve(outputs_, index, bytes); }
+  using Callbacks = Allocator::Callbacks;
+  Status reserve_arena(uint64_t bytes, Callbacks callbacks = Callbacks::yes);
+  Status reserve_input(size_t index, uint64_t bytes, Callbacks callbacks = Callbacks::yes) {
+    return reserve(inputs_, index, bytes, callbacks);
+  }
+  Status reserve_output(size_t index, uint64_t bytes, Callbacks callbacks = Callbacks::yes) {
+    return reserve(outputs_, index, bytes, callbacks);
+  }
   bool holds_arena(uint64_t bytes) const {
     return bytes == 0 || (arena_ != nullptr && arena_->bytes() >= bytes);
   }
-  bool holds_input(size_t index, uint64_t bytes) const { return holds(inputs_, index, bytes); }
-  bool holds_output(size_t index, uint64_t bytes) const { return holds(outputs_, index, bytes); }
 
   // Nothing that names its buffers is unfinished. After a failure something is, for good.
   bool is_quiet() const;
@@ -46,14 +49,14 @@ class Slot {
   const Port& output(size_t index) const { return outputs_[index]; }
 
  private:
-  Result<Ref<device::Buffer>> take(uint64_t bytes, device::MemoryKind kind);
+  Result<Ref<device::Buffer>> take(uint64_t bytes, device::MemoryKind kind, Callbacks callbacks);
   void let_go(Ref<device::Buffer>& buffer);
-  Status reserve(std::vector<Port>& ports, size_t index, uint64_t bytes);
+  Status reserve(std::vector<Port>& ports, size_t index, uint64_t bytes, Callbacks callbacks);
   template <class F>
   void each_buffer(F&& f) const;
   static bool holds(const std::vector<Port>& ports, size_t index, uint64_t bytes);
 
-  const Ref<device::Source> source_;
+  const Ref<Allocator> allocator_;
   const bool unified_;
   const Ref<Counter> held_;  // statistic, relaxed
   Ref<device::Buffer> arena_;

@@ -20,17 +20,17 @@ namespace heddle::runtime {
 
 class Slots : public std::enable_shared_from_this<Slots> {
  public:
-  Slots(Ref<device::Source> source, bool unified, size_t kept)
-      : source_(std::move(source)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
+  Slots(Ref<Allocator> allocator, bool unified, size_t kept)
+      : allocator_(std::move(allocator)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
   Ref<Slot> take();
-  std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(source_, unified_, held_); }
+  std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(allocator_, unified_, held_); }
   void drop_idle();                                         // frees what no run uses
   uint64_t bytes() const { return held_->load_relaxed(); }  // of all slots that live, lanes' too
 
  private:
   void put_back(std::unique_ptr<Slot> slot);
 
-  const Ref<device::Source> source_;
+  const Ref<Allocator> allocator_;
   const bool unified_;
   const size_t kept_;
   const Ref<Slot::Counter> held_ = std::make_shared<Slot::Counter>(0);
