@@ -109,8 +109,9 @@ class Rows:
             return (args[0] if len(args) == 1 else args), len(args), 1, 0
         x = args[0]
         plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
-        if plain and self.group is None and x.ndim and x.dtype.kind != "O" and x.shape[0]:
-            return args, (x.dtype, x.shape[1:]), x.shape[0], 0
+        if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
+            key = (x.dtype, x.shape[1:]) if self.group is None else self.group(x)
+            return args, key, x.shape[0], 0
         return self._describe_any(args)
 
     def _describe_any(self, args: tuple[Any, ...]) -> Described:
