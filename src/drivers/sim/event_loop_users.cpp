@@ -21,11 +21,16 @@ void poison(const Ref<device::Buffer>& buffer) {
 }  // namespace
 
 Ref<QueueState> EventLoop::add(Ref<device::Timeline> timeline) {
-  auto state = state_.lock();
-  auto queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), options_.seed);
-  queue->next_at = state->now;
-  queue->failure = state->loss;
-  state->queues.push_back(queue);
+  Ref<QueueState> queue;
+  {
+    auto state = state_.lock();
+    queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), options_.seed);
+    queue->next_at = state->now;
+    queue->failure = state->loss;
+    state->queues.push_back(queue);
+  }
+  // Made beside the device's end: nobody else would end the waits for it.
+  if (!queue->failure.ok()) queue->timeline->fail(queue->failure, completion_);
   return queue;
 }
 
