@@ -10,6 +10,7 @@
 //              finding and no crash.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include "device/device.h"

@@ -1,5 +1,6 @@
 #include "drivers/sim/work.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "device/row_faults.h"
