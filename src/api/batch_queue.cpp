@@ -357,7 +357,7 @@ BatchQueue::BatchQueue(BatchFunction function, const BatchQueueOptions& options)
 BatchQueue::BatchQueue(const Model& model, const BatchQueueOptions& options)
     : BatchQueue(std::make_shared<Rep>(
           [model](std::span<const Tensor> stacked) { return model(stacked); },
-          has_seats(model) && !options.pad && !options.setup ? std::optional(model) : std::nullopt,
+          model.batchable() && !options.pad && !options.setup ? std::optional(model) : std::nullopt,
           options)) {
   if (!model.batchable()) {
     throw Error(ErrorCode::unsupported, "the model cannot be batched: " + model.why_not_batchable());

@@ -83,7 +83,7 @@ std::vector<int64_t> Model::group(std::span<const Tensor> inputs) const {
 
 std::vector<Model::Outcome> Model::run_together(std::span<const std::vector<Tensor>> requests,
                                                 const std::function<void()>& formed) const {
-  if (!has_seats(*this)) throw Error(ErrorCode::unsupported, "the model cannot be batched: " + rep_->why_not);
+  if (!rep_->batchable) throw Error(ErrorCode::unsupported, "the model cannot be batched: " + rep_->why_not);
   if (requests.empty()) return {};
   for (const std::vector<Tensor>& inputs : requests) static_cast<void>(rows_of(inputs));
   return run_in_seats(*this, requests, formed ? formed : [] {})();
@@ -111,10 +111,6 @@ RunJobs run_seated(const Model& model) {
     for (const auto& job : jobs) requests.push_back(job->inputs);
     return run_in_seats(model, requests, formed);
   };
-}
-
-bool has_seats(const Model& model) {
-  return model.batchable() && Internals::runtime(model.device()).device().traits().unified_memory;
 }
 
 }  // namespace heddle

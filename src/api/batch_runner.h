@@ -27,6 +27,5 @@ using RunJobs =
 
 RunJobs run_stacked(BatchFunction function, Padding padding);
 RunJobs run_seated(const Model& model);
-bool has_seats(const Model& model);
 
 }  // namespace heddle
