@@ -7,10 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "drivers/host/require_fixture.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
+#include "drivers/host/require_fixture.h"
 #include "onnx/reader.h"
 #include "plan/passes/optimize.h"
 #include "plan/specialize.h"
@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kMostThreads = 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
-
 
 // Made by tools/models/real_files.py and minilm.py, which `make test` runs first. A dimension without a size
 // here is the batch.

@@ -57,7 +57,7 @@ class SimModule final : public device::Module {
     return Ref<const device::Program>(std::make_shared<SimProgram>(std::move(program)));
   }
   Result<plan::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
-                                       NoLocksHeld none) const override {
+                                     NoLocksHeld none) const override {
     return inner_->plan(extents_of(specialised), bytes_max, none);
   }
 
