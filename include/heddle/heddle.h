@@ -269,7 +269,7 @@ class HEDDLE_API Device {
  public:
   Device();  // HEDDLE_DEVICE, else "metal" on a Mac, "host" elsewhere
   // Made on first use; unsupported when this build has none of that name; "": as Device().
-  Device(std::string_view name);                                // NOLINT: "host"
+  Device(std::string_view name);  // NOLINT: "host"; "sim:1" is the second of its kind
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT
   static Device open(std::string_view name, const DeviceOptions& options);
   // Options of the process's own device. Before its first use, else invalid.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "api/device_name.h"
 #include "api/environment.h"
 #include "api/internals.h"
 #include "api/log.h"
@@ -95,8 +96,9 @@ void note_opened(const Ref<runtime::Runtime>& runtime) {
 }
 
 // HEDDLE_SIM_SEED decides every order of the simulated device.
-Result<Ref<device::Device>> make_sim(const DeviceOptions& o) {
+Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
   sim::SimOptions options;
+  options.name = DeviceName{"sim", ordinal}.to_string();
   if (const char* seed = std::getenv("HEDDLE_SIM_SEED"); seed != nullptr) {
     const char* const end = seed + std::string_view(seed).size();
     if (const auto [rest, error] = std::from_chars(seed, end, options.seed);
@@ -110,14 +112,15 @@ Result<Ref<device::Device>> make_sim(const DeviceOptions& o) {
 
 struct Driver {
   std::string_view name;
-  Result<Ref<device::Device>> (*make)(const DeviceOptions& options);
+  int devices;  // ordinals below it exist
+  Result<Ref<device::Device>> (*make)(const DeviceOptions& options, int ordinal);
 };
 // By name only: it is for tests.
-constexpr Driver kSim = {"sim", make_sim};
+constexpr Driver kSim = {"sim", 8, make_sim};
 constexpr Driver kDrivers[] = {
-    {"host", [](const DeviceOptions& o) { return host::make_host_device({o.threads}); }},
+    {"host", 1, [](const DeviceOptions& o, int) { return host::make_host_device({o.threads}); }},
 #ifdef HEDDLE_METAL
-    {"metal", [](const DeviceOptions&) { return metal::make_metal_device(); }},
+    {"metal", 1, [](const DeviceOptions&, int) { return metal::make_metal_device(); }},
 #endif
 };
 
@@ -133,7 +136,14 @@ const Driver& driver_named(std::string_view name) {
 
 Device make(std::string_view name, const DeviceOptions& options) {
   check_options(options);
-  auto driver = take(driver_named(name).make(options));
+  const DeviceName which = DeviceName::parse(name);
+  const Driver& of = driver_named(which.driver);
+  if (which.ordinal >= of.devices) {
+    throw Error(ErrorCode::unsupported,
+                text("there is no device '", name, "'; of '", of.name, "' there ",
+                     of.devices == 1 ? "is one" : text("are ", of.devices), ", numbered from 0"));
+  }
+  auto driver = take(of.make(options, which.ordinal));
   const int threads = driver->traits().threads;
   auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
   const int limit = runtime->governor().limit();
@@ -152,7 +162,8 @@ Device make(std::string_view name, const DeviceOptions& options) {
 
 }  // namespace
 
-Device get(std::string_view name) {
+Device get(std::string_view spelled) {
+  const std::string name = DeviceName::parse(spelled).to_string();
   std::optional<DeviceOptions> configured;
   {
     auto t = table().lock();
@@ -171,16 +182,19 @@ Device get(std::string_view name) {
     }
   } made;
   Device device = make(name, configured ? *configured : options_from_environment());
-  table().lock()->entries[std::string(name)].device = device;
+  table().lock()->entries[name].device = device;
   return device;
 }
 
-Device open(std::string_view name, const DeviceOptions& options) { return make(name, options); }
+Device open(std::string_view name, const DeviceOptions& options) {
+  return make(DeviceName::parse(name).to_string(), options);
+}
 
-void configure(std::string_view name, const DeviceOptions& options) {
+void configure(std::string_view spelled, const DeviceOptions& options) {
   check_options(options);
+  const std::string name = DeviceName::parse(spelled).to_string();
   auto t = table().lock();
-  Entry& entry = t->entries[std::string(name)];
+  Entry& entry = t->entries[name];
   if (entry.device) {
     throw Error(
         ErrorCode::invalid,

@@ -24,7 +24,7 @@ class WrappingDevice final : public SimDevice {
         options_(options),
         loop_(std::make_shared<EventLoop>(options, std::move(queue), SimQueue::key())) {
     const device::Traits& traits = inner_->traits();
-    traits_.name = "sim";
+    traits_.name = options.name;
     traits_.description =
         text("simulated with seed ", options.seed, " on ", traits.name, ": ", traits.description);
     traits_.binding.offsets = options.offsets;

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "device/device.h"
@@ -20,6 +21,7 @@
 namespace heddle::sim {
 
 struct SimOptions {
+  std::string name = "sim";  // Traits::name: devices of one name share a governor
   uint64_t seed = 1;
   int lanes = 3, queue_depth = 8;
   bool offsets = true;                  // Traits::binding.offsets
