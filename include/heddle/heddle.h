@@ -190,12 +190,13 @@ class HEDDLE_API Tensor {
   int64_t elements() const;
   bool is_contiguous() const;
 
-  // The first element, on the host. Waits until the tensor is ready. Strides apply.
+  // The first element, on the host. Waits until the tensor is ready. Strides apply. Unsupported for memory
+  // that the host cannot address: Stream::copy() brings it to a tensor of the host.
   const void* data() const;
   // To write to: waits until nothing given so far reads or writes the memory. Invalid for memory that was
   // borrowed as const.
   void* mutable_data();
-  // Where it lies, without waiting: only to tell tensors apart and to compute offsets.
+  // Where the device finds it, without waiting: only to tell tensors apart and to compute offsets.
   const void* address() const;
   // Another window on the same memory; its first element lies `offset` bytes after this one's. invalid where
   // it leaves memory of Heddle's; for a caller's memory that is the caller's care.
@@ -241,8 +242,8 @@ struct DeviceOptions {
 };
 
 struct MemoryStats {
-  uint64_t allocated;  // bytes in tensors
-  uint64_t reserved;   // bytes held from the driver: allocated and cached
+  uint64_t allocated;  // bytes in tensors and weights
+  uint64_t reserved;   // bytes held from the driver: allocated, cached, and what calls run with
   uint64_t peak_allocated;
   uint64_t limit;            // where `exhausted` begins
   uint64_t recommended_max;  // what the device says may reasonably be used

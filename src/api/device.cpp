@@ -1,4 +1,6 @@
 // device.cpp: Device and Exclusive.
+#include <algorithm>
+
 #include "api/internals.h"
 #include "api/process_devices.h"
 
@@ -60,7 +62,7 @@ void Device::on_memory_pressure(std::function<void(uint64_t)> callback) const {
 DeviceStats Device::stats() const {
   const runtime::Runtime::Stats s = rep_->runtime->stats();
   DeviceStats out{};
-  out.memory = {s.memory.allocated,
+  out.memory = {s.memory.allocated - std::min(s.slot_bytes, s.memory.allocated),  // read one after the other
                 s.memory.reserved,
                 s.memory.peak_allocated,
                 s.memory.limit,

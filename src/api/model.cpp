@@ -27,9 +27,11 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
 // Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
 bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
   if (!model.joins) return false;
-  const bool synchronous = Internals::runtime(model.device).device().traits().synchronous;
-  return std::all_of(inputs.begin(), inputs.end(), [synchronous](const device::View& v) {
-    return v.buffer == nullptr || (synchronous && v.host() != nullptr);
+  const device::Device& device = Internals::runtime(model.device).device();
+  return std::all_of(inputs.begin(), inputs.end(), [&device](const device::View& v) {
+    if (v.buffer == nullptr) return true;
+    // Another device's may still be written.
+    return device.traits().synchronous && v.buffer->memory().maker() == device.maker();
   });
 }
 

@@ -50,6 +50,10 @@ void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
   history->reads.clear();  // the write has waited for them
 }
 
+void Buffer::forget_writer() {
+  if (marked_.load_acquire()) history_.lock()->writer = nullptr;  // pairs with mark_read(), mark_write()
+}
+
 Ref<const RowFaults> Buffer::writer() const {
   if (!marked_.load_acquire()) return nullptr;  // pairs with mark_read(), mark_write()
   return history_.lock()->writer;

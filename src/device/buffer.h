@@ -1,14 +1,13 @@
 // buffer.h: device memory that knows its last write and the reads since, as points on timelines.
 //
 //   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last
-//              reference goes, the memory returns to its Recycler (the allocator's cache), or is freed.
-//              Buffers come from a Source.
+//              reference goes, its Recycler (the allocator) gets the memory. Buffers come from a Source.
 //   Kinds      `device` memory is what programs compute with; host() is null where the host cannot touch it.
 //              `staging` is pinned memory of the host that the device can read and write. With unified memory
 //              both are the same, and drivers are asked for `device` only.
 //   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every
 //              submission that may still touch it.
-//   Threads    Buffer's history is locked; the bytes are ordered by timelines, not by this class.
+//   Threads    Buffer's history is locked; timelines order the bytes.
 //   Blocks     Never, but for Source, which may ask the driver. Destroying the last reference may free memory
 //              (NoLocksHeld is asserted by the recycler).
 #pragma once
@@ -76,6 +75,7 @@ class Buffer {
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
+  void forget_writer();  // the host writes it now, the uses before are over
   // The faults of the run that wrote last; null: there is none, or it needs none. If the whole run failed,
   // the contents are undefined. This is known once it ends.
   Ref<const RowFaults> writer() const;

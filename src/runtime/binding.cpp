@@ -48,7 +48,11 @@ Result<View> as_callers(const View& view, bool to_write, Deadline deadline) {
   std::vector<device::Point> points;
   view.buffer->collect_waits(to_write, nullptr, points);
   for (const device::Point& point : points) HEDDLE_TRY(point.timeline->wait(point.value, deadline));
-  HEDDLE_TRY(view.buffer->fault());
+  if (to_write) {
+    view.buffer->forget_writer();
+  } else {
+    HEDDLE_TRY(view.buffer->fault());
+  }
   View callers = view;
   callers.callers = view.host();
   callers.buffer = nullptr;
@@ -56,33 +60,32 @@ Result<View> as_callers(const View& view, bool to_write, Deadline deadline) {
   return callers;
 }
 
-Result<Binding> Binding::make(Allocator& allocator, const device::Device& device, const Model& model,
-                              const device::Program& program, const Call& call) {
+Status Binding::bind(Allocator& allocator, const device::Device& device, const Model& model,
+                     const device::Program& program, const Call& call) {
   const auto& expected = program.outputs();
   if (!call.outputs.empty() && call.outputs.size() != expected.size()) {
     return Status::invalid("model '", model.name(), "' got ", call.outputs.size(),
                            " arrays to write its outputs to; it has ", expected.size(), " outputs");
   }
-  Binding binding;
-  binding.arena_bytes_ = program.arena_bytes();
-  binding.run_inputs_.assign(call.inputs.begin(), call.inputs.end());
-  for (size_t i = 0; i < call.inputs.size(); ++i) HEDDLE_TRY(binding.bind_input(device, i, call.deadline));
-  binding.run_outputs_.reserve(expected.size());
-  binding.outputs_.reserve(expected.size());
+  arena_bytes_ = program.arena_bytes();
+  run_inputs_.assign(call.inputs.begin(), call.inputs.end());
+  for (size_t i = 0; i < call.inputs.size(); ++i) HEDDLE_TRY(bind_input(device, i, call.deadline));
+  run_outputs_.reserve(expected.size());
+  outputs_.reserve(expected.size());
   for (size_t i = 0; i < expected.size(); ++i) {
     if (!call.outputs.empty()) {
       HEDDLE_TRY(check_output(model, i, expected[i], call.outputs[i]));
-      HEDDLE_TRY(binding.bind_given(device, call.outputs[i], call.deadline));
+      HEDDLE_TRY(bind_given(device, call.outputs[i], call.deadline));
     } else if (call.results_in_slot) {
       const View made =
           View::contiguous(static_cast<std::byte*>(nullptr), expected[i].dtype, expected[i].extents);
-      binding.staged_.push_back({true, i, made.bytes(), made, true});
-      binding.run_outputs_.push_back(made);
+      staged_.push_back({true, i, made.bytes(), made, true});
+      run_outputs_.push_back(made);
     } else {
-      HEDDLE_TRY(binding.bind_fresh(allocator, device, expected[i]));
+      HEDDLE_TRY(bind_fresh(allocator, device, expected[i]));
     }
   }
-  return binding;
+  return {};
 }
 
 Status Binding::bind_input(const device::Device& device, size_t index, Deadline deadline) {

@@ -1,12 +1,12 @@
 // binding.h: a call's views made fit for a device: what it cannot name where it lies goes through a slot.
 //
-//   What       make() checks given outputs and allocates missing ones. stage() copies the caller's bytes into
+//   What       bind() checks given outputs and allocates missing ones. stage() copies the caller's bytes into
 //              a slot and makes the commands: copies in, the run, copies out. copy_back() copies the
 //              caller's results out of the slot, once the work is over.
 //   Where      An output that nobody gave lies where the host can address it, unless an input is in memory
 //              that it cannot.
 //   Lifetime   A local of one call; `slot` is its until copy_back().
-//   Blocks     make(), as the allocator does, and for work on memory of another device. Made before the call
+//   Blocks     bind(), as the allocator does, and for work on memory of another device. Done before the call
 //              holds a turn or a permit, so that pressure callbacks meet neither.
 #pragma once
 
@@ -47,8 +47,9 @@ struct Call {
 
 class Binding {
  public:
-  static Result<Binding> make(Allocator& allocator, const device::Device& device, const Model& model,
-                              const device::Program& program, const Call& call);
+  // Once, on a fresh Binding.
+  Status bind(Allocator& allocator, const device::Device& device, const Model& model,
+              const device::Program& program, const Call& call);
 
   bool needs_slot() const { return arena_bytes_ != 0 || !staged_.empty(); }
   Status reserve(Slot& slot, Allocator::Callbacks callbacks = Allocator::Callbacks::yes) const;

@@ -171,6 +171,57 @@ TEST_CASE("memory of another device comes and goes through staging, after the wo
   }
 }
 
+TEST_CASE("a slot forgets the mistake of a run whose values went through it") {
+  Options one;
+  one.in_flight = 1;
+  BindingFixture f({.asynchronous = true, .binds_caller_memory = false, .binds_offsets = false}, one);
+  f.device->set_kernel("wrong", [](const device::Run&) { return Status::invalid("an index is outside"); });
+  const auto wrong = *f.runtime->load(test::graph_named("wrong"));
+  Rows x(4, 1);
+  const View in = f.on_device(x);
+  const auto lease = *f.runtime->streams().lease();
+  const auto bad = f.runtime->run(*wrong, {.inputs = {&in, 1}, .stream = &*lease, .wait = false});
+  REQUIRE(bad.ok());
+  View part = bad->front();  // goes through a slot, and takes the mistake with it
+  part.extents = {2, 4};
+  part.offset = 2 * 4 * sizeof(float);
+  CHECK(f.run(part, {.stream = &*lease}).status().code() == Code::invalid);
+  for (int i = 0; i < 4; ++i) {
+    const auto y = f.run(x.view());
+    REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
+    CHECK(test::values_of(y->front()) == doubled(x.values));
+  }
+}
+
+TEST_CASE("a mistake comes along to memory of another device, which can be written again") {
+  BindingFixture f({.asynchronous = true, .binds_caller_memory = false, .unified = false});
+  BindingFixture other({.asynchronous = true});
+  for (BindingFixture* each : {&f, &other})
+    each->device->set_kernel("wrong",
+                             [](const device::Run&) { return Status::invalid("an index is outside"); });
+  const auto wrong = *f.runtime->load(test::graph_named("wrong"));
+  const auto wrong_there = *other.runtime->load(test::graph_named("wrong"));
+  Rows x(2, 1);
+  const View in = f.on_device(x), there = *other.runtime->allocate(ir::DType::kF32, {2, 4});
+  Stream& stream = **f.runtime->streams().default_stream();
+  const auto bad = f.runtime->run(*wrong, {.inputs = {&in, 1}, .stream = &stream, .wait = false});
+  REQUIRE(bad.ok());
+  CHECK(f.runtime->copy(stream, bad->front(), there).code() == Code::invalid);
+
+  const View there_in = other.on_device(x);
+  Stream& there_stream = **other.runtime->streams().default_stream();
+  REQUIRE(
+      other.runtime
+          ->run(*wrong_there,
+                {.inputs = {&there_in, 1}, .outputs = {&there, 1}, .stream = &there_stream, .wait = false})
+          .ok());
+  CHECK(other.runtime->synchronize().ok());
+  CHECK(there.buffer->fault().code() == Code::invalid);
+  REQUIRE(f.runtime->copy(stream, in, there).ok());
+  CHECK(there.buffer->fault().ok());
+  CHECK(other.read(there) == x.values);
+}
+
 TEST_CASE("memory of another device that the host cannot address is refused, with what to do") {
   BindingFixture f({}), other({.asynchronous = true, .binds_caller_memory = false, .unified = false});
   Rows x(2, 11);

@@ -134,24 +134,32 @@ Result<plan::ProgramPlan> Runtime::plan(Model& model, std::span<const ir::Extent
 }
 
 Result<std::vector<View>> Runtime::run(Model& model, const Call& call) {
-  HEDDLE_TRY_ASSIGN(InFlight started, start(model, call));
+  HEDDLE_TRY(usable());
+  InFlight started{model.enter()};
+  HEDDLE_TRY(begin(started, model, call));
   return finish(started, call.deadline);
 }
 
 Result<InFlight> Runtime::start(Model& model, const Call& call) {
   HEDDLE_TRY(usable());
-  InFlight started{model.enter(), {}, call.slot, call.row_faults};
+  InFlight started{model.enter()};
+  HEDDLE_TRY(begin(started, model, call));
+  return started;
+}
+
+Status Runtime::begin(InFlight& started, Model& model, const Call& call) {
   if (!started.inside) [[unlikely]]
     return model.closed_status();
-  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
+  started.slot = call.slot;
+  started.faults = call.row_faults;
+  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> program,
                     parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
                                                          parts_->allocator->limit(), call.deadline,
                                                          [&] { return model.check(call.inputs); }));
-  HEDDLE_TRY_ASSIGN(started.binding, Binding::make(*parts_->allocator, *device_, model, *program, call));
+  HEDDLE_TRY(started.binding.bind(*parts_->allocator, *device_, model, *program, call));
   const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
-  HEDDLE_TRY(with_lane ? run_with_lane(started, model, call, program)
-                       : submit_staged(started, model, call, std::move(program)));
-  return started;
+  return with_lane ? run_with_lane(started, model, call, program)
+                   : submit_staged(started, model, call, program);
 }
 
 Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
@@ -180,6 +188,7 @@ Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
     Status room;
     if (binding.needs_slot()) room = binding.reserve(*lane.slot, Allocator::Callbacks::no);
     if (room.ok()) [[likely]] {
+      lane.list.clear();  // of what an exception may have left, too
       binding.stage(program, lane.slot.get(), started.faults, lane.list);
       Stream& stream = call.stream == nullptr ? *lane.stream : *call.stream;
       const Status status = stream.submit_now(lane.list);
@@ -272,8 +281,8 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
     return Status::invalid("a copy from ", from.dtype, from.extents, " to ", to.dtype, to.extents,
                            " was asked for; dtype and shape must be the same");
   }
-  HEDDLE_TRY_ASSIGN(const View source, stage(from, false));
-  HEDDLE_TRY_ASSIGN(const View target, stage(to, true));
+  HEDDLE_TRY_ASSIGN(const View source, stage(from, false, deadline));
+  HEDDLE_TRY_ASSIGN(const View target, stage(to, true, deadline));
   const bool copies_back = target.buffer != to.buffer;
   CommandList list;
   list.copy(source, target);
@@ -281,16 +290,17 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
   const bool may_leave = !callers || keep != nullptr;
   HEDDLE_TRY(
       move_data(stream, std::move(list), deadline, {copies_back || callers, may_leave, std::move(keep)}));
-  if (copies_back) copy_view(target, to);
   // The caller that takes the values away must learn that they are undefined.
-  return to.buffer == nullptr && from.buffer != nullptr ? from.buffer->fault() : Status();
+  if ((to.buffer == nullptr || copies_back) && from.buffer != nullptr) HEDDLE_TRY(from.buffer->fault());
+  if (copies_back) copy_view(target, to);
+  return {};
 }
 
 // The view itself where the device can name it; else staging memory, with its bytes in it unless it is to be
 // written.
-Result<View> Runtime::stage(const View& view, bool write) {
+Result<View> Runtime::stage(const View& view, bool write, Deadline deadline) {
   if (can_name(*device_, view)) return view;
-  HEDDLE_TRY_ASSIGN(const View callers, as_callers(view, write, Deadline::never()));
+  HEDDLE_TRY_ASSIGN(const View callers, as_callers(view, write, deadline));
   HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
                     parts_->allocator->allocate(view.bytes(), device::MemoryKind::staging));
   View staged = View::contiguous(std::move(buffer), view.dtype, view.extents);
@@ -299,7 +309,7 @@ Result<View> Runtime::stage(const View& view, bool write) {
 }
 
 Status Runtime::fill(Stream& stream, const View& to, double value, Deadline deadline) {
-  HEDDLE_TRY_ASSIGN(const View target, stage(to, true));
+  HEDDLE_TRY_ASSIGN(const View target, stage(to, true, deadline));
   const bool copies_back = target.buffer != to.buffer;
   CommandList list;
   list.fill(target, value);

@@ -39,9 +39,9 @@ namespace heddle::runtime {
 // A call that was submitted, for finish().
 struct InFlight {
   Gate::Pass inside;
-  Binding binding;  // whose outputs finish() takes
-  Ref<Slot> slot;   // which they may lie in
-  Ref<device::RowFaults> faults;
+  Binding binding = {};      // whose outputs finish() takes
+  Ref<Slot> slot = nullptr;  // which they may lie in
+  Ref<device::RowFaults> faults = nullptr;
   Ref<Stream> stream = nullptr;  // null: it is over
   uint64_t value = 0;            // on the stream's timeline
   bool may_leave = true;         // at a deadline
@@ -129,8 +129,9 @@ class Runtime {
   Result<Entry> enter(const Model& model, const Call& call);
   Status run_with_lane(InFlight& started, Model& model, const Call& call,
                        const Ref<const device::Program>& program);
+  Status begin(InFlight& started, Model& model, const Call& call);
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
-  Result<device::View> stage(const device::View& view, bool write);
+  Result<device::View> stage(const device::View& view, bool write, Deadline deadline);
   using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
   Result<std::pair<Turn, Permit>> enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline);
   Result<uint64_t> submit(Turn turn, device::CommandList list, Submission extras);

@@ -56,4 +56,20 @@ TEST_CASE("a number that no device has, and what is no number, are refused by na
   }
 }
 
+TEST_CASE("memory that the host cannot address is not handed out as if it could") {
+  const Device device("sim");
+  const Tensor x = Tensor::of<float>({1, 2}, {3, 4}), there = Tensor::empty(DType::f32, {1, 2}, device);
+  const Stream stream = default_stream(device);
+  stream.copy(x, there);
+  try {
+    static_cast<void>(there.data());
+    FAIL("data() gave an address");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unsupported);
+  }
+  const Tensor back = Tensor::zeros(DType::f32, {1, 2});
+  stream.copy(there, back);
+  CHECK(back.values<float>()[1] == 4);
+}
+
 }  // namespace heddle::api_test

@@ -16,7 +16,7 @@ using device::View;
 
 namespace {
 
-MemoryKind operands = MemoryKind::device;
+MemoryKind kind_of_operands = MemoryKind::device;
 
 Ref<device::Buffer> make_buffer(device::Device& device, uint64_t bytes, MemoryKind kind) {
   auto buffer = device::PlainSource(device).allocate(bytes, kind);
@@ -42,11 +42,11 @@ void copy(device::Device& device, const View& from, const View& to) {
 
 }  // namespace
 
-void put_operands_in(MemoryKind kind) { operands = kind; }
+void put_operands_in(MemoryKind kind) { kind_of_operands = kind; }
 
 View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& extents) {
   const auto bytes = static_cast<uint64_t>(extents.elements() * ir::size_of(dtype));
-  View view = View::contiguous(make_buffer(device, bytes, operands), dtype, extents);
+  View view = View::contiguous(make_buffer(device, bytes, kind_of_operands), dtype, extents);
   View all = View::contiguous(view.buffer, ir::DType::kU8, {static_cast<int64_t>(bytes)});
   device::CommandList list;
   list.fill(all, 0xa5);
@@ -57,7 +57,8 @@ View empty_like(device::Device& device, ir::DType dtype, const ir::Extents& exte
 View upload(device::Device& device, const ir::Tensor& tensor) {
   const View staged = in_staging(device, tensor.dtype(), tensor.extents());
   if (tensor.bytes() > 0) std::memcpy(staged.host(), tensor.data(), static_cast<size_t>(tensor.bytes()));
-  View view = View::contiguous(make_buffer(device, staged.bytes(), operands), staged.dtype, staged.extents);
+  View view =
+      View::contiguous(make_buffer(device, staged.bytes(), kind_of_operands), staged.dtype, staged.extents);
   copy(device, staged, view);
   return view;
 }
@@ -76,7 +77,7 @@ View upload_strided(device::Device& device, const ir::Tensor& tensor) {
     view.strides[last] = -view.strides[last];
   }
   const int64_t size = ir::size_of(tensor.dtype());
-  view.buffer = make_buffer(device, static_cast<uint64_t>((next + 2) * size), operands);
+  view.buffer = make_buffer(device, static_cast<uint64_t>((next + 2) * size), kind_of_operands);
   view.offset = static_cast<uint64_t>(start * size);
   copy(device, upload(device, tensor), view);
   return view;

@@ -63,9 +63,12 @@ void Slot::each_buffer(F&& f) const {
   }
 }
 
-bool Slot::is_quiet() const {
+bool Slot::is_quiet() {
   bool quiet = true;
-  each_buffer([&](const Buffer& buffer) { quiet = quiet && buffer.pending().empty(); });
+  each_buffer([&](Buffer& buffer) {
+    quiet = quiet && buffer.pending().empty();
+    buffer.forget_writer();
+  });
   return quiet;
 }
 

@@ -41,8 +41,9 @@ class Slot {
     return bytes == 0 || (arena_ != nullptr && arena_->bytes() >= bytes);
   }
 
-  // Nothing that names its buffers is unfinished. After a failure something is, for good.
-  bool is_quiet() const;
+  // For the next user: its buffers forget who wrote them. False when something that names them is unfinished;
+  // after a failure something is, for good.
+  bool is_quiet();
 
   const Ref<device::Buffer>& arena() const { return arena_; }  // null: no program has needed one
   const Port& input(size_t index) const { return inputs_[index]; }
