@@ -186,10 +186,11 @@ TEST_CASE("a slot forgets the mistake of a run whose values went through it") {
   part.extents = {2, 4};
   part.offset = 2 * 4 * sizeof(float);
   CHECK(f.run(part, {.stream = &*lease}).status().code() == Code::invalid);
+  Rows good(2, 9);  // of the size that the slot has room for
   for (int i = 0; i < 4; ++i) {
-    const auto y = f.run(x.view());
+    const auto y = f.run(good.view());
     REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
-    CHECK(test::values_of(y->front()) == doubled(x.values));
+    CHECK(test::values_of(y->front()) == doubled(good.values));
   }
 }
 

@@ -152,14 +152,14 @@ Status Runtime::begin(InFlight& started, Model& model, const Call& call) {
     return model.closed_status();
   started.slot = call.slot;
   started.faults = call.row_faults;
-  HEDDLE_TRY_ASSIGN(const Ref<const device::Program> program,
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
                     parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
                                                          parts_->allocator->limit(), call.deadline,
                                                          [&] { return model.check(call.inputs); }));
   HEDDLE_TRY(started.binding.bind(*parts_->allocator, *device_, model, *program, call));
   const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
-  return with_lane ? run_with_lane(started, model, call, program)
-                   : submit_staged(started, model, call, program);
+  return with_lane ? run_with_lane(started, model, call, std::move(program))
+                   : submit_staged(started, model, call, std::move(program));
 }
 
 Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
@@ -178,7 +178,7 @@ Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
 // On a synchronous device. The owner of a lane fills its slot and its list, and is alone on its stream. A
 // slot that cannot grow without pressure callbacks, which may call models, grows without the permit.
 Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
-                              const Ref<const device::Program>& program) {
+                              Ref<const device::Program> program) {
   Binding& binding = started.binding;
   for (std::unique_ptr<Slot> grown;;) {
     HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
@@ -189,7 +189,7 @@ Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
     if (binding.needs_slot()) room = binding.reserve(*lane.slot, Allocator::Callbacks::no);
     if (room.ok()) [[likely]] {
       lane.list.clear();  // of what an exception may have left, too
-      binding.stage(program, lane.slot.get(), started.faults, lane.list);
+      binding.stage(std::move(program), lane.slot.get(), started.faults, lane.list);
       Stream& stream = call.stream == nullptr ? *lane.stream : *call.stream;
       const Status status = stream.submit_now(lane.list);
       lane.list.clear();

@@ -127,8 +127,7 @@ class Runtime {
     Lane* lane = nullptr;
   };
   Result<Entry> enter(const Model& model, const Call& call);
-  Status run_with_lane(InFlight& started, Model& model, const Call& call,
-                       const Ref<const device::Program>& program);
+  Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   Status begin(InFlight& started, Model& model, const Call& call);
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   Result<device::View> stage(const device::View& view, bool write, Deadline deadline);

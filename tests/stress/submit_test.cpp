@@ -62,11 +62,11 @@ bool is_row(const Tensor& y, int64_t index) {
 
 TEST_CASE("every submission of eight threads, and every call between them, gets its own right answer once") {
   const Case c = mlp();
-  constexpr int kThreads = 8, kEach = 60;
-  std::vector<std::atomic<int>> answers(kThreads * kEach);
+  constexpr int kCallers = 8, kEach = 60;
+  std::vector<std::atomic<int>> answers(kCallers * kEach);
   std::atomic<int> right = 0;
   Tally tally;
-  const auto errors = run_threads(kThreads, [&](int thread) {
+  const auto errors = run_threads(kCallers, [&](int thread) {
     for (int i = 0; i < kEach; ++i) {
       const auto n = static_cast<size_t>(thread * kEach + i);
       if (i % 4 == 0) {
@@ -85,7 +85,7 @@ TEST_CASE("every submission of eight threads, and every call between them, gets 
   });
   tally.wait();
   CHECK(errors.empty());
-  CHECK(right == kThreads * kEach);
+  CHECK(right == kCallers * kEach);
   for (const auto& each : answers) CHECK(each == 1);
 }
 
