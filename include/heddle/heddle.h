@@ -248,6 +248,7 @@ struct MemoryStats {
   uint64_t limit;            // where `exhausted` begins
   uint64_t recommended_max;  // what the device says may reasonably be used
   uint64_t hits, misses, frees;
+  uint64_t slots;  // bytes that calls run with: between nodes, and callers' rows on their way
 };
 
 struct DeviceFact {

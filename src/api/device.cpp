@@ -69,7 +69,8 @@ DeviceStats Device::stats() const {
                 rep_->runtime->device().traits().memory_bytes,
                 s.memory.hits,
                 s.memory.misses,
-                s.memory.driver_frees};
+                s.memory.driver_frees,
+                s.slot_bytes};
   out.calls = s.governor.entered;
   out.compiles = s.executables.makes;
   out.cache_hits = s.executables.hits;

@@ -72,14 +72,23 @@ Leaders::~Leaders() {
   if (fork_generation() != born_) return;
   stop();
   std::vector<Ref<Leader>> left;  // stop() has joined all, unless this is one of them
-  shared_->state.lock()->leaders.swap(left);
-  for (Ref<Leader>& leader : left) {
-    if (leader->id == std::this_thread::get_id()) {
-      outlives_(std::move(leader));
-    } else {
-      leader->thread.join();
+  Ref<Leader> own;
+  {
+    auto state = shared_->state.lock();
+    ++state->strangers;
+    state.wait([&] { return state->starting == 0; });  // a leader has its thread only then
+    --state->strangers;
+    left.swap(state->leaders);
+    const auto mine = std::find_if(left.begin(), left.end(), [](const Ref<Leader>& leader) {
+      return leader->id == std::this_thread::get_id();
+    });
+    if (mine != left.end()) {
+      own = std::move(*mine);
+      left.erase(mine);
     }
   }
+  for (const Ref<Leader>& leader : left) leader->thread.join();
+  if (own != nullptr) outlives_(std::move(own));
 }
 
 bool Leaders::is_own_thread() const {
