@@ -63,6 +63,7 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;
   coalesce.alone = !model.joins;
+  coalesce.door = model.joins && traits.synchronous && traits.unified_memory;
   coalesce.outlives = submissions::keep;
   std::unique_ptr<batch::PaddingCheck> padding;
   if (padded) {
@@ -95,6 +96,11 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
         text("on: calls that find ",
              traits.lanes == 1 ? text("the lane") : text("all ", traits.lanes, " lanes"), " of device '",
              traits.name, "' busy are joined where that pays, up to ", options.max_batch, " rows; ");
+  }
+  if (!model.joins && traits.synchronous && traits.unified_memory) {
+    const int lanes = Internals::runtime(model.device).governor().limit();
+    model.door = std::make_unique<runtime::LoneDoor>(lanes, 0);
+    model.door->open(lanes);
   }
   model.calls = coalescer_of(model, options);  // its refusals come in any case
 }

@@ -86,6 +86,7 @@ struct Model::Rep {
   // Its close() comes before the last reference goes: make_model() sees to it.
   Ref<batch::Coalescer> calls;
   bool joins;                               // calls on different threads
+  std::unique_ptr<runtime::LoneDoor> door;  // of calls that are never joined; null: they have none
   std::string coalescing;                   // what explain_coalescing() says
   std::shared_ptr<const ir::Graph> source;  // null unless it was to be kept
 };

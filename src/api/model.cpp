@@ -1,5 +1,6 @@
 // model.cpp: Model: load, call, compile, close.
 #include <algorithm>
+#include <array>
 
 #include "api/coalescing.h"
 #include "api/internals.h"
@@ -40,6 +41,23 @@ std::vector<device::View> views_of(std::span<const Tensor> inputs) {
   views.reserve(inputs.size());
   for (const Tensor& input : inputs) views.push_back(Internals::view(input));
   return views;
+}
+
+// What would run alone anyway.
+std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model,
+                                                std::span<const Tensor> inputs) {
+  constexpr size_t kFew = 8;
+  std::array<const device::View*, kFew> views;
+  if (inputs.size() > kFew) return std::nullopt;
+  for (size_t i = 0; i < inputs.size(); ++i) views[i] = &Internals::view(inputs[i]);
+  return within_memory([&]() -> std::optional<std::vector<Tensor>> {
+    const std::span<const device::View* const> given(views.data(), inputs.size());
+    auto ran = model.door == nullptr
+                   ? model.calls->try_call(given)
+                   : Internals::runtime(model.device).try_run(*model.model, given, *model.door);
+    if (!ran.has_value()) return std::nullopt;
+    return Internals::make_tensors(take(*std::move(ran)));
+  });
 }
 
 // On a thread of the model's own, which serves others: what the answer throws ends here.
@@ -130,6 +148,7 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
                               batchable.reason,
                               nullptr,
                               false,
+                              nullptr,
                               {},
                               std::move(source)},
       [](Internals::ModelRep* made) {
@@ -173,15 +192,18 @@ std::optional<CoalescingStats> Model::coalescing_stats() const {
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
   const trace::Span span("api", "call");
-  const std::vector<device::View> views = views_of(inputs);
   const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
+  if (!options.stream && !guarded) {
+    if (auto outputs = call_at_once(*rep_, inputs)) return *std::move(outputs);
+  }
+  const std::vector<device::View> views = views_of(inputs);
   const Stream* stream = options.stream ? &*options.stream : guarded ? &*guarded : nullptr;
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
   if (stream == nullptr && coalesces(*rep_, views)) {
     return within_memory([&] {
-      return Internals::make_tensors(take(rep_->calls->call(
+      return Internals::make_tensors(take(rep_->calls->join(
           views, to_deadline(options.timeout), options.cancel, Internals::keep_all(rep_->device, inputs))));
     });
   }

@@ -37,73 +37,84 @@ class Atomic {
   void store_relaxed(T value) { at("store").store(value, std::memory_order_relaxed); }
   void store_release(T value) { at("store").store(value, std::memory_order_release); }
 #ifndef HEDDLE_EMULATED
-  void store_seq_cst(T value) { at("store").store(value, std::memory_order_seq_cst); }
+  void store_seq_cst(T value) {  // counts as one: processors make it one
+    change("store").store(value, std::memory_order_seq_cst);
+  }
 #else
   // qemu-user on x86 lets a load pass the store before it, Arm's ldar and stlr included; not an exchange.
   void store_seq_cst(T value) { value_.exchange(value, std::memory_order_seq_cst); }
 #endif
 
-  T exchange_acq_rel(T value) { return at("exchange").exchange(value, std::memory_order_acq_rel); }
+  T exchange_acq_rel(T value) { return change("exchange").exchange(value, std::memory_order_acq_rel); }
 
   // On failure `expected` becomes the value found, read with acquire.
   bool cas_weak_acq_rel(T& expected, T desired) {
-    return at("cas").compare_exchange_weak(expected, desired, std::memory_order_acq_rel,
-                                           std::memory_order_acquire);
+    return change("cas").compare_exchange_weak(expected, desired, std::memory_order_acq_rel,
+                                               std::memory_order_acquire);
   }
   bool cas_strong_acq_rel(T& expected, T desired) {
-    return at("cas").compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
-                                             std::memory_order_acquire);
+    return change("cas").compare_exchange_strong(expected, desired, std::memory_order_acq_rel,
+                                                 std::memory_order_acquire);
+  }
+
+  bool cas_strong_seq_cst(T& expected, T desired) {
+    return change("cas").compare_exchange_strong(expected, desired, std::memory_order_seq_cst);
   }
 
   T add_relaxed(T by)
     requires std::integral<T>
   {
-    return at("add").fetch_add(by, std::memory_order_relaxed);
+    return change("add").fetch_add(by, std::memory_order_relaxed);
   }
   T add_release(T by)
     requires std::integral<T>
   {
-    return at("add").fetch_add(by, std::memory_order_release);
+    return change("add").fetch_add(by, std::memory_order_release);
   }
   T add_acq_rel(T by)
     requires std::integral<T>
   {
-    return at("add").fetch_add(by, std::memory_order_acq_rel);
+    return change("add").fetch_add(by, std::memory_order_acq_rel);
   }
   T add_seq_cst(T by)
     requires std::integral<T>
   {
-    return at("add").fetch_add(by, std::memory_order_seq_cst);
+    return change("add").fetch_add(by, std::memory_order_seq_cst);
   }
   T sub_relaxed(T by)
     requires std::integral<T>
   {
-    return at("sub").fetch_sub(by, std::memory_order_relaxed);
+    return change("sub").fetch_sub(by, std::memory_order_relaxed);
   }
   T sub_release(T by)
     requires std::integral<T>
   {
-    return at("sub").fetch_sub(by, std::memory_order_release);
+    return change("sub").fetch_sub(by, std::memory_order_release);
   }
   T sub_acq_rel(T by)
     requires std::integral<T>
   {
-    return at("sub").fetch_sub(by, std::memory_order_acq_rel);
+    return change("sub").fetch_sub(by, std::memory_order_acq_rel);
   }
   T or_acq_rel(T bits)
     requires std::integral<T>
   {
-    return at("or").fetch_or(bits, std::memory_order_acq_rel);
+    return change("or").fetch_or(bits, std::memory_order_acq_rel);
+  }
+  T or_seq_cst(T bits)
+    requires std::integral<T>
+  {
+    return change("or").fetch_or(bits, std::memory_order_seq_cst);
   }
   T and_acq_rel(T bits)
     requires std::integral<T>
   {
-    return at("and").fetch_and(bits, std::memory_order_acq_rel);
+    return change("and").fetch_and(bits, std::memory_order_acq_rel);
   }
   T max_relaxed(T other) {
     T seen = load_relaxed();
-    while (seen < other && !at("cas").compare_exchange_weak(seen, other, std::memory_order_relaxed,
-                                                            std::memory_order_relaxed)) {
+    while (seen < other && !change("cas").compare_exchange_weak(seen, other, std::memory_order_relaxed,
+                                                                std::memory_order_relaxed)) {
     }
     return seen;
   }
@@ -139,6 +150,10 @@ class Atomic {
   [[gnu::always_inline]] std::atomic<T>& at(const char* operation) {
     seam::step(operation, seam::kAtomic);
     return value_;
+  }
+  [[gnu::always_inline]] std::atomic<T>& change(const char* operation) {
+    seam::count_read_modify_write();
+    return at(operation);
   }
 
   std::atomic<T> value_;

@@ -24,11 +24,13 @@ class Mutex {
  public:
   void lock() {
     if (!seam::simulated()) return mutex_.lock();
+    seam::count_lock();
     seam::step("lock");
     while (!mutex_.try_lock()) seam::sleep({.key = this, .at = "lock", .holder = holder_, .what = name_});
     holder_ = seam::thread_number();
   }
   bool try_lock() {
+    seam::count_lock();
     seam::step("try_lock");
     if (!mutex_.try_lock()) return false;
     if (seam::simulated()) holder_ = seam::thread_number();

@@ -27,6 +27,8 @@ using TimePoint = std::chrono::steady_clock::time_point;
 struct Beat {
   uint64_t steps = 0;  // of all threads
   int64_t quiet = 0;   // weights of steps until another thread may be picked
+  // For tests of what a call costs: read-modify-writes of Atomics, and mutexes taken.
+  uint64_t read_modify_writes = 0, locks = 0;
 };
 
 // The simulation that this thread belongs to; null: none.
@@ -38,6 +40,13 @@ inline bool simulated() { return beat != nullptr; }
 inline constexpr int kAtomic = 1, kMeeting = 4;
 
 void decide(const char* at);
+
+inline void count_read_modify_write() {
+  if (beat != nullptr) ++beat->read_modify_writes;
+}
+inline void count_lock() {
+  if (beat != nullptr) ++beat->locks;
+}
 
 // Another thread may run here.
 inline void step(const char* at, int weight = kMeeting) {
@@ -83,6 +92,7 @@ void join(uint32_t number);
 #else
 
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
+[[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
 
 #endif

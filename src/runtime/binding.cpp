@@ -22,15 +22,14 @@ bool is_foreign(const device::Device& device, const View& view) {
   return view.buffer != nullptr && view.buffer->memory().maker() != device.maker();
 }
 
-// What a Run may name: contiguous, aligned to its element, and such as the device's Binding says.
+}  // namespace
+
 bool can_run_on(const device::Device& device, const View& view) {
   return view.is_contiguous() && view.address() % static_cast<uint64_t>(ir::size_of(view.dtype)) == 0 &&
          can_name(device, view) &&
          (view.buffer == nullptr || view.offset == 0 || device.traits().binding.offsets) &&
          (view.buffer == nullptr || view.buffer->memory().kind() == MemoryKind::device);
 }
-
-}  // namespace
 
 bool can_name(const device::Device& device, const View& view) {
   if (view.buffer != nullptr) return !is_foreign(device, view);

@@ -23,6 +23,9 @@ namespace heddle::runtime {
 // True when the device's commands may name the view where it lies. A run may not name strided ones.
 bool can_name(const device::Device& device, const device::View& view);
 
+// What a Run may name: contiguous, aligned to its element, and such as the device's Binding says.
+bool can_run_on(const device::Device& device, const device::View& view);
+
 // A view of the same bytes as the caller's memory, once no other device's work is in the way. invalid when
 // the host cannot address them.
 Result<device::View> as_callers(const device::View& view, bool to_write, Deadline deadline);

@@ -76,12 +76,24 @@ Result<Ref<const device::Program>> Executables::find_or_compile(ModelId model, c
                                                                 uint64_t bytes_max, Deadline deadline) {
   std::vector<ir::ConcreteType> types;
   for (size_t i = 0; i < inputs.size(); ++i) types.push_back({module.inputs()[i].type.dtype, inputs[i]});
-  return programs_.get_or_make(
-      Key(model, std::move(types)), [&] { return compile(module, inputs, bytes_max); }, deadline);
+  bool made = false;
+  const auto make = [&] {
+    made = true;
+    return compile(module, inputs, bytes_max);
+  };
+  auto program = programs_.get_or_make(Key(model, std::move(types)), make, deadline);
+  if (made) note_change();
+  return program;
+}
+
+void Executables::note_change() {
+  changes_.add_seq_cst(1);
+  told_();
 }
 
 void Executables::forget(ModelId model) {
   programs_.erase_if([model](const Key& key) { return key.model == model; });
+  note_change();
 }
 
 }  // namespace heddle::runtime

@@ -4,11 +4,14 @@
 //   Threads    Any.
 //   Blocks     find_or_compile(), on a miss, as long as the compilation; every thread that asks for the same
 //              key waits for the same one, until its deadline. The thread that compiles has none.
+//   Changes    Whoever keeps programs outside of here asks changes() whether some have been dropped since;
+//              then the function of on_change() has been called, or soon is.
 //   Errors     A failed compilation reaches all waiters and is not kept. A shape that needs more than
 //              bytes_max is exhausted.
 //   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -52,11 +55,20 @@ class Executables {
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
                                                      std::span<const device::View> inputs, uint64_t bytes_max,
                                                      Deadline deadline, Check&& check) {
+    bool made = false;
     const auto make = [&]() -> Result<Made> {
       HEDDLE_TRY(check());
+      made = true;
       return compile(module, extents_of(inputs), bytes_max);
     };
-    return programs_.get_or_make(Views{model, inputs}, make, deadline);
+    auto program = programs_.get_or_make(Views{model, inputs}, make, deadline);
+    if (made) [[unlikely]]
+      note_change();  // others may have been evicted
+    return program;
+  }
+  // Null where it is not compiled. Blocks never.
+  Ref<const device::Program> peek(ModelId model, std::span<const device::View> inputs) const {
+    return programs_.peek(Views{model, inputs});
   }
   // Extents of inputs that have the model's dtypes, found right.
   Result<Ref<const device::Program>> find_or_compile(ModelId model, const device::Module& module,
@@ -64,13 +76,22 @@ class Executables {
                                                      Deadline deadline);
   void forget(ModelId model);
   Stats stats() const { return programs_.stats(); }
+  uint64_t changes() const { return changes_.load_seq_cst(); }
+  void on_change(std::function<void()> told) {
+    told_ = std::move(told);
+  }  // once, before the first compilation
 
  private:
   static std::vector<ir::Extents> extents_of(std::span<const device::View> views);
   static Result<Made> compile(const device::Module& module, std::span<const ir::Extents> inputs,
                               uint64_t bytes_max);
 
+  void note_change();
+
   Map programs_;
+  // Counts. seq_cst, as lanes' words are: see LaneWords.
+  Atomic<uint64_t> changes_{0};
+  std::function<void()> told_ = [] {};
 };
 
 }  // namespace heddle::runtime

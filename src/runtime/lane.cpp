@@ -1,6 +1,71 @@
 #include "runtime/lane.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace heddle::runtime {
+
+using device::View;
+
+bool PreparedCall::is_for(ModelId asked, std::span<const View* const> given) {
+  if (model != asked) return false;
+  const std::vector<View>& inputs = run().inputs;
+  return std::equal(given.begin(), given.end(), inputs.begin(), inputs.end(),
+                    [](const View* view, const View& prepared) {
+                      return view->dtype == prepared.dtype && view->extents == prepared.extents &&
+                             (view->strides == prepared.strides || view->is_contiguous());
+                    });
+}
+
+PreparedCall* Lane::find(ModelId model, std::span<const View* const> inputs) {
+  for (PreparedCall& each : prepared) {
+    if (each.is_for(model, inputs)) return &each;
+  }
+  return nullptr;
+}
+
+namespace {
+Ref<device::Buffer> without_owner(const Ref<device::Buffer>& buffer) { return {Ref<void>(), buffer.get()}; }
+}  // namespace
+
+const device::CommandList& PreparedCall::bound_to(std::span<const View* const> inputs,
+                                                  std::span<const View> outputs,
+                                                  const Ref<device::Buffer>& arena) {
+  device::Run& bound = run();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    bound.inputs[i].buffer = without_owner(inputs[i]->buffer);
+    bound.inputs[i].offset = inputs[i]->offset;
+    bound.inputs[i].callers = inputs[i]->callers;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) bound.outputs[i].buffer = without_owner(outputs[i].buffer);
+  bound.arena = without_owner(arena);
+  return list;
+}
+
+PreparedCall& Lane::prepare(ModelId model, Ref<const device::Program> program,
+                            std::span<const View* const> given) {
+  PreparedCall& fresh = prepared[oldest];
+  oldest = (oldest + 1) % prepared.size();
+  fresh.model = ModelId::kForeign;
+  std::vector<View> inputs, outputs;
+  fresh.output_bytes.clear();
+  for (const View* view : given) {
+    inputs.push_back(View::contiguous(static_cast<std::byte*>(nullptr), view->dtype, view->extents));
+  }
+  for (const ir::ConcreteType& type : program->outputs()) {
+    outputs.push_back(View::contiguous(static_cast<std::byte*>(nullptr), type.dtype, type.extents));
+    fresh.output_bytes.push_back(outputs.back().bytes());
+  }
+  fresh.list.clear();
+  fresh.list.run(std::move(program), nullptr, std::move(inputs), std::move(outputs));
+  fresh.model = model;
+  return fresh;
+}
+
+Lanes::Lanes(Ref<Roster> roster, Ref<Governor> governor)
+    : roster_(std::move(roster)),
+      governor_(std::move(governor)),
+      lanes_(static_cast<size_t>(governor_->limit())) {}
 
 Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
   Lane& lane = lanes_[static_cast<size_t>(permit.lane())];
@@ -10,6 +75,14 @@ Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
     HEDDLE_TRY_ASSIGN(lane.stream, roster_->make(-1 - permit.lane()));
   }
   return &lane;
+}
+
+void Lanes::drop_programs() {
+  std::vector<std::array<PreparedCall, 4>> dropped;  // destroyed with no lane taken
+  governor_->with_free_lanes([&](int index) {
+    Lane& lane = lanes_[static_cast<size_t>(index)];
+    dropped.push_back(std::exchange(lane.prepared, {}));
+  });
 }
 
 }  // namespace heddle::runtime

@@ -1,14 +1,20 @@
 // lane.h: what a permit's owner runs with.
 //
 //   What       Permit number i owns lane i of its runtime: a stream for calls that have none, and on a
-//              synchronous device a slot and a command list, which calls fill again and again.
+//              synchronous device a slot, a command list, which calls fill again and again, and the last
+//              calls that ran here as prepared commands.
 //   Invariant  A lane is touched by the owner of its permit only, so nothing here is locked, and nobody else
 //              submits to its stream; the governor's word passes it on.
+//   Programs   A lane keeps programs alive. When a program was dropped from the cache, or a model from the
+//              runtime, drop_programs() empties the free lanes; the owner of another one does it after its
+//              call.
 //   Blocks     at(): makes the stream on first use, and again after it has failed.
 #pragma once
 
 #include <array>
 #include <memory>
+#include <span>
+#include <vector>
 
 #include "runtime/admission/governor.h"
 #include "runtime/memory/slot.h"
@@ -16,22 +22,45 @@
 
 namespace heddle::runtime {
 
+// A call whose command needs nothing any more but where its bytes lie.
+struct PreparedCall {
+  ModelId model = ModelId::kForeign;  // none
+  device::CommandList list;           // one Run, whose views lack the memory
+  std::vector<uint64_t> output_bytes;
+
+  device::Run& run() { return std::get<device::Run>(*list.begin()); }
+  bool is_for(ModelId asked, std::span<const device::View* const> inputs);
+  // The list for one run. It keeps nothing alive: all three outlive it.
+  const device::CommandList& bound_to(std::span<const device::View* const> inputs,
+                                      std::span<const device::View> outputs,
+                                      const Ref<device::Buffer>& arena);
+};
+
 struct Lane {
   int index = 0;
   Ref<Stream> stream;
   std::unique_ptr<Slot> slot;  // null: none has been needed
   device::CommandList list;
+  std::array<PreparedCall, 4> prepared;
+  size_t oldest = 0;      // the next of them to make room
+  uint64_t programs = 0;  // Executables::changes() when the first of them was prepared
+
+  PreparedCall* find(ModelId model, std::span<const device::View* const> inputs);
+  PreparedCall& prepare(ModelId model, Ref<const device::Program> program,
+                        std::span<const device::View* const> inputs);
 };
 
 class Lanes {
  public:
-  explicit Lanes(Ref<Roster> roster) : roster_(std::move(roster)) {}
+  Lanes(Ref<Roster> roster, Ref<Governor> governor);
   Result<Lane*> at(const Permit& permit, bool needs_stream);
+  void drop_programs();
 
  private:
   struct alignas(64) Padded : Lane {};
   const Ref<Roster> roster_;
-  std::array<Padded, Governor::kMaxLimit> lanes_;
+  const Ref<Governor> governor_;
+  std::vector<Padded> lanes_;
 };
 
 }  // namespace heddle::runtime

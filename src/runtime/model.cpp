@@ -49,7 +49,8 @@ Status Model::closed_status() const { return Status::unavailable("model '", name
 Status Model::close(Deadline deadline) {
   if (fork_generation() != generation_) return registry::forked();
   refuse();
-  const Status over = gate_.wait_empty(deadline);
+  Status over = gate_.wait_empty(deadline);
+  if (over.ok()) over = governor_->await_no_lone(id_, deadline);
   if (!over.ok()) return over.with_context(text("model '", name(), "' is closed to new calls"));
   executables_->forget(id_);
   return {};

@@ -30,7 +30,7 @@ struct Options {
   double high_watermark = 0.95;  // of the limit: beyond it cached blocks are freed ...
   double low_watermark = 0.8;    // ... down to here
 
-  int in_flight = 0;  // submissions at once, 1 to 63; 0: as many as the device asks for
+  int in_flight = 0;  // submissions at once, 1 to 1024; 0: as many as the device asks for
   const Clock* clock = &Clock::real();
 };
 

@@ -21,6 +21,7 @@ Runtime::Runtime(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
       options_(options),
       generation_(fork_generation()),
+      can_run_at_once_(device_->traits().synchronous && device_->traits().unified_memory),
       copies_(registry::next_model_id()),
       parts_(std::make_unique<Parts>()) {}
 
@@ -42,7 +43,10 @@ Status Runtime::build() {
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
   parts_->roster = std::make_shared<Roster>(device_, *options_.clock);
   HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
-  parts_->lanes = std::make_unique<Lanes>(parts_->roster);
+  parts_->lanes = std::make_shared<Lanes>(parts_->roster, parts_->governor);
+  parts_->executables->on_change([lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
+    if (const Ref<Lanes> living = lanes.lock()) living->drop_programs();
+  });
   // One forms while another runs.
   parts_->slots = std::make_shared<Slots>(parts_->allocator, traits.unified_memory,
                                           2 * static_cast<size_t>(parts_->governor->limit()));

@@ -25,6 +25,7 @@
 
 #include "base/thread.h"
 #include "runtime/admission/governor.h"
+#include "runtime/admission/lone_door.h"
 #include "runtime/binding.h"
 #include "runtime/executables.h"
 #include "runtime/lane.h"
@@ -54,7 +55,7 @@ class Runtime {
     Ref<Allocator> allocator;
     Ref<Roster> roster;
     Ref<StreamPool> streams;
-    std::unique_ptr<Lanes> lanes;
+    Ref<Lanes> lanes;
     Ref<Slots> slots;
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
@@ -69,6 +70,11 @@ class Runtime {
 
   Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
   Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
+  // For a call that will not wait, without a lock, a gate or a reference count: takes a free lane, as far as
+  // the door is open, and runs there what can run at once. Nothing: nothing was done, and run() is the way.
+  using Views = std::vector<device::View>;
+  std::optional<Result<Views>> try_run(const Model& model, std::span<const device::View* const> inputs,
+                                       LoneDoor& door);
   // run() in two steps; Call::wait says that finish() will be called. After a deadline it may be called
   // again, by any one thread.
   Result<InFlight> start(Model& model, const Call& call);
@@ -128,6 +134,11 @@ class Runtime {
   };
   Result<Entry> enter(const Model& model, const Call& call);
   Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
+  class LoneLane;
+  std::optional<Result<Views>> run_on_lane(Lane& lane, const Model& model,
+                                           std::span<const device::View* const> inputs);
+  PreparedCall* prepared(Lane& lane, const Model& model, std::span<const device::View* const> inputs);
+  std::optional<Views> fresh_outputs(PreparedCall& call);
   Status begin(InFlight& started, Model& model, const Call& call);
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   Result<device::View> stage(const device::View& view, bool write, Deadline deadline);
@@ -144,8 +155,9 @@ class Runtime {
   const Ref<device::Device> device_;
   const Options options_;
   const uint32_t generation_;
-  const ModelId copies_;  // as whose they wait for a Permit
-  Gate gate_;             // calls that are not a model's
+  const bool can_run_at_once_;  // try_run() is for synchronous devices with one memory
+  const ModelId copies_;        // as whose they wait for a Permit
+  Gate gate_;                   // calls that are not a model's
   std::unique_ptr<Parts> parts_;
 };
 

@@ -42,11 +42,11 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, co
                       int callers, int64_t answered) const {
   GroupCosts& group = costs(state, row_extents);
   // Alone on the device it may have had all of it, which says nothing about a lane.
-  if (run.result.ok() && rows > 0 && state.busy >= options_.lanes) {
+  if (run.result.ok() && rows > 0 && lanes_busy(state) >= options_.lanes) {
     group.table.record(rows, options_.cost ? options_.cost(rows) : run.cost);
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
-  const bool contended = state.inside + state.returning > options_.lanes;
+  const bool contended = state.inside + state.lone + state.returning > options_.lanes;
   if (!contended || !group.table.is_joining_worthwhile() || !state.forecast.expect()) return;
   // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
   // next one small.
@@ -81,11 +81,11 @@ bool Coalescer::joins(const State& state, const CallShape& shape) {
   });
 }
 
-Running Coalescer::running(const State& state) const {
+Running Coalescer::running(State& state) const {
   Running running;
   running.lanes = options_.lanes;
-  running.busy = state.busy;
-  running.active = static_cast<int>(state.inside_rows + state.returning_rows);
+  running.busy = lanes_busy(state);
+  running.active = static_cast<int>(state.inside_rows + state.lone + state.returning_rows);
   running.returning = state.returning;
   running.returning_until = state.returning_until;
   return running;
@@ -103,6 +103,9 @@ Limits Coalescer::limits(const State& state, std::span<const ir::Extents> row_ex
 Coalescer::Stats Coalescer::stats() const {
   const auto state = state_.lock();
   Stats stats = state->stats;
+  const uint64_t lone = door_.sum(stats.rows);
+  stats.calls += lone;
+  stats.batches += lone;
   stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
   return stats;
 }

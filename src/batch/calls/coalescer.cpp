@@ -17,10 +17,13 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       padding_(std::move(padding)),
       options_(options),
       born_(fork_generation()),
+      door_(runtime_->governor().limit(), options.max_rows),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
       leaders_(options.lanes_alone + 1, options.outlives) {
   assert(options.lanes_alone >= options.lanes);
-  state_.lock()->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
+  auto state = state_.lock();
+  state->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
+  open_door(*state);
 }
 
 Coalescer::~Coalescer() = default;
@@ -41,6 +44,7 @@ void Coalescer::refuse() {
   std::vector<Batch> refused;
   {
     auto state = state_.lock();
+    shut_door(*state);
     state->closed = true;
     state->end_watch();
     refused.swap(state->forming);
@@ -75,6 +79,14 @@ Result<CallShape> Coalescer::shape_of(std::span<const View> inputs) const {
 }
 
 Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
+                                         const std::stop_token& cancel, Ref<const void> keep) {
+  std::vector<const View*> views;
+  for (const View& view : inputs) views.push_back(&view);
+  if (std::optional<Result<Views>> ran = try_call(views)) return *std::move(ran);
+  return join(inputs, deadline, cancel, std::move(keep));
+}
+
+Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline deadline,
                                          const std::stop_token& cancel, Ref<const void> keep) {
   HEDDLE_TRY(check(inputs));
   if (padding_ != nullptr && padding_->is_unknown() && anyone_waits() && padding_->claim()) {
@@ -145,6 +157,7 @@ Result<Coalescer::Batch> Coalescer::run_together(std::span<const Views> calls,
   {
     auto state = state_.lock();
     if (state->closed) return model_->closed_status();
+    shut_door(*state);
     open(*state, batch, shapes[0]);
     for (size_t i = 0; i < calls.size(); ++i) {
       come_in(*state, shapes[i]);

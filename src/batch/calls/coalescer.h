@@ -1,7 +1,8 @@
 // coalescer.h: calls of one model that wait for a lane become one batch, led by one of them.
 //
 //   What       A caller that finds a lane free, and no caller waiting or expected back, runs at once with its
-//              own memory. Others take a seat in a forming batch, write their rows into it and park; when the
+//              own memory: through the door while nobody is inside otherwise (lone.cpp), without our lock.
+//              Others take a seat in a forming batch, write their rows into it and park; when the
 //              policy says that a batch is due, one of its callers runs it, each wakes the next, and copies
 //              its own rows out. One of the waiting callers keeps the time.
 //   Absent     submit() seats a call without a thread. Where a batch has no member with a thread, a thread of
@@ -19,11 +20,14 @@
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
 //              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
 //              An absent member that runs alone, with its own memory, leaves as its run does.
-//   Files      coalescer.cpp (the ways in), seats.cpp (taking one, waiting, leaving), leading.cpp (what runs
-//              next, and running it), absent.cpp (for members without a thread), bookkeeping.cpp.
+//   Door       Shut while anybody waits, is expected back or was joined. Calls that are on a lane by then
+//              count as lanes busy, and tell us when they end.
+//   Files      coalescer.cpp (the ways in), lone.cpp (calls through the door), seats.cpp (taking one,
+//              waiting, leaving), leading.cpp (what runs next, and running it), absent.cpp (for members
+//              without a thread), bookkeeping.cpp.
 //   Threads    Any.
-//   Blocks     call(), until its deadline; run_together(), until its run is over. submit() never. close(),
-//              until absent members have their answers.
+//   Blocks     call() and join(), until their deadline; run_together(), until its run is over. submit()
+//              never. close(), until absent members have their answers.
 //   Lifetime   Outlives its calls: tasks of absent members share it. Keeps the runtime and the model.
 #pragma once
 
@@ -54,6 +58,7 @@ struct CoalescerOptions {
   size_t max_parked = 4096;                    // callers; one more gets exhausted
   Duration latency_bound = Duration::max();    // batches that are known to run longer are not formed
   bool alone = false;                          // submissions are not joined
+  bool door = true;                            // where the device has lanes for that
   std::function<Duration(int64_t rows)> cost;  // for tests: of a run, in the place of what was measured
   // Takes a leader that ends its own coalescer (leaders.h); empty where that cannot happen.
   Outlives outlives;
@@ -76,8 +81,14 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   // Refuses likewise, and waits until the deadline only. False: some were not answered by then.
   bool close_until(Deadline deadline);
 
+  // try_call(), or join().
   Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
                      const std::stop_token& cancel = {}, Ref<const void> keep = nullptr);  // as Call::keep
+  // While nobody else is there: runs the call at once. Nothing: nothing was done.
+  std::optional<Result<Views>> try_call(std::span<const device::View* const> inputs);
+  // Alone on a lane, or in a batch.
+  Result<Views> join(std::span<const device::View> inputs, Deadline deadline, const std::stop_token& cancel,
+                     Ref<const void> keep);
 
   struct Submission {
     Views inputs;
@@ -155,7 +166,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   struct State {
     std::vector<Batch> forming;  // oldest first
     uint64_t next_id = 1;
-    int busy = 0;
+    int busy = 0;             // lanes, without those of lone calls
+    int lone = 0;             // lanes of calls that came through the door, as last seen
     int inside = 0;           // callers, running ones too
     int64_t inside_rows = 0;  // theirs
     int returning = 0;        // callers answered and not yet back
@@ -216,14 +228,21 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void give(const Batch& batch, Member& member, Result<Views> result);
   static Leaders::Timer timer_of(const FormingBatch& batch, const Member& member);
 
+  class Leaving;
+  void after_lone();
+  int lanes_busy(State& state) const;
+  void shut_door(State& state) const;
+  void open_door(State& state) const;
+
   // Under the lock.
   static void come_in(State& state, const CallShape& shape);
   static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, const CallShape& shape);
-  Batch joinable(const State& state, const Caller& caller) const;
+  Batch joinable(State& state, const Caller& caller) const;
   static Here sit_down(const Batch& batch, const Caller& caller, std::unique_ptr<Absent> absent);
   static void count_out(State& state, FormingBatch& batch, Member& member);
-  void advance(State& state, const Here* me, Next& next) const;
+  void advance(State& state, const Here* me, Next& next) const;  // after each change
+  void take_due(State& state, const Here* me, Next& next) const;
   static void take(State& state, RequestId id, const Here* me, Next& next);
   static void appoint(const Batch& batch, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
@@ -234,7 +253,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
              int callers, int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> row_extents) const;
   static bool joins(const State& state, const CallShape& shape);
-  Running running(const State& state) const;
+  Running running(State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> row_extents) const;
 
   const Ref<runtime::Runtime> runtime_;
@@ -243,6 +262,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   const std::unique_ptr<PaddingCheck> padding_;  // null: nothing is ragged
   const CoalescerOptions options_;
   const uint32_t born_;  // fork_generation() of the maker
+  mutable runtime::LoneDoor door_;
   mutable Guarded<State, Rank::kBatch> state_;
   Leaders leaders_;
 };

@@ -13,17 +13,22 @@ using device::View;
 // ---- what happens next
 
 void Coalescer::advance(State& state, const Here* me, Next& next) const {
-  while (state.busy < options_.lanes_alone && !state.forming.empty()) {
+  take_due(state, me, next);
+  open_door(state);
+}
+
+void Coalescer::take_due(State& state, const Here* me, Next& next) const {
+  while (!state.forming.empty() && lanes_busy(state) < options_.lanes_alone) {
     const TimePoint now = Clock::real().now();
     expire_returning(state, now);
     Running runs = running(state);
-    if (state.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for calls that go alone only
+    if (runs.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for calls that go alone only
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (batch->copying != 0) continue;
-      if (!batch->alone && state.busy >= options_.lanes) break;  // no later batch passes it
+      if (!batch->alone && runs.busy >= options_.lanes) break;  // no later batch passes it
       const bool full =
           batch->alone ||
           batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->row_extents)));

@@ -22,15 +22,16 @@ Result<Coalescer::Here> Coalescer::arrive(const Caller& caller, bool alone, std:
     {
       auto state = state_.lock();
       if (state->closed) return model_->closed_status();
+      shut_door(*state);
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
       const bool joined = !alone && joins(*state, shape);
-      const bool idle = state->busy < (joined ? options_.lanes : options_.lanes_alone) &&
+      const bool idle = lanes_busy(*state) < (joined ? options_.lanes : options_.lanes_alone) &&
                         state->forming.empty() && (!joined || state->returning == 0);
       apart = apart || idle || shape.rows >= options_.max_rows || shape.is_empty();
       if (apart && absent == nullptr) {
         come_in(*state, shape);
         ++state->busy;
-        return Here{nullptr, 0, state->busy >= options_.lanes};
+        return Here{nullptr, 0, lanes_busy(*state) >= options_.lanes};
       }
       if (!idle && state->stats.parked >= options_.max_parked) {
         ++state->stats.refused;
@@ -61,7 +62,7 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& sha
   return batch;
 }
 
-Coalescer::Batch Coalescer::joinable(const State& state, const Caller& caller) const {
+Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) const {
   const CallShape& shape = caller.shape;
   Running with_me = running(state);
   with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
@@ -99,7 +100,7 @@ Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone)
   for (size_t i = 0; i < shape.row_extents.size(); ++i) row_bytes += caller.layout.row_bytes(shape, i);
   int64_t rows = 0;
   {
-    const auto state = state_.lock();
+    auto state = state_.lock();
     if (alone || !joins(*state, shape)) {
       return std::make_shared<FormingBatch>(caller.layout, shape.rows, nullptr);
     }

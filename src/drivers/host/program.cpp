@@ -14,6 +14,7 @@
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/omp_scope.h"
 #include "ir/op.h"
+#include "plan/cost.h"
 #include "plan/memory_plan.h"
 
 namespace heddle::host {
@@ -40,6 +41,18 @@ class Addresses {
   std::vector<T> many_;
 };
 
+bool is_brief(const ir::Graph& graph) {
+  constexpr double kFlops = 10'000, kBytes = 32 * 1024;
+  plan::Cost sum;
+  for (const ir::Node& node : graph.nodes) {
+    const std::optional<plan::Cost> cost = plan::cost(graph, node);
+    if (!cost.has_value()) return false;
+    sum.flops += cost->flops;
+    sum.bytes += cost->bytes;
+  }
+  return sum.flops <= kFlops && sum.bytes <= kBytes;
+}
+
 Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
   if (!follows_channels_last(lowering)) return lower(lowering);
   Follower follower = in_order_of_bytes(lowering);
@@ -65,6 +78,7 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   HEDDLE_TRY(plan::check_memory(graph, arena, limits.weight_bytes, limits.bytes_max));
   const uint64_t left = limits.bytes_max - limits.weight_bytes - arena;
   HEDDLE_TRY(program->prepare_steps(graph, weights, width, left, true));
+  program->brief_ = is_brief(graph);
   program->first_runs_ = std::move(first_runs);
   return Ref<const device::Program>(std::move(program));
 }
@@ -123,7 +137,7 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   Addresses<std::byte*> outputs(run.outputs);
   auto* const arena = run.arena == nullptr ? nullptr : reinterpret_cast<std::byte*>(run.arena->address());
   const OmpScope team_of_one;
-  Team::Caller caller(team);
+  Team::Caller caller(team, brief_);
   // References compute in containers of their own.
   HEDDLE_TRY(or_exhausted("a run", [&] {
     return run_steps({arena, inputs.data(), outputs.data(), caller, run.row_faults.get()});

@@ -61,6 +61,7 @@ class HostProgram final : public device::Program {
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
   std::vector<Named> steps_;
+  bool brief_ = false;  // a few microseconds at most
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
   Ref<FirstRuns> first_runs_;  // null: not counted

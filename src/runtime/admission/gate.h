@@ -36,9 +36,9 @@ class Gate {
     Gate* gate_ = nullptr;
   };
 
-  bool closed() const { return (word_.load_acquire() & kClosed) != 0; }  // pairs with close()
+  bool closed() const { return (word_.load_seq_cst() & kClosed) != 0; }  // pairs with close(), see LaneWords
   uint64_t inside() const { return word_.load_relaxed() & ~kClosed; }
-  void close() { word_.or_acq_rel(kClosed); }
+  void close() { word_.or_seq_cst(kClosed); }
   Status wait_empty(Deadline deadline);
 
  private:

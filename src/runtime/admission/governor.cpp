@@ -1,6 +1,7 @@
 #include "runtime/admission/governor.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/fork.h"
 #include "runtime/registry.h"
@@ -29,8 +30,7 @@ Ref<Governor> Governor::make(std::string device, int limit) {
   return governor;
 }
 
-Governor::Governor(std::string device)
-    : device_(std::move(device)), generation_(fork_generation()), free_(0) {}
+Governor::Governor(std::string device) : device_(std::move(device)), generation_(fork_generation()) {}
 
 void Governor::set_limit_once(int limit) {
   limit = std::clamp(limit, 1, kMaxLimit);
@@ -39,21 +39,43 @@ void Governor::set_limit_once(int limit) {
     auto queue = queue_.lock();
     if (limit_.load_relaxed() != 0) return;
     limit_.store_release(limit);  // pairs with limit()
-    if (queue->held) {
-      queue->collected = FreeWord::first(limit);
-      return;
-    }
-    free_.park();
-    for (int lane = 0; lane < limit; ++lane) free_.put_parked(lane);
+    lanes_ = std::make_unique<LaneState[]>(static_cast<size_t>(limit));
+    words_.open(limit, kCollected);
+    queue->collected = limit;
+    if (queue->held) return;
+    words_.park();
+    release_lanes(*queue);
     hand_over(*queue, answers);
   }
   answer(answers);
 }
 
 Result<Permit> Governor::enter(ModelId model, Deadline deadline, DuringHold during) {
-  if (const int lane = free_.try_take(); lane != FreeWord::kNone) [[likely]]
-    return admit(lane, model);
+  const int lane = words_.try_take(tag(model, kTaken), words_.lanes());
+  if (lane != LaneWords::kNone) [[likely]]
+    return count_in(lane);
   return park(model, deadline, during);
+}
+
+Permit Governor::try_enter_lone(ModelId model, int lanes) {
+  const int lane = words_.try_take(tag(model, kLone), lanes);
+  return lane == LaneWords::kNone ? Permit() : count_in(lane);
+}
+
+Status Governor::await_no_lone(ModelId model, Deadline deadline) {
+  if (lone(model) == 0) return {};
+  Answers answers;
+  bool over = false;
+  {
+    auto queue = queue_.lock();
+    ++queue->draining;
+    words_.park();  // a lone call that leaves tells us
+    over = queue.wait_until(deadline, [&] { return lone(model) == 0; });
+    --queue->draining;
+    hand_over(*queue, answers);
+  }
+  answer(answers);
+  return over ? Status() : Status::deadline("still running: ", lone(model), " calls");
 }
 
 Result<Permit> Governor::enter_copy(ModelId owner, Deadline deadline, DuringHold during) {
@@ -68,9 +90,13 @@ Result<Permit> Governor::enter_copy(ModelId owner, Deadline deadline, DuringHold
 
 Permit Governor::admit(int lane, ModelId model) {
   if (lane == kNoLane) return Permit(this, lane);
-  LaneState& state = lanes_[static_cast<size_t>(lane)];
-  state.entered.store_relaxed(state.entered.load_relaxed() + 1);
-  state.model.store_relaxed(static_cast<uint64_t>(model));
+  words_.pass_to(lane, tag(model, kTaken));
+  return count_in(lane);
+}
+
+Permit Governor::count_in(int lane) {
+  Atomic<uint64_t>& entered = lanes_[static_cast<size_t>(lane)].entered;
+  entered.store_relaxed(entered.load_relaxed() + 1);
   return Permit(this, lane);
 }
 
@@ -86,7 +112,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
     if (queue->held && during == DuringHold::step_aside) return Permit();
     ModelQueue& mine = queue->models[model];
     HEDDLE_TRY(mine.refused);
-    free_.park();
+    words_.park();
     mine.callers.push_back({model, parked, during});
     ++queue->waiting;
     hand_over(*queue, answers);
@@ -94,7 +120,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
   }
   answer(answers);
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, model));
-  return lane == FreeWord::kNone ? Permit() : admit(lane, model);
+  return lane == LaneWords::kNone ? Permit() : admit(lane, model);
 }
 
 Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold during) {
@@ -110,7 +136,7 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
     queue->copies.push_back({owner, parked, during});
   }
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, owner));
-  return lane == FreeWord::kNone ? Permit() : admit(lane, owner);
+  return lane == LaneWords::kNone ? Permit() : admit(lane, owner);
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
@@ -123,7 +149,7 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
       return Status::invalid("this thread holds device '", device_,
                              "' exclusively already; an exclusive hold cannot be taken twice");
     }
-    free_.park();
+    words_.park();
     queue->exclusives.emplace_back(parked, this_thread_number());
     hand_over(*queue, answers);
   }
@@ -146,15 +172,26 @@ void Governor::leave_copy() {
 
 void Governor::leave(int lane) {
   if (lane == kNoLane) return leave_copy();
-  if (free_.try_give_back(lane)) [[likely]]
+  const ModelId model{words_.owner(lane) >> kTagBits};
+  if (!words_.give_back(lane)) [[likely]]
     return;
   if (fork_generation() != generation_) return;
   Answers answers;
   {
     auto queue = queue_.lock();
-    const ModelId model{lanes_[static_cast<size_t>(lane)].model.load_relaxed()};
     queue->models[model].served = ++queue->turn;  // its own next caller stands behind other models' callers
-    free_.put_parked(lane);
+    hand_over(*queue, answers);
+    if (queue->draining != 0) queue.notify_all();
+  }
+  answer(answers);
+}
+
+void Governor::put_back(int lane) {
+  if (!words_.give_back(lane)) return;
+  if (fork_generation() != generation_) return;
+  Answers answers;
+  {
+    auto queue = queue_.lock();
     hand_over(*queue, answers);
   }
   answer(answers);
@@ -172,11 +209,16 @@ void Governor::end_exclusive() {
   answer(answers);
 }
 
-void Governor::release_collected(Queue& queue, Answers& answers) {
-  for (int lane = 0; lane < kMaxLimit; ++lane) {
-    if ((queue.collected >> lane & 1) != 0) free_.put_parked(lane);
+void Governor::release_lanes(Queue& queue) {
+  for (int lane = 0; lane < words_.lanes(); ++lane) {
+    // Callers are parked: who asks for this hands them over.
+    if (words_.owner(lane) == kCollected) static_cast<void>(words_.give_back(lane));
   }
   queue.collected = 0;
+}
+
+void Governor::release_collected(Queue& queue, Answers& answers) {
+  release_lanes(queue);
   queue.holder = kNobody;
   queue.held = false;
   queue.collecting = nullptr;
@@ -203,11 +245,11 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
       return;
     }
     if (!calls_wait) {
-      free_.unpark();
+      if (queue.draining == 0) words_.unpark();
       return;
     }
-    const int lane = free_.take_parked();
-    if (lane != FreeWord::kNone) {
+    const int lane = words_.take_parked(kGranted);
+    if (lane != LaneWords::kNone) {
       answers.push_back({next_caller(queue), lane});
       continue;
     }
@@ -217,10 +259,8 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
 }
 
 void Governor::collect(Queue& queue, Answers& answers) {
-  for (int lane = free_.take_parked(); lane != FreeWord::kNone; lane = free_.take_parked()) {
-    queue.collected |= uint64_t{1} << lane;
-  }
-  if (queue.collected != FreeWord::first(limit_.load_relaxed())) return;
+  while (words_.take_parked(kCollected) != LaneWords::kNone) ++queue.collected;
+  if (queue.collected != limit_.load_relaxed()) return;
   if (copies_.load_acquire() != kHeldOff) return;  // the last of them hands over
   queue.held = true;
   ++queue.exclusive_count;
@@ -231,7 +271,7 @@ void Governor::collect(Queue& queue, Answers& answers) {
 void Governor::send_aside(Queue& queue, Answers& answers) {
   const auto sent = [&](const Caller& caller) {
     if (caller.during != DuringHold::step_aside) return false;
-    answers.push_back({caller.parked, FreeWord::kNone});
+    answers.push_back({caller.parked, LaneWords::kNone});
     return true;
   };
   for (auto& [id, model] : queue.models) queue.waiting -= std::erase_if(model.callers, sent);
@@ -261,7 +301,7 @@ Result<int> Governor::await(const Ref<Parked>& parked, Deadline deadline, bool f
     const bool withdrawn = withdraw(parked, for_exclusive, model);
     // Taken out of the queue just now: the answer is on its way, and an interrupt does not end this wait.
     while (!withdrawn && !given.has_value()) given = parked->wait(Deadline::never());
-    if (withdrawn || (given->ok() && **given == FreeWord::kNone)) {
+    if (withdrawn || (given->ok() && **given == LaneWords::kNone)) {
       return Status::deadline("device '", device_, "' was busy until the deadline: ", limit(),
                               " submissions at once are allowed and others were in flight or waiting");
     }
@@ -322,14 +362,17 @@ void Governor::forget(ModelId model) {
 
 Governor::Stats Governor::stats() const {
   Stats stats;
-  for (const LaneState& lane : lanes_) stats.entered += lane.entered.load_relaxed();
+  const int lanes = words_.lanes();
+  for (int lane = 0; lane < lanes; ++lane) {
+    stats.entered += lanes_[static_cast<size_t>(lane)].entered.load_relaxed();
+  }
   stats.longest_wait = Duration(longest_wait_ns_.load_relaxed());
   const auto queue = queue_.lock();
   stats.parked = queue->parked_count;
   stats.exclusives = queue->exclusive_count;
   const size_t waiting = queue->waiting + queue->copies.size() + queue->exclusives.size();
   stats.waiting = static_cast<int>(waiting) + (queue->collecting ? 1 : 0);
-  stats.in_flight = limit() - std::popcount(free_.free()) - std::popcount(queue->collected);
+  stats.in_flight = lanes - words_.count(LaneWords::kFree) - words_.count(kCollected);
   return stats;
 }
 

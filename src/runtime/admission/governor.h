@@ -5,6 +5,8 @@
 //              permit is handed over at once: round robin over models (the one served longest ago), first
 //              come first served within a model. enter_copy() gives a Permit without a lane, to work that
 //              needs none: as many as are asked for, except during an exclusive hold.
+//   Lone       try_enter_lone() gives a Permit to a call that wants a lane now or not at all. A model that
+//              closes waits for these by await_no_lone(): they have passed no gate.
 //   Invariant  At most limit() permits are out. A permit has one owner. Parked callers are not
 //              overtaken by later ones.
 //   Fairness   Each other waiting model can overtake a model's first parked caller at most once.
@@ -15,14 +17,14 @@
 //   Aside      A caller that owns a Turn passes DuringHold::step_aside, since the holder may wait for that
 //              Turn. If a hold is on, or begins while the caller is parked, the caller gets an empty Permit,
 //              drops the Turn and enters again without it.
-//   Threads    Any. The fast path is one compare-and-swap and takes no lock.
-//   Blocks     enter(), enter_copy() and exclusive(), until their deadline. A thread that holds the device
-//              exclusively gets `invalid` from enter() and exclusive().
+//   Threads    Any. The fast path is one compare-and-swap on the lane's word (lane_words.h) and takes no
+//              lock.
+//   Blocks     enter(), enter_copy(), exclusive() and await_no_lone(), until their deadline. A thread that
+//              holds the device exclusively gets `invalid` from enter() and exclusive().
 //   Lifetime   Outlives its permits and holds: every Runtime keeps it by Ref, and drains its submissions
 //              before it lets go.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -32,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/admission/free_word.h"
+#include "runtime/admission/lane_words.h"
 #include "runtime/admission/parked.h"
 #include "runtime/ids.h"
 
@@ -77,7 +79,7 @@ class Exclusive {  // the device is the holder's until this dies; any thread may
 
 class Governor : public std::enable_shared_from_this<Governor> {
  public:
-  static constexpr int kMaxLimit = FreeWord::kMaxPlaces;
+  static constexpr int kMaxLimit = 1024;
   // limit 0: no caller has asked for lanes yet, see set_limit_once.
   static Ref<Governor> make(std::string device, int limit);
 
@@ -85,6 +87,14 @@ class Governor : public std::enable_shared_from_this<Governor> {
   Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
   // `owner` is the id that refuse_parked() and forget() take later: each runtime has one for its copies.
   Result<Permit> enter_copy(ModelId owner, Deadline deadline, DuringHold during = DuringHold::wait);
+  // One of the first `lanes` lanes, for a call that will not wait; empty when there is none.
+  Permit try_enter_lone(ModelId model, int lanes);
+  int lone(ModelId model) const { return words_.count(tag(model, kLone)); }
+  // Ok once no lone call of the model is on a lane; deadline.
+  Status await_no_lone(ModelId model, Deadline deadline);
+  // Calls f(lane) for each lane that is free, with the lane taken meanwhile: f neither blocks nor enters.
+  template <class F>
+  void with_free_lanes(F&& f);
   Result<Exclusive> exclusive(Deadline deadline);
   void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it
   void forget(ModelId model);                            // the model is gone
@@ -105,7 +115,11 @@ class Governor : public std::enable_shared_from_this<Governor> {
   friend class Permit;
   friend class Exclusive;
   // The lane of a copy's Permit. Not kNone, which says that a caller has to step aside.
-  static constexpr int kNoLane = FreeWord::kNone - 1;
+  static constexpr int kNoLane = LaneWords::kNone - 1;
+  // In a lane's word, the first two beside the model's id.
+  static constexpr uint64_t kTaken = 1, kLone = 2, kCollected = 3, kGranted = 4, kVisited = 5;
+  static constexpr int kTagBits = 3;
+  static uint64_t tag(ModelId model, uint64_t how) { return static_cast<uint64_t>(model) << kTagBits | how; }
   static constexpr uint64_t kHeldOff = uint64_t{1} << 63;  // in copies_
   struct Caller {
     ModelId model;
@@ -127,7 +141,8 @@ class Governor : public std::enable_shared_from_this<Governor> {
     uint64_t holder = kNobody;
     bool held = false;         // false with a holder: still collecting
     Ref<Parked> collecting;    // the holder to be, until held
-    uint64_t collected = 0;    // lanes kept from all callers
+    int collected = 0;         // lanes kept from all callers
+    int draining = 0;          // threads in await_no_lone()
     uint64_t turn = 0;         // counts grants
     bool calls_first = false;  // after a hold: parked calls before the next hold
     uint64_t parked_count = 0, exclusive_count = 0;
@@ -139,13 +154,13 @@ class Governor : public std::enable_shared_from_this<Governor> {
   using Answers = std::vector<Answer>;
   struct alignas(64) LaneState {
     Atomic<uint64_t> entered{0};  // written by the lane's owner only
-    // Of the last permit; written by the owner, read under the queue's lock when it is returned.
-    Atomic<uint64_t> model{0};
   };
 
   explicit Governor(std::string device);
   Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
   Permit admit(int lane, ModelId model);
+  Permit count_in(int lane);
+  void put_back(int lane);
   Result<Permit> park_copy(ModelId owner, Deadline deadline, DuringHold during);
   void leave(int lane);
   void leave_copy();
@@ -155,6 +170,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   void collect(Queue& queue, Answers& answers);  // keeps free lanes for the next exclusive holder
   void release_copies(Queue& queue, Answers& answers);
   static void send_aside(Queue& queue, Answers& answers);
+  void release_lanes(Queue& queue);
   void release_collected(Queue& queue, Answers& answers);
   Result<int> await(const Ref<Parked>& parked, Deadline deadline, bool for_exclusive, ModelId model);
   bool withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId model);
@@ -162,15 +178,24 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   const std::string device_;
   const uint32_t generation_;  // fork_generation() of the maker: a child hands nothing over
-  FreeWord free_;
+  LaneWords words_;
   // How many copies' Permits are out, and kHeldOff while a holder collects or has the device; that bit
   // changes under the queue's lock. Acquire-release: the holder sees what the copies before it did. The last
   // copy to leave finds the bit and hands over; a collector that set it finds the count.
   Atomic<uint64_t> copies_{0};
-  Atomic<int> limit_{0};  // set once under the queue's lock
-  std::array<LaneState, kMaxLimit> lanes_;
+  Atomic<int> limit_{0};                      // set once under the queue's lock
+  std::unique_ptr<LaneState[]> lanes_;        // made with the words
   Atomic<Duration::rep> longest_wait_ns_{0};  // a statistic
   mutable Guarded<Queue, Rank::kGovernor> queue_;
 };
+
+template <class F>
+void Governor::with_free_lanes(F&& f) {
+  for (int lane = 0; lane < words_.lanes(); ++lane) {
+    if (!words_.try_take_at(lane, kVisited)) continue;
+    f(lane);
+    put_back(lane);
+  }
+}
 
 }  // namespace heddle::runtime

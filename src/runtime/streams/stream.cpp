@@ -29,6 +29,11 @@ Status Stream::submit_now(CommandList& list) {
   return do_now(list).status();
 }
 
+Status Stream::run_now(const CommandList& list) {
+  HEDDLE_TRY(check_usable());
+  return do_now(list).status();
+}
+
 Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
                const Clock& clock)
     : device_(std::move(device)),

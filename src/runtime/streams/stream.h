@@ -79,6 +79,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   // As Turn::submit(), on a synchronous device, for the owner of the Turn or of the stream's lane, on whose
   // stream nobody else submits.
   Status submit_now(device::CommandList& list);
+  // The same, where `list` names no buffer that another device's work uses.
+  Status run_now(const device::CommandList& list);
   Event record(Timed timed = Timed::no) const;  // after everything submitted so far
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;

@@ -23,9 +23,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/admission/free_word.h"
 #include "runtime/admission/parked.h"
 #include "runtime/options.h"
+#include "runtime/streams/free_word.h"
 #include "runtime/streams/roster.h"
 
 namespace heddle::runtime {

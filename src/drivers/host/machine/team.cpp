@@ -143,15 +143,18 @@ Team::~Team() {
   state_->sleep.notify_all();
 }
 
-Team::Caller::Caller(Team& team) : team_(team) {
+Team::Caller::Caller(Team& team, bool brief) : team_(team), brief_(brief) {
+  if (brief_) return;
   if (team_.state_->callers.add_relaxed(1) > 0) team_.state_->company.store_relaxed(team_.clock_->now());
 }
 
 Team::Caller::~Caller() {
+  if (brief_) return;
   if (team_.state_->callers.sub_relaxed(1) > 1) team_.state_->company.store_relaxed(team_.clock_->now());
 }
 
 int Team::Caller::share() const {
+  if (brief_) return 1;
   const State& state = *team_.state_;
   quiet_ = state.callers.load_relaxed() == 1 &&
            (quiet_ || team_.clock_->now() - state.company.load_relaxed() >= kQuiet);

@@ -32,10 +32,11 @@ class Team {
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
 
-  // Counts the calling thread as a caller while it lives: one per submission.
+  // Counts the calling thread as a caller while it lives: one per submission. A brief one is over before a
+  // helper could leave: it is not counted, writes nothing that other callers read, and shares no loop.
   class Caller {
    public:
-    explicit Caller(Team& team);
+    explicit Caller(Team& team, bool brief = false);
     ~Caller();
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
@@ -54,6 +55,7 @@ class Team {
    private:
     void run(int chunks, void (*body)(void*, int), void* context);
     Team& team_;
+    const bool brief_;
     mutable bool quiet_ = false;  // no caller has been inside for a while: asked of the clock once
   };
 

@@ -1,4 +1,4 @@
-#include "runtime/admission/free_word.h"
+#include "runtime/streams/free_word.h"
 
 #include <doctest/doctest.h>
 

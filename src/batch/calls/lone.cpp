@@ -1,0 +1,58 @@
+// lone.cpp: calls that run alone while nobody else is there: through a door, past our lock.
+#include "batch/calls/coalescer.h"
+
+namespace heddle::batch {
+
+// Whoever was counted as a lane busy when the door was shut owes a look at who waits for it, also where it
+// ran nothing.
+class Coalescer::Leaving {
+ public:
+  explicit Leaving(Coalescer& coalescer) : coalescer_(coalescer) {}
+  Leaving(const Leaving&) = delete;
+  Leaving& operator=(const Leaving&) = delete;
+  ~Leaving() {
+    if (coalescer_.door_.is_open() == 0) [[unlikely]]
+      coalescer_.after_lone();
+  }
+
+ private:
+  Coalescer& coalescer_;
+};
+
+std::optional<Result<Coalescer::Views>> Coalescer::try_call(std::span<const device::View* const> inputs) {
+  if (door_.is_open() == 0) return std::nullopt;
+  const Leaving look(*this);
+  return runtime_->try_run(*model_, inputs, door_);
+}
+
+void Coalescer::after_lone() {
+  Next next;
+  {
+    auto state = state_.lock();
+    advance(*state, nullptr, next);
+  }
+  wake(next);
+}
+
+// ---- under the lock
+
+// The door is shut, so lone calls only become fewer.
+int Coalescer::lanes_busy(State& state) const {
+  if (state.lone != 0) state.lone = runtime_->governor().lone(model_->id());
+  return state.busy + state.lone;
+}
+
+void Coalescer::shut_door(State& state) const {
+  if (door_.is_open() == 0) return;
+  door_.shut();
+  state.lone = runtime_->governor().lone(model_->id());
+}
+
+// When the last one is gone.
+void Coalescer::open_door(State& state) const {
+  if (!options_.door || state.closed || state.busy != 0 || state.inside != 0) return;
+  if (state.returning > 0) expire_returning(state, Clock::real().now());
+  if (state.returning == 0) door_.open(options_.lanes);
+}
+
+}  // namespace heddle::batch

@@ -1,0 +1,112 @@
+// lone_call.cpp: the way of a call that finds a lane free and its program made.
+#include <utility>
+
+#include "runtime/runtime.h"
+
+namespace heddle::runtime {
+
+using device::View;
+
+// A lane for one call. Gives it back and then looks whether programs were dropped meanwhile.
+class Runtime::LoneLane {
+ public:
+  LoneLane(Parts& parts, ModelId model, int lanes)
+      : parts_(parts), permit_(parts.governor->try_enter_lone(model, lanes)) {
+    if (permit_) changes_ = parts.executables->changes();
+  }
+  LoneLane(const LoneLane&) = delete;
+  LoneLane& operator=(const LoneLane&) = delete;
+  ~LoneLane() {
+    if (!permit_) return;
+    if (used_) {
+      const Permit done = std::move(permit_);
+    } else {
+      permit_.decline();
+    }
+    if (parts_.executables->changes() != changes_) [[unlikely]]
+      parts_.lanes->drop_programs();
+  }
+  explicit operator bool() const { return static_cast<bool>(permit_); }
+  void use() { used_ = true; }  // it counts as a call
+  // With programs that were there when it was taken.
+  Result<Lane*> lane() {
+    HEDDLE_TRY_ASSIGN(Lane * lane, parts_.lanes->at(permit_, true));
+    if (lane->programs != changes_) {
+      lane->prepared = {};
+      lane->programs = changes_;
+    }
+    return lane;
+  }
+
+ private:
+  Parts& parts_;
+  Permit permit_;
+  uint64_t changes_ = 0;
+  bool used_ = false;
+};
+
+std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
+                                                       std::span<const View* const> inputs, LoneDoor& door) {
+  const int lanes = door.is_open();
+  if (lanes == 0 || !can_run_at_once_ || fork_generation() != generation_) return std::nullopt;
+  LoneLane mine(*parts_, model.id(), lanes);
+  if (!mine) return std::nullopt;
+  // With the lane, so that who closes the model, or shuts the door, has seen us or is seen by us.
+  if (model.closed() || door.is_open() == 0) return std::nullopt;
+  const Result<Lane*> lane = mine.lane();
+  if (!lane.ok()) return std::nullopt;
+  auto result = run_on_lane(**lane, model, inputs);
+  if (!result.has_value()) return std::nullopt;
+  mine.use();
+  door.count((*lane)->index, inputs.empty() || inputs[0]->extents.rank() == 0 ? 1 : inputs[0]->extents[0]);
+  return result;
+}
+
+std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Model& model,
+                                                           std::span<const View* const> inputs) {
+  PreparedCall* call = prepared(lane, model, inputs);
+  if (call == nullptr) return std::nullopt;
+  std::optional<Views> outputs = fresh_outputs(*call);
+  if (!outputs.has_value()) return std::nullopt;
+  const uint64_t arena = call->run().program->arena_bytes();
+  if (lane.slot == nullptr && arena != 0) lane.slot = parts_->slots->make();
+  if (arena != 0 && !lane.slot->reserve_arena(arena, Allocator::Callbacks::no).ok()) return std::nullopt;
+  const Status status =
+      lane.stream->run_now(call->bound_to(inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
+  if (!status.ok()) return Result<Views>(status);
+  return Result<Views>(*std::move(outputs));
+}
+
+// Null where it is not compiled, or an input has to be staged.
+PreparedCall* Runtime::prepared(Lane& lane, const Model& model, std::span<const View* const> inputs) {
+  for (const View* view : inputs) {
+    if (!can_run_on(*device_, *view)) return nullptr;
+  }
+  if (PreparedCall* known = lane.find(model.id(), inputs)) [[likely]]
+    return known;
+  std::vector<View> views;
+  for (const View* view : inputs) views.push_back(*view);
+  Ref<const device::Program> program = parts_->executables->peek(model.id(), views);
+  if (program == nullptr) return nullptr;
+  return &lane.prepare(model.id(), std::move(program), inputs);
+}
+
+// Nothing where memory can only be had with pressure callbacks, which may call models.
+std::optional<Runtime::Views> Runtime::fresh_outputs(PreparedCall& call) {
+  Views outputs;
+  outputs.reserve(call.output_bytes.size());
+  const std::vector<View>& like = call.run().outputs;
+  for (size_t i = 0; i < like.size(); ++i) {
+    auto buffer = parts_->allocator->allocate(call.output_bytes[i], device::MemoryKind::device,
+                                              Allocator::Callbacks::no);
+    if (!buffer.ok()) return std::nullopt;
+    View& output = outputs.emplace_back();
+    output.dtype = like[i].dtype;
+    output.extents = like[i].extents;
+    output.strides = like[i].strides;
+    output.buffer = std::move(buffer).value();
+  }
+  return outputs;
+}
+
+}  // namespace heddle::runtime
