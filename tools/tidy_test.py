@@ -88,6 +88,8 @@ SAMPLES = [
      {"python/a.cpp": "// no recursive_mutex\n"}),
     ("threads", {"src/ir/a_test.cpp": "void f() { std::thread t(g); }\n"},
      {"src/ir/a_test.cpp": "void f() { std::this_thread::yield(); Thread t(g); }\n"}),
+    ("threads", {"src/ir/a.cpp": "std::stop_callback c(token, f);\n"},
+     {"src/ir/a.cpp": "StopCallback c(token, f);\n"}),
     ("threads", {"python/a.cpp": "void f() { worker.detach(); }\n"},
      {"python/a.cpp": "void f() { worker.join(); }\n"}),
     ("atomics", {"src/ir/a.cpp": "void f() { x.load(std::memory_order_relaxed); }\n"},

@@ -53,6 +53,8 @@ CPP = [
     Ban("atomics", re.compile(r"\b(?:std::)?memory_order\w*"), ours,
         "the order is in the name of Atomic<T>'s methods"),
     Ban("atomics", re.compile(r"std::atomic\w*"), ours, "use Atomic<T> of base/atomic.h"),
+    Ban("threads", re.compile(r"std::stop_callback\b"), ours,
+        "use StopCallback of base/stop_callback.h, whose wait a simulation owns"),
     Ban("sleep", re.compile(r"\b(?:sleep_for|sleep_until|usleep|nanosleep|sleep)\s*\("), tests,
         "wait for the condition itself, or advance a ManualClock"),
     Ban("environment", re.compile(r"\b(?:secure_)?getenv\b"), product, "only src/api reads the environment"),

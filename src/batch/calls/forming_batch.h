@@ -17,11 +17,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <stop_token>
 #include <utility>
 #include <vector>
 
 #include "base/clock.h"
+#include "base/stop_callback.h"
 #include "base/sync.h"
 #include "batch/calls/row_layout.h"
 #include "device/row_faults.h"
@@ -65,7 +65,7 @@ struct Absent {
   Ref<const void> holds;  // owns what `inputs` show, as far as it has an owner; until the batch ends
   Ref<const void> keep;   // as runtime::Call::keep
   std::function<void(Result<std::vector<device::View>>)> then;  // called once, with no lock held
-  std::optional<std::stop_callback<std::function<void()>>> on_cancel;
+  std::optional<StopCallback<std::function<void()>>> on_cancel;
 };
 
 struct Member {

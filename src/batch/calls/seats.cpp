@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/stop_callback.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
 
@@ -143,7 +144,7 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller,
                                          const std::stop_token& cancel) {
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
-  const std::stop_callback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
+  const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
   Next next = ask(me, true);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
