@@ -4,15 +4,17 @@
 //              Backoff, give_way() and yield_point() ask here first. In a build with HEDDLE_SIM a thread of a
 //              simulation (base/simulation.h) is then told when to run; every other thread, and every thread
 //              in a build without HEDDLE_SIM, does what it would do anyway.
-//   Switch     HEDDLE_SIM (compile time). Without it step() is empty and the rest does not exist.
+//   Switch     HEDDLE_SIM (compile time). Without it step() is empty, simulated() false and seed() 0, and the
+//              rest does not exist.
 //   Threads    Any. Of one simulation exactly one thread runs, and only that one touches its state.
 //   Blocks     In a simulation, until the simulation picks this thread again. Never natively.
 //   Lifetime   Names of seams (`at`) are string literals.
 #pragma once
 
+#include <cstdint>
+
 #if defined(HEDDLE_SIM)
 #include <chrono>
-#include <cstdint>
 #include <functional>
 #include <string>
 #endif
@@ -35,6 +37,7 @@ struct Beat {
 inline constinit thread_local Beat* beat = nullptr;
 
 inline bool simulated() { return beat != nullptr; }
+uint64_t seed();  // of this thread's simulation; 0: it belongs to none
 
 // A lock or a wait is a place where threads meet: four times as likely to switch there as at an atomic.
 inline constexpr int kAtomic = 1, kMeeting = 4;
@@ -94,6 +97,8 @@ void join(uint32_t number);
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
+inline constexpr bool simulated() { return false; }
+inline constexpr uint64_t seed() { return 0; }
 
 #endif
 

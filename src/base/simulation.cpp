@@ -384,6 +384,7 @@ TimePoint now() {
   return Simulation::current()->now();
 }
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
+uint64_t seed() { return simulated() ? Simulation::current()->seed() : 0; }
 uint32_t thread_number() { return Simulation::current()->thread_number(); }
 NewThread announce(std::string name) { return Simulation::current()->announce(std::move(name)); }
 void withdraw(const NewThread& thread) { Simulation::current()->withdraw(thread.number); }

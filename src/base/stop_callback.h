@@ -1,11 +1,11 @@
 // stop_callback.h: std::stop_callback, or one whose wait a simulation owns.
 //
-//   What       The destructor of a std::stop_callback waits while another thread runs the callback, inside the
-//              standard library, where no seam is: in a simulation the thread that it waits for would never
-//              run again. With HEDDLE_SIM a simulated thread waits here first, through base/seam.h. What is
-//              left to the library cannot wait then: between a callback's last seam and its end as the library
-//              sees it, and between the library's choice of a callback and its first seam, no other thread of
-//              the simulation runs.
+//   What       The destructor of a std::stop_callback waits while another thread runs the callback, inside
+//              the standard library, where no seam is: in a simulation the thread that it waits for would
+//              never run again. With HEDDLE_SIM a simulated thread waits here first, through base/seam.h.
+//              The library then has nothing left to wait for: from its choice of a callback to the
+//              callback's first seam, and from the last seam to the end as the library sees it, no other
+//              thread of the simulation runs.
 //   Threads    As std::stop_callback: any may ask to stop; a callback may destroy itself.
 //   Blocks     The destructor, until a callback that another thread runs has returned.
 //   Lifetime   As std::stop_callback.

@@ -14,16 +14,12 @@
 #include "device/row_faults.h"
 #include "drivers/host/host_device.h"
 #include "drivers/sim/sim_device.h"
-#include "ir/builder.h"
-#include "ir/tensor.h"
+#include "two_products_fixture.h"
 
 namespace heddle::sim::test {
 
 using device::CommandList;
 using device::MemoryKind;
-using device::View;
-using ir::DType;
-using ir::Extents;
 
 // One host device for all rigs: its helpers need not be started anew for each seed.
 inline Ref<device::Device> host_device() {
@@ -74,17 +70,8 @@ inline CommandList copying(const View& from, const View& to) {
   return list;
 }
 
-// y = tanh(x w1) w2 over rows of 8, which needs memory between its nodes.
 inline Ref<const device::Module> load_two_products(device::Device& device) {
-  ir::Builder b;
-  const ir::ValueId x = b.input("x", {DType::kF32, {ir::Dim::symbol("batch"), 8}});
-  const auto weight = [&](double first) {
-    ir::Tensor made = ir::Tensor::zeros(DType::kF32, {8, 8});
-    for (int64_t i = 0; i < 64; ++i) made.set(i, first + 0.01 * static_cast<double>(i % 7));
-    return b.constant(made);
-  };
-  b.output(*b.node("MatMul", {*b.node("Tanh", {*b.node("MatMul", {x, weight(0.1)})}), weight(-0.2)}));
-  return *device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld{});
+  return *device.load(two_products(), {}, device::plain_source(device), NoLocksHeld{});
 }
 
 }  // namespace heddle::sim::test

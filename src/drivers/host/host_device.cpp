@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/seam.h"
 #include "device/device.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/team.h"
@@ -131,7 +132,9 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
                            kMostThreads);
   }
   const Budget budget = read_budget();
-  const int threads = options.threads > 0 ? options.threads : budget.cores;
+  int threads = options.threads > 0 ? options.threads : budget.cores;
+  // One thread runs at a time there, and the machine's cores are no decision of the seed's.
+  if (seam::simulated()) threads = 1;
   return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget));
 }
 

@@ -6,7 +6,8 @@
 //   Blocks     Queue::submit(), for the length of the work and of the Wait commands in it.
 //   Errors     What oneDNN fails at while a program runs, and neither the data nor a lack of memory explains,
 //              fails the queue's timeline with device_lost, naming the operator.
-//   Lifetime   Holds budget - 1 parked helper threads until it is destroyed.
+//   Lifetime   Holds budget - 1 parked helper threads until it is destroyed. Made by a simulated thread
+//              (base/simulation.h) it has none.
 #pragma once
 
 #include "device/device.h"

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/seam.h"
 #include "base/yield.h"
 
 namespace heddle::sim {
@@ -20,9 +21,41 @@ uint64_t in_ns(Duration duration) { return static_cast<uint64_t>(duration.count(
 EventLoop::EventLoop(const SimOptions& options, std::unique_ptr<InnerQueue> inner,
                      device::Completion completion)
     : options_(options),
+      shares_time_(seam::simulated()),
+      began_(shares_time_ ? Clock::real().now() : TimePoint()),
+      seed_(shares_time_ ? Schedule(seam::seed(), options.seed).next() : options.seed),
       inner_(std::move(inner)),
       completion_(completion),
-      pauses_(options.seed, UINT64_MAX - 1) {}
+      pauses_(seed_, UINT64_MAX - 1) {
+  state_.lock()->keeps_history = options.keeps_history;
+}
+
+const Clock& EventLoop::clock() const { return shares_time_ ? Clock::real() : clock_; }
+
+uint64_t EventLoop::tick(State& state) const {
+  if (shares_time_) state.now = in_ns(Clock::real().now() - began_);
+  return state.now;
+}
+
+// The next event, once it is due; or none, and there is something else to do.
+EventLoop::Due EventLoop::await(Guarded<State, Rank::kStream>::Held& state) const {
+  Due due;
+  const auto ready = [&] {
+    due = state->held ? Due() : state->next();
+    if (state->stopped || (!state->loss.ok() && !state->ended)) return true;
+    return due.event != Event::kNone && (!shares_time_ || due.at <= tick(*state));
+  };
+  while (!ready()) {
+    if (due.event == Event::kNone) {
+      state.wait([&] { return ready() || due.event != Event::kNone; });
+      continue;
+    }
+    const uint64_t at = due.at;
+    const auto sooner = [&] { return ready() || due.event == Event::kNone || due.at < at; };
+    static_cast<void>(state.wait_until(Deadline::at(began_ + Duration(at)), sooner));
+  }
+  return due;
+}
 
 void EventLoop::run() {
   for (;;) {
@@ -30,17 +63,15 @@ void EventLoop::run() {
     Status loss;
     {
       auto state = state_.lock();
-      state.wait([&] {
-        if (state->stopped || (!state->loss.ok() && !state->ended)) return true;
-        if (!state->held) due = state->next();
-        return due.event != Event::kNone;
-      });
+      due = await(state);
       if (state->stopped) return;
       if (!state->loss.ok() && !state->ended) {
         loss = state->loss;
       } else {
-        if (due.at > state->now) clock_.advance(Duration(due.at - state->now));
-        state->now = std::max(state->now, due.at);
+        if (due.at > tick(*state)) {
+          clock_.advance(Duration(due.at - state->now));
+          state->now = due.at;
+        }
         due.queue->busy = true;
       }
     }
@@ -145,6 +176,8 @@ void EventLoop::begin(QueueState& queue) {
   Submission* submission = nullptr;
   {
     auto state = state_.lock();
+    for (const auto& [block, writer] : state->unshown) block->forget_hidden(writer);
+    state->unshown.clear();
     submission = queue.pending.front().get();
     if (submission->next == 0) queue.known.learn(submission->host_at_submit);
     if (submission->next == submission->steps.size()) {
@@ -168,7 +201,7 @@ void EventLoop::begin(QueueState& queue) {
 // False: there is nothing to compute.
 bool EventLoop::begin_step(State& state, QueueState& queue, Submission& submission) {
   const Step& step = submission.steps[submission.next];
-  queue.next_at = state.now + queue.schedule.delay(in_ns(options_.longest)) + 1;
+  queue.next_at = tick(state) + queue.schedule.delay(in_ns(options_.longest)) + 1;
   if (const auto* wait = std::get_if<device::Wait>(&step.command)) {
     if (const Ref<QueueState>* other = state.find(wait->point.timeline.get())) {
       const auto known = (*other)->known_at.lower_bound(wait->point.value);
@@ -186,6 +219,7 @@ bool EventLoop::begin_step(State& state, QueueState& queue, Submission& submissi
     ++state.stats.overlaps;
     break;
   }
+  state.note(Happened::What::kBegun, queue.number, submission.value, describe(step.command));
   touch(state, queue, submission, step);
   if (!state.loss.ok()) return false;
   if (faults_.take(Fault::kDeviceLoss)) {
@@ -207,7 +241,10 @@ void EventLoop::end(QueueState& queue) {
   submission.faults.push_back(submission.work->take_faults());
   auto state = state_.lock();
   submission.work = nullptr;
-  queue.next_at = state->now + queue.schedule.delay(in_ns(options_.longest));
+  const uint64_t now = tick(*state);
+  state->note(Happened::What::kEnded, queue.number, submission.value,
+              describe(submission.steps[submission.next].command));
+  queue.next_at = now + queue.schedule.delay(in_ns(options_.longest));
   if (++submission.next == submission.steps.size()) finish(*state, queue);
 }
 
@@ -220,7 +257,8 @@ void EventLoop::finish(State& state, QueueState& queue) {
   queue.known_at[submission->value] = queue.known;
   if (queue.known_at.size() > kKnownKept) queue.known_at.erase(queue.known_at.begin());
   const bool late = faults_.take(Fault::kLateCompletion);
-  submission->tell_at = state.now + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
+  submission->tell_at =
+      tick(state) + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
   queue.untold.push_back(std::move(submission));
 }
 
@@ -233,14 +271,16 @@ void EventLoop::tell(QueueState& queue) {
   std::vector<std::unique_ptr<Submission>> told;
   {
     auto state = state_.lock();
+    const uint64_t now = tick(*state);
     // What else is due is told with it: a host may see values pass by.
     do {
       if (!told.empty() && !queue.untold.front()->awaited.empty()) break;
       told.push_back(std::move(queue.untold.front()));
       queue.untold.pop_front();
-    } while (!queue.untold.empty() && queue.untold.front()->tell_at <= state->now);
+    } while (!queue.untold.empty() && queue.untold.front()->tell_at <= now);
     for (const auto& each : told) {
       static_cast<void>(check_alive(*state, *each));
+      state->note(Happened::What::kTold, queue.number, each->value);
       release_blocks(*each);
     }
     state->stats.submissions += told.size();
@@ -263,29 +303,40 @@ void EventLoop::fail(QueueState& queue, const Status& cause) {
     auto state = state_.lock();
     if (!queue.failure.ok()) return;
     queue.failure = cause;
+    tick(*state);
+    state->note(Happened::What::kFailed, queue.number, queue.finished + 1, cause.message());
     ++state->stats.failures;
-    dropped = take_all(queue);
+    dropped = take_all(*state, queue);
     state->host.learn_all_up_to({queue.number, queue.submitted});
   }
   queue.timeline->fail(cause, completion_);
 }
 
+// Busy until all is over: a queue that may go sooner lets its device go, and what is dropped here can hold
+// the last reference to that, whose end joins this thread.
 void EventLoop::fail_all(const Status& cause) {
   std::vector<Ref<QueueState>> all;
   {
     auto state = state_.lock();
     state->ended = true;
     all = state->queues;
+    for (const Ref<QueueState>& queue : all) queue->busy = true;
   }
   for (const Ref<QueueState>& queue : all) fail(*queue, cause);
+  {
+    const auto state = state_.lock();
+    for (const Ref<QueueState>& queue : all) queue->busy = false;
+  }
   state_.notify_all();
 }
 
-std::vector<std::unique_ptr<Submission>> EventLoop::take_all(QueueState& queue) {
+std::vector<std::unique_ptr<Submission>> EventLoop::take_all(State& state, QueueState& queue) {
   std::vector<std::unique_ptr<Submission>> all;
   for (auto* list : {&queue.untold, &queue.pending}) {
     for (auto& each : *list) {
       release_blocks(*each);
+      for (const Submission::Named& named : each->named)
+        state.unshown.emplace_back(named.block, Position{queue.number, each->value});
       all.push_back(std::move(each));
     }
     list->clear();

@@ -3,7 +3,8 @@
 //   What       Queues hand in submissions; one thread executes them. An event is the beginning or the end of
 //              a command, or the telling of completions. Of all queues the one whose event is due first goes
 //              next; when that is, the seed says. Nothing sleeps but for want of work: time jumps to the
-//              next event.
+//              next event. In a simulation (base/simulation.h) its time is the simulation's: the thread
+//              waits until an event is due, while the simulation's other threads run.
 //   Order      A queue's commands in order; queues interleave command by command. A queue that waits for
 //              another's point stands still until the device, not the host, has done it. A completion is told
 //              when those of the points that the submission waited for are told, too.
@@ -20,6 +21,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -100,7 +102,8 @@ class EventLoop {
   void deliver_lost();
   SimStats stats() const { return state_.lock()->stats; }
   Faults<Fault>& faults() { return faults_; }
-  const Clock& clock() const { return clock_; }
+  std::vector<Happened> history() const { return state_.lock()->history; }
+  const Clock& clock() const;
 
  private:
   enum class Event : uint8_t { kNone, kBegin, kEnd, kTell, kFail };
@@ -117,11 +120,15 @@ class EventLoop {
     Knowledge host;    // of what the host has been told
     std::deque<Ref<Block>> quarantine;
     uint64_t quarantined = 0;  // bytes
+    // What submissions that were dropped wrote, and the host will not be shown: for the event loop's thread.
+    std::vector<std::pair<Ref<Block>, Position>> unshown;
     std::vector<Found> found;
     Status loss;         // of the device
     bool ended = false;  // ... and all queues have failed
     bool held = false, stopped = false;
     SimStats stats;
+    bool keeps_history = false;
+    std::vector<Happened> history;
 
     const Ref<QueueState>* find(const device::Timeline* timeline) const;
     Due next() const;
@@ -129,7 +136,10 @@ class EventLoop {
     Status settled(const device::Point& point, bool& is) const;
     bool waits_in_vain(const QueueState& queue) const;
     void report(Violation what, std::string detail, bool fails);
+    void note(Happened::What what, QueueNumber queue, uint64_t value, std::string detail = "");
   };
+  uint64_t tick(State& state) const;  // brings its `now` up to date
+  Due await(Guarded<State, Rank::kStream>::Held& state) const;
   void act(const Due& due);
   void begin(QueueState& queue);
   bool begin_step(State& state, QueueState& queue, Submission& submission);
@@ -141,14 +151,17 @@ class EventLoop {
   void touch(State& state, QueueState& queue, const Submission& submission, const Step& step) const;
   void finish(State& state, QueueState& queue);
   static void release_blocks(const Submission& submission);
-  static std::vector<std::unique_ptr<Submission>> take_all(QueueState& queue);
+  static std::vector<std::unique_ptr<Submission>> take_all(State& state, QueueState& queue);
   void pause();
 
   const SimOptions options_;
+  const bool shares_time_;  // with a simulation
+  const TimePoint began_;
+  const uint64_t seed_;
   const std::unique_ptr<InnerQueue> inner_;
   const device::Completion completion_;
   Faults<Fault> faults_;
-  ManualClock clock_;  // shows State::now
+  ManualClock clock_;  // shows State::now, unless time is a simulation's
   Retired retired_{1};
   Schedule pauses_;                      // of run()
   Guarded<State, Rank::kStream> state_;  // before a timeline's

@@ -24,8 +24,8 @@ Ref<QueueState> EventLoop::add(Ref<device::Timeline> timeline) {
   Ref<QueueState> queue;
   {
     auto state = state_.lock();
-    queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), options_.seed);
-    queue->next_at = state->now;
+    queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), seed_);
+    queue->next_at = tick(*state);
     queue->failure = state->loss;
     state->queues.push_back(queue);
   }
@@ -45,7 +45,7 @@ void EventLoop::remove(const Ref<QueueState>& queue) {
     std::erase(state->queues, queue);
     queue->removed = true;
     if (!queue->idle()) queue->failure = Status::unavailable("its queue was destroyed");
-    dropped = take_all(*queue);
+    dropped = take_all(*state, *queue);
     retired_.add(queue->number);
     state->host.forget(retired_);
   }
@@ -99,6 +99,7 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
   Status status;
   {
     auto state = state_.lock();
+    const uint64_t now = tick(*state);
     if (!queue.failure.ok() || !state->loss.ok()) {
       status = queue.failure.ok() ? state->loss : queue.failure;
       if (queue.refused && state->loss.ok())
@@ -112,15 +113,15 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
       status = Status::internal("submission ", submission->value, " has no place on its queue");
     } else {
       queue.submitted = submission->value;
+      state->note(Happened::What::kSubmitted, queue.number, submission->value);
       submission->host_at_submit = state->host;
       for (const Submission::Named& named : submission->named) ++named.block->in_flight;
       for (const Step& step : submission->steps) {
         for (const Touch& touch : step.touches) touch.block->writers += touch.writes ? 1 : 0;
       }
       if (queue.pending.empty())
-        queue.next_at =
-            std::max(queue.next_at,
-                     state->now + queue.admission.delay(static_cast<uint64_t>(options_.longest.count())));
+        queue.next_at = std::max(
+            queue.next_at, now + queue.admission.delay(static_cast<uint64_t>(options_.longest.count())));
       queue.pending.push_back(std::move(submission));
     }
   }
@@ -130,8 +131,13 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
 
 void EventLoop::State::report(Violation what, std::string detail, bool fails) {
   found.push_back({what, std::move(detail)});
+  note(Happened::What::kViolated, 0, 0, to_string(found.back()));
   if (fails && loss.ok())
     loss = Status::internal("the simulated device was misused: ", to_string(found.back()));
+}
+
+void EventLoop::State::note(Happened::What what, QueueNumber queue, uint64_t value, std::string detail) {
+  if (keeps_history) history.push_back({now, what, queue, value, std::move(detail)});
 }
 
 void EventLoop::report(Violation what, std::string detail) {

@@ -40,11 +40,14 @@ void Block::hide_from_host(Bytes range, Position writer) {
 }
 
 void Block::show_host(Position writer) {
-  std::erase_if(hidden, [&](const Hidden& each) {
-    if (each.writer.queue != writer.queue || each.writer.pass != writer.pass) return false;
-    copy_range(*bytes, *hosts, each.range);
-    return true;
-  });
+  for (const Hidden& each : hidden) {
+    if (each.by(writer)) copy_range(*bytes, *hosts, each.range);
+  }
+  forget_hidden(writer);
+}
+
+void Block::forget_hidden(Position writer) {
+  std::erase_if(hidden, [&](const Hidden& each) { return each.by(writer); });
 }
 
 SimMemory::SimMemory(const void* maker, device::MemoryKind kind, Ref<Block> block, Ref<EventLoop> loop)

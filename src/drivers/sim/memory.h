@@ -33,12 +33,15 @@ struct Block {
   // What the position writes there is not the host's to see yet: poisoned until show_host().
   void hide_from_host(Bytes range, Position writer);
   void show_host(Position writer);
+  // The writer failed: what the host sees there stays undefined, and what it writes there next is taken.
+  void forget_hidden(Position writer);
 
   const Ref<device::Buffer> bytes;  // of the wrapped device
   const Ref<device::Buffer> hosts;  // staging memory only
   struct Hidden {
     Bytes range;
     Position writer;
+    bool by(Position other) const { return writer.queue == other.queue && writer.pass == other.pass; }
   };
   std::vector<Hidden> hidden;
 

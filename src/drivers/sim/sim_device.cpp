@@ -74,6 +74,7 @@ class WrappingDevice final : public SimDevice {
       loop_->check_host_read(*memory->block());
   }
   SimStats stats() const override { return loop_->stats(); }
+  std::vector<Happened> history() const override { return loop_->history(); }
   const Clock& clock() const override { return loop_->clock(); }
 
  private:

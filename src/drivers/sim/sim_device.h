@@ -4,6 +4,8 @@
 //              contract: memory that the host cannot address (memory.h), queues that run side by side in
 //              virtual time (event_loop.h), completions told late. It watches what its users do, and fails
 //              on request (protocol.h).
+//   Time       Virtual, and its own: it jumps to the next event. For a device made by a simulated thread
+//              (base/simulation.h) it is the simulation's, and the simulation's seed decides with its own.
 //   Threads    As device.h says. One thread, "heddle-sim", does the work and tells completions.
 //   Blocks     Queue::submit() as event_loop.h says; a queue's destructor, until its work is over, is lost
 //              or is held.
@@ -16,6 +18,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "drivers/sim/history.h"
 #include "drivers/sim/protocol.h"
 
 namespace heddle::sim {
@@ -29,6 +32,7 @@ struct SimOptions {
   bool fails_on_violation = true;
   Duration longest = std::chrono::milliseconds(1);  // that a command takes, or a completion is late
   std::function<void()> inside_submit = {};         // for tests that want a second thread there
+  bool keeps_history = false;
 };
 
 struct SimStats {
@@ -47,7 +51,8 @@ class SimDevice : public device::Device {
   // To be called where the host is about to read staging memory.
   virtual void check_host_read(const device::Buffer& buffer) = 0;
   virtual SimStats stats() const = 0;
-  virtual const Clock& clock() const = 0;  // virtual time
+  virtual std::vector<Happened> history() const = 0;  // so far, with keeps_history
+  virtual const Clock& clock() const = 0;             // virtual time
 };
 
 // invalid if `inner` is not synchronous, or has memory that the host cannot address.
