@@ -77,6 +77,7 @@ inline constexpr int kAll = 0x7fffffff;
 TimePoint now();                      // virtual time, a step
 std::chrono::nanoseconds cpu_time();  // virtual time that passed while this thread ran
 uint32_t thread_number();             // 1, 2, ... in order of their start: equal seeds, equal numbers
+uint64_t serial();                    // 1, 2, ... in order of the calls, in place of a count of the process
 
 // The maker of a thread announces it, the new thread runs its body through run().
 struct NewThread {

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <memory>
 #include <thread>
@@ -366,7 +368,15 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
   report.took = all.now() - TimePoint(std::chrono::hours(1));
   if (report.ok()) {
     runs_first.join();
-  } else {  // its threads stand where they are for good, and so does what they use
+  } else {
+    // Handlers of exit() would wait for what they hold: the last handler that is set comes first.
+    static_cast<void>(on_exit(
+        [](int status, void*) {
+          static_cast<void>(std::fflush(nullptr));
+          _exit(status);
+        },
+        nullptr));
+    // its threads stand where they are for good, and so does what they use
     new std::thread(std::move(runs_first));
     static_cast<void>(simulation.release());
   }
@@ -386,6 +396,7 @@ TimePoint now() {
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
 uint64_t seed() { return simulated() ? Simulation::current()->seed() : 0; }
 uint32_t thread_number() { return Simulation::current()->thread_number(); }
+uint64_t serial() { return Simulation::current()->serial(); }
 NewThread announce(std::string name) { return Simulation::current()->announce(std::move(name)); }
 void withdraw(const NewThread& thread) { Simulation::current()->withdraw(thread.number); }
 void run(const NewThread& thread, const std::function<void()>& body) {

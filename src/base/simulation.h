@@ -91,6 +91,7 @@ class Simulation final : public seam::Beat {
   TimePoint now() const { return TimePoint(skipped_ + kStep * static_cast<Duration::rep>(steps)); }
   Duration cpu_time() const;
   uint32_t thread_number() const { return current_->number; }
+  uint64_t serial() { return ++serials_; }
   seam::NewThread announce(std::string name);
   void withdraw(uint32_t number);
   void run(const seam::NewThread& thread, const std::function<void()>& body);
@@ -150,8 +151,9 @@ class Simulation final : public seam::Beat {
   const uint64_t pace_, absences_, stalls_, no_reasons_;
   const uint32_t slow_;  // the number of a thread that is rarely picked; perhaps there is none
   Duration skipped_{std::chrono::hours(1)};  // time that passed without steps
-  uint64_t idle_rounds_ = 0;                 // a thread gave way, and no other could run
-  std::deque<Actor> actors_;                 // by number - 1
+  uint64_t serials_ = 0;
+  uint64_t idle_rounds_ = 0;  // a thread gave way, and no other could run
+  std::deque<Actor> actors_;  // by number - 1
   std::vector<Actor*> living_;
   Actor* current_ = nullptr;  // the one that runs
   uint64_t runs_since_ = 0;   // step

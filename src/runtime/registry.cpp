@@ -25,6 +25,15 @@ Table& table() {
 constinit Atomic<uint64_t> next_model{1};   // 0 is ModelId::kForeign
 constinit Atomic<uint64_t> next_stream{1};  // both only count
 
+// Hashes and orders depend on these numbers: those of a simulation come again in the next one, so that its
+// seed repeats it.
+uint64_t next_of([[maybe_unused]] Atomic<uint64_t>& counter) {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) return (uint64_t{1} << 32) + seam::serial();
+#endif
+  return counter.add_relaxed(1);
+}
+
 }  // namespace
 
 Result<Ref<Governor>> governor(std::string_view device, int limit) {
@@ -51,7 +60,7 @@ Status forked() {
       "Start workers with 'spawn' or 'forkserver', or fork before the first use");
 }
 
-ModelId next_model_id() { return ModelId{next_model.add_relaxed(1)}; }
-uint64_t next_stream_serial() { return next_stream.add_relaxed(1); }
+ModelId next_model_id() { return ModelId{next_of(next_model)}; }
+uint64_t next_stream_serial() { return next_of(next_stream); }
 
 }  // namespace heddle::runtime::registry

@@ -21,6 +21,9 @@ namespace heddle::simulated {
 
 constexpr int64_t kTableRows = 5;
 
+// Options name the process's own device before a test names another: it is made before the first simulation.
+inline const Device process_device;
+
 struct ApiWorld {
   explicit ApiWorld(Simulation& simulation, ModelOptions options = {})
       : driver(make_device(some_device(simulation))),

@@ -9,7 +9,9 @@ namespace heddle::batch {
 
 namespace {
 
-constexpr uint64_t kAsks = ~uint64_t{0};  // in the place of a seat: the timer of the policy
+// The timer of the policy, in the place of a seat, less the seat that asks. Seats of one batch may have to
+// ask at the same time: if the timer of one that has left stood for the other's, nobody would ask.
+constexpr uint64_t kAsks = ~uint64_t{0};
 
 }  // namespace
 
@@ -40,7 +42,7 @@ void Coalescer::watch(const Here& me, const std::stop_token& cancel) {
 
 void Coalescer::follow(const Here& me, const Next& next) {
   if (next.ask_at == TimePoint::max()) return;
-  leaders_.at({next.ask_at, me.batch->id, kAsks}, weakly(me, Seat::Note::ask));
+  leaders_.at({next.ask_at, me.batch->id, kAsks - me.seat}, weakly(me, Seat::Note::ask));
 }
 
 void Coalescer::serve_later(const Here& who, Seat::Note note) {

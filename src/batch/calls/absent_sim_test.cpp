@@ -1,0 +1,69 @@
+// Submissions without a thread under simulated schedules: each is answered once, also when it is late or
+// cancelled, and none is forgotten.
+#include <stop_token>
+
+#include "base/simulation_fixture.h"
+#include "batch/calls/coalescer_fixture.h"
+
+namespace heddle::batch {
+namespace {
+
+using heddle::test::holds_for_seeds;
+using std::chrono::microseconds;
+
+constexpr size_t kSubmitters = 3, kEach = 4;
+
+// The seat that would have asked the policy again leaves at its deadline, and the next one has to ask at the
+// very same time: 377 hung.
+TEST_CASE("simulated: submissions that are late or cancelled are answered once, and the others run") {
+  int right = 0, late = 0, cancelled = 0;
+  holds_for_seeds(600, [&](Simulation& sim) {
+    Fixture fixture(with(1 + static_cast<int>(sim.random(3)), 8), false, false, {.asynchronous = true});
+    fixture.kernel = [&sim](const device::Run&) {
+      sim.pause(microseconds(5 + sim.random(100)));
+      return Status();
+    };
+    std::stop_source stop;
+    Atomic<int> answers{0}, in_time{0}, too_late{0}, stopped{0};
+    run_together(kSubmitters + 1, [&](int thread) {
+      if (thread == kSubmitters) {
+        sim.pause(microseconds(sim.random(150)));
+        stop.request_stop();
+        return;
+      }
+      for (size_t i = 0; i < kEach; ++i) {
+        const auto rows = std::make_shared<Rows>(1 + static_cast<int64_t>(i % 2),
+                                                 static_cast<float>(10 * thread) + static_cast<float>(i));
+        Coalescer::Submission call;
+        call.inputs = {rows->view()};
+        const uint64_t kind = sim.random(4);
+        if (kind == 0) call.deadline = Deadline::in(microseconds(sim.random(80)));
+        if (kind == 1) call.cancel = stop.get_token();
+        call.then = [&, rows](const Result<std::vector<View>>& result) {
+          const Code code = result.status().code();
+          sim.expect(!result.ok() || fixture.right(*rows, result), "its own rows");
+          sim.expect(result.ok() || code == Code::deadline || code == Code::cancelled,
+                     "or late, or cancelled");
+          (result.ok() ? in_time : code == Code::deadline ? too_late : stopped).add_relaxed(1);
+          answers.add_release(1);
+          answers.notify_all();
+        };
+        sim.expect(fixture.coalescer->submit(std::move(call)).ok(), "it is taken");
+      }
+    });
+    constexpr int kAll = static_cast<int>(kSubmitters * kEach);
+    for (int seen = answers.load_acquire(); seen < kAll; seen = answers.load_acquire()) answers.wait(seen);
+    fixture.coalescer->close();
+    sim.expect(answers.load_acquire() == kAll, "each had one answer");
+    right += in_time.load_relaxed();
+    late += too_late.load_relaxed();
+    cancelled += stopped.load_relaxed();
+  });
+  if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
+  CHECK(right > 600);
+  CHECK(late > 0);
+  CHECK(cancelled > 0);
+}
+
+}  // namespace
+}  // namespace heddle::batch
