@@ -831,6 +831,10 @@ struct EnvironmentVariable {
 };
 HEDDLE_API std::vector<EnvironmentVariable> environment();
 
+// Replays a plan on the simulated device and says as JSON what happened: the same for equal arguments. The
+// user guide has the words of plans; invalid names one that does not exist, and those that do.
+HEDDLE_API std::string replay(uint64_t seed, std::string_view plan = {});
+
 // What the reader of ONNX files takes of domain ai.onnx.
 struct OnnxSupport {
   int64_t oldest_opset, newest_opset;

@@ -43,6 +43,10 @@ void bind_inside(nb::module_& m) {
   m.def("stop_trace", [] { without_gil([] { stop_trace(); }); });
   m.def("set_log", log_to, nb::arg("callback").none());
   m.def("version", version);
+  m.def(
+      "replay",
+      [](uint64_t seed, const std::string& plan) { return without_gil([&] { return replay(seed, plan); }); },
+      "seed"_a, "plan"_a);
   m.def("onnx_support", [] {
     const OnnxSupport support = onnx_support();
     return nb::make_tuple(support.oldest_opset, support.newest_opset, support.operators);

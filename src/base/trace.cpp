@@ -79,23 +79,6 @@ void record(uint64_t of, const Event& event) {
   }
 }
 
-void append_quoted(std::string& out, const std::string& raw) {
-  out += '"';
-  for (const char c : raw) {
-    if (c == '"' || c == '\\') {
-      out += '\\';
-      out += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      char escaped[8];
-      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
-      out += escaped;
-    } else {
-      out += c;
-    }
-  }
-  out += '"';
-}
-
 void append_microseconds(std::string& out, int64_t value_ns) {
   char digits[48];
   std::snprintf(digits, sizeof(digits), "%" PRId64 ".%03d", value_ns / 1000,
@@ -194,6 +177,23 @@ Status stop() {
     return Status::unavailable("trace file '", path, "' cannot be written: ", std::strerror(errno));
   }
   return {};
+}
+
+void append_quoted(std::string& json, const std::string& raw) {
+  json += '"';
+  for (const char c : raw) {
+    if (c == '"' || c == '\\') {
+      json += '\\';
+      json += c;
+    } else if (static_cast<unsigned char>(c) < 0x20) {
+      char escaped[8];
+      std::snprintf(escaped, sizeof(escaped), "\\u%04x", static_cast<unsigned>(c));
+      json += escaped;
+    } else {
+      json += c;
+    }
+  }
+  json += '"';
 }
 
 std::string take_json() {

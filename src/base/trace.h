@@ -34,6 +34,7 @@ inline bool on() { return session.load_relaxed() != 0; }
 
 void start(std::string path);
 Status stop();  // `invalid` when off, `unavailable` when the file cannot be written (the events are kept)
+void append_quoted(std::string& json, const std::string& raw);  // as a string of JSON
 std::string take_json();  // what has been recorded since start(), which is then forgotten; works on and off
 
 void instant(const char* category, const char* name);

@@ -1,4 +1,4 @@
-"""The command line: heddle run | bench | doctor | inspect | guard | crash-rate."""
+"""The command line: heddle run | bench | doctor | inspect | sim | guard | crash-rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import sys
 
 from ..errors import Error
-from . import bench, crash_rate, doctor, guard, inspect, run
+from . import bench, crash_rate, doctor, guard, inspect, run, sim
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -18,7 +18,7 @@ def main(argv: list[str] | None = None) -> int:
         prog="heddle", description="Run, measure and look into models under Heddle."
     )
     commands = parser.add_subparsers(dest="command", required=True)
-    for module in (run, bench, doctor, inspect, guard, crash_rate):
+    for module in (run, bench, doctor, inspect, sim, guard, crash_rate):
         module.add_parser(commands)
     options = parser.parse_args(argv)
     try:

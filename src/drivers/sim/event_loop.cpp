@@ -264,7 +264,9 @@ void EventLoop::finish(State& state, QueueState& queue) {
 
 void EventLoop::tell(QueueState& queue) {
   if (faults_.take(Fault::kLostCompletion)) {
-    const auto state = state_.lock();
+    auto state = state_.lock();
+    tick(*state);
+    state->note(Happened::What::kLost, queue.number, queue.untold.front()->value);
     queue.mute = true;
     return;
   }

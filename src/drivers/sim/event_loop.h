@@ -14,7 +14,7 @@
 //              runs.
 //   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
 //   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of
-//              other drivers. remove(), until the queue's work is over.
+//              other drivers. remove(), until the queue's work is over. await_idle(), until all is over.
 //   Lifetime   Shared by the device, its queues and its memory.
 #pragma once
 
@@ -100,6 +100,7 @@ class EventLoop {
   void hold();
   void release();
   void deliver_lost();
+  void await_idle();
   SimStats stats() const { return state_.lock()->stats; }
   Faults<Fault>& faults() { return faults_; }
   std::vector<Happened> history() const { return state_.lock()->history; }

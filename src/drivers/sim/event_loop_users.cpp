@@ -223,6 +223,15 @@ void EventLoop::release() {
   state_.notify_all();
 }
 
+void EventLoop::await_idle() {
+  auto state = state_.lock();
+  state.wait([&] {
+    const auto works = [](const Ref<QueueState>& queue) { return queue->busy; };
+    if (std::any_of(state->queues.begin(), state->queues.end(), works)) return false;
+    return state->stopped || (state->loss.ok() ? state->next().event == Event::kNone : state->ended);
+  });
+}
+
 void EventLoop::deliver_lost() {
   {
     auto state = state_.lock();

@@ -9,7 +9,7 @@ namespace heddle::sim {
 namespace {
 
 constexpr std::array<std::string_view, static_cast<size_t>(Happened::What::kCount)> kHappenedNames = {
-    "submitted", "begun", "ended", "told", "failed", "violated"};
+    "submitted", "begun", "ended", "told", "lost", "failed", "violated"};
 
 struct Describer {
   std::string operator()(const device::Wait&) const { return "wait"; }

@@ -15,11 +15,11 @@
 namespace heddle::sim {
 
 struct Happened {
-  enum class What : uint8_t { kSubmitted, kBegun, kEnded, kTold, kFailed, kViolated, kCount };
+  enum class What : uint8_t { kSubmitted, kBegun, kEnded, kTold, kLost, kFailed, kViolated, kCount };
   uint64_t at = 0;  // nanoseconds of virtual time since the device was made
   What what = What::kSubmitted;
   QueueNumber queue = 0;  // 0: none
-  uint64_t value = 0;     // of the submission
+  uint64_t value = 0;     // of the submission; 0: none
   std::string detail;     // the command, or the failure
 };
 std::string_view name(Happened::What what);

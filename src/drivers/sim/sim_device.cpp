@@ -69,6 +69,7 @@ class WrappingDevice final : public SimDevice {
   void hold() override { loop_->hold(); }
   void release() override { loop_->release(); }
   void deliver_lost() override { loop_->deliver_lost(); }
+  void await_idle() override { loop_->await_idle(); }
   void check_host_read(const device::Buffer& buffer) override {
     if (const auto* memory = dynamic_cast<const SimMemory*>(&buffer.memory()))
       loop_->check_host_read(*memory->block());

@@ -48,6 +48,8 @@ class SimDevice : public device::Device {
   virtual void hold() = 0;
   virtual void release() = 0;
   virtual void deliver_lost() = 0;  // completions that Fault::kLostCompletion kept back
+  // Blocks until there is nothing to do: all is told, lost or failed, or waits for what is lost.
+  virtual void await_idle() = 0;
   // To be called where the host is about to read staging memory.
   virtual void check_host_read(const device::Buffer& buffer) = 0;
   virtual SimStats stats() const = 0;
