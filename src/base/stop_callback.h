@@ -24,8 +24,11 @@ namespace heddle {
 
 #if !defined(HEDDLE_SIM)
 
+// No alias: Clang 16 deduces the argument of classes only.
 template <class Callback>
-using StopCallback = std::stop_callback<Callback>;
+class StopCallback : public std::stop_callback<Callback> {
+  using std::stop_callback<Callback>::stop_callback;
+};
 
 #else
 
@@ -66,9 +69,9 @@ class StopCallback {
   const std::stop_callback<Watched> registered_;
 };
 
+#endif
+
 template <class Callback>
 StopCallback(const std::stop_token&, Callback) -> StopCallback<Callback>;
-
-#endif
 
 }  // namespace heddle
