@@ -93,6 +93,30 @@ TEST_CASE("sixteen callers of a batch queue over a model get their own rows, two
   CHECK(metrics.depth == 0);
 }
 
+TEST_CASE("eight callers in a loop over a function come back into shared batches, each with its own rows") {
+  constexpr int kCalls = 200;
+  BatchQueue queue([](std::span<const Tensor> x) {
+    const auto end = std::chrono::steady_clock::now() + 200us;
+    while (std::chrono::steady_clock::now() < end) {
+    }
+    return same(x);
+  });
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(8, [&](int thread) {
+    for (int i = 0; i < kCalls; ++i) {
+      const auto value = static_cast<float>(thread * kCalls + i);
+      right += first_of(queue.submit({row(value)})) == value ? 1 : 0;
+    }
+  });
+  CHECK(errors.empty());
+  CHECK(right == 8 * kCalls);
+  queue.drain();
+  const auto metrics = queue.metrics();
+  CHECK(metrics.rows == 8 * kCalls);
+  CHECK(metrics.total.count == 8 * kCalls);
+  CHECK(metrics.batches <= 8 * kCalls / 2);
+}
+
 TEST_CASE("batches keep to max_batch, and a request of more rows is split and joined") {
   Gate gate;
   BatchQueueOptions options;

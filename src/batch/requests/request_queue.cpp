@@ -73,6 +73,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
     admission.ring = admission.ring || r.deadline < state.care_next;
   }
   state.metrics.submitted += wanted;
+  state.newest = ids[wanted - 1];
   if (state.returning > 0) --state.returning;
   const Limits& limits = state.limits;
   const bool simple = limits.max_cost == 0 && limits.preferred_rows.empty();
@@ -193,7 +194,12 @@ Decision RequestQueue::ask(State& state, TimePoint now) {
   if (state.waiting.size() == 0) return Wait{TimePoint::max()};
   const std::span<const Waiting> offered = state.waiting.offer(now, state.limits.max_rows);
   const Running running_now = running(state, now);
-  if (!state.draining) return decide(now, offered, running_now, state.limits);
+  if (!state.draining) {
+    const Decision decision = decide(now, offered, running_now, state.limits);
+    const bool waits = std::holds_alternative<Wait>(decision) && running_now.busy < running_now.lanes;
+    if (waits && running_now.returning > 0 && state.held_at == 0) state.held_at = state.newest;
+    return decision;
+  }
   Limits hurried = state.limits;
   hurried.max_wait = Duration::zero();
   return decide(now, offered, running_now, hurried);
@@ -214,6 +220,10 @@ Work RequestQueue::start(State& state, const Take& decision, TimePoint now) cons
   run.taken = run.formed = run.ran = now;
   work.batch.reserve(run.requests);
   run.arrived.reserve(run.requests);
+  if (const RequestId held_at = std::exchange(state.held_at, 0); held_at != 0) {
+    state.forecast.note(
+        std::any_of(decision.ids.begin(), decision.ids.end(), [&](RequestId id) { return id > held_at; }));
+  }
   for (const RequestId id : decision.ids) {
     const WaitingList::Item item = state.waiting.remove(id);
     work.batch.push_back(item.payload);
@@ -319,7 +329,8 @@ bool RequestQueue::ran(uint64_t ticket) {
   run->answered = true;
   run->phase.reset();
   if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "scatter", ticket);
-  if (run->requests >= 2) {  // before the answers: a quick caller is back before finish()
+  run->expects = run->requests >= 2 && state->forecast.expect();
+  if (run->expects) {  // before the answers: a quick caller is back before finish()
     if (now >= state->returning_until) state->returning = 0;
     state->returning += static_cast<int64_t>(run->requests);
     state->returning_until = now + std::min((now - run->taken) / kReturnFraction, state->limits.max_wait);
@@ -367,7 +378,7 @@ void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
     Run* run = find(*state, ticket);
     if (run == nullptr) return;
     const TimePoint now = clock_.now();
-    if (run->requests >= 2) {
+    if (run->expects) {
       state->returning_until =
           now + std::min((run->ran - run->taken) / kReturnFraction, state->limits.max_wait);
     }

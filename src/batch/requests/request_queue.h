@@ -9,7 +9,9 @@
 //              child every call gets `unavailable` and touches nothing.
 //   Order      The policy's. Waiters for room get it first come, first served.
 //   Returning  After a batch of two or more, as many callers are expected back as it answered, until a
-//              quarter of its run time is over, or max_wait if that is less.
+//              quarter of its run time is over, or max_wait if that is less, and as long as
+//              return_forecast.h says that it pays: a queue whose requests each have a thread of their own
+//              soon stops waiting.
 //   Hung       A batch that runs longer than hang_after is reported once by care(). Once it is abandoned, its
 //              worker gets false from ran(), so that no request is answered twice.
 //   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
@@ -32,6 +34,7 @@
 #include "base/sync.h"
 #include "base/trace.h"
 #include "batch/policy/batch_policy.h"
+#include "batch/policy/return_forecast.h"
 #include "batch/requests/histogram.h"
 #include "batch/requests/waiting_list.h"
 #include "runtime/admission/parked.h"
@@ -130,6 +133,7 @@ class RequestQueue {
     TimePoint taken, formed, ran;
     std::vector<TimePoint> arrived;
     bool reported = false;
+    bool expects = false;                  // its callers back
     bool answered = false;                 // its worker answers it, or has
     TimePoint over_at = TimePoint::max();  // finished, and lingers until then
     std::unique_ptr<trace::Span> phase;
@@ -144,6 +148,9 @@ class RequestQueue {
     int64_t in_flight = 0;  // rows in runs
     int64_t returning = 0;
     TimePoint returning_until = TimePoint::min();
+    ReturnForecast forecast;
+    RequestId newest = 0;   // ids grow with arrival
+    RequestId held_at = 0;  // the newest, when a batch began to wait for callers to return; 0: none does
     bool draining = false, closed = false;
     Status refusal;
 
