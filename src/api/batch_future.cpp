@@ -81,7 +81,11 @@ void Job::give(std::vector<Tensor> results) {
   }
   whole->results[number] = std::move(results);
   if (whole->missing.add_acq_rel(-1) != 1) return;
-  target->give(join_rows(whole->results));
+  try {
+    target->give(join_rows(whole->results));
+  } catch (const Error&) {  // results that cannot be joined: its own answer
+    target->fail(std::current_exception());
+  }
 }
 
 Jobs to_jobs(const std::vector<void*>& payloads) {

@@ -37,6 +37,11 @@ std::string words_of(const std::exception_ptr& error) {
   }
 }
 
+batch::Padding checked(batch::Padding padding) {
+  check(batch::RequestRows::check(padding));
+  return padding;
+}
+
 int64_t bytes_of(std::span<const Tensor> tensors) {
   int64_t bytes = 0;
   for (const Tensor& t : tensors) bytes += t.elements() * static_cast<int64_t>(size_of(t.dtype()));
@@ -50,7 +55,7 @@ struct BatchQueue::Rep {
       : function(std::move(f)),
         seated(std::move(seats)),
         options(o),
-        padding{o.pad, o.buckets, o.cut},
+        rows(checked({o.pad.has_value(), o.buckets, o.cut})),
         queue(std::make_shared<batch::RequestQueue>(to_batch(o.limits, o.workers, o.hang_after))),
         max_batch(o.limits.max_batch) {}
 
@@ -65,16 +70,11 @@ struct BatchQueue::Rep {
     std::string reason;
     std::map<uint64_t, Running> running;
   };
-  struct Groups {
-    std::map<std::vector<int64_t>, uint64_t> numbers;
-    uint64_t made = 0;
-  };
   struct Outcome {
     std::span<const std::unique_ptr<Job>> jobs;
     Scatter scatter;
     std::exception_ptr error;
   };
-  static constexpr size_t kGroupsKept = 4096;
 
   void start(std::function<void()> body);
   void work();
@@ -87,7 +87,6 @@ struct BatchQueue::Rep {
   void keep();
   void care();
   void hangs(uint64_t ticket);
-  uint64_t group(const std::vector<int64_t>& key);
   void admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs, Timeout timeout,
              int priority);
   void close();
@@ -95,10 +94,9 @@ struct BatchQueue::Rep {
   const BatchFunction function;
   const std::optional<Model> seated;  // its seats are used instead of the function
   const BatchQueueOptions options;
-  const Padding padding;
+  const batch::RequestRows rows;
   const std::shared_ptr<batch::RequestQueue> queue;
   Atomic<int64_t> max_batch;  // a setting, relaxed: set_limits() writes, submit() reads
-  Guarded<Groups, Rank::kBatch> groups;
   Guarded<Roll, Rank::kBatch> roll;
 
   static thread_local const Rep* working;  // whose worker this thread is
@@ -126,7 +124,7 @@ RunJobs BatchQueue::Rep::prepare() const {
   BatchFunction call = options.setup ? options.setup() : function;
   if (!call) throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
   warm(call);
-  return seated ? run_seated(*seated) : run_stacked(std::move(call), padding);
+  return seated ? run_seated(*seated) : run_stacked(std::move(call), rows, options.pad.value_or(0));
 }
 
 void BatchQueue::Rep::warm(const BatchFunction& call) const {
@@ -294,30 +292,19 @@ void BatchQueue::Rep::hangs(uint64_t ticket) {
 
 // ---- in
 
-uint64_t BatchQueue::Rep::group(const std::vector<int64_t>& key) {
-  auto g = groups.lock();
-  const auto known = g->numbers.find(key);
-  if (known != g->numbers.end()) return known->second;
-  if (g->numbers.size() >= kGroupsKept) g->numbers.clear();  // numbers are never used twice
-  return g->numbers.emplace(key, ++g->made).first->second;
-}
-
 void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs,
                             Timeout timeout, int priority) {
-  const auto [rows, length, key] = seated ? describe(inputs, *seated) : describe(inputs, padding);
-  const uint64_t number = group(key);
+  const auto [count, length, group] = seated ? describe(inputs, rows, *seated) : describe(inputs, rows);
   const int64_t most = max_batch.load_relaxed();
   Jobs jobs;
-  if (rows <= most) {
-    jobs.push_back(std::make_unique<Job>(Job{target, std::move(inputs), rows, length, nullptr, 0}));
+  if (count <= most) {
+    jobs.push_back(std::make_unique<Job>(Job{target, std::move(inputs), count, length, nullptr, 0}));
   } else {
-    const auto parts = static_cast<size_t>((rows + most - 1) / most);
-    const auto whole = std::make_shared<Whole>(parts);
-    for (size_t i = 0; i < parts; ++i) {
-      const int64_t begin = static_cast<int64_t>(i) * most;
-      const int64_t end = std::min(begin + most, rows);
-      jobs.push_back(
-          std::make_unique<Job>(Job{target, slice_rows(inputs, begin, end), end - begin, length, whole, i}));
+    const auto parts = batch::RequestRows::parts(count, most);
+    const auto whole = std::make_shared<Whole>(parts.size());
+    for (const auto& [begin, end] : parts) {
+      jobs.push_back(std::make_unique<Job>(
+          Job{target, slice_rows(inputs, begin, end), end - begin, length, whole, jobs.size()}));
     }
   }
   std::vector<batch::Request> requests;
@@ -326,7 +313,7 @@ void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vecto
   for (const auto& job : jobs) {
     int64_t cost = 0;
     if (options.limits.max_cost != 0) cost = options.cost ? options.cost(job->inputs) : bytes_of(job->inputs);
-    requests.push_back({job.get(), number, job->rows, cost, priority, deadline});
+    requests.push_back({job.get(), group, job->rows, cost, priority, deadline});
   }
   target->ids.resize(jobs.size());
   target->queue = queue;
@@ -368,9 +355,6 @@ BatchQueue::BatchQueue(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {
   const BatchQueueOptions& options = rep_->options;
   if (!rep_->function && !options.setup) {
     throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
-  }
-  if (!options.buckets.empty() && !options.pad) {
-    throw Error(ErrorCode::invalid, "buckets need pad, the value that fills up");
   }
   rep_->roll.lock()->workers = options.workers;
   for (int i = 0; i < options.workers; ++i) rep_->start([rep = rep_.get()] { rep->work(); });

@@ -60,14 +60,11 @@ Scatter run_in_seats(const Model& model, std::span<const std::vector<Tensor>> re
 
 }  // namespace
 
-Described describe(std::span<const Tensor> inputs, const Padding& padding) {
-  Described described{rows_of(inputs), length_of(inputs, padding), {}};
-  described.key = group_key(inputs, described.length, padding);
+batch::RequestRows::Described describe(std::span<const Tensor> inputs, const batch::RequestRows& rows,
+                                       const Model& model) {
+  batch::RequestRows::Described described = describe(inputs, rows);
+  described.group = rows.group(model.group(inputs));
   return described;
-}
-
-Described describe(std::span<const Tensor> inputs, const Model& model) {
-  return {rows_of(inputs), 0, model.group(inputs)};
 }
 
 std::vector<int64_t> Model::group(std::span<const Tensor> inputs) const {
@@ -85,18 +82,19 @@ std::vector<Model::Outcome> Model::run_together(std::span<const std::vector<Tens
                                                 const std::function<void()>& formed) const {
   if (!rep_->batchable) throw Error(ErrorCode::unsupported, "the model cannot be batched: " + rep_->why_not);
   if (requests.empty()) return {};
-  for (const std::vector<Tensor>& inputs : requests) static_cast<void>(rows_of(inputs));
+  const batch::RequestRows rows({});
+  for (const std::vector<Tensor>& inputs : requests) static_cast<void>(describe(inputs, rows));
   return run_in_seats(*this, requests, formed ? formed : [] {})();
 }
 
-RunJobs run_stacked(BatchFunction function, Padding padding) {
-  return [function = std::move(function), padding = std::move(padding)](
-             std::span<const std::unique_ptr<Job>> jobs, const std::function<void()>& formed) -> Scatter {
-    const std::vector<Tensor> stacked = stack_rows(jobs, padding);
+RunJobs run_stacked(BatchFunction function, const batch::RequestRows& rows, double pad) {
+  return [function = std::move(function), &rows, pad](std::span<const std::unique_ptr<Job>> jobs,
+                                                      const std::function<void()>& formed) -> Scatter {
+    const std::vector<Tensor> stacked = stack_rows(jobs, rows, pad);
     formed();
-    return [jobs, padding, results = function(stacked)] {
+    return [jobs, &rows, results = function(stacked)] {
       Outcomes outcomes;
-      for (std::vector<Tensor>& part : split_rows(results, jobs, padding)) {
+      for (std::vector<Tensor>& part : split_rows(results, jobs, rows)) {
         outcomes.push_back({std::move(part), nullptr});
       }
       return outcomes;

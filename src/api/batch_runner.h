@@ -12,20 +12,17 @@
 
 namespace heddle {
 
-struct Described {
-  int64_t rows = 0;
-  int64_t length = 0;        // of axis 1, where a function's inputs are padded
-  std::vector<int64_t> key;  // equal keys may share a batch
-};
-Described describe(std::span<const Tensor> inputs, const Padding& padding);
-Described describe(std::span<const Tensor> inputs, const Model& model);
+// For the model's seats: what the model says of the request.
+batch::RequestRows::Described describe(std::span<const Tensor> inputs, const batch::RequestRows& rows,
+                                       const Model& model);
 
 using Outcomes = std::vector<Model::Outcome>;
 using Scatter = std::function<Outcomes()>;  // called once: one outcome per job
 using RunJobs =
     std::function<Scatter(std::span<const std::unique_ptr<Job>>, const std::function<void()>& formed)>;
 
-RunJobs run_stacked(BatchFunction function, Padding padding);
+// `rows` outlives it. `pad` fills up what is ragged.
+RunJobs run_stacked(BatchFunction function, const batch::RequestRows& rows, double pad);
 RunJobs run_seated(const Model& model);
 
 }  // namespace heddle

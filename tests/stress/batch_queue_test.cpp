@@ -134,6 +134,22 @@ TEST_CASE("batches keep to max_batch, and a request of more rows is split and jo
   for (const int64_t rows : gate.rows()) CHECK(rows <= 4);
 }
 
+TEST_CASE("results that cannot be joined are their own request's failure, and the queue goes on") {
+  BatchQueueOptions options;
+  options.limits.max_batch = 4;
+  BatchQueue queue(
+      [](std::span<const Tensor> x) {
+        const int64_t rows = x[0].shape()[0];
+        return std::vector<Tensor>{random_tensor({rows, rows}, 3)};
+      },
+      options);
+  CHECK_THROWS_WITH_AS(queue.submit({random_tensor({7, 3}, 5)}).get(),
+                       "the function gave results of unequal shapes or types for the parts of one request, "
+                       "which has more rows than max_batch: they cannot be joined",
+                       Error);
+  CHECK(queue.submit({random_tensor({8, 3}, 5)}).get()[0].shape() == heddle::Shape{8, 4});
+}
+
 TEST_CASE(
     "one bad request fails alone where its batch may be repeated, and never after the device was lost") {
   const auto run = [](ErrorCode thrown, bool retry) {

@@ -50,6 +50,22 @@ ir::Extents with_rows(int64_t rows, const ir::Extents& row) {
 
 }  // namespace
 
+void write_rows(const View& from, const ir::Extents& row, const std::byte* pad, int64_t first,
+                std::byte* batch) {
+  const auto size = static_cast<size_t>(ir::size_of(from.dtype));
+  std::byte* const to = batch + static_cast<size_t>(first * row.elements()) * size;
+  const ir::Extents whole = with_rows(from.extents[0], row);
+  if (whole != from.extents) {  // padded first: what is longer than the rows themselves stays
+    for (int64_t i = 0; i < whole.elements(); ++i) std::memcpy(to + static_cast<size_t>(i) * size, pad, size);
+  }
+  copy(from.extents, from.strides, device::contiguous_strides(whole), from.dtype, from.host(), to);
+}
+
+void read_rows(const View& batch, int64_t first, const View& part) {
+  const int64_t skipped = first * batch.strides[0] * ir::size_of(batch.dtype);
+  copy(part.extents, batch.strides, part.strides, batch.dtype, batch.host() + skipped, part.host());
+}
+
 int64_t worth_running(std::span<const int64_t> sizes, int64_t rows) {
   const auto next = std::lower_bound(sizes.begin(), sizes.end(), rows);
   return next == sizes.end() ? rows : *next;
@@ -162,16 +178,8 @@ int64_t RowLayout::row_bytes(const CallShape& shape, size_t input) const {
 
 void RowLayout::write_rows(size_t input, const CallShape& shape, const View& from, std::byte* staging,
                            int64_t first) const {
-  const RowPort& port = inputs_[input];
-  const int64_t bytes = row_bytes(shape, input);
-  std::byte* const to = staging + first * bytes;
-  const ir::Extents whole = with_rows(shape.rows, shape.row_extents[input]);
-  if (whole != from.extents) {  // padded first: what is longer than the rows themselves stays
-    const auto size = static_cast<size_t>(ir::size_of(port.dtype));
-    for (int64_t i = 0; i < whole.elements(); ++i)
-      std::memcpy(to + static_cast<size_t>(i) * size, port.pad.data(), size);
-  }
-  copy(from.extents, from.strides, device::contiguous_strides(whole), port.dtype, from.host(), to);
+  batch::write_rows(from, shape.row_extents[input], static_cast<const std::byte*>(inputs_[input].pad.data()),
+                    first, staging);
 }
 
 View RowLayout::batch_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
@@ -219,12 +227,9 @@ ir::Extents RowLayout::part_of(size_t output, int64_t mine, std::span<const int6
   return part;
 }
 
-void RowLayout::read_rows(size_t output, const View& whole, int64_t rows, int64_t first,
+void RowLayout::read_rows(size_t /*output*/, const View& whole, int64_t rows, int64_t first,
                           const View& part) const {
-  const int64_t block = whole.extents[0] / rows;
-  const int64_t skipped = first * block * whole.strides[0] * ir::size_of(outputs_[output].dtype);
-  copy(part.extents, whole.strides, part.strides, outputs_[output].dtype, whole.host() + skipped,
-       part.host());
+  batch::read_rows(whole, first * (whole.extents[0] / rows), part);
 }
 
 std::string RowLayout::describe() const {

@@ -36,6 +36,13 @@ struct CallShape {
   bool is_empty() const { return rows == 0 || std::find(lengths.begin(), lengths.end(), 0) != lengths.end(); }
 };
 
+// One call's rows in a batch whose rows lie as `row`, from its row `first` on; what `from` does not cover of
+// them becomes `pad`, one element.
+void write_rows(const device::View& from, const ir::Extents& row, const std::byte* pad, int64_t first,
+                std::byte* batch);
+// The copy of a batch's rows from `first` on, as many as `part` has and of its extents.
+void read_rows(const device::View& batch, int64_t first, const device::View& part);
+
 // A device may have programs for some numbers of rows only (Traits::row_sizes): the next one.
 int64_t worth_running(std::span<const int64_t> sizes, int64_t rows);
 
