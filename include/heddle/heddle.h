@@ -587,16 +587,27 @@ struct BatchMetrics {
       const std::string& queue_name) const;  // the text format, label queue="..."
 };
 
+struct BatchHealth {
+  // degraded: some workers are gone or hang; unavailable: all.
+  enum class State : uint8_t { ok, degraded, unavailable, draining, closed } state;
+  std::string reason;  // why not ok, or what the last trouble was
+  int workers, hung, restarts;
+};
+
 // The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
 // Python package does: requests wait in it until a worker takes a batch. A payload is the host's handle and
-// comes back exactly once: in a batch, as expired, from refuse() or close(), or it is the host's again when
-// cancel() says true.
+// comes back exactly once: in a batch, as expired, from hang(), lost_worker() or close(), or it is the host's
+// again when cancel() says true.
 class HEDDLE_API RequestQueue {
  public:
   struct Options {
     BatchLimits limits;
     int workers = 1;
-    Timeout hang_after;  // a batch that runs longer is reported by care()
+    Timeout hang_after;         // a batch that runs longer is reported by care()
+    bool replace_hung = false;  // with one worker; several are replaced always
+    bool pad = false;           // as in BatchQueueOptions
+    std::vector<int64_t> buckets = {};
+    bool cut = false;
   };
   struct Request {
     void* payload = nullptr;
@@ -615,18 +626,39 @@ class HEDDLE_API RequestQueue {
     std::vector<uint64_t> hung;  // tickets
     bool closed = false;
   };
+  struct Hang {
+    bool hangs = false, replace = false;  // its requests are the host's to answer; by a new worker
+    std::vector<void*> refused;           // what waited, if no other worker is there
+  };
+
+  struct Described {
+    int64_t rows, length;  // length: the longest axis 1, with padding
+    uint64_t group;
+  };
 
   explicit RequestQueue(const Options& options);
   ~RequestQueue();  // after close(), and when no thread is inside
   RequestQueue(const RequestQueue&) = delete;
   RequestQueue& operator=(const RequestQueue&) = delete;
 
+  // Requests that are arrays of the host's, by their shapes. `kinds`: what else is equal in a batch, such as
+  // dtypes. Throws what is wrong with the request. stacked(): an array of the batch's, made of these.
+  Described describe(std::span<const int64_t> kinds, std::span<const Shape> arrays) const;
+  uint64_t group(std::span<const int64_t> key) const;  // for a key of the host's own
+  Shape stacked(std::span<const Shape> arrays, int64_t longest) const;
+
   // All or none; returns their ids. When there is no room, waits for it up to `room` (0: not at all), then
   // throws exhausted.
   std::vector<uint64_t> submit(std::span<const Request> requests, Timeout room);
   // Without waiting. False: there is no room; submit() may wait for it.
-  bool try_submit(std::span<const Request> requests, std::span<uint64_t> ids);
-  bool cancel(uint64_t id);  // true: it had not been taken
+  bool try_submit(std::span<const Request> requests, std::span<uint64_t> ids, uint64_t seeker = 0);
+  // Room without a thread that waits, in line with those that do: `then` is called once, perhaps inside, with
+  // no lock held. Then try_submit() as this seeker, which is refused where there will be no room. The room
+  // is kept until then, or until leave_room().
+  uint64_t seek_room(size_t wanted, std::function<void()> then);
+  void leave_room(uint64_t seeker);
+  // True: it had not been taken, and its payload is the host's again.
+  bool cancel(uint64_t id, void** payload = nullptr);
 
   void await_due();                // blocks until a batch is due; unavailable once closed
   std::optional<Work> try_take();  // what is due now, unless another worker was quicker
@@ -634,13 +666,17 @@ class HEDDLE_API RequestQueue {
   bool ran(uint64_t ticket);  // false: abandoned; others have answered
   // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), at
   // most for that long and for max_wait, so that the next batch begins when they are back.
-  void finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
+  // False: the worker was replaced while it hung, and must end.
+  bool finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
   void told(uint64_t ticket);
   bool abandon(uint64_t ticket);  // true: the caller of abandon() answers the batch
 
-  Care care();  // blocks until a request expired, a batch hangs or the queue is closed
-  std::vector<void*> refuse(ErrorCode code, const std::string& why);  // new requests get this until accept()
-  void accept();
+  Care care();                 // blocks until a request expired, a batch hangs or the queue is closed
+  Hang hang(uint64_t ticket);  // of a ticket that care() reported; nothing where it came back meanwhile
+  // A worker could not start: what waits, if it was the last one. Nothing more is taken then.
+  std::vector<void*> lost_worker(const std::string& why);
+  bool worker_died(const std::string& why);  // true: start another
+  BatchHealth health() const;
   void drain(Timeout timeout);  // takes nothing new and waits until all that waits has run
   std::vector<void*> close();   // what waits comes back, new requests get unavailable
   bool closed() const;
@@ -696,12 +732,6 @@ struct BatchQueueOptions {
   Timeout hang_after;           // a batch that runs longer is answered with unavailable
   bool replace_hung = false;    // start another worker then, even where workers is 1
   std::vector<Tensor> warm_up;  // a request, run at every size and bucket before the first real one
-};
-
-struct BatchHealth {
-  enum class State : uint8_t { ok, degraded, unavailable, draining, closed } state;
-  std::string reason;  // why not ok, or what the last trouble was
-  int workers, hung, restarts;
 };
 
 // Requests from any threads, joined along axis 0 into batches for a model or any function. For a model, what

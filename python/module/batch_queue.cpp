@@ -27,39 +27,104 @@ nb::list as_list(const std::vector<void*>& payloads) {  // takes over the queue'
 
 PyObject* batching_now = nullptr;  // get() of a ContextVar, made at import and held for ever
 
+// A request of more rows than a batch, and its parts: the last answer joins all of them.
+struct Whole {
+  nb::object target, join;
+  nb::list results;
+  size_t missing = 0;
+};
+class Part {
+ public:
+  Part(std::shared_ptr<Whole> whole, size_t number, nb::object payload, int64_t rows)
+      : payload_(std::move(payload)), rows_(rows), whole_(std::move(whole)), number_(number) {}
+  const nb::object& payload() const { return payload_; }
+  int64_t rows() const { return rows_; }
+  nb::object length() const { return whole_->target.attr("length"); }
+  nb::object begin() const { return whole_->target.attr("begin")(); }
+  void fail(nb::handle error, nb::handle mail) const { whole_->target.attr("fail")(error, mail); }
+  void give(nb::handle result, nb::handle mail) const {
+    whole_->results[number_] = result;
+    if (--whole_->missing != 0) return;
+    nb::object joined;
+    try {
+      joined = whole_->join(whole_->results);
+    } catch (nb::python_error& error) {  // results of unequal shapes: the request's own failure
+      if (!error.matches(PyExc_Exception)) throw;
+      fail(error.value(), mail);
+      return;
+    }
+    whole_->target.attr("give")(joined, mail);
+  }
+
+ private:
+  nb::object payload_;
+  int64_t rows_;
+  std::shared_ptr<Whole> whole_;  // with the GIL held, all of it
+  size_t number_;
+};
+
+Shape to_extents(nb::handle shape) {
+  Shape extents(nb::len(shape));
+  for (size_t i = 0; i < extents.size(); ++i) extents[i] = nb::cast<int64_t>(shape[i]);
+  return extents;
+}
+
+std::vector<Shape> to_shapes(nb::handle shapes) {
+  std::vector<Shape> list;
+  for (const nb::handle shape : shapes) list.push_back(to_extents(shape));
+  return list;
+}
+
 class Requests {
  public:
-  explicit Requests(const RequestQueue::Options& options) : queue_(options) {}
+  explicit Requests(const RequestQueue::Options& options)
+      : queue_(options), max_batch_(options.limits.max_batch) {}
   ~Requests() { as_list(queue_.close()); }
 
-  // The id, or None when there is no room and `room` is 0.
-  nb::object submit(nb::handle payload, uint64_t group, int64_t rows, int64_t cost, int priority,
-                    nb::handle timeout, nb::handle room) {
-    const RequestQueue::Request request{payload.inc_ref().ptr(), group, rows, cost, priority,
-                                        to_timeout(timeout)};
-    uint64_t id = 0;
-    if (!admit({&request, 1}, {&id, 1}, to_timeout(room))) return nb::none();
-    return nb::int_(id);
+  // (rows, length, group) of a request with arrays of these shapes. `kind`: a hashable that has to be equal.
+  nb::tuple describe(nb::handle kind, nb::handle shapes) {
+    const int64_t number = number_of(kind);
+    const RequestQueue::Described d = queue_.describe({&number, 1}, to_shapes(shapes));
+    return nb::make_tuple(d.rows, d.length, d.group);
+  }
+  uint64_t group(const std::vector<int64_t>& key) const { return queue_.group(key); }
+  nb::tuple stacked(nb::handle shapes, int64_t longest) const {
+    return nb::tuple(nb::cast(queue_.stacked(to_shapes(shapes), longest)));
   }
 
-  // parts: [(payload, rows, cost)]. Their ids, or None.
-  nb::object submit_parts(const nb::list& parts, uint64_t group, int priority, nb::handle timeout,
-                          nb::handle room) {
-    std::vector<RequestQueue::Request> requests;
-    for (const nb::handle part : parts) {
-      requests.push_back({nb::object(part[0]).release().ptr(), group, nb::cast<int64_t>(part[1]),
-                          nb::cast<int64_t>(part[2]), priority, to_timeout(timeout)});
+  // A target has begin(), give() and fail(), and its payload, rows and length. `how` (rows.Rows) slices and
+  // joins requests of more rows than a batch, and knows costs. The ids; waits for room.
+  std::vector<uint64_t> submit(nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
+                               nb::handle timeout, nb::handle room) {
+    Admission admission(*this, target, how, group, rows, priority, timeout);
+    const Timeout limit = to_timeout(room);
+    if (!queue_.try_submit(admission.requests, admission.ids)) {
+      admission.ids = without_gil([&] { return queue_.submit(admission.requests, limit); });
     }
-    std::vector<uint64_t> ids(requests.size());
-    if (!admit(requests, ids, to_timeout(room))) return nb::none();
-    return nb::cast(ids);
+    admission.done = true;
+    return std::move(admission.ids);
+  }
+  // None where there is no room: without waiting. `seeker`: of seek_room().
+  nb::object try_submit(nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
+                        nb::handle timeout, uint64_t seeker) {
+    Admission admission(*this, target, how, group, rows, priority, timeout);
+    admission.done = queue_.try_submit(admission.requests, admission.ids, seeker);
+    return admission.done ? nb::cast(admission.ids) : nb::none();
+  }
+  uint64_t seek_room(int64_t rows, const nb::object& then) {
+    const auto parts = static_cast<size_t>((rows + max_batch_ - 1) / max_batch_);
+    return queue_.seek_room(parts, [then = Callback(then, "room in a batch queue")] { then(); });
   }
 
-  // `payload` is the one that was submitted under this id: its reference comes back.
-  bool cancel(uint64_t id, nb::handle payload) {
-    if (!queue_.cancel(id)) return false;
-    payload.dec_ref();
-    return true;
+  // Takes what of a request still waits out of the queue. True: nothing of it had been taken.
+  bool withdraw(const std::vector<uint64_t>& ids) {
+    std::vector<void*> withdrawn;
+    for (const uint64_t id : ids) {
+      void* payload = nullptr;
+      if (queue_.cancel(id, &payload)) withdrawn.push_back(payload);
+    }
+    as_list(withdrawn);
+    return withdrawn.size() == ids.size();
   }
 
   // (ticket, batch, expired), or None once the queue is closed.
@@ -86,36 +151,90 @@ class Requests {
     return nb::make_tuple(as_list(care.expired), care.hung, care.closed);
   }
 
+  // (to be replaced, what waited and is refused), or None: it came back meanwhile.
+  nb::object hang(uint64_t ticket) {
+    const RequestQueue::Hang hang = queue_.hang(ticket);
+    if (!hang.hangs) return nb::none();
+    return nb::make_tuple(hang.replace, as_list(hang.refused));
+  }
+
   void drain(nb::handle timeout) {
     const Timeout limit = to_timeout(timeout);
     without_gil([&] { queue_.drain(limit); });
   }
 
+  void set_limits(std::optional<int64_t> max_batch, nb::handle max_wait, std::optional<int64_t> max_cost,
+                  std::optional<std::vector<int64_t>> preferred, std::optional<size_t> capacity);
+
   RequestQueue& queue() { return queue_; }
 
  private:
-  bool admit(std::span<const RequestQueue::Request> requests, std::span<uint64_t> ids, const Timeout& room) {
-    bool admitted = false;
-    try {
-      admitted = queue_.try_submit(requests, ids);
-      if (!admitted && (!room || room->count() > 0)) {
-        const std::vector<uint64_t> late = without_gil([&] { return queue_.submit(requests, room); });
-        // As many ids as requests. GCC 13 took copy(late.end()) for a write past the one id of submit().
-        std::copy_n(late.begin(), ids.size(), ids.begin());
-        admitted = true;
+  // A request, or its parts, on the way into the queue; gives the references back where it is not taken.
+  struct Admission {
+    Admission(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
+              nb::handle timeout)
+        : limit(to_timeout(timeout)) {
+      if (rows <= owner.max_batch_) {
+        const int64_t cost = owner.cost_of(how, target);
+        requests.push_back({target.inc_ref().ptr(), group, rows, cost, priority, limit});
+      } else {
+        split(owner, target, how, group, rows, priority);
       }
-    } catch (...) {  // rethrown
-      give_back(requests);
-      throw;
+      ids.resize(requests.size());
     }
-    if (!admitted) give_back(requests);
-    return admitted;
+    ~Admission() {
+      if (!done) release();
+    }
+    Admission(const Admission&) = delete;
+    Admission& operator=(const Admission&) = delete;
+
+    void split(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows,
+               int priority) {
+      const int64_t most = owner.max_batch_;
+      const auto whole = std::make_shared<Whole>();
+      whole->target = nb::borrow(target);
+      whole->join = how.attr("join");
+      const nb::object payload = target.attr("payload");
+      std::vector<nb::object> pieces;
+      for (int64_t begin = 0; begin < rows; begin += most) {
+        const int64_t end = std::min(begin + most, rows);
+        nb::object slice = how.attr("slice")(payload, begin, end);
+        pieces.push_back(nb::cast(Part(whole, pieces.size(), std::move(slice), end - begin)));
+        requests.push_back({nullptr, group, end - begin, owner.cost_of(how, pieces.back()), priority, limit});
+        whole->results.append(nb::none());
+      }
+      whole->missing = pieces.size();
+      for (size_t i = 0; i < pieces.size(); ++i) requests[i].payload = pieces[i].release().ptr();
+    }
+    void release() const {
+      for (const RequestQueue::Request& r : requests) Py_DECREF(static_cast<PyObject*>(r.payload));
+    }
+
+    Timeout limit;
+    std::vector<RequestQueue::Request> requests;
+    std::vector<uint64_t> ids;
+    bool done = false;
+  };
+
+  int64_t cost_of(nb::handle how, nb::handle job) const {
+    const nb::object cost = how.attr("cost");
+    return cost.is_none() ? 0 : nb::cast<int64_t>(how.attr("cost_of")(job));
   }
-  static void give_back(std::span<const RequestQueue::Request> requests) {
-    for (const RequestQueue::Request& r : requests) Py_DECREF(static_cast<PyObject*>(r.payload));
+  int64_t number_of(nb::handle kind) {
+    if (PyObject* const known = PyDict_GetItemWithError(kinds_.ptr(), kind.ptr())) {
+      return PyLong_AsLongLong(known);
+    }
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    if (kinds_.size() >= kKindsKept) kinds_.clear();  // numbers are never used twice
+    kinds_[kind] = ++kinds_made_;
+    return kinds_made_;
   }
 
+  static constexpr size_t kKindsKept = 4096;
   RequestQueue queue_;
+  int64_t max_batch_;  // with the GIL held, like the following
+  nb::dict kinds_;
+  int64_t kinds_made_ = 0;
 };
 
 std::chrono::nanoseconds seconds(double value, const char* name) {
@@ -124,17 +243,31 @@ std::chrono::nanoseconds seconds(double value, const char* name) {
   return std::chrono::nanoseconds(static_cast<int64_t>(std::min(value, kCentury) * 1e9));
 }
 
-BatchLimits to_limits(int64_t max_batch, int64_t max_cost, bool padded_cost, double max_wait, double aging,
-                      std::vector<int64_t> preferred, size_t capacity) {
-  BatchLimits limits;
-  limits.max_batch = max_batch;
-  limits.max_cost = max_cost;
-  limits.padded_cost = padded_cost;
-  limits.max_wait = seconds(max_wait, "max_wait");
-  limits.aging = seconds(aging, "aging");
-  limits.preferred = std::move(preferred);
-  limits.capacity = capacity;
-  return limits;
+void Requests::set_limits(std::optional<int64_t> max_batch, nb::handle max_wait,
+                          std::optional<int64_t> max_cost, std::optional<std::vector<int64_t>> preferred,
+                          std::optional<size_t> capacity) {
+  BatchLimits limits = queue_.limits();
+  limits.max_batch = max_batch.value_or(limits.max_batch);
+  limits.max_cost = max_cost.value_or(limits.max_cost);
+  if (!max_wait.is_none()) limits.max_wait = seconds(nb::cast<double>(max_wait), "max_wait");
+  if (preferred) limits.preferred = std::move(*preferred);
+  limits.capacity = capacity.value_or(limits.capacity);
+  queue_.set_limits(limits);
+  max_batch_ = limits.max_batch;
+}
+
+void make_requests(Requests* self, int64_t max_batch, int64_t max_cost, bool padded_cost, double max_wait,
+                   double aging, std::vector<int64_t> preferred, size_t capacity, int workers,
+                   nb::handle hang_after, bool replace_hung, bool pad, std::vector<int64_t> buckets,
+                   bool cut) {
+  const BatchLimits limits{.max_batch = max_batch,
+                           .max_cost = max_cost,
+                           .padded_cost = padded_cost,
+                           .max_wait = seconds(max_wait, "max_wait"),
+                           .aging = seconds(aging, "aging"),
+                           .preferred = std::move(preferred),
+                           .capacity = capacity};
+  new (self) Requests({limits, workers, to_timeout(hang_after), replace_hung, pad, std::move(buckets), cut});
 }
 
 nb::dict as_dict(const Distribution& d) {
@@ -202,50 +335,59 @@ void bind_batch_queue(nb::module_& m) {
   m.attr("batching") = variable;
   batching_now = nb::object(variable.attr("get")).release().ptr();
   bind_metrics(m);
-  nb::class_<BatchLimits>(m, "BatchLimits")
-      .def_ro("max_batch", &BatchLimits::max_batch)
-      .def_ro("max_cost", &BatchLimits::max_cost)
-      .def_ro("padded_cost", &BatchLimits::padded_cost)
-      .def_prop_ro("max_wait",
-                   [](const BatchLimits& l) { return std::chrono::duration<double>(l.max_wait).count(); })
-      .def_prop_ro("aging",
-                   [](const BatchLimits& l) { return std::chrono::duration<double>(l.aging).count(); })
-      .def_ro("preferred", &BatchLimits::preferred)
-      .def_ro("capacity", &BatchLimits::capacity);
-  m.def("batch_limits", to_limits, "max_batch"_a, "max_cost"_a, "padded_cost"_a, "max_wait"_a, "aging"_a,
-        "preferred"_a, "capacity"_a);
+  nb::class_<BatchHealth>(m, "Health")
+      .def_prop_ro("status",
+                   [](const BatchHealth& h) {
+                     static constexpr const char* kStates[] = {"ok", "degraded", "unavailable", "draining",
+                                                               "closed"};
+                     return kStates[static_cast<int>(h.state)];
+                   })
+      .def_ro("reason", &BatchHealth::reason)
+      .def_ro("workers", &BatchHealth::workers)
+      .def_ro("hung", &BatchHealth::hung)
+      .def_ro("restarts", &BatchHealth::restarts);
+  nb::class_<Part>(m, "Part")
+      .def_prop_ro("payload", &Part::payload)
+      .def_prop_ro("rows", &Part::rows)
+      .def_prop_ro("length", &Part::length)
+      .def("begin", &Part::begin)
+      .def("give", &Part::give, "result"_a.none(), "mail"_a)
+      .def("fail", &Part::fail, "error"_a, "mail"_a);
   nb::class_<Requests>(m, "Requests")
-      .def(
-          "__init__",
-          [](Requests* self, const BatchLimits& limits, int workers, nb::handle hang_after) {
-            new (self) Requests({limits, workers, to_timeout(hang_after)});
-          },
-          "limits"_a, "workers"_a, "hang_after"_a.none())
-      .def("submit", &Requests::submit, "payload"_a, "group"_a, "rows"_a, "cost"_a, "priority"_a,
+      .def("__init__", make_requests, "max_batch"_a, "max_cost"_a, "padded_cost"_a, "max_wait"_a, "aging"_a,
+           "preferred"_a, "capacity"_a, "workers"_a, "hang_after"_a.none(), "replace_hung"_a, "pad"_a,
+           "buckets"_a, "cut"_a)
+      .def("describe", &Requests::describe, "kind"_a, "shapes"_a)
+      .def("group", &Requests::group, "key"_a)
+      .def("stacked", &Requests::stacked, "shapes"_a, "longest"_a)
+      .def("submit", &Requests::submit, "target"_a, "how"_a, "group"_a, "rows"_a, "priority"_a,
            "timeout"_a.none(), "room"_a.none())
-      .def("submit_parts", &Requests::submit_parts, "parts"_a, "group"_a, "priority"_a, "timeout"_a.none(),
-           "room"_a.none())
-      .def("cancel", &Requests::cancel, "id"_a, "payload"_a)
+      .def("try_submit", &Requests::try_submit, "target"_a, "how"_a, "group"_a, "rows"_a, "priority"_a,
+           "timeout"_a.none(), "seeker"_a = 0)
+      .def("seek_room", &Requests::seek_room, "rows"_a, "then"_a)
+      .def("leave_room", [](Requests& r, uint64_t seeker) { r.queue().leave_room(seeker); })
+      .def("withdraw", &Requests::withdraw, "ids"_a)
       .def("take", &Requests::take)
       .def("formed", [](Requests& r, uint64_t ticket) { r.queue().formed(ticket); })
       .def("ran", [](Requests& r, uint64_t ticket) { return r.queue().ran(ticket); })
       .def("finish",
            [](Requests& r, uint64_t ticket, bool failed, bool lingers) {
-             r.queue().finish(ticket, failed, lingers ? std::chrono::seconds(1) : std::chrono::seconds(0));
+             return r.queue().finish(ticket, failed,
+                                     lingers ? std::chrono::seconds(1) : std::chrono::seconds(0));
            })
       .def("told", [](Requests& r, uint64_t ticket) { r.queue().told(ticket); })
       .def("abandon", [](Requests& r, uint64_t ticket) { return r.queue().abandon(ticket); })
       .def("care", &Requests::care)
-      .def("refuse",
-           [](Requests& r, const std::string& why) {
-             return as_list(r.queue().refuse(ErrorCode::unavailable, why));
-           })
-      .def("accept", [](Requests& r) { r.queue().accept(); })
+      .def("hang", &Requests::hang, "ticket"_a)
+      .def("lost_worker",
+           [](Requests& r, const std::string& why) { return as_list(r.queue().lost_worker(why)); })
+      .def("worker_died", [](Requests& r, const std::string& why) { return r.queue().worker_died(why); })
+      .def("health", [](Requests& r) { return r.queue().health(); })
       .def("drain", &Requests::drain, "timeout"_a.none())
       .def("close", [](Requests& r) { return as_list(r.queue().close()); })
       .def_prop_ro("closed", [](Requests& r) { return r.queue().closed(); })
-      .def("set_limits", [](Requests& r, const BatchLimits& limits) { r.queue().set_limits(limits); })
-      .def("limits", [](Requests& r) { return r.queue().limits(); })
+      .def("set_limits", &Requests::set_limits, "max_batch"_a.none(), "max_wait"_a.none(),
+           "max_cost"_a.none(), "preferred"_a.none(), "capacity"_a.none())
       .def("metrics",
            [](Requests& r, const std::string& name) { return Metrics{r.queue().metrics(), name}; });
 }

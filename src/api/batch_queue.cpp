@@ -37,11 +37,6 @@ std::string words_of(const std::exception_ptr& error) {
   }
 }
 
-batch::Padding checked(batch::Padding padding) {
-  check(batch::RequestRows::check(padding));
-  return padding;
-}
-
 int64_t bytes_of(std::span<const Tensor> tensors) {
   int64_t bytes = 0;
   for (const Tensor& t : tensors) bytes += t.elements() * static_cast<int64_t>(size_of(t.dtype()));
@@ -56,19 +51,15 @@ struct BatchQueue::Rep {
         seated(std::move(seats)),
         options(o),
         rows(checked({o.pad.has_value(), o.buckets, o.cut})),
-        queue(std::make_shared<batch::RequestQueue>(to_batch(o.limits, o.workers, o.hang_after))),
+        queue(std::make_shared<batch::RequestQueue>(
+            to_batch(o.limits, o.workers, o.hang_after, o.replace_hung))),
         max_batch(o.limits.max_batch) {}
 
-  struct Running {
-    std::vector<std::shared_ptr<FutureRep>> targets;
-    bool* hung = nullptr;  // the worker's, guarded like all of this
-  };
+  using Targets = std::vector<std::shared_ptr<FutureRep>>;
   struct Roll {
     std::vector<Thread> threads;
-    bool keeping = false, draining = false, closed = false;
-    int workers = 0, hung = 0, restarts = 0;
-    std::string reason;
-    std::map<uint64_t, Running> running;
+    bool keeping = false, closed = false;
+    std::map<uint64_t, Targets> running;  // by ticket, where hanging is watched
   };
   struct Outcome {
     std::span<const std::unique_ptr<Job>> jobs;
@@ -80,7 +71,7 @@ struct BatchQueue::Rep {
   void work();
   RunJobs prepare() const;
   void warm(const BatchFunction& call) const;
-  void run(uint64_t ticket, Jobs jobs, const RunJobs& call);
+  bool run(uint64_t ticket, Jobs jobs, const RunJobs& call);  // false: the worker was replaced
   static void answer(std::vector<Outcome>& outcomes);
   std::vector<Outcome> outcomes(const RunJobs& call, std::span<const std::unique_ptr<Job>> jobs,
                                 uint64_t ticket) const;
@@ -150,15 +141,7 @@ void BatchQueue::Rep::work() {
     call = prepare();
   } catch (...) {  // kept, and given to every request
     const std::string why = "a worker could not start: " + words_of(std::current_exception());
-    bool none_left = false;
-    {
-      auto r = roll.lock();
-      r->reason = why;
-      none_left = --r->workers == 0;
-    }
-    if (none_left) {
-      fail_all(to_jobs(queue->refuse(Status::unavailable(why))), failure(ErrorCode::unavailable, why));
-    }
+    fail_all(to_jobs(queue->lost_worker(why)), failure(ErrorCode::unavailable, why));
     return;
   }
   for (;;) {
@@ -166,36 +149,27 @@ void BatchQueue::Rep::work() {
     if (!work.ok()) return;
     fail_all(to_jobs(work->expired),
              failure(ErrorCode::deadline, "the request was not run before its timeout"));
-    if (work->ticket != 0) run(work->ticket, to_jobs(work->batch), call);
+    if (work->ticket != 0 && !run(work->ticket, to_jobs(work->batch), call)) return;
   }
 }
 
 // ---- a batch
 
-void BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const RunJobs& call) {
+bool BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const RunJobs& call) {
   std::erase_if(jobs, [](const std::unique_ptr<Job>& job) { return !job->target->begin(); });
-  bool hung = false;
   if (options.hang_after) {
-    Running entry;
-    for (const auto& job : jobs) entry.targets.push_back(job->target);
-    entry.hung = &hung;
-    roll.lock()->running.emplace(ticket, std::move(entry));
+    Targets targets;
+    for (const auto& job : jobs) targets.push_back(job->target);
+    roll.lock()->running.emplace(ticket, std::move(targets));
   }
   std::vector<Outcome> all;
   if (!jobs.empty()) all = outcomes(call, jobs, ticket);
   bool failed = false;
   for (const Outcome& outcome : all) failed = failed || outcome.error != nullptr;
   if (queue->ran(ticket)) answer(all);
-  queue->finish(ticket, failed);
-  if (!options.hang_after) return;
-  {
-    auto r = roll.lock();
-    r->running.erase(ticket);
-    if (!hung) return;
-    --r->hung;
-    ++r->workers;
-  }
-  queue->accept();
+  const bool stays = queue->finish(ticket, failed);
+  if (options.hang_after) roll.lock()->running.erase(ticket);
+  return stays;
 }
 
 void BatchQueue::Rep::answer(std::vector<Outcome>& all) {
@@ -259,35 +233,19 @@ void BatchQueue::Rep::care() {
 }
 
 void BatchQueue::Rep::hangs(uint64_t ticket) {
-  const std::string why = text("a worker has run one batch for more than ",
-                               std::chrono::duration<double>(*options.hang_after).count(), " s");
-  const bool replace = options.replace_hung || options.workers > 1;
-  std::vector<std::shared_ptr<FutureRep>> targets;
-  bool none_left = false;
+  Targets targets;
   {
     auto r = roll.lock();
     const auto found = r->running.find(ticket);
     if (found == r->running.end()) return;
-    targets = found->second.targets;
-    *found->second.hung = true;
-    r->reason = why;
-    ++r->hung;
-    --r->workers;
-    none_left = r->workers == 0 && !replace;
-    if (replace) {
-      ++r->restarts;
-      ++r->workers;
-    }
+    targets = found->second;
   }
-  if (queue->abandon(ticket)) {
-    for (const auto& target : targets) target->fail(failure(ErrorCode::unavailable, why));
-  }
-  if (replace) start([this] { work(); });
-  if (!none_left) return;
-  fail_all(to_jobs(queue->refuse(Status::unavailable(why, "; new requests are taken when it comes back"))),
-           failure(ErrorCode::unavailable, why));
-  const bool came_back = roll.lock()->running.count(ticket) == 0;
-  if (came_back) queue->accept();
+  const batch::Hang hang = queue->hang(ticket);
+  if (!hang.hangs) return;
+  const std::string why = queue->health().reason;
+  for (const auto& target : targets) target->fail(failure(ErrorCode::unavailable, why));
+  fail_all(to_jobs(hang.refused), failure(ErrorCode::unavailable, why));
+  if (hang.replace) start([this] { work(); });
 }
 
 // ---- in
@@ -356,7 +314,6 @@ BatchQueue::BatchQueue(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {
   if (!rep_->function && !options.setup) {
     throw Error(ErrorCode::invalid, "a BatchQueue needs a function, or setup that makes one");
   }
-  rep_->roll.lock()->workers = options.workers;
   for (int i = 0; i < options.workers; ++i) rep_->start([rep = rep_.get()] { rep->work(); });
   if (options.hang_after) rep_->keep();
 }
@@ -374,21 +331,7 @@ BatchFuture BatchQueue::submit(std::vector<Tensor> inputs, Timeout timeout, int 
 
 BatchMetrics BatchQueue::metrics() const { return to_public(rep_->queue->metrics()); }
 
-BatchHealth BatchQueue::health() const {
-  const bool closed = rep_->queue->closed();
-  auto r = rep_->roll.lock();
-  BatchHealth health{BatchHealth::State::ok, r->reason, r->workers, r->hung, r->restarts};
-  if (closed) {
-    health.state = BatchHealth::State::closed;
-  } else if (r->workers == 0) {
-    health.state = BatchHealth::State::unavailable;
-  } else if (r->draining) {
-    health.state = BatchHealth::State::draining;
-  } else if (r->workers < rep_->options.workers) {
-    health.state = BatchHealth::State::degraded;
-  }
-  return health;
-}
+BatchHealth BatchQueue::health() const { return to_public(rep_->queue->health()); }
 
 void BatchQueue::set_limits(const BatchLimits& limits) {
   rep_->queue->set_limits(to_batch(limits));
@@ -396,10 +339,7 @@ void BatchQueue::set_limits(const BatchLimits& limits) {
   rep_->max_batch.store_relaxed(limits.max_batch);
 }
 
-void BatchQueue::drain(Timeout timeout) {
-  rep_->roll.lock()->draining = true;
-  check(rep_->queue->drain(to_deadline(timeout)));
-}
+void BatchQueue::drain(Timeout timeout) { check(rep_->queue->drain(to_deadline(timeout))); }
 
 void BatchQueue::close() { rep_->close(); }
 

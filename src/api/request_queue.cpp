@@ -1,5 +1,6 @@
 // request_queue.cpp: the public face of batch/requests/request_queue.h, its limits and its metrics.
 #include "batch/requests/request_queue.h"
+#include "batch/requests/request_rows.h"
 
 #include "api/batching.h"
 #include "api/internals.h"
@@ -54,9 +55,15 @@ batch::Limits to_batch(const BatchLimits& limits) {
   return l;
 }
 
-batch::QueueOptions to_batch(const BatchLimits& limits, int workers, const Timeout& hang_after) {
+batch::QueueOptions to_batch(const BatchLimits& limits, int workers, const Timeout& hang_after,
+                             bool replace_hung) {
   if (workers < 1) refuse_limit(text("workers is ", workers, "; it must be at least 1"));
-  return {to_batch(limits), workers, limits.capacity, hang_after.value_or(Duration::max())};
+  return {to_batch(limits), workers, limits.capacity, hang_after.value_or(Duration::max()), replace_hung};
+}
+
+batch::Padding checked(batch::Padding padding) {
+  check(batch::RequestRows::check(padding));
+  return padding;
 }
 
 BatchLimits to_public(const batch::Limits& l, size_t capacity) {
@@ -98,14 +105,42 @@ BatchMetrics to_public(const batch::QueueMetrics& m) {
   return out;
 }
 
+BatchHealth to_public(const batch::QueueHealth& h) {
+  BatchHealth health{BatchHealth::State::ok, h.reason, h.serving, h.hung, h.restarts};
+  if (h.closed) {
+    health.state = BatchHealth::State::closed;
+  } else if (h.serving == 0) {
+    health.state = BatchHealth::State::unavailable;
+  } else if (h.draining) {
+    health.state = BatchHealth::State::draining;
+  } else if (h.serving < h.workers) {
+    health.state = BatchHealth::State::degraded;
+  }
+  return health;
+}
+
 struct RequestQueue::Rep {
-  explicit Rep(const batch::QueueOptions& options) : queue(options) {}
+  explicit Rep(const Options& o)
+      : queue(to_batch(o.limits, o.workers, o.hang_after, o.replace_hung)),
+        rows(checked({o.pad, o.buckets, o.cut})) {}
   batch::RequestQueue queue;
+  batch::RequestRows rows;
 };
 
-RequestQueue::RequestQueue(const Options& o)
-    : rep_(std::make_unique<Rep>(to_batch(o.limits, o.workers, o.hang_after))) {}
+RequestQueue::RequestQueue(const Options& options) : rep_(std::make_unique<Rep>(options)) {}
 RequestQueue::~RequestQueue() = default;
+
+RequestQueue::Described RequestQueue::describe(std::span<const int64_t> kinds,
+                                               std::span<const Shape> arrays) const {
+  const batch::RequestRows::Described described = take(rep_->rows.describe(kinds, arrays));
+  return {described.rows, described.length, described.group};
+}
+uint64_t RequestQueue::group(std::span<const int64_t> key) const {
+  return rep_->rows.group({key.begin(), key.end()});
+}
+Shape RequestQueue::stacked(std::span<const Shape> arrays, int64_t longest) const {
+  return rep_->rows.stacked(arrays, longest);
+}
 
 std::vector<uint64_t> RequestQueue::submit(std::span<const Request> requests, Timeout room) {
   std::vector<uint64_t> ids(requests.size());
@@ -113,15 +148,19 @@ std::vector<uint64_t> RequestQueue::submit(std::span<const Request> requests, Ti
   return ids;
 }
 
-bool RequestQueue::try_submit(std::span<const Request> requests, std::span<uint64_t> ids) {
+bool RequestQueue::try_submit(std::span<const Request> requests, std::span<uint64_t> ids, uint64_t seeker) {
   if (requests.size() == 1) {
     const batch::Request one = to_batch(requests[0]);
-    return take(rep_->queue.try_submit({&one, 1}, ids));
+    return take(rep_->queue.try_submit({&one, 1}, ids, seeker));
   }
-  return take(rep_->queue.try_submit(to_batch(requests), ids));
+  return take(rep_->queue.try_submit(to_batch(requests), ids, seeker));
 }
 
-bool RequestQueue::cancel(uint64_t id) { return rep_->queue.cancel(id); }
+uint64_t RequestQueue::seek_room(size_t wanted, std::function<void()> then) {
+  return rep_->queue.seek_room(wanted, std::move(then));
+}
+void RequestQueue::leave_room(uint64_t seeker) { rep_->queue.leave_room(seeker); }
+bool RequestQueue::cancel(uint64_t id, void** payload) { return rep_->queue.cancel(id, payload); }
 void RequestQueue::await_due() { check(rep_->queue.await_due(Deadline::never())); }
 
 std::optional<RequestQueue::Work> RequestQueue::try_take() {
@@ -132,8 +171,8 @@ std::optional<RequestQueue::Work> RequestQueue::try_take() {
 
 void RequestQueue::formed(uint64_t ticket) { rep_->queue.formed(ticket); }
 bool RequestQueue::ran(uint64_t ticket) { return rep_->queue.ran(ticket); }
-void RequestQueue::finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger) {
-  rep_->queue.finish(ticket, failed, linger);
+bool RequestQueue::finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger) {
+  return rep_->queue.finish(ticket, failed, linger);
 }
 void RequestQueue::told(uint64_t ticket) { rep_->queue.told(ticket); }
 bool RequestQueue::abandon(uint64_t ticket) { return rep_->queue.abandon(ticket); }
@@ -143,10 +182,13 @@ RequestQueue::Care RequestQueue::care() {
   return {std::move(care.expired), std::move(care.hung), care.closed};
 }
 
-std::vector<void*> RequestQueue::refuse(ErrorCode code, const std::string& why) {
-  return rep_->queue.refuse(Status::make(static_cast<Code>(code), why));
+RequestQueue::Hang RequestQueue::hang(uint64_t ticket) {
+  batch::Hang hang = rep_->queue.hang(ticket);
+  return {hang.hangs, hang.replace, std::move(hang.refused)};
 }
-void RequestQueue::accept() { rep_->queue.accept(); }
+std::vector<void*> RequestQueue::lost_worker(const std::string& why) { return rep_->queue.lost_worker(why); }
+bool RequestQueue::worker_died(const std::string& why) { return rep_->queue.worker_died(why); }
+BatchHealth RequestQueue::health() const { return to_public(rep_->queue.health()); }
 void RequestQueue::drain(Timeout timeout) { check(rep_->queue.drain(to_deadline(timeout))); }
 std::vector<void*> RequestQueue::close() { return rep_->queue.close(); }
 bool RequestQueue::closed() const { return rep_->queue.closed(); }

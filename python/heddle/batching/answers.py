@@ -1,8 +1,8 @@
-"""Waiters for an answer: a BatchFuture (threads), a call in an event loop, a request split into parts.
+"""Waiters for an answer: a BatchFuture (threads), a call in an event loop.
 
 The queue and its workers see three methods: begin() says whether the request is still wanted, give() and
-fail() answer it, once; what comes later is dropped. Answers to event loops are collected in a Mail and sent
-together.
+fail() answer it, once; what comes later is dropped. Parts of a request with more rows than a batch have them,
+too (``_heddle.Part``). Answers to event loops are collected in a Mail and sent together.
 """
 
 from __future__ import annotations
@@ -87,14 +87,18 @@ class Mail:
             future._invoke_callbacks()  # type: ignore[attr-defined]
 
 
+def set_done(future: asyncio.Future[Any], result: Any = None, error: BaseException | None = None) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)
+
+
 def _deliver(letters: list[tuple[asyncio.Future[Any], Any, Any]]) -> None:
-    for future, result, error in letters:
-        if future.done():
-            continue
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    for letter in letters:
+        set_done(*letter)
 
 
 class BatchFuture(Future):  # type: ignore[type-arg]
@@ -122,8 +126,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         self._done_callbacks: list[Callable[[Any], object]] = []
         self._sleepers: list[Sleeper] = []
         self._requests = requests
-        self.ids: tuple[int, ...] = ()
-        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
+        self.ids: list[int] = []
         self.payload = payload
         self.rows = rows
         self.length = length
@@ -141,26 +144,20 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             return self._state == RUNNING
 
     def give(self, result: Any, mail: Mail) -> None:
+        self._end(result, None, mail)
+
+    def fail(self, error: BaseException, mail: Mail) -> None:
+        self._end(None, error, mail)
+
+    def _end(self, result: Any, error: BaseException | None, mail: Mail) -> None:
         with self._condition:
             if self._state in _OVER:
                 return
             self._result = result
-            self._state = FINISHED
-            for waiter in self._waiters:
-                waiter.add_result(self)
-        self._over(mail)
-
-    def fail(self, error: BaseException, mail: Mail) -> None:
-        with self._condition:
-            if self._state in _OVER:
-                return
             self._exception = error
             self._state = FINISHED
             for waiter in self._waiters:
-                waiter.add_exception(self)
-        self._over(mail)
-
-    def _over(self, mail: Mail) -> None:
+                waiter.add_result(self) if error is None else waiter.add_exception(self)
         self.payload = None
         if self._sleepers:
             self._wake(mail)
@@ -221,7 +218,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         """Before dispatch: free, and its room is given back. Once it runs: False, and it goes on."""
         if not super().cancel():
             return False
-        if withdraw(self._requests, self):
+        if self._requests.withdraw(self.ids):
             self.begin()  # no worker will: waits for several futures are told here
         mail = Mail()
         self._wake(mail)
@@ -232,7 +229,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
 class Call:
     """A call of asubmit(): answered in the loop that asked."""
 
-    __slots__ = ("future", "ids", "length", "loop", "parts", "payload", "rows")
+    __slots__ = ("future", "length", "loop", "payload", "rows")
 
     def __init__(self, loop: asyncio.AbstractEventLoop, payload: Any, rows: int, length: int) -> None:
         self.loop = loop
@@ -240,8 +237,6 @@ class Call:
         self.payload = payload
         self.rows = rows
         self.length = length
-        self.ids: tuple[int, ...] = ()
-        self.parts: tuple[Part, ...] = ()  # of a request with more rows than a batch
 
     def begin(self) -> bool:
         return not self.future.cancelled()
@@ -251,59 +246,3 @@ class Call:
 
     def fail(self, error: BaseException, mail: Mail) -> None:
         mail.letters[self.loop].append((self.future, None, error))
-
-
-class Part:
-    """Some rows of a request that has more of them than a batch. The last answer joins all of them."""
-
-    __slots__ = ("length", "number", "payload", "rows", "whole")
-
-    def __init__(self, whole: Whole, number: int, payload: Any, rows: int) -> None:
-        self.whole = whole
-        self.number = number
-        self.payload = payload
-        self.rows = rows
-        self.length = whole.target.length
-
-    def begin(self) -> bool:
-        return self.whole.target.begin()
-
-    def give(self, result: Any, mail: Mail) -> None:
-        self.whole.give(self.number, result, mail)
-
-    def fail(self, error: BaseException, mail: Mail) -> None:
-        self.whole.target.fail(error, mail)
-
-
-class Whole:
-    """The request that Parts belong to."""
-
-    def __init__(self, target: BatchFuture | Call, payloads: list[tuple[Any, int]], join: Callable[..., Any]):
-        self.target = target
-        self.join = join
-        self.lock = threading.Lock()
-        self.results: list[Any] = [None] * len(payloads)
-        self.missing = len(payloads)
-        target.parts = tuple(Part(self, i, payload, rows) for i, (payload, rows) in enumerate(payloads))
-
-    def give(self, number: int, result: Any, mail: Mail) -> None:
-        self.results[number] = result
-        with self.lock:
-            self.missing -= 1
-            if self.missing:
-                return
-        try:
-            joined = self.join(self.results)
-        except Exception as error:  # results of unequal shapes: the request's own failure
-            self.target.fail(error, mail)
-        else:
-            self.target.give(joined, mail)
-
-
-def withdraw(requests: Requests, target: BatchFuture | Call) -> bool:
-    """Takes what of the request still waits out of the queue. True: nothing of it had been taken."""
-    pieces = target.parts or (target,)
-    withdrawn = 0
-    for number, piece in zip(target.ids, pieces, strict=False):
-        withdrawn += requests.cancel(number, piece)
-    return withdrawn == len(pieces)

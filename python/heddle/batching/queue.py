@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import threading
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
-from .. import _heddle
-from .._heddle import BatchMetrics, Model, Requests
+from .._heddle import BatchMetrics, Health, Model, Requests
 from ..errors import ExhaustedError, InvalidError, UnavailableError, UnsupportedError, on_daemon_at_exit
-from .answers import BatchFuture, Call, Whole, withdraw
-from .rows import Rows, leaves
+from .answers import BatchFuture, Call, set_done
+from .rows import Cost, Rows
 from .warm_up import samples_of
-from .workers import Health, Seats, Workers
+from .workers import Seats, Workers
 
-_GROUPS_KEPT = 4096
 _numbers = itertools.count(1)
-
-Cost = Literal["bytes", "padded"] | Callable[..., int] | None
 
 
 class BatchQueue:
@@ -82,32 +78,17 @@ class BatchQueue:
         seats = fn if isinstance(fn, Seats) else None
         if isinstance(fn, Model) and pad is None and collate is None and setup is None:
             seats = Seats(lambda: fn, item)
-        self._rows = Rows(
-            item=item, pad=pad, buckets=buckets, cut=cut, collate=collate, group=seats and seats.group
-        )
-        self._cost: Cost = cost
-        self._max_batch = max_batch
+        limits = max_batch, max_cost, cost == "padded", max_wait, aging, list(preferred), capacity
+        padding = pad is not None, list(buckets or ()), cut
+        self._requests = Requests(*limits, workers, hang_after, replace_hung, *padding)
+        self._rows = Rows(self._requests, item, pad, cut, collate, seats and seats.group, cost)
         self._room = full_wait if when_full == "block" else 0.0
         self._condition = threading.Condition()
-        self._groups: dict[Any, int] = {}
-        self._group_numbers = itertools.count(1)
-        limits = _heddle.batch_limits(
-            max_batch, max_cost, cost == "padded", max_wait, aging, list(preferred), capacity
-        )
-        self._requests = Requests(limits, workers, hang_after)
+        samples = samples_of(self._rows, warm_up, {1, max_batch, *preferred}, buckets)
         self._workers = Workers(
-            self._requests,
-            self._rows,
-            fn,
-            setup,
-            seats,
-            name=f"heddle-{self.name}",
-            count=workers,
-            retry=retry,
-            replace_hung=replace_hung,
-            hang_after=hang_after,
-            samples=samples_of(self._rows, warm_up, max_batch, preferred),
+            self._requests, self._rows, fn, setup, seats, retry, samples, name=f"heddle-{self.name}"
         )
+        self._workers.start(workers, watched=hang_after is not None)
         weakref.finalize(self, Workers.shut, self._workers, 0.0).atexit = False
 
     # ---- requests
@@ -119,112 +100,55 @@ class BatchQueue:
         up to ``full_wait`` seconds, or raises ExhaustedError at once (``when_full="fail"``, and always on
         the queue's own worker threads, which make the room).
         """
-        payload, key, rows, length = self._rows.describe((x, *more))
+        payload, rows, length, group = self._rows.describe((x, *more))
         future = BatchFuture(self, self._condition, self._requests, payload, rows, length)
-        room = self._room
-        if room and threading.get_ident() in self._workers.idents:
-            room = 0.0
         if timeout is not None:
             self._workers.keep()
-        if not self._admit(future, key, priority, timeout, room):
-            self._refuse_full()
+        room = 0.0 if threading.get_ident() in self._workers.idents else self._room
+        future.ids = self._requests.submit(future, self._rows, group, rows, priority, timeout, room)
         return future
 
     async def asubmit(self, x: Any, *more: Any, timeout: float | None = None, priority: int = 0) -> Any:
         """Like submit(), from any event loop: awaits the result, and room when the queue is full."""
-        payload, key, rows, length = self._rows.describe((x, *more))
+        payload, rows, length, group = self._rows.describe((x, *more))
         loop = asyncio.get_running_loop()
         if on_daemon_at_exit():
             await loop.create_future()  # never done: the loop goes on without an answer
         call = Call(loop, payload, rows, length)
         if timeout is not None:
             self._workers.keep()
-        if not self._admit(call, key, priority, timeout, 0.0):
-            await self._await_room(loop, lambda: self._admit(call, key, priority, timeout, 0.0))
+        enter = functools.partial(self._requests.try_submit, call, self._rows, group, rows, priority, timeout)
+        ids = enter() or await self._await_room(loop, rows, enter)
         try:
             return await call.future
         except asyncio.CancelledError:
-            withdraw(self._requests, call)
-            self._workers.wake_room(max(1, len(call.parts)))
+            self._requests.withdraw(ids)
             raise
         except UnavailableError:
             if on_daemon_at_exit():
                 await loop.create_future()
             raise
 
-    def _group(self, key: Any) -> int:
-        group = self._groups.get(key)
-        if group is None:
-            if len(self._groups) >= _GROUPS_KEPT:
-                self._groups.clear()  # numbers are never used twice: nothing is joined that must not be
-            group = self._groups.setdefault(key, next(self._group_numbers))
-        return group
+    async def _await_room(
+        self, loop: asyncio.AbstractEventLoop, rows: int, enter: Callable[..., list[int] | None]
+    ) -> list[int]:
+        room = loop.create_future()
 
-    def _admit(
-        self, target: BatchFuture | Call, key: Any, priority: int, timeout: float | None, room: float
-    ) -> bool:
-        requests = self._requests
-        if target.rows <= self._max_batch:
-            cost = 0 if self._cost is None else self._cost_of(target.payload, target.rows, target.length)
-            group = self._groups.get(key) or self._group(key)
-            number = requests.submit(target, group, target.rows, cost, priority, timeout, room)
-            if number is None:
-                return False
-            target.ids = (number,)
-            return True
-        payloads = self._rows.slices(target.payload, target.rows, self._max_batch)
-        Whole(target, payloads, self._rows.join)
-        parts = [(p, p.rows, self._cost_of(p.payload, p.rows, p.length)) for p in target.parts]
-        numbers = requests.submit_parts(parts, self._group(key), priority, timeout, room)
-        if numbers is None:
-            return False
-        target.ids = tuple(numbers)
-        return True
-
-    def _cost_of(self, payload: Any, rows: int, length: int) -> int:
-        if self._cost is None:
-            return 0
-        if self._cost == "bytes":
-            return sum(leaf.nbytes for leaf in leaves(payload))
-        if self._cost == "padded":
-            return length or max(leaf.nbytes // rows for leaf in leaves(payload))
-        return int(self._cost(*payload) if isinstance(payload, tuple) else self._cost(payload))
-
-    def _refuse_full(self) -> None:
-        limits = self._requests.limits()
-        raise ExhaustedError(
-            f"the queue is full: {limits.capacity} requests wait; try later, or raise capacity"
-        )
-
-    async def _await_room(self, loop: asyncio.AbstractEventLoop, admit: Callable[[], bool]) -> None:
-        end = time.monotonic() + self._room
-        seekers = self._workers.room_seekers
-        while True:
-            room = loop.create_future()
-
-            def give(room: asyncio.Future[None] = room) -> None:
-                if not room.done():
-                    room.set_result(None)
-
-            def wake(give: Callable[[], None] = give) -> None:
-                loop.call_soon_threadsafe(give)
-
-            seekers.append(wake)
-            admitted = False
+        def wake() -> None:
             try:
-                admitted = admit()  # now in line: room made before is seen, room made later wakes
-                left = end - time.monotonic()
-                if not admitted and left > 0:
-                    await asyncio.wait([room], timeout=left)
-            finally:
-                if wake in seekers:
-                    seekers.remove(wake)
-                elif admitted or not room.done():  # woken for a place that it does not need
-                    self._workers.wake_room(1)
-            if admitted:
-                return
-            if left <= 0:
-                self._refuse_full()
+                loop.call_soon_threadsafe(set_done, room)
+            except RuntimeError:  # the loop is closed: nobody there comes for it
+                self._requests.leave_room(seeker)
+
+        seeker = self._requests.seek_room(rows, wake)
+        try:
+            await asyncio.wait([room], timeout=self._room)
+            ids = enter(seeker)
+        finally:
+            self._requests.leave_room(seeker)
+        if ids is None:
+            raise ExhaustedError("the queue is full, and stayed so: try later, or raise capacity")
+        return ids
 
     # ---- the queue itself
 
@@ -233,7 +157,8 @@ class BatchQueue:
         return self._requests.metrics(self.name)
 
     def health(self) -> Health:
-        return self._workers.health()
+        """``status``: ok, degraded (some workers are gone or hang), unavailable (all), draining or closed."""
+        return self._requests.health()
 
     def set_limits(
         self,
@@ -245,23 +170,12 @@ class BatchQueue:
         capacity: int | None = None,
     ) -> None:
         """Changes what is given, while requests wait and run."""
-        old = self._requests.limits()
-        limits = _heddle.batch_limits(
-            old.max_batch if max_batch is None else max_batch,
-            old.max_cost if max_cost is None else max_cost,
-            old.padded_cost,
-            old.max_wait if max_wait is None else max_wait,
-            old.aging,
-            old.preferred if preferred is None else list(preferred),
-            old.capacity if capacity is None else capacity,
+        self._requests.set_limits(
+            max_batch, max_wait, max_cost, None if preferred is None else list(preferred), capacity
         )
-        self._requests.set_limits(limits)
-        self._max_batch = limits.max_batch
-        self._workers.wake_room(limits.capacity)
 
     def drain(self, timeout: float | None = None) -> None:
         """Takes no more requests, runs all that wait, and returns when all are answered. Then close()."""
-        self._workers.draining = True
         self._requests.drain(timeout)
 
     def close(self, timeout: float | None = None) -> None:

@@ -1,23 +1,23 @@
-"""Requests to batches and back: what can be joined, how it is stacked, padded, split and cut.
+"""Arrays to batches and back, by the arrays' own framework: stacked, padded, split and cut.
 
 A request is an array, or tuples, lists and dicts of arrays, all with the same number of rows (axis 0);
 with ``item=True`` it is one row without that axis. Everything that can be wrong with a request is found
-here, in the thread that submits it: a bad one never reaches a batch.
+here or by ``_heddle.Requests``, which knows shapes, in the thread that submits it.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from .._heddle import Requests
 from ..errors import InvalidError
 
-Described = tuple[Any, Any, int, int]  # payload, group key, rows, length
-
-_NUMBERS = (bool, int, float, complex, np.generic)
+Described = tuple[Any, int, int, int]  # payload, rows, length, group
+Cost = Literal["bytes", "padded"] | Callable[..., int] | None
 
 
 def is_torch(x: Any) -> bool:
@@ -74,44 +74,49 @@ def zip_trees(trees: Sequence[Any], join: Callable[[list[Any]], Any]) -> Any:
     return join(list(trees))
 
 
+def structure(tree: Any) -> Any:
+    """What requests of one batch have in common beside shapes: the tree, dtypes, devices."""
+    if isinstance(tree, dict):
+        return ("dict", *((key, structure(value)) for key, value in tree.items()))
+    if isinstance(tree, (tuple, list)):
+        return (type(tree).__name__, *map(structure, tree))
+    return str(tree.dtype), str(getattr(tree, "device", ""))
+
+
 class Rows:
     """How one queue stacks and splits. Immutable."""
 
     def __init__(
         self,
-        *,
+        requests: Requests,
         item: bool = False,
         pad: float | None = None,
-        buckets: Sequence[int] | None = None,
         cut: bool = False,
         collate: Callable[[list[Any]], Any] | None = None,
         group: Callable[..., tuple[int, ...]] | None = None,
+        cost: Cost = None,
     ) -> None:
-        if buckets is not None and (
-            pad is None or list(buckets) != sorted({int(b) for b in buckets if b > 0})
-        ):
-            raise InvalidError("buckets must be ascending lengths, and need pad= (the value that fills up)")
-        if cut and pad is None:
-            raise InvalidError("cut=True takes the padding off again, and needs pad=")
         if collate is not None and (pad is not None or item):
             raise InvalidError("collate= stacks by itself: leave pad= and item= out")
+        self.requests = requests
         self.item = item
         self.pad = pad
-        self.buckets = tuple(buckets or ())
         self.cut = cut
         self.collate = collate
         self.group = group  # of a model whose seats are used: refuses what the model does not take
+        self.cost = cost
 
     # ---- in
 
     def describe(self, args: tuple[Any, ...]) -> Described:
         if self.collate is not None:
-            return (args[0] if len(args) == 1 else args), len(args), 1, 0
+            return (args[0] if len(args) == 1 else args), *self.requests.describe(len(args), ((1,),))
         x = args[0]
         plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
         if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
-            key = (x.dtype, x.shape[1:]) if self.group is None else self.group(x)
-            return args, key, x.shape[0], 0
+            if self.group is None:
+                return args, *self.requests.describe(x.dtype, (x.shape,))
+            return args, x.shape[0], 0, self.requests.group(self.group(x))
         return self._describe_any(args)
 
     def _describe_any(self, args: tuple[Any, ...]) -> Described:
@@ -130,51 +135,21 @@ class Rows:
         arrays = leaves(payload)
         if not arrays:
             raise InvalidError("the request holds no array")
-        rows = int(arrays[0].shape[0])
-        if any(array.shape[0] != rows for array in arrays):
-            counts = ", ".join(str(array.shape[0]) for array in arrays)
-            raise InvalidError(
-                f"the arrays of a request must have equally many rows (axis 0); these have {counts}"
-            )
-        if rows == 0:
-            raise InvalidError("the request has no rows")
-        length = (
-            max((int(a.shape[1]) for a in arrays if a.ndim > 1), default=0) if self.pad is not None else 0
-        )
-        return payload, self._key(payload, length), rows, length
-
-    def _key(self, payload: Any, length: int) -> Any:
+        rows, length, group = self.requests.describe(structure(payload), [a.shape for a in arrays])
         if self.group is not None:
-            return self.group(*payload)
-        if self.pad is not None:
-            bucket = self.bucket(length)
-            return bucket, self._structure(payload, lambda a: a.ndim)
-        return self._structure(payload, lambda a: tuple(a.shape[1:]))
+            group = self.requests.group(self.group(*payload))
+        return payload, rows, length, group
 
-    def _structure(self, tree: Any, shape: Callable[[Any], Any]) -> Any:
-        if isinstance(tree, dict):
-            return ("dict", *((key, self._structure(value, shape)) for key, value in tree.items()))
-        if isinstance(tree, (tuple, list)):
-            return (type(tree).__name__, *(self._structure(value, shape) for value in tree))
-        return str(tree.dtype), str(getattr(tree, "device", "")), shape(tree)
+    def slice(self, payload: Any, begin: int, end: int) -> Any:
+        return map_leaves(payload, lambda a, _: a[begin:end])
 
-    def bucket(self, length: int) -> int:
-        """The bucket's length, 0 where there are none."""
-        if not self.buckets:
-            return 0
-        for bucket in self.buckets:
-            if length <= bucket:
-                return bucket
-        raise InvalidError(f"the request is {length} long, and the longest bucket is {self.buckets[-1]}")
-
-    def slices(self, payload: Any, rows: int, most: int) -> list[tuple[Any, int]]:
-        """(payload, rows) of each part of at most `most` rows."""
-
-        def part(begin: int) -> tuple[Any, int]:
-            end = min(begin + most, rows)
-            return map_leaves(payload, lambda a, _: a[begin:end]), end - begin
-
-        return [part(begin) for begin in range(0, rows, most)]
+    def cost_of(self, job: Any) -> int:
+        if self.cost == "bytes":
+            return sum(leaf.nbytes for leaf in leaves(job.payload))
+        if self.cost == "padded":
+            return job.length or max(leaf.nbytes // job.rows for leaf in leaves(job.payload))
+        assert callable(self.cost)
+        return int(self.cost(*job.payload) if isinstance(job.payload, tuple) else self.cost(job.payload))
 
     # ---- to a batch
 
@@ -193,22 +168,19 @@ class Rows:
         return zip_trees([job.payload for job in jobs], concatenate)
 
     def _stack_padded(self, jobs: Sequence[Any]) -> tuple[Any, ...]:
-        bucket = self.bucket(max(job.length for job in jobs))
+        longest = max(job.length for job in jobs)
 
         def join(arrays: list[Any]) -> Any:
-            shape = [max(a.shape[axis] for a in arrays) for axis in range(1, arrays[0].ndim)]
-            if bucket and shape:
-                shape[0] = bucket
-            if all(list(a.shape[1:]) == shape for a in arrays):
+            whole = self.requests.stacked([a.shape for a in arrays], longest)
+            if all(a.shape[1:] == whole[1:] for a in arrays):
                 return arrays[0] if len(arrays) == 1 else concatenate(arrays)
-            whole = (sum(a.shape[0] for a in arrays), *shape)
             if is_torch(arrays[0]):
                 out = arrays[0].new_full(whole, self.pad)
             else:
                 out = np.full(whole, self.pad, arrays[0].dtype)
             row = 0
             for a in arrays:
-                corner = (slice(row, row + a.shape[0]), *(slice(0, n) for n in a.shape[1:]))
+                corner = (slice(row, row + a.shape[0]), *map(slice, a.shape[1:]))
                 out[corner] = a
                 row += a.shape[0]
             return out

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,24 +12,19 @@ import numpy as np
 from .rows import Rows, is_torch, map_leaves
 
 
-class _Sample:
-    def __init__(self, payload: Any, rows: int, length: int) -> None:
-        self.payload = payload
-        self.rows = rows
-        self.length = length
-
-
-def samples_of(rows: Rows, example: Any, max_batch: int, preferred: Sequence[int]) -> list[tuple[Any, ...]]:
+def samples_of(
+    rows: Rows, example: Any, sizes: Collection[int], lengths: Sequence[int] | None
+) -> list[tuple[Any, ...]]:
     """`example`, a request (a tuple: its arguments), at each size and each bucket's length."""
     if example is None:
         return []
-    args = example if isinstance(example, tuple) else (example,)
-    payload, _, count, length = rows.describe(args)
-    sizes = sorted({1, max_batch, *preferred})
+    payload, count, own, _ = rows.describe(example if isinstance(example, tuple) else (example,))
     out = []
-    for bucket in rows.buckets or (length,):
-        one = _Sample(map_leaves(payload, functools.partial(_to_length, bucket)), count, bucket)
-        out += [rows.stack([one] * max(1, size // count)) for size in sizes]
+    for length in lengths or (own,):
+        one = SimpleNamespace(
+            payload=map_leaves(payload, functools.partial(_to_length, length)), length=length
+        )
+        out += [rows.stack([one] * max(1, size // count)) for size in sorted(sizes)]
     return out
 
 

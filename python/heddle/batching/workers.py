@@ -1,52 +1,31 @@
 """The threads of one BatchQueue: workers that take batches and answer them, and a keeper that watches both.
 
 A worker that ends by a BaseException fails its requests with `unavailable` and is replaced; one that hangs
-is noticed by the keeper, which answers its batch, and is replaced unless it is the only owner of something
-(``workers=1`` without ``replace_hung``). All are daemon threads, ended by shut(), which an atexit handler
-calls.
+is noticed by the keeper, which answers its batch. Who serves, hangs and is replaced, ``_heddle.Requests``
+knows. All are daemon threads, ended by shut(), which an atexit handler calls.
 """
 
 from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import logging
 import os
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
 from .._heddle import Model, Requests
-from ..errors import DeadlineError, DeviceLostError, Error, UnavailableError
+from ..errors import DeadlineError, DeviceLostError, UnavailableError
 from .answers import Mail
 from .rows import Rows
 
 _log = logging.getLogger("heddle")
 _EXIT_S = 5.0  # at exit, for batches that still run
-
-
-@dataclass(frozen=True)
-class Health:
-    """``status`` is ok, degraded (some workers are gone or hang), unavailable (all), draining or closed."""
-
-    status: str
-    reason: str
-    workers: int
-    hung: int
-    restarts: int
-
-
-class Worker:
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.thread: threading.Thread | None = None
-        self.hung = False
-        self.replaced = False
 
 
 class Outcome:
@@ -112,13 +91,9 @@ class Workers:
         call: Callable[..., Any] | None,
         setup: Callable[[], Any] | None,
         seats: Seats | None,
-        *,
-        name: str,
-        count: int,
         retry: bool,
-        replace_hung: bool,
-        hang_after: float | None,
         samples: Sequence[tuple[Any, ...]],
+        name: str,
     ) -> None:
         self.requests = requests
         self.rows = rows
@@ -127,41 +102,34 @@ class Workers:
         self.seats = seats
         self.name = name
         self.retry = retry
-        self.replace_hung = replace_hung or count > 1
-        self.hang_after = hang_after
         self.samples = samples
-        self.room_seekers: deque[Callable[[], None]] = deque()  # calls in event loops that wait for room
         self.idents: set[int] = set()
-        self.draining = False
-        self.restarts = 0
-        self.reason = ""
         self._pid = os.getpid()
-        self._lock = threading.Lock()  # the lists of workers; held for a few assignments
-        self._workers: list[Worker] = []
-        self._made = 0
-        self._running: dict[int, tuple[Worker, list[Any]]] = {}
+        self._numbers = itertools.count(1)
+        self._lock = threading.Lock()  # the threads; held for a few assignments
+        self._threads: set[threading.Thread] = set()
+        self._hung: set[threading.Thread] = set()
+        self._replaced: set[threading.Thread] = set()  # of the hung; each ends when it comes back
+        self._running: dict[int, tuple[threading.Thread, list[Any]]] = {}
         self._keeper: threading.Thread | None = None
         _living.add(self)
         if errors.exit_has_begun():
             requests.close()  # shut_all may have looked before this queue was there
-        for _ in range(count):
-            self._start_worker()
-        if hang_after is not None:
-            self.keep()
 
     # ---- threads
 
+    def start(self, count: int, watched: bool) -> None:
+        for _ in range(count):
+            self._start_worker()
+        if watched:
+            self.keep()
+
     def _start_worker(self) -> None:
+        thread = threading.Thread(target=self._main, name=f"{self.name}-{next(self._numbers)}", daemon=True)
         with self._lock:
             if self.requests.closed:
                 return
-            self._made += 1
-            worker = Worker(self._made)
-            thread = threading.Thread(
-                target=self._main, args=(worker,), name=f"{self.name}-{worker.number}", daemon=True
-            )
-            worker.thread = thread
-            self._workers.append(worker)
+            self._threads.add(thread)
         thread.start()
 
     def keep(self) -> None:
@@ -175,28 +143,29 @@ class Workers:
             self._keeper = keeper
         keeper.start()
 
-    def _main(self, worker: Worker) -> None:
+    def _main(self) -> None:
+        thread = threading.current_thread()
         self.idents.add(threading.get_ident())
+        call, died = None, None
         try:
             call = self._prepare()
-        except BaseException as error:
-            self._could_not_start(worker, error)
-            return
-        died: BaseException | None = None
-        try:
-            self._serve(worker, call)
+            self._serve(thread, call)
         except BaseException as error:
             died = error
-        finally:
-            self.idents.discard(threading.get_ident())
-            with self._lock:
-                self._workers.remove(worker)
-        if died is not None and not self.requests.closed and not errors.exit_ends_this_thread():
-            self.reason = f"a worker died of {type(died).__name__}: {died}"
-            if not worker.replaced:
-                _log.warning("%s: %s; it is replaced", self.name, self.reason)
-                self.restarts += 1
-                self._start_worker()
+        self.idents.discard(threading.get_ident())
+        with self._lock:
+            self._threads.discard(thread)
+        if died is None or errors.exit_ends_this_thread():
+            return
+        why = f"a worker {'died of' if call else 'could not start:'} {type(died).__name__}: {died}"
+        if call is None:
+            _log.warning("%s: %s", self.name, why)
+            gone = UnavailableError(why)
+            gone.__cause__ = died
+            self.fail_all(self.requests.lost_worker(why), gone)
+        elif thread not in self._replaced and self.requests.worker_died(why):
+            _log.warning("%s: %s; it is replaced", self.name, why)
+            self._start_worker()
 
     def _prepare(self) -> Callable[..., Any]:
         made = self.setup() if self.setup is not None else None
@@ -207,40 +176,17 @@ class Workers:
             call(*sample)
         return call
 
-    def _could_not_start(self, worker: Worker, error: BaseException) -> None:
-        self.idents.discard(threading.get_ident())
-        self.reason = f"a worker could not start: {type(error).__name__}: {error}"
-        _log.warning("%s: %s", self.name, self.reason)
-        with self._lock:
-            self._workers.remove(worker)
-            none_left = not self._workers
-        if none_left and not self.requests.closed:
-            self._refuse(UnavailableError(self.reason), error)
-
-    def _refuse(self, error: Error, cause: BaseException | None = None) -> None:
-        error.__cause__ = cause
-        self.fail_all(self.requests.refuse(str(error)), error)
-
     def fail_all(self, jobs: list[Any], error: BaseException) -> None:
         mail = Mail()
         for job in jobs:
             if job.begin():
                 job.fail(error, mail)
         mail.send()
-        self.wake_room(len(jobs))
-
-    def wake_room(self, places: int) -> None:
-        while places > 0 and self.room_seekers:
-            try:
-                self.room_seekers.popleft()()
-                places -= 1
-            except (IndexError, RuntimeError):
-                pass  # another thread was quicker, or the seeker's loop is closed
 
     # ---- a worker's work
 
-    def _serve(self, worker: Worker, call: Callable[..., Any]) -> None:
-        while not worker.replaced:
+    def _serve(self, thread: threading.Thread, call: Callable[..., Any]) -> None:
+        while thread not in self._replaced:
             work = self.requests.take()
             if work is None:
                 return
@@ -248,21 +194,14 @@ class Workers:
             if expired:
                 self._expire(expired)
             if ticket:
-                self._running[ticket] = worker, jobs
-                try:
-                    self._run(ticket, jobs, call)
-                finally:
-                    self._running.pop(ticket, None)
-                    if worker.hung:
-                        self._recovered(worker)
-            if self.room_seekers:
-                self.wake_room(len(jobs) + len(expired))
+                self._running[ticket] = thread, jobs
+                self._run(thread, ticket, jobs, call)
             del work, jobs, expired  # an idle worker keeps no answer alive
 
     def _expire(self, jobs: list[Any]) -> None:
         self.fail_all(jobs, DeadlineError("the request was not run before its timeout"))
 
-    def _run(self, ticket: int, jobs: list[Any], call: Callable[..., Any]) -> None:
+    def _run(self, thread: threading.Thread, ticket: int, jobs: list[Any], call: Callable[..., Any]) -> None:
         requests = self.requests
         mail = Mail()
         failed = True
@@ -284,7 +223,10 @@ class Workers:
             raise
         finally:
             lingers = len(mail.sleepers) > 1  # the next batch waits until its callers have been woken
-            requests.finish(ticket, failed, lingers)
+            if not requests.finish(ticket, failed, lingers):
+                self._replaced.add(thread)
+            self._running.pop(ticket, None)
+            self._hung.discard(thread)
             mail.send(functools.partial(requests.told, ticket) if lingers else None)
 
     def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Outcome]:
@@ -326,41 +268,20 @@ class Workers:
         found = self._running.get(ticket)
         if found is None:
             return
-        worker, jobs = found
-        self.reason = f"a worker has run one batch for more than hang_after={self.hang_after} s"
-        _log.warning("%s: %s", self.name, self.reason)
-        worker.hung = True
-        worker.replaced = self.replace_hung
-        if self.requests.abandon(ticket):
-            self.fail_all(jobs, UnavailableError(self.reason))
-        if worker.replaced:
-            self.restarts += 1
-            self._start_worker()
+        thread, jobs = found
+        self._hung.add(thread)  # first: it may come back at any time
+        hang = self.requests.hang(ticket)
+        if hang is None:  # it did
+            self._hung.discard(thread)
             return
-        if all(other.hung for other in self._workers):
-            self._refuse(UnavailableError(self.reason + "; new requests are taken when it comes back"))
-        if ticket not in self._running:  # it came back meanwhile
-            self._recovered(worker)
-
-    def _recovered(self, worker: Worker) -> None:
-        worker.hung = False
-        self.requests.accept()
+        replace, refused = hang
+        reason = self.requests.health().reason
+        _log.warning("%s: %s", self.name, reason)
+        self.fail_all(jobs + refused, UnavailableError(reason))
+        if replace:
+            self._start_worker()
 
     # ---- the owner's
-
-    def health(self) -> Health:
-        with self._lock:
-            hung = sum(worker.hung and not worker.replaced for worker in self._workers)
-            alive = sum(not worker.hung for worker in self._workers)
-        if self.requests.closed:
-            status = "closed"
-        elif alive == 0:
-            status = "unavailable"
-        elif self.draining:
-            status = "draining"
-        else:
-            status = "degraded" if hung else "ok"
-        return Health(status, self.reason, alive, hung, self.restarts)
 
     def shut(self, timeout: float | None = None) -> None:
         """Fails what waits with `unavailable` and waits for running batches, whose requests get it, too, when
@@ -369,13 +290,11 @@ class Workers:
             return
         closed = UnavailableError("the queue was closed before the request ran")
         self.fail_all(self.requests.close(), closed)
-        self.wake_room(len(self.room_seekers))
         with self._lock:
-            threads = [worker.thread for worker in self._workers if not (worker.hung or worker.replaced)]
-            threads.append(self._keeper)
+            threads = [*(self._threads - self._hung), *([self._keeper] if self._keeper else [])]
         end = None if timeout is None else time.monotonic() + timeout
         for thread in threads:
-            if thread is not None and thread is not threading.current_thread() and thread.ident is not None:
+            if thread is not threading.current_thread() and thread.ident is not None:
                 thread.join(None if end is None else max(0.0, end - time.monotonic()))
         if timeout is not None:
             for ticket, (_, jobs) in list(self._running.items()):

@@ -11,10 +11,12 @@ constexpr int64_t kReturnFraction = 4;  // callers are waited for during a quart
 }  // namespace
 
 RequestQueue::RequestQueue(const QueueOptions& options, const Clock& clock)
-    : hang_after_(options.hang_after), clock_(clock) {
+    : hang_after_(options.hang_after),
+      replaces_hung_(options.replace_hung || options.lanes > 1),
+      clock_(clock) {
   auto state = state_.lock();
   state->limits = options.limits;
-  state->lanes = options.lanes;
+  state->lanes = state->serving = options.lanes;
   state->capacity = std::min(options.capacity, WaitingList::kMost);
 }
 
@@ -49,7 +51,6 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
                                             std::span<RequestId> ids, bool may_wait, bool reserved) {
   const size_t wanted = requests.size();
   Admission admission;
-  if (reserved) state.reserved -= wanted;
   admission.status = admits(state, wanted);
   if (!admission.status.ok()) {
     ++state.metrics.refused;
@@ -60,7 +61,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
   if (admission.full) {
     if (may_wait) {
       admission.parked = std::make_shared<runtime::Parked>();
-      state.room_seekers.push_back({admission.parked, wanted});
+      state.room_seekers.push_back({{admission.parked, {}}, wanted});
     }
     return admission;
   }
@@ -89,6 +90,7 @@ Status RequestQueue::submit(std::span<const Request> requests, std::span<Request
   for (bool reserved = false;; reserved = true) {
     const Admission admission = [&] {
       auto state = state_.lock();
+      if (reserved) state->reserved -= requests.size();
       Admission a = admit(*state, requests, ids, may_wait, reserved);
       if (a.full && !may_wait) {
         ++state->metrics.rejected;
@@ -105,11 +107,13 @@ Status RequestQueue::submit(std::span<const Request> requests, std::span<Request
   }
 }
 
-Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids) {
+Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids,
+                                      uint64_t seeker) {
   HEDDLE_TRY(forked());
   const Admission admission = [&] {
     auto state = state_.lock();
-    return admit(*state, requests, ids, false, false);
+    const bool reserved = let_go(*state, seeker);
+    return admit(*state, requests, ids, false, reserved);
   }();
   HEDDLE_TRY(admission.status);
   after(admission);
@@ -127,19 +131,23 @@ Result<RequestId> RequestQueue::submit(const Request& request, Deadline room) {
   return id;
 }
 
-Status RequestQueue::await_room(const Waiter& waiter, Deadline room) {
+Status RequestQueue::await_room(const Parked& waiter, Deadline room) {
   std::optional<Result<int>> answer = waiter->wait(room);
   if (!answer) {
-    auto state = state_.lock();
-    auto& seekers = state->room_seekers;
-    const auto mine = std::find_if(seekers.begin(), seekers.end(),
-                                   [&](const State::RoomSeeker& s) { return s.waiter == waiter; });
-    if (mine != seekers.end()) {
-      seekers.erase(mine);
-      ++state->metrics.rejected;
-      return Status::exhausted("the queue stayed full: ", state->waiting.size(), " of ", state->capacity,
-                               " requests wait; try later, or raise capacity");
+    Waiters next;
+    Status full;
+    {
+      auto state = state_.lock();
+      const auto mine = [&](const State::RoomSeeker& s) { return s.waiter.parked == waiter; };
+      if (std::erase_if(state->room_seekers, mine) != 0) {
+        ++state->metrics.rejected;
+        full = Status::exhausted("the queue stayed full: ", state->waiting.size(), " of ", state->capacity,
+                                 " requests wait; try later, or raise capacity");
+        next = grant_room(*state);  // what is behind may need less
+      }
     }
+    grant(next);
+    HEDDLE_TRY(full);
   }
   if (!answer) answer = waiter->wait(Deadline::never());
   return answer->status();
@@ -151,10 +159,53 @@ RequestQueue::Waiters RequestQueue::grant_room(State& state) {
     const State::RoomSeeker& first = state.room_seekers.front();
     if (state.waiting.size() + state.reserved + first.wanted > state.capacity) break;
     state.reserved += first.wanted;
+    if (first.number != 0) state.kept.emplace(first.number, first.wanted);
     granted.push_back(first.waiter);
     state.room_seekers.pop_front();
   }
   return granted;
+}
+
+bool RequestQueue::let_go(State& state, uint64_t seeker) {
+  const auto kept = state.kept.find(seeker);
+  if (kept == state.kept.end()) return false;
+  state.reserved -= kept->second;
+  state.kept.erase(kept);
+  return true;
+}
+
+uint64_t RequestQueue::seek_room(size_t wanted, std::function<void()> then) {
+  if (!forked().ok()) {
+    then();
+    return 0;
+  }
+  Waiters room;
+  uint64_t seeker = 0;
+  {
+    auto state = state_.lock();
+    seeker = ++state->seekers;
+    if (admits(*state, wanted).ok()) {
+      state->room_seekers.push_back({{nullptr, std::move(then)}, wanted, seeker});
+      room = grant_room(*state);
+    } else {
+      room.push_back({nullptr, std::move(then)});
+    }
+  }
+  grant(room);
+  return seeker;
+}
+
+void RequestQueue::leave_room(uint64_t seeker) {
+  if (!forked().ok()) return;
+  Waiters room;
+  {
+    auto state = state_.lock();
+    std::erase_if(state->room_seekers,
+                  [&](const State::RoomSeeker& s) { return seeker != 0 && s.number == seeker; });
+    static_cast<void>(let_go(*state, seeker));
+    room = grant_room(*state);
+  }
+  grant(room);
 }
 
 bool RequestQueue::cancel(RequestId id, void** payload) {
@@ -369,14 +420,14 @@ void RequestQueue::told(uint64_t ticket) {
   if (tell) state_.notify_one();
 }
 
-void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
-  if (!forked().ok()) return;
+bool RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
+  if (!forked().ok()) return true;
   Waiters drained;
   bool tell = false;
   {
     auto state = state_.lock();
     Run* run = find(*state, ticket);
-    if (run == nullptr) return;
+    if (run == nullptr) return came_back(*state, ticket);
     const TimePoint now = clock_.now();
     if (run->expects) {
       state->returning_until =
@@ -405,6 +456,7 @@ void RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
   }
   if (tell) state_.notify_one();
   grant(drained);
+  return true;
 }
 
 bool RequestQueue::abandon(uint64_t ticket) {

@@ -3,17 +3,19 @@
 //   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h)
 //              chose, finish() says that it is over. A payload is the owner's handle, never looked at here.
 //   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel()
-//              when that says true, from refuse() or close(). Its receiver answers it, with no lock held.
+//              when that says true, from hang(), lost_worker() or close(). Its receiver answers it, with no
+//              lock held.
 //   States     open -> draining (drain: nothing new, what waits runs without windows) -> closed (close).
-//              Open or draining, it may refuse for a time (refuse, accept): no worker is there. In a forked
-//              child every call gets `unavailable` and touches nothing.
-//   Order      The policy's. Waiters for room get it first come, first served.
+//              Open or draining, it refuses while no worker is there: none could start, or the last hangs. In
+//              a forked child every call gets `unavailable` and touches nothing.
+//   Order      The policy's. Waiters for room, threads or not, get it first come, first served.
 //   Returning  After a batch of two or more, as many callers are expected back as it answered, until a
 //              quarter of its run time is over, or max_wait if that is less, and as long as
 //              return_forecast.h says that it pays: a queue whose requests each have a thread of their own
 //              soon stops waiting.
-//   Hung       A batch that runs longer than hang_after is reported once by care(). Once it is abandoned, its
-//              worker gets false from ran(), so that no request is answered twice.
+//   Hung       A batch that runs longer than hang_after is reported once by care(), and given up by hang():
+//              its worker then gets false from ran(), so that no request is answered twice. A worker that
+//              was replaced learns so from finish(), and ends.
 //   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
 //   Blocks     submit() for room, until their deadline; take() and await_due() until a batch is
 //              due; care() until there is something to care for; drain() until all is answered. Nothing else.
@@ -23,9 +25,12 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/clock.h"
@@ -46,6 +51,7 @@ struct QueueOptions {
   int lanes = 1;            // workers
   size_t capacity = 16384;  // requests that wait
   Duration hang_after = Duration::max();
+  bool replace_hung = false;  // a hung worker; with several lanes always
 };
 
 struct Request {
@@ -67,6 +73,19 @@ struct Care {
   std::vector<void*> expired;
   std::vector<uint64_t> hung;  // tickets
   bool closed = false;
+};
+
+struct Hang {
+  bool hangs = false;  // its requests are the caller's to answer
+  bool replace = false;
+  std::vector<void*> refused;  // what waited, if no other worker is there
+};
+
+struct QueueHealth {
+  int workers = 0;  // as many as there should be
+  int serving = 0, hung = 0, restarts = 0;
+  bool draining = false, closed = false;
+  std::string reason;  // of the last trouble
 };
 
 struct QueueMetrics {
@@ -91,7 +110,12 @@ class RequestQueue {
   Status submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room);
   Result<RequestId> submit(const Request& request, Deadline room);
   // Without waiting. False: full, and not counted as rejected; the caller may come back and wait.
-  Result<bool> try_submit(std::span<const Request> requests, std::span<RequestId> ids);
+  Result<bool> try_submit(std::span<const Request> requests, std::span<RequestId> ids, uint64_t seeker = 0);
+  // Room for `wanted` requests, for those without a thread that waits. `then` is called once, with no lock
+  // held: room is kept for this seeker until try_submit() or leave_room(), or there will be none, which
+  // try_submit() tells.
+  uint64_t seek_room(size_t wanted, std::function<void()> then);
+  void leave_room(uint64_t seeker);  // idempotent; `then` may still be called
   // True: it was still waiting, and its payload, put into *payload if that is given, is the caller's again.
   bool cancel(RequestId id, void** payload = nullptr);
 
@@ -107,14 +131,16 @@ class RequestQueue {
   bool ran(uint64_t ticket);
   // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), so
   // that the next batch does not begin before they are back; at most for that long, and for max_wait.
-  void finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
+  // False: the worker was replaced while it hung, and ends.
+  bool finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
   void told(uint64_t ticket);
   bool abandon(uint64_t ticket);  // true: it was running, and the caller of abandon() answers it
 
   Care care(Deadline deadline);
-  // Hands out all that waits; new requests get `why` until accept().
-  std::vector<void*> refuse(Status why);
-  void accept();
+  Hang hang(uint64_t ticket);  // a ticket of care()'s; nothing where it came back meanwhile
+  // A worker could not start. Hands out what waits if it was the last: then nothing more is taken.
+  std::vector<void*> lost_worker(const std::string& why);
+  bool worker_died(const std::string& why);  // true: another is to take its place
   Status drain(Deadline deadline);
   std::vector<void*> close();
   bool closed() const;
@@ -123,9 +149,16 @@ class RequestQueue {
   void set_capacity(size_t capacity);
   Limits limits() const;
   QueueMetrics metrics() const;
+  QueueHealth health() const;
 
  private:
-  using Waiter = Ref<runtime::Parked>;
+  using Parked = Ref<runtime::Parked>;
+  struct Waiter {  // who is told: a thread that sleeps, or a function
+    Parked parked;
+    std::function<void()> then;
+    void grant() const { parked != nullptr ? parked->grant(0) : then(); }
+    void refuse(const Status& why) const { parked != nullptr ? parked->refuse(why) : then(); }
+  };
   struct Run {
     uint64_t ticket = 0;
     int64_t rows = 0;
@@ -153,6 +186,9 @@ class RequestQueue {
     RequestId held_at = 0;  // the newest, when a batch began to wait for callers to return; 0: none does
     bool draining = false, closed = false;
     Status refusal;
+    int serving = 0, restarts = 0;  // workers
+    std::map<uint64_t, bool> hung;  // tickets of workers that hang; true: it was replaced
+    std::string reason;
 
     // Takers asleep, and how many of them were told to look. quiet: until then only a full batch, the last
     // returning caller or an earlier deadline can make something due.
@@ -164,8 +200,11 @@ class RequestQueue {
     struct RoomSeeker {
       Waiter waiter;
       size_t wanted;
+      uint64_t number = 0;  // of those without a thread
     };
     std::deque<RoomSeeker> room_seekers;
+    uint64_t seekers = 0;
+    std::map<uint64_t, size_t> kept;  // of `reserved`, by the seekers' numbers
     std::vector<Waiter> drainers;
     TimePoint care_next = TimePoint::min();  // when care() looks again by itself
     QueueMetrics metrics;
@@ -178,24 +217,26 @@ class RequestQueue {
   struct Admission {
     Status status;
     bool full = false;
-    Waiter parked;  // full, and may wait: for room, then try again
+    Parked parked;  // full, and may wait: for room, then try again
     bool tell = false, ring = false;
   };
   Admission admit(State& state, std::span<const Request> requests, std::span<RequestId> ids, bool may_wait,
                   bool reserved);
   void after(const Admission& admission) const;  // with no lock held
-  Status await_room(const Waiter& waiter, Deadline room);
+  Status await_room(const Parked& waiter, Deadline room);
   static bool tell_taker(State& state, bool at_once);  // true: notify one
   static Running running(State& state, TimePoint now);
   static Decision ask(State& state, TimePoint now);
   static Work expire(State& state, const Expire& decision);
   Work start(State& state, const Take& decision, TimePoint now) const;
   static Waiters grant_room(State& state);
-  static void grant(const Waiters& waiters);  // with no lock held
-  static Waiters now_idle(State& state);      // drainers, when nothing waits and nothing runs
+  static bool let_go(State& state, uint64_t seeker);  // true: room was kept for it
+  static void grant(const Waiters& waiters);          // with no lock held
+  static Waiters now_idle(State& state);              // drainers, when nothing waits and nothing runs
   static Run* find(State& state, uint64_t ticket);
   static std::vector<void*> empty(State& state, Waiters& refused);  // takes all that wait
   static void end_run(State& state, uint64_t ticket);
+  static bool came_back(State& state, uint64_t ticket);  // false: it was replaced
   static void end_lingering(State& state, TimePoint now);
   static bool any_unfinished(const State& state);
   void tell_all(State& state);
@@ -203,6 +244,7 @@ class RequestQueue {
 
   const uint32_t born_ = fork_generation();
   const Duration hang_after_;
+  const bool replaces_hung_;
   const Clock& clock_;
   mutable Shared state_;
   mutable Guarded<uint64_t, Rank::kHelpers> bell_;  // rung when care() has to look again

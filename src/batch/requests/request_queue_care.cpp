@@ -6,7 +6,7 @@
 namespace heddle::batch {
 
 void RequestQueue::grant(const Waiters& waiters) {
-  for (const Waiter& waiter : waiters) waiter->grant(0);
+  for (const Waiter& waiter : waiters) waiter.grant();
 }
 
 void RequestQueue::ring() const {
@@ -81,28 +81,92 @@ std::vector<void*> RequestQueue::empty(State& state, Waiters& refused) {
   return payloads;
 }
 
-std::vector<void*> RequestQueue::refuse(Status why) {
+// ---- workers
+
+Hang RequestQueue::hang(uint64_t ticket) {
+  Hang hang;
+  if (!forked().ok()) return hang;
+  Waiters refused, drained;
+  Status why;
+  {
+    auto state = state_.lock();
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->answered) return hang;
+    hang.hangs = true;
+    hang.replace = replaces_hung_ && !state->closed;
+    state->reason = text("a worker has run one batch for more than hang_after=",
+                         std::chrono::duration<double>(hang_after_).count(), " s");
+    ++state->metrics.hung_batches;
+    end_run(*state, ticket);
+    state->hung.emplace(ticket, hang.replace);
+    (hang.replace ? state->restarts : state->serving) += hang.replace ? 1 : -1;
+    if (state->serving == 0) {
+      why = Status::unavailable(state->reason, "; new requests are taken when it comes back");
+      state->refusal = why;
+      hang.refused = empty(*state, refused);
+    }
+    tell_all(*state);
+    drained = now_idle(*state);
+  }
+  state_.notify_all();
+  for (const Waiter& waiter : refused) waiter.refuse(why);
+  grant(drained);
+  return hang;
+}
+
+bool RequestQueue::came_back(State& state, uint64_t ticket) {
+  const auto found = state.hung.find(ticket);
+  if (found == state.hung.end()) return true;
+  const bool replaced = found->second;
+  state.hung.erase(found);
+  if (replaced) return false;
+  ++state.serving;
+  state.refusal = Status();
+  return true;
+}
+
+std::vector<void*> RequestQueue::lost_worker(const std::string& why) {
   if (!forked().ok()) return {};
   Waiters refused, drained;
   std::vector<void*> payloads;
+  const Status status = Status::unavailable(why);
   {
     auto state = state_.lock();
-    state->refusal = why;
+    state->reason = why;
+    if (--state->serving > 0 || state->closed) return {};
+    state->refusal = status;
     payloads = empty(*state, refused);
     drained = now_idle(*state);
   }
-  for (const Waiter& waiter : refused) waiter->refuse(why);
+  for (const Waiter& waiter : refused) waiter.refuse(status);
   grant(drained);
   return payloads;
 }
 
-void RequestQueue::accept() {
-  if (forked().ok()) state_.lock()->refusal = Status();
+bool RequestQueue::worker_died(const std::string& why) {
+  if (!forked().ok()) return false;
+  auto state = state_.lock();
+  if (state->closed) return false;
+  state->reason = why;
+  ++state->restarts;
+  return true;
 }
+
+QueueHealth RequestQueue::health() const {
+  QueueHealth health;
+  health.closed = true;
+  if (!forked().ok()) return health;
+  const auto state = state_.lock();
+  health = {state->lanes, state->serving, 0, state->restarts, state->draining, state->closed, state->reason};
+  for (const auto& [ticket, replaced] : state->hung) health.hung += replaced ? 0 : 1;
+  return health;
+}
+
+// ---- ends
 
 Status RequestQueue::drain(Deadline deadline) {
   HEDDLE_TRY(forked());
-  const auto waiter = std::make_shared<runtime::Parked>();
+  const Waiter waiter{std::make_shared<runtime::Parked>(), {}};
   Waiters refused;
   {
     auto state = state_.lock();
@@ -111,17 +175,18 @@ Status RequestQueue::drain(Deadline deadline) {
     state->room_seekers.clear();
     tell_all(*state);
     if (state->waiting.size() == 0 && !any_unfinished(*state)) {
-      waiter->grant(0);
+      waiter.grant();
     } else {
       state->drainers.push_back(waiter);
     }
   }
   state_.notify_all();
-  for (const Waiter& seeker : refused) seeker->refuse(Status::unavailable("the queue is draining"));
-  std::optional<Result<int>> answer = waiter->wait(deadline);
+  for (const Waiter& seeker : refused) seeker.refuse(Status::unavailable("the queue is draining"));
+  std::optional<Result<int>> answer = waiter.parked->wait(deadline);
   if (answer) return answer->status();
   auto state = state_.lock();
-  if (std::erase(state->drainers, waiter) == 0) return {};
+  const auto mine = [&](const Waiter& each) { return each.parked == waiter.parked; };
+  if (std::erase_if(state->drainers, mine) == 0) return {};
   return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
                           " requests wait and ", state->runs.size(), " batches run");
 }
@@ -140,7 +205,7 @@ std::vector<void*> RequestQueue::close() {
   }
   state_.notify_all();
   ring();
-  for (const Waiter& waiter : refused) waiter->refuse(why);
+  for (const Waiter& waiter : refused) waiter.refuse(why);
   grant(drainers);
   return payloads;
 }

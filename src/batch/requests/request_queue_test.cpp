@@ -226,9 +226,18 @@ TEST_CASE("a hung batch is reported once, and its worker learns that others answ
   clock.advance(1ms);
   CHECK(queue.care(kNow).hung == std::vector<uint64_t>{work->ticket});
   CHECK(queue.care(kNow).hung.empty());
-  CHECK(queue.abandon(work->ticket));
-  CHECK_FALSE(queue.abandon(work->ticket));
+  SUBCASE("given up by a close") {
+    CHECK(queue.abandon(work->ticket));
+    CHECK_FALSE(queue.abandon(work->ticket));
+    CHECK_FALSE(queue.hang(work->ticket).hangs);
+  }
+  SUBCASE("given up as hung") {
+    CHECK(queue.hang(work->ticket).hangs);
+    CHECK_FALSE(queue.hang(work->ticket).hangs);
+    CHECK_FALSE(queue.abandon(work->ticket));
+  }
   CHECK_FALSE(queue.ran(work->ticket));
+  CHECK(queue.finish(work->ticket, false));
   CHECK(queue.metrics().hung_batches == 1);
 }
 
@@ -262,17 +271,6 @@ TEST_CASE("close gives back what waits and refuses from then on; drain runs it f
     CHECK(queue.close().size() == 3);
   }
   CHECK(queue.submit(request(5), kNow).status().code() == Code::unavailable);
-}
-
-TEST_CASE("a queue without a worker refuses with the reason until it accepts again") {
-  RequestQueue queue(options(4));
-  REQUIRE(queue.submit(request(0), kNow).ok());
-  CHECK(queue.refuse(Status::unavailable("the worker hangs")).size() == 1);
-  const Status refused = queue.submit(request(1), kNow).status();
-  CHECK(refused.message() == "the worker hangs");
-  queue.accept();
-  CHECK(queue.submit(request(1), kNow).ok());
-  CHECK(queue.close().size() == 1);
 }
 
 TEST_CASE("limits and capacity change while requests wait") {

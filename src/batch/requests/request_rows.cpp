@@ -35,7 +35,7 @@ Result<RequestRows::Described> RequestRows::describe(std::span<const int64_t> ki
     }
     if (arrays[i][0] != arrays[0][0]) {
       return Status::invalid("input ", i, " has ", arrays[i][0], " rows and input 0 has ", arrays[0][0],
-                             ": all arrays of a request must have equally many");
+                             ": all arrays of a request must have equally many rows");
     }
     if (padding_.on && arrays[i].size() > 1) described.length = std::max(described.length, arrays[i][1]);
   }
