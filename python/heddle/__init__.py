@@ -39,6 +39,7 @@ from .errors import (
 
 Model.submit = _submitting.submit  # type: ignore[method-assign]
 Model.asubmit = _submitting.asubmit  # type: ignore[method-assign]
+Model.acall = _submitting.asubmit  # type: ignore[method-assign]
 
 __version__ = _heddle.version()
 __all__ = [

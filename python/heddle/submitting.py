@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from ._heddle import Model, Submitted
+from .batching.answers import set_done
 
 
 class Submission(Future):  # type: ignore[type-arg]
@@ -48,21 +49,14 @@ def submit(self: Model, *inputs: Any, **named: Any) -> Future[Any]:
 
 
 async def asubmit(self: Model, *inputs: Any, **named: Any) -> Any:
-    """``submit()`` for event loops: awaits the result. A cancelled task takes its call out of its batch."""
+    """``submit()`` for event loops: awaits what a call returns; also ``acall()``. A cancelled task takes
+    its call out of its batch."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
 
-    def deliver(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
-
     def answer(result: Any, error: BaseException | None, model: Model = self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nothing there waits any more
-            loop.call_soon_threadsafe(deliver, result, error)
+            loop.call_soon_threadsafe(set_done, future, result, error)
 
     submitted = self._submit(answer, *inputs, **named)
     try:

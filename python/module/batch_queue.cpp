@@ -78,7 +78,7 @@ std::vector<Shape> to_shapes(nb::handle shapes) {
 class Requests {
  public:
   explicit Requests(const RequestQueue::Options& options)
-      : queue_(options), max_batch_(options.limits.max_batch) {}
+      : queue_(options), max_batch_(options.limits.max_batch), costs_(options.limits.max_cost != 0) {}
   ~Requests() { as_list(queue_.close()); }
 
   // (rows, length, group) of a request with arrays of these shapes. `kind`: a hashable that has to be equal.
@@ -94,22 +94,23 @@ class Requests {
 
   // A target has begin(), give() and fail(), and its payload, rows and length. `how` (rows.Rows) slices and
   // joins requests of more rows than a batch, and knows costs. The ids; waits for room.
-  std::vector<uint64_t> submit(nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
-                               nb::handle timeout, nb::handle room) {
+  nb::tuple submit(nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
+                   nb::handle timeout, nb::handle room) {
     Admission admission(*this, target, how, group, rows, priority, timeout);
     const Timeout limit = to_timeout(room);
-    if (!queue_.try_submit(admission.requests, admission.ids)) {
-      admission.ids = without_gil([&] { return queue_.submit(admission.requests, limit); });
+    if (!queue_.try_submit(admission.requests(), admission.ids())) {
+      const std::vector<uint64_t> late =
+          without_gil([&] { return queue_.submit(admission.requests(), limit); });
+      std::copy_n(late.begin(), admission.ids().size(), admission.ids().begin());
     }
-    admission.done = true;
-    return std::move(admission.ids);
+    return admission.admitted();
   }
   // None where there is no room: without waiting. `seeker`: of seek_room().
   nb::object try_submit(nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
                         nb::handle timeout, uint64_t seeker) {
     Admission admission(*this, target, how, group, rows, priority, timeout);
-    admission.done = queue_.try_submit(admission.requests, admission.ids, seeker);
-    return admission.done ? nb::cast(admission.ids) : nb::none();
+    if (!queue_.try_submit(admission.requests(), admission.ids(), seeker)) return nb::none();
+    return admission.admitted();
   }
   uint64_t seek_room(int64_t rows, const nb::object& then) {
     const auto parts = static_cast<size_t>((rows + max_batch_ - 1) / max_batch_);
@@ -173,21 +174,35 @@ class Requests {
   struct Admission {
     Admission(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
               nb::handle timeout)
-        : limit(to_timeout(timeout)) {
+        : limit_(to_timeout(timeout)) {
       if (rows <= owner.max_batch_) {
         const int64_t cost = owner.cost_of(how, target);
-        requests.push_back({target.inc_ref().ptr(), group, rows, cost, priority, limit});
+        one_ = {target.inc_ref().ptr(), group, rows, cost, priority, limit_};
       } else {
         split(owner, target, how, group, rows, priority);
+        ids_.resize(parts_.size());
       }
-      ids.resize(requests.size());
     }
     ~Admission() {
-      if (!done) release();
+      if (admitted_) return;
+      for (const RequestQueue::Request& r : requests()) Py_DECREF(static_cast<PyObject*>(r.payload));
     }
     Admission(const Admission&) = delete;
     Admission& operator=(const Admission&) = delete;
 
+    std::span<const RequestQueue::Request> requests() const {
+      return parts_.empty() ? std::span(&one_, 1) : parts_;
+    }
+    std::span<uint64_t> ids() { return parts_.empty() ? std::span(&id_, 1) : ids_; }
+    nb::tuple admitted() {
+      admitted_ = true;
+      nb::tuple tuple = nb::steal<nb::tuple>(PyTuple_New(static_cast<Py_ssize_t>(ids().size())));
+      Py_ssize_t next = 0;
+      for (const uint64_t id : ids()) PyTuple_SetItem(tuple.ptr(), next++, PyLong_FromUnsignedLongLong(id));
+      return tuple;
+    }
+
+   private:
     void split(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows,
                int priority) {
       const int64_t most = owner.max_batch_;
@@ -196,29 +211,29 @@ class Requests {
       whole->join = how.attr("join");
       const nb::object payload = target.attr("payload");
       std::vector<nb::object> pieces;
+      std::vector<RequestQueue::Request> parts;
       for (int64_t begin = 0; begin < rows; begin += most) {
         const int64_t end = std::min(begin + most, rows);
         nb::object slice = how.attr("slice")(payload, begin, end);
         pieces.push_back(nb::cast(Part(whole, pieces.size(), std::move(slice), end - begin)));
-        requests.push_back({nullptr, group, end - begin, owner.cost_of(how, pieces.back()), priority, limit});
+        parts.push_back({nullptr, group, end - begin, owner.cost_of(how, pieces.back()), priority, limit_});
         whole->results.append(nb::none());
       }
       whole->missing = pieces.size();
-      for (size_t i = 0; i < pieces.size(); ++i) requests[i].payload = pieces[i].release().ptr();
-    }
-    void release() const {
-      for (const RequestQueue::Request& r : requests) Py_DECREF(static_cast<PyObject*>(r.payload));
+      for (size_t i = 0; i < pieces.size(); ++i) parts[i].payload = pieces[i].release().ptr();
+      parts_ = std::move(parts);
     }
 
-    Timeout limit;
-    std::vector<RequestQueue::Request> requests;
-    std::vector<uint64_t> ids;
-    bool done = false;
+    const Timeout limit_;
+    RequestQueue::Request one_;  // where there are no parts: nothing is allocated
+    uint64_t id_ = 0;
+    std::vector<RequestQueue::Request> parts_;
+    std::vector<uint64_t> ids_;
+    bool admitted_ = false;
   };
 
   int64_t cost_of(nb::handle how, nb::handle job) const {
-    const nb::object cost = how.attr("cost");
-    return cost.is_none() ? 0 : nb::cast<int64_t>(how.attr("cost_of")(job));
+    return costs_ ? nb::cast<int64_t>(how.attr("cost_of")(job)) : 0;
   }
   int64_t number_of(nb::handle kind) {
     if (PyObject* const known = PyDict_GetItemWithError(kinds_.ptr(), kind.ptr())) {
@@ -233,6 +248,7 @@ class Requests {
   static constexpr size_t kKindsKept = 4096;
   RequestQueue queue_;
   int64_t max_batch_;  // with the GIL held, like the following
+  bool costs_;
   nb::dict kinds_;
   int64_t kinds_made_ = 0;
 };
@@ -254,6 +270,7 @@ void Requests::set_limits(std::optional<int64_t> max_batch, nb::handle max_wait,
   limits.capacity = capacity.value_or(limits.capacity);
   queue_.set_limits(limits);
   max_batch_ = limits.max_batch;
+  costs_ = limits.max_cost != 0;
 }
 
 void make_requests(Requests* self, int64_t max_batch, int64_t max_cost, bool padded_cost, double max_wait,

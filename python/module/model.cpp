@@ -158,6 +158,14 @@ nb::list run_together(const Model& model, const nb::list& requests, const nb::ob
   return list;
 }
 
+// The call's arrays in the order of the model's inputs.
+nb::tuple arranged(const Model& model, const nb::args& args, const nb::kwargs& named) {
+  CallOptions none;
+  nb::list list;
+  for (const nb::handle array : arrange(model, args, named, none)) list.append(array);
+  return nb::tuple(list);
+}
+
 nb::object group(const Model& model, const nb::args& args) {
   CallOptions none;
   const std::vector<nb::handle> arrays = arrange(model, args, nb::borrow<nb::kwargs>(nb::dict()), none);
@@ -343,6 +351,7 @@ void bind_model(nb::module_& m) {
       .def("__call__", call)
       .def("_submit", submit)
       .def("_run_together", run_together, "requests"_a, "formed"_a)
+      .def("_arranged", arranged)
       .def("_group", group)
       .def_prop_ro("inputs", &Model::inputs)
       .def_prop_ro("outputs", &Model::outputs)

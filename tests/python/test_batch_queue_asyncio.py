@@ -122,3 +122,30 @@ def test_oversized_requests_are_joined_for_tasks_too():
     x = np.arange(100, dtype=np.float32).reshape(50, 2)
     with heddle.BatchQueue(lambda x: x + 1, max_batch=8) as q:
         assert np.array_equal(asyncio.run(q.asubmit(x)), x + 1)
+
+
+def test_threads_and_tasks_wait_for_room_in_one_line():
+    gate = Gate()
+    with heddle.BatchQueue(gate, capacity=1, max_batch=1) as q:
+        hold(gate, q)
+        q.submit(row(0))
+
+        async def main():
+            tasks = [asyncio.create_task(q.asubmit(row(1)))]
+            await turn()
+            thread = threading.Thread(target=lambda: q.submit(row(2)).result(30))
+            thread.start()
+            tasks.append(asyncio.create_task(q.asubmit(row(3))))
+            await turn()
+            gave_up = asyncio.create_task(q.asubmit(row(4)))
+            await turn()
+            gave_up.cancel()
+            gate.open.set()
+            answers = [int(y[0, 0]) for y in await asyncio.gather(*tasks)]
+            thread.join()
+            return answers
+
+        assert asyncio.run(main()) == [2, 6]
+    order = [int(batch[0, 0]) for batch in gate.batches]
+    assert order[:3] == [-1, 0, 1]
+    assert sorted(order[3:]) == [2, 3]

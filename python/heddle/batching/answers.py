@@ -18,7 +18,6 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures._base import CANCELLED, CANCELLED_AND_NOTIFIED, FINISHED, PENDING, RUNNING
 from typing import Any, NoReturn
 
-from .._heddle import Requests
 from ..errors import UnavailableError, exit_ends_this_thread
 
 _CHAINS = 2  # of threads that wake one another: one wakes up while the other has the GIL
@@ -111,22 +110,13 @@ class BatchFuture(Future):  # type: ignore[type-arg]
     _result = None
     _exception: BaseException | None = None
 
-    def __init__(
-        self,
-        queue: Any,
-        condition: threading.Condition,
-        requests: Requests,
-        payload: Any,
-        rows: int,
-        length: int,
-    ) -> None:
+    def __init__(self, queue: Any, payload: Any, rows: int, length: int) -> None:
         self._queue = queue  # which lives as long as its answer may be waited for
-        self._condition = condition
+        self._condition: threading.Condition = queue._condition
         self._waiters: list[Any] = []
         self._done_callbacks: list[Callable[[Any], object]] = []
         self._sleepers: list[Sleeper] = []
-        self._requests = requests
-        self.ids: list[int] = []
+        self.ids: tuple[int, ...] = ()
         self.payload = payload
         self.rows = rows
         self.length = length
@@ -153,8 +143,10 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         with self._condition:
             if self._state in _OVER:
                 return
-            self._result = result
-            self._exception = error
+            if error is None:
+                self._result = result
+            else:
+                self._exception = error
             self._state = FINISHED
             for waiter in self._waiters:
                 waiter.add_result(self) if error is None else waiter.add_exception(self)
@@ -218,7 +210,7 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         """Before dispatch: free, and its room is given back. Once it runs: False, and it goes on."""
         if not super().cancel():
             return False
-        if self._requests.withdraw(self.ids):
+        if self._queue._requests.withdraw(self.ids):
             self.begin()  # no worker will: waits for several futures are told here
         mail = Mail()
         self._wake(mail)

@@ -38,20 +38,6 @@ def _queue_of(model: Model, batch_size: int) -> BatchQueue:
     return queue
 
 
-def _arranged(model: Model, args: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-    """The call's arrays in the order of the model's inputs."""
-    names = [port.name for port in model.inputs]
-    arrays = dict(zip(names, args, strict=False))
-    wrong = [name for name in named if name not in names or name in arrays]
-    arrays.update(named)
-    if wrong or len(args) > len(names) or len(arrays) != len(names):
-        raise InvalidError(
-            f"the model takes {names}, each once; "
-            f"the call gave {len(args)} arrays by place and {list(named)} by name"
-        )
-    return [arrays[name] for name in names]
-
-
 class _Active:
     """What a context holds inside a batch_inference: called in a model's place."""
 
@@ -69,7 +55,7 @@ class _Active:
         if not model.batchable:
             raise UnsupportedError(f"batch_inference cannot batch this model: {model.why_not_batchable}")
         queue = _queue_of(model, self.batch_size)
-        return queue.submit(*_arranged(model, args, named), timeout=timeout).result()
+        return queue.submit(*model._arranged(*args, **named), timeout=timeout).result()
 
 
 class batch_inference(contextlib.ContextDecorator):

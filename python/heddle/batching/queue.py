@@ -15,7 +15,6 @@ from .._heddle import BatchMetrics, Health, Model, Requests
 from ..errors import ExhaustedError, InvalidError, UnavailableError, UnsupportedError, on_daemon_at_exit
 from .answers import BatchFuture, Call, set_done
 from .rows import Cost, Rows
-from .warm_up import samples_of
 from .workers import Seats, Workers
 
 _numbers = itertools.count(1)
@@ -84,7 +83,7 @@ class BatchQueue:
         self._rows = Rows(self._requests, item, pad, cut, collate, seats and seats.group, cost)
         self._room = full_wait if when_full == "block" else 0.0
         self._condition = threading.Condition()
-        samples = samples_of(self._rows, warm_up, {1, max_batch, *preferred}, buckets)
+        samples = self._rows.samples(warm_up, {1, max_batch, *preferred}, buckets)
         self._workers = Workers(
             self._requests, self._rows, fn, setup, seats, retry, samples, name=f"heddle-{self.name}"
         )
@@ -100,8 +99,8 @@ class BatchQueue:
         up to ``full_wait`` seconds, or raises ExhaustedError at once (``when_full="fail"``, and always on
         the queue's own worker threads, which make the room).
         """
-        payload, rows, length, group = self._rows.describe((x, *more))
-        future = BatchFuture(self, self._condition, self._requests, payload, rows, length)
+        payload, (rows, length, group) = self._rows.describe((x, *more))
+        future = BatchFuture(self, payload, rows, length)
         if timeout is not None:
             self._workers.keep()
         room = 0.0 if threading.get_ident() in self._workers.idents else self._room
@@ -110,7 +109,7 @@ class BatchQueue:
 
     async def asubmit(self, x: Any, *more: Any, timeout: float | None = None, priority: int = 0) -> Any:
         """Like submit(), from any event loop: awaits the result, and room when the queue is full."""
-        payload, rows, length, group = self._rows.describe((x, *more))
+        payload, (rows, length, group) = self._rows.describe((x, *more))
         loop = asyncio.get_running_loop()
         if on_daemon_at_exit():
             await loop.create_future()  # never done: the loop goes on without an answer
@@ -130,8 +129,8 @@ class BatchQueue:
             raise
 
     async def _await_room(
-        self, loop: asyncio.AbstractEventLoop, rows: int, enter: Callable[..., list[int] | None]
-    ) -> list[int]:
+        self, loop: asyncio.AbstractEventLoop, rows: int, enter: Callable[..., tuple[int, ...] | None]
+    ) -> tuple[int, ...]:
         room = loop.create_future()
 
         def wake() -> None:

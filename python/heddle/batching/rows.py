@@ -8,7 +8,11 @@ here or by ``_heddle.Requests``, which knows shapes, in the thread that submits 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import accumulate, pairwise
+from types import SimpleNamespace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,7 +20,7 @@ import numpy as np
 from .._heddle import Requests
 from ..errors import InvalidError
 
-Described = tuple[Any, int, int, int]  # payload, rows, length, group
+Described = tuple[Any, tuple[int, int, int]]  # payload; rows, length, group
 Cost = Literal["bytes", "padded"] | Callable[..., int] | None
 
 
@@ -83,40 +87,35 @@ def structure(tree: Any) -> Any:
     return str(tree.dtype), str(getattr(tree, "device", ""))
 
 
+@dataclass(frozen=True)
 class Rows:
-    """How one queue stacks and splits. Immutable."""
+    """How one queue stacks and splits."""
 
-    def __init__(
-        self,
-        requests: Requests,
-        item: bool = False,
-        pad: float | None = None,
-        cut: bool = False,
-        collate: Callable[[list[Any]], Any] | None = None,
-        group: Callable[..., tuple[int, ...]] | None = None,
-        cost: Cost = None,
-    ) -> None:
-        if collate is not None and (pad is not None or item):
+    requests: Requests
+    item: bool
+    pad: float | None
+    cut: bool
+    collate: Callable[[list[Any]], Any] | None
+    group: (
+        Callable[..., tuple[int, ...]] | None
+    )  # of a model whose seats are used: refuses what it does not take
+    cost: Cost
+
+    def __post_init__(self) -> None:
+        if self.collate is not None and (self.pad is not None or self.item):
             raise InvalidError("collate= stacks by itself: leave pad= and item= out")
-        self.requests = requests
-        self.item = item
-        self.pad = pad
-        self.cut = cut
-        self.collate = collate
-        self.group = group  # of a model whose seats are used: refuses what the model does not take
-        self.cost = cost
 
     # ---- in
 
     def describe(self, args: tuple[Any, ...]) -> Described:
         if self.collate is not None:
-            return (args[0] if len(args) == 1 else args), *self.requests.describe(len(args), ((1,),))
+            return (args[0] if len(args) == 1 else args), self.requests.describe(len(args), ((1,),))
         x = args[0]
         plain = type(x) is np.ndarray and len(args) == 1 and self.pad is None and not self.item
         if plain and x.ndim and x.dtype.kind != "O" and x.shape[0]:
             if self.group is None:
-                return args, *self.requests.describe(x.dtype, (x.shape,))
-            return args, x.shape[0], 0, self.requests.group(self.group(x))
+                return args, self.requests.describe(x.dtype, (x.shape,))
+            return args, (x.shape[0], 0, self.requests.group(self.group(x)))
         return self._describe_any(args)
 
     def _describe_any(self, args: tuple[Any, ...]) -> Described:
@@ -133,22 +132,21 @@ class Rows:
 
         payload = tuple(map_leaves(arg, one, f"argument {i}") for i, arg in enumerate(args))
         arrays = leaves(payload)
-        if not arrays:
-            raise InvalidError("the request holds no array")
         rows, length, group = self.requests.describe(structure(payload), [a.shape for a in arrays])
         if self.group is not None:
             group = self.requests.group(self.group(*payload))
-        return payload, rows, length, group
+        return payload, (rows, length, group)
 
     def slice(self, payload: Any, begin: int, end: int) -> Any:
         return map_leaves(payload, lambda a, _: a[begin:end])
 
     def cost_of(self, job: Any) -> int:
+        if self.cost is None:
+            return 0
         if self.cost == "bytes":
             return sum(leaf.nbytes for leaf in leaves(job.payload))
         if self.cost == "padded":
             return job.length or max(leaf.nbytes // job.rows for leaf in leaves(job.payload))
-        assert callable(self.cost)
         return int(self.cost(*job.payload) if isinstance(job.payload, tuple) else self.cost(job.payload))
 
     # ---- to a batch
@@ -187,27 +185,31 @@ class Rows:
 
         return zip_trees([job.payload for job in jobs], join)
 
+    def samples(
+        self, example: Any, sizes: Collection[int], lengths: Sequence[int] | None
+    ) -> list[tuple[Any, ...]]:
+        """`example`, a request (a tuple: its arguments), at each size and each bucket's length: the batches
+        that a worker runs before its first request, so that no caller pays for a size's first run."""
+        if example is None:
+            return []
+        payload, (count, own, _) = self.describe(example if isinstance(example, tuple) else (example,))
+        out = []
+        for length in lengths or (own,):
+            one = SimpleNamespace(payload=map_leaves(payload, partial(to_length, length)), length=length)
+            out += [self.stack([one] * max(1, size // count)) for size in sorted(sizes)]
+        return out
+
     # ---- and back
 
     def split(self, result: Any, jobs: Sequence[Any], args: tuple[Any, ...]) -> list[Any]:
         """One result per request. InvalidError when the callable gave something else than one per row."""
         by_item = self.item or self.collate is not None
         rows = sum(job.rows for job in jobs)
-        if (
-            type(result) is np.ndarray
-            and not by_item
-            and not self.cut
-            and result.ndim
-            and len(result) == rows
-        ):
+        plain = type(result) is np.ndarray and not by_item and not self.cut and result.ndim
+        if plain and len(result) == rows:
             if len(jobs) == 1:
                 return [result.copy() if shares(result, args) else result]
-            begin, parts = 0, []
-            for job in jobs:
-                end = begin + job.rows
-                parts.append(result[begin:end].copy())
-                begin = end
-            return parts
+            return [result[begin:end].copy() for begin, end in spans(jobs)]
         return self._split_any(result, jobs, rows, by_item, args)
 
     def _split_any(
@@ -219,7 +221,8 @@ class Rows:
         if isinstance(result, dict) and result:
             named = {key: self._split_any(part, jobs, rows, by_item, args) for key, part in result.items()}
             return [{key: parts[i] for key, parts in named.items()} for i in range(len(jobs))]
-        count = row_count(result)
+        shape = getattr(result, "shape", ())
+        count = int(shape[0]) if shape else len(result) if isinstance(result, list) else None
         if count != rows:
             got = f"{type(result).__name__}" + ("" if count is None else f" of {count}")
             raise InvalidError(
@@ -227,12 +230,10 @@ class Rows:
                 "or list of as many, or a tuple or dict of such (a tuple, where a library gives several "
                 "outputs in a list)"
             )
-        parts, begin = [], 0
-        for job in jobs:
-            end = begin + job.rows
-            parts.append(self._own(result[begin] if by_item else result[begin:end], job, args))
-            begin = end
-        return parts
+        return [
+            self._own(result[begin] if by_item else result[begin:end], job, args)
+            for job, (begin, end) in zip(jobs, spans(jobs), strict=True)
+        ]
 
     def _own(self, part: Any, job: Any, args: tuple[Any, ...]) -> Any:
         if self.cut and job.length and getattr(part, "ndim", 0) > (0 if self.item else 1):
@@ -248,18 +249,23 @@ class Rows:
         return zip_trees(results, concatenate)
 
 
+def spans(jobs: Sequence[Any]) -> Iterable[tuple[int, int]]:
+    """Which rows of the batch are each job's."""
+    return pairwise(accumulate((job.rows for job in jobs), initial=0))
+
+
 def concatenate(arrays: list[Any]) -> Any:
     if is_torch(arrays[0]):
         return sys.modules["torch"].cat(arrays)
     return np.concatenate(arrays)
 
 
-def row_count(result: Any) -> int | None:
-    """How many rows; None for what has none, such as None, a number or a generator."""
-    shape = getattr(result, "shape", None)
-    if shape is not None:
-        return int(shape[0]) if len(shape) else None
-    return len(result) if isinstance(result, list) else None
+def to_length(length: int, array: Any, _: str) -> Any:
+    """Cut or repeated along axis 1: values stay within the example's own."""
+    if array.ndim < 2 or not length or array.shape[1] == length:
+        return array
+    index = np.arange(length) % array.shape[1]
+    return array[:, index.tolist()] if is_torch(array) else array[:, index]
 
 
 def shares(part: Any, args: tuple[Any, ...]) -> bool:

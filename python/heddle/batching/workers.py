@@ -16,6 +16,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
@@ -28,15 +29,13 @@ _log = logging.getLogger("heddle")
 _EXIT_S = 5.0  # at exit, for batches that still run
 
 
+@dataclass
 class Outcome:
     """What became of some requests that ran together: a way to give them their results, or one error."""
 
-    def __init__(
-        self, jobs: list[Any], give: Callable[[Mail], None] | None = None, error: BaseException | None = None
-    ) -> None:
-        self.jobs = jobs
-        self.give = give
-        self.error = error
+    jobs: list[Any]
+    give: Callable[[Mail], None] | None = None
+    error: BaseException | None = None
 
     def tell(self, mail: Mail) -> bool:
         """True: they failed together."""
@@ -52,12 +51,12 @@ class Outcome:
         return True
 
 
+@dataclass(frozen=True)
 class Seats:
     """A model's own way to run requests together: rows are staged in C++, each keeps its own error."""
 
-    def __init__(self, model: Callable[[], Model | None], item: bool = False) -> None:
-        self.model = model
-        self.item = item
+    model: Callable[[], Model | None]
+    item: bool = False
 
     def _found(self) -> Model:
         model = self.model()
@@ -83,26 +82,18 @@ class Seats:
                 job.give(result, mail)
 
 
+@dataclass(eq=False)
 class Workers:
-    def __init__(
-        self,
-        requests: Requests,
-        rows: Rows,
-        call: Callable[..., Any] | None,
-        setup: Callable[[], Any] | None,
-        seats: Seats | None,
-        retry: bool,
-        samples: Sequence[tuple[Any, ...]],
-        name: str,
-    ) -> None:
-        self.requests = requests
-        self.rows = rows
-        self.call = call
-        self.setup = setup
-        self.seats = seats
-        self.name = name
-        self.retry = retry
-        self.samples = samples
+    requests: Requests
+    rows: Rows
+    call: Callable[..., Any] | None
+    setup: Callable[[], Any] | None
+    seats: Seats | None
+    retry: bool
+    samples: Sequence[tuple[Any, ...]]
+    name: str
+
+    def __post_init__(self) -> None:
         self.idents: set[int] = set()
         self._pid = os.getpid()
         self._numbers = itertools.count(1)
@@ -114,7 +105,7 @@ class Workers:
         self._keeper: threading.Thread | None = None
         _living.add(self)
         if errors.exit_has_begun():
-            requests.close()  # shut_all may have looked before this queue was there
+            self.requests.close()  # shut_all may have looked before this queue was there
 
     # ---- threads
 

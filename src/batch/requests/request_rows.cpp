@@ -41,7 +41,9 @@ Result<RequestRows::Described> RequestRows::describe(std::span<const int64_t> ki
   }
   described.rows = arrays[0][0];
   if (described.rows == 0) return Status::invalid("the request has no rows");
-  std::vector<int64_t> key(kinds.begin(), kinds.end());
+  std::vector<int64_t> key;
+  key.reserve(kinds.size() + 1 + 4 * arrays.size());
+  key.assign(kinds.begin(), kinds.end());
   HEDDLE_TRY_ASSIGN(const int64_t filled_up, bucket(described.length));
   key.push_back(filled_up);
   for (const Shape& array : arrays) {
