@@ -16,7 +16,7 @@ namespace heddle::bench {
 namespace {
 
 constexpr int kRounds = 11;
-constexpr uint64_t kRequests = 10'000;  // of each caller
+constexpr uint64_t kRequests = 10'240;  // of each caller; full batches: the rest of one could wait
 constexpr size_t kUnderWay = 256;
 
 uint64_t mechanism(batch::RequestQueue& queue) {
