@@ -61,7 +61,9 @@ set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS heddle_on_the_double)
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
 if(driver_tests)
   heddle_metal_test(metal_driver_test LINK heddle_metal
-    SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp")
+    SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp"
+            "${PROJECT_SOURCE_DIR}/tests/driver_conformance/metal_event.mm")
+  target_compile_definitions(metal_driver_test PRIVATE HEDDLE_METAL=1)
 endif()
 include(HeddleGuardTests)
 file(GLOB graph_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/graph/*_test.mm")

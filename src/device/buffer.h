@@ -8,8 +8,7 @@
 //   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every
 //              submission that may still touch it.
 //   Threads    Buffer's history is locked; timelines order the bytes.
-//   Blocks     Never, but for Source, which may ask the driver. Destroying the last reference may free memory
-//              (NoLocksHeld is asserted by the recycler).
+//   Blocks     Never, but for Source, which may ask the driver, and the last reference's end.
 #pragma once
 
 #include <cstddef>
@@ -77,7 +76,7 @@ class Buffer {
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
   void forget_writer();  // the host writes it now, the uses before are over
   // The faults of the run that wrote last; null: there is none, or it needs none. If the whole run failed,
-  // the contents are undefined. This is known once it ends.
+  // the contents are undefined, as is known once it ends.
   Ref<const RowFaults> writer() const;
   Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it
@@ -100,8 +99,7 @@ class Buffer {
 class Source {
  public:
   virtual ~Source() = default;
-  // At least 64-byte aligned. exhausted when there is no memory. May block and run callbacks: no lock is
-  // held.
+  // At least 64-byte aligned. exhausted: no memory. May block and run callbacks: no lock is held.
   virtual Result<Ref<Buffer>> allocate(uint64_t bytes, MemoryKind kind) = 0;
   Result<Ref<Buffer>> allocate(uint64_t bytes) { return allocate(bytes, MemoryKind::device); }
   // Counts memory that the caller gets elsewhere, until the reference goes. exhausted, as above.

@@ -1,9 +1,8 @@
 // command_list.h: work as plain values. What a stream submits, a driver encodes, a simulator inspects.
 //
 //   What       Commands in order. Naming a buffer keeps it alive until the submission is over.
-//   Invariant  Holds no driver handle and no encoder; a Run names an immutable program and the memory that it
-//              changes.
-//   Lifetime   Built by one thread, moved into Stream::submit. The in-flight record owns it from then on.
+//   Invariant  No encoder; a Run names an immutable program and the memory that it changes.
+//   Lifetime   Built by one thread, moved into Stream::submit, whose in-flight record owns it.
 #pragma once
 
 #include <utility>
@@ -44,7 +43,12 @@ struct Fill {
   View to;
   double value;
 };
-using Command = std::variant<Wait, Run, Copy, Fill>;
+// The event is reached once all before it on the queue is over, or the queue has failed. A list that is
+// refused signals nothing. For devices with Traits::events.
+struct Signal {
+  ForeignEvent event;
+};
+using Command = std::variant<Wait, Run, Copy, Fill, Signal>;
 
 class CommandList {
  public:
@@ -61,6 +65,7 @@ class CommandList {
   }
   void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
   void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }
+  void signal(ForeignEvent event) { commands_.emplace_back(Signal{std::move(event)}); }
   void reserve(size_t commands) { commands_.reserve(commands); }
   void clear() { commands_.clear(); }
 

@@ -4,6 +4,11 @@
 
 namespace heddle::device {
 
+Result<Point> Device::import_event(const ForeignEvent&, NoLocksHeld) {
+  return Status::unsupported("device '", traits().name,
+                             "' has no events that others could share with it; wait for theirs on the host");
+}
+
 Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& options, Ref<Source> source,
                                        NoLocksHeld none) {
   const std::vector<std::string>& known = traits().precisions;

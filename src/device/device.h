@@ -3,8 +3,7 @@
 //   Threads    Any, for every call.
 //   Blocks     Calls that take NoLocksHeld may block; no lock of ours may be held around them.
 //   Errors     Status for what a caller can mend. A device's own failure fails timelines (queue.h).
-//   Lifetime   Queues, memory and modules are destroyed before their Device; the runtime owns them in that
-//              order.
+//   Lifetime   Queues, memory and modules are destroyed before their Device.
 #pragma once
 
 #include <cstdint>
@@ -42,6 +41,7 @@ struct Traits {
   int queue_depth = 1;  // submissions to hold at once by default, all queues together; 1 to 63
   std::vector<int64_t> row_sizes;  // numbers of rows worth a program, ascending; empty: any
   uint64_t memory_bytes = 0;       // what may reasonably be used
+  std::string events;              // what a ForeignEvent's handle is, "cudaEvent_t"; empty: it takes none
   std::vector<Fact> facts;         // versions, limits of the hardware
   std::vector<Fact> defences;  // fault that the vendor's stack is known for -> what the driver does about it
 };
@@ -57,12 +57,14 @@ class Device {
   virtual const Traits& traits() const = 0;
   // Whose memory it can use. A device that wraps another says what that one says.
   virtual const void* maker() const { return this; }
-  // device_lost once the device itself is gone: no queue of it works again, and the runtime makes none. That
-  // one queue has failed is no reason.
+  // device_lost once the device itself is gone: no queue of it works again. One failed queue is no reason.
   virtual Status lost() const { return {}; }
   // At least 64-byte aligned; exhausted.
   virtual Result<std::unique_ptr<Memory>> allocate(uint64_t bytes, MemoryKind kind, NoLocksHeld) = 0;
   virtual Result<std::unique_ptr<Queue>> make_queue(NoLocksHeld) = 0;
+  // A Point that is reached when the event is: what it had been recorded for, where that decides. Queues of
+  // the device wait for it without the host. unsupported: it takes none.
+  virtual Result<Point> import_event(const ForeignEvent& event, NoLocksHeld);
   // Prepares the graph (plan/prepare.h) and makes the module, whose weights lie in memory of `source`.
   // unsupported: a precision that the device does not have.
   Result<Ref<const Module>> load(ir::Graph graph, const LoadOptions& options, Ref<Source> source,

@@ -1,13 +1,10 @@
 // program.h: what a driver makes of a graph, in two stages.
 //
-//   Module     Per model: optimised graph, weights packed once and shared by all shapes and threads.
-//              Immutable.
-//   Program    Per (module, concrete input shapes): sizes, arena plan, prepared primitives. Immutable, any
-//              number of runs at once.
+//   Module     Per model: optimised graph, weights packed once for all shapes and threads. Immutable.
+//   Program    Per (module, input shapes): sizes, arena plan, prepared primitives. Immutable, runs at once.
 //   Threads    Any, const.
 //   Blocks     compile() and prepare() may take milliseconds and allocate: no lock may be held.
-//   Lifetime   A Program keeps its Module's weights alive. Neither needs the Device after it was made, save
-//              for running.
+//   Lifetime   A Program keeps its Module's weights alive. Only runs need the Device.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +29,7 @@ class Program {
   const std::vector<ir::ConcreteType>& inputs() const { return inputs_; }
   const std::vector<ir::ConcreteType>& outputs() const { return outputs_; }
   uint64_t arena_bytes() const { return arena_bytes_; }  // between nodes, and what nodes need while they run
-  uint64_t resident_bytes() const {
-    return resident_bytes_;
-  }  // what keeping it costs, shared weights not counted
+  uint64_t resident_bytes() const { return resident_bytes_; }  // to keep it; without the shared weights
   // invalid, naming it, when an operand of the run has another dtype or shape than the program was compiled
   // for, is strided or not aligned, or cannot hold the rows whose faults the run asks for; without an arena.
   Status check_operands(const Run& run) const;

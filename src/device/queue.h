@@ -10,9 +10,8 @@
 
 namespace heddle::device {
 
-// In order: a submission's commands, and submissions of one queue. Between queues only Wait commands order.
-// One may name a value that another thread has taken and is about to submit: submit() may block until it has,
-// since an event must be recorded before a queue can wait for it.
+// In order: a submission's commands, and submissions of one queue. Between queues only Waits order. One may
+// name a value that another thread is about to submit: submit() may block until it has.
 class Queue {
  public:
   virtual ~Queue() = default;

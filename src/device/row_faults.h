@@ -4,10 +4,8 @@
 //              And one for the run as a whole: what an asynchronous device finds too late for submit().
 //   Threads    Any: a driver may record from all threads that share a run, and anyone may ask meanwhile.
 //              What was recorded before a submission is over is visible once a thread knows that it is over.
-//   Blocks     Never but for the lock, held for one assignment. A run without faults takes no lock and
-//              allocates nothing, however many rows it has.
-//   Lifetime   Shared by the caller (which may leave before the run is over), the run, and the buffers that
-//              it writes.
+//   Blocks     Never but for the lock, held for one assignment. Without faults neither lock nor allocation.
+//   Lifetime   Shared by the caller (which may leave before the end), the run, and the buffers it writes.
 #pragma once
 
 #include <cassert>

@@ -1,13 +1,11 @@
 // timeline.h: how far a queue's work has got.
 //
-//   What       One counter per queue. Submission n is over when done(n); its results are visible to a
-//              thread that saw that.
+//   What       One counter per queue. Submission n is over when done(n); who saw that sees its results.
 //   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
 //              the failure returns its cause.
 //   Threads    advance() and fail() belong to the driver's completion path, one thread at a time (only queues
 //              can make a Completion); the rest to anyone.
-//   Blocks     wait(), until its deadline. Nothing else. advance() publishes and wakes, and calls no
-//              callback.
+//   Blocks     wait(), until its deadline. Nothing else. advance() calls no callback.
 //   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
 #pragma once
 
@@ -46,9 +44,8 @@ class Timeline {
   // timeline fail, though nobody looks.
   virtual void look() {}
   virtual void watch(uint64_t /*value*/) {}
-  Ref<const Stamp> stamp(
-      uint64_t value,
-      const Clock& clock);  // filled when `value` is reached (at once, if it is), or on failure
+  // Filled when `value` is reached (at once, if it is), or on failure.
+  Ref<const Stamp> stamp(uint64_t value, const Clock& clock);
   void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission
   // The bell rings when `value` is reached, and perhaps earlier. False: it is reached, or the timeline has
   // failed, and the bell may have rung before.
@@ -61,9 +58,8 @@ class Timeline {
   // One writer (the completion path), many readers; results of submissions <= reached_ are published by it.
   Atomic<uint64_t> reached_{0};
   Atomic<bool> failed_{false};  // set once, after the cause
-  // Waiters that may sleep. advance() writes reached_ and then reads this; a waiter writes this and then
-  // reads reached_; all four are seq_cst, so they cannot both miss each other, and advance() takes the lock
-  // only when a waiter sleeps.
+  // Waiters that may sleep. advance() writes reached_ and then reads this, a waiter the reverse; all seq_cst,
+  // so they cannot both miss each other, and advance() takes the lock only when a waiter sleeps.
   mutable Atomic<int> parked_{0};
   struct Waiters {
     Status cause;
@@ -81,6 +77,14 @@ struct Point {
   Ref<Timeline> timeline;
   uint64_t value = 0;
   bool done() const { return timeline == nullptr || timeline->done(value); }
+};
+
+// The vendor's own: an id<MTLSharedEvent> and a value of it, a cudaEvent_t. Traits::events says which. It
+// counts nothing of ours: Device::import_event() makes a Point of it, on a timeline of its own.
+struct ForeignEvent {
+  void* handle = nullptr;
+  uint64_t value = 0;              // 0 where the vendor's events have none
+  Ref<const void> keep = nullptr;  // owns the handle: held for as long as a driver uses it
 };
 
 }  // namespace heddle::device

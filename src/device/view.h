@@ -1,8 +1,7 @@
 // view.h: elements of a tensor in a buffer, or in the caller's memory for the length of a call.
 //
 //   What       Strides count elements and may be zero (broadcast) or negative; the first element lies at
-//              byte `offset` of the buffer. Without a buffer the bytes are the caller's, valid until the
-//              call that was given the View returns.
+//              byte `offset` of the buffer. Without a buffer the bytes are the caller's, until its call ends.
 //   Threads    A value.
 #pragma once
 

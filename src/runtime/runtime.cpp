@@ -332,6 +332,22 @@ Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
   return move_data(stream, std::move(list), deadline, {});
 }
 
+Result<Event> Runtime::import_event(const device::ForeignEvent& event) {
+  HEDDLE_TRY(usable());
+  HEDDLE_TRY_ASSIGN(device::Point point, device_->import_event(event, NoLocksHeld{}));
+  return Event(std::move(point));
+}
+
+Status Runtime::signal(Stream& stream, device::ForeignEvent event, Deadline deadline) {
+  if (device_->traits().events.empty()) {
+    return Status::unsupported("device '", device_->traits().name,
+                               "' has no events that others could wait for; wait for the stream on the host");
+  }
+  CommandList list;
+  list.signal(std::move(event));
+  return move_data(stream, std::move(list), deadline, {});
+}
+
 Status Runtime::move_data(Stream& stream, CommandList list, Deadline deadline, Moving moving) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);

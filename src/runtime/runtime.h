@@ -95,6 +95,10 @@ class Runtime {
   Status fill(Stream& stream, const device::View& to, double value, Deadline deadline = Deadline::never());
   // What is submitted to `stream` from here on runs after the event.
   Status wait(Stream& stream, const Event& event, Deadline deadline = Deadline::never());
+  // An event that another library has made, as one of ours; and the reverse: it is reached once all that was
+  // submitted to `stream` so far is over. unsupported on devices without Traits::events.
+  Result<Event> import_event(const device::ForeignEvent& event);
+  Status signal(Stream& stream, device::ForeignEvent event, Deadline deadline = Deadline::never());
 
   // All streams and lanes; goes on past a failing one and returns the first failure.
   Status synchronize(Deadline deadline = Deadline::never());

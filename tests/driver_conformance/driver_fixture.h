@@ -17,9 +17,20 @@
 
 namespace heddle::conformance {
 
+// An event of a driver's vendor, from the stranger's side.
+struct VendorEvent {
+  device::ForeignEvent event;
+  std::function<void()> reach;
+  std::function<bool()> reached;
+};
+#ifdef HEDDLE_METAL
+VendorEvent make_metal_event();
+#endif
+
 struct Driver {
   const char* name;
   Result<Ref<device::Device>> (*make)();
+  VendorEvent (*make_event)() = nullptr;  // null: the vendor has none
 };
 std::span<const Driver> drivers();
 

@@ -6,6 +6,7 @@
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"
 #endif
+#include "drivers/sim/event.h"
 #include "drivers/sim/sim_device.h"
 #include "ir/op.h"
 #include "session_fixture.h"
@@ -25,6 +26,8 @@ struct Exemption {
 constexpr Exemption kExemptions[] = {
     DRIVER_CANNOT("host", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
+    DRIVER_CANNOT("host", "a_foreign_event_orders_queues", "its work is over when submit() returns"),
+    DRIVER_CANNOT("host", "a_foreign_event_is_signalled", "its work is over when submit() returns"),
     DRIVER_CANNOT("sim", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
 #ifdef HEDDLE_METAL
@@ -43,11 +46,16 @@ Result<Ref<device::Device>> make_sim() {
   return Ref<device::Device>(std::move(made));
 }
 
+VendorEvent make_sim_event() {
+  const auto event = std::make_shared<sim::SimEvent>();
+  return {event->foreign(), [event] { event->signal(); }, [event] { return event->reached(); }};
+}
+
 constexpr Driver kDrivers[] = {
     {"host", [] { return host::make_host_device({.threads = 2}); }},
-    {"sim", make_sim},
+    {"sim", make_sim, make_sim_event},
 #ifdef HEDDLE_METAL
-    {"metal", [] { return metal::make_metal_device(); }},
+    {"metal", [] { return metal::make_metal_device(); }, make_metal_event},
 #endif
 };
 

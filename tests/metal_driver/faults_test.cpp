@@ -4,6 +4,7 @@
 
 #include "base/thread.h"
 #include "metal_driver_fixture.h"
+#include "tests/driver_conformance/driver_fixture.h"
 
 namespace heddle::metal::test {
 namespace {
@@ -175,6 +176,21 @@ TEST_CASE("a flood behind a kernel that never ends is refused in time, not held 
   const Flood result = flood_with_fills({});
   CHECK(result.held == 0);
   CHECK(result.last.code() == Code::exhausted);
+}
+
+TEST_CASE("an event of others is signalled though its command buffer has failed") {
+  for (const Fault fault : {Fault::kDeviceRemoved, Fault::kCommandBufferError}) {
+    const Machine machine;
+    const auto device = open();
+    const conformance::VendorEvent stranger = conformance::make_metal_event();
+    Session session(*device);
+    device::CommandList list;
+    list.fill(empty_like(*device, DType::kF32, {8}), 1);
+    list.signal(stranger.event);
+    metal_double::set(fault, true);
+    CHECK_FALSE(session.submit(list).ok());
+    CHECK(stranger.reached());
+  }
 }
 
 TEST_CASE("a wait for a queue that fails returns the cause, does not hang, and runs no further") {

@@ -49,6 +49,29 @@ TEST_CASE("a queue that fails takes no other with it, but for those that wait fo
   }
 }
 
+TEST_CASE("an event whose queue fails, or dies before it, is signalled all the same") {
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    CAPTURE(seed);
+    Rig rig(with_seed(seed));
+    auto failing = rig.queue(), dying = rig.queue();
+    const auto of_failed = std::make_shared<SimEvent>(), of_dead = std::make_shared<SimEvent>();
+    CommandList first = filling(rig.vector(4), 1), second = filling(rig.vector(4), 1);
+    first.signal(of_failed->foreign());
+    second.signal(of_dead->foreign());
+    rig.device->faults().arm(Fault::kQueueFailure, 1);
+    REQUIRE(failing->submit(first, 1, NoLocksHeld{}).ok());
+    CHECK(wait(*failing, 1).code() == Code::device_lost);
+    while (!of_failed->reached()) give_way();  // after the timeline, by the device's thread
+    rig.device->hold();
+    REQUIRE(dying->submit(second, 1, NoLocksHeld{}).ok());
+    CHECK_FALSE(of_dead->reached());
+    dying.reset();
+    CHECK(of_dead->reached());
+    rig.device->release();
+    CHECK(rig.found_nothing());
+  }
+}
+
 TEST_CASE("a device that is lost fails all queues and makes no more") {
   Rig rig;
   auto first = rig.queue(), second = rig.queue();

@@ -13,6 +13,7 @@
 #include "device/plain_source_fixture.h"
 #include "device/row_faults.h"
 #include "drivers/host/host_device.h"
+#include "drivers/sim/event.h"
 #include "drivers/sim/sim_device.h"
 #include "two_products_fixture.h"
 

@@ -142,6 +142,35 @@ TEST_CASE("streams that are chained without waiting keep the order of their data
   CHECK(right.load_relaxed() == static_cast<int>(kSeeds) * kThreads);
 }
 
+TEST_CASE("an event of another library orders streams, and is signalled in a stream's order") {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    CAPTURE(seed);
+    Simulated s(with_sizes(seed));
+    const auto writer = s.runtime->streams().lease(), reader = s.runtime->streams().lease();
+    REQUIRE(writer.ok());
+    REQUIRE(reader.ok());
+    const auto gate = std::make_shared<SimEvent>(), written = std::make_shared<SimEvent>();
+    const View a = *s.runtime->allocate(DType::kF32, {8});
+    const runtime::Event begins = *s.runtime->import_event(gate->foreign()),
+                         ends = *s.runtime->import_event(written->foreign());
+    REQUIRE(s.runtime->wait(*writer->stream(), begins).ok());
+    REQUIRE(s.runtime->fill(*writer->stream(), a, 5).ok());
+    REQUIRE(s.runtime->signal(*writer->stream(), written->foreign()).ok());
+    CHECK_FALSE(begins.query());
+    CHECK_FALSE(written->reached());
+    CHECK(ends.wait(Deadline::in(std::chrono::microseconds(100))).code() == Code::deadline);
+    gate->signal();
+    REQUIRE(s.runtime->wait(*reader->stream(), ends).ok());
+    float got[8] = {};
+    const View to = View::contiguous(reinterpret_cast<std::byte*>(got), DType::kF32, {8});
+    REQUIRE(s.runtime->copy(*reader->stream(), a, to).ok());
+    for (const float each : got) CHECK(each == 5);
+    CHECK(ends.wait(Deadline::never()).ok());
+    CHECK(begins.query());
+    CHECK(s.rig.found_nothing());
+  }
+}
+
 TEST_CASE("a buffer that other streams still read is not overwritten") {
   constexpr int kReaders = 5;
   int right = 0;

@@ -73,6 +73,10 @@ class HostQueue final : public device::Queue {
     return {};
   }
 
+  Status execute(const device::Signal&) {
+    return Status::unsupported("the host device has no events that others could wait for");
+  }
+
   Team& team_;
 };
 

@@ -38,6 +38,10 @@ class Flight final : public std::enable_shared_from_this<Flight> {
     std::vector<id<MTLBuffer>> words;  // staged; one a check
   };
   void wait_for(const Ref<MetalTimeline>& timeline, uint64_t value) { waits_.push_back({timeline, value}); }
+  // Metal may not signal for a command buffer that failed: then the flight does.
+  void signals(id<MTLSharedEvent> event, uint64_t value) {
+    signals_.emplace_back(Owned<id<MTLSharedEvent>>::retain(event), value);
+  }
   void check(CheckedRun run) { runs_.push_back(std::move(run)); }
   Result<id<MTLBuffer>> stage(uint64_t bytes);  // until the flight is over
   void keep(Staged buffer) { kept_.push_back(std::move(buffer)); }
@@ -60,6 +64,7 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   bool depends_on_undecided();
   void finish_run(const CheckedRun& run);
   void finish();
+  void signal_for_the_failed();
 
   const Ref<MetalTimeline> timeline_;
   const uint64_t value_;
@@ -68,6 +73,7 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   const Defences defences_;
   std::vector<Wait> waits_;
   size_t decided_ = 0;  // of waits_
+  std::vector<std::pair<Owned<id<MTLSharedEvent>>, uint64_t>> signals_;
   std::vector<CheckedRun> runs_;
   std::vector<Staged> staged_, kept_;
   std::vector<Owned<id<MTLCommandBuffer>>> earlier_;

@@ -61,6 +61,7 @@ void Flight::settle_all(Ref<Flight> first) {
 void Flight::settle(std::vector<Ref<Flight>>& ready) {
   if (depends_on_undecided()) return;
   if (status_.ok()) finish();
+  if (!status_.ok()) signal_for_the_failed();
   staging_->give(std::exchange(staged_, {}));
   kept_.clear();
   if (defences_.handlers_end_submissions) timeline_->end(value_, status_, ready);
@@ -79,6 +80,12 @@ bool Flight::depends_on_undecided() {
     }
   }
   return timeline_->decides_later(value_ - 1, self);
+}
+
+void Flight::signal_for_the_failed() {
+  for (const auto& [event, value] : signals_) {
+    if ([event.get() signaledValue] < value) [event.get() setSignaledValue:value];
+  }
 }
 
 void Flight::finish() {

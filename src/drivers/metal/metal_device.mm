@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "drivers/metal/failure.h"
+#include "drivers/metal/foreign_timeline.h"
 #include "drivers/metal/known_faults.h"
 #include "drivers/metal/memory.h"
 #include "drivers/metal/module.h"
@@ -62,6 +63,7 @@ class MetalDevice final : public device::Device {
     traits_.lanes = kLanes;
     traits_.queue_depth = kQueueDepth;
     traits_.memory_bytes = open_->memory_bytes;
+    traits_.events = "id<MTLSharedEvent>";
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);
     traits_.defences = known_faults([process operatingSystemVersion].majorVersion);
@@ -80,6 +82,12 @@ class MetalDevice final : public device::Device {
     }
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override { return MetalQueue::make(open_); }
+  Result<device::Point> import_event(const device::ForeignEvent& event, NoLocksHeld) override {
+    @autoreleasepool {
+      if (event.handle == nullptr) return Status::invalid("there is no shared event to wait for");
+      return device::Point{std::make_shared<ForeignTimeline>(event, open_->listener, MetalQueue::key()), 1};
+    }
+  }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
                                                 Ref<device::Source> source, NoLocksHeld) override {
     @autoreleasepool {
@@ -114,6 +122,7 @@ Result<Ref<device::Device>> make_metal_device(const MetalOptions& options) {
     open->options = options;
     open->memory_bytes = [device recommendedMaxWorkingSetSize];
     open->staging = std::make_shared<Staging>(device, open->memory_bytes);
+    open->listener = Owned<MTLSharedEventListener*>::adopt([[MTLSharedEventListener alloc] init]);
     return Ref<device::Device>(std::make_shared<MetalDevice>(std::move(open)));
   }
 }

@@ -20,6 +20,7 @@ struct OpenDevice {
   MetalOptions options;
   uint64_t memory_bytes = 0;
   Ref<Staging> staging;
+  Owned<MTLSharedEventListener*> listener;  // for events of others
   const Ref<FirstFailure> loss = std::make_shared<FirstFailure>();
 };
 

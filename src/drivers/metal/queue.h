@@ -15,6 +15,7 @@ class MetalQueue final : public device::Queue {
  public:
   static Result<std::unique_ptr<device::Queue>> make(Ref<const OpenDevice> open);
   Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override;
+  static device::Completion key() { return completion(); }
 
  private:
   MetalQueue(Ref<const OpenDevice> open, Owned<id<MTLCommandQueue>> queue, Ref<MetalTimeline> timeline)

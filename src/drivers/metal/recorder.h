@@ -30,6 +30,7 @@ class Recorder {
   Status record(const device::Run& run);
   Status record(const device::Copy& copy);
   Status record(const device::Fill& fill);
+  Status record(const device::Signal& signal);
   Status commit();
   Status drop(Status why);  // `why`, unless a part was committed: then ok, and the timeline tells
 

@@ -7,6 +7,7 @@
 
 #include "device/buffer.h"
 #include "drivers/metal/failure.h"
+#include "drivers/metal/foreign_timeline.h"
 #include "drivers/metal/matrix_copy.h"
 #include "drivers/metal/memory.h"
 #include "drivers/metal/program.h"
@@ -38,6 +39,10 @@ Status Recorder::begin(id<MTLCommandQueue> queue) {
 
 Status Recorder::record(const device::Wait& wait) {
   if (wait.point.timeline == timeline_) return {};
+  if (const auto* foreign = dynamic_cast<const ForeignTimeline*>(wait.point.timeline.get())) {
+    [current() encodeWaitForEvent:foreign->event() value:foreign->event_value()];
+    return {};
+  }
   const auto other = std::dynamic_pointer_cast<MetalTimeline>(wait.point.timeline);
   if (other == nullptr) {  // of another driver: Metal cannot wait for it
     if (wait.point.done()) return {};
@@ -52,6 +57,14 @@ Status Recorder::record(const device::Wait& wait) {
   }
   [current() encodeWaitForEvent:other->event() value:wait.point.value];
   flight_->wait_for(other, wait.point.value);
+  return {};
+}
+
+Status Recorder::record(const device::Signal& signal) {
+  if (signal.event.handle == nullptr) return Status::invalid("a command signals no shared event");
+  const id<MTLSharedEvent> event = shared_event_of(signal.event);
+  [current() encodeSignalEvent:event value:signal.event.value];
+  flight_->signals(event, signal.event.value);
   return {};
 }
 

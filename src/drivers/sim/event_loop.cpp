@@ -153,6 +153,7 @@ EventLoop::Due EventLoop::State::next_of(const Ref<QueueState>& queue) const {
   const Submission& current = *queue->pending.front();
   if (due.event != Event::kNone && due.at <= queue->next_at) return due;
   if (current.work != nullptr) return {Event::kEnd, queue, queue->next_at, {}};
+  if (current.gate != nullptr && !current.gate->reached()) return due;
   if (current.next < current.steps.size()) {
     if (const auto* wait = std::get_if<device::Wait>(&current.steps[current.next].command)) {
       bool is_over = false;
@@ -174,18 +175,21 @@ Status EventLoop::State::settled(const Point& point, bool& is) const {
 
 void EventLoop::begin(QueueState& queue) {
   Submission* submission = nullptr;
+  bool signals = false;
   {
     auto state = state_.lock();
     for (const auto& [block, writer] : state->unshown) block->forget_hidden(writer);
     state->unshown.clear();
     submission = queue.pending.front().get();
-    if (submission->next == 0) queue.known.learn(submission->host_at_submit);
+    if (submission->next == 0) begin_first(*state, queue, *submission);
     if (submission->next == submission->steps.size()) {
       finish(*state, queue);
       return;
     }
-    if (!begin_step(*state, queue, *submission)) return;
+    signals = std::holds_alternative<device::Signal>(submission->steps[submission->next].command);
+    if (!signals && !begin_step(*state, queue, *submission)) return;
   }
+  if (signals) return signal(queue, *submission);
   const Step& step = submission->steps[submission->next];
   auto work =
       std::make_unique<Work>(step, Position{queue.number, submission->value}, *inner_, queue.schedule);
@@ -196,6 +200,24 @@ void EventLoop::begin(QueueState& queue) {
   }
   const auto state = state_.lock();
   submission->work = std::move(work);
+}
+
+void EventLoop::begin_first(const State& state, QueueState& queue, const Submission& submission) const {
+  queue.known.learn(submission.host_at_submit);
+  if (submission.gate == nullptr) return;
+  queue.known.learn(state.host);  // the host may have signalled it for what it has seen since
+  submission.gate->teach(this, queue.known);
+}
+
+// What waits for the event knows of this submission. The event first: its waiters' loops are called.
+void EventLoop::signal(QueueState& queue, Submission& submission) {
+  Knowledge known = queue.known;
+  known.learn_all_up_to({queue.number, submission.value});
+  const auto& step = std::get<device::Signal>(submission.steps[submission.next].command);
+  static_cast<SimEvent*>(step.event.handle)->signal(this, known);
+  auto state = state_.lock();
+  queue.next_at = state->now + queue.schedule.delay(in_ns(options_.longest)) + 1;
+  if (++submission.next == submission.steps.size()) finish(*state, queue);
 }
 
 // False: there is nothing to compute.
@@ -297,6 +319,11 @@ void EventLoop::tell(QueueState& queue) {
     for (const Work::LateFaults& faults : each->faults) faults.tell();
   }
   queue.timeline->advance(told.back()->value, completion_);
+  if (!queue.foreign) return;
+  auto state = state_.lock();
+  std::erase_if(state->queues, [&](const Ref<QueueState>& each) { return each.get() == &queue; });
+  queue.removed = true;
+  retired_.add(queue.number);
 }
 
 void EventLoop::fail(QueueState& queue, const Status& cause) {
@@ -312,6 +339,7 @@ void EventLoop::fail(QueueState& queue, const Status& cause) {
     state->host.learn_all_up_to({queue.number, queue.submitted});
   }
   queue.timeline->fail(cause, completion_);
+  signal_dropped(dropped);
 }
 
 // Busy until all is over: a queue that may go sooner lets its device go, and what is dropped here can hold
@@ -344,6 +372,16 @@ std::vector<std::unique_ptr<Submission>> EventLoop::take_all(State& state, Queue
     list->clear();
   }
   return all;
+}
+
+// Those who wait for an event of a queue that has failed, or died, are not left waiting.
+void EventLoop::signal_dropped(const std::vector<std::unique_ptr<Submission>>& dropped) {
+  for (const auto& submission : dropped) {
+    for (size_t i = submission->next; i < submission->steps.size(); ++i) {
+      if (const auto* step = std::get_if<device::Signal>(&submission->steps[i].command))
+        static_cast<SimEvent*>(step->event.handle)->signal();
+    }
+  }
 }
 
 void EventLoop::release_blocks(const Submission& submission) {

@@ -10,6 +10,7 @@
 //              when those of the points that the submission waited for are told, too.
 //   Watches    Protocol: memory, lists, values, and by vector clocks that what touches the same bytes was
 //              ordered. The first violation fails the device, unless the options say otherwise.
+//   Events     A foreign event is a queue of its own, whose one submission ends once the event is reached.
 //   Failure    A queue that fails drops what it has not told. Its timeline fails when none of its commands
 //              runs.
 //   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
@@ -25,6 +26,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "drivers/sim/event.h"
 #include "drivers/sim/protocol.h"
 #include "drivers/sim/sim_device.h"
 #include "drivers/sim/work.h"
@@ -44,6 +46,7 @@ struct Submission {
   };
   std::vector<Named> named;            // by the list: to be alive until this is over
   std::vector<device::Point> awaited;  // of this device
+  Ref<SimEvent> gate;                  // not before it is reached
 
   size_t next = 0;             // step
   std::unique_ptr<Work> work;  // of that step, between its beginning and its end
@@ -72,6 +75,7 @@ struct QueueState {
   bool mute = false;     // completions are lost
   bool refused = false;  // work, for the failure
   bool removed = false;
+  bool foreign = false;  // stands for an event: goes when that is told
   Status failure;
   Knowledge known;
   std::map<uint64_t, Knowledge> known_at;  // by value, the latest
@@ -79,7 +83,7 @@ struct QueueState {
   bool idle() const { return pending.empty() && untold.empty(); }
 };
 
-class EventLoop {
+class EventLoop : public std::enable_shared_from_this<EventLoop> {
  public:
   EventLoop(const SimOptions& options, std::unique_ptr<InnerQueue> inner, device::Completion completion);
   void run();
@@ -87,6 +91,8 @@ class EventLoop {
 
   Ref<QueueState> add(Ref<device::Timeline> timeline);
   void remove(const Ref<QueueState>& queue);
+  Result<device::Point> import_event(Ref<SimEvent> event);
+  void wake();
   // Before its submission is handed in. Not ok: the submission is refused.
   Status admit(QueueState& queue, const device::Point& awaited);
   // Refused ones come without steps, and only take their turn.
@@ -144,6 +150,8 @@ class EventLoop {
   void act(const Due& due);
   void begin(QueueState& queue);
   bool begin_step(State& state, QueueState& queue, Submission& submission);
+  void begin_first(const State& state, QueueState& queue, const Submission& submission) const;
+  void signal(QueueState& queue, Submission& submission);
   void end(QueueState& queue);
   void tell(QueueState& queue);
   void fail(QueueState& queue, const Status& cause);
@@ -153,6 +161,7 @@ class EventLoop {
   void finish(State& state, QueueState& queue);
   static void release_blocks(const Submission& submission);
   static std::vector<std::unique_ptr<Submission>> take_all(State& state, QueueState& queue);
+  static void signal_dropped(const std::vector<std::unique_ptr<Submission>>& dropped);
   void pause();
 
   const SimOptions options_;

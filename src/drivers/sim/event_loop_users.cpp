@@ -51,6 +51,24 @@ void EventLoop::remove(const Ref<QueueState>& queue) {
   }
   state_.notify_all();
   if (!dropped.empty()) queue->timeline->fail(queue->failure, completion_);
+  signal_dropped(dropped);
+}
+
+Result<Point> EventLoop::import_event(Ref<SimEvent> event) {
+  const Ref<QueueState> queue = add(std::make_shared<device::Timeline>());
+  queue->foreign = true;
+  event->wake_when_reached(shared_from_this());
+  auto submission = std::make_unique<Submission>();
+  submission->value = 1;
+  submission->gate = std::move(event);
+  HEDDLE_TRY(hand_in(*queue, std::move(submission)));
+  return Point{queue->timeline, 1};
+}
+
+// The lock is taken so that a thread that has looked and not yet fallen asleep is woken, too.
+void EventLoop::wake() {
+  static_cast<void>(state_.lock());
+  state_.notify_all();
 }
 
 bool EventLoop::State::waits_in_vain(const QueueState& queue) const {

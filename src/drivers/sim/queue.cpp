@@ -120,6 +120,12 @@ Status SimQueue::add(const device::Fill& fill, Submission& submission) {
   return {};
 }
 
+Status SimQueue::add(const device::Signal& signal, Submission& submission) {
+  if (signal.event.handle == nullptr) return Status::invalid("a command signals no event");
+  submission.steps.push_back({signal});
+  return {};
+}
+
 Result<View> SimQueue::translate(const View& view, bool writes, Step& step, Submission& submission) {
   if (view.buffer == nullptr) return against_binding("a command names memory of the caller");
   HEDDLE_TRY_ASSIGN(Ref<Block> block, name_block(view.buffer, submission));

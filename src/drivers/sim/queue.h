@@ -25,6 +25,7 @@ class SimQueue final : public device::Queue {
   Status add(const device::Run& run, Submission& submission);
   Status add(const device::Copy& copy, Submission& submission);
   Status add(const device::Fill& fill, Submission& submission);
+  static Status add(const device::Signal& signal, Submission& submission);
   Result<device::View> translate(const device::View& view, bool writes, Step& step, Submission& submission);
   Result<Ref<Block>> name_block(const Ref<device::Buffer>& buffer, Submission& submission) const;
   Status against_binding(std::string detail);

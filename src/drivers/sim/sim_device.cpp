@@ -32,6 +32,7 @@ class WrappingDevice final : public SimDevice {
     traits_.lanes = options.lanes;
     traits_.queue_depth = options.queue_depth;
     traits_.row_sizes = options.row_sizes;
+    traits_.events = "heddle::sim::SimEvent";
     traits_.memory_bytes = traits.memory_bytes;
     traits_.facts = traits.facts;
     traits_.facts.push_back({"seed", text(options.seed)});
@@ -58,6 +59,10 @@ class WrappingDevice final : public SimDevice {
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override {
     HEDDLE_TRY(lost());
     return std::unique_ptr<device::Queue>(std::make_unique<SimQueue>(maker(), loop_, options_));
+  }
+  Result<device::Point> import_event(const device::ForeignEvent& event, NoLocksHeld) override {
+    if (event.handle == nullptr) return Status::invalid("there is no event to wait for");
+    return loop_->import_event(static_cast<SimEvent*>(event.handle)->shared_from_this());
   }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
                                                 Ref<device::Source> source, NoLocksHeld) override {

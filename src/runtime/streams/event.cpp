@@ -2,6 +2,13 @@
 
 namespace heddle::runtime {
 
+bool Event::query() const {
+  const auto over = [&] { return point_.done() || point_.timeline->failed(); };
+  if (over()) return true;
+  point_.timeline->look();
+  return over();
+}
+
 Status Event::wait(Deadline deadline) const {
   if (!recorded()) return {};
   return point_.timeline->wait(point_.value, deadline);

@@ -24,7 +24,7 @@ class Event {
 
   bool recorded() const { return point_.timeline != nullptr; }
   bool timed() const { return stamp_ != nullptr; }
-  bool query() const { return point_.done() || point_.timeline->failed(); }  // over; wait() tells how
+  bool query() const;                    // over; wait() tells how
   Status wait(Deadline deadline) const;  // ok, the stream's failure, or deadline
   const device::Point& point() const { return point_; }
 
