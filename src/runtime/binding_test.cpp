@@ -44,6 +44,8 @@ struct BindingFixture {
       const auto* x = reinterpret_cast<const float*>(test::at(run.inputs[0]));
       auto* y = reinterpret_cast<float*>(test::at(run.outputs[0]));
       for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) y[i] = 2 * x[i];
+      inside.arrive();
+      if (test::Latch* const closed = latch.load_acquire()) closed->wait();
       const auto seen = addresses.lock();
       seen->push_back(run.inputs[0].address());
       seen->push_back(run.arena->address());
@@ -68,6 +70,23 @@ struct BindingFixture {
     return to.values;
   }
 
+  // Runs wait here until `times` of them are inside; 0: they do not.
+  struct Inside {
+    void arrive() {
+      if (times.load_acquire() == 0) return;
+      auto state = here.lock();
+      if (++*state == times.load_acquire()) {
+        times.store_release(0);
+        *state = 0;
+        here.notify_all();
+        return;
+      }
+      state.wait([&] { return times.load_acquire() == 0; });
+    }
+    Atomic<int> times{0};
+    Guarded<int, Rank::kLog> here;
+  } inside;
+  Atomic<test::Latch*> latch{nullptr};                   // where a run waits
   Guarded<std::vector<uint64_t>, Rank::kLog> addresses;  // of inputs and arenas, run by run
   Ref<TestDevice> device;
   Ref<Runtime> runtime;
@@ -262,6 +281,84 @@ TEST_CASE("what slots hold is the allocator's: it counts, is limited, and idle s
   REQUIRE_MESSAGE(most.ok(), to_string(most.status()));
   CHECK(f.runtime->stats().slot_bytes == 0);
   CHECK(f.run(x.view()).status().code() == Code::exhausted);
+}
+
+// All lanes at once, so that each has a slot.
+void run_on_all_lanes(BindingFixture& f, int lanes, int64_t rows) {
+  Atomic<int> right{0};
+  f.inside.times.store_release(lanes);
+  run_together(lanes, [&](int thread) {
+    Rows x(rows, static_cast<float>(thread));
+    const auto y = f.run(x.view());
+    if (y.ok() && test::values_of(y->front()) == doubled(x.values)) right.add_relaxed(1);
+  });
+  CHECK(right.load_relaxed() == lanes);
+}
+
+TEST_CASE("an emptied cache keeps tensors and weights only, whatever lanes have run") {
+  constexpr int kLanes = 32;
+  BindingFixture f({.binds_caller_memory = false, .lanes = kLanes});
+  for (int round = 0; round < 2; ++round) {
+    run_on_all_lanes(f, kLanes, 100);
+    const View kept = *f.runtime->allocate(ir::DType::kF32, {1000});
+    CHECK(f.runtime->stats().slot_bytes >= kLanes * (100 * 4 * sizeof(float) + 64));
+    f.runtime->allocator().empty_cache();
+    const auto stats = f.runtime->stats();
+    CHECK(stats.slot_bytes == 0);
+    CHECK(stats.memory.reserved == kept.buffer->memory().bytes());
+    CHECK(stats.governor.entered == static_cast<uint64_t>((round + 1) * kLanes));
+    CHECK(stats.governor.in_flight == 0);
+    CHECK(f.device->counts().memory.load_acquire() == 1);
+  }
+}
+
+TEST_CASE("the slot of a lane that a call has is kept, and a hold keeps those of all") {
+  BindingFixture f({.binds_caller_memory = false, .lanes = 4});
+  run_on_all_lanes(f, 4, 10);
+  test::Latch latch;
+  f.latch.store_release(&latch);
+  Rows x(10, 1);
+  Result<std::vector<View>> y = Status::internal("never ran");
+  {
+    const Thread caller("caller", [&] { y = f.run(x.view()); });
+    test::wait_until([&] { return latch.arrived() == 1; });
+    const uint64_t of_four = f.runtime->stats().slot_bytes;
+    f.runtime->allocator().empty_cache();
+    CHECK(f.runtime->stats().slot_bytes == of_four / 4);
+    f.latch.store_release(nullptr);
+    latch.open();
+  }
+  REQUIRE(y.ok());
+  CHECK(test::values_of(y->front()) == doubled(x.values));
+  {
+    const auto hold = f.runtime->governor().exclusive(Deadline::never());
+    REQUIRE(hold.ok());
+    f.runtime->allocator().empty_cache();
+    CHECK(f.runtime->stats().slot_bytes > 0);
+  }
+  f.runtime->allocator().empty_cache();
+  CHECK(f.runtime->stats().slot_bytes == 0);
+}
+
+TEST_CASE("calls give right values while others empty the cache again and again") {
+  BindingFixture f({.binds_caller_memory = false, .lanes = 3});
+  Atomic<int> right{0}, callers{4};
+  run_together(5, [&](int thread) {
+    if (thread == 0) {
+      while (callers.load_acquire() > 0) f.runtime->allocator().empty_cache();
+      return;
+    }
+    for (int i = 0; i < 300; ++i) {
+      Rows x(1 + (thread + i) % 5, static_cast<float>(1000 * thread + i));
+      const auto y = f.run(x.view());
+      if (y.ok() && test::values_of(y->front()) == doubled(x.values)) right.add_relaxed(1);
+    }
+    callers.sub_acq_rel(1);
+  });
+  CHECK(right.load_relaxed() == 1200);
+  CHECK(f.device->counts().runs.load_relaxed() == 1200);
+  f.runtime->allocator().empty_cache();
+  CHECK(f.runtime->stats().memory.reserved == 0);
 }
 
 TEST_CASE("a slot grows without a permit: a pressure callback may call models meanwhile") {

@@ -85,4 +85,10 @@ void Lanes::drop_programs() {
   });
 }
 
+void Lanes::drop_idle_slots() {
+  std::vector<std::unique_ptr<Slot>> dropped;  // freed with no lane taken
+  governor_->with_free_lanes(
+      [&](int index) { dropped.push_back(std::move(lanes_[static_cast<size_t>(index)].slot)); });
+}
+
 }  // namespace heddle::runtime

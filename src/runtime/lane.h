@@ -8,6 +8,8 @@
 //   Programs   A lane keeps programs alive. When a program was dropped from the cache, or a model from the
 //              runtime, drop_programs() empties the free lanes; the owner of another one does it after its
 //              call.
+//   Idle       drop_programs() and drop_idle_slots() have each free lane in turn. A caller that comes meanwhile
+//              takes another one, or parks for that moment.
 //   Blocks     at(): makes the stream on first use, and again after it has failed.
 #pragma once
 
@@ -55,6 +57,7 @@ class Lanes {
   Lanes(Ref<Roster> roster, Ref<Governor> governor);
   Result<Lane*> at(const Permit& permit, bool needs_stream);
   void drop_programs();
+  void drop_idle_slots();
 
  private:
   struct alignas(64) Padded : Lane {};

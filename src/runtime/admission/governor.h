@@ -156,6 +156,12 @@ class Governor : public std::enable_shared_from_this<Governor> {
     Atomic<uint64_t> entered{0};  // written by the lane's owner only
   };
 
+  struct Visit {
+    Governor& governor;
+    int lane;
+    ~Visit() { governor.put_back(lane); }
+  };
+
   explicit Governor(std::string device);
   Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
   Permit admit(int lane, ModelId model);
@@ -193,8 +199,8 @@ template <class F>
 void Governor::with_free_lanes(F&& f) {
   for (int lane = 0; lane < words_.lanes(); ++lane) {
     if (!words_.try_take_at(lane, kVisited)) continue;
+    const Visit visit{*this, lane};
     f(lane);
-    put_back(lane);
   }
 }
 
