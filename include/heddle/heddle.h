@@ -248,7 +248,8 @@ struct MemoryStats {
   uint64_t limit;            // where `exhausted` begins
   uint64_t recommended_max;  // what the device says may reasonably be used
   uint64_t hits, misses, frees;
-  uint64_t slots;  // bytes that calls run with: between nodes, and callers' rows on their way
+  uint64_t slots;    // bytes that calls run with: between nodes, and callers' rows on their way
+  uint64_t staging;  // bytes of the host's memory held for a device that has its own; in none of the above
 };
 
 struct DeviceFact {

@@ -70,7 +70,8 @@ DeviceStats Device::stats() const {
                 s.memory.hits,
                 s.memory.misses,
                 s.memory.driver_frees,
-                s.slot_bytes};
+                s.slot_bytes,
+                s.memory.staging.reserved};
   out.calls = s.governor.entered;
   out.compiles = s.executables.makes;
   out.cache_hits = s.executables.hits;

@@ -39,10 +39,10 @@ struct Traits {
   int threads = 0;      // of this process that compute, callers included; 0: the device has its own
   int lanes = 1;        // batches of one model at once that keep the device busy
   int queue_depth = 1;  // submissions to hold at once by default, all queues together; 1 to 63
-  std::vector<int64_t> row_sizes;  // numbers of rows worth a program, ascending; empty: any
-  uint64_t memory_bytes = 0;       // what may reasonably be used
-  std::string events;              // what a ForeignEvent's handle is, "cudaEvent_t"; empty: it takes none
-  std::vector<Fact> facts;         // versions, limits of the hardware
+  std::vector<int64_t> row_sizes;                // numbers of rows worth a program, ascending; empty: any
+  uint64_t memory_bytes = 0, staging_bytes = 0;  // of each kind, to use at most; 0: till it is refused
+  std::string events;          // what a ForeignEvent's handle is, "cudaEvent_t"; empty: it takes none
+  std::vector<Fact> facts;     // versions, limits of the hardware
   std::vector<Fact> defences;  // fault that the vendor's stack is known for -> what the driver does about it
 };
 

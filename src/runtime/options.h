@@ -26,7 +26,7 @@ struct Options {
                               << 20;  // compiled programs kept, by bytes and by count; 0 is unbounded
   size_t executable_count = 0;
 
-  double memory_fraction = 1.0;  // of Traits::memory_bytes: the allocator's limit
+  double memory_fraction = 1.0;  // of Traits::memory_bytes and staging_bytes: the allocator's limits
   double high_watermark = 0.95;  // of the limit: beyond it cached blocks are freed ...
   double low_watermark = 0.8;    // ... down to here
 

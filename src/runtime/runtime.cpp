@@ -387,7 +387,8 @@ Runtime::Stats Runtime::stats() const {
   Stats stats;
   stats.streams = parts_->streams->stats();
   stats.memory = parts_->allocator->stats();
-  stats.slot_bytes = parts_->slots->bytes();
+  stats.slot_bytes = parts_->slots->held().device.load_relaxed();
+  stats.slot_staging_bytes = parts_->slots->held().staging.load_relaxed();
   stats.governor = parts_->governor->stats();
   stats.executables = parts_->executables->stats();
   stats.reaper_rings = parts_->roster->bell()->rings();

@@ -118,7 +118,8 @@ class Runtime {
   struct Stats {
     StreamPool::Stats streams;
     Allocator::Stats memory;
-    uint64_t slot_bytes = 0;  // of memory.allocated: arenas, and staged inputs and outputs
+    // Of memory.allocated, and of memory.staging.allocated: arenas, and inputs and outputs on their way.
+    uint64_t slot_bytes = 0, slot_staging_bytes = 0;
     Governor::Stats governor;
     Executables::Stats executables;
     size_t in_flight = 0;       // submissions that are not over, on all streams

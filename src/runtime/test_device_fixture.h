@@ -135,6 +135,7 @@ struct TestOptions {
   int lanes = 2;
   int queue_depth = 0;  // 0: as many as lanes
   uint64_t memory_bytes = uint64_t{1} << 30;
+  uint64_t staging_bytes = uint64_t{1} << 30;  // where it is not unified
   std::string name = "test";
 };
 
@@ -151,6 +152,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
     traits_.lanes = options.lanes;
     traits_.queue_depth = options.queue_depth == 0 ? options.lanes : options.queue_depth;
     traits_.memory_bytes = options.memory_bytes;
+    traits_.staging_bytes = options.unified ? 0 : options.staging_bytes;
   }
 
   // Before the models that use it are loaded. Without a kernel a model copies its inputs to its outputs.

@@ -51,10 +51,12 @@ Result<Ref<Allocator>> Allocator::make(Ref<device::Device> device, const Options
 Allocator::Allocator(Ref<device::Device> device, const Options& options)
     : device_(std::move(device)),
       unified_(device_->traits().unified_memory),
-      memory_bytes_(device_->traits().memory_bytes),
       high_watermark_(options.high_watermark),
       low_watermark_(options.low_watermark),
-      generation_(fork_generation()) {}
+      generation_(fork_generation()) {
+  of(MemoryKind::device).memory_bytes = device_->traits().memory_bytes;
+  of(MemoryKind::staging).memory_bytes = device_->traits().staging_bytes;
+}
 
 Allocator::~Allocator() = default;
 
@@ -63,9 +65,11 @@ Status Allocator::set_memory_fraction(double fraction) {
     return Status::invalid("the memory fraction is ", fraction, "; it must be above 0 and at most 1");
   }
   // A device that does not say how much it has is limited by its own refusals.
-  limit_.store_relaxed(memory_bytes_ == 0 ? UINT64_MAX
-                       : fraction == 1    ? memory_bytes_
-                                          : share_of(memory_bytes_, fraction));
+  for (Kind& kind : kinds_) {
+    kind.limit.store_relaxed(kind.memory_bytes == 0 ? UINT64_MAX
+                             : fraction == 1        ? kind.memory_bytes
+                                                    : share_of(kind.memory_bytes, fraction));
+  }
   return {};
 }
 
@@ -86,18 +90,19 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind,
 }
 
 Result<Ref<const void>> Allocator::charge(uint64_t bytes) {
-  const Status status = take_under_pressure(bytes, Callbacks::yes, [&] {
-    return reserve(bytes) ? Status() : Status::exhausted("the limit is reached");
+  const Want want{bytes, MemoryKind::device};
+  const Status status = take_under_pressure(want, Callbacks::yes, [&] {
+    return reserve(want) ? Status() : Status::exhausted("the limit is reached");
   });
   if (!status.ok()) {
     failures_.add_relaxed(1);
     return status;
   }
-  count_given(bytes);
-  return Ref<const void>(this, [kept = shared_from_this(), bytes](const void*) {
+  count_given(want);
+  return Ref<const void>(this, [kept = shared_from_this(), want](const void*) {
     if (fork_generation() != kept->generation_) return;
-    kept->count_taken_back(bytes);
-    kept->reserved_.sub_relaxed(bytes);
+    kept->count_taken_back(want);
+    kept->of(want.kind).reserved.sub_relaxed(want.size);
   });
 }
 
@@ -115,8 +120,9 @@ Allocator::Block Allocator::take_small(Want want) {
     if (blocks.empty()) continue;
     Block block = std::move(blocks.back());
     blocks.pop_back();
-    (*stripe)->cached -= want.size;
-    (*stripe)->allocated += static_cast<int64_t>(want.size);
+    Tally& tally = (*stripe)->tally[want.kind];
+    tally.cached -= want.size;
+    tally.allocated += static_cast<int64_t>(want.size);
     ++(*stripe)->hits;
     return block;
   }
@@ -125,13 +131,13 @@ Allocator::Block Allocator::take_small(Want want) {
 
 Allocator::Block Allocator::take_large(Want want) {
   auto large = large_.lock();
-  std::multimap<uint64_t, Block>& blocks = large->blocks[static_cast<size_t>(want.kind)];
+  std::multimap<uint64_t, Block>& blocks = large->blocks[want.kind];
   const auto found = blocks.lower_bound(want.size);
   if (found == blocks.end() || found->first - want.size > want.size / 8) return nullptr;
   Block block = std::move(found->second);
   blocks.erase(found);
-  large->cached -= block->bytes();
-  large->allocated += static_cast<int64_t>(block->bytes());
+  large->tally[want.kind].cached -= block->bytes();
+  large->tally[want.kind].allocated += static_cast<int64_t>(block->bytes());
   ++large->hits;
   return block;
 }
@@ -140,24 +146,24 @@ Result<Allocator::Block> Allocator::take_new(Want want, Callbacks callbacks) {
   reap_pending();
   if (Block block = take_cached(want)) return block;
   misses_.add_relaxed(1);
-  auto block = take_under_pressure(want.size, callbacks, [&] { return take_from_driver(want); });
+  auto block = take_under_pressure(want, callbacks, [&] { return take_from_driver(want); });
   if (!block.ok()) return block.status();
-  count_given((*block)->bytes());
-  note_peak();
+  count_given({(*block)->bytes(), want.kind});
+  note_peak(want.kind);
   return block;
 }
 
 template <class Take>
-auto Allocator::take_under_pressure(uint64_t size, Callbacks callbacks, Take&& take) -> decltype(take()) {
-  give_up_cache_for(size);
+auto Allocator::take_under_pressure(Want want, Callbacks callbacks, Take&& take) -> decltype(take()) {
+  give_up_cache_for(want);
   auto taken = take();
   if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
   if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes) {
-    call_pressure(size);
+    call_pressure(want.size);
     wait_for_pending();
     taken = take_emptied(take);
   }
-  if (failure_of(taken).code() == Code::exhausted) return exhausted(size, failure_of(taken));
+  if (failure_of(taken).code() == Code::exhausted) return exhausted(want, failure_of(taken));
   return taken;
 }
 
@@ -172,11 +178,12 @@ auto Allocator::take_emptied(Take&& take) -> decltype(take()) {
   }
 }
 
-// Down to the low watermark, when `size` more would pass the high one.
-void Allocator::give_up_cache_for(uint64_t size) {
-  const uint64_t most = limit(), high = share_of(most, high_watermark_), low = share_of(most, low_watermark_);
-  if (size > most || reserved_.load_relaxed() <= high - std::min(size, high)) return;
-  free_cached_down_to(low - std::min(size, low));
+// Down to the low watermark, when as much more would pass the high one.
+void Allocator::give_up_cache_for(Want want) {
+  const uint64_t size = want.size, most = limit(want.kind);
+  const uint64_t high = share_of(most, high_watermark_), low = share_of(most, low_watermark_);
+  if (size > most || of(want.kind).reserved.load_relaxed() <= high - std::min(size, high)) return;
+  free_cached_down_to(want.kind, low - std::min(size, low));
 }
 
 void Allocator::arrived(uint64_t bytes) {
@@ -186,18 +193,20 @@ void Allocator::arrived(uint64_t bytes) {
 }
 
 Result<Allocator::Block> Allocator::take_from_driver(Want want) {
-  if (!reserve(want.size)) return Status::exhausted("the limit is reached");
+  if (!reserve(want)) return Status::exhausted("the limit is reached");
   auto block = device_->allocate(want.size, want.kind, NoLocksHeld{});
-  if (!block.ok()) reserved_.sub_relaxed(want.size);
+  if (!block.ok()) of(want.kind).reserved.sub_relaxed(want.size);
   return block;
 }
 
-bool Allocator::reserve(uint64_t bytes) {
-  uint64_t seen = reserved_.load_relaxed();
+bool Allocator::reserve(Want want) {
+  Kind& kind = of(want.kind);
+  uint64_t seen = kind.reserved.load_relaxed();
   do {
-    if (bytes > limit() || seen > limit() - bytes) return false;
-  } while (!reserved_.cas_weak_acq_rel(seen, seen + bytes));
-  peak_reserved_.max_relaxed(seen + bytes);
+    const uint64_t most = kind.limit.load_relaxed();
+    if (want.size > most || seen > most - want.size) return false;
+  } while (!kind.reserved.cas_weak_acq_rel(seen, seen + want.size));
+  kind.peak_reserved.max_relaxed(seen + want.size);
   return true;
 }
 
@@ -210,11 +219,11 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
     keep(std::move(block), true);
     return;
   }
-  count_taken_back(block->bytes());
+  count_taken_back({block->bytes(), block->kind()});
   pending_count_.add_release(1);
   {
     auto pending = pending_.lock();
-    pending->bytes += block->bytes();
+    pending->bytes[block->kind()] += block->bytes();
     pending->blocks.push_back({std::move(block), uses});
   }
   bool awaited = false;
@@ -224,23 +233,24 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
 
 void Allocator::keep(Block block, bool was_allocated) {
   const uint64_t size = block->bytes();
+  const MemoryKind kind = block->kind();
   const int64_t taken_back = was_allocated ? static_cast<int64_t>(size) : 0;
   if (size > size_class::kSmallMax) {
     auto large = large_.lock();
-    large->allocated -= taken_back;
-    large->cached += size;
+    large->tally[kind].allocated -= taken_back;
+    large->tally[kind].cached += size;
     ++large->recycled;
-    large->blocks[static_cast<size_t>(block->kind())].emplace(size, std::move(block));
+    large->blocks[kind].emplace(size, std::move(block));
   } else {
     with_stripe([&](Stripe& stripe) {
-      stripe.allocated -= taken_back;
-      stripe.cached += size;
+      stripe.tally[kind].allocated -= taken_back;
+      stripe.tally[kind].cached += size;
       ++stripe.recycled;
-      stripe.blocks[place_of(size, block->kind())].push_back(std::move(block));
+      stripe.blocks[place_of(size, kind)].push_back(std::move(block));
     });
   }
-  if (reserved_.load_relaxed() > limit()) [[unlikely]]
-    free_cached_down_to(share_of(limit(), low_watermark_));
+  if (of(kind).reserved.load_relaxed() > limit(kind)) [[unlikely]]
+    free_cached_down_to(kind, share_of(limit(kind), low_watermark_));
 }
 
 template <class Use>
@@ -254,12 +264,12 @@ void Allocator::with_stripe(Use&& use) {
   use(*stripe);
 }
 
-void Allocator::count_given(uint64_t bytes) {
-  with_stripe([&](Stripe& stripe) { stripe.allocated += static_cast<int64_t>(bytes); });
+void Allocator::count_given(Want want) {
+  with_stripe([&](Stripe& stripe) { stripe.tally[want.kind].allocated += static_cast<int64_t>(want.size); });
 }
 
-void Allocator::count_taken_back(uint64_t bytes) {
-  with_stripe([&](Stripe& stripe) { stripe.allocated -= static_cast<int64_t>(bytes); });
+void Allocator::count_taken_back(Want want) {
+  with_stripe([&](Stripe& stripe) { stripe.tally[want.kind].allocated -= static_cast<int64_t>(want.size); });
 }
 
 void Allocator::reap_pending() {
@@ -271,10 +281,10 @@ void Allocator::reap_pending() {
     std::erase_if(pending->blocks, [&](Pending& each) {
       if (!over(each.uses)) return false;
       bytes += each.block->bytes();
+      pending->bytes[each.block->kind()] -= each.block->bytes();
       free.push_back(std::move(each.block));
       return true;
     });
-    pending->bytes -= bytes;
     moving_.add_acq_rel(bytes);
   }
   pending_count_.sub_relaxed(free.size());
@@ -297,42 +307,42 @@ void Allocator::wait_for_pending() {
 void Allocator::empty_cache() {
   give_up_();
   reap_pending();
-  free_cached_down_to(0);
+  for (const MemoryKind kind : {MemoryKind::device, MemoryKind::staging}) free_cached_down_to(kind, 0);
 }
 
-void Allocator::free_cached_down_to(uint64_t reserved_bytes) {
+void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
   std::vector<Block> blocks;  // freed after the locks: a driver may block
   uint64_t bytes = 0;
-  const auto enough = [&] { return reserved_.load_relaxed() - bytes <= reserved_bytes; };
-  const auto take = [&](Block& block, uint64_t& cached) {
+  const auto enough = [&] { return of(kind).reserved.load_relaxed() - bytes <= reserved_bytes; };
+  const auto take = [&](Block& block, PerKind<Tally>& tally) {
     bytes += block->bytes();
-    cached -= block->bytes();
+    tally[kind].cached -= block->bytes();
     moving_.add_acq_rel(block->bytes());
     blocks.push_back(std::move(block));
   };
   {
     auto large = large_.lock();
-    for (std::multimap<uint64_t, Block>& cached : large->blocks) {
-      while (!enough() && !cached.empty()) {
-        const auto largest = std::prev(cached.end());
-        take(largest->second, large->cached);
-        cached.erase(largest);
-      }
+    std::multimap<uint64_t, Block>& cached = large->blocks[kind];
+    while (!enough() && !cached.empty()) {
+      const auto largest = std::prev(cached.end());
+      take(largest->second, large->tally);
+      cached.erase(largest);
     }
   }
   for (PaddedStripe& padded : stripes_) {
     if (enough()) break;
     auto stripe = padded.data.lock();
-    for (std::vector<Block>& cached : stripe->blocks) {
-      while (!enough() && !cached.empty()) {
-        take(cached.back(), stripe->cached);
-        cached.pop_back();
+    const auto begin = stripe->blocks.begin() + static_cast<ptrdiff_t>(kind) * size_class::kClasses;
+    for (auto cached = begin; cached != begin + size_class::kClasses; ++cached) {
+      while (!enough() && !cached->empty()) {
+        take(cached->back(), stripe->tally);
+        cached->pop_back();
       }
     }
   }
   driver_frees_.add_relaxed(blocks.size());
   blocks.clear();
-  reserved_.sub_relaxed(bytes);
+  of(kind).reserved.sub_relaxed(bytes);
   arrived(bytes);
 }
 
@@ -361,52 +371,63 @@ void Allocator::call_pressure(uint64_t bytes) {
   pressure_calls_.add_relaxed(callbacks.size());
 }
 
-Status Allocator::exhausted(uint64_t asked, const Status& why) const {
-  const Stats now = stats();
-  return Status::exhausted("device '", device_->traits().name, "' has no ", asked,
-                           " bytes more: ", now.allocated, " in use, ", now.cached, " cached, ", now.pending,
-                           " awaiting their last submission, limit ", now.limit, " (", why.message(),
+Status Allocator::exhausted(Want asked, const Status& why) const {
+  const Stats all = stats();
+  const bool staging = asked.kind == MemoryKind::staging;
+  const KindStats& now = staging ? all.staging : all;
+  return Status::exhausted("device '", device_->traits().name, "' has no ", asked.size, " bytes",
+                           staging ? " of staging memory" : "", " more: ", now.allocated, " in use, ",
+                           now.cached, " cached, ", now.pending, " awaiting their last submission, limit ",
+                           now.limit, " (", why.message(),
                            "). Use smaller batches or fewer callers, or raise the memory fraction");
 }
 
 Allocator::Stats Allocator::sum() const {
   Stats stats;
-  int64_t allocated = 0;
+  PerKind<int64_t> allocated{};
   const auto add = [&](const auto& part) {
-    allocated += part.allocated;
-    stats.cached += part.cached;
+    for (const MemoryKind kind : {MemoryKind::device, MemoryKind::staging}) {
+      allocated[kind] += part.tally[kind].allocated;
+      (kind == MemoryKind::staging ? stats.staging : stats).cached += part.tally[kind].cached;
+    }
     stats.hits += part.hits;
     stats.recycled += part.recycled;
   };
   for (const PaddedStripe& stripe : stripes_) add(*stripe.data.lock());
   add(*large_.lock());
-  stats.allocated =
-      static_cast<uint64_t>(std::max<int64_t>(allocated, 0));  // the parts were read one after another
+  // The parts were read one after another.
+  stats.allocated = static_cast<uint64_t>(std::max<int64_t>(allocated[MemoryKind::device], 0));
+  stats.staging.allocated = static_cast<uint64_t>(std::max<int64_t>(allocated[MemoryKind::staging], 0));
   return stats;
 }
 
 // On the way of a call: a sample that would have to wait for a lock is left out.
-void Allocator::note_peak() {
+void Allocator::note_peak(MemoryKind kind) {
   int64_t allocated = 0;
   const auto added = [&](auto& part) {
     const auto held = part.try_lock();
-    if (held.has_value()) allocated += (*held)->allocated;
+    if (held.has_value()) allocated += (*held)->tally[kind].allocated;
     return held.has_value();
   };
   for (PaddedStripe& stripe : stripes_) {
     if (!added(stripe.data)) return;
   }
-  if (added(large_)) peak_allocated_.max_relaxed(static_cast<uint64_t>(std::max<int64_t>(allocated, 0)));
+  if (added(large_))
+    of(kind).peak_allocated.max_relaxed(static_cast<uint64_t>(std::max<int64_t>(allocated, 0)));
 }
 
 Allocator::Stats Allocator::stats() const {
   Stats stats = sum();
-  peak_allocated_.max_relaxed(stats.allocated);
-  stats.pending = pending_.lock()->bytes;
-  stats.reserved = reserved_.load_relaxed();
-  stats.limit = limit();
-  stats.peak_reserved = peak_reserved_.load_relaxed();
-  stats.peak_allocated = peak_allocated_.load_relaxed();
+  for (const MemoryKind which : {MemoryKind::device, MemoryKind::staging}) {
+    KindStats& to = which == MemoryKind::staging ? stats.staging : stats;
+    Kind& kind = of(which);
+    kind.peak_allocated.max_relaxed(to.allocated);
+    to.pending = pending_.lock()->bytes[which];
+    to.reserved = kind.reserved.load_relaxed();
+    to.limit = kind.limit.load_relaxed();
+    to.peak_reserved = kind.peak_reserved.load_relaxed();
+    to.peak_allocated = kind.peak_allocated.load_relaxed();
+  }
   stats.misses = misses_.load_relaxed();
   stats.driver_frees = driver_frees_.load_relaxed();
   stats.failures = failures_.load_relaxed();
@@ -415,8 +436,12 @@ Allocator::Stats Allocator::stats() const {
 }
 
 void Allocator::reset_peaks() {
-  peak_reserved_.store_relaxed(reserved_.load_relaxed());
-  peak_allocated_.store_relaxed(sum().allocated);
+  const Stats now = sum();
+  for (const MemoryKind which : {MemoryKind::device, MemoryKind::staging}) {
+    Kind& kind = of(which);
+    kind.peak_reserved.store_relaxed(kind.reserved.load_relaxed());
+    kind.peak_allocated.store_relaxed(which == MemoryKind::staging ? now.staging.allocated : now.allocated);
+  }
 }
 
 }  // namespace heddle::runtime

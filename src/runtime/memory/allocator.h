@@ -5,8 +5,10 @@
 //              to classes: steps of 64 B to 1 KiB, then four classes per doubling to 1 MiB (at most 25 %
 //              lost), above that multiples of 64 KiB. A freed block is kept for the next
 //              request of its class; a large one also serves a request that it exceeds by at most an eighth.
-//   Invariant  A block is reused, or freed, only when every submission that may touch it is over. reserved()
-//              never passes limit().
+//   Kinds      Memory of the device and staging memory have limits, watermarks and statistics of their own:
+//              what is the host's takes nothing from the device. With unified memory there is one kind.
+//   Invariant  A block is reused, or freed, only when every submission that may touch it is over. What is
+//              reserved of a kind never passes its limit.
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
 //              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`. What
@@ -55,14 +57,16 @@ class Allocator final : public device::Recycler,
   void hoard(std::function<void()> give_up) { give_up_ = std::move(give_up); }
   void reap_pending();  // moves freed blocks whose uses are over to the cache
 
-  Status set_memory_fraction(double fraction);  // of the device's memory; what is in use stays
-  uint64_t limit() const { return limit_.load_relaxed(); }
+  Status set_memory_fraction(double fraction);  // of what the device says; what is in use stays
+  uint64_t limit(device::MemoryKind kind = device::MemoryKind::device) const {
+    return of(kind).limit.load_relaxed();
+  }
 
   using Callback = std::function<void(uint64_t bytes_asked)>;
   uint64_t on_pressure(Callback callback);  // returns its id
   void remove_pressure(uint64_t id);        // it may still be running on another thread
 
-  struct Stats {
+  struct KindStats {
     uint64_t allocated = 0;  // in use by buffers, rounded to classes
     uint64_t cached = 0;     // kept for reuse
     uint64_t pending = 0;    // freed, but a submission may still touch it
@@ -70,6 +74,10 @@ class Allocator final : public device::Recycler,
     uint64_t limit = 0;
     uint64_t peak_reserved = 0;
     uint64_t peak_allocated = 0;  // as seen when the driver was asked, a large block was given, or here
+  };
+  struct Stats : KindStats {  // of the device's memory; with unified memory that is all
+    KindStats staging;
+    // Of both kinds.
     uint64_t hits = 0, misses = 0, recycled = 0, driver_frees = 0, failures = 0, pressure_calls = 0;
   };
   Stats stats() const;
@@ -85,20 +93,27 @@ class Allocator final : public device::Recycler,
     uint64_t size;  // rounded
     device::MemoryKind kind;
   };
-  struct Stripe {
-    std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
-    // Given less taken back through this stripe: the sum over stripes means something, one alone does not.
+  struct Tally {
+    // Given less taken back through this part: the sum over all parts means something, one alone does not.
     int64_t allocated = 0;
     uint64_t cached = 0;
+  };
+  template <class T>
+  struct PerKind : std::array<T, kKinds> {
+    T& operator[](device::MemoryKind kind) { return this->data()[static_cast<size_t>(kind)]; }
+    const T& operator[](device::MemoryKind kind) const { return this->data()[static_cast<size_t>(kind)]; }
+  };
+  struct Stripe {
+    std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
+    PerKind<Tally> tally;
     uint64_t hits = 0, recycled = 0;
   };
   struct alignas(64) PaddedStripe {
     Guarded<Stripe, Rank::kAllocator> data;
   };
   struct Large {
-    std::array<std::multimap<uint64_t, Block>, kKinds> blocks;
-    int64_t allocated = 0;
-    uint64_t cached = 0;
+    PerKind<std::multimap<uint64_t, Block>> blocks;
+    PerKind<Tally> tally;
     uint64_t hits = 0, recycled = 0;
   };
   struct Pending {
@@ -107,11 +122,19 @@ class Allocator final : public device::Recycler,
   };
   struct Waiting {
     std::vector<Pending> blocks;
-    uint64_t bytes = 0;
+    PerKind<uint64_t> bytes{};
+  };
+  struct Kind {
+    uint64_t memory_bytes = 0;          // as the device says
+    Atomic<uint64_t> limit{0};          // a setting: orders nothing
+    Atomic<uint64_t> reserved{0};       // grows before the driver is asked, shrinks after it was given back
+    Atomic<uint64_t> peak_reserved{0};  // statistics, as is this
+    Atomic<uint64_t> peak_allocated{0};
   };
   using CallbackList = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
 
   Allocator(Ref<device::Device> device, const Options& options);
+  Kind& of(device::MemoryKind kind) const { return kinds_[kind]; }
   Block take_cached(Want want);
   Block take_small(Want want);
   Block take_large(Want want);
@@ -119,36 +142,32 @@ class Allocator final : public device::Recycler,
   Result<Block> take_from_driver(Want want);
   // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
   template <class Take>
-  auto take_under_pressure(uint64_t size, Callbacks callbacks, Take&& take) -> decltype(take());
+  auto take_under_pressure(Want want, Callbacks callbacks, Take&& take) -> decltype(take());
   // With the cache emptied, and with what other threads are moving out of it waited for.
   template <class Take>
   auto take_emptied(Take&& take) -> decltype(take());
-  void give_up_cache_for(uint64_t size);
+  void give_up_cache_for(Want want);
   void arrived(uint64_t bytes);  // what was moving
-  bool reserve(uint64_t bytes);
+  bool reserve(Want want);
   void keep(Block block, bool was_allocated);
-  void free_cached_down_to(uint64_t reserved_bytes);
+  void free_cached_down_to(device::MemoryKind kind, uint64_t reserved_bytes);
   void wait_for_pending();
   template <class Use>
   void with_stripe(Use&& use);
   void call_pressure(uint64_t bytes);
-  void count_given(uint64_t bytes);
-  void count_taken_back(uint64_t bytes);
+  void count_given(Want want);
+  void count_taken_back(Want want);
   Stats sum() const;  // what the parts count
-  Status exhausted(uint64_t asked, const Status& why) const;
-  void note_peak();
+  Status exhausted(Want asked, const Status& why) const;
+  void note_peak(device::MemoryKind kind);
 
   const Ref<device::Device> device_;
   const bool unified_;
-  const uint64_t memory_bytes_;
   const double high_watermark_, low_watermark_;
-  const uint32_t generation_;     // fork_generation() of the maker
-  Atomic<uint64_t> limit_{0};     // a setting: orders nothing
-  Atomic<uint64_t> reserved_{0};  // grows before the driver is asked, shrinks after it was given back
+  const uint32_t generation_;  // fork_generation() of the maker
+  mutable PerKind<Kind> kinds_;
   // Bytes that a thread has taken out of a list and not yet given to the driver or to another list.
   Atomic<uint64_t> moving_{0};
-  Atomic<uint64_t> peak_reserved_{0};  // statistics, as are these
-  mutable Atomic<uint64_t> peak_allocated_{0};
   Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
   Atomic<uint64_t> pending_count_{0};  // how many blocks wait; spares the lock when none does
   mutable std::array<PaddedStripe, kStripes> stripes_;

@@ -12,6 +12,7 @@ namespace heddle::runtime {
 
 namespace {
 
+using device::MemoryKind;
 using test::TestDevice;
 
 struct AllocatorFixture {
@@ -188,6 +189,48 @@ TEST_CASE("the memory fraction bounds what is reserved") {
   options.low_watermark = 0.9;
   options.high_watermark = 0.8;
   CHECK(Allocator::make(f.device, options).status().code() == Code::invalid);
+}
+
+TEST_CASE(
+    "staging memory has a limit, watermarks and statistics of its own, and takes nothing from the device") {
+  const auto device = std::make_shared<TestDevice>(
+      test::TestOptions{.unified = false, .memory_bytes = 4 * kMiB, .staging_bytes = 2 * kMiB});
+  const Ref<Allocator> allocator = *Allocator::make(device, {});
+  const auto bytes = [&](uint64_t size, MemoryKind kind) { return allocator->allocate(size, kind); };
+  {
+    const auto staging = bytes(2 * kMiB, MemoryKind::staging), all = bytes(4 * kMiB, MemoryKind::device);
+    REQUIRE_MESSAGE(staging.ok(), to_string(staging.status()));
+    REQUIRE_MESSAGE(all.ok(), to_string(all.status()));
+    const Status host_full = bytes(64, MemoryKind::staging).status(),
+                 device_full = bytes(64, MemoryKind::device).status();
+    CHECK(host_full.code() == Code::exhausted);
+    CHECK_MESSAGE(host_full.message().find("staging memory more: 2097152 in use") != std::string::npos,
+                  host_full.message());
+    CHECK(device_full.code() == Code::exhausted);
+    CHECK_MESSAGE(device_full.message().find("bytes more: 4194304 in use") != std::string::npos,
+                  device_full.message());
+    const Allocator::Stats stats = allocator->stats();
+    CHECK(stats.allocated == 4 * kMiB);
+    CHECK(stats.reserved == 4 * kMiB);
+    CHECK(stats.limit == 4 * kMiB);
+    CHECK(stats.staging.allocated == 2 * kMiB);
+    CHECK(stats.staging.reserved == 2 * kMiB);
+    CHECK(stats.staging.limit == 2 * kMiB);
+  }
+  const Allocator::Stats idle = allocator->stats();
+  CHECK(idle.cached == 4 * kMiB);
+  CHECK(idle.staging.cached == 2 * kMiB);
+  // One kind's cache does not make room for the other: it is not asked.
+  const auto small = bytes(64, MemoryKind::staging);
+  REQUIRE(small.ok());
+  CHECK(allocator->stats().cached == 4 * kMiB);
+  CHECK(allocator->stats().staging.cached == 0);
+  REQUIRE(allocator->set_memory_fraction(0.5).ok());
+  CHECK(allocator->limit() == 2 * kMiB);
+  CHECK(allocator->limit(MemoryKind::staging) == kMiB);
+  allocator->empty_cache();
+  CHECK(allocator->stats().reserved == 0);
+  CHECK(allocator->stats().staging.reserved == 64);
 }
 
 TEST_CASE("pressure callbacks run with no lock held, may free memory, and then the request is served") {

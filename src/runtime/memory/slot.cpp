@@ -18,13 +18,13 @@ Slot::~Slot() {
 
 Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind, Callbacks callbacks) {
   HEDDLE_TRY_ASSIGN(Ref<Buffer> buffer, allocator_->allocate(bytes, kind, callbacks));
-  held_->add_relaxed(buffer->memory().bytes());
+  held(buffer->memory()).add_relaxed(buffer->memory().bytes());
   return buffer;
 }
 
 void Slot::let_go(Ref<Buffer>& buffer) {
   if (buffer == nullptr) return;
-  held_->sub_relaxed(buffer->memory().bytes());
+  held(buffer->memory()).sub_relaxed(buffer->memory().bytes());
   buffer = nullptr;
 }
 

@@ -21,9 +21,11 @@ class Slot {
   struct Port {
     Ref<device::Buffer> staging, device;
   };
-  using Counter = Atomic<uint64_t>;
-  // `unified`: staging memory is device memory. `held` counts the bytes of all slots that share it.
-  Slot(Ref<Allocator> allocator, bool unified, Ref<Counter> held)
+  struct Held {  // bytes of all slots that share it, by kind: statistics, relaxed
+    Atomic<uint64_t> device{0}, staging{0};
+  };
+  // `unified`: staging memory is device memory.
+  Slot(Ref<Allocator> allocator, bool unified, Ref<Held> held)
       : allocator_(std::move(allocator)), unified_(unified), held_(std::move(held)) {}
   ~Slot();
   Slot(const Slot&) = delete;
@@ -52,6 +54,9 @@ class Slot {
  private:
   Result<Ref<device::Buffer>> take(uint64_t bytes, device::MemoryKind kind, Callbacks callbacks);
   void let_go(Ref<device::Buffer>& buffer);
+  Atomic<uint64_t>& held(const device::Memory& memory) {
+    return memory.kind() == device::MemoryKind::staging ? held_->staging : held_->device;
+  }
   Status reserve(std::vector<Port>& ports, size_t index, uint64_t bytes, Callbacks callbacks);
   template <class F>
   void each_buffer(F&& f) const;
@@ -59,7 +64,7 @@ class Slot {
 
   const Ref<Allocator> allocator_;
   const bool unified_;
-  const Ref<Counter> held_;  // statistic, relaxed
+  const Ref<Held> held_;
   Ref<device::Buffer> arena_;
   std::vector<Port> inputs_, outputs_;
 };

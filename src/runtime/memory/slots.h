@@ -24,8 +24,8 @@ class Slots : public std::enable_shared_from_this<Slots> {
       : allocator_(std::move(allocator)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
   Ref<Slot> take();
   std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(allocator_, unified_, held_); }
-  void drop_idle();                                         // frees what no run uses
-  uint64_t bytes() const { return held_->load_relaxed(); }  // of all slots that live, lanes' too
+  void drop_idle();                                  // frees what no run uses
+  const Slot::Held& held() const { return *held_; }  // by all slots that live, lanes' too
 
  private:
   void put_back(std::unique_ptr<Slot> slot);
@@ -33,7 +33,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
   const Ref<Allocator> allocator_;
   const bool unified_;
   const size_t kept_;
-  const Ref<Slot::Counter> held_ = std::make_shared<Slot::Counter>(0);
+  const Ref<Slot::Held> held_ = std::make_shared<Slot::Held>();
   const uint32_t generation_;  // fork_generation() of the maker
   Guarded<std::vector<std::unique_ptr<Slot>>, Rank::kPool> idle_;
 };
