@@ -294,8 +294,8 @@ class HEDDLE_API Device {
   void empty_cache() const;         // gives cached memory back
   void set_memory_fraction(double fraction) const;  // (0, 1]
   DeviceStats stats() const;
-  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free
-  // what it can, and may call empty_cache.
+  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what
+  // it can, call empty_cache and call models, but not wait for a queue's or a submission's answer.
   void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
   // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
   void close(Timeout timeout = {}) const;

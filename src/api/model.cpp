@@ -27,7 +27,8 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
 
 // Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
 bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
-  if (!model.joins) return false;
+  // A call in a memory-pressure callback waits for no batch: it may be made while one is run.
+  if (!model.joins || runtime::Allocator::in_pressure_callback()) return false;
   const device::Device& device = Internals::runtime(model.device).device();
   return std::all_of(inputs.begin(), inputs.end(), [&device](const device::View& v) {
     if (v.buffer == nullptr) return true;

@@ -6,6 +6,7 @@
 //              key waits for the same one, until its deadline. The thread that compiles has none.
 //   Changes    Whoever keeps programs outside of here asks changes() whether some have been dropped since;
 //              then the function of on_change() has been called, or soon is.
+//   Memory     A compilation runs no pressure callbacks: its failure does, in Runtime::find_program().
 //   Errors     A failed compilation reaches all waiters and is not kept. A shape that needs more than
 //              bytes_max is exhausted.
 //   Lifetime   A Ref keeps its program after eviction, and through it the model's weights.

@@ -30,9 +30,10 @@ Status check_one(const std::string& model, const device::Signature& expected, co
 
 }  // namespace
 
-Model::Model(Ref<const device::Module> module, ModelId id, Ref<Governor> governor,
-             Ref<Executables> executables)
+Model::Model(Ref<const device::Module> module, Ref<const ModelSource> source, ModelId id,
+             Ref<Governor> governor, Ref<Executables> executables)
     : module_(std::move(module)),
+      source_(std::move(source)),
       id_(id),
       governor_(std::move(governor)),
       executables_(std::move(executables)),

@@ -17,12 +17,14 @@
 #include "runtime/admission/gate.h"
 #include "runtime/admission/governor.h"
 #include "runtime/executables.h"
+#include "runtime/memory/model_source.h"
 
 namespace heddle::runtime {
 
 class Model {
  public:
-  Model(Ref<const device::Module> module, ModelId id, Ref<Governor> governor, Ref<Executables> executables);
+  Model(Ref<const device::Module> module, Ref<const ModelSource> source, ModelId id, Ref<Governor> governor,
+        Ref<Executables> executables);
   ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
@@ -37,6 +39,7 @@ class Model {
   Status close(Deadline deadline);
 
   // For the runtime.
+  const ModelSource& source() const { return *source_; }
   void refuse();  // close() without the wait
   Gate::Pass enter() { return Gate::Pass(gate_); }
   Status closed_status() const;
@@ -46,6 +49,7 @@ class Model {
 
  private:
   const Ref<const device::Module> module_;
+  const Ref<const ModelSource> source_;
   const ModelId id_;
   const Ref<Governor> governor_;
   const Ref<Executables> executables_;

@@ -100,10 +100,12 @@ Result<Ref<Model>> Runtime::load(ir::Graph graph, const device::LoadOptions& opt
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return Status::unavailable("the runtime is closed; it loads no more models");
+  const auto source = std::make_shared<ModelSource>(parts_->allocator);
   HEDDLE_TRY_ASSIGN(auto module, or_exhausted("loading a model", [&] {
-                      return device_->load(std::move(graph), options, parts_->allocator, NoLocksHeld{});
+                      return device_->load(std::move(graph), options, source, NoLocksHeld{});
                     }));
-  auto model = std::make_shared<Model>(std::move(module), registry::next_model_id(), parts_->governor,
+  source->loaded();
+  auto model = std::make_shared<Model>(std::move(module), source, registry::next_model_id(), parts_->governor,
                                        parts_->executables);
   auto models = parts_->models.lock();
   std::erase_if(*models, [](const auto& each) { return each.expired(); });
@@ -125,8 +127,11 @@ Status Runtime::compile(Model& model, std::span<const ir::Extents> inputs, Deadl
   const Gate::Pass inside = model.enter();
   if (!inside) return model.closed_status();
   HEDDLE_TRY(model.check_extents(inputs));
-  return parts_->executables
-      ->find_or_compile(model.id(), model.module(), inputs, parts_->allocator->limit(), deadline)
+  return find_program(model,
+                      [&] {
+                        return parts_->executables->find_or_compile(model.id(), model.module(), inputs,
+                                                                    parts_->allocator->limit(), deadline);
+                      })
       .status();
 }
 
@@ -153,15 +158,28 @@ Result<InFlight> Runtime::start(Model& model, const Call& call) {
   return started;
 }
 
+// Callbacks run when no thread waits for the compilation any more: see ModelSource.
+template <class Find>
+Result<Ref<const device::Program>> Runtime::find_program(const Model& model, Find&& find) {
+  const uint64_t refusals = model.source().refusals();
+  auto program = find();
+  if (program.ok()) [[likely]]
+    return program;
+  if (program.status().code() != Code::exhausted || model.source().refusals() == refusals) return program;
+  parts_->allocator->relieve(model.source().last_refused());
+  return find();
+}
+
 Status Runtime::begin(InFlight& started, Model& model, const Call& call) {
   if (!started.inside) [[unlikely]]
     return model.closed_status();
   started.slot = call.slot;
   started.faults = call.row_faults;
-  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program,
-                    parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
-                                                         parts_->allocator->limit(), call.deadline,
-                                                         [&] { return model.check(call.inputs); }));
+  HEDDLE_TRY_ASSIGN(Ref<const device::Program> program, find_program(model, [&] {
+                      return parts_->executables->find_or_compile(model.id(), model.module(), call.inputs,
+                                                                  parts_->allocator->limit(), call.deadline,
+                                                                  [&] { return model.check(call.inputs); });
+                    }));
   HEDDLE_TRY(started.binding.bind(*parts_->allocator, *device_, model, *program, call));
   const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
   return with_lane ? run_with_lane(started, model, call, std::move(program))

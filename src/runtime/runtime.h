@@ -137,6 +137,8 @@ class Runtime {
     std::optional<Turn> turn;  // of the call's stream
     Lane* lane = nullptr;
   };
+  template <class Find>
+  Result<Ref<const device::Program>> find_program(const Model& model, Find&& find);
   Result<Entry> enter(const Model& model, const Call& call);
   Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   class LoneLane;

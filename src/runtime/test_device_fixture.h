@@ -160,6 +160,9 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   void set_compile(std::function<Status(std::span<const ir::Extents>)> compile) {
     compile_ = std::move(compile);
   }
+  // As a driver that packs weights while it compiles, into memory of the Source that it was given.
+  using Pack = std::function<Status(int64_t rows, device::Source& source)>;
+  void set_pack(Pack pack) { pack_ = std::move(pack); }
   // Before the streams are made: called by every copy and fill, before it begins.
   void set_copy(std::function<void()> copy) { copy_ = std::move(copy); }
   void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
@@ -184,6 +187,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
   std::function<Status(std::span<const ir::Extents>)> compile_;
+  Pack pack_ = [](int64_t, device::Source&) { return Status(); };
   std::function<void()> copy_ = [] {};
   Atomic<bool> refuse_memory_{false};
   FirstFailure loss_;
@@ -264,8 +268,12 @@ inline Status copy_through(const device::Run& run) {
 
 class TestModule final : public device::Module {
  public:
-  TestModule(TestDevice& device, plan::Prepared prepared)
-      : Module(std::move(prepared)), counts_(device.counts_), compile_(device.compile_) {
+  TestModule(TestDevice& device, plan::Prepared prepared, Ref<device::Source> source)
+      : Module(std::move(prepared)),
+        counts_(device.counts_),
+        compile_(device.compile_),
+        pack_(device.pack_),
+        source_(std::move(source)) {
     const auto found = device.kernels_.find(graph().name);
     kernel_ = found == device.kernels_.end() ? copy_through : found->second;
   }
@@ -281,11 +289,14 @@ class TestModule final : public device::Module {
         inputs.push_back(type.extents);
       HEDDLE_TRY(compile_(inputs));
     }
+    HEDDLE_TRY(pack_(ir::concrete_types(specialised, specialised.inputs)[0].extents[0], *source_));
     return Ref<const device::Program>(std::make_shared<TestProgram>(specialised, kernel_, counts_));
   }
 
   const Ref<Counts> counts_;
   const std::function<Status(std::span<const ir::Extents>)> compile_;
+  const TestDevice::Pack pack_;
+  const Ref<device::Source> source_;
   Kernel kernel_;
 };
 
@@ -398,9 +409,10 @@ inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld
 }
 inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
                                                                  const device::LoadOptions&,
-                                                                 Ref<device::Source>, NoLocksHeld) {
+                                                                 Ref<device::Source> source, NoLocksHeld) {
   counts_->meetings.arrive(Work::kLoad);
-  return Ref<const device::Module>(std::make_shared<TestModule>(*this, std::move(prepared)));
+  return Ref<const device::Module>(
+      std::make_shared<TestModule>(*this, std::move(prepared), std::move(source)));
 }
 
 // A graph f32[batch, 4] -> f32[batch, 4].

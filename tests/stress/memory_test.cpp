@@ -94,6 +94,43 @@ TEST_CASE("four threads under memory pressure get their values, and the callback
   CHECK(pressed > 0);
 }
 
+TEST_CASE("a memory-pressure callback may call the model that needs the memory, on one thread or four") {
+  for (const int threads : {1, 4}) {
+    const heddle::Device device = small_device();
+    const Case c = small(device, 1024);
+    std::mutex mutex;
+    std::vector<Tensor> held;
+    std::atomic<int> inner = 0, pressed = 0, right = 0;
+    device.on_memory_pressure([&](uint64_t) {
+      std::vector<Tensor> dropped;
+      {
+        const std::lock_guard lock(mutex);
+        dropped.swap(held);
+      }
+      dropped.clear();
+      ++pressed;
+      inner += c.call(0, {.timeout = std::chrono::seconds(20), .stream = {}}) ? 1 : 0;
+    });
+    const auto limit = device.stats().memory.limit;
+    const int64_t rows = std::max<int64_t>(1, static_cast<int64_t>(limit / 32 / (1024 * sizeof(float))));
+    static const float kRow[1024] = {};
+    const auto errors = run_threads(threads, [&](int thread) {
+      for (int i = 0; i < 64 / threads; ++i) {
+        const Tensor x = Tensor::borrow(kRow, heddle::DType::f32, {rows + thread * 16 + i, 1024}, {0, 1});
+        Tensor y = c.model({x})[0];
+        const auto values = y.values<float>();
+        right += values.front() == 1 && values.back() == 1 ? 1 : 0;
+        const std::lock_guard lock(mutex);
+        held.push_back(std::move(y));
+      }
+    });
+    for (const std::string& error : errors) FAIL_CHECK(error);
+    CHECK(right == 64);
+    CHECK(pressed > 0);
+    CHECK(inner == pressed);
+  }
+}
+
 TEST_CASE("empty_cache gives back what no tensor holds") {
   const heddle::Device device = fresh_device();
   const Case c = small(device, 4096);

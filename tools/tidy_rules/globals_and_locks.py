@@ -12,6 +12,11 @@ ALLOWED_GLOBALS = [
     ("src/base", r".*", "lock ranks, lock statistics, trace and fork count belong to a process or a thread"),
     ("src/runtime/registry.cpp", r".*", "the per-device registry: the one process state of docs/design.md"),
     ("src/runtime/thread_number.h", r"threads_seen", "numbers the process's threads; orders nothing"),
+    (
+        "src/runtime/memory/allocator.cpp",
+        r"callbacks_of_this_thread",
+        "how deep a thread is in pressure callbacks, whichever runtime's",
+    ),
     ("src/ir/dim.cpp", r"count", "names for unknown dimensions: unique in the process, in no order"),
     ("src/api", r".*", "the thread-local lease, which the API layer alone owns"),
 ]

@@ -15,6 +15,8 @@ using device::Point;
 
 namespace {
 
+thread_local int callbacks_of_this_thread = 0;  // that it is inside
+
 bool over(const std::vector<Point>& uses) {
   return std::all_of(uses.begin(), uses.end(), [](const Point& use) {
     return use.done() || use.timeline->failed();
@@ -89,13 +91,12 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind,
   return std::make_shared<device::Buffer>(std::move(block), bytes, shared_from_this());
 }
 
-Result<Ref<const void>> Allocator::charge(uint64_t bytes) {
+Result<Ref<const void>> Allocator::charge(uint64_t bytes, Callbacks callbacks) {
   const Want want{bytes, MemoryKind::device};
-  const Status status = take_under_pressure(want, Callbacks::yes, [&] {
-    return reserve(want) ? Status() : Status::exhausted("the limit is reached");
-  });
+  const Status status = take_under_pressure(
+      want, callbacks, [&] { return reserve(want) ? Status() : Status::exhausted("the limit is reached"); });
   if (!status.ok()) {
-    failures_.add_relaxed(1);
+    if (callbacks == Callbacks::yes) failures_.add_relaxed(1);
     return status;
   }
   count_given(want);
@@ -159,8 +160,7 @@ auto Allocator::take_under_pressure(Want want, Callbacks callbacks, Take&& take)
   auto taken = take();
   if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
   if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes) {
-    call_pressure(want.size);
-    wait_for_pending();
+    relieve(want.size);
     taken = take_emptied(take);
   }
   if (failure_of(taken).code() == Code::exhausted) return exhausted(want, failure_of(taken));
@@ -363,10 +363,21 @@ void Allocator::remove_pressure(uint64_t id) {
   callbacks->erase(found);
 }
 
+void Allocator::relieve(uint64_t bytes_asked) {
+  call_pressure(bytes_asked);
+  wait_for_pending();
+}
+
+bool Allocator::in_pressure_callback() { return callbacks_of_this_thread > 0; }
+
 void Allocator::call_pressure(uint64_t bytes) {
   const CallbackList callbacks = *callbacks_.lock();
   const NoLocksHeld checked;
   static_cast<void>(checked);
+  struct Inside {
+    Inside() { ++callbacks_of_this_thread; }
+    ~Inside() { --callbacks_of_this_thread; }
+  } inside;
   for (const auto& [id, callback] : callbacks) (*callback)(bytes);
   pressure_calls_.add_relaxed(callbacks.size());
 }

@@ -49,7 +49,8 @@ class Allocator final : public device::Recycler,
   }
   // Without callbacks for those who hold what a callback may wait for: exhausted sooner.
   Result<Ref<device::Buffer>> allocate(uint64_t bytes, device::MemoryKind kind, Callbacks callbacks);
-  Result<Ref<const void>> charge(uint64_t bytes) override;
+  Result<Ref<const void>> charge(uint64_t bytes) override { return charge(bytes, Callbacks::yes); }
+  Result<Ref<const void>> charge(uint64_t bytes, Callbacks callbacks);
   void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override;
   // Frees every cached block whose uses are over, and what hoard() says can be given up.
   void empty_cache();
@@ -65,6 +66,10 @@ class Allocator final : public device::Recycler,
   using Callback = std::function<void(uint64_t bytes_asked)>;
   uint64_t on_pressure(Callback callback);  // returns its id
   void remove_pressure(uint64_t id);        // it may still be running on another thread
+  // This thread is in one: whoever it was called for may be what others wait for.
+  static bool in_pressure_callback();
+  // For who was refused without callbacks, and now holds nothing: a next try finds what they free.
+  void relieve(uint64_t bytes_asked);
 
   struct KindStats {
     uint64_t allocated = 0;  // in use by buffers, rounded to classes
