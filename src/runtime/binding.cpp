@@ -105,6 +105,7 @@ Status Binding::bind_given(const device::Device& device, const View& given, Dead
   View view = given;
   if (is_foreign(device, view)) {
     HEDDLE_TRY_ASSIGN(view, as_callers(view, true, deadline));
+    if (can_run_on(device, view)) foreign_.push_back(given.buffer);
   }
   if (can_run_on(device, view)) {
     names_caller_memory_ = names_caller_memory_ || view.buffer == nullptr;
@@ -180,6 +181,10 @@ void Binding::stage_output(const Staged& each, const Slot& slot, device::Command
   } else {
     back_.push_back({std::move(staging), each.given});
   }
+}
+
+void Binding::mark_foreign(const device::Point& point, const Ref<device::RowFaults>& faults) const {
+  for (const Ref<device::Buffer>& each : foreign_) each->mark_write(point, faults);
 }
 
 void Binding::copy_back() {

@@ -61,6 +61,8 @@ class Binding {
              device::CommandList& list);
   void copy_back();
   std::vector<device::View> take_outputs() { return std::move(outputs_); }
+  // The run is submitted, and over at `point`: memory of another device that it writes is in use until then.
+  void mark_foreign(const device::Point& point, const Ref<device::RowFaults>& faults) const;
   bool names_caller_memory() const { return names_caller_memory_; }
   bool copies_back() const { return !back_.empty(); }
 
@@ -86,6 +88,8 @@ class Binding {
   std::vector<device::View> outputs_;                   // what the caller gets
   std::vector<Staged> staged_;
   std::vector<Back> back_;
+  std::vector<Ref<device::Buffer>>
+      foreign_;  // given to write to, and bound where they lie, as the host's memory
   bool names_caller_memory_ = false;
   bool host_reads_results_ = true;
 };

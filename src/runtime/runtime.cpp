@@ -251,7 +251,9 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
   extras.slot = started.slot;
   if (extras.awaited && !synchronous) started.stream = entry.turn->stream().shared_from_this();
   started.may_leave = !binding.names_caller_memory() || call.keep != nullptr;
+  const Ref<device::Timeline> timeline = entry.turn->stream().timeline();
   HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(entry.turn), std::move(list), std::move(extras)));
+  if (!synchronous) binding.mark_foreign({timeline, started.value}, started.faults);
   return {};
 }
 

@@ -1,5 +1,8 @@
 // The runtime and the coalescer on the simulated device: the values of a sequential reference, whatever the
 // seed, and no violation.
+#include <algorithm>
+#include <cmath>
+
 #include "runtime/runtime.h"
 #include "base/thread.h"
 #include "batch/calls/coalescer.h"
@@ -140,6 +143,38 @@ TEST_CASE("streams that are chained without waiting keep the order of their data
     CHECK(s.rig.found_nothing());
   }
   CHECK(right.load_relaxed() == static_cast<int>(kSeeds) * kThreads);
+}
+
+TEST_CASE("a deadline leaves a foreign output as it was, and who comes back for it gets it whole") {
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    CAPTURE(seed);
+    Simulated s(with_sizes(seed));
+    const auto x = std::make_shared<Rows>(3, 1);
+    const View in = x->view(),
+               out = View::contiguous(*device::plain_source(*host_device())->allocate(3 * 8 * sizeof(float)),
+                                      DType::kF32, {3, 8});
+    const auto* const got = reinterpret_cast<const float*>(out.host());
+    fill_view(out, 7);
+    const auto untouched = [&] { return std::all_of(got, got + 24, [](float each) { return each == 7; }); };
+    runtime::Call call{
+        .inputs = {&in, 1}, .outputs = {&out, 1}, .deadline = Deadline::in(std::chrono::microseconds(50))};
+    call.keep = x;
+    s.rig.device->hold();
+    CHECK(s.runtime->run(*s.model, call).status().code() == Code::deadline);
+    auto started = s.runtime->start(*s.model, call);
+    REQUIRE(started.ok());
+    CHECK(s.runtime->finish(*started, call.deadline).status().code() == Code::deadline);
+    call.keep = nullptr;
+    CHECK(x.use_count() > 1);
+    CHECK(untouched());
+    s.rig.device->release();
+    REQUIRE(s.runtime->synchronize().ok());
+    while (x.use_count() > 1) give_way();  // the reaper lets go of both
+    CHECK(untouched());
+    REQUIRE(s.runtime->finish(*started, Deadline::never()).ok());
+    CHECK(x->gives(got));
+    CHECK(s.rig.found_nothing());
+  }
 }
 
 TEST_CASE("an event of another library orders streams, and is signalled in a stream's order") {
