@@ -1,5 +1,6 @@
 // batch_queue_test.cpp: BatchQueue from many threads: every answer compared with the sequential one, every
 // request counted.
+#include <algorithm>
 #include <condition_variable>
 #include <set>
 #include <thread>
@@ -115,6 +116,37 @@ TEST_CASE("eight callers in a loop over a function come back into shared batches
   CHECK(metrics.rows == 8 * kCalls);
   CHECK(metrics.total.count == 8 * kCalls);
   CHECK(metrics.batches <= 8 * kCalls / 2);
+}
+
+TEST_CASE("a queue over a model gives requests of no length what the model gives them alone") {
+  heddle::GraphBuilder graph("longest");
+  const auto x = graph.input("x", heddle::DType::f32, {"batch", "length"});
+  const auto axes = graph.constant(Tensor::of<int64_t>({1}, {1}));
+  graph.output(graph.add("ReduceMax", {x, axes}, {{"keepdims", int64_t{0}}}), "max");
+  heddle::ModelOptions model_options;
+  model_options.ragged = std::vector<heddle::RaggedInput>{{"x", 1, -1000}};  // below all that is sent
+  const heddle::Model model = graph.build(model_options);
+  std::vector<Tensor> inputs;
+  for (const int64_t length : {3, 0, 5, 0, 0, 8, 1}) inputs.push_back(random_tensor({1, length}, 7));
+  inputs.push_back(random_tensor({2, 0}, 7));
+  BatchQueueOptions options;
+  options.workers = 1;
+  BatchQueue queue(model, options);
+  int right = 0;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<BatchFuture> answers;
+    for (const Tensor& each : inputs) answers.push_back(queue.submit({each}));
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      const Tensor got = answers[i].get()[0], alone = model({inputs[i]})[0];
+      right += got.shape() == alone.shape() && std::ranges::equal(got.values<float>(), alone.values<float>())
+                   ? 1
+                   : 0;
+    }
+  }
+  CHECK(right == 160);
+  // Lengths of one bucket share a batch, no length is none of them.
+  CHECK(model.group(std::span(&inputs[0], 1)) == model.group(std::span(&inputs[2], 1)));
+  CHECK(model.group(std::span(&inputs[0], 1)) != model.group(std::span(&inputs[1], 1)));
 }
 
 TEST_CASE("batches keep to max_batch, and a request of more rows is split and joined") {

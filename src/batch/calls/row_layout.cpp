@@ -72,6 +72,7 @@ int64_t worth_running(std::span<const int64_t> sizes, int64_t rows) {
 }
 
 int64_t RowLayout::bucket(int64_t length) {
+  if (length == 0) return 0;  // padded it would be a row, and no longer what the model makes of nothing
   int64_t step = 8;
   while (step < length) {
     if (step + step / 2 >= length) return step + step / 2;

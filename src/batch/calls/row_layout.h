@@ -83,7 +83,7 @@ class RowLayout {
                            int64_t rows) const;
   std::string describe() const;  // "input_ids axis 1 (pad 0), ...", for people
 
-  static int64_t bucket(int64_t length);  // the smallest of 8, 12, 16, 24, 32, 48 ... that holds it
+  static int64_t bucket(int64_t length);  // the smallest of 0, 8, 12, 16, 24, 32 ... that holds it
 
  private:
   struct RowPort {

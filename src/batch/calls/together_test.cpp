@@ -74,6 +74,20 @@ TEST_CASE("ragged calls run together padded; where only the padded whole fails, 
   }
 }
 
+TEST_CASE("rows of no length run together with their like only") {
+  Fixture f({}, true);
+  Together empty, mixed;
+  for (int i = 0; i < 3; ++i) empty.add(Ragged(0, 0));
+  const auto batch = empty.run(f);
+  REQUIRE(batch.ok());
+  for (size_t i = 0; i < 3; ++i)
+    CHECK(f.right(empty.rows[i], f.coalescer->answer(*batch, empty.calls[i], i)));
+  CHECK(f.runs() == std::vector<ir::Extents>{{3, 0}});
+  for (const int64_t length : {3, 0}) mixed.add(Ragged(length, 1));
+  const auto none = f.coalescer->shape_of(mixed.calls[1]), three = f.coalescer->shape_of(mixed.calls[0]);
+  CHECK_FALSE(same_rows(none->row_extents, three->row_extents));
+}
+
 TEST_CASE("a failure of the run is that of all who ran together, and after closing none does") {
   Fixture f(with(1));
   f.kernel = [&](const device::Run& run) {
