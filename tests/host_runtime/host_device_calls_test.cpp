@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <memory>
+#include <new>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -25,6 +27,7 @@ using runtime::test::Rows;
 struct Fault {
   Latch latch;  // the fault happens when it opens
   Atomic<int> runs{0};
+  Atomic<bool> memory_lacks{false}, throws{false};
 };
 
 class FaultStep final : public Step {
@@ -33,6 +36,8 @@ class FaultStep final : public Step {
   Status run(const RunContext& /*context*/) const override {
     fault_->runs.add_relaxed(1);
     fault_->latch.wait();
+    if (fault_->memory_lacks.load_acquire()) throw std::bad_alloc();
+    if (fault_->throws.load_acquire()) throw std::runtime_error("of a library's own kind");
     return Status::internal("the adder gave way");
   }
 
@@ -207,6 +212,42 @@ TEST_CASE("a call without a stream gets the fault, and the next one another stre
   }
   CHECK(f.device->fault->runs.load_acquire() == 5);
   CHECK(f.runtime->governor().stats().in_flight == 0);
+}
+
+TEST_CASE("a step that finds no memory is refused, and its stream goes on") {
+  for (const bool with_stream : {false, true}) {
+    CAPTURE(with_stream);
+    Fixture f;
+    f.device->fault->latch.open();
+    f.device->fault->memory_lacks.store_release(true);
+    const auto lease = *f.runtime->streams().lease();
+    runtime::Stream* const stream = with_stream ? &*lease : nullptr;
+    for (int i = 0; i < 3; ++i) {
+      CHECK(f.call(*f.fault, stream).code() == Code::exhausted);
+      REQUIRE(f.runtime->synchronize(Deadline::in(std::chrono::seconds(5))).ok());
+      Rows x(3, 5);
+      CHECK(f.call(*f.identity, stream, &x).ok());
+    }
+    CHECK(f.runtime->governor().stats().in_flight == 0);
+  }
+}
+
+TEST_CASE("an exception of a step's own kind is a fault of the device: waits for it end, others go on") {
+  for (const bool with_stream : {false, true}) {
+    CAPTURE(with_stream);
+    Fixture f;
+    f.device->fault->latch.open();
+    f.device->fault->throws.store_release(true);
+    const auto lease = *f.runtime->streams().lease();
+    const Status status = f.call(*f.fault, with_stream ? &*lease : nullptr);
+    CHECK(status.code() == Code::device_lost);
+    CHECK_MESSAGE(status.message().find("of a library's own kind") != std::string::npos, status.message());
+    if (with_stream)
+      CHECK(lease->synchronize(Deadline::in(std::chrono::seconds(5))).code() == Code::device_lost);
+    Rows x(3, 5);
+    CHECK(f.call(*f.identity, nullptr, &x).ok());
+    CHECK(f.runtime->governor().stats().in_flight == 0);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/no_memory.h"
 #include "base/seam.h"
 #include "device/device.h"
 #include "drivers/host/machine/cpu_budget.h"
@@ -33,11 +34,7 @@ class HostQueue final : public device::Queue {
 
   Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
     if (timeline()->failed()) return timeline()->failure();
-    Status status;
-    for (const device::Command& command : list) {
-      status = std::visit([&](const auto& c) { return execute(c); }, command);
-      if (!status.ok()) break;
-    }
+    const Status status = execute_all(list);
     // What neither the data nor a lack of memory explains is a fault of the device: nothing after it can be
     // trusted.
     if (status.code() == Code::internal || status.code() == Code::device_lost) {
@@ -49,6 +46,18 @@ class HostQueue final : public device::Queue {
   }
 
  private:
+  // No exception leaves: the submission's value would never be reached.
+  Status execute_all(const device::CommandList& list) {
+    try {
+      return or_exhausted("a submission", [&] {
+        for (const device::Command& command : list)
+          HEDDLE_TRY(std::visit([&](const auto& c) { return execute(c); }, command));
+        return Status();
+      });
+    } catch (const std::exception& error) {
+      return Status::internal("an exception, ", error.what());
+    }
+  }
   Status execute(const device::Wait& wait) {
     if (wait.point.done()) return {};
     const Status status = wait.point.timeline->wait(wait.point.value, Deadline::never());

@@ -88,6 +88,14 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind,
     }
     block = std::move(fresh).value();
   }
+  // Where the host has no memory for the Buffer, the block is still ours, and goes back.
+  struct Untaken {
+    Allocator& allocator;
+    Block& block;
+    ~Untaken() {
+      if (block != nullptr) allocator.keep(std::move(block), true);
+    }
+  } const untaken{*this, block};
   return std::make_shared<device::Buffer>(std::move(block), bytes, shared_from_this());
 }
 
