@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 
+#include "runtime/thread_number.h"
+
 namespace heddle::batch {
 namespace {
 
@@ -260,7 +262,22 @@ Work RequestQueue::expire(State& state, const Expire& decision) {
   Work work;
   for (const RequestId id : decision.ids) work.expired.push_back(state.waiting.remove(id).payload);
   state.metrics.expired += decision.ids.size();
+  state.answering.push_back(runtime::this_thread_number());
+  answering_.add_relaxed(1);
   return work;
+}
+
+void RequestQueue::come_back() {
+  if (answering_.load_relaxed() == 0) return;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    const size_t answered = std::erase(state->answering, runtime::this_thread_number());
+    if (answered == 0) return;
+    answering_.sub_relaxed(answered);
+    drained = now_idle(*state);
+  }
+  grant(drained);
 }
 
 Work RequestQueue::start(State& state, const Take& decision, TimePoint now) const {
@@ -291,6 +308,7 @@ Work RequestQueue::start(State& state, const Take& decision, TimePoint now) cons
 
 std::optional<Work> RequestQueue::try_take() {
   if (!forked().ok()) return std::nullopt;
+  come_back();
   std::optional<Work> work;
   Waiters room, drained;
   bool tell = false, hang_clock = false;
@@ -318,6 +336,7 @@ std::optional<Work> RequestQueue::try_take() {
 
 Status RequestQueue::await_due(Deadline deadline) {
   HEDDLE_TRY(forked());
+  come_back();
   auto state = state_.lock();
   for (;;) {
     if (state->closed) return Status::unavailable("the queue is closed");
@@ -402,9 +421,11 @@ void RequestQueue::end_lingering(State& state, TimePoint now) {
   }
 }
 
-bool RequestQueue::any_unfinished(const State& state) {
-  return std::any_of(state.runs.begin(), state.runs.end(),
-                     [](const Run& run) { return run.over_at == TimePoint::max(); });
+// All that was admitted is answered. Who answers what has expired may not come back to a closed queue.
+bool RequestQueue::is_idle(const State& state) {
+  return state.waiting.size() == 0 && (state.answering.empty() || state.closed) &&
+         std::none_of(state.runs.begin(), state.runs.end(),
+                      [](const Run& run) { return run.over_at == TimePoint::max(); });
 }
 
 void RequestQueue::told(uint64_t ticket) {

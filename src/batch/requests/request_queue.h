@@ -13,6 +13,8 @@
 //              quarter of its run time is over, or max_wait if that is less, and as long as
 //              return_forecast.h says that it pays: a queue whose requests each have a thread of their own
 //              soon stops waiting.
+//   Expired    What take() and care() hand out as expired is being answered until that thread comes back to
+//              the queue, for its next batch, to care or to drain; drain() waits for that.
 //   Hung       A batch that runs longer than hang_after is reported once by care(), and given up by hang():
 //              its worker then gets false from ran(), so that no request is answered twice. A worker that
 //              was replaced learns so from finish(), and ends.
@@ -206,6 +208,7 @@ class RequestQueue {
     uint64_t seekers = 0;
     std::map<uint64_t, size_t> kept;  // of `reserved`, by the seekers' numbers
     std::vector<Waiter> drainers;
+    std::vector<uint64_t> answering;         // threads that answer what has expired
     TimePoint care_next = TimePoint::min();  // when care() looks again by itself
     QueueMetrics metrics;
   };
@@ -227,7 +230,8 @@ class RequestQueue {
   static bool tell_taker(State& state, bool at_once);  // true: notify one
   static Running running(State& state, TimePoint now);
   static Decision ask(State& state, TimePoint now);
-  static Work expire(State& state, const Expire& decision);
+  Work expire(State& state, const Expire& decision);
+  void come_back();  // this thread has answered what had expired
   Work start(State& state, const Take& decision, TimePoint now) const;
   static Waiters grant_room(State& state);
   static bool let_go(State& state, uint64_t seeker);  // true: room was kept for it
@@ -238,7 +242,7 @@ class RequestQueue {
   static void end_run(State& state, uint64_t ticket);
   static bool came_back(State& state, uint64_t ticket);  // false: it was replaced
   static void end_lingering(State& state, TimePoint now);
-  static bool any_unfinished(const State& state);
+  static bool is_idle(const State& state);
   void tell_all(State& state);
   void ring() const;
 
@@ -246,6 +250,7 @@ class RequestQueue {
   const Duration hang_after_;
   const bool replaces_hung_;
   const Clock& clock_;
+  Atomic<size_t> answering_{0};  // as many as State::answering: a thread finds its own without the lock
   mutable Shared state_;
   mutable Guarded<uint64_t, Rank::kHelpers> bell_;  // rung when care() has to look again
 };

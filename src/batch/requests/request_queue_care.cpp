@@ -20,6 +20,7 @@ Care RequestQueue::care(Deadline deadline) {
     care.closed = true;
     return care;
   }
+  come_back();
   for (;;) {
     const uint64_t seen = *bell_.lock();
     Waiters room, drained;
@@ -69,7 +70,7 @@ void RequestQueue::tell_all(State& state) {
 }
 
 RequestQueue::Waiters RequestQueue::now_idle(State& state) {
-  if (state.waiting.size() != 0 || any_unfinished(state)) return {};
+  if (!is_idle(state)) return {};
   return std::exchange(state.drainers, {});
 }
 
@@ -166,6 +167,7 @@ QueueHealth RequestQueue::health() const {
 
 Status RequestQueue::drain(Deadline deadline) {
   HEDDLE_TRY(forked());
+  come_back();
   const Waiter waiter{std::make_shared<runtime::Parked>(), {}};
   Waiters refused;
   {
@@ -174,7 +176,7 @@ Status RequestQueue::drain(Deadline deadline) {
     for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
     state->room_seekers.clear();
     tell_all(*state);
-    if (state->waiting.size() == 0 && !any_unfinished(*state)) {
+    if (is_idle(*state)) {
       waiter.grant();
     } else {
       state->drainers.push_back(waiter);

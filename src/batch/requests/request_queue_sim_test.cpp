@@ -136,6 +136,7 @@ TEST_CASE("simulated: a drain waits until all is answered, without a close by it
         produce(sim, queue, answers, 0, kRequests);
         const Status drained = queue.drain(Deadline::never());
         sim.expect(drained.ok(), "drained");
+        answers.check(sim);  // what has expired, too
         sim.expect(queue.metrics().depth == 0, "nothing waits");
         sim.expect(queue.close().empty(), "nothing is left for close()");
       } else if (thread < 3) {
