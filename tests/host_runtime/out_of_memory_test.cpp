@@ -79,6 +79,27 @@ struct Warm {
   Ref<runtime::Model> model;
 };
 
+TEST_CASE("memory that the host cannot remember for reuse goes back to the driver") {
+  Warm w;
+  runtime::Allocator& allocator = w.runtime->allocator();
+  for (const uint64_t bytes : {uint64_t{64}, uint64_t{5000}, uint64_t{3} << 20}) {
+    CAPTURE(bytes);
+    allocator.empty_cache();
+    const auto before = allocator.stats();
+    for (int64_t n = 1; n <= 3; ++n) {
+      Ref<device::Buffer> buffer = *w.runtime->allocate(bytes);
+      fails_in = n;
+      buffer = nullptr;  // noexcept: it cannot say so
+      fails_in = 0;
+      const auto after = allocator.stats();
+      CHECK(after.allocated == before.allocated);
+      CHECK(after.reserved == after.allocated + after.cached);
+    }
+    allocator.empty_cache();
+    CHECK(allocator.stats().reserved == before.reserved);
+  }
+}
+
 TEST_CASE("a warm call whose n-th allocation fails leaves nothing behind, for every n") {
   Warm w;
   const auto lease = w.runtime->streams().lease();

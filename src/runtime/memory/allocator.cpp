@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "base/fork.h"
 #include "runtime/memory/size_class.h"
@@ -29,6 +30,10 @@ size_t place_of(uint64_t size, MemoryKind kind) {
 
 uint64_t share_of(uint64_t whole, double part) {
   return static_cast<uint64_t>(static_cast<double>(whole) * part);
+}
+
+void wait_for(const std::vector<Point>& points, Deadline deadline) {
+  for (const Point& point : points) static_cast<void>(point.timeline->wait(point.value, deadline));
 }
 
 Status failure_of(const Status& taken) { return taken; }
@@ -227,38 +232,69 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
     keep(std::move(block), true);
     return;
   }
-  count_taken_back({block->bytes(), block->kind()});
-  pending_count_.add_release(1);
-  {
-    auto pending = pending_.lock();
-    pending->bytes[block->kind()] += block->bytes();
-    pending->blocks.push_back({std::move(block), uses});
+  if (!try_wait_in_line(block, uses)) {
+    wait_for(uses, Deadline::never());
+    keep(std::move(block), true);
+    return;
   }
   bool awaited = false;
   for (const Point& point : uses) awaited = point.timeline->ring_at(point.value) || awaited;
   if (!awaited) reap_pending();  // they have ended meanwhile
 }
 
-void Allocator::keep(Block block, bool was_allocated) {
+bool Allocator::try_wait_in_line(Block& block, const std::vector<Point>& uses) noexcept {
+  const Want held{block->bytes(), block->kind()};
+  pending_count_.add_release(1);
+  try {
+    Pending waiting{nullptr, uses};
+    auto pending = pending_.lock();
+    pending->blocks.push_back(std::move(waiting));
+    pending->blocks.back().block = std::move(block);
+    pending->bytes[held.kind] += held.size;
+  } catch (const std::bad_alloc&) {
+    pending_count_.sub_relaxed(1);
+    return false;
+  }
+  count_taken_back(held);
+  return true;
+}
+
+void Allocator::keep(Block block, bool was_allocated) noexcept {
+  const Want held{block->bytes(), block->kind()};
+  if (!try_keep(block, was_allocated)) {
+    if (was_allocated) count_taken_back(held);
+    block = nullptr;
+    driver_frees_.add_relaxed(1);
+    of(held.kind).reserved.sub_relaxed(held.size);
+  }
+  if (of(held.kind).reserved.load_relaxed() > limit(held.kind)) [[unlikely]]
+    free_cached_down_to(held.kind, share_of(limit(held.kind), low_watermark_));
+}
+
+bool Allocator::try_keep(Block& block, bool was_allocated) noexcept {
   const uint64_t size = block->bytes();
   const MemoryKind kind = block->kind();
   const int64_t taken_back = was_allocated ? static_cast<int64_t>(size) : 0;
-  if (size > size_class::kSmallMax) {
-    auto large = large_.lock();
-    large->tally[kind].allocated -= taken_back;
-    large->tally[kind].cached += size;
-    ++large->recycled;
-    large->blocks[kind].emplace(size, std::move(block));
-  } else {
-    with_stripe([&](Stripe& stripe) {
-      stripe.tally[kind].allocated -= taken_back;
-      stripe.tally[kind].cached += size;
-      ++stripe.recycled;
-      stripe.blocks[place_of(size, kind)].push_back(std::move(block));
-    });
+  const auto count = [&](auto& part) {
+    part.tally[kind].allocated -= taken_back;
+    part.tally[kind].cached += size;
+    ++part.recycled;
+  };
+  try {
+    if (size > size_class::kSmallMax) {
+      auto large = large_.lock();
+      large->blocks[kind].emplace(size, std::move(block));
+      count(*large);
+    } else {
+      with_stripe([&](Stripe& stripe) {
+        stripe.blocks[place_of(size, kind)].push_back(std::move(block));
+        count(stripe);
+      });
+    }
+  } catch (const std::bad_alloc&) {
+    return false;
   }
-  if (of(kind).reserved.load_relaxed() > limit(kind)) [[unlikely]]
-    free_cached_down_to(kind, share_of(limit(kind), low_watermark_));
+  return true;
 }
 
 template <class Use>
@@ -308,8 +344,7 @@ void Allocator::wait_for_pending() {
       points.insert(points.end(), each.uses.begin(), each.uses.end());
   }
   // Bounded, so that a device that hangs costs an allocation a second and not the thread.
-  const Deadline deadline = Deadline::in(std::chrono::seconds(1));
-  for (const Point& point : points) static_cast<void>(point.timeline->wait(point.value, deadline));
+  wait_for(points, Deadline::in(std::chrono::seconds(1)));
 }
 
 void Allocator::empty_cache() {
@@ -388,79 +423,6 @@ void Allocator::call_pressure(uint64_t bytes) {
   } inside;
   for (const auto& [id, callback] : callbacks) (*callback)(bytes);
   pressure_calls_.add_relaxed(callbacks.size());
-}
-
-Status Allocator::exhausted(Want asked, const Status& why) const {
-  const Stats all = stats();
-  const bool staging = asked.kind == MemoryKind::staging;
-  const KindStats& now = staging ? all.staging : all;
-  return Status::exhausted("device '", device_->traits().name, "' has no ", asked.size, " bytes",
-                           staging ? " of staging memory" : "", " more: ", now.allocated, " in use, ",
-                           now.cached, " cached, ", now.pending, " awaiting their last submission, limit ",
-                           now.limit, " (", why.message(),
-                           "). Use smaller batches or fewer callers, or raise the memory fraction");
-}
-
-Allocator::Stats Allocator::sum() const {
-  Stats stats;
-  PerKind<int64_t> allocated{};
-  const auto add = [&](const auto& part) {
-    for (const MemoryKind kind : {MemoryKind::device, MemoryKind::staging}) {
-      allocated[kind] += part.tally[kind].allocated;
-      (kind == MemoryKind::staging ? stats.staging : stats).cached += part.tally[kind].cached;
-    }
-    stats.hits += part.hits;
-    stats.recycled += part.recycled;
-  };
-  for (const PaddedStripe& stripe : stripes_) add(*stripe.data.lock());
-  add(*large_.lock());
-  // The parts were read one after another.
-  stats.allocated = static_cast<uint64_t>(std::max<int64_t>(allocated[MemoryKind::device], 0));
-  stats.staging.allocated = static_cast<uint64_t>(std::max<int64_t>(allocated[MemoryKind::staging], 0));
-  return stats;
-}
-
-// On the way of a call: a sample that would have to wait for a lock is left out.
-void Allocator::note_peak(MemoryKind kind) {
-  int64_t allocated = 0;
-  const auto added = [&](auto& part) {
-    const auto held = part.try_lock();
-    if (held.has_value()) allocated += (*held)->tally[kind].allocated;
-    return held.has_value();
-  };
-  for (PaddedStripe& stripe : stripes_) {
-    if (!added(stripe.data)) return;
-  }
-  if (added(large_))
-    of(kind).peak_allocated.max_relaxed(static_cast<uint64_t>(std::max<int64_t>(allocated, 0)));
-}
-
-Allocator::Stats Allocator::stats() const {
-  Stats stats = sum();
-  for (const MemoryKind which : {MemoryKind::device, MemoryKind::staging}) {
-    KindStats& to = which == MemoryKind::staging ? stats.staging : stats;
-    Kind& kind = of(which);
-    kind.peak_allocated.max_relaxed(to.allocated);
-    to.pending = pending_.lock()->bytes[which];
-    to.reserved = kind.reserved.load_relaxed();
-    to.limit = kind.limit.load_relaxed();
-    to.peak_reserved = kind.peak_reserved.load_relaxed();
-    to.peak_allocated = kind.peak_allocated.load_relaxed();
-  }
-  stats.misses = misses_.load_relaxed();
-  stats.driver_frees = driver_frees_.load_relaxed();
-  stats.failures = failures_.load_relaxed();
-  stats.pressure_calls = pressure_calls_.load_relaxed();
-  return stats;
-}
-
-void Allocator::reset_peaks() {
-  const Stats now = sum();
-  for (const MemoryKind which : {MemoryKind::device, MemoryKind::staging}) {
-    Kind& kind = of(which);
-    kind.peak_reserved.store_relaxed(kind.reserved.load_relaxed());
-    kind.peak_allocated.store_relaxed(which == MemoryKind::staging ? now.staging.allocated : now.allocated);
-  }
 }
 
 }  // namespace heddle::runtime

@@ -154,7 +154,10 @@ class Allocator final : public device::Recycler,
   void give_up_cache_for(Want want);
   void arrived(uint64_t bytes);  // what was moving
   bool reserve(Want want);
-  void keep(Block block, bool was_allocated);
+  void keep(Block block, bool was_allocated) noexcept;
+  bool try_keep(Block& block,
+                bool was_allocated) noexcept;  // false: the host has no memory to remember it by
+  bool try_wait_in_line(Block& block, const std::vector<device::Point>& uses) noexcept;  // likewise
   void free_cached_down_to(device::MemoryKind kind, uint64_t reserved_bytes);
   void wait_for_pending();
   template <class Use>
