@@ -678,7 +678,9 @@ class HEDDLE_API RequestQueue {
   std::vector<void*> lost_worker(const std::string& why);
   bool worker_died(const std::string& why);  // true: start another
   BatchHealth health() const;
-  void drain(Timeout timeout);  // takes nothing new and waits until all that waits has run
+  // Takes nothing new and waits until all that waits has run, or was handed out as expired to a thread that
+  // has come back since: to await_due, try_take, care or drain.
+  void drain(Timeout timeout);
   std::vector<void*> close();   // what waits comes back, new requests get unavailable
   bool closed() const;
   void set_limits(const BatchLimits& limits);
