@@ -242,7 +242,7 @@ struct DeviceOptions {
 };
 
 struct MemoryStats {
-  uint64_t allocated;  // bytes in tensors and weights
+  uint64_t allocated;  // bytes in tensors and weights, but for what lies in `staging`
   uint64_t reserved;   // bytes held from the driver: allocated, cached, and what calls run with
   uint64_t peak_allocated;
   uint64_t limit;            // where `exhausted` begins

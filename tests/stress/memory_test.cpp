@@ -138,7 +138,7 @@ TEST_CASE("empty_cache gives back what no tensor holds") {
   const Tensor held = c.model(c.inputs[3])[0];
   device.empty_cache();
   const auto stats = device.stats().memory;
-  CHECK(stats.allocated >= 16 * 4096 * sizeof(float));
+  CHECK(stats.allocated + stats.staging >= 16 * 4096 * sizeof(float));  // a result may be the host's memory
   CHECK(stats.reserved == stats.allocated + stats.slots);
   CHECK(c.matches(3, {held}));
 }
