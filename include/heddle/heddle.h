@@ -681,7 +681,7 @@ class HEDDLE_API RequestQueue {
   // Takes nothing new and waits until all that waits has run, or was handed out as expired to a thread that
   // has come back since: to await_due, try_take, care or drain.
   void drain(Timeout timeout);
-  std::vector<void*> close();   // what waits comes back, new requests get unavailable
+  std::vector<void*> close();  // what waits comes back, new requests get unavailable
   bool closed() const;
   void set_limits(const BatchLimits& limits);
   BatchLimits limits() const;

@@ -8,8 +8,8 @@
 //   Programs   A lane keeps programs alive. When a program was dropped from the cache, or a model from the
 //              runtime, drop_programs() empties the free lanes; the owner of another one does it after its
 //              call.
-//   Idle       drop_programs() and drop_idle_slots() have each free lane in turn. A caller that comes meanwhile
-//              takes another one, or parks for that moment.
+//   Idle       drop_programs() and drop_idle_slots() have each free lane in turn. A caller that comes
+//              meanwhile takes another one, or parks for that moment.
 //   Blocks     at(): makes the stream on first use, and again after it has failed.
 #pragma once
 

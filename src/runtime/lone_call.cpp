@@ -81,6 +81,7 @@ std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Mod
 PreparedCall* Runtime::prepared(Lane& lane, const Model& model, std::span<const View* const> inputs) {
   for (const View* view : inputs) {
     if (!can_run_on(*device_, *view)) return nullptr;
+    if (view->buffer != nullptr && !view->buffer->pending().empty()) return nullptr;  // has to be waited for
   }
   if (PreparedCall* known = lane.find(model.id(), inputs)) [[likely]]
     return known;

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
-#include "runtime/runtime.h"
 #include "base/thread.h"
 #include "batch/calls/coalescer.h"
 #include "rig_fixture.h"
+#include "runtime/runtime.h"
 #include "tests/sanitized_fixture.h"
 #include "two_products_fixture.h"
 

@@ -20,6 +20,7 @@ struct Describer {
   std::string operator()(const device::Fill& fill) const {
     return text("fill of ", fill.to.bytes(), " bytes");
   }
+  std::string operator()(const device::Signal&) const { return "signal"; }
 };
 
 }  // namespace
