@@ -10,6 +10,7 @@
 #include "base/first_failure.h"
 #include "base/once_map.h"
 #include "base/simulation_fixture.h"
+#include "base/spin_guarded.h"
 #include "base/sync.h"
 #include "base/thread.h"
 
@@ -60,6 +61,35 @@ TEST_CASE("simulated: what producers put in, consumers take out, each item once"
     std::sort(all.begin(), all.end());
     std::iota(expected.begin(), expected.end(), 0);
     sim.expect(all == expected, "each item was taken once");
+  });
+}
+
+TEST_CASE("simulated: data behind a spin lock has one holder at a time, and each change is kept") {
+  test::holds_for_seeds(500, [](Simulation& sim) {
+    struct Sum {
+      int value = 0;
+      bool held = false;
+    };
+    SpinGuarded<Sum, Rank::kPool> sum;
+    run_together(3, [&](int thread) {
+      const auto add = [&](Sum& mine) {
+        sim.expect(!mine.held, "held by one");
+        mine.held = true;
+        const int seen = mine.value;
+        yield_point("between");
+        mine.value = seen + 1;
+        mine.held = false;
+      };
+      for (int round = 0; round < 3; ++round) {
+        auto tried = thread == 0 ? std::nullopt : sum.try_lock();
+        if (tried.has_value()) {
+          add(**tried);
+        } else {
+          add(*sum.lock());
+        }
+      }
+    });
+    sim.expect(sum.lock()->value == 9, "no addition is lost");
   });
 }
 

@@ -73,7 +73,7 @@ def process_state(tree: Tree) -> Iterator[Finding]:
 class Lock:
     path: str  # below src/, or of torch_backend
     name: str
-    kind: str  # "Guarded" | "Atomic"; "mutex" | "atomic" in torch_backend, which has no base
+    kind: str  # "Guarded" | "SpinGuarded" | "Atomic"; "mutex" | "atomic" in torch_backend, which has no base
     line: int
 
 
@@ -92,7 +92,7 @@ DECLARED = re.compile(r"[\s>\[\])]*(?:,\s*[\w:]+\s*>+)*\s*(\w+)\s*(?:\[[^\]]*\]\
 
 
 KINDS = {
-    "src": re.compile(r"\b(Guarded|Atomic)(?=<)"),
+    "src": re.compile(r"\b(Guarded|SpinGuarded|Atomic)(?=<)"),
     "torch_backend": re.compile(r"\bstd::(atomic(?=<)|(?:shared_)?mutex(?=\s+\w+;))"),
 }
 

@@ -52,7 +52,14 @@ Result<Ref<Allocator>> Allocator::make(Ref<device::Device> device, const Options
   }
   Ref<Allocator> allocator(new Allocator(std::move(device), options));
   HEDDLE_TRY(allocator->set_memory_fraction(options.memory_fraction));
-  return allocator;
+  // References that share no count with each other, nor with `allocator`.
+  for (PaddedStripe& stripe : allocator->stripes_)
+    stripe.data.lock()->keeper = Ref<device::Recycler>(allocator.get(), [allocator](device::Recycler*) {});
+  return Ref<Allocator>(allocator.get(), [allocator](Allocator*) {
+    for (PaddedStripe& stripe : allocator->stripes_) {
+      const Ref<device::Recycler> ended = std::move(stripe.data.lock()->keeper);
+    }
+  });
 }
 
 Allocator::Allocator(Ref<device::Device> device, const Options& options)
@@ -84,15 +91,16 @@ uint64_t Allocator::rounded(uint64_t bytes) { return size_class::rounded(bytes);
 
 Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind, Callbacks callbacks) {
   const Want want{size_class::rounded(bytes), unified_ ? MemoryKind::device : kind};
-  Block block = take_cached(want);
-  if (block == nullptr) [[unlikely]] {
+  Found found = take_cached(want);
+  if (found.block == nullptr) [[unlikely]] {
     auto fresh = take_new(want, callbacks);
     if (!fresh.ok()) {
       if (callbacks == Callbacks::yes) failures_.add_relaxed(1);
       return fresh.status();
     }
-    block = std::move(fresh).value();
+    found = std::move(fresh).value();
   }
+  if (found.keeper == nullptr) found.keeper = shared_from_this();
   // Where the host has no memory for the Buffer, the block is still ours, and goes back.
   struct Untaken {
     Allocator& allocator;
@@ -100,8 +108,8 @@ Result<Ref<device::Buffer>> Allocator::allocate(uint64_t bytes, MemoryKind kind,
     ~Untaken() {
       if (block != nullptr) allocator.keep(std::move(block), true);
     }
-  } const untaken{*this, block};
-  return std::make_shared<device::Buffer>(std::move(block), bytes, shared_from_this());
+  } const untaken{*this, found.block};
+  return std::make_shared<device::Buffer>(std::move(found.block), bytes, std::move(found.keeper));
 }
 
 Result<Ref<const void>> Allocator::charge(uint64_t bytes, Callbacks callbacks) {
@@ -120,11 +128,11 @@ Result<Ref<const void>> Allocator::charge(uint64_t bytes, Callbacks callbacks) {
   });
 }
 
-Allocator::Block Allocator::take_cached(Want want) {
+Allocator::Found Allocator::take_cached(Want want) {
   return want.size <= size_class::kSmallMax ? take_small(want) : take_large(want);
 }
 
-Allocator::Block Allocator::take_small(Want want) {
+Allocator::Found Allocator::take_small(Want want) {
   const size_t index = place_of(want.size, want.kind);
   const size_t first = this_thread_stripe(kStripes);
   for (size_t i = 0; i < kStripes; ++i) {
@@ -132,39 +140,39 @@ Allocator::Block Allocator::take_small(Want want) {
     if (!stripe.has_value()) continue;
     std::vector<Block>& blocks = (*stripe)->blocks[index];
     if (blocks.empty()) continue;
-    Block block = std::move(blocks.back());
+    Found found{std::move(blocks.back()), (*stripe)->keeper};
     blocks.pop_back();
     Tally& tally = (*stripe)->tally[want.kind];
     tally.cached -= want.size;
     tally.allocated += static_cast<int64_t>(want.size);
     ++(*stripe)->hits;
-    return block;
+    return found;
   }
-  return nullptr;
+  return {};
 }
 
-Allocator::Block Allocator::take_large(Want want) {
+Allocator::Found Allocator::take_large(Want want) {
   auto large = large_.lock();
   std::multimap<uint64_t, Block>& blocks = large->blocks[want.kind];
   const auto found = blocks.lower_bound(want.size);
-  if (found == blocks.end() || found->first - want.size > want.size / 8) return nullptr;
+  if (found == blocks.end() || found->first - want.size > want.size / 8) return {};
   Block block = std::move(found->second);
   blocks.erase(found);
   large->tally[want.kind].cached -= block->bytes();
   large->tally[want.kind].allocated += static_cast<int64_t>(block->bytes());
   ++large->hits;
-  return block;
+  return {std::move(block), nullptr};
 }
 
-Result<Allocator::Block> Allocator::take_new(Want want, Callbacks callbacks) {
+Result<Allocator::Found> Allocator::take_new(Want want, Callbacks callbacks) {
   reap_pending();
-  if (Block block = take_cached(want)) return block;
+  if (Found found = take_cached(want); found.block != nullptr) return found;
   misses_.add_relaxed(1);
   auto block = take_under_pressure(want, callbacks, [&] { return take_from_driver(want); });
   if (!block.ok()) return block.status();
   count_given({(*block)->bytes(), want.kind});
   note_peak(want.kind);
-  return block;
+  return Found{std::move(block).value(), nullptr};
 }
 
 template <class Take>

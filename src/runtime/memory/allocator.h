@@ -17,7 +17,9 @@
 //              and does not wait.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
 //              those of other threads. A cache hit calls no driver.
-//   Lifetime   Buffers keep it, and it keeps the device.
+//   Lifetime   Buffers keep it, and it keeps the device. Each stripe has a reference of its own to it, which
+//              its buffers share, so that threads count on lines of their own. The end of the last reference
+//              that make() gave ends those.
 #pragma once
 
 #include <array>
@@ -28,6 +30,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/spin_guarded.h"
 #include "device/device.h"
 #include "runtime/memory/size_class.h"
 #include "runtime/options.h"
@@ -112,9 +115,10 @@ class Allocator final : public device::Recycler,
     std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
     PerKind<Tally> tally;
     uint64_t hits = 0, recycled = 0;
+    Ref<device::Recycler> keeper;
   };
   struct alignas(64) PaddedStripe {
-    Guarded<Stripe, Rank::kAllocator> data;
+    SpinGuarded<Stripe, Rank::kAllocator> data;
   };
   struct Large {
     PerKind<std::multimap<uint64_t, Block>> blocks;
@@ -140,10 +144,14 @@ class Allocator final : public device::Recycler,
 
   Allocator(Ref<device::Device> device, const Options& options);
   Kind& of(device::MemoryKind kind) const { return kinds_[kind]; }
-  Block take_cached(Want want);
-  Block take_small(Want want);
-  Block take_large(Want want);
-  Result<Block> take_new(Want want, Callbacks callbacks);
+  struct Found {
+    Block block;                   // null: nothing
+    Ref<device::Recycler> keeper;  // null: any will do
+  };
+  Found take_cached(Want want);
+  Found take_small(Want want);
+  Found take_large(Want want);
+  Result<Found> take_new(Want want, Callbacks callbacks);
   Result<Block> take_from_driver(Want want);
   // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
   template <class Take>
