@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,17 +65,27 @@ LOADS = (
 )
 
 
-def works() -> dict[str, Work]:
+def minilm_work() -> Work:
+    path = MODELS / "minilm.onnx"
+    if not path.exists():
+        import minilm
+
+        minilm.build(path)
+    return Work("minilm", path, None)
+
+
+def exported_work(name: str) -> Work:
     import export_torch
-    import minilm
     import real_files
 
-    path = MODELS / "minilm.onnx"
-    made = {"minilm": Work("minilm", path if path.exists() else minilm.build(path), None)}
-    for name in ("mlp", "conv1d", "encoder", "resnet18", "mobilenet"):
-        path = real_files.exports() / f"{name}.onnx"
-        made[name] = Work(name, path, lambda name=name: export_torch.module(name))
-    return made
+    return Work(name, real_files.exports() / f"{name}.onnx", lambda: export_torch.module(name))
+
+
+EXPORTED = ("mlp", "conv1d", "encoder", "resnet18", "mobilenet")
+
+
+def works(names: Sequence[str] = ("minilm", *EXPORTED)) -> dict[str, Work]:
+    return {name: minilm_work() if name == "minilm" else exported_work(name) for name in names}
 
 
 def inputs_for(case: Case, rows: int) -> Arrays:

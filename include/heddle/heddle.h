@@ -518,6 +518,11 @@ class HEDDLE_API Model {
                                  const CallOptions& options = {}) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
   }
+  // The same for hosts that hold a lock of their own over the call, as Python's does: only where it runs
+  // alone, at once and waiting for nobody, and has taken at most so long in its first runs. Nothing: nothing
+  // was done.
+  std::optional<std::vector<Tensor>> try_brief(std::span<const Tensor> inputs,
+                                               std::chrono::nanoseconds at_most) const;
   // The same without a thread that waits. A call that is wrong, or one too many, throws here, and `then` is
   // not called. Otherwise it is called once, with the results or with what operator() would have thrown, on a
   // thread of the model's, perhaps before submit returns, with no lock of Heddle's held. It may submit again,

@@ -2,7 +2,9 @@
 
 #include <nanobind/ndarray.h>
 
+#include <array>
 #include <cstring>
+#include <utility>
 
 #include "gil.h"
 
@@ -152,6 +154,58 @@ std::string dtype_word(nb::handle array) {
   return nb::str(nb::handle(dtype)).c_str();
 }
 
+// Found once; the interpreter keeps both until it ends.
+struct Numpy {
+  static constexpr size_t kDtypes = static_cast<size_t>(DType::boolean) + 1;
+  PyObject* empty = nullptr;
+  std::array<PyObject*, kDtypes> dtypes{};
+
+  // The import may free the GIL meanwhile, so that two threads may both find them: the same objects.
+  static const Numpy& get() {
+    static Numpy found;
+    if (found.empty == nullptr) {
+      Numpy numpy;
+      const nb::module_ module = nb::module_::import_("numpy");
+      numpy.empty = module.attr("empty").inc_ref().ptr();
+      for (const auto& [dtype, word] : {std::pair(DType::f32, "f4"),
+                                        {DType::f64, "f8"},
+                                        {DType::f16, "f2"},
+                                        {DType::i8, "i1"},
+                                        {DType::i16, "i2"},
+                                        {DType::i32, "i4"},
+                                        {DType::i64, "i8"},
+                                        {DType::u8, "u1"},
+                                        {DType::u16, "u2"},
+                                        {DType::u32, "u4"},
+                                        {DType::u64, "u8"},
+                                        {DType::boolean, "?"}}) {
+        numpy.dtypes[static_cast<size_t>(dtype)] = module.attr("dtype")(word).release().ptr();
+      }
+      found = numpy;
+    }
+    return found;
+  }
+};
+
+// A new numpy array with the tensor's values: of few bytes that is quicker than an array that holds their
+// memory, which is made by way of a capsule and a memoryview.
+constexpr uint64_t kFewBytes = 4096;
+
+nb::object copied(const Tensor& tensor, const Shape& shape, uint64_t bytes) {
+  const Numpy& numpy = Numpy::get();
+  nb::object extents = nb::steal(PyTuple_New(static_cast<Py_ssize_t>(shape.size())));
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    PyTuple_SetItem(extents.ptr(), static_cast<Py_ssize_t>(axis), PyLong_FromLongLong(shape[axis]));
+  }
+  nb::object array =
+      nb::handle(numpy.empty)(extents, nb::handle(numpy.dtypes[static_cast<size_t>(tensor.dtype())]));
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_CONTIG) != 0) throw nb::python_error();
+  if (bytes != 0) std::memcpy(buffer.buf, tensor.data(), bytes);
+  PyBuffer_Release(&buffer);
+  return array;
+}
+
 // A numpy array of ml_dtypes.bfloat16, for which buffers have no format and numpy gives no DLPack.
 bool is_numpy_bf16(nb::handle array) { return nb::hasattr(array, "view") && dtype_word(array) == "bfloat16"; }
 
@@ -212,6 +266,10 @@ Kind Kind::of(nb::handle array) {
 
 nb::object Kind::wrap(const Tensor& tensor) const {
   const Shape shape = tensor.shape();
+  if (!from_dlpack_.is_valid() && tensor.dtype() != DType::bf16) {
+    const uint64_t bytes = static_cast<uint64_t>(tensor.elements()) * size_of(tensor.dtype());
+    if (bytes <= kFewBytes && tensor.is_contiguous()) return copied(tensor, shape, bytes);
+  }
   std::vector<size_t> extents(shape.begin(), shape.end());
   const Shape strides = tensor.strides();
   Tensor held = tensor;

@@ -3,7 +3,7 @@
 //   In         Anything with the buffer protocol or __dlpack__ on the CPU is borrowed, strides and all:
 //              nothing is copied here.
 //   Out        The kind that came in: numpy arrays, or whatever the first input's library makes of DLPack.
-//              The array holds the result's memory.
+//              The array holds the result's memory, or where that is 4 KiB or less a copy of it.
 #pragma once
 
 #include <heddle/heddle.h>

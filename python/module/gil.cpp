@@ -35,6 +35,8 @@ std::vector<std::weak_ptr<KeptFunction>> functions;  // of callbacks; used with 
 size_t functions_swept = 16;                         // at this many, those that are gone are taken out
 
 std::mutex released_mutex;
+std::atomic<bool> any_released{
+    false};  // written with the mutex; a call that misses one leaves it to the next
 std::vector<Held>& released() {
   static auto* list = new std::vector<Held>;  // outlives the threads that may still drop into it
   return *list;
@@ -66,6 +68,7 @@ void release(Held held) {
   }
   const std::lock_guard lock(released_mutex);
   released().push_back(held);
+  any_released.store(true, std::memory_order_relaxed);
 }
 
 struct HeldDeleter {
@@ -167,11 +170,12 @@ std::shared_ptr<const void> keep(nb::object object) {
 std::shared_ptr<const void> keep(Py_buffer buffer) { return {new Held(buffer), HeldDeleter()}; }
 
 void drop_released() {
+  if (!any_released.load(std::memory_order_relaxed)) return;
   std::vector<Held> list;
   {
     const std::lock_guard lock(released_mutex);
-    if (released().empty()) return;
     list.swap(released());
+    any_released.store(false, std::memory_order_relaxed);
   }
   for (Held& held : list) drop(held);
 }

@@ -46,7 +46,8 @@ std::vector<device::View> views_of(std::span<const Tensor> inputs) {
 
 // What would run alone anyway.
 std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model,
-                                                std::span<const Tensor> inputs) {
+                                                std::span<const Tensor> inputs,
+                                                Duration at_most = Duration::max()) {
   constexpr size_t kFew = 8;
   std::array<const device::View*, kFew> views;
   if (inputs.size() > kFew) return std::nullopt;
@@ -54,8 +55,8 @@ std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model
   return within_memory([&]() -> std::optional<std::vector<Tensor>> {
     const std::span<const device::View* const> given(views.data(), inputs.size());
     auto ran = model.door == nullptr
-                   ? model.calls->try_call(given)
-                   : Internals::runtime(model.device).try_run(*model.model, given, *model.door);
+                   ? model.calls->try_call(given, at_most)
+                   : Internals::runtime(model.device).try_run(*model.model, given, *model.door, at_most);
     if (!ran.has_value()) return std::nullopt;
     return Internals::make_tensors(take(*std::move(ran)));
   });
@@ -217,6 +218,12 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   return within_memory([&] {
     return Internals::make_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
   });
+}
+
+std::optional<std::vector<Tensor>> Model::try_brief(std::span<const Tensor> inputs,
+                                                    std::chrono::nanoseconds at_most) const {
+  if (guarded_stream(rep_->device)) return std::nullopt;
+  return call_at_once(*rep_, inputs, at_most);
 }
 
 void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const {

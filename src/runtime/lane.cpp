@@ -49,6 +49,8 @@ PreparedCall& Lane::prepare(ModelId model, Ref<const device::Program> program,
   fresh.model = ModelId::kForeign;
   std::vector<View> inputs, outputs;
   fresh.output_bytes.clear();
+  fresh.timed = 0;
+  fresh.shortest = Duration::max();
   for (const View* view : given) {
     inputs.push_back(View::contiguous(static_cast<std::byte*>(nullptr), view->dtype, view->extents));
   }

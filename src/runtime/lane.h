@@ -26,11 +26,15 @@ namespace heddle::runtime {
 
 // A call whose command needs nothing any more but where its bytes lie.
 struct PreparedCall {
+  static constexpr int kTimed = 4;    // of its first runs are timed, since a look at the clock costs
   ModelId model = ModelId::kForeign;  // none
   device::CommandList list;           // one Run, whose views lack the memory
   std::vector<uint64_t> output_bytes;
+  int timed = 0;
+  Duration shortest = Duration::max();  // of those
 
   device::Run& run() { return std::get<device::Run>(*list.begin()); }
+  bool is_brief(Duration at_most) const { return timed == kTimed && shortest <= at_most; }
   bool is_for(ModelId asked, std::span<const device::View* const> inputs);
   // The list for one run. It keeps nothing alive: all three outlive it.
   const device::CommandList& bound_to(std::span<const device::View* const> inputs,

@@ -1,4 +1,5 @@
 // lone_call.cpp: the way of a call that finds a lane free and its program made.
+#include <algorithm>
 #include <utility>
 
 #include "runtime/runtime.h"
@@ -46,7 +47,8 @@ class Runtime::LoneLane {
 };
 
 std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
-                                                       std::span<const View* const> inputs, LoneDoor& door) {
+                                                       std::span<const View* const> inputs, LoneDoor& door,
+                                                       Duration at_most) {
   const int lanes = door.is_open();
   if (lanes == 0 || !can_run_at_once_ || fork_generation() != generation_) return std::nullopt;
   LoneLane mine(*parts_, model.id(), lanes);
@@ -55,7 +57,7 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
   if (model.closed() || door.is_open() == 0) return std::nullopt;
   const Result<Lane*> lane = mine.lane();
   if (!lane.ok()) return std::nullopt;
-  auto result = run_on_lane(**lane, model, inputs);
+  auto result = run_on_lane(**lane, model, inputs, at_most);
   if (!result.has_value()) return std::nullopt;
   mine.use();
   door.count((*lane)->index, inputs.empty() || inputs[0]->extents.rank() == 0 ? 1 : inputs[0]->extents[0]);
@@ -63,16 +65,23 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
 }
 
 std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Model& model,
-                                                           std::span<const View* const> inputs) {
+                                                           std::span<const View* const> inputs,
+                                                           Duration at_most) {
   PreparedCall* call = prepared(lane, model, inputs);
-  if (call == nullptr) return std::nullopt;
+  if (call == nullptr || (at_most != Duration::max() && !call->is_brief(at_most))) return std::nullopt;
   std::optional<Views> outputs = fresh_outputs(*call);
   if (!outputs.has_value()) return std::nullopt;
   const uint64_t arena = call->run().program->arena_bytes();
   if (lane.slot == nullptr && arena != 0) lane.slot = parts_->slots->make();
   if (arena != 0 && !lane.slot->reserve_arena(arena, Allocator::Callbacks::no).ok()) return std::nullopt;
+  const bool timed = call->timed < PreparedCall::kTimed;
+  const TimePoint begin = timed ? Clock::real().now() : TimePoint();
   const Status status =
       lane.stream->run_now(call->bound_to(inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
+  if (timed) [[unlikely]] {
+    ++call->timed;
+    call->shortest = std::min(call->shortest, Clock::real().now() - begin);
+  }
   if (!status.ok()) return Result<Views>(status);
   return Result<Views>(*std::move(outputs));
 }

@@ -39,10 +39,10 @@ struct LoneFixture {
     REQUIRE(runtime->compile(*model, {&like.extents, 1}).ok());
     return model;
   }
-  std::optional<Result<Runtime::Views>> call(Model& model, Rows& rows) {
+  std::optional<Result<Runtime::Views>> call(Model& model, Rows& rows, Duration at_most = Duration::max()) {
     const View view = rows.view();
     const View* const inputs = &view;
-    return runtime->try_run(model, {&inputs, 1}, *door);
+    return runtime->try_run(model, {&inputs, 1}, *door, at_most);
   }
   static bool is_copy(const std::optional<Result<Runtime::Views>>& result, const Rows& rows) {
     return result.has_value() && result->ok() && (*result)->size() == 1 &&
@@ -97,6 +97,21 @@ TEST_CASE("a lone call does nothing where it could not run at once") {
   CHECK_FALSE(f.call(*model, rows).has_value());
   CHECK(f.device->counts().runs.load_relaxed() == 2);
   CHECK(f.runtime->governor().stats().entered == 2);  // what could not run was not counted
+}
+
+TEST_CASE("a lone call with a bound runs once the first calls on its lane were timed and shorter") {
+  LoneFixture f({.lanes = 1});
+  const Ref<Model> model = f.load("identity");
+  Rows rows(2, 1), others(3, 5);
+  for (int run = 0; run < PreparedCall::kTimed; ++run) {
+    CHECK_FALSE(f.call(*model, rows, std::chrono::hours(1)).has_value());  // nothing is known yet
+    CHECK(f.is_copy(f.call(*model, rows), rows));
+  }
+  CHECK(f.is_copy(f.call(*model, rows, std::chrono::hours(1)), rows));
+  CHECK_FALSE(f.call(*model, rows, Duration(0)).has_value());
+  REQUIRE(f.runtime->compile(*model, {&others.extents, 1}).ok());
+  CHECK_FALSE(f.call(*model, others, std::chrono::hours(1)).has_value());  // of this shape nothing is known
+  CHECK(f.device->counts().runs.load_relaxed() == PreparedCall::kTimed + 1);
 }
 
 TEST_CASE("a lone call needs a device that works in place, in memory that it can name") {

@@ -71,10 +71,11 @@ class Runtime {
   Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
   Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
   // For a call that will not wait, without a lock, a gate or a reference count: takes a free lane, as far as
-  // the door is open, and runs there what can run at once. Nothing: nothing was done, and run() is the way.
+  // the door is open, and runs there what can run at once, and what is known to take at most so long if a bound
+  // is given. Nothing: nothing was done, and run() is the way.
   using Views = std::vector<device::View>;
   std::optional<Result<Views>> try_run(const Model& model, std::span<const device::View* const> inputs,
-                                       LoneDoor& door);
+                                       LoneDoor& door, Duration at_most = Duration::max());
   // run() in two steps; Call::wait says that finish() will be called. After a deadline it may be called
   // again, by any one thread.
   Result<InFlight> start(Model& model, const Call& call);
@@ -143,7 +144,7 @@ class Runtime {
   Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   class LoneLane;
   std::optional<Result<Views>> run_on_lane(Lane& lane, const Model& model,
-                                           std::span<const device::View* const> inputs);
+                                           std::span<const device::View* const> inputs, Duration at_most);
   PreparedCall* prepared(Lane& lane, const Model& model, std::span<const device::View* const> inputs);
   std::optional<Views> fresh_outputs(PreparedCall& call);
   Status begin(InFlight& started, Model& model, const Call& call);

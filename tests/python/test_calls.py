@@ -106,18 +106,35 @@ def test_a_zero_size_batch_gives_a_zero_size_result(affine):
     assert affine(np.zeros((0, 8), np.float32)).shape == (0, 8)
 
 
-def test_results_do_not_change_when_the_model_runs_again(affine):
-    first = affine(np.zeros((4, 8), np.float32))
+# Results of 4 KiB or less are copies, larger ones hold the memory that the model wrote.
+ROWS = (4, 128, 129, 1000)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_results_do_not_change_when_the_model_runs_again(affine, rows):
+    first = affine(np.zeros((rows, 8), np.float32))
     for i in range(20):
-        affine(np.full((4, 8), i, np.float32))
-    np.testing.assert_array_equal(first, np.ones((4, 8), np.float32))
+        affine(np.full((rows, 8), i, np.float32))
+    np.testing.assert_array_equal(first, np.ones((rows, 8), np.float32))
+    first[:] = 7  # it is the caller's
+    np.testing.assert_array_equal(affine(np.ones((rows, 8), np.float32)), np.full((rows, 8), 3))
 
 
-def test_a_result_outlives_its_model():
+@pytest.mark.parametrize("rows", ROWS)
+def test_a_result_outlives_its_model(rows):
     model = build_affine()
-    y = model(np.ones((3, 8), np.float32))
+    y = model(np.ones((rows, 8), np.float32))
     del model
-    np.testing.assert_array_equal(y, np.full((3, 8), 3, np.float32))
+    np.testing.assert_array_equal(y, np.full((rows, 8), 3, np.float32))
+
+
+def test_a_result_without_axes_is_an_array_without_axes():
+    graph = heddle.GraphBuilder()
+    graph.output(graph.add("Neg", graph.input("x", "i32", [])), "y")
+    y = graph.build()(np.array(5, np.int32))
+    assert type(y) is np.ndarray
+    assert y.shape == ()
+    assert y == -5
 
 
 def build_two_by_two() -> heddle.Model:
@@ -193,14 +210,17 @@ def test_exceptions_are_also_of_the_kinds_python_users_expect():
 def test_every_dtype_passes_through_unchanged():
     for name, kind in {
         "f32": np.float32, "f16": np.float16, "f64": np.float64, "i8": np.int8, "u8": np.uint8,
-        "i16": np.int16, "i32": np.int32, "i64": np.int64, "bool": np.bool_,
+        "i16": np.int16, "i32": np.int32, "i64": np.int64, "u16": np.uint16, "u32": np.uint32,
+        "u64": np.uint64, "bool": np.bool_,
     }.items():  # fmt: skip
         graph = heddle.GraphBuilder()
         graph.output(graph.add("Identity", graph.input("x", name, ["n"])), "y")
-        x = np.array([0, 1, 1, 0, 1]).astype(kind)
-        y = graph.build()(x)
-        assert y.dtype == x.dtype
-        np.testing.assert_array_equal(y, x)
+        model = graph.build()
+        for times in (1, 2000):
+            x = np.array([0, 1, 1, 0, 1] * times).astype(kind)
+            y = model(x)
+            assert y.dtype == x.dtype
+            np.testing.assert_array_equal(y, x)
 
 
 def test_compile_ahead_makes_the_first_call_a_cache_hit():

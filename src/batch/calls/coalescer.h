@@ -85,7 +85,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
                      const std::stop_token& cancel = {}, Ref<const void> keep = nullptr);  // as Call::keep
   // While nobody else is there: runs the call at once. Nothing: nothing was done.
-  std::optional<Result<Views>> try_call(std::span<const device::View* const> inputs);
+  std::optional<Result<Views>> try_call(std::span<const device::View* const> inputs,
+                                        Duration at_most = Duration::max());
   // Alone on a lane, or in a batch.
   Result<Views> join(std::span<const device::View> inputs, Deadline deadline, const std::stop_token& cancel,
                      Ref<const void> keep);

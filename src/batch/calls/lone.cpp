@@ -19,10 +19,11 @@ class Coalescer::Leaving {
   Coalescer& coalescer_;
 };
 
-std::optional<Result<Coalescer::Views>> Coalescer::try_call(std::span<const device::View* const> inputs) {
+std::optional<Result<Coalescer::Views>> Coalescer::try_call(std::span<const device::View* const> inputs,
+                                                            Duration at_most) {
   if (door_.is_open() == 0) return std::nullopt;
   const Leaving look(*this);
-  return runtime_->try_run(*model_, inputs, door_);
+  return runtime_->try_run(*model_, inputs, door_, at_most);
 }
 
 void Coalescer::after_lone() {

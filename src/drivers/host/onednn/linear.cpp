@@ -1,7 +1,9 @@
 #include "drivers/host/onednn/linear.h"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
+#include <utility>
 
 #include "drivers/host/kernels/elementwise/narrow.h"
 #include "drivers/host/machine/aligned_bytes.h"
@@ -116,25 +118,19 @@ struct Problem {
   ir::Activation activation;
 };
 
+constexpr int64_t kFewestRows = 4;  // of a piece: fewer leave the multipliers waiting for the weight
+constexpr int64_t kManyRows = 16;   // of a piece: with as many, reading all of the weight costs little
+
 int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// oneDNN's fast kernels write whole rows, so columns are cut only for a single row, which has to read all of
-// the weight and gains most from a second core's bandwidth.
-enum class Axis : uint8_t { kNone, kRows, kColumns };
-Axis shared_axis(const Problem& p, const LinearWeight& weight, int width) {
-  constexpr int64_t kFewestRows = 4;  // fewer leave the multipliers waiting for the weight
-  if (width == 1 || 2 * p.m * p.k * p.n < kWorthSharing) return Axis::kNone;
-  if (p.m >= kFewestRows * width) return Axis::kRows;
-  return p.m == 1 && weight.cuts ? Axis::kColumns : Axis::kNone;
-}
-
-// The size of the pieces.
-LinearPiece cut(const Problem& p, const LinearWeight& weight, Axis axis, int pieces) {
-  LinearPiece size{0, p.m, 0, p.n, nullptr};
-  if (axis == Axis::kRows) size.rows = ceil_div(p.m, pieces);
-  if (axis == Axis::kColumns)
-    size.columns = std::min(ceil_div(ceil_div(p.n, weight.block), pieces) * weight.block, p.n);
-  return size;
+// Of few rows each core takes panels of columns, and reads that part of the weight for all rows. Of many rows
+// it takes some: what they need of the weight is paid back by then, and the result lies where it is written.
+LinearPiece cut(const Problem& p, const LinearWeight& weight, int pieces) {
+  const int64_t blocks = ceil_div(p.n, weight.block);
+  const bool by_columns = weight.cuts && p.m < kManyRows * pieces;
+  const int64_t panels = by_columns ? std::min<int64_t>(pieces, blocks) : 1;
+  const int64_t parts = std::clamp<int64_t>(pieces / panels, 1, ceil_div(p.m, kFewestRows));
+  return {0, ceil_div(p.m, parts), 0, std::min(ceil_div(blocks, panels) * weight.block, p.n), nullptr};
 }
 
 Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem& p,
@@ -142,7 +138,6 @@ Result<Ref<const Primitive>> make_primitive(const Engine& engine, const Problem&
   dnnl::post_ops ops;
   HEDDLE_TRY(append_activation(p.activation, ops));
   HEDDLE_TRY_ASSIGN(auto desc, caught("preparing a matrix product", [&] {
-                      // A piece is whole rows, or a part of one.
                       const dnnl::memory::desc y({rows, columns}, float_type(p.narrow_y), Tag::ab);
                       if (p.residual) {
                         ops.append_binary(dnnl::algorithm::binary_add,
@@ -191,26 +186,28 @@ class LinearStep final : public Step {
     } else {
       HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
     }
-    const Axis axis = shared_axis(problem, *step->weight_, lowering.width);
-    const int most = axis == Axis::kNone ? 1 : lowering.width;
-    HEDDLE_TRY_ASSIGN(LinearDivision division, finest_division<LinearDivision>(most, [&](int n) {
-                        return step->divide(engine, cut(problem, *step->weight_, axis, n));
-                      }));
-    step->take(std::move(division));
+    const auto divided = [&](int n) { return step->divide(engine, cut(problem, *step->weight_, n)); };
+    HEDDLE_TRY_ASSIGN(std::optional<LinearDivision> whole, divided(1));
+    step->whole_ = step->take(*std::move(whole));
+    if (lowering.width > 1 && 2 * problem.m * problem.k * problem.n >= kWorthSharing) {
+      HEDDLE_TRY_ASSIGN(LinearDivision finest, finest_division<LinearDivision>(lowering.width, divided));
+      step->shared_ = step->take(std::move(finest));
+    }
     return std::unique_ptr<Step>(std::move(step));
   }
 
   Status run(const RunContext& context) const override {
-    if (pieces_.size() == 1) return run_piece(context, 0);
-    return for_each_piece(context, pieces_.size(), "a matrix product",
-                          [&](size_t i) { return run_piece(context, i); });
+    if (shared_.size() < 2 || context.caller.share() == 1) return run_piece(context, whole_.front(), 0);
+    return for_each_piece(context, shared_.size(), "a matrix product",
+                          [&](size_t i) { return run_piece(context, shared_[i], i); });
   }
 
-  uint64_t scratch_bytes() const override { return scratch_stride_ * pieces_.size(); }
+  uint64_t scratch_bytes() const override { return scratch_stride_ * std::max<uint64_t>(shared_.size(), 1); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
-  uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
+  uint64_t resident_bytes() const override { return 512 + 2 * Primitive::kResidentBytes; }
   std::string path() const override {
-    return path_of({pieces_.front().primitive, pieces_.back().primitive}, pieces_.size());
+    const std::vector<LinearPiece>& pieces = shared_.empty() ? whole_ : shared_;
+    return path_of({pieces.front().primitive, pieces.back().primitive}, pieces.size());
   }
 
  private:
@@ -233,12 +230,20 @@ class LinearStep final : public Step {
     return std::optional<LinearDivision>(std::move(division));
   }
 
-  void take(LinearDivision division) {
-    pieces_ = std::move(division.pieces);
-    for (const LinearPiece& piece : pieces_) {
-      const uint64_t scratch = narrow_bytes(piece) + aligned(piece.primitive->scratch_bytes());
+  std::vector<LinearPiece> take(LinearDivision division) {
+    for (const LinearPiece& piece : division.pieces) {
+      const uint64_t scratch = narrow_bytes(piece) + apart_bytes(y_, piece) + apart_bytes(residual_, piece) +
+                               aligned(piece.primitive->scratch_bytes());
       scratch_stride_ = std::max(scratch_stride_, scratch);
     }
+    return std::move(division.pieces);
+  }
+
+  // oneDNN's fast kernels want rows that lie side by side: a part of several rows is computed apart.
+  bool is_apart(const LinearPiece& piece) const { return piece.rows > 1 && piece.columns < p_.n; }
+  uint64_t apart_bytes(const Operand& operand, const LinearPiece& piece) const {
+    if (!operand.present() || !is_apart(piece)) return 0;
+    return aligned(static_cast<uint64_t>(piece.rows * piece.columns * operand.element_bytes()));
   }
 
   uint64_t narrow_bytes(const LinearPiece& piece) const {  // of the piece's rows of x in bf16
@@ -246,8 +251,7 @@ class LinearStep final : public Step {
     return aligned(static_cast<uint64_t>(piece.rows * p_.k) * sizeof(uint16_t));
   }
 
-  Status run_piece(const RunContext& context, size_t index) const {
-    const LinearPiece& piece = pieces_[index];
+  Status run_piece(const RunContext& context, const LinearPiece& piece, size_t index) const {
     const std::byte* weight =
         weight_->packed != nullptr
             ? weight_->panel(piece.column, p_.k)
@@ -255,26 +259,52 @@ class LinearStep final : public Step {
     const int64_t at = piece.row * p_.n + piece.column;
     std::array<const void*, 6> addresses{};
     size_t count = 0;
-    std::byte* const scratch = context.arena + scratch_ + index * scratch_stride_;
+    std::byte* scratch = context.arena + scratch_ + index * scratch_stride_;
     const std::byte* x = context.read(x_) + piece.row * p_.k * x_.element_bytes();
     addresses[count++] = x;
     if (weight_->bf16 && !x_.narrow) {
-      auto* narrow = reinterpret_cast<uint16_t*>(scratch);
+      auto* narrow = reinterpret_cast<uint16_t*>(std::exchange(scratch, scratch + narrow_bytes(piece)));
       f32_to_bf16(reinterpret_cast<const float*>(x), narrow, piece.rows * p_.k);
       addresses[0] = narrow;
     }
     addresses[count++] = weight;
-    addresses[count++] = context.write(y_) + at * y_.element_bytes();
+    std::byte* const y = context.write(y_) + at * y_.element_bytes();
+    std::byte* const written = is_apart(piece) ? std::exchange(scratch, scratch + apart_bytes(y_, piece)) : y;
+    addresses[count++] = written;
     if (p_.bias) addresses[count++] = context.read<float>(bias_) + piece.column;
-    if (p_.residual) addresses[count++] = context.read(residual_) + at * residual_.element_bytes();
-    addresses[count++] = scratch + narrow_bytes(piece);
-    return piece.primitive->run(addresses);
+    if (p_.residual) {
+      const std::byte* residual = context.read(residual_) + at * residual_.element_bytes();
+      if (is_apart(piece)) {
+        std::byte* const mine = std::exchange(scratch, scratch + apart_bytes(residual_, piece));
+        const auto bytes = static_cast<size_t>(residual_.element_bytes());
+        copy_rows(residual, static_cast<size_t>(p_.n) * bytes, mine,
+                  static_cast<size_t>(piece.columns) * bytes, piece);
+        residual = mine;
+      }
+      addresses[count++] = residual;
+    }
+    addresses[count++] = scratch;
+    HEDDLE_TRY(piece.primitive->run(addresses));
+    if (is_apart(piece)) {
+      const auto bytes = static_cast<size_t>(y_.element_bytes());
+      copy_rows(written, static_cast<size_t>(piece.columns) * bytes, y, static_cast<size_t>(p_.n) * bytes,
+                piece);
+    }
+    return {};
+  }
+
+  // The piece's rows, which begin `from_stride` and `to_stride` bytes after each other.
+  static void copy_rows(const std::byte* from, size_t from_stride, std::byte* to, size_t to_stride,
+                        const LinearPiece& piece) {
+    for (int64_t row = 0; row < piece.rows; ++row, from += from_stride, to += to_stride)
+      std::memcpy(to, from, std::min(from_stride, to_stride));
   }
 
   Problem p_;
   Operand x_, w_, bias_, residual_, y_;
   Ref<const LinearWeight> weight_;
-  std::vector<LinearPiece> pieces_;
+  std::vector<LinearPiece> whole_;   // for a caller that no thread helps
+  std::vector<LinearPiece> shared_;  // empty: not worth sharing
   uint64_t scratch_stride_ = 0;
   uint64_t scratch_ = 0;
 };

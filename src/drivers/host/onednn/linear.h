@@ -1,8 +1,8 @@
-// linear.h: y = activation(x @ w + bias) + residual over a packed weight, in pieces that the team may share.
+// linear.h: y = activation(x @ w + bias) + residual over a packed weight, whole or in pieces.
 //
-//   What       The weight is packed once for all row counts. The work is cut into pieces, one per thread of
-//              the budget: rows, or panels of the weight's columns when there is but one row. A caller that
-//              is alone shares the pieces with helpers, else it runs them one after the other.
+//   What       The weight is packed once for all row counts. A caller that is alone shares the work with
+//              helpers, a piece for each thread of the budget: panels of the weight's columns, so that no
+//              core reads all of it, or of many rows some. Any other caller runs it whole.
 //   Invariant  A row's bits depend neither on the other rows nor on how the work is cut: oneDNN, made for a
 //              team of one, sums along K in one order for all row counts and panels (driver_conformance
 //              compares the bits). Models with a weight among
