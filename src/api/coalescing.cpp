@@ -56,9 +56,13 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   if (padded && (!padded->ragged() || options.exact)) padded.reset();  // exact: nothing is padded
   batch::CoalescerOptions coalesce;
   const device::Traits& traits = runtime->device().traits();
-  coalesce.lanes = traits.lanes;
+  // Permits are the bound where somebody asked for fewer: batches are then fewer, and larger.
+  const int permits = runtime->governor().limit();
+  coalesce.lanes = std::min(traits.lanes, permits);
   // A synchronous device is idle while a call is handed on to the next thread; others have a queue.
-  coalesce.lanes_alone = traits.synchronous ? std::max(traits.lanes, traits.queue_depth) : traits.lanes;
+  coalesce.lanes_alone =
+      traits.synchronous ? std::min(std::max(traits.lanes, traits.queue_depth), permits) : coalesce.lanes;
+  coalesce.chooses_lanes = traits.synchronous;  // lanes that are left have their cores, as helpers
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);
   if (options.latency_bound) coalesce.latency_bound = *options.latency_bound;

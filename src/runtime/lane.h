@@ -34,6 +34,7 @@ struct PreparedCall {
   Duration shortest = Duration::max();  // of those
 
   device::Run& run() { return std::get<device::Run>(*list.begin()); }
+  bool is_long() const { return timed == kTimed && shortest >= std::chrono::microseconds(20); }
   bool is_brief(Duration at_most) const { return timed == kTimed && shortest <= at_most; }
   bool is_for(ModelId asked, std::span<const device::View* const> inputs);
   // The list for one run. It keeps nothing alive: all three outlive it.
@@ -48,7 +49,8 @@ struct Lane {
   std::unique_ptr<Slot> slot;  // null: none has been needed
   device::CommandList list;
   std::array<PreparedCall, 4> prepared;
-  size_t oldest = 0;      // the next of them to make room
+  size_t oldest = 0;  // the next of them to make room
+  uint32_t long_runs = 0;
   uint64_t programs = 0;  // Executables::changes() when the first of them was prepared
 
   PreparedCall* find(ModelId model, std::span<const device::View* const> inputs);

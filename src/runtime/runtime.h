@@ -71,8 +71,8 @@ class Runtime {
   Result<Ref<Model>> load(ir::Graph graph, const device::LoadOptions& options = {});
   Result<std::vector<device::View>> run(Model& model, const Call& call);  // the outputs, in the model's order
   // For a call that will not wait, without a lock, a gate or a reference count: takes a free lane, as far as
-  // the door is open, and runs there what can run at once, and what is known to take at most so long if a bound
-  // is given. Nothing: nothing was done, and run() is the way.
+  // the door is open, and runs there what can run at once, and with a bound what is known to take at most so
+  // long. Nothing: nothing was done, and run() is the way.
   using Views = std::vector<device::View>;
   std::optional<Result<Views>> try_run(const Model& model, std::span<const device::View* const> inputs,
                                        LoneDoor& door, Duration at_most = Duration::max());

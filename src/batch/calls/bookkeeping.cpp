@@ -10,6 +10,7 @@ namespace {
 
 constexpr size_t kGroupsKept = 32;
 constexpr Duration kReturnMin = std::chrono::microseconds(50);
+constexpr Duration kLongRun = std::chrono::microseconds(20);  // shorter ones cost less than choosing lanes
 constexpr int kReturnShare = 2;  // callers are waited for at most half as long as the batch would run
 
 }  // namespace
@@ -33,6 +34,10 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> row_extents
   ++state.stats.batches;
   ++state.stats.rows[std::min(static_cast<size_t>(rows), state.stats.rows.size() - 1)];
   if (run.cost > Duration(0) && !row_extents.empty()) learn(state, row_extents, run, rows, callers, answered);
+  if (state.choice && state.inside > 1 && run.took >= kLongRun) {
+    state.competed = run.end;
+    state.choice->served(rows, run.end);
+  }
   state.inside -= callers;
   state.inside_rows -= answered;
   --state.busy;
@@ -46,11 +51,14 @@ void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, co
     group.table.record(rows, options_.cost ? options_.cost(rows) : run.cost);
     group.rows_max = group.table.best_rows(options_.max_rows, options_.latency_bound);
   }
-  const bool contended = state.inside + state.lone + state.returning > options_.lanes;
+  const bool contended = state.inside + state.lone + state.returning > lanes(state);
   if (!contended || !group.table.is_joining_worthwhile() || !state.forecast.expect()) return;
   // Measured by the batch that it could become: a share of the last one, if that was small, would keep the
   // next one small.
-  const auto next = group.table.estimate(rows_per_batch(running(state), limits(state, row_extents)));
+  // With helpers, on fewer lanes, it takes less than a lane's costs say.
+  const auto next = lanes(state) < options_.lanes
+                        ? std::nullopt
+                        : group.table.estimate(rows_per_batch(running(state), limits(state, row_extents)));
   const Duration patience = std::max(next.value_or(run.took) / kReturnShare, kReturnMin);
   state.returning += callers;
   state.returning_rows += answered;
@@ -83,7 +91,7 @@ bool Coalescer::joins(const State& state, const CallShape& shape) {
 
 Running Coalescer::running(State& state) const {
   Running running;
-  running.lanes = options_.lanes;
+  running.lanes = lanes(state);
   running.busy = lanes_busy(state);
   running.active = static_cast<int>(state.inside_rows + state.lone + state.returning_rows);
   running.returning = state.returning;

@@ -22,6 +22,7 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       leaders_(options.lanes_alone + 1, options.outlives) {
   assert(options.lanes_alone >= options.lanes);
   auto state = state_.lock();
+  if (options.chooses_lanes) state->choice.emplace(options.lanes);
   state->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
   open_door(*state);
 }

@@ -12,7 +12,8 @@
 //   Policy     batch_policy.h decides; nothing here chooses. While there are more callers than lanes, those
 //              just answered are expected back, for at most half the time that a full batch runs, and as
 //              long as return_forecast.h says that it pays. Where cost_table.h knows that joining does not
-//              pay, calls go alone, in order of arrival, without waiting for other callers.
+//              pay, calls go alone, in order of arrival, without waiting for other callers. Over how many
+//              lanes batches are spread, lane_choice.h learns; helpers have the cores of the others.
 //   Invariant  A caller gets exactly one answer: its rows, its own row's fault, the batch's failure,
 //              deadline, cancelled, exhausted or unavailable. While a caller waits, a lane is busy or
 //              the time is kept. A taken batch has a leader among its living members or a thread that leads
@@ -45,13 +46,15 @@
 #include "batch/calls/row_layout.h"
 #include "batch/policy/batch_policy.h"
 #include "batch/policy/cost_table.h"
+#include "batch/policy/lane_choice.h"
 #include "batch/policy/return_forecast.h"
 #include "runtime/runtime.h"
 
 namespace heddle::batch {
 
 struct CoalescerOptions {
-  int lanes = 1;  // batches at once
+  int lanes = 1;               // batches at once, at most
+  bool chooses_lanes = false;  // how many of them, by what is served (lane_choice.h)
   // Runs at once where joining does not pay. More than lanes, where a hand-over would leave a lane idle.
   int lanes_alone = 1;
   int64_t max_rows = 64;
@@ -173,6 +176,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     int64_t inside_rows = 0;  // theirs
     int returning = 0;        // callers answered and not yet back
     ReturnForecast forecast;
+    std::optional<LaneChoice> choice;
+    TimePoint competed = TimePoint::min();  // when callers last did
     int64_t returning_rows = 0;
     TimePoint returning_until = TimePoint::min();
     Here watcher;  // the caller that asks the policy again, and when
@@ -232,6 +237,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   class Leaving;
   void after_lone();
   int lanes_busy(State& state) const;
+  int lanes(const State& state) const { return state.choice ? state.choice->lanes() : options_.lanes; }
   void shut_door(State& state) const;
   void open_door(State& state) const;
 

@@ -22,13 +22,14 @@ void Coalescer::take_due(State& state, const Here* me, Next& next) const {
     const TimePoint now = Clock::real().now();
     expire_returning(state, now);
     Running runs = running(state);
-    if (runs.busy >= options_.lanes) runs.lanes = options_.lanes_alone;  // for calls that go alone only
+    const int joined = runs.lanes;
+    if (runs.busy >= joined) runs.lanes = options_.lanes_alone;  // for calls that go alone only
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (batch->copying != 0) continue;
-      if (!batch->alone && runs.busy >= options_.lanes) break;  // no later batch passes it
+      if (!batch->alone && runs.busy >= joined) break;  // no later batch passes it
       const bool full =
           batch->alone ||
           batch->rows >= std::min(batch->capacity, rows_per_batch(runs, limits(state, batch->row_extents)));
@@ -103,7 +104,12 @@ Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& 
   const CallShape& shape = caller.shape;
   const runtime::Call call = caller.own_call();
   const auto body = [&] { return or_exhausted("a call", [&] { return runtime_->run(*model_, call); }); };
-  Run run = me.measured ? timed(Clock::real().now(), body) : Run{body()};
+  const TimePoint begin = Clock::real().now();
+  Run run = me.measured ? timed(begin, body) : Run{body()};
+  if (!me.measured && options_.chooses_lanes) {
+    run.end = Clock::real().now();
+    run.took = run.end - begin;
+  }
   Next next;
   {
     auto state = state_.lock();

@@ -3,6 +3,13 @@
 
 namespace heddle::batch {
 
+namespace {
+
+// Where lone calls would take more lanes than serve most, the door stays shut as long after callers competed.
+constexpr Duration kCalm = std::chrono::milliseconds(5);
+
+}  // namespace
+
 // Whoever was counted as a lane busy when the door was shut owes a look at who waits for it, also where it
 // ran nothing.
 class Coalescer::Leaving {
@@ -53,7 +60,14 @@ void Coalescer::shut_door(State& state) const {
 void Coalescer::open_door(State& state) const {
   if (!options_.door || state.closed || state.busy != 0 || state.inside != 0) return;
   if (state.returning > 0) expire_returning(state, Clock::real().now());
-  if (state.returning == 0) door_.open(options_.lanes);
+  if (state.returning != 0) return;
+  if (state.choice) {
+    const bool fewer = state.choice->chosen() < options_.lanes;
+    if (fewer && Clock::real().now() - state.competed < kCalm) return;
+    state.choice->forget_trial();
+    return door_.open(state.choice->chosen());
+  }
+  door_.open(options_.lanes);
 }
 
 }  // namespace heddle::batch

@@ -26,7 +26,7 @@ Result<Coalescer::Here> Coalescer::arrive(const Caller& caller, bool alone, std:
       shut_door(*state);
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
       const bool joined = !alone && joins(*state, shape);
-      const bool idle = lanes_busy(*state) < (joined ? options_.lanes : options_.lanes_alone) &&
+      const bool idle = lanes_busy(*state) < (joined ? lanes(*state) : options_.lanes_alone) &&
                         state->forming.empty() && (!joined || state->returning == 0);
       apart = apart || idle || shape.rows >= options_.max_rows || shape.is_empty();
       if (apart && absent == nullptr) {

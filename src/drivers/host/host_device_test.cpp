@@ -85,7 +85,7 @@ TEST_CASE("no OpenMP worker is ever started, whatever the caller's setting") {
     const size_t before = threads_of_process();
     Running running(1);
     for (int i = 0; i < 3; ++i) running.run();
-    CHECK(threads_of_process() == before);
+    CHECK(threads_of_process() <= before);  // the system may still count one that has ended
   }).join();
 }
 #endif

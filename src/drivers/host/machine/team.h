@@ -1,14 +1,15 @@
 // team.h: one thread budget: callers first, helpers where cores are idle.
 //
-//   What       A parallel loop. The caller takes chunks from a counter; helper threads, parked until there is
-//              work, take chunks too, but only while callers + helpers fit the budget. When another caller
-//              enters, helpers leave at their next chunk.
-//   Others     After another caller was inside, a caller shares no loop for kQuiet: the next caller is most
-//              likely on its way, a helper would hold the core it needs, and a caller that waits for that
-//              helper's chunk would wait for a preempted thread.
-//   Invariant  Callers inside plus helpers at work <= width, except that callers alone may exceed it (the
-//              governor bounds them). Every chunk runs exactly once; what chunks wrote is visible to the
-//              caller when for_each returns.
+//   What       Parallel loops, one for each caller that has cores to share with. The caller takes chunks from
+//              a counter; helper threads, parked until there is work, take chunks of any loop too, but only
+//              while callers + helpers fit the budget. When another caller enters, a helper too many leaves
+//              at its next chunk.
+//   Others     Callers share the cores evenly. As many as were inside together count for another kQuiet after
+//              the last of them left: the next caller is most likely on its way, a helper would hold the core
+//              it needs, and a caller that waits for that helper's chunk would wait for a preempted thread.
+//   Invariant  Callers inside plus helpers at work <= width, but for a moment in which a caller enters, and
+//              but for callers alone, who may exceed it (the governor bounds them). Every chunk runs exactly
+//              once; what chunks wrote is visible to the caller when for_each returns.
 //   Blocks     for_each returns when all chunks are over; it spins a bounded time for a helper's last chunk,
 //              then parks.
 //   Threads    Any number of callers. `body` must not throw and must not call for_each.
@@ -41,8 +42,8 @@ class Team {
     Caller(const Caller&) = delete;
     Caller& operator=(const Caller&) = delete;
 
-    // Threads that would share a loop started now: 1 when another caller is inside, or was a moment ago. A
-    // hint for choosing how finely to split.
+    // Threads that would share a loop started now: the budget over the callers that are inside, or were a
+    // moment ago. A hint for choosing how finely to split.
     int share() const;
     template <class Body>
     void for_each(int chunks, Body&& body) {
@@ -56,7 +57,6 @@ class Team {
     void run(int chunks, void (*body)(void*, int), void* context);
     Team& team_;
     const bool brief_;
-    mutable bool quiet_ = false;  // no caller has been inside for a while: asked of the clock once
   };
 
   int width() const { return width_; }

@@ -73,11 +73,62 @@ TEST_CASE("a lone caller's loop uses an idle core") {
   }
 }
 
-TEST_CASE("with two callers inside each works alone on its own thread") {
+TEST_CASE("callers inside together share the cores evenly, and for a moment longer") {
+  struct Case {
+    int width, callers, share;
+  };
+  for (const Case& each : {Case{16, 1, 16},
+                           {16, 2, 8},
+                           {16, 3, 5},
+                           {16, 8, 2},
+                           {16, 9, 1},
+                           {16, 40, 1},
+                           {128, 5, 25},
+                           {3, 2, 1},
+                           {1, 1, 1}}) {
+    ManualClock clock(TimePoint(std::chrono::hours(1)));
+    Team team(each.width, clock);
+    std::vector<std::unique_ptr<Team::Caller>> callers;
+    for (int i = 0; i < each.callers; ++i) callers.push_back(std::make_unique<Team::Caller>(team));
+    for (const auto& caller : callers) CHECK(caller->share() == each.share);
+    callers.resize(1);
+    CHECK(callers[0]->share() == each.share);  // the others are most likely on their way
+    clock.advance(Team::kQuiet);
+    CHECK(callers[0]->share() == each.width);
+  }
+}
+
+// Two chunks that wait for each other can only both end when two threads run them.
+TEST_CASE("the loops of two callers each use an idle core, at the same time") {
+  constexpr int kCallers = 2, kLoops = 30;
+  Team team(4);
+  Atomic<int> entered{0}, ran{0};
+  run_together(kCallers, [&](int) {
+    Team::Caller caller(team);
+    entered.add_acq_rel(1);
+    entered.notify_all();
+    for (int seen; (seen = entered.load_acquire()) < kCallers;) entered.wait(seen);
+    for (int loop = 0; loop < kLoops; ++loop) {
+      Atomic<int> arrived{0};
+      caller.for_each(2, [&](int) {
+        arrived.add_acq_rel(1);
+        arrived.notify_all();
+        for (int seen; (seen = arrived.load_acquire()) < 2;) arrived.wait(seen);
+        ran.add_relaxed(1);
+      });
+    }
+    entered.add_acq_rel(1);  // both stay until both are done
+    entered.notify_all();
+    for (int seen; (seen = entered.load_acquire()) < 2 * kCallers;) entered.wait(seen);
+  });
+  CHECK(ran.load_relaxed() == kCallers * kLoops * 2);
+}
+
+TEST_CASE("with as many callers inside as cores each works alone on its own thread") {
   ManualClock clock(TimePoint(std::chrono::hours(1)));
-  Team team(4, clock);
+  Team team(2, clock);
   Team::Caller first(team);
-  CHECK(first.share() == 4);
+  CHECK(first.share() == 2);
   {
     Team::Caller second(team);
     CHECK(first.share() == 1);
@@ -89,7 +140,7 @@ TEST_CASE("with two callers inside each works alone on its own thread") {
   }
   CHECK(first.share() == 1);  // the next caller is most likely on its way
   clock.advance(Team::kQuiet);
-  CHECK(first.share() == 4);
+  CHECK(first.share() == 2);
 }
 
 TEST_CASE("helpers leave at a chunk boundary when a second caller comes") {

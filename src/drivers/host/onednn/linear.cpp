@@ -125,10 +125,15 @@ int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Of few rows each core takes panels of columns, and reads that part of the weight for all rows. Of many rows
 // it takes some: what they need of the weight is paid back by then, and the result lies where it is written.
-LinearPiece cut(const Problem& p, const LinearWeight& weight, int pieces) {
+LinearPiece cut(const Engine& engine, const Problem& p, const LinearWeight& weight, int pieces) {
   const int64_t blocks = ceil_div(p.n, weight.block);
-  const bool by_columns = weight.cuts && p.m < kManyRows * pieces;
-  const int64_t panels = by_columns ? std::min<int64_t>(pieces, blocks) : 1;
+  // On matrix units a panel of some rows is summed in another order than the whole.
+  const bool may_cut = weight.cuts && (p.m == 1 || !engine.exact || !engine.bf16);
+  if (!may_cut || p.m >= kManyRows * pieces) {
+    const int64_t parts = p.m >= kFewestRows * pieces ? pieces : 1;
+    return {0, ceil_div(p.m, parts), 0, p.n, nullptr};
+  }
+  const int64_t panels = std::min<int64_t>(pieces, blocks);
   const int64_t parts = std::clamp<int64_t>(pieces / panels, 1, ceil_div(p.m, kFewestRows));
   return {0, ceil_div(p.m, parts), 0, std::min(ceil_div(blocks, panels) * weight.block, p.n), nullptr};
 }
@@ -186,7 +191,7 @@ class LinearStep final : public Step {
     } else {
       HEDDLE_TRY_ASSIGN(step->weight_, plain_weight(problem.k, problem.n, transposed));
     }
-    const auto divided = [&](int n) { return step->divide(engine, cut(problem, *step->weight_, n)); };
+    const auto divided = [&](int n) { return step->divide(engine, cut(engine, problem, *step->weight_, n)); };
     HEDDLE_TRY_ASSIGN(std::optional<LinearDivision> whole, divided(1));
     step->whole_ = step->take(*std::move(whole));
     if (lowering.width > 1 && 2 * problem.m * problem.k * problem.n >= kWorthSharing) {

@@ -5,8 +5,8 @@
 //              core reads all of it, or of many rows some. Any other caller runs it whole.
 //   Invariant  A row's bits depend neither on the other rows nor on how the work is cut: oneDNN, made for a
 //              team of one, sums along K in one order for all row counts and panels (driver_conformance
-//              compares the bits). Models with a weight among
-//              their inputs are not batched, and take few_rows.h.
+//              compares the bits). In bf16 that holds where the engine is exact, which then cuts rows only.
+//              Models with a weight among their inputs are not batched, and take few_rows.h.
 //   Threads    As step.h says.
 #pragma once
 
