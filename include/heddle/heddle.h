@@ -485,6 +485,7 @@ struct CoalescingStats {
   uint64_t left;               // deadline or cancelled while they waited
   size_t waiting;              // now
   int64_t max_batch;           // rows a batch like the last ones may have now, by what was measured
+  int lanes;                   // that batches are spread over, likewise
 };
 
 // A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once,

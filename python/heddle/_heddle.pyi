@@ -203,6 +203,7 @@ class _CoalescingStats(TypedDict):
     left: int
     waiting: int
     max_batch: int
+    lanes: int
 
 class Rates:
     @property

@@ -254,6 +254,7 @@ nb::object coalescing_stats(const Model& model) {
   out["left"] = stats->left;
   out["waiting"] = stats->waiting;
   out["max_batch"] = stats->max_batch;
+  out["lanes"] = stats->lanes;
   return out;
 }
 

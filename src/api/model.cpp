@@ -188,8 +188,8 @@ std::string Model::explain_coalescing() const {
 std::optional<CoalescingStats> Model::coalescing_stats() const {
   if (!rep_->joins) return std::nullopt;
   const batch::Coalescer::Stats stats = rep_->calls->stats();
-  return CoalescingStats{stats.calls, stats.batches, stats.rows,    stats.refused,
-                         stats.left,  stats.parked,  stats.rows_max};
+  return CoalescingStats{stats.calls, stats.batches, stats.rows,     stats.refused,
+                         stats.left,  stats.parked,  stats.rows_max, stats.lanes};
 }
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {

@@ -54,6 +54,7 @@ def test_threads_share_batches_and_get_the_values_of_calls_alone():
     assert stats["calls"] == (heddle.Device().in_flight + 12) * 40 + len(inputs)
     assert sum(stats["rows"].values()) == stats["batches"] < stats["calls"]
     assert stats["waiting"] == 0
+    assert 1 <= stats["lanes"] <= heddle.Device().threads
 
 
 def test_a_lone_caller_is_never_batched():

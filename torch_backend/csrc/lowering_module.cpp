@@ -58,6 +58,7 @@ py::object coalescing_stats(const CompiledModel& compiled) {
   told["left"] = stats->left;
   told["waiting"] = stats->waiting;
   told["max_batch"] = stats->max_batch;
+  told["lanes"] = stats->lanes;
   return told;
 }
 

@@ -114,6 +114,7 @@ Coalescer::Stats Coalescer::stats() const {
   const uint64_t lone = door_.sum(stats.rows);
   stats.calls += lone;
   stats.batches += lone;
+  stats.lanes = state->choice ? state->choice->chosen() : options_.lanes;
   stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
   return stats;
 }

@@ -120,6 +120,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     uint64_t refused = 0, left = 0;  // exhausted; deadline or cancelled
     size_t parked = 0;
     int64_t rows_max = 0;  // what a batch of rows like the last ones may take now
+    int lanes = 0;         // that batches are spread over
   };
   Stats stats() const;
   bool anyone_waits() const { return state_.lock()->stats.parked != 0; }

@@ -70,6 +70,46 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
   });
 }
 
+TEST_CASE(
+    "simulated: batches are spread over fewer lanes where lanes are in each other's way, and only there") {
+  SimulationOptions long_ones;
+  long_ones.steps_max = 5'000'000;
+  constexpr int kMany = 8, kRounds = 800, kLanes = 4;
+  for (const bool in_the_way : {true, false}) {
+    holds_for_seeds(
+        3,
+        [&](Simulation& sim) {
+          CoalescerOptions options = with(kLanes, 16);
+          options.chooses_lanes = true;
+          // Pauses take none of a processor.
+          options.cost = [](int64_t rows) { return microseconds(100 + 5 * rows); };
+          Fixture fixture(options);
+          Atomic<int> running{0};
+          fixture.kernel = [&](const device::Run& run) {
+            const int lanes = running.add_relaxed(1) + 1;
+            const auto rows = static_cast<int>(run.inputs[0].extents[0]);
+            sim.pause(microseconds(in_the_way ? 100 * lanes + 5 * rows : 100 * rows));
+            running.sub_relaxed(1);
+            return Status();
+          };
+          Counts counts;
+          run_together(kMany, [&](int caller) {
+            for (int round = 0; round < kRounds; ++round) {
+              Rows rows(1, static_cast<float>(100 * caller + round % 7));
+              const auto result = fixture.call(rows);
+              sim.expect(fixture.right(rows, result), "each caller gets its own row");
+              counts.right.add_relaxed(1);
+            }
+          });
+          sim.expect(counts.all() == kMany * kRounds, "each had one answer");
+          const int lanes = fixture.coalescer->stats().lanes;
+          sim.expect(in_the_way ? lanes == 1 : lanes == kLanes, text("it is spread over ", lanes, " lanes"));
+          check_empty(sim, fixture, counts);
+        },
+        long_ones);
+  }
+}
+
 TEST_CASE("simulated: on an asynchronous device callers' rows are theirs, too") {
   holds_for_seeds(300, [](Simulation& sim) {
     Fixture fixture(with(2, 4), false, false, {.asynchronous = true});
