@@ -28,6 +28,7 @@ from ratios import call_rates, in_turn, parser, ratio, show, spread, write
 ROOT = Path(__file__).resolve().parent.parent.parent
 BENCHES = Path(os.environ.get("HEDDLE_BENCHES", ROOT / "build" / "release" / "bench"))
 BATCHES = {"mlp": 64, "conv1d": 64, "encoder": 64, "resnet18": 8, "minilm": 8}
+ROWS = {"mlp": (512,), "conv1d": (64, 100), "encoder": (32, 256), "resnet18": (3, 224, 224)}  # of the input
 CALLERS = (1, 4, 16, 64, 256, 1024)
 PYTHON_CALLERS = (16, 64, 256)
 CEILING_ROWS = (1, 4, 16, 64)
@@ -35,12 +36,11 @@ WORK_BETWEEN_US = (0, 10, 30, 100)
 
 
 def inputs_for(work: str, rows: int) -> Arrays:
+    random = np.random.default_rng(rows)
     if work == "minilm":
-        ids = np.random.default_rng(rows).integers(1000, 20000, (rows, 32))
+        ids = random.integers(1000, 20000, (rows, 32))
         return ids, np.ones_like(ids), np.zeros_like(ids)
-    import export_torch
-
-    return tuple(export_torch.arrays(work, {"batch": rows}, seed=rows))
+    return (random.standard_normal((rows, *ROWS[work]), dtype=np.float32),)
 
 
 def opened(work: Work, setting: str) -> Call:
@@ -150,7 +150,7 @@ class Runner:
         self.against("one caller, one row", work, 1, 1, peers)
         self.against("one caller, a batch", work, 1, BATCHES[work], peers)
 
-    def full(self, work: str) -> None:
+    def batches(self, work: str) -> None:
         self.against("a caller a core, batches", work, CORES, BATCHES[work], ["onnxruntime-1", "torch-1"])
 
     def joined(self, work: Work, precision: str = "f32") -> None:
@@ -212,7 +212,7 @@ def main() -> int:
         if "alone" in options.parts:
             runner.alone(work)
         if "full" in options.parts:
-            runner.full(work)
+            runner.batches(work)
         write(options.json, runner.figures)
     if "joined" in options.parts:
         for work in set(options.models) & {"mlp", "encoder"}:

@@ -75,10 +75,14 @@ def minilm_work() -> Work:
 
 
 def exported_work(name: str) -> Work:
-    import export_torch
     import real_files
 
-    return Work(name, real_files.exports() / f"{name}.onnx", lambda: export_torch.module(name))
+    def module() -> object:
+        import export_torch  # and torch, which takes seconds
+
+        return export_torch.module(name)
+
+    return Work(name, real_files.exports() / f"{name}.onnx", module)
 
 
 EXPORTED = ("mlp", "conv1d", "encoder", "resnet18", "mobilenet")
