@@ -90,7 +90,7 @@ class Executables {
   void note_change();
 
   Map programs_;
-  // Counts. seq_cst, as lanes' words are: see LaneWords.
+  // Counts. seq_cst, as lanes' words are: see OwnerWords.
   Atomic<uint64_t> changes_{0};
   std::function<void()> told_ = [] {};
 };

@@ -36,7 +36,7 @@ class Gate {
     Gate* gate_ = nullptr;
   };
 
-  bool closed() const { return (word_.load_seq_cst() & kClosed) != 0; }  // pairs with close(), see LaneWords
+  bool closed() const { return (word_.load_seq_cst() & kClosed) != 0; }  // pairs with close(), see OwnerWords
   uint64_t inside() const { return word_.load_relaxed() & ~kClosed; }
   void close() { word_.or_seq_cst(kClosed); }
   Status wait_empty(Deadline deadline);

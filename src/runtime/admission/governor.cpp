@@ -51,15 +51,15 @@ void Governor::set_limit_once(int limit) {
 }
 
 Result<Permit> Governor::enter(ModelId model, Deadline deadline, DuringHold during) {
-  const int lane = words_.try_take(tag(model, kTaken), words_.lanes());
-  if (lane != LaneWords::kNone) [[likely]]
+  const int lane = words_.try_take(tag(model, kTaken), words_.last(), words_.places());
+  if (lane != OwnerWords::kNone) [[likely]]
     return count_in(lane);
   return park(model, deadline, during);
 }
 
 Permit Governor::try_enter_lone(ModelId model, int lanes) {
-  const int lane = words_.try_take(tag(model, kLone), lanes);
-  return lane == LaneWords::kNone ? Permit() : count_in(lane);
+  const int lane = words_.try_take(tag(model, kLone), words_.last(), lanes);
+  return lane == OwnerWords::kNone ? Permit() : count_in(lane);
 }
 
 Status Governor::await_no_lone(ModelId model, Deadline deadline) {
@@ -120,7 +120,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
   }
   answer(answers);
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, model));
-  return lane == LaneWords::kNone ? Permit() : admit(lane, model);
+  return lane == OwnerWords::kNone ? Permit() : admit(lane, model);
 }
 
 Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold during) {
@@ -136,7 +136,7 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
     queue->copies.push_back({owner, parked, during});
   }
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, owner));
-  return lane == LaneWords::kNone ? Permit() : admit(lane, owner);
+  return lane == OwnerWords::kNone ? Permit() : admit(lane, owner);
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
@@ -210,7 +210,7 @@ void Governor::end_exclusive() {
 }
 
 void Governor::release_lanes(Queue& queue) {
-  for (int lane = 0; lane < words_.lanes(); ++lane) {
+  for (int lane = 0; lane < words_.places(); ++lane) {
     // Callers are parked: who asks for this hands them over.
     if (words_.owner(lane) == kCollected) static_cast<void>(words_.give_back(lane));
   }
@@ -249,7 +249,7 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
       return;
     }
     const int lane = words_.take_parked(kGranted);
-    if (lane != LaneWords::kNone) {
+    if (lane != OwnerWords::kNone) {
       answers.push_back({next_caller(queue), lane});
       continue;
     }
@@ -259,7 +259,7 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
 }
 
 void Governor::collect(Queue& queue, Answers& answers) {
-  while (words_.take_parked(kCollected) != LaneWords::kNone) ++queue.collected;
+  while (words_.take_parked(kCollected) != OwnerWords::kNone) ++queue.collected;
   if (queue.collected != limit_.load_relaxed()) return;
   if (copies_.load_acquire() != kHeldOff) return;  // the last of them hands over
   queue.held = true;
@@ -271,7 +271,7 @@ void Governor::collect(Queue& queue, Answers& answers) {
 void Governor::send_aside(Queue& queue, Answers& answers) {
   const auto sent = [&](const Caller& caller) {
     if (caller.during != DuringHold::step_aside) return false;
-    answers.push_back({caller.parked, LaneWords::kNone});
+    answers.push_back({caller.parked, OwnerWords::kNone});
     return true;
   };
   for (auto& [id, model] : queue.models) queue.waiting -= std::erase_if(model.callers, sent);
@@ -301,7 +301,7 @@ Result<int> Governor::await(const Ref<Parked>& parked, Deadline deadline, bool f
     const bool withdrawn = withdraw(parked, for_exclusive, model);
     // Taken out of the queue just now: the answer is on its way, and an interrupt does not end this wait.
     while (!withdrawn && !given.has_value()) given = parked->wait(Deadline::never());
-    if (withdrawn || (given->ok() && **given == LaneWords::kNone)) {
+    if (withdrawn || (given->ok() && **given == OwnerWords::kNone)) {
       return Status::deadline("device '", device_, "' was busy until the deadline: ", limit(),
                               " submissions at once are allowed and others were in flight or waiting");
     }
@@ -362,7 +362,7 @@ void Governor::forget(ModelId model) {
 
 Governor::Stats Governor::stats() const {
   Stats stats;
-  const int lanes = words_.lanes();
+  const int lanes = words_.places();
   for (int lane = 0; lane < lanes; ++lane) {
     stats.entered += lanes_[static_cast<size_t>(lane)].entered.load_relaxed();
   }
@@ -372,7 +372,7 @@ Governor::Stats Governor::stats() const {
   stats.exclusives = queue->exclusive_count;
   const size_t waiting = queue->waiting + queue->copies.size() + queue->exclusives.size();
   stats.waiting = static_cast<int>(waiting) + (queue->collecting ? 1 : 0);
-  stats.in_flight = lanes - words_.count(LaneWords::kFree) - words_.count(kCollected);
+  stats.in_flight = lanes - words_.count(OwnerWords::kFree) - words_.count(kCollected);
   return stats;
 }
 

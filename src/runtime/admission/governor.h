@@ -17,7 +17,7 @@
 //   Aside      A caller that owns a Turn passes DuringHold::step_aside, since the holder may wait for that
 //              Turn. If a hold is on, or begins while the caller is parked, the caller gets an empty Permit,
 //              drops the Turn and enters again without it.
-//   Threads    Any. The fast path is one compare-and-swap on the lane's word (lane_words.h) and takes no
+//   Threads    Any. The fast path is one compare-and-swap on the lane's word (owner_words.h) and takes no
 //              lock.
 //   Blocks     enter(), enter_copy(), exclusive() and await_no_lone(), until their deadline. A thread that
 //              holds the device exclusively gets `invalid` from enter() and exclusive().
@@ -34,7 +34,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/admission/lane_words.h"
+#include "runtime/admission/owner_words.h"
 #include "runtime/admission/parked.h"
 #include "runtime/ids.h"
 
@@ -115,7 +115,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   friend class Permit;
   friend class Exclusive;
   // The lane of a copy's Permit. Not kNone, which says that a caller has to step aside.
-  static constexpr int kNoLane = LaneWords::kNone - 1;
+  static constexpr int kNoLane = OwnerWords::kNone - 1;
   // In a lane's word, the first two beside the model's id.
   static constexpr uint64_t kTaken = 1, kLone = 2, kCollected = 3, kGranted = 4, kVisited = 5;
   static constexpr int kTagBits = 3;
@@ -184,7 +184,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   const std::string device_;
   const uint32_t generation_;  // fork_generation() of the maker: a child hands nothing over
-  LaneWords words_;
+  OwnerWords words_;
   // How many copies' Permits are out, and kHeldOff while a holder collects or has the device; that bit
   // changes under the queue's lock. Acquire-release: the holder sees what the copies before it did. The last
   // copy to leave finds the bit and hands over; a collector that set it finds the count.
@@ -197,7 +197,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
 template <class F>
 void Governor::with_free_lanes(F&& f) {
-  for (int lane = 0; lane < words_.lanes(); ++lane) {
+  for (int lane = 0; lane < words_.places(); ++lane) {
     if (!words_.try_take_at(lane, kVisited)) continue;
     const Visit visit{*this, lane};
     f(lane);

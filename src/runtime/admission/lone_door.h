@@ -2,7 +2,7 @@
 // many did.
 //
 //   States     open for so many lanes <-> shut. Who shuts it looks at the lanes' words next, and a call that
-//              has a lane looks at the door again: both seq_cst (lane_words.h), so one sees the other.
+//              has a lane looks at the door again: both seq_cst (owner_words.h), so one sees the other.
 //   Threads    Any. count(): one thread at a time for each lane, its owner, on a line of its own. sum() may
 //              miss runs that end now.
 //   Blocks     Never. count() allocates on a lane's first run.
