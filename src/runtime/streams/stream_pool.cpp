@@ -1,11 +1,12 @@
 #include "runtime/streams/stream_pool.h"
 
 #include <algorithm>
-#include <bit>
 #include <tuple>
 
 #include "base/fork.h"
+#include "base/own_count.h"
 #include "runtime/registry.h"
+#include "runtime/thread_number.h"
 
 namespace heddle::runtime {
 
@@ -28,7 +29,12 @@ Result<Ref<StreamPool>> StreamPool::make(Ref<Roster> roster, const Options& opti
     return Status::invalid("a pool of ", options.streams, " streams was asked for; it must be 2 to ",
                            kMaxStreams, ", the default stream included");
   }
-  return Ref<StreamPool>(new StreamPool(std::move(roster), options));
+  const Ref<StreamPool> pool(new StreamPool(std::move(roster), options));
+  Ref<StreamPool> owner(pool.get(), [pool](StreamPool*) {
+    for (Place& place : pool->places_) place.keeper.reset();
+  });
+  for (Place& place : pool->places_) place.keeper = own_count(pool);
+  return owner;
 }
 
 StreamPool::StreamPool(Ref<Roster> roster, const Options& options)
@@ -36,12 +42,32 @@ StreamPool::StreamPool(Ref<Roster> roster, const Options& options)
       exhaustion_(options.exhaustion),
       wait_max_(options.stream_wait_max),
       limit_(options.streams),
-      generation_(fork_generation()),
-      free_(FreeWord::first(options.streams) & ~uint64_t{1}) {}
+      generation_(fork_generation()) {
+  words_.open(limit_, OwnerWords::kFree);
+  static_cast<void>(words_.try_take_at(0, kDefaultStreams));
+}
+
+int StreamPool::try_take() {
+  const uint64_t me = this_thread_number();
+  const int last = words_.last();
+  // Whoever has it still wants another one, and fewer streams are made when that is the lowest.
+  return words_.try_take(me, words_.owner(last) == me ? 0 : last, limit_);
+}
+
+// try_take() may find each place taken when it looks there, although some place was free at any time. Here
+// nobody takes a place meanwhile but threads that had begun to, so each taken place has a lessee or a taker
+// of its own. For Exhaustion::fail alone, where nobody is parked and nobody seeks.
+int StreamPool::take_undisturbed() {
+  const auto queue = queue_.lock();
+  words_.park();
+  const int place = words_.take_parked(this_thread_number());
+  words_.unpark();
+  return place;
+}
 
 Result<StreamLease> StreamPool::lease() {
   if (!closed_.load_acquire() && fork_generation() == generation_) [[likely]] {
-    if (const int place = free_.try_take(); place != FreeWord::kNone) [[likely]]
+    if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
       return occupy(place);
   }
   return lease(Deadline::in(wait_max_));
@@ -52,25 +78,27 @@ Result<StreamLease> StreamPool::lease(Deadline deadline) {
     return registry::forked();
   if (closed_.load_acquire()) [[unlikely]]
     return closed_status();
-  if (const int place = free_.try_take(); place != FreeWord::kNone) [[likely]]
+  if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
     return occupy(place);
   switch (exhaustion_) {
     case Exhaustion::share:
       return join();
     case Exhaustion::fail:
+      if (const int place = take_undisturbed(); place != OwnerWords::kNone) return occupy(place);
       return exhausted("");
     case Exhaustion::wait:
       break;
   }
   HEDDLE_TRY_ASSIGN(const int place, wait_for_place(deadline));
+  words_.pass_to(place, this_thread_number());
   return occupy(place);
 }
 
 Result<std::optional<StreamLease>> StreamPool::try_lease() {
   if (fork_generation() != generation_) return registry::forked();
   if (closed_.load_acquire()) return closed_status();
-  const int place = free_.try_take();
-  if (place == FreeWord::kNone) return std::optional<StreamLease>();
+  const int place = try_take();
+  if (place == OwnerWords::kNone) return std::optional<StreamLease>();
   HEDDLE_TRY_ASSIGN(StreamLease lease, occupy(place));
   return std::optional<StreamLease>(std::move(lease));
 }
@@ -85,27 +113,35 @@ Result<StreamLease> StreamPool::occupy(int place) {
     }
     mine.stream = std::move(made).value();
   }
-  mine.lessees.add_seq_cst(1);  // from here on others may join: pairs with join_least_loaded()
+  const uint64_t me = this_thread_number();
+  const bool had_by_another = std::exchange(mine.taker, me) != me;
+  mine.lessees.store_seq_cst(1);  // from here on others may join: pairs with join_least_loaded()
   tell_seekers();
-  const int leased = limit_ - 1 - std::popcount(free_.free());
-  if (leased > most_leased_.load_relaxed()) [[unlikely]]
-    most_leased_.max_relaxed(leased);
-  return StreamLease(shared_from_this(), place);
+  if (had_by_another) [[unlikely]]
+    count_taken();
+  return StreamLease(mine.keeper, place);
+}
+
+void StreamPool::count_taken() const {
+  const int most = most_leased_.load_relaxed();
+  if (most == limit_ - 1) return;
+  const int taken = limit_ - 1 - words_.count(OwnerWords::kFree);
+  if (taken > most) most_leased_.max_relaxed(taken);
 }
 
 Result<StreamLease> StreamPool::join() {
   for (;;) {
     seekers_.add_seq_cst(1);
     const uint32_t seen = changes_.load_acquire();
-    int place = free_.try_take_latest();
-    const bool took = place != FreeWord::kNone;
+    int place = try_take();
+    const bool took = place != OwnerWords::kNone;
     if (!took) place = join_least_loaded();
-    if (place == FreeWord::kNone && !closed_.load_acquire()) changes_.wait(seen);
+    if (place == OwnerWords::kNone && !closed_.load_acquire()) changes_.wait(seen);
     seekers_.sub_relaxed(1);
     if (took) return occupy(place);
-    if (place != FreeWord::kNone) {
+    if (place != OwnerWords::kNone) {
       joined_.add_relaxed(1);
-      return StreamLease(shared_from_this(), place);
+      return StreamLease(places_[static_cast<size_t>(place)].keeper, place);
     }
     if (closed_.load_acquire()) return closed_status();
   }
@@ -135,21 +171,22 @@ int StreamPool::join_least_loaded() {
       if (lessees.cas_weak_acq_rel(seen, seen + 1)) return load.place;
     }
   }
-  return FreeWord::kNone;
+  return OwnerWords::kNone;
 }
 
 Result<int> StreamPool::wait_for_place(Deadline deadline) {
   auto parked = std::make_shared<Parked>();
-  std::vector<std::pair<Ref<Parked>, int>> answers;
+  Answers answers;
   {
     auto queue = queue_.lock();
     if (queue->closed) return closed_status();
-    free_.park();
+    words_.park();
     queue->waiting.push_back(parked);
     hand_over(*queue, answers);
     if (answers.empty()) ++queue->waited;
   }
-  for (const auto& [caller, place] : answers) caller->grant(place);
+  answer(answers);
+  answers.clear();
 
   auto given = parked->wait(deadline);
   if (given.has_value()) return std::move(*given);
@@ -157,22 +194,28 @@ Result<int> StreamPool::wait_for_place(Deadline deadline) {
   {
     auto queue = queue_.lock();
     withdrawn = std::erase(queue->waiting, parked) != 0;
-    if (withdrawn) hand_over(*queue, answers);  // gives nothing: it ends the parking when no caller is left
+    // Ends the parking when no caller is left, and may find a place whose last lessee waits for this lock.
+    if (withdrawn) hand_over(*queue, answers);
   }
+  answer(answers);
   if (withdrawn)
     return Status::make(Code::deadline, exhausted(" None was returned until the deadline.").message());
   return std::move(
       *parked->wait(Deadline::never()));  // taken out of the queue just now: the answer is on its way
 }
 
-void StreamPool::hand_over(Queue& queue, std::vector<std::pair<Ref<Parked>, int>>& answers) {
+void StreamPool::hand_over(Queue& queue, Answers& answers) {
   while (!queue.waiting.empty()) {
-    const int place = free_.take_parked();
-    if (place == FreeWord::kNone) return;
+    const int place = words_.take_parked(kHandedOver);
+    if (place == OwnerWords::kNone) return;
     answers.emplace_back(std::move(queue.waiting.front()), place);
     queue.waiting.pop_front();
   }
-  free_.unpark();
+  words_.unpark();
+}
+
+void StreamPool::answer(const Answers& answers) {
+  for (const auto& [caller, place] : answers) caller->grant(place);
 }
 
 void StreamPool::leave(int place) {
@@ -189,17 +232,16 @@ void StreamPool::leave(int place) {
 }
 
 void StreamPool::put_back(int place) {
-  if (free_.try_give_back(place)) [[likely]] {
-    tell_seekers();
+  const bool parked = words_.give_back(place);
+  tell_seekers();
+  if (!parked) [[likely]]
     return;
-  }
-  std::vector<std::pair<Ref<Parked>, int>> answers;
+  Answers answers;
   {
     auto queue = queue_.lock();
-    free_.put_parked(place);
     hand_over(*queue, answers);
   }
-  for (const auto& [caller, given] : answers) caller->grant(given);
+  answer(answers);
 }
 
 void StreamPool::tell_seekers() {
@@ -245,7 +287,7 @@ void StreamPool::close() {
     auto queue = queue_.lock();
     queue->closed = true;
     waiting.swap(queue->waiting);
-    free_.unpark();
+    words_.unpark();
   }
   for (const Ref<Parked>& caller : waiting) caller->refuse(closed_status());
   changes_.add_release(1);
@@ -253,6 +295,7 @@ void StreamPool::close() {
 }
 
 StreamPool::Stats StreamPool::stats() const {
+  count_taken();
   Stats stats;
   for (const Place& place : places_) {
     const int lessees = place.lessees.load_relaxed();

@@ -1,18 +1,23 @@
 // stream_pool.h: hands out streams.
 //
 //   What       32 streams, made on first use. Stream 0 is the default stream, for any caller; 1 to 31 are
-//              leased, lowest free first, by compare-and-swap on one word. When all are leased: share, wait
-//              or fail, as Options::exhaustion says.
+//              leased. A thread gets the one that it had last. If it has that one still, or had none, it gets
+//              the lowest free one; if another thread has it, the next free one in turn. When all are leased:
+//              share, wait or fail, as Options::exhaustion says.
 //   Invariant  A leased place has at least one lessee; it is free again when its last lessee returned it.
 //              Only the lessee that took a free place makes or replaces its stream, before others can join. A
 //              failed stream is discarded with its last lease.
 //   share      Joins the working stream with the fewest lessees, of those the one with the least in flight.
 //              Submissions take turns.
 //   wait       First come first served; a returned place is handed over; waiters do not poll.
+//   fail       A lease is refused only when other leases, and callers that lease now, are as many as places.
+//   Cost       A thread that leases its last place again writes no cache line that other threads write: the
+//              place's word, its lessees and its reference to the pool have lines of their own.
 //   Threads    Any. A lease may be dropped by any thread, also after the pool's runtime has ended.
 //   Blocks     lease(): to make a stream on first use; with Exhaustion::wait until a place is returned or the
 //              deadline passed.
-//   Lifetime   A lease keeps the pool.
+//   Lifetime   A lease keeps the pool. Each place has a reference of its own to it, which its leases share;
+//              the end of the last reference that make() gave ends those.
 #pragma once
 
 #include <array>
@@ -23,9 +28,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/admission/owner_words.h"
 #include "runtime/admission/parked.h"
 #include "runtime/options.h"
-#include "runtime/streams/free_word.h"
 #include "runtime/streams/roster.h"
 
 namespace heddle::runtime {
@@ -55,7 +60,7 @@ class StreamLease {  // move-only
   int place_ = 0;
 };
 
-class StreamPool : public std::enable_shared_from_this<StreamPool> {
+class StreamPool {
  public:
   static constexpr int kMaxStreams = 32;
   static Result<Ref<StreamPool>> make(Ref<Roster> roster, const Options& options);
@@ -69,11 +74,13 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
 
   int limit() const { return limit_; }
   struct Stats {
-    int leased = 0;          // places taken now
-    int lessees = 0;         // leases out now
-    uint64_t joined = 0;     // leases that share
-    uint64_t waited = 0;     // leases that had to wait
-    int most_leased = 0;     // the most places taken at once, as seen by their first lessees
+    int leased = 0;       // places taken now
+    int lessees = 0;      // leases out now
+    uint64_t joined = 0;  // leases that share
+    uint64_t waited = 0;  // leases that had to wait
+    // The most places taken at once, as seen by threads that took one which another thread had before, and
+    // here. They look at one place after another: one that is returned meanwhile may be counted.
+    int most_leased = 0;
     uint64_t discarded = 0;  // failed streams
   };
   Stats stats() const;
@@ -84,7 +91,10 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
     // 0: free, or being taken. The taker stores 1 when the stream is ready (release); lessees join by n ->
     // n + 1, never from 0.
     Atomic<int> lessees{0};
-    Ref<Stream> stream;  // written only by the lessee that takes the place while lessees is 0
+    // Written only by the lessee that takes the place, while lessees is 0.
+    Ref<Stream> stream;
+    uint64_t taker = 0;      // the thread that took the place last, by its number
+    Ref<StreamPool> keeper;  // written by make(), and ended with the last reference that make() gave
   };
   struct Queue {
     std::deque<Ref<Parked>> waiting;
@@ -93,15 +103,23 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
     Ref<Stream> default_stream;
   };
 
+  using Answers = std::vector<std::pair<Ref<Parked>, int>>;
+  // In a place's word, beside the numbers of threads.
+  static constexpr uint64_t kDefaultStreams = ~uint64_t{0}, kHandedOver = kDefaultStreams - 1;
+
   StreamPool(Ref<Roster> roster, const Options& options);
+  int try_take();
+  int take_undisturbed();
   Result<StreamLease> occupy(int place);
+  void count_taken() const;
   Result<StreamLease> join();
   int join_least_loaded();
   Result<int> wait_for_place(Deadline deadline);
   Status exhausted(std::string_view also) const;
   void leave(int place);
   void put_back(int place);
-  void hand_over(Queue& queue, std::vector<std::pair<Ref<Parked>, int>>& answers);
+  void hand_over(Queue& queue, Answers& answers);
+  static void answer(const Answers& answers);
   void tell_seekers();
 
   const Ref<Roster> roster_;
@@ -109,18 +127,23 @@ class StreamPool : public std::enable_shared_from_this<StreamPool> {
   const Duration wait_max_;
   const int limit_;
   const uint32_t generation_;  // fork_generation() of the maker
-  // Only a place that was free when it was taken, and is not the default stream's, has a bit here.
-  FreeWord free_;
+  // Place 0 is never free here. Parked callers wait for a place: Exhaustion::wait. A thread that parks looks
+  // at the words afterwards, a thread that gives a place back looks whether callers are parked afterwards:
+  // all seq_cst, so one of them sees the other (owner_words.h).
+  OwnerWords words_;
   std::array<Place, kMaxStreams> places_;
   Atomic<bool> closed_{false};  // set once, by close(); read by lease()
   // A caller that finds neither a free place nor one to join (all are being made) announces itself in
   // seekers_, looks once more, and sleeps until changes_ differs. A thread that makes a place joinable or
-  // free then reads seekers_. Joinable: both sides are seq_cst, so they cannot miss each other. Free: both
-  // change the free word, and the later of the two sees the other's change.
+  // free then reads seekers_. The first lessee's count, words and seekers_ are written and read seq_cst, so
+  // the two cannot miss each other. A place that the seeker saw free and did not get is another thread's,
+  // which makes it joinable or free again, and then reads seekers_.
   Atomic<int> seekers_{0};
   Atomic<uint32_t> changes_{0};
-  Atomic<uint64_t> joined_{0}, discarded_{0};  // statistics
-  Atomic<int> most_leased_{0};
+  mutable Atomic<int> most_leased_{0};
+  // Written by threads that do not lease a place of their own: apart from what those read that do.
+  alignas(64) Atomic<uint64_t> joined_{0};  // statistics, as is the next
+  Atomic<uint64_t> discarded_{0};
   mutable Guarded<Queue, Rank::kPool> queue_;
 };
 

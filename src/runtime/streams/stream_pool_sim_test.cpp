@@ -17,11 +17,11 @@ namespace {
 using heddle::test::holds_for_seeds;
 using std::chrono::microseconds;
 
-// Two places to lease, the default stream beside them.
-Ref<StreamPool> small_pool(Exhaustion exhaustion, bool asynchronous = false) {
+// Two places to lease, or as many as asked for, the default stream beside them.
+Ref<StreamPool> small_pool(Exhaustion exhaustion, bool asynchronous = false, int places = 2) {
   const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = asynchronous});
   Options options;
-  options.streams = 3;
+  options.streams = places + 1;
   options.exhaustion = exhaustion;
   return *StreamPool::make(std::make_shared<Roster>(device, Clock::real()), options);
 }
@@ -133,6 +133,49 @@ TEST_CASE("simulated: a pool that is closed answers all that wait, and leases th
     sim.expect(leased.load_relaxed() + refused.load_relaxed() == 6, "each had one answer");
     check_returned(sim, *pool);
   });
+}
+
+// Each thread comes back to the place that it had last, so that a look at one place after another may find
+// each taken, though one of them was free at any time.
+TEST_CASE("simulated: fail refuses nobody while leases and those who ask for one are as few as places") {
+  constexpr int kPlaces = 6;
+  holds_for_seeds(1000, [](Simulation& sim) {
+    const auto pool = small_pool(Exhaustion::fail, false, kPlaces);
+    Atomic<int> inside{0}, leased{0};
+    run_together(kPlaces + 3, [&](int) {
+      for (int i = 0; i < 8; ++i) {
+        if (inside.add_acq_rel(1) < kPlaces) {
+          const auto lease = pool->lease();
+          sim.expect(lease.ok(), "a place is free");
+          leased.add_relaxed(1);
+          for (int pause = 0; pause < 3; ++pause) yield_point("leased");
+        }
+        inside.sub_acq_rel(1);
+      }
+    });
+    sim.expect(leased.load_relaxed() >= kPlaces, "the first ones got their leases");
+    check_returned(sim, *pool);
+  });
+}
+
+TEST_CASE("a warm lease takes no lock and makes at most four read-modify-writes of Atomics") {
+  uint64_t read_modify_writes = 0, locks = 0, first = 0;
+  const SimulationReport report = simulate(1, [&](Simulation& sim) {
+    const auto pool = small_pool(Exhaustion::share);
+    const auto cost = [&](auto&& body) {
+      const uint64_t before = seam::beat->read_modify_writes, locked = seam::beat->locks;
+      body();
+      locks = seam::beat->locks - locked;
+      return seam::beat->read_modify_writes - before;
+    };
+    first = cost([&] { sim.expect(pool->lease().ok(), "a stream"); });
+    read_modify_writes = cost([&] { sim.expect(pool->lease().ok(), "a stream"); });
+  });
+  CHECK_MESSAGE(report.ok(), report.failure);
+  CHECK(first > read_modify_writes);  // the roster's, and that most are leased
+  CHECK(read_modify_writes > 0);
+  CHECK(read_modify_writes <= 4);  // and two of the reference to the pool, which no Atomic counts
+  CHECK(locks == 0);
 }
 
 TEST_CASE("simulated: lessees of one asynchronous stream take turns, and their work is done in order, once") {

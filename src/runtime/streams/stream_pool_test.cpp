@@ -232,7 +232,81 @@ TEST_CASE("500 short threads leave no stream leased, and no stream has two owner
   CHECK(f.pool->stats().most_leased <= 25);
 }
 
-TEST_CASE("leases by one word: no stream has two owners, however often they come and go") {
+TEST_CASE("a thread gets the stream that it had last, also when a lower one is free") {
+  PoolFixture f(Exhaustion::fail);
+  std::optional<StreamLease> first = *f.pool->lease();
+  Thread("other", [&] {
+    for (int i = 0; i < 3; ++i) CHECK((*f.pool->lease())->id().index == 2);
+    first.reset();  // by another thread than its lessee
+    CHECK((*f.pool->lease())->id().index == 2);
+  }).join();
+  Thread("new", [&] { CHECK((*f.pool->lease())->id().index == 1); }).join();
+  CHECK((*f.pool->lease())->id().index == 1);
+  CHECK(f.device->counts().queues.load_relaxed() == 2);
+  CHECK(f.pool->stats().most_leased == 2);
+}
+
+TEST_CASE("a thread that takes each lease before it drops the last one uses two streams in turn") {
+  PoolFixture f(Exhaustion::fail);
+  StreamLease lease;
+  for (int i = 0; i < 100; ++i) {
+    lease = *f.pool->lease();
+    CHECK(lease->id().index == 1 + i % 2);
+  }
+  CHECK(f.device->counts().queues.load_relaxed() == 2);
+}
+
+TEST_CASE("a thread leases its own place of each of two pools") {
+  PoolFixture one(Exhaustion::fail), other(Exhaustion::fail);
+  const auto taken = *one.pool->lease();
+  Thread("both", [&] {
+    for (int i = 0; i < 5; ++i) {
+      CHECK((*one.pool->lease())->id().index == 2);
+      CHECK((*other.pool->lease())->id().index == 1);
+    }
+  }).join();
+}
+
+TEST_CASE("the most streams leased at once are counted, whoever leased them before") {
+  PoolFixture f(Exhaustion::fail);
+  for (int i = 0; i < 3; ++i) CHECK(f.pool->lease().ok());
+  CHECK(f.pool->stats().most_leased == 1);
+  {
+    const auto all = f.lease_all();
+  }
+  CHECK(f.pool->stats().most_leased == 31);
+  PoolFixture again(Exhaustion::fail, 4);
+  {
+    const auto two = std::array{*again.pool->lease(), *again.pool->lease()};
+  }
+  CHECK(again.pool->stats().most_leased == 2);
+}
+
+TEST_CASE("eight threads count references to the pool apart, and the last one to go ends it") {
+  const auto counts = std::make_shared<test::Counts>();
+  {
+    const auto device = std::make_shared<TestDevice>(test::TestOptions{}, counts);
+    auto roster = std::make_shared<Roster>(device, Clock::real());
+    auto pool = *StreamPool::make(roster, {});
+    const std::weak_ptr<Roster> kept_by_the_pool = roster;
+    std::array<StreamLease, 8> leases;
+    for (StreamLease& lease : leases) lease = *pool->lease();
+    CHECK(pool.use_count() == 1);  // what the leases count is not this
+    roster.reset();
+    pool.reset();
+    Atomic<int> dropped{0};
+    run_together(8, [&](int thread) {
+      const StreamLease mine = std::move(leases[static_cast<size_t>(thread)]);
+      CHECK_FALSE(kept_by_the_pool.expired());
+      dropped.add_relaxed(1);
+    });
+    CHECK(dropped.load_relaxed() == 8);
+    CHECK(kept_by_the_pool.expired());
+  }
+  CHECK(counts->nothing_lives());
+}
+
+TEST_CASE("no stream has two owners, however often they come and go") {
   PoolFixture f(Exhaustion::fail);
   std::array<Atomic<int>, 32> owners;
   Atomic<uint64_t> shared{0};
