@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/fork.h"
+#include "base/own_count.h"
 #include "runtime/memory/size_class.h"
 #include "runtime/thread_number.h"
 
@@ -52,9 +53,8 @@ Result<Ref<Allocator>> Allocator::make(Ref<device::Device> device, const Options
   }
   Ref<Allocator> allocator(new Allocator(std::move(device), options));
   HEDDLE_TRY(allocator->set_memory_fraction(options.memory_fraction));
-  // References that share no count with each other, nor with `allocator`.
   for (PaddedStripe& stripe : allocator->stripes_)
-    stripe.data.lock()->keeper = Ref<device::Recycler>(allocator.get(), [allocator](device::Recycler*) {});
+    stripe.data.lock()->keeper = own_count<device::Recycler>(allocator);
   return Ref<Allocator>(allocator.get(), [allocator](Allocator*) {
     for (PaddedStripe& stripe : allocator->stripes_) {
       const Ref<device::Recycler> ended = std::move(stripe.data.lock()->keeper);
