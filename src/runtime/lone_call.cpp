@@ -71,7 +71,7 @@ std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Mod
   if (call == nullptr || (at_most != Duration::max() && !call->is_brief(at_most))) return std::nullopt;
   // Several threads call at once, each alone: from time to time one goes to whoever joins calls, and who then
   // finds out whether that would pay.
-  constexpr uint32_t kLook = 512;
+  constexpr uint32_t kLook = 64;
   if (call->is_long() && lane.index > 0 && ++lane.long_runs % kLook == 0) return std::nullopt;
   std::optional<Views> outputs = fresh_outputs(*call);
   if (!outputs.has_value()) return std::nullopt;

@@ -5,7 +5,8 @@ namespace heddle::batch {
 
 namespace {
 
-// Where lone calls would take more lanes than serve most, the door stays shut as long after callers competed.
+// The door stays shut as long after callers with long runs competed: the lanes that serve most are chosen by
+// what is served behind it.
 constexpr Duration kCalm = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -62,8 +63,8 @@ void Coalescer::open_door(State& state) const {
   if (state.returning > 0) expire_returning(state, Clock::real().now());
   if (state.returning != 0) return;
   if (state.choice) {
-    const bool fewer = state.choice->chosen() < options_.lanes;
-    if (fewer && Clock::real().now() - state.competed < kCalm) return;
+    const bool ever = state.competed != TimePoint::min();
+    if (ever && Clock::real().now() - state.competed < kCalm) return;
     state.choice->forget_trial();
     return door_.open(state.choice->chosen());
   }
