@@ -74,7 +74,7 @@ struct Team::State {
   alignas(64) Atomic<int> callers{0};          // a hint: callers inside
   Atomic<int> together{1};                     // a hint: the most callers inside of late
   Atomic<TimePoint> together_at{TimePoint()};  // a hint: when as many were last inside
-  alignas(64) Atomic<int> helping{0};          // helpers that take chunks, or look for one
+  alignas(64) Atomic<int> helping{0};          // helpers at work, where more than one caller is inside
   Atomic<int> parked{0};                       // helpers that may sleep; seq_cst against the cursors
   std::vector<Loop> loops;                     // a caller that shares has one
   Guarded<Sleep, Rank::kHelpers> sleep;
@@ -89,7 +89,9 @@ struct Team::State {
   }
   Loop* open_loop(size_t first);
   Loop* own_loop();
-  int help(size_t self);  // chunks it ran
+  template <class Go>
+  int take_chunks(Loop& loop, Go may_go_on);  // how many it ran
+  int help(size_t self);                      // likewise
   void helper(size_t self);
   void finish_chunk(Loop& loop);
   void wait_for_helpers(Loop& loop, int count);
@@ -123,21 +125,35 @@ void Team::State::finish_chunk(Loop& loop) {
   finish.notify_all();
 }
 
-int Team::State::help(size_t self) {
-  int ran = 0;
+template <class Go>
+int Team::State::take_chunks(Loop& loop, Go may_go_on) {
   Body body = nullptr;
   void* context = nullptr;
+  int ran = 0;
+  for (int chunk; may_go_on() && (chunk = loop.take(body, context)) >= 0; ++ran) {
+    body(context, chunk);
+    finish_chunk(loop);
+  }
+  return ran;
+}
+
+// Beside one caller there is room for all helpers: they do not count themselves, which would be a line that all
+// of them write, several times a loop. One that is at it when a second caller comes leaves at its next chunk.
+int Team::State::help(size_t self) {
+  int ran = 0;
   for (Loop* loop; (loop = open_loop(self)) != nullptr;) {
-    if (!has_room(helping.add_acq_rel(1) + 1)) {
+    const bool counted = callers.load_relaxed() > 1;
+    if (counted && !has_room(helping.add_acq_rel(1) + 1)) {
       helping.sub_relaxed(1);
       return ran;
     }
-    // The bound counts those who came before us: of two too many, both may leave.
-    for (int chunk; has_room(helping.load_relaxed()) && (chunk = loop->take(body, context)) >= 0; ++ran) {
-      body(context, chunk);
-      finish_chunk(*loop);
-    }
+    const auto may_go_on = [&] {
+      return counted ? has_room(helping.load_relaxed()) : callers.load_relaxed() <= 1;
+    };
+    ran += take_chunks(*loop, may_go_on);
+    if (!counted) continue;
     helping.sub_relaxed(1);
+    // Of two too many, both may have left.
     if (!has_room(helping.load_relaxed() + 1)) return ran;
   }
   return ran;
