@@ -57,7 +57,10 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
   if (model.closed() || door.is_open() == 0) return std::nullopt;
   const Result<Lane*> lane = mine.lane();
   if (!lane.ok()) return std::nullopt;
-  auto result = run_on_lane(**lane, model, inputs, at_most);
+  // Many threads call at once, each alone: from time to time one goes to whoever joins calls, and who then
+  // finds out whether that would pay.
+  const bool among_many = (*lane)->index >= std::max(2, lanes / 4);
+  auto result = run_on_lane(**lane, model, inputs, at_most, among_many);
   if (!result.has_value()) return std::nullopt;
   mine.use();
   door.count((*lane)->index, inputs.empty() || inputs[0]->extents.rank() == 0 ? 1 : inputs[0]->extents[0]);
@@ -66,13 +69,11 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
 
 std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Model& model,
                                                            std::span<const View* const> inputs,
-                                                           Duration at_most) {
+                                                           Duration at_most, bool among_many) {
   PreparedCall* call = prepared(lane, model, inputs);
   if (call == nullptr || (at_most != Duration::max() && !call->is_brief(at_most))) return std::nullopt;
-  // Several threads call at once, each alone: from time to time one goes to whoever joins calls, and who then
-  // finds out whether that would pay.
   constexpr uint32_t kLook = 64;
-  if (call->is_long() && lane.index > 0 && ++lane.long_runs % kLook == 0) return std::nullopt;
+  if (among_many && call->is_long() && ++lane.long_runs % kLook == 0) return std::nullopt;
   std::optional<Views> outputs = fresh_outputs(*call);
   if (!outputs.has_value()) return std::nullopt;
   const uint64_t arena = call->run().program->arena_bytes();

@@ -144,7 +144,8 @@ class Runtime {
   Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   class LoneLane;
   std::optional<Result<Views>> run_on_lane(Lane& lane, const Model& model,
-                                           std::span<const device::View* const> inputs, Duration at_most);
+                                           std::span<const device::View* const> inputs, Duration at_most,
+                                           bool among_many);
   PreparedCall* prepared(Lane& lane, const Model& model, std::span<const device::View* const> inputs);
   std::optional<Views> fresh_outputs(PreparedCall& call);
   Status begin(InFlight& started, Model& model, const Call& call);

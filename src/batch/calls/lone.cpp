@@ -5,8 +5,8 @@ namespace heddle::batch {
 
 namespace {
 
-// The door stays shut as long after callers with long runs competed: the lanes that serve most are chosen by
-// what is served behind it.
+// The door stays shut as long after callers with long runs competed, while it is not known that all lanes serve
+// most: what is served behind it decides.
 constexpr Duration kCalm = std::chrono::milliseconds(5);
 
 }  // namespace
@@ -63,8 +63,8 @@ void Coalescer::open_door(State& state) const {
   if (state.returning > 0) expire_returning(state, Clock::real().now());
   if (state.returning != 0) return;
   if (state.choice) {
-    const bool ever = state.competed != TimePoint::min();
-    if (ever && Clock::real().now() - state.competed < kCalm) return;
+    const bool choosing = !state.choice->settled_on_all() && state.competed != TimePoint::min();
+    if (choosing && Clock::real().now() - state.competed < kCalm) return;
     state.choice->forget_trial();
     return door_.open(state.choice->chosen());
   }

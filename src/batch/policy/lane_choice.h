@@ -25,12 +25,14 @@ class LaneChoice {
   static constexpr Duration kTrial = std::chrono::milliseconds(4);
   static constexpr Duration kGap = std::chrono::milliseconds(50);  // between two runs: the trial begins anew
   static constexpr double kGain = 1.05;
-  static constexpr int kMostTrials = 64;
+  static constexpr int kMostTrials = 64, kSettled = 8;
 
   explicit LaneChoice(int most) : most_(most), home_(most), tried_(most) {}
 
   int lanes() const { return tried_; }
   int chosen() const { return home_; }  // of those that were looked at the best
+  // All of them serve most, and several looks elsewhere brought nothing.
+  bool settled_on_all() const { return home_ == most_ && (most_ == 1 || wait_ >= kSettled); }
   // A run of so many rows is over, and callers compete for lanes.
   void served(int64_t rows, TimePoint now);
   void forget_trial() { last_ = TimePoint::min(); }  // rows are served that it is not told of
