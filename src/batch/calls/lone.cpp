@@ -5,8 +5,8 @@ namespace heddle::batch {
 
 namespace {
 
-// The door stays shut as long after callers with long runs competed, while it is not known that all lanes serve
-// most: what is served behind it decides.
+// The door stays shut as long after callers with long runs competed, while it is not known that all lanes
+// serve most: what is served behind it decides.
 constexpr Duration kCalm = std::chrono::milliseconds(5);
 
 }  // namespace

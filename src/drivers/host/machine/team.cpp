@@ -137,8 +137,9 @@ int Team::State::take_chunks(Loop& loop, Go may_go_on) {
   return ran;
 }
 
-// Beside one caller there is room for all helpers: they do not count themselves, which would be a line that all
-// of them write, several times a loop. One that is at it when a second caller comes leaves at its next chunk.
+// Beside one caller there is room for all helpers: they do not count themselves, which would be a line that
+// all of them write, several times a loop. One that is at it when a second caller comes leaves at its next
+// chunk.
 int Team::State::help(size_t self) {
   int ran = 0;
   for (Loop* loop; (loop = open_loop(self)) != nullptr;) {
