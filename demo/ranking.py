@@ -25,6 +25,7 @@ LAYERS = (512, 1024, 1024, 64)  # features of a candidate in, scores of it out
 CANDIDATES = 256
 THREADS = (1, 2, 4, 8, 16, 32, 64)
 TOLERANCE = 1e-4  # of the scores' scale
+WARM_SECONDS = 0.2  # in which it is learnt what joining brings with so many callers
 
 Call = Callable[[np.ndarray], np.ndarray]
 
@@ -55,7 +56,7 @@ def build(path: Path) -> Path:
 
 
 def rate(call: Call, rows: np.ndarray, expected: np.ndarray, threads: int, seconds: float) -> float:
-    """Calls a second of so many threads, each of which compares every answer."""
+    """Calls a second of so many threads, each of which compares every answer, once they are warm."""
     counts = [0] * threads
     errors: list[BaseException] = []
     start, end = threading.Barrier(threads + 1), threading.Event()
@@ -79,14 +80,16 @@ def rate(call: Call, rows: np.ndarray, expected: np.ndarray, threads: int, secon
     for worker in workers:
         worker.start()
     start.wait()
-    begin = time.perf_counter()
+    time.sleep(WARM_SECONDS)
+    begin, before = time.perf_counter(), sum(counts)
     time.sleep(seconds)
+    rows_served, elapsed = sum(counts) - before, time.perf_counter() - begin
     end.set()
     for worker in workers:
         worker.join()
     if errors:
         raise errors[0]
-    return sum(counts) / (time.perf_counter() - begin)
+    return rows_served / elapsed
 
 
 def sweep(path: Path, rounds: int, seconds: float = 0.3) -> list[dict]:
