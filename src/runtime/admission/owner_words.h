@@ -2,9 +2,9 @@
 //
 //   What       A thread tries the place that it had last, then the next ones in turn. So threads that come
 //              again and again keep to places of their own, and a warm one writes no line that another core
-//              reads. In turn, since of two threads that had the same place last one moves on until it finds
-//              one that is nobody's: when all looked for the lowest free one, 24 threads would go on to
-//              take each other's places for ever.
+//              reads. Two threads may have had the same place last: one of them tries the next places in
+//              turn and settles where no other thread comes. With the lowest free place instead, 24 threads
+//              took each other's places without end (owner_words_test.cpp).
 //   States     of a word: kFree -> its owner's tag -> kFree.
 //   Parked     While parked() callers wait in a queue: then no place is taken past them, except by a thread
 //              that had looked before; the holder of the queue's lock takes places for them.

@@ -193,7 +193,7 @@ class LinearStep final : public Step {
     }
     const auto divided = [&](int n) { return step->divide(engine, cut(engine, problem, *step->weight_, n)); };
     HEDDLE_TRY_ASSIGN(std::optional<LinearDivision> whole, divided(1));
-    step->whole_ = step->take(*std::move(whole));
+    step->whole_ = step->take(*std::move(whole)).front();
     if (lowering.width > 1 && 2 * problem.m * problem.k * problem.n >= kWorthSharing) {
       HEDDLE_TRY_ASSIGN(LinearDivision finest, finest_division<LinearDivision>(lowering.width, divided));
       step->shared_ = step->take(std::move(finest));
@@ -202,7 +202,7 @@ class LinearStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    if (shared_.size() < 2 || context.caller.share() == 1) return run_piece(context, whole_.front(), 0);
+    if (shared_.size() < 2 || context.caller.share() == 1) return run_piece(context, whole_, 0);
     return for_each_piece(context, shared_.size(), "a matrix product",
                           [&](size_t i) { return run_piece(context, shared_[i], i); });
   }
@@ -211,8 +211,8 @@ class LinearStep final : public Step {
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 512 + 2 * Primitive::kResidentBytes; }
   std::string path() const override {
-    const std::vector<LinearPiece>& pieces = shared_.empty() ? whole_ : shared_;
-    return path_of({pieces.front().primitive, pieces.back().primitive}, pieces.size());
+    if (shared_.empty()) return path_of({whole_.primitive}, 1);
+    return path_of({shared_.front().primitive, shared_.back().primitive}, shared_.size());
   }
 
  private:
@@ -308,7 +308,7 @@ class LinearStep final : public Step {
   Problem p_;
   Operand x_, w_, bias_, residual_, y_;
   Ref<const LinearWeight> weight_;
-  std::vector<LinearPiece> whole_;   // for a caller that no thread helps
+  LinearPiece whole_;                // for a caller that no thread helps
   std::vector<LinearPiece> shared_;  // empty: not worth sharing
   uint64_t scratch_stride_ = 0;
   uint64_t scratch_ = 0;
