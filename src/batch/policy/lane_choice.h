@@ -8,7 +8,8 @@
 //              for one that served 5 % more in two trials of two, each against the trial before it. Where
 //              both neighbours are no better, the next look at them comes after twice as many trials, up to
 //              64. A rate that jumps says that the callers are others, and the looks begin anew.
-//   Threads    One at a time: the owner's lock. `now` is when a run ended: runs may be told a little out of order.
+//   Threads    One at a time: the owner's lock. `now` is when a run ended: runs may be told a little out of
+//              order.
 //   Blocks     Never.
 //   Source     Hill climbing over a geometric grid, with the interval between looks doubled as long as
 //              they bring nothing.
