@@ -17,6 +17,7 @@
 
 #include "base/atomic.h"
 #include "base/clock.h"
+#include "base/futex.h"
 #include "base/mutex.h"
 
 #if !defined(__linux__)
@@ -35,10 +36,9 @@ class Condition {
 
   void wait(std::unique_lock<Mutex>& held, Deadline deadline);
   void notify_one() { ring(1); }
-  void notify_all() { ring(kAll); }
+  void notify_all() { ring(futex::kAll); }
 
  private:
-  static constexpr int kAll = 0x7fffffff;
   void ring(int sleepers);
 
   // Waiters read it under their mutex, notifiers add to it: an equal value means no notification since.

@@ -85,6 +85,8 @@ constinit Atomic<InterruptCheck> RankedMutex::interrupt_{nullptr};
 
 void ask_while_waiting(InterruptCheck check) { RankedMutex::interrupt_.store_release(check); }
 
+InterruptCheck interrupt_check() { return RankedMutex::interrupt_.load_acquire(); }
+
 bool RankedMutex::asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<Mutex>& held) {
   held.unlock();
 #ifndef NDEBUG

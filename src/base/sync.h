@@ -70,11 +70,12 @@ void set_lock_counting(bool on);
 std::vector<LockCounts> read_lock_counts();  // one entry per Rank, outer to inner
 void clear_lock_counts();
 
-// Asked every kInterruptPeriod, with no lock held, by threads in Guarded::wait_until(): true ends the wait as
-// if its deadline had passed. For hosts that must stay interruptible (Python's Ctrl-C). Null, the default:
-// waits are not disturbed.
+// Asked every kInterruptPeriod, with no lock held, by threads in Guarded::wait_until() and Parker::wait():
+// true ends the wait as if its deadline had passed. For hosts that must stay interruptible (Python's
+// Ctrl-C). Null, the default: waits are not disturbed.
 using InterruptCheck = bool (*)();
 void ask_while_waiting(InterruptCheck check);
+InterruptCheck interrupt_check();  // null: none was set
 inline constexpr Duration kInterruptPeriod = std::chrono::milliseconds(50);
 
 // Which ranks this thread holds. Called by Guarded and NoLocksHeld in debug builds only.
@@ -105,7 +106,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #endif
     if (counting_.load_relaxed()) [[unlikely]] {
       lock_counted(rank);
-    } else {
+    } else if (!try_for_a_while()) {
       mutex_.lock();
     }
 #if defined(HEDDLE_SIM)
@@ -152,6 +153,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
  private:
   friend void set_lock_counting(bool);
   friend void ask_while_waiting(InterruptCheck);
+  friend InterruptCheck interrupt_check();
   struct Returner {  // also when the predicate throws, the Held is still the owner
     std::unique_lock<Mutex>& held;
     ~Returner() { held.release(); }
@@ -176,10 +178,21 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
     return true;
   }
   static bool asked_without_lock(InterruptCheck check, Rank rank, std::unique_lock<Mutex>& held);
+  // Most are held for less than it takes to sleep and be woken.
+  bool try_for_a_while() HEDDLE_NO_ANALYSIS {
+#if !defined(HEDDLE_SIM)
+    for (int tries = 0; tries < kTries; ++tries) {
+      if (mutex_.try_lock()) return true;
+      relax_processor(1 << tries);
+    }
+#endif
+    return false;
+  }
   void lock_counted(Rank);
   static void count_try(Rank, bool got);
 
-  static Atomic<bool> counting_;  // a switch that orders nothing: an acquisition beside it may be missed
+  static constexpr int kTries = 6;  // 63 pauses in all: some two microseconds
+  static Atomic<bool> counting_;    // a switch that orders nothing: an acquisition beside it may be missed
   // A function that lives as long as the process; released when set, acquired when used.
   static Atomic<InterruptCheck> interrupt_;
   Mutex mutex_;

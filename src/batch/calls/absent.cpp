@@ -29,7 +29,7 @@ std::function<void()> Coalescer::weakly(const Here& who, Seat::Note note) {
   };
 }
 
-// While the seat counts as copying, so that no leader has it yet.
+// While the seat counts as not written, so that no leader has it yet.
 void Coalescer::watch(const Here& me, const std::stop_token& cancel) {
   const Member& member = me.member();
   if (!member.deadline.is_never()) {
@@ -56,7 +56,7 @@ void Coalescer::serve(const Here& who, Seat::Note note) {
     case Seat::Note::done:
       return answer_absents(who.batch);
     case Seat::Note::ask:
-      return follow(who, ask(who, false));
+      return follow(who, ask(who));
     case Seat::Note::cancelled:
       if (try_leave(who)) give(who.batch, who.member(), cancelled());
       return;
@@ -80,6 +80,7 @@ void Coalescer::lead_absent(const Batch& batch) {
   Next next;
   const bool wanted = [&] {
     auto state = state_.lock();
+    count_in(*state);
     for (size_t seat = 0; seat < batch->seats; ++seat) {
       const Member& member = batch->members[seat];
       if (!member.gone) until = Deadline::at(std::max(until.when(), member.deadline.when()));
@@ -110,6 +111,7 @@ void Coalescer::leave_run(const Batch& batch) {
   Next next;
   {
     auto state = state_.lock();
+    count_in(*state);
     for (size_t seat = 0; seat < batch->seats; ++seat) {
       Member& member = batch->members[seat];
       if (member.gone || member.absent == nullptr) continue;

@@ -15,12 +15,11 @@ constexpr int kReturnShare = 2;  // callers are waited for at most half as long 
 
 }  // namespace
 
-void Coalescer::come_in(State& state, const CallShape& shape) {
-  ++state.inside;
-  state.inside_rows += shape.rows;
-  if (state.returning == 0) return;
-  --state.returning;
-  state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - shape.rows);
+void Coalescer::come_in(State& state, size_t callers, int64_t rows) {
+  state.inside += static_cast<int>(callers);
+  state.inside_rows += rows;
+  state.returning = std::max(0, state.returning - static_cast<int>(callers));
+  state.returning_rows = state.returning == 0 ? 0 : std::max<int64_t>(0, state.returning_rows - rows);
 }
 
 void Coalescer::expire_returning(State& state, TimePoint now) {
@@ -78,14 +77,14 @@ Coalescer::GroupCosts& Coalescer::costs(State& state, std::span<const ir::Extent
   return state.costs.back();
 }
 
-bool Coalescer::joins(const State& state, const CallShape& shape) {
+bool Coalescer::joins(const State& state, int64_t rows, std::span<const ir::Extents> row_extents) {
   const auto found = std::find_if(state.costs.begin(), state.costs.end(), [&](const GroupCosts& each) {
-    return same_rows(each.row_extents, shape.row_extents);
+    return same_rows(each.row_extents, row_extents);
   });
   if (found == state.costs.end()) return true;
-  if (shape.rows != 1 || !found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
+  if (rows != 1 || !found->table.needs_row_alone()) return found->table.is_joining_worthwhile();
   return std::any_of(state.forming.begin(), state.forming.end(), [&](const Batch& batch) {
-    return batch->alone && same_rows(batch->row_extents, shape.row_extents);  // one at a time
+    return batch->alone && same_rows(batch->row_extents, row_extents);  // one at a time
   });
 }
 
@@ -109,7 +108,8 @@ Limits Coalescer::limits(const State& state, std::span<const ir::Extents> row_ex
 }
 
 Coalescer::Stats Coalescer::stats() const {
-  const auto state = state_.lock();
+  auto state = state_.lock();
+  count_in(*state);
   Stats stats = state->stats;
   const uint64_t lone = door_.sum(stats.rows);
   stats.calls += lone;
@@ -117,6 +117,12 @@ Coalescer::Stats Coalescer::stats() const {
   stats.lanes = state->choice ? state->choice->chosen() : options_.lanes;
   stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
   return stats;
+}
+
+bool Coalescer::anyone_waits() const {
+  auto state = state_.lock();
+  count_in(*state);
+  return state->stats.parked != 0;
 }
 
 }  // namespace heddle::batch

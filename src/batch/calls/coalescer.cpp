@@ -43,20 +43,22 @@ bool Coalescer::close_until(Deadline deadline) {
 
 void Coalescer::refuse() {
   std::vector<Batch> refused;
+  Batch spare;  // destroyed without the lock
   {
     auto state = state_.lock();
+    for (Shown& each : state->on_show) take_down(*state, each.batch);
     shut_door(*state);
     state->closed = true;
     state->end_watch();
     refused.swap(state->forming);
+    spare = take_spare(*state);
     for (const Batch& batch : refused) {
       batch->taken = batch->done = true;
       batch->failure = model_->closed_status();
       state->stats.parked -= batch->living;
       state->inside -= static_cast<int>(batch->living);
-      for (size_t seat = 0; seat < batch->seats; ++seat) {
-        if (!batch->members[seat].gone) state->inside_rows -= batch->members[seat].rows;
-      }
+      state->inside_rows -= batch->living_rows;
+      if (batch->is_written_when_taken()) clear_desk(*state, *batch);
     }
   }
   for (const Batch& batch : refused) {
@@ -96,10 +98,16 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   const RowLayout& lies = layout();
   HEDDLE_TRY_ASSIGN(const CallShape shape, lies.shape_of(inputs));
   const Caller caller{inputs, lies, shape, deadline, std::move(keep)};
-  HEDDLE_TRY_ASSIGN(const Here me, arrive(caller, false, nullptr));
-  if (me.batch == nullptr) return run_alone(caller, me);
-  write_rows(me, caller);
-  Result<Views> result = stay(me, caller, cancel);
+  std::optional<Arrival> at = claim(caller);
+  if (!at.has_value()) {
+    HEDDLE_TRY_ASSIGN(at, arrive(caller, false, nullptr));
+    if (at->me.batch == nullptr) return run_alone(caller, at->me);
+    const Next after = written(at->me, at->spare != nullptr, std::move(at->spare));
+    at->next.lead = after.lead;
+    at->next.ask_at = std::min(at->next.ask_at, after.ask_at);
+  }
+  const Here& me = at->me;
+  Result<Views> result = stay(me, caller, cancel, std::move(at->next));
   if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
   // Padding them to one length went beyond what the model takes, such as its table of positions.
   return runtime_->run(*model_, caller.own_call());
@@ -123,15 +131,14 @@ Status Coalescer::submit(Submission call) {
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
   const Caller caller{call.inputs, lies, shape, call.deadline, nullptr};
-  const Result<Here> seated = arrive(caller, alone, std::move(absent));
+  const Result<Arrival> seated = arrive(caller, alone, std::move(absent));
   if (!seated.ok()) {
     leaders_.settle();
     return seated.status();
   }
-  const Here& me = *seated;
-  write_rows(me, caller);
-  watch(me, call.cancel);
-  follow(me, ask(me, true));
+  watch(seated->me, call.cancel);
+  static_cast<void>(written(seated->me, false));
+  follow(seated->me, seated->next);
   return {};
 }
 
@@ -158,16 +165,12 @@ Result<Coalescer::Batch> Coalescer::run_together(std::span<const Views> calls,
   {
     auto state = state_.lock();
     if (state->closed) return model_->closed_status();
+    count_in(*state);
     shut_door(*state);
-    open(*state, batch, shapes[0]);
-    for (size_t i = 0; i < calls.size(); ++i) {
-      come_in(*state, shapes[i]);
-      ++state->stats.parked;
-      seats.push_back(sit_down(batch, caller(i), nullptr));
-    }
+    open(*state, batch, shapes[0].row_extents);
+    for (size_t i = 0; i < calls.size(); ++i) seats.push_back(sit_down(*state, batch, caller(i), nullptr));
     ++state->busy;
     batch->taken = true;
-    batch->leader = FormingBatch::kNoSeat;
   }
   for (size_t i = 0; i < calls.size(); ++i) write_rows(seats[i], caller(i));
   formed();

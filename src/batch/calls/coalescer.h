@@ -2,9 +2,13 @@
 //
 //   What       A caller that finds a lane free, and no caller waiting or expected back, runs at once with its
 //              own memory: through the door while nobody is inside otherwise (lone.cpp), without our lock.
-//              Others take a seat in a forming batch, write their rows into it and park; when the
-//              policy says that a batch is due, one of its callers runs it, each wakes the next, and copies
-//              its own rows out. One of the waiting callers keeps the time.
+//              Others take a seat in a forming batch, write their rows into it and park; when the policy
+//              says that a batch is due, the last of its callers to have written runs it, or else one that
+//              is woken; those with their result wake others, and copy their own rows out. One of the
+//              waiting callers keeps the time.
+//   Seats      One forming batch is on show: its seats are taken without our lock (open_seats.h), as many as
+//              would not change what the policy says. Our lock is for who opens a batch, for who takes the
+//              last of those seats, and for who has run one. It counts the callers on show first.
 //   Absent     submit() seats a call without a thread. Where a batch has no member with a thread, a thread of
 //              leaders.h leads and keeps the time; those threads give all absent members their answers.
 //   Together   run_together() takes calls that a queue has joined: they have the seats of one batch, which
@@ -24,14 +28,15 @@
 //   Door       Shut while anybody waits, is expected back or was joined. Calls that are on a lane by then
 //              count as lanes busy, and tell us when they end.
 //   Files      coalescer.cpp (the ways in), lone.cpp (calls through the door), seats.cpp (taking one,
-//              waiting, leaving), leading.cpp (what runs next, and running it), absent.cpp (for members
-//              without a thread), bookkeeping.cpp.
+//              waiting, leaving), showing.cpp (seats without our lock), leading.cpp (what runs next, and
+//              running it), absent.cpp (for members without a thread), bookkeeping.cpp.
 //   Threads    Any.
 //   Blocks     call() and join(), until their deadline; run_together(), until its run is over. submit()
 //              never. close(), until absent members have their answers.
 //   Lifetime   Outlives its calls: tasks of absent members share it. Keeps the runtime and the model.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -42,6 +47,7 @@
 
 #include "batch/calls/forming_batch.h"
 #include "batch/calls/leaders.h"
+#include "batch/calls/open_seats.h"
 #include "batch/calls/padding_check.h"
 #include "batch/calls/row_layout.h"
 #include "batch/policy/batch_policy.h"
@@ -123,7 +129,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     int lanes = 0;         // that batches are spread over
   };
   Stats stats() const;
-  bool anyone_waits() const { return state_.lock()->stats.parked != 0; }
+  bool anyone_waits() const;
   std::string describe() const;  // what is padded, for people
   int leaders() const { return leaders_.threads(); }
 
@@ -157,6 +163,12 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     std::vector<Wake> wakes;
     bool lead = false;                    // the caller itself leads its batch
     TimePoint ask_at = TimePoint::max();  // the caller itself keeps the time
+    Batch dropped;                        // its memory is given back without the lock
+  };
+  struct Arrival {
+    Here me;
+    Next next;
+    Batch spare;  // the next batch, where this caller has opened one
   };
   struct Run {
     Result<Views> result;
@@ -168,8 +180,16 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     CostTable table;
     int64_t rows_max;  // what the table says
   };
+  // The batch that grows, and the next one for when it is full. Which is which, first_ says.
+  static constexpr size_t kShown = 2;
+  struct Shown {
+    Batch batch;  // of forming, or the spare one; null: none
+  };
   struct State {
     std::vector<Batch> forming;  // oldest first
+    Batch spare;                 // the next to be opened: nobody has a seat in it that we know of
+    std::array<Shown, kShown> on_show;
+    uint64_t desks = 0;  // a bit for each that is in use
     uint64_t next_id = 1;
     int busy = 0;             // lanes, without those of lone calls
     int lone = 0;             // lanes of calls that came through the door, as last seen
@@ -198,12 +218,17 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void refuse();
 
   // Without a batch: to run alone. With `absent` there always is one, and `absent` is moved into its seat.
-  Result<Here> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
+  Result<Arrival> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
+  std::optional<Arrival> claim(const Caller& caller);  // a seat of the batch on show, its rows written
+  void give_up(const Here& me, bool asks);
   Result<Batch> make_batch(const Caller& caller, bool alone) const;
   Result<Batch> allocate_batch(const Caller& caller, int64_t rows) const;
+  Arrival seated(Arrival at, const Caller& caller);
   static void write_rows(const Here& me, const Caller& caller);
-  Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel);
-  Next ask(const Here& me, bool seated);
+  Batch spare_like(const Caller& caller, const FormingBatch& batch) const;
+  Next written(const Here& me, bool asks, Batch spare = nullptr);
+  Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel, Next next);
+  Next ask(const Here& me, Batch spare = nullptr);
   Result<Views> leave(const Here& me, Status why);
   bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
 
@@ -243,15 +268,32 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void open_door(State& state) const;
 
   // Under the lock.
-  static void come_in(State& state, const CallShape& shape);
+  static void come_in(State& state, size_t callers, int64_t rows);
+  void count_in(State& state) const;  // who has taken a seat since; first after each lock
+  static void bring_in(State& state, FormingBatch& batch, const OpenSeats::Taken& all);
+  static bool bring_in_shown(State& state, const Batch& batch, const OpenSeats::Taken& all);
+  bool show_seats(State& state);  // true: more were taken than the policy knew of
+  OpenSeats::Limits limits_of(State& state, const FormingBatch& batch) const;
+  Batch keep_spare(State& state, Batch spare, std::span<const ir::Extents> row_extents);
+  Batch take_spare(State& state);
+  std::array<Batch, kShown> to_show(State& state) const;
+  bool put_on_show(State& state, size_t place, const Batch& batch);
+  bool take_down(State& state, Batch batch);  // nothing, where it is not on show
+  void clear_desk(State& state, FormingBatch& batch);
+  void drop_empty(State& state, const Batch& batch);
   static void expire_returning(State& state, TimePoint now);
-  static Batch open(State& state, Batch batch, const CallShape& shape);
-  Batch joinable(State& state, const Caller& caller) const;
-  static Here sit_down(const Batch& batch, const Caller& caller, std::unique_ptr<Absent> absent);
+  static Batch open(State& state, Batch batch, std::span<const ir::Extents> row_extents);
+  bool idle(State& state, bool joined) const;
+  Batch joinable(State& state, const Caller& caller);
+  bool may_join(State& state, const FormingBatch& batch, const Caller& caller) const;
+  static void fill(Member& member, int64_t first, const Caller& caller);
+  static Here sit_down(State& state, const Batch& batch, const Caller& caller,
+                       std::unique_ptr<Absent> absent);
   static void count_out(State& state, FormingBatch& batch, Member& member);
-  void advance(State& state, const Here* me, Next& next) const;  // after each change
-  void take_due(State& state, const Here* me, Next& next) const;
-  static void take(State& state, RequestId id, const Here* me, Next& next);
+  void advance(State& state, const Here* me, Next& next);  // after each change
+  void take_due(State& state, const Here* me, Next& next);
+  void take(State& state, RequestId id, const Here* me, Next& next);
+  void hand_over(State& state, const Batch& batch, const Here* me, Next& next);
   static void appoint(const Batch& batch, Next& next);
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   // The run of `rows` is over; of them `answered` rows belong to `callers` that get an answer.
@@ -260,7 +302,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
              int callers, int64_t answered) const;
   GroupCosts& costs(State& state, std::span<const ir::Extents> row_extents) const;
-  static bool joins(const State& state, const CallShape& shape);
+  static bool joins(const State& state, int64_t rows, std::span<const ir::Extents> row_extents);
   Running running(State& state) const;
   Limits limits(const State& state, std::span<const ir::Extents> row_extents) const;
 
@@ -271,6 +313,12 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   const CoalescerOptions options_;
   const uint32_t born_;  // fork_generation() of the maker
   mutable runtime::LoneDoor door_;
+  std::array<OpenSeats, kShown> open_;
+  // Where callers look for a seat first: a hint, relaxed; written under the lock.
+  Atomic<uint32_t> first_{0};
+  // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
+  // when all its seats are written; a claim comes between.
+  std::array<Batch, OpenSeats::kDesks> desks_;
   mutable Guarded<State, Rank::kBatch> state_;
   Leaders leaders_;
 };

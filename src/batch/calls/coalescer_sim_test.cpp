@@ -121,6 +121,41 @@ TEST_CASE(
   }
 }
 
+// Who opens a batch, completes it or has run it takes the lock; the others take a seat, wait, and take their
+// part. In simulations batches are small: three or four rows. With every seat under the lock a call takes it
+// five times.
+TEST_CASE("simulated: calls that join take the lock for their batch, not for themselves") {
+  constexpr int kJoined = 32, kRounds = 20;
+  SimulationOptions long_ones;
+  long_ones.steps_max = 5'000'000;
+  holds_for_seeds(
+      5,
+      [](Simulation& sim) {
+        Fixture fixture(with(1, 64));
+        fixture.kernel = [&](const device::Run&) {
+          sim.pause(microseconds(500));
+          return Status();
+        };
+        Counts counts;
+        clear_lock_counts();
+        set_lock_counting(true);
+        run_together(kJoined, [&](int caller) {
+          for (int round = 0; round < kRounds; ++round) {
+            Rows rows(1, static_cast<float>(100 * caller + round));
+            sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
+            counts.right.add_relaxed(1);
+          }
+        });
+        set_lock_counting(false);
+        const uint64_t locks = read_lock_counts()[static_cast<size_t>(Rank::kBatch)].acquisitions;
+        sim.expect(counts.all() == kJoined * kRounds, "each had one answer");
+        sim.expect(locks > 0 && locks < 2 * kJoined * kRounds,
+                   text(locks, " for ", kJoined * kRounds, " calls"));
+        check_empty(sim, fixture, counts);
+      },
+      long_ones);
+}
+
 TEST_CASE("simulated: on an asynchronous device callers' rows are theirs, too") {
   holds_for_seeds(300, [](Simulation& sim) {
     Fixture fixture(with(2, 4), false, false, {.asynchronous = true});

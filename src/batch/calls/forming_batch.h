@@ -1,14 +1,16 @@
 // forming_batch.h: a batch from its first caller to its last: its slot, the callers' seats, the result.
 //
-//   What       Callers take seats (under the coalescer's lock), write their rows into the slot in parallel,
-//              and park. One of them runs the batch and publishes the result, which lies in the slot, too;
-//              each copies its own rows out. A member may be absent: no thread waits in its seat, its answer
-//              is given to a function. Where all members are absent, a thread of leaders.h does all this for
-//              them.
-//   States     open -> taken (closed to further callers, a leader is named) -> done (result published)
-//   Threads    The plain members are guarded by the coalescer's lock until the batch is taken, and its
-//              leader's from then on; a seat's `gone` and `leader` stay under the lock. The result is written
-//              before the seats are told, and read by members that were told.
+//   What       Callers take seats (open_seats.h, or under the coalescer's lock), write their rows into the
+//              slot in parallel, and park. One of them runs the batch and publishes the result, which lies in
+//              the slot, too; each copies its own rows out. A member may be absent: no thread waits in its
+//              seat, its answer is given to a function. Where all members are absent, a thread of leaders.h
+//              does all this for them.
+//   States     open -> taken (closed to further callers) -> written (all rows are there, a leader is named)
+//              -> done (result published)
+//   Threads    The plain members are guarded by the coalescer's lock until the batch is written, and its
+//              leader's from then on; a seat's `gone` and `leader` stay under the lock. A Member's rows,
+//              lengths and deadline are its caller's until the batch is written. The result is
+//              written before the seats are told, and read by members that were told.
 //   Blocks     Seat::wait(), until its deadline. Nothing else.
 //   Lifetime   Shared by its callers; one that leaves early abandons its rows.
 #pragma once
@@ -21,8 +23,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/parker.h"
 #include "base/stop_callback.h"
-#include "base/sync.h"
 #include "batch/calls/row_layout.h"
 #include "device/row_faults.h"
 #include "runtime/runtime.h"
@@ -33,29 +35,20 @@ namespace heddle::batch {
 class Seat {
  public:
   enum class Note : uint8_t { none, ask, cancelled, done, lead };
-  void tell(Note note) {
-    state_.lock()->told[static_cast<size_t>(note)] = true;
-    state_.notify_one();
-  }
+  void tell(Note note) { parker_.tell(bit(note)); }
   Note wait(Deadline deadline) {  // none: the deadline passed
-    auto state = state_.lock();
-    state.wait_until(deadline, [&] { return state->next() != Note::none; });
-    const Note note = state->next();
-    state->told[static_cast<size_t>(note)] = false;
-    return note;
+    const uint32_t told = parker_.wait(deadline);
+    for (const Note note : {Note::lead, Note::done, Note::cancelled, Note::ask}) {
+      if ((told & bit(note)) == 0) continue;
+      parker_.take(bit(note));
+      return note;
+    }
+    return Note::none;
   }
 
  private:
-  struct State {
-    bool told[5] = {};
-    Note next() const {
-      for (size_t i = 4; i > 0; --i) {
-        if (told[i]) return static_cast<Note>(i);
-      }
-      return Note::none;
-    }
-  };
-  Guarded<State, Rank::kBatch> state_;
+  static constexpr uint32_t bit(Note note) { return uint32_t{1} << static_cast<uint32_t>(note); }
+  Parker parker_;
 };
 
 // What stands in for the thread of a member that has none. Only `then` changes once the seat is taken: the
@@ -82,6 +75,7 @@ struct Member {
 
 struct FormingBatch {
   static constexpr size_t kNoSeat = ~size_t{0};
+  static constexpr int kTellsEach = 4;
   // Without a slot it is for one caller, which runs with its own memory.
   FormingBatch(const RowLayout& lies, int64_t rows_max, Ref<runtime::Slot> memory)
       : layout(lies),
@@ -97,18 +91,20 @@ struct FormingBatch {
 
   uint64_t id = 0;
   std::vector<ir::Extents> row_extents;  // what its rows look like in the slot
-  std::vector<int64_t> longest;          // per ragged symbol
   TimePoint arrived;                     // of the first caller
-  int64_t rows = 0;
-  int64_t run_rows = 0;  // what it is run with: `rows`, or the next number worth a program
-  size_t seats = 0;      // taken so far, members[0] first
-  size_t copying = 0;    // of those, still writing their rows
-  size_t living = 0;     // of those, not gone
-  size_t absents = 0;    // of those taken, without a thread
-  bool awaits = false;   // it was opened while callers were expected back
+  int64_t rows = 0, living_rows = 0;     // taken so far; of members that are not gone
+  int64_t run_rows = 0;                  // what it is run with: `rows`, or the next number worth a program
+  size_t seats = 0;                      // taken so far, members[0] first
+  size_t living = 0;                     // of those, not gone
+  size_t absents = 0;                    // of those taken, without a thread
+  bool awaits = false;                   // it was opened while callers were expected back
   bool taken = false, done = false;
-  size_t leader = 0;  // once taken; kNoSeat: a thread that is no member
+  size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member
+  size_t desk = kNoSeat;    // where callers without the lock find it
   std::vector<Member> members;
+  // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
+  // to zero is the last one (acq_rel), and sees what all have written.
+  Atomic<int64_t> unwritten{0};
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
@@ -121,18 +117,24 @@ struct FormingBatch {
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;
 
-  // The result is passed from one member to the next: if the leader woke all of them at once, they would take
-  // the processors from the batches that run. Called once by the leader and by each member that was told.
+  // The result is passed on by who has it, to a few each: if the leader woke all of them, the last would wait
+  // for its many system calls, and if each woke one, for as many hand-overs as there are members. Called
+  // once by the leader and by each member that was told.
   void tell_next() {
-    for (;;) {
+    for (int told = 0; told < kTellsEach;) {
       const size_t seat = untold.add_acq_rel(1);
       if (seat >= seats) return;
       if (members[seat].absent != nullptr) continue;           // leaders answer it
       if (members[seat].met.exchange_acq_rel(true)) continue;  // it has the result, or left
       members[seat].seat.tell(Seat::Note::done);
-      return;
+      ++told;
     }
   }
+  // The seats of a batch that nobody joins any more are written.
+  bool is_written_when_taken() {
+    return unwritten.add_acq_rel(static_cast<int64_t>(seats)) + static_cast<int64_t>(seats) == 0;
+  }
+  bool is_last_to_write() { return unwritten.sub_acq_rel(1) == 1; }
 
   size_t first_living() const {
     size_t seat = 0;

@@ -12,12 +12,15 @@ using device::View;
 
 // ---- what happens next
 
-void Coalescer::advance(State& state, const Here* me, Next& next) const {
-  take_due(state, me, next);
+void Coalescer::advance(State& state, const Here* me, Next& next) {
+  do {
+    take_due(state, me, next);
+  } while (show_seats(state));
+  if (state.inside == 0 && state.returning == 0 && state.spare != nullptr) next.dropped = take_spare(state);
   open_door(state);
 }
 
-void Coalescer::take_due(State& state, const Here* me, Next& next) const {
+void Coalescer::take_due(State& state, const Here* me, Next& next) {
   while (!state.forming.empty() && lanes_busy(state) < options_.lanes_alone) {
     const TimePoint now = Clock::real().now();
     expire_returning(state, now);
@@ -28,7 +31,6 @@ void Coalescer::take_due(State& state, const Here* me, Next& next) const {
     std::vector<Waiting> waiting;
     waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
-      if (batch->copying != 0) continue;
       if (!batch->alone && runs.busy >= joined) break;  // no later batch passes it
       const bool full =
           batch->alone ||
@@ -55,11 +57,20 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
       std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
   const Batch batch = std::move(*found);
   state.forming.erase(found);
+  take_down(state, batch);
   ++state.busy;
   batch->taken = true;
   if (batch->awaits) state.forecast.note(batch->seats > 1);
   if (state.watcher.batch == batch) state.end_watch();
-  if (me != nullptr && me->batch == batch && me->member().absent == nullptr) {
+  if (batch->is_written_when_taken()) hand_over(state, batch, me, next);
+}
+
+// All rows of a batch that is taken are there.
+void Coalescer::hand_over(State& state, const Batch& batch, const Here* me, Next& next) {
+  clear_desk(state, *batch);
+  if (batch->living == 0) {  // its members have left while the last rows were written
+    --state.busy;
+  } else if (me != nullptr && me->batch == batch && me->member().absent == nullptr) {
     batch->leader = me->seat;
     next.lead = true;
   } else {
@@ -81,9 +92,7 @@ void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& n
     next.ask_at = until;
     return;
   }
-  const auto seated = std::find_if(state.forming.begin(), state.forming.end(),
-                                   [](const Batch& batch) { return batch->copying == 0; });
-  state.watcher = {*seated, (*seated)->first_living(), true};
+  state.watcher = {state.forming.front(), state.forming.front()->first_living(), true};
   next.wakes.push_back({state.watcher, Seat::Note::ask});
 }
 
@@ -113,6 +122,7 @@ Result<Coalescer::Views> Coalescer::run_alone(const Caller& caller, const Here& 
   Next next;
   {
     auto state = state_.lock();
+    count_in(*state);
     ++(run.result.status().code() == Code::deadline ? state->stats.left : state->stats.calls);
     if (me.batch != nullptr) --state->stats.parked;
     after_run(*state, shape.row_extents, run, shape.rows, 1, shape.rows);
@@ -159,14 +169,11 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
   Next next;
   {
     auto state = state_.lock();
+    count_in(*state);
     batch.done = true;
-    int64_t rows = 0;
-    for (size_t seat = 0; seat < batch.seats; ++seat) {
-      if (!batch.members[seat].gone) rows += batch.members[seat].rows;
-    }
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
-    after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), rows);
+    after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), batch.living_rows);
     advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free
@@ -175,10 +182,16 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
 
 // Its first `rows` rows, zeros behind those that are written. Moves ragged rows together.
 Coalescer::Views Coalescer::staged(const FormingBatch& batch, int64_t rows) {
+  std::vector<int64_t> longest;  // per ragged symbol
+  for (size_t seat = 0; seat < batch.seats; ++seat) {
+    const std::vector<int64_t>& lengths = batch.members[seat].lengths;
+    longest.resize(std::max(longest.size(), lengths.size()));
+    for (size_t k = 0; k < lengths.size(); ++k) longest[k] = std::max(longest[k], lengths[k]);
+  }
   Views inputs;
   for (size_t i = 0; i < batch.row_extents.size(); ++i) {
     inputs.push_back(batch.layout.batch_input(i, batch.row_extents[i], batch.slot->input(i).staging,
-                                              std::min(rows, batch.rows), rows, batch.longest));
+                                              std::min(rows, batch.rows), rows, longest));
   }
   return inputs;
 }

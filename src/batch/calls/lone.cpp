@@ -38,6 +38,7 @@ void Coalescer::after_lone() {
   Next next;
   {
     auto state = state_.lock();
+    count_in(*state);
     advance(*state, nullptr, next);
   }
   wake(next);

@@ -16,83 +16,102 @@ constexpr int64_t kStagingMax = int64_t{4} << 20;  // bytes that a batch may res
 
 // ---- taking a seat
 
-Result<Coalescer::Here> Coalescer::arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent) {
+Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
+                                             std::unique_ptr<Absent> absent) {
   const CallShape& shape = caller.shape;
   for (Batch fresh;;) {
-    bool apart = alone;
+    bool apart = alone, opened = false;
+    Arrival at;
     {
       auto state = state_.lock();
+      count_in(*state);
       if (state->closed) return model_->closed_status();
       shut_door(*state);
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
-      const bool joined = !alone && joins(*state, shape);
-      const bool idle = lanes_busy(*state) < (joined ? lanes(*state) : options_.lanes_alone) &&
-                        state->forming.empty() && (!joined || state->returning == 0);
-      apart = apart || idle || shape.rows >= options_.max_rows || shape.is_empty();
+      const bool joined = !alone && joins(*state, shape.rows, shape.row_extents);
+      const bool at_once = idle(*state, joined);
+      apart = apart || at_once || shape.rows >= options_.max_rows || shape.is_empty();
       if (apart && absent == nullptr) {
-        come_in(*state, shape);
+        come_in(*state, 1, shape.rows);
         ++state->busy;
-        return Here{nullptr, 0, lanes_busy(*state) >= options_.lanes};
+        at.me.measured = lanes_busy(*state) >= options_.lanes;
+        return at;
       }
-      if (!idle && state->stats.parked >= options_.max_parked) {
+      if (!at_once && state->stats.parked >= options_.max_parked) {
         ++state->stats.refused;
         return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
                                  " callers wait for a batch already, and no more may");
       }
       Batch batch = apart ? nullptr : joinable(*state, caller);
       if (batch == nullptr && fresh != nullptr) {
-        batch = open(*state, std::move(fresh), shape);
+        batch = open(*state, std::move(fresh), shape.row_extents);
         state->forming.push_back(batch);
+        opened = !batch->alone;
       }
       if (batch != nullptr) {
-        come_in(*state, shape);
-        ++state->stats.parked;
-        return sit_down(batch, caller, std::move(absent));
+        at.me = sit_down(*state, batch, caller, std::move(absent));
+        advance(*state, &at.me, at.next);
       }
     }
+    if (opened && at.me.member().absent == nullptr) at.spare = spare_like(caller, *at.me.batch);
+    if (at.me.batch != nullptr) return seated(std::move(at), caller);
     HEDDLE_TRY_ASSIGN(fresh, make_batch(caller, apart));
   }
 }
 
-Coalescer::Batch Coalescer::open(State& state, Batch batch, const CallShape& shape) {
+// Nobody is in the way of a call that comes now: it runs at once, alone.
+bool Coalescer::idle(State& state, bool joined) const {
+  return lanes_busy(state) < (joined ? lanes(state) : options_.lanes_alone) && state.forming.empty() &&
+         (!joined || state.returning == 0);
+}
+
+Coalescer::Batch Coalescer::open(State& state, Batch batch, std::span<const ir::Extents> row_extents) {
   batch->id = state.next_id++;
-  batch->row_extents = shape.row_extents;
-  batch->longest.resize(shape.lengths.size());
-  batch->arrived = Clock::real().now();
-  batch->awaits = !batch->alone && state.returning > 0;
+  batch->row_extents.assign(row_extents.begin(), row_extents.end());
   return batch;
 }
 
-Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) const {
-  const CallShape& shape = caller.shape;
-  Running with_me = running(state);
-  with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
-  for (const Batch& batch : state.forming) {
-    const bool fits = !batch->alone && batch->rows + shape.rows <= batch->capacity;
-    if (!fits || &batch->layout != &caller.layout || !same_rows(batch->row_extents, shape.row_extents))
-      continue;
-    if (batch->rows + shape.rows <= rows_per_batch(with_me, limits(state, shape.row_extents))) return batch;
+// The batch on show is taken down first: its rows must not grow meanwhile.
+Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) {
+  for (size_t i = 0; i < state.forming.size(); ++i) {
+    const Batch batch = state.forming[i];
+    if (!may_join(state, *batch, caller)) continue;
+    take_down(state, batch);
+    if (may_join(state, *batch, caller)) return batch;
   }
-  return nullptr;
+  if (state.spare == nullptr || !may_join(state, *state.spare, caller)) return nullptr;
+  take_down(state, state.spare);
+  if (state.spare == nullptr) return joinable(state, caller);  // others have opened it meanwhile
+  state.forming.push_back(std::exchange(state.spare, nullptr));
+  return state.forming.back();
 }
 
-Coalescer::Here Coalescer::sit_down(const Batch& batch, const Caller& caller,
-                                    std::unique_ptr<Absent> absent) {
+bool Coalescer::may_join(State& state, const FormingBatch& batch, const Caller& caller) const {
   const CallShape& shape = caller.shape;
-  const size_t seat = batch->seats++;
+  const int64_t rows = batch.rows + shape.rows;
+  if (batch.alone || rows > batch.capacity || &batch.layout != &caller.layout) return false;
+  if (!same_rows(batch.row_extents, shape.row_extents)) return false;
+  Running with_me = running(state);
+  with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
+  return batch.rows == 0 || rows <= rows_per_batch(with_me, limits(state, shape.row_extents));
+}
+
+Coalescer::Here Coalescer::sit_down(State& state, const Batch& batch, const Caller& caller,
+                                    std::unique_ptr<Absent> absent) {
+  const Here me{batch, batch->seats, true};
+  const int64_t first = batch->rows;
+  bring_in(state, *batch, {batch->seats + 1, first + caller.shape.rows});
   if (absent != nullptr) ++batch->absents;
-  ++batch->living;
-  ++batch->copying;
-  Member& member = batch->members[seat];
-  member.first = batch->rows;
-  member.rows = shape.rows;
-  member.lengths = shape.lengths;
+  me.member().absent = std::move(absent);
+  fill(me.member(), first, caller);
+  return me;
+}
+
+void Coalescer::fill(Member& member, int64_t first, const Caller& caller) {
+  member.first = first;
+  member.rows = caller.shape.rows;
+  member.lengths = caller.shape.lengths;
   member.deadline = caller.deadline;
-  member.absent = std::move(absent);
-  batch->rows += shape.rows;
-  for (size_t k = 0; k < shape.lengths.size(); ++k)
-    batch->longest[k] = std::max(batch->longest[k], shape.lengths[k]);
-  return {batch, seat, true};
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone) const {
@@ -102,7 +121,8 @@ Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone)
   int64_t rows = 0;
   {
     auto state = state_.lock();
-    if (alone || !joins(*state, shape)) {
+    count_in(*state);
+    if (alone || !joins(*state, shape.rows, shape.row_extents)) {
       return std::make_shared<FormingBatch>(caller.layout, shape.rows, nullptr);
     }
     const Limits limit = limits(*state, shape.row_extents);
@@ -120,6 +140,12 @@ Result<Coalescer::Batch> Coalescer::allocate_batch(const Caller& caller, int64_t
     HEDDLE_TRY(slot->reserve_input(i, static_cast<uint64_t>(bytes)));
   }
   return std::make_shared<FormingBatch>(caller.layout, rows, slot);
+}
+
+Coalescer::Arrival Coalescer::seated(Arrival at, const Caller& caller) {
+  wake(at.next);
+  write_rows(at.me, caller);
+  return at;
 }
 
 void Coalescer::write_rows(const Here& me, const Caller& caller) {
@@ -140,12 +166,11 @@ Status Coalescer::late() const {
                           "running in a batch, at the deadline");
 }
 
-Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller,
-                                         const std::stop_token& cancel) {
+Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, const std::stop_token& cancel,
+                                         Next next) {
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  Next next = ask(me, true);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
     switch (me.member().seat.wait(until)) {
@@ -160,17 +185,18 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller,
         if (deadline.expired() || !until.expired()) return leave(me, late());  // the second: interrupted
         [[fallthrough]];
       case Seat::Note::ask:
-        next = ask(me, false);
+        next = ask(me);
     }
   }
   return me.batch->alone ? run_alone(caller, me) : lead(me, deadline);
 }
 
-Coalescer::Next Coalescer::ask(const Here& me, bool seated) {
+Coalescer::Next Coalescer::ask(const Here& me, Batch spare) {
   Next next;
   {
     auto state = state_.lock();
-    if (seated) --me.batch->copying;
+    count_in(*state);
+    if (spare != nullptr) spare = keep_spare(*state, std::move(spare), me.batch->row_extents);
     if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
     advance(*state, me.member().gone ? nullptr : &me, next);
   }
@@ -188,13 +214,14 @@ bool Coalescer::try_leave(const Here& me) {
     const Batch& batch = me.batch;
     Member& member = me.member();
     auto state = state_.lock();
+    count_in(*state);
     if (batch->done) return false;  // just in time
     if (member.absent != nullptr && (member.gone || (batch->alone && batch->taken))) return false;
     count_out(*state, *batch, member);
     static_cast<void>(member.met.exchange_acq_rel(true));  // the next to tell the result skips it
     if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
     const bool to_lead = batch->taken && batch->leader == me.seat;
-    if (batch->living == 0 && !batch->taken) std::erase(state->forming, batch);
+    if (batch->living == 0 && !batch->taken) drop_empty(*state, batch);
     if (batch->living == 0 && to_lead) --state->busy;  // no member wants it any more
     if (batch->living != 0 && to_lead) appoint(batch, next);
     advance(*state, nullptr, next);
@@ -210,6 +237,15 @@ void Coalescer::count_out(State& state, FormingBatch& batch, Member& member) {
   ++state.stats.left;
   --state.inside;
   state.inside_rows -= member.rows;
+  batch.living_rows -= member.rows;
+}
+
+// Unless callers have joined it meanwhile.
+void Coalescer::drop_empty(State& state, const Batch& batch) {
+  take_down(state, batch);
+  if (batch->living != 0) return;
+  clear_desk(state, *batch);
+  std::erase(state.forming, batch);
 }
 
 }  // namespace heddle::batch

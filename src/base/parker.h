@@ -1,0 +1,39 @@
+// parker.h: one thread sleeps until it is told something.
+//
+//   What       tell() leaves bits, wait() returns those that were left and not yet taken. One word and a
+//              futex on Linux: telling costs no system call while the owner is awake. Elsewhere a Condition.
+//   States     awake -> asleep (the word has kAsleep alone) -> awake (told, late, or for no reason).
+//   Ordering   What was done before tell() is visible once wait() or take() has returned its bits.
+//   Threads    wait() and take(): the owner's alone. tell(): any.
+//   Blocks     wait(), until told or the deadline, with no lock held. As Guarded::wait_until(), it also ends
+//              when its thread is asked to (ask_while_waiting).
+//   Lifetime   Outlives every tell(): whoever tells the owner keeps what the Parker lies in.
+#pragma once
+
+#include <cstdint>
+
+#include "base/sync.h"
+
+namespace heddle {
+
+class Parker {
+ public:
+  static constexpr uint32_t kAsleep = uint32_t{1} << 31;  // not for tell()
+
+  void tell(uint32_t bits);
+  // 0: the deadline passed, or the thread was asked to end its wait. Leaves the bits where they are.
+  uint32_t wait(Deadline deadline);
+  void take(uint32_t bits) { word_.and_acq_rel(~bits); }
+
+ private:
+  uint32_t sleep(Deadline deadline);
+
+  // What was told and not taken, and whether the owner sleeps: tellers add their bits, the owner the rest.
+  Atomic<uint32_t> word_{0};
+#if !defined(__linux__)
+  Mutex mutex_;
+  Condition changed_;
+#endif
+};
+
+}  // namespace heddle
