@@ -181,9 +181,9 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   // Most are held for less than it takes to sleep and be woken.
   bool try_for_a_while() HEDDLE_NO_ANALYSIS {
 #if !defined(HEDDLE_SIM)
-    for (int tries = 0; tries < kTries; ++tries) {
+    if (mutex_.try_lock()) return true;
+    for (Backoff pause; pause.spin();) {
       if (mutex_.try_lock()) return true;
-      relax_processor(1 << tries);
     }
 #endif
     return false;
@@ -191,7 +191,6 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   void lock_counted(Rank);
   static void count_try(Rank, bool got);
 
-  static constexpr int kTries = 6;  // 63 pauses in all: some two microseconds
   static Atomic<bool> counting_;    // a switch that orders nothing: an acquisition beside it may be missed
   // A function that lives as long as the process; released when set, acquired when used.
   static Atomic<InterruptCheck> interrupt_;
