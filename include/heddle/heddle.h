@@ -863,6 +863,23 @@ HEDDLE_API void set_log(std::function<void(LogLevel, const std::string&)> callba
 // are not disturbed.
 HEDDLE_API void set_interrupt_check(bool (*asked)());
 
+// For hosts whose threads need one thing in turn when a call has ended, as Python's threads need its lock.
+// While one lives, calls of its thread that share a batch are answered when few such threads are on their
+// way. Make it without that thing: others may be woken. passed() says that this one has it. Any number of
+// threads, each with its own. Does not block.
+class HEDDLE_API PacedReturn {
+ public:
+  PacedReturn();
+  ~PacedReturn();
+  PacedReturn(const PacedReturn&) = delete;
+  PacedReturn& operator=(const PacedReturn&) = delete;
+  void await_turn();  // spins for some 60 us at most, while another thread most likely has it
+  void passed();
+
+ private:
+  alignas(void*) std::byte scope_[4 * sizeof(void*)];
+};
+
 HEDDLE_API std::string version();
 // Environment variables Heddle knows, each with its meaning and its value ("" when not set).
 struct EnvironmentVariable {

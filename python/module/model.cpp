@@ -95,11 +95,15 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   if (!options.stream) {
     if (const auto outputs = model.try_brief(inputs, kHandOver)) return wrap(kind_of(arrays), *outputs);
   }
+  std::optional<PacedReturn> pace;
   std::vector<Tensor> outputs = without_gil([&] {
+    pace.emplace();
     std::vector<Tensor> results = model(inputs, options);
     for (const Tensor& result : results) result.wait(options.timeout);
+    pace->await_turn();
     return results;
   });
+  pace->passed();
   return wrap(kind_of(arrays), outputs);
 }
 

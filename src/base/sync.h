@@ -191,7 +191,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
   void lock_counted(Rank);
   static void count_try(Rank, bool got);
 
-  static Atomic<bool> counting_;    // a switch that orders nothing: an acquisition beside it may be missed
+  static Atomic<bool> counting_;  // a switch that orders nothing: an acquisition beside it may be missed
   // A function that lives as long as the process; released when set, acquired when used.
   static Atomic<InterruptCheck> interrupt_;
   Mutex mutex_;

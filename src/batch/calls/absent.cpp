@@ -94,7 +94,11 @@ void Coalescer::lead_absent(const Batch& batch) {
   if (!wanted) return;
   check_padding(*batch);
   if (!run_and_publish(*batch, until).ok()) return leave_run(batch);
-  batch->tell_next();
+  if (batch->pace == nullptr) {
+    batch->tell_next();
+  } else {
+    batch->pace->add(batch);
+  }
   answer_absents(batch);
 }
 

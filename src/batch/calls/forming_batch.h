@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/parker.h"
 #include "base/stop_callback.h"
+#include "batch/calls/pace.h"
 #include "batch/calls/row_layout.h"
 #include "device/row_faults.h"
 #include "runtime/runtime.h"
@@ -66,6 +67,7 @@ struct Member {
   std::vector<int64_t> lengths;  // per ragged symbol: its own
   Deadline deadline = Deadline::never();
   std::unique_ptr<Absent> absent;  // null: a thread waits in the seat
+  Pace* pace = nullptr;            // at which its thread is told
   bool gone = false;               // left before the end: cannot lead
   // Set by the member when it needs no telling any more, and by the thread that tells it. The second of them
   // finds it set (acq_rel) and tells the next one. See FormingBatch::tell_next().
@@ -112,22 +114,32 @@ struct FormingBatch {
   std::optional<runtime::InFlight> in_flight;
   TimePoint began;
 
+  Pace* pace = nullptr;     // of its members, or of some; null: none is paced
   Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;
 
+  enum class Told : uint8_t { nobody, paced, unpaced };
+  // The next member that neither has the result nor has left is told that it is there.
+  Told tell_one() {
+    for (;;) {
+      const size_t seat = untold.add_acq_rel(1);
+      if (seat >= seats) return Told::nobody;
+      Member& member = members[seat];
+      if (member.absent != nullptr) continue;           // leaders answer it
+      if (member.met.exchange_acq_rel(true)) continue;  // it has the result, or left
+      const Told told = member.pace == nullptr ? Told::unpaced : Told::paced;
+      member.seat.tell(Seat::Note::done);
+      return told;
+    }
+  }
   // The result is passed on by who has it, to a few each: if the leader woke all of them, the last would wait
   // for its many system calls, and if each woke one, for as many hand-overs as there are members. Called
   // once by the leader and by each member that was told.
   void tell_next() {
-    for (int told = 0; told < kTellsEach;) {
-      const size_t seat = untold.add_acq_rel(1);
-      if (seat >= seats) return;
-      if (members[seat].absent != nullptr) continue;           // leaders answer it
-      if (members[seat].met.exchange_acq_rel(true)) continue;  // it has the result, or left
-      members[seat].seat.tell(Seat::Note::done);
-      ++told;
+    for (int told = 0; told < kTellsEach; ++told) {
+      if (tell_one() == Told::nobody) return;
     }
   }
   // The seats of a batch that nobody joins any more are written.

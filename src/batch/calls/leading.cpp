@@ -149,6 +149,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
   if (me.batch->absents != 0) serve_later(me, Seat::Note::done);
+  if (me.batch->pace != nullptr) me.batch->pace->add(me.batch);
   return collect(me);
 }
 
@@ -166,6 +167,8 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
     batch.failure = run.result.status();
     batch.each_alone = batch.layout.ragged() && batch.failure.code() == Code::invalid;
   }
+  for (size_t seat = 0; seat < batch.seats && batch.pace == nullptr; ++seat)
+    batch.pace = batch.members[seat].pace;
   Next next;
   {
     auto state = state_.lock();
@@ -218,7 +221,12 @@ Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline dead
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   FormingBatch& batch = *me.batch;
   Member& member = me.member();
-  if (member.met.exchange_acq_rel(true) || batch.leader == me.seat) batch.tell_next();
+  const bool told = member.met.exchange_acq_rel(true);
+  if (batch.pace == nullptr) {
+    if (told || batch.leader == me.seat) batch.tell_next();
+  } else if (told && member.pace != nullptr) {
+    Pace::count_as_told();
+  }
   return rows_of(batch, member);
 }
 

@@ -112,6 +112,7 @@ void Coalescer::fill(Member& member, int64_t first, const Caller& caller) {
   member.rows = caller.shape.rows;
   member.lengths = caller.shape.lengths;
   member.deadline = caller.deadline;
+  member.pace = Pace::of_this_thread();
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone) const {

@@ -11,6 +11,12 @@ constexpr int kWins = 2;
 
 }  // namespace
 
+int LaneChoice::first_of(int most) {
+  int lanes = most;
+  while (lanes * lanes > 2 * most) lanes = (lanes + 1) / 2;
+  return lanes;
+}
+
 void LaneChoice::served(int64_t rows, TimePoint now) {
   if (most_ == 1) return;
   if (last_ == TimePoint::min() || now - last_ > kGap) begin_trial(now);

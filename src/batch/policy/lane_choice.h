@@ -4,6 +4,7 @@
 //              rows read them seldom but wait for their callers. Which serves more depends on the model, the
 //              processors, and on what the callers do in between (Python's wait for each other), so it is
 //              measured: rows per second with the lanes chosen, in turn with those of half or twice as many.
+//              It begins in the middle: as many steps from one lane as from all.
 //   Trial      What was served from some runs after the change on, for a few milliseconds. A choice is left
 //              for one that served 5 % more in two trials of two, each against the trial before it. Where
 //              both neighbours are no better, the next look at them comes after twice as many trials, up to
@@ -28,7 +29,7 @@ class LaneChoice {
   static constexpr double kGain = 1.05;
   static constexpr int kMostTrials = 64, kSettled = 8;
 
-  explicit LaneChoice(int most) : most_(most), home_(most), tried_(most) {}
+  explicit LaneChoice(int most) : most_(most), home_(first_of(most)), tried_(home_) {}
 
   int lanes() const { return tried_; }
   int chosen() const { return home_; }  // of those that were looked at the best
@@ -39,6 +40,7 @@ class LaneChoice {
   void forget_trial() { last_ = TimePoint::min(); }  // rows are served that it is not told of
 
  private:
+  static int first_of(int most);
   void begin_trial(TimePoint now);
   void end_trial(double rate);
   void leave_home();

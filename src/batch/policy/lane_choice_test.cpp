@@ -52,7 +52,7 @@ const std::vector<Machine> kMachines = {
     {"two cores, better together", 2, [](int n) { return peak(n, 1); }, {1}},
     {"twelve cores", 12, [](int n) { return peak(n, 3); }, {3}},
     {"128 cores with a cliff beyond 32 lanes", 128, [](int n) { return n > 32 ? 1e6 / n : 1e3 * n; }, {32}},
-    {"no difference", 16, [](int) { return 3e4; }, {16}},
+    {"no difference", 16, [](int) { return 3e4; }, {4}},
     {"one lane", 1, [](int) { return 3e4; }, {1}},
 };
 
@@ -87,8 +87,14 @@ TEST_CASE("lane choice: runs far apart say nothing") {
   for (int i = 0; i < 1000; ++i) {
     now += 2 * LaneChoice::kGap;
     choice.served(1, now);
-    CHECK(choice.lanes() == 16);
+    CHECK(choice.lanes() == 4);
   }
+}
+
+TEST_CASE("lane choice: it begins as many steps from one lane as from all") {
+  for (const auto& [most, first] :
+       std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {12, 3}, {16, 4}, {32, 8}, {128, 16}})
+    CHECK(LaneChoice(most).lanes() == first);
 }
 
 TEST_CASE("lane choice: lanes are between one and the most, whatever is served") {

@@ -1,0 +1,83 @@
+// Threads that are told at a pace: each is told, few are on their way at once.
+#include <doctest/doctest.h>
+
+#include <optional>
+
+#include "base/simulation_fixture.h"
+#include "batch/calls/coalescer_fixture.h"
+
+namespace heddle::batch {
+
+using heddle::test::holds_for_seeds;
+using std::chrono::microseconds;
+
+TEST_CASE("simulated: paced callers and others all get their rows, and none stays in line") {
+  constexpr int kPaced = 10, kUnpaced = 2, kRounds = 4, kMost = 3, kLanes = 2;
+  SimulationOptions long_ones;
+  long_ones.steps_max = 5'000'000;
+  holds_for_seeds(
+      300,
+      [](Simulation& sim) {
+        Pace pace(kMost, microseconds(20));
+        Fixture fixture(with(kLanes, 6));
+        fixture.kernel = [&](const device::Run&) {
+          sim.pause(microseconds(50));
+          return Status();
+        };
+        Atomic<bool> lock{false};  // what they need in turn
+        Atomic<int> right{0};
+        run_together(kPaced + kUnpaced, [&](int caller) {
+          for (int round = 0; round < kRounds; ++round) {
+            Rows rows(1, static_cast<float>(100 * caller + round));
+            if (caller >= kPaced) {
+              right.add_relaxed(fixture.right(rows, fixture.call(rows)) ? 1 : 0);
+              continue;
+            }
+            const Deadline deadline = sim.random(8) == 0 ? Deadline::in(microseconds(60)) : Deadline::never();
+            Pace::Scope scope(pace);
+            const auto result = fixture.call(rows, deadline);
+            scope.await_turn();
+            while (lock.exchange_acq_rel(true)) give_way();
+            scope.passed();
+            const bool late = !result.ok() && result.status().code() == Code::deadline && deadline.expired();
+            right.add_relaxed(late || fixture.right(rows, result) ? 1 : 0);
+            lock.store_release(false);
+          }
+        });
+        sim.expect(right.load_relaxed() == (kPaced + kUnpaced) * kRounds,
+                   "each caller has its own row, or is late");
+        sim.expect(pace.waiting() == 0, "no batch waits to be told");
+        sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+      },
+      long_ones);
+}
+
+// A member that is told and goes no further until the others are through, as a thread that Python does not
+// let in.
+TEST_CASE("simulated: while one that was told does not get through, others still do") {
+  constexpr int kPaced = 8, kMost = 2;
+  holds_for_seeds(100, [](Simulation& sim) {
+    Pace pace(kMost, microseconds(20));
+    Fixture fixture(with(1, kPaced));
+    fixture.kernel = [&](const device::Run&) {
+      sim.pause(microseconds(50));
+      return Status();
+    };
+    Atomic<int> through{0}, right{0};
+    run_together(kPaced, [&](int caller) {
+      for (int round = 0; round < 3; ++round) {
+        Rows rows(1, static_cast<float>(10 * caller + round));
+        Pace::Scope scope(pace);
+        right.add_relaxed(fixture.right(rows, fixture.call(rows)) ? 1 : 0);
+        if (caller == 0 && round == 0) {
+          while (through.load_relaxed() < kPaced - 1) give_way();
+        }
+        if (round == 0) through.add_relaxed(1);
+        scope.passed();
+      }
+    });
+    sim.expect(right.load_relaxed() == 3 * kPaced, "each caller has its own rows");
+  });
+}
+
+}  // namespace heddle::batch
