@@ -88,6 +88,7 @@ class Step {
   virtual void set_scratch(uint64_t /*offset*/) {}
   virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
   virtual std::string path() const { return {}; }  // how it is computed, for people; "": there is one way
+  virtual std::string way() const { return {}; }   // how it is cut and whether that was measured, likewise
 };
 
 }  // namespace heddle::host

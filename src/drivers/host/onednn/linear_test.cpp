@@ -17,7 +17,7 @@
 namespace heddle::host {
 namespace {
 
-struct Product {
+struct TestProduct {
   int64_t m, k, n;
   bool residual = false;
 };
@@ -30,7 +30,7 @@ ir::Tensor some_floats(const ir::Extents& extents, unsigned seed) {
   return tensor;
 }
 
-ir::Graph graph_of_product(const Product& p) {
+ir::Graph graph_of_product(const TestProduct& p) {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {ir::DType::kF32, {p.m, p.k}}),
                     w = b.constant(some_floats({p.k, p.n}, 1)), bias = b.constant(some_floats({p.n}, 2));
@@ -40,7 +40,7 @@ ir::Graph graph_of_product(const Product& p) {
   return require(b.take());
 }
 
-std::vector<ir::Tensor> inputs_of_product(const Product& p) {
+std::vector<ir::Tensor> inputs_of_product(const TestProduct& p) {
   std::vector<ir::Tensor> inputs = {some_floats({p.m, p.k}, 3)};
   if (p.residual) inputs.push_back(some_floats({p.m, p.n}, 4));
   return inputs;
@@ -51,7 +51,7 @@ struct Ran {
   bool shared = false;
 };
 
-Ran run_product(const Product& p, int threads, const std::string& precision = "f32") {
+Ran run_product(const TestProduct& p, int threads, const std::string& precision = "f32") {
   const auto device = require(make_host_device({.threads = threads}));
   const auto module = require(device->load(graph_of_product(p), {.precision = precision},
                                            device::plain_source(*device), NoLocksHeld()));
@@ -75,7 +75,7 @@ Ran run_product(const Product& p, int threads, const std::string& precision = "f
 
 // Few rows, which are cut by columns, and many; panels of unequal widths; a weight of fewer panels than
 // threads; too little to share.
-const std::vector<Product> kProducts = {
+const std::vector<TestProduct> kProducts = {
     {2, 512, 1024},        {3, 640, 333},        {7, 512, 1000, true},  {16, 512, 512},
     {17, 256, 1024, true}, {33, 512, 130, true}, {64, 512, 1024, true}, {200, 256, 512, true},
     {300, 512, 100, true}, {2, 16, 48, true},
@@ -83,7 +83,7 @@ const std::vector<Product> kProducts = {
 
 TEST_CASE("a product has the same bits whole and shared, whatever the number of threads") {
   int shared = 0;
-  for (const Product& p : kProducts) {
+  for (const TestProduct& p : kProducts) {
     CAPTURE(p.m);
     CAPTURE(p.n);
     const Ran whole = run_product(p, 1);
@@ -101,7 +101,7 @@ TEST_CASE("a product has the same bits whole and shared, whatever the number of 
 }
 
 TEST_CASE("a product of few rows in bf16 gives the reference's values, whole and shared") {
-  for (const Product& p : kProducts) {
+  for (const TestProduct& p : kProducts) {
     const ir::Tensor wanted = require(ir::evaluate(graph_of_product(p), inputs_of_product(p)))[0];
     for (const int threads : {1, 8}) {
       const auto device = require(make_host_device({.threads = threads}));
