@@ -10,6 +10,7 @@
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/engine.h"
+#include "drivers/host/onednn/product_tuning.h"
 #include "drivers/host/program.h"
 
 namespace heddle::host {
@@ -98,14 +99,26 @@ int queue_depth_for(int threads, int processors) { return threads < processors ?
 
 class HostDevice final : public device::Device {
  public:
-  HostDevice(int threads, const Budget& budget) : team_(threads) {
+  HostDevice(int threads, const Budget& budget, const HostTuning& tuning)
+      : team_(std::make_shared<Team>(threads)) {
+    if (tuning.on) {
+      tuning_ = std::make_shared<ProductTuning>(Tuner::Options{.all = tuning.all,
+                                                               .folder = tuning.folder,
+                                                               .identity = tuning_identity(budget.processors),
+                                                               .warn = tuning.warn,
+                                                               .clock = tuning.clock},
+                                                team_);
+    }
     const dnnl_version_t* version = dnnl_version();
     traits_.name = "host";
     traits_.description = text(threads, threads == 1 ? " thread" : " threads", ", oneDNN ", version->major,
                                ".", version->minor, ".", version->patch);
     traits_.facts = {
         {"arithmetic", text("oneDNN ", version->major, ".", version->minor, ".", version->patch)},
-        {"processors", text(budget.processors)}};
+        {"processors", text(budget.processors)},
+        {"products", tuning_ == nullptr         ? "cut by rule"
+                     : tuning_->where().empty() ? "cut as measured, for this process only"
+                                                : text("cut as measured, kept in ", tuning_->where())}};
     traits_.binding.caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
@@ -123,18 +136,19 @@ class HostDevice final : public device::Device {
     return std::unique_ptr<device::Memory>(std::make_unique<HostMemory>(this, std::move(block)));
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override {
-    return std::unique_ptr<device::Queue>(std::make_unique<HostQueue>(team_));
+    return std::unique_ptr<device::Queue>(std::make_unique<HostQueue>(*team_));
   }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
                                                 Ref<device::Source> source, NoLocksHeld) override {
-    HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact));
+    HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact, tuning_));
     return Ref<const device::Module>(std::make_shared<HostModule>(std::move(prepared), std::move(engine),
-                                                                  std::move(source), team_.width()));
+                                                                  std::move(source), team_->width()));
   }
 
  private:
   device::Traits traits_;
-  Team team_;
+  Ref<Team> team_;
+  Ref<ProductTuning> tuning_;  // null: off
 };
 
 }  // namespace
@@ -148,7 +162,7 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
   int threads = options.threads > 0 ? options.threads : budget.cores;
   // One thread runs at a time there, and the machine's cores are no decision of the seed's.
   if (seam::simulated()) threads = 1;
-  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget));
+  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget, options.tuning));
 }
 
 }  // namespace heddle::host

@@ -10,12 +10,26 @@
 //              (base/simulation.h) it has none.
 #pragma once
 
+#include <functional>
+#include <string>
+
+#include "base/clock.h"
 #include "device/device.h"
 
 namespace heddle::host {
 
+// How products are cut is measured on this processor (tuning/tuner.h).
+struct HostTuning {
+  bool on = false;
+  bool all = false;         // of what is compiled, whatever it costs
+  std::string folder = {};  // where it is kept; "": it is not
+  std::function<void(const std::string&)> warn = [](const std::string&) {};
+  const Clock* clock = &Clock::real();  // outlives the device
+};
+
 struct HostOptions {
   int threads = 0;  // 0: the cores this process may use (cpu_budget.h)
+  HostTuning tuning = {};
 };
 
 Result<Ref<device::Device>> make_host_device(const HostOptions& options = {});

@@ -1,7 +1,7 @@
 // engine.h: the one place where oneDNN's objects are made, and where its exceptions end.
 //
-//   What       Engine: oneDNN's handle for this processor. caught(): runs code that may throw dnnl::error,
-//              and returns a Status instead.
+//   What       Engine: oneDNN's handle for this processor, and what was measured on it. caught(): runs code
+//              that may throw dnnl::error, and returns a Status instead.
 //   Threads    The handle may be used by any thread.
 //   Errors     oneDNN's own: unimplemented -> unsupported, out_of_memory -> exhausted, the rest -> internal.
 #pragma once
@@ -19,10 +19,13 @@ namespace heddle::host {
 // In oneDNN's cache, unless the user's environment says how many.
 inline constexpr int kCachedPrimitives = 64;
 
+class ProductTuning;  // product_tuning.h
+
 struct Engine {
   dnnl::engine cpu;
   bool bf16;           // products take bf16 operands and add up in f32 (narrow_values.h says which)
   bool exact = false;  // device::LoadOptions: a row's bits do not depend on the batch
+  Ref<ProductTuning> tuning = nullptr;  // the device's; null: products are cut by rule
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;

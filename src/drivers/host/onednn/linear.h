@@ -3,7 +3,7 @@
 //   What       The weight is packed once for all row counts. A caller that is alone shares the work with
 //              helpers, pieces of some rows and some of the weight's columns; any other caller runs it alone.
 //              Either way it goes by blocks of rows. Which, product_choice.h decides when a shape is
-//              compiled.
+//              compiled: as was measured on this processor, else by rule.
 //   Invariant  A row's bits depend neither on the other rows nor on how the work is cut: oneDNN, made for a
 //              team of one, sums along K in one order for all row counts and panels (driver_conformance and
 //              product_test compare the bits). In bf16 that holds where the engine is exact, which then cuts

@@ -9,8 +9,12 @@
 
 #include "device/plain_source_fixture.h"
 #include "drivers/host/host_device.h"
+#include "drivers/host/machine/cpu_budget.h"
+#include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
 #include "drivers/host/require_fixture.h"
+#include "drivers/host/tuning/folder_fixture.h"
+#include "drivers/host/tuning/tuning_file.h"
 #include "ir/builder.h"
 #include "ir/op.h"
 
@@ -49,12 +53,20 @@ std::vector<ir::Tensor> inputs_of_product(const TestProduct& p) {
 struct Ran {
   ir::Tensor y;
   bool shared = false;
+  std::string way = {};
 };
 
-Ran run_product(const TestProduct& p, int threads, const std::string& precision = "f32") {
-  const auto device = require(make_host_device({.threads = threads}));
-  const auto module = require(device->load(graph_of_product(p), {.precision = precision},
-                                           device::plain_source(*device), NoLocksHeld()));
+struct RunAs {
+  std::string precision = "f32";
+  bool exact = false;
+  HostTuning tuning = {};
+};
+
+Ran run_product(const TestProduct& p, int threads, const RunAs& as = {}) {
+  const auto device = require(make_host_device({.threads = threads, .tuning = as.tuning}));
+  const auto module =
+      require(device->load(graph_of_product(p), {.precision = as.precision, .exact = as.exact},
+                           device::plain_source(*device), NoLocksHeld()));
   std::vector<ir::Tensor> inputs = inputs_of_product(p);
   std::vector<ir::Extents> extents;
   std::vector<device::View> views;
@@ -69,6 +81,7 @@ Ran run_product(const TestProduct& p, int threads, const std::string& precision 
   device::CommandList list;
   list.run(program, arena, views, {view_of(ran.y)});
   REQUIRE(queue->submit(list, 1, NoLocksHeld()).ok());
+  ran.way = static_cast<const HostProgram&>(*program).steps().front().step->way();
   ran.shared = static_cast<const HostProgram&>(*program).path().find(" pieces") != std::string::npos;
   return ran;
 }
@@ -107,10 +120,93 @@ TEST_CASE("a product of few rows in bf16 gives the reference's values, whole and
       const auto device = require(make_host_device({.threads = threads}));
       const std::vector<std::string>& precisions = device->traits().precisions;
       if (std::find(precisions.begin(), precisions.end(), "bf16") == precisions.end()) return;
-      const Ran ran = run_product(p, threads, "bf16");
+      const Ran ran = run_product(p, threads, {.precision = "bf16"});
       for (int64_t i = 0; i < wanted.elements(); ++i)
         REQUIRE(ran.y.get(i) == doctest::Approx(wanted.get(i)).epsilon(0.03).scale(10));
     }
+  }
+}
+
+// A file of decisions as a process before this one would have left it.
+void keep_decisions(const std::string& folder, Decisions decisions) {
+  const TuningFile file(folder, tuning_identity(read_budget().processors));
+  REQUIRE(file.merge(decisions).ok());
+}
+
+// As kept in this folder. Time stands still, so nothing is measured.
+HostTuning as_kept(const TestFolder& folder) {
+  static const ManualClock clock;
+  return {.on = true, .folder = folder.path(), .clock = &clock};
+}
+
+TEST_CASE("a kept decision is how a product of its rung is cut, and the bits are the same") {
+  const TestFolder folder;
+  keep_decisions(folder.path(), {{{64, 512, 1024, false, false, 1}, {8, 1, 1}},
+                                 {{64, 512, 1024, false, false, 8}, {0, 4, 2}},
+                                 {{32, 512, 1024, false, false, 8}, {0, 1, 4}}});
+  const HostTuning tuning = as_kept(folder);
+  struct Line {
+    int64_t m;
+    const char* way;
+  };
+  for (const Line& line :
+       {Line{64, "alone whole by 8 rows, measured; by 8 threads 4 x 2 pieces, measured"},
+        Line{100, "alone whole by 8 rows, measured; by 8 threads 4 x 2 pieces by 16 rows, measured"},
+        Line{63, "alone whole by 16 rows, by rule; by 8 threads 1 x 4 pieces by 32 rows, measured"},
+        Line{8, "alone whole, by rule; by 8 threads 1 x 8 pieces, by rule"}}) {
+    CAPTURE(line.m);
+    const TestProduct p{line.m, 512, 1024, true};
+    const Ran tuned = run_product(p, 8, {.tuning = tuning}), plain = run_product(p, 8);
+    CHECK(tuned.way == line.way);
+    CHECK(plain.way.find("measured") == std::string::npos);
+    CHECK(std::memcmp(tuned.y.data(), plain.y.data(), static_cast<size_t>(plain.y.bytes())) == 0);
+  }
+}
+
+TEST_CASE("a kept decision not to share holds for its rung, and not for twice the highest") {
+  const TestFolder folder;
+  keep_decisions(folder.path(), {{{32, 512, 512, false, false, 2}, {16, 1, 1}}});
+  const HostTuning tuning = as_kept(folder);
+  const Ran few = run_product({63, 512, 512}, 2, {.tuning = tuning});
+  CHECK_FALSE(few.shared);
+  CHECK(few.way.ends_with("by 2 threads whole, measured"));
+  CHECK(run_product({64, 512, 512}, 2, {.tuning = tuning}).shared);
+}
+
+TEST_CASE("an exact model in bf16 takes no kept decision that would change a row's bits") {
+  if (!make_engine(true).ok()) return;
+  const TestFolder folder;
+  keep_decisions(folder.path(), {{{64, 512, 1024, true, true, 8}, {0, 1, 8}},
+                                 {{64, 512, 1024, true, true, 1}, {16, 1, 4}},
+                                 {{32, 512, 1024, true, true, 8}, {0, 8, 1}}});
+  const RunAs as{"bf16", true, as_kept(folder)};
+  CHECK(run_product({64, 512, 1024}, 8, as).way.find("measured") == std::string::npos);
+  CHECK(run_product({40, 512, 1024}, 8, as).way.ends_with("by 8 threads 8 x 1 pieces, measured"));
+  const Ran all = run_product({64, 512, 1024}, 8, as), some = run_product({40, 512, 1024}, 8, as);
+  // The inputs are equal as far as the shorter one goes.
+  CHECK(std::memcmp(all.y.data(), some.y.data(), static_cast<size_t>(some.y.bytes())) == 0);
+}
+
+TEST_CASE("whatever is measured on this machine, values are right and kept ways are ways of the shape") {
+  const TestFolder folder;
+  const HostTuning tuning{.on = true, .all = true, .folder = folder.path()};
+  for (const TestProduct& p : {TestProduct{16, 512, 512}, {64, 256, 512, true}, {33, 512, 130, true}}) {
+    for (const bool exact : {false, true}) {
+      for (const std::string precision : {"f32", "bf16"}) {
+        if (precision == "bf16" && !make_engine(true).ok()) continue;
+        const ir::Tensor wanted = require(ir::evaluate(graph_of_product(p), inputs_of_product(p)))[0];
+        const Ran ran = run_product(p, 2, {precision, exact, tuning});
+        for (int64_t i = 0; i < wanted.elements(); ++i)
+          REQUIRE(ran.y.get(i) == doctest::Approx(wanted.get(i)).epsilon(0.03).scale(10));
+      }
+    }
+  }
+  const TuningFile file(folder.path(), tuning_identity(read_budget().processors));
+  for (const auto& [key, way] : require(file.read())) {
+    const ProductShape shape{key.rows, key.k, key.n, 1, key.rows_only, key.bf16};
+    CHECK(way.parts * way.panels <= key.cores);
+    CHECK(pieces_of(shape, way) >= 1);
+    if (key.rows_only) CHECK(way.panels == 1);
   }
 }
 

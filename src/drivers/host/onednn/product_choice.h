@@ -1,6 +1,6 @@
 // product_choice.h: which way a product is cut, and the product in that way.
 //
-//   What       The default of product_way.h.
+//   What       The engine's tuning decides; where it has no decision, the default of product_way.h holds.
 //   Invariant  Where oneDNN's fast kernels take the whole product, they take all of its blocks.
 //   Errors     oneDNN's.
 //   Threads    Any.
@@ -14,8 +14,9 @@ namespace heddle::host {
 
 struct ChosenProduct {
   Ref<const Product> product;  // null: one thread does it best
+  bool measured = false;       // the way was, here or in an earlier process
 };
-std::string to_string(const ChosenProduct& chosen);  // "4 x 4 pieces by 16 rows, by rule"
+std::string to_string(const ChosenProduct& chosen);  // "4 x 4 pieces by 16 rows, measured"
 
 Result<ChosenProduct> product_alone(const Engine& engine, const ProductProblem& problem,
                                     const Ref<const LinearWeight>& weight);

@@ -24,7 +24,8 @@
 
 namespace heddle::host {
 
-struct Engine;  // oneDNN's, in onednn/engine.h
+struct Engine;        // oneDNN's, in onednn/engine.h
+class ProductTuning;  // onednn/product_tuning.h
 
 struct Packed {
   virtual ~Packed() = default;
@@ -87,6 +88,6 @@ class WeightStore {
 };
 
 // With bf16: unsupported on a processor without instructions for it.
-Result<Ref<const Engine>> make_engine(bool bf16, bool exact = false);
+Result<Ref<const Engine>> make_engine(bool bf16, bool exact = false, Ref<ProductTuning> tuning = nullptr);
 
 }  // namespace heddle::host
