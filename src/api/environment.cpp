@@ -8,6 +8,7 @@
 #include <sstream>
 #include <string>
 
+#include "api/log.h"
 #include "base/status.h"
 
 namespace heddle {
@@ -55,12 +56,17 @@ bool set_stream_wait(std::string_view value, DeviceOptions& o) {
   return true;
 }
 
+bool takes_tuning(std::string_view v, DeviceOptions&) { return v == "on" || v == "off" || v == "all"; }
+bool takes_folder(std::string_view v, DeviceOptions&) { return v.starts_with('/'); }
+
 bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
   uint64_t mib = 0;
   if (!parse(value, mib) || mib > (uint64_t{1} << 30)) return false;
   o.executable_bytes = mib << 20;
   return true;
 }
+
+constexpr char kTune[] = "HEDDLE_TUNE", kCacheFolder[] = "HEDDLE_CACHE_DIR";
 
 constexpr std::array kVariables = {
     Variable{"HEDDLE_DEVICE", "the device of a program that names none", "the name of one of this build's",
@@ -89,34 +95,61 @@ constexpr std::array kVariables = {
              [](std::string_view v, DeviceOptions& o) {
                return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 63;
              }},
+    Variable{kTune, "whether the host measures how products are best cut, and keeps it (all: at once)",
+             "on, off or all", takes_tuning},
+    Variable{kCacheFolder, "where it is kept", "a folder's path from / on", takes_folder},
 };
+
+std::string_view set_value(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+void check(const Variable& variable, std::string_view value, DeviceOptions& options) {
+  if (value.empty() || variable.apply(value, options)) return;
+  throw Error(ErrorCode::invalid,
+              text("environment variable ", variable.name, " is '", value, "'; it takes ", variable.right));
+}
+
+// As the XDG Base Directory Specification has it, which ignores relative paths; "" where there is no home.
+std::string cache_folder() {
+  if (const std::string_view chosen = set_value(kCacheFolder); !chosen.empty()) return std::string(chosen);
+  if (const std::string_view cache = set_value("XDG_CACHE_HOME"); cache.starts_with('/'))
+    return text(cache, "/heddle");
+  const std::string_view home = set_value("HOME");
+  return home.starts_with('/') ? text(home, "/.cache/heddle") : "";
+}
 
 }  // namespace
 
-std::string device_from_environment() {
-  const char* value = std::getenv(kVariables.front().name);
-  return value == nullptr ? "" : value;
-}
+std::string device_from_environment() { return std::string(set_value(kVariables.front().name)); }
 
 DeviceOptions options_from_environment() {
   DeviceOptions options;
   for (const Variable& variable : kVariables) {
-    const char* value = std::getenv(variable.name);
-    if (value == nullptr || *value == '\0') continue;
-    if (!variable.apply(value, options)) {
-      throw Error(ErrorCode::invalid, text("environment variable ", variable.name, " is '", value,
-                                           "'; it takes ", variable.right));
-    }
+    check(variable, set_value(variable.name), options);
   }
   return options;
+}
+
+host::HostTuning host_tuning_from_environment() {
+  DeviceOptions unused;
+  for (const Variable& variable : kVariables) {
+    if (std::string_view(variable.name) == kTune || std::string_view(variable.name) == kCacheFolder)
+      check(variable, set_value(variable.name), unused);
+  }
+  const std::string_view tune = set_value(kTune);
+  return {.on = tune != "off",
+          .all = tune == "all",
+          .folder = cache_folder(),
+          .warn = [](const std::string& what) { log(LogLevel::warning, what); }};
 }
 
 std::vector<EnvironmentVariable> environment() {
   std::vector<EnvironmentVariable> list;
   for (const Variable& variable : kVariables) {
-    const char* value = std::getenv(variable.name);
     list.push_back(
-        {variable.name, text(variable.meaning, ": ", variable.right), value == nullptr ? "" : value});
+        {variable.name, text(variable.meaning, ": ", variable.right), std::string(set_value(variable.name))});
   }
   return list;
 }

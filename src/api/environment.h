@@ -7,9 +7,14 @@
 
 #include <heddle/heddle.h>
 
+#include "drivers/host/host_device.h"
+
 namespace heddle {
 
 std::string device_from_environment();     // "" when not set
 DeviceOptions options_from_environment();  // throws invalid, naming variable, value and what would be right
+// HEDDLE_TUNE and HEDDLE_CACHE_DIR, likewise. Of every device of the process, Device::open()'s too: it is a
+// matter of the machine.
+host::HostTuning host_tuning_from_environment();
 
 }  // namespace heddle

@@ -105,7 +105,7 @@ Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
         error != std::errc() || rest != end)
       return Status::invalid("HEDDLE_SIM_SEED is '", seed, "'; it has to be a number");
   }
-  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({o.threads}));
+  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({.threads = o.threads}));
   HEDDLE_TRY_ASSIGN(Ref<sim::SimDevice> made, sim::make_sim_device(std::move(host), options));
   return Ref<device::Device>(std::move(made));
 }
@@ -118,7 +118,10 @@ struct Driver {
 // By name only: it is for tests.
 constexpr Driver kSim = {"sim", 8, make_sim};
 constexpr Driver kDrivers[] = {
-    {"host", 1, [](const DeviceOptions& o, int) { return host::make_host_device({o.threads}); }},
+    {"host", 1,
+     [](const DeviceOptions& o, int) {
+       return host::make_host_device({.threads = o.threads, .tuning = host_tuning_from_environment()});
+     }},
 #ifdef HEDDLE_METAL
     {"metal", 1, [](const DeviceOptions&, int) { return metal::make_metal_device(); }},
 #endif

@@ -23,6 +23,45 @@ def probe(expression: str, **variables: str) -> subprocess.CompletedProcess:
     return run(f"import heddle; d = heddle.Device(); print({expression})", **variables)
 
 
+def kept_in(**variables: str) -> str:
+    """What the host says about how it cuts products."""
+    done = probe("dict(d.facts)['products']", **variables)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def test_products_are_cut_by_rule_or_as_measured_and_kept_where_the_environment_says(tmp_path):
+    here, there = str(tmp_path / "here"), str(tmp_path / "there")
+    assert kept_in(HEDDLE_TUNE="off", HEDDLE_CACHE_DIR=here) == "cut by rule"
+    for tune in ("", "on", "all"):
+        said = kept_in(HEDDLE_TUNE=tune, HEDDLE_CACHE_DIR=here, XDG_CACHE_HOME=there)
+        assert said.startswith(f"cut as measured, kept in {here}/products-")
+    homes = {"HEDDLE_TUNE": "on", "HEDDLE_CACHE_DIR": "", "HOME": here}
+    assert f" {there}/heddle/products-" in kept_in(**homes, XDG_CACHE_HOME=there)
+    assert f" {here}/.cache/heddle/products-" in kept_in(**homes, XDG_CACHE_HOME="relative")
+    homes["HOME"] = ""
+    assert kept_in(**homes, XDG_CACHE_HOME="") == "cut as measured, for this process only"
+
+
+def test_a_file_of_measured_ways_that_cannot_be_read_is_told_once_by_the_log(tmp_path):
+    variables = {"HEDDLE_TUNE": "on", "HEDDLE_CACHE_DIR": str(tmp_path)}
+    path = kept_in(**variables).removeprefix("cut as measured, kept in ")
+    with open(path, "w") as file:
+        file.write("heddle products 1\n")
+    program = textwrap.dedent("""
+        import heddle
+        said = []
+        heddle.set_log(lambda level, message: said.append((level, message)))
+        heddle.Device()
+        heddle.Device()
+        print([message for level, message in said if level == "warning"])
+    """)
+    done = run(program, **variables)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(path) == 1
+    assert "measured anew" in done.stdout
+
+
 FILL = "[heddle.Stream() for _ in range(d.streams)] and 'shared'"
 
 
@@ -92,6 +131,8 @@ def test_the_wait_for_a_stream_is_as_long_as_the_environment_says():
         ("HEDDLE_EXECUTABLE_MIB", "1.5"),
         ("HEDDLE_MEMORY_FRACTION", "2"),
         ("HEDDLE_IN_FLIGHT", "64"),
+        ("HEDDLE_TUNE", "fast"),
+        ("HEDDLE_CACHE_DIR", "here"),
     ],
 )
 def test_a_wrong_value_is_refused_with_variable_value_and_what_is_right(name, value):
