@@ -9,6 +9,8 @@ namespace {
 // Than the best: such a way is not run again. A first run brings memory and code in, which for a short way is
 // most of its time.
 constexpr double kMuchSlowerAtFirst = 2.0, kMuchSlower = 0.5;
+constexpr double kRival = 0.15;  // than the best: such a way may still be the best
+constexpr int kConfirming = 2;   // rounds
 
 struct Times {
   Duration shortest = Duration::max(), second = Duration::max();
@@ -32,6 +34,7 @@ Result<std::optional<size_t>> fastest(size_t ways, Duration most, const Clock& c
   if (ways < 2) return ways == 1 ? std::optional<size_t>(0) : std::nullopt;
   const TimePoint begin = clock.now();
   std::vector<Times> all(ways);
+  int confirmed = 0;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < ways; ++i) {
       if (!all[i].in_question) continue;
@@ -50,7 +53,10 @@ Result<std::optional<size_t>> fastest(size_t ways, Duration most, const Clock& c
     for (Times& one : all) one.in_question = one.in_question && one.within(much, best);
     if (!std::ranges::all_of(all, [](const Times& one) { return !one.in_question || one.agree(); })) continue;
     const auto chosen = std::ranges::find_if(all, [&](const Times& one) { return one.within(kNoise, best); });
-    return std::optional<size_t>(static_cast<size_t>(chosen - all.begin()));
+    if (chosen == all.begin() || confirmed == kConfirming)
+      return std::optional<size_t>(static_cast<size_t>(chosen - all.begin()));
+    ++confirmed;
+    for (Times& one : all) one.in_question = one.in_question && one.within(kRival, best);
   }
   return std::optional<size_t>();
 }

@@ -6,7 +6,8 @@
 //              less, are run kRoundsOfShort times first. A way that is much slower than the best is not run
 //              again.
 //   Choice     The first way whose shortest time is within kNoise of the shortest of all: the ways come the
-//              simplest first, so noise does not decide.
+//              simplest first, so noise does not decide. A choice other than the simplest is confirmed by two
+//              rounds of those that come near.
 //   None       Times did not agree within kRounds rounds: the machine was busy with something else, and what
 //              was measured says nothing. Or `most` is over, or would be before each way has run once.
 //   Errors     Those of `time`. Its `unavailable` means that something came between: none is chosen.
