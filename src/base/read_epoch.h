@@ -68,7 +68,8 @@ class ReadEpoch {
   struct alignas(64) Stripe {
     std::array<Atomic<uint64_t>, 2> counters;  // by parity; readers of this stripe write, the writer reads
   };
-  // A thread keeps its stripe for life. Threads that share one are still right, only slower.
+  // A thread keeps its stripe for life. Of more than kStripes threads several share one: they are still
+  // right, and write a line in common.
   static uint32_t this_thread_stripe() {
     if (stripe_plus_one_ == 0) [[unlikely]]
       stripe_plus_one_ = next_stripe() + 1;

@@ -18,7 +18,7 @@ enum class Exhaustion : uint8_t {
 };
 
 struct Options {
-  int streams = 32;  // 2 to 32; stream 0 is the default stream and is not leased
+  int streams = 32;  // 2 to 1024; stream 0 is the default stream and is not leased
   Exhaustion exhaustion = Exhaustion::share;
   Duration stream_wait_max = std::chrono::seconds(30);
 

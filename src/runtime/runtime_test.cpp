@@ -422,7 +422,7 @@ TEST_CASE("options out of range are refused by name") {
   options.in_flight = 1025;
   CHECK(Runtime::make(device, options).status().message().find("1 to 1024") != std::string::npos);
   options = {};
-  options.streams = 40;
+  options.streams = 1025;
   CHECK(Runtime::make(device, options).status().code() == Code::invalid);
   options = {};
   options.memory_fraction = 2;

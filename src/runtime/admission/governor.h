@@ -79,7 +79,7 @@ class Exclusive {  // the device is the holder's until this dies; any thread may
 
 class Governor : public std::enable_shared_from_this<Governor> {
  public:
-  static constexpr int kMaxLimit = 1024;
+  static constexpr int kMaxLimit = 1024;  // a word and a line each; nothing counts lanes in bits
   // limit 0: no caller has asked for lanes yet, see set_limit_once.
   static Ref<Governor> make(std::string device, int limit);
 

@@ -14,7 +14,7 @@
 //              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`. What
 //              other threads are giving back to the driver meanwhile is waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
-//              and does not wait.
+//              and does not wait. Of more than kStripes threads several begin at the same stripe.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
 //              those of other threads. A cache hit calls no driver.
 //   Lifetime   Buffers keep it, and it keeps the device. Each stripe has a reference of its own to it, which

@@ -42,7 +42,8 @@ StreamPool::StreamPool(Ref<Roster> roster, const Options& options)
       exhaustion_(options.exhaustion),
       wait_max_(options.stream_wait_max),
       limit_(options.streams),
-      generation_(fork_generation()) {
+      generation_(fork_generation()),
+      places_(static_cast<size_t>(limit_)) {
   words_.open(limit_, OwnerWords::kFree);
   static_cast<void>(words_.try_take_at(0, kDefaultStreams));
 }

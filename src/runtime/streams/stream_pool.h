@@ -1,9 +1,9 @@
 // stream_pool.h: hands out streams.
 //
-//   What       32 streams, made on first use. Stream 0 is the default stream, for any caller; 1 to 31 are
-//              leased. A thread gets the one that it had last. If it has that one still, or had none, it gets
-//              the lowest free one; if another thread has it, the next free one in turn. When all are leased:
-//              share, wait or fail, as Options::exhaustion says.
+//   What       As many streams as Options says, made on first use. Stream 0 is the default stream, for any
+//              caller; the others are leased. A thread gets the one that it had last. If it has that one
+//              still, or had none, it gets the lowest free one; if another thread has it, the next free one
+//              in turn. When all are leased: share, wait or fail, as Options::exhaustion says.
 //   Invariant  A leased place has at least one lessee; it is free again when its last lessee returned it.
 //              Only the lessee that took a free place makes or replaces its stream, before others can join. A
 //              failed stream is discarded with its last lease.
@@ -20,7 +20,6 @@
 //              the end of the last reference that make() gave ends those.
 #pragma once
 
-#include <array>
 #include <deque>
 #include <memory>
 #include <optional>
@@ -62,7 +61,7 @@ class StreamLease {  // move-only
 
 class StreamPool {
  public:
-  static constexpr int kMaxStreams = 32;
+  static constexpr int kMaxStreams = 1024;
   static Result<Ref<StreamPool>> make(Ref<Roster> roster, const Options& options);
 
   Result<StreamLease> lease();                   // waits at most Options::stream_wait_max
@@ -131,7 +130,7 @@ class StreamPool {
   // at the words afterwards, a thread that gives a place back looks whether callers are parked afterwards:
   // all seq_cst, so one of them sees the other (owner_words.h).
   OwnerWords words_;
-  std::array<Place, kMaxStreams> places_;
+  std::vector<Place> places_;   // limit_ of them
   Atomic<bool> closed_{false};  // set once, by close(); read by lease()
   // A caller that finds neither a free place nor one to join (all are being made) announces itself in
   // seekers_, looks once more, and sleeps until changes_ differs. A thread that makes a place joinable or

@@ -87,9 +87,9 @@ TEST_CASE("fail: the lessee too many is told the limit and what to do") {
   }
 }
 
-TEST_CASE("a pool has 2 to 32 streams") {
+TEST_CASE("a pool has 2 to 1024 streams") {
   PoolFixture f(Exhaustion::fail);
-  for (const int wrong : {-1, 0, 1, 33}) {
+  for (const int wrong : {-1, 0, 1, 1025}) {
     Options options;
     options.streams = wrong;
     CHECK(StreamPool::make(f.roster, options).status().code() == Code::invalid);
