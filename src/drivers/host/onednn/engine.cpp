@@ -27,7 +27,7 @@ bool multiplies_bf16() {
 
 }  // namespace
 
-Result<Ref<const Engine>> make_engine(bool bf16, bool exact, Ref<ProductTuning> tuning) {
+Result<Ref<const Engine>> make_engine(bool bf16, bool exact, Ref<ProductTuning> tuning, int runs_at_once) {
   if (bf16 && !multiplies_bf16()) {
     return Status::unsupported(
         "precision 'bf16' needs a processor with AVX512-BF16 or AMX, which this one is not; use 'f32'");
@@ -36,7 +36,8 @@ Result<Ref<const Engine>> make_engine(bool bf16, bool exact, Ref<ProductTuning> 
     // oneDNN keeps 1024 primitives of its own accord, whatever the budget for executables is: with ragged
     // shapes that was half of the process. So many serve the equal layers of a model that is being compiled.
     dnnl::set_primitive_cache_capacity(kCachedPrimitives);
-    return std::make_shared<Engine>(Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), bf16, exact, tuning});
+    return std::make_shared<Engine>(
+        Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), bf16, exact, std::move(tuning), runs_at_once});
   });
 }
 

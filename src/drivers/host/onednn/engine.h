@@ -26,6 +26,7 @@ struct Engine {
   bool bf16;           // products take bf16 operands and add up in f32 (narrow_values.h says which)
   bool exact = false;  // device::LoadOptions: a row's bits do not depend on the batch
   Ref<ProductTuning> tuning = nullptr;  // the device's; null: products are cut by rule
+  int runs_at_once = 16;  // threads that may run one primitive at the same time without making what it keeps
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;

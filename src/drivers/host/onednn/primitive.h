@@ -1,15 +1,17 @@
 // primitive.h: one prepared oneDNN primitive that any number of threads run at once.
 //
 //   What       oneDNN wants a memory object per operand and a stream: making them costs more than running a
-//              small primitive. A Primitive keeps sets of them (one per thread that runs it at the same time)
-//              and only changes their addresses.
+//              small primitive. A Primitive keeps sets of them (one per thread that runs it at the same time,
+//              up to the Engine's `runs_at_once`) and only changes their addresses.
+//   Spread     A thread looks for a set first where it looked last time, and threads begin a line apart.
 //   Invariant  Immutable but for the kept sets. A set is used by one thread at a time: taken by exchange,
 //              given back by compare-and-swap.
 //   Blocks     Never; the first run of each concurrent thread allocates a set.
 //   Errors     run(): internal when oneDNN fails.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <dnnl.hpp>
 #include <memory>
@@ -47,7 +49,8 @@ class Primitive {
         primitive_(std::move(primitive)),
         arguments_(std::move(arguments)),
         scratch_bytes_(scratch_bytes),
-        implementation_(std::move(implementation)) {}
+        implementation_(std::move(implementation)),
+        kept_(std::bit_ceil(static_cast<size_t>(std::max(engine.runs_at_once, 1)))) {}
   ~Primitive();
   Primitive(const Primitive&) = delete;
   Primitive& operator=(const Primitive&) = delete;
@@ -60,19 +63,24 @@ class Primitive {
 
  private:
   struct Set;
-  static constexpr int kKept = 16;
 
+  static size_t begin_of_this_thread();  // where it looks first, from 1
+  template <class Look>
+  void look_around(Look look) const;  // until it is true
   std::unique_ptr<Set> take() const;
   void give(std::unique_ptr<Set> set) const;
   Result<std::unique_ptr<Set>> make_set() const;
+
+  inline static constinit Atomic<uint32_t> threads_{0};  // numbers them as they come: orders nothing
+  inline static constinit thread_local uint32_t begin_ = 0;
 
   dnnl::engine engine_;
   dnnl::primitive primitive_;
   std::vector<Argument> arguments_;
   uint64_t scratch_bytes_;
   std::string implementation_;
-  mutable std::array<Atomic<Set*>, kKept>
-      kept_;  // an idle set, or null; the thread that exchanges it out owns it
+  // An idle set, or null; the thread that exchanges it out owns it. As many as a power of two.
+  mutable std::vector<Atomic<Set*>> kept_;
 };
 
 }  // namespace heddle::host

@@ -88,6 +88,7 @@ class WeightStore {
 };
 
 // With bf16: unsupported on a processor without instructions for it.
-Result<Ref<const Engine>> make_engine(bool bf16, bool exact = false, Ref<ProductTuning> tuning = nullptr);
+Result<Ref<const Engine>> make_engine(bool bf16, bool exact = false, Ref<ProductTuning> tuning = nullptr,
+                                      int runs_at_once = 16);
 
 }  // namespace heddle::host
