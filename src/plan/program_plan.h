@@ -25,6 +25,7 @@ struct ProgramPlan {
   std::optional<uint64_t> arena_bytes;  // of values between nodes; none: the vendor's library places them
   uint64_t arena_bytes_apart = 0;       // the same if no memory were used twice
   std::optional<uint64_t> slot_bytes;   // arena and what nodes need while they run; none: as above
+  std::string weights;  // where their copies are, on a machine of several memory nodes; "": there is one
 };
 
 }  // namespace heddle::plan

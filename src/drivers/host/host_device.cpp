@@ -1,5 +1,6 @@
 #include "drivers/host/host_device.h"
 
+#include <algorithm>
 #include <dnnl.hpp>
 #include <memory>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "base/no_memory.h"
 #include "base/seam.h"
 #include "device/device.h"
+#include "drivers/host/machine/core_affinity.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/team.h"
 #include "drivers/host/onednn/engine.h"
@@ -17,6 +19,7 @@ namespace heddle::host {
 namespace {
 
 constexpr int kMostThreads = 1024;
+constexpr int kFewestRuns = 8;  // half of what a primitive is ready for: callers may ask for more lanes
 
 class HostMemory final : public device::Memory {
  public:
@@ -97,11 +100,22 @@ class HostQueue final : public device::Queue {
 // the user did not give.
 int queue_depth_for(int threads, int processors) { return threads < processors ? threads : 2 * threads; }
 
+std::string nodes_text(const Nodes& nodes, bool copies_weights) {
+  if (nodes.count() == 1) return "1";
+  if (!copies_weights) return text(nodes.count(), ": weights are read from where they were packed");
+  return text(nodes.count(),
+              ": weights beyond a node's last cache are copied to it where a quarter of its free "
+              "memory has room");
+}
+
 class HostDevice final : public device::Device {
  public:
-  HostDevice(int threads, const Budget& budget, const HostTuning& tuning)
-      : team_(std::make_shared<Team>(threads)) {
-    if (tuning.on) {
+  HostDevice(int threads, const Budget& budget, const Nodes& nodes, const HostOptions& options)
+      : nodes_(options.copies_weights && nodes.count() > 1 ? std::make_shared<const Nodes>(nodes) : nullptr),
+        // Its helpers read the nodes for as long as it lives, which may be longer than the device.
+        team_(new Team(threads, Clock::real(), nodes_.get()),
+              [nodes = nodes_](const Team* team) { delete team; }) {
+    if (const HostTuning& tuning = options.tuning; tuning.on) {
       tuning_ = std::make_shared<ProductTuning>(Tuner::Options{.all = tuning.all,
                                                                .folder = tuning.folder,
                                                                .identity = tuning_identity(budget.processors),
@@ -115,7 +129,8 @@ class HostDevice final : public device::Device {
                                ".", version->minor, ".", version->patch);
     traits_.facts = {
         {"arithmetic", text("oneDNN ", version->major, ".", version->minor, ".", version->patch)},
-        {"processors", text(budget.processors)},
+        {"processors", budget.why()},
+        {"memory nodes", nodes_text(nodes, options.copies_weights)},
         {"products", tuning_ == nullptr         ? "cut by rule"
                      : tuning_->where().empty() ? "cut as measured, for this process only"
                                                 : text("cut as measured, kept in ", tuning_->where())}};
@@ -140,13 +155,15 @@ class HostDevice final : public device::Device {
   }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
                                                 Ref<device::Source> source, NoLocksHeld) override {
-    HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact, tuning_));
+    HEDDLE_TRY_ASSIGN(auto engine, make_engine(options.precision == "bf16", options.exact, tuning_,
+                                               2 * std::max(traits_.threads, kFewestRuns)));
     return Ref<const device::Module>(std::make_shared<HostModule>(std::move(prepared), std::move(engine),
-                                                                  std::move(source), team_->width()));
+                                                                  std::move(source), team_->width(), nodes_));
   }
 
  private:
   device::Traits traits_;
+  const Ref<const Nodes> nodes_;  // null: there is one, or weights are not copied
   Ref<Team> team_;
   Ref<ProductTuning> tuning_;  // null: off
 };
@@ -158,11 +175,13 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
     return Status::invalid("threads is ", options.threads, "; it has to be 0 (all cores of the budget) to ",
                            kMostThreads);
   }
-  const Budget budget = read_budget();
+  const Budget budget = read_budget(options.root);
   int threads = options.threads > 0 ? options.threads : budget.cores;
   // One thread runs at a time there, and the machine's cores are no decision of the seed's.
   if (seam::simulated()) threads = 1;
-  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget, options.tuning));
+  int (*const core)() = options.core != nullptr ? options.core : this_core;
+  const Nodes nodes = Nodes::read(seam::simulated() ? Budget{} : budget, options.root, core);
+  return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget, nodes, options));
 }
 
 }  // namespace heddle::host

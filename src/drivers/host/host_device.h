@@ -2,6 +2,8 @@
 //
 //   What       make_host_device(): one thread budget, a Team of it, queues that do their work inside
 //              submit().
+//   Budget     Read once, when the device is made: the processors and the quota that the process has then are
+//              in force for its life. An affinity set after the import and before the first use counts.
 //   Threads    As device.h says. Submissions on different queues run at once, each on its caller's thread.
 //   Blocks     Queue::submit(), for the length of the work and of the Wait commands in it.
 //   Errors     What oneDNN fails at while a program runs, and neither the data nor a lack of memory explains,
@@ -28,7 +30,12 @@ struct HostTuning {
 };
 
 struct HostOptions {
-  int threads = 0;  // 0: the cores this process may use (cpu_budget.h)
+  int threads = 0;             // 0: the cores this process may use (cpu_budget.h)
+  bool copies_weights = true;  // to each memory node, where that pays (onednn/node_copies.h)
+  // For tests: what is put before the paths that tell of the machine, and the processor that a thread runs
+  // on; null: the system's.
+  std::string root = {};
+  int (*core)() = nullptr;
   HostTuning tuning = {};
 };
 

@@ -137,6 +137,7 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
   Addresses<std::byte*> outputs(run.outputs);
   auto* const arena = run.arena == nullptr ? nullptr : reinterpret_cast<std::byte*>(run.arena->address());
   const OmpScope team_of_one;
+  const OnNode here(team.nodes());
   Team::Caller caller(team, brief_);
   // References compute in containers of their own.
   HEDDLE_TRY(or_exhausted("a run", [&] {
@@ -185,9 +186,10 @@ void HostProgram::note_first_run() const {
 }
 
 HostModule::HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source,
-                       int width)
+                       int width, Ref<const Nodes> nodes)
     : Module(std::move(prepared)),
-      weights_(std::make_unique<WeightStore>(std::move(engine), graph(), std::move(source))),
+      weights_(
+          std::make_unique<WeightStore>(std::move(engine), graph(), std::move(source), std::move(nodes))),
       width_(width) {}
 
 Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialised, uint64_t bytes_max,
@@ -206,6 +208,7 @@ Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uin
   planned.arena_bytes = storage.arena_bytes;
   planned.arena_bytes_apart = storage.arena_bytes_apart;
   planned.slot_bytes = program.arena_bytes();
+  planned.weights = weights_->describe_copies();
   uint64_t steps = 0;
   for (const ir::Node& node : specialised.nodes) {
     plan::PlannedNode line{std::string(node.op->name), {}, {}, 0, {}, {}};

@@ -69,7 +69,8 @@ class HostProgram final : public device::Program {
 
 class HostModule final : public device::Module {
  public:
-  HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source, int width);
+  HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source, int width,
+             Ref<const Nodes> nodes = nullptr);
 
  private:
   Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,

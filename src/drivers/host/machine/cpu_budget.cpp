@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <charconv>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -107,30 +109,98 @@ double quota_v1(const std::string& folder, double otherwise) {
   return q && p && *p > 0 ? *q / *p : otherwise;
 }
 
-int affinity() {
 #if defined(__linux__)
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(CPU_COUNT(&set), 1);
+// The kernel refuses a mask that is narrower than its own, which nothing tells: it is doubled until it fits.
+std::vector<int> affinity_of_this_thread() {
+  constexpr size_t kWidest = size_t{1} << 20;
+  for (size_t width = CPU_SETSIZE; width <= kWidest; width *= 2) {
+    std::vector<cpu_set_t> sets(width / CPU_SETSIZE);
+    const size_t bytes = sets.size() * sizeof(cpu_set_t);
+    if (sched_getaffinity(0, bytes, sets.data()) != 0) {
+      if (errno == EINVAL) continue;
+      return {};
+    }
+    std::vector<int> numbers;
+    for (size_t cpu = 0; cpu < width; ++cpu) {
+      if (CPU_ISSET_S(cpu, bytes, sets.data())) numbers.push_back(static_cast<int>(cpu));
+    }
+    return numbers;
+  }
+  return {};
+}
+#else
+std::vector<int> affinity_of_this_thread() { return {}; }
 #endif
-  return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));  // more cores than the mask has bits
+
+std::vector<int> allowed_processors(const std::string& root) {
+  constexpr std::string_view kKey = "Cpus_allowed_list:";
+  if (!root.empty()) {
+    std::ifstream file(root + "/proc/self/status");
+    for (std::string line; std::getline(file, line);) {
+      if (line.starts_with(kKey)) return read_cpu_list(line.substr(kKey.size()));
+    }
+  }
+  return affinity_of_this_thread();
+}
+
+int online_processors(const std::string& root) {
+  std::ifstream file(root + "/sys/devices/system/cpu/online");
+  std::string line;
+  std::getline(file, line);
+  const std::vector<int> listed = read_cpu_list(line);
+  if (!listed.empty()) return static_cast<int>(listed.size());
+  return static_cast<int>(std::max(sysconf(_SC_NPROCESSORS_ONLN), 1L));
 }
 
 }  // namespace
 
+std::vector<int> read_cpu_list(const std::string& text) {
+  constexpr int kMost = 1 << 20;
+  std::vector<int> numbers;
+  for (const std::string& part : split(text, ',')) {
+    int first = 0, last = 0;
+    const size_t begin = std::min(part.find_first_not_of(" \t"), part.size());
+    const char* const end = part.data() + part.size();
+    const auto [at, wrong] = std::from_chars(part.data() + begin, end, first);
+    if (wrong != std::errc() || first < 0 || first >= kMost) continue;
+    last = first;
+    if (at != end && *at == '-' && std::from_chars(at + 1, end, last).ec != std::errc()) continue;
+    for (int cpu = first; cpu <= std::min(last, kMost - 1); ++cpu) numbers.push_back(cpu);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
+  return numbers;
+}
+
+std::string Budget::why() const {
+  std::ostringstream out;
+  out << cores << ": affinity " << processors << " of " << online;
+  if (quota > 0) out << ", cgroup quota " << quota << " -> " << std::max(static_cast<int>(quota), 1);
+  return out.str();
+}
+
 Budget read_budget(const std::string& root) {
-  const int processors = affinity();
-  double cores = processors;
+  constexpr double kNone = 1e9;
+  Budget budget;
+  budget.numbers = allowed_processors(root);
+  budget.online = online_processors(root);
+  budget.processors = budget.numbers.empty() ? budget.online : static_cast<int>(budget.numbers.size());
+  budget.online = std::max(budget.online, budget.processors);
+  double quota = kNone;
   double memory = static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   for (const std::string& folder : group_folders(root, "")) {
-    cores = std::min(cores, quota_v2(folder, cores));
+    quota = std::min(quota, quota_v2(folder, quota));
     memory = std::min(memory, number(first_word(folder + "/memory.max")).value_or(memory));
   }
   for (const std::string& folder : group_folders(root, "cpu"))
-    cores = std::min(cores, quota_v1(folder, cores));
+    quota = std::min(quota, quota_v1(folder, quota));
   for (const std::string& folder : group_folders(root, "memory")) {
     memory = std::min(memory, number(first_word(folder + "/memory.limit_in_bytes")).value_or(memory));
   }
-  return {std::max(static_cast<int>(cores), 1), processors, static_cast<uint64_t>(memory)};
+  if (quota < kNone) budget.quota = quota;
+  budget.cores = std::max(static_cast<int>(std::min<double>(budget.processors, quota)), 1);
+  budget.memory_bytes = static_cast<uint64_t>(memory);
+  return budget;
 }
 
 }  // namespace heddle::host

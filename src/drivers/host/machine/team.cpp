@@ -68,9 +68,11 @@ struct alignas(64) Loop {
 }  // namespace
 
 struct Team::State {
-  explicit State(int threads) : width(threads), loops(static_cast<size_t>(std::max(1, threads / 2))) {}
+  explicit State(int threads, const Nodes* their_nodes)
+      : width(threads), nodes(their_nodes), loops(static_cast<size_t>(std::max(1, threads / 2))) {}
 
   const int width;
+  const Nodes* const nodes;
   alignas(64) Atomic<int> callers{0};          // a hint: callers inside
   Atomic<int> together{1};                     // a hint: the most callers inside of late
   Atomic<TimePoint> together_at{TimePoint()};  // a hint: when as many were last inside
@@ -151,6 +153,7 @@ int Team::State::help(size_t self) {
     const auto may_go_on = [&] {
       return counted ? has_room(helping.load_relaxed()) : callers.load_relaxed() <= 1;
     };
+    const OnNode here(nodes);
     ran += take_chunks(*loop, may_go_on);
     if (!counted) continue;
     helping.sub_relaxed(1);
@@ -189,8 +192,11 @@ void Team::State::wait_for_helpers(Loop& loop, int count) {
   loop.owner_parked.store_seq_cst(false);
 }
 
-Team::Team(int width, const Clock& clock)
-    : width_(std::max(width, 1)), clock_(&clock), state_(std::make_unique<State>(width_)) {
+Team::Team(int width, const Clock& clock, const Nodes* nodes)
+    : width_(std::max(width, 1)),
+      clock_(&clock),
+      nodes_(nodes),
+      state_(std::make_unique<State>(width_, nodes)) {
   state_->affinities = std::vector<CoreAffinity>(static_cast<size_t>(width_ - 1));
   for (size_t self = 0; self < state_->affinities.size(); ++self)
     state_->helpers.emplace_back("heddle-helper", [state = state_.get(), self] { state->helper(self); });

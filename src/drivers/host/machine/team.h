@@ -12,6 +12,8 @@
 //              once; what chunks wrote is visible to the caller when for_each returns.
 //   Blocks     for_each returns when all chunks are over; it spins a bounded time for a helper's last chunk,
 //              then parks.
+//   Nodes      A helper has an OnNode (nodes.h) for each loop that it joins: it reads its own node's copy of
+//              a weight, which need not be its caller's.
 //   Threads    Any number of callers. `body` must not throw and must not call for_each.
 //   Lifetime   Owned by the device; the destructor joins the helpers.
 #pragma once
@@ -20,6 +22,7 @@
 #include <type_traits>
 
 #include "base/clock.h"
+#include "drivers/host/machine/nodes.h"
 
 namespace heddle::host {
 
@@ -28,7 +31,8 @@ class Team {
   static constexpr Duration kQuiet = std::chrono::microseconds(500);
 
   // `width`: threads in all, callers included; >= 1. The clock outlives the team.
-  explicit Team(int width, const Clock& clock = Clock::real());
+  // `nodes`: of the machine's memory, outlive it; null: one.
+  explicit Team(int width, const Clock& clock = Clock::real(), const Nodes* nodes = nullptr);
   ~Team();
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -60,11 +64,13 @@ class Team {
   };
 
   int width() const { return width_; }
+  const Nodes* nodes() const { return nodes_; }
 
  private:
   struct State;
   const int width_;
   const Clock* const clock_;
+  const Nodes* const nodes_;
   std::unique_ptr<State> state_;
 };
 

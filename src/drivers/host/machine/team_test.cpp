@@ -7,6 +7,7 @@
 
 #include "base/atomic.h"
 #include "base/thread.h"
+#include "drivers/host/machine/fake_machine_fixture.h"
 #include "drivers/host/onednn/omp_scope.h"
 
 namespace heddle::host {
@@ -230,6 +231,60 @@ TEST_CASE("OpenMP gives a team of one inside a scope and the caller's setting af
     CHECK(omp_threads_here() == 1);
   }
   CHECK(omp_threads_here() == before);
+}
+
+TEST_CASE("in a team of 128 the loops of 130 callers run every chunk once") {
+  constexpr int kCallers = 130, kLoops = 10, kChunks = 150;
+  const HastyClock clock;
+  Team team(128, clock);
+  CHECK(team.width() == 128);
+  Atomic<int> wrong{0}, ran{0};
+  run_together(kCallers, [&](int who) {
+    for (int loop = 0; loop < kLoops; ++loop) {
+      Team::Caller caller(team);
+      std::vector<double> out(kChunks, 0);
+      caller.for_each(kChunks, [&](int chunk) {
+        out[static_cast<size_t>(chunk)] += expected(who + loop, chunk);
+        ran.add_relaxed(1);
+      });
+      for (int chunk = 0; chunk < kChunks; ++chunk)
+        wrong.add_relaxed(out[static_cast<size_t>(chunk)] == expected(who + loop, chunk) ? 0 : 1);
+    }
+  });
+  CHECK(wrong.load_relaxed() == 0);
+  CHECK(ran.load_relaxed() == kCallers * kLoops * kChunks);
+  // One caller, 128 chunks that wait for each other: all of the team is in one loop.
+  Team::Caller alone(team);
+  Atomic<int> arrived{0};
+  alone.for_each(128, [&](int) {
+    arrived.add_acq_rel(1);
+    arrived.notify_all();
+    for (int seen; (seen = arrived.load_acquire()) < 128;) arrived.wait(seen);
+  });
+  CHECK(arrived.load_acquire() == 128);
+}
+
+// Two chunks that wait for each other: one is a helper's, whose processor is of the other node.
+TEST_CASE("a helper is on its own node in its caller's loop, and its caller stays on its own") {
+  const FakeRoot root(fake_nodes({.nodes = 2, .cores_each = 1}));
+  static thread_local bool is_caller = false;
+  const Nodes nodes = Nodes::read(read_budget(root.path()), root.path(), [] { return is_caller ? 0 : 1; });
+  Team team(2, Clock::real(), &nodes);
+  is_caller = true;
+  const OnNode here(team.nodes());
+  Team::Caller caller(team);
+  for (int loop = 0; loop < 20; ++loop) {
+    Atomic<int> arrived{0}, callers_node{-2}, helpers_node{-2};
+    caller.for_each(2, [&](int) {
+      (is_caller ? callers_node : helpers_node).store_release(OnNode::now());
+      arrived.add_acq_rel(1);
+      arrived.notify_all();
+      for (int seen; (seen = arrived.load_acquire()) < 2;) arrived.wait(seen);
+    });
+    CHECK(callers_node.load_acquire() == 0);
+    CHECK(helpers_node.load_acquire() == 1);
+  }
+  is_caller = false;
 }
 
 }  // namespace

@@ -38,7 +38,7 @@ dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
 const std::byte* LinearWeight::panel(int64_t column) const {
   const int64_t rows = bf16 ? 32 : 16;  // that lie together
   const int64_t element = bf16 ? sizeof(uint16_t) : sizeof(float);
-  return packed.get() + (tag ? column * ((k + rows - 1) / rows * rows) : column * column_stride) * element;
+  return packed.here() + (tag ? column * ((k + rows - 1) / rows * rows) : column * column_stride) * element;
 }
 
 dnnl::memory::desc LinearWeight::desc(int64_t columns) const {

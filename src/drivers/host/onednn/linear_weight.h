@@ -29,7 +29,7 @@ struct LinearWeight final : Packed {
   std::optional<dnnl::memory::format_tag> tag;
   int64_t block = 1;          // columns that lie together
   int64_t column_stride = 1;  // of a plain weight
-  Ref<std::byte> packed;      // null: it lies in the arena of the run
+  WeightRoom packed;          // null: it lies in the arena of the run
 };
 
 Result<Ref<const LinearWeight>> pack_linear_weight(WeightStore& store, const void* source, int64_t k,

@@ -18,7 +18,7 @@ namespace heddle::host {
 
 struct PackedWeight final : Packed {
   uint64_t bytes() const override { return size + 256; }
-  Ref<std::byte> data;
+  WeightRoom data;
   uint64_t size = 0;
 };
 
@@ -42,7 +42,7 @@ class WeightOperand {
   }
   uint64_t resident_bytes() const { return change_.resident_bytes(); }
   const std::byte* address(const RunContext& context, uint64_t base) const {
-    if (packed_ != nullptr) return packed_->data.get();
+    if (packed_ != nullptr) return packed_->data.here();
     return change_ ? change_.address(context, base) : context.read(operand_);
   }
 

@@ -328,7 +328,7 @@ Status RecurrentStep::multiply(const RunContext& context, const State& state, co
   const StatePart& p = parts_[part];
   const void* r = p.r.empty() ? static_cast<const void*>(context.read<float>(in_[kR]) +
                                                          (unit.direction * gates() + p.first) * hidden_)
-                              : p.r[static_cast<size_t>(unit.direction)]->data.get();
+                              : p.r[static_cast<size_t>(unit.direction)]->data.here();
   return products_[unit.products].parts[part]->run(
       std::array<const void*, 4>{h, r, to, state.primitive_scratch});
 }

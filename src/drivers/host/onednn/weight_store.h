@@ -7,7 +7,9 @@
 //              stay theirs for as long as the store lives. Others (folded for one shape) are packed for
 //              who asks, and forgotten.
 //   Memory     room() for a large weight of a large model lies on huge pages; such a model has at most 2 MiB
-//              more resident for it, a small one nothing. All of it is the Source's, or counted by it.
+//              more resident for it, a small one nothing. All of it is the Source's, or counted by it. On a
+//              machine of several memory nodes such weights are copied to each where that pays
+//              (node_copies.h).
 //   Threads    Any. Packing runs with no lock held; one thread packs, the others wait for it.
 //   Lifetime   Held by the module; a Packed is kept alive by the steps that use it, and room by its holder.
 #pragma once
@@ -20,6 +22,7 @@
 #include "base/once_map.h"
 #include "device/buffer.h"
 #include "drivers/host/machine/huge_pages.h"
+#include "drivers/host/onednn/node_copies.h"
 #include "ir/graph.h"
 
 namespace heddle::host {
@@ -34,7 +37,9 @@ struct Packed {
 
 class WeightStore {
  public:
-  WeightStore(Ref<const Engine> engine, const ir::Graph& graph, Ref<device::Source> source);
+  // `nodes`: of the machine's memory; null: one.
+  WeightStore(Ref<const Engine> engine, const ir::Graph& graph, Ref<device::Source> source,
+              Ref<const Nodes> nodes = nullptr);
   // Keeps nothing.
   WeightStore(Ref<const Engine> engine, Ref<device::Source> source)
       : engine_(std::move(engine)), source_(std::move(source)) {}
@@ -56,7 +61,8 @@ class WeightStore {
 
   // Memory for the packed form of `weights`, 64-byte aligned, contents undefined. On huge pages it comes back
   // with the store and all it gave out, not before.
-  Result<Ref<std::byte>> room(const void* weights, uint64_t bytes);
+  Result<WeightRoom> room(const void* weights, uint64_t bytes);
+  std::string describe_copies() const { return copies_ == nullptr ? "" : copies_->describe(); }  // for people
 
   uint64_t bytes() const { return packed_.stats().bytes; }
   uint64_t count() const { return packed_.stats().count; }
@@ -77,13 +83,14 @@ class WeightStore {
   static constexpr uint64_t kLargeBytes = 64 << 10;
 
   bool owns(const void* weights) const;
-  Result<Ref<std::byte>> large_room(uint64_t bytes);
+  Result<WeightRoom> large_room(uint64_t bytes);
 
   Ref<const Engine> engine_;
   Ref<device::Source> source_;
   std::vector<const void*> own_;  // sorted
   uint64_t large_bytes_ = 0;      // of the module's constants of kLargeBytes and more
   HugePages pages_;
+  Ref<NodeCopies> copies_;  // null: the machine has one memory node
   Map packed_;
 };
 

@@ -124,7 +124,7 @@ TEST_CASE("what 8 threads pack at once into one store keeps its values") {
   const ir::Graph graph = *b.take();
   struct Filled final : Packed {
     uint64_t bytes() const override { return kCount; }
-    Ref<std::byte> data;
+    WeightRoom data;
   };
   auto store = std::make_unique<WeightStore>(*make_engine(false), graph, source_of_tests());
   std::vector<Ref<const Filled>> packed(kThreads * kThreads);

@@ -18,7 +18,7 @@ namespace {
 
 struct WideRows final : Packed {
   uint64_t bytes() const override { return size + 256; }
-  Ref<std::byte> block;
+  WeightRoom block;
   uint64_t size = 0;
 };
 
@@ -64,7 +64,7 @@ class WideWeight {
   }
   template <class WidenAll>
   const int16_t* rows(const RunContext& context, uint64_t base, WidenAll&& widen_all) const {
-    if (packed_ != nullptr) return reinterpret_cast<const int16_t*>(packed_->block.get());
+    if (packed_ != nullptr) return reinterpret_cast<const int16_t*>(packed_->block.here());
     auto* own = reinterpret_cast<int16_t*>(context.arena + base + offset_);
     widen_all(context.read(weight_), own);
     return own;
