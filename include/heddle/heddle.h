@@ -232,13 +232,14 @@ enum class Exhaustion : uint8_t {
 struct DeviceOptions {
   // CPU threads for computing, callers included; 0: the cores this process may use (affinity, cgroup quota).
   int threads = 0;
-  int streams = 32;  // 2 to 32; stream 0 is the default stream
+  int streams = 0;  // 2 to 1024, the default stream included; 0: 32, or one more than calls on the host
   Exhaustion exhaustion = Exhaustion::share;
   std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
   uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
   double memory_fraction = 1.0;                     // of the device's memory, for this process
-  // Calls on the device at once, of the whole process; 0: what the device asks for; at most 63.
+  // Calls on the device at once, of the whole process; 0: what the device asks for; at most 1024.
   int in_flight = 0;
+  bool numa_copies = true;  // of weights, to each memory node whose threads call the model, where that pays
 };
 
 struct MemoryStats {
@@ -466,11 +467,11 @@ struct Plan {
   uint64_t arena_bytes_apart;           // the same if no memory were used twice
   // Of a call under way: arena, and what nodes need while they run; none: as above.
   std::optional<uint64_t> slot_bytes;
+  std::string weights;  // where their copies are, by memory node; "": there is one of each
 };
 
 struct CallOptions {
-  // Of waiting for another thread's compilation, for a turn and for the result; deadline leaves the model as
-  // it was.
+  // Of waiting for another thread's compilation, a turn and the result; deadline leaves the model as it was.
   Timeout timeout;
   std::optional<Stream> stream;  // instead of the StreamGuard's
   // A request to stop ends the wait for a batch with `cancelled`; what runs already runs on.

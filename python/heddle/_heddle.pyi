@@ -64,6 +64,7 @@ class _Plan(TypedDict):
     arena_bytes: int | None
     arena_bytes_apart: int
     slot_bytes: int | None
+    weights: str
     nodes: list[_PlannedNode]
 
 _Array: TypeAlias = np.ndarray[Any, Any] | Buffer | _SupportsDLPack
@@ -81,24 +82,26 @@ class Device:
         name: str = "",
         *,
         threads: int = 0,
-        streams: int = 32,
+        streams: int = 0,
         exhaustion: _Exhaustion = "share",
         stream_wait: float = 30.0,
         executable_bytes: int = ...,
         memory_fraction: float = 1.0,
         in_flight: int = 0,
+        numa: Literal["auto", "off"] = "auto",
     ) -> Device: ...
     @staticmethod
     def configure(
         name: str = "",
         *,
         threads: int = 0,
-        streams: int = 32,
+        streams: int = 0,
         exhaustion: _Exhaustion = "share",
         stream_wait: float = 30.0,
         executable_bytes: int = ...,
         memory_fraction: float = 1.0,
         in_flight: int = 0,
+        numa: Literal["auto", "off"] = "auto",
     ) -> None: ...
     @staticmethod
     def names() -> list[str]: ...

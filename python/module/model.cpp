@@ -287,6 +287,7 @@ nb::dict plan(const Model& model, nb::handle shapes, const Rates& rates) {
   d["arena_bytes"] = or_none(plan.arena_bytes);
   d["arena_bytes_apart"] = plan.arena_bytes_apart;
   d["slot_bytes"] = or_none(plan.slot_bytes);
+  d["weights"] = plan.weights;
   d["nodes"] = nodes;
   return d;
 }

@@ -31,10 +31,12 @@ class ExclusiveContext {
  public:
   ExclusiveContext(Device device, Timeout timeout) : device_(std::move(device)), timeout_(timeout) {}
   void enter() {
-    held_ = without_gil([&] { return std::make_unique<Exclusive>(device_, timeout_); });
+    auto held = without_gil([&] { return std::make_unique<Exclusive>(device_, timeout_); });
+    held_.swap(held);
   }
   void leave() {
-    without_gil([&] { held_.reset(); });
+    std::unique_ptr<Exclusive> held = std::exchange(held_, nullptr);
+    without_gil([&] { held.reset(); });
   }
 
  private:
@@ -51,7 +53,8 @@ Exhaustion exhaustion_of(const std::string& word) {
 }
 
 DeviceOptions to_options(int threads, int streams, const std::string& exhaustion, double stream_wait,
-                         uint64_t executable_bytes, double memory_fraction, int in_flight) {
+                         uint64_t executable_bytes, double memory_fraction, int in_flight,
+                         const std::string& numa) {
   DeviceOptions options;
   options.threads = threads;
   options.streams = streams;
@@ -60,6 +63,9 @@ DeviceOptions to_options(int threads, int streams, const std::string& exhaustion
   options.executable_bytes = executable_bytes;
   options.memory_fraction = memory_fraction;
   options.in_flight = in_flight;
+  if (numa != "auto" && numa != "off")
+    throw Error(ErrorCode::invalid, "numa must be 'auto' or 'off', not '" + numa + "'");
+  options.numa_copies = numa == "auto";
   return options;
 }
 
@@ -103,24 +109,26 @@ void bind_device(nb::module_& m) {
       .def_static(
           "open",
           [](const std::string& name, int threads, int streams, const std::string& exhaustion,
-             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight) {
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight,
+             const std::string& numa) {
             const auto options = to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
-                                            memory_fraction, in_flight);
+                                            memory_fraction, in_flight, numa);
             return without_gil([&] { return Device::open(name, options); });
           },
-          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 0, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
-          "in_flight"_a = 0)
+          "in_flight"_a = 0, "numa"_a = "auto")
       .def_static(
           "configure",
           [](const std::string& name, int threads, int streams, const std::string& exhaustion,
-             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight) {
+             double stream_wait, uint64_t executable_bytes, double memory_fraction, int in_flight,
+             const std::string& numa) {
             Device::configure(name, to_options(threads, streams, exhaustion, stream_wait, executable_bytes,
-                                               memory_fraction, in_flight));
+                                               memory_fraction, in_flight, numa));
           },
-          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 32, "exhaustion"_a = "share",
+          "name"_a = "", nb::kw_only(), "threads"_a = 0, "streams"_a = 0, "exhaustion"_a = "share",
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
-          "in_flight"_a = 0)
+          "in_flight"_a = 0, "numa"_a = "auto")
       .def_static("names", &Device::names)
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("description", &Device::description)
@@ -153,16 +161,16 @@ void bind_events(nb::module_& m) {
   nb::class_<Event>(m, "Event")
       .def(nb::init<>())
       .def(
-          "record", [](Event& e, const Stream& s) { e = s.record(); }, "stream"_a)
-      .def("query", &Event::query)
+          "record", [](Event& e, const Stream& s) { e = s.record(); }, "stream"_a, nb::lock_self())
+      .def("query", &Event::query, nb::lock_self())
       .def(
           "wait",
           [](const Event& e, nb::handle t) {
             const auto timeout = to_timeout(t);
-            without_gil([&] { e.wait(timeout); });
+            without_gil([own = e, timeout] { own.wait(timeout); });  // another thread may record it anew
           },
-          "timeout"_a = nb::none())
-      .def("elapsed_time", &Event::elapsed_ms, "later"_a);
+          "timeout"_a = nb::none(), nb::lock_self())
+      .def("elapsed_time", &Event::elapsed_ms, nb::arg("later").lock(), nb::lock_self());
 }
 
 }  // namespace
@@ -182,7 +190,8 @@ void bind_streams(nb::module_& m) {
       .def_prop_ro("device", &Stream::device)
       .def("record_event", [](const Stream& s) { return s.record(); })
       .def(
-          "wait_event", [](const Stream& s, const Event& e) { without_gil([&] { s.wait(e); }); }, "event"_a)
+          "wait_event", [](const Stream& s, const Event& e) { without_gil([&s, own = e] { s.wait(own); }); },
+          nb::arg("event").lock())
       .def(
           "wait_stream",
           [](const Stream& s, const Stream& other) { without_gil([&] { s.wait(other.record()); }); },
@@ -200,8 +209,8 @@ void bind_streams(nb::module_& m) {
       });
   nb::class_<StreamContext>(m, "StreamContext")
       .def(nb::init<Stream>())
-      .def("__enter__", &StreamContext::enter)
-      .def("__exit__", [](StreamContext& c, const nb::args&) { c.leave(); });
+      .def("__enter__", &StreamContext::enter, nb::lock_self())
+      .def("__exit__", [](StreamContext& c, const nb::args&) { c.leave(); }, nb::lock_self());
   nb::class_<ExclusiveContext>(m, "ExclusiveContext")
       .def(
           "__init__",
@@ -209,8 +218,8 @@ void bind_streams(nb::module_& m) {
             new (self) ExclusiveContext(d, to_timeout(t));
           },
           "device"_a, "timeout"_a = nb::none())
-      .def("__enter__", &ExclusiveContext::enter)
-      .def("__exit__", [](ExclusiveContext& c, const nb::args&) { c.leave(); });
+      .def("__enter__", &ExclusiveContext::enter, nb::lock_self())
+      .def("__exit__", [](ExclusiveContext& c, const nb::args&) { c.leave(); }, nb::lock_self());
   nb::class_<StreamPool>(m, "StreamPool")
       .def(
           "__init__", [](StreamPool* self, nb::handle d) { new (self) StreamPool(to_device(d)); },

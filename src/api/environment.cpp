@@ -49,6 +49,12 @@ bool set_exhaustion(std::string_view value, DeviceOptions& o) {
   return true;
 }
 
+bool set_numa(std::string_view value, DeviceOptions& o) {
+  if (value != "auto" && value != "off") return false;
+  o.numa_copies = value == "auto";
+  return true;
+}
+
 bool set_stream_wait(std::string_view value, DeviceOptions& o) {
   int64_t ms = 0;
   if (!parse(value, ms) || ms < 0) return false;
@@ -75,9 +81,10 @@ constexpr std::array kVariables = {
              "CPU threads for computing, callers included (0: the cores this process may use)",
              "a number of at least 0",
              [](std::string_view v, DeviceOptions& o) { return parse(v, o.threads) && o.threads >= 0; }},
-    Variable{"HEDDLE_STREAMS", "streams a device has", "a number from 2 to 32",
+    Variable{"HEDDLE_STREAMS", "streams a device has (0: 32, more where it holds more calls at once)",
+             "0, or a number from 2 to 1024",
              [](std::string_view v, DeviceOptions& o) {
-               return parse(v, o.streams) && o.streams >= 2 && o.streams <= 32;
+               return parse(v, o.streams) && (o.streams == 0 || o.streams >= 2) && o.streams <= 1024;
              }},
     Variable{"HEDDLE_STREAM_EXHAUSTION", "what a thread gets when all streams are leased",
              "share, wait or fail", set_exhaustion},
@@ -91,13 +98,15 @@ constexpr std::array kVariables = {
                return parse(v, o.memory_fraction) && o.memory_fraction > 0 && o.memory_fraction <= 1;
              }},
     Variable{"HEDDLE_IN_FLIGHT", "calls on a device at once (0: what the device asks for)",
-             "a number from 0 to 63",
+             "a number from 0 to 1024",
              [](std::string_view v, DeviceOptions& o) {
-               return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 63;
+               return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 1024;
              }},
     Variable{kTune, "whether the host measures how products are best cut, and keeps it (all: at once)",
              "on, off or all", takes_tuning},
     Variable{kCacheFolder, "where it is kept", "a folder's path from / on", takes_folder},
+    Variable{"HEDDLE_NUMA", "copies of a model's weights on each memory node whose threads call it",
+             "auto (where it pays) or off", set_numa},
 };
 
 std::string_view set_value(const char* name) {

@@ -1,5 +1,6 @@
 #include "api/process_devices.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cstdlib>
 #include <map>
@@ -62,8 +63,9 @@ void close_all() {
 void check_options(const DeviceOptions& o) {
   const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid, what); };
   if (o.threads < 0) refuse("threads must be 0 (all cores) or more, not " + std::to_string(o.threads));
-  if (o.streams < 2 || o.streams > runtime::StreamPool::kMaxStreams) {
-    refuse(text("streams must be 2 to ", runtime::StreamPool::kMaxStreams, ", not ", o.streams));
+  if ((o.streams != 0 && o.streams < 2) || o.streams > runtime::StreamPool::kMaxStreams) {
+    refuse(text("streams must be 0 (as many as the device needs) or 2 to ", runtime::StreamPool::kMaxStreams,
+                ", not ", o.streams));
   }
   if (o.in_flight < 0 || o.in_flight > runtime::Governor::kMaxLimit) {
     refuse(text("in_flight must be 0 (what the device asks for) to ", runtime::Governor::kMaxLimit, ", not ",
@@ -75,9 +77,18 @@ void check_options(const DeviceOptions& o) {
   if (o.stream_wait.count() < 0) refuse("stream_wait must not be negative");
 }
 
-runtime::Options to_runtime(const DeviceOptions& o) {
+// One for each call that a synchronous device holds at once, and the default one: with fewer, callers on
+// streams of their own would take turns while processors idle.
+int streams_for(const device::Traits& traits, int in_flight) {
+  constexpr int kFewest = 32;
+  if (!traits.synchronous) return kFewest;
+  const int calls = in_flight > 0 ? in_flight : traits.queue_depth;
+  return std::clamp(calls + 1, kFewest, runtime::StreamPool::kMaxStreams);
+}
+
+runtime::Options to_runtime(const DeviceOptions& o, const device::Traits& traits) {
   runtime::Options options;
-  options.streams = o.streams;
+  options.streams = o.streams > 0 ? o.streams : streams_for(traits, o.in_flight);
   options.exhaustion = static_cast<runtime::Exhaustion>(o.exhaustion);
   options.stream_wait_max = o.stream_wait;
   options.executable_bytes = o.executable_bytes;
@@ -95,6 +106,13 @@ void note_opened(const Ref<runtime::Runtime>& runtime) {
   t->opened.push_back(runtime);
 }
 
+host::HostOptions to_host(const DeviceOptions& o) {
+  host::HostOptions options;
+  options.threads = o.threads;
+  options.copies_weights = o.numa_copies;
+  return options;
+}
+
 // HEDDLE_SIM_SEED decides every order of the simulated device.
 Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
   sim::SimOptions options;
@@ -105,7 +123,7 @@ Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
         error != std::errc() || rest != end)
       return Status::invalid("HEDDLE_SIM_SEED is '", seed, "'; it has to be a number");
   }
-  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device({.threads = o.threads}));
+  HEDDLE_TRY_ASSIGN(Ref<device::Device> host, host::make_host_device(to_host(o)));
   HEDDLE_TRY_ASSIGN(Ref<sim::SimDevice> made, sim::make_sim_device(std::move(host), options));
   return Ref<device::Device>(std::move(made));
 }
@@ -120,7 +138,9 @@ constexpr Driver kSim = {"sim", 8, make_sim};
 constexpr Driver kDrivers[] = {
     {"host", 1,
      [](const DeviceOptions& o, int) {
-       return host::make_host_device({.threads = o.threads, .tuning = host_tuning_from_environment()});
+       host::HostOptions options = to_host(o);
+       options.tuning = host_tuning_from_environment();
+       return host::make_host_device(options);
      }},
 #ifdef HEDDLE_METAL
     {"metal", 1, [](const DeviceOptions&, int) { return metal::make_metal_device(); }},
@@ -148,7 +168,8 @@ Device make(std::string_view name, const DeviceOptions& options) {
   }
   auto driver = take(of.make(options, which.ordinal));
   const int threads = driver->traits().threads;
-  auto runtime = take(runtime::Runtime::make(std::move(driver), to_runtime(options)));
+  const runtime::Options wanted = to_runtime(options, driver->traits());
+  auto runtime = take(runtime::Runtime::make(std::move(driver), wanted));
   const int limit = runtime->governor().limit();
   if (options.in_flight != 0 && options.in_flight != limit) {
     throw Error(ErrorCode::invalid,

@@ -115,7 +115,11 @@ def test_doctor_says_usable_with_zero_and_unknown_with_two():
     assert report["status"] == 0
     assert report["versions"]["heddle"] == heddle.__version__
     assert {v["name"] for v in report["environment"]} >= {"HEDDLE_THREADS", "HEDDLE_STREAM_EXHAUSTION"}
-    assert report["limits"]["streams"] == 32
+    assert report["limits"]["streams"] >= 32
+    why = report["facts"]["processors"]  # "3: affinity 4 of 128, cgroup quota 3.5 -> 3"
+    assert re.fullmatch(r"\d+: affinity \d+ of \d+(, cgroup quota [\d.]+ -> \d+)?", why)
+    assert why in command("doctor").stdout
+    assert "memory nodes" in report["facts"]
     assert report["onnx"]["oldest_opset"] == 7
     assert {"Attention", "Conv", "Softmax"} <= set(report["onnx"]["operators"])
     assert report["guard"] == {"state": "not loaded", "classes": 0, "replaced_by_others": 0}

@@ -134,6 +134,8 @@ def print_graphs(report: dict[str, Any], short: bool) -> None:
 
 
 def print_memory(plan: dict[str, Any]) -> None:
+    if plan["weights"]:
+        print(f"\nWEIGHTS  {plan['weights']}")
     arena, apart, slot = plan["arena_bytes"], plan["arena_bytes_apart"], plan["slot_bytes"]
     if arena is None or slot is None:
         print("\nMEMORY  of a call under way: the vendor's library places the values and does not say where")
