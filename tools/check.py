@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import free_threaded
 from counts import Count, count_doctest, count_pytest
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -321,10 +322,30 @@ def python_asan_stage(log: Log) -> Count:
     return total + run_pytest(log, *UNDER_ASAN, "-k", "not fork", launcher=launcher)
 
 
-def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
+# Of tests/python: those with threads, and what they share.
+FREE_THREADED = tuple(
+    f"tests/python/test_{name}.py"
+    for name in ("free_threaded", "threads", "calls", "coalescing", "submit", "acall", "batch_queue",
+                 "batch_queue_life", "batch_queue_asyncio", "batch_inference", "exit")
+)  # fmt: skip
+
+
+def free_threaded_stage(log: Log) -> Count:
+    """Threads without a GIL, where an interpreter for it is at hand; elsewhere no test."""
+    if free_threaded.find() is None:
+        log.note("not run: there is no python3.14t and no python3.13t on the PATH")
+        return Count()
+    # There is no PyTorch there, and nanobind reports no leaks without a GIL.
+    without = ("-k", "not torch and not report_of_leaks")
+    return run_pytest(log, *FREE_THREADED, *without, python=(sys.executable, "tools/free_threaded.py"))
+
+
+def run_pytest(
+    log: Log, *tests: str, launcher: tuple[str, ...] = (), python: tuple[str, ...] = (sys.executable,)
+) -> Count:
     junit = log.path.with_suffix(".xml")
     junit.unlink(missing_ok=True)
-    log.run(*launcher, sys.executable, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}",
+    log.run(*launcher, *python, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}",
             *tests)  # fmt: skip
     if not junit.exists():
         return Count(0, 1)
@@ -336,7 +357,7 @@ def run_pytest(log: Log, *tests: str, launcher: tuple[str, ...] = ()) -> Count:
 
 def allowed_skips() -> set[str]:
     """The reasons for which a test may be skipped on this machine: what it shows is not there, by design."""
-    allowed = set()
+    allowed = {"this Python has a GIL"}
     if "avx512_bf16" not in processor():
         allowed.add("this processor has no bf16 instructions")
     if sys.platform == "darwin":
@@ -376,6 +397,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "tsan_whole": sanitizer_whole_stage("tsan"),
     "asan_whole": sanitizer_whole_stage("asan"),
     "python_asan": python_asan_stage,
+    "free_threaded": free_threaded_stage,
     "torch_whole": torch_whole_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
@@ -383,7 +405,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
 LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
-        "python_asan", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
+        "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", "sim", *LONG)

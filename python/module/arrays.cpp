@@ -3,7 +3,9 @@
 #include <nanobind/ndarray.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <memory>
 #include <utility>
 
 #include "gil.h"
@@ -160,11 +162,13 @@ struct Numpy {
   PyObject* empty = nullptr;
   std::array<PyObject*, kDtypes> dtypes{};
 
-  // The import may free the GIL meanwhile, so that two threads may both find them: the same objects.
+  // Two threads may both find them, the same objects: the import may free the GIL, or there is none. The
+  // first one's stay, and the others' references do no harm.
   static const Numpy& get() {
-    static Numpy found;
-    if (found.empty == nullptr) {
-      Numpy numpy;
+    static std::atomic<const Numpy*> found{nullptr};  // set once, released, by the first; acquired
+    if (found.load(std::memory_order_acquire) == nullptr) {
+      auto own = std::make_unique<Numpy>();
+      Numpy& numpy = *own;
       const nb::module_ module = nb::module_::import_("numpy");
       numpy.empty = module.attr("empty").inc_ref().ptr();
       for (const auto& [dtype, word] : {std::pair(DType::f32, "f4"),
@@ -181,9 +185,12 @@ struct Numpy {
                                         {DType::boolean, "?"}}) {
         numpy.dtypes[static_cast<size_t>(dtype)] = module.attr("dtype")(word).release().ptr();
       }
-      found = numpy;
+      const Numpy* none = nullptr;
+      if (found.compare_exchange_strong(none, own.get(), std::memory_order_acq_rel)) {
+        [[maybe_unused]] const Numpy* const kept = own.release();
+      }
     }
-    return found;
+    return *found.load(std::memory_order_acquire);
   }
 };
 

@@ -3,6 +3,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 
+#include <atomic>
+
 #include "bindings.h"
 #include "gil.h"
 #include "options.h"
@@ -31,7 +33,7 @@ PyObject* batching_now = nullptr;  // get() of a ContextVar, made at import and 
 struct Whole {
   nb::object target, join;
   nb::list results;
-  size_t missing = 0;
+  std::atomic<size_t> missing{0};
 };
 class Part {
  public:
@@ -44,7 +46,7 @@ class Part {
   void fail(nb::handle error, nb::handle mail) const { whole_->target.attr("fail")(error, mail); }
   void give(nb::handle result, nb::handle mail) const {
     whole_->results[number_] = result;
-    if (--whole_->missing != 0) return;
+    if (whole_->missing.fetch_sub(1, std::memory_order_acq_rel) != 1) return;  // the last sees all results
     nb::object joined;
     try {
       joined = whole_->join(whole_->results);
@@ -59,7 +61,7 @@ class Part {
  private:
   nb::object payload_;
   int64_t rows_;
-  std::shared_ptr<Whole> whole_;  // with the GIL held, all of it
+  std::shared_ptr<Whole> whole_;  // attached to the interpreter, all of it; each writes a result of its own
   size_t number_;
 };
 
@@ -113,7 +115,8 @@ class Requests {
     return admission.admitted();
   }
   uint64_t seek_room(int64_t rows, const nb::object& then) {
-    const auto parts = static_cast<size_t>((rows + max_batch_ - 1) / max_batch_);
+    const int64_t most = max_batch_.load(std::memory_order_relaxed);
+    const auto parts = static_cast<size_t>((rows + most - 1) / most);
     return queue_.seek_room(parts, [then = Callback(then, "room in a batch queue")] { then(); });
   }
 
@@ -175,7 +178,7 @@ class Requests {
     Admission(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows, int priority,
               nb::handle timeout)
         : limit_(to_timeout(timeout)) {
-      if (rows <= owner.max_batch_) {
+      if (rows <= owner.max_batch_.load(std::memory_order_relaxed)) {
         const int64_t cost = owner.cost_of(how, target);
         one_ = {target.inc_ref().ptr(), group, rows, cost, priority, limit_};
       } else {
@@ -205,7 +208,7 @@ class Requests {
    private:
     void split(Requests& owner, nb::handle target, nb::handle how, uint64_t group, int64_t rows,
                int priority) {
-      const int64_t most = owner.max_batch_;
+      const int64_t most = owner.max_batch_.load(std::memory_order_relaxed);
       const auto whole = std::make_shared<Whole>();
       whole->target = nb::borrow(target);
       whole->join = how.attr("join");
@@ -233,9 +236,10 @@ class Requests {
   };
 
   int64_t cost_of(nb::handle how, nb::handle job) const {
-    return costs_ ? nb::cast<int64_t>(how.attr("cost_of")(job)) : 0;
+    return costs_.load(std::memory_order_relaxed) ? nb::cast<int64_t>(how.attr("cost_of")(job)) : 0;
   }
   int64_t number_of(nb::handle kind) {
+    const nb::ft_lock_guard lock(mutex_);
     if (PyObject* const known = PyDict_GetItemWithError(kinds_.ptr(), kind.ptr())) {
       return PyLong_AsLongLong(known);
     }
@@ -247,8 +251,9 @@ class Requests {
 
   static constexpr size_t kKindsKept = 4096;
   RequestQueue queue_;
-  int64_t max_batch_;  // with the GIL held, like the following
-  bool costs_;
+  nb::ft_mutex mutex_;              // of kinds, and of a change of limits
+  std::atomic<int64_t> max_batch_;  // a setting, relaxed, as the next
+  std::atomic<bool> costs_;
   nb::dict kinds_;
   int64_t kinds_made_ = 0;
 };
@@ -262,6 +267,7 @@ std::chrono::nanoseconds seconds(double value, const char* name) {
 void Requests::set_limits(std::optional<int64_t> max_batch, nb::handle max_wait,
                           std::optional<int64_t> max_cost, std::optional<std::vector<int64_t>> preferred,
                           std::optional<size_t> capacity) {
+  const nb::ft_lock_guard lock(mutex_);
   BatchLimits limits = queue_.limits();
   limits.max_batch = max_batch.value_or(limits.max_batch);
   limits.max_cost = max_cost.value_or(limits.max_cost);
@@ -269,8 +275,8 @@ void Requests::set_limits(std::optional<int64_t> max_batch, nb::handle max_wait,
   if (preferred) limits.preferred = std::move(*preferred);
   limits.capacity = capacity.value_or(limits.capacity);
   queue_.set_limits(limits);
-  max_batch_ = limits.max_batch;
-  costs_ = limits.max_cost != 0;
+  max_batch_.store(limits.max_batch, std::memory_order_relaxed);
+  costs_.store(limits.max_cost != 0, std::memory_order_relaxed);
 }
 
 void make_requests(Requests* self, int64_t max_batch, int64_t max_cost, bool padded_cost, double max_wait,

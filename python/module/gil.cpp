@@ -14,10 +14,24 @@
 
 namespace heddle::python {
 
-struct KeptFunction {  // read and changed with the GIL held
-  explicit KeptFunction(nb::object function) : raw(function.ptr()), kept(keep(std::move(function))) {}
-  PyObject* raw;
-  std::shared_ptr<const void> kept;
+class KeptFunction {
+ public:
+  explicit KeptFunction(nb::object function) : raw_(function.ptr()), kept_(keep(std::move(function))) {}
+  nb::object get() {  // invalid once it was let go of
+    const nb::ft_lock_guard lock(mutex_);
+    return nb::borrow(nb::handle(raw_));
+  }
+  void let_go() {
+    std::shared_ptr<const void> last;  // dies after the lock: that may run Python code
+    const nb::ft_lock_guard lock(mutex_);
+    raw_ = nullptr;
+    last = std::exchange(kept_, nullptr);
+  }
+
+ private:
+  nb::ft_mutex mutex_;  // of a Python with a GIL: that
+  PyObject* raw_;
+  std::shared_ptr<const void> kept_;
 };
 
 namespace {
@@ -25,14 +39,16 @@ namespace {
 using namespace nb::literals;
 
 // One interpreter per process: its state is the process's.
-std::atomic<int> inside{0};        // threads in an Entry (changed with the GIL held) or in a Visit
-std::atomic<bool> exiting{false};  // set with the GIL held, then `inside` is read; a Visit does the reverse
+std::atomic<int> inside{0};        // threads in an Entry or in a Visit
+std::atomic<bool> exiting{false};  // set, then `inside` is read; who comes in does the reverse; all seq_cst
 unsigned long main_thread = 0;     // set at import, by the main thread or on its behalf
 thread_local PyObject* interrupt = nullptr;
 
 using Held = std::variant<PyObject*, Py_buffer>;
-std::vector<std::weak_ptr<KeptFunction>> functions;  // of callbacks; used with the GIL held
-size_t functions_swept = 16;                         // at this many, those that are gone are taken out
+// Of callbacks. Nothing that may run Python code runs under its mutex, so the GIL is never asked for there.
+std::mutex functions_mutex;
+std::vector<std::weak_ptr<KeptFunction>> functions;
+size_t functions_swept = 16;  // at this many, those that are gone are taken out
 
 std::mutex released_mutex;
 std::atomic<bool> any_released{
@@ -103,11 +119,13 @@ bool interrupt_asked() {
 }
 
 void let_go_of_callbacks() {
-  for (const auto& each : std::exchange(functions, {})) {
-    if (const auto function = each.lock()) {
-      function->raw = nullptr;
-      function->kept.reset();
-    }
+  std::vector<std::weak_ptr<KeptFunction>> all;
+  {
+    const std::lock_guard lock(functions_mutex);
+    all.swap(functions);
+  }
+  for (const auto& each : all) {
+    if (const auto function = each.lock()) function->let_go();
   }
 }
 
@@ -123,6 +141,7 @@ void before_exit() {
 
 Callback::Callback(nb::object function, const char* where)
     : function_(std::make_shared<KeptFunction>(std::move(function))), where_(where) {
+  const std::lock_guard lock(functions_mutex);
   if (functions.size() >= functions_swept) {  // twice what lived then: a sweep costs each callback little
     std::erase_if(functions, [](const auto& each) { return each.expired(); });
     functions_swept = std::max<size_t>(16, functions.size() * 2);
@@ -130,15 +149,13 @@ Callback::Callback(nb::object function, const char* where)
   functions.push_back(function_);
 }
 
-nb::object Callback::held() const { return nb::borrow(nb::handle(function_->raw)); }
+nb::object Callback::held() const { return function_->get(); }
 
-void Callback::let_go() const {
-  function_->raw = nullptr;
-  function_->kept.reset();
-}
+void Callback::let_go() const { function_->let_go(); }
 
 // Both orders are the default, seq_cst: either this thread sees that the interpreter exits, or the thread
-// that ends it sees this one inside.
+// that ends it sees this one inside. With a GIL that alone would order an Entry; without one nothing else
+// does.
 Visit::Visit() : entered_((inside.fetch_add(1), !refused())) {}
 Visit::~Visit() { inside.fetch_sub(1); }
 
@@ -149,12 +166,15 @@ void refuse_at_exit() {
 }
 
 Entry::Entry() {
-  refuse_at_exit();
+  inside.fetch_add(1);  // before it looks: as a Visit
+  if (refused()) {
+    inside.fetch_sub(1);
+    refuse_at_exit();
+  }
   drop_released();
-  inside.fetch_add(1, std::memory_order_acq_rel);
 }
 
-Entry::~Entry() { inside.fetch_sub(1, std::memory_order_acq_rel); }
+Entry::~Entry() { inside.fetch_sub(1); }
 
 void raise_interrupt() {
   if (interrupt == nullptr) return;

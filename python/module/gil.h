@@ -12,6 +12,10 @@
 //              signal handlers. What they raise is kept and raised when the wait has ended.
 //   Memory     Python-owned memory that is dropped without the GIL goes to a list, emptied by the next call
 //              that holds it.
+//   No GIL     In a free-threaded Python (3.13t, 3.14t) "the GIL" above is the thread's attachment to the
+//              interpreter: many threads have it at once, and none keeps the others from anything. What is
+//              shared has locks of its own: nb::ft_mutex, which a GIL makes superfluous and nanobind then
+//              leaves out, where Python code may run under it; std::mutex where none does.
 #pragma once
 
 #include <heddle/heddle.h>
@@ -86,7 +90,7 @@ class Visit {
 
 // A Python function that C++ keeps and calls on any thread. before_exit() lets go of all of them: the
 // interpreter frees nothing that only C++ refers to.
-struct KeptFunction;
+class KeptFunction;
 class Callback {
  public:
   // `where` names the callback in the message about an exception that it raises.

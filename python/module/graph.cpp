@@ -71,26 +71,26 @@ void bind_graph(nb::module_& m) {
           [](GraphBuilder& g, const std::string& name, const std::string& dtype, nb::handle shape) {
             return g.input(name, dtype_named(dtype), to_dims(shape));
           },
-          "name"_a, "dtype"_a, "shape"_a)
+          "name"_a, "dtype"_a, "shape"_a, nb::lock_self())
       .def(
           "constant",
           [](GraphBuilder& g, nb::handle array) { return g.constant(to_tensor(array, "constant")); },
-          "array"_a)
+          "array"_a, nb::lock_self())
       .def(
           "add",
           [](GraphBuilder& g, const std::string& op, const nb::args& inputs, const nb::kwargs& attributes) {
             return g.add(op, to_values(inputs), to_attributes(attributes));
           },
-          "op"_a, "inputs"_a, "attributes"_a)
+          "op"_a, "inputs"_a, "attributes"_a, nb::lock_self())
       .def(
           "add_multiple",
           [](GraphBuilder& g, const std::string& op, size_t outputs, const nb::args& inputs,
              const nb::kwargs& attributes) {
             return g.add_multiple(op, to_values(inputs), outputs, to_attributes(attributes));
           },
-          "op"_a, "outputs"_a, "inputs"_a, "attributes"_a)
-      .def("output", &GraphBuilder::output, "value"_a, "name"_a)
-      .def("type", &GraphBuilder::type, "value"_a)
+          "op"_a, "outputs"_a, "inputs"_a, "attributes"_a, nb::lock_self())
+      .def("output", &GraphBuilder::output, "value"_a, "name"_a, nb::lock_self())
+      .def("type", &GraphBuilder::type, "value"_a, nb::lock_self())
       .def(
           "build",
           [](GraphBuilder& g, nb::handle device, const nb::kwargs& named) {

@@ -150,13 +150,13 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             self._state = FINISHED
             for waiter in self._waiters:
                 waiter.add_result(self) if error is None else waiter.add_exception(self)
+            if self._sleepers:
+                self._wake(mail)
         self.payload = None
-        if self._sleepers:
-            self._wake(mail)
         if self._done_callbacks:
             mail.callbacks.append(self)
 
-    def _wake(self, mail: Mail) -> None:
+    def _wake(self, mail: Mail) -> None:  # the condition is held
         sleepers, self._sleepers = self._sleepers, []
         mail.sleepers += sleepers
 
@@ -164,9 +164,10 @@ class BatchFuture(Future):  # type: ignore[type-arg]
 
     def _sleep(self, timeout: float | None) -> None:
         sleeper = Sleeper()
-        self._sleepers.append(sleeper)  # before the state is read: its end reads the list afterwards
-        if self._state in _OVER and self._leave(sleeper):
-            return
+        with self._condition:  # so that the end sees the sleeper, or the sleeper the end
+            if self._state in _OVER:
+                return
+            self._sleepers.append(sleeper)
         woken = False
         try:
             woken = sleeper.lock.acquire(True, -1 if timeout is None else max(timeout, 0))
@@ -181,11 +182,11 @@ class BatchFuture(Future):  # type: ignore[type-arg]
             raise futures.TimeoutError("the request was not answered within the timeout")
 
     def _leave(self, sleeper: Sleeper) -> bool:
-        try:
+        with self._condition:
+            if sleeper not in self._sleepers:
+                return False
             self._sleepers.remove(sleeper)
-        except ValueError:
-            return False
-        return True
+            return True
 
     def result(self, timeout: float | None = None) -> Any:
         if self._state not in _OVER:
@@ -213,7 +214,8 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         if self._queue._requests.withdraw(self.ids):
             self.begin()  # no worker will: waits for several futures are told here
         mail = Mail()
-        self._wake(mail)
+        with self._condition:
+            self._wake(mail)
         mail.send()
         return True
 

@@ -103,7 +103,8 @@ class Workers:
         self._replaced: set[threading.Thread] = set()  # of the hung; each ends when it comes back
         self._running: dict[int, tuple[threading.Thread, list[Any]]] = {}
         self._keeper: threading.Thread | None = None
-        _living.add(self)
+        with _living_lock:
+            _living.add(self)
         if errors.exit_has_begun():
             self.requests.close()  # shut_all may have looked before this queue was there
 
@@ -294,12 +295,15 @@ class Workers:
 
 
 _living: weakref.WeakSet[Workers] = weakref.WeakSet()
+_living_lock = threading.Lock()
 
 
 def shut_all() -> None:
     """Shuts every queue of the process, and waits a while for the batches that run."""
     errors.begin_exit()
-    for workers in list(_living):
+    with _living_lock:
+        living = list(_living)
+    for workers in living:
         workers.shut(_EXIT_S)
 
 
