@@ -5,7 +5,8 @@
 //              milliseconds, which is longer than the loop. So a caller closes its core to the helpers before
 //              it counts on them.
 //   Invariant  A helper may use every core that the process might use when its team was made, but one.
-//   Elsewhere  macOS places threads itself and takes no such wish: there all of it does nothing.
+//   Elsewhere  macOS places threads itself and takes no such wish: there all of it does nothing. Nor does it
+//              where the kernel's mask has more than 1024 processors, which cpu_set_t cannot hold.
 //   Threads    settle(): the helper. keep_off(): any caller; two at once leave one of their cores closed,
 //              which is a hint's worth.
 //   Blocks     One system call in keep_off(), when the caller is not on the core that is closed already.
