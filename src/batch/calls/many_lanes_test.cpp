@@ -22,7 +22,7 @@ struct ManyLanes {
     runtime = *runtime::Runtime::make(device, {});
     model = *runtime->load(runtime::test::graph_named("doubled"));
     CoalescerOptions options = with(kManyLanes);
-    options.chooses_lanes = options.door = true;
+    options.chooses_lanes = false;  // all of them at once
     coalescer = std::make_shared<Coalescer>(
         runtime, model, *RowLayout::make(model->inputs(), model->outputs(), {}, false), options);
   }
