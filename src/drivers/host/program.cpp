@@ -67,6 +67,12 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
   return lower(inner);
 }
 
+// How a step is computed, and how it is divided.
+std::string described(const Step& step) {
+  const std::string path = step.path(), words = step.sharing().words;
+  return path.empty() || words.empty() ? path + words : path + "; " + words;
+}
+
 }  // namespace
 
 Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
@@ -218,7 +224,7 @@ Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uin
       line.outputs.push_back({storage.operands[id].dtype, storage.operands[id].extents});
     }
     if (!renames(node)) {
-      line.path = program.steps()[steps].step->path();
+      line.path = described(*program.steps()[steps].step);
       line.step = ++steps;
       line.cost = plan::cost(specialised, node);
     }

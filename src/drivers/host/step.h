@@ -10,10 +10,12 @@
 //              instead (row_locator.h), and run() makes something of it that touches no other row.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "device/buffer.h"
@@ -78,6 +80,21 @@ struct RunContext {
   }
 };
 
+// How a step is divided for a caller that is alone; for people, and for tests.
+struct Sharing {
+  int64_t pieces = 1;
+  double balance = 1;  // the work, over what the cores could do while the busiest of them is at it
+  std::string words;   // "4 rows x 4 panels over 16 cores"; "": there is but one core
+
+  static Sharing whole() { return {1, 1, "whole"}; }
+  static Sharing divided(int64_t pieces, double balance, std::string_view cut, int width) {
+    const int64_t hundredths = static_cast<int64_t>(100 * balance + 0.5);
+    return {pieces, balance,
+            text(cut, " over ", std::min<int64_t>(pieces, width), " cores, ", hundredths, " % of ", width,
+                 " busy")};
+  }
+};
+
 class Step {
  public:
   virtual ~Step() = default;
@@ -89,6 +106,7 @@ class Step {
   virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
   virtual std::string path() const { return {}; }  // how it is computed, for people; "": there is one way
   virtual std::string way() const { return {}; }   // how it is cut and whether that was measured, likewise
+  virtual Sharing sharing() const { return {}; }
 };
 
 }  // namespace heddle::host

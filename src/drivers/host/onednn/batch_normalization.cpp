@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 
 #include "drivers/host/onednn/conv.h"
@@ -19,6 +20,7 @@ class BatchNormalizationStep final : public Step {
         epsilon_(lowering.node.attributes.f64("epsilon", 1e-5)) {
     channels_ = x_.extents[1];
     for (size_t i = 2; i < x_.extents.rank(); ++i) plane_ *= x_.extents[i];
+    width_ = lowering.width;
     chunks_ = x_.elements() >= (1 << 15) ? lowering.width : 1;
   }
 
@@ -42,6 +44,15 @@ class BatchNormalizationStep final : public Step {
 
   uint64_t scratch_bytes() const override { return static_cast<uint64_t>(channels_) * sizeof(float); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  Sharing sharing() const override {
+    const int64_t images = x_.extents[0], parts = plane_ == 1 ? images : images * channels_;
+    if (width_ == 1) return {};
+    if (chunks_ == 1 || parts < 2) return Sharing::whole();
+    const int64_t largest = (parts + chunks_ - 1) / chunks_;
+    const double balance = static_cast<double>(parts) / static_cast<double>(largest * chunks_);
+    const int64_t pieces = std::min<int64_t>(parts, chunks_);
+    return Sharing::divided(pieces, balance, text(pieces, " pieces of the planes"), width_);
+  }
 
  private:
   void normalize_planes(const RunContext& context, const float* factor, int64_t first, int64_t last) const {
@@ -68,6 +79,7 @@ class BatchNormalizationStep final : public Step {
   int64_t channels_ = 0;
   int64_t plane_ = 1;
   int chunks_ = 1;
+  int width_ = 1;
   uint64_t scratch_ = 0;
 };
 

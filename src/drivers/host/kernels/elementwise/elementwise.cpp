@@ -35,6 +35,10 @@ class ElementwiseStep final : public Step {
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 1024 * programs_.size(); }
+  Sharing sharing() const override {
+    const auto heaviest = std::ranges::max_element(programs_, {}, &BlockProgram::work);
+    return sharing_of_split(heaviest->elements(), kBlock, heaviest->work(), width_, "elements");
+  }
 
  private:
   std::vector<BlockProgram> programs_;

@@ -109,6 +109,9 @@ class MatMulIntegerStep final : public Step {
 
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
+  Sharing sharing() const override {
+    return sharing_of_split(batches_ * m_, 16, batches_ * m_ * n_ * length_ / 16, width_, "rows");
+  }
 
  private:
   Status prepare(const Lowering& lowering) {
@@ -210,6 +213,11 @@ class ConvIntegerStep final : public Step {
 
   uint64_t scratch_bytes() const override { return scratch_; }
   void set_scratch(uint64_t offset) override { base_ = offset; }
+  Sharing sharing() const override {
+    const int64_t chunks = (positions_ + kPositions - 1) / kPositions;
+    return sharing_of_split(y_.extents[0] * groups_ * chunks, 1, y_.elements() * length_ / 16, width_,
+                            "positions");
+  }
 
  private:
   static constexpr int64_t kPositions = 64;

@@ -61,8 +61,14 @@ class AxisGatherStep final : public GatherStep {
     outside ? copy<true>(context) : copy<false>(context);
     return {};
   }
+  Sharing sharing() const override {
+    return sharing_of_split(lanes_.outer * indices_.elements() * parts_of_row(), 1, to_.elements(), width_,
+                            "rows");
+  }
 
  private:
+  static constexpr int64_t kPart = 16384;  // bytes of a row, at most, that are copied at once
+
   template <bool kOutside>
   void copy(const RunContext& context) const {
     const Positions positions = indices_.positions(context);
@@ -71,15 +77,19 @@ class AxisGatherStep final : public GatherStep {
     const int64_t count = indices_.elements();
     const int64_t bytes = lanes_.inner * size_;
     if (to_.elements() == 0) return;
-    split(context.caller, lanes_.outer * count, 1, to_.elements(), width_,
+    // A few rows may be long: each is copied in parts.
+    const int64_t parts = parts_of_row();
+    split(context.caller, lanes_.outer * count * parts, 1, to_.elements(), width_,
           [&](int64_t begin, int64_t end, int) {
-            for (int64_t row = begin; row < end; ++row) {
+            for (int64_t i = begin; i < end; ++i) {
+              const int64_t row = i / parts, first = i % parts * kPart;
               const int64_t at = positions.of<kOutside>(row % count, lanes_.extent);
-              const int64_t offset = (row / count * lanes_.extent + at) * bytes;
-              copy_from<kOutside>(at, to + row * bytes, from, offset, bytes);
+              const int64_t offset = (row / count * lanes_.extent + at) * bytes + first;
+              copy_from<kOutside>(at, to + row * bytes + first, from, offset, std::min(kPart, bytes - first));
             }
           });
   }
+  int64_t parts_of_row() const { return (lanes_.inner * size_ + kPart - 1) / kPart; }
 
   Indices indices_;
   Lanes lanes_;
@@ -102,6 +112,9 @@ class GatherElementsStep final : public GatherStep {
     HEDDLE_TRY_ASSIGN(const bool outside, indices_.check(context, 0, 1, extent_));
     outside ? copy<true>(context) : copy<false>(context);
     return {};
+  }
+  Sharing sharing() const override {
+    return sharing_of_split(to_.elements(), 256, to_.elements(), width_, "elements");
   }
 
  private:
@@ -141,6 +154,9 @@ class GatherNdStep final : public GatherStep {
     if (to_.elements() == 0) return {};
     outside ? copy<true>(context) : copy<false>(context);
     return {};
+  }
+  Sharing sharing() const override {
+    return sharing_of_split(batches_ * rows_, 1, to_.elements(), width_, "rows");
   }
 
  private:

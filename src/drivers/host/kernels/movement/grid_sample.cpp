@@ -38,7 +38,7 @@ class GridSampleStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    const int64_t blocks = (points_ + kPoints - 1) / kPoints;
+    const int64_t blocks = blocks_of_image();
     split(context.caller, image_.extents[0] * blocks, 1, to_.elements() * taps_, width_,
           [&](int64_t begin, int64_t end, int piece) {
             std::byte* scratch = context.arena + scratch_ + static_cast<uint64_t>(piece) * piece_bytes();
@@ -51,8 +51,13 @@ class GridSampleStep final : public Step {
     return piece_bytes() * static_cast<uint64_t>(width_ * kPiecesPerThread);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  Sharing sharing() const override {
+    return sharing_of_split(image_.extents[0] * blocks_of_image(), 1, to_.elements() * taps_, width_,
+                            "points");
+  }
 
  private:
+  int64_t blocks_of_image() const { return (points_ + kPoints - 1) / kPoints; }
   static constexpr int64_t kPoints = 64;
   static constexpr size_t kAxesMax = ir::kMaxRank - 2;
 

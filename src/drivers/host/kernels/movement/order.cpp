@@ -35,6 +35,9 @@ class TopKStep final : public Step {
     return scratch_of_piece() * static_cast<uint64_t>(width_ * kPiecesPerThread);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  Sharing sharing() const override {
+    return sharing_of_split(lanes_.outer * lanes_.inner, 1, from_.elements() * 8, width_, "lanes");
+  }
 
  private:
   uint64_t scratch_of_piece() const { return aligned(static_cast<uint64_t>(lanes_.extent) * 16); }

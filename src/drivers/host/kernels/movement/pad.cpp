@@ -56,6 +56,9 @@ class PadStep final : public Step {
     });
     return {};
   }
+  Sharing sharing() const override {
+    return sharing_of_split(inner_ == 0 ? 0 : to_.elements() / inner_, 1, to_.elements(), width_, "rows");
+  }
 
  private:
   void write_row(const std::byte* from, std::byte* to, int64_t row, const std::byte* fill_value) const {

@@ -68,9 +68,8 @@ class NearestStep final : public Step {
     std::byte* to = context.write(to_);
     const std::vector<int32_t>& last = maps_.back();
     const int64_t inner = static_cast<int64_t>(last.size());
-    const int64_t rows = to_.elements() * ir::size_of(to_.dtype) / block_ / inner;
     const int64_t row_bytes = inner * block_;
-    split(context.caller, rows, 1, to_.elements(), width_, [&](int64_t begin, int64_t end, int) {
+    split(context.caller, rows(), 1, to_.elements(), width_, [&](int64_t begin, int64_t end, int) {
       int64_t before = -1;
       for (int64_t row = begin; row < end; ++row) {
         const int64_t source = source_row(row);
@@ -91,8 +90,13 @@ class NearestStep final : public Step {
     for (const auto& map : maps_) bytes += map.size() * sizeof(int32_t);
     return bytes;
   }
+  Sharing sharing() const override { return sharing_of_split(rows(), 1, to_.elements(), width_, "rows"); }
 
  private:
+  int64_t rows() const {
+    const auto inner = static_cast<int64_t>(maps_.back().size());
+    return to_.elements() * ir::size_of(to_.dtype) / block_ / inner;
+  }
   int64_t source_row(int64_t row) const {
     int64_t source = 0, step = 1;
     for (size_t axis = maps_.size() - 1; axis-- > 0;) {
@@ -187,9 +191,7 @@ class PlaneStep final : public Step {
         width_(lowering.width) {}
 
   Status run(const RunContext& context) const override {
-    const int64_t rows = to_.elements() / along_.out;
-    const int64_t work = to_.elements() * (down_.count + along_.count);
-    split(context.caller, rows, 1, work, width_, [&](int64_t begin, int64_t end, int piece) {
+    split(context.caller, rows(), 1, work(), width_, [&](int64_t begin, int64_t end, int piece) {
       float* ring = reinterpret_cast<float*>(context.arena + scratch_) + piece * ring_elements();
       write_rows(context, begin, end, ring);
     });
@@ -201,8 +203,11 @@ class PlaneStep final : public Step {
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 256 + down_.bytes() + along_.bytes(); }
+  Sharing sharing() const override { return sharing_of_split(rows(), 1, work(), width_, "rows"); }
 
  private:
+  int64_t rows() const { return to_.elements() / along_.out; }
+  int64_t work() const { return to_.elements() * (down_.count + along_.count); }
   static constexpr int64_t kNone = -1;
 
   int64_t pitch() const { return (along_.out + 15) / 16 * 16; }
@@ -286,6 +291,11 @@ class PassesStep final : public Step {
     uint64_t bytes = 256;
     for (const Pass& pass : passes_) bytes += pass.taps.bytes();
     return bytes;
+  }
+  Sharing sharing() const override {
+    const Pass& pass = passes_.back();
+    const int64_t rows = pass.outer * pass.taps.out;
+    return sharing_of_split(rows, 1, rows * pass.inner * pass.taps.count, width_, "rows");
   }
 
  private:

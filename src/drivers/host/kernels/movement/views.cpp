@@ -39,6 +39,16 @@ class ViewStep final : public Step {
     return {};
   }
 
+  Sharing sharing() const override {
+    size_t largest = 0;
+    for (size_t i = 1; i < to_.size(); ++i)
+      if (to_[i].elements() > to_[largest].elements()) largest = i;
+    const int64_t count = to_[largest].elements();
+    const auto& planes = planes_[largest];
+    return planes.has_value() ? sharing_of_split(planes->strips(), 1, count, width_, "strips")
+                              : sharing_of_split(count, kGrain, count, width_, "elements");
+  }
+
  private:
   static constexpr int64_t kGrain = 1024;
   Operand from_;

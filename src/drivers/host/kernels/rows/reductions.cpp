@@ -148,16 +148,19 @@ class ReduceStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    const int64_t count = to_.elements();
-    const int64_t work = std::max(from_.elements(), count);
-    split(context.caller, count, runs_ ? 1 : 16, work, width_, [&](int64_t begin, int64_t end, int) {
+    split(context.caller, to_.elements(), grain(), work(), width_, [&](int64_t begin, int64_t end, int) {
       with_codec(to_.dtype, [&]<class Codec>(Codec) { reduce<Codec>(context, begin, end); });
     });
     return {};
   }
+  Sharing sharing() const override {
+    return sharing_of_split(to_.elements(), grain(), work(), width_, "totals");
+  }
 
  private:
   static constexpr int64_t kTotals = 256;
+  int64_t grain() const { return runs_ ? 1 : 16; }
+  int64_t work() const { return std::max(from_.elements(), to_.elements()); }
 
   template <class Codec>
   void reduce(const RunContext& context, int64_t begin, int64_t end) const {
@@ -251,6 +254,9 @@ class ArgStep final : public Step {
       with_codec(from_.dtype, [&]<class Codec>(Codec) { find<Codec>(context, begin, end); });
     });
     return {};
+  }
+  Sharing sharing() const override {
+    return sharing_of_split(to_.elements(), 1, from_.elements(), width_, "lanes");
   }
 
  private:

@@ -26,9 +26,7 @@ class RowStep : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    const int64_t rows = lanes_.extent == 0 ? 0 : lanes_.outer * lanes_.inner;
-    // Rows cost several times what moving them does.
-    split(context.caller, rows, 1, to_.elements() * 4, width_, [&](int64_t begin, int64_t end, int piece) {
+    split(context.caller, rows(), 1, work(), width_, [&](int64_t begin, int64_t end, int piece) {
       T* scratch = reinterpret_cast<T*>(context.arena + scratch_) + piece * piece_elements();
       prepare(context, scratch + 2 * padded());
       for (int64_t row = begin; row < end; ++row) {
@@ -47,6 +45,7 @@ class RowStep : public Step {
     return static_cast<uint64_t>(width_ * kPiecesPerThread * piece_elements()) * sizeof(T);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  Sharing sharing() const override { return sharing_of_split(rows(), 1, work(), width_, "rows"); }
 
  protected:
   // Called once per piece: `parameters` has room for two rows.
@@ -58,6 +57,8 @@ class RowStep : public Step {
   const Lanes& lanes() const { return lanes_; }
 
  private:
+  int64_t rows() const { return lanes_.extent == 0 ? 0 : lanes_.outer * lanes_.inner; }
+  int64_t work() const { return to_.elements() * 4; }  // several times what moving them costs
   int64_t piece_elements() const { return 4 * padded(); }
 
   template <class Codec>
