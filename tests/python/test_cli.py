@@ -301,7 +301,9 @@ def test_inspect_names_the_kernels_and_the_pieces_of_each_step(exported):
     steps = {node["step"]: node["path"] for node in report["plan"]["nodes"] if node["op"] == "Conv"}
     assert len(steps) == 2
     for path in steps.values():
-        assert re.fullmatch(r"oneDNN [\w:]+(, [\w:]+)* in [2-8] pieces", path)
+        divided = r"\d rows( x \d panels)?|\d panels"
+        kernels = r"oneDNN [\w:]+(, [\w:]+)* in [2-8] pieces"
+        assert re.fullmatch(rf"{kernels}; ({divided}) over [2-8] cores, \d+ % of 8 busy", path)
         assert "ref:" not in path
     shown = command(*words, env=eight).stdout
     lines = re.findall(r"^  Conv \(steps? ([\d, ]+)\): (.*)$", shown, re.MULTILINE)

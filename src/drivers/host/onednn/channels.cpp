@@ -15,7 +15,7 @@ dnnl::memory::desc channels_last_desc(const Dims& dims, dnnl::memory::data_type 
 }
 
 Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch,
-                            bool narrow) {
+                            int width, bool narrow) {
   Turned turned;
   turned.operand_ = operand;
   turned.narrow_ = operand.narrow;
@@ -30,7 +30,8 @@ Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way wa
                           dnnl::memory::desc(dims, float_type(operand.narrow), f32_desc(dims).get_strides()),
                           channels_last_desc(dims, float_type(turned.narrow_)));
                     }));
-  HEDDLE_TRY_ASSIGN(turned.change_, LayoutChange::make(engine, layouts.first, layouts.second, way, scratch));
+  HEDDLE_TRY_ASSIGN(turned.change_,
+                    LayoutChange::make(engine, layouts.first, layouts.second, way, scratch, width));
   return turned;
 }
 

@@ -1,7 +1,5 @@
 #include "drivers/host/onednn/conv.h"
 
-#include <algorithm>
-
 #include "drivers/host/layout/narrow_values.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/window_step.h"
@@ -62,27 +60,7 @@ WindowPiece ConvStep::whole(const Lowering& lowering) const {
 }
 
 std::vector<WindowPiece> ConvStep::cut_rows(const WindowPiece& image, int pieces) const {
-  if (pieces == 1) return {image};
-  const int64_t x_row = elements_of(image.x) / image.x[2], y_row = elements_of(image.y) / image.y[2];
-  const int64_t rows = image.y[2];
-  std::vector<WindowPiece> cut;
-  for (int64_t i = 0; i < pieces; ++i) {
-    WindowPiece piece = image;
-    const int64_t first = rows * i / pieces, last = rows * (i + 1) / pieces;
-    const int64_t from = first * window_.strides[0] - image.begin[0];
-    const int64_t to = (last - 1) * window_.strides[0] + window_.reach(0) - image.begin[0];
-    const int64_t begin = std::clamp<int64_t>(from, 0, image.x[2]),
-                  end = std::clamp<int64_t>(to, begin, image.x[2]);
-    if (begin == end) return {};  // nothing but padding
-    piece.begin[0] = begin - from;
-    piece.end[0] = to - end;
-    piece.x[2] = end - begin;
-    piece.y[2] = last - first;
-    piece.x_offset = begin * x_row;
-    piece.y_offset = first * y_row;
-    cut.push_back(std::move(piece));
-  }
-  return cut;
+  return cut_window_rows(image, pieces, window_.strides[0], window_.reach(0));
 }
 
 ir::Extents without_last(const ir::Extents& extents) {

@@ -86,8 +86,8 @@ std::vector<WindowPiece> ConvTransposeStep::cut_rows(const WindowPiece& image, i
     piece.x[2] = to - from;
     piece.y[2] = last - first;
     piece.end[0] = (piece.x[2] - 1) * stride + reach - piece.y[2] - piece.begin[0];
-    piece.x_offset = from * x_row;
-    piece.y_offset = first * y_row;
+    piece.x_offset = image.x_offset + from * x_row;
+    piece.y_offset = image.y_offset + first * y_row;
     cut.push_back(std::move(piece));
   }
   return cut;

@@ -1,9 +1,11 @@
 #include "drivers/host/onednn/layout_change.h"
 
+#include <algorithm>
 #include <array>
 
 #include "base/trace.h"
 #include "drivers/host/machine/aligned_bytes.h"
+#include "drivers/host/onednn/pieces.h"
 
 namespace heddle::host {
 namespace {
@@ -16,31 +18,80 @@ uint64_t reserve(uint64_t& scratch, uint64_t bytes) {
 
 }  // namespace
 
+LayoutChange::Cut LayoutChange::choose_cut(const dnnl::memory::desc& outside,
+                                           const dnnl::memory::desc& inside, int width) {
+  const Dims dims = outside.get_dims();
+  // What lies in blocks is not cut; less than this is moved before a helper wakes up.
+  constexpr int64_t kWorthCutting = 32768;
+  const bool blocks = !outside.get_inner_blks().empty() || !inside.get_inner_blks().empty();
+  if (width == 1 || blocks || elements_of(dims) < kWorthCutting) return {0, 1};
+  Cut best{0, 1};
+  for (const size_t axis : {size_t{0}, size_t{2}, size_t{1}}) {
+    const int64_t pieces = axis < dims.size() ? std::min<int64_t>(dims[axis], width) : 1;
+    if (pieces > best.pieces) best = {axis, pieces};
+  }
+  return best;
+}
+
 Result<LayoutChange> LayoutChange::make(const Engine& engine, const dnnl::memory::desc& outside,
-                                        const dnnl::memory::desc& inside, Way way, uint64_t& scratch) {
+                                        const dnnl::memory::desc& inside, Way way, uint64_t& scratch,
+                                        int width) {
   using Desc = dnnl::reorder::primitive_desc;
   LayoutChange change;
   change.way_ = way;
-  HEDDLE_TRY_ASSIGN(const Desc desc, caught("preparing a change of layout", [&] {
-                      const auto& from = way == Way::kInput ? outside : inside;
-                      const auto& to = way == Way::kInput ? inside : outside;
-                      return Desc(engine.cpu, from, engine.cpu, to, engine.attributes());
-                    }));
-  HEDDLE_TRY_ASSIGN(change.reorder_,
-                    (Primitive::make<Desc, dnnl::reorder>(
-                        engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
+  HEDDLE_TRY_ASSIGN(const Cut cut, caught("looking at a change of layout",
+                                          [&] { return choose_cut(outside, inside, width); }));
+  const int64_t extent = cut.pieces == 1 ? 1 : outside.get_dims()[cut.axis];
+  std::vector<int64_t> extents;  // of the reorders, along the axis
+  for (int64_t i = 0; i < cut.pieces; ++i) {
+    const int64_t first = extent * i / cut.pieces, size = extent * (i + 1) / cut.pieces - first;
+    const auto offset = [&](const dnnl::memory::desc& desc) {
+      const auto element = static_cast<int64_t>(dnnl::memory::data_type_size(desc.get_data_type()));
+      return cut.pieces == 1 ? 0 : first * desc.get_strides()[cut.axis] * element;
+    };
+    const auto known = std::ranges::find(extents, size);
+    change.pieces_.push_back({static_cast<size_t>(known - extents.begin()), offset(outside), offset(inside)});
+    if (known != extents.end()) continue;
+    extents.push_back(size);
+    HEDDLE_TRY_ASSIGN(const Desc desc, caught("preparing a change of layout", [&] {
+                        const auto part = [&](const dnnl::memory::desc& whole) {
+                          Dims dims = whole.get_dims();
+                          if (cut.pieces == 1) return whole;
+                          dims[cut.axis] = size;
+                          return whole.submemory_desc(dims, Dims(dims.size(), 0));
+                        };
+                        const auto from = part(way == Way::kInput ? outside : inside);
+                        const auto to = part(way == Way::kInput ? inside : outside);
+                        return Desc(engine.cpu, from, engine.cpu, to, engine.attributes());
+                      }));
+    HEDDLE_TRY_ASSIGN(auto reorder,
+                      (Primitive::make<Desc, dnnl::reorder>(
+                          engine, desc, {{DNNL_ARG_FROM, desc.src_desc()}, {DNNL_ARG_TO, desc.dst_desc()}})));
+    change.piece_scratch_ = std::max(change.piece_scratch_, aligned(reorder->scratch_bytes()));
+    change.reorders_.push_back(std::move(reorder));
+  }
   change.offset_ = reserve(scratch, inside.get_size());
-  change.reorder_scratch_ = reserve(scratch, change.reorder_->scratch_bytes());
+  change.reorder_scratch_ = reserve(scratch, change.piece_scratch_ * change.pieces_.size());
   return change;
 }
 
 Status LayoutChange::run(const RunContext& context, uint64_t base, const std::byte* outside) const {
-  if (reorder_ == nullptr) return {};
+  if (pieces_.empty()) return {};
   const trace::Span span("layout", "reorder");
-  const std::byte* inside = address(context, base);
-  const std::byte* scratch = context.arena + base + reorder_scratch_;
-  return way_ == Way::kInput ? reorder_->run(std::array<const void*, 3>{outside, inside, scratch})
-                             : reorder_->run(std::array<const void*, 3>{inside, outside, scratch});
+  if (pieces_.size() == 1) return run_piece(context, base, outside, 0);
+  return for_each_piece(context, pieces_.size(), "a change of layout",
+                        [&](size_t i) { return run_piece(context, base, outside, i); });
+}
+
+Status LayoutChange::run_piece(const RunContext& context, uint64_t base, const std::byte* outside,
+                               size_t index) const {
+  const Piece& piece = pieces_[index];
+  const std::byte* inside = address(context, base) + piece.inside;
+  const std::byte* scratch = context.arena + base + reorder_scratch_ + index * piece_scratch_;
+  outside += piece.outside;
+  return way_ == Way::kInput
+             ? reorders_[piece.reorder]->run(std::array<const void*, 3>{outside, inside, scratch})
+             : reorders_[piece.reorder]->run(std::array<const void*, 3>{inside, outside, scratch});
 }
 
 }  // namespace heddle::host

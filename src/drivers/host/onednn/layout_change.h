@@ -1,9 +1,11 @@
 // layout_change.h: an operand of a step in another layout, inside the step's scratch.
 //
 //   What       The reorder between the operand where it lies (outside) and its copy in the scratch, one way
-//              or the other.
+//              or the other. A large one is cut along an axis into pieces that the team shares.
 //   Threads    Prepared once, run by any number of threads.
 #pragma once
+
+#include <vector>
 
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/primitive.h"
@@ -17,21 +19,34 @@ class LayoutChange {
   LayoutChange() = default;  // none
   // `scratch` grows by what a run needs.
   static Result<LayoutChange> make(const Engine& engine, const dnnl::memory::desc& outside,
-                                   const dnnl::memory::desc& inside, Way way, uint64_t& scratch);
+                                   const dnnl::memory::desc& inside, Way way, uint64_t& scratch,
+                                   int width = 1);
 
-  explicit operator bool() const { return reorder_ != nullptr; }
+  explicit operator bool() const { return !pieces_.empty(); }
   // `base` is where the step's scratch begins in the arena.
   std::byte* address(const RunContext& context, uint64_t base) const {
     return context.arena + base + offset_;
   }
   Status run(const RunContext& context, uint64_t base, const std::byte* outside) const;
-  uint64_t resident_bytes() const { return reorder_ == nullptr ? 0 : Primitive::kResidentBytes; }
+  uint64_t resident_bytes() const { return reorders_.size() * Primitive::kResidentBytes; }
 
  private:
+  struct Piece {
+    size_t reorder;
+    int64_t outside, inside;  // bytes from where the operand begins
+  };
+  struct Cut {
+    size_t axis;
+    int64_t pieces;
+  };
+  static Cut choose_cut(const dnnl::memory::desc& outside, const dnnl::memory::desc& inside, int width);
+  Status run_piece(const RunContext& context, uint64_t base, const std::byte* outside, size_t index) const;
+
   Way way_ = Way::kInput;
   uint64_t offset_ = 0;
-  uint64_t reorder_scratch_ = 0;
-  Ref<const Primitive> reorder_;
+  uint64_t reorder_scratch_ = 0, piece_scratch_ = 0;  // where it begins, and its size for each piece
+  std::vector<Ref<const Primitive>> reorders_;        // by size of piece
+  std::vector<Piece> pieces_;
 };
 
 }  // namespace heddle::host

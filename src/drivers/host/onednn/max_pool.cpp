@@ -94,19 +94,17 @@ class MaxPoolStep final : public Step {
     step->w_ = windows;
     step->images_ = lowering.inputs[0].extents[0];
     step->width_ = lowering.width;
-    HEDDLE_TRY_ASSIGN(step->x_,
-                      Turned::make(engine, lowering.inputs[0], Turned::Way::kInput, step->scratch_));
-    HEDDLE_TRY_ASSIGN(step->y_,
-                      Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput, step->scratch_));
+    HEDDLE_TRY_ASSIGN(step->x_, Turned::make(engine, lowering.inputs[0], Turned::Way::kInput, step->scratch_,
+                                             lowering.width));
+    HEDDLE_TRY_ASSIGN(step->y_, Turned::make(engine, lowering.outputs[0], Turned::Way::kOutput,
+                                             step->scratch_, lowering.width));
     if (lowering.outputs.size() > 1) step->indices_ = lowering.outputs[1];
     return std::unique_ptr<Step>(std::move(step));
   }
 
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(x_.run(context, base_));
-    const int64_t positions = images_ * w_.y_positions();
-    const int64_t taps = w_.kernel[0] * w_.kernel[1] * w_.kernel[2];
-    split(context.caller, positions, 1, positions * w_.channels * taps, width_,
+    split(context.caller, images_ * w_.y_positions(), 1, work(), width_,
           [&](int64_t begin, int64_t end, int) {
             x_.narrow() ? pool<uint16_t>(context, begin, end) : pool<float>(context, begin, end);
             if (indices_.present()) note_indices(context, begin, end);
@@ -118,7 +116,14 @@ class MaxPoolStep final : public Step {
   void set_scratch(uint64_t offset) override { base_ = offset; }
   uint64_t resident_bytes() const override { return 512 + x_.resident_bytes() + y_.resident_bytes(); }
 
+  Sharing sharing() const override {
+    return sharing_of_split(images_ * w_.y_positions(), 1, work(), width_, "positions");
+  }
+
  private:
+  int64_t work() const {
+    return images_ * w_.y_positions() * w_.channels * w_.kernel[0] * w_.kernel[1] * w_.kernel[2];
+  }
   Windows::Sizes spot(int64_t position) const {
     return {position / (w_.y[1] * w_.y[2]), position / w_.y[2] % w_.y[1], position % w_.y[2]};
   }
