@@ -400,6 +400,8 @@ std::vector<DividedCase> rows_of_one() {
            {{"hidden_size", I{48}}, {"direction", S(directions == 1 ? "forward" : "bidirectional")}}});
     }
   }
+  // In slices of the hidden elements.
+  cases.push_back({"LSTM", {{{1, 3, 8}}, w({1, 1024, 8}), w({1, 1024, 256})}, {{"hidden_size", I{256}}}});
   // Products of two inputs, and of an input and a constant.
   for (const I m : {1, 7, 16, 64, 197}) {
     cases.push_back({"MatMul", {{{1, 12, m, 33}}, {{1, 12, 33, 127}}}});

@@ -27,7 +27,7 @@ struct Any {
 
 template <class F>
 HEDDLE_INLINE void lstm(const CellRow& row, const F& f, const float* peepholes, bool input_forget, float* c) {
-  const int64_t n = row.hidden;
+  const int64_t n = row.hidden, xs = row.input_gate, ss = row.state_gate;
   const float *x = row.input, *s = row.state;
   float* h = row.new_h;
   // Without peepholes any numbers do, times zero would not: c may be infinite.
@@ -36,12 +36,13 @@ HEDDLE_INLINE void lstm(const CellRow& row, const F& f, const float* peepholes, 
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     const float old = c[j];
-    const float in_sum = x[j] + s[j], out_sum = x[n + j] + s[n + j], forget_sum = x[2 * n + j] + s[2 * n + j];
+    const float in_sum = x[j] + s[j], out_sum = x[xs + j] + s[ss + j],
+                forget_sum = x[2 * xs + j] + s[2 * ss + j];
     const float in = f.template apply<0>(looks ? in_sum + p[j] * old : in_sum);
-    const float kept = f.template apply<0>(looks ? forget_sum + p[2 * n + j] * old : forget_sum);
-    const float fresh = f.template apply<1>(x[3 * n + j] + s[3 * n + j]);
+    const float kept = f.template apply<0>(looks ? forget_sum + p[2 * xs + j] * old : forget_sum);
+    const float fresh = f.template apply<1>(x[3 * xs + j] + s[3 * ss + j]);
     const float cell = (input_forget ? 1.0f - in : kept) * old + in * fresh;
-    const float out = f.template apply<0>(looks ? out_sum + p[n + j] * cell : out_sum);
+    const float out = f.template apply<0>(looks ? out_sum + p[xs + j] * cell : out_sum);
     c[j] = cell;
     h[j] = out * f.template apply<2>(cell);
   }
@@ -49,38 +50,38 @@ HEDDLE_INLINE void lstm(const CellRow& row, const F& f, const float* peepholes, 
 
 template <class F>
 HEDDLE_INLINE void gru(const CellRow& row, const F& f, const float* bias) {
-  const int64_t n = row.hidden;
+  const int64_t n = row.hidden, xs = row.input_gate, ss = row.state_gate;
   const float *x = row.input, *s = row.state, *old = row.h;
   float* h = row.new_h;
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     const float z = f.template apply<0>(x[j] + s[j]);
-    const float r = f.template apply<0>(x[n + j] + s[n + j]);
-    const float sum = s[2 * n + j] + (bias != nullptr ? bias[j] : 0.0f);
-    const float fresh = f.template apply<1>(x[2 * n + j] + r * sum);
+    const float r = f.template apply<0>(x[xs + j] + s[ss + j]);
+    const float sum = s[2 * ss + j] + (bias != nullptr ? bias[j] : 0.0f);
+    const float fresh = f.template apply<1>(x[2 * xs + j] + r * sum);
     h[j] = (1.0f - z) * fresh + z * old[j];
   }
 }
 
 template <class F>
 HEDDLE_INLINE void gates(const CellRow& row, const F& f, float* z, float* left) {
-  const int64_t n = row.hidden;
+  const int64_t n = row.hidden, xs = row.input_gate, ss = row.state_gate;
   const float *x = row.input, *s = row.state, *old = row.h;
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
     z[j] = f.template apply<0>(x[j] + s[j]);
-    left[j] = f.template apply<0>(x[n + j] + s[n + j]) * old[j];
+    left[j] = f.template apply<0>(x[xs + j] + s[ss + j]) * old[j];
   }
 }
 
 template <class F>
 HEDDLE_INLINE void join(const CellRow& row, const F& f, const float* z, const float* fresh) {
-  const int64_t n = row.hidden;
+  const int64_t n = row.hidden, xs = row.input_gate;
   const float *x = row.input, *old = row.h;
   float* h = row.new_h;
 #pragma omp simd
   for (int64_t j = 0; j < n; ++j) {
-    h[j] = (1.0f - z[j]) * f.template apply<1>(x[2 * n + j] + fresh[j]) + z[j] * old[j];
+    h[j] = (1.0f - z[j]) * f.template apply<1>(x[2 * xs + j] + fresh[j]) + z[j] * old[j];
   }
 }
 

@@ -1,7 +1,8 @@
 // recurrent_cells.h: what RNN, GRU and LSTM do with the sums of one row at one time step.
 //
-//   What       `input` holds x * w' + biases, `state` h * r', gate by gate (hidden elements each, in ONNX's
-//              order). A cell makes the new state of the row, which may be where the old one is.
+//   What       `input` holds x * w' + biases, `state` h * r', gate by gate (in ONNX's order), for all of the
+//              hidden elements or for some that lie side by side. A cell makes the new state of the row,
+//              which may be where the old one is.
 //   Invariant  The usual functions (sigmoid, tanh) are vectorised; others go element by element. Results do
 //              not depend on the other rows.
 //   Threads    Pure functions over the caller's memory.
@@ -18,7 +19,8 @@ struct CellRow {
   const float* state;
   const float* h;  // the old state
   float* new_h;
-  int64_t hidden;
+  int64_t hidden;                  // elements
+  int64_t input_gate, state_gate;  // from one gate to the next; peepholes lie as the input does
 };
 
 // Of one direction: its functions in order (ir::Recurrent), and the clip of what goes into them.
@@ -30,7 +32,7 @@ struct CellFunctions {
 
 void rnn_cell(const CellRow& row, const CellFunctions& functions);
 
-// c is read and written. `peepholes` is null or 3 * hidden: of the input, output and forget gates.
+// c is read and written. `peepholes` is null or three gates: of the input, output and forget gates.
 void lstm_cell(const CellRow& row, const CellFunctions& functions, const float* peepholes, bool input_forget,
                float* c);
 
