@@ -69,8 +69,11 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
 
 // How a step is computed, and how it is divided.
 std::string described(const Step& step) {
-  const std::string path = step.path(), words = step.sharing().words;
-  return path.empty() || words.empty() ? path + words : path + "; " + words;
+  std::string all;
+  for (const std::string& words : {step.path(), step.way(), step.sharing().words}) {
+    if (!words.empty()) all += (all.empty() ? "" : "; ") + words;
+  }
+  return all;
 }
 
 }  // namespace
