@@ -36,6 +36,7 @@ struct WindowProblem {
   Dims weight;  // [group, M / group, C / group, k..], without the first when there are no groups
   bool grouped;
   dnnl::memory::data_type type;  // of the weight
+  bool constant;                 // likewise: it may lie in any layout, in two if need be
   int width;
 };
 
@@ -54,7 +55,7 @@ class WindowDivider {
     WindowDivision whole{{}, {p_.whole}, {std::move(desc)}, layout, fast ? 2 : 0};
     if (p_.width == 1) return whole;
     layouts_ = {layout};
-    if (!p_.grouped && p_.type == dnnl::memory::data_type::f32) {
+    if (p_.constant && !p_.grouped && p_.type == dnnl::memory::data_type::f32) {
       HEDDLE_TRY_ASSIGN(const auto known, caught("naming layouts", [&] { return known_layouts(p_.weight); }));
       for (const dnnl::memory::desc& each : known) HEDDLE_TRY(add(each));
     }
@@ -66,6 +67,8 @@ class WindowDivider {
   static constexpr size_t kCuts = 4;  // of each layout
   // By so much less is worth an implementation that is not the one that a piece would have alone.
   static constexpr double kOther = 1.15;
+  // And so much less a layout that is not the whole's, which then has a packed weight of its own.
+  static constexpr double kOtherLayout = 1.08;
   // For starting the other cores: some microseconds.
   static constexpr double kOfFork = 300'000;
 
@@ -88,13 +91,18 @@ class WindowDivider {
   }
 
   // With the weight as oneDNN would have it.
-  Result<dnnl::primitive_desc> alone(const WindowPiece& piece) const {
+  Result<dnnl::primitive_desc> alone(const WindowPiece& piece) {
+    for (const auto& [known, desc] : alone_) {
+      if (known.is_like(piece)) return desc;
+    }
     HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
                         Dims dims = p_.weight;
                         if (!p_.grouped) dims[0] = piece.y[1];
                         return dnnl::memory::desc(dims, p_.type, dnnl::memory::format_tag::any);
                       }));
-    return describe_(piece, any);
+    HEDDLE_TRY_ASSIGN(dnnl::primitive_desc desc, describe_(piece, any));
+    alone_.emplace_back(piece, desc);
+    return desc;
   }
 
   std::vector<Attempt> attempts() const {
@@ -102,7 +110,7 @@ class WindowDivider {
     std::vector<Attempt> all;
     const auto add_cuts = [&](size_t layout, int64_t block) {
       for (const WindowCut& cut : cuts_of(p_.work, block, p_.width, kCuts)) {
-        const double cost = cost_of(p_.work, cut, block, p_.width);
+        const double cost = cost_of(p_.work, cut, block, p_.width) * (layout == 0 ? 1 : kOtherLayout);
         if (cut.pieces() > 1 && cost < most && (block == 0 || cut.panels > 1))
           all.push_back({layout, cut, cost});
       }
@@ -157,7 +165,7 @@ class WindowDivider {
 
   // None: oneDNN does not take a piece with such a weight.
   Result<std::optional<WindowDivision>> describe_pieces(std::vector<WindowPiece> pieces, const WindowCut& cut,
-                                                        const WindowLayout& layout) const {
+                                                        const WindowLayout& layout) {
     WindowDivision made{cut, {}, {}, layout, 2};
     for (const WindowPiece* kind : find_kinds(pieces)) {
       const auto weight = caught("describing a part of a weight", [&] { return layout.panel(kind->y[1]); });
@@ -179,6 +187,7 @@ class WindowDivider {
   Pieces pieces_of_;
   Describe describe_;
   std::vector<WindowLayout> layouts_;  // the first as the kernel for the whole has it
+  std::vector<std::pair<WindowPiece, dnnl::primitive_desc>> alone_;  // each kind asked for once
 };
 
 }  // namespace heddle::host

@@ -9,7 +9,8 @@ namespace {
 using Tag = dnnl::memory::format_tag;
 
 // For one, two and three spatial axes.
-constexpr std::array<std::array<Tag, 3>, 7> kTags = {{{Tag::Acb64a, Tag::Acdb64a, Tag::Acdeb64a},
+constexpr std::array<std::array<Tag, 3>, 8> kTags = {{{Tag::Acb64a, Tag::Acdb64a, Tag::Acdeb64a},
+                                                      {Tag::Acb48a, Tag::Acdb48a, Tag::Acdeb48a},
                                                       {Tag::Acb32a, Tag::Acdb32a, Tag::Acdeb32a},
                                                       {Tag::Acb16a, Tag::Acdb16a, Tag::Acdeb16a},
                                                       {Tag::Acb24a, Tag::Acdb24a, Tag::Acdeb24a},

@@ -18,7 +18,8 @@ Status WindowStep::run(const RunContext& context) const {
   if (has_residual_) HEDDLE_TRY(residual_.run(context, base_));
   const uint64_t scratch = base_ + tasks_scratch_;
   if (whole_primitive_ != nullptr && context.caller.share() == 1) {
-    HEDDLE_TRY(run_piece(context, whole_, *whole_primitive_, 0, scratch));
+    const WeightOperand& weight = whole_weight_ ? *whole_weight_ : weight_;
+    HEDDLE_TRY(run_piece(context, whole_, *whole_primitive_, weight.address(context, base_), 0, scratch));
   } else if (tasks_ == 1) {
     HEDDLE_TRY(run_pieces(context, 0, runs(), scratch));
   } else {
@@ -34,13 +35,14 @@ Status WindowStep::run_pieces(const RunContext& context, size_t first, size_t la
   for (size_t i = first; i < last; ++i) {
     const WindowPiece& piece = pieces_[i % pieces_.size()];
     const auto image = static_cast<int64_t>(i / pieces_.size());
-    HEDDLE_TRY(run_piece(context, piece, *primitives_[piece.kind], image, scratch));
+    const std::byte* weight = weight_.address(context, base_) + layout_.bytes_to(piece.channel);
+    HEDDLE_TRY(run_piece(context, piece, *primitives_[piece.kind], weight, image, scratch));
   }
   return {};
 }
 
 Status WindowStep::run_piece(const RunContext& context, const WindowPiece& piece, const Primitive& primitive,
-                             int64_t image, uint64_t scratch) const {
+                             const std::byte* weight, int64_t image, uint64_t scratch) const {
   std::byte* own = context.arena + scratch;
   std::array<const void*, 6> addresses{};
   size_t count = 0;
@@ -51,7 +53,7 @@ Status WindowStep::run_piece(const RunContext& context, const WindowPiece& piece
     f32_to_bf16(reinterpret_cast<const float*>(x), narrow, elements_of(piece.x));
     addresses[0] = narrow;
   }
-  addresses[count++] = weight_.address(context, base_) + layout_.bytes_to(piece.channel);
+  addresses[count++] = weight;
   const int64_t at = piece.y_offset + image * y_image_ + piece.channel;
   std::byte* const y = y_.address(context, base_) + at * y_.element_bytes();
   std::byte* const written = is_apart(piece) ? std::exchange(own, own + apart_bytes(y_, piece)) : y;
@@ -115,7 +117,7 @@ Status WindowStep::prepare(const Lowering& lowering, const ir::Window& window, P
                                                  division.layout.whole(), scratch_));
   layout_ = division.layout;
   HEDDLE_TRY(prepare_pieces(engine, division));
-  if (division.cut.pieces() > 1 && !engine.exact) HEDDLE_TRY(prepare_whole(lowering, window, problem));
+  if (division.cut.pieces() > 1 && !engine.exact) HEDDLE_TRY(prepare_whole(lowering, window, problem, plain));
   scratch_ += task_bytes_ * tasks_;
   return {};
 }
@@ -133,9 +135,9 @@ std::vector<WindowPiece> WindowStep::pieces_of(const WindowPiece& whole, const W
 
 Result<WindowDivision> WindowStep::divide(const Lowering& lowering, const ir::Window& window,
                                           const Problem& problem) {
-  WindowProblem p{problem.whole,       {},
-                  problem.weight_dims, problem.weight_dims.size() > problem.whole.y.size(),
-                  float_type(bf16_),   1};
+  const bool grouped = problem.weight_dims.size() > problem.whole.y.size();
+  const bool constant = lowering.inputs[1].location == Operand::Location::kConstant;
+  WindowProblem p{problem.whole, {}, problem.weight_dims, grouped, float_type(bf16_), constant, 1};
   whole_ = problem.whole;
   int64_t operations = problem.work;
   if (lowering.weights.engine().exact) {
@@ -231,12 +233,25 @@ Status WindowStep::prepare_pieces(const Engine& engine, const WindowDivision& di
   return {};
 }
 
-// With the weight as the pieces have it. Where only oneDNN's reference takes that, the pieces are faster.
-Status WindowStep::prepare_whole(const Lowering& lowering, const ir::Window& window, const Problem& problem) {
-  const Result<dnnl::primitive_desc> desc = describe_piece(lowering, window, problem.whole, layout_.whole());
+// As oneDNN would have it, so that the pieces cost those nothing whom no thread helps. A weight that is no
+// constant lies as the pieces have it; where only oneDNN's reference takes that, the pieces are faster.
+Status WindowStep::prepare_whole(const Lowering& lowering, const ir::Window& window, const Problem& problem,
+                                 const dnnl::memory::desc& plain) {
+  const Operand& weight = lowering.inputs[1];
+  const bool constant = weight.location == Operand::Location::kConstant;
+  HEDDLE_TRY_ASSIGN(const dnnl::memory::desc any, caught("describing a weight", [&] {
+                      return dnnl::memory::desc(problem.weight_dims, float_type(bf16_),
+                                                dnnl::memory::format_tag::any);
+                    }));
+  const Result<dnnl::primitive_desc> desc =
+      describe_piece(lowering, window, problem.whole, constant ? any : layout_.whole());
   if (desc.status().code() == Code::unsupported) return {};
   HEDDLE_TRY(desc.status());
   if (is_reference(desc->impl_info_str()) && !is_reference(primitives_[0]->implementation())) return {};
+  if (desc->weights_desc() != layout_.whole()) {
+    HEDDLE_TRY_ASSIGN(whole_weight_, WeightOperand::make(lowering.weights, problem.kind, weight, plain,
+                                                         desc->weights_desc(), scratch_));
+  }
   HEDDLE_TRY_ASSIGN(whole_primitive_, make_primitive(lowering.weights.engine(), *desc));
   task_bytes_ = std::max(task_bytes_, aligned((scratch_of(whole_, *whole_primitive_) + tasks_ - 1) / tasks_));
   return {};

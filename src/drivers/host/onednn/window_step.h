@@ -3,12 +3,14 @@
 //
 //   What       A derived class says how an image is cut into rows and which operation computes a piece.
 //              prepare() cuts what is worth it into images, rows and panels of channels, so that every core
-//              has a piece, however few images there are. A caller that no thread helps runs the whole.
+//              has a piece, however few images there are. A caller that no thread helps runs the whole, with
+//              a packed weight of its own where the pieces need another layout than it has alone.
 //   Invariant  Where the engine is exact, every image is computed by the primitives of a lone one, in the
 //              same pieces whoever helps: its bits depend neither on the other images nor on how many.
 //   Threads    As step.h says.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,9 +63,10 @@ class WindowStep : public Step {
                                               const dnnl::memory::desc& weights) const;
   Result<Ref<const Primitive>> make_primitive(const Engine& engine, const dnnl::primitive_desc& desc) const;
   Status prepare_pieces(const Engine& engine, const WindowDivision& division);
-  Status prepare_whole(const Lowering& lowering, const ir::Window& window, const Problem& problem);
+  Status prepare_whole(const Lowering& lowering, const ir::Window& window, const Problem& problem,
+                       const dnnl::memory::desc& plain);
   Status run_piece(const RunContext& context, const WindowPiece& piece, const Primitive& primitive,
-                   int64_t image, uint64_t scratch) const;
+                   const std::byte* weight, int64_t image, uint64_t scratch) const;
   Status run_pieces(const RunContext& context, size_t first, size_t last, uint64_t scratch) const;
 
   bool narrows() const { return bf16_ && !x_.narrow(); }  // the operand has to be rounded
@@ -89,6 +92,7 @@ class WindowStep : public Step {
   std::vector<Ref<const Primitive>> primitives_;  // by kind of piece
   WindowPiece whole_;
   Ref<const Primitive> whole_primitive_;         // null: pieces are all there is
+  std::optional<WeightOperand> whole_weight_;    // none: it lies as for the pieces
   size_t tasks_ = 1;                             // that the team shares; each runs pieces one after another
   uint64_t tasks_scratch_ = 0, task_bytes_ = 0;  // where the tasks' scratch begins, and its size for each
   Sharing sharing_;
