@@ -4,6 +4,7 @@
 // columns of all gates side by side in the weight, so that its product and its cells are a piece.
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <numeric>
 
 #include "drivers/host/kernels/rows/recurrent_cells.h"
@@ -53,10 +54,11 @@ class RecurrentStep final : public Step {
   Status run(const RunContext& context) const override {
     HEDDLE_TRY(lengths_.check(context));
     HEDDLE_TRY(project(context));
-    if (sliced_) return run_slices(context);
-    const auto unit = [&](size_t i) { return run_unit(context, i); };
-    if (shared_) return for_each_piece(context, units_.size(), "a recurrent step", unit);
-    for (size_t i = 0; i < units_.size(); ++i) HEDDLE_TRY(unit(i));
+    if (sliced_ && context.caller.share() > 1) return run_slices(context);
+    const std::vector<Unit>& units = sliced_ ? whole_ : units_;
+    const auto unit = [&](size_t i) { return run_unit(context, units[i], i); };
+    if (shared_) return for_each_piece(context, units.size(), "a recurrent step", unit);
+    for (size_t i = 0; i < units.size(); ++i) HEDDLE_TRY(unit(i));
     return {};
   }
 
@@ -87,7 +89,7 @@ class RecurrentStep final : public Step {
   Result<std::optional<Division>> divide(const Engine& engine, int64_t cuts, bool slices) const;
   Result<Products> make_products(const Engine& engine, int64_t rows, int64_t count) const;
   Status project(const RunContext& context) const;
-  Status run_unit(const RunContext& context, size_t index) const;
+  Status run_unit(const RunContext& context, const Unit& unit, size_t index) const;
   Status run_slices(const RunContext& context) const;
 
   struct State;
@@ -127,6 +129,7 @@ class RecurrentStep final : public Step {
   std::vector<StatePart> parts_;
   std::vector<Products> products_;
   std::vector<Unit> units_;
+  std::vector<Unit> whole_;  // of sliced ones: for a caller that no thread helps
   uint64_t projected_ = 0, bias_ = 0, projection_scratch_ = 0;
   uint64_t unit_offset_ = 0, state_bytes_ = 0, primitive_bytes_ = 0;
   uint64_t scratch_ = 0, base_ = 0;
@@ -248,6 +251,12 @@ Status RecurrentStep::prepare_units(const Lowering& lowering) {
                     }));
   units_ = std::move(division.units);
   products_ = std::move(division.products);
+  if (sliced_) {
+    HEDDLE_TRY_ASSIGN(std::optional<Division> whole, divide(lowering.weights.engine(), 1, false));
+    whole_ = std::move(whole->units);
+    for (Unit& unit : whole_) unit.products += products_.size();
+    std::ranges::move(whole->products, std::back_inserter(products_));
+  }
   int64_t most = 0;
   uint64_t primitive = 0;
   for (const Products& p : products_) {
@@ -356,8 +365,7 @@ void RecurrentStep::begin(const RunContext& context, const State& state, const U
   }
 }
 
-Status RecurrentStep::run_unit(const RunContext& context, size_t index) const {
-  const Unit& unit = units_[index];
+Status RecurrentStep::run_unit(const RunContext& context, const Unit& unit, size_t index) const {
   const State state = state_of(context, unit, index);
   begin(context, state, unit);
   for (int64_t s = 0; s < steps_; ++s) {
@@ -372,17 +380,12 @@ Status RecurrentStep::run_slices(const RunContext& context) const {
   const size_t of_direction = units_.size() / static_cast<size_t>(rec_.directions);
   for (size_t i = 0; i < units_.size(); i += of_direction)
     begin(context, state_of(context, units_[i], i), units_[i]);
-  const bool alone = context.caller.share() > 1;
   for (int64_t s = 0; s < steps_; ++s) {
     for (size_t part = 0; part < parts_.size(); ++part) {
       const auto piece = [&](size_t i) {
         return step_part(context, state_of(context, units_[i], i), units_[i], s, part);
       };
-      if (alone) {
-        HEDDLE_TRY(for_each_piece(context, units_.size(), "a recurrent step", piece));
-        continue;
-      }
-      for (size_t i = 0; i < units_.size(); ++i) HEDDLE_TRY(piece(i));
+      HEDDLE_TRY(for_each_piece(context, units_.size(), "a recurrent step", piece));
     }
   }
   for (size_t i = 0; i < units_.size(); i += of_direction)
@@ -477,13 +480,10 @@ void RecurrentStep::finish(const RunContext& context, const State& state, const 
   if (last_c_.present()) std::copy_n(state.c, unit.rows * hidden_, context.write<float>(last_c_) + first);
 }
 
-Result<std::unique_ptr<Step>> lower_recurrent_f32(Lowering& lowering) {
-  const bool nothing = lowering.inputs[kR].elements() == 0;
-  return nothing ? reference_step(lowering) : RecurrentStep::make(lowering);
-}
-
 Result<std::unique_ptr<Step>> lower_recurrent(Lowering& lowering) {
-  return lower_floats(lowering, lower_recurrent_f32);
+  return lower_floats(lowering, [](Lowering& l) {
+    return l.inputs[kR].elements() == 0 ? reference_step(l) : RecurrentStep::make(l);
+  });
 }
 
 }  // namespace
