@@ -103,6 +103,7 @@ def apart(peer: str, subject: str, threads: int, seconds: float) -> float:
 
 def main() -> int:
     made_parser = parser(__doc__)
+    made_parser.set_defaults(rounds=3)
     made_parser.add_argument("--threads", type=int, nargs="*")
     made_parser.add_argument("--one", type=json.loads, help="one measurement, in this process")
     options = made_parser.parse_args()

@@ -48,7 +48,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("model", help="an ONNX file, or resnet18")
+    parser.add_argument("model", nargs="?", default="resnet18", help="an ONNX file, or resnet18")
+    parser.add_argument("--json", type=Path, help="write the figures there, and print a table")
     parser.add_argument("--dims", nargs="*", metavar="NAME=N", default=[], help="a batch left out is 1")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--calls", type=int, default=50)
@@ -90,7 +91,14 @@ def main() -> int:
         "between_ms": {"whole": measured[0]["other_ms"], "divided": measured[1]["other_ms"]},
         "steps": steps,
     }
-    print(json.dumps(report, indent=1))
+    if options.json is None:
+        print(json.dumps(report, indent=1))
+        return 0
+    options.json.write_text(json.dumps(report, indent=1), encoding="utf-8")
+    for step in steps:
+        figures = f"{step['whole_ms']:9.4f} {step['divided_ms']:9.4f} ms"
+        print(f"{step['step']:4d} {step['op']:24s} {figures}  {step['path']}")
+    print(f"a call: {report['call_ms']['whole']:.3f} ms whole, {report['call_ms']['divided']:.3f} ms divided")
     return 0
 
 
