@@ -57,9 +57,11 @@ Allocator::Stats Allocator::stats() const {
   for (const MemoryKind which : {MemoryKind::device, MemoryKind::staging}) {
     KindStats& to = which == MemoryKind::staging ? stats.staging : stats;
     Kind& kind = of(which);
-    kind.peak_allocated.max_relaxed(to.allocated);
     to.pending = pending_.lock()->bytes[which];
     to.reserved = kind.reserved.load_relaxed();
+    // A block that was given back and out again meanwhile may have been counted twice.
+    to.allocated = std::min(to.allocated, to.reserved);
+    kind.peak_allocated.max_relaxed(to.allocated);
     to.limit = kind.limit.load_relaxed();
     to.peak_reserved = kind.peak_reserved.load_relaxed();
     to.peak_allocated = kind.peak_allocated.load_relaxed();
