@@ -17,7 +17,7 @@
 namespace heddle::host {
 namespace {
 
-struct Numbers {
+struct ProductNumbers {
   std::vector<float> x, w, bias, residual, wanted;
 };
 
@@ -29,12 +29,12 @@ std::vector<float> random_numbers(int64_t count, unsigned seed) {
   return out;
 }
 
-Numbers numbers_for(const ProductProblem& p) {
-  Numbers all{random_numbers(p.m * p.k, 1),
-              random_numbers(p.k * p.n, 2),
-              random_numbers(p.n, 3),
-              random_numbers(p.m * p.n, 4),
-              {}};
+ProductNumbers numbers_for(const ProductProblem& p) {
+  ProductNumbers all{random_numbers(p.m * p.k, 1),
+                     random_numbers(p.k * p.n, 2),
+                     random_numbers(p.n, 3),
+                     random_numbers(p.m * p.n, 4),
+                     {}};
   for (int64_t row = 0; row < p.m; ++row) {
     std::vector<double> sums(all.bias.begin(), all.bias.end());
     for (int64_t i = 0; i < p.k; ++i) {
@@ -74,7 +74,7 @@ struct Ground {
   }
 
   ProductProblem p;
-  Numbers numbers;
+  ProductNumbers numbers;
   Ref<const Engine> engine;
   WeightStore store;
   Ref<const LinearWeight> weight;
