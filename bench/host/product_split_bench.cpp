@@ -120,7 +120,7 @@ class Comparison {
   void compare(const Subject& subject, const std::string& name) {
     const ProductShape shape = subject.shape();
     const int width = team_->width();
-    report(name, 1, subject, ways_alone(shape), default_alone(shape),
+    report(name, 1, subject, ways_alone(shape), Way{},
            require(tuning_.alone(subject.engine(), subject.problem(), subject.weight())));
     if (width > 1) {
       report(name, width, subject, ways_shared(shape, width), default_shared(shape, width),

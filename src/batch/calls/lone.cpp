@@ -67,7 +67,7 @@ void Coalescer::open_door(State& state) const {
     const bool choosing = !state.choice->settled_on_all() && state.competed != TimePoint::min();
     if (choosing && Clock::real().now() - state.competed < kCalm) return;
     state.choice->forget_trial();
-    return door_.open(state.choice->chosen());
+    return door_.open(state.choice->for_lone_calls());
   }
   door_.open(options_.lanes);
 }

@@ -61,6 +61,7 @@ void LaneChoice::leave_home() {
 }
 
 void LaneChoice::judge(double ratio) {
+  judged_ = true;
   if (ratio >= kGain && ++wins_ < kWins) return;
   if (ratio >= kGain) {
     home_ = std::min(neighbour(), most_);

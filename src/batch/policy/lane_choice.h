@@ -33,6 +33,8 @@ class LaneChoice {
 
   int lanes() const { return tried_; }
   int chosen() const { return home_; }  // of those that were looked at the best
+  // For calls that do not meet: all, until it is known that others serve more.
+  int for_lone_calls() const { return judged_ ? home_ : most_; }
   // All of them serve most, and several looks elsewhere brought nothing.
   bool settled_on_all() const { return home_ == most_ && (most_ == 1 || wait_ >= kSettled); }
   // A run of so many rows is over, and callers compete for lanes.
@@ -50,12 +52,13 @@ class LaneChoice {
   bool has_neighbour() const { return up_ ? home_ < most_ : home_ > 1; }
 
   const int most_;
-  int home_, tried_;  // equal: not looking elsewhere
-  bool up_ = false;   // the neighbour that is looked at next
-  int rejected_ = 0;  // of the two neighbours
-  int wins_ = 0;      // of this neighbour
-  int wait_ = 1;      // trials at home between looks
-  int trials_ = 0;    // of them so far
+  int home_, tried_;     // equal: not looking elsewhere
+  bool judged_ = false;  // two numbers of lanes have been compared
+  bool up_ = false;      // the neighbour that is looked at next
+  int rejected_ = 0;     // of the two neighbours
+  int wins_ = 0;         // of this neighbour
+  int wait_ = 1;         // trials at home between looks
+  int trials_ = 0;       // of them so far
   double home_rate_ = 0;
 
   TimePoint begin_ = TimePoint::min(), last_ = TimePoint::min();

@@ -93,8 +93,10 @@ TEST_CASE("lane choice: runs far apart say nothing") {
 
 TEST_CASE("lane choice: it begins as many steps from one lane as from all") {
   for (const auto& [most, first] :
-       std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {12, 3}, {16, 4}, {32, 8}, {128, 16}})
+       std::vector<std::pair<int, int>>{{1, 1}, {2, 2}, {4, 2}, {12, 3}, {16, 4}, {32, 8}, {128, 16}}) {
     CHECK(LaneChoice(most).lanes() == first);
+    CHECK(LaneChoice(most).for_lone_calls() == most);  // nothing is known against it
+  }
 }
 
 TEST_CASE("lane choice: lanes are between one and the most, whatever is served") {

@@ -38,11 +38,8 @@ Result<ChosenProduct> product_alone(const Engine& engine, const ProductProblem& 
       if (chosen) return *std::move(chosen);
     }
   }
-  const ProductShape shape = shape_of(engine, problem, *weight);
-  HEDDLE_TRY_ASSIGN(auto product, Product::make(engine, problem, weight, default_alone(shape)));
-  if (product->fast() || product->way() == Way{}) return ChosenProduct{std::move(product)};
   HEDDLE_TRY_ASSIGN(auto whole, Product::make(engine, problem, weight, Way{}));
-  return ChosenProduct{whole->fast() ? std::move(whole) : std::move(product)};
+  return ChosenProduct{std::move(whole)};
 }
 
 Result<ChosenProduct> product_shared(const Engine& engine, const ProductProblem& problem,

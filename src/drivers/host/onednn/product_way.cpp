@@ -8,9 +8,8 @@
 namespace heddle::host {
 namespace {
 
-constexpr int64_t kFewestRows = 4;        // of a part: fewer leave the multipliers waiting for the weight
-constexpr int64_t kBlock = 16;            // of rows, where nothing was measured
-constexpr int64_t kWorthBlock = 1 << 20;  // multiplications
+constexpr int64_t kFewestRows = 4;  // of a part: fewer leave the multipliers waiting for the weight
+constexpr int64_t kBlock = 16;      // of rows, in panels
 constexpr int64_t kBlocks[] = {48, 32, 16, 8};
 constexpr int64_t kHighestAlone = 64;     // a rung: more rows are only more blocks
 constexpr int64_t kRowsOfAThread = 16;    // of the highest rung of a team
@@ -55,11 +54,6 @@ Way in_blocks(const ProductShape& s, Way way) {
   return without_idle_block(s, way);
 }
 
-// A block's own costs are those of about half a microsecond.
-Way default_blocks(const ProductShape& s, const Way& way) {
-  return kBlock * s.k * cut(s, way).columns < kWorthBlock ? way : in_blocks(s, way);
-}
-
 }  // namespace
 
 std::string to_string(const Way& way) {
@@ -100,7 +94,7 @@ std::vector<Way> ways_alone(const ProductShape& shape) {
 }
 
 std::vector<Way> ways_shared(const ProductShape& shape, int width) {
-  std::vector<Way> ways = {default_alone(shape)};
+  std::vector<Way> ways = {Way{}};
   for (const int64_t threads : {width, width / 2}) {
     if (threads < 2) continue;
     for (const Way& grid : grids(shape, threads)) {
@@ -112,8 +106,6 @@ std::vector<Way> ways_shared(const ProductShape& shape, int width) {
   return ways;
 }
 
-Way default_alone(const ProductShape& shape) { return default_blocks(shape, Way{}); }
-
 Way default_shared(const ProductShape& shape, int width) {
   const auto cost = [&](const Way& way) {
     const Cut c = cut(shape, way);
@@ -123,7 +115,7 @@ Way default_shared(const ProductShape& shape, int width) {
   for (const Way& grid : grids(shape, width)) {
     if (cost(grid) < cost(best)) best = grid;
   }
-  return default_blocks(shape, best);
+  return best;
 }
 
 int64_t rung_alone(int64_t m) {

@@ -3,8 +3,8 @@
 //   What       A Way cuts the rows into parts and the columns into panels; part times panel is a piece, which
 //              one thread computes, a block of rows after the other. ways_alone() are the ways of a caller
 //              that no thread helps, one panel after the other; ways_shared() those of a team.
-//   Why        oneDNN's own choice of blocks may be bad: on one processor it needs 60 us for each of 64
-//              rows, and 39 us for each of 16.
+//   Why        oneDNN's own choice of blocks is good on one processor and bad on another, and no rule knows
+//              which: unmeasured, a product is cut as little as its threads need.
 //   Invariant  Only functions of the shape and the team's width. A product whose bits would depend on its
 //              panels (rows_only) is not cut into panels, unless it has one row.
 //   Rungs      Row counts at which ways are measured: powers of two. A product takes its rung's decision, the
@@ -40,8 +40,7 @@ struct ProductShape {
 std::vector<Way> ways_alone(const ProductShape& shape);
 std::vector<Way> ways_shared(const ProductShape& shape, int width);
 
-// Such a cut for a caller without help, and for `width` threads in at most `width` pieces.
-Way default_alone(const ProductShape& shape);
+// Unmeasured: for `width` threads, in at most `width` pieces. A caller without help computes the whole.
 Way default_shared(const ProductShape& shape, int width);
 
 // 0: such a product is not measured.
