@@ -28,6 +28,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
       if (state->closed) return model_->closed_status();
       shut_door(*state);
       if (state->returning > 0) expire_returning(*state, Clock::real().now());
+      if (state->choice && Pace::of_this_thread() != nullptr) state->choice->suggest_one();
       const bool joined = !alone && joins(*state, shape.rows, shape.row_extents);
       const bool at_once = idle(*state, joined);
       apart = apart || at_once || shape.rows >= options_.max_rows || shape.is_empty();

@@ -34,6 +34,12 @@ void LaneChoice::served(int64_t rows, TimePoint now) {
   begin_trial(now);
 }
 
+void LaneChoice::suggest_one() {
+  if (judged_ || home_rate_ > 0) return;
+  judged_ = true;
+  home_ = tried_ = 1;
+}
+
 void LaneChoice::begin_trial(TimePoint now) {
   begin_ = now;
   runs_ = 0;

@@ -4,7 +4,8 @@
 //              rows read them seldom but wait for their callers. Which serves more depends on the model, the
 //              processors, and on what the callers do in between (Python's wait for each other), so it is
 //              measured: rows per second with the lanes chosen, in turn with those of half or twice as many.
-//              It begins in the middle: as many steps from one lane as from all.
+//              It begins in the middle: as many steps from one lane as from all; with one lane where it is
+//              known that callers come back one at a time (suggest_one).
 //   Trial      What was served from some runs after the change on, for a few milliseconds. A choice is left
 //              for one that served 5 % more in two trials of two, each against the trial before it. Where
 //              both neighbours are no better, the next look at them comes after twice as many trials, up to
@@ -37,6 +38,8 @@ class LaneChoice {
   int for_lone_calls() const { return judged_ ? home_ : most_; }
   // All of them serve most, and several looks elsewhere brought nothing.
   bool settled_on_all() const { return home_ == most_ && (most_ == 1 || wait_ >= kSettled); }
+  // Before anything was measured; later it changes nothing.
+  void suggest_one();
   // A run of so many rows is over, and callers compete for lanes.
   void served(int64_t rows, TimePoint now);
   void forget_trial() { last_ = TimePoint::min(); }  // rows are served that it is not told of
@@ -53,7 +56,7 @@ class LaneChoice {
 
   const int most_;
   int home_, tried_;     // equal: not looking elsewhere
-  bool judged_ = false;  // two numbers of lanes have been compared
+  bool judged_ = false;  // two numbers of lanes have been compared, or one was suggested
   bool up_ = false;      // the neighbour that is looked at next
   int rejected_ = 0;     // of the two neighbours
   int wins_ = 0;         // of this neighbour

@@ -81,6 +81,20 @@ TEST_CASE("lane choice: other callers are noticed within a second") {
   CHECK(run.choice.chosen() == 16);
 }
 
+TEST_CASE(
+    "lane choice: one lane is taken where it is suggested at the begin, and left where others serve more") {
+  Clocked alone{.choice = LaneChoice(16)};
+  alone.choice.suggest_one();
+  CHECK(alone.choice.lanes() == 1);
+  CHECK(alone.choice.for_lone_calls() == 1);
+  alone.serve([](int n) { return peak(n, 1); }, 1);
+  CHECK(alone.choice.chosen() == 1);
+  alone.serve([](int n) { return 1e4 * n; }, 2);
+  CHECK(alone.choice.chosen() == 16);
+  alone.choice.suggest_one();  // too late
+  CHECK(alone.choice.chosen() == 16);
+}
+
 TEST_CASE("lane choice: runs far apart say nothing") {
   LaneChoice choice(16);
   TimePoint now = TimePoint(std::chrono::hours(1));
