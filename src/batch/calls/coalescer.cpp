@@ -46,7 +46,7 @@ void Coalescer::refuse() {
   Batch spare;  // destroyed without the lock
   {
     auto state = state_.lock();
-    for (Shown& each : state->on_show) take_down(*state, each.batch);
+    for (const Batch& each : state->on_show) take_down(*state, each);
     shut_door(*state);
     state->closed = true;
     state->end_watch();

@@ -182,14 +182,11 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   };
   // The batch that grows, and the next one for when it is full. Which is which, first_ says.
   static constexpr size_t kShown = 2;
-  struct Shown {
-    Batch batch;  // of forming, or the spare one; null: none
-  };
   struct State {
-    std::vector<Batch> forming;  // oldest first
-    Batch spare;                 // the next to be opened: nobody has a seat in it that we know of
-    std::array<Shown, kShown> on_show;
-    uint64_t desks = 0;  // a bit for each that is in use
+    std::vector<Batch> forming;         // oldest first
+    Batch spare;                        // the next to be opened: nobody has a seat in it that we know of
+    std::array<Batch, kShown> on_show;  // of forming, or the spare one; null: none
+    uint64_t desks = 0;                 // a bit for each that is in use
     uint64_t next_id = 1;
     int busy = 0;             // lanes, without those of lone calls
     int lone = 0;             // lanes of calls that came through the door, as last seen

@@ -81,7 +81,7 @@ Coalescer::Next Coalescer::written(const Here& me, bool asks, Batch spare) {
 void Coalescer::count_in(State& state) const {
   const uint32_t first = first_.load_relaxed();
   for (const size_t place : {size_t{first}, size_t{1 - first}}) {
-    if (const Batch batch = state.on_show[place].batch) bring_in_shown(state, batch, open_[place].taken());
+    if (const Batch batch = state.on_show[place]) bring_in_shown(state, batch, open_[place].taken());
   }
 }
 
@@ -95,8 +95,8 @@ bool Coalescer::bring_in_shown(State& state, const Batch& batch, const OpenSeats
 
 bool Coalescer::take_down(State& state, Batch batch) {
   for (size_t place = 0; batch != nullptr && place < kShown; ++place) {
-    if (state.on_show[place].batch != batch) continue;
-    state.on_show[place].batch = nullptr;
+    if (state.on_show[place] != batch) continue;
+    state.on_show[place] = nullptr;
     return bring_in_shown(state, batch, open_[place].take_down());
   }
   return false;
@@ -134,17 +134,13 @@ std::array<Coalescer::Batch, Coalescer::kShown> Coalescer::to_show(State& state)
 bool Coalescer::show_seats(State& state) {
   const std::array<Batch, kShown> shown = to_show(state);
   bool is_news = false;
-  for (const Shown& each : state.on_show) {
-    if (std::find(shown.begin(), shown.end(), each.batch) == shown.end())
-      is_news = take_down(state, each.batch) || is_news;
+  for (const Batch& each : state.on_show) {
+    if (std::find(shown.begin(), shown.end(), each) == shown.end())
+      is_news = take_down(state, each) || is_news;
   }
   for (size_t i = 0; i < kShown && shown[i] != nullptr; ++i) {
-    const auto is_place = [&](const Shown& each) { return each.batch == shown[i]; };
-    auto place = std::find_if(state.on_show.begin(), state.on_show.end(), is_place);
-    if (place == state.on_show.end()) {
-      place = std::find_if(state.on_show.begin(), state.on_show.end(),
-                           [](const Shown& each) { return each.batch == nullptr; });
-    }
+    auto place = std::find(state.on_show.begin(), state.on_show.end(), shown[i]);
+    if (place == state.on_show.end()) place = std::find(state.on_show.begin(), state.on_show.end(), nullptr);
     const auto index = static_cast<size_t>(place - state.on_show.begin());
     if (i == 0) first_.store_relaxed(static_cast<uint32_t>(index));
     is_news = put_on_show(state, index, shown[i]) || is_news;
@@ -188,8 +184,8 @@ OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch) 
 // Or changes its limits. True: it has reached them meanwhile, and nobody asks.
 bool Coalescer::put_on_show(State& state, size_t place, const Batch& batch) {
   const OpenSeats::Limits limits = limits_of(state, *batch);
-  Shown& shown = state.on_show[place];
-  if (shown.batch == batch)
+  Batch& shown = state.on_show[place];
+  if (shown == batch)
     return bring_in_shown(state, batch, open_[place].allow(limits)) && batch->rows >= limits.ask_at;
   if (batch->desk == FormingBatch::kNoSeat) {
     const auto desk = static_cast<size_t>(std::countr_one(state.desks));
@@ -198,7 +194,7 @@ bool Coalescer::put_on_show(State& state, size_t place, const Batch& batch) {
     batch->desk = desk;
     desks_[desk] = batch;
   }
-  shown.batch = batch;
+  shown = batch;
   open_[place].show(batch->desk, kind_of(batch->row_extents, &batch->layout != &equal_),
                     {batch->seats, batch->rows}, limits);
   return false;
