@@ -1,7 +1,5 @@
 #include "base/parker.h"
 
-#include <algorithm>
-
 #include "base/futex.h"
 
 namespace heddle {

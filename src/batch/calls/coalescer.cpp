@@ -91,6 +91,7 @@ Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline 
 
 Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline deadline,
                                          const std::stop_token& cancel, Ref<const void> keep) {
+  Pace::begin_call();
   HEDDLE_TRY(check(inputs));
   if (padding_ != nullptr && padding_->is_unknown() && anyone_waits() && padding_->claim()) {
     padding_->check(inputs);

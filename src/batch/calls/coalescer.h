@@ -273,8 +273,12 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   OpenSeats::Limits limits_of(State& state, const FormingBatch& batch) const;
   Batch keep_spare(State& state, Batch spare, std::span<const ir::Extents> row_extents);
   Batch take_spare(State& state);
-  std::array<Batch, kShown> to_show(State& state) const;
-  bool put_on_show(State& state, size_t place, const Batch& batch);
+  struct Showing {
+    Batch batch;
+    OpenSeats::Limits limits;
+  };
+  std::array<Showing, kShown> to_show(State& state) const;
+  bool put_on_show(State& state, size_t place, const Showing& next);
   bool take_down(State& state, Batch batch);  // nothing, where it is not on show
   void clear_desk(State& state, FormingBatch& batch);
   void drop_empty(State& state, const Batch& batch);

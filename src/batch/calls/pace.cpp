@@ -42,6 +42,10 @@ void Pace::Scope::passed() {
 
 Pace* Pace::of_this_thread() { return innermost == nullptr ? nullptr : innermost->pace_; }
 
+void Pace::begin_call() {
+  if (innermost != nullptr) innermost->passed();
+}
+
 void Pace::count_as_told() { innermost->told_ = true; }
 
 void Pace::add(Ref<FormingBatch> batch) {

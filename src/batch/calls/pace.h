@@ -3,15 +3,15 @@
 //
 //   What       A thread inside a Scope is paced: where it sits in a batch, it is told the result only while
 //              few others are on their way (told, and not yet through). Batches whose members wait to be
-//              told stand in line. Threads pass on what is due when they come in (begin()), where they are
-//              not in anybody's way; one that gets through does so only where nobody else is on the way.
+//              told stand in line. Threads pass on what is due when they enter a Scope, where they are in
+//              nobody's way; one that gets through does so only where nobody else is on the way.
 //   Turn       Those on their way spin for a moment until the one before has let the thing go, which it most
 //              likely does for its next call: a sleeper would be awake later. It is a hint: who has spun in
 //              vain asks for the thing as ever, and is the one that the next waits for.
 //   Why        A woken thread that finds the lock taken sleeps again, and is woken again: two hand-overs
 //              where one is enough, and each costs more than the lock is held for.
 //   Invariant  While members wait to be told, somebody is on the way. Each that is told is counted until it
-//              calls passed(), or its Scope ends.
+//              calls passed(), makes its next call, or its Scope ends: nobody waits in a seat who is counted.
 //   Threads    Any. A Scope is its thread's.
 //   Blocks     await_turn(), for `spin` at most. Nothing else.
 //   Lifetime   Outlives its Scopes and the batches of their members. In a forked child it paces nobody: those
@@ -53,6 +53,8 @@ class Pace {
 
   // Of the calling thread; null: it is not paced.
   static Pace* of_this_thread();
+  // The calling thread is about to take a seat: if it was told before, it is through.
+  static void begin_call();
   // The calling thread was told by add() or by one who passed it on.
   static void count_as_told();
 
@@ -71,7 +73,7 @@ class Pace {
   const Duration spin_;
   const uint32_t born_;
   mutable Guarded<State, Rank::kBatch> state_;
-  // Who has set it (acq_rel) has the turn, and clears it (release) at its next call.
+  // A thread takes the turn by setting it (acq_rel). That thread's next Scope clears it (release).
   Atomic<bool> turn_{false};
 };
 

@@ -80,4 +80,56 @@ TEST_CASE("simulated: while one that was told does not get through, others still
   });
 }
 
+// Three of them would be counted as on their way for ever, while they wait in their seats to be told.
+TEST_CASE("simulated: callers that make call after call in one scope, and say nothing, all get their rows") {
+  constexpr int kPaced = 6, kMost = 2;
+  holds_for_seeds(100, [](Simulation& sim) {
+    Pace pace(kMost, Duration(0));
+    Fixture fixture(with(1, kPaced));
+    fixture.kernel = [&](const device::Run&) {
+      sim.pause(microseconds(50));
+      return Status();
+    };
+    Atomic<int> right{0};
+    run_together(kPaced, [&](int caller) {
+      const Pace::Scope scope(pace);
+      for (int round = 0; round < 4; ++round) {
+        Rows rows(1, static_cast<float>(10 * caller + round));
+        right.add_relaxed(fixture.right(rows, fixture.call(rows)) ? 1 : 0);
+      }
+    });
+    sim.expect(right.load_relaxed() == 4 * kPaced, "each caller has its own rows");
+  });
+}
+
+TEST_CASE("simulated: a turn is awaited until its owner's next scope, and no longer than the spin") {
+  holds_for_seeds(200, [](Simulation& sim) {
+    constexpr auto kSpin = microseconds(40);
+    const bool comes_back = sim.random(2) == 0;
+    Pace pace(2, kSpin);
+    Atomic<bool> taken{false}, given_up{false};
+    run_together(2, [&](int me) {
+      if (me == 0) {
+        {
+          Pace::Scope scope(pace);
+          scope.await_turn();  // free
+          taken.store_release(true);
+        }
+        sim.pause(microseconds(10));
+        if (!comes_back) return;
+        given_up.store_release(true);
+        const Pace::Scope next(pace);
+        return;
+      }
+      while (!taken.load_acquire()) give_way();
+      Pace::Scope scope(pace);
+      const TimePoint begin = Clock::real().now();
+      scope.await_turn();
+      const bool in_vain = Clock::real().now() - begin >= kSpin;
+      sim.expect(in_vain || given_up.load_acquire(), "the owner has come back, or the spin is over");
+      sim.expect(comes_back || in_vain, "an owner that stays away is waited for");
+    });
+  });
+}
+
 }  // namespace heddle::batch

@@ -81,7 +81,7 @@ Coalescer::Next Coalescer::written(const Here& me, bool asks, Batch spare) {
 void Coalescer::count_in(State& state) const {
   const uint32_t first = first_.load_relaxed();
   for (const size_t place : {size_t{first}, size_t{1 - first}}) {
-    if (const Batch batch = state.on_show[place]) bring_in_shown(state, batch, open_[place].taken());
+    if (const Batch& batch = state.on_show[place]) bring_in_shown(state, batch, open_[place].taken());
   }
 }
 
@@ -120,11 +120,13 @@ void Coalescer::bring_in(State& state, FormingBatch& batch, const OpenSeats::Tak
 
 // The oldest that rows may join, as in joinable(), and the next, for those who find that full. The spare one
 // only while a call that comes now would not run at once.
-std::array<Coalescer::Batch, Coalescer::kShown> Coalescer::to_show(State& state) const {
-  std::array<Batch, kShown> shown;
+std::array<Coalescer::Showing, Coalescer::kShown> Coalescer::to_show(State& state) const {
+  std::array<Showing, kShown> shown;
   size_t count = 0;
   const auto add = [&](const Batch& batch) {
-    if (count < kShown && limits_of(state, *batch).ask_at > batch->rows) shown[count++] = batch;
+    if (count == kShown) return;
+    const OpenSeats::Limits limits = limits_of(state, *batch);
+    if (limits.ask_at > batch->rows) shown[count++] = {batch, limits};
   };
   for (const Batch& batch : state.forming) add(batch);
   if (state.spare != nullptr && !idle(state, true)) add(state.spare);
@@ -132,14 +134,14 @@ std::array<Coalescer::Batch, Coalescer::kShown> Coalescer::to_show(State& state)
 }
 
 bool Coalescer::show_seats(State& state) {
-  const std::array<Batch, kShown> shown = to_show(state);
+  const std::array<Showing, kShown> shown = to_show(state);
   bool is_news = false;
   for (const Batch& each : state.on_show) {
-    if (std::find(shown.begin(), shown.end(), each) == shown.end())
-      is_news = take_down(state, each) || is_news;
+    const auto stays = [&](const Showing& next) { return next.batch == each; };
+    if (std::none_of(shown.begin(), shown.end(), stays)) is_news = take_down(state, each) || is_news;
   }
-  for (size_t i = 0; i < kShown && shown[i] != nullptr; ++i) {
-    auto place = std::find(state.on_show.begin(), state.on_show.end(), shown[i]);
+  for (size_t i = 0; i < kShown && shown[i].batch != nullptr; ++i) {
+    auto place = std::find(state.on_show.begin(), state.on_show.end(), shown[i].batch);
     if (place == state.on_show.end()) place = std::find(state.on_show.begin(), state.on_show.end(), nullptr);
     const auto index = static_cast<size_t>(place - state.on_show.begin());
     if (i == 0) first_.store_relaxed(static_cast<uint32_t>(index));
@@ -182,8 +184,8 @@ OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch) 
 }
 
 // Or changes its limits. True: it has reached them meanwhile, and nobody asks.
-bool Coalescer::put_on_show(State& state, size_t place, const Batch& batch) {
-  const OpenSeats::Limits limits = limits_of(state, *batch);
+bool Coalescer::put_on_show(State& state, size_t place, const Showing& next) {
+  const auto& [batch, limits] = next;
   Batch& shown = state.on_show[place];
   if (shown == batch)
     return bring_in_shown(state, batch, open_[place].allow(limits)) && batch->rows >= limits.ask_at;

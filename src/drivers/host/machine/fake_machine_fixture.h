@@ -6,7 +6,6 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <stdlib.h>
 
 #include <filesystem>
 #include <fstream>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "drivers/host/machine/folder_fixture.h"
 #include "drivers/host/machine/nodes.h"
 
 namespace heddle::host {
@@ -24,21 +24,15 @@ using FakeFiles = std::vector<std::pair<std::string, std::string>>;
 class FakeRoot {
  public:
   explicit FakeRoot(const FakeFiles& files) {
-    std::string pattern = (std::filesystem::temp_directory_path() / "heddle-machine-XXXXXX").string();
-    REQUIRE(mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
     for (const auto& [name, content] : files) {
-      std::filesystem::create_directories(std::filesystem::path(path_ + name).parent_path());
-      std::ofstream(path_ + name) << content;
+      std::filesystem::create_directories(std::filesystem::path(path() + name).parent_path());
+      std::ofstream(path() + name) << content;
     }
   }
-  ~FakeRoot() { std::filesystem::remove_all(path_); }
-  FakeRoot(const FakeRoot&) = delete;
-  FakeRoot& operator=(const FakeRoot&) = delete;
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return folder_.path(); }
 
  private:
-  std::string path_;
+  const TestFolder folder_;
 };
 
 // A process that may use processors 0 to `count` - 1 of as many.

@@ -22,6 +22,22 @@ class HastyClock final : public Clock {
   mutable Atomic<int64_t> looks_{1};  // a test's clock: nothing is ordered by it
 };
 
+// Chunks that wait for each other can only end when as many threads run them; each calls body() first.
+template <class Body>
+int meet_in_one_loop(Team::Caller& caller, int chunks, Body&& body) {
+  Atomic<int> arrived{0};
+  caller.for_each(chunks, [&](int) {
+    body();
+    arrived.add_acq_rel(1);
+    arrived.notify_all();
+    for (int seen; (seen = arrived.load_acquire()) < chunks;) arrived.wait(seen);
+  });
+  return arrived.load_acquire();
+}
+int meet_in_one_loop(Team::Caller& caller, int chunks) {
+  return meet_in_one_loop(caller, chunks, [] {});
+}
+
 double expected(int loop, int chunk) { return std::sqrt(1.0 + loop) * (chunk + 1); }
 
 TEST_CASE("every chunk runs exactly once and its writes are visible when the loop returns") {
@@ -58,19 +74,12 @@ TEST_CASE("a loop of more chunks than the cursor can count still runs each once"
   CHECK(times == std::vector<uint8_t>(70000, 1));
 }
 
-// Two chunks that wait for each other can only both end when two threads run them.
 TEST_CASE("a lone caller's loop uses an idle core") {
   Team team(2);
   Team::Caller caller(team);
   CHECK(caller.share() == 2);
   for (int loop = 0; loop < 50; ++loop) {
-    Atomic<int> arrived{0};
-    caller.for_each(2, [&](int) {
-      arrived.add_acq_rel(1);
-      arrived.notify_all();
-      for (int seen; (seen = arrived.load_acquire()) < 2;) arrived.wait(seen);
-    });
-    CHECK(arrived.load_acquire() == 2);
+    CHECK(meet_in_one_loop(caller, 2) == 2);
   }
 }
 
@@ -110,13 +119,7 @@ TEST_CASE("the loops of two callers each use an idle core, at the same time") {
     entered.notify_all();
     for (int seen; (seen = entered.load_acquire()) < kCallers;) entered.wait(seen);
     for (int loop = 0; loop < kLoops; ++loop) {
-      Atomic<int> arrived{0};
-      caller.for_each(2, [&](int) {
-        arrived.add_acq_rel(1);
-        arrived.notify_all();
-        for (int seen; (seen = arrived.load_acquire()) < 2;) arrived.wait(seen);
-        ran.add_relaxed(1);
-      });
+      ran.add_relaxed(meet_in_one_loop(caller, 2));
     }
     entered.add_acq_rel(1);  // both stay until both are done
     entered.notify_all();
@@ -255,13 +258,7 @@ TEST_CASE("in a team of 128 the loops of 130 callers run every chunk once") {
   CHECK(ran.load_relaxed() == kCallers * kLoops * kChunks);
   // One caller, 128 chunks that wait for each other: all of the team is in one loop.
   Team::Caller alone(team);
-  Atomic<int> arrived{0};
-  alone.for_each(128, [&](int) {
-    arrived.add_acq_rel(1);
-    arrived.notify_all();
-    for (int seen; (seen = arrived.load_acquire()) < 128;) arrived.wait(seen);
-  });
-  CHECK(arrived.load_acquire() == 128);
+  CHECK(meet_in_one_loop(alone, 128) == 128);
 }
 
 // Two chunks that wait for each other: one is a helper's, whose processor is of the other node.
@@ -274,13 +271,9 @@ TEST_CASE("a helper is on its own node in its caller's loop, and its caller stay
   const OnNode here(team.nodes());
   Team::Caller caller(team);
   for (int loop = 0; loop < 20; ++loop) {
-    Atomic<int> arrived{0}, callers_node{-2}, helpers_node{-2};
-    caller.for_each(2, [&](int) {
-      (is_caller ? callers_node : helpers_node).store_release(OnNode::now());
-      arrived.add_acq_rel(1);
-      arrived.notify_all();
-      for (int seen; (seen = arrived.load_acquire()) < 2;) arrived.wait(seen);
-    });
+    Atomic<int> callers_node{-2}, helpers_node{-2};
+    meet_in_one_loop(caller, 2,
+                     [&] { (is_caller ? callers_node : helpers_node).store_release(OnNode::now()); });
     CHECK(callers_node.load_acquire() == 0);
     CHECK(helpers_node.load_acquire() == 1);
   }

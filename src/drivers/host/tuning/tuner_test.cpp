@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "drivers/host/tuning/folder_fixture.h"
+#include "drivers/host/machine/folder_fixture.h"
 
 namespace heddle::host {
 namespace {

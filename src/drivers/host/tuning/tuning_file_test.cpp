@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "drivers/host/tuning/folder_fixture.h"
+#include "drivers/host/machine/folder_fixture.h"
 #include "tests/child_fixture.h"
 
 namespace heddle::host {

@@ -12,7 +12,7 @@ namespace heddle::host {
 class TestFolder {
  public:
   TestFolder() {
-    path_ = (std::filesystem::temp_directory_path() / "heddle-tuning-XXXXXX").string();
+    path_ = (std::filesystem::temp_directory_path() / "heddle-test-XXXXXX").string();
     REQUIRE(mkdtemp(path_.data()) != nullptr);
   }
   ~TestFolder() { std::filesystem::remove_all(path_); }
