@@ -7,7 +7,7 @@
 //           caller's latency with coalescing over without (bar 1.02).
 // Checked   every row is compared, within 1e-4 of the output's scale, with the result of a call alone.
 // Also      --model FILE --callers N [--rows R] [--coalesce off] [--precision P] [--seconds S]: one
-//           measurement, as JSON on one line, for coalescing_bench.py.
+//           measurement, as JSON on one line, for coalescing_bench.py. --trace FILE: its spans, too.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -150,9 +150,12 @@ int one(const std::map<std::string, std::string>& asked) {
   };
   const std::string precision = or_else("--precision", "f32");
   const Model model = open({asked.at("--model"), precision, or_else("--coalesce", "on") == "on"});
+  const auto trace = asked.find("--trace");
+  if (trace != asked.end()) start_trace(trace->second);
   const Measured measured =
       measure(model, std::stoi(or_else("--callers", "64")), std::stoll(or_else("--rows", "1")),
               std::stod(or_else("--seconds", "1")), precision == "f32" ? 1e-4F : 5e-2F);
+  if (trace != asked.end()) stop_trace();
   std::printf("%s\n", json(measured).c_str());
   return 0;
 }

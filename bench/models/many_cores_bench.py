@@ -18,6 +18,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -116,6 +117,12 @@ def identity_rate(threads: int, seconds: float) -> float:
     return sum(counts) / (time.perf_counter() - begin)
 
 
+def peers_of(work: Work, onnxruntime: Iterable[int], torch: Iterable[int]) -> list[str]:
+    """The settings, by numbers of threads; PyTorch where there is a module."""
+    names = [f"onnxruntime-{threads}" for threads in onnxruntime]
+    return names + [f"torch-{threads}" for threads in torch] if work.module else names
+
+
 class Runner:
     def __init__(self, options) -> None:
         self.options = options
@@ -144,14 +151,15 @@ class Runner:
         show(f"  over {best}", times, "x")
         self.figures.setdefault(name, {})[work] = {"rates": rates, "tried": tried, "ratio": times}
 
-    def alone(self, work: str) -> None:
+    def alone(self, work: Work) -> None:
         threads = sorted({1, 2, 4, 8, 16, CORES} & set(range(1, CORES + 1)))
-        peers = [f"onnxruntime-{n}" for n in threads] + [f"torch-{n}" for n in {1, CORES}]
-        self.against("one caller, one row", work, 1, 1, peers)
-        self.against("one caller, a batch", work, 1, BATCHES[work], peers)
+        peers = peers_of(work, threads, {1, CORES})
+        self.against("one caller, one row", work.name, 1, 1, peers)
+        self.against("one caller, a batch", work.name, 1, BATCHES[work.name], peers)
 
-    def batches(self, work: str) -> None:
-        self.against("a caller a core, batches", work, CORES, BATCHES[work], ["onnxruntime-1", "torch-1"])
+    def batches(self, work: Work) -> None:
+        peers = peers_of(work, {1}, {1})
+        self.against("a caller a core, batches", work.name, CORES, BATCHES[work.name], peers)
 
     def joined(self, work: Work, precision: str = "f32") -> None:
         def rates(callers: int, rows: int, coalesce: bool) -> float:
@@ -210,9 +218,9 @@ def main() -> int:
         runner.calls()
     for work in options.models:
         if "alone" in options.parts:
-            runner.alone(work)
+            runner.alone(known[work])
         if "full" in options.parts:
-            runner.batches(work)
+            runner.batches(known[work])
         write(options.json, runner.figures)
     if "joined" in options.parts:
         for work in set(options.models) & {"mlp", "encoder"}:

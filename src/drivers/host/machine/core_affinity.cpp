@@ -25,3 +25,19 @@ void CoreAffinity::close(int core) {
 }  // namespace heddle::host
 
 #endif
+
+namespace heddle::host {
+
+CoreNumbers::CoreNumbers() {
+#if defined(__linux__)
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+  int number = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    numbers_.push_back(number);
+    if (CPU_ISSET(core, &allowed)) ++number;
+  }
+#endif
+}
+
+}  // namespace heddle::host

@@ -15,13 +15,22 @@
 #include <sched.h>
 #include <sys/types.h>
 
+#include <vector>
+
 #include "base/atomic.h"
+#include "base/seam.h"
 
 namespace heddle::host {
 
 #if defined(__linux__)
 
-inline int this_core() { return sched_getcpu(); }  // -1 when the system does not say
+// -1 when the system does not say, and on a simulated thread, where nothing may depend on it.
+inline int this_core() {
+#if defined(HEDDLE_SIM)
+  if (seam::simulated()) return -1;
+#endif
+  return sched_getcpu();
+}
 
 class CoreAffinity {
  public:
@@ -49,5 +58,18 @@ class CoreAffinity {
 };
 
 #endif
+
+// Numbers the cores that the process may use from 0 on.
+class CoreNumbers {
+ public:
+  CoreNumbers();
+  int of_this_thread(int otherwise) const {
+    const auto core = static_cast<size_t>(this_core());
+    return core < numbers_.size() ? numbers_[core] : otherwise;
+  }
+
+ private:
+  std::vector<int> numbers_;  // by core; of those that may not be used anything
+};
 
 }  // namespace heddle::host

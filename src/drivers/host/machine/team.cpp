@@ -2,194 +2,204 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "base/atomic.h"
+#include "base/parker.h"
 #include "base/sync.h"
 #include "base/thread.h"
 #include "base/yield.h"
 #include "drivers/host/machine/core_affinity.h"
+#include "drivers/host/machine/shared_loop.h"
 #include "drivers/host/onednn/omp_scope.h"
 
 namespace heddle::host {
 namespace {
 
-// The state of a loop that helpers may join, in one word: a thread that takes a chunk proves, by the same
-// compare-and-swap, that the loop whose body it has read is still the loop of the word.
-struct Cursor {
-  static constexpr int kMaxChunks = 0xffff;
-  uint32_t loop;    // which loop; wraps after 2^32 of them
-  uint16_t chunks;  // of that loop
-  uint16_t next;    // first one not taken
+// How long an idle helper looks for a loop before it parks: a hundred microseconds at most, since the next
+// loop of a model comes after a few. Callers that were just told a result wait for its core meanwhile.
+constexpr int kIdlePauses = 128, kPause = 8, kPausesBeforeYield = 2;
+constexpr int kWakesEach = 4;  // helpers that a thread wakes before it works: each of them wakes as many
+constexpr uint32_t kWork = 1, kStop = 2;
 
-  static Cursor from(uint64_t word) {
-    return {static_cast<uint32_t>(word >> 32), static_cast<uint16_t>(word >> 16),
-            static_cast<uint16_t>(word)};
-  }
-  uint64_t word() const { return uint64_t{loop} << 32 | uint64_t{chunks} << 16 | next; }
-  bool open() const { return next < chunks; }
-};
-
-// Bursts of Backoff before an idle helper parks: about thirty microseconds, the gap between two loops of one
-// model.
-constexpr int kIdleBursts = 8;
-
-struct Sleep {
-  bool stop = false;
-};
 struct Finish {};
 
-using Body = void (*)(void*, int);
+// The chunks that a helper has run of one loop: its number above, their count below.
+uint64_t ran_word(uint32_t loop, int chunks) { return uint64_t{loop} << 32 | static_cast<uint32_t>(chunks); }
+int ran_of(uint64_t word, uint32_t loop) {
+  return static_cast<uint32_t>(word >> 32) == loop ? static_cast<int>(static_cast<uint32_t>(word)) : 0;
+}
 
-// Where one caller's loop stands, one loop after the other.
-struct alignas(64) Loop {
-  Atomic<uint64_t> cursor{0};        // a Cursor; opening it publishes body and context
-  Atomic<Body> body{nullptr};        // of the open loop; written while the cursor is closed
-  Atomic<void*> context{nullptr};    // likewise
-  Atomic<bool> owned{false};         // a loop is open or being closed; its caller owns body, context and done
-  alignas(64) Atomic<int> done{0};   // chunks that helpers have finished; publishes what they wrote
-  Atomic<bool> owner_parked{false};  // the owner may sleep; seq_cst against done
+struct CallersLoop {
+  explicit CallersLoop(int most_places) : loop(most_places) {}
+  SharedLoop loop;
+  alignas(64) Atomic<bool> owner_parked{false};  // the owner may sleep; seq_cst against Helper::ran
+};
 
-  bool open() const { return Cursor::from(cursor.load_seq_cst()).open(); }
-  // The next chunk, or -1. Body and context are those of its loop.
-  int take(Body& its_body, void*& its_context) {
-    uint64_t word = cursor.load_acquire();
-    for (;;) {
-      Cursor now = Cursor::from(word);
-      if (!now.open()) return -1;
-      its_body = body.load_relaxed();
-      its_context = context.load_relaxed();
-      const int chunk = now.next++;
-      if (cursor.cas_weak_acq_rel(word, now.word())) return chunk;
-    }
-  }
+struct alignas(64) Helper {
+  explicit Helper(size_t loops) : ran(loops), over(loops) {}
+  std::vector<Atomic<uint64_t>> ran;  // by loop; publishes what its chunks wrote. Only the helper writes it
+  std::vector<uint32_t> over;  // by loop: the number in which it found no more chunks. The helper's own
+  CoreAffinity affinity;
+  alignas(64) Atomic<bool> parked{false};  // it may sleep; seq_cst against the loops. Who clears it wakes it
+  Parker parker;
 };
 
 }  // namespace
 
 struct Team::State {
-  explicit State(int threads, const Nodes* their_nodes)
-      : width(threads), nodes(their_nodes), loops(static_cast<size_t>(std::max(1, threads / 2))) {}
+  State(int threads, const Nodes* their_nodes);
 
   const int width;
   const Nodes* const nodes;
-  alignas(64) Atomic<int> callers{0};          // a hint: callers inside
-  Atomic<int> together{1};                     // a hint: the most callers inside of late
-  Atomic<TimePoint> together_at{TimePoint()};  // a hint: when as many were last inside
-  alignas(64) Atomic<int> helping{0};          // helpers at work, where more than one caller is inside
-  Atomic<int> parked{0};                       // helpers that may sleep; seq_cst against the cursors
-  std::vector<Loop> loops;                     // a caller that shares has one
-  Guarded<Sleep, Rank::kHelpers> sleep;
+  const CoreNumbers cores;
+  alignas(64) Atomic<int> callers{0};               // a hint: callers inside
+  Atomic<int> together{1};                          // a hint: the most callers inside of late
+  Atomic<TimePoint> together_at{TimePoint()};       // a hint: when as many were last inside
+  alignas(64) Atomic<int> parked{0};                // helpers that are, counted before their own word says so
+  std::vector<std::unique_ptr<CallersLoop>> loops;  // a caller that shares has one
+  std::vector<std::unique_ptr<Helper>> helpers;
   Guarded<Finish, Rank::kHelpers> finish;
-  std::vector<CoreAffinity> affinities;  // of the helpers
-  std::vector<Thread> helpers;           // last: they use all of the above
+  std::vector<Thread> threads;  // last: they use all of the above
 
-  bool has_room(int helpers_now) const { return callers.load_relaxed() + helpers_now <= width; }
-  bool work_open() const {
-    return has_room(helping.load_relaxed() + 1) &&
-           std::any_of(loops.begin(), loops.end(), [](const Loop& loop) { return loop.open(); });
-  }
-  Loop* open_loop(size_t first);
-  Loop* own_loop();
-  template <class Go>
-  int take_chunks(Loop& loop, Go may_go_on);  // how many it ran
-  int help(size_t self);                      // likewise
+  // Callers inside take the places of the helpers with the highest numbers.
+  bool may_help(size_t self) const { return static_cast<int>(self) + 1 + callers.load_relaxed() <= width; }
+  std::optional<size_t> own_loop();
+  size_t home(size_t self) const;
+  template <class Found>
+  bool find_open(size_t self, Found&& found);
+  bool has_work(size_t self);
+  bool help(size_t self);
+  bool help_in(size_t self, size_t index, const SharedLoop::Opened& opened);
   void helper(size_t self);
-  void finish_chunk(Loop& loop);
-  void wait_for_helpers(Loop& loop, int count);
+  bool park(size_t self);
+  void wake(int count);
+  bool ran_all(size_t index, uint32_t number, int count) const;
+  void wait_for_helpers(size_t index, uint32_t number, int count);
 };
 
-// Helpers begin at loops of their own, so that they spread over those that are open.
-Loop* Team::State::open_loop(size_t first) {
-  size_t open = 0;
-  for (const Loop& loop : loops) open += loop.open() ? 1 : 0;
-  if (open == 0) return nullptr;
-  size_t skip = first % open;
-  for (Loop& loop : loops) {
-    if (loop.open() && skip-- == 0) return &loop;
+Team::State::State(int threads_in_all, const Nodes* their_nodes) : width(threads_in_all), nodes(their_nodes) {
+  const auto most_loops = static_cast<size_t>(std::max(1, width / 2));
+  for (size_t i = 0; i < most_loops; ++i) loops.push_back(std::make_unique<CallersLoop>(width));
+  for (int i = 1; i < width; ++i) helpers.push_back(std::make_unique<Helper>(most_loops));
+}
+
+// None: as many callers share already, each with one.
+std::optional<size_t> Team::State::own_loop() {
+  for (size_t index = 0; index < loops.size(); ++index) {
+    if (loops[index]->loop.own()) return index;
   }
-  return nullptr;
+  return std::nullopt;
 }
 
-// Null: as many callers share already, each with one.
-Loop* Team::State::own_loop() {
-  for (Loop& loop : loops) {
-    bool owned = loop.owned.load_relaxed();
-    if (!owned && loop.owned.cas_strong_acq_rel(owned, true)) return &loop;
+// Neighbours help the same caller, so that its loop is divided over cores with other numbers.
+size_t Team::State::home(size_t self) const {
+  const auto inside = static_cast<size_t>(std::clamp(callers.load_relaxed(), 1, width - 1));
+  return self * inside / (static_cast<size_t>(width) - inside) % loops.size();
+}
+
+// Calls found(index, opened) with loops that may have chunks for this helper, its home first, until it
+// answers true.
+template <class Found>
+bool Team::State::find_open(size_t self, Found&& found) {
+  for (size_t i = 0, index = home(self); i < loops.size(); ++i, index = (index + 1) % loops.size()) {
+    const SharedLoop::Opened opened = loops[index]->loop.now();
+    if (opened.open() && helpers[self]->over[index] != opened.number && found(index, opened)) return true;
   }
-  return nullptr;
+  return false;
 }
 
-void Team::State::finish_chunk(Loop& loop) {
-  loop.done.add_seq_cst(1);  // pairs with wait_for_helpers()
-  if (!loop.owner_parked.load_seq_cst()) return;
-  static_cast<void>(finish.lock());  // the owner that read the old count holds the lock until it sleeps
-  finish.notify_all();
+bool Team::State::has_work(size_t self) {
+  return may_help(self) && find_open(self, [](size_t, const SharedLoop::Opened&) { return true; });
 }
 
-template <class Go>
-int Team::State::take_chunks(Loop& loop, Go may_go_on) {
-  Body body = nullptr;
-  void* context = nullptr;
-  int ran = 0;
-  for (int chunk; may_go_on() && (chunk = loop.take(body, context)) >= 0; ++ran) {
-    body(context, chunk);
-    finish_chunk(loop);
-  }
-  return ran;
+// True: it ran a chunk.
+bool Team::State::help(size_t self) {
+  return may_help(self) && find_open(self, [&](size_t index, const SharedLoop::Opened& opened) {
+           return help_in(self, index, opened);
+         });
 }
 
-// Beside one caller there is room for all helpers: they do not count themselves, which would be a line that
-// all of them write, several times a loop. One that is at it when a second caller comes leaves at its next
-// chunk.
-int Team::State::help(size_t self) {
-  int ran = 0;
-  for (Loop* loop; (loop = open_loop(self)) != nullptr;) {
-    const bool counted = callers.load_relaxed() > 1;
-    if (counted && !has_room(helping.add_acq_rel(1) + 1)) {
-      helping.sub_relaxed(1);
-      return ran;
+bool Team::State::help_in(size_t self, size_t index, const SharedLoop::Opened& opened) {
+  Helper& me = *helpers[self];
+  CallersLoop& its = *loops[index];
+  const OnNode here(nodes);
+  const int place = cores.of_this_thread(static_cast<int>(self) + 1);
+  Atomic<uint64_t>& ran = me.ran[index];  // it may have left this loop before, and come back
+  int count = ran_of(ran.load_relaxed(), opened.number);
+  const int before = count;
+  for (SharedLoop::Chunk chunk; may_help(self);) {
+    if (!its.loop.take(opened, place, chunk)) {
+      me.over[index] = opened.number;
+      break;
     }
-    const auto may_go_on = [&] {
-      return counted ? has_room(helping.load_relaxed()) : callers.load_relaxed() <= 1;
-    };
-    const OnNode here(nodes);
-    ran += take_chunks(*loop, may_go_on);
-    if (!counted) continue;
-    helping.sub_relaxed(1);
-    // Of two too many, both may have left.
-    if (!has_room(helping.load_relaxed() + 1)) return ran;
+    chunk.body(chunk.context, chunk.index);
+    ran.store_seq_cst(ran_word(opened.number, ++count));  // pairs with wait_for_helpers()
+    if (!its.owner_parked.load_seq_cst()) continue;
+    static_cast<void>(finish.lock());  // the owner that read the old count holds the lock until it sleeps
+    finish.notify_all();
   }
-  return ran;
+  return count > before;
 }
 
 void Team::State::helper(size_t self) {
   const OmpScope team_of_one;
-  affinities[self].settle();
+  helpers[self]->affinity.settle();
   for (;;) {
-    for (int burst = 0; burst < kIdleBursts && 2 * callers.load_relaxed() <= width; ++burst) {
-      Backoff pause;
-      do {
-        if (help(self) > 0) burst = 0;
-      } while (pause.spin());
-      give_way();
+    for (int pauses = 0; pauses < kIdlePauses && 2 * callers.load_relaxed() <= width; ++pauses) {
+      while (help(self)) pauses = 0;
+      relax_processor(kPause);
+      if (pauses % kPausesBeforeYield == 0) give_way();
     }
-    auto held = sleep.lock();
-    parked.add_seq_cst(1);  // before work_open() reads the cursors: pairs with run()
-    held.wait([&] { return held->stop || work_open(); });
-    parked.sub_relaxed(1);
-    if (held->stop) return;
+    if (!park(self)) return;
   }
 }
 
-void Team::State::wait_for_helpers(Loop& loop, int count) {
-  for (Backoff pause; pause.spin();) {
-    if (loop.done.load_acquire() == count) return;
+// False: the team ends.
+bool Team::State::park(size_t self) {
+  Helper& me = *helpers[self];
+  parked.add_seq_cst(1);
+  me.parked.store_seq_cst(true);  // both before has_work() reads the loops: pairs with run()
+  if (has_work(self) && me.parked.exchange_acq_rel(false)) {
+    parked.sub_relaxed(1);
+    return true;
   }
+  const uint32_t told = me.parker.wait(Deadline::never());
+  me.parker.take(kWork);
+  find_open(self, [&](size_t, const SharedLoop::Opened& opened) {
+    if (opened.places > 1 + kWakesEach) wake(kWakesEach);
+    return true;
+  });
+  return (told & kStop) == 0;
+}
+
+// Helpers that may work and sleep.
+void Team::State::wake(int count) {
+  for (size_t i = 0; i < helpers.size() && count > 0 && parked.load_relaxed() > 0; ++i) {
+    Helper& each = *helpers[i];
+    if (!may_help(i)) return;
+    if (!each.parked.load_seq_cst() || !each.parked.exchange_acq_rel(false)) continue;
+    parked.sub_relaxed(1);
+    each.parker.tell(kWork);
+    --count;
+  }
+}
+
+bool Team::State::ran_all(size_t index, uint32_t number, int count) const {
+  for (const auto& each : helpers) count -= ran_of(each->ran[index].load_seq_cst(), number);
+  return count == 0;
+}
+
+void Team::State::wait_for_helpers(size_t index, uint32_t number, int count) {
+  for (Backoff pause; pause.spin();) {
+    if (ran_all(index, number, count)) return;
+  }
+  Atomic<bool>& owner_parked = loops[index]->owner_parked;
   auto held = finish.lock();
-  loop.owner_parked.store_seq_cst(true);  // before the predicate reads done: pairs with finish_chunk()
-  held.wait([&] { return loop.done.load_seq_cst() == count; });
-  loop.owner_parked.store_seq_cst(false);
+  owner_parked.store_seq_cst(true);  // before the predicate reads: pairs with help_in()
+  held.wait([&] { return ran_all(index, number, count); });
+  owner_parked.store_seq_cst(false);
 }
 
 Team::Team(int width, const Clock& clock, const Nodes* nodes)
@@ -197,14 +207,12 @@ Team::Team(int width, const Clock& clock, const Nodes* nodes)
       clock_(&clock),
       nodes_(nodes),
       state_(std::make_unique<State>(width_, nodes)) {
-  state_->affinities = std::vector<CoreAffinity>(static_cast<size_t>(width_ - 1));
-  for (size_t self = 0; self < state_->affinities.size(); ++self)
-    state_->helpers.emplace_back("heddle-helper", [state = state_.get(), self] { state->helper(self); });
+  for (size_t self = 0; self < state_->helpers.size(); ++self)
+    state_->threads.emplace_back("heddle-helper", [state = state_.get(), self] { state->helper(self); });
 }
 
 Team::~Team() {
-  state_->sleep.lock()->stop = true;
-  state_->sleep.notify_all();
+  for (const auto& helper : state_->helpers) helper->parker.tell(kStop);
 }
 
 Team::Caller::Caller(Team& team, bool brief) : team_(team), brief_(brief) {
@@ -236,30 +244,25 @@ int Team::Caller::share() const {
 
 void Team::Caller::run(int chunks, void (*body)(void*, int), void* context) {
   State& state = *team_.state_;
-  const int threads = chunks < 2 || chunks > Cursor::kMaxChunks ? 1 : std::min(share(), chunks);
-  Loop* const loop = threads == 1 ? nullptr : state.own_loop();
-  if (loop == nullptr) {
+  const int threads = chunks < 2 || chunks > SharedLoop::kMaxChunks ? 1 : std::min(share(), chunks);
+  const std::optional<size_t> index = threads == 1 ? std::nullopt : state.own_loop();
+  if (!index) {
     for (int chunk = 0; chunk < chunks; ++chunk) body(context, chunk);
     return;
   }
-  loop->body.store_relaxed(body);
-  loop->context.store_relaxed(context);
-  loop->done.store_relaxed(0);
-  Cursor now = Cursor::from(loop->cursor.load_relaxed());
-  now = {now.loop + 1, static_cast<uint16_t>(chunks), 0};
-  loop->cursor.store_seq_cst(now.word());  // pairs with take(), and with the parking helper
+  SharedLoop& loop = state.loops[*index]->loop;
+  const SharedLoop::Opened opened = loop.open(body, context, chunks, threads);
   if (threads == team_.width_) {
     const int core = this_core();
-    for (CoreAffinity& affinity : state.affinities) affinity.keep_off(core);
+    for (const auto& helper : state.helpers) helper->affinity.keep_off(core);
   }
-  if (const int asleep = state.parked.load_seq_cst(); asleep > 0) {
-    static_cast<void>(state.sleep.lock());  // a helper that saw the old cursor holds the lock until it sleeps
-    for (int i = 0; i < std::min(asleep, threads - 1); ++i) state.sleep.notify_one();
-  }
+  if (state.parked.load_seq_cst() > 0) state.wake(std::min(kWakesEach, threads - 1));
+  const int place = state.cores.of_this_thread(0);
   int mine = 0;
-  for (int chunk; (chunk = loop->take(body, context)) >= 0; ++mine) body(context, chunk);
-  if (mine != chunks) state.wait_for_helpers(*loop, chunks - mine);
-  loop->owned.store_release(false);
+  for (SharedLoop::Chunk chunk; loop.take(opened, place, chunk); ++mine) body(context, chunk.index);
+  loop.close();
+  if (mine != chunks) state.wait_for_helpers(*index, opened.number, chunks - mine);
+  loop.disown();
 }
 
 }  // namespace heddle::host

@@ -1,9 +1,9 @@
 // team.h: one thread budget: callers first, helpers where cores are idle.
 //
-//   What       Parallel loops, one for each caller that has cores to share with. The caller takes chunks from
-//              a counter; helper threads, parked until there is work, take chunks of any loop too, but only
-//              while callers + helpers fit the budget. When another caller enters, a helper too many leaves
-//              at its next chunk.
+//   What       Parallel loops (shared_loop.h), one for each caller that has cores to share with. Caller and
+//              helpers take its chunks, each at first those that belong to its core. Helpers are numbered:
+//              with n callers inside, the n - 1 last ones rest. Neighbours help the same caller while it has
+//              a loop, then others. When another caller enters, a helper too many leaves at its next chunk.
 //   Others     Callers share the cores evenly. As many as were inside together count for another kQuiet after
 //              the last of them left: the next caller is most likely on its way, a helper would hold the core
 //              it needs, and a caller that waits for that helper's chunk would wait for a preempted thread.
