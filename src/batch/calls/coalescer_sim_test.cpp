@@ -121,6 +121,40 @@ TEST_CASE(
   }
 }
 
+// What is served behind the door decides over the lanes: callers that come back soon have to find it shut.
+TEST_CASE("simulated: while lanes are chosen, the door is shut until callers have not competed for 5 ms") {
+  holds_for_seeds(50, [](Simulation& sim) {
+    constexpr int kLanes = 2, kCallers = 8;
+    CoalescerOptions options = with(kLanes, 4);
+    options.chooses_lanes = true;
+    Fixture fixture(options);
+    fixture.kernel = [&](const device::Run&) {
+      sim.pause(microseconds(300));
+      return Status();
+    };
+    const Rows like(1, 0);
+    sim.expect(fixture.runtime->compile(*fixture.model, {&like.extents, 1}).ok(), "the program is made");
+    const auto passes_the_door = [&] {
+      Rows rows(1, 5);
+      sim.expect(fixture.right(rows, fixture.call(rows)), "whoever leaves may open the door");
+      const View view = rows.view();
+      const View* const input = &view;
+      return fixture.coalescer->try_call({&input, 1}).has_value();
+    };
+    sim.expect(passes_the_door(), "at first it is open");
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < 3; ++round) {
+        Rows rows(1, static_cast<float>(10 * caller + round));
+        sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
+      }
+    });
+    sim.pause(microseconds(2000));
+    sim.expect(!passes_the_door(), "two milliseconds later it is shut");
+    sim.pause(microseconds(6000));
+    sim.expect(passes_the_door(), "six milliseconds after that it is open");
+  });
+}
+
 // Who opens a batch, completes it or has run it takes the lock; the others take a seat, wait, and take their
 // part. In simulations batches are small: three or four rows. With every seat under the lock a call takes it
 // five times.
