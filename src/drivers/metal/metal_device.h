@@ -14,14 +14,18 @@
 //   Lifetime   Completion handlers hold what they touch: they may come after the queue is gone.
 #pragma once
 
+#include <optional>
+
 #include "device/device.h"
 #include "drivers/metal/defences.h"
+#include "drivers/metal/limits.h"
 
 namespace heddle::metal {
 
 struct MetalOptions {
   Defences defences;
   Duration stuck_after = std::chrono::seconds(30);
+  std::optional<Limits> limits = {};  // a test's, else those of this Mac
 };
 
 Result<Ref<device::Device>> make_metal_device(const MetalOptions& options = {});

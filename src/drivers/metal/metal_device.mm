@@ -25,25 +25,37 @@ constexpr int kQueueDepth = 32;
 
 constexpr uint64_t kWorthMapping = 64 * 1024;
 
+constexpr int64_t kOldestMacos = 14;
+
 // Newest first.
-constexpr std::pair<MTLGPUFamily, const char*> kFamilies[] = {
-    {MTLGPUFamilyApple9, "Apple9"},
-    {MTLGPUFamilyApple8, "Apple8"},
-    {MTLGPUFamilyApple7, "Apple7"},
-    {MTLGPUFamilyMac2, "Mac2"},
+struct Family {
+  MTLGPUFamily family;
+  const char* name;
+  int64_t number;
+};
+constexpr Family kFamilies[] = {
+    {MTLGPUFamilyApple9, "Apple9", 9},
+    {MTLGPUFamilyApple8, "Apple8", 8},
+    {MTLGPUFamilyApple7, "Apple7", 7},
+    {MTLGPUFamilyMac2, "Mac2", 7},  // the oldest there is: every limit by family holds
 };
 
-std::string family_of(id<MTLDevice> device) {
-  for (const auto& [family, name] : kFamilies) {
-    if ([device supportsFamily:family]) return name;
+Family family_of(id<MTLDevice> device) {
+  for (const Family& family : kFamilies) {
+    if ([device supportsFamily:family.family]) return family;
   }
-  return "none that is known here";
+  return {MTLGPUFamilyApple7, "none that is known here", 7};
+}
+
+Mac mac_of(id<MTLDevice> device, NSProcessInfo* process) {
+  const NSOperatingSystemVersion version = [process operatingSystemVersion];
+  return {version.majorVersion, version.minorVersion, family_of(device).number};
 }
 
 std::vector<device::Fact> facts_of(id<MTLDevice> device, NSProcessInfo* process) {
   return {{"system", utf8([process operatingSystemVersionString])},
           {"chip", utf8([device name])},
-          {"Metal family", family_of(device)},
+          {"Metal family", family_of(device).name},
           {"recommended working set", text([device recommendedMaxWorkingSetSize], " bytes")},
           {"largest buffer", text(uint64_t{[device maxBufferLength]}, " bytes")},
           {"threads per group", text(uint64_t{[device maxThreadsPerThreadgroup].width})},
@@ -66,7 +78,7 @@ class MetalDevice final : public device::Device {
     traits_.events = "id<MTLSharedEvent>";
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);
-    traits_.defences = known_faults([process operatingSystemVersion].majorVersion);
+    traits_.defences = known_faults(open_->mac.macos_major);
   }
 
   const device::Traits& traits() const override { return traits_; }
@@ -118,8 +130,15 @@ Result<Ref<device::Device>> make_metal_device(const MetalOptions& options) {
       return Status::unsupported(utf8([device name]), " has memory of its own; the Metal driver needs ",
                                  "unified memory, as Apple silicon has");
     }
+    NSProcessInfo* const process = [NSProcessInfo processInfo];
+    open->mac = mac_of(device, process);
+    if (open->mac.macos_major < kOldestMacos) {
+      return Status::unsupported("the Metal driver needs macOS ", kOldestMacos, " or newer; this is ",
+                                 utf8([process operatingSystemVersionString]));
+    }
     HEDDLE_TRY_ASSIGN(open->kernels, Kernels::make(device, options.defences));
     open->options = options;
+    open->limits = options.limits.value_or(Limits::of(open->mac));
     open->memory_bytes = [device recommendedMaxWorkingSetSize];
     open->staging = std::make_shared<Staging>(device, open->memory_bytes);
     open->listener = Owned<MTLSharedEventListener*>::adopt([[MTLSharedEventListener alloc] init]);

@@ -18,6 +18,8 @@ struct OpenDevice {
   Owned<id<MTLDevice>> device;
   Kernels kernels;
   MetalOptions options;
+  Mac mac;
+  Limits limits;  // of that Mac, or a test's
   uint64_t memory_bytes = 0;
   Ref<Staging> staging;
   Owned<MTLSharedEventListener*> listener;  // for events of others

@@ -8,7 +8,7 @@
 namespace heddle::metal {
 namespace {
 
-enum Input : size_t { kX, kRoi, kScales, kSizes };
+enum ResizeInput : size_t { kImage, kRoi, kScales, kSizes };
 
 Result<const ir::Tensor*> filled(const Lowering& l, size_t input, std::string_view name) {
   if (!l.has(input) || l.elements(input) == 0) return nullptr;
@@ -60,11 +60,11 @@ Status lower_resize(Lowering& l) {
   HEDDLE_TRY_ASSIGN(const ir::Tensor* roi, filled(l, kRoi, "roi"));
   HEDDLE_TRY_ASSIGN(const ir::Tensor* scales, filled(l, kScales, "scales"));
   HEDDLE_TRY_ASSIGN(const ir::Tensor* sizes, filled(l, kSizes, "sizes"));
-  HEDDLE_TRY_ASSIGN(const auto axes, ir::resize_axes(l.node, l.extents(kX), roi, scales, sizes));
+  HEDDLE_TRY_ASSIGN(const auto axes, ir::resize_axes(l.node, l.extents(kImage), roi, scales, sizes));
   const bool moves = l.attributes().str("mode", "nearest") == "nearest" &&
                      l.attributes().str("coordinate_transformation_mode") != "tf_crop_and_resize";
-  const ir::DType dtype = dtype_of(l.inputs[kX]);
-  Tensor out = moves ? l.inputs[kX] : e.cast(l.inputs[kX], ir::DType::kF32);
+  const ir::DType dtype = dtype_of(l.inputs[kImage]);
+  Tensor out = moves ? l.inputs[kImage] : e.cast(l.inputs[kImage], ir::DType::kF32);
   for (const ir::ResizeAxis& axis : axes) {
     if (axis.changes(l.node)) out = along(l, out, axis, ir::taps_of(l.node, axis));
   }
