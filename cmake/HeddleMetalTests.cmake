@@ -60,8 +60,9 @@ set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS heddle_on_the_double)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
 if(driver_tests)
-  heddle_metal_test(metal_driver_test LINK heddle_metal heddle_metal_event
-    SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp")
+  heddle_metal_test(metal_driver_test LINK heddle_metal heddle_metal_event heddle_conformance_cases
+    SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp"
+            "${PROJECT_SOURCE_DIR}/tests/driver_conformance/op_check.cpp")
   target_compile_definitions(metal_driver_test PRIVATE HEDDLE_METAL=1)
 endif()
 include(HeddleGuardTests)

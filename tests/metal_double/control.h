@@ -1,7 +1,8 @@
 // control.h: how a test steers the Metal double.
 //
-//   What       The seed of the double's schedule, faults on request, memory sizes, kernels for MSL sources,
-//              places where threads meet, and counts of what happened. Plain C++: tests need no Objective-C.
+//   What       The Mac that it stands for, the seed of its schedule, faults on request, memory sizes, kernels
+//              for MSL sources, places where threads meet, and counts of what happened. Plain C++: tests need
+//              no Objective-C.
 //   Threads    Any. A fault that is switched on holds for what begins after the call.
 //   Lifetime   State of the process, like the machine's GPU. reset() brings back what a fresh process has,
 //              counters included; call it while nothing is in flight.
@@ -12,6 +13,8 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+
+#include "tests/metal_double/metal/field_limits.h"
 
 namespace heddle::metal_double {
 
@@ -42,6 +45,14 @@ enum class Fault : uint8_t {
 void set(Fault fault, bool on);
 bool is_on(Fault fault);
 bool take(Fault fault);  // for faults that hit once: true, and off, if it was on
+
+// As the field met it: the double is this Mac, with its limits (field_limits.h) or a test's. What MPSGraph
+// refuses then ends the process instead of raising an exception. HEDDLE_METAL_DOUBLE_MAC="14.0 M1" in the
+// environment does it for the whole process; reset() goes back to that, or to no Mac at all.
+void become(const FieldMac& mac);
+void become(const FieldMac& mac, const FieldLimits& limits);
+const FieldLimits* field();  // null: as documented. What it points to stays.
+Chip chip();
 
 // As the watchdog does: every stuck kernel ends and its command buffer fails with
 // MTLCommandBufferErrorTimeout.

@@ -12,6 +12,8 @@ struct Defences {
   bool errors_fail_timeline = true;  // a command buffer's error is looked at before its value is reached
   bool notices_nil = true;         // what Metal could not make is a failure, not an object that does nothing
   bool own_strided_copies = true;  // kernels of ours whose sources the submission holds, not MPS's copies
+  bool watches_root = true;        // what MPSGraph commits is the root, not what its wrapper was made with
+  bool orders_results = true;      // as the executable lists its targets, not as they were asked for
   // lowering: paths that are not re-entrant or not right in some versions (the path table says which)
   bool products_by_graph = true;    // no NDArray matrix multiplication
   bool norms_by_graph = true;       // no Metal layer-norm kernel

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 #include "drivers/metal/defences.h"
+#include "drivers/metal/limits.h"
 #include "drivers/metal/owned.h"
 #include "drivers/metal/weights.h"
 #include "ir/graph.h"
@@ -41,14 +42,16 @@ struct Check {
 struct Lowered {
   Owned<MPSGraphExecutable*> executable;  // nil: all outputs are empty, nothing is to be run
   std::vector<Feed> feeds;                // in the order of its inputsArray
-  std::vector<size_t> outputs;            // of the graph, first in its resultsArray; empty ones are left out
-  std::vector<Check> checks;              // the rest of its resultsArray: one tensor [flags] each
+  std::vector<size_t> outputs;            // of the graph; empty ones are left out
+  std::vector<Check> checks;              // the rest of its results: one tensor [flags] each
+  std::vector<size_t> results;            // its resultsArray: places in outputs, then in checks behind these
 };
 
 struct LoweringOptions {
   id<MTLDevice> device;
   bool half = false;  // float operators compute in f16
   Defences defences;
+  Limits limits = {};  // of this Mac
 };
 
 Result<Lowered> lower(const ir::Graph& specialised, const Weights& weights, const LoweringOptions& options);

@@ -11,7 +11,8 @@ Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Re
   auto program = std::make_shared<MetalProgram>();
   program->take_operands(graph);
   @autoreleasepool {
-    Result<Lowered> lowered = lower(graph, *weights, {open->device.get(), half, open->options.defences});
+    Result<Lowered> lowered =
+        lower(graph, *weights, {open->device.get(), half, open->options.defences, open->limits});
     if (!lowered.ok()) return lowered.status();
     program->lowered_ = std::move(lowered).value();
     for (const Feed& feed : program->lowered_.feeds) {
@@ -84,8 +85,11 @@ Status MetalProgram::encode(MPSCommandBuffer* commands, std::span<const id<MTLBu
       add(feeds, input_shapes_[i], inputs[feed.index]);
     }
   }
-  for (size_t i = 0; i < outputs.size(); ++i) add(results, output_shapes_[i], outputs[i]);
-  for (size_t i = 0; i < words.size(); ++i) add(results, word_shapes_[i], words[i]);
+  for (const size_t place : lowered_.results) {
+    const bool output = place < outputs.size();
+    const size_t i = output ? place : place - outputs.size();
+    add(results, output ? output_shapes_[i] : word_shapes_[i], output ? outputs[i] : words[i]);
+  }
   Status status;
   @try {
     [lowered_.executable.get()

@@ -47,7 +47,9 @@ class Recorder {
   Status copy_elements(const Window& from, const Window& to, ir::DType dtype, const ir::Extents& extents);
   Status walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, uint64_t bits, const Window* source,
               const Window& to, const ir::Extents& extents);
-  id<MTLCommandBuffer> current() const { return [commands_ commandBuffer]; }
+  id<MTLCommandBuffer> current() const {
+    return open_.options.defences.watches_root ? [commands_ rootCommandBuffer] : [commands_ commandBuffer];
+  }
   void send();
 
   const OpenDevice& open_;

@@ -179,11 +179,14 @@ Status Recorder::copy_elements(const Window& from, const Window& to, ir::DType d
   // A blit takes whole words only.
   if (from.strides == dense && to.strides == dense && (bytes | source | target) % 4 == 0) {
     const id<MTLBlitCommandEncoder> blit = [current() blitCommandEncoder];
-    [blit copyFromBuffer:from.buffer
-             sourceOffset:source
-                 toBuffer:to.buffer
-        destinationOffset:target
-                     size:bytes];
+    const auto most = static_cast<uint64_t>(open_.limits.blit_bytes);
+    for (uint64_t begin = 0; begin < bytes; begin += std::min(most, bytes - begin)) {
+      [blit copyFromBuffer:from.buffer
+               sourceOffset:source + begin
+                   toBuffer:to.buffer
+          destinationOffset:target + begin
+                       size:std::min(most, bytes - begin)];
+    }
     [blit endEncoding];
     return {};
   }

@@ -8,7 +8,7 @@
 
 @implementation HeddleWatchedCommands
 - (void)commitAndContinue {
-  _flight->add_earlier([self commandBuffer]);
+  _flight->add_earlier([self rootCommandBuffer]);
   [super commitAndContinue];
 }
 @end

@@ -9,6 +9,8 @@
 
 #import "string.h"
 
+#include "tests/metal_double/foundation/system_version.h"
+
 @interface HeddleData : NSData {
  @public
   void* _bytes;
@@ -190,8 +192,9 @@ NSExceptionName const NSRangeException = @"NSRangeException";
 }
 @end
 
-namespace {
-constexpr NSOperatingSystemVersion kVersion = {14, 0, 0};
+static NSOperatingSystemVersion version_now() {
+  const auto version = heddle::metal_double::system_version();
+  return {version.major, version.minor, 0};
 }
 
 @implementation NSProcessInfo
@@ -200,10 +203,12 @@ constexpr NSOperatingSystemVersion kVersion = {14, 0, 0};
   return only;
 }
 - (NSOperatingSystemVersion)operatingSystemVersion {
-  return kVersion;
+  return version_now();
 }
 - (NSString*)operatingSystemVersionString {
-  return @"Version 14.0 (Metal double on Linux)";
+  const NSOperatingSystemVersion version = version_now();
+  return [NSString stringWithFormat:@"Version %ld.%ld (Metal double on Linux)", version.majorVersion,
+                                    version.minorVersion];
 }
 - (NSUInteger)processorCount {
   return static_cast<NSUInteger>(sysconf(_SC_NPROCESSORS_ONLN));
@@ -213,8 +218,9 @@ constexpr NSOperatingSystemVersion kVersion = {14, 0, 0};
          static_cast<unsigned long long>(sysconf(_SC_PAGESIZE));
 }
 - (BOOL)isOperatingSystemAtLeastVersion:(NSOperatingSystemVersion)version {
-  if (kVersion.majorVersion != version.majorVersion) return kVersion.majorVersion > version.majorVersion;
-  if (kVersion.minorVersion != version.minorVersion) return kVersion.minorVersion > version.minorVersion;
-  return kVersion.patchVersion >= version.patchVersion;
+  const NSOperatingSystemVersion now = version_now();
+  if (now.majorVersion != version.majorVersion) return now.majorVersion > version.majorVersion;
+  if (now.minorVersion != version.minorVersion) return now.minorVersion > version.minorVersion;
+  return now.patchVersion >= version.patchVersion;
 }
 @end

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 
 using namespace heddle::metal_double;
 using heddle::ir::DType;
@@ -21,6 +22,7 @@ MPSGraphTensor* one(MPSGraph* graph, const char* method, const char* op, Takes t
                     MPSGraphTensor* tensor) {
   Building b(graph, method);
   check(b, b.value(tensor), takes);
+  if (std::string_view(op) == "Sign") field_signs(b, b.value(tensor));
   return b.add_op(op, {b.value(tensor)});
 }
 
@@ -30,7 +32,8 @@ MPSGraphTensor* two(MPSGraph* graph, const char* method, const char* op, Takes t
   const Value &x = b.value(first), &y = b.value(second);
   b.require_same(x, y);
   check(b, x, takes);
-  return b.add_op(op, {x, y}, attributes);
+  MPSGraphTensor* made = b.add_op(op, {x, y}, attributes);
+  return std::string_view(op) == "Div" ? field_quotient(b, made) : made;
 }
 
 // Where MPSGraph's meaning is not that of ir's operator.

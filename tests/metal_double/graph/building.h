@@ -2,8 +2,9 @@
 //
 //   What       A Building is open while one method of MPSGraph runs. Most operators are a node of ir, which
 //              infers the shape and computes; the others give both themselves.
-//   Checks     A wrong operand raises NSInvalidArgumentException with the method's name. Two threads in one
-//              graph at once abort: MPSGraph is not safe for that.
+//   Checks     A wrong operand raises NSInvalidArgumentException with the method's name; as the field met it
+//              (control.h), it ends the process. Two threads in one graph at once abort: MPSGraph is not safe
+//              for that.
 //   Lifetime   Tensors are autoreleased and kept by their graph.
 #pragma once
 

@@ -5,6 +5,8 @@
 
 #include "base/atomic.h"
 #include "ir/op.h"
+#include "tests/metal_double/control.h"
+#include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/touch.h"
 
 namespace heddle::metal_double {
@@ -32,6 +34,7 @@ constexpr TypePair kTypes[] = {
 }  // namespace
 
 void refuse(std::string_view method, const std::string& why) {
+  if (field() != nullptr) report_failure(method, why);
   [NSException raise:@"NSInvalidArgumentException"
               format:@"%s", text("-[MPSGraph ", method, "]: ", why).c_str()];
   std::abort();
@@ -114,6 +117,7 @@ size_t Building::axis(NSInteger axis, const Value& x) const {
 
 std::vector<MPSGraphTensor*> Building::add(const std::vector<Value>& results, std::vector<Value> operands,
                                            Compute compute) {
+  for (const Value& result : results) field_fits(*this, result.dtype, result.extents);
   const auto recipe =
       std::make_shared<const Recipe>(Recipe{method_, std::move(operands), std::move(compute)});
   std::vector<MPSGraphTensor*> tensors;

@@ -1,5 +1,6 @@
 // The for loop: its block is called once, while the graph is built, and makes the plan of a turn.
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 
 using namespace heddle::metal_double;
 using heddle::ir::DType;
@@ -14,7 +15,9 @@ using heddle::ir::Tensor;
   b.require(
       b.value(numberOfIterations).dtype == DType::kI32 && b.value(numberOfIterations).extents.elements() == 1,
       "the number of iterations is a scalar of i32");
-  std::vector<Value> sources{[b.placeholder(DType::kI32, {1}) value]};
+  field_counts_turns(b, b.value(numberOfIterations));
+  const heddle::ir::Extents index_extents = extents_of_index();
+  std::vector<Value> sources{[b.placeholder(DType::kI32, index_extents) value]};
   NSMutableArray<MPSGraphTensor*>* arguments = [NSMutableArray array];
   MPSGraphTensor* number = [MPSGraphTensor tensorWithValue:sources[0]];
   for (MPSGraphTensor* initial in initialBodyArguments) {
@@ -38,10 +41,10 @@ using heddle::ir::Tensor;
   operands.insert(operands.end(), outside.begin(), outside.end());
   const size_t count = carried.size();
   const auto turns = std::make_shared<const Plan>(*std::move(plan));
-  const auto compute = [turns, count](std::span<const Tensor> in) -> heddle::Result<Tensors> {
+  const auto compute = [turns, count, index_extents](std::span<const Tensor> in) -> heddle::Result<Tensors> {
     Tensors state(in.begin() + 1, in.begin() + 1 + static_cast<std::ptrdiff_t>(count));
     for (int64_t i = 0; i < in[0].get_i64(0); ++i) {
-      Tensor index = Tensor::zeros(DType::kI32, {1});
+      Tensor index = Tensor::zeros(DType::kI32, index_extents);
       index.set_i64(0, i);
       Tensors turn{index};
       turn.insert(turn.end(), state.begin(), state.end());

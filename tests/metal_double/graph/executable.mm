@@ -5,6 +5,7 @@
 
 #include "tests/metal_double/graph/building.h"
 #include "tests/metal_double/graph/executable.h"
+#include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
 #include "tests/metal_double/metal/command_buffer.h"
 #include "tests/metal_double/metal/state.h"
@@ -91,6 +92,7 @@ MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
               "a feed's type is not its placeholder's");
     [fed addObject:key];
   }
+  target_tensors = listed(target_tensors);
   std::vector<Value> sources = values_of(fed), targets = values_of(target_tensors);
   Result<Plan> plan = Plan::make(sources, targets);
   b.require(plan.ok(), plan.ok() ? "" : plan.status().message());
@@ -185,11 +187,11 @@ using heddle::metal_double::Value;
   pass.work = [kept, here, &compiled](const PassBytes& memory) { return execute(compiled, *here, memory); };
   const bool splits = is_on(Fault::kGraphSplits);
   if (splits) [commandBuffer commitAndContinue];
-  append([commandBuffer commandBuffer], std::move(pass));
+  append([commandBuffer rootCommandBuffer], std::move(pass));
   if (splits) [commandBuffer commitAndContinue];
   if (MPSGraphExecutableCompletionHandler handler = [executionDescriptor completionHandler]) {
     NSArray<MPSGraphTensorData*>* results = resultsArray;
-    [[commandBuffer commandBuffer] addCompletedHandler:^(id<MTLCommandBuffer> done) {
+    [[commandBuffer rootCommandBuffer] addCompletedHandler:^(id<MTLCommandBuffer> done) {
       handler(results, [done error]);
     }];
   }
@@ -206,14 +208,14 @@ using heddle::metal_double::Value;
                                                           inputsArray:inputsArray
                                                          resultsArray:resultsArray
                                                   executionDescriptor:executionDescriptor];
-  [[buffer commandBuffer] commit];
-  if ([executionDescriptor waitUntilCompleted]) [[buffer commandBuffer] waitUntilCompleted];
+  [[buffer rootCommandBuffer] commit];
+  if ([executionDescriptor waitUntilCompleted]) [[buffer rootCommandBuffer] waitUntilCompleted];
   return results;
 }
 @end
 
 @implementation MPSCommandBuffer
-@synthesize commandBuffer = _commandBuffer;
+@synthesize commandBuffer = _commandBuffer, rootCommandBuffer = _rootCommandBuffer;
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue {
   return [self commandBufferWithCommandBuffer:[commandQueue commandBuffer]];
 }
@@ -221,17 +223,21 @@ using heddle::metal_double::Value;
   return [[[self alloc] initWithCommandBuffer:commandBuffer] autorelease];
 }
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
-  if ((self = [super init])) _commandBuffer = [commandBuffer retain];
+  if ((self = [super init])) {
+    _commandBuffer = [commandBuffer retain];
+    _rootCommandBuffer = [commandBuffer retain];
+  }
   return self;
 }
 - (void)commitAndContinue {
-  const id<MTLCommandQueue> queue = [[[_commandBuffer commandQueue] retain] autorelease];
-  [_commandBuffer commit];
-  [_commandBuffer release];
-  _commandBuffer = [[queue commandBuffer] retain];
+  const id<MTLCommandQueue> queue = [[[_rootCommandBuffer commandQueue] retain] autorelease];
+  [_rootCommandBuffer commit];
+  [_rootCommandBuffer release];
+  _rootCommandBuffer = [[queue commandBuffer] retain];
 }
 - (void)dealloc {
   [_commandBuffer release];
+  [_rootCommandBuffer release];
   [super dealloc];
 }
 @end

@@ -5,6 +5,7 @@
 
 #include "ir/op.h"
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 
 using namespace heddle::metal_double;
 using heddle::ir::DType;
@@ -89,6 +90,7 @@ MPSGraphTensor* gather(Building& b, std::string_view op, const heddle::ir::Attri
   Building b(self, "gatherAlongAxis:withUpdatesTensor:indicesTensor:name:");
   const Value &x = b.value(updatesTensor), &indices = b.value(indicesTensor);
   const size_t along = b.axis(axis, x);
+  field_gathers_along(b, x);
   b.require(indices.extents.rank() == x.extents.rank(), "indices have as many axes as the tensor");
   for (size_t k = 0; k < x.extents.rank(); ++k)
     b.require(k == along || indices.extents[k] == x.extents[k], "all axes but one have to be equal");
@@ -182,6 +184,7 @@ Tensor scatter(const Tensor& data, const Tensor& updates, MPSGraphScatterMode mo
               &indices = b.value(indicesTensor);
   b.require(batchDimensions == 0, "batch dimensions are not in the double yet");
   b.require_same(data, updates);
+  field_scatters(b, data, mode);
   require_indices(b, indices);
   b.add_op("ScatterND", {data, indices, updates});  // for the shape rule
   const int64_t depth = indices.extents[indices.extents.rank() - 1];
@@ -214,6 +217,7 @@ Tensor scatter(const Tensor& data, const Tensor& updates, MPSGraphScatterMode mo
   const Value &data = b.value(dataTensor), &updates = b.value(updatesTensor),
               &indices = b.value(indicesTensor);
   b.require_same(data, updates);
+  field_scatters(b, data, mode);
   require_indices(b, indices);
   const size_t along = b.axis(axis, data);
   b.require(indices.extents == updates.extents && indices.extents.rank() == data.extents.rank(),

@@ -1,5 +1,6 @@
 // Matrix products, convolutions, pools.
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
 
 using namespace heddle::metal_double;
@@ -60,7 +61,7 @@ MPSGraphTensor* convolve(MPSGraph* graph, const char* method, MPSGraphTensor* so
   const Value &x = b.value(source), &w = b.value(weights);
   const Geometry g = geometry(b, descriptor);
   require_images(b, x, w, g.strides.size());
-  return b.add_op("Conv", {x, w}, g.attributes());
+  return field_convolution(b, x, w, b.add_op("Conv", {x, w}, g.attributes()));
 }
 
 // The gradient of the data is the transposed convolution; `wanted` says how much of the last stride it has.
@@ -84,7 +85,7 @@ MPSGraphTensor* convolve_back(MPSGraph* graph, const char* method, MPSGraphTenso
   attributes.set("output_padding", rest);
   MPSGraphTensor* made = b.add_op("ConvTranspose", {x, w}, attributes);
   b.require([made value].extents == out, heddle::text("gives ", [made value].extents, ", not ", out));
-  return made;
+  return field_convolution(b, x, w, made);
 }
 
 // Over all four axes: as an image of four spatial ones.
@@ -128,7 +129,7 @@ MPSGraphTensor* pool(MPSGraph* graph, const char* method, const char* op, MPSGra
   b.require_floats(x);
   b.require_same(x, y);
   b.require(x.extents.rank() >= 2 && y.extents.rank() >= 2, "takes matrices");
-  return b.add_op("MatMul", {x, y});
+  return field_product(b, x, y, b.add_op("MatMul", {x, y}));
 }
 @end
 

@@ -4,6 +4,7 @@
 
 #include "ir/op.h"
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
 
 using namespace heddle::metal_double;
@@ -18,6 +19,7 @@ MPSGraphTensor* reduce(MPSGraph* graph, const char* method, const char* op, bool
   const Value& x = b.value(tensor);
   floats ? b.require_floats(x) : b.require_numbers(x);
   b.require(axes != nil && [axes count] > 0, "there are no axes");
+  field_reduces(b, x, numbers_of(axes));
   return b.add_op(op, {x}, {}, {Tensor::of_i64(numbers_of(axes))});
 }
 
@@ -27,6 +29,7 @@ MPSGraphTensor* arg(MPSGraph* graph, const char* method, const char* op, MPSGrap
   Building b(graph, method);
   const Value& x = b.value(tensor);
   b.require_numbers(x);
+  field_reduces(b, x, {static_cast<int64_t>(b.axis(axis, x))});
   const heddle::ir::Attributes attributes = {{"axis", static_cast<int64_t>(b.axis(axis, x))},
                                              {"select_last_index", int64_t{1}}};
   const Value found = [b.add_op(op, {x}, attributes) value];
@@ -38,6 +41,7 @@ MPSGraphTensor* running(MPSGraph* graph, const char* method, const char* op, MPS
   Building b(graph, method);
   const Value& x = b.value(tensor);
   b.require_numbers(x);
+  field_scans(b, x, b.axis(axis, x));
   return b.add_op(op, {x}, {{"exclusive", int64_t{exclusive}}, {"reverse", int64_t{reverse}}},
                   {Tensor::scalar(DType::kI64, static_cast<double>(b.axis(axis, x)))});
 }
@@ -111,13 +115,15 @@ REDUCTION(meanOfTensor, "ReduceMean", true)
   heddle::ir::Node node{heddle::ir::find_op("TopK"), "argSort", {0, 1}, {2, 3}, {}};
   node.attributes = {{"axis", static_cast<int64_t>(along)}, {"largest", int64_t{descending}}};
   const Tensor count = Tensor::of_i64({x.extents[along]});
-  return b.add(DType::kI32, x.extents, {x}, [=](std::span<const Tensor> in) -> heddle::Result<Tensors> {
-    const Tensor* const operands[] = {&in[0], &count};
-    HEDDLE_TRY_ASSIGN(const Tensors sorted, heddle::ir::evaluate(node, operands));
-    Tensor order = Tensor::zeros(DType::kI32, in[0].extents());
-    for (int64_t at = 0; at < order.elements(); ++at) order.set_i64(at, sorted[1].get_i64(at));
-    return Tensors{order};
-  });
+  MPSGraphTensor* order =
+      b.add(DType::kI32, x.extents, {x}, [=](std::span<const Tensor> in) -> heddle::Result<Tensors> {
+        const Tensor* const operands[] = {&in[0], &count};
+        HEDDLE_TRY_ASSIGN(const Tensors sorted, heddle::ir::evaluate(node, operands));
+        Tensor order = Tensor::zeros(DType::kI32, in[0].extents());
+        for (int64_t at = 0; at < order.elements(); ++at) order.set_i64(at, sorted[1].get_i64(at));
+        return Tensors{order};
+      });
+  return field_order(b, x, along, order);
 }
 @end
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "tests/metal_double/graph/building.h"
+#include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
 
 using namespace heddle::metal_double;
@@ -44,6 +45,13 @@ void cast_element(const Tensor& from, Tensor& to, int64_t at) {
   b.require(shape != nil, "unranked placeholders are not in the double yet");
   return b.placeholder(dtype_of(dataType, "placeholderWithShape:"),
                        extents_of(shape, "placeholderWithShape:"));
+}
+
+- (MPSGraphTensor*)constantWithScalar:(double)scalar dataType:(MPSDataType)dataType {
+  Building b(self, "constantWithScalar:dataType:");
+  const Tensor tensor = Tensor::scalar(dtype_of(dataType, "constantWithScalar:dataType:"), scalar);
+  return b.add(tensor.dtype(), {}, {},
+               [tensor](std::span<const Tensor>) -> heddle::Result<Tensors> { return Tensors{tensor}; });
 }
 
 - (MPSGraphTensor*)constantWithData:(NSData*)data shape:(MPSShape*)shape dataType:(MPSDataType)dataType {
@@ -103,6 +111,7 @@ void cast_element(const Tensor& from, Tensor& to, int64_t at) {
                             name:(NSString*)name {
   Building b(self, "concatTensors:dimension:name:");
   b.require([tensors count] > 0, "there are no tensors");
+  field_concatenates(b, values_of(tensors));
   return b.add_op("Concat", values_of(tensors), {{"axis", static_cast<int64_t>(dimensionIndex)}});
 }
 

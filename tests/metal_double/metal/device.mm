@@ -61,7 +61,10 @@ NSError* compile_error(NSString* text) {
   return heddle::metal_double::charged();
 }
 - (BOOL)supportsFamily:(MTLGPUFamily)gpuFamily {
-  return gpuFamily <= MTLGPUFamilyApple9 || gpuFamily == MTLGPUFamilyMac2 ||
+  constexpr MTLGPUFamily kApple[] = {MTLGPUFamilyApple7, MTLGPUFamilyApple8, MTLGPUFamilyApple9,
+                                     MTLGPUFamilyApple9};
+  return gpuFamily <= kApple[static_cast<size_t>(heddle::metal_double::chip())] ||
+         gpuFamily == MTLGPUFamilyMac2 ||
          (gpuFamily >= MTLGPUFamilyCommon1 && gpuFamily <= MTLGPUFamilyCommon3) ||
          gpuFamily == MTLGPUFamilyMetal3;
 }

@@ -48,6 +48,7 @@ void reset() {
   State& s = state();
   seed(1);
   end_meetings();
+  reset_field();
   s.longest_delay_us = kDefaultDelayUs;
   s.pass_time_us = 0;
   s.faults.reset();

@@ -45,6 +45,7 @@ void stuck_kernel();
 
 void arrive(Meeting where);  // returns when the others of the meeting are there, or did not come
 void end_meetings();         // for reset()
+void reset_field();          // the same
 
 // Time as the device takes it: end_pass() returns no sooner than set_pass_time_us() after its making.
 class PassTime {

@@ -55,11 +55,11 @@ Tensor integer_power(const Emit& e, Tensor base, Tensor exponent) {
   const ir::DType dtype = dtype_of(base);
   const int bits = static_cast<int>(8 * ir::size_of(dtype)) - (dtype == ir::DType::kU8 ? 0 : 1);
   exponent = e.cast(exponent, dtype);
-  Tensor one = e.like(1, base), two = e.like(2, base), zero = e.like(0, base);
+  Tensor one = e.like(1, base), zero = e.like(0, base);
   Tensor rest = e.max(exponent, zero), result = one, square = base;
   for (int bit = 0; bit < bits; ++bit) {
-    Tensor half = e.div(rest, two);
-    Tensor odd = e.greater(e.sub(rest, e.mul(half, two)), zero);
+    Tensor half = e.shift_right(rest, one);
+    Tensor odd = e.greater(e.bit_and(rest, one), zero);
     result = e.mul(result, e.choose(odd, square, one));
     square = e.mul(square, square);
     rest = half;
@@ -67,7 +67,7 @@ Tensor integer_power(const Emit& e, Tensor base, Tensor exponent) {
   if (dtype == ir::DType::kU8) return result;
   // To a negative power: 1 stays, -1 alternates, the rest is below 1.
   Tensor minus = e.like(-1, base);
-  Tensor even = e.equal(e.remainder_whole(exponent, two), zero);
+  Tensor even = e.equal(e.bit_and(exponent, one), zero);
   Tensor below =
       e.choose(e.equal(base, one), one, e.choose(e.equal(base, minus), e.choose(even, one, minus), zero));
   return e.choose(e.less(exponent, zero), below, result);

@@ -1,82 +1,12 @@
 // Conv, ConvTranspose and ConvInteger. One spatial axis runs as two, the first of 1.
 #include "ir/ops/convolution.h"
+#include "drivers/metal/lowering/convolve.h"
 #include "drivers/metal/lowering/products.h"
 #include "drivers/metal/lowering/windows.h"
 #include "ir/transposed_window.h"
 
 namespace heddle::metal {
 namespace {
-
-// Of a forward convolution, per spatial axis.
-struct Geometry {
-  Axes strides, dilations, begin, end;
-  int64_t groups = 1;
-  void add(int64_t stride, int64_t dilation, int64_t before, int64_t after) {
-    strides.push_back(stride);
-    dilations.push_back(dilation);
-    begin.push_back(before);
-    end.push_back(after);
-  }
-};
-
-NSUInteger u(int64_t value) { return static_cast<NSUInteger>(value); }
-
-MPSGraphConvolution2DOpDescriptor* planar(const Geometry& g) {
-  return [MPSGraphConvolution2DOpDescriptor descriptorWithStrideInX:u(g.strides[1])
-                                                          strideInY:u(g.strides[0])
-                                                    dilationRateInX:u(g.dilations[1])
-                                                    dilationRateInY:u(g.dilations[0])
-                                                             groups:u(g.groups)
-                                                        paddingLeft:u(g.begin[1])
-                                                       paddingRight:u(g.end[1])
-                                                         paddingTop:u(g.begin[0])
-                                                      paddingBottom:u(g.end[0])
-                                                       paddingStyle:MPSGraphPaddingStyleExplicit
-                                                         dataLayout:MPSGraphTensorNamedDataLayoutNCHW
-                                                      weightsLayout:MPSGraphTensorNamedDataLayoutOIHW];
-}
-
-MPSGraphConvolution3DOpDescriptor* spatial(const Geometry& g) {
-  return [MPSGraphConvolution3DOpDescriptor descriptorWithStrideInX:u(g.strides[2])
-                                                          strideInY:u(g.strides[1])
-                                                          strideInZ:u(g.strides[0])
-                                                    dilationRateInX:u(g.dilations[2])
-                                                    dilationRateInY:u(g.dilations[1])
-                                                    dilationRateInZ:u(g.dilations[0])
-                                                             groups:u(g.groups)
-                                                        paddingLeft:u(g.begin[2])
-                                                       paddingRight:u(g.end[2])
-                                                         paddingTop:u(g.begin[1])
-                                                      paddingBottom:u(g.end[1])
-                                                       paddingFront:u(g.begin[0])
-                                                        paddingBack:u(g.end[0])
-                                                       paddingStyle:MPSGraphPaddingStyleExplicit
-                                                         dataLayout:MPSGraphTensorNamedDataLayoutNCDHW
-                                                      weightsLayout:MPSGraphTensorNamedDataLayoutOIDHW];
-}
-
-Tensor convolve(const Emit& e, Tensor x, Tensor w, const Geometry& g) {
-  if (g.strides.size() == 3)
-    return [e.graph() convolution3DWithSourceTensor:x weightsTensor:w descriptor:spatial(g) name:nil];
-  return [e.graph() convolution2DWithSourceTensor:x weightsTensor:w descriptor:planar(g) name:nil];
-}
-
-// The transposed convolution is what gives the gradient of the forward one's data.
-Tensor convolve_transposed(const Emit& e, Tensor x, Tensor w, const ir::Extents& out, const Geometry& g) {
-  NSArray<NSNumber*>* shape = numbers(out.span());
-  if (g.strides.size() == 3) {
-    return [e.graph() convolution3DDataGradientWithIncomingGradientTensor:x
-                                                            weightsTensor:w
-                                                              outputShape:shape
-                                             forwardConvolutionDescriptor:spatial(g)
-                                                                     name:nil];
-  }
-  return [e.graph() convolution2DDataGradientWithIncomingGradientTensor:x
-                                                          weightsTensor:w
-                                                            outputShape:shape
-                                           forwardConvolutionDescriptor:planar(g)
-                                                                   name:nil];
-}
 
 ir::Extents with_two_axes(const ir::Extents& extents) {
   return extents.rank() == 3 ? ir::Extents{extents[0], extents[1], 1, extents[2]} : extents;
@@ -117,7 +47,8 @@ Status lower_conv(Lowering& l) {
   HEDDLE_TRY_ASSIGN(const Geometry g, geometry_of(l));
   Tensor x = e.reshape(l.inputs[0], with_two_axes(l.extents(0)));
   Tensor w = e.reshape(l.inputs[1], with_two_axes(l.extents(1)));
-  Tensor out = e.reshape(convolve(e, x, w, g), l.out_extents());
+  HEDDLE_TRY_ASSIGN(Tensor out, convolve(e, x, w, g));
+  out = e.reshape(out, l.out_extents());
   if (l.has(2)) out = e.add(out, per_channel(e, l.inputs[2], l.out_extents().rank()));
   if (l.has(3)) out = e.add(out, l.inputs[3]);
   l.outputs[0] = e.activate(out, activation);
@@ -146,7 +77,8 @@ Status lower_transposed(Lowering& l) {
     all.push_back((in[2 + i] - 1) * stride + (w[2 + i] - 1) * dilation + 1);
     from[2 + i] = real ? window.begin(i - added, in[2 + i]) : 0;
   }
-  Tensor out = convolve_transposed(e, e.reshape(l.inputs[0], in), e.reshape(l.inputs[1], w), all, g);
+  HEDDLE_TRY_ASSIGN(Tensor out,
+                    convolve_transposed(e, e.reshape(l.inputs[0], in), e.reshape(l.inputs[1], w), all, g));
   out = e.reshape(cut_out(e, out, from, wanted), l.out_extents());
   if (l.has(2)) out = e.add(out, per_channel(e, l.inputs[2], l.out_extents().rank()));
   l.outputs[0] = e.activate(out, activation);
@@ -176,8 +108,8 @@ Status lower_conv_integer(Lowering& l) {
     Tensor total = nil, weights = e.slice(w, 0, group * out_channels, out_channels);
     for (int64_t begin = 0; begin < per_group; begin += channels) {
       const int64_t count = std::min(channels, per_group - begin);
-      Tensor part =
-          convolve(e, e.slice(x, 1, group * per_group + begin, count), e.slice(weights, 1, begin, count), g);
+      HEDDLE_TRY_ASSIGN(Tensor part, convolve(e, e.slice(x, 1, group * per_group + begin, count),
+                                              e.slice(weights, 1, begin, count), g));
       part = e.cast(e.round(part), ir::DType::kI32);
       total = total == nil ? part : e.add(total, part);
     }

@@ -25,9 +25,13 @@ Status activated(Lowering& l) {
   return {};
 }
 
-// MPSGraph's sign of NaN is 0.
+// MPSGraph's sign of NaN is 0, and it has none of i64.
 Status lower_sign(Lowering& l) {
   return with(l, [](const Emit& e, Tensor x) {
+    if (dtype_of(x) == ir::DType::kI64 && !e.limits().i64_signs) {
+      Tensor zero = e.like(0, x), one = e.like(1, x);
+      return e.choose(e.greater(x, zero), one, e.choose(e.less(x, zero), e.like(-1, x), zero));
+    }
     return ir::is_float(dtype_of(x)) ? e.choose(e.is_nan(x), x, e.sign(x)) : e.sign(x);
   });
 }

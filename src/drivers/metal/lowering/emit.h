@@ -2,7 +2,11 @@
 //
 //   What       Each function adds one operator of MPSGraph (or none, where nothing is to be done) and returns
 //              its result; those of emit_shapes.mm and emit_math.mm that add several say so.
-//   Shapes     MPSGraph's tensors have rank 1 or more here: a scalar is [1].
+//   Shapes     MPSGraph's tensors have rank 1 or more here: a scalar is [1]. The number of a loop's turns has
+//              none.
+//   Limits     What this Mac's MPSGraph does wrongly is done another way, as limits.h says.
+//   Errors     MPSGraph ends the process when an array is too large. What would make one raises
+//              NSException kTooLarge before, as MPSGraph does for other mistakes of ours.
 //   Threads    One thread at a time: MPSGraph is not safe for more while it is built.
 //   Lifetime   The graph keeps its tensors; a Tensor is good as long as the graph is.
 #pragma once
@@ -12,6 +16,7 @@
 #include <span>
 #include <vector>
 
+#include "drivers/metal/limits.h"
 #include "ir/ops/activation.h"
 #include "ir/tensor.h"
 
@@ -26,17 +31,24 @@ MPSDataType type_of(ir::DType dtype);
 ir::DType dtype_of(Tensor tensor);
 ir::Extents extents_of(Tensor tensor);
 ir::Extents at_least_one_axis(const ir::Extents& extents);
+ir::Extents common(const ir::Extents& x, const ir::Extents& y);  // what two that fit together broadcast to
 NSArray<NSNumber*>* numbers(std::span<const int64_t> values);
+
+extern NSString* const kTooLarge;
 
 class Emit {
  public:
-  explicit Emit(MPSGraph* graph) : graph_(graph) {}
+  Emit(MPSGraph* graph, const Limits& limits) : graph_(graph), limits_(limits) {}
   MPSGraph* graph() const { return graph_; }
+  const Limits& limits() const { return limits_; }
+  // Raises kTooLarge. Each function below asks it for what it makes.
+  void require_fit(ir::DType dtype, const ir::Extents& extents) const;
 
   Tensor placeholder(ir::DType dtype, const ir::Extents& extents) const;
   Tensor constant(const ir::Tensor& tensor) const;
   Tensor scalar(double value, ir::DType dtype) const;  // [1]
   Tensor whole(int64_t value, ir::DType dtype) const;  // [1], exact
+  Tensor count_of_turns(int64_t value) const;          // i32, without axes
   Tensor like(double value, Tensor of) const { return scalar(value, dtype_of(of)); }
   Tensor filled(double value, ir::DType dtype, const ir::Extents& extents) const;
   Tensor positions(const Axes& values, ir::DType dtype = ir::DType::kI32) const;  // rank 1
@@ -74,68 +86,86 @@ class Emit {
   Tensor bit_not(Tensor x) const { return [graph_ bitwiseNOTWithTensor:x name:nil]; }
   Tensor sigmoid(Tensor x) const { return [graph_ sigmoidWithTensor:x name:nil]; }
   Tensor add(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ additionWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor sub(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ subtractionWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor mul(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ multiplicationWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor div(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ divisionWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor fmod(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ moduloWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor power(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ powerWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor equal(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ equalWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor not_equal(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ notEqualWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor less(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ lessThanWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor less_equal(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ lessThanOrEqualToWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor greater(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ greaterThanWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor greater_equal(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ greaterThanOrEqualToWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor both(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ logicalANDWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor either(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ logicalORWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor differ(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ logicalXORWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor bit_and(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ bitwiseANDWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor bit_or(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ bitwiseORWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor bit_xor(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ bitwiseXORWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor shift_left(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ bitwiseLeftShiftWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
   Tensor shift_right(Tensor x, Tensor y) const {
+    require_common(x, y);
     return [graph_ bitwiseRightShiftWithPrimaryTensor:x secondaryTensor:y name:nil];
   }
-  Tensor matmul(Tensor x, Tensor y) const {
-    return [graph_ matrixMultiplicationWithPrimaryTensor:x secondaryTensor:y name:nil];
-  }
+  Tensor matmul(Tensor x, Tensor y) const;
   Tensor max(Tensor x, Tensor y) const;  // NaN wins
   Tensor min(Tensor x, Tensor y) const;
   Tensor choose(Tensor condition, Tensor yes, Tensor no) const;
@@ -179,12 +209,17 @@ class Emit {
   Tensor activate(Tensor x, const ir::Activation& activation) const;
   Tensor gelu(Tensor x, bool by_tanh) const;
   Tensor clamp(Tensor x, double low, double high) const;
+  Tensor quotient(Tensor x, Tensor y) const;             // integers, y is not 0; toward zero
   Tensor divide_whole(Tensor x, Tensor y) const;         // integers; x / 0 is 0
   Tensor remainder_whole(Tensor x, Tensor y) const;      // integers, of that division
   Tensor product_of_integers(Tensor x, Tensor y) const;  // as matmul
 
  private:
+  void require_common(Tensor x, Tensor y) const;  // for what both broadcast to
+  Tensor exact_quotient(Tensor x, Tensor y, ir::DType wide, int steps) const;
+
   MPSGraph* graph_;
+  const Limits& limits_;
 };
 
 }  // namespace heddle::metal

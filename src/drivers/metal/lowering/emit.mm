@@ -53,12 +53,14 @@ NSArray<NSNumber*>* numbers(std::span<const int64_t> values) {
 }
 
 Tensor Emit::placeholder(ir::DType dtype, const ir::Extents& extents) const {
+  require_fit(dtype, extents);
   return [graph_ placeholderWithShape:numbers(at_least_one_axis(extents).span())
                              dataType:type_of(dtype)
                                  name:nil];
 }
 
 Tensor Emit::constant(const ir::Tensor& tensor) const {
+  require_fit(tensor.dtype(), tensor.extents());
   NSData* data = [NSData dataWithBytes:tensor.data() length:static_cast<NSUInteger>(tensor.bytes())];
   return [graph_ constantWithData:data
                             shape:numbers(at_least_one_axis(tensor.extents()).span())
@@ -75,6 +77,10 @@ Tensor Emit::whole(int64_t value, ir::DType dtype) const {
   return constant(tensor);
 }
 
+Tensor Emit::count_of_turns(int64_t value) const {
+  return [graph_ constantWithScalar:static_cast<double>(value) dataType:MPSDataTypeInt32];
+}
+
 Tensor Emit::filled(double value, ir::DType dtype, const ir::Extents& extents) const {
   return broadcast(scalar(value, dtype), extents);
 }
@@ -86,78 +92,40 @@ Tensor Emit::positions(const Axes& values, ir::DType dtype) const {
 }
 
 Tensor Emit::counting(size_t axis, const ir::Extents& extents) const {
+  require_fit(ir::DType::kI32, extents);
   return [graph_ coordinateAlongAxis:static_cast<NSInteger>(axis)
                            withShape:numbers(at_least_one_axis(extents).span())
                                 name:nil];
 }
 
+Tensor Emit::matmul(Tensor x, Tensor y) const {
+  const ir::Extents left = extents_of(x), right = extents_of(y);
+  ir::Extents made = common(ir::Extents(left.span().first(left.rank() - 2)),
+                            ir::Extents(right.span().first(right.rank() - 2)));
+  made.push_back(left[left.rank() - 2]);
+  made.push_back(right[right.rank() - 1]);
+  require_fit(dtype_of(x), made);
+  return [graph_ matrixMultiplicationWithPrimaryTensor:x secondaryTensor:y name:nil];
+}
+
 Tensor Emit::max(Tensor x, Tensor y) const {
+  require_common(x, y);
   if (!ir::is_float(dtype_of(x))) return [graph_ maximumWithPrimaryTensor:x secondaryTensor:y name:nil];
   return [graph_ maximumWithNaNPropagationWithPrimaryTensor:x secondaryTensor:y name:nil];
 }
 
 Tensor Emit::min(Tensor x, Tensor y) const {
+  require_common(x, y);
   if (!ir::is_float(dtype_of(x))) return [graph_ minimumWithPrimaryTensor:x secondaryTensor:y name:nil];
   return [graph_ minimumWithNaNPropagationWithPrimaryTensor:x secondaryTensor:y name:nil];
 }
 
 Tensor Emit::choose(Tensor condition, Tensor yes, Tensor no) const {
+  require_fit(dtype_of(yes), common(common(extents_of(condition), extents_of(yes)), extents_of(no)));
   return [graph_ selectWithPredicateTensor:condition
                        truePredicateTensor:yes
                       falsePredicateTensor:no
                                       name:nil];
-}
-
-Tensor Emit::sum(Tensor x, const Axes& axes) const {
-  return axes.empty() ? x : [graph_ reductionSumWithTensor:x axes:numbers(axes) name:nil];
-}
-
-Tensor Emit::product(Tensor x, const Axes& axes) const {
-  return axes.empty() ? x : [graph_ reductionProductWithTensor:x axes:numbers(axes) name:nil];
-}
-
-Tensor Emit::greatest(Tensor x, const Axes& axes) const {
-  if (axes.empty()) return x;
-  if (!ir::is_float(dtype_of(x))) return [graph_ reductionMaximumWithTensor:x axes:numbers(axes) name:nil];
-  return [graph_ reductionMaximumPropagateNaNWithTensor:x axes:numbers(axes) name:nil];
-}
-
-Tensor Emit::least(Tensor x, const Axes& axes) const {
-  if (axes.empty()) return x;
-  if (!ir::is_float(dtype_of(x))) return [graph_ reductionMinimumWithTensor:x axes:numbers(axes) name:nil];
-  return [graph_ reductionMinimumPropagateNaNWithTensor:x axes:numbers(axes) name:nil];
-}
-
-Tensor Emit::mean(Tensor x, const Axes& axes) const {
-  return axes.empty() ? x : [graph_ meanOfTensor:x axes:numbers(axes) name:nil];
-}
-
-Tensor Emit::arg_max(Tensor x, size_t axis) const {
-  return [graph_ reductionArgMaximumWithTensor:x axis:static_cast<NSInteger>(axis) name:nil];
-}
-
-Tensor Emit::arg_sort(Tensor x, size_t axis, bool descending) const {
-  return [graph_ argSortWithTensor:x axis:static_cast<NSInteger>(axis) descending:descending name:nil];
-}
-
-Tensor Emit::softmax(Tensor x, size_t axis) const {
-  return [graph_ softMaxWithTensor:x axis:static_cast<NSInteger>(axis) name:nil];
-}
-
-Tensor Emit::running_sum(Tensor x, size_t axis, bool exclusive, bool reverse) const {
-  return [graph_ cumulativeSumWithTensor:x
-                                    axis:static_cast<NSInteger>(axis)
-                               exclusive:exclusive
-                                 reverse:reverse
-                                    name:nil];
-}
-
-Tensor Emit::running_product(Tensor x, size_t axis, bool exclusive, bool reverse) const {
-  return [graph_ cumulativeProductWithTensor:x
-                                        axis:static_cast<NSInteger>(axis)
-                                   exclusive:exclusive
-                                     reverse:reverse
-                                        name:nil];
 }
 
 }  // namespace heddle::metal

@@ -51,15 +51,48 @@ Tensor Emit::activate(Tensor x, const ir::Activation& activation) const {
   return x;
 }
 
+// MPSGraph may divide integers in f32. Here that is an estimate only: what is left is divided again, and the
+// last step is by comparison. Both are made negative, since the least integer has no opposite.
+Tensor Emit::exact_quotient(Tensor x, Tensor y, ir::DType type, int steps) const {
+  x = cast(x, type), y = cast(y, type);
+  Tensor zero = whole(0, type), one = whole(1, type);
+  const auto below_zero = [&](Tensor t) { return choose(less(t, zero), t, negate(t)); };
+  const auto estimate = [&](Tensor t, Tensor by) {
+    const double most = type == ir::DType::kI32 ? 0x1.fffffep30 : 0x1.fffffep62;
+    Tensor f = div(cast(t, ir::DType::kF32), cast(by, ir::DType::kF32));
+    return cast(clamp(f, -most, most), type);
+  };
+  Tensor left = below_zero(x), by = below_zero(y), times = estimate(left, by);
+  left = sub(left, mul(times, by));
+  for (int step = 1; step < steps; ++step) {
+    Tensor more = estimate(left, by);
+    times = add(times, more);
+    left = sub(left, mul(more, by));
+  }
+  Tensor over = greater(left, zero);
+  times = choose(over, sub(times, one), times);
+  left = choose(over, add(left, by), left);
+  times = choose(less_equal(left, by), add(times, one), times);
+  return choose(differ(less(x, zero), less(y, zero)), negate(times), times);
+}
+
+Tensor Emit::quotient(Tensor x, Tensor y) const {
+  const ir::DType dtype = dtype_of(x);
+  if (limits_.exact_division) return div(x, y);
+  const bool wide = dtype == ir::DType::kI64;
+  // Each step gives 21 bits and more: f32 has 24, and its division is not rounded correctly.
+  return cast(exact_quotient(x, y, wide ? dtype : ir::DType::kI32, wide ? 3 : 2), dtype);
+}
+
 Tensor Emit::divide_whole(Tensor x, Tensor y) const {
   Tensor zero = equal(y, like(0, y));
-  return choose(zero, like(0, x), div(x, choose(zero, like(1, y), y)));
+  return choose(zero, like(0, x), quotient(x, choose(zero, like(1, y), y)));
 }
 
 Tensor Emit::remainder_whole(Tensor x, Tensor y) const {
   Tensor zero = equal(y, like(0, y));
   Tensor divisor = choose(zero, like(1, y), y);
-  return choose(zero, like(0, x), sub(x, mul(div(x, divisor), divisor)));
+  return choose(zero, like(0, x), sub(x, mul(quotient(x, divisor), divisor)));
 }
 
 // MPSGraph multiplies matrices of floats only.

@@ -11,6 +11,7 @@ Tensor Emit::cast(Tensor x, ir::DType dtype) const {
   const ir::DType from = dtype_of(x);
   if (from == dtype) return x;
   if (dtype == ir::DType::kBool) return not_equal(x, like(0, x));
+  require_fit(dtype, extents_of(x));
   return [graph_ castTensor:x toType:type_of(dtype) name:nil];
 }
 
@@ -22,6 +23,7 @@ Tensor Emit::reinterpret(Tensor x, ir::DType dtype) const {
 Tensor Emit::reshape(Tensor x, const ir::Extents& extents) const {
   const ir::Extents wanted = at_least_one_axis(extents);
   if (extents_of(x) == wanted) return x;
+  require_fit(dtype_of(x), wanted);
   return [graph_ reshapeTensor:x withShape:numbers(wanted.span()) name:nil];
 }
 
@@ -48,18 +50,30 @@ Tensor Emit::swap_last(Tensor x) const {
 Tensor Emit::broadcast(Tensor x, const ir::Extents& extents) const {
   const ir::Extents wanted = at_least_one_axis(extents);
   if (extents_of(x) == wanted) return x;
+  require_fit(dtype_of(x), wanted);
   return [graph_ broadcastTensor:x toShape:numbers(wanted.span()) name:nil];
 }
 
 Tensor Emit::concat(const std::vector<Tensor>& parts, size_t axis) const {
   if (parts.size() == 1) return parts.front();
+  const bool by_bytes = dtype_of(parts.front()) == ir::DType::kBool && !limits_.bool_concats;
+  ir::Extents extents = extents_of(parts.front());
+  extents[axis] = 0;
   NSMutableArray<MPSGraphTensor*>* array = [NSMutableArray array];
-  for (Tensor part : parts) [array addObject:part];
-  return [graph_ concatTensors:array dimension:static_cast<NSInteger>(axis) name:nil];
+  for (Tensor part : parts) {
+    extents[axis] += extents_of(part)[axis];
+    [array addObject:by_bytes ? cast(part, ir::DType::kI8) : part];
+  }
+  require_fit(dtype_of(parts.front()), extents);
+  Tensor whole = [graph_ concatTensors:array dimension:static_cast<NSInteger>(axis) name:nil];
+  return by_bytes ? cast(whole, ir::DType::kBool) : whole;
 }
 
 Tensor Emit::tile(Tensor x, const Axes& times) const {
   if (std::all_of(times.begin(), times.end(), [](int64_t n) { return n == 1; })) return x;
+  ir::Extents extents = extents_of(x);
+  for (size_t axis = 0; axis < extents.rank(); ++axis) extents[axis] *= times[axis];
+  require_fit(dtype_of(x), extents);
   return [graph_ tileTensor:x withMultiplier:numbers(times) name:nil];
 }
 
@@ -68,6 +82,9 @@ Tensor Emit::pad(Tensor x, const Axes& before, const Axes& after, double value) 
     return std::all_of(pads.begin(), pads.end(), [](int64_t n) { return n == 0; });
   };
   if (none(before) && none(after)) return x;
+  ir::Extents extents = extents_of(x);
+  for (size_t axis = 0; axis < extents.rank(); ++axis) extents[axis] += before[axis] + after[axis];
+  require_fit(dtype_of(x), extents);
   return [graph_ padTensor:x
            withPaddingMode:MPSGraphPaddingModeConstant
                leftPadding:numbers(before)
@@ -101,10 +118,24 @@ Tensor Emit::take(Tensor x, size_t axis, const Axes& places) const {
 }
 
 Tensor Emit::gather(Tensor x, Tensor indices, size_t axis) const {
+  const ir::Extents from = extents_of(x), places = extents_of(indices);
+  ir::Extents made(from.span().first(axis));
+  for (const int64_t extent : places) made.push_back(extent);
+  for (size_t i = axis + 1; i < from.rank(); ++i) made.push_back(from[i]);
+  require_fit(dtype_of(x), made);
   return [graph_ gatherWithUpdatesTensor:x indicesTensor:indices axis:axis batchDimensions:0 name:nil];
 }
 
 Tensor Emit::gather_elements(Tensor x, Tensor indices, size_t axis) const {
+  const ir::Extents from = extents_of(x), made = extents_of(indices);
+  require_fit(dtype_of(x), made);
+  const auto above_one = std::count_if(from.begin(), from.end(), [](int64_t extent) { return extent > 1; });
+  if (!limits_.lone_gathers && above_one <= 1) {
+    // All indices are 0, or all other extents are 1.
+    if (from[axis] == 1) return broadcast(x, made);
+    const ir::Extents lane{from.elements()}, places{made.elements()};
+    return reshape(gather(reshape(x, lane), reshape(indices, places), 0), made);
+  }
   return [graph_ gatherAlongAxis:static_cast<NSInteger>(axis)
                withUpdatesTensor:x
                    indicesTensor:indices
@@ -112,6 +143,11 @@ Tensor Emit::gather_elements(Tensor x, Tensor indices, size_t axis) const {
 }
 
 Tensor Emit::gather_nd(Tensor x, Tensor indices, size_t batch_axes) const {
+  const ir::Extents from = extents_of(x), points = extents_of(indices);
+  ir::Extents made(points.span().first(points.rank() - 1));
+  const size_t named = batch_axes + static_cast<size_t>(points[points.rank() - 1]);
+  for (size_t i = named; i < from.rank(); ++i) made.push_back(from[i]);
+  require_fit(dtype_of(x), made);
   return [graph_ gatherNDWithUpdatesTensor:x indicesTensor:indices batchDimensions:batch_axes name:nil];
 }
 

@@ -35,6 +35,9 @@ Result<Choice> choose(const ir::Graph& graph, const ir::Node& node);  // unsuppo
 // For people: the path and why it was taken; with `half`, of a module of precision f16.
 std::string described(const ir::Graph& graph, const ir::Node& node, const Choice& choice, bool half);
 
+// What raised it: Emit, of an array that is too large (unsupported), or MPSGraph, of a mistake of ours.
+Status refusal_of(NSException* exception);
+
 class GraphWork {
  public:
   GraphWork(const Emit& emit, const Weights& weights, const LoweringOptions& options)

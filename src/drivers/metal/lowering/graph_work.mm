@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "drivers/metal/failure.h"
 #include "ir/op.h"
 
 namespace heddle::metal {
@@ -58,6 +59,12 @@ Result<Choice> choose(const ir::Graph& graph, const ir::Node& node) {
   if (operands.any_empty && (path->properties & kTakesEmpty) == 0)
     return Status::unsupported(node.describe(), ": an operand is empty, which MPSGraph does not have");
   return Choice{path, Fate::emitted};
+}
+
+Status refusal_of(NSException* exception) {
+  const std::string reason = utf8([exception reason]);
+  if ([[exception name] isEqualToString:kTooLarge]) return Status::unsupported(reason);
+  return Status::internal("MPSGraph refused the graph: ", reason);
 }
 
 std::string described(const ir::Graph& graph, const ir::Node& node, const Choice& choice, bool half) {
@@ -124,9 +131,13 @@ Status GraphWork::emit_node(const ir::Graph& graph, const ir::Node& node, std::v
   for (const ir::ValueId which : node.inputs)
     lowering.inputs.push_back(which == ir::kNoValue ? nil : values[which]);
   lowering.outputs.resize(node.outputs.size(), nil);
-  if (Status status = emit_by_path(*choice.path, lowering); !status.ok())
-    return status.with_context(node.describe());
-  return settle(lowering, values);
+  @try {
+    if (Status status = emit_by_path(*choice.path, lowering); !status.ok())
+      return status.with_context(node.describe());
+    return settle(lowering, values);
+  } @catch (NSException* exception) {
+    return refusal_of(exception).with_context(node.describe());
+  }
 }
 
 // Narrow floats become f32 before a wide path, and what comes out becomes narrow again in settle().

@@ -2,6 +2,7 @@
 // first element, and writes nothing.
 #include "drivers/metal/lowering/indexing.h"
 
+#include "drivers/metal/lowering/extremes.h"
 #include "drivers/metal/lowering/graph_work.h"
 #include "ir/tensor_type.h"
 
@@ -9,10 +10,12 @@ namespace heddle::metal {
 
 // MPSGraph promises no order of updates, so each row first finds its last one.
 Tensor put_last(const Emit& e, Tensor rows, Tensor updates, Tensor targets) {
+  constexpr int64_t kExactInF32 = 1 << 24;
   const int64_t count = extents_of(rows)[0], given = extents_of(updates)[0];
-  Tensor number = e.counting(0, {given});
-  Tensor last = e.scatter_elements(e.broadcast(e.whole(-1, ir::DType::kI32), {count}), number, targets, 0,
-                                   MPSGraphScatterModeMax);
+  const ir::DType type = given <= kExactInF32 ? ir::DType::kF32 : ir::DType::kI32;
+  Tensor number = e.reshape(e.cast(e.counting(0, {given}), type), {given, 1});
+  Tensor last = scatter_extreme(e, e.filled(-1, type, {count, 1}), number, targets, true);
+  last = e.reshape(e.cast(last, ir::DType::kI32), {count});
   Tensor zero = e.whole(0, ir::DType::kI32);
   Tensor put = e.gather(updates, e.max(last, zero), 0);
   return e.choose(e.reshape(e.greater_equal(last, zero), {count, 1}), put, rows);
@@ -80,10 +83,12 @@ Status lower_one_hot(Lowering& l) {
   return {};
 }
 
-MPSGraphScatterMode mode_of(const std::string& reduction) {
-  if (reduction == "add") return MPSGraphScatterModeAdd;
-  if (reduction == "mul") return MPSGraphScatterModeMul;
-  return reduction == "max" ? MPSGraphScatterModeMax : MPSGraphScatterModeMin;
+Tensor scattered(const Emit& e, Tensor data, Tensor updates, Tensor targets, const std::string& reduction) {
+  if (reduction == "none") return put_last(e, data, updates, targets);
+  if (reduction == "max" || reduction == "min")
+    return scatter_extreme(e, data, updates, targets, reduction == "max");
+  return e.scatter_nd(data, updates, e.reshape(targets, {extents_of(targets)[0], 1}),
+                      reduction == "add" ? MPSGraphScatterModeAdd : MPSGraphScatterModeMul);
 }
 
 // data [rows, each], updates [n, each], targets i32 [n]; `wrong` (nil: none can be) writes nothing: it has a
@@ -98,11 +103,7 @@ Tensor scatter_rows(const Lowering& l, Tensor data, Tensor updates, Tensor targe
     data = e.pad(data, {0, 0}, {1, 0}, 0);
     targets = e.choose(wrong, e.whole(rows, ir::DType::kI32), targets);
   }
-  const std::string reduction = l.attributes().str("reduction", "none");
-  Tensor out =
-      reduction == "none"
-          ? put_last(e, data, updates, targets)
-          : e.scatter_nd(data, updates, e.reshape(targets, {extents_of(targets)[0], 1}), mode_of(reduction));
+  Tensor out = scattered(e, data, updates, targets, l.attributes().str("reduction", "none"));
   return e.cast(e.slice(out, 0, 0, rows), dtype);
 }
 

@@ -38,7 +38,7 @@ class GraphLowering {
       : graph_(graph),
         options_(options),
         mps_(Owned<MPSGraph*>::adopt([[MPSGraph alloc] init])),
-        emit_(mps_.get()),
+        emit_(mps_.get(), options.limits),
         work_(emit_, weights, options) {}
 
   Result<Lowered> run() {
@@ -68,7 +68,7 @@ class GraphLowering {
       targets.outputs.push_back(i);
     }
     for (const Flags& flags : work_.flags()) {
-      [targets.tensors addObject:flags.tensor];
+      [targets.tensors addObject:emit_.identity(flags.tensor)];
       targets.checks.push_back({flags.mistake, flags.count, flags.per_row});
     }
     return targets;
@@ -106,6 +106,7 @@ class GraphLowering {
     [executable setOptions:MPSGraphOptionsNone];  // the driver synchronises, by its own events
     lowered.executable = Owned<MPSGraphExecutable*>::retain(executable);
     HEDDLE_TRY(order_feeds(executable, lowered));
+    HEDDLE_TRY(order_results(executable, targets.tensors, lowered));
     return lowered;
   }
 
@@ -127,6 +128,19 @@ class GraphLowering {
     return {};
   }
 
+  // That of the results is the executable's, too.
+  Status order_results(MPSGraphExecutable* executable, NSArray<MPSGraphTensor*>* targets,
+                       Lowered& lowered) const {
+    const NSUInteger count = [targets count];
+    for (MPSGraphTensor* tensor in options_.defences.orders_results ? [executable targetTensors] : targets) {
+      NSUInteger place = 0;
+      while (place < count && [targets objectAtIndex:place] != tensor) ++place;
+      if (place == count) return Status::internal("the executable gives a tensor that was no target");
+      lowered.results.push_back(place);
+    }
+    return {};
+  }
+
   const ir::Graph& graph_;
   const LoweringOptions& options_;
   Owned<MPSGraph*> mps_;
@@ -142,7 +156,7 @@ Result<Lowered> lower(const ir::Graph& specialised, const Weights& weights, cons
     @try {
       return GraphLowering(specialised, weights, options).run();
     } @catch (NSException* exception) {
-      return Status::internal("MPSGraph refused the graph: ", [[exception reason] UTF8String]);
+      return refusal_of(exception);
     }
   }
 }

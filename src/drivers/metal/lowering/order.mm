@@ -1,7 +1,9 @@
 // ArgMax, ArgMin, TopK and running totals.
 #include <limits>
+#include <numeric>
 
 #include "drivers/metal/lowering/lowering.h"
+#include "drivers/metal/lowering/sorting.h"
 #include "ir/tensor_type.h"
 
 namespace heddle::metal {
@@ -37,20 +39,25 @@ Status lower_arg(Lowering& l) {
   return {};
 }
 
-// By an order of all, of which the first k are taken. It is taken to be stable, so that of equals the first
-// comes first, which Apple's page does not promise.
+// By an order of all, of which the first k are taken; of equals the first comes first.
 Status lower_top_k(Lowering& l) {
   const Emit& e = l.emit;
-  Tensor x = l.inputs[0];
-  const ir::Extents extents = extents_of(x);
+  const ir::Extents extents = extents_of(l.inputs[0]);
   HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis", -1), extents.rank()));
   const bool largest = l.attributes().i64("largest", 1) != 0;
-  const int64_t k = at_least_one_axis(l.out_extents())[axis];
-  const bool floats = ir::is_float(dtype_of(x));
-  Tensor keys = floats ? e.cast(x, ir::DType::kF32) : x;
-  Tensor order = e.slice(e.arg_sort(keys, axis, largest), axis, 0, k);
-  l.outputs[0] = e.gather_elements(x, order, axis);
-  l.outputs[1] = e.cast(order, ir::DType::kI64);
+  const int64_t k = at_least_one_axis(l.out_extents())[axis], lane = extents[axis];
+  Axes to_last(extents.rank());
+  std::iota(to_last.begin(), to_last.end(), 0);
+  std::swap(to_last[axis], to_last.back());  // its own inverse
+  Tensor turned = e.transpose(l.inputs[0], to_last);
+  ir::Extents made = extents_of(turned);
+  made[made.rank() - 1] = k;
+  Tensor rows = e.reshape(turned, {extents.elements() / lane, lane});
+  HEDDLE_TRY_ASSIGN(Tensor order, order_of_rows(e, rows, largest));
+  order = e.slice(order, 1, 0, k);
+  const auto back = [&](Tensor t) { return e.transpose(e.reshape(t, made), to_last); };
+  l.outputs[0] = back(e.gather_elements(rows, order, 1));
+  l.outputs[1] = e.cast(back(order), ir::DType::kI64);
   return {};
 }
 

@@ -1,7 +1,7 @@
 // products.h: matrix products, for every path that needs one.
 //
 //   What       product() is the only place that multiplies matrices of floats: which of MPSGraph's kernels is
-//              reached is decided there.
+//              reached, and what is cut because MPSGraph would be wrong, is decided there.
 //   Threads    Pure, but for the graph that is built.
 #pragma once
 

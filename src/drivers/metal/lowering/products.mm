@@ -4,16 +4,76 @@
 #include <algorithm>
 
 namespace heddle::metal {
+namespace {
 
 // Two plain matrices are what MPSGraph hands to its NDArray multiplication, which is wrong when three threads
 // are in it. A third axis, of 1, keeps it with the graph's own kernels.
-Tensor product(const Lowering& l, Tensor x, Tensor y) {
+Tensor whole_product(const Lowering& l, Tensor x, Tensor y) {
   const Emit& e = l.emit;
-  if (ir::is_integer(dtype_of(x))) return e.product_of_integers(x, y);
   const bool plain = extents_of(x).rank() == 2 && extents_of(y).rank() == 2;
   if (!plain || !l.defences.products_by_graph) return e.matmul(x, y);
   ir::Extents out{extents_of(x)[0], extents_of(y)[1]};
   return e.reshape(e.matmul(e.with_rank(x, 3), e.with_rank(y, 3)), out);
+}
+
+// Cut until every part is one that MPSGraph multiplies rightly.
+Tensor cut_product(const Lowering& l, Tensor x, Tensor y) {
+  const Emit& e = l.emit;
+  const Limits& limits = e.limits();
+  const size_t row = extents_of(x).rank() - 2, column = row + 1;
+  const int64_t rows = extents_of(x)[row], terms = extents_of(x)[column], columns = extents_of(y)[column];
+  std::vector<Tensor> parts;
+  for (int64_t begin = 0; rows > limits.product_extent && begin < rows; begin += limits.product_extent) {
+    const int64_t count = std::min(limits.product_extent, rows - begin);
+    parts.push_back(cut_product(l, e.slice(x, row, begin, count), y));
+  }
+  if (!parts.empty()) return e.concat(parts, row);
+  for (int64_t begin = 0; columns > limits.product_extent && begin < columns;
+       begin += limits.product_extent) {
+    const int64_t count = std::min(limits.product_extent, columns - begin);
+    parts.push_back(cut_product(l, x, e.slice(y, column, begin, count)));
+  }
+  if (!parts.empty()) return e.concat(parts, column);
+  const bool crowded = std::min(rows, columns) >= limits.product_crowd;
+  const int64_t most =
+      crowded ? std::min(limits.product_extent, limits.product_terms) : limits.product_extent;
+  if (terms <= most) return whole_product(l, x, y);
+  Tensor total = nil;
+  for (int64_t begin = 0; begin < terms; begin += most) {
+    const int64_t count = std::min(most, terms - begin);
+    Tensor part = whole_product(l, e.slice(x, column, begin, count), e.slice(y, row, begin, count));
+    total = total == nil ? part : e.add(total, part);
+  }
+  return total;
+}
+
+// As one leading axis; of 1 where it is to broadcast.
+Tensor with_one_batch(const Emit& e, Tensor t, const ir::Extents& batch) {
+  const ir::Extents from = extents_of(t);
+  ir::Extents matrix(from.span().last(2)), whole = batch;
+  int64_t own = 1;
+  for (size_t i = 0; i + 2 < from.rank(); ++i) own *= from[i];
+  for (const int64_t extent : matrix) whole.push_back(extent);
+  if (own > 1) t = e.broadcast(t, whole);
+  return e.reshape(t, {own > 1 ? batch.elements() : 1, matrix[0], matrix[1]});
+}
+
+}  // namespace
+
+Tensor product(const Lowering& l, Tensor x, Tensor y) {
+  const Emit& e = l.emit;
+  const ir::Extents left = extents_of(x), right = extents_of(y);
+  const bool integers = ir::is_integer(dtype_of(x));
+  const auto multiplied = [&] { return integers ? e.product_of_integers(x, y) : cut_product(l, x, y); };
+  if (static_cast<int64_t>(std::max(left.rank(), right.rank())) <= e.limits().product_axes)
+    return multiplied();
+  const ir::Extents batch = common(ir::Extents(left.span().first(left.rank() - 2)),
+                                   ir::Extents(right.span().first(right.rank() - 2)));
+  x = with_one_batch(e, x, batch), y = with_one_batch(e, y, batch);
+  ir::Extents out = batch;
+  out.push_back(left[left.rank() - 2]);
+  out.push_back(right[right.rank() - 1]);
+  return e.reshape(multiplied(), out);
 }
 
 namespace {

@@ -42,7 +42,7 @@ Status lower_mean(Lowering& l) {
     int64_t count = 1;
     for (const int64_t axis : axes) count *= extents_of(x)[static_cast<size_t>(axis)];
     Tensor total = e.sum(e.cast(x, ir::DType::kI64), axes);
-    return e.cast(e.div(total, e.whole(count, ir::DType::kI64)), dtype_of(x));
+    return e.cast(e.quotient(total, e.whole(count, ir::DType::kI64)), dtype_of(x));
   });
 }
 

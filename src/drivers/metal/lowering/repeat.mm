@@ -49,7 +49,7 @@ class ForLoop {
     Status* status = &status_;
     ForLoop* self = this;
     NSArray<MPSGraphTensor*>* made = [e_.graph()
-        forLoopWithNumberOfIterations:e_.whole(count_, ir::DType::kI32)
+        forLoopWithNumberOfIterations:e_.count_of_turns(count_)
                  initialBodyArguments:initial
                                  body:^NSArray<MPSGraphTensor*>*(MPSGraphTensor* number,
                                                                  NSArray<MPSGraphTensor*>* arguments) {

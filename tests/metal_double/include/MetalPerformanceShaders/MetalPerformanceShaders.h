@@ -36,9 +36,10 @@ typedef NS_ENUM(uint32_t, MPSDataType) {
 // Apple's conforms to MTLCommandBuffer as well; the driver asks it for nothing but what it wraps.
 @interface MPSCommandBuffer : NSObject {
  @private
-  id<MTLCommandBuffer> _commandBuffer;
+  id<MTLCommandBuffer> _commandBuffer, _rootCommandBuffer;
 }
-@property(readonly, nonatomic) id<MTLCommandBuffer> commandBuffer;
+@property(readonly, nonatomic) id<MTLCommandBuffer> commandBuffer;      // what it was made with
+@property(readonly, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;  // what commitAndContinue commits
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue;
 + (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;

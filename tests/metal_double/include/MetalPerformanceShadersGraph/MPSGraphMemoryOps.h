@@ -12,6 +12,7 @@ NS_ASSUME_NONNULL_BEGIN
 - (MPSGraphTensor*)placeholderWithShape:(MPSShape* _Nullable)shape
                                dataType:(MPSDataType)dataType
                                    name:(NSString* _Nullable)name;
+- (MPSGraphTensor*)constantWithScalar:(double)scalar dataType:(MPSDataType)dataType;  // without axes
 - (MPSGraphTensor*)constantWithData:(NSData*)data shape:(MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
 
