@@ -25,27 +25,32 @@ endfunction()
 heddle_double_test(metal_foundation_test FOLDER tests/metal_double/foundation LINK metal_foundation)
 heddle_double_test(metal_double_test FOLDER tests/metal_double/metal LINK metal_double metal_foundation)
 
-# The suites of all drivers, on this one, with models that reference operators compute in good time.
+# The suites of all drivers, on this one, with models that reference operators compute in good time: on the
+# newest Mac that is known and on the oldest, as the field met them (tests/metal_double/control.h).
 set(narrower 4)
 if(HEDDLE_SANITIZE)
   set(narrower 8)
 endif()
-function(heddle_on_metal name target)
+function(heddle_on_metal name target mac)
   heddle_ctest(${name} TARGET ${target} LABELS metal ARGUMENTS ${ARGN}
-    ENVIRONMENT HEDDLE_DEVICE=metal HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
+    ENVIRONMENT HEDDLE_DEVICE=metal HEDDLE_TEST_DRIVER=metal HEDDLE_METAL_DOUBLE_MAC=${mac}
+                HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
 endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock
 # with its owner).
-heddle_on_metal(stress_on_metal stress_test "-tce=warm calls on thirty-one streams*")
+set(counted "-tce=warm calls on thirty-one streams*")
+heddle_on_metal(stress_on_metal stress_test 26.0-M4 ${counted})
 if(HEDDLE_SANITIZE)
   # What one thread does, for up to a minute: the stages tsan_whole and asan_whole run it.
   set(of_one_thread "every operator gives the reference's values*,a row's bits are those of the row alone*")
-  heddle_on_metal(conformance_on_metal driver_conformance "-tce=${of_one_thread}")
-  heddle_on_metal(operators_on_metal driver_conformance "-tc=${of_one_thread}")
+  heddle_on_metal(conformance_on_metal driver_conformance 26.0-M4 "-tce=${of_one_thread}")
+  heddle_on_metal(operators_on_metal driver_conformance 26.0-M4 "-tc=${of_one_thread}")
   set_tests_properties(operators_on_metal PROPERTIES LABELS long)
 else()
-  heddle_on_metal(conformance_on_metal driver_conformance)
+  heddle_on_metal(conformance_on_metal driver_conformance 26.0-M4)
+  heddle_on_metal(conformance_on_m1 driver_conformance 14.0-M1)
+  heddle_on_metal(stress_on_m1 stress_test 14.0-M1 "-tc=*threads*" ${counted})
 endif()
 
 # libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the

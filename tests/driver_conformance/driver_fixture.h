@@ -32,7 +32,7 @@ struct Driver {
   Result<Ref<device::Device>> (*make)();
   VendorEvent (*make_event)() = nullptr;  // null: the vendor has none
 };
-std::span<const Driver> drivers();
+std::span<const Driver> drivers();  // all, or the one that HEDDLE_TEST_DRIVER names
 
 using Test = Status (*)(device::Device& device, const Driver& driver);
 

@@ -1,3 +1,4 @@
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -66,7 +67,15 @@ std::set<std::string, std::less<>>& tests() {
 
 }  // namespace
 
-std::span<const Driver> drivers() { return kDrivers; }
+std::span<const Driver> drivers() {
+  const char* const only = std::getenv("HEDDLE_TEST_DRIVER");
+  if (only == nullptr) return kDrivers;
+  for (const Driver& driver : kDrivers) {
+    if (std::string_view(only) == driver.name) return {&driver, 1};
+  }
+  FAIL("HEDDLE_TEST_DRIVER is '", only, "', which is no driver here");
+  return {};
+}
 
 Registered::Registered(std::string_view test) { tests().emplace(test); }
 

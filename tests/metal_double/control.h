@@ -47,7 +47,7 @@ bool is_on(Fault fault);
 bool take(Fault fault);  // for faults that hit once: true, and off, if it was on
 
 // As the field met it: the double is this Mac, with its limits (field_limits.h) or a test's. What MPSGraph
-// refuses then ends the process instead of raising an exception. HEDDLE_METAL_DOUBLE_MAC="14.0 M1" in the
+// refuses then ends the process instead of raising an exception. HEDDLE_METAL_DOUBLE_MAC=14.0-M1 in the
 // environment does it for the whole process; reset() goes back to that, or to no Mac at all.
 void become(const FieldMac& mac);
 void become(const FieldMac& mac, const FieldLimits& limits);

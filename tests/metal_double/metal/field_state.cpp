@@ -1,4 +1,4 @@
-// Which Mac the double stands for. HEDDLE_METAL_DOUBLE_MAC="14.0 M1" makes it that one from the start.
+// Which Mac the double stands for. HEDDLE_METAL_DOUBLE_MAC=14.0-M1 makes it that one from the start.
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -47,9 +47,9 @@ void reset_field() {
   if (asked == nullptr) return set_field({14, 0, Chip::kM4}, nullptr);
   FieldMac mac;
   int chip = 0;
-  const bool read = std::sscanf(asked, "%d.%d M%d", &mac.major, &mac.minor, &chip) == 3;
+  const bool read = std::sscanf(asked, "%d.%d-M%d", &mac.major, &mac.minor, &chip) == 3;
   if (!read || chip < 1 || chip > 4) {
-    std::fprintf(stderr, "HEDDLE_METAL_DOUBLE_MAC is '%s'; it must be like '14.0 M1'\n", asked);
+    std::fprintf(stderr, "HEDDLE_METAL_DOUBLE_MAC is '%s'; it must be like '14.0-M1'\n", asked);
     std::abort();
   }
   mac.chip = static_cast<Chip>(chip - 1);
