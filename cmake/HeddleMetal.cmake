@@ -121,7 +121,7 @@ endfunction()
 heddle_double_library(metal_foundation FOLDERS "${double_folder}/foundation")
 heddle_double_library(metal_double FOLDERS "${double_folder}/metal" "${double_folder}/kernels"
                       LINK metal_foundation "$<LINK_ONLY:heddle_sim>")
-heddle_double_library(metal_graph FOLDERS "${double_folder}/graph" LINK metal_double heddle_ir)
+heddle_double_library(metal_graph FOLDERS "${double_folder}/graph" LINK metal_double heddle_base)
 
 # libobjc behind our library: some of its symbols are replaced by ours.
 target_link_libraries(metal_foundation PUBLIC -L${HEDDLE_OBJC_LIBRARIES} -lobjc)

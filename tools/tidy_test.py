@@ -54,6 +54,8 @@ SAMPLES = [
      {"python/a.cpp": "#include <heddle/heddle.h>\n"}),
     ("arrows", {"src/ir/a.cpp": "#include <heddle/heddle.h>\n"},
      {"src/api/a.cpp": "#include <heddle/heddle.h>\n"}),
+    ("arrows", {"tests/metal_double/graph/a.mm": '#include "ir/ops/walk.h"\n'},
+     {"tests/metal_double/graph/a_test.mm": '#include "ir/op.h"\n'}),
     ("third-party", {"src/plan/a.cpp": "#include <dnnl.hpp>\n"},
      {"src/drivers/host/a.cpp": "#include <dnnl.hpp>\ndnnl::engine e();\n"}),
     ("third-party", {"src/api/a.cpp": "int n() { return dnnl_version()->major; }\n"},

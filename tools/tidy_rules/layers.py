@@ -20,6 +20,9 @@ ARROWS: dict[str, set[str]] = {
     "onnx": {"base", "ir"},
 }
 FACADE_ONLY = ("python", "torch_backend")
+# What stands for Apple's frameworks; not its tests. It shares no meaning with what it is to test.
+METAL_DOUBLE = re.compile(r"tests/metal_double/(?!.*_(?:test|bench|fixture)\.\w+$)")
+FOR_METAL_DOUBLE = {"base", "drivers/sim"}
 
 # What a third party is called in includes and in code, and the one folder that may say it.
 THIRD_PARTIES = [
@@ -52,6 +55,12 @@ def arrows(tree: Tree) -> Iterator[Finding]:
             for line, name in file.includes:
                 if part_of(name):
                     message = f'"{name}" is internal; this folder uses heddle/heddle.h only'
+                    yield Finding(file.path, line, "arrows", message)
+        elif METAL_DOUBLE.match(file.path):
+            for line, name in file.includes:
+                part = part_of(name)
+                if part and part not in FOR_METAL_DOUBLE:
+                    message = f'"{name}": what the Metal double computes is its own, none of {part}'
                     yield Finding(file.path, line, "arrows", message)
 
 

@@ -1,17 +1,15 @@
 #include "tests/metal_double/graph/building.h"
 
-#include <cstdio>
+#include <algorithm>
 #include <cstdlib>
 
-#include "base/atomic.h"
-#include "ir/op.h"
+#include "base/status.h"
 #include "tests/metal_double/control.h"
 #include "tests/metal_double/graph/field_checks.h"
+#include "tests/metal_double/graph/numerics/strided.h"
 #include "tests/metal_double/graph/touch.h"
 
 namespace heddle::metal_double {
-
-using ir::DType;
 
 struct Graph {
   Touch touch;
@@ -21,15 +19,10 @@ struct Graph {
 
 namespace {
 
-struct TypePair {
-  DType ours;
-  MPSDataType theirs;
-};
-constexpr TypePair kTypes[] = {
-    {DType::kF32, MPSDataTypeFloat32}, {DType::kF16, MPSDataTypeFloat16}, {DType::kBF16, MPSDataTypeBFloat16},
-    {DType::kI8, MPSDataTypeInt8},     {DType::kU8, MPSDataTypeUInt8},    {DType::kI16, MPSDataTypeInt16},
-    {DType::kI32, MPSDataTypeInt32},   {DType::kI64, MPSDataTypeInt64},   {DType::kBool, MPSDataTypeBool},
-};
+constexpr size_t kMostAxes = 16;
+constexpr MPSDataType kTypes[] = {MPSDataTypeFloat32, MPSDataTypeFloat16, MPSDataTypeBFloat16,
+                                  MPSDataTypeInt8,    MPSDataTypeUInt8,   MPSDataTypeInt16,
+                                  MPSDataTypeInt32,   MPSDataTypeInt64,   MPSDataTypeBool};
 
 }  // namespace
 
@@ -40,18 +33,9 @@ void refuse(std::string_view method, const std::string& why) {
   std::abort();
 }
 
-DType dtype_of(MPSDataType type, std::string_view method) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.theirs == type) return pair.ours;
-  }
-  refuse(method, "the double has no such data type");
-}
-
-MPSDataType type_of(DType dtype) {
-  for (const TypePair& pair : kTypes) {
-    if (pair.ours == dtype) return pair.theirs;
-  }
-  return MPSDataTypeInvalid;
+MPSDataType known(MPSDataType type, std::string_view method) {
+  if (std::ranges::find(kTypes, type) == std::end(kTypes)) refuse(method, "the double has no such data type");
+  return type;
 }
 
 std::vector<int64_t> numbers_of(NSArray<NSNumber*>* array) {
@@ -60,19 +44,19 @@ std::vector<int64_t> numbers_of(NSArray<NSNumber*>* array) {
   return out;
 }
 
-ir::Extents extents_of(NSArray<NSNumber*>* shape, std::string_view method) {
-  const std::vector<int64_t> numbers = numbers_of(shape);
-  if (numbers.empty() || numbers.size() > ir::kMaxRank) refuse(method, "a shape has 1 to 8 axes here");
-  for (const int64_t extent : numbers) {
+Shape shape_from(NSArray<NSNumber*>* shape, std::string_view method) {
+  Shape extents = numbers_of(shape);
+  if (extents.empty() || extents.size() > kMostAxes) refuse(method, "a shape has 1 to 16 axes here");
+  for (const int64_t extent : extents) {
     if (extent < 1) refuse(method, text("an extent is ", extent, "; MPSGraph has no empty tensors"));
   }
-  return ir::Extents(numbers);
+  return extents;
 }
 
-NSArray<NSNumber*>* shape_of(const ir::Extents& extents) {
-  NSMutableArray<NSNumber*>* shape = [NSMutableArray array];
-  for (const int64_t extent : extents) [shape addObject:[NSNumber numberWithLongLong:extent]];
-  return shape;
+NSArray<NSNumber*>* numbers_from(const Shape& shape) {
+  NSMutableArray<NSNumber*>* array = [NSMutableArray array];
+  for (const int64_t extent : shape) [array addObject:[NSNumber numberWithLongLong:extent]];
+  return array;
 }
 
 std::vector<Value> values_of(NSArray<MPSGraphTensor*>* tensors) {
@@ -99,73 +83,59 @@ void Building::require(bool holds, const std::string& why) const {
   if (!holds) refuse(method_, why);
 }
 void Building::require_floats(const Value& x) const {
-  require(x.dtype == DType::kF32 || x.dtype == DType::kF16, text("takes f32 or f16, not ", x.dtype));
+  require(x.type == MPSDataTypeFloat32 || x.type == MPSDataTypeFloat16,
+          text("takes f32 or f16, not ", shown(x.type)));
 }
 void Building::require_numbers(const Value& x) const {
-  require(x.dtype != DType::kBool && x.dtype != DType::kBF16, text("takes numbers, not ", x.dtype));
+  require(x.type != MPSDataTypeBool && x.type != MPSDataTypeBFloat16,
+          text("takes numbers, not ", shown(x.type)));
+}
+void Building::require_integers(const Value& x) const {
+  require(is_integer(x.type), text("takes integers, not ", shown(x.type)));
 }
 void Building::require_same(const Value& x, const Value& y) const {
-  require(x.dtype == y.dtype,
-          text("the operands are ", x.dtype, " and ", y.dtype, "; they must be of one type"));
+  require(x.type == y.type,
+          text("the operands are ", shown(x.type), " and ", shown(y.type), "; they must be of one type"));
 }
 
-size_t Building::axis(NSInteger axis, const Value& x) const {
-  const Result<size_t> normal = ir::normalize_axis(axis, x.extents.rank());
-  if (!normal.ok()) refuse(method_, normal.status().message());
-  return *normal;
+size_t Building::axis(NSInteger axis, const Shape& shape) const {
+  const auto rank = static_cast<NSInteger>(shape.size());
+  require(axis >= -rank && axis < rank, text("there is no axis ", axis, " in ", shown(shape)));
+  return static_cast<size_t>(axis < 0 ? axis + rank : axis);
+}
+
+std::vector<size_t> Building::axes(NSArray<NSNumber*>* axes, const Shape& shape) const {
+  require(axes != nil && [axes count] > 0, "there are no axes");
+  std::vector<size_t> out;
+  for (const int64_t number : numbers_of(axes)) {
+    out.push_back(axis(static_cast<NSInteger>(number), shape));
+    require(std::ranges::count(out, out.back()) == 1, text("axis ", number, " stands twice"));
+  }
+  return out;
+}
+
+Shape Building::broadcast(const Shape& x, const Shape& y) const {
+  const std::optional<Shape> shape = broadcast_shape(x, y);
+  require(shape.has_value(), text(shown(x), " and ", shown(y), " do not broadcast"));
+  return *shape;
 }
 
 std::vector<MPSGraphTensor*> Building::add(const std::vector<Value>& results, std::vector<Value> operands,
                                            Compute compute) {
-  for (const Value& result : results) field_fits(*this, result.dtype, result.extents);
+  for (const Value& result : results) field_fits(*this, result.type, result.shape);
   const auto recipe =
       std::make_shared<const Recipe>(Recipe{method_, std::move(operands), std::move(compute)});
   std::vector<MPSGraphTensor*> tensors;
   for (size_t i = 0; i < results.size(); ++i) {
-    MPSGraphTensor* tensor =
-        [MPSGraphTensor tensorWithValue:{recipe, i, results[i].dtype, results[i].extents}];
+    MPSGraphTensor* tensor = [MPSGraphTensor tensorWithValue:{recipe, i, results[i].type, results[i].shape}];
     [graph_->tensors addObject:tensor];
     tensors.push_back(tensor);
   }
   return tensors;
 }
 
-MPSGraphTensor* Building::add(DType dtype, const ir::Extents& extents, std::vector<Value> operands,
-                              Compute compute) {
-  return add({Value{nullptr, 0, dtype, extents}}, std::move(operands), std::move(compute))[0];
-}
-
-MPSGraphTensor* Building::placeholder(DType dtype, const ir::Extents& extents) {
-  return add(dtype, extents, {}, nullptr);
-}
-
-MPSGraphTensor* Building::add_op(std::string_view op, std::vector<Value> operands,
-                                 const ir::Attributes& attributes, std::vector<ir::Tensor> constants) {
-  ir::Node node;
-  node.op = ir::find_op(op);
-  node.name = method_;
-  node.attributes = attributes;
-  node.outputs = {0};
-  std::vector<ir::Value> types;
-  for (const Value& operand : operands)
-    types.push_back({"", {operand.dtype, ir::to_shape(operand.extents)}, {}, {}, {}});
-  for (const ir::Tensor& constant : constants) types.push_back({"", constant.type(), constant, {}, {}});
-  std::vector<const ir::Value*> in;
-  for (size_t i = 0; i < types.size(); ++i) {
-    node.inputs.push_back(static_cast<ir::ValueId>(i));
-    in.push_back(&types[i]);
-  }
-  const Result<std::vector<ir::Value>> made = ir::infer(node, in);
-  if (!made.ok()) refuse(method_, made.status().message());
-  const auto extents = (*made)[0].type.extents();
-  require(extents.has_value() && extents->rank() > 0 && extents->elements() > 0, "the result would be empty");
-  Compute compute = [node, constants](std::span<const ir::Tensor> tensors) -> Result<Tensors> {
-    std::vector<const ir::Tensor*> all;
-    for (const ir::Tensor& tensor : tensors) all.push_back(&tensor);
-    for (const ir::Tensor& tensor : constants) all.push_back(&tensor);
-    return ir::evaluate(node, all);
-  };
-  return add((*made)[0].type.dtype, *extents, std::move(operands), std::move(compute));
+MPSGraphTensor* Building::placeholder(MPSDataType type, const Shape& shape) {
+  return add(std::vector<Value>{Value{nullptr, 0, type, shape}}, {}, nullptr)[0];
 }
 
 }  // namespace heddle::metal_double

@@ -15,7 +15,7 @@ struct Compiled;
 MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
                             MPSGraphTensorShapedTypeDictionary* feeds,
                             NSArray<MPSGraphTensor*>* target_tensors);
-Tensors run_now(MPSGraphExecutable* executable, std::span<const ir::Tensor> feeds);
+Arrays run_now(MPSGraphExecutable* executable, std::span<const Array> feeds);
 }  // namespace heddle::metal_double
 
 @interface MPSGraphTensorData (HeddleDouble)

@@ -1,6 +1,4 @@
 // Compiled graphs: encoded into command buffers, run on the double's queues.
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "tests/metal_double/graph/building.h"
@@ -17,15 +15,10 @@ struct Compiled {
   std::vector<Value> feeds, targets;
 };
 
-Tensors run_now(MPSGraphExecutable* executable, std::span<const ir::Tensor> feeds) {
+Arrays run_now(MPSGraphExecutable* executable, std::span<const Array> feeds) {
   const auto& compiled = *static_cast<const Compiled*>([executable compiled]);
   const InFlight here(compiled.plan);
-  Result<Tensors> results = compiled.plan.run(feeds);
-  if (!results.ok()) {
-    std::fprintf(stderr, "MPSGraphExecutable: %s\n", to_string(results.status()).c_str());
-    std::abort();
-  }
-  return *std::move(results);
+  return compiled.plan.run(feeds);
 }
 
 namespace {
@@ -37,12 +30,12 @@ std::vector<id<MTLBuffer>> bind(NSArray<MPSGraphTensorData*>* data, const std::v
     refuse(method, text(what, "s: ", [data count], " are given, ", types.size(), " are needed"));
   std::vector<id<MTLBuffer>> out;
   for (MPSGraphTensorData* one in data) {
-    const Value& type = types[out.size()];
-    const ir::DType dtype = dtype_of([one dataType], method);
-    const ir::Extents extents = extents_of([one shape], method);
-    if (dtype != type.dtype || !(extents == type.extents))
-      refuse(method, text(what, " ", out.size(), " is ", dtype, extents, "; it was compiled as ", type.dtype,
-                          type.extents));
+    const Value& wanted = types[out.size()];
+    const MPSDataType type = known([one dataType], method);
+    const Shape shape = shape_from([one shape], method);
+    if (type != wanted.type || shape != wanted.shape)
+      refuse(method, text(what, " ", out.size(), " is ", shown(type), shown(shape), "; it was compiled as ",
+                          shown(wanted.type), shown(wanted.shape)));
     out.push_back([one buffer]);
   }
   return out;
@@ -52,18 +45,14 @@ std::vector<id<MTLBuffer>> bind(NSArray<MPSGraphTensorData*>* data, const std::v
 PassResult execute(const Compiled& compiled, const InFlight& here, const PassBytes& memory) {
   if (take(Fault::kGraphRunError))
     return {MTLCommandBufferErrorInternal, @"Internal Error (0000000e:Internal Error)"};
-  Tensors operands;
+  Arrays operands;
   for (size_t i = 0; i < compiled.feeds.size(); ++i) {
     const Value& feed = compiled.feeds[i];
-    operands.push_back(ir::Tensor::borrow(feed.dtype, feed.extents, memory[i].data(), nullptr));
+    operands.push_back(Array::borrow(feed.type, feed.shape, memory[i].data()));
   }
-  Result<Tensors> results = compiled.plan.run(operands);
-  if (!results.ok()) {
-    std::fprintf(stderr, "MPSGraphExecutable: %s\n", to_string(results.status()).c_str());
-    std::abort();
-  }
-  for (size_t i = 0; i < results->size(); ++i) {
-    const ir::Tensor& result = (*results)[i];
+  const Arrays results = compiled.plan.run(operands);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const Array& result = results[i];
     std::byte* to = memory[compiled.feeds.size() + i].data();
     std::memcpy(to, result.data(), static_cast<size_t>(result.bytes()));
     if (here.wrong()) to[result.bytes() - 1] ^= std::byte{0x15};
@@ -87,7 +76,7 @@ MPSGraphExecutable* compile(MPSGraph* graph, MPSGraphDevice* device,
   for (NSUInteger i = [keys count]; i-- > 0;) {
     MPSGraphTensor* key = [keys objectAtIndex:i];
     MPSGraphShapedType* type = [feeds objectForKey:key];
-    b.require(extents_of([type shape], "compileWithDevice:") == [key value].extents &&
+    b.require(shape_from([type shape], "compileWithDevice:") == [key value].shape &&
                   [type dataType] == [key dataType],
               "a feed's type is not its placeholder's");
     [fed addObject:key];
@@ -113,11 +102,13 @@ using heddle::metal_double::Value;
                          dataType:(MPSDataType)dataType {
   if ((self = [super init])) {
     const char* method = "MPSGraphTensorData initWithMTLBuffer:shape:dataType:";
-    const auto extents = heddle::metal_double::extents_of(shape, method);
-    const auto each = heddle::ir::size_of(heddle::metal_double::dtype_of(dataType, method));
-    if (static_cast<int64_t>([buffer length]) < extents.elements() * each)
-      heddle::metal_double::refuse(method, heddle::text("the buffer has ", [buffer length], " bytes; ",
-                                                        extents, " takes ", extents.elements() * each));
+    const heddle::metal_double::Shape extents = heddle::metal_double::shape_from(shape, method);
+    const int64_t bytes = heddle::metal_double::elements_of(extents) *
+                          heddle::metal_double::size_of(heddle::metal_double::known(dataType, method));
+    if (static_cast<int64_t>([buffer length]) < bytes)
+      heddle::metal_double::refuse(method,
+                                   heddle::text("the buffer has ", [buffer length], " bytes; ",
+                                                heddle::metal_double::shown(extents), " takes ", bytes));
     _buffer = [buffer retain];
     _shape = [shape copy];
     _dataType = dataType;

@@ -12,8 +12,8 @@ namespace heddle::metal_double {
 // MTLReportFailure's way: no exception, no return.
 [[noreturn]] void report_failure(std::string_view method, const std::string& why);
 
-void field_fits(const Building& b, ir::DType dtype, const ir::Extents& extents);
-void field_reduces(const Building& b, const Value& x, const std::vector<int64_t>& axes);
+void field_fits(const Building& b, MPSDataType type, const Shape& shape);
+void field_reduces(const Building& b, const Value& x, const std::vector<size_t>& axes);
 void field_scans(const Building& b, const Value& x, size_t axis);
 void field_gathers_along(const Building& b, const Value& x);
 void field_scatters(const Building& b, const Value& data, MPSGraphScatterMode mode);
@@ -27,7 +27,7 @@ MPSGraphTensor* field_quotient(Building& b, MPSGraphTensor* made);
 MPSGraphTensor* field_order(Building& b, const Value& x, size_t axis, MPSGraphTensor* order);
 
 // The double's loops give the index as one element; the field's, without axes.
-ir::Extents extents_of_index();
+Shape shape_of_index();
 // The order in which an executable lists its targets.
 NSArray<MPSGraphTensor*>* listed(NSArray<MPSGraphTensor*>* targets);
 

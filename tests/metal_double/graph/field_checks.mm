@@ -4,44 +4,32 @@
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
-#include <functional>
 
+#include "base/status.h"
 #include "tests/metal_double/control.h"
 #include "tests/metal_double/graph/graph_faults.h"
+#include "tests/metal_double/graph/numerics/elementwise.h"
+#include "tests/metal_double/graph/numerics/strided.h"
 
 namespace heddle::metal_double {
 
-using ir::DType;
-using ir::Extents;
-using ir::Tensor;
-
 namespace {
 
-bool within_last(const Value& x, int64_t axis, int64_t last) {
-  return static_cast<int64_t>(x.extents.rank()) - axis <= last;
+bool within_last(const Value& x, size_t axis, int64_t last) {
+  return static_cast<int64_t>(x.shape.size() - axis) <= last;
 }
 
-int64_t greatest_extent(const Extents& extents) { return *std::max_element(extents.begin(), extents.end()); }
+int64_t greatest_extent(const Shape& shape) { return *std::max_element(shape.begin(), shape.end()); }
 
-Tensor copy_of(const Tensor& tensor) {
-  Tensor out = Tensor::zeros(tensor.dtype(), tensor.extents());
-  std::memcpy(out.mutable_data(), tensor.data(), static_cast<size_t>(tensor.bytes()));
-  return out;
-}
-
-// `made`, but each element as `f` has it.
-MPSGraphTensor* changed(Building& b, MPSGraphTensor* made, const std::function<void(Tensor&, int64_t)>& f) {
+// `made`, but as `f` has it.
+template <class F>
+MPSGraphTensor* changed(Building& b, MPSGraphTensor* made, F f) {
   const Value value = [made value];
-  return b.add(value.dtype, value.extents, {value}, [f](std::span<const Tensor> in) -> Result<Tensors> {
-    Tensor out = copy_of(in[0]);
-    for (int64_t at = 0; at < out.elements(); ++at) f(out, at);
-    return Tensors{out};
-  });
+  return b.add(value.type, value.shape, {value}, [f](auto in) { return f(in[0]); });
 }
 
 MPSGraphTensor* wrong(Building& b, MPSGraphTensor* made) {
-  return changed(b, made, [](Tensor& out, int64_t at) { out.set(at, out.get(at) + 1); });
+  return changed(b, made, [](const Array& x) { return numerics::add(x, numerics::scalar(x.type(), 1)); });
 }
 
 bool names(const Value& value, std::initializer_list<const char*> methods) {
@@ -71,38 +59,38 @@ void report_failure(std::string_view method, const std::string& why) {
   std::abort();
 }
 
-void field_fits(const Building& b, DType dtype, const Extents& extents) {
+void field_fits(const Building& b, MPSDataType type, const Shape& shape) {
   const FieldLimits* const limits = field();
   if (limits == nullptr) return;
-  const int64_t elements = extents.elements();
-  b.require(static_cast<int64_t>(extents.rank()) <= limits->array_axes,
-            text("[MPSNDArray initWithDevice:descriptor:]: ", extents, " has too many axes"));
+  const int64_t elements = elements_of(shape);
+  b.require(static_cast<int64_t>(shape.size()) <= limits->array_axes,
+            text("[MPSNDArray initWithDevice:descriptor:]: ", shown(shape), " has too many axes"));
   b.require(
       elements <= limits->array_elements,
-      text("[MPSNDArray initWithDevice:descriptor:]: product of dimension sizes > 2**31, of ", extents));
-  b.require(elements * ir::size_of(dtype) <= limits->array_bytes,
-            text("[MPSNDArray initWithDevice:descriptor:]: total bytes of NDArray > 2**32, of ", extents));
+      text("[MPSNDArray initWithDevice:descriptor:]: product of dimension sizes > 2**31, of ", shown(shape)));
+  b.require(
+      elements * size_of(type) <= limits->array_bytes,
+      text("[MPSNDArray initWithDevice:descriptor:]: total bytes of NDArray > 2**32, of ", shown(shape)));
 }
 
-void field_reduces(const Building& b, const Value& x, const std::vector<int64_t>& axes) {
+void field_reduces(const Building& b, const Value& x, const std::vector<size_t>& axes) {
   const FieldLimits* const limits = field();
   if (limits == nullptr) return;
-  for (const int64_t axis : axes)
+  for (const size_t axis : axes)
     b.require(within_last(x, axis, limits->reduced_axes), "reduction axis is not one of the minor four");
-  const bool narrow = ir::is_integer(x.dtype) && ir::size_of(x.dtype) < 4;
-  b.require(limits->narrow_reductions || !narrow, text("Failed to infer result type(s): ", x.dtype));
+  const bool narrow = is_integer(x.type) && size_of(x.type) < 4;
+  b.require(limits->narrow_reductions || !narrow, text("Failed to infer result type(s): ", shown(x.type)));
 }
 
 void field_scans(const Building& b, const Value& x, size_t axis) {
   const FieldLimits* const limits = field();
   if (limits == nullptr) return;
-  b.require(within_last(x, static_cast<int64_t>(axis), limits->ordered_axes),
-            "axis is not one of the last four");
+  b.require(within_last(x, axis, limits->ordered_axes), "axis is not one of the last four");
 }
 
 void field_gathers_along(const Building& b, const Value& x) {
   const FieldLimits* const limits = field();
-  const auto above_one = std::count_if(x.extents.begin(), x.extents.end(), [](int64_t n) { return n > 1; });
+  const auto above_one = std::count_if(x.shape.begin(), x.shape.end(), [](int64_t n) { return n > 1; });
   b.require(limits == nullptr || limits->lone_gathers || above_one > 1,
             "Rank of updates array must be above 1");
 }
@@ -110,39 +98,40 @@ void field_gathers_along(const Building& b, const Value& x) {
 void field_scatters(const Building& b, const Value& data, MPSGraphScatterMode mode) {
   const FieldLimits* const limits = field();
   if (limits == nullptr || (mode != MPSGraphScatterModeMax && mode != MPSGraphScatterModeMin)) return;
-  b.require(ir::is_float(data.dtype) || 8 * ir::size_of(data.dtype) <= limits->scatter_extreme_bits,
-            text("Failed to infer result type(s): scatter of extremes of ", data.dtype));
+  b.require(is_float(data.type) || 8 * size_of(data.type) <= limits->scatter_extreme_bits,
+            text("Failed to infer result type(s): scatter of extremes of ", shown(data.type)));
 }
 
 void field_concatenates(const Building& b, const std::vector<Value>& parts) {
   const FieldLimits* const limits = field();
   for (const Value& part : parts)
-    b.require(limits == nullptr || limits->bool_concats || part.dtype != DType::kBool,
+    b.require(limits == nullptr || limits->bool_concats || part.type != MPSDataTypeBool,
               "Failed to infer result type(s): bool");
 }
 
 void field_signs(const Building& b, const Value& x) {
   const FieldLimits* const limits = field();
-  b.require(limits == nullptr || limits->i64_signs || x.dtype != DType::kI64,
+  b.require(limits == nullptr || limits->i64_signs || x.type != MPSDataTypeInt64,
             "Failed to infer result type(s): i64");
 }
 
 void field_counts_turns(const Building& b, const Value& turns) {
   const FieldLimits* const limits = field();
-  b.require(limits == nullptr || limits->loops_take_one_element || turns.extents.rank() == 0,
+  b.require(limits == nullptr || limits->loops_take_one_element || turns.shape.empty(),
             "the number of iterations is no scalar tensor");
 }
 
 MPSGraphTensor* field_product(Building& b, const Value& x, const Value& y, MPSGraphTensor* made) {
   const FieldLimits* const limits = field();
   if (limits == nullptr) return made;
-  const size_t rank = x.extents.rank();
-  const int64_t rows = x.extents[rank - 2], terms = x.extents[rank - 1],
-                columns = y.extents[y.extents.rank() - 1];
-  b.require(static_cast<int64_t>(std::max(rank, y.extents.rank())) <= limits->product_axes,
+  const size_t rank = x.shape.size();
+  const int64_t rows = x.shape[rank - 2], terms = x.shape[rank - 1], columns = y.shape.back();
+  b.require(static_cast<int64_t>(std::max(rank, y.shape.size())) <= limits->product_axes,
             "product of more than four axes");
-  if (!limits->sound_attention && x.dtype == DType::kF32 && comes_from_softmax_of_product(x))
-    return changed(b, made, [](Tensor& out, int64_t at) { out.set(at, std::nan("")); });
+  if (!limits->sound_attention && x.type == MPSDataTypeFloat32 && comes_from_softmax_of_product(x))
+    return changed(b, made, [](const Array& product) {
+      return numerics::add(product, numerics::scalar(product.type(), std::nan("")));
+    });
   const bool too_long = terms >= limits->wrong_terms && std::min(rows, columns) >= limits->wrong_from;
   return too_long || std::max({rows, terms, columns}) > limits->product_extent ? wrong(b, made) : made;
 }
@@ -150,38 +139,42 @@ MPSGraphTensor* field_product(Building& b, const Value& x, const Value& y, MPSGr
 MPSGraphTensor* field_convolution(Building& b, const Value& x, const Value& w, MPSGraphTensor* made) {
   const FieldLimits* const limits = field();
   if (limits == nullptr) return made;
-  const int64_t most = std::max(
-      {greatest_extent(x.extents), greatest_extent(w.extents), greatest_extent([made value].extents)});
+  const int64_t most =
+      std::max({greatest_extent(x.shape), greatest_extent(w.shape), greatest_extent([made value].shape)});
   return most > limits->convolution_extent ? wrong(b, made) : made;
 }
 
 // Through f32.
 MPSGraphTensor* field_quotient(Building& b, MPSGraphTensor* made) {
   const FieldLimits* const limits = field();
-  if (limits == nullptr || limits->exact_division || !ir::is_integer([made value].dtype)) return made;
-  return changed(b, made, [](Tensor& out, int64_t at) {
-    const auto rounded = static_cast<double>(static_cast<float>(out.get_i64(at)));
-    out.set_i64(at, rounded >= 0x1p63 ? INT64_MAX : static_cast<int64_t>(rounded));
+  if (limits == nullptr || limits->exact_division || !is_integer([made value].type)) return made;
+  return changed(b, made, [](const Array& quotient) {
+    return numerics::cast(numerics::cast(quotient, MPSDataTypeFloat32), quotient.type());
   });
 }
 
 namespace {
 
-// Of one lane; what was first of equals becomes last.
-void turn_ties(const Tensor& keys, Tensor& order, const std::vector<int64_t>& places) {
-  const auto key = [&](size_t at) {
-    return keys.get(places[static_cast<size_t>(order.get_i64(places[at]))]);
-  };
-  for (size_t begin = 0, end = 0; begin < places.size(); begin = end) {
-    while (end < places.size() && key(end) == key(begin)) ++end;
-    if (end == begin) ++end;  // NaN
-    for (size_t low = begin, high = end; low + 1 < high; ++low) {
-      --high;
-      const int64_t first = order.get_i64(places[low]);
-      order.set_i64(places[low], order.get_i64(places[high]));
-      order.set_i64(places[high], first);
-    }
-  }
+// What was first of equals becomes last.
+Array with_ties_turned(const Array& keys, const Array& order, size_t axis) {
+  const Lanes lanes(keys.shape(), axis);
+  Array out = Array::zeros(MPSDataTypeInt32, order.shape());
+  with_numbers(keys.type(), [&](auto tag) {
+    lanes.each([&](int64_t first) {
+      const auto place = [&](int64_t k) { return first + k * lanes.inner; };
+      const auto key = [&](int64_t k) {
+        const int32_t from = order.read<int32_t>()[place(k)];
+        return static_cast<Computed<decltype(tag)>>(keys.read<decltype(tag)>()[place(from)]);
+      };
+      for (int64_t begin = 0, end = 0; begin < lanes.extent; begin = end) {
+        while (end < lanes.extent && key(end) == key(begin)) ++end;
+        if (end == begin) ++end;  // NaN
+        for (int64_t k = begin; k < end; ++k)
+          out.write<int32_t>()[place(k)] = order.read<int32_t>()[place(begin + end - 1 - k)];
+      }
+    });
+  });
+  return out;
 }
 
 }  // namespace
@@ -190,30 +183,20 @@ MPSGraphTensor* field_order(Building& b, const Value& x, size_t axis, MPSGraphTe
   const FieldLimits* const limits = field();
   if (limits == nullptr) return order;
   field_scans(b, x, axis);
-  const bool wide = x.dtype == DType::kI64;
-  const bool kept = wide || x.dtype == DType::kI32 || x.dtype == DType::kF32 || x.dtype == DType::kF16;
-  b.require(limits->narrow_sorts || kept, text("Failed to infer result type(s): sort of ", x.dtype));
-  const int64_t lane = x.extents[axis], rows = x.extents.elements() / lane;
+  const bool wide = x.type == MPSDataTypeInt64;
+  b.require(limits->narrow_sorts || wide || size_of(x.type) == 4 || is_float(x.type),
+            text("Failed to infer result type(s): sort of ", shown(x.type)));
+  const int64_t lane = x.shape[axis], rows = elements_of(x.shape) / lane;
   if (rows >= limits->wrong_sort_rows || (wide && lane > limits->wrong_i64_sort))
-    return changed(b, order, [](Tensor& out, int64_t at) { out.set_i64(at, 0); });
+    return changed(b, order, [](const Array& places) { return Array::zeros(places.type(), places.shape()); });
   if (limits->stable_sorts) return order;
-  int64_t inner = 1;
-  for (size_t i = axis + 1; i < x.extents.rank(); ++i) inner *= x.extents[i];
-  const auto unstable = [lane, rows, inner](std::span<const Tensor> in) -> Result<Tensors> {
-    Tensor out = copy_of(in[1]);
-    for (int64_t row = 0; row < rows; ++row) {
-      std::vector<int64_t> places;
-      for (int64_t i = 0; i < lane; ++i) places.push_back((row / inner * lane + i) * inner + row % inner);
-      turn_ties(in[0], out, places);
-    }
-    return Tensors{out};
-  };
-  return b.add(DType::kI32, x.extents, {x, [order value]}, unstable);
+  return b.add(MPSDataTypeInt32, x.shape, {x, [order value]},
+               [axis](auto in) { return with_ties_turned(in[0], in[1], axis); });
 }
 
-Extents extents_of_index() {
+Shape shape_of_index() {
   const FieldLimits* const limits = field();
-  return limits == nullptr || limits->loops_take_one_element ? Extents{1} : Extents{};
+  return limits == nullptr || limits->loops_take_one_element ? Shape{1} : Shape{};
 }
 
 NSArray<MPSGraphTensor*>* listed(NSArray<MPSGraphTensor*>* targets) {

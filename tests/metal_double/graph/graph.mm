@@ -46,8 +46,8 @@ using heddle::metal_double::Value;
 @synthesize shape = _shape, dataType = _dataType;
 + (instancetype)tensorWithValue:(const Value&)value {
   MPSGraphTensor* tensor = [[[self alloc] init] autorelease];
-  tensor->_shape = [heddle::metal_double::shape_of(value.extents) retain];
-  tensor->_dataType = heddle::metal_double::type_of(value.dtype);
+  tensor->_shape = [heddle::metal_double::numbers_from(value.shape) retain];
+  tensor->_dataType = value.type;
   tensor->_recipe = new Value(value);
   return tensor;
 }

@@ -8,9 +8,8 @@
 namespace heddle::metal_double {
 namespace {
 
-MPSGraphTensor* placeholder(MPSGraph* graph, const ir::Extents& extents,
-                            MPSDataType type = MPSDataTypeFloat32) {
-  return [graph placeholderWithShape:shape_of(extents) dataType:type name:nil];
+MPSGraphTensor* placeholder(MPSGraph* graph, const Shape& shape, MPSDataType type = MPSDataTypeFloat32) {
+  return [graph placeholderWithShape:numbers_from(shape) dataType:type name:nil];
 }
 
 TEST_CASE("MPSGraph double: what MPSGraph does not take is refused, by the method's name") {
@@ -42,7 +41,7 @@ TEST_CASE("MPSGraph double: what MPSGraph does not take is refused, by the metho
 }
 }
 , {"reshapeTensor", ^(MPSGraph* g){
-       [g reshapeTensor:placeholder(g, {2, 3}) withShape:shape_of({4}) name:nil];
+       [g reshapeTensor:placeholder(g, {2, 3}) withShape:numbers_from({4}) name:nil];
 }
 }
 , {"gatherWithUpdatesTensor", ^(MPSGraph* g){

@@ -108,8 +108,7 @@ struct Layout {
 };
 
 Layout layout(MPSMatrix* matrix, BOOL transposed) {
-  const size_t each =
-      static_cast<size_t>(ir::size_of(dtype_of([[matrix descriptor] dataType], "MPSMatrixCopy")));
+  const size_t each = static_cast<size_t>(size_of(known([[matrix descriptor] dataType], "MPSMatrixCopy")));
   const size_t pitch = [[matrix descriptor] rowBytes];
   return {[matrix offset], transposed ? each : pitch, transposed ? pitch : each};
 }
@@ -137,8 +136,7 @@ Layout layout(MPSMatrix* matrix, BOOL transposed) {
   using namespace heddle::metal_double;
   MPSMatrix *const source = [copyDescriptor source], *const target = [copyDescriptor destination];
   const Layout from = layout(source, _sourcesAreTransposed), to = layout(target, _destinationsAreTransposed);
-  const auto each =
-      static_cast<size_t>(heddle::ir::size_of(dtype_of([[source descriptor] dataType], "MPSMatrixCopy")));
+  const auto each = static_cast<size_t>(size_of(known([[source descriptor] dataType], "MPSMatrixCopy")));
   const size_t rows = _rows, columns = _columns;
   append(
       commandBuffer,

@@ -1,57 +1,58 @@
 // Matrix products, convolutions, pools.
+#include "base/status.h"
 #include "tests/metal_double/graph/building.h"
 #include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
+#include "tests/metal_double/graph/numerics/products.h"
+#include "tests/metal_double/graph/numerics/windows.h"
 
 using namespace heddle::metal_double;
-using heddle::ir::Attributes;
-using heddle::ir::Extents;
+using numerics::Convolution;
 
 namespace {
 
-using Numbers = std::vector<int64_t>;
-
 int64_t s(NSUInteger n) { return static_cast<int64_t>(n); }
 
-// Slowest axis first.
-struct Geometry {
-  Numbers strides, dilations, begin, end;
-  int64_t groups;
-  Attributes attributes() const {
-    Numbers pads = begin;
-    pads.insert(pads.end(), end.begin(), end.end());
-    return {{"strides", strides}, {"dilations", dilations}, {"pads", pads}, {"group", groups}};
-  }
-};
-
-Geometry geometry(const Building& b, MPSGraphConvolution2DOpDescriptor* d) {
-  b.require(d.paddingStyle == MPSGraphPaddingStyleExplicit &&
-                d.dataLayout == MPSGraphTensorNamedDataLayoutNCHW &&
-                d.weightsLayout == MPSGraphTensorNamedDataLayoutOIHW,
-            "other layouts and padding styles are not in the double yet");
-  return {{s(d.strideInY), s(d.strideInX)},
+// But for the kernel's extents, which are the weights'.
+numerics::Window window_of(MPSGraphConvolution2DOpDescriptor* d) {
+  return {{},
+          {s(d.strideInY), s(d.strideInX)},
           {s(d.dilationRateInY), s(d.dilationRateInX)},
           {s(d.paddingTop), s(d.paddingLeft)},
-          {s(d.paddingBottom), s(d.paddingRight)},
-          s(d.groups)};
+          {s(d.paddingBottom), s(d.paddingRight)}};
 }
-
-Geometry geometry(const Building& b, MPSGraphConvolution3DOpDescriptor* d) {
-  b.require(d.paddingStyle == MPSGraphPaddingStyleExplicit &&
-                d.dataLayout == MPSGraphTensorNamedDataLayoutNCDHW &&
-                d.weightsLayout == MPSGraphTensorNamedDataLayoutOIDHW,
-            "other layouts and padding styles are not in the double yet");
-  return {{s(d.strideInZ), s(d.strideInY), s(d.strideInX)},
+numerics::Window window_of(MPSGraphConvolution3DOpDescriptor* d) {
+  return {{},
+          {s(d.strideInZ), s(d.strideInY), s(d.strideInX)},
           {s(d.dilationRateInZ), s(d.dilationRateInY), s(d.dilationRateInX)},
           {s(d.paddingFront), s(d.paddingTop), s(d.paddingLeft)},
-          {s(d.paddingBack), s(d.paddingBottom), s(d.paddingRight)},
-          s(d.groups)};
+          {s(d.paddingBack), s(d.paddingBottom), s(d.paddingRight)}};
 }
 
-void require_images(const Building& b, const Value& x, const Value& w, size_t axes) {
-  b.require_floats(x);
-  b.require_same(x, w);
-  b.require(x.extents.rank() == axes + 2, heddle::text("takes ", axes + 2, " axes, not ", x.extents));
+void pad(const Building& b, numerics::Window& window, MPSGraphPaddingStyle style,
+         const std::vector<int64_t>& extents) {
+  for (size_t i = 0; i < window.axes(); ++i)
+    b.require(window.strides[i] > 0 && window.dilations[i] > 0, "strides and dilation rates are 1 or more");
+  b.require(window.pad(style, extents), "what explicit offsets mean is not documented");
+}
+
+// `source` is the shape of what the forward convolution takes.
+template <class Descriptor>
+Convolution convolution_of(const Building& b, Descriptor* d, const Shape& source, const Shape& weights) {
+  numerics::Window window = window_of(d);
+  const size_t axes = window.strides.size();
+  const auto layout = [&](MPSGraphTensorNamedDataLayout named, const Shape& shape) {
+    const std::optional<numerics::Layout> found = numerics::Layout::of(named);
+    b.require(found && found->spatial.size() == axes,
+              heddle::text("the layout has not ", axes, " spatial axes"));
+    b.require(shape.size() == axes + 2, heddle::text("takes ", axes + 2, " axes, not ", shown(shape)));
+    return *found;
+  };
+  b.require(d.groups > 0, "there are no groups");
+  Convolution c{window, s(d.groups), layout(d.dataLayout, source), layout(d.weightsLayout, weights)};
+  c.window.kernel = c.weights.spatial_of(weights);
+  pad(b, c.window, d.paddingStyle, c.data.spatial_of(source));
+  return c;
 }
 
 template <class Descriptor>
@@ -59,62 +60,59 @@ MPSGraphTensor* convolve(MPSGraph* graph, const char* method, MPSGraphTensor* so
                          Descriptor* descriptor) {
   Building b(graph, method);
   const Value &x = b.value(source), &w = b.value(weights);
-  const Geometry g = geometry(b, descriptor);
-  require_images(b, x, w, g.strides.size());
-  return field_convolution(b, x, w, b.add_op("Conv", {x, w}, g.attributes()));
+  b.require_floats(x);
+  b.require_same(x, w);
+  const Convolution c = convolution_of(b, descriptor, x.shape, w.shape);
+  const std::optional<Shape> shape = numerics::convolved_shape(x.shape, w.shape, c);
+  b.require(shape.has_value(), heddle::text("weights ", shown(w.shape), " do not fit ", shown(x.shape)));
+  return field_convolution(b, x, w, b.add(x.type, *shape, {x, w}, [c](auto in) {
+    return numerics::convolution(in[0], in[1], c);
+  }));
 }
 
-// The gradient of the data is the transposed convolution; `wanted` says how much of the last stride it has.
 template <class Descriptor>
 MPSGraphTensor* convolve_back(MPSGraph* graph, const char* method, MPSGraphTensor* gradient,
                               MPSGraphTensor* weights, MPSShape* wanted, Descriptor* descriptor) {
   Building b(graph, method);
   const Value &x = b.value(gradient), &w = b.value(weights);
-  const Geometry g = geometry(b, descriptor);
-  require_images(b, x, w, g.strides.size());
-  const Extents out = extents_of(wanted, method);
-  Numbers rest;
-  for (size_t i = 0; i < g.strides.size(); ++i) {
-    const int64_t reach = (w.extents[2 + i] - 1) * g.dilations[i] + 1;
-    const int64_t least = (x.extents[2 + i] - 1) * g.strides[i] + reach - g.begin[i] - g.end[i];
-    rest.push_back(out[2 + i] - least);
-    b.require(rest.back() >= 0 && rest.back() < g.strides[i],
-              "the output shape is not one that the source came from");
-  }
-  Attributes attributes = g.attributes();
-  attributes.set("output_padding", rest);
-  MPSGraphTensor* made = b.add_op("ConvTranspose", {x, w}, attributes);
-  b.require([made value].extents == out, heddle::text("gives ", [made value].extents, ", not ", out));
-  return field_convolution(b, x, w, made);
+  b.require_floats(x);
+  b.require_same(x, w);
+  const Shape source = shape_from(wanted, method);
+  const Convolution c = convolution_of(b, descriptor, source, w.shape);
+  b.require(numerics::convolved_shape(source, w.shape, c) == x.shape,
+            heddle::text("the forward convolution does not make ", shown(x.shape), " of ", shown(source)));
+  return field_convolution(b, x, w, b.add(x.type, source, {x, w}, [=](auto in) {
+    return numerics::data_gradient(in[0], in[1], source, c);
+  }));
 }
 
-// Over all four axes: as an image of four spatial ones.
-MPSGraphTensor* pool(MPSGraph* graph, const char* method, const char* op, MPSGraphTensor* source,
-                     MPSGraphPooling4DOpDescriptor* d) {
+numerics::Window window_of(const Building& b, MPSGraphPooling4DOpDescriptor* d, const Shape& x) {
+  numerics::Window window{
+      numbers_of(d.kernelSizes), numbers_of(d.strides), numbers_of(d.dilationRates), {}, {}};
+  const std::vector<int64_t> both = numbers_of(d.paddingValues);
+  b.require(x.size() == 4, heddle::text("takes 4 axes, not ", shown(x)));
+  b.require(
+      window.axes() == 4 && window.strides.size() == 4 && window.dilations.size() == 4 && both.size() == 8,
+      "kernelSizes, strides and dilationRates have 4 numbers, paddingValues 8");
+  b.require(!d.ceilMode, "rounding up is not in the double yet");
+  for (size_t axis = 0; axis < 4; ++axis) {
+    window.before.push_back(both[2 * axis]);
+    window.after.push_back(both[2 * axis + 1]);
+  }
+  pad(b, window, d.paddingStyle, x);
+  return window;
+}
+
+template <class F>  // (array, window) -> array
+MPSGraphTensor* pool(MPSGraph* graph, const char* method, MPSGraphTensor* source,
+                     MPSGraphPooling4DOpDescriptor* descriptor, F f) {
   Building b(graph, method);
   const Value& x = b.value(source);
   b.require_floats(x);
-  b.require(x.extents.rank() == 4, heddle::text("takes 4 axes, not ", x.extents));
-  b.require(d.paddingStyle == MPSGraphPaddingStyleExplicit && !d.ceilMode,
-            "other padding styles are not in the double yet");
-  const Numbers both = numbers_of(d.paddingValues), kernel = numbers_of(d.kernelSizes);
-  b.require(both.size() == 8, "paddingValues has 8 numbers");
-  Numbers pads;
-  for (const size_t side : {size_t{0}, size_t{1}}) {
-    for (size_t axis = 0; axis < 4; ++axis) pads.push_back(both[2 * axis + side]);
-  }
-  Attributes attributes = {{"kernel_shape", kernel},
-                           {"strides", numbers_of(d.strides)},
-                           {"dilations", numbers_of(d.dilationRates)},
-                           {"pads", pads}};
-  if (std::string_view(op) == "AveragePool")
-    attributes.set("count_include_pad", int64_t{d.includeZeroPadToAverage});
-  Numbers image{1, 1};
-  for (const int64_t extent : x.extents) image.push_back(extent);
-  const Value as_image = [b.add_op("Reshape", {x}, {}, {heddle::ir::Tensor::of_i64(image)}) value];
-  const Value pooled = [b.add_op(op, {as_image}, attributes) value];
-  Numbers plain(pooled.extents.begin() + 2, pooled.extents.end());
-  return b.add_op("Reshape", {pooled}, {}, {heddle::ir::Tensor::of_i64(plain)});
+  const numerics::Window window = window_of(b, descriptor, x.shape);
+  const std::optional<Shape> shape = numerics::pooled_shape(x.shape, window);
+  b.require(shape.has_value(), "no window fits");
+  return b.add(x.type, *shape, {x}, [=](auto in) { return f(in[0], window); });
 }
 
 }  // namespace
@@ -128,8 +126,10 @@ MPSGraphTensor* pool(MPSGraph* graph, const char* method, const char* op, MPSGra
   const Value &x = b.value(primaryTensor), &y = b.value(secondaryTensor);
   b.require_floats(x);
   b.require_same(x, y);
-  b.require(x.extents.rank() >= 2 && y.extents.rank() >= 2, "takes matrices");
-  return field_product(b, x, y, b.add_op("MatMul", {x, y}));
+  const std::optional<Shape> shape = numerics::product_shape(x.shape, y.shape);
+  b.require(shape.has_value(), heddle::text("cannot multiply ", shown(x.shape), " and ", shown(y.shape)));
+  return field_product(
+      b, x, y, b.add(x.type, *shape, {x, y}, [](auto in) { return numerics::matrix_product(in[0], in[1]); }));
 }
 @end
 
@@ -268,11 +268,16 @@ MPSGraphTensor* pool(MPSGraph* graph, const char* method, const char* op, MPSGra
 - (MPSGraphTensor*)maxPooling4DWithSourceTensor:(MPSGraphTensor*)source
                                      descriptor:(MPSGraphPooling4DOpDescriptor*)descriptor
                                            name:(NSString*)name {
-  return pool(self, "maxPooling4DWithSourceTensor:descriptor:name:", "MaxPool", source, descriptor);
+  return pool(self, "maxPooling4DWithSourceTensor:descriptor:name:", source, descriptor,
+              numerics::maximum_pool);
 }
 - (MPSGraphTensor*)avgPooling4DWithSourceTensor:(MPSGraphTensor*)source
                                      descriptor:(MPSGraphPooling4DOpDescriptor*)descriptor
                                            name:(NSString*)name {
-  return pool(self, "avgPooling4DWithSourceTensor:descriptor:name:", "AveragePool", source, descriptor);
+  const bool padding_counts = [descriptor includeZeroPadToAverage];
+  return pool(self, "avgPooling4DWithSourceTensor:descriptor:name:", source, descriptor,
+              [=](const Array& x, const numerics::Window& window) {
+                return numerics::average_pool(x, window, padding_counts);
+              });
 }
 @end

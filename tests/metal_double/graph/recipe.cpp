@@ -65,19 +65,17 @@ Result<Plan> Plan::make(std::span<const Value> sources, std::span<const Value> t
   return planner.take();
 }
 
-Result<Tensors> Plan::run(std::span<const ir::Tensor> sources) const {
-  std::vector<Tensors> results(steps_.size());
+Arrays Plan::run(std::span<const Array> sources) const {
+  std::vector<Arrays> results(steps_.size());
   results[0].assign(sources.begin(), sources.end());
-  for (size_t i = 1; i < steps_.size(); ++i) {
-    Tensors operands;
-    for (const Output& output : steps_[i].operands) operands.push_back(results[output.step][output.index]);
-    Result<Tensors> made = steps_[i].recipe->compute(operands);
-    if (!made.ok()) return made.status().with_context(steps_[i].recipe->name);
-    results[i] = *std::move(made);
-  }
-  Tensors out;
-  for (const Output& output : targets_) out.push_back(results[output.step][output.index]);
-  return out;
+  const auto taken = [&](const std::vector<Output>& outputs) {
+    Arrays out;
+    for (const Output& output : outputs) out.push_back(results[output.step][output.index]);
+    return out;
+  };
+  for (size_t i = 1; i < steps_.size(); ++i)
+    results[i] = steps_[i].recipe->compute(taken(steps_[i].operands));
+  return taken(targets_);
 }
 
 bool Plan::holds(std::string_view recipe) const {

@@ -2,7 +2,9 @@
 //
 //   What       A Value is one result of a Recipe: a node of a graph with the function that makes its results
 //              from its operands'. A Plan is made once of a few values and runs any number of times.
-//   Numbers    Those of ir's reference operators, or of elements moved by their index.
+//   Numbers    Those of graph/numerics, written from Apple's documentation. Nothing here knows src/ir, whose
+//              references the driver's results are compared with: a wrong belief about MPSGraph would be
+//              shared.
 //   Threads    Recipes and plans are immutable.
 #pragma once
 
@@ -14,19 +16,19 @@
 #include <vector>
 
 #include "base/status.h"
-#include "ir/tensor.h"
+#include "tests/metal_double/graph/numerics/array.h"
 
 namespace heddle::metal_double {
 
 struct Recipe;
-using Tensors = std::vector<ir::Tensor>;
-using Compute = std::function<Result<Tensors>(std::span<const ir::Tensor> operands)>;
+using Arrays = std::vector<Array>;
+using Compute = std::function<Arrays(std::span<const Array> operands)>;
 
 struct Value {
   std::shared_ptr<const Recipe> recipe;
   size_t index = 0;
-  ir::DType dtype = ir::DType::kF32;
-  ir::Extents extents;
+  MPSDataType type = MPSDataTypeFloat32;
+  Shape shape;
 };
 
 struct Recipe {
@@ -39,7 +41,7 @@ class Plan {
  public:
   // Of `targets`, given `sources`. invalid when they need a placeholder that is not among the sources.
   static Result<Plan> make(std::span<const Value> sources, std::span<const Value> targets);
-  Result<Tensors> run(std::span<const ir::Tensor> sources) const;
+  Arrays run(std::span<const Array> sources) const;
   bool holds(std::string_view recipe) const;
 
  private:

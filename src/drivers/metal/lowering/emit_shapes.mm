@@ -6,10 +6,11 @@
 
 namespace heddle::metal {
 
-// MPSGraph's cast to bool is that of its low bits; ours is "not zero".
+// What MPSGraph's cast to bool gives is not documented; ours is "not zero". Comparisons take no bf16.
 Tensor Emit::cast(Tensor x, ir::DType dtype) const {
   const ir::DType from = dtype_of(x);
   if (from == dtype) return x;
+  if (dtype == ir::DType::kBool && from == ir::DType::kBF16) x = cast(x, ir::DType::kF32);
   if (dtype == ir::DType::kBool) return not_equal(x, like(0, x));
   require_fit(dtype, extents_of(x));
   return [graph_ castTensor:x toType:type_of(dtype) name:nil];
