@@ -2,6 +2,8 @@
 // first element, and writes nothing.
 #include "drivers/metal/lowering/indexing.h"
 
+#include <limits>
+
 #include "drivers/metal/lowering/extremes.h"
 #include "drivers/metal/lowering/graph_work.h"
 #include "ir/tensor_type.h"
@@ -83,11 +85,23 @@ Status lower_one_hot(Lowering& l) {
   return {};
 }
 
+// A maximum and a minimum of Metal lose NaN: a sum says where one went. points [n, 1].
+Tensor or_nan(const Emit& e, Tensor extreme, Tensor data, Tensor updates, Tensor points) {
+  if (!ir::is_float(dtype_of(extreme))) return extreme;
+  const auto is_nan = [&](Tensor x) { return e.cast(e.is_nan(x), ir::DType::kF32); };
+  Tensor lost = e.scatter_nd(is_nan(data), is_nan(updates), points, MPSGraphScatterModeAdd);
+  Tensor nan = e.like(std::numeric_limits<double>::quiet_NaN(), extreme);
+  return e.choose(e.greater(lost, e.scalar(0, ir::DType::kF32)), nan, extreme);
+}
+
 Tensor scattered(const Emit& e, Tensor data, Tensor updates, Tensor targets, const std::string& reduction) {
   if (reduction == "none") return put_last(e, data, updates, targets);
-  if (reduction == "max" || reduction == "min")
-    return scatter_extreme(e, data, updates, targets, reduction == "max");
-  return e.scatter_nd(data, updates, e.reshape(targets, {extents_of(targets)[0], 1}),
+  Tensor points = e.reshape(targets, {extents_of(targets)[0], 1});
+  if (reduction == "max" || reduction == "min") {
+    Tensor extreme = scatter_extreme(e, data, updates, targets, reduction == "max");
+    return or_nan(e, extreme, data, updates, points);
+  }
+  return e.scatter_nd(data, updates, points,
                       reduction == "add" ? MPSGraphScatterModeAdd : MPSGraphScatterModeMul);
 }
 

@@ -132,6 +132,15 @@ Status max_with_places(Lowering& l, const ir::Window& window) {
   return {};
 }
 
+// A maximum of Metal loses NaN, so a second pool says where one is.
+Tensor max_or_nan(const Emit& e, Tensor x, MPSGraphPooling4DOpDescriptor* descriptor) {
+  const auto pool = [&](Tensor t) {
+    return [e.graph() maxPooling4DWithSourceTensor:t descriptor:descriptor name:nil];
+  };
+  Tensor lost = e.greater(pool(e.cast(e.is_nan(x), ir::DType::kF32)), e.like(0, x));
+  return e.choose(lost, e.like(std::numeric_limits<double>::quiet_NaN(), x), pool(x));
+}
+
 Status lower_max_pool(Lowering& l) {
   HEDDLE_TRY_ASSIGN(const ir::Window window, window_of(l));
   const ir::DType dtype = dtype_of(l.inputs[0]);
@@ -139,8 +148,12 @@ Status lower_max_pool(Lowering& l) {
   if (l.outputs.size() > 1 || !exact || !slides(l, window)) return max_with_places(l, window);
   const Sliding s = sliding(l, window);
   Tensor x = l.emit.cast(l.emit.reshape(l.inputs[0], s.in), ir::DType::kF32);
-  l.outputs[0] =
-      l.emit.cast([l.emit.graph() maxPooling4DWithSourceTensor:x descriptor:s.descriptor name:nil], dtype);
+  if (ir::is_float(dtype)) {
+    x = max_or_nan(l.emit, x, s.descriptor);
+  } else {
+    x = [l.emit.graph() maxPooling4DWithSourceTensor:x descriptor:s.descriptor name:nil];
+  }
+  l.outputs[0] = l.emit.cast(x, dtype);
   return {};
 }
 
@@ -239,8 +252,8 @@ std::span<const PathEntry> pooling_paths() {
   using enum Path;
   static constexpr PathEntry kEntries[] = {
       {"MaxPool", composed, lower_max_pool, kWide,
-       "over four axes; indices, and integers beyond 16 bits, tap by tap: MPSGraph's indices have another "
-       "order"},
+       "over four axes, with a second pool for NaN, which MPSGraph's may lose; indices, and integers beyond "
+       "16 bits, tap by tap: MPSGraph's indices have another order"},
       {"AveragePool", composed, lower_average_pool, kWide,
        "MPSGraph's divides by the whole window: the divisor of each place is a constant"},
       {"LpPool", composed, lower_lp_pool, kWide, "tap by tap: MPSGraph has p = 2 only"},
