@@ -25,7 +25,7 @@ endfunction()
 heddle_double_test(metal_foundation_test FOLDER tests/metal_double/foundation LINK metal_foundation)
 heddle_double_test(metal_double_test FOLDER tests/metal_double/metal LINK metal_double metal_foundation)
 
-# The suites of all drivers, on this one, with models that reference operators compute in good time: on the
+# The suites of all drivers, on this one, with models that the double computes in good time: on the
 # newest Mac that is known and on the oldest, as the field met them (tests/metal_double/control.h).
 set(narrower 4)
 if(HEDDLE_SANITIZE)

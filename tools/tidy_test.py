@@ -29,10 +29,14 @@ def rules(tmp_path: Path, files: dict[str, str]) -> set[str]:
 
 
 # Metal's API: a header of the double, a driver that uses it, and the list that must name what is used.
-METAL_HEADER = MANUAL + "@protocol MTLDevice\n- (id)newBufferWithLength:(int)n options:(int)o;\n@end\n"
+METAL_HEADER = (
+    MANUAL + "@protocol MTLDevice\n- (id)newBufferWithLength:(int)n options:(int)o;\n"
+    "- (id)reverseTensor:(id)t name:(id)n;\n@end\n"
+)
 METAL_DRIVER = "id f(id<MTLDevice> d) { return [d newBufferWithLength:g(1 ? 2 : 3) options:[d h]]; }\n"
 METAL_PAGE = "[MTLDevice](https://developer.apple.com/documentation/metal/mtldevice) | 10.11 |\n"
 METAL_ROWS = f"| `MTLDevice` | {METAL_PAGE}| `newBufferWithLength:options:` | {METAL_PAGE}"
+METAL_OPERATION = f"{METAL_ROWS}| `reverseTensor:name:` | {METAL_PAGE}"
 
 
 def metal_api(document: str) -> dict[str, str]:
@@ -81,6 +85,8 @@ SAMPLES = [
     ("metal-api", metal_api(METAL_ROWS.replace("options:", "")), metal_api(METAL_ROWS)),
     ("metal-api", metal_api(f"{METAL_ROWS}| `MTLOther` | {METAL_PAGE}"), metal_api(METAL_ROWS)),
     ("metal-api", metal_api(METAL_ROWS.replace("10.11", "")), metal_api(METAL_ROWS)),
+    ("metal-api", metal_api(METAL_OPERATION),
+     metal_api(f"{METAL_OPERATION}## What operations mean\n| reverseTensor | turns axes round |\n")),
     ("function-size", {"src/ir/a.cpp": "namespace a {\n" + LONG_BODY + "}\n"}, {"src/ir/a.cpp": SPLIT_BODY}),
     ("function-size", {"tools/a.py": PYTHON_LONG}, {"tools/a.py": "def f():\n    g()\n"}),
     ("locks", {"src/ir/a.cpp": "std::mutex m;\n"}, {"src/base/a.cpp": "std::mutex m;\n"}),

@@ -18,6 +18,7 @@ NAME = re.compile(r"\b((?:MTL|MPS)[A-Z]\w+)\b")
 PROPERTY = re.compile(r"@property\s*(?:\([^)]*\))?[^;]*?(\w+)\s*(?:NS_\w+\s*)?;")
 METHOD = re.compile(r"^[-+]\s*\([^)]*\)([^;{]*);", re.MULTILINE)
 ROW = re.compile(r"^\|\s*`([^`]+)`\s*\|\s*(\S[^|]*?)?\s*\|\s*(\S[^|]*?)?\s*\|\s*$")
+MEANING = "## What operations mean"
 VERSION = re.compile(r"1[0-9](\.\d+)?$")
 # Properties whose names C++ members also have: a use counts only when it is a message.
 ORDINARY = {"device", "description", "error", "groups", "label", "length", "name", "options", "shape", "size",
@@ -139,7 +140,11 @@ def metal_api(tree: Tree) -> Iterator[Finding]:
             if name not in rows and name not in seen:
                 seen.add(name)
                 yield Finding(file.path, file.line_of(offset), "metal-api", f"'{name}' is not in {DOCUMENT}")
+    meaning = document.text.partition(MEANING)[2]
     for name, (number, page, version) in rows.items():
+        # MPSGraph's operations end with their name's argument.
+        if name.endswith(":name:") and not re.search(rf"\b{name.split(':')[0]}\b", meaning):
+            yield Finding(DOCUMENT, number, "metal-api", f"what '{name}' means is not under '{MEANING}'")
         if name not in known.names and name not in known.selectors:
             yield Finding(DOCUMENT, number, "metal-api", f"'{name}' is in no header of the Metal double")
         if not re.match(r"\[[^\]]+\]\(https://developer\.apple\.com/documentation/", page):
