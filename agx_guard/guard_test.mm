@@ -2,6 +2,7 @@
 #include "test_gpu.h"
 
 #include <doctest/doctest.h>
+#include <objc/runtime.h>
 
 #include <atomic>
 #include <thread>
@@ -44,9 +45,11 @@ TEST_CASE("a class that the first device brings in is guarded, with every method
   for (const char* method :
        {"-[AGXG16XFamilyComputeContext setBuffer:offset:atIndex:]",
         "-[AGXG16XFamilyComputeContext dispatchThreads:threadsPerThreadgroup:]",
-        "-[AGXG16XFamilyBlitContext fillBuffer:range:value:]", "-[IOGPUMetalCommandEncoder endEncoding]",
-        "-[IOGPUMetalCommandEncoder destroyImpl]", "-[IOGPUMetalCommandEncoder dealloc]",
-        "-[AGXG16XFamilyCommandBuffer commit]"}) {
+        "-[AGXG16XFamilyBlitContext fillBuffer:range:value:]",
+        "-[AGXG16XFamilyBlitContext copyFromTensor:sourceOrigin:sourceDimensions:toTensor:destinationOrigin:"
+        "destinationDimensions:]",
+        "-[IOGPUMetalCommandEncoder endEncoding]", "-[IOGPUMetalCommandEncoder destroyImpl]",
+        "-[IOGPUMetalCommandEncoder dealloc]", "-[AGXG16XFamilyCommandBuffer commit]"}) {
     INFO(std::string(method));
     CHECK(text.find(method) != std::string::npos);
   }

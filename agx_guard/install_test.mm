@@ -2,6 +2,7 @@
 #include "test_gpu.h"
 
 #include <doctest/doctest.h>
+#include <objc/runtime.h>
 
 using namespace agx_guard_test;
 

@@ -6,6 +6,7 @@
 
 #import <Foundation/Foundation.h>
 
+#include <objc/runtime.h>
 #include <atomic>
 #include <string>
 #include <vector>

@@ -7,6 +7,7 @@
 
 #import <Foundation/Foundation.h>
 
+#include <objc/runtime.h>
 #include <string>
 
 namespace agx_guard {

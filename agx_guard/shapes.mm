@@ -107,17 +107,17 @@ void enter_settings(std::map<std::string, IMP>& shapes) {
 }
 
 void enter_work(std::map<std::string, IMP>& shapes) {
-  enter<
-      void(S), void(S, S), void(S, S, S), void(O, N, S), void(O, N, S, S), void(S, Region),
-      void(S, Region, uint32_t), void(N, N, N, N, N), void(N, N, N, O, N), void(N, N, N, O, N, N),
-      void(N, N, N, O, N, N, NSInteger, N), void(N, O, N), void(N, N, O, N, O, N), void(N, N, N, O, N, N, N),
-      void(N, O, N, O, N), void(N, N, N, O, N, O, N, N, N), void(N, O, N, O, N, O, N), void(O, N, O, N),
-      void(O, N, O, N, N), void(O, Range, uint8_t), void(O, Range, O, N), void(O, N, N, S, S, O, N, N, S),
-      void(O, N, N, N, S, O, N, N, S), void(O, N, N, N, S, O, N, N, S, N), void(O, N, N, S, S, O, N, N, N),
-      void(O, N, N, S, S, O, N, N, N, N), void(O, N, N, O, N, N, N, N), void(O, Region, N, N, BOOL, O, N),
-      void(O, Region, N, N), void(O, N, P, P, P, N), void(O, N, Region, N, N), void(O, O, O, N),
-      void(O, O, O, O, N), void(O, O, O, O, N, N), void(O, O, N), void(O, O, N, uint32_t), void(O, O, N, N)>(
-      shapes);
+  enter<void(S), void(S, S), void(S, S, S), void(O, N, S), void(O, N, S, S), void(S, Region),
+        void(S, Region, uint32_t), void(N, N, N, N, N), void(N, N, N, O, N), void(N, N, N, O, N, N),
+        void(N, N, N, O, N, N, NSInteger, N), void(N, O, N), void(N, N, O, N, O, N),
+        void(N, N, N, O, N, N, N), void(N, O, N, O, N), void(N, N, N, O, N, O, N, N, N),
+        void(N, O, N, O, N, O, N), void(O, N, O, N), void(O, N, O, N, N), void(O, Range, uint8_t),
+        void(O, Range, O, N), void(O, N, N, S, S, O, N, N, S), void(O, N, N, N, S, O, N, N, S),
+        void(O, N, N, N, S, O, N, N, S, N), void(O, N, N, S, S, O, N, N, N),
+        void(O, N, N, S, S, O, N, N, N, N), void(O, N, N, O, N, N, N, N), void(O, Region, N, N, BOOL, O, N),
+        void(O, Region, N, N), void(O, N, P, P, P, N), void(O, N, Region, N, N), void(O, O, O, N),
+        void(O, O, O, O, N), void(O, O, O, O, N, N), void(O, O, O, O, O, O), void(O, O, N),
+        void(O, O, N, uint32_t), void(O, O, N, N)>(shapes);
 }
 
 void enter_others(std::map<std::string, IMP>& shapes) {

@@ -15,6 +15,7 @@
 #include "agx_guard.h"
 
 #include <dlfcn.h>
+#include <objc/runtime.h>
 #include <unistd.h>
 #include <array>
 #include <atomic>

@@ -188,7 +188,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #endif
     return false;
   }
-  void lock_counted(Rank);
+  void lock_counted(Rank) HEDDLE_NO_ANALYSIS;
   static void count_try(Rank, bool got);
 
   static Atomic<bool> counting_;  // a switch that orders nothing: an acquisition beside it may be missed

@@ -10,6 +10,11 @@
 
 @class AGXG16XFamilyCommandQueue;
 
+// Of events: what a command buffer's wait does, for a minute at most.
+@protocol AGXWaits
+- (void)waitOnGpuForValue:(uint64_t)value;
+@end
+
 @interface AGXG16XFamilyCommandBuffer : NSObject <MTLCommandBuffer> {
  @public
   AGXG16XFamilyCommandQueue* _queue;

@@ -2,6 +2,7 @@
 
 #include "encoders.h"
 
+#include <objc/runtime.h>
 #include <cstdio>
 #include <cstdlib>
 
@@ -144,8 +145,7 @@ Class compute_class() {
   MTL_ASSERT(!_open, "encodeWaitForEvent:value: with uncommitted encoder");
   auto kept = agx_double::keep((const void*)event);
   std::lock_guard hold(_lock);
-  _work.push_back(
-      [kept, value] { [(id<MTLSharedEvent>)kept.get() waitUntilSignaledValue:value timeoutMS:60000]; });
+  _work.push_back([kept, value] { [(id<AGXWaits>)kept.get() waitOnGpuForValue:value]; });
 }
 - (void)addCompletedHandler:(MTLCommandBufferHandler)handler {
   std::lock_guard hold(_lock);

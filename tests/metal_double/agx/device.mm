@@ -23,7 +23,7 @@
 }
 @end
 
-@interface AGXSharedEvent : NSObject <MTLSharedEvent> {
+@interface AGXSharedEvent : NSObject <MTLSharedEvent, AGXWaits> {
   std::mutex _lock;
   std::condition_variable _changed;
   uint64_t _value;
@@ -40,9 +40,9 @@
   _value = value;
   _changed.notify_all();
 }
-- (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds {
+- (void)waitOnGpuForValue:(uint64_t)value {
   std::unique_lock hold(_lock);
-  return _changed.wait_for(hold, std::chrono::milliseconds(milliseconds), [&] { return _value >= value; });
+  _changed.wait_for(hold, std::chrono::minutes(1), [&] { return _value >= value; });
 }
 @end
 

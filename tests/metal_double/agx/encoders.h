@@ -35,7 +35,17 @@
 }
 @end
 
-@interface AGXG16XFamilyBlitContext : IOGPUMetalCommandEncoder <MTLBlitCommandEncoder> {
+// What macOS 26 adds to MTLBlitCommandEncoder; the double's own header has what macOS 14 has.
+@protocol AGXTensorCopies
+- (void)copyFromTensor:(id)sourceTensor
+             sourceOrigin:(id)sourceOrigin
+         sourceDimensions:(id)sourceDimensions
+                 toTensor:(id)destinationTensor
+        destinationOrigin:(id)destinationOrigin
+    destinationDimensions:(id)destinationDimensions;
+@end
+
+@interface AGXG16XFamilyBlitContext : IOGPUMetalCommandEncoder <MTLBlitCommandEncoder, AGXTensorCopies> {
  @public
   uint64_t _copies[6];  // _impl lies elsewhere than in the compute context
   agx_double::Context* _impl;

@@ -179,6 +179,18 @@ void dispatch(Context* context, NSUInteger threads) {
   _impl->kept->push_back(keep((const void*)source));
   run_once(_impl, keep((const void*)target), offset, int(size));
 }
+- (void)copyFromTensor:(id)sourceTensor
+             sourceOrigin:(id)sourceOrigin
+         sourceDimensions:(id)sourceDimensions
+                 toTensor:(id)destinationTensor
+        destinationOrigin:(id)destinationOrigin
+    destinationDimensions:(id)destinationDimensions {
+  for (const id each in @[
+         sourceTensor, sourceOrigin, sourceDimensions, destinationTensor, destinationOrigin,
+         destinationDimensions
+       ])
+    _impl->kept->push_back(keep((const void*)each));
+}
 - (void)synchronizeResource:(id<MTLResource>)resource {
   _impl->kept->push_back(keep((const void*)resource));
 }

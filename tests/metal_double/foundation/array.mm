@@ -3,6 +3,7 @@
 
 #import <Foundation/NSException.h>
 
+#include <objc/runtime.h>
 #include <vector>
 
 @interface HeddleArray : NSMutableArray {

@@ -1,6 +1,7 @@
 // autorelease_pool.mm: each thread's stack of pools.
 #import <Foundation/NSAutoreleasePool.h>
 
+#include <objc/runtime.h>
 #include <cstdio>
 #include <vector>
 

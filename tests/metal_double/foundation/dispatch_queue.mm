@@ -45,17 +45,10 @@ thread_local dispatch_queue_t current_queue;
 
 }  // namespace
 
-@interface HeddleQueue : OS_dispatch_queue {
+@interface HeddleQueue : NSObject <OS_dispatch_queue> {
  @public
   std::shared_ptr<QueueState> _state;
 }
-@end
-
-@implementation OS_object
-@end
-@implementation OS_dispatch_queue
-@end
-@implementation OS_dispatch_data
 @end
 
 @implementation HeddleQueue
@@ -74,7 +67,7 @@ thread_local dispatch_queue_t current_queue;
 
 namespace {
 
-QueueState& state_of(dispatch_queue_t queue) { return *static_cast<HeddleQueue*>(queue)->_state; }
+QueueState& state_of(dispatch_queue_t queue) { return *((HeddleQueue*)queue)->_state; }
 
 void run(Item* item) {
   current_queue = item->queue;
@@ -176,7 +169,7 @@ void* dispatch_get_specific(const void* key) {
 }
 
 void dispatch_async(dispatch_queue_t queue, dispatch_block_t block) {
-  const std::shared_ptr<QueueState> state = static_cast<HeddleQueue*>(queue)->_state;
+  const std::shared_ptr<QueueState> state = ((HeddleQueue*)queue)->_state;
   auto* const item = new Item{Block_copy(block), [queue retain]};
   const std::lock_guard lock(state->lock);
   state->items.push_back(item);

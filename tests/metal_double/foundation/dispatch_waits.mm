@@ -29,29 +29,25 @@ intptr_t wait(Counted& counted, std::unique_lock<std::mutex>& lock, dispatch_tim
 
 }  // namespace
 
-@interface HeddleSemaphore : OS_dispatch_semaphore {
+@interface HeddleSemaphore : NSObject <OS_dispatch_semaphore> {
  @public
   Counted _counted;
 }
 @end
-@interface HeddleGroup : OS_dispatch_group {
+@interface HeddleGroup : NSObject <OS_dispatch_group> {
  @public
   Counted _counted;
 }
 @end
 
-@implementation OS_dispatch_semaphore
-@end
 @implementation HeddleSemaphore
-@end
-@implementation OS_dispatch_group
 @end
 @implementation HeddleGroup
 @end
 
 namespace {
-Counted& of(dispatch_semaphore_t semaphore) { return static_cast<HeddleSemaphore*>(semaphore)->_counted; }
-Counted& of(dispatch_group_t group) { return static_cast<HeddleGroup*>(group)->_counted; }
+Counted& of(dispatch_semaphore_t semaphore) { return ((HeddleSemaphore*)semaphore)->_counted; }
+Counted& of(dispatch_group_t group) { return ((HeddleGroup*)group)->_counted; }
 }  // namespace
 
 dispatch_semaphore_t dispatch_semaphore_create(intptr_t value) {

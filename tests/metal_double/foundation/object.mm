@@ -1,6 +1,7 @@
 // object.mm: NSObject, its reference count, and what happens to unknown messages.
 #import "object.h"
 
+#include <objc/runtime.h>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>

@@ -2,6 +2,7 @@
 // synthesized property would go unseen. Ours are found first.
 #import <Foundation/NSObject.h>
 
+#include <objc/runtime.h>
 #include <cstdint>
 #include <mutex>
 

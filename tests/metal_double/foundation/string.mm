@@ -1,6 +1,7 @@
 // string.mm: NSString and the class of its constants.
 #import "string.h"
 
+#include <objc/runtime.h>
 #include <cstdio>
 #include <cstring>
 #include <functional>

@@ -130,10 +130,6 @@ using heddle::metal_double::Value;
 - (id)copyWithZone:(NSZone*)zone {
   return [self retain];
 }
-- (void)dealloc {
-  [_completionHandler release];
-  [super dealloc];
-}
 @end
 
 @implementation MPSGraphExecutable
@@ -202,33 +198,5 @@ using heddle::metal_double::Value;
   [[buffer rootCommandBuffer] commit];
   if ([executionDescriptor waitUntilCompleted]) [[buffer rootCommandBuffer] waitUntilCompleted];
   return results;
-}
-@end
-
-@implementation MPSCommandBuffer
-@synthesize commandBuffer = _commandBuffer, rootCommandBuffer = _rootCommandBuffer;
-+ (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue {
-  return [self commandBufferWithCommandBuffer:[commandQueue commandBuffer]];
-}
-+ (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
-  return [[[self alloc] initWithCommandBuffer:commandBuffer] autorelease];
-}
-- (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer {
-  if ((self = [super init])) {
-    _commandBuffer = [commandBuffer retain];
-    _rootCommandBuffer = [commandBuffer retain];
-  }
-  return self;
-}
-- (void)commitAndContinue {
-  const id<MTLCommandQueue> queue = [[[_rootCommandBuffer commandQueue] retain] autorelease];
-  [_rootCommandBuffer commit];
-  [_rootCommandBuffer release];
-  _rootCommandBuffer = [[queue commandBuffer] retain];
-}
-- (void)dealloc {
-  [_commandBuffer release];
-  [_rootCommandBuffer release];
-  [super dealloc];
 }
 @end

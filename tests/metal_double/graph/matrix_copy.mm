@@ -116,14 +116,33 @@ Layout layout(MPSMatrix* matrix, BOOL transposed) {
 }  // namespace
 }  // namespace heddle::metal_double
 
+@interface MPSKernel ()
+- (instancetype)init NS_UNAVAILABLE;
+@end
+
+@implementation MPSKernel
+@synthesize device = _device;
+- (instancetype)initWithDevice:(id<MTLDevice>)device {
+  if ((self = [super init])) _device = [device retain];
+  return self;
+}
+- (id)copyWithZone:(NSZone*)zone {
+  (void)zone;
+  return [self retain];
+}
+- (void)dealloc {
+  [_device release];
+  [super dealloc];
+}
+@end
+
 @implementation MPSMatrixCopy
 - (instancetype)initWithDevice:(id<MTLDevice>)device
                       copyRows:(NSUInteger)copyRows
                    copyColumns:(NSUInteger)copyColumns
           sourcesAreTransposed:(BOOL)sourcesAreTransposed
      destinationsAreTransposed:(BOOL)destinationsAreTransposed {
-  (void)device;
-  if ((self = [super init])) {
+  if ((self = [super initWithDevice:device])) {
     _rows = copyRows;
     _columns = copyColumns;
     _sourcesAreTransposed = sourcesAreTransposed;

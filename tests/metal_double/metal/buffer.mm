@@ -1,5 +1,6 @@
 #import "buffer.h"
 
+#include <objc/runtime.h>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>

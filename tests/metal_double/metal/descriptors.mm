@@ -3,7 +3,7 @@
 #import <Metal/Metal.h>
 
 NSErrorDomain const MTLCaptureErrorDomain = @"MTLCaptureErrorDomain";
-MTLCommonCounterSet const MTLCommonCounterSetTimestamp = @"timestamp";
+MTLCommonCounterSet MTLCommonCounterSetTimestamp = @"timestamp";
 
 @implementation MTLHeapDescriptor
 @synthesize size = _size;

@@ -97,21 +97,6 @@ using heddle::metal_double::Knowledge;
 - (void)setSignaledValue:(uint64_t)value {
   heddle::metal_double::signal(self, value, heddle::metal_double::host_knowledge());
 }
-- (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds {
-  Knowledge seen;
-  {
-    std::unique_lock lock(_state.lock);
-    const auto reached = [&] { return _state.value >= value; };
-    if (milliseconds == UINT64_MAX) {
-      _state.signalled.wait(lock, reached);
-    } else if (!_state.signalled.wait_for(lock, std::chrono::milliseconds(milliseconds), reached)) {
-      return NO;
-    }
-    heddle::metal_double::learn_signals(_state, value, &seen);
-  }
-  heddle::metal_double::host_saw(seen);
-  return YES;
-}
 - (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block {
@@ -132,9 +117,8 @@ using heddle::metal_double::Knowledge;
 
 @implementation MTLSharedEventListener
 - (instancetype)init {
-  dispatch_queue_t const queue = dispatch_queue_create("MTLSharedEventListener", DISPATCH_QUEUE_SERIAL);
-  self = [self initWithDispatchQueue:queue];
-  dispatch_release(queue);
+  if ((self = [super init]))
+    _dispatchQueue = dispatch_queue_create("MTLSharedEventListener", DISPATCH_QUEUE_SERIAL);
   return self;
 }
 - (instancetype)initWithDispatchQueue:(dispatch_queue_t)dispatchQueue {

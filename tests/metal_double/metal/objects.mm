@@ -1,5 +1,6 @@
 #import "objects.h"
 
+#include <objc/runtime.h>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>

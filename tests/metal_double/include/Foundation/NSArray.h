@@ -21,7 +21,7 @@ NS_ASSUME_NONNULL_BEGIN
 @property(nullable, nonatomic, readonly) ObjectType lastObject;
 @end
 
-enum : NSInteger { NSNotFound = NSIntegerMax };
+static const NSInteger NSNotFound = NSIntegerMax;
 
 @interface NSMutableArray<ObjectType> : NSArray <ObjectType>
 + (instancetype)arrayWithCapacity:(NSUInteger)count;

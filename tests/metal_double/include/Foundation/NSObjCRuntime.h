@@ -5,7 +5,6 @@
 #include <limits.h>
 #include <objc/message.h>
 #include <objc/objc.h>
-#include <objc/runtime.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>

@@ -37,13 +37,13 @@ __attribute__((objc_root_class))
   Class isa;
 }
 + (instancetype)alloc;
-+ (instancetype)allocWithZone:(nullable NSZone*)zone;
++ (instancetype)allocWithZone:(nullable struct _NSZone*)zone;
 + (instancetype)new;
 + (Class)class;
 + (nullable Class)superclass;
 + (BOOL)conformsToProtocol:(Protocol*)protocol;
 + (BOOL)instancesRespondToSelector:(SEL)selector;
-- (instancetype)init;
+- (instancetype)init NS_DESIGNATED_INITIALIZER;
 - (void)dealloc;
 - (id)copy;
 - (id)mutableCopy;

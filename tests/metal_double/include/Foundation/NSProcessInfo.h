@@ -12,7 +12,7 @@ typedef struct {
 } NSOperatingSystemVersion;
 
 @interface NSProcessInfo : NSObject
-@property(class, readonly) NSProcessInfo* processInfo;
+@property(class, readonly, strong) NSProcessInfo* processInfo;
 @property(readonly) NSOperatingSystemVersion operatingSystemVersion;
 @property(readonly, copy) NSString* operatingSystemVersionString;
 @property(readonly) NSUInteger processorCount;

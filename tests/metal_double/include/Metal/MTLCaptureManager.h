@@ -22,7 +22,7 @@ MTL_EXPORT @interface MTLCaptureDescriptor : NSObject<NSCopying> {
   MTLCaptureDestination _destination;
   NSURL* _outputURL;
 }
-@property(nonatomic, retain, nullable) id captureObject;
+@property(nonatomic, strong, nullable) id captureObject;
 @property(nonatomic) MTLCaptureDestination destination;
 @property(nonatomic, copy, nullable) NSURL* outputURL;
 @end

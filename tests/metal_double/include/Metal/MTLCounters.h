@@ -5,8 +5,8 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-typedef NSString* MTLCommonCounterSet NS_TYPED_EXTENSIBLE_ENUM;
-MTL_EXTERN MTLCommonCounterSet const MTLCommonCounterSetTimestamp;
+typedef NSString* const MTLCommonCounterSet NS_TYPED_EXTENSIBLE_ENUM;
+MTL_EXTERN MTLCommonCounterSet MTLCommonCounterSetTimestamp;
 
 typedef NS_ENUM(NSUInteger, MTLCounterSamplingPoint) {
   MTLCounterSamplingPointAtStageBoundary,

@@ -15,9 +15,9 @@ NS_ASSUME_NONNULL_BEGIN
 @end
 
 MTL_EXPORT @interface MTLSharedEventListener : NSObject { dispatch_queue_t _dispatchQueue; }
-- (instancetype)init;
-- (instancetype)initWithDispatchQueue:(dispatch_queue_t)dispatchQueue;
-@property(nonatomic, readonly) dispatch_queue_t dispatchQueue;
+- (instancetype)init NS_DESIGNATED_INITIALIZER;
+- (instancetype)initWithDispatchQueue:(dispatch_queue_t)dispatchQueue NS_DESIGNATED_INITIALIZER;
+@property(readonly) dispatch_queue_t dispatchQueue;
 @end
 
 typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent>, uint64_t value);
@@ -26,7 +26,6 @@ typedef void (^MTLSharedEventNotificationBlock)(id<MTLSharedEvent>, uint64_t val
 - (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block;
-- (BOOL)waitUntilSignaledValue:(uint64_t)value timeoutMS:(uint64_t)milliseconds;
 @property(readwrite) uint64_t signaledValue;
 @end
 

@@ -33,16 +33,17 @@ typedef NS_ENUM(uint32_t, MPSDataType) {
   MPSDataTypeBool = MPSDataTypeAlternateEncodingBit | 8,
 };
 
-// Apple's conforms to MTLCommandBuffer as well; the driver asks it for nothing but what it wraps.
-@interface MPSCommandBuffer : NSObject {
+// A command buffer itself: what it is asked goes to the one that it wraps at the moment.
+@interface MPSCommandBuffer : NSObject <MTLCommandBuffer> {
  @private
   id<MTLCommandBuffer> _commandBuffer, _rootCommandBuffer;
 }
-@property(readonly, nonatomic) id<MTLCommandBuffer> commandBuffer;      // what it was made with
-@property(readonly, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;  // what commitAndContinue commits
+@property(readonly, retain, nonatomic) id<MTLCommandBuffer> commandBuffer;      // what it was made with
+@property(readonly, retain, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;  // what commitAndContinue commits
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue;
 + (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
-- (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
+- (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer NS_DESIGNATED_INITIALIZER;
+- (instancetype)init NS_UNAVAILABLE;
 - (void)commitAndContinue;
 @end
 
@@ -81,8 +82,15 @@ typedef struct {
                                    offsets:(MPSMatrixCopyOffsets)offsets;
 @end
 
-// Apple's is an MPSKernel.
-@interface MPSMatrixCopy : NSObject {
+@interface MPSKernel : NSObject <NSCopying> {
+ @private
+  id<MTLDevice> _device;
+}
+@property(readonly, retain, nonatomic) id<MTLDevice> device;
+- (instancetype)initWithDevice:(id<MTLDevice>)device NS_DESIGNATED_INITIALIZER;
+@end
+
+@interface MPSMatrixCopy : MPSKernel {
  @private
   NSUInteger _rows, _columns;
   BOOL _sourcesAreTransposed, _destinationsAreTransposed;
@@ -91,7 +99,8 @@ typedef struct {
                       copyRows:(NSUInteger)copyRows
                    copyColumns:(NSUInteger)copyColumns
           sourcesAreTransposed:(BOOL)sourcesAreTransposed
-     destinationsAreTransposed:(BOOL)destinationsAreTransposed;
+     destinationsAreTransposed:(BOOL)destinationsAreTransposed NS_DESIGNATED_INITIALIZER;
+- (instancetype)initWithDevice:(id<MTLDevice>)device NS_UNAVAILABLE;
 - (void)encodeToCommandBuffer:(id<MTLCommandBuffer>)commandBuffer
                copyDescriptor:(MPSMatrixCopyDescriptor*)copyDescriptor;
 @end

@@ -10,7 +10,7 @@
 
 NS_ASSUME_NONNULL_BEGIN
 
-@class MPSGraph, MPSGraphTensor, MPSGraphTensorData, MPSGraphExecutable, MPSGraphOperation, MPSGraphDevice;
+@class MPSGraph, MPSGraphTensor, MPSGraphTensorData, MPSGraphExecutable, MPSGraphDevice;
 
 typedef NS_ENUM(uint64_t, MPSGraphOptions) {
   MPSGraphOptionsNone = 0L,
@@ -54,8 +54,8 @@ typedef NS_ENUM(NSUInteger, MPSGraphPaddingStyle) {
   MPSShape* _shape;
   MPSDataType _dataType;
 }
-@property(readwrite, copy, nonatomic, nullable) MPSShape* shape;
-@property(readwrite, nonatomic) MPSDataType dataType;
+@property(readwrite, copy, atomic, nullable) MPSShape* shape;
+@property(readwrite, atomic) MPSDataType dataType;
 - (instancetype)initWithShape:(nullable MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
 
@@ -77,13 +77,17 @@ typedef NS_ENUM(NSUInteger, MPSGraphPaddingStyle) {
 @property(readonly, nonatomic) MPSDataType dataType;
 @end
 
+// Named by compileWithDevice: only; the double makes none.
+@interface MPSGraphOperation : MPSGraphObject <NSCopying>
+@end
+
 @interface MPSGraphTensorData : MPSGraphObject {
  @private
   id<MTLBuffer> _buffer;
   MPSShape* _shape;
   MPSDataType _dataType;
 }
-@property(readonly, nonatomic) MPSShape* shape;
+@property(readonly, copy, nonatomic) MPSShape* shape;
 @property(readonly, nonatomic) MPSDataType dataType;
 - (instancetype)initWithMTLBuffer:(id<MTLBuffer>)buffer shape:(MPSShape*)shape dataType:(MPSDataType)dataType;
 @end
@@ -107,7 +111,7 @@ typedef void (^MPSGraphExecutableCompletionHandler)(NSArray<MPSGraphTensorData*>
   MPSGraphExecutableCompletionHandler _completionHandler;
   BOOL _waitUntilCompleted;
 }
-@property(readwrite, atomic, copy) MPSGraphExecutableCompletionHandler completionHandler;
+@property(readwrite, atomic, assign) MPSGraphExecutableCompletionHandler completionHandler;
 @property(readwrite, atomic) BOOL waitUntilCompleted;
 @end
 
@@ -137,7 +141,7 @@ typedef void (^MPSGraphExecutableCompletionHandler)(NSArray<MPSGraphTensorData*>
   void* _building;  // the double's
   MPSGraphOptions _options;
 }
-@property(readwrite, nonatomic) MPSGraphOptions options;
+@property(readwrite, atomic) MPSGraphOptions options;
 + (instancetype)new;
 - (instancetype)init;
 - (MPSGraphExecutable*)compileWithDevice:(nullable MPSGraphDevice*)device

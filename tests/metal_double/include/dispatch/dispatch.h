@@ -12,23 +12,25 @@
 
 #import <Foundation/Foundation.h>
 
-@interface OS_object : NSObject
+@protocol OS_dispatch_object <NSObject>
 @end
-@interface OS_dispatch_queue : OS_object
+@protocol OS_dispatch_queue <OS_dispatch_object>
 @end
-@interface OS_dispatch_semaphore : OS_object
+@protocol OS_dispatch_queue_attr <OS_dispatch_object>
 @end
-@interface OS_dispatch_group : OS_object
+@protocol OS_dispatch_semaphore <OS_dispatch_object>
 @end
-@interface OS_dispatch_data : OS_object
+@protocol OS_dispatch_group <OS_dispatch_object>
+@end
+@protocol OS_dispatch_data <OS_dispatch_object>
 @end
 
-typedef OS_object* dispatch_object_t;
-typedef OS_dispatch_queue* dispatch_queue_t;
-typedef OS_dispatch_queue* dispatch_queue_attr_t;
-typedef OS_dispatch_semaphore* dispatch_semaphore_t;
-typedef OS_dispatch_group* dispatch_group_t;
-typedef OS_dispatch_data* dispatch_data_t;
+typedef NSObject<OS_dispatch_object>* dispatch_object_t;
+typedef NSObject<OS_dispatch_queue>* dispatch_queue_t;
+typedef NSObject<OS_dispatch_queue_attr>* dispatch_queue_attr_t;
+typedef NSObject<OS_dispatch_semaphore>* dispatch_semaphore_t;
+typedef NSObject<OS_dispatch_group>* dispatch_group_t;
+typedef NSObject<OS_dispatch_data>* dispatch_data_t;
 typedef void (^dispatch_block_t)(void);
 typedef void (*dispatch_function_t)(void* _Nullable context);
 typedef uint64_t dispatch_time_t;
