@@ -40,6 +40,7 @@ enum class Fault : uint8_t {
   kPlainProductAtThree,         // MPSGraph's product of two plain matrices: wrong with 3 runs in flight
   kLayerNormAtFour,             // MPSGraph's fused normalisation: wrong with 4
   kPackedViewAtEight,           // a slice of a turned tensor, as attention's of a packed projection: with 8
+  kExecutableNotReentrant,  // a run that is encoded while another thread encodes the same executable: wrong
   kCount
 };
 void set(Fault fault, bool on);
@@ -102,6 +103,7 @@ enum class Meeting : uint8_t {
   kRun,      // a run of a graph, on its queue's GPU thread
   kCommit,   // a commit, on the thread that calls it
   kCompile,  // a graph's compilation, on the thread that calls it
+  kEncode,   // the encoding of a graph's run, on the thread that calls it
   kCount
 };
 void meet(Meeting where, int count, uint64_t times = 1);
@@ -129,7 +131,7 @@ int64_t live_objects();  // of the double's own classes, autoreleased ones inclu
 }  // namespace heddle::metal_double
 
 // The meetings for Python's ctypes, where the double lies in the process through LD_PRELOAD. `where` is
-// "run", "commit" or "compile"; another name aborts.
+// "run", "commit", "compile" or "encode"; another name aborts.
 extern "C" {
 void metal_double_meet(const char* where, int count, uint64_t times);
 uint64_t metal_double_met(const char* where);

@@ -40,6 +40,42 @@ TEST_CASE("two threads submit at once, one program or two") {
   run_until_met(Meeting::kCommit, false);
 }
 
+// Eight threads, each with a queue of its own, on one program: how many results are right.
+int right_of(const Ref<device::Device>& device, const Ref<const device::Program>& program, int threads) {
+  Atomic<int> right{0};
+  run_together(threads, [&](int thread) {
+    Session own(*device);
+    for (uint64_t i = 0; i < kTimes; ++i) {
+      const auto got = own.run(program, std::vector<ir::Tensor>{ir::Tensor::of_i64({1, thread % 5, 4})});
+      right.add_relaxed(got.ok() && (*got)[0].get(2) == 2.0 * (thread % 5) && (*got)[0].get(5) == 9 ? 1 : 0);
+    }
+  });
+  return right.load_acquire();
+}
+
+TEST_CASE("an executable that two threads must not encode at once is encoded in turn") {
+  constexpr int kThreads = 8;
+  const Machine machine;
+  const auto device = open();
+  metal_double::set(Fault::kExecutableNotReentrant, true);
+  CHECK(right_of(device, lookup(*device, 3), kThreads) == kThreads * static_cast<int>(kTimes));
+}
+
+TEST_CASE("without turns two threads encode one executable at once, and what both encoded is wrong") {
+  const Machine machine;
+  Defences defences;
+  defences.encodes_in_turn = false;
+  const auto device = open(defences);
+  metal_double::set(Fault::kExecutableNotReentrant, true);
+  metal_double::meet(Meeting::kEncode, 2, kTimes);
+  CHECK(right_of(device, lookup(*device, 3), 2) < 2 * static_cast<int>(kTimes));
+  CHECK(metal_double::met(Meeting::kEncode) == kTimes);
+}
+
+TEST_CASE("two programs are encoded at once: turns are an executable's, not the process's") {
+  run_until_met(Meeting::kEncode, false);
+}
+
 TEST_CASE("two shapes of one module compile at once") {
   const Machine machine;
   const auto device = open();

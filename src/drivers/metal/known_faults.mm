@@ -18,6 +18,8 @@ constexpr Row kRows[] = {
      "layer normalisation is composed in MPSGraph"},
     {"attention on a packed projection, read by strides, is wrong at 8 threads (seen: 15.x)",
      "query, key and value are taken apart first"},
+    {"two threads that encode one MPSGraphExecutable (no SDK before 26 says that they may)",
+     "one thread at a time encodes an executable; different ones are encoded side by side", 26},
     {"a strided copy of MPS may read a source that is unfinished or recycled (seen: 15.x)",
      "strided copies are kernels of ours, whose sources the submission holds and Metal tracks"},
     {"completion handlers may run after waitUntilCompleted has returned (all versions)",

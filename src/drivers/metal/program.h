@@ -3,7 +3,9 @@
 //   What       encode() adds one run to a command buffer. Weights are the module's buffers; inputs, outputs
 //              and status words come from the recorder.
 //   Threads    Immutable but for what encode() borrows: tensor data of the weights, one set for each thread
-//              that encodes at a time, since MPSGraph does not say that they may be shared.
+//              that encodes at a time, since MPSGraph does not say that they may be shared. With
+//              Defences::encodes_in_turn that is one thread.
+//   Blocks     encode(), while its turn is another thread's.
 //   Lifetime   Keeps the module's weights.
 #pragma once
 
@@ -44,6 +46,10 @@ class MetalProgram final : public device::Program {
     Data data(id<MTLBuffer> buffer) const;
   };
   static Shaped shaped(ir::DType dtype, const ir::Extents& extents);
+  struct Encoders {
+    std::vector<std::vector<Data>> idle;  // tensor data of the weights, a set each
+    bool busy = false;                    // a thread has its turn
+  };
   std::vector<Data> borrow_weights() const;
   void give_back(std::vector<Data> weights) const;
 
@@ -51,7 +57,8 @@ class MetalProgram final : public device::Program {
   Ref<const Weights> weights_;
   Ref<const OpenDevice> open_;
   std::vector<Shaped> input_shapes_, output_shapes_, word_shapes_;  // of feeds, of written(), of checks
-  mutable Guarded<std::vector<std::vector<Data>>, Rank::kHelpers> idle_weights_;
+  bool in_turn_ = true;
+  mutable Guarded<Encoders, Rank::kHelpers> encoders_;
 };
 
 }  // namespace heddle::metal

@@ -5,6 +5,12 @@
 #include "drivers/metal/lowering/emit.h"
 
 namespace heddle::metal {
+namespace {
+
+constexpr NSInteger kExecutablesAreSendable = 26;  // macOS
+
+}  // namespace
+
 Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Ref<const Weights> weights,
                                                       Ref<const OpenDevice> open, bool half) {
   const trace::Span span("metal", "compile");
@@ -30,6 +36,9 @@ Result<Ref<const device::Program>> MetalProgram::make(const ir::Graph& graph, Re
       program->word_shapes_.push_back(shaped(ir::DType::kI32, {each.flags}));
     }
   }
+  program->in_turn_ =
+      open->options.defences.encodes_in_turn &&
+      [[NSProcessInfo processInfo] operatingSystemVersion].majorVersion < kExecutablesAreSendable;
   program->resident_bytes_ = 64 * 1024;  // MPSGraph does not say; the weights are the module's
   program->weights_ = std::move(weights);
   program->open_ = std::move(open);
@@ -47,10 +56,14 @@ MetalProgram::Data MetalProgram::Shaped::data(id<MTLBuffer> buffer) const {
 
 std::vector<MetalProgram::Data> MetalProgram::borrow_weights() const {
   {
-    auto idle = idle_weights_.lock();
-    if (!idle->empty()) {
-      std::vector<Data> weights = std::move(idle->back());
-      idle->pop_back();
+    auto encoders = encoders_.lock();
+    if (in_turn_) {
+      encoders.wait([&] { return !encoders->busy; });
+      encoders->busy = true;
+    }
+    if (!encoders->idle.empty()) {
+      std::vector<Data> weights = std::move(encoders->idle.back());
+      encoders->idle.pop_back();
       return weights;
     }
   }
@@ -64,23 +77,25 @@ std::vector<MetalProgram::Data> MetalProgram::borrow_weights() const {
 }
 
 void MetalProgram::give_back(std::vector<Data> weights) const {
-  idle_weights_.lock()->push_back(std::move(weights));
+  auto encoders = encoders_.lock();
+  encoders->idle.push_back(std::move(weights));
+  encoders->busy = false;
+  encoders.notify_one();
 }
 
 Status MetalProgram::encode(MPSCommandBuffer* commands, std::span<const id<MTLBuffer>> inputs,
                             std::span<const id<MTLBuffer>> outputs,
                             std::span<const id<MTLBuffer>> words) const {
-  std::vector<Data> weights = borrow_weights(), made;
+  std::vector<Data> made;
   std::vector<MPSGraphTensorData*> feeds, results;
   const auto add = [&](std::vector<MPSGraphTensorData*>& to, const Shaped& shaped, id<MTLBuffer> buffer) {
     made.push_back(shaped.data(buffer));
     to.push_back(made.back().get());
   };
-  size_t weight = 0;
   for (size_t i = 0; i < lowered_.feeds.size(); ++i) {
     const Feed& feed = lowered_.feeds[i];
     if (feed.kind == Feed::Kind::weight) {
-      feeds.push_back(weights[weight++].get());
+      feeds.push_back(nil);
     } else {
       add(feeds, input_shapes_[i], inputs[feed.index]);
     }
@@ -89,6 +104,12 @@ Status MetalProgram::encode(MPSCommandBuffer* commands, std::span<const id<MTLBu
     const bool output = place < outputs.size();
     const size_t i = output ? place : place - outputs.size();
     add(results, output ? output_shapes_[i] : word_shapes_[i], output ? outputs[i] : words[i]);
+  }
+  // Its turn is as short as it can be: all else was made before.
+  std::vector<Data> weights = borrow_weights();
+  auto weight = weights.begin();
+  for (MPSGraphTensorData*& feed : feeds) {
+    if (feed == nil) feed = (weight++)->get();
   }
   Status status;
   @try {

@@ -60,11 +60,11 @@ MeetingPoint& point(Meeting where) {
 
 Meeting named(std::string_view name) {
   constexpr std::array<std::string_view, static_cast<size_t>(Meeting::kCount)> names = {"run", "commit",
-                                                                                        "compile"};
+                                                                                        "compile", "encode"};
   for (size_t i = 0; i < names.size(); ++i) {
     if (names[i] == name) return static_cast<Meeting>(i);
   }
-  std::fprintf(stderr, "metal_double: there is no meeting '%.*s'; there are run, commit, compile\n",
+  std::fprintf(stderr, "metal_double: there is no meeting '%.*s'; there are run, commit, compile, encode\n",
                static_cast<int>(name.size()), name.data());
   std::abort();
 }
