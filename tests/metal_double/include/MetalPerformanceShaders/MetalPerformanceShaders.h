@@ -38,8 +38,9 @@ typedef NS_ENUM(uint32_t, MPSDataType) {
  @private
   id<MTLCommandBuffer> _commandBuffer, _rootCommandBuffer;
 }
-@property(readonly, retain, nonatomic) id<MTLCommandBuffer> commandBuffer;      // what it was made with
-@property(readonly, retain, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;  // what commitAndContinue commits
+@property(readonly, retain, nonatomic) id<MTLCommandBuffer> commandBuffer;  // what it was made with
+// What commitAndContinue commits.
+@property(readonly, retain, nonatomic) id<MTLCommandBuffer> rootCommandBuffer;
 + (instancetype)commandBufferFromCommandQueue:(id<MTLCommandQueue>)commandQueue;
 + (instancetype)commandBufferWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer;
 - (instancetype)initWithCommandBuffer:(id<MTLCommandBuffer>)commandBuffer NS_DESIGNATED_INITIALIZER;
