@@ -39,8 +39,8 @@ function(heddle_on_metal name target mac)
 endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock
 # with its owner).
-set(counted "-tce=warm calls on thirty-one streams*")
-heddle_on_metal(stress_on_metal stress_test 26.0-M4 ${counted})
+set(counted "warm calls on thirty-one streams*")
+heddle_on_metal(stress_on_metal stress_test 26.0-M4 "-tce=${counted}")
 if(HEDDLE_SANITIZE)
   # What one thread does, for up to a minute: the stages tsan_whole and asan_whole run it.
   set(of_one_thread "every operator gives the reference's values*,a row's bits are those of the row alone*")
@@ -50,7 +50,7 @@ if(HEDDLE_SANITIZE)
 else()
   heddle_on_metal(conformance_on_metal driver_conformance 26.0-M4)
   heddle_on_metal(conformance_on_m1 driver_conformance 14.0-M1)
-  heddle_on_metal(stress_on_m1 stress_test 14.0-M1 "-tc=*threads*" ${counted})
+  heddle_on_metal(stress_on_m1 stress_test 14.0-M1 "-tc=*threads*" "-tce=${counted},all models at once*")
 endif()
 
 # libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the

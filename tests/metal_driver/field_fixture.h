@@ -86,14 +86,16 @@ const std::vector<Row>& field_product_rows();
 const std::vector<Row>& field_attention_rows();
 const std::vector<Row>& field_convolution_rows();
 const std::vector<Row>& field_size_rows();
+const std::vector<Row>& field_made_rows();
 const std::vector<Row>& field_reduction_rows();
 const std::vector<Row>& field_scatter_rows();
 const std::vector<Row>& field_order_rows();
 const std::vector<Row>& field_element_rows();
 const std::vector<Row>& field_device_rows();
 inline constexpr Rows kFieldRows[] = {field_product_rows, field_attention_rows, field_convolution_rows,
-                                      field_size_rows,    field_reduction_rows, field_scatter_rows,
-                                      field_order_rows,   field_element_rows,   field_device_rows};
+                                      field_size_rows,    field_made_rows,      field_reduction_rows,
+                                      field_scatter_rows, field_order_rows,     field_element_rows,
+                                      field_device_rows};
 
 inline constexpr const char* kChildOfRows = "a child meets a limit";
 inline constexpr const char* kRowVariable = "HEDDLE_TEST_FIELD_ROW";

@@ -13,6 +13,7 @@ using conformance::T;
 using conformance::weight;
 
 void as_it_is(Scale) {}
+void rough_division(Scale s) { s.field.division_ulps = 3; }
 void small_arrays(Scale s) { s.field.array_elements = s.limits.array_elements = 1000; }
 void few_bytes(Scale s) { s.field.array_bytes = s.limits.array_bytes = 4000; }
 void few_axes(Scale s) { s.field.array_axes = s.limits.array_axes = 4; }
@@ -57,6 +58,11 @@ const Is kDivisors = {1, 7, -1, 3, 1, -1, 16777217, 5};
 const Is kWideDividends = {kHuge + 1, -kHuge - 3, kLeast, kLeast + 1, 9007199254740993, 5, kHuge, -1};
 const Is kWideDivisors = {1, 7, 3, -1, 1, kHuge, kHuge - 1, kLeast};
 
+// Two of 40 elements make 1600.
+Case much(const char* op, ir::Attributes attributes = {}) {
+  return {op, {T({40, 1}, 0, 9), T({1, 40}, 1, 9)}, std::move(attributes)};
+}
+
 Case divide(DType dtype, const Is& x, const Is& y) {
   return {"Div", {fixed(dtype, {8}, x), fixed(dtype, {8}, y)}};
 }
@@ -76,8 +82,49 @@ const std::vector<Row>& field_size_rows() {
        refused, any_array},
       {"array axes", "more axes than an array has", kNewest, few_axes, node({"Neg", {T({2, 1, 2, 1, 2})}}),
        refused, any_array},
+      {"array axes", "a shape of more axes than an array has", kNewest, few_axes,
+       node({"Reshape", {T({4, 4}), ints({2, 2, 1, 2, 2})}}), refused, any_array},
       {"refusals", "a refusal that ends the process", kNewest, small_arrays,
        node({"Tile", {T({600}), ints({2})}}), refused, any_array},
+  };
+  return kRows;
+}
+
+// What is made of little, by each operator of MPSGraph that does so.
+const std::vector<Row>& field_made_rows() {
+  using enum Outcome;
+  static const std::vector<Row> kRows = {
+      {"array size", "a product of little that makes much", kNewest, small_arrays,
+       node({"MatMul", {T({40, 2}), T({2, 40})}}), refused, any_array},
+      {"array size", "a convolution of little that makes much", kNewest, small_arrays,
+       node({"Conv", {T({1, 1, 6, 6}), weight({40, 1, 3, 3})}, {{"pads", Is{1, 1, 1, 1}}}}), refused,
+       any_array},
+      {"array size", "a transposed convolution that makes much", kNewest, small_arrays,
+       node({"ConvTranspose", {T({1, 1, 9}), weight({1, 9, 9})}, {{"strides", Is{16}}}}), refused, any_array},
+      {"array size", "rows gathered often", kNewest, small_arrays,
+       node({"Gather", {T({3, 2}), index({600}, -3, 3)}}), refused, any_array},
+      {"array size", "points gathered often", kNewest, small_arrays,
+       node({"GatherND", {T({3, 4}), index({300, 1}, -3, 3)}}), refused, any_array},
+      {"array size", "parts that are too large together", kNewest, small_arrays,
+       node({"Concat", {T({600}), T({600})}, {{"axis", I{0}}}}), refused, any_array},
+      {"array size", "elements gathered into wider ones", kNewest, few_bytes,
+       node({"GatherElements",
+             {fixed(DType::kI64, {4}, {1, 2, 3, 4}), {{700}, 0, 4, DType::kI32, false, {}, false}}}),
+       refused, any_array},
+      {"array size", "places that are wider than what has them", kNewest, few_bytes,
+       node({"Trilu", {T({40, 40})}}, DType::kI8), refused, any_array},
+      {"array size", "remainders", kNewest, small_arrays, node(much("Mod", {{"fmod", I{1}}})), refused,
+       any_array},
+      {"array size", "bits of both", kNewest, small_arrays, node(much("BitwiseAnd"), DType::kI32), refused,
+       any_array},
+      {"array size", "bits of either", kNewest, small_arrays, node(much("BitwiseOr"), DType::kI32), refused,
+       any_array},
+      {"array size", "bits of one", kNewest, small_arrays, node(much("BitwiseXor"), DType::kI32), refused,
+       any_array},
+      {"array size", "bits shifted to the left", kNewest, small_arrays,
+       node(much("BitShift", {{"direction", std::string("LEFT")}}), DType::kI32), refused, any_array},
+      {"array size", "bits shifted to the right", kNewest, small_arrays,
+       node(much("BitShift", {{"direction", std::string("RIGHT")}}), DType::kI32), refused, any_array},
   };
   return kRows;
 }
@@ -190,14 +237,14 @@ const std::vector<Row>& field_element_rows() {
        node({"Concat", {T({2, 3}), T({2, 1})}, {{"axis", I{1}}}}, DType::kBool), right, bool_concats},
       {"sign of i64", "signs", kNewest, as_it_is,
        node({"Sign", {fixed(DType::kI64, {5}, {kLeast, -3, 0, 1, kHuge})}}), right, i64_signs},
-      {"integer division", "quotients of i32", kNewest, as_it_is,
+      {"integer division", "quotients of i32", kNewest, rough_division,
        node(divide(DType::kI32, kDividends, kDivisors)), right, plain_division, wrong},
-      {"integer division", "quotients of i64", kNewest, as_it_is,
+      {"integer division", "quotients of i64", kNewest, rough_division,
        node(divide(DType::kI64, kWideDividends, kWideDivisors)), right, plain_division, wrong},
-      {"integer division", "remainders", kNewest, as_it_is,
+      {"integer division", "remainders", kNewest, rough_division,
        node({"Mod", {fixed(DType::kI32, {8}, kDividends), fixed(DType::kI32, {8}, kDivisors)}}), right,
        plain_division, wrong},
-      {"integer division", "all quotients of bytes", kNewest, as_it_is,
+      {"integer division", "all quotients of bytes", kNewest, rough_division,
        node({"Div", {T({256, 1}, -128, 128), T({1, 256}, -128, 128)}}, DType::kI8)},
       {"NaN in extremes", "NaN beside numbers", kNewest, as_it_is,
        node({"Max", {T({64}), {{64}, 0, 1, DType::kF32, true, Is(64, 0), false}, T({64})}})},
@@ -215,6 +262,7 @@ namespace {
 
 TEST_CASE("arrays as the field met them: what is too large is refused before MPSGraph ends the process") {
   check_rows(field_size_rows);
+  check_rows(field_made_rows);
 }
 
 TEST_CASE("reductions as the field met them: right with what the driver does, dead without") {

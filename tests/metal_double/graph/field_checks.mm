@@ -144,10 +144,28 @@ MPSGraphTensor* field_convolution(Building& b, const Value& x, const Value& w, M
   return most > limits->convolution_extent ? wrong(b, made) : made;
 }
 
-// Through f32.
+namespace {
+
+// To the left and to the right in turn, as a GPU divides that does not round correctly.
+Array with_rough_quotients(const Array& quotients, int ulps) {
+  std::vector<float> rough = floats_of(quotients);
+  for (size_t at = 0; at < rough.size(); ++at) {
+    const float toward = at % 2 == 0 ? 0 : 2 * rough[at];
+    for (int i = 0; i < ulps; ++i) rough[at] = std::nextafter(rough[at], toward);
+  }
+  return of_floats(quotients.type(), quotients.shape(), rough);
+}
+
+}  // namespace
+
 MPSGraphTensor* field_quotient(Building& b, MPSGraphTensor* made) {
   const FieldLimits* const limits = field();
-  if (limits == nullptr || limits->exact_division || !is_integer([made value].type)) return made;
+  if (limits == nullptr) return made;
+  if ([made value].type == MPSDataTypeFloat32 && limits->division_ulps > 0) {
+    return changed(b, made,
+                   [ulps = limits->division_ulps](const Array& x) { return with_rough_quotients(x, ulps); });
+  }
+  if (limits->exact_division || !is_integer([made value].type)) return made;
   return changed(b, made, [](const Array& quotient) {
     return numerics::cast(numerics::cast(quotient, MPSDataTypeFloat32), quotient.type());
   });

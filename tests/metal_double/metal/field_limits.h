@@ -42,7 +42,8 @@ struct FieldLimits {
   bool lone_gathers = true;
   bool bool_concats = true;
   bool i64_signs = true;
-  bool exact_division = true;
+  bool exact_division = true;  // of integers
+  int division_ulps = 0;       // by which quotients of f32 are beside the right one, this way and that
   bool sound_attention = true;
   bool results_in_order = true;
   bool loops_take_one_element = true;  // not only scalars
