@@ -58,6 +58,20 @@ inline std::function<Status(device::Device&)> node(Case c, DType dtype = DType::
       [c = std::move(c), dtype](device::Device& device) { return conformance::check_case(device, c, dtype); };
 }
 
+// The same for a graph of several.
+inline Status check_graph(device::Device& device, const ir::Graph& graph,
+                          const std::vector<ir::Tensor>& inputs) {
+  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
+  HEDDLE_TRY_ASSIGN(const auto program, conformance::compile(*module, inputs));
+  HEDDLE_TRY_ASSIGN(const auto got, Session(device).run(program, inputs));
+  HEDDLE_TRY_ASSIGN(const auto wanted, ir::evaluate(graph, inputs));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    const std::string differs = conformance::difference(got[i], wanted[i], {2e-5, 2e-5});
+    if (!differs.empty()) return Status::internal("output ", i, ": ", differs);
+  }
+  return {};
+}
+
 struct Met {
   Outcome outcome;
   std::string said;

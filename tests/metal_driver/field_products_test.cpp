@@ -36,12 +36,7 @@ Status shares(device::Device& device) {
   const std::vector<ir::Tensor> inputs = {conformance::random_tensor(DType::kF32, {2, 3, 4}, 1),
                                           conformance::random_tensor(DType::kF32, {2, 4, 5}, 2),
                                           conformance::random_tensor(DType::kF32, {2, 5, 6}, 3)};
-  HEDDLE_TRY_ASSIGN(const auto module, device.load(graph, {}, device::plain_source(device), NoLocksHeld()));
-  HEDDLE_TRY_ASSIGN(const auto program, conformance::compile(*module, inputs));
-  HEDDLE_TRY_ASSIGN(const auto got, Session(device).run(program, inputs));
-  HEDDLE_TRY_ASSIGN(const auto wanted, ir::evaluate(graph, inputs));
-  const std::string differs = conformance::difference(got[0], wanted[0], {2e-5, 2e-5});
-  return differs.empty() ? Status() : Status::internal(differs);
+  return check_graph(device, graph, inputs);
 }
 
 Case attention(std::vector<In> in) {

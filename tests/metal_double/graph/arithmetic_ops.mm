@@ -132,6 +132,7 @@ UNARY(sigmoidWithTensor, sigmoid, kFloats, kSame)
   const Value& x = b.value(tensor);
   b.require_floats(x);
   const size_t along = b.axis(axis, x.shape);
+  field_reduces(b, x, {along});
   return b.add(x.type, x.shape, {x}, [along](auto in) { return numerics::softmax(in[0], along); });
 }
 @end

@@ -72,6 +72,7 @@ REDUCTION(meanOfTensor, mean, true)
   b.require_floats(x);
   b.require_same(x, mean);
   const numerics::Axes over = b.axes(axes, x.shape);
+  field_reduces(b, x, over);
   b.require(mean.shape == numerics::reduced_shape(x.shape, over), "the mean is not that over these axes");
   return b.add(x.type, mean.shape, {x, mean},
                [over](auto in) { return numerics::variance(in[0], in[1], over); });
