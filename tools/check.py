@@ -234,7 +234,7 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log, *left_out, *APART) + run_pytest(log, *of_threads)
 
 
-ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive")
+ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate")
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
 METAL_SHARE = 24
@@ -251,6 +251,16 @@ def torch_tests(*names: str) -> list[str]:
     return [str(path.relative_to(ROOT)) for path in found]
 
 
+# Macs as the field met them (tests/metal_double/control.h), and what runs on the oldest as well.
+METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
+ON_OLDEST = "names or (eight_threads and not exits) or smoke or compile_it_once or decode or bert or resnet"
+
+
+def on_the_double(mac: str) -> tuple[str, ...]:
+    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
+    return ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal", f"HEDDLE_METAL_DOUBLE_MAC={mac}")
+
+
 def torch_stage(log: Log) -> Count:
     """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
     if not install_packages(log):
@@ -263,23 +273,22 @@ def torch_stage(log: Log) -> Count:
         return count
     if not build(log, "metal-double", "release", "heddle_on_the_double"):
         return Count(count.passed, count.failed + 1)
-    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
-    launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
     shared = ("--share", str(METAL_SHARE), *APART)
     for selection in (torch_tests(*ON_METAL), [*torch_tests(*ON_METAL_SHARED), *shared]):
-        count += run_pytest(log, *selection, launcher=launcher)
+        count += run_pytest(log, *selection, launcher=on_the_double(NEWEST_MAC))
+    chosen = [*torch_tests(*ON_METAL, "modules", "compile", "dynamo"), "-k", ON_OLDEST, *APART]
+    for selection in (chosen, [*torch_tests("opinfo"), *shared]):
+        count += run_pytest(log, *selection, launcher=on_the_double(OLDEST_MAC))
     return count
 
 
 def torch_whole_stage(log: Log) -> Count:
     """All that the stage torch runs a share of."""
-    if not log.run("tools/setup.sh", "torch") or not build(
-        log, "metal-double", "release", "heddle_on_the_double"
-    ):
+    package = log.run("tools/setup.sh", "torch")
+    if not package or not build(log, "metal-double", "release", "heddle_on_the_double"):
         return Count(0, 1)
-    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
-    launcher = ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal")
-    return run_pytest(log, *torch_tests(*ON_METAL_SHARED), *APART, launcher=launcher)
+    whole = (*torch_tests(*ON_METAL_SHARED), *APART)
+    return sum((run_pytest(log, *whole, launcher=on_the_double(mac)) for mac in METAL_MACS), Count())
 
 
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:

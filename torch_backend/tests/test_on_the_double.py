@@ -4,6 +4,8 @@ conftest.py leaves this file out where the process runs on another device. A pas
 as failed, and so does every wait for it. The programs are processes of their own, since streams stay failed.
 """
 
+import ctypes
+import os
 import subprocess
 import sys
 
@@ -153,6 +155,12 @@ def test_a_stream_goes_on_only_after_the_event_that_it_waits_for(wait, outcome):
 def test_recorded_memory_is_not_used_again_while_foreign_work_is_under_way(size, outcome):
     """Freed memory is used again at once, but not while the stream that was recorded is at work."""
     assert_told(outcome, f"record_stream of {size}", (True, False, True))
+
+
+def test_the_double_is_the_mac_that_the_environment_names():
+    field = ctypes.CDLL(None)["_ZN6heddle12metal_double5fieldEv"]
+    field.restype = ctypes.c_void_p
+    assert bool(field()) == ("HEDDLE_METAL_DOUBLE_MAC" in os.environ)
 
 
 # ---- no lock is shared
