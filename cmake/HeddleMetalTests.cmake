@@ -50,7 +50,7 @@ if(HEDDLE_SANITIZE)
 else()
   heddle_on_metal(conformance_on_metal driver_conformance 26.0-M4)
   heddle_on_metal(conformance_on_m1 driver_conformance 14.0-M1)
-  heddle_on_metal(stress_on_m1 stress_test 14.0-M1 "-tc=*threads*" "-tce=${counted},all models at once*")
+  heddle_on_metal(stress_on_m1 stress_test 14.0-M1 "-tce=${counted}")
 endif()
 
 # libheddle.so.0 with the double's driver in it, for tests from Python: LD_PRELOAD puts it in the place of the

@@ -234,7 +234,7 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log, *left_out, *APART) + run_pytest(log, *of_threads)
 
 
-ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate")
+ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate", "predecessor")
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
 METAL_SHARE = 24
@@ -253,7 +253,7 @@ def torch_tests(*names: str) -> list[str]:
 
 # Macs as the field met them (tests/metal_double/control.h), and what runs on the oldest as well.
 METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
-ON_OLDEST = "names or (eight_threads and not exits) or smoke or compile_it_once or decode or bert or resnet"
+ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
 
 
 def on_the_double(mac: str) -> tuple[str, ...]:
