@@ -1,4 +1,15 @@
 # Tests of the Metal double, the Metal driver and the guard. Label metal; the target metal_tests builds them.
+
+# What MPSGraph itself does at the limits that the driver goes round: a program for a Mac.
+if(NOT HEDDLE_METAL STREQUAL "OFF")
+  set(probes "${PROJECT_SOURCE_DIR}/tests/metal_driver/limit_")
+  add_library(heddle_limit_questions OBJECT
+    "${probes}operators.mm" "${probes}products.mm" "${probes}sizes.mm" "${probes}trial.mm")
+  target_link_libraries(heddle_limit_questions PUBLIC heddle_flags heddle_base heddle_metal_sdk)
+  add_executable(limit_probes "${probes}probes.mm")
+  target_link_libraries(limit_probes PRIVATE heddle_limit_questions)
+  set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS limit_probes)
+endif()
 if(NOT HEDDLE_METAL STREQUAL "DOUBLE")
   return()
 endif()
@@ -65,10 +76,13 @@ set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS heddle_on_the_double)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_driver/*_test.cpp")
 if(driver_tests)
-  heddle_metal_test(metal_driver_test LINK heddle_metal heddle_metal_event heddle_conformance_cases
+  heddle_metal_test(metal_driver_test
+    LINK heddle_metal heddle_metal_event heddle_conformance_cases heddle_limit_questions
     SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp"
             "${PROJECT_SOURCE_DIR}/tests/driver_conformance/op_check.cpp")
-  target_compile_definitions(metal_driver_test PRIVATE HEDDLE_METAL=1)
+  target_compile_definitions(metal_driver_test PRIVATE
+    HEDDLE_METAL=1 "HEDDLE_LIMIT_PROBES=\"$<TARGET_FILE:limit_probes>\"")
+  add_dependencies(metal_driver_test limit_probes)
 endif()
 include(HeddleGuardTests)
 file(GLOB graph_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/graph/*_test.mm")

@@ -2,6 +2,8 @@
 #include "tests/metal_double/graph/building.h"
 #include "tests/metal_double/graph/field_checks.h"
 #include "tests/metal_double/graph/graph_faults.h"
+#include "tests/metal_double/graph/numerics/indexing.h"
+#include "tests/metal_double/graph/numerics/movement.h"
 #include "tests/metal_double/graph/numerics/normalization.h"
 #include "tests/metal_double/graph/numerics/order.h"
 #include "tests/metal_double/graph/numerics/reductions.h"
@@ -115,6 +117,28 @@ REDUCTION(meanOfTensor, mean, true)
   return field_order(b, x, along, b.add(MPSDataTypeInt32, x.shape, {x}, [=](auto in) {
     return numerics::arg_sort(in[0], along, descending);
   }));
+}
+@end
+
+@implementation MPSGraph (MPSGraphTopKOps)
+- (NSArray<MPSGraphTensor*>*)topKWithSourceTensor:(MPSGraphTensor*)source
+                                                k:(NSUInteger)k
+                                             name:(NSString*)name {
+  Building b(self, "topKWithSourceTensor:k:name:");
+  const Value& x = b.value(source);
+  b.require_numbers(x);
+  b.require(k <= 16, "k is at most 16");
+  Shape shape = x.shape;
+  const size_t last = shape.size() - 1;
+  b.require(static_cast<int64_t>(k) <= shape[last], "there are fewer than k");
+  shape[last] = static_cast<int64_t>(k);
+  const auto made =
+      b.add({{nullptr, 0, x.type, shape}, {nullptr, 0, MPSDataTypeInt32, shape}}, {x}, [=](auto in) {
+        const std::vector<int64_t> none(shape.size(), 0), one(shape.size(), 1);
+        const Array at = numerics::slice(numerics::arg_sort(in[0], last, true), none, shape, one);
+        return Arrays{numerics::gather_along(in[0], at, last), at};
+      });
+  return [NSArray arrayWithObjects:made.data() count:made.size()];
 }
 @end
 

@@ -1,4 +1,4 @@
-// MetalPerformanceShadersGraph.h: all of MPSGraph that the driver uses.
+// MetalPerformanceShadersGraph.h: all of MPSGraph that the driver and its probes use.
 //
 //   What       The folder's other headers; on macOS Apple's header of this name is found instead.
 #pragma once
@@ -18,3 +18,4 @@
 #import <MetalPerformanceShadersGraph/MPSGraphScatterNDOps.h>
 #import <MetalPerformanceShadersGraph/MPSGraphSortOps.h>
 #import <MetalPerformanceShadersGraph/MPSGraphTensorShapeOps.h>
+#import <MetalPerformanceShadersGraph/MPSGraphTopKOps.h>
