@@ -75,7 +75,7 @@ class Sdk:
 
     def compile(self, source: Path) -> list[str]:
         """What the compiler has to say, at best nothing."""
-        folders = [f"-I{ROOT / each}" for each in (".", "src", "include", "agx_guard", source.parent)]
+        folders = [f"-I{ROOT / each}" for each in (".", "src", "include", "agx_guard")]
         command = [self.compiler, *self.flags, *warnings(), *DEFINED, *folders, "-isystem", str(self.scratch),
                    "-fsyntax-only", "-fno-color-diagnostics", str(source)]  # fmt: skip
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)

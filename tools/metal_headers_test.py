@@ -132,6 +132,12 @@ def test_a_source_that_does_not_compile_against_it_is_named(
     assert told in "\n".join(result["diagnostics"][str(tmp_path / "one.mm")])
 
 
+def test_a_header_beside_a_source_does_not_stand_in_for_the_systems(whole: Path, tmp_path: Path) -> None:
+    (tmp_path / "limits.h").write_text("#error not the system's\n")
+    done = run(whole, tmp_path, source="#include <limits.h>")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_a_folder_that_is_no_sdk_is_refused_by_name(tmp_path: Path) -> None:
     done = run(tmp_path, tmp_path)
     assert done.returncode == 2

@@ -74,7 +74,7 @@ Answer ask_child(const std::string& program, size_t index, bool small) {
     if (!line.empty()) last = line;
     line.clear();
   }
-  const int status = pclose(child);
+  int status = pclose(child);  // not const: Apple's macros take its address
   if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) return {"hung", "no answer in 300 s"};
   if (WIFSIGNALED(status)) return {"aborted", std::string(strsignal(WTERMSIG(status))) + ": " + last};
   if (told.empty()) return {"aborted", "exit code " + std::to_string(WEXITSTATUS(status)) + ": " + last};
