@@ -209,6 +209,27 @@ def test_doctor_says_where_the_defences_of_metal_were_shown():
     assert "defences_shown_on" not in json.loads(command("doctor", "--device", "host", "--json").stdout)
 
 
+@pytest.mark.parametrize(
+    ("mac", "has", "has_not"),
+    [
+        ("14.0-M1", {"product terms", "lone gathers", "blit size"}, {"fused attention", "long sorts of i64"}),
+        ("26.0-M4", {"fused attention", "long sorts of i64", "blit size"}, {"product terms", "lone gathers"}),
+    ],
+)
+def test_doctor_names_each_limit_of_the_mac_at_hand_and_what_is_done(mac, has, has_not):
+    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
+    this_mac = {"LD_PRELOAD": str(double), "HEDDLE_DEVICE": "metal", "HEDDLE_METAL_DOUBLE_MAC": mac}
+    report = json.loads(command("doctor", "--json", env=os.environ | this_mac).stdout)
+    named = {each["fault"].split(":")[0]: each["defence"] for each in report["defences"]}
+    assert has <= set(named)
+    assert not has_not & set(named)
+    assert named["blit size"] == "copies are cut into pieces of 2 GB"
+    printed = command("doctor", env=os.environ | this_mac).stdout
+    for name in has:
+        assert f"  {name}: " in printed
+        assert f"    defence: {named[name]}" in printed
+
+
 def test_inspect_shows_ports_and_graph(affine_file):
     done = command("inspect", affine_file, "--json")
     assert done.returncode == 0, done.stderr

@@ -184,7 +184,7 @@ def print_report(report: dict) -> None:
     for fact, value in report.get("facts", {}).items():
         print(f"  {fact:26s} {value}")
     if report.get("defences"):
-        print("faults known of this version, and the defence that is active")
+        print("faults and limits known of this version, and what is done about each")
         if "defences_shown_on" in report:
             print(f"  (shown on {report['defences_shown_on']})")
     for known in report.get("defences", []):

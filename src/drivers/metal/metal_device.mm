@@ -63,6 +63,14 @@ std::vector<device::Fact> facts_of(id<MTLDevice> device, NSProcessInfo* process)
            text(uint64_t{MetalTimeline::kMostInFlight}, " a queue; Metal's limit is 64")}};
 }
 
+std::vector<device::Fact> defences_on(const Mac& mac) {
+  std::vector<device::Fact> defences = known_faults(mac.macos_major);
+  for (const LimitReport& report : limits_of(mac)) {
+    if (report.applies) defences.push_back({text(report.name, ": ", report.limit), report.driver});
+  }
+  return defences;
+}
+
 class MetalDevice final : public device::Device {
  public:
   explicit MetalDevice(Ref<const OpenDevice> open) : open_(std::move(open)) {
@@ -78,7 +86,7 @@ class MetalDevice final : public device::Device {
     traits_.events = "id<MTLSharedEvent>";
     NSProcessInfo* const process = [NSProcessInfo processInfo];
     traits_.facts = facts_of(open_->device.get(), process);
-    traits_.defences = known_faults(open_->mac.macos_major);
+    traits_.defences = defences_on(open_->mac);
   }
 
   const device::Traits& traits() const override { return traits_; }
