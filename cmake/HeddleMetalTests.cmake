@@ -81,7 +81,8 @@ if(driver_tests)
     SOURCES ${driver_tests} "${PROJECT_SOURCE_DIR}/tests/driver_conformance/session.cpp"
             "${PROJECT_SOURCE_DIR}/tests/driver_conformance/op_check.cpp")
   target_compile_definitions(metal_driver_test PRIVATE
-    HEDDLE_METAL=1 "HEDDLE_LIMIT_PROBES=\"$<TARGET_FILE:limit_probes>\"")
+    HEDDLE_METAL=1 "HEDDLE_DRIVERS_DOCUMENT=\"${PROJECT_SOURCE_DIR}/docs/drivers.md\""
+    "HEDDLE_LIMIT_PROBES=\"$<TARGET_FILE:limit_probes>\"")
   add_dependencies(metal_driver_test limit_probes)
 endif()
 include(HeddleGuardTests)

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <fstream>
 #include <set>
+#include <sstream>
 
 namespace heddle::metal::test {
 namespace {
@@ -63,6 +65,17 @@ TEST_CASE("every row has a name of its own, and says what goes wrong and what is
     CHECK_FALSE(report.driver.empty());
   }
   CHECK(names.size() > 25);
+}
+
+TEST_CASE("the table of limits in docs/drivers.md is the driver's") {
+  std::string wanted =
+      "| limit | where | what goes wrong | what the driver does |\n| --- | --- | --- | --- |\n";
+  for (const LimitReport& report : limits_of({14, 0, kM1}))
+    wanted +=
+        "| " + report.name + " | " + report.where + " | " + report.limit + " | " + report.driver + " |\n";
+  std::ostringstream document;
+  document << std::ifstream(HEDDLE_DRIVERS_DOCUMENT).rdbuf();
+  CHECK_MESSAGE(document.str().find("\n" + wanted + "\n") != std::string::npos, "it should be\n", wanted);
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ struct Limits {
 struct LimitReport {
   std::string name;    // short and stable: "product terms"
   bool applies;        // to this Mac; if not, the driver takes the plain way
+  std::string where;   // macOS and GPUs: "before 14.4", "M1 and M2", "all"
   std::string limit;   // what goes wrong
   std::string driver;  // what the driver does about it
 };

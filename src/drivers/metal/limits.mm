@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <compare>
 
+#include "base/status.h"
+
 namespace heddle::metal {
 namespace {
 
@@ -98,6 +100,12 @@ bool applies(const LimitRow& row, const Mac& mac) {
   return row.since <= version && version < row.mended && mac.family <= row.last_family;
 }
 
+std::string where(const LimitRow& row) {
+  if (row.mended != kUnmended) return text("before ", row.mended.major, ".", row.mended.minor);
+  if (row.since != kFirst) return text("from ", row.since.major, ".", row.since.minor);
+  return row.last_family == kM2 ? "M1 and M2" : "all";
+}
+
 }  // namespace
 
 Limits Limits::of(const Mac& mac) {
@@ -111,7 +119,7 @@ Limits Limits::of(const Mac& mac) {
 std::vector<LimitReport> limits_of(const Mac& mac) {
   std::vector<LimitReport> reports;
   for (const LimitRow& row : kLimitRows)
-    reports.push_back({row.name, applies(row, mac), row.limit, row.driver});
+    reports.push_back({row.name, applies(row, mac), where(row), row.limit, row.driver});
   return reports;
 }
 
