@@ -71,6 +71,7 @@ TEST_CASE("probes of full size find each limit of the Mac at hand, and no other"
     const std::string name = std::to_string(mac.major) + "." + std::to_string(mac.minor) + "-M" +
                              std::to_string(static_cast<int>(mac.chip) + 1);
     CAPTURE(name);
+    if (heddle::test::kSanitized && mac.major == 15) continue;  // each takes ten times as long there
     Outcomes outcomes = ask(name.c_str(), "");
     CHECK(outcomes.size() == probed().size());
     CHECK(outcomes[kNoLimit] == std::set<std::string>{"right"});
