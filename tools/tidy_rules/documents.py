@@ -78,18 +78,29 @@ def python_tests(tree: Tree) -> set[str]:
     return found
 
 
+def tests_named(line: str) -> list[str]:
+    """C++ tests as `"the string of TEST_CASE"` and Python tests as `file.py::test_x`."""
+    names = [name.replace("\\|", "|") for name in re.findall(r"`([^`]+)`", line)]
+    return [name for name in names if re.match(r"\".*\"$|test_\w+$|[\w/]+\.py::\w+$", name)]
+
+
+def named_tests(tree: Tree) -> Iterator[Finding]:
+    """A document that says which test shows what names tests that there are."""
+    cpp, python = cpp_tests(tree), python_tests(tree)
+    for path in ("docs/parity.md", "docs/metal-api.md"):
+        for number, line in outside_fences(tree.files[path]) if path in tree.files else ():
+            for name in tests_named(line):
+                if name.strip('"') not in (cpp if name.startswith('"') else python):
+                    yield Finding(path, number, "named-tests", f"no test is called {name}")
+
+
 def parity(tree: Tree) -> Iterator[Finding]:
-    """docs/parity.md names C++ tests as `"the string of TEST_CASE"` and Python tests as `file.py::test_x`."""
+    """Each row of docs/parity.md names a test, or says why there is none."""
     document = tree.files.get("docs/parity.md")
     if not document:
         return
-    cpp, python = cpp_tests(tree), python_tests(tree)
     for number, line in outside_fences(document):
-        names = [name.replace("\\|", "|") for name in re.findall(r"`([^`]+)`", line)]
-        tests = [name for name in names if re.match(r"\".*\"$|test_\w+$|[\w/]+\.py::\w+$", name)]
-        for name in tests:
-            if name.strip('"') not in (cpp if name.startswith('"') else python):
-                yield Finding(document.path, number, "parity", f"no test is called {name}")
+        tests = tests_named(line)
         row = line.startswith("|") and not re.match(r"\|[\s:|-]+\|?$", line)
         head = number < len(document.lines) and re.match(r"\|[\s:|-]+\|?$", document.lines[number])
         if row and not head and not tests and not re.search(r"not offered|not here|`make test", line):
@@ -150,4 +161,4 @@ def version(tree: Tree) -> Iterator[Finding]:
             yield Finding(path, 1, "version", f"says {text}; the files disagree: {said}")
 
 
-RULES = [links, parity, commands, ruled, version]
+RULES = [links, named_tests, parity, commands, ruled, version]
