@@ -247,6 +247,30 @@ TEST_CASE("closing refuses waiting and later calls; running ones end") {
   CHECK(f.call(x).status().code() == Code::unavailable);
 }
 
+// Some callers have a seat that they still write when the batch is refused: those told read nothing of theirs.
+TEST_CASE("closing while threads take seats: each call is answered once, with its rows or as refused") {
+  constexpr int kThreads = 6, kCalls = 40;
+  for (int round = 0; round < 300; ++round) {
+    Fixture f(with(1, 16));
+    Atomic<int64_t> right{0}, refused{0}, wrong{0};
+    run_together(kThreads + 1, [&](int thread) {
+      if (thread == kThreads) {
+        wait_until([&] { return right.load_relaxed() > round % 50; });
+        return f.coalescer->close();
+      }
+      for (int i = 0; i < kCalls; ++i) {
+        Rows x(1, static_cast<float>(thread * 1000 + i));
+        const auto result = f.call(x);
+        const bool closed = result.status().code() == Code::unavailable;
+        (f.right(x, result) ? right : closed ? refused : wrong).add_relaxed(1);
+      }
+    });
+    CHECK(wrong.load_relaxed() == 0);
+    CHECK(right.load_relaxed() + refused.load_relaxed() == kThreads * kCalls);
+    CHECK(f.coalescer->stats().parked == 0);
+  }
+}
+
 TEST_CASE("many threads on few lanes: every call is answered once with its own rows") {
   for (const bool asynchronous : {false, true}) {
     runtime::test::TestOptions device_options;

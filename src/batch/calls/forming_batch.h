@@ -120,18 +120,17 @@ struct FormingBatch {
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;
 
-  enum class Told : uint8_t { nobody, paced, unpaced };
-  // The next member that neither has the result nor has left is told that it is there.
-  Told tell_one() {
+  // The next member that neither has the result nor has left is told that it is there, and returned; null:
+  // there is none. A batch that is refused may have seats whose callers still write them.
+  const Member* tell_one() {
     for (;;) {
       const size_t seat = untold.add_acq_rel(1);
-      if (seat >= seats) return Told::nobody;
+      if (seat >= seats) return nullptr;
       Member& member = members[seat];
       if (member.absent != nullptr) continue;           // leaders answer it
       if (member.met.exchange_acq_rel(true)) continue;  // it has the result, or left
-      const Told told = member.pace == nullptr ? Told::unpaced : Told::paced;
       member.seat.tell(Seat::Note::done);
-      return told;
+      return &member;
     }
   }
   // The result is passed on by who has it, to a few each: if the leader woke all of them, the last would wait
@@ -139,7 +138,7 @@ struct FormingBatch {
   // once by the leader and by each member that was told.
   void tell_next() {
     for (int told = 0; told < kTellsEach; ++told) {
-      if (tell_one() == Told::nobody) return;
+      if (tell_one() == nullptr) return;
     }
   }
   // The seats of a batch that nobody joins any more are written.

@@ -62,11 +62,11 @@ void Pace::tell_while(int fewer_than) {
       batch = state->line.front();
       ++state->on_the_way;
     }
-    const FormingBatch::Told told = batch->tell_one();
-    if (told == FormingBatch::Told::paced) continue;
+    const Member* const told = batch->tell_one();
+    if (told != nullptr && told->pace != nullptr) continue;
     auto state = state_.lock();
     --state->on_the_way;
-    const bool is_over = told == FormingBatch::Told::nobody;
+    const bool is_over = told == nullptr;
     if (is_over && !state->line.empty() && state->line.front() == batch) state->line.pop_front();
   }
 }
