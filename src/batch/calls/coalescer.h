@@ -270,7 +270,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static void bring_in(State& state, FormingBatch& batch, const OpenSeats::Taken& all);
   static bool bring_in_shown(State& state, const Batch& batch, const OpenSeats::Taken& all);
   bool show_seats(State& state);  // true: more were taken than the policy knew of
-  OpenSeats::Limits limits_of(State& state, const FormingBatch& batch) const;
+  OpenSeats::Limits limits_of(State& state, const FormingBatch& batch, int64_t may_park) const;
   Batch keep_spare(State& state, Batch spare, std::span<const ir::Extents> row_extents);
   Batch take_spare(State& state);
   struct Showing {
@@ -279,6 +279,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   };
   std::array<Showing, kShown> to_show(State& state) const;
   bool put_on_show(State& state, size_t place, const Showing& next);
+  bool guard_bound(State& state);
   bool take_down(State& state, Batch batch);  // nothing, where it is not on show
   void clear_desk(State& state, FormingBatch& batch);
   void drop_empty(State& state, const Batch& batch);

@@ -71,6 +71,35 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
 }
 
 TEST_CASE(
+    "simulated: no more callers wait than may, those in seats that were taken without the lock included") {
+  constexpr size_t kMost = 2;
+  holds_for_seeds(500, [](Simulation& sim) {
+    Fixture fixture(with(1 + static_cast<int>(sim.random(2)), 4, kMost));
+    const auto check = [&] {
+      sim.expect(fixture.coalescer->stats().parked <= kMost, "no more wait than may");
+    };
+    fixture.kernel = [&](const device::Run&) {
+      sim.pause(microseconds(20));
+      check();
+      return Status();
+    };
+    Atomic<int> right{0}, refused{0};
+    run_together(8, [&](int caller) {
+      for (int round = 0; round < 4; ++round) {
+        Rows rows(1, static_cast<float>(100 * caller + 10 * round));
+        const auto result = fixture.call(rows);
+        const bool full = result.status().code() == Code::exhausted;
+        sim.expect(full || fixture.right(rows, result), "its own rows, or refused");
+        (full ? refused : right).add_relaxed(1);
+        check();
+      }
+    });
+    sim.expect(right.load_relaxed() + refused.load_relaxed() == 32, "each call had one answer");
+    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
+}
+
+TEST_CASE(
     "simulated: batches are spread over fewer lanes where lanes are in each other's way, and only there") {
   SimulationOptions long_ones;
   long_ones.steps_max = 5'000'000;

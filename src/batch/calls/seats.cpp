@@ -38,6 +38,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         at.me.measured = lanes_busy(*state) >= options_.lanes;
         return at;
       }
+      guard_bound(*state);
       if (!at_once && state->stats.parked >= options_.max_parked) {
         ++state->stats.refused;
         return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,

@@ -123,19 +123,32 @@ void Coalescer::bring_in(State& state, FormingBatch& batch, const OpenSeats::Tak
 std::array<Coalescer::Showing, Coalescer::kShown> Coalescer::to_show(State& state) const {
   std::array<Showing, kShown> shown;
   size_t count = 0;
+  auto may_park = static_cast<int64_t>(options_.max_parked) - static_cast<int64_t>(state.stats.parked);
   const auto add = [&](const Batch& batch) {
     if (count == kShown) return;
-    const OpenSeats::Limits limits = limits_of(state, *batch);
-    if (limits.ask_at > batch->rows) shown[count++] = {batch, limits};
+    const OpenSeats::Limits limits = limits_of(state, *batch, std::max<int64_t>(0, may_park));
+    if (limits.ask_at <= batch->rows) return;
+    shown[count++] = {batch, limits};
+    may_park -= limits.most - batch->rows;
   };
   for (const Batch& batch : state.forming) add(batch);
   if (state.spare != nullptr && !idle(state, true)) add(state.spare);
   return shown;
 }
 
-bool Coalescer::show_seats(State& state) {
-  const std::array<Showing, kShown> shown = to_show(state);
+// Each batch on show may have been promised all the seats that were left: where so many could pass the bound
+// on those who wait, nobody takes one while that is decided anew.
+bool Coalescer::guard_bound(State& state) {
   bool is_news = false;
+  const size_t promised = kShown * static_cast<size_t>(options_.max_rows);
+  for (size_t place = 0; place < kShown && state.stats.parked + promised > options_.max_parked; ++place)
+    is_news = take_down(state, state.on_show[place]) || is_news;
+  return is_news;
+}
+
+bool Coalescer::show_seats(State& state) {
+  bool is_news = guard_bound(state);
+  const std::array<Showing, kShown> shown = to_show(state);
   for (const Batch& each : state.on_show) {
     const auto stays = [&](const Showing& next) { return next.batch == each; };
     if (std::none_of(shown.begin(), shown.end(), stays)) is_news = take_down(state, each) || is_news;
@@ -168,7 +181,7 @@ Coalescer::Batch Coalescer::keep_spare(State& state, Batch spare, std::span<cons
 }
 
 // It may have to go when it has its share, or, with a lane free, when all are back that were expected.
-OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch) const {
+OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch, int64_t may_park) const {
   if (batch.alone || batch.capacity > OpenSeats::kRowsMost) return {};
   if (!joins(state, 1, batch.row_extents)) return {};
   const Limits limit = limits(state, batch.row_extents);
@@ -177,9 +190,7 @@ OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch) 
   int64_t ask_at = rows_per_batch(runs, limit);
   if (runs.busy < runs.lanes && state.returning > 0)
     ask_at = std::min(ask_at, batch.rows + std::max<int64_t>(1, state.returning_rows));
-  const auto may_park = static_cast<int64_t>(options_.max_parked) - static_cast<int64_t>(state.stats.parked);
-  const int64_t most =
-      std::min({batch.capacity, limit.max_rows, batch.rows + std::max<int64_t>(0, may_park)});
+  const int64_t most = std::min({batch.capacity, limit.max_rows, batch.rows + may_park});
   return {std::min(ask_at, most), most};
 }
 
