@@ -22,11 +22,12 @@
 #include "device/row_faults.h"
 #include "drivers/host/machine/team.h"
 #include "ir/tensor_type.h"
+#include "plan/placement.h"
 
 namespace heddle::host {
 
 struct Operand {
-  enum class Location : uint8_t { kNone, kArena, kInput, kOutput, kConstant };
+  using Location = plan::Place::Kind;
   Location location = Location::kNone;
   ir::DType dtype = ir::DType::kF32;
   ir::Extents extents;

@@ -1,11 +1,8 @@
 // storage.h: where every value of a specialised graph lies during a run.
 //
-//   What       Operands by value id, the copies that remain at the end, and the arena's size. Operators that
-//              only rename a shape (Reshape and its like) share their input's location.
-//   Invariant  Two values that are alive at once never overlap, unless one is a renaming of the other. A
-//              value that is an output of the graph is written in place; one that is an output twice, an
-//              input or a constant is copied. channel_layout.h says which lie with their channels last,
-//              narrow_values.h which as bf16.
+//   What       Operands by value id, placed as plan/placement.h says, the copies that remain at the end, and
+//              the arena's size. channel_layout.h says which lie with their channels last, narrow_values.h
+//              which as bf16.
 //   Threads    Pure.
 #pragma once
 
@@ -15,6 +12,7 @@
 
 #include "drivers/host/step.h"
 #include "ir/graph.h"
+#include "plan/placement.h"
 
 namespace heddle::host {
 
@@ -25,7 +23,7 @@ struct Storage {
   uint64_t arena_bytes_apart = 0;  // if no byte were used twice
 };
 
-bool renames(const ir::Node& node);  // makes no bytes of its own
+using plan::renames;
 
 bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN defines otherwise
 // True if a transposed convolution's output extends a full stride past the last input's reach. oneDNN rejects
