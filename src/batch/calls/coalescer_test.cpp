@@ -247,7 +247,7 @@ TEST_CASE("closing refuses waiting and later calls; running ones end") {
   CHECK(f.call(x).status().code() == Code::unavailable);
 }
 
-// Some callers have a seat that they still write when the batch is refused: those told read nothing of theirs.
+// Some callers still write their seats when the batch is refused: those told read nothing of them.
 TEST_CASE("closing while threads take seats: each call is answered once, with its rows or as refused") {
   constexpr int kThreads = 6, kCalls = 40;
   for (int round = 0; round < 300; ++round) {
