@@ -37,7 +37,7 @@ function(heddle_library name)
   # has of them serves both.
   if(name STREQUAL "metal")
     set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES "$<LINK_ONLY:heddle_metal>")
-  else()
+  elseif(NOT name STREQUAL "cuda")  # its tests link it
     set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES heddle_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY HEDDLE_FOLDERS "${folder}")

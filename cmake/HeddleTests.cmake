@@ -6,8 +6,8 @@ function(heddle_test_folders)
   foreach(folder IN LISTS folders)
     get_filename_component(name "${folder}" NAME)
     # The consumer is a project of its own: it is built against an install tree (tools/check_install.py).
-    # The Metal double and its driver's tests have a file of their own, HeddleMetalTests.
-    if(NOT IS_DIRECTORY "${folder}" OR name MATCHES "^(consumer|metal_double|metal_driver)$")
+    # The doubles and their drivers' tests have files of their own, HeddleMetalTests and HeddleCudaTests.
+    if(NOT IS_DIRECTORY "${folder}" OR name MATCHES "^(consumer|(metal|cuda)_(double|driver))$")
       continue()
     endif()
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")

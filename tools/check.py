@@ -10,7 +10,6 @@ number to the total, any other stage counts as one test. The last line reads "N 
 import argparse
 import json
 import os
-import re
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 
 import free_threaded
 from counts import Count, count_doctest, count_pytest
+from telling import telling_lines
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -130,7 +130,7 @@ def models_stage(log: Log) -> None:
 
 
 def unit_stage(log: Log) -> Count:
-    return run_ctest(log, "release", "-LE", "stress|metal")
+    return run_ctest(log, "release", "-LE", "stress|metal|cuda")
 
 
 def stress_stage(log: Log) -> Count:
@@ -167,11 +167,15 @@ def sim_stage(log: Log) -> Count:
     return run_ctest(log, "sim", "-L", "^sim$")
 
 
-def metal_stage(log: Log) -> Count:
-    """The Metal driver, the guard and the double, on the double; compiled beside the release build."""
-    if not build(log, "metal-double", "release", "metal_tests"):
-        return Count(0, 1)
-    return run_ctest(log, "release", "-L", "metal")
+def double_stage(preset: str, label: str) -> Callable[[Log], Count]:
+    """A driver and what stands for its vendor's, on Linux; compiled beside the release build."""
+
+    def stage(log: Log) -> Count:
+        if not build(log, preset, "release", f"{label}_tests"):
+            return Count(0, 1)
+        return run_ctest(log, "release", "-L", label)
+
+    return stage
 
 
 def metal_apple_stage(log: Log) -> None:
@@ -391,7 +395,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "install": install_stage,
     "package": package_stage,
     # Before pytest, which runs programs on the double of Apple's driver.
-    "metal": metal_stage,
+    "metal": double_stage("metal-double", "metal"),
+    "cuda": double_stage("cuda", "cuda"),
     "pytest": pytest_stage,
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
@@ -420,19 +425,6 @@ LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_w
 LINUX_ONLY = ("metal", "metal_apple", "sim", *LONG)
 
 
-CAUSE = re.compile(
-    r"error:|ERROR|SUMMARY|FAILED|Failed|Fatal|WARNING: Thread|^\[doctest\] test cases|^E  |^    #\d |"
-    r"^== |^Thread \d|^#\d+ "  # of tools/watched.py
-)
-
-
-def telling_lines(log: Log) -> list[str]:
-    """The lines that name a cause, wherever they stand, and the end of the output."""
-    lines = log.path.read_text(encoding="utf-8", errors="replace").splitlines()
-    causes = [line for line in lines[:-20] if CAUSE.search(line)]
-    return causes[:60] + ["..."] * bool(causes) + lines[-20:]
-
-
 def run_stage(name: str) -> Count:
     if sys.stdout.isatty():
         print(f"{name:<11} ...\r", end="", flush=True)
@@ -447,7 +439,7 @@ def run_stage(name: str) -> Count:
     verdict = f"FAILED ({count.failed})" if count.failed else "ok"
     print(f"{name:<11} {seconds:7.1f} s  {verdict}{tests}", flush=True)
     if count.failed:
-        print("\n".join("    " + line for line in telling_lines(log)))
+        print("\n".join("    " + line for line in telling_lines(log.path)))
         print(f"    (the whole output: {log.path.relative_to(ROOT)})", flush=True)
     return count
 

@@ -3,6 +3,10 @@
 #include <string>
 
 #include "driver_fixture.h"
+#ifdef HEDDLE_CUDA
+#include "drivers/cuda/cuda_device.h"
+#include "tests/cuda_double/cuda_double.h"
+#endif
 #include "drivers/host/host_device.h"
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"
@@ -24,6 +28,10 @@ struct Exemption {
 #define DRIVER_CANNOT(driver, test, reason) \
   Exemption { driver, test, reason }
 
+#ifdef HEDDLE_CUDA
+constexpr std::string_view kUnwritten = "the CUDA driver has no kernel for it yet";
+#endif
+
 constexpr Exemption kExemptions[] = {
     DRIVER_CANNOT("host", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
@@ -31,6 +39,43 @@ constexpr Exemption kExemptions[] = {
     DRIVER_CANNOT("host", "a_foreign_event_is_signalled", "its work is over when submit() returns"),
     DRIVER_CANNOT("sim", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
+#ifdef HEDDLE_CUDA
+    DRIVER_CANNOT("cuda", "op NonZero",
+                  "its output's shape depends on the data, which no driver can plan for"),
+    DRIVER_CANNOT("cuda", "op ArgMax", kUnwritten),
+    DRIVER_CANNOT("cuda", "op ArgMin", kUnwritten),
+    DRIVER_CANNOT("cuda", "op Attention", kUnwritten),
+    DRIVER_CANNOT("cuda", "op AveragePool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op Col2Im", kUnwritten),
+    DRIVER_CANNOT("cuda", "op Conv", kUnwritten),
+    DRIVER_CANNOT("cuda", "op ConvInteger", kUnwritten),
+    DRIVER_CANNOT("cuda", "op ConvTranspose", kUnwritten),
+    DRIVER_CANNOT("cuda", "op Det", kUnwritten),
+    DRIVER_CANNOT("cuda", "op GRU", kUnwritten),
+    DRIVER_CANNOT("cuda", "op GlobalAveragePool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op GlobalMaxPool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op GridSample", kUnwritten),
+    DRIVER_CANNOT("cuda", "op LSTM", kUnwritten),
+    DRIVER_CANNOT("cuda", "op LinearAttention", kUnwritten),
+    DRIVER_CANNOT("cuda", "op LpPool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op MatMulInteger", kUnwritten),
+    DRIVER_CANNOT("cuda", "op MaxPool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op MaxUnpool", kUnwritten),
+    DRIVER_CANNOT("cuda", "op OneHot", kUnwritten),
+    DRIVER_CANNOT("cuda", "op RNN", kUnwritten),
+    DRIVER_CANNOT("cuda", "op Resize", kUnwritten),
+    DRIVER_CANNOT("cuda", "op RoiAlign", kUnwritten),
+    DRIVER_CANNOT("cuda", "op ScatterElements", kUnwritten),
+    DRIVER_CANNOT("cuda", "op ScatterND", kUnwritten),
+    DRIVER_CANNOT("cuda", "op TopK", kUnwritten),
+    DRIVER_CANNOT("cuda", "eight_threads_one_program", "it needs Attention"),
+    DRIVER_CANNOT("cuda", "eight_threads_with_state", "it needs LSTM"),
+    DRIVER_CANNOT("cuda", "threads_compile_beside_runs", "it needs Attention"),
+    DRIVER_CANNOT("cuda", "bits_of_a_row_do_not_depend_on_its_neighbours", "it needs Attention"),
+    DRIVER_CANNOT("cuda", "ragged_shapes", "it needs Attention"),
+    DRIVER_CANNOT("cuda", "windows_in_a_row", "it needs Conv"),
+    DRIVER_CANNOT("cuda", "computed_weights", "it needs Conv"),
+#endif
 #ifdef HEDDLE_METAL
     DRIVER_CANNOT("metal", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
@@ -52,9 +97,27 @@ VendorEvent make_sim_event() {
   return {event->foreign(), [event] { event->signal(); }, [event] { return event->reached(); }};
 }
 
+#ifdef HEDDLE_CUDA
+// HEDDLE_TEST_CARD: on a real GPU; events of others are the double's only.
+Result<Ref<device::Device>> make_cuda() {
+  if (std::getenv("HEDDLE_TEST_CARD") != nullptr) return cuda::make_cuda_device();
+  return cuda::make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+}
+
+VendorEvent make_cuda_event() {
+  const cuda::EventHandle event = cuda_double::make_held_event();
+  return {{event, 0, nullptr},
+          [event] { cuda_double::reach(event); },
+          [event] { return cuda_double::is_reached(event); }};
+}
+#endif
+
 constexpr Driver kDrivers[] = {
     {"host", [] { return host::make_host_device({.threads = 2}); }},
     {"sim", make_sim, make_sim_event},
+#ifdef HEDDLE_CUDA
+    {"cuda", make_cuda, make_cuda_event},
+#endif
 #ifdef HEDDLE_METAL
     {"metal", [] { return metal::make_metal_device(); }, make_metal_event},
 #endif

@@ -12,6 +12,7 @@ ARROWS: dict[str, set[str]] = {
     "ir": {"base"},
     "plan": {"base", "ir"},
     "device": {"base", "ir", "plan"},
+    "drivers/cuda": CORE,
     "drivers/host": CORE,
     "drivers/metal": CORE,
     "drivers/sim": CORE,

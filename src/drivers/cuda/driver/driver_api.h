@@ -1,0 +1,114 @@
+// driver_api.h: the functions of NVIDIA's driver that we call, found in libcuda.so.1 at run time.
+//
+//   What       DriverApi is a table of them, with the types and values of cuda.h that they take, so that no
+//              header of NVIDIA's is needed to build. tests/cuda_double has a table of its own.
+//   Threads    Any: a table never changes once it is made.
+//   Errors     unavailable, naming the file or the function that is missing.
+//   Lifetime   The library stays loaded for as long as the process lives.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/status.h"
+#include "base/sync.h"
+
+namespace heddle::cuda {
+
+using Code = int;  // CUresult
+inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
+                      kDeinitialized = 4, kNoDevice = 100, kInvalidContext = 201, kNoBinaryForGpu = 209,
+                      kEccUncorrectable = 214, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+                      kIllegalAddress = 700, kLaunchFailed = 719, kDriverMismatch = 803, kUnknown = 999;
+
+using DeviceNumber = int;     // CUdevice
+using Address = uint64_t;     // CUdeviceptr
+using Context = void*;        // CUcontext
+using StreamHandle = void*;   // CUstream
+using EventHandle = void*;    // CUevent
+using ModuleHandle = void*;   // CUmodule
+using Function = void*;       // CUfunction
+using MemoryPool = void*;     // CUmemoryPool
+using PoolAttribute = int;    // CUmemPool_attribute
+using DeviceAttribute = int;  // CUdevice_attribute
+using FunctionAttribute = int;
+
+inline constexpr DeviceAttribute kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76,
+                                 kSharedBytesOptIn = 97, kMemoryPools = 115;
+inline constexpr FunctionAttribute kDynamicSharedBytes = 8;
+inline constexpr PoolAttribute kReleaseThreshold = 4;
+inline constexpr unsigned kNonBlockingStream = 1, kEventWithoutTiming = 2, kPortable = 1, kDeviceMap = 2;
+inline constexpr int kRelaxedCapture = 2;
+
+struct PoolProps {          // CUmemPoolProps
+  int allocation_type = 1;  // pinned
+  int handle_types = 0;
+  int location_type = 1;  // a device
+  int location = 0;
+  void* security = nullptr;
+  size_t max_size = 0;
+  unsigned short usage = 0;
+  unsigned char reserved[54] = {};
+};
+static_assert(sizeof(PoolProps) == 88);
+
+// name in the table, symbol in the library, arguments
+#define HEDDLE_CUDA_FUNCTIONS(X)                                                                          \
+  X(init, "cuInit", (unsigned flags))                                                                     \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                                 \
+  X(device_count, "cuDeviceGetCount", (int* count))                                                       \
+  X(device_get, "cuDeviceGet", (DeviceNumber * device, int ordinal))                                      \
+  X(device_name, "cuDeviceGetName", (char* name, int length, DeviceNumber device))                        \
+  X(device_memory, "cuDeviceTotalMem_v2", (size_t* bytes, DeviceNumber device))                           \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, DeviceAttribute attribute, DeviceNumber d))    \
+  X(primary_retain, "cuDevicePrimaryCtxRetain", (Context * context, DeviceNumber device))                 \
+  X(primary_release, "cuDevicePrimaryCtxRelease_v2", (DeviceNumber device))                               \
+  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                               \
+  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                               \
+  X(memory_info, "cuMemGetInfo_v2", (size_t* free, size_t* total))                                        \
+  X(pool_create, "cuMemPoolCreate", (MemoryPool * pool, const PoolProps* props))                          \
+  X(pool_destroy, "cuMemPoolDestroy", (MemoryPool pool))                                                  \
+  X(pool_set, "cuMemPoolSetAttribute", (MemoryPool pool, PoolAttribute attribute, void* value))           \
+  X(pool_trim, "cuMemPoolTrimTo", (MemoryPool pool, size_t bytes))                                        \
+  X(allocate, "cuMemAllocFromPoolAsync", (Address * at, size_t bytes, MemoryPool pool, StreamHandle s))   \
+  X(free, "cuMemFreeAsync", (Address at, StreamHandle stream))                                            \
+  X(host_allocate, "cuMemHostAlloc", (void** at, size_t bytes, unsigned flags))                           \
+  X(host_free, "cuMemFreeHost", (void* at))                                                               \
+  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                             \
+  X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream))                                          \
+  X(stream_query, "cuStreamQuery", (StreamHandle stream))                                                 \
+  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                     \
+  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))           \
+  X(stream_write, "cuStreamWriteValue64_v2", (StreamHandle s, Address at, uint64_t value, unsigned f))    \
+  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                                 \
+  X(event_destroy, "cuEventDestroy_v2", (EventHandle event))                                              \
+  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                              \
+  X(event_query, "cuEventQuery", (EventHandle event))                                                     \
+  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                          \
+  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                               \
+  X(module_function, "cuModuleGetFunction", (Function * function, ModuleHandle module, const char* name)) \
+  X(function_set, "cuFuncSetAttribute", (Function function, FunctionAttribute attribute, int value))      \
+  X(launch, "cuLaunchKernel",                                                                             \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,              \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,       \
+     void** extra))                                                                                       \
+  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, StreamHandle stream))                 \
+  X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                       \
+  X(error_name, "cuGetErrorName", (Code code, const char** name))                                         \
+  X(error_text, "cuGetErrorString", (Code code, const char** text))
+
+struct DriverApi {
+#define HEDDLE_CUDA_MEMBER(member, symbol, arguments) Code(*member) arguments = nullptr;
+  HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_MEMBER)
+#undef HEDDLE_CUDA_MEMBER
+};
+
+// Loads the library once; later calls give the same answer. Blocks for as long as the loader does.
+Result<const DriverApi*> nvidia_driver();
+
+// ok; device_lost where no later call can work; exhausted for memory; unavailable where the process ends.
+// `what` says what was asked: "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access ... (launch of map_add)".
+Status status_of(const DriverApi& api, Code code, std::string_view what);
+bool loses_device(Code code);
+
+}  // namespace heddle::cuda

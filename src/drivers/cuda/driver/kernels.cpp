@@ -1,0 +1,32 @@
+#include "drivers/cuda/driver/kernels.h"
+
+#include "drivers/cuda/kernels/all.h"
+
+namespace heddle::cuda {
+namespace {
+
+constexpr Kernel kAll[] = {
+#define HEDDLE_KERNEL(name, ...) {#name, sizeof(__VA_ARGS__)},
+#include "drivers/cuda/kernels/list.inc"
+};
+
+}  // namespace
+
+Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
+  Kernels kernels;
+  HEDDLE_TRY(status_of(api, api.module_load(&kernels.module_, image), "cuModuleLoadData of the kernels"));
+  for (const Kernel& kernel : kAll) {
+    Kernel found = kernel;
+    const std::string symbol = text("heddle_", kernel.name);
+    HEDDLE_TRY(status_of(api, api.module_function(&found.function, kernels.module_, symbol.c_str()), symbol));
+    kernels.by_name_.emplace(kernel.name, found);
+  }
+  return kernels;
+}
+
+const Kernel* Kernels::find(std::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
+}  // namespace heddle::cuda

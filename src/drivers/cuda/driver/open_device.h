@@ -1,0 +1,54 @@
+// open_device.h: one GPU as all parts of the driver share it.
+//
+//   What       The table of functions, the primary context, the image of the kernels, memory for words and
+//              flags, and whether the device is lost.
+//   Threads    Any.
+//   Blocks     Current: never. open(): as long as CUDA needs to make a context.
+//   Lifetime   Queues, memory, programs and timelines hold a Ref; the context is released with the last one.
+#pragma once
+
+#include <string>
+
+#include "base/first_failure.h"
+#include "drivers/cuda/driver/driver_api.h"
+#include "drivers/cuda/driver/kernels.h"
+
+namespace heddle::cuda {
+
+struct OpenDevice {
+  ~OpenDevice();
+  OpenDevice(const DriverApi& functions, DeviceNumber device) : api(functions), number(device) {}
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
+
+  static Result<Ref<const OpenDevice>> open(const DriverApi& api, int ordinal, const void* image);
+
+  // What a call of the driver said. An error by which CUDA gives the device up is the device's from then on.
+  Status check(Code code, std::string_view what) const;
+
+  const DriverApi& api;
+  const DeviceNumber number;
+  std::string name;
+  Context context = nullptr;
+  StreamHandle stream = nullptr;  // of allocations: their order is this stream's
+  MemoryPool pool = nullptr;
+  Kernels kernels;
+  int multiprocessors = 1, compute_major = 0, compute_minor = 0, driver_version = 0;
+  uint64_t memory_bytes = 0;
+  mutable FirstFailure lost;
+};
+
+// The device's context is the thread's while this lives, and captures of others are not disturbed.
+class Current {
+ public:
+  explicit Current(const OpenDevice& device);
+  ~Current();
+  Current(const Current&) = delete;
+  Current& operator=(const Current&) = delete;
+
+ private:
+  const DriverApi& api_;
+  int capture_mode_ = kRelaxedCapture;
+};
+
+}  // namespace heddle::cuda

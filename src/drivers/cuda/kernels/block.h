@@ -1,0 +1,128 @@
+// block.h: the block of threads that a kernel is written for, on a GPU and on the host.
+//
+//   What       A kernel is a struct of plain parameters with a template operator()(Block&): a sequence of
+//              phases. each(f) calls f(t) for every thread t of the block, and a barrier follows, so that a
+//              phase sees what those before it wrote. shared<T>(n) is memory of the block, Own<T> a value of
+//              each thread that lasts from phase to phase.
+//   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
+//              kernel whose result depends on it lacks a barrier.
+//   Uniform    each(), shared() and the helpers below are called by all threads alike, never inside a phase.
+#pragma once
+
+#include "drivers/cuda/kernels/portable.h"
+
+#if !defined(__CUDACC__)
+#include <cstddef>
+#include <memory>
+#include <vector>
+#endif
+
+namespace heddle::cuda {
+
+#if defined(__CUDACC__)
+
+class GpuBlock {
+ public:
+  HEDDLE_DEVICE int64_t index() const { return blockIdx.x; }
+  HEDDLE_DEVICE int64_t blocks() const { return gridDim.x; }
+  HEDDLE_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  template <class F>
+  HEDDLE_DEVICE void each(F f) {
+    f(static_cast<int>(threadIdx.x));
+    __syncthreads();
+  }
+  template <class T>
+  HEDDLE_DEVICE T* shared(int count) {
+    extern __shared__ __align__(16) unsigned char pool[];
+    T* const at = reinterpret_cast<T*>(pool + used_);
+    used_ += (count * static_cast<int>(sizeof(T)) + 15) / 16 * 16;
+    return at;
+  }
+  template <class T>
+  class Own {
+   public:
+    HEDDLE_DEVICE explicit Own(GpuBlock&) {}
+    HEDDLE_DEVICE T& operator[](int) { return value_; }
+
+   private:
+    T value_;
+  };
+
+ private:
+  int used_ = 0;
+};
+
+// Adds to a number that threads of all blocks add to. The order is not the same in each run.
+HEDDLE_DEVICE uint32_t add_to(uint32_t* number, uint32_t by) { return atomicAdd(number, by); }
+
+#else
+
+class HostBlock {
+ public:
+  HostBlock(int64_t index, int64_t blocks, int threads, size_t shared_bytes, uint64_t seed)
+      : index_(index), blocks_(blocks), threads_(threads), shared_bytes_(shared_bytes), seed_(seed) {}
+
+  int64_t index() const { return index_; }
+  int64_t blocks() const { return blocks_; }
+  int threads() const { return threads_; }
+  template <class F>
+  void each(F f) {
+    // An odd step through a power of two comes to every thread once.
+    const bool mixes = (threads_ & (threads_ - 1)) == 0;
+    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
+    const int start = mixes ? static_cast<int>(seed_ >> 33) & (threads_ - 1) : 0;
+    const int step = mixes ? (static_cast<int>(seed_ >> 45) | 1) & (threads_ - 1) : 1;
+    for (int i = 0; i < threads_; ++i) f(mixes ? (start + i * step) & (threads_ - 1) : i);
+  }
+  // Each in memory of its own, so that the address sanitizer sees what goes beyond.
+  template <class T>
+  T* shared(int count) {
+    const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
+    used_ += bytes;
+    overrun_ = overrun_ || used_ > shared_bytes_;
+    shared_.push_back(std::make_unique<std::byte[]>(bytes));
+    return reinterpret_cast<T*>(shared_.back().get());
+  }
+  template <class T>
+  class Own {
+   public:
+    explicit Own(HostBlock& block) : values_(static_cast<size_t>(block.threads())) {}
+    T& operator[](int thread) { return values_[static_cast<size_t>(thread)]; }
+
+   private:
+    std::vector<T> values_;
+  };
+  bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
+
+ private:
+  int64_t index_, blocks_;
+  int threads_;
+  size_t shared_bytes_, used_ = 0;
+  uint64_t seed_;
+  bool overrun_ = false;
+  std::vector<std::unique_ptr<std::byte[]>> shared_;
+};
+
+#endif
+
+// f(i) for every i below `count`, each by one thread of one block.
+template <class Block, class F>
+HEDDLE_DEVICE void each_of(Block& block, int64_t count, F f) {
+  block.each([&](int thread) {
+    const int64_t step = block.blocks() * block.threads();
+    for (int64_t i = block.index() * block.threads() + thread; i < count; i += step) f(i);
+  });
+}
+
+// Combines what the threads hold in `values`, one each, in one fixed tree; the result is in values[0].
+// The number of threads is a power of two.
+template <class Block, class T, class Combine>
+HEDDLE_DEVICE void combine_all(Block& block, T* values, Combine combine) {
+  for (int half = block.threads() / 2; half > 0; half /= 2) {
+    block.each([&](int thread) {
+      if (thread < half) values[thread] = combine(values[thread], values[thread + half]);
+    });
+  }
+}
+
+}  // namespace heddle::cuda

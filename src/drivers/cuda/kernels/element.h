@@ -1,0 +1,169 @@
+// element.h: elements of any type, read and written in the type that a kernel computes in.
+//
+//   What       A kernel computes in float (f32, f16, bf16), double, int64_t (integers and bool) or uint64_t
+//              (u64). load() and store() convert; what lies in memory is known at run time, by a Type.
+//   Casts      Float to integer as C converts, 0 where C has no result; to bool: whether it is not 0.
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <type_traits>
+
+#include "drivers/cuda/kernels/portable.h"
+
+namespace heddle::cuda {
+
+// As ir::DType, which lowering.cpp compares.
+enum class Type : uint8_t { kF32, kF16, kBF16, kF64, kI8, kU8, kI16, kI32, kI64, kU16, kU32, kU64, kBool };
+
+template <class To, class From>
+HEDDLE_DEVICE To bits_as(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+
+HEDDLE_DEVICE float from_f16(uint16_t bits) {
+#if defined(__CUDA_ARCH__)
+  float value;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+  return value;
+#else
+  const uint32_t sign = uint32_t(bits & 0x8000u) << 16, rest = bits & 0x7fffu;
+  if (rest >= 0x7c00u) return bits_as<float>(sign | 0x7f800000u | (rest & 0x3ffu) << 13);
+  if (rest >= 0x400u) return bits_as<float>(sign | ((rest << 13) + (112u << 23)));
+  const float tiny = float(rest) * 5.9604644775390625e-08f;  // 2^-24
+  return bits_as<float>(sign | bits_as<uint32_t>(tiny));
+#endif
+}
+
+HEDDLE_DEVICE uint16_t to_f16(float value) {
+#if defined(__CUDA_ARCH__)
+  uint16_t bits;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(value));
+  return bits;
+#else
+  const uint32_t all = bits_as<uint32_t>(value), sign = (all >> 16) & 0x8000u, rest = all & 0x7fffffffu;
+  if (rest > 0x7f800000u) return uint16_t(sign | 0x7e00u);
+  if (rest >= 0x47800000u) return uint16_t(sign | 0x7c00u);
+  if (rest < 0x38800000u) {  // below the least normal one: the sum rounds to multiples of 2^-24
+    const float shifted = bits_as<float>(rest) + 0.5f;
+    return uint16_t(sign | (bits_as<uint32_t>(shifted) - 0x3f000000u));
+  }
+  const uint32_t rounded = rest + 0xfffu + ((rest >> 13) & 1u);
+  return uint16_t(sign | (rounded - (112u << 23)) >> 13);
+#endif
+}
+
+HEDDLE_DEVICE float from_bf16(uint16_t bits) { return bits_as<float>(uint32_t(bits) << 16); }
+
+HEDDLE_DEVICE uint16_t to_bf16(float value) {
+  const uint32_t bits = bits_as<uint32_t>(value);
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t((bits >> 16) | 0x40u);
+  return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+}
+
+// A double goes to 16 bits by way of a float that was rounded to odd, so that it is rounded once.
+HEDDLE_DEVICE float to_odd(double value) {
+  const float nearest = float(value);
+  uint32_t bits = bits_as<uint32_t>(nearest);
+  if (value != value || double(nearest) == value || (bits & 1u) != 0) return nearest;
+  const bool beyond = (nearest < 0 ? -double(nearest) : double(nearest)) > (value < 0 ? -value : value);
+  return bits_as<float>(beyond ? bits - 1u : bits + 1u);
+}
+HEDDLE_DEVICE float to_odd(float value) { return value; }
+
+template <class C>
+HEDDLE_DEVICE int64_t to_i64(C value) {
+  if constexpr (std::is_floating_point_v<C>) {
+    return value >= C(-9223372036854775808.0) && value < C(9223372036854775808.0) ? int64_t(value) : 0;
+  } else {
+    return int64_t(value);
+  }
+}
+template <class C>
+HEDDLE_DEVICE uint64_t to_u64(C value) {
+  if constexpr (std::is_floating_point_v<C>) {
+    if (value >= C(9223372036854775808.0) && value < C(18446744073709551616.0)) return uint64_t(value);
+    return uint64_t(to_i64(value));
+  } else {
+    return uint64_t(value);
+  }
+}
+
+template <class C>
+HEDDLE_DEVICE C load(uint64_t from, Type type, int64_t i) {
+  switch (type) {
+    case Type::kF32:
+      return C(global<const float>(from)[i]);
+    case Type::kF16:
+      return C(from_f16(global<const uint16_t>(from)[i]));
+    case Type::kBF16:
+      return C(from_bf16(global<const uint16_t>(from)[i]));
+    case Type::kF64:
+      return C(global<const double>(from)[i]);
+    case Type::kI8:
+      return C(global<const int8_t>(from)[i]);
+    case Type::kU8:
+      return C(global<const uint8_t>(from)[i]);
+    case Type::kI16:
+      return C(global<const int16_t>(from)[i]);
+    case Type::kI32:
+      return C(global<const int32_t>(from)[i]);
+    case Type::kI64:
+      return C(global<const int64_t>(from)[i]);
+    case Type::kU16:
+      return C(global<const uint16_t>(from)[i]);
+    case Type::kU32:
+      return C(global<const uint32_t>(from)[i]);
+    case Type::kU64:
+      return C(global<const uint64_t>(from)[i]);
+    case Type::kBool:
+      return C(global<const uint8_t>(from)[i] != 0 ? 1 : 0);
+  }
+  return C(0);
+}
+
+template <class C>
+HEDDLE_DEVICE void store(uint64_t to, Type type, int64_t i, C value) {
+  switch (type) {
+    case Type::kF32:
+      global<float>(to)[i] = float(value);
+      break;
+    case Type::kF16:
+      global<uint16_t>(to)[i] =
+          to_f16(to_odd(std::conditional_t<std::is_same_v<C, float>, float, double>(value)));
+      break;
+    case Type::kBF16:
+      global<uint16_t>(to)[i] =
+          to_bf16(to_odd(std::conditional_t<std::is_same_v<C, float>, float, double>(value)));
+      break;
+    case Type::kF64:
+      global<double>(to)[i] = double(value);
+      break;
+    case Type::kI8:
+    case Type::kU8:
+      global<uint8_t>(to)[i] = uint8_t(to_i64(value));
+      break;
+    case Type::kI16:
+    case Type::kU16:
+      global<uint16_t>(to)[i] = uint16_t(to_i64(value));
+      break;
+    case Type::kI32:
+    case Type::kU32:
+      global<uint32_t>(to)[i] = uint32_t(to_i64(value));
+      break;
+    case Type::kI64:
+      global<int64_t>(to)[i] = to_i64(value);
+      break;
+    case Type::kU64:
+      global<uint64_t>(to)[i] = to_u64(value);
+      break;
+    case Type::kBool:
+      global<uint8_t>(to)[i] = value != C(0) ? 1 : 0;
+      break;
+  }
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,254 @@
+#include "drivers/cuda/lowering/lowering.h"
+
+#include <algorithm>
+
+#include "ir/op.h"
+
+namespace heddle::cuda {
+namespace {
+
+constexpr std::span<const LoweringEntry> (*kFamilies[])() = {
+    elementwise_lowerings, movement_lowerings, reduction_lowerings, row_lowerings,
+    product_lowerings,     index_lowerings,    control_lowerings,
+};
+
+}  // namespace
+
+Lower find_lowering(std::string_view op) {
+  for (const auto family : kFamilies) {
+    for (const LoweringEntry& entry : family()) {
+      if (entry.op == op) return entry.lower;
+    }
+  }
+  return nullptr;
+}
+
+std::string_view computed_in(ir::DType dtype) {
+  if (dtype == ir::DType::kF64) return "_f64";
+  if (dtype == ir::DType::kU64) return "_u64";
+  return ir::is_float(dtype) ? "_f32" : "_i64";
+}
+
+std::string_view by_bytes(int64_t size) {
+  return size == 1 ? "_1" : size == 2 ? "_2" : size == 4 ? "_4" : "_8";
+}
+
+Grid rows_grid(int64_t rows, int64_t extent, ir::DType dtype) {
+  constexpr int64_t kMostBlocks = 1 << 16, kMostThreads = 512, kLeastThreads = 32, kEach = 4;
+  int64_t threads = kLeastThreads;
+  while (threads < kMostThreads && threads * kEach < extent) threads *= 2;
+  const int64_t word = computed_in(dtype) == "_f32" ? 4 : 8;
+  return {std::clamp<int64_t>(rows, 1, kMostBlocks), threads, threads * word};
+}
+
+const ir::Tensor* Lowering::constant(size_t input) const {
+  return has(input) && value(input).is_constant() ? &*value(input).constant : nullptr;
+}
+
+Result<std::vector<int64_t>> Lowering::integers(size_t input, std::string_view what) const {
+  if (const ir::Tensor* known = constant(input)) return known->to_i64();
+  return Status::unsupported(what, " has to be known while compiling");
+}
+
+Flags Lowering::flags(size_t input, std::string mistake) {
+  const ir::Extents& extents = inputs[input].extents;
+  const std::optional<size_t> rows = value(input).row_axis;
+  int64_t count = 1, inner = 1;
+  if (rows.has_value() && *rows < extents.rank()) {
+    count = extents[*rows];
+    for (size_t axis = *rows + 1; axis < extents.rank(); ++axis) inner *= extents[axis];
+  }
+  return emit.flags(text(node.describe(), ": ", mistake), rows.has_value() ? count : 0, inner);
+}
+
+Status Lowering::move(const Operand& from, const std::vector<int64_t>& from_strides, const Operand& to,
+                      const std::vector<int64_t>& to_strides, std::span<const int64_t> extents) {
+  const MoveParams params = move_params(extents, from_strides, to_strides);
+  if (params.count == 0) return {};
+  return launch(text("move", by_bytes(to.element_bytes())), params,
+                {reads(params.from, from), writes(params.to, to)}, grid(params.count));
+}
+
+Status Lowering::fill(const Operand& to, double value) {
+  const std::vector<int64_t> none(1, 0), one(1, 1), all(1, to.elements());
+  MoveParams params = move_params(all, none, one);
+  if (params.count == 0) return {};
+  const ir::Tensor element = ir::Tensor::scalar(to.dtype, value);
+  std::memcpy(&params.value, element.data(), static_cast<size_t>(element.bytes()));
+  return launch(text("move", by_bytes(to.element_bytes())), params, {writes(params.to, to)},
+                grid(params.count));
+}
+
+Status Lowering::cast(const Operand& from, const Operand& to) {
+  MapParams params;
+  params.count = to.elements();
+  if (params.count == 0) return {};
+  params.axes.rank = 1;
+  params.axes.small = params.count <= INT32_MAX ? 1 : 0;
+  params.axes.extents[0] = params.count;
+  params.in[0].type = type_of(from.dtype);
+  params.in[0].strides[0] = 1;
+  params.out_type = type_of(to.dtype);
+  return launch(text("same", computed_in(from.dtype)), params,
+                {reads(params.in[0].data, from), writes(params.out, to)}, grid(params.count));
+}
+
+// ---- the graph
+
+Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
+                       const Flags* flags, const Grid& grid) {
+  const Kernel* const found = device_.kernels.find(kernel);
+  if (found == nullptr || found->params_bytes != bytes)
+    return Status::internal("there is no kernel '", kernel, "' that takes ", bytes, " bytes of parameters");
+  constexpr size_t kAlign = 16;
+  const size_t begin = (out_.params.size() + kAlign - 1) / kAlign * kAlign;
+  out_.params.resize(begin + bytes);
+  std::memcpy(out_.params.data() + begin, params, bytes);
+  const auto at = [&](const uint64_t* field) {
+    return static_cast<uint32_t>(reinterpret_cast<const std::byte*>(field) -
+                                 static_cast<const std::byte*>(params));
+  };
+  Launch launch{found,
+                static_cast<unsigned>(grid.blocks),
+                static_cast<unsigned>(grid.threads),
+                static_cast<unsigned>(grid.shared_bytes),
+                static_cast<uint32_t>(begin),
+                static_cast<uint32_t>(out_.patches.size()),
+                0};
+  const auto bind = [&](const Bind& each) {
+    using Kind = plan::Place::Kind;
+    const Operand& operand = each.operand;
+    if (operand.place.kind == Kind::kConstant) {
+      const uint64_t address = operand.constant + operand.offset;
+      std::memcpy(out_.params.data() + begin + at(each.field), &address, sizeof address);
+      return;
+    }
+    Patch patch{Patch::Kind::kArena, each.writes, 0, at(each.field), operand.offset};
+    if (operand.place.kind == Kind::kArena) {
+      patch.offset += operand.place.offset;
+    } else {
+      patch.kind = operand.place.kind == Kind::kInput ? Patch::Kind::kInput : Patch::Kind::kOutput;
+      patch.input = static_cast<uint16_t>(operand.place.offset);
+    }
+    out_.patches.push_back(patch);
+  };
+  for (const Bind& each : binds) {
+    if (each.operand.present()) bind(each);
+  }
+  if (flags != nullptr) {
+    out_.patches.push_back({Patch::Kind::kFlags, true, 0, at(&flags->words), flags->words});
+    if (enabled.has_value()) bind({&flags->enabled, *enabled, false});
+  }
+  launch.patch_count = static_cast<uint32_t>(out_.patches.size()) - launch.patches;
+  out_.launches.push_back(launch);
+  return {};
+}
+
+Operand Emitter::scratch(ir::DType dtype, const ir::Extents& extents) {
+  constexpr uint64_t kAlign = 256;
+  Operand operand;
+  operand.dtype = dtype;
+  operand.extents = extents;
+  operand.place = {plan::Place::Kind::kArena, top_};
+  top_ += (static_cast<uint64_t>(extents.elements() * ir::size_of(dtype)) + kAlign - 1) / kAlign * kAlign;
+  out_.arena_bytes = std::max(out_.arena_bytes, top_);
+  return operand;
+}
+
+// `count` 0: one for all, whatever rows a run has.
+Flags Emitter::flags(std::string mistake, int64_t count, int64_t inner) {
+  Flags flags;
+  flags.words = out_.flag_words * sizeof(uint32_t);
+  flags.count = std::max<int64_t>(count, 1);
+  flags.inner = std::max<int64_t>(inner, 1);
+  out_.checks.push_back({std::move(mistake), static_cast<uint64_t>(flags.count), count > 0});
+  out_.flag_words += static_cast<uint64_t>(flags.count);
+  return flags;
+}
+
+Operand Emitter::constant(const ir::Tensor& tensor) const {
+  Operand operand;
+  operand.dtype = tensor.dtype();
+  operand.extents = tensor.extents();
+  operand.place.kind = plan::Place::Kind::kConstant;
+  for (const Weights* weights : constants_) {
+    if (const auto found = weights->find(tensor)) operand.constant = *found;
+  }
+  return operand;
+}
+
+Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs,
+                      const std::vector<Operand>& outputs) {
+  const auto bytes_of = [&](ir::ValueId id) {
+    return static_cast<uint64_t>(graph.type(id).extents()->elements() * ir::size_of(graph.type(id).dtype));
+  };
+  for (const ir::Value& value : graph.values) {
+    if (!value.type.is_static())
+      return Status::internal("value '", value.name, "' is ", value.type, " in a specialised graph");
+  }
+  const plan::Placement placed = plan::place_values(graph, bytes_of);
+  constexpr uint64_t kAlign = 256;
+  const uint64_t before = top_;
+  top_ = before + (placed.arena_bytes + kAlign - 1) / kAlign * kAlign;
+  out_.arena_bytes = std::max(out_.arena_bytes, top_);
+
+  std::vector<Operand> operands(graph.values.size());
+  for (ir::ValueId id = 0; id < operands.size(); ++id) {
+    const plan::Place place = placed.places[id];
+    Operand& operand = operands[id];
+    switch (place.kind) {
+      case plan::Place::Kind::kNone:
+        break;
+      case plan::Place::Kind::kInput:
+        operand = inputs[place.offset];
+        break;
+      case plan::Place::Kind::kOutput:
+        operand = outputs[place.offset];
+        break;
+      case plan::Place::Kind::kArena:
+        operand.place = {place.kind, before + place.offset};
+        break;
+      case plan::Place::Kind::kConstant:
+        operand = constant(*graph.values[placed.root[id]].constant);
+        break;
+    }
+    operand.dtype = graph.type(id).dtype;
+    operand.extents = *graph.type(id).extents();
+  }
+  for (const ir::Node& each : graph.nodes) {
+    if (plan::renames(each)) continue;
+    if (Status status = node(graph, each, operands); !status.ok())
+      return status.with_context(each.describe());
+  }
+  Lowering end{*this, graph, {}, {}, {}};
+  for (const plan::Placement::Copy& copy : placed.copies) {
+    Operand to = outputs[copy.output];
+    const std::vector<int64_t> all(1, operands[copy.from].elements()), one(1, 1);
+    to.dtype = operands[copy.from].dtype;
+    HEDDLE_TRY(end.move(operands[copy.from], one, to, one, all));
+  }
+  top_ = before;
+  return {};
+}
+
+Status Emitter::node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands) {
+  const Lower lower = find_lowering(node.op->name);
+  if (lower == nullptr) return Status::unsupported("the CUDA driver has no lowering for it");
+  Lowering lowering{*this, graph, node, {}, {}};
+  bool anything = false;
+  for (const ir::ValueId id : node.inputs)
+    lowering.inputs.push_back(id == ir::kNoValue ? Operand() : operands[id]);
+  for (const ir::ValueId id : node.outputs) {
+    lowering.outputs.push_back(id == ir::kNoValue ? Operand() : operands[id]);
+    anything = anything || lowering.outputs.back().elements() > 0;
+  }
+  if (!anything) return {};
+  const uint64_t before = top_;
+  Status status = lower(lowering);
+  top_ = before;
+  return status;
+}
+
+Result<Lowered> Emitter::take() { return std::move(out_); }
+
+}  // namespace heddle::cuda

@@ -1,0 +1,149 @@
+// lowering.h: node -> launches, one table entry per operator of ir.
+//
+//   What       find_lowering() maps an operator's name to the function that adds its launches to a program.
+//              Families list their entries in one array each (a file a family); lowering.cpp gathers them. No
+//              entry: unsupported, by name.
+//   Operands   Contiguous and row-major. Which address each has a run knows (Patch); constants have theirs.
+//   Scratch    Memory of the arena that is the node's own while its launches run.
+//   Threads    One thread makes one program.
+#pragma once
+
+#include <cstring>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "drivers/cuda/kernels/flags.h"
+#include "drivers/cuda/program.h"
+#include "drivers/cuda/strides.h"
+#include "drivers/cuda/weights.h"
+#include "ir/graph.h"
+
+namespace heddle::cuda {
+
+struct Operand {
+  plan::Place place;
+  ir::DType dtype = ir::DType::kF32;
+  ir::Extents extents;
+  uint64_t offset = 0;   // bytes behind its place
+  Address constant = 0;  // kConstant
+
+  bool present() const { return place.kind != plan::Place::Kind::kNone; }
+  int64_t elements() const { return extents.elements(); }
+  int64_t element_bytes() const { return ir::size_of(dtype); }
+  Operand as(const ir::Extents& other) const {  // the same bytes in another shape
+    Operand renamed = *this;
+    renamed.extents = other;
+    return renamed;
+  }
+  Operand from(int64_t element) const {  // what lies behind an element
+    Operand behind = *this;
+    behind.offset += static_cast<uint64_t>(element * element_bytes());
+    return behind;
+  }
+};
+
+// An address among the parameters, and what it names.
+struct Bind {
+  const uint64_t* field;
+  Operand operand;
+  bool writes = false;
+};
+inline Bind reads(const uint64_t& field, const Operand& operand) { return {&field, operand, false}; }
+inline Bind writes(const uint64_t& field, const Operand& operand) { return {&field, operand, true}; }
+
+struct Grid {
+  int64_t blocks;
+  int64_t threads = kThreads;
+  int64_t shared_bytes = 0;
+};
+
+// A block for each of `rows`, with as many threads as `extent` elements are worth, and a word for each.
+Grid rows_grid(int64_t rows, int64_t extent, ir::DType dtype);
+
+class Emitter {
+ public:
+  Emitter(const OpenDevice& device, std::vector<const Weights*> constants)
+      : device_(device), constants_(std::move(constants)) {}
+
+  Status graph(const ir::Graph& graph, const std::vector<Operand>& inputs,
+               const std::vector<Operand>& outputs);
+  Result<Lowered> take();
+
+  // One launch. internal: the list of kernels has no such name, or it takes other parameters.
+  Status launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
+                const Flags* flags, const Grid& grid);
+  Operand scratch(ir::DType dtype, const ir::Extents& extents);
+  Flags flags(std::string mistake, int64_t count, int64_t inner);
+  Operand constant(const ir::Tensor& tensor) const;  // one of the graph's
+  int multiprocessors() const { return device_.multiprocessors; }
+
+  // What is emitted while it is set counts only where the bool is true.
+  std::optional<Operand> enabled;
+
+ private:
+  Status node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands);
+
+  const OpenDevice& device_;
+  const std::vector<const Weights*> constants_;
+  Lowered out_;
+  uint64_t top_ = 0;  // of the arena, as far as it is taken
+};
+
+struct Lowering {
+  Emitter& emit;
+  const ir::Graph& graph;  // specialised: every type static
+  const ir::Node& node;
+  std::vector<Operand> inputs;   // as many as node.inputs; absent ones are not present()
+  std::vector<Operand> outputs;  // those without elements are given, too
+
+  bool has(size_t input) const { return input < inputs.size() && inputs[input].present(); }
+  const ir::Value& value(size_t input) const { return graph.values[node.inputs[input]]; }
+  const ir::Attributes& attributes() const { return node.attributes; }
+  const ir::Tensor* constant(size_t input) const;  // null: not known while compiling
+  Result<std::vector<int64_t>> integers(size_t input, std::string_view what) const;
+
+  template <class P>
+  Status launch(std::string_view kernel, const P& params, std::initializer_list<Bind> binds,
+                const Grid& grid) {
+    return emit.launch(kernel, &params, sizeof params, {binds.begin(), binds.size()}, nullptr, grid);
+  }
+  template <class P>
+  Status launch(std::string_view kernel, const P& params, std::initializer_list<Bind> binds,
+                const Flags& flags, const Grid& grid) {
+    return emit.launch(kernel, &params, sizeof params, {binds.begin(), binds.size()}, &flags, grid);
+  }
+  Grid grid(int64_t count) const { return {static_cast<int64_t>(blocks_for(count, emit.multiprocessors()))}; }
+  // Elements of `input` that can be wrong, so many of them for each place along the axis of its rows.
+  Flags flags(size_t input, std::string mistake);
+  // Copies elements; strides in elements, of operands that begin at their first one.
+  Status move(const Operand& from, const std::vector<int64_t>& from_strides, const Operand& to,
+              const std::vector<int64_t>& to_strides, std::span<const int64_t> extents);
+  Status fill(const Operand& to, double value);
+  Status cast(const Operand& from, const Operand& to);  // elements in order
+};
+
+using Lower = Status (*)(Lowering& lowering);
+
+struct LoweringEntry {
+  std::string_view op;
+  Lower lower;
+};
+Lower find_lowering(std::string_view op);  // null when the driver cannot run it
+
+std::span<const LoweringEntry> elementwise_lowerings();
+std::span<const LoweringEntry> movement_lowerings();
+std::span<const LoweringEntry> reduction_lowerings();
+std::span<const LoweringEntry> row_lowerings();
+std::span<const LoweringEntry> product_lowerings();
+std::span<const LoweringEntry> index_lowerings();
+std::span<const LoweringEntry> control_lowerings();
+
+// What a kernel computes in, as the ends of their names say: "_f32", "_f64", "_i64", "_u64".
+std::string_view computed_in(ir::DType dtype);
+std::string_view by_bytes(int64_t size);  // "_1", "_2", "_4", "_8"
+
+}  // namespace heddle::cuda

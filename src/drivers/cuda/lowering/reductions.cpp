@@ -1,0 +1,101 @@
+// Reductions over axes.
+#include <cmath>
+
+#include "drivers/cuda/kernels/reduce.h"
+#include "drivers/cuda/lowering/lowering.h"
+#include "ir/op.h"
+
+namespace heddle::cuda {
+namespace {
+
+struct Reduction {
+  std::string_view op, kernel;
+};
+constexpr Reduction kReductions[] = {
+    {"ReduceSum", "reduce_sum"},           {"ReduceProd", "reduce_product"}, {"ReduceMean", "reduce_mean"},
+    {"ReduceMax", "reduce_greatest"},      {"ReduceMin", "reduce_least"},    {"ReduceL2", "reduce_length"},
+    {"ReduceSumSquare", "reduce_squares"},
+};
+
+struct Least {
+  int64_t least, greatest;
+};
+Least limits_of(ir::DType dtype) {
+  if (dtype == ir::DType::kBool) return {0, 1};
+  const int64_t bits = 8 * ir::size_of(dtype);
+  if (ir::is_unsigned(dtype)) return {0, static_cast<int64_t>(~uint64_t{0} >> (64 - bits))};
+  const auto greatest = static_cast<int64_t>(~uint64_t{0} >> (65 - bits));
+  return {-greatest - 1, greatest};
+}
+
+// What no elements give.
+void set_empty(const Lowering& l, ReduceParams& params) {
+  if (l.node.is("ReduceProd")) params.empty = params.empty_integer = 1;
+  if (l.node.is("ReduceMean")) params.empty = NAN;
+  if (l.node.is("ReduceMax")) {
+    params.empty = -INFINITY;
+    params.empty_integer = limits_of(l.inputs[0].dtype).least;
+  }
+  if (l.node.is("ReduceMin")) {
+    params.empty = INFINITY;
+    params.empty_integer = limits_of(l.inputs[0].dtype).greatest;
+  }
+}
+
+Result<std::vector<char>> reduced_axes(const Lowering& l) {
+  const size_t rank = l.inputs[0].extents.rank();
+  std::vector<int64_t> axes;
+  if (l.has(1)) {
+    HEDDLE_TRY_ASSIGN(axes, l.integers(1, "axes"));
+  }
+  const bool none = l.attributes().i64("noop_with_empty_axes") != 0;
+  std::vector<char> reduced(rank, axes.empty() && !none ? 1 : 0);
+  for (const int64_t axis : axes) {
+    HEDDLE_TRY_ASSIGN(const size_t normal, ir::normalize_axis(axis, rank));
+    reduced[normal] = 1;
+  }
+  return reduced;
+}
+
+Status lower_reduction(Lowering& l) {
+  const Operand& in = l.inputs[0];
+  HEDDLE_TRY_ASSIGN(const std::vector<char> reduced, reduced_axes(l));
+  const std::vector<int64_t> strides = row_major(in.extents.span());
+  std::vector<int64_t> extents[2], steps[2];
+  for (size_t axis = 0; axis < reduced.size(); ++axis) {
+    extents[reduced[axis] != 0].push_back(in.extents[axis]);
+    steps[reduced[axis] != 0].push_back(strides[axis]);
+  }
+  const Walk kept = walk_of(extents[0], {steps[0]}), over = walk_of(extents[1], {steps[1]});
+  ReduceParams params;
+  params.in_type = type_of(in.dtype);
+  params.out_type = type_of(l.outputs[0].dtype);
+  params.outputs = kept.count;
+  params.count = over.count;
+  params.kept = kept.axes;
+  params.reduced = over.axes;
+  std::copy(kept.strides[0].begin(), kept.strides[0].end(), params.kept_strides);
+  std::copy(over.strides[0].begin(), over.strides[0].end(), params.reduced_strides);
+  set_empty(l, params);
+  for (const Reduction& reduction : kReductions) {
+    if (reduction.op != l.node.op->name) continue;
+    const std::string_view in_type = computed_in(in.dtype);
+    return l.launch(text(reduction.kernel, in_type == "_u64" ? "_i64" : in_type), params,
+                    {reads(params.in, in), writes(params.out, l.outputs[0])},
+                    rows_grid(kept.count, over.count, in.dtype));
+  }
+  return Status::internal("it is no reduction");
+}
+
+}  // namespace
+
+std::span<const LoweringEntry> reduction_lowerings() {
+  static const std::vector<LoweringEntry> kEntries = [] {
+    std::vector<LoweringEntry> entries;
+    for (const Reduction& reduction : kReductions) entries.push_back({reduction.op, lower_reduction});
+    return entries;
+  }();
+  return kEntries;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,46 @@
+#include "drivers/cuda/queue.h"
+
+#include "base/trace.h"
+#include "drivers/cuda/recorder.h"
+
+namespace heddle::cuda {
+
+Result<std::unique_ptr<device::Queue>> CudaQueue::make(Ref<const OpenDevice> device, Ref<Watcher> watcher) {
+  const Current current(*device);
+  StreamHandle stream = nullptr;
+  HEDDLE_TRY(device->check(device->api.stream_create(&stream, kNonBlockingStream), "cuStreamCreate"));
+  auto timeline = CudaTimeline::make(device, stream, std::move(watcher), completion());
+  if (!timeline.ok()) {
+    device->api.stream_destroy(stream);
+    return timeline.status();
+  }
+  return std::unique_ptr<device::Queue>(
+      new CudaQueue(std::move(device), stream, std::move(timeline).value()));
+}
+
+CudaQueue::~CudaQueue() {
+  const Current current(*device_);
+  timeline_->close();
+  device_->api.stream_destroy(stream_);
+}
+
+// Whatever becomes of the list, its value is reached: the write that says so is enqueued in any case.
+Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLocksHeld) {
+  const trace::Span span("cuda", "submit", value);
+  HEDDLE_TRY(timeline_->broken());
+  const Current current(*device_);
+  Recorder recorder(device_, stream_, timeline_, value);
+  const Status refused = recorder.check(list);
+  const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
+  Flight flight = recorder.take();
+  if (!broken.ok())
+    flight.spoiled = Status::device_lost("a submission could not be enqueued to its end: ", broken.message());
+  timeline_->begin(std::move(flight));
+  const Status written =
+      device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0), "cuStreamWriteValue64");
+  timeline_->enqueue_done(value);
+  if (!written.ok()) return written;
+  return refused.ok() ? broken : refused;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,44 @@
+// recorder.h: one submission on its way into a stream.
+//
+//   What       check() finds what can be refused before anything is enqueued, and waits until what the list
+//              waits for is enqueued; enqueue() hands the commands to CUDA.
+//   Threads    A local variable of submit().
+#pragma once
+
+#include "device/command_list.h"
+#include "drivers/cuda/kernels/map.h"
+#include "drivers/cuda/timeline.h"
+
+namespace heddle::cuda {
+
+class Recorder {
+ public:
+  Recorder(Ref<const OpenDevice> device, StreamHandle stream, Ref<CudaTimeline> timeline, uint64_t value);
+
+  Status check(const device::CommandList& list);
+  Status enqueue(const device::CommandList& list);
+  Flight take() { return std::move(flight_); }
+
+ private:
+  Status check_one(const device::Wait& wait) const;
+  Status check_one(const device::Run& run);
+  Status check_one(const device::Copy& copy) const;
+  Status check_one(const device::Fill& fill) const { return check_view(fill.to); }
+  Status check_one(const device::Signal& signal) const;
+  Status check_view(const device::View& view) const;
+
+  Status enqueue_one(const device::Wait& wait);
+  Status enqueue_one(const device::Run& run);
+  Status enqueue_one(const device::Copy& copy);
+  Status enqueue_one(const device::Fill& fill);
+  Status enqueue_one(const device::Signal& signal);
+  Status move(int64_t size, const MoveParams& params);
+
+  const Ref<const OpenDevice> device_;
+  const StreamHandle stream_;
+  const Ref<CudaTimeline> timeline_;
+  Flight flight_;
+  uint64_t flag_words_ = 0, flags_used_ = 0;
+};
+
+}  // namespace heddle::cuda

@@ -1,0 +1,160 @@
+#include "drivers/cuda/timeline.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <new>
+
+#include "device/row_faults.h"
+#include "drivers/cuda/program.h"
+
+namespace heddle::cuda {
+namespace {
+
+constexpr uint64_t kLeastFlags = 4096;  // bytes
+
+}  // namespace
+
+Result<Ref<CudaTimeline>> CudaTimeline::make(Ref<const OpenDevice> device, StreamHandle stream,
+                                             Ref<Watcher> watcher, device::Completion completion) {
+  HEDDLE_TRY_ASSIGN(Ref<Pinned> word, Pinned::make(device, sizeof(Atomic<uint64_t>)));
+  return std::make_shared<CudaTimeline>(std::move(device), stream, std::move(watcher), std::move(word),
+                                        completion);
+}
+
+CudaTimeline::CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Ref<Watcher> watcher,
+                           Ref<Pinned> word, device::Completion completion)
+    : Watched(std::move(watcher)),
+      device_(std::move(device)),
+      pinned_(std::move(word)),
+      word_(*new (pinned_->host()) Atomic<uint64_t>(0)),
+      completion_(completion),
+      state_(State{stream, {}, 0, UINT64_MAX, {}, {}}) {}
+
+Status CudaTimeline::broken() const {
+  HEDDLE_TRY(device_->lost.status());
+  return state_.lock()->cause;
+}
+
+void CudaTimeline::begin(Flight flight) {
+  auto state = state_.lock();
+  if (!flight.spoiled.ok() && state->cause.ok()) {
+    state->cause = flight.spoiled;
+    state->broken_from = flight.value;
+  }
+  state->in_flight.push_back(std::move(flight));
+}
+
+void CudaTimeline::enqueue_done(uint64_t value) {
+  state_.lock()->enqueued = value;
+  state_.notify_all();
+}
+
+Status CudaTimeline::enqueued(uint64_t value) {
+  constexpr Duration kLook = std::chrono::milliseconds(10);  // nobody tells of a lost device
+  auto state = state_.lock();
+  const auto decided = [&] {
+    return state->enqueued >= value || state->broken_from <= value || !device_->lost.status().ok();
+  };
+  while (!state.wait_until(Deadline::in(kLook), decided)) {
+  }
+  if (state->broken_from <= value) return state->cause;
+  return device_->lost.status();
+}
+
+void CudaTimeline::look() {
+  if (word_.load_acquire() <= reached() && device_->lost.status().ok()) [[likely]]
+    return;
+  // Whoever has it sees what this one would, or this one looks again before it sleeps.
+  if (auto state = state_.try_lock()) settle(**state);
+}
+
+Result<Ref<Pinned>> CudaTimeline::take_flags(uint64_t bytes) {
+  {
+    auto state = state_.lock();
+    auto& idle = state->idle_flags;
+    const auto found =
+        std::find_if(idle.begin(), idle.end(), [&](const auto& each) { return each->bytes() >= bytes; });
+    if (found != idle.end()) {
+      Ref<Pinned> flags = std::move(*found);
+      idle.erase(found);
+      std::memset(flags->host(), 0, bytes);
+      return flags;
+    }
+  }
+  HEDDLE_TRY_ASSIGN(Ref<Pinned> flags, Pinned::make(device_, std::bit_ceil(std::max(bytes, kLeastFlags))));
+  std::memset(flags->host(), 0, bytes);
+  return flags;
+}
+
+void CudaTimeline::settle(State& state) {
+  const uint64_t over = word_.load_acquire();
+  uint64_t last = 0;
+  Status cause;
+  while (cause.ok() && !state.in_flight.empty() && state.in_flight.front().value <= over) {
+    Flight& flight = state.in_flight.front();
+    for (const CheckedRun& run : flight.runs) finish(run);
+    cause = flight.spoiled;
+    if (cause.ok()) last = flight.value;
+    if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
+    state.in_flight.pop_front();
+  }
+  if (last != 0) advance(last, completion_);
+  if (cause.ok()) cause = device_->lost.status();
+  if (!cause.ok()) fail(std::move(cause), completion_);
+}
+
+void CudaTimeline::finish(const CheckedRun& checked) {
+  const Ref<device::RowFaults>& faults = checked.run->row_faults;
+  if (faults == nullptr) return;
+  for (const Ref<const device::RowFaults>& source : checked.run->sources) {
+    if (const Status fault = source->whole(); !fault.ok()) faults->record_whole(fault);
+  }
+  const uint32_t* flags = checked.flags;
+  for (const Check& check : checked.program->lowered().checks) {
+    for (uint64_t flag = 0; flag < check.flags; ++flag) {
+      if (flags[flag] == 0) continue;
+      if (check.per_row && faults->rows() > 0) {
+        const auto row = static_cast<int64_t>(flag * static_cast<uint64_t>(faults->rows()) / check.flags);
+        faults->record(row, Status::invalid(check.mistake));
+      } else {
+        faults->record_whole(Status::invalid(check.mistake));
+      }
+    }
+    flags += check.flags;
+  }
+}
+
+void CudaTimeline::ask() {
+  auto state = state_.lock();
+  if (state->in_flight.empty() || state->stream == nullptr) return;
+  const Current current(*device_);
+  const Code code = device_->api.stream_query(state->stream);
+  if (code != kNotReady) static_cast<void>(device_->check(code, "work in flight"));
+  settle(*state);
+}
+
+Status CudaTimeline::hold_back(StreamHandle later) const {
+  const auto state = state_.lock();
+  if (state->stream == nullptr) return {};  // all of it is over
+  const DriverApi& api = device_->api;
+  const Current current(*device_);
+  EventHandle event = nullptr;
+  HEDDLE_TRY(device_->check(api.event_create(&event, kEventWithoutTiming), "cuEventCreate"));
+  Status status = device_->check(api.event_record(event, state->stream), "cuEventRecord");
+  if (status.ok()) status = device_->check(api.stream_wait(later, event, 0), "cuStreamWaitEvent");
+  api.event_destroy(event);  // CUDA keeps it until the wait is over
+  return status;
+}
+
+void CudaTimeline::close() {
+  auto state = state_.lock();
+  if (!state->in_flight.empty() && device_->lost.status().ok()) {
+    const Code code = device_->api.stream_synchronize(state->stream);
+    static_cast<void>(device_->check(code, "the last work of a queue"));
+  }
+  settle(*state);
+  state->stream = nullptr;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,82 @@
+// timeline.h: how far a CUDA queue has got: a word in pinned memory that the GPU writes and anyone reads.
+//
+//   What       Each submission ends with a write of its value. look() reads the word, puts what the kernels
+//              found wrong in the data into the runs' row faults, and advances. No call of the driver.
+//   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
+//              an event that is recorded once it is enqueued, never before: CUDA takes a wait for an event
+//              that was not recorded for none.
+//   Failure    A queue that could not enqueue a submission to its end is broken from its value on, and fails
+//              when all before is over; every queue fails once the device is lost.
+//   Threads    Any. One at a time settles what is over; another that looks meanwhile goes on.
+//   Blocks     look(): never. enqueued(): until another thread has enqueued the value.
+//   Lifetime   Holds the device, so that it may outlive its queue.
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+#include "drivers/cuda/memory.h"
+#include "drivers/cuda/watcher.h"
+
+namespace heddle::cuda {
+
+class CudaProgram;
+
+// A run whose flags are read when it is over. The submission's list keeps the Run.
+struct CheckedRun {
+  const device::Run* run;
+  const CudaProgram* program;
+  const uint32_t* flags;
+};
+
+struct Flight {
+  uint64_t value = 0;
+  Status spoiled;  // it could not be enqueued to its end
+  std::vector<CheckedRun> runs;
+  Ref<Pinned> flags;  // null: nothing of it can be wrong
+};
+
+class CudaTimeline final : public Watched {
+ public:
+  static Result<Ref<CudaTimeline>> make(Ref<const OpenDevice> device, StreamHandle stream,
+                                        Ref<Watcher> watcher, device::Completion completion);
+  CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Ref<Watcher> watcher, Ref<Pinned> word,
+               device::Completion completion);
+
+  void look() override;
+  void ask() override;
+
+  Address word() const { return pinned_->address(); }
+  Status broken() const;                           // the cause for which it takes no more
+  Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
+  void begin(Flight flight);                       // before the write of its value is enqueued
+  void enqueue_done(uint64_t value);
+  // ok once `value` is enqueued; the cause, if it never will be.
+  Status enqueued(uint64_t value);
+  // `later`, a stream of any device, goes on when all that this queue has taken by now is over.
+  Status hold_back(StreamHandle later) const;
+  void close();  // by the queue's destructor: what is in flight is waited for
+
+ private:
+  struct State {
+    StreamHandle stream;  // null once the queue is gone
+    std::deque<Flight> in_flight;
+    uint64_t enqueued = 0;
+    uint64_t broken_from = UINT64_MAX;
+    Status cause;
+    std::vector<Ref<Pinned>> idle_flags;
+  };
+  void settle(State& state);
+  static void finish(const CheckedRun& run);
+
+  const Ref<const OpenDevice> device_;
+  const Ref<Pinned> pinned_;
+  // The last value that is over: the GPU writes it, after all that the submission wrote.
+  Atomic<uint64_t>& word_;
+  const device::Completion completion_;
+  mutable Guarded<State, Rank::kStream> state_;
+};
+
+}  // namespace heddle::cuda

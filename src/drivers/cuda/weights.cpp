@@ -1,0 +1,59 @@
+#include "drivers/cuda/weights.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "drivers/cuda/memory.h"
+
+namespace heddle::cuda {
+namespace {
+
+constexpr uint64_t kAlign = 256;
+constexpr uint64_t kPiece = 8 << 20;  // bytes that are pinned at once
+
+// Piece by piece through pinned memory.
+Status upload(const Ref<const OpenDevice>& device, Pinned& pinned, const ir::Tensor& tensor, Address to) {
+  const auto* from = static_cast<const std::byte*>(tensor.data());
+  for (auto left = static_cast<uint64_t>(tensor.bytes()); left > 0;) {
+    const uint64_t piece = std::min(left, pinned.bytes());
+    std::memcpy(pinned.host(), from, piece);
+    const Current current(*device);
+    HEDDLE_TRY(device->check(device->api.copy(to, pinned.address(), piece, device->stream), "cuMemcpyAsync"));
+    HEDDLE_TRY(device->check(device->api.stream_synchronize(device->stream), "the upload of a weight"));
+    from += piece;
+    to += piece;
+    left -= piece;
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Ref<const Weights>> Weights::make(const Ref<const OpenDevice>& device, const ir::Graph& graph,
+                                         const Weights* others, device::Source& source) {
+  auto weights = std::make_shared<Weights>();
+  uint64_t bytes = 0, largest = 0;
+  ir::each_constant(graph, [&](const ir::Tensor& tensor) {
+    const std::pair key(tensor.data(), tensor.bytes());
+    if (tensor.bytes() == 0 || (others != nullptr && others->find(tensor).has_value())) return;
+    if (!weights->offsets_.try_emplace(key, bytes).second) return;
+    weights->tensors_.push_back(tensor);
+    const auto size = static_cast<uint64_t>(tensor.bytes());
+    bytes += (size + kAlign - 1) / kAlign * kAlign;
+    largest = std::max(largest, size);
+  });
+  if (bytes == 0) return Ref<const Weights>(std::move(weights));
+  HEDDLE_TRY_ASSIGN(weights->buffer_, source.allocate(bytes));
+  HEDDLE_TRY_ASSIGN(const Ref<Pinned> pinned, Pinned::make(device, std::min(largest, kPiece)));
+  for (const ir::Tensor& tensor : weights->tensors_)
+    HEDDLE_TRY(upload(device, *pinned, tensor, *weights->find(tensor)));
+  return Ref<const Weights>(std::move(weights));
+}
+
+std::optional<Address> Weights::find(const ir::Tensor& constant) const {
+  const auto found = offsets_.find({constant.data(), constant.bytes()});
+  if (found == offsets_.end()) return std::nullopt;
+  return buffer_->address() + found->second;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,18 @@
+// kernel_table.h: every kernel of the driver as a function of the host.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+#include "drivers/cuda/kernels/block.h"
+
+namespace heddle::cuda_double {
+
+struct HostKernel {
+  const char* name;  // the image's: "heddle_" and that of list.inc
+  size_t params_bytes;
+  void (*run)(const void* params, cuda::HostBlock& block);
+};
+const HostKernel* find_kernel(std::string_view symbol);  // null: there is none
+
+}  // namespace heddle::cuda_double
