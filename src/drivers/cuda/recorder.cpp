@@ -120,11 +120,10 @@ Status Recorder::enqueue_one(const device::Run& run) {
   const uint64_t begin = flags_used_ * sizeof(uint32_t);
   const Address flags = flight_.flags == nullptr ? 0 : flight_.flags->address() + begin;
   HEDDLE_TRY(program.launch(run, flags, stream_));
-  if (run.row_faults == nullptr) return {};
   const auto* words =
       flight_.flags == nullptr ? nullptr : static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_;
-  flight_.runs.push_back({&run, &program, words});
   flags_used_ += program.lowered().flag_words;
+  if (run.row_faults != nullptr) flight_.runs.push_back({&run, &program, words});
   return {};
 }
 
