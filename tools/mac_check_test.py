@@ -115,7 +115,7 @@ def test_an_interruption_leaves_an_archive_of_what_was_done(tmp_path: Path) -> N
         assert started.poll() is None
         assert time.monotonic() < deadline
         os.sched_yield()
-    # Not SIGINT: tests that run in the background ignore it, and a shell cannot trap what it is told to ignore.
+    # Not SIGINT: tests in the background ignore it, and a shell cannot trap what it was told to ignore.
     started.send_signal(signal.SIGTERM)
     done = Checked(tmp_path / "heddle-mac", started.wait(timeout=60))
     assert done.code == 1
