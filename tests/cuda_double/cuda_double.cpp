@@ -28,8 +28,8 @@ int& capture_mode() {
   return mode;
 }
 
-// Atomics that order nothing: counts for tests, and what seeds are made of.
-Atomic<int64_t> launches{0}, allocations{0};
+// Atomics that order nothing: what the order of a launch's threads is made of.
+Atomic<int64_t> launches{0};
 Atomic<uint64_t> seed{1};
 
 void require_context(const char* what) {
@@ -154,7 +154,6 @@ void add_memory(cuda::DriverApi& api) {
   api.allocate = [](Address* at, size_t bytes, cuda::MemoryPool, cuda::StreamHandle stream) {
     stream_of(stream, "cuMemAllocFromPoolAsync");
     if (bytes > kMemory - static_cast<size_t>(allocated_bytes())) return cuda::kOutOfMemory;
-    allocations.add_relaxed(1);
     return *at = allocate(bytes), cuda::kSuccess;
   };
   api.free = [](Address at, cuda::StreamHandle stream) {
@@ -205,7 +204,6 @@ void add_kernels(cuda::DriverApi& api) {
     if (found == nullptr) return cuda::kNotFound;
     return *function = const_cast<HostKernel*>(found), cuda::kSuccess;
   };
-  api.function_set = [](cuda::Function, cuda::FunctionAttribute, int) { return cuda::kSuccess; };
   api.launch = launch;
   api.copy = copy;
   api.capture_mode = [](int* mode) { return std::swap(capture_mode(), *mode), cuda::kSuccess; };
@@ -248,7 +246,5 @@ void reach(cuda::EventHandle event) {
 }
 
 bool is_reached(cuda::EventHandle event) { return event_query(event) == cuda::kSuccess; }
-
-Counts counts() { return {launches.load_relaxed(), allocations.load_relaxed(), allocated_bytes()}; }
 
 }  // namespace heddle::cuda_double

@@ -28,9 +28,4 @@ cuda::EventHandle make_held_event();
 void reach(cuda::EventHandle event);
 bool is_reached(cuda::EventHandle event);
 
-struct Counts {
-  int64_t launches, allocations, device_bytes;
-};
-Counts counts();
-
 }  // namespace heddle::cuda_double

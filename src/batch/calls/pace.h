@@ -3,8 +3,8 @@
 //
 //   What       A thread inside a Scope is paced: where it sits in a batch, it is told the result only while
 //              few others are on their way (told, and not yet through). Batches whose members wait to be
-//              told stand in line. Threads pass on what is due when they enter a Scope, where they are in
-//              nobody's way; one that gets through does so only where nobody else is on the way.
+//              told stand in line. A thread that enters a Scope passes on what is due: it holds nobody up
+//              there. A thread that gets through passes on what is due only if nobody else is on the way.
 //   Turn       Those on their way spin for a moment until the one before has let the thing go, which it most
 //              likely does for its next call: a sleeper would be awake later. It is a hint: who has spun in
 //              vain asks for the thing as ever, and is the one that the next waits for.

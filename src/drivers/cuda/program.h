@@ -20,7 +20,6 @@ namespace heddle::cuda {
 struct Patch {
   enum class Kind : uint8_t { kArena, kInput, kOutput, kFlags };
   Kind kind;
-  bool writes;
   uint16_t input = 0;  // kInput, kOutput: which
   uint32_t at;
   uint64_t offset;  // bytes

@@ -19,19 +19,6 @@ std::vector<int64_t> strides_of(const device::View& view) {
   return {view.strides.begin(), view.strides.end()};
 }
 
-const char* move_of(int64_t size) {
-  switch (size) {
-    case 1:
-      return "move_1";
-    case 2:
-      return "move_2";
-    case 4:
-      return "move_4";
-    default:
-      return "move_8";
-  }
-}
-
 }  // namespace
 
 Recorder::Recorder(Ref<const OpenDevice> device, StreamHandle stream, Ref<CudaTimeline> timeline,
@@ -154,7 +141,7 @@ Status Recorder::enqueue_one(const device::Signal& signal) {
 }
 
 Status Recorder::move(int64_t size, const MoveParams& params) {
-  const Kernel* kernel = device_->kernels.find(move_of(size));
+  const Kernel* kernel = device_->kernels.move_of(size);
   MoveParams copy = params;
   void* pointers[] = {&copy};
   return device_->check(

@@ -65,6 +65,15 @@ MoveParams move_params(std::span<const int64_t> extents, const std::vector<int64
   return params;
 }
 
+MapParams flat_params(int64_t count) {
+  MapParams params;
+  params.count = count;
+  params.axes.rank = 1;
+  params.axes.small = count <= INT32_MAX ? 1 : 0;
+  params.axes.extents[0] = count;
+  return params;
+}
+
 unsigned blocks_for(int64_t count, int multiprocessors) {
   const int64_t most = int64_t{32} * multiprocessors;
   return static_cast<unsigned>(std::clamp((count + kThreads - 1) / kThreads, int64_t{1}, most));

@@ -30,6 +30,9 @@ std::vector<int64_t> row_major(std::span<const int64_t> extents);
 MoveParams move_params(std::span<const int64_t> extents, const std::vector<int64_t>& from,
                        const std::vector<int64_t>& to);
 
+// Of `count` elements that are walked in order; strides and addresses are the caller's.
+MapParams flat_params(int64_t count);
+
 // Blocks of kThreads threads for `count` elements.
 inline constexpr unsigned kThreads = 256;
 unsigned blocks_for(int64_t count, int multiprocessors);

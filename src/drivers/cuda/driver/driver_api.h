@@ -31,11 +31,9 @@ using Function = void*;       // CUfunction
 using MemoryPool = void*;     // CUmemoryPool
 using PoolAttribute = int;    // CUmemPool_attribute
 using DeviceAttribute = int;  // CUdevice_attribute
-using FunctionAttribute = int;
 
 inline constexpr DeviceAttribute kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76,
-                                 kSharedBytesOptIn = 97, kMemoryPools = 115;
-inline constexpr FunctionAttribute kDynamicSharedBytes = 8;
+                                 kMemoryPools = 115;
 inline constexpr PoolAttribute kReleaseThreshold = 4;
 inline constexpr unsigned kNonBlockingStream = 1, kEventWithoutTiming = 2, kPortable = 1, kDeviceMap = 2;
 inline constexpr int kRelaxedCapture = 2;
@@ -87,7 +85,6 @@ static_assert(sizeof(PoolProps) == 88);
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                          \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                               \
   X(module_function, "cuModuleGetFunction", (Function * function, ModuleHandle module, const char* name)) \
-  X(function_set, "cuFuncSetAttribute", (Function function, FunctionAttribute attribute, int value))      \
   X(launch, "cuLaunchKernel",                                                                             \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,              \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,       \

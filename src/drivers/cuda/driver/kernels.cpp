@@ -21,6 +21,8 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
     HEDDLE_TRY(status_of(api, api.module_function(&found.function, kernels.module_, symbol.c_str()), symbol));
     kernels.by_name_.emplace(kernel.name, found);
   }
+  kernels.moves_ = {kernels.find("move_1"), kernels.find("move_2"), kernels.find("move_4"),
+                    kernels.find("move_8")};
   return kernels;
 }
 

@@ -52,9 +52,6 @@ class GpuBlock {
   int used_ = 0;
 };
 
-// Adds to a number that threads of all blocks add to. The order is not the same in each run.
-HEDDLE_DEVICE uint32_t add_to(uint32_t* number, uint32_t by) { return atomicAdd(number, by); }
-
 #else
 
 class HostBlock {

@@ -29,14 +29,13 @@ Status lower_chain(Lowering& l) {
 
 // out = kernel(in...), of one bool each.
 Status decide(Lowering& l, std::string_view kernel, std::initializer_list<Operand> in, const Operand& out) {
-  MapParams params;
-  params.count = 1;
+  MapParams params = flat_params(1);
   params.out_type = type_of(out.dtype);
-  std::vector<Bind> binds{writes(params.out, out)};
+  std::vector<Bind> binds{names(params.out, out)};
   for (const Operand& each : in) {
     MapSource& source = params.in[binds.size() - 1];
     source.type = type_of(each.dtype);
-    binds.push_back(reads(source.data, each));
+    binds.push_back(names(source.data, each));
   }
   return l.emit.launch(kernel, &params, sizeof params, binds, nullptr, {1, 1});
 }
@@ -44,16 +43,12 @@ Status decide(Lowering& l, std::string_view kernel, std::initializer_list<Operan
 // `condition` ? yes : no, element by element.
 Status choose(Lowering& l, const Operand& condition, const Operand& yes, const Operand& no,
               const Operand& out) {
-  MapParams params;
-  params.count = out.elements();
+  MapParams params = flat_params(out.elements());
   if (params.count == 0) return {};
-  params.axes.rank = 1;
-  params.axes.small = params.count <= INT32_MAX ? 1 : 0;
-  params.axes.extents[0] = params.count;
   params.in[1].strides[0] = params.in[2].strides[0] = 1;
   return l.launch(text("choose", by_bytes(out.element_bytes())), params,
-                  {reads(params.in[0].data, condition), reads(params.in[1].data, yes),
-                   reads(params.in[2].data, no), writes(params.out, out)},
+                  {names(params.in[0].data, condition), names(params.in[1].data, yes),
+                   names(params.in[2].data, no), names(params.out, out)},
                   l.grid(params.count));
 }
 

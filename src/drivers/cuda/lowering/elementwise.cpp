@@ -27,8 +27,8 @@ Status map(Lowering& l, std::string_view kernel, DType computed, std::span<const
            const Operand& out, const Numbers& numbers = {}) {
   MapParams params = map_params(in, out);
   params.numbers = numbers;
-  std::vector<Bind> binds{writes(params.out, out)};
-  for (size_t i = 0; i < in.size(); ++i) binds.push_back(reads(params.in[i].data, in[i]));
+  std::vector<Bind> binds{names(params.out, out)};
+  for (size_t i = 0; i < in.size(); ++i) binds.push_back(names(params.in[i].data, in[i]));
   return l.emit.launch(text(kernel, computed_in(computed)), &params, sizeof params, binds, nullptr,
                        l.grid(params.count));
 }
@@ -171,8 +171,8 @@ Status lower_clip(Lowering& l) {
 Status lower_where(Lowering& l) {
   const MapParams params = map_params(l.inputs, l.outputs[0]);
   return l.launch(text("choose", by_bytes(l.outputs[0].element_bytes())), params,
-                  {reads(params.in[0].data, l.inputs[0]), reads(params.in[1].data, l.inputs[1]),
-                   reads(params.in[2].data, l.inputs[2]), writes(params.out, l.outputs[0])},
+                  {names(params.in[0].data, l.inputs[0]), names(params.in[1].data, l.inputs[1]),
+                   names(params.in[2].data, l.inputs[2]), names(params.out, l.outputs[0])},
                   l.grid(params.count));
 }
 

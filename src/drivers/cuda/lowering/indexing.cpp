@@ -71,7 +71,7 @@ Status lower_pad(Lowering& l) {
   }
   return l.launch(
       of("pad", out), params,
-      {reads(params.x, in), reads(params.value, l.has(2) ? l.inputs[2] : Operand()), writes(params.out, out)},
+      {names(params.x, in), names(params.value, l.has(2) ? l.inputs[2] : Operand()), names(params.out, out)},
       l.grid(params.count));
 }
 
@@ -84,8 +84,8 @@ Status lower_trilu(Lowering& l) {
   params.columns = in.extents[in.extents.rank() - 1];
   const Operand k = l.has(1) ? l.inputs[1] : Operand();
   params.k_type = type_of(k.dtype);
-  return l.launch(of("trilu", out), params,
-                  {reads(params.x, in), reads(params.k, k), writes(params.out, out)}, l.grid(params.count));
+  return l.launch(of("trilu", out), params, {names(params.x, in), names(params.k, k), names(params.out, out)},
+                  l.grid(params.count));
 }
 
 int64_t behind(const ir::Extents& extents, size_t axis) {
@@ -105,8 +105,8 @@ Status lower_gather(Lowering& l) {
   params.inner = behind(in.extents, axis);
   params.flags = l.flags(1, within(params.extent));
   return l.launch(of("gather", out), params,
-                  {reads(params.x, in), reads(params.indices, indices), writes(params.out, out)},
-                  params.flags, l.grid(params.count));
+                  {names(params.x, in), names(params.indices, indices), names(params.out, out)}, params.flags,
+                  l.grid(params.count));
 }
 
 Status lower_gather_elements(Lowering& l) {
@@ -124,8 +124,8 @@ Status lower_gather_elements(Lowering& l) {
   std::copy(walk.strides[0].begin(), walk.strides[0].end(), params.strides);
   params.flags = l.flags(1, within(params.extent));
   return l.launch(of("gather_elements", out), params,
-                  {reads(params.x, in), reads(params.indices, indices), writes(params.out, out)},
-                  params.flags, l.grid(params.count));
+                  {names(params.x, in), names(params.indices, indices), names(params.out, out)}, params.flags,
+                  l.grid(params.count));
 }
 
 Status lower_gather_nd(Lowering& l) {
@@ -150,8 +150,8 @@ Status lower_gather_nd(Lowering& l) {
   params.batch_step = batch == 0 ? 0 : strides[batch - 1];
   params.flags = l.flags(1, text("a point names a place outside axes of ", right, " elements"));
   return l.launch(of("gather_points", out), params,
-                  {reads(params.x, in), reads(params.indices, indices), writes(params.out, out)},
-                  params.flags, l.grid(params.count));
+                  {names(params.x, in), names(params.indices, indices), names(params.out, out)}, params.flags,
+                  l.grid(params.count));
 }
 
 Status lower_cumulative(Lowering& l) {
@@ -168,7 +168,7 @@ Status lower_cumulative(Lowering& l) {
   params.lanes = in.elements() / params.extent;
   const std::string_view computed = computed_in(in.dtype);
   return l.launch(text("cumulative", computed == "_i64" ? "_u64" : computed), params,
-                  {reads(params.in, in), writes(params.out, out)}, l.grid(params.lanes));
+                  {names(params.in, in), names(params.out, out)}, l.grid(params.lanes));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ Status Lowering::move(const Operand& from, const std::vector<int64_t>& from_stri
   const MoveParams params = move_params(extents, from_strides, to_strides);
   if (params.count == 0) return {};
   return launch(text("move", by_bytes(to.element_bytes())), params,
-                {reads(params.from, from), writes(params.to, to)}, grid(params.count));
+                {names(params.from, from), names(params.to, to)}, grid(params.count));
 }
 
 Status Lowering::fill(const Operand& to, double value) {
@@ -75,22 +75,18 @@ Status Lowering::fill(const Operand& to, double value) {
   if (params.count == 0) return {};
   const ir::Tensor element = ir::Tensor::scalar(to.dtype, value);
   std::memcpy(&params.value, element.data(), static_cast<size_t>(element.bytes()));
-  return launch(text("move", by_bytes(to.element_bytes())), params, {writes(params.to, to)},
+  return launch(text("move", by_bytes(to.element_bytes())), params, {names(params.to, to)},
                 grid(params.count));
 }
 
 Status Lowering::cast(const Operand& from, const Operand& to) {
-  MapParams params;
-  params.count = to.elements();
+  MapParams params = flat_params(to.elements());
   if (params.count == 0) return {};
-  params.axes.rank = 1;
-  params.axes.small = params.count <= INT32_MAX ? 1 : 0;
-  params.axes.extents[0] = params.count;
   params.in[0].type = type_of(from.dtype);
   params.in[0].strides[0] = 1;
   params.out_type = type_of(to.dtype);
   return launch(text("same", computed_in(from.dtype)), params,
-                {reads(params.in[0].data, from), writes(params.out, to)}, grid(params.count));
+                {names(params.in[0].data, from), names(params.out, to)}, grid(params.count));
 }
 
 // ---- the graph
@@ -123,7 +119,7 @@ Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes
       std::memcpy(out_.params.data() + begin + at(each.field), &address, sizeof address);
       return;
     }
-    Patch patch{Patch::Kind::kArena, each.writes, 0, at(each.field), operand.offset};
+    Patch patch{Patch::Kind::kArena, 0, at(each.field), operand.offset};
     if (operand.place.kind == Kind::kArena) {
       patch.offset += operand.place.offset;
     } else {
@@ -136,8 +132,8 @@ Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes
     if (each.operand.present()) bind(each);
   }
   if (flags != nullptr) {
-    out_.patches.push_back({Patch::Kind::kFlags, true, 0, at(&flags->words), flags->words});
-    if (enabled.has_value()) bind({&flags->enabled, *enabled, false});
+    out_.patches.push_back({Patch::Kind::kFlags, 0, at(&flags->words), flags->words});
+    if (enabled.has_value()) bind({&flags->enabled, *enabled});
   }
   launch.patch_count = static_cast<uint32_t>(out_.patches.size()) - launch.patches;
   out_.launches.push_back(launch);

@@ -50,10 +50,8 @@ struct Operand {
 struct Bind {
   const uint64_t* field;
   Operand operand;
-  bool writes = false;
 };
-inline Bind reads(const uint64_t& field, const Operand& operand) { return {&field, operand, false}; }
-inline Bind writes(const uint64_t& field, const Operand& operand) { return {&field, operand, true}; }
+inline Bind names(const uint64_t& field, const Operand& operand) { return {&field, operand}; }
 
 struct Grid {
   int64_t blocks;

@@ -15,8 +15,8 @@ Status launch_product(Lowering& l, const ProductParams& params, const Operand& c
   const std::string_view computed = computed_in(l.inputs[0].dtype);
   return l.launch(
       text("product", computed == "_u64" ? "_i64" : computed), params,
-      {reads(params.x, l.inputs[0]), reads(params.y, l.inputs[1]), reads(params.c, c),
-       reads(params.bias, bias), reads(params.residual, residual), writes(params.out, l.outputs[0])},
+      {names(params.x, l.inputs[0]), names(params.y, l.inputs[1]), names(params.c, c),
+       names(params.bias, bias), names(params.residual, residual), names(params.out, l.outputs[0])},
       l.grid(params.batches * params.m * params.n));
 }
 

@@ -81,7 +81,7 @@ Status lower_reduction(Lowering& l) {
     if (reduction.op != l.node.op->name) continue;
     const std::string_view in_type = computed_in(in.dtype);
     return l.launch(text(reduction.kernel, in_type == "_u64" ? "_i64" : in_type), params,
-                    {reads(params.in, in), writes(params.out, l.outputs[0])},
+                    {names(params.in, in), names(params.out, l.outputs[0])},
                     rows_grid(kept.count, over.count, in.dtype));
   }
   return Status::internal("it is no reduction");

@@ -17,7 +17,7 @@ Status lower_softmax(Lowering& l) {
   params.rows = in.elements() / params.extent;
   params.logarithm = l.node.is("LogSoftmax") ? 1 : 0;
   return l.launch(text("softmax", computed_in(in.dtype)), params,
-                  {reads(params.in, in), writes(params.out, l.outputs[0])},
+                  {names(params.in, in), names(params.out, l.outputs[0])},
                   rows_grid(params.rows, params.extent, in.dtype));
 }
 
@@ -28,8 +28,8 @@ Status launch_norm(Lowering& l, NormParams params) {
   params.bias_type = type_of(bias.dtype);
   params.epsilon = l.attributes().f64("epsilon", 1e-5);
   return l.launch(text("norm", computed_in(l.inputs[0].dtype)), params,
-                  {reads(params.in, l.inputs[0]), reads(params.scale, l.inputs[1]), reads(params.bias, bias),
-                   writes(params.out, l.outputs[0])},
+                  {names(params.in, l.inputs[0]), names(params.scale, l.inputs[1]), names(params.bias, bias),
+                   names(params.out, l.outputs[0])},
                   rows_grid(params.rows, params.size, l.inputs[0].dtype));
 }
 
@@ -77,11 +77,11 @@ Status lower_batch_norm(Lowering& l) {
   params.channels = x[1];
   params.plane = params.count / (x[0] * x[1]);
   params.epsilon = l.attributes().f64("epsilon", 1e-5);
-  return l.launch(text("channel_norm", computed_in(l.inputs[0].dtype)), params,
-                  {reads(params.in, l.inputs[0]), reads(params.scale, l.inputs[1]),
-                   reads(params.bias, l.inputs[2]), reads(params.mean, l.inputs[3]),
-                   reads(params.variance, l.inputs[4]), writes(params.out, l.outputs[0])},
-                  l.grid(params.count));
+  return l.launch(
+      text("channel_norm", computed_in(l.inputs[0].dtype)), params,
+      {names(params.in, l.inputs[0]), names(params.scale, l.inputs[1]), names(params.bias, l.inputs[2]),
+       names(params.mean, l.inputs[3]), names(params.variance, l.inputs[4]), names(params.out, l.outputs[0])},
+      l.grid(params.count));
 }
 
 }  // namespace

@@ -10,9 +10,9 @@
 //              late finds a newer number there, or a place that is empty. Numbers wrap: of two the newer is
 //              less than half of all numbers ahead, and claims that no thread has touched for long are
 //              renewed.
-//   Invariant  Each chunk of an open loop is taken once. Who takes one has read the body of its loop: until
-//              that chunk is over the owner opens no other. Every chunk has been taken when the owner calls
-//              close().
+//   Invariant  Each chunk of an open loop is taken once. A thread that takes a chunk has read the body of
+//              that chunk's loop. The owner opens no other loop until the chunk is over. Every chunk has been
+//              taken when the owner calls close().
 //   Threads    own() to disown(): one owner at a time. take(): the owner and any others.
 //   Blocks     Never.
 #pragma once
