@@ -18,7 +18,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr int kMostThreads = 64;
+constexpr int kThreads = 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 // Made by tools/models/real_files.py and minilm.py, which `make test` runs first. A dimension without a size
@@ -64,7 +64,7 @@ int sweep(const File& file, int64_t batch, const Ref<const Engine>& engine) {
   const ir::Graph shaped = require(plan::specialize(graph, extents_of(graph, file, batch)));
   WeightStore store(engine, shaped, source_of_tests());
   int divided = 0;
-  for (int threads = 1; threads <= kMostThreads; ++threads) {
+  for (int threads = 1; threads <= kThreads; ++threads) {
     const auto program = require(HostProgram::prepare(shaped, store, threads, kNoLimit, true));
     for (const HostProgram::Named& named : program->steps()) {
       const std::string how = named.step->path();

@@ -13,7 +13,7 @@ namespace {
 using heddle::test::holds_for_seeds;
 using std::chrono::microseconds;
 
-constexpr int kCallers = 4;
+constexpr int kFew = 4;
 
 // A run takes a while, in virtual time.
 void take_time(Simulation& sim, Fixture& fixture) {
@@ -62,10 +62,10 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
     Fixture fixture(options);
     take_time(sim, fixture);
     Counts counts;
-    run_together(kCallers, [&](int caller) {
+    run_together(kFew, [&](int caller) {
       for (int round = 0; round < 3; ++round) call(sim, fixture, counts, caller, round);
     });
-    sim.expect(counts.all() == 3 * kCallers && counts.closed.load_relaxed() == 0, "each had one answer");
+    sim.expect(counts.all() == 3 * kFew && counts.closed.load_relaxed() == 0, "each had one answer");
     check_empty(sim, fixture, counts);
   });
 }
@@ -153,7 +153,7 @@ TEST_CASE(
 // What is served behind the door decides over the lanes: callers that come back soon have to find it shut.
 TEST_CASE("simulated: while lanes are chosen, the door is shut until callers have not competed for 5 ms") {
   holds_for_seeds(50, [](Simulation& sim) {
-    constexpr int kLanes = 2, kCallers = 8;
+    constexpr int kLanes = 2, kFew = 8;
     CoalescerOptions options = with(kLanes, 4);
     options.chooses_lanes = true;
     Fixture fixture(options);
@@ -171,7 +171,7 @@ TEST_CASE("simulated: while lanes are chosen, the door is shut until callers hav
       return fixture.coalescer->try_call({&input, 1}).has_value();
     };
     sim.expect(passes_the_door(), "at first it is open");
-    run_together(kCallers, [&](int caller) {
+    run_together(kFew, [&](int caller) {
       for (int round = 0; round < 3; ++round) {
         Rows rows(1, static_cast<float>(10 * caller + round));
         sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
@@ -224,10 +224,10 @@ TEST_CASE("simulated: on an asynchronous device callers' rows are theirs, too") 
     Fixture fixture(with(2, 4), false, false, {.asynchronous = true});
     take_time(sim, fixture);
     Counts counts;
-    run_together(kCallers, [&](int caller) {
+    run_together(kFew, [&](int caller) {
       for (int round = 0; round < 2; ++round) call(sim, fixture, counts, caller, round);
     });
-    sim.expect(counts.all() == 2 * kCallers && counts.closed.load_relaxed() == 0, "each had one answer");
+    sim.expect(counts.all() == 2 * kFew && counts.closed.load_relaxed() == 0, "each had one answer");
     check_empty(sim, fixture, counts);
   });
 }
@@ -237,15 +237,15 @@ TEST_CASE("simulated: a coalescer that is closed answers all callers that wait")
     Fixture fixture(with(1, 4));
     take_time(sim, fixture);
     Counts counts;
-    run_together(kCallers + 1, [&](int caller) {
-      if (caller == kCallers) {
+    run_together(kFew + 1, [&](int caller) {
+      if (caller == kFew) {
         sim.pause(microseconds(sim.random(60)));
         fixture.coalescer->close();
         return;
       }
       for (int round = 0; round < 2; ++round) call(sim, fixture, counts, caller, round);
     });
-    sim.expect(counts.all() == 2 * kCallers, "each had one answer");
+    sim.expect(counts.all() == 2 * kFew, "each had one answer");
     check_empty(sim, fixture, counts);
   });
 }
@@ -261,7 +261,7 @@ TEST_CASE("simulated: a batch that fails fails for its callers, and later calls 
       return Status::internal("a run failed");
     };
     Atomic<int> right{0}, failed{0};
-    run_together(kCallers, [&](int caller) {
+    run_together(kFew, [&](int caller) {
       for (int round = 0; round < 2; ++round) {
         Rows rows(1, static_cast<float>(100 * caller + 10 * round));
         const auto result = fixture.call(rows);
@@ -269,7 +269,7 @@ TEST_CASE("simulated: a batch that fails fails for its callers, and later calls 
         (result.ok() ? right : failed).add_relaxed(1);
       }
     });
-    sim.expect(right.load_relaxed() + failed.load_relaxed() == 2 * kCallers, "each had one answer");
+    sim.expect(right.load_relaxed() + failed.load_relaxed() == 2 * kFew, "each had one answer");
     sim.expect((failed.load_relaxed() == 0) == (failures.load_relaxed() == 0), "failures reach callers");
     sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
   });

@@ -13,7 +13,7 @@ namespace heddle::batch {
 namespace {
 
 constexpr Duration kMicrosecond = std::chrono::microseconds(1);
-constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
 
 using Device = std::function<double(int64_t)>;  // rows -> microseconds
 
@@ -266,14 +266,14 @@ TEST_CASE("the ends of the numbers are no trap") {
   CostTable table;
   for (int i = 0; i < 3; ++i) {
     table.record(1, Duration::zero());
-    table.record(kMost, Duration::max());
+    table.record(kHuge, Duration::max());
     table.record(0, Duration(-5));
   }
-  CHECK(table.estimate(kMost).has_value());
+  CHECK(table.estimate(kHuge).has_value());
   CHECK(table.estimate(-1).has_value());
-  CHECK(table.best_rows(kMost) >= 1);
-  CHECK(table.best_rows(kMost, kMicrosecond) >= 1);
-  CHECK(table.best_rows(kMost, Duration::zero()) == 1);
+  CHECK(table.best_rows(kHuge) >= 1);
+  CHECK(table.best_rows(kHuge, kMicrosecond) >= 1);
+  CHECK(table.best_rows(kHuge, Duration::zero()) == 1);
 }
 
 }  // namespace heddle::batch

@@ -18,7 +18,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kThreads = 1024;
 constexpr int kFewestRuns = 8;  // half of what a primitive is ready for: callers may ask for more lanes
 
 class HostMemory final : public device::Memory {
@@ -171,9 +171,9 @@ class HostDevice final : public device::Device {
 }  // namespace
 
 Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
-  if (options.threads < 0 || options.threads > kMostThreads) {
+  if (options.threads < 0 || options.threads > kThreads) {
     return Status::invalid("threads is ", options.threads, "; it has to be 0 (all cores of the budget) to ",
-                           kMostThreads);
+                           kThreads);
   }
   const Budget budget = read_budget(options.root);
   int threads = options.threads > 0 ? options.threads : budget.cores;

@@ -20,7 +20,7 @@
 namespace heddle::host {
 namespace {
 
-constexpr int kMostThreads = test::kSanitized ? 3 : test::kEmulated ? 8 : 64;
+constexpr int kDividers = test::kSanitized ? 3 : test::kEmulated ? 8 : 64;
 constexpr uint64_t kNoLimit = std::numeric_limits<uint64_t>::max();
 
 struct Pieces {
@@ -269,7 +269,7 @@ int sweep(const DividedCase& c, const Ref<const Engine>& engine) {
   };
   const std::string whole = path_with(1);
   int divided = 0;
-  for (int threads = 2; threads <= kMostThreads; ++threads) {
+  for (int threads = 2; threads <= kDividers; ++threads) {
     const std::string path = path_with(threads);
     CHECK_MESSAGE((is_slow(whole) || !is_slow(path)), name_of(c), " with ", threads, " threads: ", path);
     if (path.find(" pieces") != std::string::npos) ++divided;
@@ -285,7 +285,7 @@ TEST_CASE("no division sends to oneDNN's reference what a kernel computes as a w
     if (engine == nullptr) continue;
     int divided = 0;
     for (const DividedCase& c : cases) divided += sweep(c, engine);
-    CHECK(divided > static_cast<int>(cases.size()) * kMostThreads / 4);
+    CHECK(divided > static_cast<int>(cases.size()) * kDividers / 4);
   }
 }
 

@@ -3,8 +3,8 @@
 //   What       One text file in a folder for each identity: the processor, its cores and instructions,
 //              oneDNN's version and that of our rules. read() gives its decisions. merge() adds to it.
 //   Invariant  What is in the file stays: of two decisions about one key the older wins, so that answers do
-//              not change between runs. A reader sees a whole file or none. Writers, threads and processes,
-//              take turns by a lock file; what one wrote no other drops.
+//              not change between runs. Writers, threads and processes, take turns; what one wrote no other
+//              drops (base/kept_lines.h).
 //   Errors     read(): invalid where the file is cut off, changed, or another identity's; such a file counts
 //              as empty for merge(). merge(): unavailable where another writer kept the lock for
 //              kPatience, anything else where the folder cannot be written.
@@ -16,8 +16,7 @@
 #include <string>
 #include <tuple>
 
-#include "base/clock.h"
-#include "base/status.h"
+#include "base/kept_lines.h"
 #include "drivers/host/onednn/product_way.h"
 
 namespace heddle::host {
@@ -35,19 +34,17 @@ std::string tuning_identity(int processors, const std::string& root = "");
 
 class TuningFile {
  public:
-  static constexpr Duration kPatience = std::chrono::milliseconds(50);
+  static constexpr Duration kPatience = KeptLines::kPatience;
 
   TuningFile(std::string folder, std::string identity);
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   Result<Decisions> read() const;  // of no file: none
   // `mine` then holds the file's, too.
   Status merge(Decisions& mine) const;
 
  private:
-  Status replace(const Decisions& all) const;
-
-  std::string folder_, identity_, path_;
+  KeptLines file_;
 };
 
 }  // namespace heddle::host
