@@ -49,6 +49,12 @@ class Memory {
   const Place place_;
 };
 
+// Of another library's, on a device of ours.
+struct ForeignMemory {
+  uint64_t address = 0, bytes = 0;
+  Ref<const void> keep;  // owns it
+};
+
 class Recycler {
  public:
   virtual ~Recycler() = default;

@@ -9,6 +9,18 @@ Result<Point> Device::import_event(const ForeignEvent&, NoLocksHeld) {
                              "' has no events that others could share with it; wait for theirs on the host");
 }
 
+Result<std::unique_ptr<Memory>> Device::import_memory(const ForeignMemory&, NoLocksHeld) {
+  return Status::unsupported("device '", traits().name, "' takes no memory of other libraries; copy it");
+}
+
+Result<Point> Device::import_stream(void*, NoLocksHeld) {
+  return Status::unsupported("device '", traits().name, "' waits for no streams of other libraries");
+}
+
+Status Device::hold_stream(void*, const Point&, NoLocksHeld) {
+  return Status::unsupported("device '", traits().name, "' holds no streams of other libraries");
+}
+
 Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& options, Ref<Source> source,
                                        NoLocksHeld none) {
   const std::vector<std::string>& known = traits().precisions;

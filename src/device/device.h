@@ -65,6 +65,14 @@ class Device {
   // A Point that is reached when the event is: what it had been recorded for, where that decides. Queues of
   // the device wait for it without the host. unsupported: it takes none.
   virtual Result<Point> import_event(const ForeignEvent& event, NoLocksHeld);
+  // Memory of another library on this device, which `keep` holds: named, never freed. unsupported: it takes
+  // none. invalid: it is not the device's.
+  virtual Result<std::unique_ptr<Memory>> import_memory(const ForeignMemory& memory, NoLocksHeld);
+  // Of another library's stream (with events "cudaEvent_t", a cudaStream_t). A Point that is reached when all
+  // that the stream was given so far is over; and the reverse: what it is given from now on begins when the
+  // point is reached. unsupported: it orders none.
+  virtual Result<Point> import_stream(void* stream, NoLocksHeld);
+  virtual Status hold_stream(void* stream, const Point& point, NoLocksHeld);
   // Prepares the graph (plan/prepare.h) and makes the module, whose weights lie in memory of `source`.
   // unsupported: a precision that the device does not have.
   Result<Ref<const Module>> load(ir::Graph graph, const LoadOptions& options, Ref<Source> source,

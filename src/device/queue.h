@@ -16,6 +16,7 @@ class Queue {
  public:
   virtual ~Queue() = default;
   const Ref<Timeline>& timeline() const { return timeline_; }
+  virtual void* native() const { return nullptr; }  // the vendor's own, a cudaStream_t; null: it shows none
 
   // Starts (synchronous devices: does) the work of `list`, which is over when the timeline reaches `value`;
   // values grow by one. The caller keeps `list` alive until then. Returns

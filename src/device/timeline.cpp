@@ -12,15 +12,16 @@ Status Timeline::failure() const {
   return waiters_.lock()->cause;
 }
 
-Status Timeline::wait(uint64_t value, Deadline deadline, Duration spin) {
+Status Timeline::wait(uint64_t value, Deadline deadline) {
   const auto settled = [&] { return done(value) || failed(); };
   if (!settled()) look();
-  if (!settled() && spin > Duration(0)) {
-    const Deadline until = Deadline::at(std::min(Deadline::in(spin).when(), deadline.when()));
+  if (const Duration patience = settled() ? Duration(0) : begin_looking(); patience > Duration(0)) {
+    const Deadline until = Deadline::at(std::min(Deadline::in(patience).when(), deadline.when()));
     while (!settled() && !until.expired()) {
       relax_processor(1);
       look();
     }
+    end_looking();
   }
   if (done(value)) return {};
   // Looked at again: the value may have been reached, and the failure come, since.

@@ -37,13 +37,16 @@ class Timeline {
   bool failed() const { return failed_.load_acquire(); }  // pairs with fail()
   Status failure() const;                                 // the cause; ok while it has not failed
 
-  // Ok, the cause, or deadline. Looks for as long as `spin` before it sleeps.
-  Status wait(uint64_t value, Deadline deadline, Duration spin = Duration(0));
+  // Ok, the cause, or deadline.
+  Status wait(uint64_t value, Deadline deadline);
   // For drivers that no thread tells of completions. look() learns how far the device is, advances, and never
   // blocks; any thread calls it. watch() says that somebody sleeps: `value` must then be reached, or the
   // timeline fail, though nobody looks.
   virtual void look() {}
   virtual void watch(uint64_t /*value*/) {}
+  // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking().
+  virtual Duration begin_looking() { return Duration(0); }
+  virtual void end_looking() {}
   // Filled when `value` is reached (at once, if it is), or on failure.
   Ref<const Stamp> stamp(uint64_t value, const Clock& clock);
   void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission

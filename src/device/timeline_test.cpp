@@ -124,7 +124,10 @@ class PolledTimeline final : public Timeline {
     if (step) step();
   }
   std::function<void()> step = [] {};
-  Atomic<uint64_t> looks{0}, watched{0};
+  Duration begin_looking() override { return patience; }
+  void end_looking() override { ended.add_relaxed(1); }
+  Duration patience{0};
+  Atomic<uint64_t> looks{0}, watched{0}, ended{0};
 };
 
 class PolledQueue final : public Queue {
@@ -135,7 +138,7 @@ class PolledQueue final : public Queue {
   void advance(uint64_t value) { timeline()->advance(value, completion()); }
 };
 
-TEST_CASE("a wait looks before it sleeps: at once, and for as long as it is told to spin") {
+TEST_CASE("a wait looks before it sleeps: at once, and for as long as it may") {
   PolledQueue queue;
   queue.advance(1);
   CHECK(queue.polled().wait(1, Deadline::never()).ok());
@@ -145,9 +148,16 @@ TEST_CASE("a wait looks before it sleeps: at once, and for as long as it is told
   CHECK(queue.polled().looks.load_relaxed() == 1);
   uint64_t value = 2;
   queue.polled().step = [&] { queue.advance(++value); };
-  CHECK(queue.polled().wait(50, Deadline::never(), std::chrono::seconds(60)).ok());
+  queue.polled().patience = std::chrono::seconds(60);
+  CHECK(queue.polled().wait(50, Deadline::never()).ok());
   CHECK(queue.polled().looks.load_relaxed() == 1 + 48);
   CHECK(queue.polled().watched.load_relaxed() == 0);  // it never slept
+  CHECK(queue.polled().ended.load_relaxed() == 1);
+  CHECK(queue.polled().wait(50, Deadline::never()).ok());
+  CHECK(queue.polled().ended.load_relaxed() == 1);  // it knew, and did not begin
+  queue.polled().step = [] {};
+  CHECK(queue.polled().wait(51, Deadline::in(Duration(0))).code() == Code::deadline);
+  CHECK(queue.polled().ended.load_relaxed() == 2);  // its own deadline comes first
 }
 
 TEST_CASE("before a thread sleeps, and before a bell is awaited, the driver is told up to where") {

@@ -100,6 +100,14 @@ class Runtime {
   // submitted to `stream` so far is over. unsupported on devices without Traits::events.
   Result<Event> import_event(const device::ForeignEvent& event);
   Status signal(Stream& stream, device::ForeignEvent event, Deadline deadline = Deadline::never());
+  // Memory of another library on the device, which what its `stream` was given so far may still write; null:
+  // nothing does. And the reverse: `stream` goes on when the view's values are there, and what it is given
+  // after that is a reading of them, once told that it is over, by released().
+  Result<Ref<device::Buffer>> lend(device::ForeignMemory memory, void* stream);
+  Status hand_to(void* stream, const device::View& view);
+  Status released_by(void* stream, const device::View& view);
+  // A stream in step with another library's (stream.h). unsupported where the device orders none.
+  Result<Ref<Stream>> follow(void* stream);
 
   // All streams and lanes; goes on past a failing one and returns the first failure.
   Status synchronize(Deadline deadline = Deadline::never());

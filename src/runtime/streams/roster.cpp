@@ -9,12 +9,12 @@ namespace heddle::runtime {
 Roster::Roster(Ref<device::Device> device, const Clock& clock)
     : device_(std::move(device)), clock_(&clock), bell_(std::make_shared<Bell>()) {}
 
-Result<Ref<Stream>> Roster::make(int index) {
+Result<Ref<Stream>> Roster::make(int index, std::optional<void*> foreign) {
   HEDDLE_TRY(device_->lost());
   HEDDLE_TRY_ASSIGN(auto queue, device_->make_queue(NoLocksHeld{}));
   if (!device_->traits().synchronous) queue->timeline()->attach(bell_);
   const StreamId id{index, registry::next_stream_serial()};
-  auto stream = std::make_shared<Stream>(device_, std::move(queue), id, *clock_);
+  auto stream = std::make_shared<Stream>(device_, std::move(queue), id, *clock_, foreign);
   auto members = members_.lock();
   if (members->closed) return Status::unavailable("the runtime is closed; it makes no more streams");
   std::erase_if(members->streams, [](const auto& each) { return each.expired(); });

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "runtime/streams/stream.h"
@@ -19,7 +20,7 @@ class Roster {
  public:
   Roster(Ref<device::Device> device, const Clock& clock);
 
-  Result<Ref<Stream>> make(int index);
+  Result<Ref<Stream>> make(int index, std::optional<void*> foreign = std::nullopt);
   Status synchronize(Deadline deadline) const;  // all; goes on past a failing one, returns the first failure
   size_t drop_finished() const;                 // how many submissions are still in flight
   void close();                                 // refuses submissions on all, and new streams

@@ -35,12 +35,13 @@ Status Stream::run_now(const CommandList& list) {
 }
 
 Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id,
-               const Clock& clock)
+               const Clock& clock, std::optional<void*> foreign)
     : device_(std::move(device)),
       queue_(std::move(queue)),
       id_(id),
       clock_(&clock),
-      synchronous_(device_->traits().synchronous) {}
+      synchronous_(device_->traits().synchronous),
+      foreign_(foreign) {}
 
 Stream::~Stream() {
   // Only to be sure that it is over: a failure has been, or will be, returned by the waits for it.
@@ -154,6 +155,10 @@ Result<uint64_t> Stream::do_now(const CommandList& list) {
 
 Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   drop_finished();
+  if (foreign_.has_value()) {
+    HEDDLE_TRY_ASSIGN(Point given, device_->import_stream(*foreign_, NoLocksHeld{}));
+    list.wait_first({std::move(given)});
+  }
   const uint64_t value = last_.load_relaxed() + 1;
   last_.store_release(value);
   mark_buffers(list, value);
@@ -165,7 +170,9 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     // Stays where it is: only the front is ever taken away, and not before it is accepted.
     kept = &records->back().list;
   }
-  const Status status = queue_->submit(*kept, value, NoLocksHeld{});
+  Status status = queue_->submit(*kept, value, NoLocksHeld{});
+  if (foreign_.has_value() && status.ok())
+    status = device_->hold_stream(*foreign_, {timeline(), value}, NoLocksHeld{});
   records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn
   // After it was accepted: a thread that the bell woke before has passed over it.
   if (!awaited || !status.ok()) leave_to_reaper(value);

@@ -3,6 +3,9 @@
 //   What       What is submitted to one stream runs in order. Only a Turn can submit, and a stream has one
 //              Turn at a time: so two threads cannot encode at once, whether a stream is leased by one of
 //              them or shared.
+//   Foreign    A stream may be in step with one of another library: each submission waits for what that one
+//              was given before, and that one goes on, with what it is given later, after the submission. It
+//              has to exist during submissions only.
 //   States     working -> failed, for good (its pool replaces it), or closed (its runtime ends).
 //   Waits      submit() collects what the named buffers have to wait for *before* it takes its own value. A
 //              value therefore only waits for values that were taken earlier, and no circle of waits can
@@ -64,7 +67,8 @@ class Turn {  // the right to submit to one stream; move-only
 
 class Stream : public std::enable_shared_from_this<Stream> {
  public:
-  Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id, const Clock& clock);
+  Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id, const Clock& clock,
+         std::optional<void*> foreign = std::nullopt);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -72,6 +76,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   StreamId id() const { return id_; }
   bool is_default() const { return id_.index == 0; }
   const Ref<device::Timeline>& timeline() const { return queue_->timeline(); }
+  void* native() const { return foreign_.has_value() ? *foreign_ : queue_->native(); }
   bool failed() const { return timeline()->failed(); }
 
   Result<Turn> turn(Deadline deadline = Deadline::never());
@@ -115,7 +120,8 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const StreamId id_;
   const Clock* const clock_;
   const bool synchronous_;
-  Atomic<bool> closed_{false};  // set once by the runtime, read by submit()
+  const std::optional<void*> foreign_;  // devices that order such streams are asynchronous
+  Atomic<bool> closed_{false};          // set once by the runtime, read by submit()
   // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it.
   Atomic<uint64_t> last_{0};
   // The Turn: kAwaited says that a thread sleeps on turn_over_. Acquire-release: the next Turn sees what
