@@ -1,9 +1,31 @@
-# HEDDLE_CUDA: the CUDA driver, and its tests on tests/cuda_double (preset cuda). It needs nothing of NVIDIA's
-#   to build (src/drivers/cuda/driver/driver_api.h). No name of Device yet.
-# HEDDLE_NVCC: compiler of the kernels' image; empty: none, and a device on a real GPU says so.
-option(HEDDLE_CUDA "Build the CUDA driver and its tests on the CUDA double" OFF)
+# HEDDLE_CUDA: the CUDA driver. It needs nothing of NVIDIA's to build (src/drivers/cuda/driver/driver_api.h).
+#   OFF     there is no device cuda
+#   ON      it is in libheddle.so, which looks for NVIDIA's driver when it is asked for the device
+#   DOUBLE  the same, and tests on tests/cuda_double (presets cuda, tsan, asan)
+# HEDDLE_NVCC: compiler of the kernels' image; empty: none, and the device says so.
+if(APPLE OR HEDDLE_SIM)
+  set(cuda_default OFF)
+else()
+  set(cuda_default ON)
+endif()
+set(HEDDLE_CUDA ${cuda_default} CACHE STRING "CUDA driver: OFF | ON | DOUBLE")
+set_property(CACHE HEDDLE_CUDA PROPERTY STRINGS OFF ON DOUBLE)
+if(NOT HEDDLE_CUDA MATCHES "^(OFF|ON|DOUBLE)$")
+  message(FATAL_ERROR "HEDDLE_CUDA is '${HEDDLE_CUDA}'; it must be OFF, ON or DOUBLE")
+endif()
 set(HEDDLE_NVCC "" CACHE FILEPATH "nvcc of CUDA 12 or newer, for the kernels of device cuda; empty: none")
-if(NOT HEDDLE_CUDA)
+
+# What makes "cuda" a name of Device.
+function(heddle_cuda_in_api)
+  if(NOT TARGET heddle_cuda)
+    return()
+  endif()
+  target_link_libraries(heddle_api PUBLIC heddle_cuda)
+  set(drivers "${PROJECT_SOURCE_DIR}/src/api/process_devices.cpp")
+  set_source_files_properties("${drivers}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_property(SOURCE "${drivers}" APPEND PROPERTY COMPILE_DEFINITIONS HEDDLE_CUDA=1)
+endfunction()
+if(HEDDLE_CUDA STREQUAL "OFF")
   return()
 endif()
 heddle_library(cuda FOLDER src/drivers/cuda LINK heddle_device)

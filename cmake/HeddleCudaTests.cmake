@@ -1,5 +1,5 @@
 # Tests of the CUDA double and of the CUDA driver on it. Label cuda; the target cuda_tests builds them.
-if(NOT HEDDLE_CUDA)
+if(NOT HEDDLE_CUDA STREQUAL "DOUBLE")
   return()
 endif()
 set(conformance "${PROJECT_SOURCE_DIR}/tests/driver_conformance")
@@ -8,16 +8,77 @@ add_library(heddle_cuda_double STATIC EXCLUDE_FROM_ALL ${double})
 target_link_libraries(heddle_cuda_double PUBLIC heddle_cuda)
 target_include_directories(heddle_cuda_double PUBLIC "${PROJECT_SOURCE_DIR}")
 
+# In the place of NVIDIA's, for programs that find libcuda.so.1 there: LD_LIBRARY_PATH names the folder.
+set(cuda_folder "${PROJECT_BINARY_DIR}/cuda_double")
+add_library(cuda_in_its_place SHARED EXCLUDE_FROM_ALL
+  "${PROJECT_SOURCE_DIR}/tests/cuda_double/library/libcuda.cpp")
+target_link_libraries(cuda_in_its_place PRIVATE heddle_cuda_double)
+set_target_properties(cuda_in_its_place PROPERTIES
+  OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${cuda_folder}")
+# cuBLASLt likewise, in a folder of its own: HEDDLE_CUDA_LIBRARIES names it.
+add_library(cublas_lt_in_its_place SHARED EXCLUDE_FROM_ALL
+  "${PROJECT_SOURCE_DIR}/tests/cuda_double/library/libcublas_lt.cpp")
+target_link_libraries(cublas_lt_in_its_place PRIVATE cuda_in_its_place)
+target_include_directories(cublas_lt_in_its_place PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
+set_target_properties(cublas_lt_in_its_place PROPERTIES
+  OUTPUT_NAME cublasLt SOVERSION 13 LIBRARY_OUTPUT_DIRECTORY "${cuda_folder}/libraries")
+file(CONFIGURE OUTPUT "${cuda_folder}/kernels" CONTENT "the kernels of the double\n")
+
+# heddle_on_cuda(name target arguments...): a suite of all devices, on this one.
+set(narrower 4)
+if(HEDDLE_SANITIZE)
+  set(narrower 8)
+endif()
+function(heddle_on_cuda name target)
+  heddle_ctest(${name} TARGET ${target} LABELS cuda ARGUMENTS ${ARGN}
+    ENVIRONMENT HEDDLE_DEVICE=cuda "LD_LIBRARY_PATH=${cuda_folder}" "HEDDLE_CUDA_IMAGE=${cuda_folder}/kernels"
+                HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
+endfunction()
+# Left out: contention is counted for synchronous devices, and results are in staging memory, which the limit
+# that two tests set does not hold.
+if(TARGET stress_test)
+  heddle_on_cuda(stress_on_cuda stress_test
+    "-tce=warm calls on thirty-one streams*,four threads under memory pressure*,a memory-pressure callback*")
+endif()
+
 # The suite of all drivers, on this one alone.
 file(GLOB suite CONFIGURE_DEPENDS "${conformance}/*.cpp")
 list(FILTER suite EXCLUDE REGEX "_cases\\.cpp$")
 set(HEDDLE_TEST_ENVIRONMENT HEDDLE_TEST_DRIVER=cuda)
-heddle_test(cuda_conformance LABEL cuda SOURCES ${suite}
+# In two parts, which run beside each other.
+set(operators "every operator gives the reference's values*")
+heddle_test(cuda_conformance LABEL cuda SOURCES ${suite} ARGUMENTS "-tce=${operators}"
   LINK heddle_conformance_cases heddle_cuda_double heddle_host heddle_sim heddle_runtime)
+heddle_ctest(cuda_operators TARGET cuda_conformance LABELS cuda
+  ENVIRONMENT HEDDLE_TEST_DRIVER=cuda ${HEDDLE_SANITIZER_OPTIONS} ARGUMENTS "-tc=${operators}")
 unset(HEDDLE_TEST_ENVIRONMENT)
 target_compile_definitions(cuda_conformance PRIVATE HEDDLE_CUDA=1)
 
 file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cuda_driver/*_test.cpp")
-heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cuda_double
+heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cuda_double heddle_runtime
   SOURCES ${driver_tests} "${conformance}/session.cpp" "${conformance}/op_check.cpp")
-add_custom_target(cuda_tests DEPENDS cuda_conformance cuda_driver_test)
+add_custom_target(cuda_tests DEPENDS cuda_conformance cuda_driver_test cuda_in_its_place
+  cublas_lt_in_its_place)
+if(TARGET stress_test)
+  add_dependencies(cuda_tests stress_test)
+endif()
+
+# Under a sanitizer the stages cuda_tsan and cuda_asan run what threads do and what is quick; tsan_whole and
+# asan_whole run all.
+if(HEDDLE_SANITIZE)
+  set(whole cuda_driver_test cuda_conformance cuda_operators)
+  if(TARGET stress_test)
+    list(APPEND whole stress_on_cuda)
+    heddle_on_cuda(stress_threads_on_cuda stress_test
+      "-tc=eight threads run fifty*,sixty-four threads share*,the very first call*,all models at once*")
+  endif()
+  set_tests_properties(${whole} PROPERTIES LABELS long)
+  string(CONCAT of_one_thread "every kernel gives*,an operator of several launches*,a row of a product*,"
+         "an image's bits*,cuDNN computes the*,a row has the bits that it has alone*")
+  heddle_ctest(cuda_driver TARGET cuda_driver_test LABELS cuda ENVIRONMENT ${HEDDLE_SANITIZER_OPTIONS}
+    ARGUMENTS "-tce=${of_one_thread}")
+  string(CONCAT of_queues "a queue does*,a timeline reaches*,copies between*,a wait for another*,"
+         "what waits for a point*,a signalled event*,what only the data*,a program runs after*")
+  heddle_ctest(cuda_queues TARGET cuda_conformance LABELS cuda
+    ENVIRONMENT HEDDLE_TEST_DRIVER=cuda ${HEDDLE_SANITIZER_OPTIONS} ARGUMENTS "-tc=${of_queues}")
+endif()

@@ -37,7 +37,7 @@ function(heddle_library name)
   # has of them serves both.
   if(name STREQUAL "metal")
     set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES "$<LINK_ONLY:heddle_metal>")
-  elseif(NOT name STREQUAL "cuda")  # its tests link it
+  elseif(NOT name STREQUAL "cuda" OR HEDDLE_API)  # without the API its own tests link it
     set_property(GLOBAL APPEND PROPERTY HEDDLE_LIBRARIES heddle_${name})
   endif()
   set_property(GLOBAL APPEND PROPERTY HEDDLE_FOLDERS "${folder}")
@@ -99,11 +99,12 @@ function(heddle_test_options target)
   heddle_unoptimised(${target})
 endfunction()
 
-# heddle_test(name LABEL unit|stress|sim SOURCES files... LINK targets...)
+# heddle_test(name LABEL unit|stress|sim SOURCES files... LINK targets... [ARGUMENTS of its test...])
 # A doctest executable. It also carries the label sanitize when it is part of the sanitizer runs, and sim when
 # it is part of the simulator's.
 function(heddle_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;LINK")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "SOURCES;LINK;ARGUMENTS")
+  set(arguments ${arg_ARGUMENTS})
   if(NOT TARGET heddle_test_main)
     add_library(heddle_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/doctest_main.cpp")
     target_link_libraries(heddle_test_main PRIVATE heddle_flags)

@@ -25,7 +25,12 @@ COPY = ROOT / "build" / "broken" / "tree"
 VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
-KINDS = ("metal", "pytest", "pytest-metal", "torch", "torch-metal")
+KINDS = ("pytest", "pytest-metal", "torch", "torch-metal")
+# Programs of a preset of their own, built beside the release build, and their environment.
+ON_DOUBLES: dict[str, tuple[str, dict[str, str]]] = {
+    "metal": ("metal-double", {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"}),
+    "cuda": ("cuda", {}),
+}
 
 
 @dataclass
@@ -45,7 +50,7 @@ class Removal:
         if len(removes) != 1 or not tests:
             raise ValueError(f"{path.name}: the header needs one line 'Removes:' and at least one 'Test:'")
         for test in tests:
-            if len(test) != (3 if test[0] == "metal" else 2):
+            if len(test) != (3 if test[0] in ON_DOUBLES else 2):
                 raise ValueError(
                     f"{path.name}: 'Test: {shlex.join(test)}' is none of the forms of the README"
                 )
@@ -136,14 +141,13 @@ class Copy:
 
     def fails(self, test: list[str]) -> tuple[bool, str]:
         """Builds what the test needs, runs it, and says whether it failed as a test fails."""
-        if test[0] in KINDS and test[0] != "metal":
+        if test[0] in KINDS:
             return self.pytest_fails(test[0], test[1])
         program, case = test[-2], test[-1]
-        preset = "metal-double" if test[0] == "metal" else "release"
+        preset, device = ON_DOUBLES.get(test[0], ("release", {}))
         self.must(["cmake", "--preset", preset])
         self.must(["cmake", "--build", "build/release", "--target", program])
         path = next(path for path in (COPY / "build/release").rglob(program) if path.is_file())
-        device = {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"} if test[0] == "metal" else {}
         status, output = self.run([path, "-tc=" + case.replace(",", "\\,")], TEST_LIMIT_S, **device)
         output = re.sub(r"\x1b\[[0-9;]*m", "", output)
         ran = re.search(r"test cases:\s*(\d+)", output)

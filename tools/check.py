@@ -149,22 +149,15 @@ def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
     return stage
 
 
-def sanitizer_whole_stage(preset: str) -> Callable[[Log], Count]:
-    """What the sanitizer's stage leaves out."""
+def labelled_stage(preset: str, label: str, *targets: str) -> Callable[[Log], Count]:
+    """Tests by their label, of a build of their own."""
 
     def stage(log: Log) -> Count:
-        if not build(log, preset, preset, "metal_tests"):
+        if not build(log, preset, preset, *targets):
             return Count(0, 1)
-        return run_ctest(log, preset, "-L", "long")
+        return run_ctest(log, preset, "-L", label)
 
     return stage
-
-
-def sim_stage(log: Log) -> Count:
-    """Protocols under thousands of schedules, each of them a seed's (base/simulation.h)."""
-    if not build(log, "sim", "sim", "sim_tests"):
-        return Count(0, 1)
-    return run_ctest(log, "sim", "-L", "^sim$")
 
 
 def double_stage(preset: str, label: str) -> Callable[[Log], Count]:
@@ -375,7 +368,7 @@ def allowed_skips() -> set[str]:
         allowed.add("this processor has no bf16 instructions")
     if sys.platform == "darwin":
         # Of torch_backend/tests/test_batching.py, and of what runs on the doubles of Apple's frameworks.
-        allowed |= {"there is one", "needs cmake --build --preset metal-double"}
+        allowed |= {"there is one", "needs cmake --build --preset metal-double", "there is no CUDA there"}
     return allowed
 
 
@@ -391,7 +384,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "models": models_stage,
     "unit": unit_stage,
     "stress": stress_stage,
-    "sim": sim_stage,
+    # Protocols under thousands of schedules, each of them a seed's (base/simulation.h).
+    "sim": labelled_stage("sim", "^sim$", "sim_tests"),
     "install": install_stage,
     "package": package_stage,
     # Before pytest, which runs programs on the double of Apple's driver.
@@ -401,6 +395,9 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
+    # The CUDA driver on its double: what threads do, and what is quick.
+    "cuda_tsan": labelled_stage("tsan", "^cuda$", "cuda_tests"),
+    "cuda_asan": labelled_stage("asan", "^cuda$", "cuda_tests"),
     "metal_apple": metal_apple_stage,
     "headers": headers_stage,
     "aarch64": aarch64_stage,
@@ -408,8 +405,9 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "compilers": compilers_stage,
     "broken": broken_stage,
     "wheel": wheel_stage,
-    "tsan_whole": sanitizer_whole_stage("tsan"),
-    "asan_whole": sanitizer_whole_stage("asan"),
+    # What a sanitizer's stages leave out.
+    "tsan_whole": labelled_stage("tsan", "long", "metal_tests", "cuda_tests"),
+    "asan_whole": labelled_stage("asan", "long", "metal_tests", "cuda_tests"),
     "python_asan": python_asan_stage,
     "free_threaded": free_threaded_stage,
     "torch_whole": torch_whole_stage,
@@ -422,7 +420,7 @@ LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_w
         "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
-LINUX_ONLY = ("metal", "metal_apple", "sim", *LONG)
+LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "sim", *LONG)
 
 
 def run_stage(name: str) -> Count:

@@ -4,21 +4,47 @@
 //              their order and beside each other; kernels are the GPU's own source, compiled for the host.
 //   Checks     It ends the process, saying why, where CUDA's behaviour is undefined or hides a mistake: a
 //              call without a current context, the null stream, an address that is not allocated, a wait for
-//              an event that was never recorded, a kernel that takes more shared memory than its launch gave.
+//              an event that was never recorded, a kernel that takes more shared memory than its launch gave,
+//              any call in a forked child.
 //              Device addresses carry a mark that only kernels take away, so the host cannot touch what they
 //              name; new memory is poisoned.
+//   Faults     On request: faults.h.
 //   Threads    Any.
 //   Lifetime   The process.
 #pragma once
 
 #include <cstdint>
 
-#include "drivers/cuda/driver/driver_api.h"
+#include "base/clock.h"
+#include "drivers/cuda/libraries/blas_lt_api.h"
+#include "drivers/cuda/libraries/cudnn_api.h"
 
 namespace heddle::cuda_double {
 
 const cuda::DriverApi& api();
 const void* image();  // for CudaOptions
+
+// A cuBLASLt that computes with plain loops. It has algorithms 0, 1 and 2, of which 1 is the fastest by its
+// clock and 2 needs no workspace, and none for 16-bit types and an odd k. Results of two columns: 2 alone.
+const cuda::BlasLtApi& blas_lt();
+const Clock& blas_lt_clock();
+int64_t blas_lt_runs(int algorithm);  // so far
+// How long a kernel that multiplies or convolves takes by that clock, 25 us at first. Algorithms take 30, 10
+// and 20 us, other kernels 1 us.
+class ProductTime {  // so long, while it lives
+ public:
+  explicit ProductTime(Duration each);
+  ~ProductTime();
+  ProductTime(const ProductTime&) = delete;
+  ProductTime& operator=(const ProductTime&) = delete;
+};
+
+// A cuDNN that computes with plain loops, and has no depthwise convolutions though it says that it has. By
+// that clock its algorithms take 20 and 12 us. It ends the process when two threads use one handle.
+const cuda::CudnnApi& cudnn();
+int64_t runs_of_cudnn();  // so far
+
+void require_context(const char* what);  // ends the process if the thread has none
 
 // The order in which threads of a block come is made of this and of the launch's number.
 void set_seed(uint64_t seed);

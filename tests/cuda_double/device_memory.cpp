@@ -1,5 +1,7 @@
 #include "tests/cuda_double/device_memory.h"
 
+#include <algorithm>
+
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,8 +21,8 @@ struct Blocks {
   int64_t device_bytes = 0;
 };
 Guarded<Blocks, Rank::kAllocator>& blocks() {
-  static Guarded<Blocks, Rank::kAllocator> all;
-  return all;
+  static auto* const all = new Guarded<Blocks, Rank::kAllocator>();  // threads may outlive statics
+  return *all;
 }
 
 uint64_t new_block(uint64_t bytes) {
@@ -76,6 +78,12 @@ void release_pinned(void* at) {
   std::free(at);
 }
 
+bool is_allocated(cuda::Address address) {
+  const uint64_t at = address & ~cuda::kDoubleMark;
+  const auto all = blocks().lock();
+  return at != address && within(all->device, at, 1);
+}
+
 int64_t allocated_bytes() { return blocks().lock()->device_bytes; }
 
 std::byte* host_of(cuda::Address address, uint64_t bytes, const char* what) {
@@ -84,6 +92,14 @@ std::byte* host_of(cuda::Address address, uint64_t bytes, const char* what) {
   if (!within(at != address ? all->device : all->pinned, at, bytes))
     stop(what, "an address that is not allocated, or memory of the host that is not pinned");
   return reinterpret_cast<std::byte*>(at);
+}
+
+void require_written(cuda::Address address, uint64_t bytes, const char* what) {
+  constexpr uint64_t kSample = 64;  // of chance it is not
+  const std::byte* const at = host_of(address, bytes, what);
+  if (bytes >= kSample &&
+      std::all_of(at, at + kSample, [](std::byte each) { return each == std::byte{kPoison}; }))
+    stop(what, "memory that nobody has written");
 }
 
 }  // namespace heddle::cuda_double

@@ -13,7 +13,8 @@ void run(const void* params, HostBlock& block) {
 }
 
 constexpr HostKernel kAll[] = {
-#define HEDDLE_KERNEL(name, ...) {"heddle_" #name, sizeof(__VA_ARGS__), run<__VA_ARGS__>},
+#define HEDDLE_KERNEL(name, ...) \
+  {"heddle_" #name, sizeof(__VA_ARGS__), most_threads<__VA_ARGS__>(), run<__VA_ARGS__>},
 #include "drivers/cuda/kernels/list.inc"
 };
 

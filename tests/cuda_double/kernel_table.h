@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "base/clock.h"
 #include "drivers/cuda/kernels/block.h"
 
 namespace heddle::cuda_double {
@@ -11,8 +12,13 @@ namespace heddle::cuda_double {
 struct HostKernel {
   const char* name;  // the image's: "heddle_" and that of list.inc
   size_t params_bytes;
+  int most_threads;  // of a block
   void (*run)(const void* params, cuda::HostBlock& block);
 };
 const HostKernel* find_kernel(std::string_view symbol);  // null: there is none
+
+// By blas_lt_clock().
+void spend(Duration time);
+void spend_time_of(const HostKernel& kernel);
 
 }  // namespace heddle::cuda_double

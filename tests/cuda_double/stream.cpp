@@ -1,5 +1,7 @@
 #include "tests/cuda_double/stream.h"
 
+#include "tests/cuda_double/faults.h"
+
 namespace heddle::cuda_double {
 
 Stream::Stream() : thread_("cuda-stream", [this] { run(); }) {}
@@ -33,7 +35,7 @@ void Stream::run() {
       work = std::move(state->work.front());
       state->work.pop_front();
     }
-    work();
+    if (!is_context_lost()) work();
     work = nullptr;
     --state_.lock()->left;
     state_.notify_all();

@@ -150,6 +150,67 @@ void add_unsigned(std::vector<Case>& cases) {
   cases.push_back({"ReduceMax", {T({3, 4}, 0, 65536)}, {}, {DType::kU16, DType::kU32}});
 }
 
+using MakeChain = ir::ValueId (*)(ir::Builder& b, const std::vector<ir::ValueId>& in);
+
+// A chain whose body `make` adds to: its inputs have the types that the case gives them.
+void add_chain(std::vector<Case>& cases, DType t, const std::vector<In>& in, MakeChain make) {
+  ir::Builder b("body");
+  std::vector<ir::ValueId> ids;
+  for (const In& each : in)
+    ids.push_back(
+        b.input(text("in", ids.size()), ir::Tensor::zeros(each.dtype.value_or(t), each.extents).type()));
+  b.output(make(b, ids));
+  cases.push_back({"Elementwise", in, {{"body", std::make_shared<const ir::Graph>(*b.take())}}, {t}});
+}
+
+ir::ValueId of_floats(ir::Builder& b, const std::vector<ir::ValueId>& in) {
+  ir::ValueId y = *b.node("Add", {in[0], in[1]});
+  y = *b.node("Mul", {*b.node("Tanh", {y}), in[2]});
+  y = *b.node("Max", {y, in[0], in[3]});
+  return *b.node("Gelu", {*b.node("Sub", {y, in[3]})});
+}
+
+ir::ValueId of_bools(ir::Builder& b, const std::vector<ir::ValueId>& in) {
+  const ir::ValueId less = *b.node("Less", {in[0], in[1]}), either = *b.node("Or", {less, in[2]}),
+                    both = *b.node("And", {*b.node("Xor", {either, in[3]}), *b.node("Not", {less})});
+  return *b.node("Where", {both, *b.node("Neg", {in[0]}), in[1]});
+}
+
+ir::ValueId of_integers(ir::Builder& b, const std::vector<ir::ValueId>& in) {
+  const ir::ValueId sum = *b.node("Add", {in[0], in[1]});
+  const ir::ValueId rest = *b.node("Mod", {*b.node("Mul", {sum, in[2]}), in[1]});
+  return *b.node("Where", {*b.node("Greater", {rest, in[2]}), rest, *b.node("Div", {in[0], in[1]})});
+}
+
+ir::ValueId of_casts(ir::Builder& b, const std::vector<ir::ValueId>& in) {
+  const auto cast = [&](ir::ValueId x, const char* to) {
+    return *b.node("Cast", {x}, {{"to", std::string(to)}});
+  };
+  const ir::ValueId small = cast(*b.node("Mul", {in[0], in[0]}), "i8"), masked = cast(in[1], "f32");
+  const ir::ValueId f = *b.node("Add", {cast(small, "f32"), *b.node("Sub", {masked, cast(in[2], "f32")})});
+  return cast(*b.node("Abs", {f}), "i64");
+}
+
+// Chains of several operators, with operands of the result's shape, rows, columns, planes and one element.
+void add_chains(std::vector<Case>& cases) {
+  for (const Extents& e : {Extents{2, 6, 8}, Extents{3, 5, 7}, Extents{4, 33, 65}, Extents{3, 24, 64}}) {
+    const Extents row{e[2]}, column{e[1], 1}, plane{e[0], 1, 1}, ends{e[0], 1, e[2]};
+    for (const DType t : kFloats) {
+      add_chain(cases, t, {T(e), T(row), T(column), T(plane)}, of_floats);
+      add_chain(cases, t, {T(row), T(column), T(e), T({})}, of_floats);
+      add_chain(cases, t, {T(e), T(ends), bools(column), bools(row)}, of_bools);
+    }
+    for (const DType t : {DType::kI8, DType::kU8, DType::kI16, DType::kI32, DType::kI64}) {
+      add_chain(cases, t, {T(e, 0, 100), T(row, 1, 9), T(column, 0, 5)}, of_integers);
+      add_chain(cases, t, {T(e, 0, 100), T(ends, 1, 9), bools(column), bools(row)},
+                [](ir::Builder& b, const std::vector<ir::ValueId>& in) {
+                  return *b.node("Or", {*b.node("Less", {in[0], in[1]}), *b.node("And", {in[2], in[3]})});
+                });
+    }
+    add_chain(cases, DType::kF32, {T(e), index(row, -9, 9), bools(column)}, of_casts);
+  }
+}
+
 ir::Attribute chain() {
   ir::Builder b("body");
   const ir::ValueId x = b.input("x", {DType::kF32, {6, 5}}), y = b.input("y", {DType::kF32, {5}});
@@ -168,6 +229,7 @@ void add_elementwise_cases(std::vector<Case>& cases) {
   add_binary(cases);
   add_unsigned(cases);
   cases.push_back({"Elementwise", {T({6, 5}), T({5})}, {{"body", chain()}}, kF32, 2});
+  add_chains(cases);
 }
 
 }  // namespace heddle::conformance

@@ -60,6 +60,7 @@ void add_movement_cases(std::vector<Case>& cases) {
   cases.push_back({"Trilu", {T({2, 5, 6})}, {}, kAll});
   cases.push_back({"Trilu", {T({5, 6}), scalar_i64(-1)}, {{"upper", I{0}}}, kAll});
   cases.push_back({"OneHot", {index({3, 4}, -5, 5), scalar_i64(5), T({2})}, {{"axis", I{1}}}, kAll});
+  cases.push_back({"OneHot", {T({3, 4}, -9, 9), scalar_i64(6), T({2})}, {{"axis", I{0}}}, kFloats});
   cases.push_back({"NonZero", {T({3, 3})}, {}, kF32});
 }
 
@@ -75,16 +76,27 @@ void add_reduction_cases(std::vector<Case>& cases) {
     cases.push_back({name, {T({3, 7}, low, high)}, {}, dtypes});
     cases.push_back({name, {T({3, 7}, low, high)}, {{"noop_with_empty_axes", I{1}}}, dtypes});
     cases.push_back({name, {T({3, 0, 4}, low, high), ints({2})}, {}, dtypes});
+    for (const int64_t length : {384, 1030})
+      cases.push_back(
+          {name, {T({5, length}, low < 0 ? low : 0.99, low < 0 ? high : 1.01), ints({1})}, {}, dtypes});
   }
   cases.push_back({"ReduceSum", {T({2, 0, 4}), ints({1})}, {}, kFloats});
   cases.push_back({"ReduceSum", {T({5, 4}, 0, 9), ints({1})}, {}, {DType::kI32, DType::kI64}});
   for (const char* op : {"ArgMax", "ArgMin"}) {
+    cases.push_back({op, {T({3, 5000}, -9, 9)}, {{"axis", I{1}}}, kSigned});
+    cases.push_back({op, {T({700, 3}, -9, 9)}, {{"axis", I{0}}, {"select_last_index", I{1}}}, kSigned});
     cases.push_back({op, {T({5, 9}, -99, 99)}, {{"axis", I{1}}}, kSigned});
     cases.push_back(
         {op, {T({5, 9}, 0, 3)}, {{"axis", I{0}}, {"keepdims", I{0}}, {"select_last_index", I{1}}}, kSigned});
   }
   cases.push_back({"TopK", {T({4, 21}, -99, 99), ints({3})}, {{"axis", I{1}}}, kFloats, 2});
   cases.push_back({"TopK", {T({9, 3}, -99, 99), ints({4})}, {{"axis", I{0}}, {"largest", I{0}}}, kFloats, 2});
+  // Long rows, chosen ones that are many, and ties that only their places decide.
+  cases.push_back({"TopK", {T({2, 5000}, -99, 99), ints({100})}, {}, kSigned, 2});
+  cases.push_back({"TopK", {T({2, 9000}, -99, 99), ints({4500})}, {{"largest", I{0}}}, kSigned, 2});
+  cases.push_back({"TopK", {T({1, 70000}, -2, 2), ints({300})}, {}, {DType::kI8}, 2});
+  cases.push_back(
+      {"TopK", {T({600, 2}, 1, 1), ints({600})}, {{"axis", I{0}}}, {DType::kF32, DType::kI64}, 2});
   cases.push_back({"CumSum", {T({3, 9}), scalar_i64(1)}, {}, kFloats});
   cases.push_back({"CumSum",
                    {T({4, 3}, 0, 5), scalar_i64(0)},

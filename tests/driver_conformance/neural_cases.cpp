@@ -20,6 +20,16 @@ void add_products(std::vector<Case>& cases) {
   cases.push_back({"MatMul", {T({0, 3}), T({3, 4})}, {}, products});
   cases.push_back({"MatMul", {T({4, 64, 65}), T({4, 65, 66})}, {}, kF32});
   cases.push_back({"MatMul", {T({3, 5, 7}), weight({7, 4})}, {}, kFloats});
+  // At the edges of the CUDA driver's tiles and parts of k, and more tiles than it launches blocks.
+  const std::vector<DType> short_floats = {DType::kF32, DType::kF16, DType::kBF16};
+  cases.push_back({"MatMul", {T({65, 257}, -0.2, 0.2), T({257, 65}, -0.2, 0.2)}, {}, short_floats});
+  cases.push_back({"MatMul", {T({64, 256}, -0.2, 0.2), T({256, 64}, -0.2, 0.2)}, {}, short_floats});
+  cases.push_back({"MatMul", {T({4, 1}), T({1, 8})}, {}, short_floats});
+  cases.push_back({"MatMul", {T({17, 16}), T({16, 17})}, {}, short_floats});
+  cases.push_back({"MatMul", {T({33, 15}), T({15, 31})}, {}, short_floats});
+  cases.push_back({"MatMul", {T({150, 2, 3}), T({150, 3, 2})}, {}, short_floats});
+  cases.push_back(
+      {"Gemm", {T({40, 36}), T({72, 40}), T({1, 72})}, {{"transA", I{1}}, {"transB", I{1}}}, short_floats});
   cases.push_back({"Gemm", {T({5, 7}), T({7, 3}), T({3})}, {}, kFloats});
   cases.push_back({"Gemm",
                    {T({7, 5}), T({3, 7}), T({5, 1})},
@@ -150,6 +160,16 @@ void add_normalizations(std::vector<Case>& cases) {
   cases.push_back({"RMSNormalization", {T({4, 33}), T({33})}, {}, kFloats});
   cases.push_back({"InstanceNormalization", {T({2, 5, 4, 6}), T({5}), T({5})}, {}, kFloats});
   cases.push_back({"GroupNormalization", {T({2, 6, 4, 5}), T({6}), T({6})}, {{"num_groups", I{3}}}, kFloats});
+  // Rows of less than a warp, of several, and longer than a block's registers.
+  for (const int64_t length : {12, 384, 1030, 9001}) {
+    cases.push_back({"LayerNormalization", {T({5, length}), T({length}), T({length})}, {}, kFloats});
+    cases.push_back({"RMSNormalization", {T({5, length}), T({1})}, {}, kFloats});
+    for (const char* op : {"Softmax", "LogSoftmax"})
+      cases.push_back({op, {T({5, length}, -9, 9)}, {}, kFloats});
+  }
+  cases.push_back({"LayerNormalization", {T({3, 20, 40}), T({40}), T({20, 40})}, {{"axis", I{1}}}, kFloats});
+  cases.push_back(
+      {"GroupNormalization", {T({2, 6, 20, 30}), T({6}), T({6})}, {{"num_groups", I{2}}}, kFloats});
   for (const char* op : {"Softmax", "LogSoftmax"}) {
     cases.push_back({op, {T({3, 5, 37}, -9, 9)}, {}, kFloats});
     cases.push_back({op, {T({3, 5, 8}, -9, 9)}, {{"axis", I{1}}}, kFloats});
@@ -190,6 +210,29 @@ void add_attention(std::vector<Case>& cases) {
                    kF32});
 }
 
+// Heads, queries and keys that are no multiples of a kernel's tiles.
+void add_attention_edges(std::vector<Case>& cases) {
+  const ir::Attributes two = {{"num_heads", I{2}}};
+  const ir::Attributes causal = {{"num_heads", I{2}}, {"causal", I{1}}};
+  cases.push_back({"Attention", {T({1, 70, 2 * 64}), T({1, 45, 2 * 64}), T({1, 45, 2 * 50})}, two, kFloats});
+  cases.push_back({"Attention", {T({2, 37, 2 * 33}), T({2, 66, 2 * 33}), T({2, 66, 2 * 61})}, two, kFloats});
+  cases.push_back({"Attention", {T({1, 33, 2 * 99}), T({1, 65, 2 * 99}), T({1, 65, 2 * 128})}, two, kFloats});
+  cases.push_back(
+      {"Attention", {T({1, 9, 2 * 130}), T({1, 150, 2 * 130}), T({1, 150, 2 * 5})}, two, kFloats});
+  cases.push_back(
+      {"Attention", {T({1, 70, 2 * 23}), T({1, 40, 2 * 23}), T({1, 40, 2 * 23})}, causal, kFloats});
+  cases.push_back(
+      {"Attention", {T({1, 40, 2 * 72}), T({1, 70, 2 * 72}), T({1, 70, 2 * 72})}, causal, kFloats});
+  cases.push_back({"Attention", {T({3, 1, 2 * 64}), T({3, 97, 2 * 64}), T({3, 97, 2 * 64})}, two, kFloats});
+  const In nothing = {{2, 1, 7}, 0, 0, DType::kBool, false, std::vector<int64_t>(14, 0), false};
+  cases.push_back(
+      {"Attention", {T({1, 7, 2 * 16}), T({1, 7, 2 * 16}), T({1, 7, 2 * 16}), nothing}, two, kFloats});
+  cases.push_back({"Attention",
+                   {T({2, 40, 6 * 20}), T({2, 50, 2 * 20}), T({2, 50, 2 * 20}), T({6, 1, 50}, -9, 9)},
+                   {{"num_heads", I{6}}, {"kv_heads", I{2}}},
+                   kFloats});
+}
+
 // PyTorch's eager calls bring a convolution's weight as an input.
 void repeat_with_weights_as_inputs(std::vector<Case>& cases) {
   const size_t count = cases.size();
@@ -209,6 +252,7 @@ void add_neural_cases(std::vector<Case>& cases) {
   add_pools(cases);
   add_normalizations(cases);
   add_attention(cases);
+  add_attention_edges(cases);
 }
 
 std::vector<Case> all_cases() {

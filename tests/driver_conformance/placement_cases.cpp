@@ -43,6 +43,14 @@ void add_scatter_cases(std::vector<Case>& cases) {
     cases.push_back(
         {"ScatterND", {T({4, 5, 3}), index({6, 2}, -4, 3), T({6, 3})}, plain, moves ? kAll : kNumbers});
     cases.push_back({"ScatterND", {T({4, 5}), index({2, 3, 1}, -4, 3), T({2, 3, 5})}, plain, kNumbers});
+    // So many updates that each place has several, and places are shared out among threads.
+    const std::vector<DType> two = {DType::kF32, DType::kI32};
+    cases.push_back(
+        {"ScatterElements", {T({1000}), index({3000}, -1000, 999), T({3000}, 0.5, 1.5)}, plain, two});
+    cases.push_back(
+        {"ScatterElements", {T({70, 3}), index({300, 2}, -70, 69), T({300, 2}, 0.5, 1.5)}, plain, two});
+    cases.push_back(
+        {"ScatterND", {T({11, 9, 7}), index({400, 2}, -9, 8), T({400, 7}, 0.5, 1.5)}, plain, two});
   }
   cases.push_back({"ScatterElements", {T({4, 5}), index({0, 5}, 0, 1), T({0, 5})}, {{"axis", I{1}}}, kAll});
   cases.push_back({"CumProd", {T({3, 5, 4}, 0.5, 1.5), scalar_i64(1)}, {}, kNumbers});
@@ -106,6 +114,9 @@ void add_sampling_cases(std::vector<Case>& cases) {
                    {{"strides", Is{2, 1}}, {"pads", Is{0, 0, 0, 0}}},
                    kNumbers});
   cases.push_back({"Det", {T({3, 4, 4})}});
+  cases.push_back({"Det", {T({2, 17, 17}, 0, 1)}, {}, {DType::kF64}});
+  cases.push_back({"Det", {T({1, 1})}});
+  cases.push_back({"Det", {T({2, 3, 3}, 1, 1)}, {}, kF32});  // it has no inverse
 }
 
 }  // namespace

@@ -58,6 +58,7 @@ void add_recurrent_cases(std::vector<Case>& cases) {
     cases.push_back(plain(net, {0, 2, 3, 4}, {}));
     cases.push_back(plain(net, {2, 0, 3, 4}, {}));
     cases.push_back(plain(net, {3, 2, 3, 4}, {{"clip", 0.4}}));
+    cases.push_back(plain(net, {9, 9, 33, 20}, {}));  // no multiples of a kernel's tiles
     // Large enough to be shared by the batch, and by directions.
     cases.push_back(plain(net, {9, 5, 32, 96}, {}));
     cases.push_back(plain(net, {40, 1, 32, 96}, {{"direction", S("bidirectional")}}, 2));
@@ -86,6 +87,12 @@ void add_recurrent_cases(std::vector<Case>& cases) {
                      kFloats,
                      2});
   }
+  cases.push_back({"LinearAttention",
+                   {T({2, 19, 3 * 40}, -0.3, 0.3), T({2, 19, 40}, -0.3, 0.3), T({2, 19, 70}),
+                    f32s({2, 1, 40, 70}), T({2, 19, 1}, -2, 0), T({2, 19, 1}, 0, 1)},
+                   {{"q_num_heads", I{3}}, {"kv_num_heads", I{1}}, {"scale", 0.7}},
+                   kFloats,
+                   2});
 }
 
 }  // namespace heddle::conformance

@@ -11,6 +11,7 @@ class DeviceMemory final : public device::Memory {
   DeviceMemory(Ref<const OpenDevice> device, Address at, uint64_t bytes)
       : Memory({device.get(), MemoryKind::device, nullptr, at, bytes}), device_(std::move(device)) {}
   ~DeviceMemory() override {
+    if (!device_->is_ours()) return;
     const Current current(*device_);
     device_->api.free(address(), device_->stream);
   }
@@ -27,6 +28,15 @@ class StagingMemory final : public device::Memory {
 
  private:
   const Ref<Pinned> pinned_;
+};
+
+class LentMemory final : public device::Memory {
+ public:
+  LentMemory(const OpenDevice& device, const device::ForeignMemory& memory)
+      : Memory({&device, MemoryKind::device, nullptr, memory.address, memory.bytes}), keep_(memory.keep) {}
+
+ private:
+  const Ref<const void> keep_;
 };
 
 Status no_memory(const OpenDevice& device, uint64_t bytes) {
@@ -66,6 +76,25 @@ Result<std::unique_ptr<device::Memory>> allocate(const Ref<const OpenDevice>& de
   return std::unique_ptr<device::Memory>(std::make_unique<DeviceMemory>(device, at, bytes));
 }
 
+Result<std::unique_ptr<device::Memory>> import_memory(const Ref<const OpenDevice>& device,
+                                                      const device::ForeignMemory& memory) {
+  const Current current(*device);
+  unsigned type = 0;
+  int ordinal = 0;
+  const DriverApi& api = device->api;
+  const bool known = api.pointer_attribute(&type, kMemoryType, memory.address) == kSuccess &&
+                     api.pointer_attribute(&ordinal, kDeviceOrdinal, memory.address) == kSuccess;
+  if (!known || type != kTypeOfDevice) {
+    return Status::invalid(
+        "there is no memory of a GPU at the address that was lent; memory of the host is "
+        "borrowed, not lent");
+  }
+  if (ordinal != device->number) {
+    return Status::invalid("the memory that was lent is on GPU ", ordinal, ", not on ", device->number);
+  }
+  return std::unique_ptr<device::Memory>(std::make_unique<LentMemory>(*device, memory));
+}
+
 Result<Ref<Pinned>> Pinned::make(const Ref<const OpenDevice>& device, uint64_t bytes) {
   const Current current(*device);
   void* at = nullptr;
@@ -78,6 +107,7 @@ Result<Ref<Pinned>> Pinned::make(const Ref<const OpenDevice>& device, uint64_t b
 }
 
 Pinned::~Pinned() {
+  if (!device_->is_ours()) return;
   const Current current(*device_);
   device_->api.host_free(at_);
 }

@@ -16,6 +16,10 @@ namespace heddle::cuda {
 Result<std::unique_ptr<device::Memory>> allocate(const Ref<const OpenDevice>& device, uint64_t bytes,
                                                  device::MemoryKind kind);
 
+// Another library's, which `memory.keep` holds. invalid: it is not this GPU's.
+Result<std::unique_ptr<device::Memory>> import_memory(const Ref<const OpenDevice>& device,
+                                                      const device::ForeignMemory& memory);
+
 // A few bytes of pinned memory of their own: a timeline's word, a submission's flags.
 class Pinned {
  public:

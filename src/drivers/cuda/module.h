@@ -2,6 +2,7 @@
 #pragma once
 
 #include "device/program.h"
+#include "drivers/cuda/lowering/lowering.h"
 #include "drivers/cuda/weights.h"
 
 namespace heddle::cuda {
@@ -9,18 +10,24 @@ namespace heddle::cuda {
 class CudaModule final : public device::Module {
  public:
   CudaModule(plan::Prepared prepared, Ref<const Weights> weights, Ref<const OpenDevice> device,
-             Ref<device::Source> source)
+             Libraries libraries, Ref<device::Source> source)
       : Module(std::move(prepared)),
         weights_(std::move(weights)),
         device_(std::move(device)),
+        libraries_(std::move(libraries)),
         source_(std::move(source)) {}
 
  private:
+  struct Emitted;
+  Result<Emitted> emit(const ir::Graph& specialised, uint64_t bytes_max) const;
   Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
                                            NoLocksHeld) const override;
+  Result<plan::ProgramPlan> describe(const ir::Graph& specialised, uint64_t bytes_max,
+                                     NoLocksHeld) const override;
 
   const Ref<const Weights> weights_;
   const Ref<const OpenDevice> device_;
+  const Libraries libraries_;
   const Ref<device::Source> source_;
 };
 

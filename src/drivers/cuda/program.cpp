@@ -7,8 +7,6 @@
 namespace heddle::cuda {
 namespace {
 
-constexpr size_t kMostParams = 4096;  // bytes that CUDA takes
-
 uint64_t address_of(const Patch& patch, const device::Run& run, Address flags) {
   switch (patch.kind) {
     case Patch::Kind::kArena:
@@ -23,26 +21,55 @@ uint64_t address_of(const Patch& patch, const device::Run& run, Address flags) {
   return 0;
 }
 
+bool may_be_graph(const Lowered& lowered) {
+  return lowered.steps.size() >= CudaProgram::kLeastGraphLaunches && lowered.arena_bytes > 0 &&
+         std::ranges::all_of(lowered.steps,
+                             [](const Step& step) { return std::holds_alternative<Launch>(step); });
+}
+
 }  // namespace
 
 CudaProgram::CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<const OpenDevice> device,
                          std::vector<Ref<const void>> keep, uint64_t own_bytes)
-    : lowered_(std::move(lowered)), device_(std::move(device)), keep_(std::move(keep)) {
+    : lowered_(std::move(lowered)),
+      device_(std::move(device)),
+      keep_(std::move(keep)),
+      life_(std::make_shared<const char>()),
+      fits_graph_(may_be_graph(lowered_)) {
   take_operands(specialised);
   arena_bytes_ = lowered_.arena_bytes;
   resident_bytes_ = 4096 + lowered_.params.size() + lowered_.patches.size() * sizeof(Patch) +
-                    lowered_.launches.size() * sizeof(Launch) + own_bytes;
+                    lowered_.steps.size() * sizeof(Step) + own_bytes;
+}
+
+void CudaProgram::fill(const Arguments& arguments, const device::Run& run, Address flags,
+                       std::byte* params) const {
+  std::memcpy(params, lowered_.params.data() + arguments.params, arguments.bytes);
+  for (uint32_t i = 0; i < arguments.patch_count; ++i) {
+    const Patch& patch = lowered_.patches[arguments.patches + i];
+    const uint64_t address = address_of(patch, run, flags);
+    std::memcpy(params + patch.at, &address, sizeof address);
+  }
 }
 
 Status CudaProgram::launch(const device::Run& run, Address flags, StreamHandle stream) const {
   alignas(16) std::array<std::byte, kMostParams> params;
-  for (const Launch& launch : lowered_.launches) {
-    std::memcpy(params.data(), lowered_.params.data() + launch.params, launch.kernel->params_bytes);
-    for (uint32_t i = 0; i < launch.patch_count; ++i) {
-      const Patch& patch = lowered_.patches[launch.patches + i];
-      const uint64_t address = address_of(patch, run, flags);
-      std::memcpy(params.data() + patch.at, &address, sizeof address);
+  uint32_t done = 0;  // of the launches that follow, by the library
+  for (const Step& step : lowered_.steps) {
+    if (done > 0) {
+      --done;
+      continue;
     }
+    if (const auto* by_library = std::get_if<LibraryStep>(&step)) {
+      fill(by_library->arguments, run, flags, params.data());
+      if (!by_library->call->takes(params.data())) continue;
+      const Status ran = by_library->call->run(params.data(), stream);
+      HEDDLE_TRY(device_->lost.status());
+      if (ran.ok()) done = by_library->launches;  // else the launches behind it overwrite what it has begun
+      continue;
+    }
+    const auto& launch = std::get<Launch>(step);
+    fill(launch.arguments, run, flags, params.data());
     void* pointers[] = {params.data()};
     HEDDLE_TRY(
         device_->check(device_->api.launch(launch.kernel->function, launch.blocks, 1, 1, launch.threads, 1, 1,

@@ -1,22 +1,25 @@
-// program.h: a specialised graph as a list of launches, and what a run puts into their parameters.
+// program.h: a specialised graph as a list of steps, and what a run puts into their parameters.
 //
-//   What       lowering/ makes the list once. A run copies each launch's parameters, fills in the addresses
-//              that only the run knows (inputs, outputs, arena, flags), and launches.
+//   What       lowering/ makes the list once. A run copies each step's parameters, fills in the addresses
+//              that only the run knows (inputs, outputs, arena, flags), and enqueues it: a kernel of ours, or
+//              a call of cuBLASLt or cuDNN.
 //   Checks     What only the data shows (an index out of range) a kernel writes into flags, one for each row
 //              or one for all, in pinned memory of the submission; nothing is written where all is right.
-//   Threads    Immutable.
+//   Threads    Immutable, but for a count of graphs (graphs.h) that failed.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "device/device.h"
-#include "drivers/cuda/driver/open_device.h"
+#include "drivers/cuda/libraries/library_call.h"
 #include "plan/placement.h"
 
 namespace heddle::cuda {
 
-// Where a launch finds one of its addresses: at byte `at` of its parameters.
+// Where a step finds one of its addresses: at byte `at` of its parameters.
 struct Patch {
   enum class Kind : uint8_t { kArena, kInput, kOutput, kFlags };
   Kind kind;
@@ -25,12 +28,26 @@ struct Patch {
   uint64_t offset;  // bytes
 };
 
+struct Arguments {
+  uint32_t params, bytes;  // where its parameters begin in Lowered::params
+  uint32_t patches, patch_count;
+};
+
 struct Launch {
   const Kernel* kernel;
   unsigned blocks, threads, shared_bytes;
-  uint32_t params;  // where its parameters begin in Lowered::params
-  uint32_t patches, patch_count;
+  Arguments arguments;
 };
+
+// Its parameters are the call's operands. The launches behind it compute the same, and run instead of it
+// where an address is not aligned as the library needs it.
+struct LibraryStep {
+  Ref<const LibraryCall> call;
+  Arguments arguments;
+  uint32_t launches = 0;  // that it stands for
+};
+
+using Step = std::variant<Launch, LibraryStep>;
 
 struct Check {
   std::string mistake;  // names the node, says what is wrong and what would be right
@@ -39,7 +56,7 @@ struct Check {
 };
 
 struct Lowered {
-  std::vector<Launch> launches;
+  std::vector<Step> steps;
   std::vector<std::byte> params;
   std::vector<Patch> patches;
   std::vector<Check> checks;
@@ -49,11 +66,24 @@ struct Lowered {
 
 class CudaProgram final : public device::Program {
  public:
-  // `keep`: the constants that launches name, of which `own_bytes` are this program's alone.
+  // `keep`: the constants that steps name, of which `own_bytes` are this program's alone.
   CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<const OpenDevice> device,
               std::vector<Ref<const void>> keep, uint64_t own_bytes);
 
+  static constexpr size_t kMostParams = 4096;  // bytes that CUDA takes
+  // A graph of two kernels costs the host about what two launches do.
+  static constexpr size_t kLeastGraphLaunches = 3;
+
   const Lowered& lowered() const { return lowered_; }
+  // Ends with the program. While somebody has it, no other program's is at its address.
+  const Ref<const void>& life() const { return life_; }
+  // Whether runs may become graphs: its steps are launches, not too few, and it has an arena.
+  bool fits_graph() const { return fits_graph_; }
+  uint32_t graph_failures() const { return graph_failures_.load_relaxed(); }
+  void count_graph_failure() const { graph_failures_.add_relaxed(1); }
+
+  // Puts a step's parameters, with the addresses of the run, into kMostParams bytes at `params`.
+  void fill(const Arguments& arguments, const device::Run& run, Address flags, std::byte* params) const;
   // Enqueues the run; the device's context is current. `flags`: where its flag words are.
   Status launch(const device::Run& run, Address flags, StreamHandle stream) const;
 
@@ -61,6 +91,9 @@ class CudaProgram final : public device::Program {
   const Lowered lowered_;
   const Ref<const OpenDevice> device_;
   const std::vector<Ref<const void>> keep_;
+  const Ref<const void> life_;
+  const bool fits_graph_;
+  mutable Atomic<uint32_t> graph_failures_{0};
 };
 
 }  // namespace heddle::cuda

@@ -5,7 +5,8 @@
 
 namespace heddle::cuda {
 
-Result<std::unique_ptr<device::Queue>> CudaQueue::make(Ref<const OpenDevice> device, Ref<Watcher> watcher) {
+Result<std::unique_ptr<device::Queue>> CudaQueue::make(Ref<const OpenDevice> device, Ref<Graphs> graphs,
+                                                       Ref<Watcher> watcher) {
   const Current current(*device);
   StreamHandle stream = nullptr;
   HEDDLE_TRY(device->check(device->api.stream_create(&stream, kNonBlockingStream), "cuStreamCreate"));
@@ -15,10 +16,11 @@ Result<std::unique_ptr<device::Queue>> CudaQueue::make(Ref<const OpenDevice> dev
     return timeline.status();
   }
   return std::unique_ptr<device::Queue>(
-      new CudaQueue(std::move(device), stream, std::move(timeline).value()));
+      new CudaQueue(std::move(device), std::move(graphs), stream, std::move(timeline).value()));
 }
 
 CudaQueue::~CudaQueue() {
+  if (!device_->is_ours()) return;
   const Current current(*device_);
   timeline_->close();
   device_->api.stream_destroy(stream_);
@@ -29,7 +31,7 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   const trace::Span span("cuda", "submit", value);
   HEDDLE_TRY(timeline_->broken());
   const Current current(*device_);
-  Recorder recorder(device_, stream_, timeline_, value);
+  Recorder recorder(device_, graphs_.get(), stream_, timeline_, value);
   const Status refused = recorder.check(list);
   const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
   Flight flight = recorder.take();

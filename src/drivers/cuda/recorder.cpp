@@ -4,9 +4,9 @@
 #include <cstring>
 #include <variant>
 
-#include "drivers/cuda/foreign_timeline.h"
 #include "drivers/cuda/program.h"
 #include "drivers/cuda/strides.h"
+#include "drivers/cuda/waits.h"
 #include "ir/tensor.h"
 
 namespace heddle::cuda {
@@ -21,9 +21,9 @@ std::vector<int64_t> strides_of(const device::View& view) {
 
 }  // namespace
 
-Recorder::Recorder(Ref<const OpenDevice> device, StreamHandle stream, Ref<CudaTimeline> timeline,
-                   uint64_t value)
-    : device_(std::move(device)), stream_(stream), timeline_(std::move(timeline)) {
+Recorder::Recorder(Ref<const OpenDevice> device, Graphs* graphs, StreamHandle stream,
+                   Ref<CudaTimeline> timeline, uint64_t value)
+    : device_(std::move(device)), graphs_(graphs), stream_(stream), timeline_(std::move(timeline)) {
   flight_.value = value;
 }
 
@@ -40,16 +40,7 @@ Status Recorder::check(const device::CommandList& list) {
 }
 
 Status Recorder::check_one(const device::Wait& wait) const {
-  const device::Point& point = wait.point;
-  if (point.timeline == timeline_ || point.done()) return {};
-  if (dynamic_cast<const ForeignTimeline*>(point.timeline.get()) != nullptr) return {};
-  auto* const other = dynamic_cast<CudaTimeline*>(point.timeline.get());
-  // Of another driver: CUDA cannot wait for it.
-  const Status status =
-      other == nullptr ? point.timeline->wait(point.value, Deadline::never()) : other->enqueued(point.value);
-  if (status.ok()) return {};
-  if (status.code() == heddle::Code::device_lost && other != nullptr) return status;
-  return Status::unavailable("a submission that this one waits for has failed: ", status.message());
+  return wait.point.timeline == timeline_ ? Status() : until_enqueued(wait.point);
 }
 
 Status Recorder::check_one(const device::Run& run) {
@@ -95,18 +86,15 @@ Status Recorder::enqueue(const device::CommandList& list) {
 }
 
 Status Recorder::enqueue_one(const device::Wait& wait) {
-  if (wait.point.timeline == timeline_ || wait.point.done()) return {};
-  if (const auto* foreign = dynamic_cast<const ForeignTimeline*>(wait.point.timeline.get()))
-    return device_->check(device_->api.stream_wait(stream_, foreign->event(), 0), "cuStreamWaitEvent");
-  const auto* other = dynamic_cast<const CudaTimeline*>(wait.point.timeline.get());
-  return other == nullptr ? Status() : other->hold_back(stream_);
+  return wait.point.timeline == timeline_ ? Status() : hold(*device_, stream_, wait.point);
 }
 
 Status Recorder::enqueue_one(const device::Run& run) {
   const auto& program = static_cast<const CudaProgram&>(*run.program);
   const uint64_t begin = flags_used_ * sizeof(uint32_t);
   const Address flags = flight_.flags == nullptr ? 0 : flight_.flags->address() + begin;
-  HEDDLE_TRY(program.launch(run, flags, stream_));
+  HEDDLE_TRY(graphs_ == nullptr ? program.launch(run, flags, stream_)
+                                : graphs_->launch(program, run, flags, stream_));
   const auto* words =
       flight_.flags == nullptr ? nullptr : static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_;
   flags_used_ += program.lowered().flag_words;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "device/command_list.h"
+#include "drivers/cuda/graphs.h"
 #include "drivers/cuda/kernels/map.h"
 #include "drivers/cuda/timeline.h"
 
@@ -13,7 +14,9 @@ namespace heddle::cuda {
 
 class Recorder {
  public:
-  Recorder(Ref<const OpenDevice> device, StreamHandle stream, Ref<CudaTimeline> timeline, uint64_t value);
+  // `graphs` null: each run is launched step by step.
+  Recorder(Ref<const OpenDevice> device, Graphs* graphs, StreamHandle stream, Ref<CudaTimeline> timeline,
+           uint64_t value);
 
   Status check(const device::CommandList& list);
   Status enqueue(const device::CommandList& list);
@@ -35,6 +38,7 @@ class Recorder {
   Status move(int64_t size, const MoveParams& params);
 
   const Ref<const OpenDevice> device_;
+  Graphs* const graphs_;
   const StreamHandle stream_;
   const Ref<CudaTimeline> timeline_;
   Flight flight_;

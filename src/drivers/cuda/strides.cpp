@@ -46,6 +46,8 @@ std::vector<int64_t> row_major(std::span<const int64_t> extents) {
 }
 
 std::vector<int64_t> broadcast_strides(const ir::Extents& extents, size_t rank) {
+  if (extents.elements() == 1)
+    return std::vector<int64_t>(rank, 0);  // Clip's limits may be [1] where x is []
   std::vector<int64_t> strides = row_major(extents.span());
   for (size_t axis = 0; axis < extents.rank(); ++axis) {
     if (extents[axis] == 1) strides[axis] = 0;

@@ -22,7 +22,7 @@ struct Walk {
 };
 Walk walk_of(std::span<const int64_t> extents, const std::vector<std::vector<int64_t>>& strides);
 
-// Strides of a row-major tensor that is broadcast to an output of rank `rank`.
+// Strides of a row-major tensor that is broadcast to an output of rank `rank`; one element has any rank.
 std::vector<int64_t> broadcast_strides(const ir::Extents& extents, size_t rank);
 std::vector<int64_t> row_major(std::span<const int64_t> extents);
 

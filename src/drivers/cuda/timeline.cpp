@@ -148,11 +148,16 @@ Status CudaTimeline::hold_back(StreamHandle later) const {
 }
 
 void CudaTimeline::close() {
-  auto state = state_.lock();
-  if (!state->in_flight.empty() && device_->lost.status().ok()) {
-    const Code code = device_->api.stream_synchronize(state->stream);
+  StreamHandle working = nullptr;
+  {
+    const auto state = state_.lock();
+    if (!state->in_flight.empty()) working = state->stream;
+  }
+  if (working != nullptr && device_->lost.status().ok()) {
+    const Code code = device_->api.stream_synchronize(working);  // no lock held: it may take long
     static_cast<void>(device_->check(code, "the last work of a queue"));
   }
+  auto state = state_.lock();
   settle(*state);
   state->stream = nullptr;
 }

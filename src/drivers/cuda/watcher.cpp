@@ -9,6 +9,12 @@ constexpr Duration kSuspect = std::chrono::milliseconds(1);  // without progress
 
 }  // namespace
 
+Duration Watcher::begin_looking() {
+  if (looking_.add_relaxed(1) < lookers_) return kPatience;
+  looking_.sub_relaxed(1);
+  return Duration(0);
+}
+
 void Watcher::watch(Ref<Watched> timeline, uint64_t value) {
   {
     auto state = state_.lock();

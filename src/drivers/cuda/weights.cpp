@@ -31,17 +31,25 @@ Status upload(const Ref<const OpenDevice>& device, Pinned& pinned, const ir::Ten
 
 Result<Ref<const Weights>> Weights::make(const Ref<const OpenDevice>& device, const ir::Graph& graph,
                                          const Weights* others, device::Source& source) {
+  std::vector<ir::Tensor> tensors;
+  ir::each_constant(graph, [&](const ir::Tensor& tensor) {
+    if (others == nullptr || !others->find(tensor).has_value()) tensors.push_back(tensor);
+  });
+  return make(device, std::move(tensors), source);
+}
+
+Result<Ref<const Weights>> Weights::make(const Ref<const OpenDevice>& device, std::vector<ir::Tensor> tensors,
+                                         device::Source& source) {
   auto weights = std::make_shared<Weights>();
   uint64_t bytes = 0, largest = 0;
-  ir::each_constant(graph, [&](const ir::Tensor& tensor) {
+  for (const ir::Tensor& tensor : tensors) {
     const std::pair key(tensor.data(), tensor.bytes());
-    if (tensor.bytes() == 0 || (others != nullptr && others->find(tensor).has_value())) return;
-    if (!weights->offsets_.try_emplace(key, bytes).second) return;
+    if (tensor.bytes() == 0 || !weights->offsets_.try_emplace(key, bytes).second) continue;
     weights->tensors_.push_back(tensor);
     const auto size = static_cast<uint64_t>(tensor.bytes());
     bytes += (size + kAlign - 1) / kAlign * kAlign;
     largest = std::max(largest, size);
-  });
+  }
   if (bytes == 0) return Ref<const Weights>(std::move(weights));
   HEDDLE_TRY_ASSIGN(weights->buffer_, source.allocate(bytes));
   HEDDLE_TRY_ASSIGN(const Ref<Pinned> pinned, Pinned::make(device, std::min(largest, kPiece)));

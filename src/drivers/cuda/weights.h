@@ -22,6 +22,8 @@ class Weights {
   // Of `graph` and the graphs inside its nodes, but for those that `others` (null: none) has.
   static Result<Ref<const Weights>> make(const Ref<const OpenDevice>& device, const ir::Graph& graph,
                                          const Weights* others, device::Source& source);
+  static Result<Ref<const Weights>> make(const Ref<const OpenDevice>& device, std::vector<ir::Tensor> tensors,
+                                         device::Source& source);
 
   std::optional<Address> find(const ir::Tensor& constant) const;
   uint64_t bytes() const { return buffer_ == nullptr ? 0 : buffer_->bytes(); }

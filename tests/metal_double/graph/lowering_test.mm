@@ -112,6 +112,8 @@ TEST_CASE("metal lowering: NaN goes where the reference's does") {
   for (const Case& c : conformance::all_cases()) {
     if (c.op == "NonZero" || weighted.contains(c.op) || std::ranges::count(c.dtypes, DType::kF32) == 0)
       continue;
+    // What a mask hides weighs 0, and a place that is NaN is none.
+    if ((c.op == "Attention" && c.in.size() > 3) || c.op == "OneHot") continue;
     CAPTURE(std::string(c.op));
     auto problem = problem_of(c, DType::kF32, std::numeric_limits<double>::quiet_NaN());
     REQUIRE_MESSAGE(problem.ok(), to_string(problem.status()));

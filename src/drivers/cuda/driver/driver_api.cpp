@@ -13,12 +13,20 @@ Result<DriverApi> load() {
     const char* const why = dlerror();
     return Status::unavailable("NVIDIA's driver is not installed: ", why == nullptr ? kLibrary : why);
   }
-  DriverApi api;
-#define HEDDLE_CUDA_LOAD(member, symbol, arguments)                                          \
-  api.member = reinterpret_cast<decltype(api.member)>(dlsym(library, symbol));               \
-  if (api.member == nullptr)                                                                 \
-    return Status::unavailable("NVIDIA's driver is too old: ", kLibrary, " has no ", symbol, \
+  const auto too_old = [](const char* name) {
+    return Status::unavailable("NVIDIA's driver is too old: ", kLibrary, " has no ", name,
                                "; Heddle needs the driver of CUDA 12 or newer (525.60.13)");
+  };
+  const auto find = reinterpret_cast<FindFunction>(dlsym(library, kFindFunction));
+  if (find == nullptr) return too_old(kFindFunction);
+  DriverApi api;
+#define HEDDLE_CUDA_LOAD(member, name, arguments)                                         \
+  if (void* function = nullptr;                                                           \
+      find(name, &function, kInterface, 0, nullptr) == kSuccess && function != nullptr) { \
+    api.member = reinterpret_cast<decltype(api.member)>(function);                        \
+  } else {                                                                                \
+    return too_old(name);                                                                 \
+  }
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_LOAD)
 #undef HEDDLE_CUDA_LOAD
   return api;

@@ -29,12 +29,17 @@ using EventHandle = void*;    // CUevent
 using ModuleHandle = void*;   // CUmodule
 using Function = void*;       // CUfunction
 using MemoryPool = void*;     // CUmemoryPool
+using GraphHandle = void*;    // CUgraph
+using GraphNode = void*;      // CUgraphNode
+using GraphExec = void*;      // CUgraphExec
 using PoolAttribute = int;    // CUmemPool_attribute
 using DeviceAttribute = int;  // CUdevice_attribute
 
 inline constexpr DeviceAttribute kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76,
                                  kMemoryPools = 115;
 inline constexpr PoolAttribute kReleaseThreshold = 4;
+inline constexpr int kMemoryType = 2, kDeviceOrdinal = 9;  // CUpointer_attribute
+inline constexpr unsigned kTypeOfDevice = 2;               // CUmemorytype
 inline constexpr unsigned kNonBlockingStream = 1, kEventWithoutTiming = 2, kPortable = 1, kDeviceMap = 2;
 inline constexpr int kRelaxedCapture = 2;
 
@@ -50,48 +55,66 @@ struct PoolProps {          // CUmemPoolProps
 };
 static_assert(sizeof(PoolProps) == 88);
 
-// name in the table, symbol in the library, arguments
-#define HEDDLE_CUDA_FUNCTIONS(X)                                                                          \
-  X(init, "cuInit", (unsigned flags))                                                                     \
-  X(driver_version, "cuDriverGetVersion", (int* version))                                                 \
-  X(device_count, "cuDeviceGetCount", (int* count))                                                       \
-  X(device_get, "cuDeviceGet", (DeviceNumber * device, int ordinal))                                      \
-  X(device_name, "cuDeviceGetName", (char* name, int length, DeviceNumber device))                        \
-  X(device_memory, "cuDeviceTotalMem_v2", (size_t* bytes, DeviceNumber device))                           \
-  X(device_attribute, "cuDeviceGetAttribute", (int* value, DeviceAttribute attribute, DeviceNumber d))    \
-  X(primary_retain, "cuDevicePrimaryCtxRetain", (Context * context, DeviceNumber device))                 \
-  X(primary_release, "cuDevicePrimaryCtxRelease_v2", (DeviceNumber device))                               \
-  X(push_context, "cuCtxPushCurrent_v2", (Context context))                                               \
-  X(pop_context, "cuCtxPopCurrent_v2", (Context * context))                                               \
-  X(memory_info, "cuMemGetInfo_v2", (size_t* free, size_t* total))                                        \
-  X(pool_create, "cuMemPoolCreate", (MemoryPool * pool, const PoolProps* props))                          \
-  X(pool_destroy, "cuMemPoolDestroy", (MemoryPool pool))                                                  \
-  X(pool_set, "cuMemPoolSetAttribute", (MemoryPool pool, PoolAttribute attribute, void* value))           \
-  X(pool_trim, "cuMemPoolTrimTo", (MemoryPool pool, size_t bytes))                                        \
-  X(allocate, "cuMemAllocFromPoolAsync", (Address * at, size_t bytes, MemoryPool pool, StreamHandle s))   \
-  X(free, "cuMemFreeAsync", (Address at, StreamHandle stream))                                            \
-  X(host_allocate, "cuMemHostAlloc", (void** at, size_t bytes, unsigned flags))                           \
-  X(host_free, "cuMemFreeHost", (void* at))                                                               \
-  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                             \
-  X(stream_destroy, "cuStreamDestroy_v2", (StreamHandle stream))                                          \
-  X(stream_query, "cuStreamQuery", (StreamHandle stream))                                                 \
-  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                     \
-  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))           \
-  X(stream_write, "cuStreamWriteValue64_v2", (StreamHandle s, Address at, uint64_t value, unsigned f))    \
-  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                                 \
-  X(event_destroy, "cuEventDestroy_v2", (EventHandle event))                                              \
-  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                              \
-  X(event_query, "cuEventQuery", (EventHandle event))                                                     \
-  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                          \
-  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                               \
-  X(module_function, "cuModuleGetFunction", (Function * function, ModuleHandle module, const char* name)) \
-  X(launch, "cuLaunchKernel",                                                                             \
-    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,              \
-     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,       \
-     void** extra))                                                                                       \
-  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, StreamHandle stream))                 \
-  X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                       \
-  X(error_name, "cuGetErrorName", (Code code, const char** name))                                         \
+struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
+  Function function = nullptr;
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1, block_x = 1, block_y = 1, block_z = 1, shared_bytes = 0;
+  void** params = nullptr;
+  void** extra = nullptr;
+  void* kernel = nullptr;  // in the place of the function
+  Context context = nullptr;
+};
+static_assert(sizeof(KernelNode) == 72);
+
+// name in the table, function of CUDA 12.0, arguments
+#define HEDDLE_CUDA_FUNCTIONS(X)                                                                            \
+  X(init, "cuInit", (unsigned flags))                                                                       \
+  X(driver_version, "cuDriverGetVersion", (int* version))                                                   \
+  X(device_count, "cuDeviceGetCount", (int* count))                                                         \
+  X(device_get, "cuDeviceGet", (DeviceNumber * device, int ordinal))                                        \
+  X(device_name, "cuDeviceGetName", (char* name, int length, DeviceNumber device))                          \
+  X(device_memory, "cuDeviceTotalMem", (size_t* bytes, DeviceNumber device))                                \
+  X(device_attribute, "cuDeviceGetAttribute", (int* value, DeviceAttribute attribute, DeviceNumber d))      \
+  X(primary_retain, "cuDevicePrimaryCtxRetain", (Context * context, DeviceNumber device))                   \
+  X(primary_release, "cuDevicePrimaryCtxRelease", (DeviceNumber device))                                    \
+  X(push_context, "cuCtxPushCurrent", (Context context))                                                    \
+  X(pop_context, "cuCtxPopCurrent", (Context * context))                                                    \
+  X(memory_info, "cuMemGetInfo", (size_t* free, size_t* total))                                             \
+  X(pointer_attribute, "cuPointerGetAttribute", (void* value, int attribute, Address at))                   \
+  X(pool_create, "cuMemPoolCreate", (MemoryPool * pool, const PoolProps* props))                            \
+  X(pool_destroy, "cuMemPoolDestroy", (MemoryPool pool))                                                    \
+  X(pool_set, "cuMemPoolSetAttribute", (MemoryPool pool, PoolAttribute attribute, void* value))             \
+  X(pool_trim, "cuMemPoolTrimTo", (MemoryPool pool, size_t bytes))                                          \
+  X(allocate, "cuMemAllocFromPoolAsync", (Address * at, size_t bytes, MemoryPool pool, StreamHandle s))     \
+  X(free, "cuMemFreeAsync", (Address at, StreamHandle stream))                                              \
+  X(host_allocate, "cuMemHostAlloc", (void** at, size_t bytes, unsigned flags))                             \
+  X(host_free, "cuMemFreeHost", (void* at))                                                                 \
+  X(stream_create, "cuStreamCreate", (StreamHandle * stream, unsigned flags))                               \
+  X(stream_destroy, "cuStreamDestroy", (StreamHandle stream))                                               \
+  X(stream_query, "cuStreamQuery", (StreamHandle stream))                                                   \
+  X(stream_synchronize, "cuStreamSynchronize", (StreamHandle stream))                                       \
+  X(stream_wait, "cuStreamWaitEvent", (StreamHandle stream, EventHandle event, unsigned flags))             \
+  X(stream_write, "cuStreamWriteValue64", (StreamHandle s, Address at, uint64_t value, unsigned f))         \
+  X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                                   \
+  X(event_destroy, "cuEventDestroy", (EventHandle event))                                                   \
+  X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                                \
+  X(event_query, "cuEventQuery", (EventHandle event))                                                       \
+  X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                            \
+  X(module_unload, "cuModuleUnload", (ModuleHandle module))                                                 \
+  X(module_function, "cuModuleGetFunction", (Function * function, ModuleHandle module, const char* name))   \
+  X(launch, "cuLaunchKernel",                                                                               \
+    (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,                \
+     unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,         \
+     void** extra))                                                                                         \
+  X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, StreamHandle stream))                   \
+  X(graph_create, "cuGraphCreate", (GraphHandle * graph, unsigned flags))                                   \
+  X(graph_destroy, "cuGraphDestroy", (GraphHandle graph))                                                   \
+  X(graph_add_kernel, "cuGraphAddKernelNode",                                                               \
+    (GraphNode * node, GraphHandle graph, const GraphNode* before, size_t count, const KernelNode* kernel)) \
+  X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec * exec, GraphHandle g, uint64_t flags))    \
+  X(graph_launch, "cuGraphLaunch", (GraphExec exec, StreamHandle stream))                                   \
+  X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec exec))                                             \
+  X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                         \
+  X(error_name, "cuGetErrorName", (Code code, const char** name))                                           \
   X(error_text, "cuGetErrorString", (Code code, const char** text))
 
 struct DriverApi {
@@ -99,6 +122,11 @@ struct DriverApi {
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_MEMBER)
 #undef HEDDLE_CUDA_MEMBER
 };
+
+// By which the library gives its functions: of the version that is asked for, whatever its own.
+using FindFunction = Code (*)(const char* name, void** function, int version, uint64_t flags, int* why);
+inline constexpr char kFindFunction[] = "cuGetProcAddress_v2";
+inline constexpr int kInterface = 12000;  // the version of CUDA whose functions these are
 
 // Loads the library once; later calls give the same answer. Blocks for as long as the loader does.
 Result<const DriverApi*> nvidia_driver();

@@ -67,7 +67,7 @@ Result<Ref<const OpenDevice>> OpenDevice::open(const DriverApi& api, int ordinal
 
 // What fails here fails because the process ends or the device is lost; nothing can be done about either.
 OpenDevice::~OpenDevice() {
-  if (context == nullptr) return;
+  if (context == nullptr || !is_ours()) return;
   {
     const Current current(*this);
     if (kernels.module() != nullptr) api.module_unload(kernels.module());
@@ -83,6 +83,12 @@ Status OpenDevice::check(Code code, std::string_view what) const {
   Status status = status_of(api, code, what);
   if (loses_device(code)) lost.record(status);
   return status;
+}
+
+std::string OpenDevice::identity() const {
+  constexpr int kKernels = 1;  // goes up when kernels of ours become faster or slower
+  return text(name, "; compute capability ", compute_major, '.', compute_minor, "; ", multiprocessors,
+              " multiprocessors; kernels ", kKernels);
 }
 
 Current::Current(const OpenDevice& device) : api_(device.api) {

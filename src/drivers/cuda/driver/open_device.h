@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/first_failure.h"
+#include "base/fork.h"
 #include "drivers/cuda/driver/driver_api.h"
 #include "drivers/cuda/driver/kernels.h"
 
@@ -23,8 +24,12 @@ struct OpenDevice {
 
   static Result<Ref<const OpenDevice>> open(const DriverApi& api, int ordinal, const void* image);
 
+  // False in a forked child, where CUDA does nothing: what is destroyed there is left to the parent.
+  bool is_ours() const { return fork_generation() == generation; }
   // What a call of the driver said. An error by which CUDA gives the device up is the device's from then on.
   Status check(Code code, std::string_view what) const;
+
+  std::string identity() const;  // of what decides how fast things are
 
   const DriverApi& api;
   const DeviceNumber number;
@@ -35,7 +40,9 @@ struct OpenDevice {
   Kernels kernels;
   int multiprocessors = 1, compute_major = 0, compute_minor = 0, driver_version = 0;
   uint64_t memory_bytes = 0;
+  const uint32_t generation = fork_generation();
   mutable FirstFailure lost;
+  mutable Guarded<bool, Rank::kModel> measuring{false};  // what of the device's own stream is timed
 };
 
 // The device's context is the thread's while this lives, and captures of others are not disturbed.

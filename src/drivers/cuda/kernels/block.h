@@ -3,7 +3,10 @@
 //   What       A kernel is a struct of plain parameters with a template operator()(Block&): a sequence of
 //              phases. each(f) calls f(t) for every thread t of the block, and a barrier follows, so that a
 //              phase sees what those before it wrote. shared<T>(n) is memory of the block, Own<T> a value of
-//              each thread that lasts from phase to phase.
+//              each thread that lasts from phase to phase; combine_warps(own, f) joins those of a warp, so
+//              that each of its threads has the result, without a barrier.
+//   Threads    A struct may say `static constexpr int kThreads`: no block of it has more threads, so that
+//              each may have more registers.
 //   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
 //              kernel whose result depends on it lacks a barrier.
 //   Uniform    each(), shared() and the helpers below are called by all threads alike, never inside a phase.
@@ -18,6 +21,16 @@
 #endif
 
 namespace heddle::cuda {
+
+template <class K>
+constexpr int most_threads() {
+  if constexpr (requires { K::kThreads; }) {
+    return K::kThreads;
+  } else {
+    return 1024;
+  }
+}
+inline constexpr int kWarp = 32;  // a block has whole ones wherever they are combined
 
 #if defined(__CUDACC__)
 
@@ -47,6 +60,13 @@ class GpuBlock {
    private:
     T value_;
   };
+  template <class T, class Combine>
+  HEDDLE_DEVICE void combine_warps(Own<T>& own, Combine combine) {
+    for (int step = 1; step < kWarp; step *= 2) {
+      const T mine = own[0], other = __shfl_xor_sync(0xffffffffu, mine, step);
+      own[0] = (threadIdx.x & step) == 0 ? combine(mine, other) : combine(other, mine);
+    }
+  }
 
  private:
   int used_ = 0;
@@ -89,6 +109,14 @@ class HostBlock {
    private:
     std::vector<T> values_;
   };
+  template <class T, class Combine>
+  void combine_warps(Own<T>& own, Combine combine) {
+    for (int step = 1; step < kWarp; step *= 2) {
+      for (int t = 0; t < threads_; ++t) {
+        if ((t & step) == 0) own[t] = own[t ^ step] = combine(own[t], own[t ^ step]);
+      }
+    }
+  }
   bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
 
  private:
@@ -101,6 +129,16 @@ class HostBlock {
 };
 
 #endif
+
+// How many of its blocks a multiprocessor has registers for; 0: as it comes.
+template <class Kernel>
+constexpr int blocks_at_once() {
+  if constexpr (requires { Kernel::kBlocksAtOnce; }) {
+    return Kernel::kBlocksAtOnce;
+  } else {
+    return 0;
+  }
+}
 
 // f(i) for every i below `count`, each by one thread of one block.
 template <class Block, class F>
@@ -120,6 +158,24 @@ HEDDLE_DEVICE void combine_all(Block& block, T* values, Combine combine) {
       if (thread < half) values[thread] = combine(values[thread], values[thread + half]);
     });
   }
+}
+
+// Combines what the threads of a team hold: `lanes` of them in a row, whole warps, a power of two. Each has
+// the result, which does not depend on how many teams a block has. `words`: one for each warp of the block.
+template <class Block, class T, class Combine>
+HEDDLE_DEVICE void combine_teams(Block& block, typename Block::template Own<T>& own, T* words, int lanes,
+                                 Combine combine) {
+  block.combine_warps(own, combine);
+  if (lanes == kWarp) return;
+  block.each([&](int thread) {
+    if (thread % kWarp == 0) words[thread / kWarp] = own[thread];
+  });
+  block.each([&](int thread) {
+    const T* const first = words + thread / lanes * (lanes / kWarp);
+    T all = first[0];
+    for (int i = 1; i < lanes / kWarp; ++i) all = combine(all, first[i]);
+    own[thread] = all;
+  });
 }
 
 }  // namespace heddle::cuda

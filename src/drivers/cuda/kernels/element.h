@@ -92,78 +92,114 @@ HEDDLE_DEVICE uint64_t to_u64(C value) {
   }
 }
 
-template <class C>
-HEDDLE_DEVICE C load(uint64_t from, Type type, int64_t i) {
+// What lies in memory: an element's word, and what it is as a number that is computed in.
+template <class T>
+struct As {
+  using Word = T;
+  template <class C>
+  static HEDDLE_DEVICE C read(Word word) {
+    return C(word);
+  }
+  template <class C>
+  static HEDDLE_DEVICE Word write(C value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      return T(value);
+    } else if constexpr (std::is_same_v<T, uint64_t>) {
+      return to_u64(value);
+    } else {
+      return T(to_i64(value));
+    }
+  }
+};
+template <float (*kRead)(uint16_t), uint16_t (*kWrite)(float)>
+struct AsHalf {
+  using Word = uint16_t;
+  template <class C>
+  static HEDDLE_DEVICE C read(Word word) {
+    return C(kRead(word));
+  }
+  template <class C>
+  static HEDDLE_DEVICE Word write(C value) {
+    return kWrite(to_odd(std::conditional_t<std::is_same_v<C, float>, float, double>(value)));
+  }
+};
+struct AsBool {
+  using Word = uint8_t;
+  template <class C>
+  static HEDDLE_DEVICE C read(Word word) {
+    return C(word != 0 ? 1 : 0);
+  }
+  template <class C>
+  static HEDDLE_DEVICE Word write(C value) {
+    return value != C(0) ? 1 : 0;
+  }
+};
+
+// f(As...()) of the type.
+template <class F>
+HEDDLE_DEVICE void as_type(Type type, F f) {
   switch (type) {
     case Type::kF32:
-      return C(global<const float>(from)[i]);
+      return f(As<float>());
     case Type::kF16:
-      return C(from_f16(global<const uint16_t>(from)[i]));
+      return f(AsHalf<from_f16, to_f16>());
     case Type::kBF16:
-      return C(from_bf16(global<const uint16_t>(from)[i]));
+      return f(AsHalf<from_bf16, to_bf16>());
     case Type::kF64:
-      return C(global<const double>(from)[i]);
+      return f(As<double>());
     case Type::kI8:
-      return C(global<const int8_t>(from)[i]);
+      return f(As<int8_t>());
     case Type::kU8:
-      return C(global<const uint8_t>(from)[i]);
+      return f(As<uint8_t>());
     case Type::kI16:
-      return C(global<const int16_t>(from)[i]);
+      return f(As<int16_t>());
     case Type::kI32:
-      return C(global<const int32_t>(from)[i]);
+      return f(As<int32_t>());
     case Type::kI64:
-      return C(global<const int64_t>(from)[i]);
+      return f(As<int64_t>());
     case Type::kU16:
-      return C(global<const uint16_t>(from)[i]);
+      return f(As<uint16_t>());
     case Type::kU32:
-      return C(global<const uint32_t>(from)[i]);
+      return f(As<uint32_t>());
     case Type::kU64:
-      return C(global<const uint64_t>(from)[i]);
+      return f(As<uint64_t>());
     case Type::kBool:
-      return C(global<const uint8_t>(from)[i] != 0 ? 1 : 0);
+      return f(AsBool());
   }
-  return C(0);
+}
+
+// The types that a kernel can meet, for templates.
+struct AllTypes {
+  template <class F>
+  static HEDDLE_DEVICE void as_type(Type type, F f) {
+    cuda::as_type(type, f);
+  }
+};
+struct NarrowFloats {  // f32, f16, bf16
+  template <class F>
+  static HEDDLE_DEVICE void as_type(Type type, F f) {
+    if (type == Type::kF32) return f(As<float>());
+    if (type == Type::kF16) return f(AsHalf<from_f16, to_f16>());
+    f(AsHalf<from_bf16, to_bf16>());
+  }
+};
+
+template <class C, class Types = AllTypes>
+HEDDLE_DEVICE C load(uint64_t from, Type type, int64_t i) {
+  C value = 0;
+  Types::as_type(type, [&](auto as) {
+    using A = decltype(as);
+    value = A::template read<C>(global<const typename A::Word>(from)[i]);
+  });
+  return value;
 }
 
 template <class C>
 HEDDLE_DEVICE void store(uint64_t to, Type type, int64_t i, C value) {
-  switch (type) {
-    case Type::kF32:
-      global<float>(to)[i] = float(value);
-      break;
-    case Type::kF16:
-      global<uint16_t>(to)[i] =
-          to_f16(to_odd(std::conditional_t<std::is_same_v<C, float>, float, double>(value)));
-      break;
-    case Type::kBF16:
-      global<uint16_t>(to)[i] =
-          to_bf16(to_odd(std::conditional_t<std::is_same_v<C, float>, float, double>(value)));
-      break;
-    case Type::kF64:
-      global<double>(to)[i] = double(value);
-      break;
-    case Type::kI8:
-    case Type::kU8:
-      global<uint8_t>(to)[i] = uint8_t(to_i64(value));
-      break;
-    case Type::kI16:
-    case Type::kU16:
-      global<uint16_t>(to)[i] = uint16_t(to_i64(value));
-      break;
-    case Type::kI32:
-    case Type::kU32:
-      global<uint32_t>(to)[i] = uint32_t(to_i64(value));
-      break;
-    case Type::kI64:
-      global<int64_t>(to)[i] = to_i64(value);
-      break;
-    case Type::kU64:
-      global<uint64_t>(to)[i] = to_u64(value);
-      break;
-    case Type::kBool:
-      global<uint8_t>(to)[i] = value != C(0) ? 1 : 0;
-      break;
-  }
+  as_type(type, [&](auto as) {
+    using A = decltype(as);
+    global<typename A::Word>(to)[i] = A::template write<C>(value);
+  });
 }
 
 }  // namespace heddle::cuda

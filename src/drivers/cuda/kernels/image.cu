@@ -1,11 +1,12 @@
 // image.cu: every kernel as a function of the GPU; nvcc makes the image of it that the driver loads.
 #include "drivers/cuda/kernels/all.h"
 
-#define HEDDLE_KERNEL(name, ...)                                  \
-  extern "C" __global__ void __launch_bounds__(1024)              \
-      heddle_##name(const __grid_constant__ __VA_ARGS__ kernel) { \
-    heddle::cuda::GpuBlock block;                                 \
-    kernel(block);                                                \
+#define HEDDLE_KERNEL(name, ...)                                                                          \
+  extern "C" __global__ void __launch_bounds__(heddle::cuda::most_threads<__VA_ARGS__>(),                 \
+                                               heddle::cuda::blocks_at_once<__VA_ARGS__>())               \
+      heddle_##name(const __grid_constant__ __VA_ARGS__ kernel) {                                         \
+    heddle::cuda::GpuBlock block;                                                                         \
+    kernel(block);                                                                                        \
   }
 using namespace heddle::cuda;  // NOLINT: the list names structs
 #include "drivers/cuda/kernels/list.inc"

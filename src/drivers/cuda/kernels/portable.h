@@ -10,8 +10,12 @@
 
 #if defined(__CUDACC__)
 #define HEDDLE_DEVICE __device__ __forceinline__
+#define HEDDLE_ROLLED _Pragma("unroll 1")
+#define HEDDLE_UNROLL _Pragma("unroll")  // registers have no index: a loop over an array of them is unrolled
 #else
 #define HEDDLE_DEVICE inline
+#define HEDDLE_ROLLED
+#define HEDDLE_UNROLL
 #endif
 
 namespace heddle::cuda {

@@ -1,4 +1,4 @@
-// product.h: products of matrices of any type, one element a thread.
+// product.h: products of matrices of f64 and integers, one element a thread; tiled_product.h has the others.
 //
 //   What       out[b, i, j] = activation(alpha * sum_k x[b, i, k] y[b, k, j] + beta * c[i, j] + bias[j]) +
 //              residual[b, i, j]; what is absent has address 0.
@@ -65,7 +65,18 @@ struct ProductParams {
   double alpha = 1, beta = 1;
 };
 
-// C is float, double, or uint64_t, which wraps.
+// What follows the sum of products, in the types that have fractions.
+template <class C>
+HEDDLE_DEVICE C finished(const ProductParams& p, Type type, C sum, int64_t element, int64_t i, int64_t j) {
+  sum *= C(p.alpha);
+  if (p.c != 0) sum += C(p.beta) * load<C>(p.c, type, i * p.c_row + j * p.c_column);
+  if (p.bias != 0) sum += load<C>(p.bias, type, j);
+  sum = activated<C>(p.act, sum, p.act_numbers);
+  if (p.residual != 0) sum += load<C>(p.residual, type, element);
+  return sum;
+}
+
+// C is double, or uint64_t, which wraps.
 template <class C>
 struct Product {
   ProductParams p;
@@ -82,14 +93,22 @@ struct Product {
       C sum = 0;
       for (int64_t k = 0; k < p.k; ++k)
         sum += load<C>(p.x, p.type, x + k * p.x_column) * load<C>(p.y, p.type, y + k * p.y_row);
-      if constexpr (std::is_floating_point_v<C>) {
-        sum *= C(p.alpha);
-        if (p.c != 0) sum += C(p.beta) * load<C>(p.c, p.type, i * p.c_row + j * p.c_column);
-        if (p.bias != 0) sum += load<C>(p.bias, p.type, j);
-        sum = activated<C>(p.act, sum, p.act_numbers);
-        if (p.residual != 0) sum += load<C>(p.residual, p.type, element);
-      }
+      if constexpr (std::is_floating_point_v<C>) sum = finished<C>(p, p.type, sum, element, i, j);
       store<C>(p.out, p.type, element, sum);
+    });
+  }
+};
+
+// What follows the sum, of sums that are in `out`.
+struct EndOfProduct {
+  ProductParams p;
+
+  template <class Block>
+  HEDDLE_DEVICE void operator()(Block& block) const {
+    each_of(block, p.batches * p.m * p.n, [&](int64_t element) {
+      const float sum = load<float>(p.out, p.type, element);
+      const int64_t i = element / p.n % p.m, j = element % p.n;
+      store<float>(p.out, p.type, element, finished<float>(p, p.type, sum, element, i, j));
     });
   }
 };

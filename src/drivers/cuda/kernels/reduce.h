@@ -1,7 +1,10 @@
-// reduce.h: many elements to one: sums, extremes and their like. A block makes one element after another.
+// reduce.h: many elements to one: sums, extremes and their like. A team of threads makes each element.
+//
+//   Order      That of the joins depends on the number of elements alone, not on how many are made.
 #pragma once
 
 #include "drivers/cuda/kernels/block.h"
+#include "drivers/cuda/kernels/quad.h"
 #include "drivers/cuda/kernels/scalar.h"
 #include "drivers/cuda/kernels/walk.h"
 
@@ -15,6 +18,8 @@ struct ReduceParams {
   int64_t kept_strides[kAxes] = {}, reduced_strides[kAxes] = {};
   double empty = 0;  // what no elements give; of integers the next
   int64_t empty_integer = 0;
+  int32_t lanes = kWarp;  // of a team
+  int32_t in_a_row = 0;   // the elements that make one lie next to each other
 };
 
 struct SumOf {
@@ -95,27 +100,53 @@ struct Reduce {
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
-    C* const values = block.template shared<C>(block.threads());
-    for (int64_t made = block.index(); made < p.outputs; made += block.blocks()) {
-      int64_t begin = 0;
-      places_of(p.kept, made, [&](int axis, int64_t place) { begin += place * p.kept_strides[axis]; });
+    C* const words = block.template shared<C>(block.threads() / kWarp);
+    const int lanes = p.lanes, teams = block.threads() / lanes;
+    const auto join = [](C a, C b) { return What::template join<C>(a, b); };
+    for (int64_t first = block.index() * teams; first < p.outputs; first += block.blocks() * teams) {
+      typename Block::template Own<C> all(block);
       block.each([&](int thread) {
-        C all = What::template first<C>();
-        for (int64_t i = thread; i < p.count; i += block.threads()) {
-          int64_t at = begin;
-          places_of(p.reduced, i, [&](int axis, int64_t place) { at += place * p.reduced_strides[axis]; });
-          all = What::template join<C>(all, What::template of<C>(load<C>(p.in, p.in_type, at)));
-        }
-        values[thread] = all;
+        const int64_t made = first + thread / lanes;
+        all[thread] = made < p.outputs ? part(made, thread % lanes) : What::template first<C>();
       });
-      combine_all(block, values, [](C a, C b) { return What::template join<C>(a, b); });
+      combine_teams(block, all, words, lanes, join);
       block.each([&](int thread) {
-        if (thread != 0) return;
+        const int64_t made = first + thread / lanes;
+        if (thread % lanes != 0 || made >= p.outputs) return;
         C result = std::is_floating_point_v<C> ? C(p.empty) : C(p.empty_integer);
-        if (p.count > 0) result = What::template finish<C>(values[0], p.count);
+        if (p.count > 0) result = What::template finish<C>(all[thread], p.count);
         store<C>(p.out, p.out_type, made, result);
       });
     }
+  }
+
+ private:
+  // What one lane sees of the elements of `made`.
+  HEDDLE_DEVICE C part(int64_t made, int lane) const {
+    int64_t begin = 0;
+    places_of(p.kept, made, [&](int axis, int64_t place) { begin += place * p.kept_strides[axis]; });
+    C all[kQuad];
+    for (int e = 0; e < kQuad; ++e) all[e] = What::template first<C>();
+    for (int64_t i = int64_t{lane} * kQuad; i < p.count; i += int64_t{p.lanes} * kQuad) {
+      C x[kQuad];
+      if (p.in_a_row != 0) {
+        read_quad(p.in, p.in_type, begin + i, begin + p.count, x);
+      } else {
+        for (int e = 0; e < kQuad; ++e)
+          x[e] = i + e < p.count ? load<C>(p.in, p.in_type, begin + place(i + e)) : C(0);
+      }
+      for (int e = 0; e < kQuad; ++e) {
+        if (i + e < p.count) all[e] = What::template join<C>(all[e], What::template of<C>(x[e]));
+      }
+    }
+    for (int e = 1; e < kQuad; ++e) all[0] = What::template join<C>(all[0], all[e]);
+    return all[0];
+  }
+
+  HEDDLE_DEVICE int64_t place(int64_t element) const {
+    int64_t at = 0;
+    places_of(p.reduced, element, [&](int axis, int64_t along) { at += along * p.reduced_strides[axis]; });
+    return at;
   }
 };
 

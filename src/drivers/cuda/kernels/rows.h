@@ -13,6 +13,7 @@ struct SoftmaxParams {
   Type type = Type::kF32;
   int64_t rows = 0, extent = 0, inner = 1;
   int32_t logarithm = 0;
+  int32_t lanes = 0;  // of a team, held_rows.h
 };
 
 template <class C>
@@ -65,7 +66,20 @@ struct NormParams {
   int64_t scale_strides[kAxes] = {}, bias_strides[kAxes] = {};
   int64_t groups = 1, group_step = 0;  // row r begins at parameter r % groups * group_step
   double epsilon = 0;
+  int32_t lanes = 0, in_a_row = 0;  // held_rows.h: of a team; element i has scale i and bias i
 };
+
+struct NormPlace {
+  int64_t scale, bias;
+};
+HEDDLE_DEVICE NormPlace place_of(const NormParams& p, int64_t row, int64_t element) {
+  NormPlace at{row % p.groups * p.group_step, row % p.groups * p.group_step};
+  places_of(p.axes, element, [&](int axis, int64_t along) {
+    at.scale += along * p.scale_strides[axis];
+    at.bias += along * p.bias_strides[axis];
+  });
+  return at;
+}
 
 template <class C>
 struct Norm {
@@ -95,14 +109,10 @@ struct Norm {
       block.each([&](int thread) { scale[thread] = C(1) / std::sqrt(values[0] / C(p.size) + C(p.epsilon)); });
       block.each([&](int thread) {
         for (int64_t i = thread; i < p.size; i += block.threads()) {
-          int64_t s = row % p.groups * p.group_step, b = s;
-          places_of(p.axes, i, [&](int axis, int64_t place) {
-            s += place * p.scale_strides[axis];
-            b += place * p.bias_strides[axis];
-          });
-          const C shift = p.bias == 0 ? C(0) : load<C>(p.bias, p.bias_type, b);
+          const NormPlace at = place_of(p, row, i);
+          const C shift = p.bias == 0 ? C(0) : load<C>(p.bias, p.bias_type, at.bias);
           const C normal = (load<C>(p.in, p.type, begin + i) - mean[thread]) * scale[thread];
-          store<C>(p.out, p.type, begin + i, normal * load<C>(p.scale, p.scale_type, s) + shift);
+          store<C>(p.out, p.type, begin + i, normal * load<C>(p.scale, p.scale_type, at.scale) + shift);
         }
       });
     }

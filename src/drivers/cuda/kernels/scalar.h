@@ -133,6 +133,7 @@ HEDDLE_SCALAR(LessOrEqual, 2, return C(x[0] <= x[1] ? 1 : 0);)
 // `a` and `b` say which bounds there are.
 HEDDLE_SCALAR(Clip, 3, const C low = number.a != 0 && x[0] < x[1] ? x[1] : x[0];
               return number.b != 0 && low > x[2] ? x[2] : low;)
+HEDDLE_SCALAR(Select, 3, return x[0] != 0 ? x[1] : x[2];)
 
 // Of integers and bools.
 HEDDLE_SCALAR(BitwiseAnd, 2, return x[0] & x[1];)

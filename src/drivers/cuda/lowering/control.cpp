@@ -1,4 +1,4 @@
-// Nodes that hold graphs: chains of element-wise operators, branches and loops.
+// Nodes that hold graphs: branches and loops.
 #include "ir/ops/control.h"
 
 #include "drivers/cuda/lowering/lowering.h"
@@ -6,26 +6,6 @@
 
 namespace heddle::cuda {
 namespace {
-
-// The body with the types that the node's operands give it.
-Result<ir::Graph> typed_body(const Lowering& l) {
-  ir::Graph body = *l.attributes().graph("body");
-  for (size_t i = 0; i < l.inputs.size(); ++i) body.values[body.inputs[i]].type = l.value(i).type;
-  for (const ir::Node& inner : body.nodes) {
-    std::vector<const ir::Value*> operands;
-    for (const ir::ValueId id : inner.inputs)
-      operands.push_back(id == ir::kNoValue ? nullptr : &body.values[id]);
-    HEDDLE_TRY_ASSIGN(const std::vector<ir::Value> made, ir::infer(inner, operands));
-    for (size_t i = 0; i < made.size(); ++i) body.values[inner.outputs[i]].type = made[i].type;
-  }
-  return body;
-}
-
-// Operator by operator.
-Status lower_chain(Lowering& l) {
-  HEDDLE_TRY_ASSIGN(const ir::Graph body, typed_body(l));
-  return l.emit.graph(body, l.inputs, l.outputs);
-}
 
 // out = kernel(in...), of one bool each.
 Status decide(Lowering& l, std::string_view kernel, std::initializer_list<Operand> in, const Operand& out) {
@@ -114,8 +94,7 @@ Status lower_loop(Lowering& l) {
 }  // namespace
 
 std::span<const LoweringEntry> control_lowerings() {
-  static constexpr LoweringEntry kEntries[] = {
-      {"Elementwise", lower_chain}, {"If", lower_if}, {"Loop", lower_loop}};
+  static constexpr LoweringEntry kEntries[] = {{"If", lower_if}, {"Loop", lower_loop}};
   return kEntries;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "drivers/cuda/kernels/held_rows.h"
 #include "ir/op.h"
 
 namespace heddle::cuda {
@@ -9,7 +10,9 @@ namespace {
 
 constexpr std::span<const LoweringEntry> (*kFamilies[])() = {
     elementwise_lowerings, movement_lowerings, reduction_lowerings, row_lowerings,
-    product_lowerings,     index_lowerings,    control_lowerings,
+    product_lowerings,     index_lowerings,    control_lowerings,   order_lowerings,
+    scatter_lowerings,     matrix_lowerings,   attention_lowerings, recurrent_lowerings,
+    convolution_lowerings, pool_lowerings,     sampling_lowerings,  chain_lowerings,
 };
 
 }  // namespace
@@ -39,6 +42,18 @@ Grid rows_grid(int64_t rows, int64_t extent, ir::DType dtype) {
   while (threads < kMostThreads && threads * kEach < extent) threads *= 2;
   const int64_t word = computed_in(dtype) == "_f32" ? 4 : 8;
   return {std::clamp<int64_t>(rows, 1, kMostBlocks), threads, threads * word};
+}
+
+Teams teams_for(int64_t rows, int64_t extent, int64_t word_bytes, int multiprocessors) {
+  constexpr int64_t kMostBlocks = 1 << 16, kThreadsOfShortRows = 128;
+  int64_t lanes = kWarp;
+  while (lanes < kMostLanes && lanes * kHeld < extent) lanes *= 2;
+  // Few rows are spread over all multiprocessors.
+  int64_t threads = lanes;
+  while (threads < kThreadsOfShortRows && rows * lanes > threads * multiprocessors) threads *= 2;
+  const int64_t teams = threads / lanes, blocks = (rows + teams - 1) / teams;
+  const int64_t shared = std::max<int64_t>(threads / kWarp * word_bytes, 16);  // shared() rounds up
+  return {static_cast<int32_t>(lanes), {std::clamp<int64_t>(blocks, 1, kMostBlocks), threads, shared}};
 }
 
 const ir::Tensor* Lowering::constant(size_t input) const {
@@ -91,11 +106,8 @@ Status Lowering::cast(const Operand& from, const Operand& to) {
 
 // ---- the graph
 
-Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
-                       const Flags* flags, const Grid& grid) {
-  const Kernel* const found = device_.kernels.find(kernel);
-  if (found == nullptr || found->params_bytes != bytes)
-    return Status::internal("there is no kernel '", kernel, "' that takes ", bytes, " bytes of parameters");
+Arguments Emitter::arguments(const void* params, size_t bytes, std::span<const Bind> binds,
+                             const Flags* flags) {
   constexpr size_t kAlign = 16;
   const size_t begin = (out_.params.size() + kAlign - 1) / kAlign * kAlign;
   out_.params.resize(begin + bytes);
@@ -104,13 +116,8 @@ Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes
     return static_cast<uint32_t>(reinterpret_cast<const std::byte*>(field) -
                                  static_cast<const std::byte*>(params));
   };
-  Launch launch{found,
-                static_cast<unsigned>(grid.blocks),
-                static_cast<unsigned>(grid.threads),
-                static_cast<unsigned>(grid.shared_bytes),
-                static_cast<uint32_t>(begin),
-                static_cast<uint32_t>(out_.patches.size()),
-                0};
+  Arguments made{static_cast<uint32_t>(begin), static_cast<uint32_t>(bytes),
+                 static_cast<uint32_t>(out_.patches.size()), 0};
   const auto bind = [&](const Bind& each) {
     using Kind = plan::Place::Kind;
     const Operand& operand = each.operand;
@@ -135,9 +142,49 @@ Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes
     out_.patches.push_back({Patch::Kind::kFlags, 0, at(&flags->words), flags->words});
     if (enabled.has_value()) bind({&flags->enabled, *enabled});
   }
-  launch.patch_count = static_cast<uint32_t>(out_.patches.size()) - launch.patches;
-  out_.launches.push_back(launch);
+  made.patch_count = static_cast<uint32_t>(out_.patches.size()) - made.patches;
+  return made;
+}
+
+Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
+                       const Flags* flags, const Grid& grid) {
+  const Kernel* const found = device_->kernels.find(kernel);
+  if (found == nullptr || found->params_bytes != bytes)
+    return Status::internal("there is no kernel '", kernel, "' that takes ", bytes, " bytes of parameters");
+  out_.steps.push_back(Launch{found, static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads),
+                              static_cast<unsigned>(grid.shared_bytes),
+                              arguments(params, bytes, binds, flags)});
   return {};
+}
+
+Result<Ref<const LibraryCall>> Emitter::library_product(const BlasProblem& problem,
+                                                        const Rival<BlasOperands>& rival) {
+  if (libraries_.blas == nullptr) return Ref<const LibraryCall>();
+  BlasProblem asked = problem;
+  if (asked.dtype == ir::DType::kF32) asked.compute = libraries_.compute;
+  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.blas->product(asked, rival, source_));
+  return call;
+}
+
+Result<Ref<const LibraryCall>> Emitter::library_convolution(const ConvolutionProblem& problem,
+                                                            const Rival<ConvolutionOperands>& rival) {
+  if (libraries_.cudnn == nullptr) return Ref<const LibraryCall>();
+  ConvolutionProblem asked = problem;
+  asked.math = asked.dtype == ir::DType::kF32 ? libraries_.math : kCudnnTensorMath;
+  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.cudnn->convolution(asked, rival, source_));
+  return call;
+}
+
+Status Emitter::launch_now(std::string_view kernel, const void* params, const Grid& grid,
+                           StreamHandle stream) const {
+  const Kernel* const found = device_->kernels.find(kernel);
+  if (found == nullptr) return Status::internal("there is no kernel '", kernel, '\'');
+  void* pointers[] = {const_cast<void*>(params)};  // CUDA only reads it
+  return device_->check(
+      device_->api.launch(found->function, static_cast<unsigned>(grid.blocks), 1, 1,
+                          static_cast<unsigned>(grid.threads), 1, 1, static_cast<unsigned>(grid.shared_bytes),
+                          stream, pointers, nullptr),
+      kernel);
 }
 
 Operand Emitter::scratch(ir::DType dtype, const ir::Extents& extents) {
@@ -173,6 +220,17 @@ Operand Emitter::constant(const ir::Tensor& tensor) const {
   return operand;
 }
 
+Result<Operand> Emitter::table(const ir::Tensor& tensor) {
+  HEDDLE_TRY_ASSIGN(const Ref<const Weights> weights, Weights::make(device_, {tensor}, source_));
+  tables_.push_back(weights);
+  Operand operand;
+  operand.dtype = tensor.dtype();
+  operand.extents = tensor.extents();
+  operand.place.kind = plan::Place::Kind::kConstant;
+  operand.constant = *weights->find(tensor);
+  return operand;
+}
+
 Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs,
                       const std::vector<Operand>& outputs) {
   const auto bytes_of = [&](ir::ValueId id) {
@@ -187,6 +245,8 @@ Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs
   const uint64_t before = top_;
   top_ = before + (placed.arena_bytes + kAlign - 1) / kAlign * kAlign;
   out_.arena_bytes = std::max(out_.arena_bytes, top_);
+  const bool outermost = depth_++ == 0;
+  if (outermost) outline_ = {{}, placed.arena_bytes, placed.arena_bytes_apart};
 
   std::vector<Operand> operands(graph.values.size());
   for (ir::ValueId id = 0; id < operands.size(); ++id) {
@@ -212,9 +272,10 @@ Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs
     operand.extents = *graph.type(id).extents();
   }
   for (const ir::Node& each : graph.nodes) {
-    if (plan::renames(each)) continue;
-    if (Status status = node(graph, each, operands); !status.ok())
-      return status.with_context(each.describe());
+    const size_t first = out_.steps.size();
+    Status status = plan::renames(each) ? Status() : node(graph, each, operands);
+    if (!status.ok()) return status.with_context(each.describe());
+    if (outermost) outline_.nodes.push_back({first, out_.steps.size()});
   }
   Lowering end{*this, graph, {}, {}, {}};
   for (const plan::Placement::Copy& copy : placed.copies) {
@@ -224,6 +285,7 @@ Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs
     HEDDLE_TRY(end.move(operands[copy.from], one, to, one, all));
   }
   top_ = before;
+  --depth_;
   return {};
 }
 

@@ -17,6 +17,8 @@
 #include <vector>
 
 #include "drivers/cuda/kernels/flags.h"
+#include "drivers/cuda/libraries/blas_lt.h"
+#include "drivers/cuda/libraries/cudnn.h"
 #include "drivers/cuda/program.h"
 #include "drivers/cuda/strides.h"
 #include "drivers/cuda/weights.h"
@@ -62,10 +64,39 @@ struct Grid {
 // A block for each of `rows`, with as many threads as `extent` elements are worth, and a word for each.
 Grid rows_grid(int64_t rows, int64_t extent, ir::DType dtype);
 
+// Teams of threads that make a row each, as kernels/block.h combines them.
+struct Teams {
+  int32_t lanes;  // of a team; only the row's length decides
+  Grid grid;
+};
+Teams teams_for(int64_t rows, int64_t extent, int64_t word_bytes, int multiprocessors);
+
+// What of NVIDIA's takes part in a module.
+struct Libraries {
+  Ref<const BlasLt> blas;  // null: none
+  Ref<const Cudnn> cudnn;  // null: none
+  // With factors of f32.
+  int compute = kBlasComputeF32, math = kCudnnFmaMath;
+};
+
+// What a graph became, node by node; for people.
+struct Outline {
+  struct Steps {
+    size_t first, end;  // of Lowered::steps; none for a renamed shape, and where there is nothing to compute
+  };
+  std::vector<Steps> nodes;
+  uint64_t arena_bytes = 0, arena_bytes_apart = 0;  // of values between nodes; if no byte were used twice
+};
+
 class Emitter {
  public:
-  Emitter(const OpenDevice& device, std::vector<const Weights*> constants)
-      : device_(device), constants_(std::move(constants)) {}
+  // `source`: memory of tables, and while the program is made.
+  Emitter(Ref<const OpenDevice> device, std::vector<const Weights*> constants, const Libraries& libraries,
+          device::Source& source)
+      : device_(std::move(device)),
+        constants_(std::move(constants)),
+        libraries_(libraries),
+        source_(source) {}
 
   Status graph(const ir::Graph& graph, const std::vector<Operand>& inputs,
                const std::vector<Operand>& outputs);
@@ -74,20 +105,48 @@ class Emitter {
   // One launch. internal: the list of kernels has no such name, or it takes other parameters.
   Status launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
                 const Flags* flags, const Grid& grid);
+  // Null where no library takes part, it cannot, or the rival is as fast.
+  Result<Ref<const LibraryCall>> library_product(const BlasProblem& problem,
+                                                 const Rival<BlasOperands>& rival);
+  Result<Ref<const LibraryCall>> library_convolution(const ConvolutionProblem& problem,
+                                                     const Rival<ConvolutionOperands>& rival);
+  // A launch outside of the program, with parameters as they are.
+  Status launch_now(std::string_view kernel, const void* params, const Grid& grid, StreamHandle stream) const;
+  // A call of the library; `launches` of the same have to follow.
+  template <class Operands>
+  Status call(Ref<const LibraryCall> library, const Operands& operands, std::span<const Bind> binds,
+              const std::function<Status()>& launches) {
+    const size_t at = out_.steps.size();
+    out_.steps.push_back(
+        LibraryStep{std::move(library), arguments(&operands, sizeof operands, binds, nullptr)});
+    HEDDLE_TRY(launches());
+    std::get<LibraryStep>(out_.steps[at]).launches = static_cast<uint32_t>(out_.steps.size() - at - 1);
+    return {};
+  }
   Operand scratch(ir::DType dtype, const ir::Extents& extents);
   Flags flags(std::string mistake, int64_t count, int64_t inner);
   Operand constant(const ir::Tensor& tensor) const;  // one of the graph's
-  int multiprocessors() const { return device_.multiprocessors; }
+  // Numbers that a lowering has made, as a constant of the program. Blocks until the GPU has them.
+  Result<Operand> table(const ir::Tensor& tensor);
+  const std::vector<Ref<const Weights>>& tables() const { return tables_; }
+  const Outline& outline() const { return outline_; }  // of the graph that no node holds
+  int multiprocessors() const { return device_->multiprocessors; }
 
   // What is emitted while it is set counts only where the bool is true.
   std::optional<Operand> enabled;
 
  private:
   Status node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands);
+  Arguments arguments(const void* params, size_t bytes, std::span<const Bind> binds, const Flags* flags);
 
-  const OpenDevice& device_;
+  const Ref<const OpenDevice> device_;
   const std::vector<const Weights*> constants_;
+  std::vector<Ref<const Weights>> tables_;
+  const Libraries libraries_;
+  device::Source& source_;
   Lowered out_;
+  Outline outline_;
+  int depth_ = 0;     // of the graph that is emitted, in nodes that hold graphs
   uint64_t top_ = 0;  // of the arena, as far as it is taken
 };
 
@@ -133,12 +192,21 @@ struct LoweringEntry {
 Lower find_lowering(std::string_view op);  // null when the driver cannot run it
 
 std::span<const LoweringEntry> elementwise_lowerings();
+std::span<const LoweringEntry> chain_lowerings();
 std::span<const LoweringEntry> movement_lowerings();
 std::span<const LoweringEntry> reduction_lowerings();
 std::span<const LoweringEntry> row_lowerings();
 std::span<const LoweringEntry> product_lowerings();
 std::span<const LoweringEntry> index_lowerings();
 std::span<const LoweringEntry> control_lowerings();
+std::span<const LoweringEntry> order_lowerings();
+std::span<const LoweringEntry> scatter_lowerings();
+std::span<const LoweringEntry> matrix_lowerings();
+std::span<const LoweringEntry> attention_lowerings();
+std::span<const LoweringEntry> recurrent_lowerings();
+std::span<const LoweringEntry> convolution_lowerings();
+std::span<const LoweringEntry> pool_lowerings();
+std::span<const LoweringEntry> sampling_lowerings();
 
 // What a kernel computes in, as the ends of their names say: "_f32", "_f64", "_i64", "_u64".
 std::string_view computed_in(ir::DType dtype);

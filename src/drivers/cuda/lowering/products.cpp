@@ -1,6 +1,7 @@
 // Products of matrices.
-#include "drivers/cuda/kernels/product.h"
+#include <algorithm>
 
+#include "drivers/cuda/kernels/tiled_product.h"
 #include "drivers/cuda/lowering/lowering.h"
 #include "ir/op.h"
 #include "ir/ops/activation.h"
@@ -10,14 +11,157 @@ namespace {
 
 static_assert(static_cast<int>(Act::kClip) == static_cast<int>(ir::ActivationKind::kClip));
 
-Status launch_product(Lowering& l, const ProductParams& params, const Operand& c, const Operand& bias,
-                      const Operand& residual) {
+struct ProductTile {
+  std::string_view name;
+  int64_t rows, columns, threads, shared_bytes;
+  double rate;  // of its arithmetic, of the fastest one's
+};
+template <class Shape>
+constexpr ProductTile tile_of(std::string_view name, double rate) {
+  return {name, Shape::kRows, Shape::kColumns, Shape::kThreads, Shape::kSharedBytes, rate};
+}
+constexpr ProductTile kTiles[] = {
+    tile_of<Tile4x8>("product_4x8", 0.1),
+    tile_of<Tile16x16>("product_16x16", 0.5),
+    tile_of<Tile32x32>("product_32x32", 0.7),
+    tile_of<Tile64x64>("product_64x64", 1),
+};
+
+int64_t count_of(const ProductTile& tile, const ProductParams& params) {
+  return params.batches * ((params.m + tile.rows - 1) / tile.rows) *
+         ((params.n + tile.columns - 1) / tile.columns);
+}
+
+// The one that is done first, when each multiprocessor takes one after another.
+const ProductTile& choose_tile(const ProductParams& params, int multiprocessors) {
+  const auto time = [&](const ProductTile& tile) {
+    const int64_t turns = (count_of(tile, params) + multiprocessors - 1) / multiprocessors;
+    return static_cast<double>(turns * tile.rows * tile.columns) / tile.rate;
+  };
+  return *std::min_element(std::begin(kTiles), std::end(kTiles),
+                           [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
+}
+
+struct Extras {  // absent ones are not present()
+  Operand c, bias, residual;
+};
+
+Status launch_kernel(Lowering& l, std::string_view kernel, const ProductParams& params, const Extras& extras,
+                     const Grid& grid) {
+  return l.launch(kernel, params,
+                  {names(params.x, l.inputs[0]), names(params.y, l.inputs[1]), names(params.c, extras.c),
+                   names(params.bias, extras.bias), names(params.residual, extras.residual),
+                   names(params.out, l.outputs[0])},
+                  grid);
+}
+
+struct TileLaunch {
+  std::string kernel;
+  Grid grid;
+};
+
+TileLaunch tiles_for(const Lowering& l, const ProductParams& params) {
+  constexpr int64_t kTilesEach = 32;
+  const ProductTile& tile = choose_tile(params, l.emit.multiprocessors());
+  const int64_t blocks = std::min(count_of(tile, params), kTilesEach * l.emit.multiprocessors());
+  return {text(tile.name, "_", ir::name(l.inputs[0].dtype)), {blocks, tile.threads, tile.shared_bytes}};
+}
+
+Status launch_tiles(Lowering& l, const ProductParams& params, const Extras& extras) {
+  const TileLaunch tiles = tiles_for(l, params);
+  return launch_kernel(l, tiles.kernel, params, extras, tiles.grid);
+}
+
+// The sum alone. Nothing where the library cannot read the operands as they lie.
+std::optional<BlasProblem> problem_of(const ProductParams& params, ir::DType dtype) {
+  if (params.m == 0 || params.n == 0 || params.k == 0 || params.batches == 0) return std::nullopt;
+  if (params.batch.rank > 1 || (params.x_column != 1 && params.x_row != 1)) return std::nullopt;
+  BlasProblem problem;
+  problem.dtype = dtype;
+  problem.m = params.m;
+  problem.n = params.n;
+  problem.k = params.k;
+  problem.batches = params.batches;
+  problem.x_turned = params.x_column != 1;
+  problem.y_turned = params.y_column != 1;
+  problem.x_line = problem.x_turned ? params.x_column : params.x_row;
+  problem.y_line = problem.y_turned ? params.y_column : params.y_row;
+  problem.x_batch = params.x_batch[0];
+  problem.y_batch = params.y_batch[0];
+  problem.alpha = static_cast<float>(params.alpha);
+  return problem;
+}
+
+// All that follows the sum, where the library can do all of it. Its bias has an address that no run changes.
+bool take_extras(BlasProblem& problem, const ProductParams& params, const Extras& extras) {
+  const bool fixed_bias = !extras.bias.present() || extras.bias.place.kind == plan::Place::Kind::kConstant;
+  const bool whole_c = !extras.c.present() || (params.c_row == params.n && params.c_column == 1);
+  const bool adds = extras.c.present() || extras.residual.present();
+  if (!fixed_bias || !whole_c || (adds && params.batches > 1)) return false;
+  if (params.act != Act::kNone && params.act != Act::kRelu) return false;
+  if (extras.residual.present() && (extras.c.present() || params.act != Act::kNone)) return false;
+  problem.relu = params.act == Act::kRelu;
+  problem.bias = extras.bias.present() ? extras.bias.constant + extras.bias.offset : 0;
+  problem.beta = extras.c.present() ? static_cast<float>(params.beta) : adds ? 1 : 0;
+  return true;
+}
+
+// What our kernels would launch, to be measured: their operands are the library's.
+Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, const ProductParams& end,
+                             const Extras& extras) {
+  const auto placed = [extras](ProductParams on, const BlasOperands& operands) {
+    on.x = operands.x;
+    on.y = operands.y;
+    on.out = operands.out;
+    if (extras.c.present()) on.c = operands.c;
+    if (extras.bias.present()) on.bias = operands.c;
+    if (extras.residual.present()) on.residual = operands.c;
+    return on;
+  };
+  const TileLaunch tiles = tiles_for(l, params);
+  const Grid rest = l.grid(params.batches * params.m * params.n);
+  return {[=, &l](const BlasOperands& operands, StreamHandle stream) {
+            const ProductParams on = placed(params, operands);
+            return l.emit.launch_now(tiles.kernel, &on, tiles.grid, stream);
+          },
+          [=, &l](const BlasOperands& operands, StreamHandle stream) {
+            const ProductParams on = placed(end, operands);
+            return l.emit.launch_now("end_of_product", &on, rest, stream);
+          }};
+}
+
+Status launch_floats(Lowering& l, const ProductParams& params, const Extras& extras) {
+  std::optional<BlasProblem> problem = problem_of(params, l.inputs[0].dtype);
+  if (!problem.has_value()) return launch_tiles(l, params, extras);
+  problem->followed = !take_extras(*problem, params, extras);
+  ProductParams sum = params, end = params;
+  sum.act = Act::kNone;
+  end.alpha = 1;
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> product,
+                    l.emit.library_product(*problem, rival_of(l, params, end, extras)));
+  if (product == nullptr) return launch_tiles(l, params, extras);
+  BlasOperands operands;
+  std::vector<Bind> binds{names(operands.x, l.inputs[0]), names(operands.y, l.inputs[1]),
+                          names(operands.out, l.outputs[0])};
+  // A program that needs no memory in between has no arena.
+  if (const auto bytes = static_cast<int64_t>(product->workspace_bytes()); bytes > 0)
+    binds.push_back(names(operands.workspace, l.emit.scratch(ir::DType::kU8, {bytes})));
+  if (!problem->followed) binds.push_back(names(operands.c, extras.c.present() ? extras.c : extras.residual));
+  HEDDLE_TRY(l.emit.call(product, operands, binds, [&] {
+    return problem->followed ? launch_tiles(l, sum, {}) : launch_tiles(l, params, extras);
+  }));
+  if (!problem->followed) return {};
+  return l.launch("end_of_product", end,
+                  {names(end.c, extras.c), names(end.bias, extras.bias), names(end.residual, extras.residual),
+                   names(end.out, l.outputs[0])},
+                  l.grid(params.batches * params.m * params.n));
+}
+
+Status launch_product(Lowering& l, const ProductParams& params, const Extras& extras) {
   const std::string_view computed = computed_in(l.inputs[0].dtype);
-  return l.launch(
-      text("product", computed == "_u64" ? "_i64" : computed), params,
-      {names(params.x, l.inputs[0]), names(params.y, l.inputs[1]), names(params.c, c),
-       names(params.bias, bias), names(params.residual, residual), names(params.out, l.outputs[0])},
-      l.grid(params.batches * params.m * params.n));
+  if (computed == "_f32") return launch_floats(l, params, extras);
+  return launch_kernel(l, text("product", computed == "_u64" ? "_i64" : computed), params, extras,
+                       l.grid(params.batches * params.m * params.n));
 }
 
 // A vector is a matrix of one row on the left, of one column on the right.
@@ -26,6 +170,9 @@ Status lower_matmul(Lowering& l) {
   std::vector<int64_t> y(l.inputs[1].extents.begin(), l.inputs[1].extents.end());
   if (x.size() == 1) x.insert(x.begin(), 1);
   if (y.size() == 1) y.push_back(1);
+  if (y.size() == 2) {  // one matrix for all rows
+    for (; x.size() > 2; x.erase(x.begin())) x[1] *= x[0];
+  }
   const size_t rank = std::max(x.size(), y.size()) - 2;
   std::vector<int64_t> batch(rank, 1), x_batch(rank, 0), y_batch(rank, 0);
   const auto spread = [&](const std::vector<int64_t>& from, std::vector<int64_t>& strides) {
@@ -55,7 +202,7 @@ Status lower_matmul(Lowering& l) {
   params.x_row = params.k;
   params.x_column = params.y_column = 1;
   params.y_row = params.n;
-  return launch_product(l, params, {}, {}, {});
+  return launch_product(l, params, {});
 }
 
 void set_weight(ProductParams& params, const ir::Extents& y, bool transposed) {
@@ -83,7 +230,7 @@ Status lower_gemm(Lowering& l) {
     params.c_row = strides[0];
     params.c_column = strides[1];
   }
-  return launch_product(l, params, c, {}, {});
+  return launch_product(l, params, {c, {}, {}});
 }
 
 Status lower_linear(Lowering& l) {
@@ -96,8 +243,8 @@ Status lower_linear(Lowering& l) {
   params.x_column = 1;
   params.act = static_cast<Act>(activation.kind);
   params.act_numbers = {activation.alpha, activation.beta};
-  return launch_product(l, params, {}, l.has(2) ? l.inputs[2] : Operand(),
-                        l.has(3) ? l.inputs[3] : Operand());
+  return launch_product(l, params,
+                        {{}, l.has(2) ? l.inputs[2] : Operand(), l.has(3) ? l.inputs[3] : Operand()});
 }
 
 }  // namespace

@@ -77,12 +77,15 @@ Status lower_reduction(Lowering& l) {
   std::copy(kept.strides[0].begin(), kept.strides[0].end(), params.kept_strides);
   std::copy(over.strides[0].begin(), over.strides[0].end(), params.reduced_strides);
   set_empty(l, params);
+  params.in_a_row = over.strides[0].empty() || over.strides[0] == std::vector<int64_t>{1} ? 1 : 0;
+  const Teams teams =
+      teams_for(kept.count, over.count, computed_in(in.dtype) == "_f32" ? 4 : 8, l.emit.multiprocessors());
+  params.lanes = teams.lanes;
   for (const Reduction& reduction : kReductions) {
     if (reduction.op != l.node.op->name) continue;
     const std::string_view in_type = computed_in(in.dtype);
     return l.launch(text(reduction.kernel, in_type == "_u64" ? "_i64" : in_type), params,
-                    {names(params.in, in), names(params.out, l.outputs[0])},
-                    rows_grid(kept.count, over.count, in.dtype));
+                    {names(params.in, in), names(params.out, l.outputs[0])}, teams.grid);
   }
   return Status::internal("it is no reduction");
 }

@@ -1,11 +1,17 @@
 // Softmax and normalisations.
-#include "drivers/cuda/kernels/rows.h"
-
+#include "drivers/cuda/kernels/held_rows.h"
 #include "drivers/cuda/lowering/lowering.h"
 #include "ir/op.h"
 
 namespace heddle::cuda {
 namespace {
+
+using ir::DType;
+
+// Whether the threads of a team hold a row of so many elements in their registers.
+bool is_held(DType dtype, const Teams& teams, int64_t extent) {
+  return computed_in(dtype) == "_f32" && extent <= int64_t{teams.lanes} * kHeld;
+}
 
 Status lower_softmax(Lowering& l) {
   const Operand& in = l.inputs[0];
@@ -16,6 +22,12 @@ Status lower_softmax(Lowering& l) {
   for (size_t i = axis + 1; i < in.extents.rank(); ++i) params.inner *= in.extents[i];
   params.rows = in.elements() / params.extent;
   params.logarithm = l.node.is("LogSoftmax") ? 1 : 0;
+  const Teams teams = teams_for(params.rows, params.extent, sizeof(float), l.emit.multiprocessors());
+  params.lanes = teams.lanes;
+  if (params.inner == 1 && is_held(in.dtype, teams, params.extent)) {
+    return l.launch("softmax_held", params, {names(params.in, in), names(params.out, l.outputs[0])},
+                    teams.grid);
+  }
   return l.launch(text("softmax", computed_in(in.dtype)), params,
                   {names(params.in, in), names(params.out, l.outputs[0])},
                   rows_grid(params.rows, params.extent, in.dtype));
@@ -27,10 +39,15 @@ Status launch_norm(Lowering& l, NormParams params) {
   params.scale_type = type_of(l.inputs[1].dtype);
   params.bias_type = type_of(bias.dtype);
   params.epsilon = l.attributes().f64("epsilon", 1e-5);
-  return l.launch(text("norm", computed_in(l.inputs[0].dtype)), params,
+  const DType dtype = l.inputs[0].dtype;
+  const Teams teams = teams_for(params.rows, params.size, sizeof(float), l.emit.multiprocessors());
+  params.lanes = teams.lanes;
+  const bool held = is_held(dtype, teams, params.size) && computed_in(l.inputs[1].dtype) == "_f32" &&
+                    computed_in(bias.dtype) == "_f32";
+  return l.launch(held ? std::string("norm_held") : text("norm", computed_in(dtype)), params,
                   {names(params.in, l.inputs[0]), names(params.scale, l.inputs[1]), names(params.bias, bias),
                    names(params.out, l.outputs[0])},
-                  rows_grid(params.rows, params.size, l.inputs[0].dtype));
+                  held ? teams.grid : rows_grid(params.rows, params.size, dtype));
 }
 
 Status lower_layer_norm(Lowering& l) {
@@ -47,6 +64,8 @@ Status lower_layer_norm(Lowering& l) {
   params.axes = walk.axes;
   std::copy(walk.strides[0].begin(), walk.strides[0].end(), params.scale_strides);
   std::copy(walk.strides[1].begin(), walk.strides[1].end(), params.bias_strides);
+  const std::vector<int64_t> one(1, 1);
+  params.in_a_row = walk.strides[0] == one && (!l.has(2) || walk.strides[1] == one) ? 1 : 0;
   return launch_norm(l, params);
 }
 

@@ -1,0 +1,111 @@
+// graphs.h: runs that CUDA replays: one call in the place of a program's launches.
+//
+//   What       A run whose program and addresses (arena, inputs, outputs, flags) come a second time is built
+//              into an executable graph of explicit kernel nodes in a line, and launched as one from then on.
+//              Nothing is captured: another thread's cudaDeviceSynchronize() destroys a capture.
+//   Which      CudaProgram::fits_graph(): some launches at least, no call of a library (it cannot be a node)
+//              and an arena. The others are launched step by step, and so is a program whose graphs failed
+//              kMostFailures times.
+//   Alone      CUDA runs a graph once at a time, in whichever streams, and does not order threads that launch
+//              it at once. The arena's address is in the key, and an arena is one run's until that is over:
+//              no two streams ever want the same graph. So all queues of a device share the graphs: a slot's
+//              addresses serve whichever lane uses the slot, and four lanes do not keep four graphs of it.
+//   Limits     `bytes_max` over the device's graphs, by CLOCK (OnceMap). Once that is full, one in
+//              kRunsPerReplacement runs that want a graph gets it in another's place: where more addresses
+//              take turns than there is room for, building must not cost more than launching. The graphs of
+//              programs that are gone go first, all at once.
+//   Threads    Any. What is built is found without a lock; what was seen is remembered in words that are
+//              hints.
+//   Errors     A graph that cannot be built or launched is no failure of the run, which is launched
+//              step by step; if the device is lost, that says so.
+#pragma once
+
+#include <array>
+
+#include "base/once_map.h"
+#include "drivers/cuda/program.h"
+
+namespace heddle::cuda {
+
+// What of a run stands in the parameters of its kernels.
+struct GraphPlace {
+  const CudaProgram& program;
+  const device::Run& run;
+  Address flags;
+
+  template <class F>
+  void each_address(F&& f) const;
+};
+
+struct GraphKey {
+  explicit GraphKey(const GraphPlace& place);
+  bool operator==(const GraphKey& other) const {
+    return program == other.program && addresses == other.addresses;
+  }
+  bool operator==(const GraphPlace& place) const;
+
+  const void* program;             // the address of its life(), its own for as long as that is held
+  std::weak_ptr<const void> life;  // ... as here
+  std::vector<Address> addresses;
+};
+
+struct GraphHash {
+  size_t operator()(const GraphKey& key) const;
+  size_t operator()(const GraphPlace& place) const;
+};
+
+class Graphs {
+ public:
+  static constexpr uint32_t kMostFailures = 3;
+  static constexpr uint32_t kRunsPerReplacement = 16;
+  // Runs that came once are remembered in sets. Up to kWays runs of one set can take turns and each become a
+  // graph; a program with four lanes has as many.
+  static constexpr size_t kSets = 256, kWays = 4;
+  // What CUDA keeps for a node of a kernel, in the host's memory and the GPU's: it does not say. NVIDIA's own
+  // cache of graphs counts about 10 KB (CCCL, pull request 3768).
+  static constexpr uint64_t kNodeBytes = 10 * 1024;
+  static uint64_t bytes_of(size_t launches) { return (launches + 1) * kNodeBytes; }
+
+  Graphs(Ref<const OpenDevice> device, uint64_t bytes_max)
+      : device_(std::move(device)), bytes_max_(bytes_max), built_({.bytes = bytes_max}) {}
+
+  // Enqueues the run; the device's context is current.
+  Status launch(const CudaProgram& program, const device::Run& run, Address flags, StreamHandle stream);
+
+  uint64_t bytes() const { return bytes_.load_relaxed(); }
+
+ private:
+  struct Graph {
+    Graph(const OpenDevice& of, GraphExec handle, uint64_t size, Atomic<uint64_t>& all)
+        : device(of), executable(handle), bytes(size), sum(all) {
+      sum.add_relaxed(bytes);
+    }
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+
+    const OpenDevice& device;
+    const GraphExec executable;
+    const uint64_t bytes;
+    Atomic<uint64_t>& sum;
+  };
+
+  using Built = OnceMap<GraphKey, Graph, GraphHash>;
+
+  Ref<const Graph> find(const GraphPlace& place);  // null: not this time
+  bool is_wanted(const GraphPlace& place);
+  bool came_before(uint64_t hash);
+  Result<Ref<const Graph>> build(const GraphPlace& place);
+  Code add_nodes(GraphHandle graph, const GraphPlace& place) const;
+  Status failure(Code code, const CudaProgram& program, std::string_view what) const;  // counts it
+
+  const Ref<const OpenDevice> device_;
+  const uint64_t bytes_max_;
+  Atomic<uint64_t> bytes_{0};         // of the graphs that live
+  Atomic<uint32_t> replacements_{0};  // asked for; some are made
+  // Hashes of runs that came once, in the set that each gives: the latest first, the oldest leaves.
+  std::array<std::array<Atomic<uint64_t>, kWays>, kSets> seen_;
+  Built built_;
+};
+
+}  // namespace heddle::cuda

@@ -1,0 +1,334 @@
+#include "drivers/cuda/libraries/cudnn.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/process_exit.h"
+#include "drivers/cuda/memory.h"
+
+namespace heddle::cuda {
+namespace {
+
+constexpr uint64_t kAlign = 16;  // bytes, of each operand
+
+int type_of_cudnn(ir::DType dtype) {
+  return dtype == ir::DType::kF16 ? kCudnnF16 : dtype == ir::DType::kBF16 ? kCudnnBF16 : kCudnnF32;
+}
+
+int64_t product_of(const ConvolutionProblem::Axes& axes) {
+  return std::accumulate(axes.begin(), axes.end(), int64_t{1}, std::multiplies<>());
+}
+
+// Codes come in thousands, with more words in the lower digits.
+bool cannot(CudnnCode code) {
+  return code / 1000 == kCudnnBadParameter / 1000 || code / 1000 == kCudnnNotSupported / 1000;
+}
+
+// cuDNN knows planes of two axes and of three.
+size_t skipped_axes(const ConvolutionProblem& p) {
+  return p.in[0] == 1 && p.out[0] == 1 && p.kernel[0] == 1 && p.padding[0] == 0 ? 1 : 0;
+}
+
+// What is measured with, one behind another; a residual is what the output was.
+ConvolutionOperands operands_at(const ConvolutionProblem& p, uint64_t address) {
+  constexpr uint64_t kPlaceAlign = 256;
+  const auto place = [&](int64_t elements) {
+    const uint64_t at = address;
+    const auto size = static_cast<uint64_t>(elements * ir::size_of(p.dtype));
+    address += (size + kPlaceAlign - 1) / kPlaceAlign * kPlaceAlign;
+    return at;
+  };
+  ConvolutionOperands operands;
+  operands.x = place(int64_t{p.images} * p.channels * product_of(p.in));
+  operands.w = place(int64_t{p.out_channels} * (p.channels / p.groups) * product_of(p.kernel));
+  operands.out = operands.residual = place(int64_t{p.images} * p.out_channels * product_of(p.out));
+  operands.bias = place(p.out_channels);
+  operands.workspace = address;
+  return operands;
+}
+
+uint64_t bytes_of(const ConvolutionProblem& p) { return operands_at(p, 0).workspace; }
+
+std::string name_of(const ConvolutionProblem& p) {
+  std::string name = text("convolution ", ir::name(p.dtype), " math ", p.math, " of ", p.images, ' ',
+                          p.channels, ' ', p.out_channels, ' ', p.groups, p.bias ? " bias" : " none",
+                          p.residual ? " residual" : " none", p.relu ? " relu" : " none");
+  const std::pair<const char*, const ConvolutionProblem::Axes*> all[] = {{" in", &p.in},
+                                                                         {" out", &p.out},
+                                                                         {" kernel", &p.kernel},
+                                                                         {" strides", &p.strides},
+                                                                         {" dilations", &p.dilations},
+                                                                         {" padding", &p.padding}};
+  for (const auto& [word, axes] : all) {
+    name += word;
+    for (const int each : *axes) name += text(' ', each);
+  }
+  return name;
+}
+
+}  // namespace
+
+// ---- a convolution
+
+Status CudnnConvolution::describe_tensor(CudnnTensor& made, int images, int channels,
+                                         const ConvolutionProblem::Axes& plane) {
+  const CudnnApi& api = library_->api_;
+  HEDDLE_TRY(library_->check(api.tensor_create(&made), "cudnnCreateTensorDescriptor"));
+  std::vector<int> extents{images, channels};
+  extents.insert(extents.end(), plane.begin() + skipped_axes(problem_), plane.end());
+  std::vector<int> strides(extents.size(), 1);
+  for (size_t axis = extents.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * extents[axis + 1];
+  return library_->check(api.tensor_set(made, type_of_cudnn(problem_.dtype), static_cast<int>(extents.size()),
+                                        extents.data(), strides.data()),
+                         "cudnnSetTensorNdDescriptor");
+}
+
+Status CudnnConvolution::describe() {
+  const CudnnApi& api = library_->api_;
+  const ConvolutionProblem& p = problem_;
+  const auto check = [&](CudnnCode code, std::string_view what) { return library_->check(code, what); };
+  HEDDLE_TRY(describe_tensor(x_, p.images, p.channels, p.in));
+  HEDDLE_TRY(describe_tensor(out_, p.images, p.out_channels, p.out));
+  HEDDLE_TRY(describe_tensor(bias_, 1, p.out_channels, {1, 1, 1}));
+  const size_t skipped = skipped_axes(p);
+  std::vector<int> w{p.out_channels, p.channels / p.groups};
+  w.insert(w.end(), p.kernel.begin() + skipped, p.kernel.end());
+  HEDDLE_TRY(check(api.filter_create(&w_), "cudnnCreateFilterDescriptor"));
+  HEDDLE_TRY(
+      check(api.filter_set(w_, type_of_cudnn(p.dtype), kCudnnNCHW, static_cast<int>(w.size()), w.data()),
+            "cudnnSetFilterNdDescriptor"));
+  HEDDLE_TRY(check(api.window_create(&window_), "cudnnCreateConvolutionDescriptor"));
+  HEDDLE_TRY(check(api.window_set(window_, static_cast<int>(ConvolutionProblem::kAxes - skipped),
+                                  p.padding.data() + skipped, p.strides.data() + skipped,
+                                  p.dilations.data() + skipped, kCudnnCrossCorrelation, kCudnnF32),
+                   "cudnnSetConvolutionNdDescriptor"));
+  HEDDLE_TRY(check(api.window_set_groups(window_, p.groups), "cudnnSetConvolutionGroupCount"));
+  HEDDLE_TRY(check(api.window_set_math(window_, p.dtype == ir::DType::kF32 ? p.math : kCudnnTensorMath),
+                   "cudnnSetConvolutionMathType"));
+  HEDDLE_TRY(check(api.activation_create(&activation_), "cudnnCreateActivationDescriptor"));
+  return check(api.activation_set(activation_, p.relu ? kCudnnRelu : kCudnnIdentity, kCudnnPropagateNan, 0),
+               "cudnnSetActivationDescriptor");
+}
+
+CudnnConvolution::~CudnnConvolution() {
+  const CudnnApi& api = library_->api_;
+  for (CudnnTensor each : {x_, out_, bias_}) {
+    if (each != nullptr) api.tensor_destroy(each);
+  }
+  if (w_ != nullptr) api.filter_destroy(w_);
+  if (window_ != nullptr) api.window_destroy(window_);
+  if (activation_ != nullptr) api.activation_destroy(activation_);
+}
+
+bool CudnnConvolution::takes(const void* operands) const {
+  const ConvolutionOperands o = operands_of<ConvolutionOperands>(operands);
+  return (o.x | o.w | o.out | o.bias | o.residual) % kAlign == 0;
+}
+
+Result<std::vector<CudnnConvolution::Algorithm>> CudnnConvolution::able(CudnnHandle handle) const {
+  std::vector<Algorithm> found;
+  for (const int number : {kCudnnPrecomputedGemm, kCudnnImplicitGemm}) {
+    // Without an activation cuDNN adds a bias in this one alone.
+    if (problem_.bias && !problem_.relu && number != kCudnnPrecomputedGemm) continue;
+    size_t bytes = 0;
+    const CudnnCode code = library_->api_.workspace_of(handle, x_, w_, window_, out_, number, &bytes);
+    if (cannot(code)) continue;
+    HEDDLE_TRY(library_->check(code, "cudnnGetConvolutionForwardWorkspaceSize"));
+    if (bytes <= kMostWorkspaceBytes) found.push_back({number, bytes});
+  }
+  return found;
+}
+
+CudnnCode CudnnConvolution::enqueue(CudnnHandle handle, const ConvolutionOperands& operands,
+                                    const Algorithm& by) const {
+  constexpr float kOne = 1, kZero = 0;
+  const CudnnApi& api = library_->api_;
+  if (!problem_.bias) {
+    return api.convolve(handle, &kOne, x_, pointer_to(operands.x), w_, pointer_to(operands.w), window_,
+                        by.number, pointer_to(operands.workspace), by.workspace_bytes, &kZero, out_,
+                        pointer_to(operands.out));
+  }
+  const uint64_t added = problem_.residual ? operands.residual : operands.out;
+  return api.convolve_and_finish(handle, &kOne, x_, pointer_to(operands.x), w_, pointer_to(operands.w),
+                                 window_, by.number, pointer_to(operands.workspace), by.workspace_bytes,
+                                 problem_.residual ? &kOne : &kZero, out_, pointer_to(added), bias_,
+                                 pointer_to(operands.bias), activation_, out_, pointer_to(operands.out));
+}
+
+Status CudnnConvolution::run(const void* operands, StreamHandle stream) const {
+  HEDDLE_TRY_ASSIGN(const CudnnHandle handle, library_->take_handle(stream));
+  const Cudnn::Lent lent(*library_, handle);
+  return library_->check(enqueue(handle, operands_of<ConvolutionOperands>(operands), chosen_),
+                         "cudnnConvolutionForward");
+}
+
+// ---- the library
+
+Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning,
+                             const Clock& clock) {
+  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), clock));
+  if (tuning.on) {
+    made->store_ = std::make_unique<AlgorithmStore>(
+        tuning, "cudnn", text(made->device_->identity(), "; cuDNN ", made->version()));
+  }
+  return made;
+}
+
+Cudnn::~Cudnn() {
+  if (!device_->is_ours()) return;
+  const Current current(*device_);
+  for (const CudnnHandle each : *idle_.lock()) api_.destroy(each);
+}
+
+std::string Cudnn::version() const {
+  const size_t number = api_.version();
+  return text(number / 10000, ".", number / 100 % 100, ".", number % 100);
+}
+
+std::string Cudnn::describe_choices() const {
+  return store_ != nullptr ? store_->describe() : "cuDNN wherever it can: HEDDLE_TUNE is off";
+}
+
+Status Cudnn::check(CudnnCode code, std::string_view what) const {
+  if (code == kCudnnSuccess) [[likely]]
+    return {};
+  return Status::internal("cuDNN ", version(), ": ", what, " says ", api_.error_text(code));
+}
+
+Result<CudnnHandle> Cudnn::take_handle(StreamHandle stream) const {
+  CudnnHandle handle = nullptr;
+  {
+    auto idle = idle_.lock();
+    if (!idle->empty()) {
+      handle = idle->back();
+      idle->pop_back();
+    }
+  }
+  if (handle == nullptr) HEDDLE_TRY(check(api_.create(&handle), "cudnnCreate"));
+  if (const Status set = check(api_.set_stream(handle, stream), "cudnnSetStream"); !set.ok()) {
+    api_.destroy(handle);
+    return set;
+  }
+  return handle;
+}
+
+Status Cudnn::compute_once(ir::DType dtype) const {
+  const auto once = [&]() -> Result<Ref<const bool>> {
+    HEDDLE_TRY(compute(dtype));
+    renew_exit_handler();
+    return std::make_shared<const bool>(true);
+  };
+  return computed_.get_or_make(static_cast<int>(dtype), once).status();
+}
+
+Status Cudnn::compute(ir::DType dtype) const {
+  constexpr int kChannels = 32, kExtent = 8;
+  ConvolutionProblem problem;
+  problem.dtype = dtype;
+  problem.channels = problem.out_channels = kChannels;
+  problem.in = problem.out = {1, kExtent, kExtent};
+  problem.kernel = {1, 3, 3};
+  problem.padding = {0, 1, 1};
+  problem.bias = problem.relu = true;
+  const Current current(*device_);
+  CudnnConvolution convolution(shared_from_this(), problem);
+  HEDDLE_TRY(convolution.describe());
+  HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
+  const Lent lent(*this, handle);
+  HEDDLE_TRY_ASSIGN(const std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
+  if (able.empty()) return Status::unsupported("cuDNN ", version(), " convolves no ", dtype);
+  const uint64_t bytes = bytes_of(problem) + able.front().workspace_bytes;
+  HEDDLE_TRY_ASSIGN(const std::unique_ptr<device::Memory> memory,
+                    allocate(device_, bytes, device::MemoryKind::device));
+  HEDDLE_TRY(clear(*device_, memory->address(), bytes_of(problem)));
+  const ConvolutionOperands operands = operands_at(problem, memory->address());
+  HEDDLE_TRY(check(convolution.enqueue(handle, operands, able.front()), "cudnnConvolutionForward"));
+  return device_->check(device_->api.stream_synchronize(device_->stream), "the first convolution of cuDNN");
+}
+
+Result<Ref<const CudnnConvolution>> Cudnn::convolution(const ConvolutionProblem& problem,
+                                                       const Rival<ConvolutionOperands>& rival,
+                                                       device::Source& source) const {
+  const Current current(*device_);
+  const std::shared_ptr<CudnnConvolution> made(new CudnnConvolution(shared_from_this(), problem));
+  HEDDLE_TRY(made->describe());
+  const auto choose_once = [&]() -> Result<Ref<const Choice>> {
+    const Result<Choice> choice = choose(*made, rival, source);
+    renew_exit_handler();  // each kind of kernel may bring static objects
+    if (!choice.ok()) return choice.status();
+    return std::make_shared<const Choice>(*choice);
+  };
+  const Result<Ref<const Choice>> chosen = choices_.get_or_make(problem, choose_once);
+  // Without memory to measure with kernels of ours compute; the next program asks anew.
+  if (chosen.status().code() == heddle::Code::exhausted) return Ref<const CudnnConvolution>();
+  HEDDLE_TRY(chosen.status());
+  if (!(*chosen)->has_value()) return Ref<const CudnnConvolution>();
+  made->chosen_ = ***chosen;
+  return Ref<const CudnnConvolution>(made);
+}
+
+// A kept choice counts only if cuDNN says that it can.
+Result<Cudnn::Choice> Cudnn::choose(const CudnnConvolution& convolution,
+                                    const Rival<ConvolutionOperands>& rival, device::Source& source) const {
+  HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
+  const Lent lent(*this, handle);
+  HEDDLE_TRY_ASSIGN(std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
+  if (able.empty()) return Choice();
+  const std::string name = name_of(convolution.problem_);
+  const auto known = [&](const std::string& kept) -> std::optional<Choice> {
+    if (kept == AlgorithmStore::kOurs) return Choice();
+    for (const CudnnConvolution::Algorithm& each : able) {
+      if (text(each.number) == kept) return each;
+    }
+    return std::nullopt;
+  };
+  const std::optional<std::string> kept = store_ == nullptr ? std::nullopt : store_->find(name);
+  if (kept.has_value()) {
+    if (const std::optional<Choice> choice = known(*kept); choice.has_value()) return *choice;
+  }
+  HEDDLE_TRY_ASSIGN(const size_t best, measure(convolution, able, rival, handle, source));
+  const Choice measured = best == able.size() ? Choice() : Choice(able[best]);
+  if (store_ == nullptr) return measured;
+  const std::string words = measured.has_value() ? text(measured->number) : AlgorithmStore::kOurs;
+  return known(store_->keep(name, words, kept.has_value())).value_or(measured);
+}
+
+Result<size_t> Cudnn::measure(const CudnnConvolution& convolution,
+                              std::vector<CudnnConvolution::Algorithm>& able,
+                              const Rival<ConvolutionOperands>& rival, CudnnHandle handle,
+                              device::Source& source) const {
+  uint64_t workspace = rival.workspace_bytes;
+  for (const auto& each : able) workspace = std::max(workspace, each.workspace_bytes);
+  const uint64_t bytes = bytes_of(convolution.problem_);
+  HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source.allocate(bytes + workspace));
+  HEDDLE_TRY(clear(*device_, memory->address(), bytes));
+  const ConvolutionOperands operands = operands_at(convolution.problem_, memory->address());
+
+  // What it says it can do and then does not, it cannot.
+  std::erase_if(able, [&](const CudnnConvolution::Algorithm& each) {
+    return convolution.enqueue(handle, operands, each) != kCudnnSuccess;
+  });
+  HEDDLE_TRY(device_->check(device_->api.stream_synchronize(device_->stream), "a convolution of cuDNN"));
+  if (able.empty() || store_ == nullptr) return size_t{0};
+  std::vector<std::function<Status()>> ways;
+  for (const CudnnConvolution::Algorithm& each : able) {
+    ways.emplace_back([&, by = &each] {
+      return check(convolution.enqueue(handle, operands, *by), "cudnnConvolutionForward");
+    });
+  }
+  if (rival.whole) ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
+  return fastest(*device_, clock_, ways);
+}
+
+size_t Cudnn::Hash::operator()(const ConvolutionProblem& p) const {
+  uint64_t hash = static_cast<uint64_t>(p.dtype) * 64 + static_cast<uint64_t>(p.math) * 8 + (p.bias ? 4 : 0) +
+                  (p.residual ? 2 : 0) + p.relu;
+  const auto mix = [&](int each) { hash = (hash ^ static_cast<uint64_t>(each)) * 0x9e3779b97f4a7c15u; };
+  for (const int each : {p.images, p.channels, p.out_channels, p.groups}) mix(each);
+  for (const auto* axes : {&p.in, &p.out, &p.kernel, &p.strides, &p.dilations, &p.padding}) {
+    for (const int each : *axes) mix(each);
+  }
+  return hash;
+}
+
+}  // namespace heddle::cuda

@@ -1,0 +1,142 @@
+// cudnn.h: convolutions by cuDNN on one device.
+//
+//   What       convolution() makes a CudnnConvolution, which a run enqueues into its stream. Of cuDNN's
+//              algorithms without a transform the fastest is taken, if it beats our own kernels; it is
+//              measured once per problem and device, when the first program that has it is made, and kept for
+//              other processes (algorithm_store.h).
+//   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `math` allows. Bits depend on
+//              the number of images: `exact` models do without.
+//   Handles    cuDNN's are used by one thread at a time: each run lends one from a pool.
+//   Threads    Any.
+//   Blocks     convolution(): for as long as the measurement takes, some milliseconds. compute_once(): for as
+//              long as cuDNN needs to load what it consists of. run(): for as long as a new handle takes,
+//              where more threads run convolutions than ever before.
+//   Lifetime   A convolution keeps the library, and that the device.
+#pragma once
+
+#include <array>
+#include <optional>
+
+#include "base/once_map.h"
+#include "device/buffer.h"
+#include "drivers/cuda/libraries/algorithm_store.h"
+#include "drivers/cuda/libraries/cudnn_api.h"
+#include "drivers/cuda/libraries/library_call.h"
+#include "ir/tensor_type.h"
+
+namespace heddle::cuda {
+
+// out = relu(conv(x, w) + residual + bias), each part where it is asked for; planes of three axes, those in
+// front 1 where there are fewer.
+struct ConvolutionProblem {
+  static constexpr size_t kAxes = 3;
+  using Axes = std::array<int, kAxes>;
+
+  ir::DType dtype = ir::DType::kF32;
+  int math = kCudnnFmaMath;  // of f32
+  int images = 1, channels = 1, out_channels = 1, groups = 1;
+  Axes in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, padding{};
+  bool bias = false, residual = false, relu = false;  // the last two only with a bias
+
+  bool operator==(const ConvolutionProblem&) const = default;
+};
+
+struct ConvolutionOperands {
+  uint64_t x = 0, w = 0, out = 0, bias = 0, residual = 0, workspace = 0;
+};
+
+class Cudnn;
+
+class CudnnConvolution final : public LibraryCall {
+ public:
+  ~CudnnConvolution() override;
+
+  const char* library() const override { return "cuDNN"; }
+  uint64_t workspace_bytes() const override { return chosen_.workspace_bytes; }
+  bool takes(const void* operands) const override;
+  Status run(const void* operands, StreamHandle stream) const override;
+
+ private:
+  friend class Cudnn;
+  struct Algorithm {
+    int number = 0;
+    uint64_t workspace_bytes = 0;
+  };
+
+  CudnnConvolution(Ref<const Cudnn> library, const ConvolutionProblem& problem)
+      : library_(std::move(library)), problem_(problem) {}
+  Status describe();
+  Status describe_tensor(CudnnTensor& made, int images, int channels, const ConvolutionProblem::Axes& plane);
+  Result<std::vector<Algorithm>> able(CudnnHandle handle) const;
+  CudnnCode enqueue(CudnnHandle handle, const ConvolutionOperands& operands, const Algorithm& by) const;
+
+  const Ref<const Cudnn> library_;
+  const ConvolutionProblem problem_;
+  CudnnTensor x_ = nullptr, out_ = nullptr, bias_ = nullptr;
+  CudnnFilter w_ = nullptr;
+  CudnnWindow window_ = nullptr;
+  CudnnActivation activation_ = nullptr;
+  Algorithm chosen_;
+};
+
+class Cudnn : public std::enable_shared_from_this<Cudnn> {
+ public:
+  static Ref<const Cudnn> make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning,
+                               const Clock& clock = Clock::real());
+  ~Cudnn();
+  Cudnn(const Cudnn&) = delete;
+  Cudnn& operator=(const Cudnn&) = delete;
+
+  std::string version() const;
+  std::string describe_choices() const;  // for people
+  // Null where cuDNN cannot, or the rival is as fast. `source` lends the memory that is measured with; null,
+  // too, where it has none.
+  Result<Ref<const CudnnConvolution>> convolution(const ConvolutionProblem& problem,
+                                                  const Rival<ConvolutionOperands>& rival,
+                                                  device::Source& source) const;
+  // cuDNN makes static objects when it first computes, which exit() destroys before what was made earlier:
+  // it computes here, before a model that has convolutions is called.
+  Status compute_once(ir::DType dtype) const;
+
+ private:
+  friend class CudnnConvolution;
+  using Choice = std::optional<CudnnConvolution::Algorithm>;  // nothing: kernels of ours
+  struct Hash {
+    size_t operator()(const ConvolutionProblem& problem) const;
+  };
+  // A handle for one thread, set to a stream.
+  class Lent {
+   public:
+    Lent(const Cudnn& library, CudnnHandle handle) : library_(library), handle_(handle) {}
+    ~Lent() { library_.idle_.lock()->push_back(handle_); }
+    Lent(const Lent&) = delete;
+    Lent& operator=(const Lent&) = delete;
+    CudnnHandle handle() const { return handle_; }
+
+   private:
+    const Cudnn& library_;
+    const CudnnHandle handle_;
+  };
+
+  Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const Clock& clock)
+      : api_(api), device_(std::move(device)), clock_(clock) {}
+  Status check(CudnnCode code, std::string_view what) const;
+  Result<CudnnHandle> take_handle(StreamHandle stream) const;
+  Result<Choice> choose(const CudnnConvolution& convolution, const Rival<ConvolutionOperands>& rival,
+                        device::Source& source) const;
+  Status compute(ir::DType dtype) const;
+  // Of those in `able`, from which it takes what cuDNN cannot after all, or their number: the rival.
+  Result<size_t> measure(const CudnnConvolution& convolution, std::vector<CudnnConvolution::Algorithm>& able,
+                         const Rival<ConvolutionOperands>& rival, CudnnHandle handle,
+                         device::Source& source) const;
+
+  const CudnnApi api_;
+  const Ref<const OpenDevice> device_;
+  const Clock& clock_;
+  mutable Guarded<std::vector<CudnnHandle>, Rank::kBuffer> idle_;
+  std::unique_ptr<AlgorithmStore> store_;  // null: nothing is timed
+  mutable OnceMap<int, bool> computed_;    // by type
+  mutable OnceMap<ConvolutionProblem, Choice, Hash> choices_;
+};
+
+}  // namespace heddle::cuda

@@ -1,0 +1,61 @@
+// library_call.h: what a library of NVIDIA's computes in a program, and how it is chosen.
+//
+//   What       A LibraryCall is one step of a program. Its operands are a struct of addresses, which a run
+//              fills in. Which way is the fastest is measured once, when a program is made.
+//   Threads    Any.
+//   Blocks     fastest(): for as long as the measurement takes, some milliseconds.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <span>
+
+#include "base/clock.h"
+#include "drivers/cuda/driver/open_device.h"
+
+namespace heddle::cuda {
+
+class LibraryCall {
+ public:
+  virtual ~LibraryCall() = default;
+  virtual const char* library() const = 0;  // its name
+  virtual uint64_t workspace_bytes() const = 0;
+  // Whether the addresses are aligned as the library needs them.
+  virtual bool takes(const void* operands) const = 0;
+  // Enqueues it; the device's context is current.
+  virtual Status run(const void* operands, StreamHandle stream) const = 0;
+
+ protected:
+  LibraryCall() = default;
+  LibraryCall(const LibraryCall&) = delete;
+  LibraryCall& operator=(const LibraryCall&) = delete;
+};
+
+inline constexpr uint64_t kMostWorkspaceBytes = uint64_t{32} << 20;  // of a call
+
+template <class Operands>
+Operands operands_of(const void* bytes) {
+  Operands operands;
+  std::memcpy(&operands, bytes, sizeof operands);
+  return operands;
+}
+inline void* pointer_to(uint64_t address) { return reinterpret_cast<void*>(address); }
+
+// The same by kernels of ours, with a library's operands.
+template <class Operands>
+struct Rival {
+  using Enqueue = std::function<Status(const Operands& operands, StreamHandle stream)>;
+  Enqueue whole;
+  Enqueue rest;                  // behind the library, where kernels of ours follow it
+  uint64_t workspace_bytes = 0;  // that `whole` uses
+};
+
+// Enqueues zeros into the device's stream of allocations: what is measured with is not read before it is
+// written.
+Status clear(const OpenDevice& device, Address at, uint64_t bytes);
+
+// Which of `ways` takes the least time in the device's stream of allocations; of equals the last.
+Result<size_t> fastest(const OpenDevice& device, const Clock& clock,
+                       std::span<const std::function<Status()>> ways);
+
+}  // namespace heddle::cuda

@@ -1,0 +1,142 @@
+// Attention over heads that are slices of the last axis, and linear attention.
+#include "drivers/cuda/kernels/attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "drivers/cuda/kernels/linear_attention.h"
+#include "drivers/cuda/lowering/lowering.h"
+
+namespace heddle::cuda {
+namespace {
+
+enum AttentionInput : size_t { kQ, kK, kV, kMask };
+
+struct AttentionOperands {
+  Operand q, k, v;
+};
+
+double scale_of(const Lowering& l, int64_t extent) {
+  const double given = l.attributes().f64("scale");
+  return given != 0 ? given : 1 / std::sqrt(static_cast<double>(extent));
+}
+
+// Sets all but the addresses.
+AttentionOperands set_form(const Lowering& l, AttentionParams& p) {
+  const ir::Extents& q = l.inputs[kQ].extents;
+  const int64_t heads = l.attributes().i64("num_heads"), key_heads = l.attributes().i64("kv_heads", heads);
+  const bool packed = l.attributes().i64("packed") != 0;
+  const int64_t extent = q[2] / (packed ? heads + 2 * key_heads : heads);
+  p.type = type_of(l.inputs[kQ].dtype);
+  p.causal = l.attributes().i64("causal") != 0 ? 1 : 0;
+  p.heads = static_cast<int32_t>(heads);
+  p.sharing = static_cast<int32_t>(heads / key_heads);
+  p.batch = q[0];
+  p.queries = q[1];
+  p.keys = packed ? q[1] : l.inputs[kK].extents[1];
+  p.extent = static_cast<int32_t>(extent);
+  p.value_extent = static_cast<int32_t>(packed ? extent : l.inputs[kV].extents[2] / key_heads);
+  p.q_row = p.k_row = p.v_row = q[2];
+  p.scale = scale_of(l, extent);
+  if (l.has(kMask)) {
+    p.mask_type = type_of(l.inputs[kMask].dtype);
+    const std::vector<int64_t> strides = broadcast_strides(l.inputs[kMask].extents, 4);
+    std::copy(strides.begin(), strides.end(), p.mask_strides);
+  }
+  if (packed) {
+    return {l.inputs[kQ], l.inputs[kQ].from(heads * extent), l.inputs[kQ].from((heads + key_heads) * extent)};
+  }
+  p.k_row = l.inputs[kK].extents[2];
+  p.v_row = l.inputs[kV].extents[2];
+  return {l.inputs[kQ], l.inputs[kK], l.inputs[kV]};
+}
+
+template <int kWidth>
+Grid tiles_grid(const AttentionParams& p) {
+  using Kernel = TiledAttention<Type::kF32, kWidth>;
+  constexpr int64_t kMostBlocks = 1 << 16;
+  const int64_t tiles = (p.queries + Kernel::kRows - 1) / Kernel::kRows;
+  return {std::clamp<int64_t>(p.batch * p.heads * tiles, 1, kMostBlocks), Kernel::kThreads,
+          Kernel::kSharedBytes};
+}
+
+Status lower_attention(Lowering& l) {
+  AttentionParams params;
+  const AttentionOperands operands = set_form(l, params);
+  const Operand &out = l.outputs[0], mask = l.has(kMask) ? l.inputs[kMask] : Operand();
+  const int32_t width = std::max(params.extent, params.value_extent);
+  const bool computed = out.dtype == ir::DType::kF32 || out.dtype == ir::DType::kF64;
+  Operand sums;
+  std::string kernel;
+  Grid grid{};
+  if (out.dtype != ir::DType::kF64 && width <= 128) {
+    kernel = text("attention_", width <= 32 ? "32_" : width <= 64 ? "64_" : "128_", ir::name(out.dtype));
+    grid = width <= 32   ? tiles_grid<32>(params)
+           : width <= 64 ? tiles_grid<64>(params)
+                         : tiles_grid<128>(params);
+  } else {
+    kernel = text("attention", computed_in(out.dtype));
+    grid = rows_grid(params.batch * params.queries * params.heads, params.keys, out.dtype);
+    sums = computed ? out : l.emit.scratch(ir::DType::kF32, out.extents);
+  }
+  return l.launch(kernel, params,
+                  {names(params.q, operands.q), names(params.k, operands.k), names(params.v, operands.v),
+                   names(params.mask, mask), names(params.sums, sums), names(params.out, out)},
+                  grid);
+}
+
+enum LinearInput : size_t { kQuery, kKey, kValue, kPast, kDecay, kBeta };
+
+// What the decay leaves of the state: its exponential, in the type that is computed in.
+Result<Operand> kept_of(Lowering& l, ir::DType computed) {
+  if (!l.has(kDecay)) return Operand();
+  const Operand& decay = l.inputs[kDecay];
+  const Operand kept = l.emit.scratch(computed, decay.extents);
+  MapParams params = flat_params(decay.elements());
+  if (params.count == 0) return kept;
+  params.in[0].type = type_of(decay.dtype);
+  params.in[0].strides[0] = 1;
+  params.out_type = type_of(computed);
+  HEDDLE_TRY(l.launch(text("exp", computed_in(computed)), params,
+                      {names(params.in[0].data, decay), names(params.out, kept)}, l.grid(params.count)));
+  return kept;
+}
+
+Status lower_linear_attention(Lowering& l) {
+  const ir::Extents& q = l.inputs[kQuery].extents;
+  const int64_t query_heads = l.attributes().i64("q_num_heads"), heads = l.attributes().i64("kv_num_heads");
+  const ir::DType dtype = l.inputs[kQuery].dtype;
+  const ir::DType computed = dtype == ir::DType::kF64 ? ir::DType::kF64 : ir::DType::kF32;
+  LinearAttentionParams params;
+  params.type = type_of(dtype);
+  params.batch = q[0];
+  params.positions = q[1];
+  params.heads = heads;
+  params.readers = query_heads / heads;
+  params.extent = q[2] / query_heads;
+  params.value_extent = l.inputs[kValue].extents[2] / heads;
+  params.scale = scale_of(l, params.extent);
+  params.kept_each = l.has(kDecay) && l.inputs[kDecay].extents[2] != heads ? 1 : 0;
+  params.rates_each = l.has(kBeta) && l.inputs[kBeta].extents[2] != 1 ? 1 : 0;
+  const Operand state = l.emit.scratch(computed, {q[0], heads, params.extent, params.value_extent});
+  HEDDLE_TRY(l.has(kPast) ? l.cast(l.inputs[kPast], state) : l.fill(state, 0));
+  HEDDLE_TRY_ASSIGN(const Operand kept, kept_of(l, computed));
+  const Operand rates = l.has(kBeta) ? l.inputs[kBeta] : Operand();
+  const Operand y = l.outputs[0];
+  HEDDLE_TRY(l.launch(text("linear_attention", computed_in(computed)), params,
+                      {names(params.q, l.inputs[kQuery]), names(params.k, l.inputs[kKey]),
+                       names(params.v, l.inputs[kValue]), names(params.kept, kept),
+                       names(params.rates, rates), names(params.state, state), names(params.out, y)},
+                      l.grid(params.batch * heads * params.value_extent)));
+  return l.outputs[1].present() ? l.cast(state, l.outputs[1]) : Status();
+}
+
+}  // namespace
+
+std::span<const LoweringEntry> attention_lowerings() {
+  static constexpr LoweringEntry kEntries[] = {{"Attention", lower_attention},
+                                               {"LinearAttention", lower_linear_attention}};
+  return kEntries;
+}
+
+}  // namespace heddle::cuda

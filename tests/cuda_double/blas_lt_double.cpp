@@ -1,0 +1,251 @@
+// cuBLASLt of the double: matrices are sequences of columns, as the library has them.
+#include <array>
+#include <bit>
+#include <cstring>
+
+#include "drivers/cuda/kernels/element.h"
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/cuda_double/device_memory.h"
+#include "tests/cuda_double/kernel_table.h"
+#include "tests/cuda_double/stream.h"
+
+namespace heddle::cuda_double {
+namespace {
+
+using cuda::BlasCode;
+using cuda::Type;
+
+constexpr int kAlgorithms = 3;
+constexpr std::array<int64_t, kAlgorithms> kTimesUs = {30, 10, 20};
+constexpr std::array<size_t, kAlgorithms> kWorkspaces = {4096, 512, 0};
+
+int the_library;
+std::array<Atomic<int64_t>, kAlgorithms> runs;  // counters that order nothing
+constexpr int64_t kUsualProductNs = 25'000;
+Atomic<int64_t> product_ns{kUsualProductNs};  // set before what is measured
+
+ManualClock& its_clock() {
+  static ManualClock clock;
+  return clock;
+}
+
+struct Operation {
+  int compute = cuda::kBlasComputeF32;
+  int32_t turn_a = 0, turn_b = 0;
+  uint32_t epilogue = cuda::kBlasPlain;
+  uint64_t bias = 0;
+};
+
+struct Layout {
+  int type = 0;
+  int64_t rows = 0, columns = 0, line = 0;
+  int32_t batches = 1;
+  int64_t batch_stride = 0;
+
+  Type element() const {
+    return type == cuda::kBlasF16 ? Type::kF16 : type == cuda::kBlasBF16 ? Type::kBF16 : Type::kF32;
+  }
+  int64_t end() const { return (batches - 1) * batch_stride + (columns - 1) * line + rows; }
+  uint64_t bytes() const { return static_cast<uint64_t>(end()) * (type == cuda::kBlasF32 ? 4 : 2); }
+  void require(uint64_t at, const char* what) const {
+    host_of(at, bytes(), what);
+    if (at % 16 != 0) stop(what, "an address that is no multiple of 16, which the preference promised");
+  }
+};
+
+struct Factor {  // element (i, k) of a matrix that may be turned
+  Layout layout;
+  uint64_t data;
+  bool turned;
+
+  float at(int64_t batch, int64_t i, int64_t k) const {
+    const int64_t place = turned ? k + i * layout.line : i + k * layout.line;
+    return cuda::load<float>(data, layout.element(), batch * layout.batch_stride + place);
+  }
+};
+
+// As tensor cores take a factor of f32; here it loses the bits that have no place.
+float rounded(float value, int compute) {
+  if (compute == cuda::kBlasComputeF16) return cuda::from_f16(cuda::to_f16(value));
+  if (compute == cuda::kBlasComputeBF16) return cuda::from_bf16(cuda::to_bf16(value));
+  constexpr uint32_t kTF32 = ~uint32_t{0x1fff};
+  return compute == cuda::kBlasComputeTF32 ? std::bit_cast<float>(std::bit_cast<uint32_t>(value) & kTF32)
+                                           : value;
+}
+
+bool known_compute(int compute) {
+  return compute == cuda::kBlasComputeF32 || compute == cuda::kBlasComputeF16 ||
+         compute == cuda::kBlasComputeBF16 || compute == cuda::kBlasComputeTF32;
+}
+
+struct Multiplication {
+  Operation operation;
+  Factor a, b;
+  Layout out;
+  uint64_t c, d;
+  float alpha, beta;
+
+  void compute() const {
+    const int64_t depth = a.turned ? a.layout.rows : a.layout.columns;
+    for (int64_t batch = 0; batch < out.batches; ++batch) {
+      for (int64_t j = 0; j < out.columns; ++j) {
+        for (int64_t i = 0; i < out.rows; ++i) {
+          float sum = 0;
+          for (int64_t k = 0; k < depth; ++k)
+            sum +=
+                rounded(a.at(batch, i, k), operation.compute) * rounded(b.at(batch, j, k), operation.compute);
+          sum *= alpha;
+          const int64_t at = batch * out.batch_stride + j * out.line + i;
+          if (beta != 0) sum += beta * cuda::load<float>(c, out.element(), at);
+          if ((operation.epilogue & cuda::kBlasAddBias) != 0)
+            sum += cuda::load<float>(operation.bias, out.element(), i);
+          if ((operation.epilogue & cuda::kBlasRelu) != 0 && sum < 0) sum = 0;
+          cuda::store<float>(d, out.element(), at, sum);
+        }
+      }
+    }
+  }
+};
+
+uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+template <class T>
+BlasCode set(T& member, const void* value, size_t bytes) {
+  if (bytes != sizeof member) return cuda::kBlasInvalidValue;
+  std::memcpy(&member, value, bytes);
+  return cuda::kBlasSuccess;
+}
+
+BlasCode operation_set(cuda::BlasOperation handle, int attribute, const void* value, size_t bytes) {
+  auto& operation = *static_cast<Operation*>(handle);
+  switch (attribute) {
+    case cuda::kBlasTurnA:
+      return set(operation.turn_a, value, bytes);
+    case cuda::kBlasTurnB:
+      return set(operation.turn_b, value, bytes);
+    case cuda::kBlasEpilogue:
+      return set(operation.epilogue, value, bytes);
+    case cuda::kBlasBias:
+      return set(operation.bias, value, bytes);
+    default:
+      return cuda::kBlasInvalidValue;
+  }
+}
+
+BlasCode layout_set(cuda::BlasLayout handle, int attribute, const void* value, size_t bytes) {
+  auto& layout = *static_cast<Layout*>(handle);
+  if (attribute == cuda::kBlasBatches) return set(layout.batches, value, bytes);
+  if (attribute == cuda::kBlasBatchStride) return set(layout.batch_stride, value, bytes);
+  return cuda::kBlasInvalidValue;
+}
+
+BlasCode heuristics(cuda::BlasHandle, cuda::BlasOperation operation, cuda::BlasLayout a, cuda::BlasLayout,
+                    cuda::BlasLayout, cuda::BlasLayout out, cuda::BlasPreference, int asked,
+                    cuda::BlasHeuristic* found, int* count) {
+  require_context("cublasLtMatmulAlgoGetHeuristic");
+  const auto& first = *static_cast<Layout*>(a);
+  const int64_t depth = static_cast<Operation*>(operation)->turn_a != 0 ? first.rows : first.columns;
+  *count = 0;
+  if (first.type != cuda::kBlasF32 && depth % 2 != 0) return cuda::kBlasNotSupported;
+  const int lowest = static_cast<Layout*>(out)->rows == 2 ? kAlgorithms - 1 : 0;
+  for (int i = lowest; i < kAlgorithms && *count < asked; ++i) {
+    cuda::BlasHeuristic& each = found[*count];
+    each = {};
+    each.algorithm.data[0] = static_cast<uint64_t>(i);
+    each.workspace_bytes = kWorkspaces[static_cast<size_t>(i)];
+    ++*count;
+  }
+  return cuda::kBlasSuccess;
+}
+
+BlasCode multiply(cuda::BlasHandle library, cuda::BlasOperation handle, const void* alpha, const void* a,
+                  cuda::BlasLayout a_layout, const void* b, cuda::BlasLayout b_layout, const void* beta,
+                  const void* c, cuda::BlasLayout, void* d, cuda::BlasLayout d_layout,
+                  const cuda::BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes,
+                  cuda::StreamHandle stream) {
+  require_context("cublasLtMatmul");
+  if (library != &the_library || stream == nullptr) return cuda::kBlasInvalidValue;
+  const auto which = static_cast<size_t>(algorithm->data[0]);
+  if (which >= kAlgorithms || workspace_bytes < kWorkspaces[which]) return cuda::kBlasInvalidValue;
+  Multiplication product{
+      *static_cast<Operation*>(handle), {}, {}, *static_cast<Layout*>(d_layout), number(c), number(d), 0, 0};
+  std::memcpy(&product.alpha, alpha, sizeof(float));
+  std::memcpy(&product.beta, beta, sizeof(float));
+  product.a = {*static_cast<Layout*>(a_layout), number(a), product.operation.turn_a != 0};
+  product.b = {*static_cast<Layout*>(b_layout), number(b), product.operation.turn_b == 0};
+  static_cast<Stream*>(stream)->tell([product, which, workspace] {
+    product.a.layout.require(product.a.data, "cublasLtMatmul, A");
+    product.b.layout.require(product.b.data, "cublasLtMatmul, B");
+    require_written(product.a.data, product.a.layout.bytes(), "cublasLtMatmul, A");
+    require_written(product.b.data, product.b.layout.bytes(), "cublasLtMatmul, B");
+    product.out.require(product.d, "cublasLtMatmul, D");
+    if (product.beta != 0) product.out.require(product.c, "cublasLtMatmul, C");
+    if (kWorkspaces[which] != 0)
+      std::memset(host_of(number(workspace), kWorkspaces[which], "cublasLtMatmul, workspace"), 0x5a,
+                  kWorkspaces[which]);
+    product.compute();
+    runs[which].add_relaxed(1);
+    its_clock().advance(std::chrono::microseconds(kTimesUs[which]));
+  });
+  return cuda::kBlasSuccess;
+}
+
+template <class T>
+BlasCode destroy(void* made) {
+  delete static_cast<T*>(made);
+  return cuda::kBlasSuccess;
+}
+
+cuda::BlasLtApi make_blas_lt() {
+  cuda::BlasLtApi api;
+  api.version = [] { return size_t{130101}; };
+  api.create = [](cuda::BlasHandle* handle) {
+    require_context("cublasLtCreate");
+    return *handle = &the_library, cuda::kBlasSuccess;
+  };
+  api.destroy = [](cuda::BlasHandle) { return require_context("cublasLtDestroy"), cuda::kBlasSuccess; };
+  api.operation_create = [](cuda::BlasOperation* made, int compute, int scale) {
+    if (!known_compute(compute) || scale != cuda::kBlasF32) return cuda::kBlasInvalidValue;
+    return *made = new Operation{.compute = compute}, cuda::kBlasSuccess;
+  };
+  api.operation_destroy = destroy<Operation>;
+  api.operation_set = operation_set;
+  api.layout_create = [](cuda::BlasLayout* made, int type, uint64_t rows, uint64_t columns, int64_t line) {
+    const auto tall = static_cast<int64_t>(rows);
+    if (line < tall) return cuda::kBlasInvalidValue;
+    return *made = new Layout{type, tall, static_cast<int64_t>(columns), line}, cuda::kBlasSuccess;
+  };
+  api.layout_destroy = destroy<Layout>;
+  api.layout_set = layout_set;
+  api.preference_create = [](cuda::BlasPreference* made) { return *made = new int(0), cuda::kBlasSuccess; };
+  api.preference_destroy = destroy<int>;
+  api.preference_set = [](cuda::BlasPreference, int, const void*, size_t) { return cuda::kBlasSuccess; };
+  api.heuristics = heuristics;
+  api.multiply = multiply;
+  return api;
+}
+
+}  // namespace
+
+const cuda::BlasLtApi& blas_lt() {
+  static const cuda::BlasLtApi table = make_blas_lt();
+  return table;
+}
+
+const Clock& blas_lt_clock() { return its_clock(); }
+
+ProductTime::ProductTime(Duration each) { product_ns.store_relaxed(each.count()); }
+ProductTime::~ProductTime() { product_ns.store_relaxed(kUsualProductNs); }
+
+void spend(Duration time) { its_clock().advance(time); }
+
+void spend_time_of(const HostKernel& kernel) {
+  const std::string_view name = kernel.name;
+  const bool multiplies = name.starts_with("heddle_product") || name.starts_with("heddle_convolution_tile") ||
+                          name.starts_with("heddle_convolution_direct");
+  spend(multiplies ? Duration(product_ns.load_relaxed()) : std::chrono::microseconds(1));
+}
+
+int64_t blas_lt_runs(int algorithm) { return runs[static_cast<size_t>(algorithm)].load_relaxed(); }
+
+}  // namespace heddle::cuda_double

@@ -1,0 +1,189 @@
+#include "tests/cuda_double/graph_double.h"
+
+#include <algorithm>
+#include <memory>
+#include <queue>
+#include <set>
+
+#include "base/yield.h"
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/cuda_double/device_memory.h"
+#include "tests/cuda_double/faults.h"
+#include "tests/cuda_double/kernel_launch.h"
+
+namespace heddle::cuda_double {
+namespace {
+
+using cuda::Code;
+
+struct Node {
+  KernelLaunch launch;
+  std::vector<size_t> before;  // indices of nodes
+};
+using Nodes = std::vector<Node>;
+
+struct GraphObject {
+  Nodes nodes;
+};
+
+struct Executable {
+  struct Flights {
+    int count = 0;
+    const Stream* stream = nullptr;
+  };
+  std::shared_ptr<const Nodes> nodes;
+  Guarded<Flights, Rank::kBuffer> in_flight;
+  Atomic<bool> in_hand{false};  // of a thread that calls CUDA with it
+};
+
+// What a handle is. It is never freed, so no other gets its address.
+template <class T>
+struct Handle {
+  std::shared_ptr<T> object;  // null: destroyed
+};
+template <class T>
+struct Handles {
+  Guarded<std::set<Handle<T>*>, Rank::kAllocator> all;
+
+  void* make(std::shared_ptr<T> object) {
+    auto* const handle = new Handle<T>{std::move(object)};
+    all.lock()->insert(handle);
+    return handle;
+  }
+  std::shared_ptr<T> find(void* handle, const char* what) {
+    const auto known = all.lock();
+    const auto found = known->find(static_cast<Handle<T>*>(handle));
+    if (found == known->end()) stop(what, "there is no such graph");
+    if ((*found)->object == nullptr) stop(what, "the graph was destroyed");
+    return (*found)->object;
+  }
+  int live() const {
+    const auto known = all.lock();
+    return static_cast<int>(
+        std::ranges::count_if(*known, [](auto* each) { return each->object != nullptr; }));
+  }
+  void destroy(void* handle, const char* what) {
+    std::shared_ptr<T> object = find(handle, what);
+    const auto known = all.lock();
+    static_cast<Handle<T>*>(handle)->object = nullptr;
+  }
+};
+template <class T>
+Handles<T>& handles() {
+  static auto* const of_type = new Handles<T>;  // threads may outlive statics
+  return *of_type;
+}
+// A node's handle: which of its graph's it is, from 1 on.
+cuda::GraphNode node_handle(size_t index) { return reinterpret_cast<void*>(index + 1); }
+
+// Of the thread, from here to the end of the call.
+class InHand {
+ public:
+  InHand(Executable& executable, cuda::GraphExec handle, const char* what) : executable_(executable) {
+    if (executable_.in_hand.exchange_acq_rel(true)) stop(what, "another thread has the graph in its hands");
+    give_way();  // for longer than CUDA has it
+    handles<Executable>().find(handle, what);
+  }
+  ~InHand() { executable_.in_hand.store_release(false); }
+  InHand(const InHand&) = delete;
+  InHand& operator=(const InHand&) = delete;
+
+ private:
+  Executable& executable_;
+};
+
+void run(const Nodes& nodes, uint64_t number) {
+  std::vector<size_t> awaited(nodes.size());
+  std::vector<std::vector<size_t>> after(nodes.size());
+  std::priority_queue<size_t> ready;  // the last first
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    awaited[i] = nodes[i].before.size();
+    for (const size_t each : nodes[i].before) after[each].push_back(i);
+    if (awaited[i] == 0) ready.push(i);
+  }
+  while (!ready.empty()) {
+    const size_t next = ready.top();
+    ready.pop();
+    if (!is_context_lost()) nodes[next].launch.run(number++);
+    for (const size_t each : after[next]) {
+      if (--awaited[each] == 0) ready.push(each);
+    }
+  }
+}
+
+Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::GraphNode* before, size_t count,
+                const cuda::KernelNode* kernel) {
+  require_context("cuGraphAddKernelNode");
+  const auto graph = handles<GraphObject>().find(handle, "cuGraphAddKernelNode");
+  if (const Code failed = fails(Call::kNode); failed != 0) return failed;
+  Node node;
+  for (size_t i = 0; i < count; ++i) {
+    const auto index = reinterpret_cast<size_t>(before[i]);
+    if (index == 0 || index > graph->nodes.size()) return cuda::kInvalidValue;
+    node.before.push_back(index - 1);
+  }
+  if (!node.launch.take(*kernel)) return cuda::kInvalidValue;
+  *made = node_handle(graph->nodes.size());
+  graph->nodes.push_back(std::move(node));
+  return cuda::kSuccess;
+}
+
+Code instantiate(cuda::GraphExec* made, cuda::GraphHandle handle, uint64_t flags) {
+  require_context("cuGraphInstantiateWithFlags");
+  const auto graph = handles<GraphObject>().find(handle, "cuGraphInstantiateWithFlags");
+  if (const Code failed = fails(Call::kInstantiate); failed != 0) return failed;
+  if (flags != 0) return cuda::kInvalidValue;
+  const auto executable = std::make_shared<Executable>();
+  executable->nodes = std::make_shared<const Nodes>(graph->nodes);
+  *made = handles<Executable>().make(executable);
+  return cuda::kSuccess;
+}
+
+Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
+  constexpr const char* kWhat = "cuGraphLaunch";
+  Stream* const stream = stream_of(at, kWhat);
+  const auto executable = handles<Executable>().find(handle, kWhat);
+  const InHand in_hand(*executable, handle, kWhat);
+  if (const Code failed = fails(Call::kGraphLaunch); failed != 0) return failed;
+  {
+    const auto flights = executable->in_flight.lock();
+    if (flights->count > 0 && flights->stream != stream)
+      stop(kWhat, "another stream runs the graph: CUDA would let this one wait");
+    ++flights->count;
+    flights->stream = stream;
+  }
+  stream->tell([executable, number = take_launch_numbers(executable->nodes->size())] {
+    run(*executable->nodes, number);
+    --executable->in_flight.lock()->count;
+  });
+  return cuda::kSuccess;
+}
+
+}  // namespace
+
+void add_graphs(cuda::DriverApi& api) {
+  api.graph_create = [](cuda::GraphHandle* graph, unsigned flags) {
+    require_context("cuGraphCreate");
+    if (flags != 0) return cuda::kInvalidValue;
+    return *graph = handles<GraphObject>().make(std::make_shared<GraphObject>()), cuda::kSuccess;
+  };
+  api.graph_destroy = [](cuda::GraphHandle graph) {
+    require_context("cuGraphDestroy");
+    return handles<GraphObject>().destroy(graph, "cuGraphDestroy"), cuda::kSuccess;
+  };
+  api.graph_add_kernel = add_kernel;
+  api.graph_instantiate = instantiate;
+  api.graph_launch = launch;
+  // What is in flight keeps the nodes until it is over, as with CUDA.
+  api.graph_exec_destroy = [](cuda::GraphExec handle) {
+    constexpr const char* kWhat = "cuGraphExecDestroy";
+    require_context(kWhat);
+    const auto executable = handles<Executable>().find(handle, kWhat);
+    const InHand in_hand(*executable, handle, kWhat);
+    return handles<Executable>().destroy(handle, kWhat), cuda::kSuccess;
+  };
+}
+
+int live_graphs() { return handles<GraphObject>().live() + handles<Executable>().live(); }
+
+}  // namespace heddle::cuda_double

@@ -1,0 +1,16 @@
+// graph_double.h: graphs of kernels, and what CUDA leaves undefined about them.
+//
+//   Checks     A graph, or an executable one, that was destroyed; an executable graph that two threads have
+//              in their hands at once, or that is launched while another stream runs it (CUDA would let the
+//              second wait). Nodes run as their dependencies allow and else last first.
+//   Lifetime   Handles are never given twice, so that one that was destroyed is known.
+#pragma once
+
+#include "drivers/cuda/driver/driver_api.h"
+
+namespace heddle::cuda_double {
+
+void add_graphs(cuda::DriverApi& api);
+int live_graphs();  // executable and others that were not destroyed
+
+}  // namespace heddle::cuda_double

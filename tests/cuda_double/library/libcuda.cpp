@@ -1,0 +1,30 @@
+// The double as libcuda.so.1: what NVIDIA's library exports of which drivers/cuda finds the rest.
+#include <string_view>
+
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/cuda_double/faults.h"
+#include "tests/cuda_double/library/in_its_place.h"
+
+const heddle::cuda::BlasLtApi* heddle_double_blas_lt() { return &heddle::cuda_double::blas_lt(); }
+
+extern "C" __attribute__((visibility("default"))) heddle::cuda::Code cuGetProcAddress_v2(const char* name,
+                                                                                         void** function,
+                                                                                         int version,
+                                                                                         uint64_t, int*) {
+  using namespace heddle;  // NOLINT: the list names types of cuda
+  using namespace cuda;    // NOLINT
+  *function = nullptr;
+  if (version != kInterface) return kInvalidValue;
+  const DriverApi& api = cuda_double::api();
+#define HEDDLE_CUDA_FIND(member, symbol, arguments) \
+  if (std::string_view(name) == symbol) *function = reinterpret_cast<void*>(api.member);
+  HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_FIND)
+#undef HEDDLE_CUDA_FIND
+  return *function == nullptr ? kNotFound : kSuccess;
+}
+
+// For programs that stand on the double: somebody else's kernel ends the context (tests/gpu/lost.py).
+extern "C" __attribute__((visibility("default"))) void heddle_cuda_double_lose_context(
+    heddle::cuda::Code code) {
+  heddle::cuda_double::lose_context(code);
+}

@@ -1,0 +1,51 @@
+// What goes before what where comparing alone does not say.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "device/plain_source_fixture.h"
+#include "drivers/cuda/cuda_device.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/driver_conformance/session_fixture.h"
+
+namespace heddle::cuda {
+namespace {
+
+// NaN counts as the greatest; of equal elements, 0 and -0 among them, the first comes first.
+TEST_CASE("extremes and orders of NaN and of signed zeros are the reference's") {
+  const auto device = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+  REQUIRE(device.ok());
+  ir::Tensor x = ir::Tensor::zeros(ir::DType::kF32, {9});
+  const double values[] = {1, -0.0, NAN, 0.0, -INFINITY, -NAN, 2, INFINITY, -1};
+  for (int64_t i = 0; i < 9; ++i) x.set(i, values[i]);
+  for (const std::string_view op : {"ArgMax", "ArgMin", "TopK"}) {
+    for (const int64_t flag : {0, 1}) {
+      ir::Builder b;
+      std::vector<ir::ValueId> operands{b.input("x", x.type())};
+      const ir::Tensor all = ir::Tensor::of_i64({9});
+      if (op == "TopK") operands.push_back(b.constant(all));
+      const char* const name = op == "TopK" ? "largest" : "select_last_index";
+      const auto made = *b.nodes(op, operands, op == "TopK" ? 2 : 1, {{name, flag}});
+      b.output(made.back());
+      const ir::Graph graph = *b.take();
+      std::vector<const ir::Tensor*> tensors{&x, &all};
+      tensors.resize(operands.size());
+      const auto wanted = ir::evaluate(graph.nodes.back(), tensors);
+      REQUIRE(wanted.ok());
+      const auto module = (*device)->load(graph, {}, device::plain_source(**device), NoLocksHeld());
+      REQUIRE(module.ok());
+      const auto program = conformance::compile(**module, {x});
+      REQUIRE(program.ok());
+      const auto got = conformance::Session(**device).run(*program, std::vector{x});
+      REQUIRE(got.ok());
+      CAPTURE(std::string(op));
+      CHECK(conformance::same_bits(got->front(), wanted->back()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::cuda
