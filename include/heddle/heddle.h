@@ -180,6 +180,11 @@ class HEDDLE_API Tensor {
   // The same, to be written to.
   static Tensor borrow_mutable(void* data, DType dtype, const Shape& shape, const Shape& strides = {},
                                std::shared_ptr<const void> keep = nullptr);
+  // Memory of another library on `device`, without a copy: `keep` owns it. What `stream`, one of that
+  // library's, was given so far may still write it (null: nothing does). unsupported where a device shares no
+  // memory, as its streams are of no type that others know: a cudaStream_t on "cuda".
+  static Tensor lend(void* data, DType dtype, const Shape& shape, const Shape& strides, const Device& device,
+                     std::shared_ptr<const void> keep, void* stream = nullptr);
   // Memory of the device, as results have; what it holds is undefined.
   static Tensor empty(DType dtype, const Shape& shape, const Device& device);
 
@@ -211,7 +216,16 @@ class HEDDLE_API Tensor {
   void wait(Timeout timeout = {}) const;  // blocks until then; throws the failure of that work, or deadline
   // For kernels Heddle does not see: its memory is not reused before the work given to `stream` so far ends.
   void record_stream(const Stream& stream) const;
-  Tensor contiguous() const;  // itself, or a contiguous copy
+  // For another library that uses the same memory: its `stream` goes on when the values are there, and what
+  // it was given until released_by() is over before the memory is used again. Neither blocks for the device.
+  void hand_to(void* stream) const;
+  void released_by(void* stream) const;
+  Tensor contiguous() const;  // itself, or a contiguous copy; on the host
+  // Itself where the host can address its memory, else a contiguous copy of the host's. Blocks until it is
+  // ready, and while Exclusive is another thread's.
+  Tensor to_host() const;
+  bool on_host() const;                  // the host can address its memory
+  std::optional<Device> device() const;  // whose memory it is; nothing: a caller's, or that device is gone
 
  private:
   friend struct Internals;
@@ -272,13 +286,15 @@ struct DeviceStats {
 class HEDDLE_API Device {
  public:
   Device();  // HEDDLE_DEVICE, else "metal" on a Mac, "host" elsewhere
-  // Made on first use; unsupported when this build has none of that name; "": as Device().
-  Device(std::string_view name);  // NOLINT: "host"; "sim:1" is the second of its kind
+  // Made on first use; unsupported when this build has none of that name, unavailable where the machine has
+  // not what it needs; "": as Device().
+  Device(std::string_view name);  // NOLINT: "host"; "cuda:1" is the second of its kind
   Device(const char* name) : Device(std::string_view(name)) {}  // NOLINT
   static Device open(std::string_view name, const DeviceOptions& options);
   // Options of the process's own device. Before its first use, else invalid.
   static void configure(std::string_view name, const DeviceOptions& options);
-  static std::vector<std::string> names();
+  static std::vector<std::string> names();   // of this build, where the machine has what they need
+  static std::vector<DeviceFact> missing();  // the others, each with the file or the version it lacks
 
   std::string name() const;
   std::string description() const;  // hardware, threads, libraries
@@ -286,6 +302,7 @@ class HEDDLE_API Device {
   // with what Heddle does about it.
   std::vector<DeviceFact> facts() const;
   std::vector<DeviceFact> defences() const;
+  bool unified_memory() const;  // the host addresses its memory
   int threads() const;
   int in_flight() const;
   int streams() const;
@@ -346,9 +363,12 @@ class HEDDLE_API Event {
 class HEDDLE_API Stream {
  public:
   explicit Stream(const Device& device = {});
-  int id() const;  // 0: the default stream
+  // In step with another library's, a cudaStream_t say: calls wait for what it was given, and it for them.
+  static Stream from_native(void* handle, const Device& device = {});
+  int id() const;  // 0: the default stream; below 0: another library's
   Device device() const;
-  Event record() const;  // after all the work given so far
+  void* native_handle() const;  // the vendor's, a cudaStream_t say, during the lease; null: none
+  Event record() const;         // after all the work given so far
   // Work given from now on starts after `event`. Does not block a caller on asynchronous devices.
   void wait(const Event& event) const;
   // In stream order; dtype and shape are the same, either side may be strided, the two do not overlap. On an
@@ -411,8 +431,8 @@ struct RaggedInput {
 };
 
 struct ModelOptions {
-  Device device;
-  std::string precision = "f32";  // arithmetic of float operators: "f32" here
+  std::optional<Device> device;   // nothing: Device()
+  std::string precision = "f32";  // factors of f32 products may be rounded: "bf16", "tf32", "f16"
   // Calls that find the device busy are joined into one batch along axis 0, when the model is proven
   // batchable; explain_coalescing() tells. A lone caller is not affected.
   bool coalesce = true;

@@ -19,10 +19,12 @@ from ._heddle import (
     Rates,
     Stream,
     StreamPool,
+    Tensor,
     count_locks,
     lock_stats,
     reset_lock_stats,
     set_log,
+    to_device,
 )
 from .batching import BatchFuture, BatchQueue, batch_inference
 from .errors import (
@@ -60,6 +62,7 @@ __all__ = [
     "Rates",
     "Stream",
     "StreamPool",
+    "Tensor",
     "UnavailableError",
     "UnsupportedError",
     "batch_inference",
@@ -84,6 +87,7 @@ __all__ = [
     "set_per_process_memory_fraction",
     "stream",
     "synchronize",
+    "to_device",
 ]
 
 
@@ -115,7 +119,10 @@ def load(
     - ``ragged={"input_ids": (1, 0)}``: along axis 1 rows of different lengths may share a batch, padded
       with 0; outputs of that length are cut back. Padding must not change a row: the model has a mask, say.
       ``None`` knows the common exports of text encoders; with ``{}`` only rows of equal shapes share one.
-    - ``exact=True``: a row's bits do not depend on what it is batched with.
+    - ``precision``: what factors of f32 products may be rounded to where that is faster; sums stay f32.
+      ``"bf16"`` on processors that multiply it; ``"tf32"``, ``"bf16"`` or ``"f16"`` on device cuda with
+      cuBLASLt. UnsupportedError elsewhere.
+    - ``exact=True``: a row's bits do not depend on what it is batched with; with ``"f32"`` only.
     - ``max_batch`` rows; ``max_waiting`` callers, one more raises ExhaustedError; ``latency_bound`` seconds:
       no batch is formed that is known to run longer.
     - ``keep_source`` keeps the graph as the file has it, for ``Model.source_graph()`` and

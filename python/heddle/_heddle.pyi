@@ -105,6 +105,8 @@ class Device:
     ) -> None: ...
     @staticmethod
     def names() -> list[str]: ...
+    @staticmethod
+    def missing() -> list[tuple[str, str]]: ...
     @property
     def name(self) -> str: ...
     @property
@@ -135,15 +137,54 @@ class Event:
 
 class Stream:
     def __init__(self, device: str | Device | None = None) -> None: ...
+    @staticmethod
+    def from_native(handle: int, device: str | Device | None = None) -> Stream:
+        """In step with another library's stream: `torch.cuda.current_stream().cuda_stream`, CuPy's `ptr`.
+
+        A call on it waits for what that stream was given before; what that stream is given later waits for
+        the call. That stream has to live during calls only. UnsupportedError on devices without such streams.
+        """
     @property
     def id(self) -> int: ...
     @property
     def device(self) -> Device: ...
+    @property
+    def native_handle(self) -> int:
+        """The vendor's stream, a cudaStream_t on "cuda", for as long as the lease; 0: none is shown."""
     def record_event(self) -> Event: ...
     def wait_event(self, event: Event) -> None: ...
     def wait_stream(self, stream: Stream) -> None: ...
     def query(self) -> bool: ...
     def synchronize(self, timeout: float | None = None) -> None: ...
+
+class Tensor:
+    """A tensor in a device's memory: what models make of tensors there. DLPack without a copy."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> _DType: ...
+    @property
+    def device(self) -> Device | None: ...
+    @property
+    def ready(self) -> bool: ...
+    def wait(self, timeout: float | None = None) -> None: ...
+    def numpy(self) -> np.ndarray:
+        """Its values on the host; blocks until they are there."""
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+    def __dlpack__(
+        self,
+        *,
+        stream: int | None = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> object:
+        """`stream` goes on when the values are there; 1 or None: CUDA's legacy default stream, 2: the
+        thread's, -1: none does."""
+
+def to_device(array: _Array, device: str | Device | None = None) -> Tensor:
+    """A copy of the array in the device's memory. Blocks until the array is no longer needed."""
 
 class StreamContext:
     def __init__(self, stream: Stream, /) -> None: ...

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "device_tensor.h"
 #include "gil.h"
 
 namespace heddle::python {
@@ -45,70 +46,6 @@ std::optional<DType> dtype_of_format(const char* format, Py_ssize_t size) {
     default:
       return std::nullopt;
   }
-}
-
-std::optional<DType> dtype_of(nb::dlpack::dtype d) {
-  using Code = nb::dlpack::dtype_code;
-  if (d.lanes != 1) return std::nullopt;
-  switch (static_cast<Code>(d.code)) {
-    case Code::Float:
-      return d.bits == 32   ? DType::f32
-             : d.bits == 64 ? DType::f64
-             : d.bits == 16 ? std::optional(DType::f16)
-                            : std::nullopt;
-    case Code::Bfloat:
-      return d.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
-    case Code::Int:
-      switch (d.bits) {
-        case 8:
-          return DType::i8;
-        case 16:
-          return DType::i16;
-        case 32:
-          return DType::i32;
-        case 64:
-          return DType::i64;
-        default:
-          return std::nullopt;
-      }
-    case Code::UInt:
-      return d.bits == 8    ? DType::u8
-             : d.bits == 16 ? DType::u16
-             : d.bits == 32 ? DType::u32
-             : d.bits == 64 ? std::optional(DType::u64)
-                            : std::nullopt;
-    case Code::Bool:
-      return DType::boolean;
-    default:
-      return std::nullopt;
-  }
-}
-
-nb::dlpack::dtype to_dlpack(DType dtype) {
-  using Code = nb::dlpack::dtype_code;
-  Code code = Code::Int;
-  switch (dtype) {
-    case DType::f32:
-    case DType::f16:
-    case DType::f64:
-      code = Code::Float;
-      break;
-    case DType::bf16:
-      code = Code::Bfloat;
-      break;
-    case DType::u8:
-    case DType::u16:
-    case DType::u32:
-    case DType::u64:
-      code = Code::UInt;
-      break;
-    case DType::boolean:
-      code = Code::Bool;
-      break;
-    default:
-      break;
-  }
-  return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(dtype) * 8), 1};
 }
 
 [[noreturn]] void refuse_dtype(std::string_view name, const std::string& dtype) {
@@ -229,8 +166,74 @@ nb::object bf16_of_numpy() {
 
 }  // namespace
 
+std::optional<DType> dtype_of(nb::dlpack::dtype d) {
+  using Code = nb::dlpack::dtype_code;
+  if (d.lanes != 1) return std::nullopt;
+  switch (static_cast<Code>(d.code)) {
+    case Code::Float:
+      return d.bits == 32   ? DType::f32
+             : d.bits == 64 ? DType::f64
+             : d.bits == 16 ? std::optional(DType::f16)
+                            : std::nullopt;
+    case Code::Bfloat:
+      return d.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
+    case Code::Int:
+      switch (d.bits) {
+        case 8:
+          return DType::i8;
+        case 16:
+          return DType::i16;
+        case 32:
+          return DType::i32;
+        case 64:
+          return DType::i64;
+        default:
+          return std::nullopt;
+      }
+    case Code::UInt:
+      return d.bits == 8    ? DType::u8
+             : d.bits == 16 ? DType::u16
+             : d.bits == 32 ? DType::u32
+             : d.bits == 64 ? std::optional(DType::u64)
+                            : std::nullopt;
+    case Code::Bool:
+      return DType::boolean;
+    default:
+      return std::nullopt;
+  }
+}
+
+nb::dlpack::dtype to_dlpack(DType dtype) {
+  using Code = nb::dlpack::dtype_code;
+  Code code = Code::Int;
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::f64:
+      code = Code::Float;
+      break;
+    case DType::bf16:
+      code = Code::Bfloat;
+      break;
+    case DType::u8:
+    case DType::u16:
+    case DType::u32:
+    case DType::u64:
+      code = Code::UInt;
+      break;
+    case DType::boolean:
+      code = Code::Bool;
+      break;
+    default:
+      break;
+  }
+  return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(dtype) * 8), 1};
+}
+
 Tensor to_tensor(nb::handle array, std::string_view name) {
+  if (nb::isinstance<Tensor>(array)) return nb::cast<Tensor>(array);
   if (auto tensor = from_buffer(array, name)) return *std::move(tensor);
+  if (is_on_a_gpu(array)) return lent(array, name);
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, true)) {
     if (nb::hasattr(array, "dtype")) {
@@ -265,6 +268,7 @@ Kind::Kind(nb::object from_dlpack)
 
 Kind Kind::of(nb::handle array) {
   if (PyObject_CheckBuffer(array.ptr())) return numpy();
+  if (nb::isinstance<Tensor>(array)) return Kind(nb::borrow(nb::type<Tensor>()));
   const auto module = nb::cast<std::string>(array.type().attr("__module__"));
   const nb::object library = nb::module_::import_(module.substr(0, module.find('.')).c_str());
   if (nb::hasattr(library, "from_dlpack")) return Kind(library.attr("from_dlpack"));
@@ -272,6 +276,11 @@ Kind Kind::of(nb::handle array) {
 }
 
 nb::object Kind::wrap(const Tensor& tensor) const {
+  if (from_dlpack_.is_valid() && from_dlpack_.is(nb::type<Tensor>())) return nb::cast(tensor);
+  if (!tensor.on_host()) {
+    if (from_dlpack_.is_valid()) return from_dlpack_(nb::cast(tensor));
+    return wrap(without_gil([&] { return tensor.to_host(); }));
+  }
   const Shape shape = tensor.shape();
   if (!from_dlpack_.is_valid() && tensor.dtype() != DType::bf16) {
     const uint64_t bytes = static_cast<uint64_t>(tensor.elements()) * size_of(tensor.dtype());

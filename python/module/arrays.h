@@ -1,12 +1,13 @@
 // arrays.h: Python arrays in, Python arrays out.
 //
-//   In         Anything with the buffer protocol or __dlpack__ on the CPU is borrowed, strides and all:
-//              nothing is copied here.
-//   Out        The kind that came in: numpy arrays, or whatever the first input's library makes of DLPack.
-//              The array holds the result's memory, or where that is 4 KiB or less a copy of it.
+//   In         Anything with the buffer protocol or __dlpack__ on the CPU or a GPU of ours is borrowed,
+//              strides and all: nothing is copied here.
+//   Out        The kind that came in: numpy arrays, heddle.Tensor, or whatever the first input's library
+//              makes of DLPack. The array holds the result's memory, or where that is 4 KiB or less a copy.
 #pragma once
 
 #include <heddle/heddle.h>
+#include <nanobind/ndarray.h>
 #include "gil.h"
 
 namespace heddle::python {
@@ -21,6 +22,7 @@ Tensor to_tensor(nb::handle array, std::string_view name);
 class Kind {
  public:
   static Kind numpy() { return Kind(nb::none()); }
+  bool is_numpy() const { return !from_dlpack_.is_valid(); }
   static Kind of(nb::handle array);
   // The same as a Python object, None for numpy: a Kind may not be dropped without the GIL.
   explicit Kind(nb::object from_dlpack);
@@ -31,6 +33,8 @@ class Kind {
   nb::object from_dlpack_;  // null: numpy
 };
 
+nb::dlpack::dtype to_dlpack(DType dtype);
+std::optional<DType> dtype_of(nb::dlpack::dtype dtype);  // nothing: Heddle has none like it
 Shape to_shape(nb::handle sequence, std::string_view what);
 
 }  // namespace heddle::python

@@ -8,6 +8,7 @@ namespace heddle::python {
 void bind_errors(nanobind::module_& m);
 void bind_model(nanobind::module_& m);
 void bind_streams(nanobind::module_& m);
+void bind_device_tensor(nanobind::module_& m);
 void bind_graph(nanobind::module_& m);
 void bind_batch_queue(nanobind::module_& m);
 void bind_inside(nanobind::module_& m);  // statistics, trace, log, environment

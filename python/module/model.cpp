@@ -2,6 +2,7 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "arrays.h"
@@ -92,6 +93,9 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   CallOptions options;
   const std::vector<nb::handle> arrays = arrange(model, args, named, options);
   const std::vector<Tensor> inputs = to_tensors(model, arrays);
+  // Tensors in a device's own memory stay there: the call goes to the thread's stream, and does not block.
+  const bool stays = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return !t.on_host(); });
+  if (stays && !options.stream) options.stream = current_stream(model.device());
   if (!options.stream) {
     if (const auto outputs = model.try_brief(inputs, kHandOver)) return wrap(kind_of(arrays), *outputs);
   }
@@ -99,7 +103,9 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   std::vector<Tensor> outputs = without_gil([&] {
     pace.emplace();
     std::vector<Tensor> results = model(inputs, options);
-    for (const Tensor& result : results) result.wait(options.timeout);
+    for (const Tensor& result : results) {
+      if (result.on_host()) result.wait(options.timeout);
+    }
     pace->await_turn();
     return results;
   });

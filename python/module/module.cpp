@@ -9,6 +9,7 @@ NB_MODULE(_heddle, m) {
   bind_errors(m);
   bind_process(m);
   bind_streams(m);
+  bind_device_tensor(m);
   bind_model(m);
   bind_graph(m);
   bind_batch_queue(m);

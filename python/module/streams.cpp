@@ -130,6 +130,7 @@ void bind_device(nb::module_& m) {
           "stream_wait"_a = 30.0, "executable_bytes"_a = uint64_t{512} << 20, "memory_fraction"_a = 1.0,
           "in_flight"_a = 0, "numa"_a = "auto")
       .def_static("names", &Device::names)
+      .def_static("missing", [] { return pairs(Device::missing()); })
       .def_prop_ro("name", &Device::name)
       .def_prop_ro("description", &Device::description)
       .def_prop_ro("facts", [](const Device& d) { return pairs(d.facts()); })
@@ -173,11 +174,7 @@ void bind_events(nb::module_& m) {
       .def("elapsed_time", &Event::elapsed_ms, nb::arg("later").lock(), nb::lock_self());
 }
 
-}  // namespace
-
-void bind_streams(nb::module_& m) {
-  bind_device(m);
-  bind_events(m);
+void bind_stream(nb::module_& m) {
   nb::class_<Stream>(m, "Stream")
       .def(
           "__init__",
@@ -186,7 +183,16 @@ void bind_streams(nb::module_& m) {
             new (self) Stream(without_gil([&] { return Stream(device); }));
           },
           "device"_a = nb::none())
+      .def_static(
+          "from_native",
+          [](uintptr_t handle, nb::handle d) {
+            const Device device = to_device(d);
+            return without_gil([&] { return Stream::from_native(reinterpret_cast<void*>(handle), device); });
+          },
+          "handle"_a, "device"_a = nb::none())
       .def_prop_ro("id", &Stream::id)
+      .def_prop_ro("native_handle",
+                   [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.native_handle()); })
       .def_prop_ro("device", &Stream::device)
       .def("record_event", [](const Stream& s) { return s.record(); })
       .def(
@@ -207,6 +213,14 @@ void bind_streams(nb::module_& m) {
       .def("__repr__", [](const Stream& s) {
         return "heddle.Stream(id=" + std::to_string(s.id()) + ", device='" + s.device().name() + "')";
       });
+}
+
+}  // namespace
+
+void bind_streams(nb::module_& m) {
+  bind_device(m);
+  bind_events(m);
+  bind_stream(m);
   nb::class_<StreamContext>(m, "StreamContext")
       .def(nb::init<Stream>())
       .def("__enter__", &StreamContext::enter, nb::lock_self())

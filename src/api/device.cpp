@@ -29,6 +29,7 @@ void Device::configure(std::string_view name, const DeviceOptions& options) {
   process_devices::configure(or_default(name), options);
 }
 std::vector<std::string> Device::names() { return process_devices::names(); }
+std::vector<DeviceFact> Device::missing() { return process_devices::missing(); }
 
 std::string Device::name() const { return rep_->name; }
 std::string Device::description() const { return rep_->runtime->device().traits().description; }
@@ -36,6 +37,7 @@ std::vector<DeviceFact> Device::facts() const { return facts_of(rep_->runtime->d
 std::vector<DeviceFact> Device::defences() const {
   return facts_of(rep_->runtime->device().traits().defences);
 }
+bool Device::unified_memory() const { return rep_->runtime->device().traits().unified_memory; }
 int Device::threads() const { return rep_->threads; }
 int Device::in_flight() const { return rep_->runtime->governor().limit(); }
 int Device::streams() const { return rep_->runtime->options().streams; }

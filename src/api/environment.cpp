@@ -1,10 +1,13 @@
 #include "api/environment.h"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
 
@@ -63,7 +66,21 @@ bool set_stream_wait(std::string_view value, DeviceOptions& o) {
 }
 
 bool takes_tuning(std::string_view v, DeviceOptions&) { return v == "on" || v == "off" || v == "all"; }
+bool takes_on_or_off(std::string_view v, DeviceOptions&) { return v == "on" || v == "off"; }
 bool takes_folder(std::string_view v, DeviceOptions&) { return v.starts_with('/'); }
+
+// "/a:/b" as folders; nothing where one of them is no path from / on.
+std::optional<std::vector<std::string>> folders_of(std::string_view value) {
+  std::vector<std::string> folders;
+  while (true) {
+    const size_t end = value.find(':');
+    folders.emplace_back(value.substr(0, end));
+    if (!folders.back().starts_with('/')) return std::nullopt;
+    if (end == std::string_view::npos) return folders;
+    value.remove_prefix(end + 1);
+  }
+}
+bool takes_folders(std::string_view v, DeviceOptions&) { return folders_of(v).has_value(); }
 
 bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
   uint64_t mib = 0;
@@ -72,7 +89,9 @@ bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
   return true;
 }
 
-constexpr char kTune[] = "HEDDLE_TUNE", kCacheFolder[] = "HEDDLE_CACHE_DIR";
+constexpr char kTune[] = "HEDDLE_TUNE", kCacheFolder[] = "HEDDLE_CACHE_DIR",
+               kCudaImage[] = "HEDDLE_CUDA_IMAGE", kCudaGraphs[] = "HEDDLE_CUDA_GRAPHS",
+               kCudaLibraries[] = "HEDDLE_CUDA_LIBRARIES";
 
 constexpr std::array kVariables = {
     Variable{"HEDDLE_DEVICE", "the device of a program that names none", "the name of one of this build's",
@@ -102,9 +121,17 @@ constexpr std::array kVariables = {
              [](std::string_view v, DeviceOptions& o) {
                return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 1024;
              }},
-    Variable{kTune, "whether the host measures how products are best cut, and keeps it (all: at once)",
+    Variable{kTune, "whether it is measured how products are best computed, and kept (all: at once)",
              "on, off or all", takes_tuning},
     Variable{kCacheFolder, "where it is kept", "a folder's path from / on", takes_folder},
+    Variable{kCudaImage, "kernels for NVIDIA GPUs, in the place of those that were built in",
+             "the path of a file that nvcc made of this version's kernels",
+             [](std::string_view, DeviceOptions&) { return true; }},  // refused when a device is opened
+    Variable{kCudaGraphs, "whether runs on NVIDIA GPUs that come again are replayed as CUDA's graphs",
+             "on or off", takes_on_or_off},
+    Variable{kCudaLibraries,
+             "where cuBLASLt and cuDNN are looked for, before CUDA_HOME/lib64 and NVIDIA's wheels",
+             "folders' paths from / on, with ':' between them", takes_folders},
     Variable{"HEDDLE_NUMA", "copies of a model's weights on each memory node whose threads call it",
              "auto (where it pays) or off", set_numa},
 };
@@ -118,6 +145,15 @@ void check(const Variable& variable, std::string_view value, DeviceOptions& opti
   if (value.empty() || variable.apply(value, options)) return;
   throw Error(ErrorCode::invalid,
               text("environment variable ", variable.name, " is '", value, "'; it takes ", variable.right));
+}
+
+// Those that are no device's option.
+void check_alone(std::initializer_list<std::string_view> names) {
+  DeviceOptions unused;
+  for (const Variable& variable : kVariables) {
+    if (std::ranges::find(names, variable.name) != names.end())
+      check(variable, set_value(variable.name), unused);
+  }
 }
 
 // As the XDG Base Directory Specification has it, which ignores relative paths; "" where there is no home.
@@ -142,16 +178,28 @@ DeviceOptions options_from_environment() {
 }
 
 host::HostTuning host_tuning_from_environment() {
-  DeviceOptions unused;
-  for (const Variable& variable : kVariables) {
-    if (std::string_view(variable.name) == kTune || std::string_view(variable.name) == kCacheFolder)
-      check(variable, set_value(variable.name), unused);
-  }
+  check_alone({kTune, kCacheFolder});
   const std::string_view tune = set_value(kTune);
   return {.on = tune != "off",
           .all = tune == "all",
           .folder = cache_folder(),
           .warn = [](const std::string& what) { log(LogLevel::warning, what); }};
+}
+
+std::string cuda_image_from_environment() { return std::string(set_value(kCudaImage)); }
+
+bool cuda_graphs_from_environment() {
+  check_alone({kCudaGraphs});
+  return set_value(kCudaGraphs) != "off";
+}
+
+std::vector<std::string> cuda_libraries_from_environment() {
+  check_alone({kCudaLibraries});
+  std::vector<std::string> folders;
+  if (const std::string_view named = set_value(kCudaLibraries); !named.empty()) folders = *folders_of(named);
+  if (const std::string_view home = set_value("CUDA_HOME"); home.starts_with('/'))
+    folders.push_back(text(home, "/lib64"));
+  return folders;
 }
 
 std::vector<EnvironmentVariable> environment() {

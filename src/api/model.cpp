@@ -125,7 +125,8 @@ std::vector<std::string> operators(const ir::Graph& graph, const std::vector<int
 }  // namespace
 
 Model make_model(ir::Graph graph, const ModelOptions& options) {
-  runtime::Runtime& runtime = Internals::runtime(options.device);
+  const Device device = options.device ? *options.device : Device();
+  runtime::Runtime& runtime = Internals::runtime(device);
   check(runtime.usable());
   std::shared_ptr<const ir::Graph> source;
   if (options.keep_source) {
@@ -142,7 +143,7 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
                            batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
   auto inputs = ports_of(model->inputs()), outputs = ports_of(model->outputs());
   const std::shared_ptr<Internals::ModelRep> rep(
-      new Internals::ModelRep{options.device,
+      new Internals::ModelRep{device,
                               std::move(model),
                               std::move(inputs),
                               std::move(outputs),

@@ -13,7 +13,11 @@
 #include "api/log.h"
 #include "api/submissions.h"
 #include "base/process_exit.h"
+#ifdef HEDDLE_CUDA
+#include "drivers/cuda/cuda_device.h"
+#endif
 #include "drivers/host/host_device.h"
+#include "drivers/host/machine/cpu_budget.h"
 #ifdef HEDDLE_METAL
 #include "drivers/metal/metal_device.h"
 #endif
@@ -30,8 +34,8 @@ struct Entry {
 };
 struct Table {
   std::map<std::string, Entry, std::less<>> entries;
-  bool making = false;                                  // one first use at a time; the others wait for it
-  std::vector<std::weak_ptr<runtime::Runtime>> opened;  // all that live, those of Device::open() too
+  bool making = false;                                      // one first use at a time; the others wait for it
+  std::vector<std::weak_ptr<Internals::DeviceRep>> opened;  // all that live, those of Device::open() too
   bool ended = false;
 };
 using GuardedTable = Guarded<Table, Rank::kRegistry>;
@@ -46,7 +50,7 @@ GuardedTable& table() {
 // At exit(): refuses calls from now on and waits for those that run.
 void close_all() {
   std::map<std::string, Entry, std::less<>> entries;
-  std::vector<std::weak_ptr<runtime::Runtime>> opened;
+  std::vector<std::weak_ptr<Internals::DeviceRep>> opened;
   {
     auto t = table().lock();
     t->ended = true;
@@ -56,7 +60,7 @@ void close_all() {
   const Deadline until = Deadline::in(kExitWait);
   submissions::end_all(until);
   for (const auto& weak : opened) {
-    if (const auto runtime = weak.lock()) runtime->close(until);
+    if (const auto rep = weak.lock()) rep->runtime->close(until);
   }
 }
 
@@ -97,13 +101,13 @@ runtime::Options to_runtime(const DeviceOptions& o, const device::Traits& traits
   return options;
 }
 
-void note_opened(const Ref<runtime::Runtime>& runtime) {
+void note_opened(const std::shared_ptr<Internals::DeviceRep>& device) {
   static const bool set = (set_exit_handler(close_all), true);
   static_cast<void>(set);
   auto t = table().lock();
   if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
   std::erase_if(t->opened, [](const auto& weak) { return weak.expired(); });
-  t->opened.push_back(runtime);
+  t->opened.push_back(device);
 }
 
 host::HostOptions to_host(const DeviceOptions& o) {
@@ -128,11 +132,38 @@ Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
   return Ref<device::Device>(std::move(made));
 }
 
+Status always() { return {}; }
+
 struct Driver {
   std::string_view name;
-  int devices;  // ordinals below it exist
+  int devices;  // ordinals from it on do not exist
   Result<Ref<device::Device>> (*make)(const DeviceOptions& options, int ordinal);
+  Status (*check_installed)() = always;  // what it needs of the machine; starts nothing
 };
+#ifdef HEDDLE_CUDA
+// Half the processors, which leaves the others to callers that have work; none where there are few.
+int lookers_of(int processors) {
+  constexpr int kFew = 4;
+  return processors < kFew ? 0 : processors / 2;
+}
+
+cuda::CudaOptions cuda_options(int ordinal) {
+  cuda::CudaOptions options;
+  options.lookers = lookers_of(host::read_budget().cores);
+  options.ordinal = ordinal;
+  options.image_file = cuda_image_from_environment();
+  if (!cuda_graphs_from_environment()) options.graph_bytes = 0;
+  return options;
+}
+
+Result<Ref<device::Device>> make_cuda(const DeviceOptions&, int ordinal) {
+  cuda::CudaOptions options = cuda_options(ordinal);
+  options.library_folders = cuda_libraries_from_environment();
+  const host::HostTuning tuning = host_tuning_from_environment();
+  options.tuning = {.on = tuning.on, .folder = tuning.folder, .warn = tuning.warn};
+  return make_cuda_device(options);
+}
+#endif
 // By name only: it is for tests.
 constexpr Driver kSim = {"sim", 8, make_sim};
 constexpr Driver kDrivers[] = {
@@ -142,6 +173,9 @@ constexpr Driver kDrivers[] = {
        options.tuning = host_tuning_from_environment();
        return host::make_host_device(options);
      }},
+#ifdef HEDDLE_CUDA
+    {"cuda", 64, make_cuda, [] { return check_installed(cuda_options(0)); }},
+#endif
 #ifdef HEDDLE_METAL
     {"metal", 1, [](const DeviceOptions&, int) { return metal::make_metal_device(); }},
 #endif
@@ -177,11 +211,12 @@ Device make(std::string_view name, const DeviceOptions& options) {
                      "' in this process, which was decided at its first use; it cannot be ",
                      options.in_flight, " as well"));
   }
-  note_opened(runtime);
   log(LogLevel::info, text("opened device '", name, "': ", runtime->device().traits().description, ", ",
                            limit, " calls in flight"));
-  return Internals::make_device(std::make_shared<Internals::DeviceRep>(
-      Internals::DeviceRep{std::string(name), std::move(runtime), threads}));
+  auto rep = std::make_shared<Internals::DeviceRep>(
+      Internals::DeviceRep{std::string(name), std::move(runtime), threads});
+  note_opened(rep);
+  return Internals::make_device(std::move(rep));
 }
 
 }  // namespace
@@ -231,8 +266,28 @@ void configure(std::string_view spelled, const DeviceOptions& options) {
 
 std::vector<std::string> names() {
   std::vector<std::string> all;
-  for (const Driver& driver : kDrivers) all.emplace_back(driver.name);
+  for (const Driver& driver : kDrivers) {
+    if (driver.check_installed().ok()) all.emplace_back(driver.name);
+  }
   return all;
+}
+
+std::vector<DeviceFact> missing() {
+  std::vector<DeviceFact> all;
+  for (const Driver& driver : kDrivers) {
+    if (const Status status = driver.check_installed(); !status.ok())
+      all.push_back({std::string(driver.name), std::string(status.message())});
+  }
+  return all;
+}
+
+std::optional<Device> of_maker(const void* maker) {
+  const auto t = table().lock();
+  for (const auto& weak : t->opened) {
+    const auto rep = weak.lock();
+    if (rep != nullptr && rep->runtime->device().maker() == maker) return Internals::make_device(rep);
+  }
+  return std::nullopt;
 }
 
 std::string default_name() {

@@ -10,6 +10,7 @@
 
 #include <heddle/heddle.h>
 
+#include <optional>
 #include <string_view>
 
 namespace heddle::process_devices {
@@ -17,7 +18,9 @@ namespace heddle::process_devices {
 Device get(std::string_view name);
 Device open(std::string_view name, const DeviceOptions& options);
 void configure(std::string_view name, const DeviceOptions& options);
-std::vector<std::string> names();
-std::string default_name();  // HEDDLE_DEVICE, else metal on a Mac and host elsewhere
+std::vector<std::string> names();                   // whose drivers find what they need on this machine
+std::vector<DeviceFact> missing();                  // the others of this build, and what each misses
+std::optional<Device> of_maker(const void* maker);  // the opened device whose memory names it; see device.h
+std::string default_name();                         // HEDDLE_DEVICE, else metal on a Mac and host elsewhere
 
 }  // namespace heddle::process_devices

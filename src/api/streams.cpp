@@ -52,8 +52,13 @@ Stream on_lease(const Device& device, Lease lease) {
 }  // namespace
 
 Stream::Stream(const Device& device) : Stream(on_lease(device, hold(take(pool_of(device).lease())))) {}
+Stream Stream::from_native(void* handle, const Device& device) {
+  Ref<runtime::Stream> stream = take(Internals::runtime(device).follow(handle));
+  return Stream(std::make_shared<Rep>(Rep{device, std::move(stream), nullptr}));
+}
 int Stream::id() const { return rep_->stream->id().index; }
 Device Stream::device() const { return rep_->device; }
+void* Stream::native_handle() const { return rep_->stream->native(); }
 Event Stream::record() const { return Internals::make_event(rep_->stream->record(runtime::Timed::yes)); }
 bool Stream::query() const { return rep_->stream->query(); }
 void Stream::synchronize(Timeout timeout) const {

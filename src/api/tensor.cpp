@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "api/internals.h"
+#include "api/process_devices.h"
 #include "device/buffer.h"
 #include "ir/tensor.h"
 
@@ -17,12 +18,10 @@ std::vector<device::Point> users(const device::View& view, bool readers) {
   return points;
 }
 
-std::byte* on_host(const device::View& view) {
+std::byte* host_address(const device::View& view) {
   if (view.host() != nullptr || view.bytes() == 0) return view.host();
-  throw Error(
-      ErrorCode::unsupported,
-      "the host cannot address this tensor's memory, which is the device's own; copy it to a tensor of "
-      "the host with Stream::copy");
+  throw Error(ErrorCode::unsupported,
+              "the host cannot address this tensor's memory, which is the device's own; to_host() copies it");
 }
 
 ir::Extents strides_of(const Shape& strides, const Shape& shape) {
@@ -116,6 +115,35 @@ Tensor Tensor::borrow_mutable(void* data, DType dtype, const Shape& shape, const
   return Internals::make_tensor(std::move(view), std::move(keep));
 }
 
+Tensor Tensor::lend(void* data, DType dtype, const Shape& shape, const Shape& strides, const Device& device,
+                    std::shared_ptr<const void> keep, void* stream) {
+  const ir::Extents extents = to_extents(shape, dtype);
+  if (extents.elements() == 0) return empty(dtype, shape, device);
+  device::View view = device::View::contiguous(nullptr, to_ir(dtype), extents);
+  if (!strides.empty()) view.strides = strides_of(strides, shape);
+  const auto [first, last] = reach(view);
+  device::ForeignMemory memory{reinterpret_cast<uint64_t>(data) + static_cast<uint64_t>(first),
+                               static_cast<uint64_t>(last - first), std::move(keep)};
+  view.buffer = take(Internals::runtime(device).lend(std::move(memory), stream));
+  view.offset = static_cast<uint64_t>(-first);
+  return Internals::make_tensor(std::move(view));
+}
+
+namespace {
+
+runtime::Runtime& runtime_of(const std::optional<Device>& device) {
+  if (!device)
+    throw Error(ErrorCode::invalid, "the tensor is in no memory of a device that is open: nothing orders it");
+  return Internals::runtime(*device);
+}
+
+}  // namespace
+
+void Tensor::hand_to(void* stream) const { check(runtime_of(device()).hand_to(stream, view_of(*this))); }
+void Tensor::released_by(void* stream) const {
+  check(runtime_of(device()).released_by(stream, view_of(*this)));
+}
+
 Tensor Tensor::empty(DType dtype, const Shape& shape, const Device& device) {
   return Internals::make_tensor(
       take(Internals::runtime(device).allocate(to_ir(dtype), to_extents(shape, dtype))));
@@ -149,7 +177,7 @@ bool Tensor::is_contiguous() const { return view_of(*this).is_contiguous(); }
 
 const void* Tensor::data() const {
   wait();
-  return on_host(view_of(*this));
+  return host_address(view_of(*this));
 }
 
 void* Tensor::mutable_data() {
@@ -159,7 +187,7 @@ void* Tensor::mutable_data() {
                 "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
   for (const device::Point& point : users(view, true))
     check(point.timeline->wait(point.value, Deadline::never()));
-  return on_host(view);
+  return host_address(view);
 }
 
 const void* Tensor::address() const { return reinterpret_cast<const void*>(view_of(*this).address()); }
@@ -174,7 +202,7 @@ const void* Tensor::checked_data(DType dtype) const {
     throw Error(ErrorCode::invalid,
                 "values() needs a contiguous tensor; this one is strided: use contiguous()");
   wait();
-  return on_host(view);
+  return host_address(view);
 }
 
 bool Tensor::ready() const { return users(view_of(*this), false).empty(); }
@@ -198,6 +226,28 @@ Tensor Tensor::contiguous() const {
   wait();
   Tensor copy = zeros(to_public(view.dtype), shape());
   device::copy_view(view, copy.rep_->view);
+  return copy;
+}
+
+bool Tensor::on_host() const { return view_of(*this).host() != nullptr || view_of(*this).bytes() == 0; }
+
+std::optional<Device> Tensor::device() const {
+  const device::View& view = view_of(*this);
+  if (view.buffer == nullptr) return std::nullopt;
+  return process_devices::of_maker(view.buffer->memory().maker());
+}
+
+Tensor Tensor::to_host() const {
+  const device::View& view = view_of(*this);
+  wait();
+  if (on_host()) return *this;
+  const std::optional<Device> owner = device();
+  if (!owner)
+    throw Error(ErrorCode::unavailable, "the device whose memory this tensor is in is closed or gone");
+  Tensor copy = zeros(to_public(view.dtype), shape());
+  const Stream stream = current_stream(*owner);
+  stream.copy(*this, copy);
+  stream.record().wait();
   return copy;
 }
 

@@ -55,4 +55,19 @@ TEST_CASE("a stream and an event whose work failed are over, and a wait tells th
   CHECK_THROWS_WITH_AS(y.wait(), doctest::Contains("it gave way"), Error);
 }
 
+TEST_CASE("a device that orders no streams of other libraries refuses one, and says which device it is") {
+  const OnTestDevice f(true);
+  for (const Device& device : {f.device, Device("host")}) {
+    int theirs = 0;
+    try {
+      Stream::from_native(&theirs, device);
+      FAIL("it was taken");
+    } catch (const Error& error) {
+      CHECK(error.code() == ErrorCode::unsupported);
+      CHECK(std::string(error.what()).find("'" + device.name() + "' waits for no streams") !=
+            std::string::npos);
+    }
+  }
+}
+
 }  // namespace heddle::api_test

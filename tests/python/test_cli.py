@@ -178,6 +178,7 @@ def test_doctor_prints_what_a_metal_device_tells(capsys):
             "device": "metal",
             "verdict": "usable",
             "versions": {},
+            "missing_devices": {},
             "onnx": {"oldest_opset": 7, "newest_opset": 23, "operators": []},
             "facts": {"system": "Version 15.7", "chip": "Apple M4 Max", "Metal family": "Apple9"},
             "defences": [{"fault": "a fault (seen: 15.7)", "defence": "what is done"}],

@@ -353,9 +353,9 @@ class MiniLm(nn.Module):
     def forward(self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor) -> Tensor:
         places = self.places(self.place_ids[:, : input_ids.shape[1]])
         x = self.norm(self.words(input_ids) + self.kinds(token_type_ids) + places)
-        added = (1.0 - attention_mask[:, None, None, :].float()) * torch.finfo(torch.float32).min
+        added = (1.0 - attention_mask[:, None, None, :].to(x.dtype)) * torch.finfo(x.dtype).min
         for layer in self.layers:
             x = layer(x, added)
-        kept = attention_mask[:, :, None].float()
+        kept = attention_mask[:, :, None].to(x.dtype)
         mean = (x * kept).sum(1) / kept.sum(1).clamp(min=1e-9)
         return functional.normalize(mean, p=2.0, dim=1)

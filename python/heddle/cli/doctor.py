@@ -131,11 +131,12 @@ def examine(name: str) -> dict:
             for variable, meaning, value in heddle.environment()
         ],
         "devices": list(heddle.Device.names()),
+        "missing_devices": dict(heddle.Device.missing()),
         "guard": guard_state(),
         "pytorch": torch_faults.examine(torch_faults.installed_version()),
         "risks": [],
     }
-    if name and name not in report["devices"]:
+    if name and name.split(":")[0] not in [*report["devices"], *report["missing_devices"]]:
         report |= {
             "status": UNKNOWN,
             "verdict": f"'{name}' is no device of this build; there are {', '.join(report['devices'])}",
@@ -178,6 +179,8 @@ def print_report(report: dict) -> None:
         f"reads ONNX opsets {onnx['oldest_opset']} to {onnx['newest_opset']}, "
         f"{len(onnx['operators'])} operators of ai.onnx"
     )
+    for missing, why in report["missing_devices"].items():
+        print(f"not on this machine: {missing}: {why}")
     print("limits")
     for limit, value in report.get("limits", {}).items():
         print(f"  {limit:26s} {value}")

@@ -1,0 +1,167 @@
+#include "device_tensor.h"
+
+#include <nanobind/ndarray.h>
+
+#include <utility>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "options.h"
+
+namespace heddle::python {
+namespace {
+
+using namespace nb::literals;
+
+constexpr int kCpu = 1, kCuda = 2;  // DLDeviceType
+
+// DLManagedTensor of DLPack's ABI 0: whoever takes it calls the deleter once.
+struct Managed {
+  nb::dlpack::dltensor tensor;
+  void* context = nullptr;
+  void (*deleter)(Managed*) = nullptr;
+};
+
+std::pair<int, int> place_of(nb::handle array) {
+  const nb::object place = array.attr("__dlpack_device__")();
+  return {nb::cast<int>(place[0]), nb::cast<int>(place[1])};
+}
+
+std::string device_name(int ordinal) { return ordinal == 0 ? "cuda" : "cuda:" + std::to_string(ordinal); }
+
+std::pair<int, int> place_of(const Tensor& tensor) {
+  if (tensor.on_host()) return {kCpu, 0};
+  const std::optional<Device> device = tensor.device();
+  if (!device)
+    throw Error(ErrorCode::unavailable, "the device whose memory this tensor is in is closed or gone");
+  const std::string name = device->name();
+  if (!name.starts_with("cuda"))
+    throw Error(ErrorCode::unsupported, "memory of device '" + name + "' has no name in DLPack");
+  return {kCuda, name.size() > 5 ? std::stoi(name.substr(5)) : 0};
+}
+
+// What an export holds until the other library lets go of it.
+struct Export {
+  Managed managed;
+  Tensor tensor;
+  void* stream;  // that may still read it then; null: none
+  std::vector<int64_t> shape, strides;
+};
+
+// On whatever thread the other library lets go, with or without the GIL.
+void end_export(Managed* managed) {
+  const std::unique_ptr<Export> ended(static_cast<Export*>(managed->context));
+  if (ended->stream == nullptr) return;
+  try {
+    ended->tensor.released_by(ended->stream);
+  } catch (const Error&) {
+    // The device is lost or closed: nothing uses its memory again.
+  }
+}
+
+nb::object export_of(const Tensor& tensor, nb::handle stream) {
+  const auto [kind, ordinal] = place_of(tensor);
+  const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
+  void* const native = kind != kCuda || number == -1 ? nullptr : reinterpret_cast<void*>(number);
+  if (kind == kCuda && number == 0) {
+    throw Error(ErrorCode::invalid, "__dlpack__: stream 0 is ambiguous; 1 is CUDA's legacy default stream");
+  }
+  without_gil([&] { native != nullptr ? tensor.hand_to(native) : tensor.wait(); });
+  auto made = std::make_unique<Export>(Export{{}, tensor, native, tensor.shape(), tensor.strides()});
+  nb::dlpack::dltensor& described = made->managed.tensor;
+  described.data = const_cast<void*>(tensor.address());
+  described.device.device_type = kind;
+  described.device.device_id = ordinal;
+  described.ndim = static_cast<int32_t>(made->shape.size());
+  described.dtype = to_dlpack(tensor.dtype());
+  described.shape = made->shape.data();
+  described.strides = made->strides.data();
+  made->managed.context = made.get();
+  made->managed.deleter = end_export;
+  PyObject* const capsule = PyCapsule_New(&made->managed, "dltensor", [](PyObject* unused) {
+    // Renamed by whoever has taken it.
+    if (PyCapsule_IsValid(unused, "dltensor") == 0) return;
+    auto* const left = static_cast<Managed*>(PyCapsule_GetPointer(unused, "dltensor"));
+    left->deleter(left);
+  });
+  if (capsule == nullptr) throw nb::python_error();
+  static_cast<void>(made.release());
+  return nb::steal(capsule);
+}
+
+Tensor copied_to(nb::handle array, nb::handle on) {
+  const Device device = to_device(on);
+  const Tensor given = to_tensor(array, "array");
+  return without_gil([&] {
+    Tensor there = Tensor::empty(given.dtype(), given.shape(), device);
+    const Stream stream = current_stream(device);
+    stream.copy(given, there);
+    there.wait();
+    return there;
+  });
+}
+
+}  // namespace
+
+bool is_on_a_gpu(nb::handle array) {
+  if (nb::isinstance<Tensor>(array) || !nb::hasattr(array, "__dlpack_device__")) return false;
+  return place_of(array).first == kCuda;
+}
+
+Tensor lent(nb::handle array, std::string_view name) {
+  const Device device(device_name(place_of(array).second));
+  void* const stream = current_stream(device).native_handle();
+  const nb::object capsule = array.attr("__dlpack__")("stream"_a = reinterpret_cast<int64_t>(stream));
+  auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (managed == nullptr) throw nb::python_error();
+  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
+  // The other library may want the GIL when it frees; the last use may end on any thread.
+  const std::shared_ptr<const void> keep(managed, [](Managed* taken) {
+    if (taken->deleter == nullptr) return;
+    const nb::gil_scoped_acquire gil;
+    taken->deleter(taken);
+  });
+  const nb::dlpack::dltensor& given = managed->tensor;
+  const std::optional<DType> dtype = dtype_of(given.dtype);
+  if (!dtype)
+    throw Error(ErrorCode::unsupported, "input '" + std::string(name) + "' has a dtype that Heddle lacks");
+  const Shape shape(given.shape, given.shape + given.ndim);
+  const Shape strides = given.strides == nullptr ? Shape() : Shape(given.strides, given.strides + given.ndim);
+  return Tensor::lend(static_cast<std::byte*>(given.data) + given.byte_offset, *dtype, shape, strides, device,
+                      keep, stream);
+}
+
+void bind_device_tensor(nb::module_& m) {
+  nb::class_<Tensor>(m, "Tensor")
+      .def_prop_ro("shape", [](const Tensor& t) { return nb::tuple(nb::cast(t.shape())); })
+      .def_prop_ro("dtype", [](const Tensor& t) { return std::string(name(t.dtype())); })
+      .def_prop_ro("device", [](const Tensor& t) { return t.device(); })
+      .def_prop_ro("ready", &Tensor::ready)
+      .def(
+          "wait",
+          [](const Tensor& t, nb::handle timeout) {
+            const auto limit = to_timeout(timeout);
+            without_gil([&] { t.wait(limit); });
+          },
+          "timeout"_a = nb::none())
+      .def("numpy",
+           [](const Tensor& t) {
+             const Tensor on_host = without_gil([&] { return t.to_host(); });
+             return Kind::numpy().wrap(on_host);
+           })
+      .def("__dlpack_device__",
+           [](const Tensor& t) {
+             const auto [kind, ordinal] = place_of(t);
+             return nb::make_tuple(kind, ordinal);
+           })
+      .def(
+          "__dlpack__",
+          [](const Tensor& t, nb::handle stream, nb::handle, nb::handle, nb::handle) {
+            return export_of(t, stream);
+          },
+          nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(),
+          "copy"_a = nb::none());
+  m.def("to_device", copied_to, "array"_a, "device"_a = nb::none());
+}
+
+}  // namespace heddle::python
