@@ -7,9 +7,10 @@
 namespace heddle::torch_backend {
 namespace {
 
-// On the result's own memory, which has no other holder. Blocks until it is written.
+// On the result's own memory, which has no other holder, where the host can address it. Blocks until it is
+// written.
 at::Tensor to_cpu(const Tensor& result) {
-  Tensor whole = result.contiguous();
+  Tensor whole = result.to_host().contiguous();
   void* const data = whole.mutable_data();
   const Shape shape = whole.shape();
   const auto options = at::TensorOptions().dtype(to_torch(whole.dtype()));

@@ -12,6 +12,7 @@
 #include <charconv>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string_view>
@@ -20,24 +21,47 @@
 namespace heddle::torch_backend {
 namespace {
 
-// Opening a device calls the log, which may be Python's: no thread waits for it here with the GIL.
-const std::vector<Device>& devices() {
-  static std::atomic<const std::vector<Device>*> opened{nullptr};
-  if (const auto* all = opened.load(std::memory_order_acquire)) [[likely]]
+constexpr size_t kDevices = 8;  // more than this build can have
+
+// A device is opened when it is first used: a GPU's, because a process that has started CUDA may not fork.
+// Handles live as long as the process. Opening calls the log, which may be Python's: no thread waits for it
+// here with the GIL.
+class Devices {
+ public:
+  Devices() {
+    const Device first;
+    names_.push_back(first.name());
+    opened_[0].store(new Device(first), std::memory_order_release);
+    for (const std::string& name : Device::names()) {
+      if (name != names_.front() && names_.size() < kDevices) names_.push_back(name);
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  const Device& at(size_t index) {
+    std::atomic<const Device*>& place = opened_[index];
+    if (const Device* device = place.load(std::memory_order_acquire)) [[likely]]
+      return *device;
+    const FreeGil without_gil;
+    auto made = std::make_unique<Device>(names_[index]);
+    const Device* first = nullptr;  // another thread's, of the same device
+    if (!place.compare_exchange_strong(first, made.get(), std::memory_order_acq_rel)) return *first;
+    return *made.release();
+  }
+
+ private:
+  std::vector<std::string> names_;
+  std::array<std::atomic<const Device*>, kDevices> opened_{};
+};
+
+Devices& devices() {
+  static std::atomic<Devices*> known{nullptr};
+  if (Devices* all = known.load(std::memory_order_acquire)) [[likely]]
     return *all;
   const FreeGil without_gil;
-  static const std::vector<Device>& all = *new std::vector<Device>([] {  // lives as long as the process
-    std::vector<Device> found{Device()};
-    for (const std::string& name : Device::names()) {
-      if (name != found.front().name()) found.emplace_back(name);
-    }
-    return found;
-  }());
-  opened.store(&all, std::memory_order_release);
+  static Devices& all = *new Devices;
+  known.store(&all, std::memory_order_release);
   return all;
 }
-
-constexpr size_t kDevices = 8;  // more than this build can have
 
 // Streams by their numbers, as PyTorch names them: those that living threads call on, and those that
 // torch.Stream made. The latter stay, since PyTorch copies c10::Streams around and never says when the last
@@ -117,7 +141,7 @@ size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
 
 c10::DeviceIndex device_count() noexcept {
   try {
-    return static_cast<c10::DeviceIndex>(std::min(devices().size(), kDevices));
+    return static_cast<c10::DeviceIndex>(devices().names().size());
   } catch (const Error&) {
     return 0;  // PyTorch's rule: a device that cannot be opened is not there
   }
@@ -128,7 +152,11 @@ const Device& device_at(c10::DeviceIndex index) {
   TORCH_CHECK_VALUE(index < device_count(), "there is no device heddle:", static_cast<int>(index),
                     "; this build has ", static_cast<int>(device_count()), " (0 to ",
                     static_cast<int>(device_count()) - 1, ")");
-  return devices()[slot(index)];
+  return translated([&]() -> const Device& { return devices().at(slot(index)); });
+}
+
+std::vector<std::string> device_names() {
+  return translated([] { return devices().names(); });
 }
 
 c10::DeviceIndex index_of(c10::Device device) {

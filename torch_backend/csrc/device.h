@@ -11,12 +11,14 @@
 #include <heddle/heddle.h>
 
 #include <string>
+#include <vector>
 
 namespace heddle::torch_backend {
 
 constexpr c10::DeviceType kType = c10::DeviceType::PrivateUse1;
 
-c10::DeviceIndex device_count() noexcept;
+c10::DeviceIndex device_count() noexcept;  // opens the first one only
+std::vector<std::string> device_names();
 const Device& device_at(
     c10::DeviceIndex index);                    // -1: the current one; an index there is none of: ValueError
 c10::DeviceIndex index_of(c10::Device device);  // its own, or the current one's

@@ -282,9 +282,10 @@ std::shared_ptr<const Compiled> model_of(const std::string& key, const Overload&
 
 // ---- running
 
+// In memory that a call of the device can name, where the host can write there, too.
 template <class T>
 Tensor written(DType dtype, T value, const Device& device) {
-  Tensor tensor = Tensor::empty(dtype, {}, device);
+  Tensor tensor = device.unified_memory() ? Tensor::empty(dtype, {}, device) : Tensor::zeros(dtype, {});
   *static_cast<T*>(tensor.mutable_data()) = value;
   return tensor;
 }

@@ -40,12 +40,6 @@ py::dict cache_stats() {
   return named;
 }
 
-std::vector<std::string> device_names() {
-  std::vector<std::string> names;
-  for (c10::DeviceIndex i = 0; i < device_count(); ++i) names.push_back(device_at(i).name());
-  return names;
-}
-
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {

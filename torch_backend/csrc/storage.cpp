@@ -30,7 +30,11 @@ class DeviceMemory final : public c10::DeviceAllocator {
     });
   }
   c10::DeleterFnPtr raw_deleter() const override { return nullptr; }
+  // Of a storage that PyTorch copies behind the operators' back (lazy clones). It names addresses alone.
   void copy_data(void* to, const void* from, size_t bytes) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(device_at(current_device()).unified_memory(),
+                                "device heddle: a storage in the device's own memory is copied by "
+                                "tensor.clone(), not by a lazy clone");
     default_copy_data(to, from, bytes);
   }
   bool initialized() override { return true; }

@@ -1,5 +1,5 @@
 // values.cpp: operators whose result, or its shape, is known only after the values were read. They wait for
-// the tensor and work on the host, where memory is the device's own.
+// the tensor and work on the host.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/broadcast_tensors.h>
@@ -11,13 +11,14 @@
 namespace heddle::torch_backend {
 namespace {
 
-// A CPU tensor on the same memory, which must not be written. Blocks until the values are there.
+// A CPU tensor, which must not be written: on the same memory where the host can address it. Blocks until the
+// values are there.
 at::Tensor as_cpu(const at::Tensor& tensor) {
   return translated([&] {
-    Tensor lent = to_heddle(tensor);
+    Tensor lent = to_heddle(tensor).to_host();
     auto* data = const_cast<void*>(lent.data());
     return at::from_blob(
-        data, tensor.sizes(), tensor.strides(), [lent](void*) {},
+        data, tensor.sizes(), lent.strides(), [lent](void*) {},
         at::TensorOptions().dtype(tensor.scalar_type()).device(at::kCPU));
   });
 }
