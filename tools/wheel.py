@@ -1,11 +1,13 @@
 """Build wheels of heddle and heddle-torch, and run each in an empty environment: what `make wheel` does.
 
-usage: wheel.py [--out FOLDER] [--only heddle]
+usage: wheel.py [--out FOLDER] [--only heddle] [--nvcc FILE]
 
 A wheel of heddle is made for Python 3.10, for 3.11, and for the stable ABI of 3.12, which later versions use,
 by the interpreters that are on this machine. heddle-torch is made for the interpreter that runs this program,
-against its torch and heddle. auditwheel puts oneDNN, protobuf and libgomp into heddle's wheel under names of
-their own, and names the lowest manylinux policy that the result keeps.
+against its torch and heddle. With --nvcc heddle's wheels hold kernels for NVIDIA's GPUs; without it they hold
+none, whether or not the machine has an nvcc. Neither needs a package of NVIDIA's. auditwheel puts oneDNN,
+protobuf and libgomp into heddle's wheel under names of their own, and names the lowest manylinux policy that
+the result keeps.
 
 Each wheel is then installed into an environment that holds nothing but what it declares. There the README's
 first Python example (for heddle-torch: its PyTorch example) is run, and every library that ours need must
@@ -132,7 +134,7 @@ def first_example(of: str) -> str:
     return found[0]
 
 
-def make_heddle(tools: Path, pythons: dict[str, Path], out: Path) -> dict[str, Path]:
+def make_heddle(tools: Path, pythons: dict[str, Path], out: Path, nvcc: str) -> dict[str, Path]:
     """The wheel for each version."""
     wheels: dict[str, Path] = {}
     for version, python in pythons.items():
@@ -146,6 +148,7 @@ def make_heddle(tools: Path, pythons: dict[str, Path], out: Path) -> dict[str, P
             ROOT,
             f"build-dir={ROOT / 'build' / 'wheel-any'}",
             "cmake.define.HEDDLE_INSTALL_BESIDE=OFF",
+            f"cmake.define.HEDDLE_NVCC={nvcc}",
             *stable,
         )
         wheels[version] = repair(tools, made, out)
@@ -157,13 +160,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--only", choices=["heddle"], help="without heddle-torch")
+    parser.add_argument("--nvcc", default="", help="compiler of the kernels for NVIDIA's GPUs")
     arguments = parser.parse_args()
     arguments.out.mkdir(parents=True, exist_ok=True)
     WORK.mkdir(parents=True, exist_ok=True)
     pythons = interpreters()
     here = f"{sys.version_info[0]}.{sys.version_info[1]}"
     tools = environment("tools", Path(sys.executable), "-r", ROOT / "requirements" / "wheel.txt")
-    wheels = make_heddle(tools, pythons, arguments.out)
+    wheels = make_heddle(tools, pythons, arguments.out, arguments.nvcc)
     for version, wheel in wheels.items():
         check(f"heddle-{version}", pythons[version], first_example("import heddle\n"), wheel)
         print(f"{wheel.name}: the example runs on Python {version}", flush=True)

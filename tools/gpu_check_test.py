@@ -1,0 +1,164 @@
+"""tools/gpu_check.sh on the CUDA double: what it leaves, and what it says of phases that fail or hang."""
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import gpu_check
+import numpy as np
+import pytest
+from gpu_models import pack, unpack
+from onnx import TensorProto, helper, numpy_helper
+
+TOOL = Path(__file__).with_name("gpu_check.sh")
+DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
+PHASES = ("facts", "module", "setup", "conformance", "stress", "memcheck", "racecheck", "racecheck_windows",
+          "initcheck", "python", "mixed_shapes", "coalesced", "ragged", "lost", "exits",
+          "real_models")  # fmt: skip
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform == "darwin", reason="there is no CUDA there"),
+    pytest.mark.skipif(
+        sys.platform != "darwin" and not DOUBLE.exists(), reason="needs cmake --build --preset cuda"
+    ),
+]
+
+SANITIZER = """#!/bin/bash
+[ "$1 $3 $4" = "--tool --error-exitcode 9" ] || exit 3
+shift 4
+"$@" || exit
+echo '========= ERROR SUMMARY: 0 errors'
+"""
+
+
+class Checked:
+    def __init__(self, folder: Path, *phases: str, **environment: str) -> None:
+        settings = {"HEDDLE_PYTHON": sys.executable, "HEDDLE_TUNE": "off"}
+        self.done = subprocess.run(
+            [TOOL, "--double", folder, *phases], env=os.environ | settings | environment, capture_output=True,
+            text=True, check=False, timeout=300,
+        )  # fmt: skip
+        self.result: dict[str, Any] = json.loads((folder / "result.json").read_text())
+        self.phases = {phase.pop("phase"): phase for phase in self.result["phases"]}
+        with tarfile.open(folder / "logs.tar.gz") as archive:
+            self.logs = {Path(name).name for name in archive.getnames()}
+
+
+def program(folder: Path, name: str, text: str) -> str:
+    """A program of that name, and the PATH that finds it first."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(text)
+    (folder / name).chmod(0o755)
+    return f"{folder}:{os.environ['PATH']}"
+
+
+def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
+    path = program(tmp_path / "bin", "compute-sanitizer", SANITIZER)
+    checked = Checked(tmp_path / "out", PATH=path)
+    assert {name: phase["status"] for name, phase in checked.phases.items()} == dict.fromkeys(PHASES, "ok")
+    assert checked.done.returncode == 0
+    assert len(checked.result["commit"]) == 40
+    assert {f"{name}.log" for name in PHASES} <= checked.logs
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "logs.tar.gz"}
+    found = {name: phase["findings"] for name, phase in checked.phases.items()}
+    assert found["facts"]["device"] == "cuda"
+    for suite in ("conformance", "stress", "memcheck"):
+        assert found[suite]["test cases"] == {"total": 1, "passed": 1, "failed": 0}
+    assert found["memcheck"]["summary"] == ["0 errors"]
+    assert found["memcheck"]["ended"] == ["a queue does its commands in order"]
+    assert "1 passed" in found["python"]["pytest"]
+    for name in ("mixed_shapes", "coalesced", "ragged", "lost", "exits", "real_models"):
+        assert found[name]["right"], found[name]
+    assert found["mixed_shapes"]["calls"] == 20
+    assert "CUDA_ERROR_ILLEGAL_ADDRESS" in found["lost"]["said"]
+    assert found["exits"]["ends"] == {"as it should": 2}
+    assert found["real_models"]["models"]["silero-16k-op15"]["largest_error"] < 1e-3
+
+
+def test_a_phase_that_fails_or_hangs_is_named_and_stops_those_that_need_it_only(tmp_path: Path) -> None:
+    hanging = program(tmp_path / "bin", "compute-sanitizer", "#!/bin/bash\necho begun\nexec sleep 1000\n")
+    program(tmp_path / "heddle", "__init__.py", "print('no module for this machine')\nraise SystemExit(7)\n")
+    chosen = ("module", "mixed_shapes", "conformance", "memcheck")
+    checked = Checked(tmp_path / "out", *chosen, PATH=hanging, PYTHONPATH=str(tmp_path),
+                      GPU_CHECK_SECONDS="8")  # fmt: skip
+    assert checked.done.returncode == 1
+    assert checked.phases["module"]["status"] == "failed"
+    assert checked.phases["module"]["exit"] == 7
+    assert checked.phases["module"]["tail"] == "no module for this machine\n"
+    assert checked.phases["mixed_shapes"] == {"status": "not run", "needs": "module"}
+    assert checked.phases["conformance"]["status"] == "ok"
+    assert checked.phases["memcheck"]["status"] == "out of time"
+    assert checked.phases["memcheck"]["seconds"] < 20
+    assert checked.phases["memcheck"]["tail"] == "begun\n"
+    assert "memcheck.log" in checked.logs
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [(["out", "bild"], "no phase is called bild"), (["."], "is not empty")]
+)
+def test_what_it_cannot_do_is_said_before_anything_is_done(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    (tmp_path / "mine").write_text("")
+    done = subprocess.run([TOOL, "--double", tmp_path / words[0], *words[1:]], capture_output=True, text=True,
+                          env=os.environ | {"HEDDLE_PYTHON": sys.executable}, check=False)  # fmt: skip
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert (tmp_path / "mine").exists()
+
+
+def test_a_model_is_carried_as_f16_and_comes_out_as_f32_with_its_shape() -> None:
+
+    random = np.random.default_rng(0)
+    weights = {
+        "embeddings.word_embeddings.weight": random.standard_normal((30522, 4), dtype=np.float32),
+        "weight": random.standard_normal((32, 32), dtype=np.float32),
+        "small": np.array([1 / 3], np.float32),
+    }
+    graph = helper.make_graph(
+        [], "g", [], [], [numpy_helper.from_array(w, name) for name, w in weights.items()]
+    )
+    model = helper.make_model(graph)
+    before = len(model.SerializeToString())
+    pack(model)
+    assert len(model.SerializeToString()) < before / 8
+    unpack(model)
+    got = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
+    assert all(each.data_type == TensorProto.FLOAT for each in model.graph.initializer)
+    table = "embeddings.word_embeddings.weight"
+    assert np.array_equal(got["small"], weights["small"])
+    assert np.array_equal(got["weight"], weights["weight"].astype(np.float16).astype(np.float32))
+    assert np.array_equal(got[table][2048 + 5], weights[table][5].astype(np.float16).astype(np.float32))
+    assert got[table].shape == weights[table].shape
+
+
+INVALID = """========= COMPUTE-SANITIZER
+0.250000 s: a queue does its commands in order
+========= Invalid __global__ write of size 4 bytes
+=========     at map_1+0x40 in image.cu
+========= Invalid __global__ write of size 4 bytes
+TEST CASE:  copies between strided views move each element to its place
+
+[doctest] test cases:  2 |  1 passed | 1 failed | 22 skipped
+========= ERROR SUMMARY: 2 errors
+"""
+RACE = """========= Error: Race reported between Write access at add+0x10 and Read access at add+0x20
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+
+
+def test_what_compute_sanitizer_says_is_found() -> None:
+    assert gpu_check.sanitizer(INVALID) == {
+        "test cases": {"total": 2, "passed": 1, "failed": 1},
+        "ended": ["a queue does its commands in order"],
+        "said something": ["copies between strided views move each element to its place"],
+        "summary": ["2 errors"],
+        "kinds": ["Invalid __global__ write of size 4 bytes"],
+    }
+    race = gpu_check.sanitizer(RACE)
+    assert race["summary"] == ["1 hazard displayed (1 error, 0 warnings)"]
+    assert str(race["kinds"]).count("Race reported between Write access") == 1

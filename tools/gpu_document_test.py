@@ -1,0 +1,75 @@
+"""What tools/gpu_document.py makes of a result, and that the document has the place for it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import gpu_document
+import pytest
+
+TOOL = Path(__file__).with_name("gpu_document.py")
+RESULT: dict[str, Any] = {
+    "commit": "0123456789abcdef",
+    "double": False,
+    "date": "2026-11-24",
+    "phases": [
+        {"phase": "facts", "status": "ok", "seconds": 2.0,
+         "findings": {"driver": "580.159", "facts": {"GPU": "0: a card"}}},
+        {"phase": "exits", "status": "failed", "exit": 1, "seconds": 9.5,
+         "findings": {"processes": 40, "mistakes": ["3 of 40: -11"], "right": False}},
+        {"phase": "start", "status": "not run", "needs": "export"},
+        {"phase": "bench", "status": "ok", "seconds": 60.0, "findings": {"torch": "2.11", "works": [
+            {"model": "mlp", "extents": {"batch": 64},
+             "seconds": {"heddle": [4e-5, 5e-5, 6e-5], "eager": [1e-4] * 3, "graph": [25e-6] * 3}}]}},
+        {"phase": "bench_bf16", "status": "failed", "seconds": 9.0, "findings": {"works": [
+            {"model": "mlp", "extents": {"batch": 64}, "dtype": "bf16",
+             "seconds": {"heddle": [2e-5], "eager": [1e-4], "graph": [25e-6]}}]}},
+    ],
+}  # fmt: skip
+
+
+def written(folder: Path, result: dict[str, Any], before: str) -> tuple[int, str, str]:
+    (folder / "result.json").write_text(json.dumps(result))
+    (folder / "cuda.md").write_text(before)
+    command = [sys.executable, TOOL, folder / "result.json", folder / "cuda.md"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, (folder / "cuda.md").read_text(), done.stderr
+
+
+def test_the_results_take_the_place_of_the_last_ones_and_nothing_else_changes(tmp_path: Path) -> None:
+    before = f"# Head\n\n{gpu_document.BEGIN}\nold\n{gpu_document.END}\n\nThe rest.\n"
+    code, after, _ = written(tmp_path, RESULT, before)
+    assert code == 0
+    assert after.startswith(
+        f"# Head\n\n{gpu_document.BEGIN}\nOn 2026-11-24, commit 0123456789ab; driver 580.159,"
+    )
+    assert after.endswith(f"\n{gpu_document.END}\n\nThe rest.\n")
+    assert "old" not in after
+    assert "| exits | **failed** | 9.5 | **3 of 40: -11** processes 40 |\n" in after
+    assert "| start | **not run** |  | needs export |\n" in after
+    assert "| mlp | batch 64, f32 | 50 | 0.50 | 2.00 |\n" in after
+    assert "| mlp | batch 64, bf16 | 20 | 0.20 | 0.80 |\n" in after
+    assert written(tmp_path, RESULT, after)[1] == after
+
+
+@pytest.mark.parametrize(
+    ("result", "before", "told"),
+    [
+        (RESULT, "no marks\n", "does not have the lines"),
+        (RESULT | {"double": True}, f"{gpu_document.BEGIN}\n{gpu_document.END}\n", "is of the double"),
+    ],
+)
+def test_what_it_cannot_write_leaves_the_document_alone(
+    tmp_path: Path, result: dict[str, Any], before: str, told: str
+) -> None:
+    code, after, said = written(tmp_path, result, before)
+    assert code == 1
+    assert told in said
+    assert after == before
+
+
+def test_the_document_has_the_place() -> None:
+    document = (TOOL.parent.parent / "docs" / "cuda.md").read_text(encoding="utf-8")
+    assert document.count(gpu_document.BEGIN) == document.count(gpu_document.END) == 1

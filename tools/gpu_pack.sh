@@ -1,0 +1,72 @@
+#!/bin/bash
+# gpu_pack.sh [ARCHITECTURES]: what tools/gpu_check.sh needs on a machine with a GPU and without a network.
+#
+# Builds into build/gpu, with nvcc, for ARCHITECTURES (90; several as "80;90"), what changed since the last
+# time, and lays down .gpu/, which git ignores: three archives, each made anew only when it changed. Fails
+# above GPU_PACK_LIMIT (56) MiB together. The Python module is for the version of Python of GPU_PYTHON (a
+# Python 3.12), with its headers; the machine there has to have the same.
+# HEDDLE_NVCC: nvcc, if it is not in PATH.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+build=$root/build/gpu
+staged=$build/pack
+limit=${GPU_PACK_LIMIT:-56}
+python=$root/.venv/bin/python
+nvcc=${HEDDLE_NVCC:-$(command -v nvcc || true)}
+fail() { echo "gpu_pack.sh: $*" >&2; exit 1; }
+[ -n "$nvcc" ] || fail "there is no nvcc in PATH; set HEDDLE_NVCC"
+pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
+target=${GPU_PYTHON:-$(ls -d "$pyenv"/3.12.*/bin/python3.12 2> /dev/null | head -1)}
+target=${target:-$(command -v python3.12 || true)}
+[ -n "$target" ] || fail "there is no Python 3.12; set GPU_PYTHON to the version of the machine with the GPU"
+mkdir -p "$root/build/logs"
+
+# Compiled within ninja's limit of two, at low priority: nvcc takes minutes.
+{
+  cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEDDLE_CUDA=DOUBLE -DHEDDLE_NVCC="$nvcc" \
+    -DHEDDLE_CUDA_ARCHITECTURES="${1:-90}" -DHEDDLE_PYTHON="$python" -DHEDDLE_PYTHON_MODULE=ON \
+    -DPython_EXECUTABLE="$target" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)"
+  nice ninja -C "$build" -j 2 _heddle heddle_shared cuda_conformance stress_test
+} > build/logs/gpu_pack.log 2>&1 || { tail -n 30 build/logs/gpu_pack.log >&2; fail "the build failed"; }
+for package in rapidocr-onnxruntime silero-vad; do
+  "$python" tools/models/packages.py "$package" >> build/logs/gpu_pack.log 2>&1
+done
+[ -e build/models/minilm.onnx ] || "$python" tools/models/minilm.py --out build/models/minilm.onnx
+
+rm -rf "$staged"
+mkdir -p "$staged"/{programs/bin,programs/site/heddle,libraries/lib,models} .gpu
+install -s -m 755 "$build"/{cuda_conformance,stress_test} "$staged/programs/bin"
+for component in python heddle; do
+  cmake --install "$build" --prefix "$staged/prefix" --component $component >> build/logs/gpu_pack.log
+done
+cp -r python/heddle/. "$staged/programs/site/heddle/"
+find "$staged/programs/site" -name __pycache__ -exec rm -rf {} +
+find "$staged/prefix" -name '_heddle*.so' -exec install -s -m 755 {} "$staged/programs/site/heddle" \;
+install -s -m 755 "$(find "$staged/prefix" -name libheddle.so.0)" "$staged/programs/site/heddle"
+find "$staged/prefix" \( -name 'libdnnl.so.*' -o -name 'libprotobuf-lite.so.*' \) ! -name '*.txt' \
+  -exec install -m 755 {} "$staged/libraries/lib" \;
+# What the stress tests' programs and a machine without them need of the same name, gcc's, is the system's.
+cp build/models/packages/rapidocr-onnxruntime/*.onnx "$staged/models"
+cp build/models/packages/silero-vad/silero_vad_{16k_op15,op18_ifless}.onnx "$staged/models"
+"$python" tools/gpu_models.py pack build/models/minilm.onnx "$staged/models/minilm.f16"
+
+# pack NAME: .gpu/NAME.tar.xz, unless it holds these very files. The dictionary holds all of a part, so that
+# the kernels, which are in three programs, are stored once.
+pack() {
+  local sum
+  sum=$(cd "$staged/$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+  if [ -e ".gpu/$1.tar.xz" ] && [ "$(cat ".gpu/$1.sum" 2> /dev/null)" = "$sum" ]; then return; fi
+  tar -C "$staged/$1" --sort=name --mtime=@0 --owner=0 --group=0 -cf - . |
+    xz -T 1 --lzma2=preset="$2",dict=64MiB > ".gpu/$1.part"
+  mv ".gpu/$1.part" ".gpu/$1.tar.xz"
+  printf '%s\n' "$sum" > ".gpu/$1.sum"
+}
+pack libraries 6
+pack models 1
+pack programs 1
+git rev-parse HEAD > .gpu/commit
+du -ab .gpu/*
+total=$(cat .gpu/* | wc -c)
+echo "together $total bytes, $(git ls-files -z | xargs -0 cat | wc -c) more in the working tree"
+[ "$total" -le $((limit << 20)) ] || fail ".gpu holds more than $limit MiB"
