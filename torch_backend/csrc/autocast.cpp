@@ -2,12 +2,16 @@
 // the widest of their arguments: PyTorch's own lists for accelerators.
 #include <ATen/autocast_mode.h>
 #include <torch/library.h>
+#include <torch/version.h>
 
 namespace heddle::torch_backend {
 namespace {
 
 // The lists below name these.
 using at::ArrayRef;
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
+using at::DimnameList;
+#endif
 using at::IntArrayRef;
 using at::Scalar;
 using at::ScalarType;

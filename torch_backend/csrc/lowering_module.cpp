@@ -1,4 +1,5 @@
 // lowering_module.cpp: what Python sees of lowering.h and compiled_model.h.
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/python_variable.h>
 
 #include "compiled_model.h"

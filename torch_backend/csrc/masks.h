@@ -2,7 +2,7 @@
 // indices that are known only after it was read, so they are made before the graph is.
 #pragma once
 
-#include <ATen/core/stack.h>
+#include <ATen/core/boxing/KernelFunction.h>
 
 #include <string_view>
 
