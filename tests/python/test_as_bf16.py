@@ -47,6 +47,35 @@ def test_weights_constants_ports_and_casts_are_bf16_and_values_are_those_of_bf16
     assert np.array_equal(y.astype(np.float32), np.trunc(product) + np.array([0.5, 1.5, 2.5]))
 
 
+def test_finite_values_stay_finite_and_others_stay_what_they_are():
+    info = np.finfo(np.float32)
+    wide = np.array([info.min, info.max, 3.39e38, -np.inf, np.inf, np.nan, 1.0], np.float32)
+    narrow = numpy_helper.to_array(as_bf16.narrowed(numpy_helper.from_array(wide, "w"))).astype(np.float32)
+    greatest = float(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    assert np.array_equal(
+        narrow, [-greatest, greatest, greatest, -np.inf, np.inf, np.nan, 1.0], equal_nan=True
+    )
+
+
+def test_a_mask_of_the_least_f32_hides_elements_and_makes_no_nan():
+    least = numpy_helper.from_array(np.array(np.finfo(np.float32).min), "least")
+    nodes = [
+        helper.make_node("Mul", ["hidden", "least"], ["added"]),
+        helper.make_node("Add", ["x", "added"], ["scores"]),
+        helper.make_node("Softmax", ["scores"], ["y"]),
+    ]
+    ports = [
+        helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "hidden", "y")
+    ]
+    graph = helper.make_graph(nodes, "g", ports[:2], ports[2:], [least])
+    wide = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    hidden = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
+    x = np.zeros((2, 4))
+    narrow = heddle.load(as_bf16.as_bf16(wide).SerializeToString())
+    y = narrow(x.astype(ml_dtypes.bfloat16), hidden.astype(ml_dtypes.bfloat16))
+    assert y.astype(np.float32).tolist() == [[0.5, 0.5, 0, 0], [0.25] * 4]
+
+
 def test_a_constant_without_a_type_is_refused_by_name():
     wide = model()
     wide.graph.node.append(helper.make_node("Constant", [], ["k"], name="three", value_float=3.0))

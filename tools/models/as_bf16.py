@@ -8,15 +8,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import ml_dtypes
+import numpy as np
 import onnx
 from onnx import TensorProto, numpy_helper
 
 
 def narrowed(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """Rounded. A finite value stays finite: masks hold the least f32, and 0 times -inf would be NaN."""
     if tensor.data_type != TensorProto.FLOAT:
         return tensor
-    dtype = onnx.helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16)
-    return numpy_helper.from_array(numpy_helper.to_array(tensor).astype(dtype), tensor.name)
+    wide = numpy_helper.to_array(tensor)
+    greatest = np.float32(ml_dtypes.finfo(ml_dtypes.bfloat16).max)
+    kept = np.where(np.isfinite(wide), np.clip(wide, -greatest, greatest), wide)
+    return numpy_helper.from_array(kept.astype(ml_dtypes.bfloat16), tensor.name)
 
 
 def narrow_node(node: onnx.NodeProto) -> None:
