@@ -496,6 +496,9 @@ struct CallOptions {
   std::optional<Stream> stream;  // instead of the StreamGuard's
   // A request to stop ends the wait for a batch with `cancelled`; what runs already runs on.
   std::stop_token cancel = {};
+  // Results lie in memory of the device, whatever the inputs' is; else where most that reads them is: results
+  // of inputs that the host can address are the host's to address. Such a call is not coalesced.
+  bool keep_on_device = false;
 };
 
 struct CoalescingStats {

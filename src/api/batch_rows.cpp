@@ -25,8 +25,8 @@ Tensor stacked(std::span<const Tensor> parts, const Shape& shape, double value) 
   const ir::Tensor pad = ir::Tensor::scalar(whole.dtype, value);
   int64_t first = 0;
   for (const Tensor& part : parts) {
-    part.wait();
-    batch::write_rows(Internals::view(part), row, static_cast<const std::byte*>(pad.data()), first,
+    const Tensor here = part.to_host();
+    batch::write_rows(Internals::view(here), row, static_cast<const std::byte*>(pad.data()), first,
                       whole.host());
     first += part.shape()[0];
   }
@@ -81,14 +81,14 @@ std::vector<std::vector<Tensor>> split_rows(std::span<const Tensor> results,
       throw Error(ErrorCode::invalid, text("the function's result ", i, " has ", shape.empty() ? 0 : shape[0],
                                            " rows for ", rows, " rows of input; it must have one per row"));
     }
-    results[i].wait();
+    const Tensor here = results[i].to_host();
     int64_t first = 0;
     for (size_t j = 0; j < jobs.size(); ++j) {
       Shape part = shape;
       part[0] = jobs[j]->rows;
       if (part.size() > 1) part[1] = layout.own_length(part[1], jobs[j]->length);
       Tensor own = Tensor::zeros(results[i].dtype(), part);
-      batch::read_rows(Internals::view(results[i]), first, Internals::view(own));
+      batch::read_rows(Internals::view(here), first, Internals::view(own));
       first += part[0];
       out[j].push_back(std::move(own));
     }
@@ -119,7 +119,7 @@ std::vector<Tensor> join_rows(std::span<const std::vector<Tensor>> parts) {
 }
 
 Tensor resized_rows(const Tensor& tensor, int64_t rows, int64_t length) {
-  const Tensor dense = tensor.contiguous();
+  const Tensor dense = tensor.to_host().contiguous();
   const Shape from = dense.shape();
   Shape shape = from;
   shape[0] = rows;

@@ -7,13 +7,16 @@ namespace {
 
 using Views = batch::Coalescer::Views;
 
-// On the host: what another stream still writes is not staged before it is over.
-Views ready_views(std::span<const Tensor> inputs) {
+// Seats are filled by the host, which waits for what another stream still writes.
+std::vector<Tensor> ready_on_host(std::span<const Tensor> inputs) {
+  std::vector<Tensor> ready;
+  for (const Tensor& input : inputs) ready.push_back(input.to_host());
+  return ready;
+}
+
+Views seats_of(std::span<const Tensor> tensors) {
   Views views;
-  for (const Tensor& input : inputs) {
-    input.wait();
-    views.push_back(Internals::view(input));
-  }
+  for (const Tensor& tensor : tensors) views.push_back(Internals::view(tensor));
   return views;
 }
 
@@ -36,26 +39,29 @@ Scatter run_in_seats(const Model& model, std::span<const std::vector<Tensor>> re
   Outcomes outcomes(requests.size());
   std::vector<size_t> seat_of(requests.size());
   std::vector<Views> seated;
+  std::vector<std::vector<Tensor>> owners;  // of what is seated
   for (size_t i = 0; i < requests.size(); ++i) {
     seat_of[i] = seated.size();
     outcomes[i] = outcome_of([&] {
-      seated.push_back(ready_views(requests[i]));
+      owners.push_back(ready_on_host(requests[i]));
+      seated.push_back(seats_of(owners.back()));
       return std::vector<Tensor>();
     });
   }
   batch::Coalescer::Batch batch;
   if (!seated.empty()) batch = within_memory([&] { return take(calls->run_together(seated, formed)); });
-  return [=, outcomes = std::move(outcomes), seated = std::move(seated)]() mutable {
-    for (size_t i = 0; i < outcomes.size(); ++i) {
-      if (outcomes[i].error != nullptr) continue;
-      const size_t seat = seat_of[i];
-      outcomes[i] = outcome_of([&] {
-        return within_memory(
-            [&] { return Internals::make_tensors(take(calls->answer(batch, seated[seat], seat))); });
-      });
-    }
-    return std::move(outcomes);
-  };
+  return
+      [=, outcomes = std::move(outcomes), seated = std::move(seated), owners = std::move(owners)]() mutable {
+        for (size_t i = 0; i < outcomes.size(); ++i) {
+          if (outcomes[i].error != nullptr) continue;
+          const size_t seat = seat_of[i];
+          outcomes[i] = outcome_of([&] {
+            return within_memory(
+                [&] { return Internals::make_tensors(take(calls->answer(batch, seated[seat], seat))); });
+          });
+        }
+        return std::move(outcomes);
+      };
 }
 
 }  // namespace

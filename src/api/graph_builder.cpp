@@ -9,7 +9,7 @@ namespace heddle {
 namespace {
 
 ir::Tensor to_literal(const Tensor& tensor) {
-  const Tensor dense = tensor.contiguous();
+  const Tensor dense = tensor.to_host().contiguous();
   const device::View& view = Internals::view(dense);
   ir::Tensor literal = ir::Tensor::zeros(view.dtype, view.extents);
   if (view.bytes() > 0) std::memcpy(literal.mutable_data(), dense.data(), view.bytes());

@@ -196,7 +196,7 @@ std::optional<CoalescingStats> Model::coalescing_stats() const {
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
   const trace::Span span("api", "call");
   const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
-  if (!options.stream && !guarded) {
+  if (!options.stream && !guarded && !options.keep_on_device) {
     if (auto outputs = call_at_once(*rep_, inputs)) return *std::move(outputs);
   }
   const std::vector<device::View> views = views_of(inputs);
@@ -204,7 +204,7 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
-  if (stream == nullptr && coalesces(*rep_, views)) {
+  if (stream == nullptr && !options.keep_on_device && coalesces(*rep_, views)) {
     return within_memory([&] {
       return Internals::make_tensors(take(rep_->calls->join(
           views, to_deadline(options.timeout), options.cancel, Internals::keep_all(rep_->device, inputs))));
@@ -215,6 +215,7 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
+  call.results_on_device = options.keep_on_device;
   call.keep = Internals::keep_all(rep_->device, inputs);
   return within_memory([&] {
     return Internals::make_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
@@ -229,9 +230,11 @@ std::optional<std::vector<Tensor>> Model::try_brief(std::span<const Tensor> inpu
 
 void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const {
   if (!then) throw Error(ErrorCode::invalid, "submit needs a function to give the answer to");
-  if (options.stream) {
+  if (options.stream || options.keep_on_device) {
     throw Error(ErrorCode::invalid,
-                "submit takes no stream: what is submitted runs in no order; call the model for that");
+                options.stream
+                    ? "submit takes no stream: what is submitted runs in no order; call the model for that"
+                    : "submit gives results to the host; call the model for results on its device");
   }
   // The answer may come, and end this handle, before submit returns.
   const std::shared_ptr<Rep> kept = rep_;

@@ -282,10 +282,16 @@ std::vector<DeviceFact> missing() {
 }
 
 std::optional<Device> of_maker(const void* maker) {
-  const auto t = table().lock();
-  for (const auto& weak : t->opened) {
-    const auto rep = weak.lock();
-    if (rep != nullptr && rep->runtime->device().maker() == maker) return Internals::make_device(rep);
+  // The last reference to a device may be one of these: it ends without the lock.
+  std::vector<std::shared_ptr<Internals::DeviceRep>> living;
+  {
+    const auto t = table().lock();
+    for (const auto& weak : t->opened) {
+      if (auto rep = weak.lock()) living.push_back(std::move(rep));
+    }
+  }
+  for (auto& rep : living) {
+    if (rep->runtime->device().maker() == maker) return Internals::make_device(std::move(rep));
   }
   return std::nullopt;
 }

@@ -205,7 +205,13 @@ const void* Tensor::checked_data(DType dtype) const {
   return host_address(view);
 }
 
-bool Tensor::ready() const { return users(view_of(*this), false).empty(); }
+bool Tensor::ready() const {
+  for (const device::Point& point : users(view_of(*this), false)) {
+    point.timeline->look();
+    if (!point.timeline->done(point.value)) return false;
+  }
+  return true;
+}
 
 void Tensor::wait(Timeout timeout) const {
   for (const device::Point& point : users(view_of(*this), false))
@@ -223,6 +229,7 @@ void Tensor::record_stream(const Stream& stream) const {
 Tensor Tensor::contiguous() const {
   const device::View& view = view_of(*this);
   if (view.is_contiguous()) return *this;
+  if (!on_host()) return to_host();
   wait();
   Tensor copy = zeros(to_public(view.dtype), shape());
   device::copy_view(view, copy.rep_->view);

@@ -67,6 +67,7 @@ Status Binding::bind(Allocator& allocator, const device::Device& device, const M
                            " arrays to write its outputs to; it has ", expected.size(), " outputs");
   }
   arena_bytes_ = program.arena_bytes();
+  host_reads_results_ = !call.results_on_device;
   run_inputs_.assign(call.inputs.begin(), call.inputs.end());
   for (size_t i = 0; i < call.inputs.size(); ++i) HEDDLE_TRY(bind_input(device, i, call.deadline));
   run_outputs_.reserve(expected.size());

@@ -46,6 +46,7 @@ struct Call {
   // Results that `outputs` does not name lie in `slot`, where the host can address them, and not in fresh
   // buffers.
   bool results_in_slot = false;
+  bool results_on_device = false;  // fresh ones, though no input is in memory of the device alone
 };
 
 class Binding {

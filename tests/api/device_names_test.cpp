@@ -56,41 +56,4 @@ TEST_CASE("a number that no device has, and what is no number, are refused by na
   }
 }
 
-TEST_CASE("memory that the host cannot address is not handed out as if it could") {
-  const Device device("sim");
-  const Tensor x = Tensor::of<float>({1, 2}, {3, 4}), there = Tensor::empty(DType::f32, {1, 2}, device);
-  const Stream stream = default_stream(device);
-  stream.copy(x, there);
-  try {
-    static_cast<void>(there.data());
-    FAIL("data() gave an address");
-  } catch (const Error& error) {
-    CHECK(error.code() == ErrorCode::unsupported);
-  }
-  const Tensor back = Tensor::zeros(DType::f32, {1, 2});
-  stream.copy(there, back);
-  CHECK(back.values<float>()[1] == 4);
-  CHECK(there.to_host().values<float>()[1] == 4);
-  const Tensor column = there.view(DType::f32, {1, 1}, {2, 1}, sizeof(float));
-  CHECK(column.to_host().values<float>()[0] == 4);
-}
-
-TEST_CASE("a tensor knows whose memory it is in, and comes to the host from any device") {
-  const Tensor callers = Tensor::of<float>({2}, {5, 6});
-  CHECK_FALSE(callers.device().has_value());
-  CHECK(callers.to_host().address() == callers.address());
-  const Tensor on_host = Tensor::empty(DType::f32, {2}, Device("host"));
-  CHECK(on_host.device()->name() == "host");
-  CHECK(on_host.to_host().address() == on_host.address());
-  Tensor orphan;
-  {
-    const Device own = Device::open("sim:2", {});
-    orphan = Tensor::empty(DType::f32, {2}, own);
-    CHECK(orphan.device()->name() == "sim:2");
-    CHECK(orphan.to_host().address() != orphan.address());
-  }
-  CHECK_FALSE(orphan.device().has_value());
-  CHECK_THROWS_WITH_AS(static_cast<void>(orphan.to_host()), doctest::Contains("closed or gone"), Error);
-}
-
 }  // namespace heddle::api_test

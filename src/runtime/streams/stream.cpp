@@ -77,7 +77,10 @@ Event Stream::record(Timed timed) const {
   return Event(point, timed == Timed::yes ? timeline()->stamp(point.value, *clock_) : nullptr);
 }
 
-bool Stream::query() const { return timeline()->done(last_submitted()) || failed(); }
+bool Stream::query() const {
+  timeline()->look();
+  return timeline()->done(last_submitted()) || failed();
+}
 
 Status Stream::await(uint64_t value, Deadline deadline) {
   Status status = timeline()->wait(value, deadline);
