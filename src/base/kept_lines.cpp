@@ -49,7 +49,9 @@ class Descriptor {
  public:
   explicit Descriptor(int number) : number_(number) {}
   ~Descriptor() {
-    if (number_ >= 0) ::close(number_);
+    if (number_ < 0) return;
+    ::flock(number_, LOCK_UN);  // a child that was forked meanwhile has the lock, too
+    ::close(number_);
   }
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;

@@ -32,10 +32,13 @@ class StagingMemory final : public device::Memory {
 
 class LentMemory final : public device::Memory {
  public:
-  LentMemory(const OpenDevice& device, const device::ForeignMemory& memory)
-      : Memory({&device, MemoryKind::device, nullptr, memory.address, memory.bytes}), keep_(memory.keep) {}
+  LentMemory(Ref<const OpenDevice> device, const device::ForeignMemory& memory)
+      : Memory({device.get(), MemoryKind::device, nullptr, memory.address, memory.bytes}),
+        device_(std::move(device)),
+        keep_(memory.keep) {}
 
  private:
+  const Ref<const OpenDevice> device_;  // so that no later one has the address that is its name
   const Ref<const void> keep_;
 };
 
@@ -92,7 +95,7 @@ Result<std::unique_ptr<device::Memory>> import_memory(const Ref<const OpenDevice
   if (ordinal != device->number) {
     return Status::invalid("the memory that was lent is on GPU ", ordinal, ", not on ", device->number);
   }
-  return std::unique_ptr<device::Memory>(std::make_unique<LentMemory>(*device, memory));
+  return std::unique_ptr<device::Memory>(std::make_unique<LentMemory>(device, memory));
 }
 
 Result<Ref<Pinned>> Pinned::make(const Ref<const OpenDevice>& device, uint64_t bytes) {

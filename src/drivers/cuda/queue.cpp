@@ -40,6 +40,7 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   timeline_->begin(std::move(flight));
   const Status written =
       device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0), "cuStreamWriteValue64");
+  if (!written.ok()) timeline_->write_failed(value, written);
   timeline_->enqueue_done(value);
   if (!written.ok()) return written;
   return refused.ok() ? broken : refused;

@@ -67,12 +67,30 @@ MoveParams move_params(std::span<const int64_t> extents, const std::vector<int64
   return params;
 }
 
+namespace {
+
+Axes one_axis(int64_t count) {
+  Axes axes;
+  axes.rank = 1;
+  axes.small = count <= INT32_MAX ? 1 : 0;
+  axes.extents[0] = count;
+  return axes;
+}
+
+}  // namespace
+
+MoveParams flat_move(int64_t count) {
+  MoveParams params;
+  params.count = count;
+  params.axes = one_axis(count);
+  params.from_strides[0] = params.to_strides[0] = 1;
+  return params;
+}
+
 MapParams flat_params(int64_t count) {
   MapParams params;
   params.count = count;
-  params.axes.rank = 1;
-  params.axes.small = count <= INT32_MAX ? 1 : 0;
-  params.axes.extents[0] = count;
+  params.axes = one_axis(count);
   return params;
 }
 

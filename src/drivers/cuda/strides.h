@@ -30,6 +30,9 @@ std::vector<int64_t> row_major(std::span<const int64_t> extents);
 MoveParams move_params(std::span<const int64_t> extents, const std::vector<int64_t>& from,
                        const std::vector<int64_t>& to);
 
+// The same of `count` elements that lie one behind another on both sides.
+MoveParams flat_move(int64_t count);
+
 // Of `count` elements that are walked in order; strides and addresses are the caller's.
 MapParams flat_params(int64_t count);
 

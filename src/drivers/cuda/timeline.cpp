@@ -29,7 +29,8 @@ CudaTimeline::CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Re
       pinned_(std::move(word)),
       word_(*new (pinned_->host()) Atomic<uint64_t>(0)),
       completion_(completion),
-      state_(State{stream, {}, 0, UINT64_MAX, {}, {}}) {}
+      state_(State{{}, 0, UINT64_MAX, {}, {}}),
+      stream_(stream) {}
 
 Status CudaTimeline::broken() const {
   HEDDLE_TRY(device_->lost.status());
@@ -48,6 +49,23 @@ void CudaTimeline::begin(Flight flight) {
 void CudaTimeline::enqueue_done(uint64_t value) {
   state_.lock()->enqueued = value;
   state_.notify_all();
+}
+
+void CudaTimeline::write_failed(uint64_t value, const Status& why) {
+  {
+    const auto stream = stream_.lock();
+    static_cast<void>(device_->check_work(device_->api.stream_synchronize(*stream), "a queue that broke"));
+  }
+  auto state = state_.lock();
+  if (state->in_flight.empty()) return;  // the device is lost, and the timeline has failed
+  Flight& flight = state->in_flight.back();
+  if (flight.spoiled.ok())
+    flight.spoiled = Status::device_lost("the end of a submission could not be enqueued: ", why.message());
+  if (state->cause.ok()) {
+    state->cause = flight.spoiled;
+    state->broken_from = value;
+  }
+  word_.store_release(value);  // pairs with look()
 }
 
 Status CudaTimeline::enqueued(uint64_t value) {
@@ -73,11 +91,12 @@ Result<Ref<Pinned>> CudaTimeline::take_flags(uint64_t bytes) {
   {
     auto state = state_.lock();
     auto& idle = state->idle_flags;
+    // The last that came back: a graph of the run that had it knows its address (graphs.h).
     const auto found =
-        std::find_if(idle.begin(), idle.end(), [&](const auto& each) { return each->bytes() >= bytes; });
-    if (found != idle.end()) {
+        std::find_if(idle.rbegin(), idle.rend(), [&](const auto& each) { return each->bytes() >= bytes; });
+    if (found != idle.rend()) {
       Ref<Pinned> flags = std::move(*found);
-      idle.erase(found);
+      idle.erase(std::next(found).base());
       std::memset(flags->host(), 0, bytes);
       return flags;
     }
@@ -101,7 +120,9 @@ void CudaTimeline::settle(State& state) {
   }
   if (last != 0) advance(last, completion_);
   if (cause.ok()) cause = device_->lost.status();
-  if (!cause.ok()) fail(std::move(cause), completion_);
+  if (cause.ok()) return;
+  fail(std::move(cause), completion_);
+  state.in_flight.clear();  // the submissions' lists are dropped from now on
 }
 
 void CudaTimeline::finish(const CheckedRun& checked) {
@@ -126,40 +147,39 @@ void CudaTimeline::finish(const CheckedRun& checked) {
 }
 
 void CudaTimeline::ask() {
-  auto state = state_.lock();
-  if (state->in_flight.empty() || state->stream == nullptr) return;
-  const Current current(*device_);
-  const Code code = device_->api.stream_query(state->stream);
-  if (code != kNotReady) static_cast<void>(device_->check(code, "work in flight"));
-  settle(*state);
+  if (state_.lock()->in_flight.empty()) return;
+  {
+    const auto stream = stream_.lock();
+    if (*stream == nullptr) return;
+    const Current current(*device_);
+    const Code code = device_->api.stream_query(*stream);
+    if (code != kNotReady) static_cast<void>(device_->check_work(code, "work in flight"));
+  }
+  settle(*state_.lock());
 }
 
 Status CudaTimeline::hold_back(StreamHandle later) const {
-  const auto state = state_.lock();
-  if (state->stream == nullptr) return {};  // all of it is over
+  const auto stream = stream_.lock();
+  if (*stream == nullptr) return {};  // all of it is over
   const DriverApi& api = device_->api;
   const Current current(*device_);
   EventHandle event = nullptr;
   HEDDLE_TRY(device_->check(api.event_create(&event, kEventWithoutTiming), "cuEventCreate"));
-  Status status = device_->check(api.event_record(event, state->stream), "cuEventRecord");
+  Status status = device_->check(api.event_record(event, *stream), "cuEventRecord");
   if (status.ok()) status = device_->check(api.stream_wait(later, event, 0), "cuStreamWaitEvent");
   api.event_destroy(event);  // CUDA keeps it until the wait is over
   return status;
 }
 
 void CudaTimeline::close() {
-  StreamHandle working = nullptr;
-  {
-    const auto state = state_.lock();
-    if (!state->in_flight.empty()) working = state->stream;
+  const bool works = !state_.lock()->in_flight.empty();
+  StreamHandle stream = nullptr;
+  std::swap(stream, *stream_.lock());  // nobody else asks it any more
+  if (works && device_->lost.status().ok()) {
+    const Code code = device_->api.stream_synchronize(stream);  // no lock held: it may take long
+    static_cast<void>(device_->check_work(code, "the last work of a queue"));
   }
-  if (working != nullptr && device_->lost.status().ok()) {
-    const Code code = device_->api.stream_synchronize(working);  // no lock held: it may take long
-    static_cast<void>(device_->check(code, "the last work of a queue"));
-  }
-  auto state = state_.lock();
-  settle(*state);
-  state->stream = nullptr;
+  settle(*state_.lock());
 }
 
 }  // namespace heddle::cuda

@@ -3,8 +3,8 @@
 //   What       Each submission ends with a write of its value. look() reads the word, puts what the kernels
 //              found wrong in the data into the runs' row faults, and advances. No call of the driver.
 //   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
-//              an event that is recorded once it is enqueued, never before: CUDA takes a wait for an event
-//              that was not recorded for none.
+//              an event that is recorded once it is enqueued, never before: CUDA ignores a wait for an event
+//              that was never recorded.
 //   Failure    A queue that could not enqueue a submission to its end is broken from its value on, and fails
 //              when all before is over; every queue fails once the device is lost.
 //   Threads    Any. One at a time settles what is over; another that looks meanwhile goes on.
@@ -53,6 +53,8 @@ class CudaTimeline final : public Watched {
   Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
   void begin(Flight flight);                       // before the write of its value is enqueued
   void enqueue_done(uint64_t value);
+  // CUDA refused the write of `value`. Waits for the stream, writes the word itself, and breaks the queue.
+  void write_failed(uint64_t value, const Status& why);
   // ok once `value` is enqueued; the cause, if it never will be.
   Status enqueued(uint64_t value);
   // `later`, a stream of any device, goes on when all that this queue has taken by now is over.
@@ -61,7 +63,6 @@ class CudaTimeline final : public Watched {
 
  private:
   struct State {
-    StreamHandle stream;  // null once the queue is gone
     std::deque<Flight> in_flight;
     uint64_t enqueued = 0;
     uint64_t broken_from = UINT64_MAX;
@@ -77,6 +78,9 @@ class CudaTimeline final : public Watched {
   Atomic<uint64_t>& word_;
   const device::Completion completion_;
   mutable Guarded<State, Rank::kStream> state_;
+  // Null once the queue is gone. Apart from the state: CUDA may block those who ask and those who wait, and
+  // whoever submits needs the state.
+  mutable Guarded<StreamHandle, Rank::kStream> stream_;
 };
 
 }  // namespace heddle::cuda

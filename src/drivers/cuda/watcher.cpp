@@ -18,6 +18,7 @@ Duration Watcher::begin_looking() {
 void Watcher::watch(Ref<Watched> timeline, uint64_t value) {
   {
     auto state = state_.lock();
+    if (state->stopped) return;  // the device is closed: nobody would take it, and it holds this
     state->arrived.push_back({std::move(timeline), value});
   }
   state_.notify_one();

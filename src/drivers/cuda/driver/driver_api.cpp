@@ -2,6 +2,8 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
 namespace heddle::cuda {
 namespace {
 
@@ -40,9 +42,27 @@ Result<const DriverApi*> nvidia_driver() {
   return &*loaded;
 }
 
+// Those after which CUDA wants the process ended, or the context made anew, which is the same: it is the
+// process's. ECC, NVLink, contained; 7xx: errors of kernels, a context that is gone; the server of MPS ended
+// this client; another kind of device failed; unknown.
 bool loses_device(Code code) {
-  return (code >= 700 && code < 720) || code == kEccUncorrectable || code == kUnknown;
+  constexpr Code kLosses[] = {214, 220, 226, kIllegalAddress, 702, 709, 710, 714, 715, 716, 717, 718, 719,
+                              721, 810, 911, kUnknown};
+  return std::ranges::find(kLosses, code) != std::end(kLosses);
 }
+
+namespace {
+
+// The system is not ready, versions do not fit, or MPS takes no client.
+bool is_broken_driver(Code code) { return code >= 802 && code <= 809; }
+
+// Code for other GPUs, or intermediate code that this driver cannot compile.
+bool is_others_image(Code code) {
+  constexpr Code kImages[] = {kNoBinaryForGpu, 218, 221, 222, 223};
+  return std::ranges::find(kImages, code) != std::end(kImages);
+}
+
+}  // namespace
 
 Status status_of(const DriverApi& api, Code code, std::string_view what) {
   if (code == kSuccess) return {};
@@ -54,7 +74,9 @@ Status status_of(const DriverApi& api, Code code, std::string_view what) {
     return Status::device_lost(message, "; CUDA gives up the device for this process: restart it");
   }
   if (code == kOutOfMemory) return Status::exhausted(message);
-  if (code == kDeinitialized) return Status::unavailable(message);
+  if (code == kDeinitialized || code == kNoDevice || is_broken_driver(code))
+    return Status::unavailable(message);
+  if (is_others_image(code)) return Status::unsupported(message);
   return Status::internal(message);
 }
 

@@ -16,10 +16,9 @@
 namespace heddle::cuda {
 
 using Code = int;  // CUresult
-inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3,
-                      kDeinitialized = 4, kNoDevice = 100, kInvalidContext = 201, kNoBinaryForGpu = 209,
-                      kEccUncorrectable = 214, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
-                      kIllegalAddress = 700, kLaunchFailed = 719, kDriverMismatch = 803, kUnknown = 999;
+inline constexpr Code kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
+                      kInvalidContext = 201, kNoBinaryForGpu = 209, kNotFound = 500, kNotReady = 600,
+                      kIllegalAddress = 700, kUnknown = 999;
 
 using DeviceNumber = int;     // CUdevice
 using Address = uint64_t;     // CUdeviceptr
@@ -36,7 +35,7 @@ using PoolAttribute = int;    // CUmemPool_attribute
 using DeviceAttribute = int;  // CUdevice_attribute
 
 inline constexpr DeviceAttribute kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76,
-                                 kMemoryPools = 115;
+                                 kMemoryPools = 115, kWritesOfWords = 122;
 inline constexpr PoolAttribute kReleaseThreshold = 4;
 inline constexpr int kMemoryType = 2, kDeviceOrdinal = 9;  // CUpointer_attribute
 inline constexpr unsigned kTypeOfDevice = 2;               // CUmemorytype
@@ -131,7 +130,8 @@ inline constexpr int kInterface = 12000;  // the version of CUDA whose functions
 // Loads the library once; later calls give the same answer. Blocks for as long as the loader does.
 Result<const DriverApi*> nvidia_driver();
 
-// ok; device_lost where no later call can work; exhausted for memory; unavailable where the process ends.
+// ok; device_lost where no later call can work; exhausted for memory; unavailable where there is no GPU, the
+// driver does not work or the process ends; unsupported for kernels that are not the GPU's.
 // `what` says what was asked: "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access ... (launch of map_add)".
 Status status_of(const DriverApi& api, Code code, std::string_view what);
 bool loses_device(Code code);

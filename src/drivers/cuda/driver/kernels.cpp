@@ -18,7 +18,11 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
   for (const Kernel& kernel : kAll) {
     Kernel found = kernel;
     const std::string symbol = text("heddle_", kernel.name);
-    HEDDLE_TRY(status_of(api, api.module_function(&found.function, kernels.module_, symbol.c_str()), symbol));
+    const Code code = api.module_function(&found.function, kernels.module_, symbol.c_str());
+    if (code != kSuccess) {
+      api.module_unload(kernels.module_);
+      return status_of(api, code, symbol);
+    }
     kernels.by_name_.emplace(kernel.name, found);
   }
   kernels.moves_ = {kernels.find("move_1"), kernels.find("move_2"), kernels.find("move_4"),

@@ -25,11 +25,14 @@ Status read_facts(OpenDevice& device) {
   HEDDLE_TRY_ASSIGN(device.compute_major, attribute(device, kComputeMajor));
   HEDDLE_TRY_ASSIGN(device.compute_minor, attribute(device, kComputeMinor));
   HEDDLE_TRY_ASSIGN(const int pools, attribute(device, kMemoryPools));
+  HEDDLE_TRY_ASSIGN(const int writes, attribute(device, kWritesOfWords));
   device.name = name.data();
   device.memory_bytes = bytes;
-  if (10 * device.compute_major + device.compute_minor < kOldestCompute || pools == 0) {
+  if (10 * device.compute_major + device.compute_minor < kOldestCompute || pools == 0 || writes == 0) {
     return Status::unsupported(device.name, " has compute capability ", device.compute_major, ".",
-                               device.compute_minor, "; Heddle needs 7.0 or newer, with memory pools");
+                               device.compute_minor, pools == 0 ? ", no memory pools" : "",
+                               writes == 0 ? ", no streams that write 64-bit words" : "",
+                               "; Heddle needs 7.0 or newer, with both");
   }
   return {};
 }
@@ -85,19 +88,28 @@ Status OpenDevice::check(Code code, std::string_view what) const {
   return status;
 }
 
+Status OpenDevice::check_work(Code code, std::string_view what) const {
+  Status status = check(code, what);
+  if (status.ok() || loses_device(code)) return status;
+  lost.record(
+      Status::device_lost(status.message(), "; the end of that work is unknown: restart the process"));
+  return lost.status();
+}
+
 std::string OpenDevice::identity() const {
   constexpr int kKernels = 1;  // goes up when kernels of ours become faster or slower
   return text(name, "; compute capability ", compute_major, '.', compute_minor, "; ", multiprocessors,
               " multiprocessors; kernels ", kKernels);
 }
 
-Current::Current(const OpenDevice& device) : api_(device.api) {
-  api_.push_context(device.context);
+Current::Current(const OpenDevice& device)
+    : api_(device.api), pushed_(device.api.push_context(device.context) == kSuccess) {
   api_.capture_mode(&capture_mode_);
 }
 
 Current::~Current() {
   api_.capture_mode(&capture_mode_);
+  if (!pushed_) return;
   Context before = nullptr;
   api_.pop_context(&before);
 }

@@ -1,7 +1,7 @@
 // open_device.h: one GPU as all parts of the driver share it.
 //
-//   What       The table of functions, the primary context, the image of the kernels, memory for words and
-//              flags, and whether the device is lost.
+//   What       The table of functions, the primary context, the image of the kernels, the pool of memory and
+//              the stream of allocations, and whether the device is lost.
 //   Threads    Any.
 //   Blocks     Current: never. open(): as long as CUDA needs to make a context.
 //   Lifetime   Queues, memory, programs and timelines hold a Ref; the context is released with the last one.
@@ -28,6 +28,9 @@ struct OpenDevice {
   bool is_ours() const { return fork_generation() == generation; }
   // What a call of the driver said. An error by which CUDA gives the device up is the device's from then on.
   Status check(Code code, std::string_view what) const;
+  // The same of a question about work in flight. Any error is the device's end: nobody would tell when that
+  // work is over.
+  Status check_work(Code code, std::string_view what) const;
 
   std::string identity() const;  // of what decides how fast things are
 
@@ -42,7 +45,7 @@ struct OpenDevice {
   uint64_t memory_bytes = 0;
   const uint32_t generation = fork_generation();
   mutable FirstFailure lost;
-  mutable Guarded<bool, Rank::kModel> measuring{false};  // what of the device's own stream is timed
+  mutable Guarded<bool, Rank::kModel> measuring{false};  // a thread times work of the stream above
 };
 
 // The device's context is the thread's while this lives, and captures of others are not disturbed.
@@ -55,6 +58,7 @@ class Current {
 
  private:
   const DriverApi& api_;
+  const bool pushed_;  // not where the context is gone: another library's would be popped
   int capture_mode_ = kRelaxedCapture;
 };
 

@@ -115,12 +115,16 @@ Status BlasProduct::run(const void* operands, StreamHandle stream) const {
 }
 
 Status BlasProduct::run(const BlasOperands& operands, StreamHandle stream, const BlasHeuristic& by) const {
+  return library_->check(enqueue(operands, stream, by), "cublasLtMatmul");
+}
+
+BlasCode BlasProduct::enqueue(const BlasOperands& operands, StreamHandle stream,
+                              const BlasHeuristic& by) const {
   const void* const c = pointer_to(operands.c == 0 ? operands.out : operands.c);
-  return library_->check(library_->api_.multiply(
-                             library_->handle_, operation_, &problem_.alpha, pointer_to(operands.y), y_,
-                             pointer_to(operands.x), x_, &problem_.beta, c, out_, pointer_to(operands.out),
-                             out_, &by.algorithm, pointer_to(operands.workspace), by.workspace_bytes, stream),
-                         "cublasLtMatmul");
+  return library_->api_.multiply(library_->handle_, operation_, &problem_.alpha, pointer_to(operands.y), y_,
+                                 pointer_to(operands.x), x_, &problem_.beta, c, out_,
+                                 pointer_to(operands.out), out_, &by.algorithm,
+                                 pointer_to(operands.workspace), by.workspace_bytes, stream);
 }
 
 // ---- the library
@@ -128,7 +132,7 @@ Status BlasProduct::run(const BlasOperands& operands, StreamHandle stream, const
 Result<Ref<const BlasLt>> BlasLt::make(const BlasLtApi& api, Ref<const OpenDevice> device,
                                        const LibraryTuning& tuning, const Clock& clock) {
   const Current current(*device);
-  const std::shared_ptr<BlasLt> made(new BlasLt(api, std::move(device), clock));
+  const std::shared_ptr<BlasLt> made(new BlasLt(api, std::move(device), tuning, clock));
   HEDDLE_TRY(made->check(api.create(&made->handle_), "cublasLtCreate"));
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF16, ir::DType::kBF16})
     HEDDLE_TRY(made->compute_once(dtype));
@@ -172,6 +176,7 @@ Status BlasLt::compute_once(ir::DType dtype) const {
   const auto matrix = static_cast<uint64_t>(kExtent * kExtent * ir::size_of(dtype));
   HEDDLE_TRY_ASSIGN(const std::unique_ptr<device::Memory> memory,
                     allocate(device_, 3 * matrix + proposed.front().workspace_bytes, MemoryKind::device));
+  const Settled settled(*device_);
   BlasOperands operands;
   operands.x = memory->address();
   operands.y = operands.x + matrix;
@@ -184,6 +189,15 @@ Status BlasLt::compute_once(ir::DType dtype) const {
 
 Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const Rival<BlasOperands>& rival,
                                                device::Source& source) const {
+  Result<Ref<const BlasProduct>> made = make_product(problem, rival, source);
+  if (made.ok() || !device_->lost.status().ok()) return made;
+  trouble_.tell(made.status());
+  return Ref<const BlasProduct>();
+}
+
+Result<Ref<const BlasProduct>> BlasLt::make_product(const BlasProblem& problem,
+                                                    const Rival<BlasOperands>& rival,
+                                                    device::Source& source) const {
   const std::shared_ptr<BlasProduct> product(new BlasProduct(shared_from_this(), problem));
   HEDDLE_TRY(product->describe());
   BlasProblem key = problem;
@@ -199,7 +213,7 @@ Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const
   if (chosen.status().code() == heddle::Code::exhausted) {  // the next program asks anew
     const Current current(*device_);
     HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product->proposed());
-    choice = unmeasured(key, proposed.front());
+    choice = proposed.empty() ? Choice() : unmeasured(key, proposed.front());
   } else {
     HEDDLE_TRY(chosen.status());
   }
@@ -212,7 +226,7 @@ Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const
 Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct& product,
                                       const Rival<BlasOperands>& rival, device::Source& source) const {
   const Current current(*device_);
-  HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product.proposed());
+  HEDDLE_TRY_ASSIGN(std::vector<BlasHeuristic> proposed, product.proposed());
   if (proposed.empty()) return Choice();
   if (store_ == nullptr) return unmeasured(key, proposed.front());
   const std::string name = name_of(key);
@@ -233,7 +247,7 @@ Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct&
   return proposal(store_->keep(name, words, kept.has_value())).value_or(measured);
 }
 
-Result<size_t> BlasLt::measure(const BlasProduct& product, std::span<const BlasHeuristic> proposed,
+Result<size_t> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
                                const Rival<BlasOperands>& rival, device::Source& source) const {
   const BlasProblem& p = product.problem_;
   constexpr uint64_t kAlign = 256;
@@ -254,11 +268,22 @@ Result<size_t> BlasLt::measure(const BlasProduct& product, std::span<const BlasH
   for (const BlasHeuristic& each : proposed)
     bytes = std::max(bytes, operands.workspace + each.workspace_bytes);
   HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source.allocate(bytes));
+  const Settled settled(*device_);
   for (uint64_t* each : {&operands.x, &operands.y, &operands.out, &operands.workspace})
     *each += memory->address();
   operands.c = operands.out;
   HEDDLE_TRY(clear(*device_, operands.x, operands.workspace - operands.x));
 
+  // What it proposes and then refuses, it cannot. Another failure may pass, and decides nothing.
+  for (size_t i = 0; i < proposed.size();) {
+    const BlasCode code = product.enqueue(operands, device_->stream, proposed[i]);
+    if (code == kBlasNotSupported) {
+      proposed.erase(proposed.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    HEDDLE_TRY(check(code, "cublasLtMatmul"));
+    ++i;
+  }
   std::vector<std::function<Status()>> ways;
   for (const BlasHeuristic& each : proposed) {
     ways.emplace_back([&, by = &each]() -> Status {

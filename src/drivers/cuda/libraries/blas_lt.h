@@ -66,6 +66,7 @@ class BlasProduct final : public LibraryCall {
   Status describe();
   Result<std::vector<BlasHeuristic>> proposed() const;  // without any: it cannot
   Status run(const BlasOperands& operands, StreamHandle stream, const BlasHeuristic& by) const;
+  BlasCode enqueue(const BlasOperands& operands, StreamHandle stream, const BlasHeuristic& by) const;
 
   const Ref<const BlasLt> library_;
   const BlasProblem problem_;
@@ -94,22 +95,25 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   struct Hash {
     size_t operator()(const BlasProblem& problem) const;
   };
-  BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const Clock& clock)
-      : api_(api), device_(std::move(device)), clock_(clock) {}
+  BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning, const Clock& clock)
+      : api_(api), device_(std::move(device)), clock_(clock), trouble_(tuning.warn) {}
   // Without one: the kernels of ours.
   using Choice = std::optional<BlasHeuristic>;
 
   Status check(BlasCode code, std::string_view what) const;
+  Result<Ref<const BlasProduct>> make_product(const BlasProblem& problem, const Rival<BlasOperands>& rival,
+                                              device::Source& source) const;
   Status compute_once(ir::DType dtype) const;
   Result<Choice> choose(const BlasProblem& key, const BlasProduct& product, const Rival<BlasOperands>& rival,
                         device::Source& source) const;
-  // Of the proposals, or their number: the rival.
-  Result<size_t> measure(const BlasProduct& product, std::span<const BlasHeuristic> proposed,
+  // Of the proposals, from which it takes what cuBLASLt cannot after all, or their number: the rival.
+  Result<size_t> measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
                          const Rival<BlasOperands>& rival, device::Source& source) const;
 
   const BlasLtApi api_;
   const Ref<const OpenDevice> device_;
   const Clock& clock_;
+  const Trouble trouble_;
   BlasHandle handle_ = nullptr;
   std::unique_ptr<AlgorithmStore> store_;  // null: nothing is measured
   mutable OnceMap<BlasProblem, Choice, Hash> choices_;

@@ -49,6 +49,10 @@ ConvolutionOperands operands_at(const ConvolutionProblem& p, uint64_t address) {
 
 uint64_t bytes_of(const ConvolutionProblem& p) { return operands_at(p, 0).workspace; }
 
+size_t place_of(StreamHandle stream) {
+  return (reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15u) >> 58;  // the upper bits: 64 places
+}
+
 std::string name_of(const ConvolutionProblem& p) {
   std::string name = text("convolution ", ir::name(p.dtype), " math ", p.math, " of ", p.images, ' ',
                           p.channels, ' ', p.out_channels, ' ', p.groups, p.bias ? " bias" : " none",
@@ -157,7 +161,7 @@ CudnnCode CudnnConvolution::enqueue(CudnnHandle handle, const ConvolutionOperand
 
 Status CudnnConvolution::run(const void* operands, StreamHandle stream) const {
   HEDDLE_TRY_ASSIGN(const CudnnHandle handle, library_->take_handle(stream));
-  const Cudnn::Lent lent(*library_, handle);
+  const Cudnn::Lent lent(*library_, handle, stream);
   return library_->check(enqueue(handle, operands_of<ConvolutionOperands>(operands), chosen_),
                          "cudnnConvolutionForward");
 }
@@ -166,7 +170,7 @@ Status CudnnConvolution::run(const void* operands, StreamHandle stream) const {
 
 Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning,
                              const Clock& clock) {
-  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), clock));
+  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), tuning, clock));
   if (tuning.on) {
     made->store_ = std::make_unique<AlgorithmStore>(
         tuning, "cudnn", text(made->device_->identity(), "; cuDNN ", made->version()));
@@ -177,7 +181,9 @@ Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, 
 Cudnn::~Cudnn() {
   if (!device_->is_ours()) return;
   const Current current(*device_);
-  for (const CudnnHandle each : *idle_.lock()) api_.destroy(each);
+  for (Place& each : idle_) {
+    if (CudnnHandle handle = each.handle.load_acquire(); handle != nullptr) api_.destroy(handle);
+  }
 }
 
 std::string Cudnn::version() const {
@@ -196,13 +202,11 @@ Status Cudnn::check(CudnnCode code, std::string_view what) const {
 }
 
 Result<CudnnHandle> Cudnn::take_handle(StreamHandle stream) const {
+  const size_t own = place_of(stream);
   CudnnHandle handle = nullptr;
-  {
-    auto idle = idle_.lock();
-    if (!idle->empty()) {
-      handle = idle->back();
-      idle->pop_back();
-    }
+  for (size_t i = 0; i < kPlaces && handle == nullptr; ++i) {
+    Atomic<CudnnHandle>& place = idle_[(own + i) % kPlaces].handle;
+    if (place.load_relaxed() != nullptr) handle = place.exchange_acq_rel(nullptr);
   }
   if (handle == nullptr) HEDDLE_TRY(check(api_.create(&handle), "cudnnCreate"));
   if (const Status set = check(api_.set_stream(handle, stream), "cudnnSetStream"); !set.ok()) {
@@ -210,6 +214,15 @@ Result<CudnnHandle> Cudnn::take_handle(StreamHandle stream) const {
     return set;
   }
   return handle;
+}
+
+void Cudnn::give_back(CudnnHandle handle, StreamHandle stream) const {
+  const size_t own = place_of(stream);
+  for (size_t i = 0; i < kPlaces; ++i) {
+    CudnnHandle none = nullptr;
+    if (idle_[(own + i) % kPlaces].handle.cas_strong_acq_rel(none, handle)) return;
+  }
+  api_.destroy(handle);
 }
 
 Status Cudnn::compute_once(ir::DType dtype) const {
@@ -234,12 +247,13 @@ Status Cudnn::compute(ir::DType dtype) const {
   CudnnConvolution convolution(shared_from_this(), problem);
   HEDDLE_TRY(convolution.describe());
   HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
-  const Lent lent(*this, handle);
+  const Lent lent(*this, handle, device_->stream);
   HEDDLE_TRY_ASSIGN(const std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
   if (able.empty()) return Status::unsupported("cuDNN ", version(), " convolves no ", dtype);
   const uint64_t bytes = bytes_of(problem) + able.front().workspace_bytes;
   HEDDLE_TRY_ASSIGN(const std::unique_ptr<device::Memory> memory,
                     allocate(device_, bytes, device::MemoryKind::device));
+  const Settled settled(*device_);
   HEDDLE_TRY(clear(*device_, memory->address(), bytes_of(problem)));
   const ConvolutionOperands operands = operands_at(problem, memory->address());
   HEDDLE_TRY(check(convolution.enqueue(handle, operands, able.front()), "cudnnConvolutionForward"));
@@ -249,6 +263,15 @@ Status Cudnn::compute(ir::DType dtype) const {
 Result<Ref<const CudnnConvolution>> Cudnn::convolution(const ConvolutionProblem& problem,
                                                        const Rival<ConvolutionOperands>& rival,
                                                        device::Source& source) const {
+  Result<Ref<const CudnnConvolution>> made = make_convolution(problem, rival, source);
+  if (made.ok() || !device_->lost.status().ok()) return made;
+  trouble_.tell(made.status());
+  return Ref<const CudnnConvolution>();
+}
+
+Result<Ref<const CudnnConvolution>> Cudnn::make_convolution(const ConvolutionProblem& problem,
+                                                            const Rival<ConvolutionOperands>& rival,
+                                                            device::Source& source) const {
   const Current current(*device_);
   const std::shared_ptr<CudnnConvolution> made(new CudnnConvolution(shared_from_this(), problem));
   HEDDLE_TRY(made->describe());
@@ -271,7 +294,7 @@ Result<Ref<const CudnnConvolution>> Cudnn::convolution(const ConvolutionProblem&
 Result<Cudnn::Choice> Cudnn::choose(const CudnnConvolution& convolution,
                                     const Rival<ConvolutionOperands>& rival, device::Source& source) const {
   HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
-  const Lent lent(*this, handle);
+  const Lent lent(*this, handle, device_->stream);
   HEDDLE_TRY_ASSIGN(std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
   if (able.empty()) return Choice();
   const std::string name = name_of(convolution.problem_);
@@ -301,13 +324,20 @@ Result<size_t> Cudnn::measure(const CudnnConvolution& convolution,
   for (const auto& each : able) workspace = std::max(workspace, each.workspace_bytes);
   const uint64_t bytes = bytes_of(convolution.problem_);
   HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source.allocate(bytes + workspace));
+  const Settled settled(*device_);
   HEDDLE_TRY(clear(*device_, memory->address(), bytes));
   const ConvolutionOperands operands = operands_at(convolution.problem_, memory->address());
 
-  // What it says it can do and then does not, it cannot.
-  std::erase_if(able, [&](const CudnnConvolution::Algorithm& each) {
-    return convolution.enqueue(handle, operands, each) != kCudnnSuccess;
-  });
+  // What it says it can do and then refuses, it cannot. Another failure may pass, and decides nothing.
+  for (size_t i = 0; i < able.size();) {
+    const CudnnCode code = convolution.enqueue(handle, operands, able[i]);
+    if (cannot(code)) {
+      able.erase(able.begin() + static_cast<std::ptrdiff_t>(i));
+      continue;
+    }
+    HEDDLE_TRY(check(code, "cudnnConvolutionForward"));
+    ++i;
+  }
   HEDDLE_TRY(device_->check(device_->api.stream_synchronize(device_->stream), "a convolution of cuDNN"));
   if (able.empty() || store_ == nullptr) return size_t{0};
   std::vector<std::function<Status()>> ways;

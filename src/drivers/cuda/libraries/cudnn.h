@@ -107,21 +107,30 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   // A handle for one thread, set to a stream.
   class Lent {
    public:
-    Lent(const Cudnn& library, CudnnHandle handle) : library_(library), handle_(handle) {}
-    ~Lent() { library_.idle_.lock()->push_back(handle_); }
+    Lent(const Cudnn& library, CudnnHandle handle, StreamHandle stream)
+        : library_(library), handle_(handle), stream_(stream) {}
+    ~Lent() { library_.give_back(handle_, stream_); }
     Lent(const Lent&) = delete;
     Lent& operator=(const Lent&) = delete;
-    CudnnHandle handle() const { return handle_; }
 
    private:
     const Cudnn& library_;
     const CudnnHandle handle_;
+    const StreamHandle stream_;
   };
+  struct alignas(64) Place {  // a line of its own: streams share none as a rule
+    Atomic<CudnnHandle> handle{nullptr};
+  };
+  static constexpr size_t kPlaces = 64;
 
-  Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const Clock& clock)
-      : api_(api), device_(std::move(device)), clock_(clock) {}
+  Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning, const Clock& clock)
+      : api_(api), device_(std::move(device)), clock_(clock), trouble_(tuning.warn) {}
   Status check(CudnnCode code, std::string_view what) const;
   Result<CudnnHandle> take_handle(StreamHandle stream) const;
+  void give_back(CudnnHandle handle, StreamHandle stream) const;
+  Result<Ref<const CudnnConvolution>> make_convolution(const ConvolutionProblem& problem,
+                                                       const Rival<ConvolutionOperands>& rival,
+                                                       device::Source& source) const;
   Result<Choice> choose(const CudnnConvolution& convolution, const Rival<ConvolutionOperands>& rival,
                         device::Source& source) const;
   Status compute(ir::DType dtype) const;
@@ -133,7 +142,9 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   const CudnnApi api_;
   const Ref<const OpenDevice> device_;
   const Clock& clock_;
-  mutable Guarded<std::vector<CudnnHandle>, Rank::kBuffer> idle_;
+  const Trouble trouble_;
+  // Handles that nobody uses. A stream looks at its own place first, then at the others'.
+  mutable std::array<Place, kPlaces> idle_;
   std::unique_ptr<AlgorithmStore> store_;  // null: nothing is timed
   mutable OnceMap<int, bool> computed_;    // by type
   mutable OnceMap<ConvolutionProblem, Choice, Hash> choices_;

@@ -28,10 +28,14 @@ class Turn {
 
 }  // namespace
 
+void Trouble::tell(const Status& status) const {
+  if (told_.load_acquire() || told_.exchange_acq_rel(true)) return;
+  warn_(text("kernels of ours compute what a library of NVIDIA's should have: ", status.message()));
+}
+
 Status clear(const OpenDevice& device, Address at, uint64_t bytes) {
   const auto count = static_cast<int64_t>(bytes);
-  const std::vector<int64_t> extents(1, count), none(1, 0), one(1, 1);
-  MoveParams params = move_params(extents, none, one);
+  MoveParams params = flat_move(count);
   params.to = at;
   const Kernel* const kernel = device.kernels.move_of(1);
   void* pointers[] = {&params};

@@ -10,6 +10,7 @@
 #include <functional>
 #include <span>
 
+#include "base/atomic.h"
 #include "base/clock.h"
 #include "drivers/cuda/driver/open_device.h"
 
@@ -48,6 +49,31 @@ struct Rival {
   Enqueue whole;
   Enqueue rest;                  // behind the library, where kernels of ours follow it
   uint64_t workspace_bytes = 0;  // that `whole` uses
+};
+
+// Libraries that fail while a program is made, though the device is well: kernels of ours do their part, and
+// `warn` is told, once for each library.
+class Trouble {
+ public:
+  explicit Trouble(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
+  void tell(const Status& status) const;
+
+ private:
+  const std::function<void(const std::string&)> warn_;
+  mutable Atomic<bool> told_{false};  // exchanged once, by the thread that then warns
+};
+
+// Declared behind memory: that is let go once all work of the device's stream of allocations is over, also
+// where a failure leaves some of it enqueued.
+class Settled {
+ public:
+  explicit Settled(const OpenDevice& device) : device_(device) {}
+  ~Settled() { device_.api.stream_synchronize(device_.stream); }
+  Settled(const Settled&) = delete;
+  Settled& operator=(const Settled&) = delete;
+
+ private:
+  const OpenDevice& device_;
 };
 
 // Enqueues zeros into the device's stream of allocations: what is measured with is not read before it is

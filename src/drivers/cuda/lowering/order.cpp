@@ -43,10 +43,10 @@ Status lower_top_k(Lowering& l) {
   params.extent = in.extents[axis];
   params.inner = right_of(in.extents, axis);
   params.rows = made.elements() / count;
-  params.count = static_cast<int32_t>(count);
-  params.padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(count)));
   if (params.extent >= int64_t{1} << 30)
     return Status::unsupported("an axis of ", params.extent, " elements; TopK takes fewer than 2^30");
+  params.count = static_cast<int32_t>(count);
+  params.padded = static_cast<int32_t>(std::bit_ceil(static_cast<uint32_t>(count)));
   const ir::DType key = computed_in(in.dtype) == "_f32" ? ir::DType::kU32 : ir::DType::kU64;
   Grid grid = rows_grid(params.rows, params.extent, in.dtype);
   const int64_t key_bytes = ir::size_of(key) * params.padded, index_bytes = 4 * int64_t{params.padded};

@@ -76,6 +76,7 @@ Status launch_tiles(Lowering& l, const ProductParams& params, const Extras& extr
 std::optional<BlasProblem> problem_of(const ProductParams& params, ir::DType dtype) {
   if (params.m == 0 || params.n == 0 || params.k == 0 || params.batches == 0) return std::nullopt;
   if (params.batch.rank > 1 || (params.x_column != 1 && params.x_row != 1)) return std::nullopt;
+  if (params.batches > INT32_MAX) return std::nullopt;
   BlasProblem problem;
   problem.dtype = dtype;
   problem.m = params.m;
@@ -84,8 +85,13 @@ std::optional<BlasProblem> problem_of(const ProductParams& params, ir::DType dty
   problem.batches = params.batches;
   problem.x_turned = params.x_column != 1;
   problem.y_turned = params.y_column != 1;
-  problem.x_line = problem.x_turned ? params.x_column : params.x_row;
-  problem.y_line = problem.y_turned ? params.y_column : params.y_row;
+  const auto line = [](int64_t stride, int64_t length, int64_t lines) {
+    return lines == 1 ? std::max(stride, length) : stride;  // from one line to the next, if there is a next
+  };
+  problem.x_line =
+      problem.x_turned ? line(params.x_column, params.m, params.k) : line(params.x_row, params.k, params.m);
+  problem.y_line =
+      problem.y_turned ? line(params.y_column, params.k, params.n) : line(params.y_row, params.n, params.k);
   problem.x_batch = params.x_batch[0];
   problem.y_batch = params.y_batch[0];
   problem.alpha = static_cast<float>(params.alpha);
