@@ -29,6 +29,7 @@ std::vector<at::Tensor> CompiledModel::operator()(const std::vector<at::Tensor>&
   }
   CallOptions options;
   if (index && !coalesces_) options.stream = current_stream_of(*index);
+  options.keep_on_device = index.has_value() && !coalesces_;
   const std::vector<Tensor> results = model_(given, options);
   std::vector<at::Tensor> made;
   made.reserve(results.size());

@@ -367,6 +367,7 @@ std::vector<at::Tensor> run(const Compiled& compiled, c10::ArrayRef<c10::IValue>
   for (const Source& source : compiled.sources) inputs.push_back(operand(source, arguments, device));
   CallOptions options;
   options.stream = current_stream_of(index);
+  options.keep_on_device = true;
   for (Tensor& each : (*compiled.model)(inputs, options)) results.push_back(to_torch(std::move(each), index));
   return results;
 }
