@@ -1,5 +1,6 @@
 // guard.cpp: PyTorch's device guard, hooks and generator for device "heddle": devices, streams and events.
 #include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include "device.h"
@@ -43,6 +44,9 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     return translated([&] { return exchange_stream(stream); });
+  }
+  void* getStreamNativeHandle(const c10::Stream stream) const override {
+    return translated([&] { return stream_named(stream).native_handle(); });
   }
   bool queryStream(const c10::Stream& stream) const override {
     return translated([&] { return stream_named(stream).query(); });

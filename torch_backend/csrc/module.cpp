@@ -2,6 +2,7 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "dlpack.h"
 #include "eager.h"
 #include "generator.h"
 #include "hooks.h"
@@ -46,6 +47,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_hooks();
   register_operators();
   bind_lowering(m);
+  bind_dlpack(m);
   m.def("before_exit", &before_exit);
   m.def("device_count", &device_count);
   m.def("device_names", &device_names);
@@ -57,6 +59,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       py::arg("index") = -1, py::call_guard<FreeGil>());
   m.def("stream_id",
         [](c10::DeviceIndex index) { return translated([&] { return current_stream_of(index).id(); }); });
+  m.def("native_stream", [](c10::DeviceIndex index) {
+    return translated([&] { return reinterpret_cast<int64_t>(current_stream_of(index).native_handle()); });
+  });
   m.def("release_current_thread_slot", &release_thread_slot);
   m.def("memory_stats", &memory_stats);
   m.def(

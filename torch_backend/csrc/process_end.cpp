@@ -30,8 +30,10 @@ void before_exit() {
     std::this_thread::yield();
 }
 
+bool process_ends() { return announced.load(std::memory_order_acquire); }
+
 void stay_out_of_exit() {
-  if (!announced.load(std::memory_order_acquire)) [[likely]]
+  if (!process_ends()) [[likely]]
     return;
   if (ends_the_process || PyGILState_Check() != 0) return;
   waiting.fetch_add(1, std::memory_order_release);

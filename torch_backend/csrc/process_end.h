@@ -28,6 +28,7 @@ class Caller {
   Caller& operator=(const Caller&) = delete;
 };
 void stay_out_of_exit();  // where work starts
+bool process_ends();      // exit is announced: nothing needs to be freed any more
 
 // Frees the GIL while it lives, if the thread has it. Nothing else in this module frees it.
 class FreeGil {

@@ -101,7 +101,11 @@ DType default_float() { return to_heddle(c10::get_default_dtype_as_scalartype())
 Tensor bytes_of(const c10::Storage& storage) {
   const c10::DataPtr& data = storage.data_ptr();
   if (data.get_deleter() == &drop) return *static_cast<const Tensor*>(data.get_context());
-  // Laid around an address by PyTorch (serialisation) or another library (DLPack).
+  // Laid around an address by PyTorch (from_blob) or another library (DLPack). In a device's own memory
+  // nothing would tell which work writes there.
+  TORCH_CHECK_NOT_IMPLEMENTED(device_at(data.device().index()).unified_memory(),
+                              "device heddle: this tensor lies at an address that is not known to be the "
+                              "device's; torch.heddle.from_dlpack(array) takes memory of a GPU");
   return Tensor::borrow_mutable(data.get(), DType::u8, {static_cast<int64_t>(storage.nbytes())}, {},
                                 std::make_shared<c10::Storage>(storage));
 }

@@ -13,6 +13,7 @@ import torch
 os.environ.setdefault("HEDDLE_TUNE", "off")  # nothing depends on this machine's times
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+ON_CUDA = os.environ.get("HEDDLE_DEVICE", "").startswith("cuda")
 ON_THE_DOUBLE = hasattr(ctypes.CDLL(None), "_ZN6heddle12metal_double17end_stuck_kernelsEv")
 # torch.manual_seed keeps each call for devices that may come later, with its stack: most of a sample's time.
 for absent in (torch.cuda, torch.xpu, torch.mtia):
@@ -31,11 +32,12 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what needs the double where there is none, and the cases of other shares."""
+    """Leaves out what needs a double or a GPU where there is none, and the cases of other shares."""
+    runs = {"test_on_the_double": ON_THE_DOUBLE, "test_on_cuda": ON_CUDA}
     share = config.getoption("--share")
 
     def is_left_out(item):
-        if item.path.stem == "test_on_the_double" and not ON_THE_DOUBLE:
+        if not runs.get(item.path.stem, True):
             return True
         return share > 1 and zlib.crc32(item.nodeid.encode()) % share != 0
 

@@ -432,7 +432,7 @@ def test_heddle_s_own_device_rests_while_the_guard_works(guard):
     owner = owner_of_cpu()
     graph = heddle.GraphBuilder()
     graph.output(graph.add("Relu", graph.input("x", "f32", ["n"])), "y")
-    model = graph.build()
+    model = graph.build(heddle.Device("host"))
     inside, leave, called = threading.Event(), threading.Event(), threading.Event()
 
     def work():

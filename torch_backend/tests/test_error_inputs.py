@@ -56,6 +56,9 @@ def _called(info, sample, device):
         if info.name in opinfo_cases.ON_CPU:
             args, kwargs = _moved((sample[1], sample[2]), "cpu")
         result = info.op(x, *args, **kwargs)
+        for each in _pytree.tree_leaves(result):
+            if isinstance(each, torch.Tensor):
+                each.cpu()  # where a device works beside its callers, what the data shows is told here
     except Exception as error:
         return error
     return TypeError("NotImplemented") if result is NotImplemented else None

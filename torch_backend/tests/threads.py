@@ -1,6 +1,8 @@
 """Threads whose work is compared and counted."""
 
+import os
 import threading
+import time
 from collections import Counter
 
 import torch
@@ -11,6 +13,14 @@ from heddle.cli.together import run_together
 def run_threads(count, body):
     """body(i) on `count` threads released at once; results in order. The first exception is raised here."""
     return run_together(count, lambda i, _: body(i))[0]
+
+
+def comes_true(condition, within_s=60):
+    """What a thread of Heddle's is about to do: it drops what finished work has held, after telling of it."""
+    until = time.monotonic() + within_s
+    while not condition() and time.monotonic() < until:
+        os.sched_yield()
+    return condition()
 
 
 class Tally:

@@ -26,7 +26,7 @@ from heddle import profiler as profiler
 from heddle.batching import workers as _workers
 
 from . import _C as _C
-from . import dlpack
+from . import dlpack, files
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
@@ -55,6 +55,7 @@ from .devices import (
     is_initialized,
     set_device,
 )
+from .dlpack import from_dlpack
 from .fallback import allow_cpu_fallback, fallbacks, is_cpu_fallback_allowed
 from .memory import (
     current_allocated_memory,
@@ -117,6 +118,7 @@ __all__ = [
     "driver_allocated_memory",
     "empty_cache",
     "fallbacks",
+    "from_dlpack",
     "get_amp_supported_dtype",
     "get_autocast_dtype",
     "get_device_capability",
@@ -176,6 +178,7 @@ def _register() -> None:
     torch._register_device_module("heddle", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.register()
+    files.register()
 
 
 _register()
