@@ -14,7 +14,12 @@ struct Flags {
 
 HEDDLE_DEVICE void mark_wrong(const Flags& flags, int64_t element) {
   if (flags.enabled != 0 && *global<const uint8_t>(flags.enabled) == 0) return;
-  global<uint32_t>(flags.words)[flags.count == 1 ? 0 : element / flags.inner % flags.count] = 1;
+  const int64_t word = flags.count == 1 ? 0 : element / flags.inner % flags.count;
+#if defined(__CUDA_ARCH__)
+  global<uint32_t>(flags.words)[word] = 1;
+#else
+  __atomic_store_n(global<uint32_t>(flags.words) + word, 1u, __ATOMIC_RELAXED);  // by several blocks
+#endif
 }
 
 }  // namespace heddle::cuda

@@ -108,7 +108,10 @@ HEDDLE_DEVICE void raise_to(uint64_t* word, uint64_t value) {
 #if defined(__CUDA_ARCH__)
   atomicMax(reinterpret_cast<unsigned long long*>(word), static_cast<unsigned long long>(value));
 #else
-  if (*word < value) *word = value;
+  uint64_t seen = __atomic_load_n(word, __ATOMIC_RELAXED);
+  while (seen < value &&
+         !__atomic_compare_exchange_n(word, &seen, value, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+  }
 #endif
 }
 

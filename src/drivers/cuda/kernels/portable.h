@@ -4,9 +4,11 @@
 //              tests/cuda_double, which runs it on threads of the host.
 //   Memory     Kernels name memory by Address and reach it by global<T>(). The double's device addresses
 //              carry a mark that only this function takes away: the host cannot touch what they name.
+//              There it also tells on_touch, where the double looks at what a kernel reads and writes.
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #if defined(__CUDACC__)
 #define HEDDLE_DEVICE __device__ __forceinline__
@@ -21,12 +23,18 @@
 namespace heddle::cuda {
 
 inline constexpr uint64_t kDoubleMark = uint64_t{1} << 62;
+#if !defined(__CUDACC__)
+// Told of each address that a kernel takes, and whether it may write there; null: nobody looks.
+using OnTouch = void (*)(uint64_t address, uint64_t bytes, bool writes);
+inline thread_local constinit OnTouch on_touch = nullptr;
+#endif
 
 template <class T>
 HEDDLE_DEVICE T* global(uint64_t address) {
 #if defined(__CUDACC__)
   return reinterpret_cast<T*>(address);
 #else
+  if (on_touch != nullptr) on_touch(address, sizeof(T), !std::is_const_v<T>);
   return reinterpret_cast<T*>(address & ~kDoubleMark);
 #endif
 }
