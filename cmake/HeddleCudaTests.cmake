@@ -7,6 +7,15 @@ file(GLOB double CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cuda_double/*.cp
 add_library(heddle_cuda_double STATIC EXCLUDE_FROM_ALL ${double})
 target_link_libraries(heddle_cuda_double PUBLIC heddle_cuda)
 target_include_directories(heddle_cuda_double PUBLIC "${PROJECT_SOURCE_DIR}")
+# Kernels call fmaf, which is an instruction where the processor has it and else a call. What they do not ask
+# for is not fused, as nvcc is told.
+target_compile_options(heddle_cuda_double PRIVATE -ffp-contract=off)
+if(EXISTS /proc/cpuinfo)
+  file(STRINGS /proc/cpuinfo has_fma REGEX "^flags.* fma .*avx2" LIMIT_COUNT 1)
+  if(has_fma)
+    target_compile_options(heddle_cuda_double PRIVATE -mfma -mavx2)
+  endif()
+endif()
 
 # In the place of NVIDIA's, for programs that find libcuda.so.1 there: LD_LIBRARY_PATH names the folder.
 set(cuda_folder "${PROJECT_BINARY_DIR}/cuda_double")

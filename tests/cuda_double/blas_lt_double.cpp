@@ -2,6 +2,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <vector>
 
 #include "drivers/cuda/kernels/element.h"
 #include "tests/cuda_double/cuda_double.h"
@@ -85,22 +86,34 @@ struct Multiplication {
   uint64_t c, d;
   float alpha, beta;
 
+  // The lines of one batch, each `depth` elements that lie together, rounded as they are multiplied.
+  std::vector<float> packed(const Factor& factor, int64_t batch, int64_t lines, int64_t depth) const {
+    std::vector<float> all;
+    all.reserve(static_cast<size_t>(lines * depth));
+    for (int64_t i = 0; i < lines; ++i) {
+      for (int64_t k = 0; k < depth; ++k) all.push_back(rounded(factor.at(batch, i, k), operation.compute));
+    }
+    return all;
+  }
+  float ended(float sum, int64_t row, int64_t at) const {
+    sum *= alpha;
+    if (beta != 0) sum += beta * cuda::load<float>(c, out.element(), at);
+    if ((operation.epilogue & cuda::kBlasAddBias) != 0)
+      sum += cuda::load<float>(operation.bias, out.element(), row);
+    return (operation.epilogue & cuda::kBlasRelu) != 0 && sum < 0 ? 0 : sum;
+  }
   void compute() const {
     const int64_t depth = a.turned ? a.layout.rows : a.layout.columns;
     for (int64_t batch = 0; batch < out.batches; ++batch) {
+      const std::vector<float> rows = packed(a, batch, out.rows, depth),
+                               columns = packed(b, batch, out.columns, depth);
       for (int64_t j = 0; j < out.columns; ++j) {
         for (int64_t i = 0; i < out.rows; ++i) {
+          const float *const row = rows.data() + i * depth, *const column = columns.data() + j * depth;
           float sum = 0;
-          for (int64_t k = 0; k < depth; ++k)
-            sum +=
-                rounded(a.at(batch, i, k), operation.compute) * rounded(b.at(batch, j, k), operation.compute);
-          sum *= alpha;
+          for (int64_t k = 0; k < depth; ++k) sum += row[k] * column[k];
           const int64_t at = batch * out.batch_stride + j * out.line + i;
-          if (beta != 0) sum += beta * cuda::load<float>(c, out.element(), at);
-          if ((operation.epilogue & cuda::kBlasAddBias) != 0)
-            sum += cuda::load<float>(operation.bias, out.element(), i);
-          if ((operation.epilogue & cuda::kBlasRelu) != 0 && sum < 0) sum = 0;
-          cuda::store<float>(d, out.element(), at, sum);
+          cuda::store<float>(d, out.element(), at, ended(sum, i, at));
         }
       }
     }
