@@ -5,7 +5,7 @@ endif()
 set(conformance "${PROJECT_SOURCE_DIR}/tests/driver_conformance")
 file(GLOB double CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cuda_double/*.cpp")
 add_library(heddle_cuda_double STATIC EXCLUDE_FROM_ALL ${double})
-target_link_libraries(heddle_cuda_double PUBLIC heddle_cuda)
+target_link_libraries(heddle_cuda_double PUBLIC heddle_cuda heddle_sim)
 target_include_directories(heddle_cuda_double PUBLIC "${PROJECT_SOURCE_DIR}")
 # Kernels call fmaf, which is an instruction where the processor has it and else a call. What they do not ask
 # for is not fused, as nvcc is told.

@@ -5,10 +5,12 @@
 #include <vector>
 
 #include "drivers/cuda/kernels/element.h"
+#include "tests/cuda_double/contexts.h"
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/device_memory.h"
 #include "tests/cuda_double/kernel_table.h"
 #include "tests/cuda_double/stream.h"
+#include "tests/cuda_double/touches.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -20,7 +22,7 @@ constexpr int kAlgorithms = 3;
 constexpr std::array<int64_t, kAlgorithms> kTimesUs = {30, 10, 20};
 constexpr std::array<size_t, kAlgorithms> kWorkspaces = {4096, 512, 0};
 
-int the_library;
+std::array<int, kMostDevices> the_libraries;    // handles, by device
 std::array<Atomic<int64_t>, kAlgorithms> runs;  // counters that order nothing
 constexpr int64_t kUsualProductNs = 25'000;
 Atomic<int64_t> product_ns{kUsualProductNs};  // set before what is measured
@@ -47,9 +49,23 @@ struct Layout {
     return type == cuda::kBlasF16 ? Type::kF16 : type == cuda::kBlasBF16 ? Type::kBF16 : Type::kF32;
   }
   int64_t end() const { return (batches - 1) * batch_stride + (columns - 1) * line + rows; }
-  uint64_t bytes() const { return static_cast<uint64_t>(end()) * (type == cuda::kBlasF32 ? 4 : 2); }
-  void require(uint64_t at, const char* what) const {
-    host_of(at, bytes(), what);
+  uint64_t size() const { return type == cuda::kBlasF32 ? 4 : 2; }
+  uint64_t bytes() const { return static_cast<uint64_t>(end()) * size(); }
+  void require_read(uint64_t at, const char* what) const {
+    check_alignment(at, what);
+    const std::byte* const first = to_read(at, bytes(), what);
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      for (int64_t column = 0; column < columns; ++column) {
+        const auto begin = static_cast<uint64_t>(batch * batch_stride + column * line) * size();
+        require_written(first + begin, static_cast<uint64_t>(rows) * size(), what);
+      }
+    }
+  }
+  void require_write(uint64_t at, const char* what) const {
+    check_alignment(at, what);
+    to_write(at, bytes(), what);
+  }
+  static void check_alignment(uint64_t at, const char* what) {
     if (at % 16 != 0) stop(what, "an address that is no multiple of 16, which the preference promised");
   }
 };
@@ -171,13 +187,19 @@ BlasCode heuristics(cuda::BlasHandle, cuda::BlasOperation operation, cuda::BlasL
   return cuda::kBlasSuccess;
 }
 
+void require_own(cuda::BlasHandle library, const char* what) {
+  const auto device = static_cast<int>(static_cast<int*>(library) - the_libraries.data());
+  require_current(device, what, "the handle is another context's");
+}
+
 BlasCode multiply(cuda::BlasHandle library, cuda::BlasOperation handle, const void* alpha, const void* a,
                   cuda::BlasLayout a_layout, const void* b, cuda::BlasLayout b_layout, const void* beta,
                   const void* c, cuda::BlasLayout, void* d, cuda::BlasLayout d_layout,
                   const cuda::BlasAlgorithm* algorithm, void* workspace, size_t workspace_bytes,
                   cuda::StreamHandle stream) {
   require_context("cublasLtMatmul");
-  if (library != &the_library || stream == nullptr) return cuda::kBlasInvalidValue;
+  if (stream == nullptr) return cuda::kBlasInvalidValue;
+  require_own(library, "cublasLtMatmul");
   const auto which = static_cast<size_t>(algorithm->data[0]);
   if (which >= kAlgorithms || workspace_bytes < kWorkspaces[which]) return cuda::kBlasInvalidValue;
   Multiplication product{
@@ -186,15 +208,13 @@ BlasCode multiply(cuda::BlasHandle library, cuda::BlasOperation handle, const vo
   std::memcpy(&product.beta, beta, sizeof(float));
   product.a = {*static_cast<Layout*>(a_layout), number(a), product.operation.turn_a != 0};
   product.b = {*static_cast<Layout*>(b_layout), number(b), product.operation.turn_b == 0};
-  static_cast<Stream*>(stream)->tell([product, which, workspace] {
-    product.a.layout.require(product.a.data, "cublasLtMatmul, A");
-    product.b.layout.require(product.b.data, "cublasLtMatmul, B");
-    require_written(product.a.data, product.a.layout.bytes(), "cublasLtMatmul, A");
-    require_written(product.b.data, product.b.layout.bytes(), "cublasLtMatmul, B");
-    product.out.require(product.d, "cublasLtMatmul, D");
-    if (product.beta != 0) product.out.require(product.c, "cublasLtMatmul, C");
+  stream_of(stream, "cublasLtMatmul")->tell([product, which, workspace] {
+    product.a.layout.require_read(product.a.data, "cublasLtMatmul, A");
+    product.b.layout.require_read(product.b.data, "cublasLtMatmul, B");
+    if (product.beta != 0) product.out.require_read(product.c, "cublasLtMatmul, C");
+    product.out.require_write(product.d, "cublasLtMatmul, D");
     if (kWorkspaces[which] != 0)
-      std::memset(host_of(number(workspace), kWorkspaces[which], "cublasLtMatmul, workspace"), 0x5a,
+      std::memset(to_write(number(workspace), kWorkspaces[which], "cublasLtMatmul, workspace"), 0x5a,
                   kWorkspaces[which]);
     product.compute();
     runs[which].add_relaxed(1);
@@ -213,10 +233,12 @@ cuda::BlasLtApi make_blas_lt() {
   cuda::BlasLtApi api;
   api.version = [] { return size_t{130101}; };
   api.create = [](cuda::BlasHandle* handle) {
-    require_context("cublasLtCreate");
-    return *handle = &the_library, cuda::kBlasSuccess;
+    const int device = current_device("cublasLtCreate");
+    return *handle = &the_libraries[static_cast<size_t>(device)], cuda::kBlasSuccess;
   };
-  api.destroy = [](cuda::BlasHandle) { return require_context("cublasLtDestroy"), cuda::kBlasSuccess; };
+  api.destroy = [](cuda::BlasHandle library) {
+    return require_own(library, "cublasLtDestroy"), cuda::kBlasSuccess;
+  };
   api.operation_create = [](cuda::BlasOperation* made, int compute, int scale) {
     if (!known_compute(compute) || scale != cuda::kBlasF32) return cuda::kBlasInvalidValue;
     return *made = new Operation{.compute = compute}, cuda::kBlasSuccess;

@@ -3,11 +3,14 @@
 //   What       A table of the functions that drivers/cuda calls. Streams run on threads of their own, in
 //              their order and beside each other; kernels are the GPU's own source, compiled for the host.
 //   Checks     It ends the process, saying why, where CUDA's behaviour is undefined or hides a mistake: a
-//              call without a current context, the null stream, an address that is not allocated, a wait for
-//              an event that was never recorded, a kernel that takes more shared memory than its launch gave,
-//              any call in a forked child.
+//              call without a current context or with another device's (contexts.h), the null stream, an
+//              address that is not allocated, what lies beyond a block (device_memory.h), memory that nothing
+//              has written (touches.h), two streams that touch the same memory without an order
+//              (work_order.h), a wait for an event that was never recorded, graphs that are gone or in two
+//              hands (graph_double.h), a kernel that takes more shared memory than its launch gave, what
+//              would break a stranger's capture, any call in a forked child.
 //              Device addresses carry a mark that only kernels take away, so the host cannot touch what they
-//              name; new memory is poisoned.
+//              name. tests/cuda_driver/mistakes_test.cpp has a program for each check.
 //   Faults     On request: faults.h.
 //   Threads    Any.
 //   Lifetime   The process.

@@ -5,11 +5,14 @@
 #include <vector>
 
 #include "base/sync.h"
+#include "base/yield.h"
 #include "drivers/cuda/kernels/element.h"
+#include "tests/cuda_double/contexts.h"
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/device_memory.h"
 #include "tests/cuda_double/kernel_table.h"
 #include "tests/cuda_double/stream.h"
+#include "tests/cuda_double/touches.h"
 
 namespace heddle::cuda_double {
 namespace dnn {
@@ -25,15 +28,17 @@ constexpr std::array<size_t, kAlgorithms> kWorkspaces = {0, 256};
 std::array<Atomic<int64_t>, kAlgorithms> runs;  // counters that order nothing
 
 struct Handle {
-  cuda::StreamHandle stream = nullptr;
+  const int device = current_device("cudnnCreate");
+  Stream* stream = nullptr;
   Atomic<bool> busy{false};  // a handle is one thread's: exchanged by each call, which orders nothing else
 };
 
 class Using {
  public:
   Using(cuda::CudnnHandle handle, const char* what) : handle_(*static_cast<Handle*>(handle)) {
-    require_context(what);
+    require_current(handle_.device, what, "the handle is another context's");
     if (handle_.busy.exchange_acq_rel(true)) stop(what, "two threads use one handle");
+    give_way();  // for longer than cuDNN has it
   }
   ~Using() { handle_.busy.store_release(false); }
   Using(const Using&) = delete;
@@ -56,8 +61,15 @@ struct Shape {  // of a tensor or a filter
     return all;
   }
   uint64_t bytes() const { return static_cast<uint64_t>(count()) * (type == cuda::kCudnnF32 ? 4 : 2); }
-  void require(uint64_t at, const char* what) const {
-    host_of(at, bytes(), what);
+  void require_read(uint64_t at, const char* what) const {
+    check_alignment(at, what);
+    require_written(to_read(at, bytes(), what), bytes(), what);
+  }
+  void require_write(uint64_t at, const char* what) const {
+    check_alignment(at, what);
+    to_write(at, bytes(), what);
+  }
+  static void check_alignment(uint64_t at, const char* what) {
     if (at % 16 != 0) stop(what, "an address that is no multiple of 16");
   }
 };
@@ -153,16 +165,14 @@ CudnnCode enqueue(cuda::CudnnHandle handle, const Convolution& c, int algorithm,
     return cuda::kCudnnBadParameter;
   // Depthwise ones it says it can, and cannot.
   if (c.window.groups > 1 && c.w.extents[1] == 1) return cuda::kCudnnNotSupported;
-  static_cast<Stream*>(static_cast<Handle*>(handle)->stream)->tell([c, which, workspace] {
-    c.x.require(c.x_at, "cudnnConvolutionForward, x");
-    c.w.require(c.w_at, "cudnnConvolutionForward, w");
-    require_written(c.x_at, c.x.bytes(), "cudnnConvolutionForward, x");
-    require_written(c.w_at, c.w.bytes(), "cudnnConvolutionForward, w");
-    c.out.require(c.out_at, "cudnnConvolutionForward, y");
-    if (c.residual_at != 0) c.out.require(c.residual_at, "cudnnConvolutionForward, z");
-    if (c.bias_at != 0) c.bias.require(c.bias_at, "cudnnConvolutionForward, bias");
+  static_cast<Handle*>(handle)->stream->tell([c, which, workspace] {
+    c.x.require_read(c.x_at, "cudnnConvolutionForward, x");
+    c.w.require_read(c.w_at, "cudnnConvolutionForward, w");
+    if (c.residual_at != 0) c.out.require_read(c.residual_at, "cudnnConvolutionForward, z");
+    if (c.bias_at != 0) c.bias.require_read(c.bias_at, "cudnnConvolutionForward, bias");
+    c.out.require_write(c.out_at, "cudnnConvolutionForward, y");
     if (kWorkspaces[which] != 0)
-      std::memset(host_of(number(workspace), kWorkspaces[which], "cudnnConvolutionForward, workspace"), 0x5a,
+      std::memset(to_write(number(workspace), kWorkspaces[which], "cudnnConvolutionForward, workspace"), 0x5a,
                   kWorkspaces[which]);
     c.compute();
     runs[which].add_relaxed(1);
@@ -276,17 +286,14 @@ cuda::CudnnApi make_cudnn() {
   api.error_text = [](CudnnCode code) {
     return code == cuda::kCudnnNotSupported ? "CUDNN_STATUS_NOT_SUPPORTED" : "CUDNN_STATUS_BAD_PARAM";
   };
-  api.create = [](cuda::CudnnHandle* made) {
-    require_context("cudnnCreate");
-    return *made = new Handle, cuda::kCudnnSuccess;
-  };
+  api.create = [](cuda::CudnnHandle* made) { return *made = new Handle, cuda::kCudnnSuccess; };
   api.destroy = [](cuda::CudnnHandle handle) {
     require_context("cudnnDestroy");
     return destroy<Handle>(handle);
   };
   api.set_stream = [](cuda::CudnnHandle handle, cuda::StreamHandle stream) {
     const Using used(handle, "cudnnSetStream");
-    return static_cast<Handle*>(handle)->stream = stream, cuda::kCudnnSuccess;
+    return static_cast<Handle*>(handle)->stream = stream_of(stream, "cudnnSetStream"), cuda::kCudnnSuccess;
   };
   api.workspace_of = [](cuda::CudnnHandle handle, cuda::CudnnTensor, cuda::CudnnFilter, cuda::CudnnWindow,
                         cuda::CudnnTensor, int algorithm, size_t* bytes) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/yield.h"
+#include "tests/cuda_double/contexts.h"
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/device_memory.h"
 #include "tests/cuda_double/faults.h"
@@ -34,6 +35,7 @@ struct Executable {
   std::shared_ptr<const Nodes> nodes;
   Guarded<Flights, Rank::kBuffer> in_flight;
   Atomic<bool> in_hand{false};  // of a thread that calls CUDA with it
+  int device = 0;
 };
 
 // What a handle is. It is never freed, so no other gets its address.
@@ -130,11 +132,13 @@ Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::Gra
 
 Code instantiate(cuda::GraphExec* made, cuda::GraphHandle handle, uint64_t flags) {
   require_context("cuGraphInstantiateWithFlags");
+  require_no_capture("cuGraphInstantiateWithFlags");
   const auto graph = handles<GraphObject>().find(handle, "cuGraphInstantiateWithFlags");
   if (const Code failed = fails(Call::kInstantiate); failed != 0) return failed;
   if (flags != 0) return cuda::kInvalidValue;
   const auto executable = std::make_shared<Executable>();
   executable->nodes = std::make_shared<const Nodes>(graph->nodes);
+  executable->device = current_device("cuGraphInstantiateWithFlags");
   *made = handles<Executable>().make(executable);
   return cuda::kSuccess;
 }
@@ -143,6 +147,7 @@ Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
   constexpr const char* kWhat = "cuGraphLaunch";
   Stream* const stream = stream_of(at, kWhat);
   const auto executable = handles<Executable>().find(handle, kWhat);
+  require_current(executable->device, kWhat, "the graph is another context's");
   const InHand in_hand(*executable, handle, kWhat);
   if (const Code failed = fails(Call::kGraphLaunch); failed != 0) return failed;
   {

@@ -1,4 +1,7 @@
 // kernel_launch.h: a kernel with its parameters, as a stream or a graph runs it.
+//
+//   Order      Blocks come forwards or backwards, threads in an order of their own, by the seed. For the
+//              thread sanitizer the blocks of a launch run beside each other.
 #pragma once
 
 #include <vector>
@@ -16,15 +19,16 @@ class KernelLaunch {
   void run(uint64_t number) const;
 
  private:
+  void run_first(unsigned index, uint64_t order) const;  // is watched (touches.h)
+  void run_block(unsigned index, uint64_t order) const;
+
   const HostKernel* kernel_ = nullptr;
+  int device_ = 0;
   unsigned blocks_ = 0, threads_ = 0, shared_bytes_ = 0;
   std::vector<std::byte> params_;
 };
 
 // For `count` launches: the first of numbers that no other launch has.
 uint64_t take_launch_numbers(size_t count);
-
-// Ends the process for the null stream, and without a context.
-Stream* stream_of(cuda::StreamHandle handle, const char* what);
 
 }  // namespace heddle::cuda_double

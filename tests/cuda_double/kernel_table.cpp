@@ -1,6 +1,9 @@
 #include "tests/cuda_double/kernel_table.h"
 
+#include <array>
+
 #include "drivers/cuda/kernels/all.h"
+#include "tests/cuda_double/contexts.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -18,11 +21,19 @@ constexpr HostKernel kAll[] = {
 #include "drivers/cuda/kernels/list.inc"
 };
 
+using Loaded = std::array<LoadedKernel, std::size(kAll)>;
+constexpr Loaded loaded_on(int device) {
+  Loaded all{};
+  for (size_t i = 0; i < all.size(); ++i) all[i] = {&kAll[i], device};
+  return all;
+}
+constexpr std::array<Loaded, kMostDevices> kLoaded = {loaded_on(0), loaded_on(1)};
+
 }  // namespace
 
-const HostKernel* find_kernel(std::string_view symbol) {
-  for (const HostKernel& kernel : kAll) {
-    if (kernel.name == symbol) return &kernel;
+const LoadedKernel* find_kernel(std::string_view symbol, int device) {
+  for (const LoadedKernel& each : kLoaded[static_cast<size_t>(device)]) {
+    if (each.kernel->name == symbol) return &each;
   }
   return nullptr;
 }

@@ -15,7 +15,11 @@ struct HostKernel {
   int most_threads;  // of a block
   void (*run)(const void* params, cuda::HostBlock& block);
 };
-const HostKernel* find_kernel(std::string_view symbol);  // null: there is none
+struct LoadedKernel {  // what a CUfunction names
+  const HostKernel* kernel = nullptr;
+  int device = 0;  // of the context whose module it is of
+};
+const LoadedKernel* find_kernel(std::string_view symbol, int device);  // null: there is none
 
 // By blas_lt_clock().
 void spend(Duration time);

@@ -6,49 +6,70 @@
 
 #include "base/sync.h"
 #include "base/thread.h"
+#include "drivers/cuda/driver/driver_api.h"
+#include "tests/cuda_double/work_order.h"
 
 namespace heddle::cuda_double {
 
 class Moment {  // one record of an event
  public:
-  void reach() {
-    *over_.lock() = true;
-    over_.notify_all();
+  void reach(Known known) {
+    *state_.lock() = {true, std::move(known)};
+    state_.notify_all();
   }
-  bool reached() const { return *over_.lock(); }
-  void wait() {
-    auto over = over_.lock();
-    over.wait([&] { return *over; });
+  bool reached() const { return state_.lock()->over; }
+  Known wait() {  // what is over then
+    auto state = state_.lock();
+    state.wait([&] { return state->over; });
+    return state->known;
   }
 
  private:
-  Guarded<bool, Rank::kTimeline> over_{false};
+  struct State {
+    bool over = false;
+    Known known;
+  };
+  Guarded<State, Rank::kTimeline> state_;
 };
 
 struct Event {
+  explicit Event(int its_device) : device(its_device) {}
+  const int device;
   Guarded<Ref<Moment>, Rank::kBuffer> moment;  // null: it was never recorded
 };
 
 class Stream {
  public:
-  Stream();
+  explicit Stream(int device);
   ~Stream();  // when all it was told is done
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
+
+  int device() const { return device_; }
+  WorkOrder& order() { return order_; }
   void tell(std::function<void()> work);
-  bool idle() const { return state_.lock()->left == 0; }
+  bool idle();
   void wait_idle();
 
  private:
+  struct Told {
+    std::function<void()> work;
+    Known host;  // what the host knew
+  };
   struct State {
-    std::deque<std::function<void()>> work;
+    std::deque<Told> told;
     size_t left = 0;  // told and not done
     bool closed = false;
   };
   void run();
 
-  mutable Guarded<State, Rank::kBuffer> state_;
+  const int device_;
+  WorkOrder order_;
+  Guarded<State, Rank::kBuffer> state_;
   Thread thread_;
 };
+
+// Ends the process for the null stream, without a context, and where the stream is of another.
+Stream* stream_of(cuda::StreamHandle handle, const char* what);
 
 }  // namespace heddle::cuda_double

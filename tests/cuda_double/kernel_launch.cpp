@@ -1,0 +1,108 @@
+#include "tests/cuda_double/kernel_launch.h"
+
+#include <array>
+
+#include "tests/cuda_double/contexts.h"
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/cuda_double/device_memory.h"
+#include "tests/cuda_double/touches.h"
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define HEDDLE_FIBERS 1
+#include <sanitizer/tsan_interface.h>
+#endif
+#endif
+
+namespace heddle::cuda_double {
+namespace {
+
+// Atomics that order nothing: what the order of a launch's threads is made of.
+Atomic<int64_t> launches{0};
+Atomic<uint64_t> seed{1};
+
+#if defined(HEDDLE_FIBERS)
+// Threads for the thread sanitizer alone: it sees what the blocks of a launch do as done beside each other.
+class Fibers {
+ public:
+  Fibers() {
+    for (void*& each : all_) each = __tsan_create_fiber(0);
+  }
+  ~Fibers() {
+    for (void* each : all_) __tsan_destroy_fiber(each);
+  }
+  Fibers(const Fibers&) = delete;
+  Fibers& operator=(const Fibers&) = delete;
+  void* of(unsigned block) const { return all_[block % all_.size()]; }
+
+ private:
+  std::array<void*, 2> all_;
+};
+#endif
+
+}  // namespace
+
+void set_seed(uint64_t from) { seed.store_relaxed(from); }
+
+uint64_t take_launch_numbers(size_t count) {
+  return static_cast<uint64_t>(launches.add_relaxed(static_cast<int64_t>(count)));
+}
+
+bool KernelLaunch::take(const cuda::KernelNode& from) {
+  const auto* const loaded = static_cast<const LoadedKernel*>(from.function);
+  if (loaded == nullptr || from.params == nullptr || from.extra != nullptr) return false;
+  kernel_ = loaded->kernel;
+  device_ = loaded->device;
+  require_current(device_, kernel_->name, "the kernel is not of the current context's module");
+  if (from.grid_x == 0 || from.grid_y != 1 || from.grid_z != 1 || from.block_x == 0 || from.block_y != 1 ||
+      from.block_z != 1 || from.block_x > static_cast<unsigned>(kernel_->most_threads) ||
+      from.shared_bytes > 48 * 1024)
+    return false;
+  blocks_ = from.grid_x;
+  threads_ = from.block_x;
+  shared_bytes_ = from.shared_bytes;
+  const auto* const bytes = static_cast<const std::byte*>(from.params[0]);
+  params_.assign(bytes, bytes + kernel_->params_bytes);
+  return true;
+}
+
+void KernelLaunch::run_block(unsigned index, uint64_t order) const {
+  cuda::HostBlock block(index, blocks_, static_cast<int>(threads_), shared_bytes_, order + index);
+  kernel_->run(params_.data(), block);
+  if (block.overrun()) stop(kernel_->name, "it takes more shared memory than the launch gave");
+}
+
+void KernelLaunch::run_first(unsigned index, uint64_t order) const {
+  const KernelWatch watch(kernel_->name, device_);
+  run_block(index, order);
+}
+
+// Forwards or backwards: what a block does is not to depend on those before it.
+void KernelLaunch::run(uint64_t number) const {
+  const uint64_t order = seed.load_relaxed() * 0x9e3779b97f4a7c15u + number;
+  const unsigned last = blocks_ - 1, turned = (order & 1) != 0 ? last : 0;
+#if !defined(HEDDLE_FIBERS)
+  run_first(turned, order);
+  for (unsigned i = 1; i <= last; ++i) run_block(turned == 0 ? i : last - i, order);
+#else
+  // What a fiber does, and what the stream's thread does between, is ordered by these alone. Both stay in
+  // this function: the sanitizer keeps a call stack for each.
+  static thread_local const Fibers fibers;
+  char begun = 0, over = 0;
+  void* const stream = __tsan_get_current_fiber();
+  __tsan_release(&begun);
+  for (unsigned i = 0; i <= last; ++i) {
+    const unsigned index = turned == 0 ? i : last - i;
+    void* const fiber = fibers.of(i);
+    __tsan_switch_to_fiber(fiber, __tsan_switch_to_fiber_no_sync);
+    __tsan_acquire(&begun);
+    i == 0 ? run_first(index, order) : run_block(index, order);
+    __tsan_release(&over);
+    __tsan_switch_to_fiber(stream, __tsan_switch_to_fiber_no_sync);
+  }
+  __tsan_acquire(&over);
+#endif
+  spend_time_of(*kernel_);
+}
+
+}  // namespace heddle::cuda_double

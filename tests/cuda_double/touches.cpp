@@ -1,0 +1,77 @@
+#include "tests/cuda_double/touches.h"
+
+#include <algorithm>
+#include <array>
+
+#include "drivers/cuda/kernels/portable.h"
+#include "tests/cuda_double/work_order.h"
+
+namespace heddle::cuda_double {
+namespace {
+
+constexpr uint64_t kLook = 16;  // bytes that are as they were allocated by no chance
+
+struct Watched {
+  static constexpr size_t kSlots = 32;
+  static constexpr int kMost = 24;  // kernels have fewer operands; some make an address for each element
+  const char* kernel;
+  int device, left;
+  std::array<uint64_t, kSlots> seen;  // by address: whoever comes with another takes its place
+};
+thread_local constinit Watched watched{};
+
+void check(uint64_t address, uint64_t bytes, bool writes) {
+  const Block block = block_at(address);
+  const uint64_t at = address & ~cuda::kDoubleMark;
+  if (block.device == kNowhere || at + bytes > block.end)
+    stop(watched.kernel, "the kernel touches memory that is not allocated, or of the host and not pinned");
+  if (block.device != kPinned && block.device != watched.device)
+    stop(watched.kernel, "the kernel touches memory of another device");
+  const uint64_t look = std::min(kLook, block.end - at);
+  if (!writes && look >= 4 && at % 2 == 0 && is_unwritten(reinterpret_cast<const std::byte*>(at), look))
+    stop(watched.kernel, "the kernel reads memory that nothing has written");
+  WorkOrder::of_thread()->touch(address, bytes, writes, watched.kernel);
+}
+
+void note_touch(uint64_t address, uint64_t bytes, bool writes) {
+  const uint64_t key = address * 2 + (writes ? 1 : 0);
+  uint64_t& seen = watched.seen[(address ^ (address >> 8)) / 4 % Watched::kSlots];
+  if (address == 0 || seen == key) return;
+  seen = key;
+  if (--watched.left == 0) cuda::on_touch = nullptr;
+  check(address, bytes, writes);
+}
+
+void note(cuda::Address at, uint64_t bytes, bool writes, const char* what) {
+  if (bytes > 0) WorkOrder::of_thread()->touch(at, bytes, writes, what);
+}
+
+}  // namespace
+
+const std::byte* to_read(cuda::Address at, uint64_t bytes, const char* what) {
+  const std::byte* const host = host_of(at, bytes, what);
+  note(at, bytes, false, what);
+  return host;
+}
+
+std::byte* to_write(cuda::Address at, uint64_t bytes, const char* what) {
+  std::byte* const host = host_of(at, bytes, what);
+  note(at, bytes, true, what);
+  return host;
+}
+
+void require_written(const std::byte* at, uint64_t bytes, const char* what) {
+  const auto skipped = (kLook - reinterpret_cast<uint64_t>(at) % kLook) % kLook;
+  const uint64_t piece = std::min(kLook, bytes);
+  for (uint64_t i = bytes <= skipped + kLook ? 0 : skipped; piece >= 4 && i + piece <= bytes; i += kLook) {
+    if (is_unwritten(at + i, piece)) stop(what, "memory that nothing has written");
+  }
+}
+
+KernelWatch::KernelWatch(const char* kernel, int device) {
+  watched = {kernel, device, Watched::kMost, {}};
+  cuda::on_touch = note_touch;
+}
+KernelWatch::~KernelWatch() { cuda::on_touch = nullptr; }
+
+}  // namespace heddle::cuda_double

@@ -1,0 +1,316 @@
+// Each check of the CUDA double has a program here that is caught.
+#include "mistakes_fixture.h"
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/yield.h"
+
+namespace heddle::cuda_double {
+namespace {
+
+void synchronize(const Ground& ground) { api().stream_synchronize(ground.stream); }
+
+// ---- contexts
+
+void pop_all() {
+  cuda::Context popped = nullptr;
+  api().pop_context(&popped);
+}
+
+void call_in_forked_child() {
+  const pid_t child = fork();
+  if (child == 0) {
+    void* at = nullptr;
+    api().host_allocate(&at, 64, 0);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) std::abort();
+}
+
+void pin_without_a_context(const Ground& ground) {
+  pop_all();
+  ground.pinned(64);
+}
+
+void push_for_ever(const Ground& ground) {
+  for (int i = 0; i < 100; ++i) api().push_context(ground.context);
+}
+
+// ---- what is another context's
+
+cuda::EventHandle make_event() {
+  cuda::EventHandle event = nullptr;
+  api().event_create(&event, cuda::kEventWithoutTiming);
+  return event;
+}
+
+void use_stream_of_another_context(const Ground& ground) {
+  const Ground other(1);
+  synchronize(ground);
+}
+
+void record_event_of_another_context(const Ground&) {
+  const cuda::EventHandle event = make_event();
+  const Ground other(1);
+  api().event_record(event, other.stream);
+}
+
+void launch_kernel_of_another_context(const Ground& ground) {
+  const Ground other(1);
+  cuda::MoveParams params = fill_params(other.fresh(64), 1, 0);
+  ground.launch("heddle_move_1", &params, other.stream);
+}
+
+void launch_graph_of_another_context(const Ground& ground) {
+  const cuda::GraphExec graph = ground.graph(ground.fresh(64));
+  const Ground other(1);
+  api().graph_launch(graph, other.stream);
+}
+
+void free_memory_of_another_device(const Ground& ground) {
+  const Address at = ground.fresh(64);
+  const Ground other(1);
+  api().free(at, other.stream);
+}
+
+void touch_memory_of_another_device(const Ground& ground) {
+  const Address at = ground.written(64);
+  const Ground other(1);
+  other.fill(at, 1, other.stream);
+  synchronize(other);
+}
+
+// ---- memory
+
+void write_a_word_of_the_host(const Ground& ground) {
+  uint64_t word = 0;
+  api().stream_write(ground.stream, reinterpret_cast<Address>(&word), 1, 0);
+  synchronize(ground);
+}
+
+void copy_beyond_a_block(const Ground& ground) {
+  const Address at = ground.written(63);
+  api().copy(ground.fresh(63), at, 64, ground.stream);
+  synchronize(ground);
+}
+
+void write_beyond_a_block(const Ground& ground) {
+  const Address at = ground.fresh(3);
+  ground.fill(at, 4, ground.stream);
+  synchronize(ground);
+  api().free(at, ground.stream);
+}
+
+void write_before_a_block(const Ground& ground) {
+  const Address at = ground.fresh(3);
+  cuda::MoveParams params = fill_params(at, 2, 1);
+  params.to_strides[0] = -1;
+  ground.launch("heddle_move_1", &params, ground.stream);
+  synchronize(ground);
+  api().free(at, ground.stream);
+}
+
+void write_beyond_pinned_memory(const Ground& ground) {
+  std::byte* const at = ground.pinned(3);
+  ground.fill(reinterpret_cast<Address>(at), 4, ground.stream);
+  synchronize(ground);
+  api().host_free(at);
+}
+
+void free_within_a_block(const Ground& ground) { api().free(ground.fresh(64) + 8, ground.stream); }
+
+void unpin_what_is_not_pinned(const Ground&) {
+  uint64_t word = 0;
+  api().host_free(&word);
+}
+
+void touch_freed_memory(const Ground& ground) {
+  const Address at = ground.written(64);
+  api().free(at, ground.stream);
+  ground.fill(at, 1, ground.stream);
+  synchronize(ground);
+}
+
+void read_by_the_host(const Ground& ground) { MESSAGE(*reinterpret_cast<volatile int*>(ground.written(64))); }
+
+void read_by_a_kernel(const Ground& ground) {
+  const Address at = ground.fresh(64);
+  ground.move(at, at + 32, ground.stream);
+  synchronize(ground);
+}
+
+void copy_what_is_unwritten(const Ground& ground) {
+  const Address from = ground.fresh(256), to = ground.fresh(256);
+  ground.fill(from, 200, ground.stream);
+  api().copy(to, from, 256, ground.stream);
+  synchronize(ground);
+}
+
+void take_too_much_shared_memory(const Ground& ground) {
+  std::byte params[1024] = {};  // of no rows
+  ground.launch("heddle_softmax_f32", params, ground.stream);
+  synchronize(ground);
+}
+
+// ---- order
+
+// What the first stream does comes last, and nothing says so to the second.
+template <class Then>
+void hold_first(const Ground& ground, Then then) {
+  const Address at = ground.written(64);
+  const cuda::EventHandle gate = make_held_event();
+  api().stream_wait(ground.stream, gate, 0);
+  ground.fill(at, 64, ground.stream);
+  const cuda::StreamHandle other = ground.make_stream();
+  then(at, other);
+  reach(gate);
+  synchronize(ground);
+  api().stream_synchronize(other);
+}
+
+void fill_without_an_order(const Ground& ground) {
+  hold_first(ground, [&](Address at, cuda::StreamHandle other) { ground.fill(at, 64, other); });
+}
+
+void read_without_an_order(const Ground& ground) {
+  hold_first(ground, [&](Address at, cuda::StreamHandle other) { ground.move(at, ground.fresh(64), other); });
+}
+
+void copy_without_an_order(const Ground& ground) {
+  hold_first(ground,
+             [&](Address at, cuda::StreamHandle other) { api().copy(ground.fresh(64), at, 64, other); });
+}
+
+void launch_graph_without_an_order(const Ground& ground) {
+  hold_first(ground,
+             [&](Address at, cuda::StreamHandle other) { api().graph_launch(ground.graph(at), other); });
+}
+
+void free_without_an_order(const Ground& ground) {
+  const Address at = ground.fresh(64);
+  const cuda::StreamHandle other = ground.make_stream();
+  ground.fill(at, 64, other);
+  for (const Deadline moment = Deadline::in(std::chrono::milliseconds(100)); !moment.expired();) give_way();
+  api().free(at, ground.stream);  // the kernel has run, but nobody asked
+}
+
+void wait_for_no_record(const Ground& ground) { api().stream_wait(ground.stream, make_event(), 0); }
+
+// ---- graphs
+
+void use_unknown_graph(const Ground& ground) {
+  int none = 0;
+  cuda::GraphExec executable = &none;
+  api().graph_launch(executable, ground.stream);
+}
+
+void instantiate_destroyed_graph(const Ground& ground) {
+  const cuda::GraphHandle graph = ground.graph_of_fills(ground.fresh(64), 2, true);
+  cuda::GraphExec executable = nullptr;
+  api().graph_destroy(graph);
+  api().graph_instantiate(&executable, graph, 0);
+}
+
+void launch_destroyed_graph(const Ground& ground) {
+  const cuda::GraphExec graph = ground.graph(ground.fresh(64));
+  api().graph_launch(graph, ground.stream);  // in flight, it may be destroyed
+  api().graph_exec_destroy(graph);
+  api().graph_launch(graph, ground.stream);
+}
+
+void launch_graph_on_two_streams(const Ground& ground) {
+  const cuda::GraphExec graph = ground.graph(ground.fresh(64));
+  api().stream_wait(ground.stream, make_held_event(), 0);
+  api().graph_launch(graph, ground.stream);
+  api().graph_launch(graph, ground.make_stream());
+}
+
+void launch_graph_from_two_threads(const Ground& ground) {
+  const cuda::GraphExec graph = ground.graph(ground.fresh(64));
+  run_together(2, [&](int) {
+    api().push_context(ground.context);
+    for (int i = 0; i < 100000; ++i) api().graph_launch(graph, ground.stream);
+  });
+}
+
+// ---- captures of others
+
+// In global mode, which is a thread's at first.
+template <class Call>
+void while_captured(Call call) {
+  const ForeignCapture capture;
+  call();
+}
+
+void query_event_while_captured(const Ground&) {
+  while_captured([event = make_event()] { api().event_query(event); });
+}
+void instantiate_while_captured(const Ground& ground) {
+  while_captured([&, at = ground.fresh(64)] { ground.graph(at); });
+}
+void load_while_captured(const Ground& ground) {
+  while_captured([module = ground.module]() mutable { api().module_load(&module, image()); });
+}
+
+constexpr Mistake kDriverMistakes[] = {
+    {"pin without a context", "cuMemHostAlloc: no context is current", pin_without_a_context},
+    {"pop without a context", "cuCtxPopCurrent: no context is current",
+     [](const Ground&) { pop_all(), pop_all(); }},
+    {"push for ever", "contexts are pushed and not popped", push_for_ever},
+    {"a call in a forked child", "a forked child", [](const Ground&) { call_in_forked_child(); }},
+    {"the null stream", "the null stream", [](const Ground&) { api().stream_synchronize(nullptr); }},
+    {"another context's stream", "the stream is another context's", use_stream_of_another_context},
+    {"another context's event", "the event is another context's", record_event_of_another_context},
+    {"another context's kernel", "not of the current context's module", launch_kernel_of_another_context},
+    {"another context's graph", "the graph is another context's", launch_graph_of_another_context},
+    {"a free of another device's memory", "not of the stream's device", free_memory_of_another_device},
+    {"a kernel on another device's memory", "touches memory of another device",
+     touch_memory_of_another_device},
+    {"a word of the host", "memory of the host that is not pinned", write_a_word_of_the_host},
+    {"a copy beyond a block", "an address that is not allocated", copy_beyond_a_block},
+    {"a write beyond a block", "something was written beyond the block", write_beyond_a_block},
+    {"a write before a block", "something was written beyond the block", write_before_a_block},
+    {"a write beyond pinned memory", "something was written beyond the block", write_beyond_pinned_memory},
+    {"a free within a block", "cuMemFreeAsync: no allocation begins there", free_within_a_block},
+    {"unpinning what is not pinned", "cuMemFreeHost: no allocation begins there", unpin_what_is_not_pinned},
+    {"a kernel on freed memory", "touches memory that is not allocated", touch_freed_memory},
+    {"the host reads the device's memory", "", read_by_the_host},
+    {"a kernel reads unwritten memory", "reads memory that nothing has written", read_by_a_kernel},
+    {"a copy of unwritten memory", "from: memory that nothing has written", copy_what_is_unwritten},
+    {"too much shared memory", "more shared memory than the launch gave", take_too_much_shared_memory},
+    {"writes without an order", "nothing orders two streams", fill_without_an_order},
+    {"a read without an order", "nothing orders two streams", read_without_an_order},
+    {"a copy without an order", "nothing orders two streams", copy_without_an_order},
+    {"a graph without an order", "nothing orders two streams", launch_graph_without_an_order},
+    {"a free without an order", "work that uses the memory may not be over", free_without_an_order},
+    {"a wait for no record", "the event was never recorded", wait_for_no_record},
+    {"an unknown graph", "there is no such graph", use_unknown_graph},
+    {"a destroyed graph", "cuGraphInstantiateWithFlags: the graph was destroyed",
+     instantiate_destroyed_graph},
+    {"a destroyed executable graph", "cuGraphLaunch: the graph was destroyed", launch_destroyed_graph},
+    {"a graph on two streams", "another stream runs the graph", launch_graph_on_two_streams},
+    {"a graph in two threads", "another thread has the graph in its hands", launch_graph_from_two_threads},
+    {"pinning beside a capture", "cuMemHostAlloc: a stranger captures",
+     [](const Ground& ground) { while_captured([&] { ground.pinned(64); }); }},
+    {"allocating beside a capture", "cuMemAllocFromPoolAsync: a stranger captures",
+     [](const Ground& ground) { while_captured([&] { ground.fresh(64); }); }},
+    {"synchronising beside a capture", "cuStreamSynchronize: a stranger captures",
+     [](const Ground& ground) { while_captured([&] { synchronize(ground); }); }},
+    {"querying a stream beside a capture", "cuStreamQuery: a stranger captures",
+     [](const Ground& ground) { while_captured([&] { api().stream_query(ground.stream); }); }},
+    {"querying an event beside a capture", "cuEventQuery: a stranger captures", query_event_while_captured},
+    {"instantiating beside a capture", "cuGraphInstantiateWithFlags: a stranger", instantiate_while_captured},
+    {"loading kernels beside a capture", "cuModuleLoadData: a stranger captures", load_while_captured},
+};
+
+TEST_CASE("mistake" * doctest::skip()) { run_mistake(kDriverMistakes); }
+
+TEST_CASE("what CUDA would leave undefined ends the process, which says why") {
+  check_caught(kDriverMistakes, "mistake");
+}
+
+}  // namespace
+}  // namespace heddle::cuda_double
