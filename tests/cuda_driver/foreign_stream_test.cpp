@@ -80,6 +80,13 @@ bool all_are(const View& staging, float value) {
   return std::all_of(first, first + kNumbers, [&](float each) { return each == value; });
 }
 
+bool stands_still(const Stranger& stranger) {
+  for (const Deadline moment = Deadline::in(kMoment); !moment.expired(); give_way()) {
+    if (stranger.idle()) return false;
+  }
+  return true;
+}
+
 TEST_CASE(
     "a submission waits for what the stranger's stream was given, and what that is given later for it") {
   const auto runtime = make_runtime();
@@ -127,15 +134,54 @@ TEST_CASE("the stranger's stream stands still until a submission is over") {
   REQUIRE(runtime->wait(**stream, *runtime->import_event({held, 0, nullptr})).ok());
   REQUIRE(runtime->copy(**stream, ones, y).ok());
   stranger.copy(y, seen);
-  bool stood_still = true;
-  for (const Deadline moment = Deadline::in(kMoment); !moment.expired(); give_way())
-    stood_still = stood_still && !stranger.idle();
+  const bool stood_still = stands_still(stranger);
   cuda_double::reach(held);
   CHECK(stood_still);
   stranger.finish();
   CHECK(all_are(seen, 1));
   stranger.end();  // only submissions need it
   CHECK((*stream)->synchronize(Deadline::never()).ok());
+}
+
+TEST_CASE("a stranger whom memory is handed reads it once our writes are over") {
+  const auto runtime = make_runtime();
+  Stranger stranger, ours;
+  const auto stream = runtime->follow(ours.stream());
+  REQUIRE(stream.ok());
+  const View x = numbers_in(*runtime, MemoryKind::device), seen = numbers_in(*runtime, MemoryKind::staging);
+  const EventHandle gate = cuda_double::make_held_event();
+  REQUIRE(runtime->wait(**stream, *runtime->import_event({gate, 0, nullptr})).ok());
+  REQUIRE(runtime->copy(**stream, numbers_in(*runtime, MemoryKind::staging, 3), x).ok());
+  REQUIRE(runtime->hand_to(stranger.stream(), x).ok());
+  stranger.copy(x, seen);
+  CHECK(stands_still(stranger));
+  cuda_double::reach(gate);
+  stranger.finish();
+  CHECK(all_are(seen, 3));
+}
+
+TEST_CASE("what a stranger has released we write once its readings are over") {
+  const auto runtime = make_runtime();
+  Stranger stranger, ours;
+  const auto stream = runtime->follow(ours.stream());
+  REQUIRE(stream.ok());
+  const View x = numbers_in(*runtime, MemoryKind::device), seen = numbers_in(*runtime, MemoryKind::staging),
+             left = numbers_in(*runtime, MemoryKind::staging);
+  REQUIRE(runtime->copy(**stream, numbers_in(*runtime, MemoryKind::staging, 1), x).ok());
+  REQUIRE(runtime->hand_to(stranger.stream(), x).ok());
+  const EventHandle gate = cuda_double::make_held_event();
+  stranger.wait_for(gate);
+  stranger.copy(x, seen);
+  REQUIRE(runtime->released_by(stranger.stream(), x).ok());
+  REQUIRE(runtime->copy(**stream, numbers_in(*runtime, MemoryKind::staging, 2), x).ok());
+  CHECK((*stream)->synchronize(Deadline::in(kMoment)).code() == heddle::Code::deadline);
+  cuda_double::reach(gate);
+  REQUIRE((*stream)->synchronize(Deadline::never()).ok());
+  stranger.finish();
+  CHECK(all_are(seen, 1));
+  REQUIRE(runtime->copy(**stream, x, left).ok());
+  REQUIRE((*stream)->synchronize(Deadline::never()).ok());
+  CHECK(all_are(left, 2));
 }
 
 TEST_CASE("eight threads, each in step with a stranger of its own, see every value in order") {
