@@ -9,8 +9,8 @@ namespace {
 
 uint64_t address_of(const Patch& patch, const device::Run& run, Address flags) {
   switch (patch.kind) {
-    case Patch::Kind::kArena:
-      return run.arena->address() + patch.offset;
+    case Patch::Kind::kArena:  // without one, all values between nodes have no elements
+      return run.arena == nullptr ? 0 : run.arena->address() + patch.offset;
     case Patch::Kind::kInput:
       return run.inputs[patch.input].address() + patch.offset;
     case Patch::Kind::kOutput:
