@@ -63,7 +63,9 @@ std::optional<Tensor> handed_over(const at::Tensor& tensor, std::optional<int64_
   return bytes;
 }
 
-py::capsule to_dlpack(const at::Tensor& tensor, int ordinal, std::optional<int64_t> stream) {
+py::capsule to_dlpack(const at::Tensor& given, int ordinal, std::optional<int64_t> stream) {
+  // Calls that were joined to a batch have their results in memory of the host.
+  const at::Tensor tensor = bytes_of(given.storage()).on_host() ? given.clone() : given;
   std::optional<Tensor> bytes = translated([&] { return handed_over(tensor, stream); });
   DLManagedTensor* const of_pytorch = at::toDLPack(tensor);
   auto* const made = new Export{*of_pytorch, of_pytorch, std::move(bytes), stream_at(stream.value_or(0))};

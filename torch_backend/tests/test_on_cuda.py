@@ -184,6 +184,16 @@ def test_a_capsule_that_nobody_takes_lets_go_of_the_memory():
     assert comes_true(lambda: torch.heddle.memory_allocated() <= before - (4 << 20))
 
 
+def test_results_of_factories_and_of_compiled_modules_go_out_too():
+    module = nn.Linear(6, 3).eval()
+    x = torch.randn(4, 6)
+    compiled = heddle.torch.compile(module, x)
+    with torch.inference_mode():
+        results = [(compiled(x.to("heddle")), module(x)), (torch.arange(5, device="heddle"), torch.arange(5))]
+    for result, right in results:
+        torch.testing.assert_close(torch.heddle.from_dlpack(Other(result)).cpu(), right)
+
+
 def test_a_copy_is_made_where_it_is_asked_for():
     x = on_device(5)
     values = x.cpu()
@@ -258,6 +268,14 @@ def test_threads_hand_tensors_from_pytorch_to_a_model_and_back():
 
 
 # ---- what reads a tensor on the host
+
+
+def test_values_between_operators_may_have_no_elements():
+    x = torch.ones((2, 0), dtype=torch.int32)
+    y = x.to("heddle")
+    assert torch.equal(y.prod().cpu(), x.prod())  # converted, then multiplied
+    assert torch.equal(y.prod(1).cpu(), x.prod(1))
+    assert torch.linalg.norm(x.float().to("heddle"), 1, 1).tolist() == [0, 0]
 
 
 def test_tensors_are_printed_and_read_on_the_host():
