@@ -17,8 +17,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import free_threaded
+import torch_choice
 from counts import Count, count_doctest, count_pytest
 from telling import telling_lines
+from torch_choice import APART
 
 ROOT = Path(__file__).resolve().parent.parent
 LOGS = ROOT / "build" / "logs"
@@ -231,61 +233,61 @@ def pytest_stage(log: Log) -> Count:
     return run_pytest(log, *left_out, *APART) + run_pytest(log, *of_threads)
 
 
-ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate", "predecessor")
-# One of so many cases of these files on the Metal double; `make test-long` runs them whole.
-ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
-METAL_SHARE = 24
-# Idle processes take tests from busy ones: whole files would otherwise be left to one at the end.
-APART = ("--numprocesses", JOBS, "--dist", "worksteal")
-
-
-# Tests of threads, which want the machine for themselves. The others run beside each other.
-TORCH_OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "threads")
-
-
-def torch_tests(*names: str) -> list[str]:
-    found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]
-    return [str(path.relative_to(ROOT)) for path in found]
-
-
-# Macs as the field met them (tests/metal_double/control.h), and what runs on the oldest as well.
-METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
-ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
-
-
-def on_the_double(mac: str) -> tuple[str, ...]:
-    double = ROOT / "build" / "release" / "on_the_double" / "libheddle.so.0"
-    return ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal", f"HEDDLE_METAL_DOUBLE_MAC={mac}")
-
-
 def torch_stage(log: Log) -> Count:
-    """The PyTorch device, of heddle-torch: on the host, and what runs threads on the Metal double as well."""
+    """The PyTorch device, of heddle-torch: on the host, and what runs threads on the doubles as well."""
     if not install_packages(log):
         return Count(0, 1)
-    of_threads = torch_tests(*TORCH_OF_THREADS)
-    others = [name for name in torch_tests("*") if name not in of_threads]
+    of_threads = torch_choice.tests(*torch_choice.OF_THREADS)
+    others = [name for name in torch_choice.tests("*") if name not in of_threads]
     count = run_pytest(log, *others, *APART)
     count += run_pytest(log, *of_threads)
-    if sys.platform == "darwin":  # its Metal is Apple's
+    if sys.platform == "darwin":  # its Metal is Apple's, and there is no CUDA
         return count
+    return count + torch_on_metal(log) + torch_on_cuda(log)
+
+
+def torch_on_metal(log: Log) -> Count:
     if not build(log, "metal-double", "release", "heddle_on_the_double"):
-        return Count(count.passed, count.failed + 1)
-    shared = ("--share", str(METAL_SHARE), *APART)
-    for selection in (torch_tests(*ON_METAL), [*torch_tests(*ON_METAL_SHARED), *shared]):
-        count += run_pytest(log, *selection, launcher=on_the_double(NEWEST_MAC))
-    chosen = [*torch_tests(*ON_METAL, "modules", "compile", "dynamo"), "-k", ON_OLDEST, *APART]
-    for selection in (chosen, [*torch_tests("opinfo"), *shared]):
-        count += run_pytest(log, *selection, launcher=on_the_double(OLDEST_MAC))
+        return Count(0, 1)
+    choice, newest, oldest = torch_choice, torch_choice.NEWEST_MAC, torch_choice.OLDEST_MAC
+    also = choice.tests(*choice.ON_METAL, "modules", "compile", "dynamo")
+    count = Count()
+    for mac, selection in (
+        (newest, choice.tests(*choice.ON_METAL)),
+        (newest, choice.share(choice.ON_METAL_SHARED, choice.METAL_SHARE)),
+        (oldest, [*also, "-k", choice.ON_OLDEST, *APART]),
+        (oldest, choice.share(("opinfo",), choice.METAL_SHARE)),
+    ):
+        count += run_pytest(log, *selection, launcher=choice.on_the_double(mac))
     return count
+
+
+def torch_on_cuda(log: Log) -> Count:
+    if not build(log, "cuda", "release", "cuda_in_its_place"):
+        return Count(0, 1)
+    launcher = torch_choice.on_cuda_double()
+    alone = torch_choice.tests(*torch_choice.ON_CUDA)
+    shared = torch_choice.share(torch_choice.ON_CUDA_SHARED, torch_choice.CUDA_SHARE)
+    return run_pytest(log, *alone, *torch_choice.LEFT_OUT_ON_CUDA, launcher=launcher) + run_pytest(
+        log, *shared, launcher=launcher
+    )
 
 
 def torch_whole_stage(log: Log) -> Count:
     """All that the stage torch runs a share of."""
-    package = log.run("tools/setup.sh", "torch")
-    if not package or not build(log, "metal-double", "release", "heddle_on_the_double"):
+    built = (
+        log.run("tools/setup.sh", "torch")
+        and build(log, "metal-double", "release", "heddle_on_the_double")
+        and build(log, "cuda", "release", "cuda_in_its_place")
+    )
+    if not built:
         return Count(0, 1)
-    whole = (*torch_tests(*ON_METAL_SHARED), *APART)
-    return sum((run_pytest(log, *whole, launcher=on_the_double(mac)) for mac in METAL_MACS), Count())
+    on_metal = torch_choice.share(torch_choice.ON_METAL_SHARED, of=1)
+    on_cuda = [*torch_choice.share(torch_choice.WHOLE_ON_CUDA, of=1), *torch_choice.LEFT_OUT_OF_WHOLE]
+    count = Count()
+    for mac in torch_choice.METAL_MACS:
+        count += run_pytest(log, *on_metal, launcher=torch_choice.on_the_double(mac))
+    return count + run_pytest(log, *on_cuda, launcher=torch_choice.on_cuda_double())
 
 
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
@@ -293,13 +295,15 @@ def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
     # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.
     without = ("-k", "not forked and not data_loader_workers")
     # The samples of OpInfo are run by one thread.
-    on_host = [test for test in torch_tests("*") if name == "asan" or not test.endswith("/test_opinfo.py")]
+    on_host = [
+        test for test in torch_choice.tests("*") if name == "asan" or not test.endswith("/test_opinfo.py")
+    ]
 
     def stage(log: Log) -> Count:
         if not install_packages(log):
             return Count(0, 1)
         total = Count()
-        for device, tests in (("host", on_host), ("metal", torch_tests(*ON_METAL))):
+        for device, tests in (("host", on_host), ("metal", torch_choice.tests(*torch_choice.ON_METAL))):
             launcher = ("env", f"HEDDLE_DEVICE={device}", sys.executable, "tools/torch_sanitized.py", name)
             total += run_pytest(log, *tests, *without, launcher=launcher)
         return total

@@ -1,0 +1,52 @@
+"""Which tests of torch_backend run where: on the host, on the Metal double and on the double of CUDA."""
+
+import os
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+RELEASE = ROOT / "build" / "release"
+
+# Idle processes take tests from busy ones: whole files would otherwise be left to one at the end.
+APART = ("--numprocesses", str(os.cpu_count() or 2), "--dist", "worksteal")
+
+# Tests of threads, which want the machine for themselves. The others run beside each other.
+OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "threads")
+
+ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate", "predecessor")
+# One of so many cases of these files on the Metal double; `make test-long` runs them whole.
+ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
+METAL_SHARE = 24
+# Macs as the field met them (tests/metal_double/control.h), and what runs on the oldest as well.
+METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
+ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
+
+ON_CUDA = ("on_cuda", "threads", "scripted", "exclusive")
+# Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
+LEFT_OUT_ON_CUDA = ("-k", "not exits")
+ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate")
+CUDA_SHARE = 24
+# Of `make test-long`. Left out: PyTorch's fallback to the CPU copies results that nothing has written yet,
+# which the double takes for a mistake.
+WHOLE_ON_CUDA = (*ON_CUDA_SHARED, "api", "batching", "error_inputs", "examples", "exit", "leases",
+                 "no_shared_lock", "predecessor", "random", "refusals", "refused_values")  # fmt: skip
+LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
+
+
+def tests(*names: str) -> list[str]:
+    found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]
+    return [str(path.relative_to(ROOT)) for path in found]
+
+
+def share(names: tuple[str, ...], of: int) -> list[str]:
+    return [*tests(*names), "--share", str(of), *APART]
+
+
+def on_the_double(mac: str) -> tuple[str, ...]:
+    double = RELEASE / "on_the_double" / "libheddle.so.0"
+    return ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal", f"HEDDLE_METAL_DOUBLE_MAC={mac}")
+
+
+def on_cuda_double() -> tuple[str, ...]:
+    folder = RELEASE / "cuda_double"
+    kernels = f"HEDDLE_CUDA_IMAGE={folder / 'kernels'}"
+    return ("env", f"LD_LIBRARY_PATH={folder}", kernels, "HEDDLE_DEVICE=cuda")
