@@ -34,11 +34,13 @@ inline Status affine(const device::Run& run) {
 }
 
 struct OnTestDevice {
-  explicit OnTestDevice(bool asynchronous, runtime::Options options = {}) {
+  explicit OnTestDevice(bool asynchronous, runtime::Options options = {})
+      : OnTestDevice(runtime::test::TestOptions{.asynchronous = asynchronous, .lanes = 8}, options) {}
+  explicit OnTestDevice(runtime::test::TestOptions test, runtime::Options options = {}) {
     static Atomic<int> next{0};  // a governor is shared by the devices of one name
     const std::string name = text("api-test", next.add_relaxed(1));
-    driver = std::make_shared<runtime::test::TestDevice>(
-        runtime::test::TestOptions{.asynchronous = asynchronous, .lanes = 8, .name = name});
+    test.name = name;
+    driver = std::make_shared<runtime::test::TestDevice>(test);
     driver->set_kernel("affine", affine);
     device = Internals::make_device(std::make_shared<Internals::DeviceRep>(
         Internals::DeviceRep{name, take(runtime::Runtime::make(driver, options)), 0}));
