@@ -181,7 +181,8 @@ class Tensor:
         copy: bool | None = None,
     ) -> object:
         """`stream` goes on when the values are there; 1 or None: CUDA's legacy default stream, 2: the
-        thread's, -1: none does."""
+        thread's, -1: none does. `dl_device`: the tensor's own or the host's, where a copy goes. `copy`: True:
+        always, False: never. BufferError for what cannot be had. The capsule is of DLPack's ABI 0."""
 
 def to_device(array: _Array, device: str | Device | None = None) -> Tensor:
     """A copy of the array in the device's memory. Blocks until the array is no longer needed."""

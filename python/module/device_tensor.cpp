@@ -1,6 +1,8 @@
 #include "device_tensor.h"
 
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 
 #include <utility>
 
@@ -15,21 +17,28 @@ using namespace nb::literals;
 
 constexpr int kCpu = 1, kCuda = 2;  // DLDeviceType
 
-// DLManagedTensor of DLPack's ABI 0: whoever takes it calls the deleter once.
+// DLManagedTensor of DLPack's ABI 0, which the protocol allows for any max_version: whoever takes it calls
+// the deleter once.
 struct Managed {
   nb::dlpack::dltensor tensor;
   void* context = nullptr;
   void (*deleter)(Managed*) = nullptr;
 };
 
-std::pair<int, int> place_of(nb::handle array) {
+using Place = std::pair<int, int>;  // kind, number
+
+Place place_of(nb::handle array) {
   const nb::object place = array.attr("__dlpack_device__")();
   return {nb::cast<int>(place[0]), nb::cast<int>(place[1])};
 }
 
+std::string name_of(Place place) {
+  return "(" + std::to_string(place.first) + ", " + std::to_string(place.second) + ")";
+}
+
 std::string device_name(int ordinal) { return ordinal == 0 ? "cuda" : "cuda:" + std::to_string(ordinal); }
 
-std::pair<int, int> place_of(const Tensor& tensor) {
+Place place_of(const Tensor& tensor) {
   if (tensor.on_host()) return {kCpu, 0};
   const std::optional<Device> device = tensor.device();
   if (!device)
@@ -89,16 +98,35 @@ nb::object export_of(const Tensor& tensor, nb::handle stream) {
   return nb::steal(capsule);
 }
 
-Tensor copied_to(nb::handle array, nb::handle on) {
-  const Device device = to_device(on);
-  const Tensor given = to_tensor(array, "array");
-  return without_gil([&] {
-    Tensor there = Tensor::empty(given.dtype(), given.shape(), device);
-    const Stream stream = current_stream(device);
-    stream.copy(given, there);
-    there.wait();
-    return there;
-  });
+// Without the GIL, since it waits.
+Tensor copied_to(const Tensor& given, const Device& device) {
+  Tensor there = Tensor::empty(given.dtype(), given.shape(), device);
+  current_stream(device).copy(given, there);
+  there.wait();
+  return there;
+}
+
+// What goes out for DLPack's dl_device= and copy=: the tensor itself, or a copy.
+Tensor requested(const Tensor& tensor, std::optional<Place> dl_device, std::optional<bool> copy) {
+  const Place here = place_of(tensor), there = dl_device.value_or(here);
+  if (there == here) {
+    if (!copy.value_or(false)) return tensor;
+    return without_gil([&] {
+      const std::optional<Device> device = tensor.device();
+      return copied_to(tensor, device ? *device : Device("host"));
+    });
+  }
+  const std::string asked = "__dlpack__: dl_device=" + name_of(there);
+  if (there != Place{kCpu, 0}) {
+    throw nb::buffer_error(
+        (asked + " is neither the tensor's, " + name_of(here) + ", nor the host's").c_str());
+  }
+  if (!copy.value_or(true)) {
+    throw nb::buffer_error(
+        (asked + " with copy=False: memory of " + name_of(here) + " reaches the host only by a copy")
+            .c_str());
+  }
+  return without_gil([&] { return tensor.to_host(); });
 }
 
 }  // namespace
@@ -156,12 +184,19 @@ void bind_device_tensor(nb::module_& m) {
            })
       .def(
           "__dlpack__",
-          [](const Tensor& t, nb::handle stream, nb::handle, nb::handle, nb::handle) {
-            return export_of(t, stream);
-          },
+          [](const Tensor& t, nb::handle stream, std::optional<Place> /*max_version*/,
+             std::optional<Place> dl_device,
+             std::optional<bool> copy) { return export_of(requested(t, dl_device, copy), stream); },
           nb::kw_only(), "stream"_a = nb::none(), "max_version"_a = nb::none(), "dl_device"_a = nb::none(),
           "copy"_a = nb::none());
-  m.def("to_device", copied_to, "array"_a, "device"_a = nb::none());
+  m.def(
+      "to_device",
+      [](nb::handle array, nb::handle on) {
+        const Device device = to_device(on);
+        const Tensor given = to_tensor(array, "array");
+        return without_gil([&] { return copied_to(given, device); });
+      },
+      "array"_a, "device"_a = nb::none());
 }
 
 }  // namespace heddle::python

@@ -20,6 +20,7 @@ CARD = "HEDDLE_TEST_CARD" in os.environ
 ON_CUDA = ({} if CARD else {"LD_LIBRARY_PATH": str(DOUBLE), "HEDDLE_CUDA_IMAGE": str(DOUBLE / "kernels")}) | {
     "HEDDLE_DEVICE": "cuda"
 }
+BY_NAME = ON_CUDA | {"HEDDLE_DEVICE": "host"}  # where --device has to name it
 
 
 def python(*words, env):
@@ -162,7 +163,7 @@ def test_graphs_can_be_switched_off_and_doctor_says_so(graphs, said):
     assert json.loads(done.stdout)["facts"]["graphs"] == said
 
 
-def test_run_and_bench_take_the_device(tmp_path):
+def test_run_bench_and_inspect_take_the_device_by_its_name(tmp_path):
     from onnx import TensorProto, helper, save
 
     graph = helper.make_graph(
@@ -175,28 +176,24 @@ def test_run_and_bench_take_the_device(tmp_path):
     save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
     x = np.arange(16, dtype=np.float32).reshape(2, 8)
     np.save(tmp_path / "x.npy", x)
-    done = heddle_command(
-        "run", path, tmp_path / "x.npy", "--device", "cuda", "--output", tmp_path / "out.npz", env=ON_CUDA
-    )
+    words = (tmp_path / "x.npy", "--device", "cuda", "--output", tmp_path / "out.npz")
+    done = heddle_command("run", path, *words, env=BY_NAME)
     assert done.returncode == 0, done.stderr
     wanted = np.exp(x - x.max(1, keepdims=True))
     wanted /= wanted.sum(1, keepdims=True)
     np.testing.assert_allclose(np.load(tmp_path / "out.npz")["y"], wanted, rtol=1e-5)
-    benched = heddle_command(
-        "bench",
-        path,
-        "--device",
-        "cuda",
-        "--json",
-        "--seconds",
-        "0.05",
-        "--threads",
-        "1",
-        "4",
-        "--rounds",
-        "1",
-    )
+    words = ("--json", "--seconds", "0.05", "--threads", "1", "4", "--rounds", "1")
+    benched = heddle_command("bench", path, "--device", "cuda", *words, env=BY_NAME)
     assert benched.returncode == 0, benched.stderr
+    described = json.loads(benched.stdout)["device"]
+    inspected = heddle_command("inspect", path, "--device", "cuda", "--json", env=BY_NAME)
+    assert inspected.returncode == 0, inspected.stderr
+    report = json.loads(inspected.stdout)
+    assert report["device"] == described
+    (node,) = report["plan"]["nodes"]
+    assert node["path"] == "softmax_held"
+    assert node["estimated_s"] > 0
+    assert all(rate > 0 for name, rate in report["plan"]["rates"].items() if name != "step_s")
 
 
 def test_inspect_says_which_kernels_each_node_is(tmp_path):
@@ -294,6 +291,57 @@ def test_memory_goes_out_and_comes_in_by_dlpack_without_a_copy():
         print(stream.native_handle != 0)
     """)
     assert said == ["refused", "True"]
+
+
+def test_dlpack_makes_a_copy_where_it_is_asked_to_and_refuses_what_it_cannot_do_by_name():
+    said = on_cuda("""
+        class Asked:  # as numpy asks for memory on the host
+            def __init__(self, tensor, **words):
+                self.tensor, self.words = tensor, words
+
+            def __dlpack_device__(self):
+                return (1, 0)
+
+            def __dlpack__(self, **asked):
+                return self.tensor.__dlpack__(**(asked | self.words))
+
+        there = model(there)
+        wanted = 2 * x + 1
+        for words in ({"dl_device": (1, 0)}, {"dl_device": (1, 0), "copy": True, "max_version": (1, 0)}):
+            assert np.array_equal(np.from_dlpack(Asked(there, **words)), wanted), words
+
+        class Lent:
+            def __init__(self, tensor, **words):
+                self.tensor, self.words = tensor, words
+
+            def __dlpack_device__(self):
+                return self.tensor.__dlpack_device__()
+
+            def __dlpack__(self, stream=None):
+                return self.tensor.__dlpack__(stream=stream, **self.words)
+
+        sys.modules["__main__"].from_dlpack = lambda made: made
+        before = heddle.current_allocated_memory()
+        capsules = [there.__dlpack__(copy=False), there.__dlpack__(dl_device=(2, 0), copy=False)]
+        assert heddle.current_allocated_memory() == before
+        capsules.append(there.__dlpack__(copy=True))
+        assert heddle.current_allocated_memory() > before
+        del capsules
+        for words in ({}, {"copy": True}, {"copy": False}):
+            assert np.array_equal(model(Lent(there, **words)).numpy(), 2 * wanted + 1), words
+        for words in ({"dl_device": (1, 0), "copy": False}, {"dl_device": (2, 7)}, {"dl_device": (13, 0)}):
+            try:
+                there.__dlpack__(**words)
+            except BufferError as error:
+                print(str(error).split("=")[1].split(") ")[0])
+        on_host = heddle.to_device(x, "host")
+        assert np.array_equal(np.from_dlpack(on_host), x)
+        copied = np.from_dlpack(on_host, copy=True)
+        assert np.array_equal(copied, x)
+        assert not np.shares_memory(copied, np.from_dlpack(on_host))
+        assert np.shares_memory(np.from_dlpack(on_host, copy=False), np.from_dlpack(on_host))
+    """)
+    assert said == ["(1,", "0", "(2,", "7", "(13,", "0"]
 
 
 def test_a_stream_in_step_with_another_librarys_runs_calls_between_what_that_one_is_given():
