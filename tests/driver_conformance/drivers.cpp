@@ -5,6 +5,7 @@
 #include "driver_fixture.h"
 #ifdef HEDDLE_CUDA
 #include "drivers/cuda/cuda_device.h"
+#include "drivers/cuda/driver/driver_api.h"
 #include "tests/cuda_double/cuda_double.h"
 #endif
 #include "drivers/host/host_device.h"
@@ -61,15 +62,33 @@ VendorEvent make_sim_event() {
 }
 
 #ifdef HEDDLE_CUDA
-// HEDDLE_TEST_CARD: on a real GPU; events of others are the double's only.
-Result<Ref<device::Device>> make_cuda() {
+// compute-sanitizer watches the kernels of NVIDIA's libraries too, which takes minutes.
+bool without_libraries() {
+  const char* const said = std::getenv("HEDDLE_TEST_LIBRARIES");
+  return said != nullptr && std::string_view(said) == "off";
+}
+
+// On a real GPU. Libraries are looked for only where the driver's table is not given.
+Result<Ref<device::Device>> make_card() {
   // Without measurements libraries compute all that they can, in every run of the suite.
-  if (std::getenv("HEDDLE_TEST_CARD") != nullptr) return cuda::make_cuda_device({.tuning = {.on = false}});
-  return cuda::make_cuda_device({.api = &cuda_double::api(),
-                                 .image = cuda_double::image(),
-                                 .blas = &cuda_double::blas_lt(),
-                                 .cudnn = &cuda_double::cudnn(),
-                                 .clock = &cuda_double::blas_lt_clock()});
+  cuda::CudaOptions options{.tuning = {.on = false}};
+  if (without_libraries()) {
+    HEDDLE_TRY_ASSIGN(options.api, cuda::nvidia_driver());
+  }
+  return cuda::make_cuda_device(options);
+}
+
+// HEDDLE_TEST_CARD: on a real GPU; events of others are the double's only. HEDDLE_TEST_LIBRARIES=off: with
+// kernels of ours alone.
+Result<Ref<device::Device>> make_cuda() {
+  if (std::getenv("HEDDLE_TEST_CARD") != nullptr) return make_card();
+  cuda::CudaOptions options{.api = &cuda_double::api(),
+                            .image = cuda_double::image(),
+                            .blas = &cuda_double::blas_lt(),
+                            .cudnn = &cuda_double::cudnn(),
+                            .clock = &cuda_double::blas_lt_clock()};
+  if (without_libraries()) options.blas = nullptr, options.cudnn = nullptr;
+  return cuda::make_cuda_device(options);
 }
 
 VendorEvent make_cuda_event() {
