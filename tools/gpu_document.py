@@ -1,6 +1,8 @@
 """Writes what tools/gpu_check.sh found into docs/cuda.md, between its two marks.
 
-usage: gpu_document.py RESULT.json [DOCUMENT]
+usage: gpu_document.py RESULT.json... [DOCUMENT.md]
+
+Of several results, a phase's is that of the last one that has it. All are of one commit.
 """
 
 from __future__ import annotations
@@ -8,12 +10,14 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- results: tools/gpu_document.py -->", "<!-- end of results -->"
-PEERS = {"heddle / eager": "/ eager", "heddle / graph": "/ its CUDA graph replayed"}
+COMPILED = ("eager", "compiled")  # the best of these is what a call's time is held against
 LEFT_OUT = ("right", "mistakes", "facts", "ended", "said something")
 
 Json = dict[str, Any]
@@ -54,20 +58,57 @@ def phase_table(result: Json) -> list[str]:
     return rows
 
 
+def ratio(work: Json, peer: str) -> float | None:
+    """Heddle's time / the peer's, the median of the rounds; None: one of them was left out."""
+    seconds = work["seconds"]
+    if "heddle" not in seconds or peer not in seconds:
+        return None
+    return statistics.median(a / b for a, b in zip(seconds["heddle"], seconds[peer], strict=True))
+
+
+def against_best(work: Json) -> float | None:
+    """Of the ratios to the peers of COMPILED, the largest: that to the fastest peer."""
+    ratios = [ratio(work, peer) for peer in COMPILED]
+    return max((each for each in ratios if each is not None), default=None)
+
+
+def row(work: Json, ratios: list[float | None]) -> str:
+    extents = ", ".join(f"{name} {count}" for name, count in work["extents"].items())
+    extents += f", {work.get('dtype', 'f32')}"
+    heddle = work["seconds"].get("heddle")
+    microseconds = f"{statistics.median(heddle) * 1e6:,.0f}" if heddle else "-"
+    told = " | ".join("-" if each is None else f"{each:.2f}" for each in ratios)
+    return f"| {work['model']} | {extents} | {microseconds} | {told} |"
+
+
+def table(works: list[Json], columns: dict[str, Callable[[Json], float | None]]) -> list[str]:
+    head = ["| model | extents, type | Heddle, us | " + " | ".join(columns) + " |"]
+    head.append("| --- " * (3 + len(columns)) + "|")
+    return head + [row(work, [column(work) for column in columns.values()]) for work in works]
+
+
 def bench_table(works: list[Json]) -> list[str]:
-    rows = ["| model | extents, type | Heddle, us | " + " | ".join(PEERS.values()) + " |", "| --- " * 5 + "|"]
-    for work in works:
-        extents = ", ".join(f"{name} {count}" for name, count in work["extents"].items())
-        extents += f", {work.get('dtype', 'f32')}"
-        microseconds = statistics.median(work["seconds"]["heddle"]) * 1e6
-        ratios = [f"{statistics.median(ratios_of(work, name)):.2f}" for name in PEERS]
-        rows.append(f"| {work['model']} | {extents} | {microseconds:,.0f} | {' | '.join(ratios)} |")
-    return rows
+    return table(works, {"/ eager": partial(ratio, peer="eager"),
+                         "/ its CUDA graph replayed": partial(ratio, peer="graph")})  # fmt: skip
 
 
-def ratios_of(work: Json, name: str) -> list[float]:
-    mine, peer = name.split(" / ")
-    return [a / b for a, b in zip(work["seconds"][mine], work["seconds"][peer], strict=True)]
+def compiled_table(works: list[Json]) -> list[str]:
+    each = {f"/ {peer}": partial(ratio, peer=peer) for peer in COMPILED}
+    rows = table(works, each | {"/ the best of the two": against_best})
+    known = [each for each in map(against_best, works) if each is not None]
+    return [*rows, "", f"Mean of the last column: {statistics.mean(known):.2f}."] if known else rows
+
+
+def works_of(phases: Json, *names: str) -> list[Json]:
+    return [work for name in names for work in phases.get(name, {}).get("findings", {}).get("works", [])]
+
+
+def merged(results: list[Json]) -> Json:
+    phases = {phase["phase"]: phase for result in results for phase in result["phases"]}
+    commits = {result["commit"] for result in results}
+    if len(commits) > 1:
+        sys.exit(f"the results are of several commits: {', '.join(sorted(commits))}")
+    return results[0] | {"phases": list(phases.values())}
 
 
 def text(result: Json) -> str:
@@ -75,30 +116,46 @@ def text(result: Json) -> str:
     found = phases.get("facts", {}).get("findings", {})
     facts = {"driver": found.get("driver", "")} | found.get("facts", {})
     machine = ", ".join(f"{name} {value}" for name, value in facts.items() if "algorithms" not in name)
-    lines = [f"On {result['date']}, commit {result['commit'][:12]}; {machine}.", "", *phase_table(result)]
+    lines = [f"On {result['date']}, commit {commit_of(result)}; {machine}.", "", *phase_table(result)]
     bench = phases.get("bench", {}).get("findings")
     if bench:
         told = f"""
 One call, its end awaited, f32 without TF32, or weights and tensors of both in bf16: time of Heddle /
 PyTorch {bench["torch"]}'s on the same GPU, median of the rounds (`bench/models/gpu_bench.py`):
 """
-        narrow = phases.get("bench_bf16", {}).get("findings", {}).get("works", [])
-        lines += [*told.split("\n"), *bench_table(bench["works"] + narrow)]
+        lines += [*told.split("\n"), *bench_table(works_of(phases, "bench", "bench_bf16"))]
+    compiled = works_of(phases, "bench_compiled", "bench_compiled_bf16")
+    if compiled:
+        told = """
+The same beside `torch.compile(mode="max-autotune")` (`gpu_bench.py --compiled --batches`):
+"""
+        lines += [*told.split("\n"), *compiled_table(compiled)]
     return "\n".join(lines)
 
 
+def commit_of(result: Json) -> str:
+    """Its begin, and what gpu_pack.sh adds to it where files had changed since."""
+    commit, _, more = result["commit"].partition(" ")
+    return f"{commit[:12]} {more}".strip()
+
+
 def main() -> int:
-    if len(sys.argv) not in (2, 3):
+    paths = [Path(word) for word in sys.argv[1:]]
+    sources = [path for path in paths if path.suffix == ".json"]
+    documents = [path for path in paths if path.suffix != ".json"] or [ROOT / "docs" / "cuda.md"]
+    if not sources or len(documents) > 1:
         sys.exit(__doc__)
-    document = Path(sys.argv[2]) if len(sys.argv) == 3 else ROOT / "docs" / "cuda.md"
+    document = documents[0]
     before = document.read_text(encoding="utf-8")
     if before.count(BEGIN) != 1 or before.count(END) != 1:
         sys.exit(f"{document} does not have the lines '{BEGIN}' and '{END}' once each")
     head, _, rest = before.partition(BEGIN)
-    result = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    if result["double"]:
-        sys.exit(f"{sys.argv[1]} is of the double, and not of a GPU")
-    document.write_text(f"{head}{BEGIN}\n{text(result)}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sources]
+    for path, result in zip(sources, results, strict=True):
+        if result["double"]:
+            sys.exit(f"{path} is of the double, and not of a GPU")
+    told = text(merged(results))
+    document.write_text(f"{head}{BEGIN}\n{told}\n{END}{rest.partition(END)[2]}", encoding="utf-8")
     return 0
 
 

@@ -26,6 +26,12 @@ RESULT: dict[str, Any] = {
         {"phase": "bench_bf16", "status": "failed", "seconds": 9.0, "findings": {"works": [
             {"model": "mlp", "extents": {"batch": 64}, "dtype": "bf16",
              "seconds": {"heddle": [2e-5], "eager": [1e-4], "graph": [25e-6]}}]}},
+        {"phase": "bench_compiled", "status": "failed", "seconds": 9.0, "findings": {"works": [
+            {"model": "mlp", "extents": {"batch": 64},
+             "seconds": {"heddle": [5e-5] * 3, "eager": [1e-4] * 3, "compiled": [4e-5, 5e-5, 8e-5]}},
+            {"model": "encoder", "extents": {"batch": 64}, "seconds": {"heddle": [5e-5], "eager": [1e-4]}},
+            {"model": "conv1d", "extents": {"batch": 64}, "seconds": {"eager": [1e-4], "compiled": [1e-4]}},
+        ]}},
     ],
 }  # fmt: skip
 
@@ -51,7 +57,36 @@ def test_the_results_take_the_place_of_the_last_ones_and_nothing_else_changes(tm
     assert "| start | **not run** |  | needs export |\n" in after
     assert "| mlp | batch 64, f32 | 50 | 0.50 | 2.00 |\n" in after
     assert "| mlp | batch 64, bf16 | 20 | 0.20 | 0.80 |\n" in after
+    assert "| mlp | batch 64, f32 | 50 | 0.50 | 1.00 | 1.00 |\n" in after
+    assert "| encoder | batch 64, f32 | 50 | 0.50 | - | 0.50 |\n" in after
+    assert "| conv1d | batch 64, f32 | - | - | - | - |\n" in after
+    assert "\nMean of the last column: 0.75.\n" in after
     assert written(tmp_path, RESULT, after)[1] == after
+
+
+def test_a_phase_that_a_later_result_has_takes_the_place_of_the_earlier_ones(tmp_path: Path) -> None:
+    marks = f"{gpu_document.BEGIN}\n{gpu_document.END}\n"
+    again = RESULT | {"phases": [{"phase": "exits", "status": "ok", "seconds": 8.0, "findings": {}}]}
+    for name, result in (("a", RESULT), ("b", again), ("c", RESULT | {"commit": "other"})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(result))
+    (tmp_path / "cuda.md").write_text(marks)
+
+    def write(*names: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, TOOL, *(tmp_path / name for name in names), tmp_path / "cuda.md"]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert write("a.json", "c.json").returncode == 1
+    assert (tmp_path / "cuda.md").read_text() == marks
+    assert write("a.json", "b.json").returncode == 0
+    after = (tmp_path / "cuda.md").read_text()
+    assert "| exits | ok | 8.0 |  |\n" in after
+    assert "| mlp | batch 64, f32 | 50 | 0.50 | 2.00 |\n" in after
+
+
+def test_files_that_had_changed_since_the_commit_are_told(tmp_path: Path) -> None:
+    marks = f"{gpu_document.BEGIN}\n{gpu_document.END}\n"
+    dirty = RESULT | {"commit": "0123456789abcdef and changes"}
+    assert "commit 0123456789ab and changes; driver" in written(tmp_path, dirty, marks)[1]
 
 
 @pytest.mark.parametrize(
