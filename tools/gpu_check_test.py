@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import gpu_check
-import numpy as np
+import gpu_findings
 import pytest
-from gpu_models import pack, unpack
-from onnx import TensorProto, helper, numpy_helper
+from gpu_phases import Phase
 
 TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
 PHASES = ("facts", "module", "setup", "conformance", "stress", "memcheck", "racecheck", "racecheck_windows",
-          "initcheck", "python", "mixed_shapes", "coalesced", "ragged", "lost", "exits",
-          "real_models")  # fmt: skip
+          "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced", "ragged", "lost", "exits",
+          "real_models", "bench", "bench_bf16")  # fmt: skip
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "darwin", reason="there is no CUDA there"),
@@ -28,8 +27,9 @@ pytestmark = [
 ]
 
 SANITIZER = """#!/bin/bash
-[ "$1 $3 $4" = "--tool --error-exitcode 9" ] || exit 3
-shift 4
+[ "$1 $3 $4 $5" = "--tool --error-exitcode 9 --print-limit" ] || exit 3
+[ "$2" != initcheck ] || [ "$HEDDLE_TEST_LIBRARIES" = off ] || exit 4
+shift 6
 "$@" || exit
 echo '========= ERROR SUMMARY: 0 errors'
 """
@@ -63,20 +63,30 @@ def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
     assert checked.done.returncode == 0
     assert len(checked.result["commit"]) == 40
     assert {f"{name}.log" for name in PHASES} <= checked.logs
-    assert {path.name for path in (tmp_path / "out").iterdir()} == {"result.json", "logs.tar.gz"}
+    left = {"result.json", "logs.tar.gz", "gpu_bench.json", "gpu_bench_bf16.json"}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == left
     found = {name: phase["findings"] for name, phase in checked.phases.items()}
     assert found["facts"]["device"] == "cuda"
     for suite in ("conformance", "stress", "memcheck"):
         assert found[suite]["test cases"] == {"total": 1, "passed": 1, "failed": 0}
     assert found["memcheck"]["summary"] == ["0 errors"]
     assert found["memcheck"]["ended"] == ["a queue does its commands in order"]
-    assert "1 passed" in found["python"]["pytest"]
+    assert "2 passed" in found["python"]["pytest"]
     for name in ("mixed_shapes", "coalesced", "ragged", "lost", "exits", "real_models"):
         assert found[name]["right"], found[name]
     assert found["mixed_shapes"]["calls"] == 20
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in found["lost"]["said"]
     assert found["exits"]["ends"] == {"as it should": 2}
-    assert found["real_models"]["models"]["silero-16k-op15"]["largest_error"] < 1e-3
+    silero = found["real_models"]["models"]["silero-16k-op15"]
+    assert silero["f32"] < 1e-3
+    assert {name for name, wrong in silero.items() if isinstance(wrong, float)} == {
+        "f32",
+        "tf32",
+        "bf16",
+        "f16",
+    }
+    assert found["bench"]["works"][0]["model"] == "mlp"
+    assert found["bench_bf16"]["works"][0]["dtype"] == "bf16"
 
 
 def test_a_phase_that_fails_or_hangs_is_named_and_stops_those_that_need_it_only(tmp_path: Path) -> None:
@@ -111,54 +121,23 @@ def test_what_it_cannot_do_is_said_before_anything_is_done(
     assert (tmp_path / "mine").exists()
 
 
-def test_a_model_is_carried_as_f16_and_comes_out_as_f32_with_its_shape() -> None:
+def test_what_is_timed_runs_in_its_order_and_brings_what_it_needs() -> None:
+    phases = [
+        Phase(name, [], 1, gpu_findings.json_line, needs, after, alone)
+        for name, needs, after, alone in (
+            ("module", (), (), False),
+            ("export", (), (), False),
+            ("stress", (), (), False),
+            ("bench", ("module",), ("export",), True),
+            ("start", (), (), True),
+        )
+    ]
 
-    random = np.random.default_rng(0)
-    weights = {
-        "embeddings.word_embeddings.weight": random.standard_normal((30522, 4), dtype=np.float32),
-        "weight": random.standard_normal((32, 32), dtype=np.float32),
-        "small": np.array([1 / 3], np.float32),
-    }
-    graph = helper.make_graph(
-        [], "g", [], [], [numpy_helper.from_array(w, name) for name, w in weights.items()]
-    )
-    model = helper.make_model(graph)
-    before = len(model.SerializeToString())
-    pack(model)
-    assert len(model.SerializeToString()) < before / 8
-    unpack(model)
-    got = {each.name: numpy_helper.to_array(each) for each in model.graph.initializer}
-    assert all(each.data_type == TensorProto.FLOAT for each in model.graph.initializer)
-    table = "embeddings.word_embeddings.weight"
-    assert np.array_equal(got["small"], weights["small"])
-    assert np.array_equal(got["weight"], weights["weight"].astype(np.float16).astype(np.float32))
-    assert np.array_equal(got[table][2048 + 5], weights[table][5].astype(np.float16).astype(np.float32))
-    assert got[table].shape == weights[table].shape
+    def picked(*words: str) -> list[str]:
+        return [phase.name for phase in gpu_check.pick(phases, list(words))]
 
-
-INVALID = """========= COMPUTE-SANITIZER
-0.250000 s: a queue does its commands in order
-========= Invalid __global__ write of size 4 bytes
-=========     at map_1+0x40 in image.cu
-========= Invalid __global__ write of size 4 bytes
-TEST CASE:  copies between strided views move each element to its place
-
-[doctest] test cases:  2 |  1 passed | 1 failed | 22 skipped
-========= ERROR SUMMARY: 2 errors
-"""
-RACE = """========= Error: Race reported between Write access at add+0x10 and Read access at add+0x20
-========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
-"""
-
-
-def test_what_compute_sanitizer_says_is_found() -> None:
-    assert gpu_check.sanitizer(INVALID) == {
-        "test cases": {"total": 2, "passed": 1, "failed": 1},
-        "ended": ["a queue does its commands in order"],
-        "said something": ["copies between strided views move each element to its place"],
-        "summary": ["2 errors"],
-        "kinds": ["Invalid __global__ write of size 4 bytes"],
-    }
-    race = gpu_check.sanitizer(RACE)
-    assert race["summary"] == ["1 hazard displayed (1 error, 0 warnings)"]
-    assert str(race["kinds"]).count("Race reported between Write access") == 1
+    assert picked() == ["module", "export", "stress", "bench", "start"]
+    assert picked("figures") == ["module", "export", "bench", "start"]
+    assert picked("start", "stress") == ["stress", "start"]
+    with pytest.raises(ValueError, match="bild"):
+        picked("bild")
