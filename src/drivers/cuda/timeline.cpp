@@ -52,10 +52,9 @@ void CudaTimeline::enqueue_done(uint64_t value) {
 }
 
 void CudaTimeline::write_failed(uint64_t value, const Status& why) {
-  {
-    const auto stream = stream_.lock();
-    static_cast<void>(device_->check_work(device_->api.stream_synchronize(*stream), "a queue that broke"));
-  }
+  // No lock held: it may take long. The queue, which submits, lives.
+  const StreamHandle stream = *stream_.lock();
+  static_cast<void>(device_->check_work(device_->api.stream_synchronize(stream), "a queue that broke"));
   auto state = state_.lock();
   if (state->in_flight.empty()) return;  // the device is lost, and the timeline has failed
   Flight& flight = state->in_flight.back();

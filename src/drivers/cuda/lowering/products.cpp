@@ -119,8 +119,10 @@ Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, con
     on.x = operands.x;
     on.y = operands.y;
     on.out = operands.out;
-    if (extras.c.present()) on.c = operands.c;
-    if (extras.bias.present()) on.bias = operands.c;
+    // What several blocks read lies where none writes.
+    const bool whole_c = on.c_row == on.n && on.c_column == 1;
+    if (extras.c.present()) on.c = whole_c ? operands.c : on.c_column == 0 ? operands.x : operands.y;
+    if (extras.bias.present()) on.bias = operands.y;
     if (extras.residual.present()) on.residual = operands.c;
     return on;
   };
