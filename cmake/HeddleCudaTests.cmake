@@ -38,9 +38,11 @@ set(narrower 4)
 if(HEDDLE_SANITIZE)
   set(narrower 8)
 endif()
+set(cuda_device cuda)
 function(heddle_on_cuda name target)
   heddle_ctest(${name} TARGET ${target} LABELS cuda ARGUMENTS ${ARGN}
-    ENVIRONMENT HEDDLE_DEVICE=cuda "LD_LIBRARY_PATH=${cuda_folder}" "HEDDLE_CUDA_IMAGE=${cuda_folder}/kernels"
+    ENVIRONMENT HEDDLE_DEVICE=${cuda_device} "LD_LIBRARY_PATH=${cuda_folder}"
+                "HEDDLE_CUDA_IMAGE=${cuda_folder}/kernels" HEDDLE_CUDA_DOUBLE_DEVICES=2
                 HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
 endfunction()
 # Left out: contention is counted for synchronous devices, and results are in staging memory, which the limit
@@ -48,6 +50,12 @@ endfunction()
 if(TARGET stress_test)
   heddle_on_cuda(stress_on_cuda stress_test
     "-tce=warm calls on thirty-one streams*,four threads under memory pressure*,a memory-pressure callback*")
+endif()
+
+if(TARGET stress_test AND NOT HEDDLE_SANITIZE)
+  set(cuda_device cuda:1)
+  heddle_on_cuda(stress_on_second_gpu stress_test "-tc=strided and batched*,softmax*")
+  set(cuda_device cuda)
 endif()
 
 # The suite of all drivers, on this one alone.

@@ -103,7 +103,7 @@ Code event_query(cuda::EventHandle handle) {
   const Ref<Moment> moment = *static_cast<Event*>(handle)->moment.lock();
   if (moment == nullptr) return cuda::kSuccess;
   if (!moment->reached()) return cuda::kNotReady;
-  show_host(moment->wait());
+  show_host(moment->known());
   return cuda::kSuccess;
 }
 

@@ -21,6 +21,7 @@ class KernelLaunch {
  private:
   void run_first(unsigned index, uint64_t order) const;  // is watched (touches.h)
   void run_block(unsigned index, uint64_t order) const;
+  void run_apart(unsigned index, uint64_t order) const;
 
   const HostKernel* kernel_ = nullptr;
   int device_ = 0;

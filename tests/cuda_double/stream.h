@@ -18,7 +18,8 @@ class Moment {  // one record of an event
     state_.notify_all();
   }
   bool reached() const { return state_.lock()->over; }
-  Known wait() {  // what is over then
+  Known known() const { return state_.lock()->known; }  // what is over with it
+  Known wait() {
     auto state = state_.lock();
     state.wait([&] { return state->over; });
     return state->known;

@@ -20,6 +20,8 @@ struct Watched {
 };
 thread_local constinit Watched watched{};
 
+void tell_touches_to(cuda::OnTouch whom) { __atomic_store_n(&cuda::on_touch, whom, __ATOMIC_RELAXED); }
+
 void check(uint64_t address, uint64_t bytes, bool writes) {
   const Block block = block_at(address);
   const uint64_t at = address & ~cuda::kDoubleMark;
@@ -38,7 +40,7 @@ void note_touch(uint64_t address, uint64_t bytes, bool writes) {
   uint64_t& seen = watched.seen[(address ^ (address >> 8)) / 4 % Watched::kSlots];
   if (address == 0 || seen == key) return;
   seen = key;
-  if (--watched.left == 0) cuda::on_touch = nullptr;
+  if (--watched.left == 0) tell_touches_to(nullptr);
   check(address, bytes, writes);
 }
 
@@ -70,8 +72,8 @@ void require_written(const std::byte* at, uint64_t bytes, const char* what) {
 
 KernelWatch::KernelWatch(const char* kernel, int device) {
   watched = {kernel, device, Watched::kMost, {}};
-  cuda::on_touch = note_touch;
+  tell_touches_to(note_touch);
 }
-KernelWatch::~KernelWatch() { cuda::on_touch = nullptr; }
+KernelWatch::~KernelWatch() { tell_touches_to(nullptr); }
 
 }  // namespace heddle::cuda_double

@@ -122,6 +122,14 @@ void write_beyond_pinned_memory(const Ground& ground) {
 
 void free_within_a_block(const Ground& ground) { api().free(ground.fresh(64) + 8, ground.stream); }
 
+void free_twice(const Ground& ground) {
+  const Address at = ground.fresh(64);
+  const cuda::EventHandle gate = make_held_event();
+  api().stream_wait(ground.stream, gate, 0);
+  api().free(at, ground.stream);
+  api().free(at, ground.stream);
+}
+
 void unpin_what_is_not_pinned(const Ground&) {
   uint64_t word = 0;
   api().host_free(&word);
@@ -131,6 +139,12 @@ void touch_freed_memory(const Ground& ground) {
   const Address at = ground.written(64);
   api().free(at, ground.stream);
   ground.fill(at, 1, ground.stream);
+  synchronize(ground);
+}
+
+void touch_memory_of_the_host(const Ground& ground) {
+  std::byte here{};
+  ground.fill(reinterpret_cast<Address>(&here), 1, ground.stream);
   synchronize(ground);
 }
 
@@ -197,6 +211,13 @@ void free_without_an_order(const Ground& ground) {
   api().free(at, ground.stream);  // the kernel has run, but nobody asked
 }
 
+void unpin_without_an_order(const Ground& ground) {
+  std::byte* const at = ground.pinned(64);
+  ground.fill(reinterpret_cast<Address>(at), 64, ground.stream);
+  for (const Deadline moment = Deadline::in(std::chrono::milliseconds(100)); !moment.expired();) give_way();
+  api().host_free(at);
+}
+
 void wait_for_no_record(const Ground& ground) { api().stream_wait(ground.stream, make_event(), 0); }
 
 // ---- graphs
@@ -251,6 +272,17 @@ void query_event_while_captured(const Ground&) {
 void instantiate_while_captured(const Ground& ground) {
   while_captured([&, at = ground.fresh(64)] { ground.graph(at); });
 }
+void free_while_captured(const Ground& ground) {
+  while_captured([&, at = ground.fresh(64)] { api().free(at, ground.stream); });
+}
+void unpin_while_captured(const Ground& ground) {
+  while_captured([at = ground.pinned(64)] { api().host_free(at); });
+}
+void make_pool_while_captured(const Ground&) {
+  cuda::PoolProps props;
+  cuda::MemoryPool pool = nullptr;
+  while_captured([&] { api().pool_create(&pool, &props); });
+}
 void load_while_captured(const Ground& ground) {
   while_captured([module = ground.module]() mutable { api().module_load(&module, image()); });
 }
@@ -275,8 +307,10 @@ constexpr Mistake kDriverMistakes[] = {
     {"a write before a block", "something was written beyond the block", write_before_a_block},
     {"a write beyond pinned memory", "something was written beyond the block", write_beyond_pinned_memory},
     {"a free within a block", "cuMemFreeAsync: no allocation begins there", free_within_a_block},
+    {"a second free", "cuMemFreeAsync: no allocation begins there", free_twice},
     {"unpinning what is not pinned", "cuMemFreeHost: no allocation begins there", unpin_what_is_not_pinned},
     {"a kernel on freed memory", "touches memory that is not allocated", touch_freed_memory},
+    {"a kernel on memory of the host", "or of the host and not pinned", touch_memory_of_the_host},
     {"the host reads the device's memory", "", read_by_the_host},
     {"a kernel reads unwritten memory", "reads memory that nothing has written", read_by_a_kernel},
     {"a copy of unwritten memory", "from: memory that nothing has written", copy_what_is_unwritten},
@@ -286,6 +320,7 @@ constexpr Mistake kDriverMistakes[] = {
     {"a copy without an order", "nothing orders two streams", copy_without_an_order},
     {"a graph without an order", "nothing orders two streams", launch_graph_without_an_order},
     {"a free without an order", "work that uses the memory may not be over", free_without_an_order},
+    {"unpinning without an order", "cuMemFreeHost: work that uses the memory", unpin_without_an_order},
     {"a wait for no record", "the event was never recorded", wait_for_no_record},
     {"an unknown graph", "there is no such graph", use_unknown_graph},
     {"a destroyed graph", "cuGraphInstantiateWithFlags: the graph was destroyed",
@@ -303,6 +338,13 @@ constexpr Mistake kDriverMistakes[] = {
      [](const Ground& ground) { while_captured([&] { api().stream_query(ground.stream); }); }},
     {"querying an event beside a capture", "cuEventQuery: a stranger captures", query_event_while_captured},
     {"instantiating beside a capture", "cuGraphInstantiateWithFlags: a stranger", instantiate_while_captured},
+    {"freeing beside a capture", "cuMemFreeAsync: a stranger captures", free_while_captured},
+    {"unpinning beside a capture", "cuMemFreeHost: a stranger captures", unpin_while_captured},
+    {"making a pool beside a capture", "cuMemPoolCreate: a stranger captures", make_pool_while_captured},
+    {"trimming a pool beside a capture", "cuMemPoolTrimTo: a stranger captures",
+     [](const Ground&) { while_captured([] { api().pool_trim(nullptr, 0); }); }},
+    {"unloading kernels beside a capture", "cuModuleUnload: a stranger captures",
+     [](const Ground& ground) { while_captured([&] { api().module_unload(ground.module); }); }},
     {"loading kernels beside a capture", "cuModuleLoadData: a stranger captures", load_while_captured},
 };
 

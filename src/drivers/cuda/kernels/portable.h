@@ -24,7 +24,8 @@ namespace heddle::cuda {
 
 inline constexpr uint64_t kDoubleMark = uint64_t{1} << 62;
 #if !defined(__CUDACC__)
-// Told of each address that a kernel takes, and whether it may write there; null: nobody looks.
+// Told of each address that a kernel takes, and whether it may write there; null: nobody looks. Atomic
+// because blocks that one thread runs are those of several for the thread sanitizer.
 using OnTouch = void (*)(uint64_t address, uint64_t bytes, bool writes);
 inline thread_local constinit OnTouch on_touch = nullptr;
 #endif
@@ -34,7 +35,8 @@ HEDDLE_DEVICE T* global(uint64_t address) {
 #if defined(__CUDACC__)
   return reinterpret_cast<T*>(address);
 #else
-  if (on_touch != nullptr) on_touch(address, sizeof(T), !std::is_const_v<T>);
+  const OnTouch tell = __atomic_load_n(&on_touch, __ATOMIC_RELAXED);
+  if (tell != nullptr) tell(address, sizeof(T), !std::is_const_v<T>);
   return reinterpret_cast<T*>(address & ~kDoubleMark);
 #endif
 }
