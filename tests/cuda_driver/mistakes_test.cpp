@@ -348,6 +348,28 @@ constexpr Mistake kDriverMistakes[] = {
     {"loading kernels beside a capture", "cuModuleLoadData: a stranger captures", load_while_captured},
 };
 
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+// Two blocks, each element to one place.
+void write_one_place_from_two_blocks(const Ground& ground) {
+  cuda::MoveParams params = fill_params(ground.fresh(1), 64, 1);
+  params.to_strides[0] = 0;
+  void* pointers[] = {&params};
+  api().launch(ground.kernel("heddle_move_1"), 2, 1, 1, 32, 1, 1, 0, ground.stream, pointers, nullptr);
+  synchronize(ground);
+}
+
+constexpr Mistake kRaces[] = {
+    {"blocks that write one place", "ThreadSanitizer: data race", write_one_place_from_two_blocks}};
+
+TEST_CASE("race" * doctest::skip()) { run_mistake(kRaces); }
+
+TEST_CASE("blocks of a launch that touch the same memory are a race for the thread sanitizer") {
+  check_caught(kRaces, "race");
+}
+#endif
+#endif
+
 TEST_CASE("mistake" * doctest::skip()) { run_mistake(kDriverMistakes); }
 
 TEST_CASE("what CUDA would leave undefined ends the process, which says why") {
