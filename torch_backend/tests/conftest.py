@@ -19,6 +19,8 @@ ON_THE_DOUBLE = hasattr(ctypes.CDLL(None), "_ZN6heddle12metal_double17end_stuck_
 for absent in (torch.cuda, torch.xpu, torch.mtia):
     if not absent.is_available():
         absent.manual_seed_all = lambda seed: None
+if torch.__version__ < (2, 13):
+    torch.backends.mha.set_fastpath_enabled(False)  # its operator has no meta kernel there
 
 
 def pytest_addoption(parser):

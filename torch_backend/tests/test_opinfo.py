@@ -15,6 +15,8 @@ def test_samples_agree_with_the_cpu(case, device):
     outcome = opinfo_cases.run_case(case, device)
     ran, refused = SCOPE[case]
     assert not outcome.wrong, "\n".join(outcome.wrong[:5])
+    if not opinfo_cases.IN_SCOPE:
+        return
     assert outcome.ran + outcome.not_on_metal >= ran, (
         f"{outcome.ran} samples ran, {ran} did before: {sorted(outcome.refusals)}"
     )
