@@ -3,9 +3,13 @@
 #
 # Builds into build/gpu, with nvcc, for ARCHITECTURES (90; several as "80;90"), what changed since the last
 # time, and lays down .gpu/, which git ignores: three archives, each made anew only when it changed. Fails
-# above GPU_PACK_LIMIT (56) MiB together. The Python module is for the version of Python of GPU_PYTHON (a
-# Python 3.12), with its headers; the machine there has to have the same.
-# HEDDLE_NVCC: nvcc, if it is not in PATH.
+# above GPU_PACK_LIMIT (56) MiB together. Refuses a tree with changes that no commit has, unless
+# GPU_PACK_DIRTY=1, which the results then say.
+# The Python module is for the version of Python of GPU_PYTHON (a Python 3.12), with its headers; the machine
+# there has to have the same. HEDDLE_NVCC: nvcc, if it is not in PATH.
+# GPU_TORCH: a Python of that version with the PyTorch of the machine there (pip install torch==2.11.0 in a
+# venv): heddle-torch, built against it, is carried as well. GPU_CUPY=cupy-cuda13x: that package, too, in
+# .gpu_more/, which is carried alone, after .gpu/ was unpacked there.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -21,6 +25,11 @@ target=${GPU_PYTHON:-$(ls -d "$pyenv"/3.12.*/bin/python3.12 2> /dev/null | head 
 target=${target:-$(command -v python3.12 || true)}
 [ -n "$target" ] || fail "there is no Python 3.12; set GPU_PYTHON to the version of the machine with the GPU"
 mkdir -p "$root/build/logs"
+commit=$(git rev-parse HEAD)
+if [ -n "$(git status --porcelain)" ]; then
+  [ "${GPU_PACK_DIRTY:-}" = 1 ] || fail "there are changes that no commit has; GPU_PACK_DIRTY=1 packs them"
+  commit="$commit and changes"
+fi
 
 # Compiled within ninja's limit of two, at low priority: nvcc takes minutes.
 {
@@ -33,6 +42,7 @@ for package in rapidocr-onnxruntime silero-vad; do
   "$python" tools/models/packages.py "$package" >> build/logs/gpu_pack.log 2>&1
 done
 [ -e build/models/minilm.onnx ] || "$python" tools/models/minilm.py --out build/models/minilm.onnx
+"$python" tools/models/wav2vec2.py --out build/models/wav2vec2.onnx >> build/logs/gpu_pack.log 2>&1
 
 rm -rf "$staged"
 mkdir -p "$staged"/{programs/bin,programs/site/heddle,libraries/lib,models} .gpu
@@ -50,23 +60,60 @@ find "$staged/prefix" \( -name 'libdnnl.so.*' -o -name 'libprotobuf-lite.so.*' \
 cp build/models/packages/rapidocr-onnxruntime/*.onnx "$staged/models"
 cp build/models/packages/silero-vad/silero_vad_{16k_op15,op18_ifless}.onnx "$staged/models"
 "$python" tools/gpu_models.py pack build/models/minilm.onnx "$staged/models/minilm.f16"
+"$python" tools/gpu_models.py describe build/models/wav2vec2.onnx "$staged/models/wav2vec2.graph"
 
-# pack NAME: .gpu/NAME.tar.xz, unless it holds these very files. The dictionary holds all of a part, so that
-# the kernels, which are in three programs, are stored once.
+# heddle-torch as pip would lay it down, and what PyTorch's own samples of operators import. Its entry points,
+# by which each `import torch` loads it, lie apart: only its own phases have them in PYTHONPATH.
+entry_points() {
+  "$python" - torch_backend/pyproject.toml <<'END'
+import sys, tomllib
+with open(sys.argv[1], "rb") as file:
+    project = tomllib.load(file)["project"]
+for group, entries in project["entry-points"].items():
+    print(f"[{group}]", *(f"{name} = {place}" for name, place in entries.items()), sep="\n")
+END
+}
+if [ -n "${GPU_TORCH:-}" ]; then
+  {
+    PYTHONPATH=$staged/programs/site LD_LIBRARY_PATH=$staged/libraries/lib cmake -S torch_backend \
+      -B "$build/torch" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$GPU_TORCH" \
+      -DHEDDLE_LIBRARY="$staged/programs/site/heddle/libheddle.so.0"
+    nice ninja -C "$build/torch" -j 2
+    cmake --install "$build/torch" --prefix "$staged/programs/site"
+    strip "$staged"/programs/site/heddle/torch/_C*.so
+    info=$staged/programs/site_torch/heddle_torch-0.1.0.dist-info
+    mkdir -p "$info"
+    printf 'Metadata-Version: 2.1\nName: heddle-torch\nVersion: 0.1.0\n' > "$info/METADATA"
+    entry_points > "$info/entry_points.txt"
+    find "$staged/programs/site" -name __pycache__ -exec rm -rf {} +
+    "$GPU_TORCH" -m pip install --quiet --no-deps --no-compile --target "$staged/programs/site" expecttest
+  } >> build/logs/gpu_pack.log 2>&1 || { tail -n 30 build/logs/gpu_pack.log >&2; fail "heddle-torch failed"; }
+fi
+# Without its symbols, and without the GPU code of its sorts.
+if [ -n "${GPU_CUPY:-}" ]; then
+  mkdir -p "$staged/cupy/site" .gpu_more
+  "$target" -m pip install --quiet --no-deps --no-compile --target "$staged/cupy/site" "$GPU_CUPY"
+  find "$staged/cupy/site" -name '*.so' -exec strip {} +
+  rm -f "$staged"/cupy/site/cupy/cuda/thrust.*.so
+fi
+
+# pack NAME PRESET [FOLDER]: FOLDER/NAME.tar.xz, unless it holds these very files. The dictionary holds all of
+# a part, so that the kernels, which are in three programs, are stored once.
 pack() {
-  local sum
+  local sum file=${3:-.gpu}/$1
   sum=$(cd "$staged/$1" && find . -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
-  if [ -e ".gpu/$1.tar.xz" ] && [ "$(cat ".gpu/$1.sum" 2> /dev/null)" = "$sum" ]; then return; fi
+  if [ -e "$file.tar.xz" ] && [ "$(cat "$file.sum" 2> /dev/null)" = "$sum" ]; then return; fi
   tar -C "$staged/$1" --sort=name --mtime=@0 --owner=0 --group=0 -cf - . |
-    xz -T 1 --lzma2=preset="$2",dict=64MiB > ".gpu/$1.part"
-  mv ".gpu/$1.part" ".gpu/$1.tar.xz"
-  printf '%s\n' "$sum" > ".gpu/$1.sum"
+    xz -T 1 --lzma2=preset="$2",dict=64MiB > "$file.part"
+  mv "$file.part" "$file.tar.xz"
+  printf '%s\n' "$sum" > "$file.sum"
 }
 pack libraries 6
 pack models 1
 pack programs 1
-git rev-parse HEAD > .gpu/commit
-du -ab .gpu/*
+[ ! -d "$staged/cupy" ] || pack cupy 6 .gpu_more
+printf '%s\n' "$commit" > .gpu/commit
+du -ab .gpu/* .gpu_more/* 2> /dev/null || true
 total=$(cat .gpu/* | wc -c)
 echo "together $total bytes, $(git ls-files -z | xargs -0 cat | wc -c) more in the working tree"
 [ "$total" -le $((limit << 20)) ] || fail ".gpu holds more than $limit MiB"

@@ -23,7 +23,7 @@ from gpu_findings import (
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("programs", "libraries", "models")
-OPINFO_SHARE = 12  # of PyTorch's samples of operators, one of so many
+OPINFO_SHARE = 4  # of PyTorch's samples of operators, one of so many
 NOT_FOREIGN = "-tce=*foreign event*,*signalled event*"  # whose events are the double's
 # By phase of compute-sanitizer: the cases of conformance. initcheck runs without NVIDIA's libraries: in their
 # kernels it takes minutes, and finds what is not ours to mend.
@@ -222,14 +222,20 @@ def torch_device(machine: Machine) -> list[Phase]:
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=20"]
     folder = "torch_backend/tests"
     opinfo = [f"{folder}/test_opinfo.py", "--share", str(OPINFO_SHARE)]
-    threads = [f"{folder}/test_threads.py", f"{folder}/test_on_cuda.py"]
+    # Left out: PyTorch 2.11 crashes there with any backend.
+    threads = [f"{folder}/test_threads.py", f"{folder}/test_on_cuda.py", "-k", "not compile_from_eight"]
     models = program(machine, "torch_device", 170)
     models.name = "torch_models"
-    return [
+    made = [
         Phase("torch_opinfo", [*tests, *opinfo], 250, pytest_end, ("module",)),
         Phase("torch_threads", [*tests, *threads], 250, pytest_end, ("module",)),
         models,
     ]
+    # With the entry points by which PyTorch loads it.
+    places = [machine.env["PYTHONPATH"], str(ROOT / "build" / "gpu_card" / "site_torch")]
+    for phase in made:
+        phase.env = {"PYTHONPATH": ":".join(places)}
+    return made
 
 
 def bench(machine: Machine, out: Path, name: str, limit: float, env: dict[str, str], *words: str) -> Phase:
