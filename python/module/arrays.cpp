@@ -230,10 +230,10 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
   return {static_cast<uint8_t>(code), static_cast<uint8_t>(size_of(dtype) * 8), 1};
 }
 
-Tensor to_tensor(nb::handle array, std::string_view name) {
+Tensor to_tensor(nb::handle array, std::string_view name, const Device* on) {
   if (nb::isinstance<Tensor>(array)) return nb::cast<Tensor>(array);
   if (auto tensor = from_buffer(array, name)) return *std::move(tensor);
-  if (is_on_a_gpu(array)) return lent(array, name);
+  if (is_on_a_gpu(array)) return lent(array, name, on);
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, true)) {
     if (nb::hasattr(array, "dtype")) {

@@ -16,7 +16,8 @@ namespace nb = nanobind;
 
 // The borrowed tensor. `name` is for messages. TypeError for what is no array, Error(unsupported) for
 // dtypes Heddle lacks.
-Tensor to_tensor(nb::handle array, std::string_view name);
+// `on`: the device that is to use a GPU's memory; null: the process's own one there.
+Tensor to_tensor(nb::handle array, std::string_view name, const Device* on = nullptr);
 
 // How to give arrays back: found from an input, used for every output.
 class Kind {

@@ -63,7 +63,7 @@ void end_export(Managed* managed) {
   if (ended->stream == nullptr) return;
   try {
     ended->tensor.released_by(ended->stream);
-  } catch (const Error&) {
+  } catch (...) {  // the caller is C
     // The device is lost or closed: nothing uses its memory again.
   }
 }
@@ -72,8 +72,13 @@ nb::object export_of(const Tensor& tensor, nb::handle stream) {
   const auto [kind, ordinal] = place_of(tensor);
   const int64_t number = stream.is_none() ? 1 : nb::cast<int64_t>(stream);
   void* const native = kind != kCuda || number == -1 ? nullptr : reinterpret_cast<void*>(number);
-  if (kind == kCuda && number == 0) {
+  if (kind == kCuda && number == 0)
     throw Error(ErrorCode::invalid, "__dlpack__: stream 0 is ambiguous; 1 is CUDA's legacy default stream");
+  if (kind == kCuda && number == 2) {
+    throw Error(
+        ErrorCode::invalid,
+        "__dlpack__: stream 2, the thread's own default one, is another where the memory is let go of; "
+        "give 1 or a stream's handle");
   }
   without_gil([&] { native != nullptr ? tensor.hand_to(native) : tensor.wait(); });
   auto made = std::make_unique<Export>(Export{{}, tensor, native, tensor.shape(), tensor.strides()});
@@ -136,19 +141,20 @@ bool is_on_a_gpu(nb::handle array) {
   return place_of(array).first == kCuda;
 }
 
-Tensor lent(nb::handle array, std::string_view name) {
-  const Device device(device_name(place_of(array).second));
-  void* const stream = current_stream(device).native_handle();
-  const nb::object capsule = array.attr("__dlpack__")("stream"_a = reinterpret_cast<int64_t>(stream));
+Tensor lent(nb::handle array, std::string_view name, const Device* wanted) {
+  const std::string place = device_name(place_of(array).second);
+  const auto [device, native] = without_gil([&] {  // opening one tells the log, which may be Python's
+    const Device found = wanted != nullptr && wanted->name() == place ? *wanted : Device(place);
+    return std::pair(found, current_stream(found).native_handle());
+  });
+  // CUDA's null stream has a number of its own in DLPack.
+  const int64_t number = native == nullptr ? 1 : reinterpret_cast<int64_t>(native);
+  nb::object capsule = array.attr("__dlpack__")("stream"_a = number);
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) throw nb::python_error();
-  PyCapsule_SetName(capsule.ptr(), "used_dltensor");
-  // The other library may want the GIL when it frees; the last use may end on any thread.
-  const std::shared_ptr<const void> keep(managed, [](Managed* taken) {
-    if (taken->deleter == nullptr) return;
-    const nb::gil_scoped_acquire gil;
-    taken->deleter(taken);
-  });
+  // Whoever drops a capsule that nobody took lets go of the memory. keep() has that done by a thread that holds
+  // the GIL; a thread of ours that waited for it could keep one that has it waiting.
+  const std::shared_ptr<const void> owner = keep(std::move(capsule));
   const nb::dlpack::dltensor& given = managed->tensor;
   const std::optional<DType> dtype = dtype_of(given.dtype);
   if (!dtype)
@@ -156,7 +162,7 @@ Tensor lent(nb::handle array, std::string_view name) {
   const Shape shape(given.shape, given.shape + given.ndim);
   const Shape strides = given.strides == nullptr ? Shape() : Shape(given.strides, given.strides + given.ndim);
   return Tensor::lend(static_cast<std::byte*>(given.data) + given.byte_offset, *dtype, shape, strides, device,
-                      keep, stream);
+                      owner, reinterpret_cast<void*>(number));
 }
 
 void bind_device_tensor(nb::module_& m) {

@@ -12,6 +12,7 @@
 namespace heddle::python {
 
 bool is_on_a_gpu(nanobind::handle array);  // of another library, by its __dlpack_device__
-Tensor lent(nanobind::handle array, std::string_view name);
+// Its memory, on `wanted` where that is the device, else on the process's own. Null: the latter.
+Tensor lent(nanobind::handle array, std::string_view name, const Device* wanted);
 
 }  // namespace heddle::python

@@ -7,6 +7,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "device_tensor.h"
 #include "gil.h"
 #include "options.h"
 
@@ -63,8 +64,18 @@ std::vector<nb::handle> arrange(const Model& model, const nb::args& args, const 
 std::vector<Tensor> to_tensors(const Model& model, const std::vector<nb::handle>& arrays) {
   std::vector<Tensor> tensors;
   tensors.reserve(arrays.size());
-  for (size_t i = 0; i < arrays.size(); ++i) tensors.push_back(to_tensor(arrays[i], model.inputs()[i].name));
+  const Device device = model.device();
+  for (size_t i = 0; i < arrays.size(); ++i)
+    tensors.push_back(to_tensor(arrays[i], model.inputs()[i].name, &device));
   return tensors;
+}
+
+// Another library's memory was lent by an array whose library does not get the results: nothing would keep it
+// from writing there while the model still reads.
+bool lends_to_no_taker(const std::vector<nb::handle>& arrays) {
+  return std::any_of(arrays.begin(), arrays.end(), [&](nb::handle array) {
+    return is_on_a_gpu(array) && !array.type().is(arrays[0].type());
+  });
 }
 
 Kind kind_of(const std::vector<nb::handle>& arrays) {
@@ -100,11 +111,12 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
     if (const auto outputs = model.try_brief(inputs, kHandOver)) return wrap(kind_of(arrays), *outputs);
   }
   std::optional<PacedReturn> pace;
+  const bool awaited = stays && lends_to_no_taker(arrays);
   std::vector<Tensor> outputs = without_gil([&] {
     pace.emplace();
     std::vector<Tensor> results = model(inputs, options);
     for (const Tensor& result : results) {
-      if (result.on_host()) result.wait(options.timeout);
+      if (awaited || result.on_host()) result.wait(options.timeout);
     }
     pace->await_turn();
     return results;

@@ -389,16 +389,20 @@ Result<Ref<device::Buffer>> Runtime::lend(device::ForeignMemory memory, void* st
 
 Status Runtime::hand_to(void* stream, const View& view) {
   HEDDLE_TRY(usable());
-  std::vector<device::Point> writes;
-  if (view.buffer != nullptr) view.buffer->collect_waits(false, nullptr, writes);
-  for (const device::Point& point : writes) HEDDLE_TRY(device_->hold_stream(stream, point, NoLocksHeld{}));
+  std::vector<device::Point> uses;  // reads too: the other library may write
+  if (view.buffer != nullptr) view.buffer->collect_waits(true, nullptr, uses);
+  for (const device::Point& point : uses) HEDDLE_TRY(device_->hold_stream(stream, point, NoLocksHeld{}));
   return {};
 }
 
 Status Runtime::released_by(void* stream, const View& view) {
   HEDDLE_TRY(usable());
-  HEDDLE_TRY_ASSIGN(device::Point read, device_->import_stream(stream, NoLocksHeld{}));
-  if (view.buffer != nullptr) view.buffer->mark_read(read);
+  HEDDLE_TRY_ASSIGN(device::Point over, device_->import_stream(stream, NoLocksHeld{}));
+  if (view.buffer == nullptr) return {};
+  std::vector<device::Point> ours;
+  view.buffer->collect_waits(true, nullptr, ours);
+  view.buffer->mark_write(over, view.buffer->writer());  // the other library may have written
+  for (const device::Point& point : ours) view.buffer->mark_read(point);
   return {};
 }
 

@@ -344,6 +344,51 @@ def test_dlpack_makes_a_copy_where_it_is_asked_to_and_refuses_what_it_cannot_do_
     assert said == ["(1,", "0", "(2,", "7", "(13,", "0"]
 
 
+def test_another_librarys_memory_is_let_go_of_and_its_default_stream_has_a_number():
+    said = on_cuda("""
+        class Other:
+            def __init__(self, tensor):
+                self.tensor, self.streams = tensor, []
+
+            def __dlpack_device__(self):
+                return self.tensor.__dlpack_device__()
+
+            def __dlpack__(self, stream=None):
+                self.streams.append(stream)
+                return self.tensor.__dlpack__(stream=stream)
+
+        sys.modules["__main__"].from_dlpack = lambda made: made
+
+        def allocated():  # the last uses are over, and the next call lets go of what other threads dropped
+            heddle.synchronize()
+            np.testing.assert_array_equal(model(x), 2 * x + 1)
+            return heddle.current_allocated_memory()
+
+        before = allocated()
+        for _ in range(4):
+            other = Other(heddle.to_device(np.ones((1 << 16, 8), np.float32)))
+            result = model(other)
+            assert result.numpy().min() == 3
+            del other, result
+        held = allocated() - before
+        assert held < 1 << 20, held  # of 2 MiB each
+
+        other = Other(there)
+        with heddle.stream(heddle.Stream.from_native(0)):
+            result = model(other)
+        assert other.streams == [1], other.streams
+        assert np.array_equal(result.numpy(), 2 * x + 1)
+        try:
+            there.__dlpack__(stream=2)
+        except heddle.InvalidError as error:
+            print("refused")
+
+        own = heddle.Device.open("cuda")
+        assert np.array_equal(build_affine(device=own)(other).numpy(), 2 * x + 1)
+    """)
+    assert said == ["refused"]
+
+
 def test_a_stream_in_step_with_another_librarys_runs_calls_between_what_that_one_is_given():
     said = on_cuda("""
         theirs = heddle.Stream()  # whose handle any library could have made
