@@ -85,21 +85,26 @@ def test_doctor_names_the_version_and_the_file_of_the_cublaslt_that_it_found(tmp
 
 
 @pytest.mark.skipif(CARD, reason="of the double's cuBLASLt")
-def test_doctor_says_where_cublaslt_was_looked_for_and_what_was_there(tmp_path):
+@pytest.mark.parametrize(
+    ("library", "files", "in_wheels"),
+    [
+        ("cuBLASLt", ("libcublasLt.so.13", "libcublasLt.so.12"), "/nvidia/cu13/lib"),
+        ("cuDNN", ("libcudnn.so.9",), "/nvidia/cudnn/lib"),
+    ],
+)
+def test_doctor_says_where_a_library_was_looked_for_and_what_was_there(library, files, in_wheels, tmp_path):
     def fact(**environment):
         done = heddle_command("doctor", "--json", env=ON_CUDA | environment)
         assert done.returncode == 0, done.stdout
-        return json.loads(done.stdout)["facts"]["cuBLASLt"]
+        return json.loads(done.stdout)["facts"][library]
 
     said = fact(HEDDLE_CUDA_LIBRARIES="/nowhere/a:/nowhere/b", CUDA_HOME="/nowhere/c")
-    assert said.startswith("none: libcublasLt.so.13 or libcublasLt.so.12 was not found")
-    places = [
-        said.index(each) for each in ("/nowhere/a,", "/nowhere/b,", "/nowhere/c/lib64,", "/nvidia/cu13/lib")
-    ]
+    assert said.startswith(f"none: {' or '.join(files)} was not found")
+    places = [said.index(each) for each in ("/nowhere/a,", "/nowhere/b,", "/nowhere/c/lib64,", in_wheels)]
     assert places == sorted(places), said
-    (tmp_path / "libcublasLt.so.13").write_text("no library")
+    (tmp_path / files[0]).write_text("no library")
     said = fact(HEDDLE_CUDA_LIBRARIES=str(tmp_path))
-    assert f"{tmp_path}/libcublasLt.so.13: " in said
+    assert f"{tmp_path}/{files[0]}: " in said
 
 
 def test_folders_of_libraries_that_are_no_paths_are_refused_by_name():
