@@ -152,8 +152,8 @@ Tensor lent(nb::handle array, std::string_view name, const Device* wanted) {
   nb::object capsule = array.attr("__dlpack__")("stream"_a = number);
   auto* const managed = static_cast<Managed*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (managed == nullptr) throw nb::python_error();
-  // Whoever drops a capsule that nobody took lets go of the memory. keep() has that done by a thread that holds
-  // the GIL; a thread of ours that waited for it could keep one that has it waiting.
+  // Whoever drops a capsule that nobody took lets go of the memory. keep() has that done by a thread that
+  // holds the GIL; a thread of ours that waited for it could keep one that has it waiting.
   const std::shared_ptr<const void> owner = keep(std::move(capsule));
   const nb::dlpack::dltensor& given = managed->tensor;
   const std::optional<DType> dtype = dtype_of(given.dtype);

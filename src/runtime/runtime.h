@@ -101,8 +101,8 @@ class Runtime {
   Result<Event> import_event(const device::ForeignEvent& event);
   Status signal(Stream& stream, device::ForeignEvent event, Deadline deadline = Deadline::never());
   // Memory of another library on the device, which what its `stream` was given so far may still write; null:
-  // nothing does. The reverse: `stream` goes on when all uses of the view's memory so far are over. What it is
-  // given until released_by() may read and write there, and is over before the memory is used again.
+  // nothing does. The reverse: `stream` goes on when all uses of the view's memory so far are over. What it
+  // is given until released_by() may read and write there, and is over before the memory is used again.
   Result<Ref<device::Buffer>> lend(device::ForeignMemory memory, void* stream);
   Status hand_to(void* stream, const device::View& view);
   Status released_by(void* stream, const device::View& view);
