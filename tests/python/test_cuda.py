@@ -236,6 +236,22 @@ from conftest import build_affine
 model = build_affine()
 x = np.arange(24, dtype=np.float32).reshape(3, 8)
 there = heddle.to_device(x)
+
+
+class Other:  # another library's array: its memory is the GPU's, and it asks for a stream
+    def __init__(self, tensor, **words):
+        self.tensor, self.words, self.streams = tensor, words, []
+
+    def __dlpack_device__(self):
+        return self.tensor.__dlpack_device__()
+
+    def __dlpack__(self, stream=None):
+        self.streams.append(stream)
+        return self.tensor.__dlpack__(stream=stream, **self.words)
+
+
+def from_dlpack(made):  # what that library, this module, makes of a result
+    return made
 """
 
 
@@ -264,19 +280,7 @@ def test_tensors_on_the_device_stay_there_from_call_to_call():
 
 def test_memory_goes_out_and_comes_in_by_dlpack_without_a_copy():
     said = on_cuda("""
-        class Other:  # another library's array: its memory is the GPU's, and it asks for a stream
-            def __init__(self, tensor):
-                self.tensor, self.streams = tensor, []
-
-            def __dlpack_device__(self):
-                return self.tensor.__dlpack_device__()
-
-            def __dlpack__(self, stream=None):
-                self.streams.append(stream)
-                return self.tensor.__dlpack__(stream=stream)
-
         other = Other(there)
-        sys.modules["__main__"].from_dlpack = lambda made: made  # what that library makes of a result
         result = model(other)
         assert other.streams == [heddle.current_stream().native_handle], other.streams
         assert isinstance(result, heddle.Tensor)
@@ -315,17 +319,6 @@ def test_dlpack_makes_a_copy_where_it_is_asked_to_and_refuses_what_it_cannot_do_
         for words in ({"dl_device": (1, 0)}, {"dl_device": (1, 0), "copy": True, "max_version": (1, 0)}):
             assert np.array_equal(np.from_dlpack(Asked(there, **words)), wanted), words
 
-        class Lent:
-            def __init__(self, tensor, **words):
-                self.tensor, self.words = tensor, words
-
-            def __dlpack_device__(self):
-                return self.tensor.__dlpack_device__()
-
-            def __dlpack__(self, stream=None):
-                return self.tensor.__dlpack__(stream=stream, **self.words)
-
-        sys.modules["__main__"].from_dlpack = lambda made: made
         before = heddle.current_allocated_memory()
         capsules = [there.__dlpack__(copy=False), there.__dlpack__(dl_device=(2, 0), copy=False)]
         assert heddle.current_allocated_memory() == before
@@ -333,7 +326,7 @@ def test_dlpack_makes_a_copy_where_it_is_asked_to_and_refuses_what_it_cannot_do_
         assert heddle.current_allocated_memory() > before
         del capsules
         for words in ({}, {"copy": True}, {"copy": False}):
-            assert np.array_equal(model(Lent(there, **words)).numpy(), 2 * wanted + 1), words
+            assert np.array_equal(model(Other(there, **words)).numpy(), 2 * wanted + 1), words
         for words in ({"dl_device": (1, 0), "copy": False}, {"dl_device": (2, 7)}, {"dl_device": (13, 0)}):
             try:
                 there.__dlpack__(**words)
@@ -351,18 +344,6 @@ def test_dlpack_makes_a_copy_where_it_is_asked_to_and_refuses_what_it_cannot_do_
 
 def test_another_librarys_memory_is_let_go_of_and_its_default_stream_has_a_number():
     said = on_cuda("""
-        class Other:
-            def __init__(self, tensor):
-                self.tensor, self.streams = tensor, []
-
-            def __dlpack_device__(self):
-                return self.tensor.__dlpack_device__()
-
-            def __dlpack__(self, stream=None):
-                self.streams.append(stream)
-                return self.tensor.__dlpack__(stream=stream)
-
-        sys.modules["__main__"].from_dlpack = lambda made: made
 
         def allocated():  # the last uses are over, and the next call lets go of what other threads dropped
             heddle.synchronize()
