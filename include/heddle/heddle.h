@@ -259,9 +259,9 @@ struct DeviceOptions {
 struct MemoryStats {
   uint64_t allocated;  // bytes in tensors and weights, but for what lies in `staging`
   uint64_t reserved;   // bytes held from the driver: allocated, cached, and what calls run with
-  uint64_t peak_allocated;
-  uint64_t limit;            // where `exhausted` begins
-  uint64_t recommended_max;  // what the device says may reasonably be used
+  uint64_t peak_allocated, peak_reserved;  // the most so far, or since reset_peak_memory()
+  uint64_t limit;                          // where `exhausted` begins
+  uint64_t recommended_max;                // what the device says may reasonably be used
   uint64_t hits, misses, frees;
   uint64_t slots;    // bytes that calls run with: between nodes, and callers' rows on their way
   uint64_t staging;  // bytes of the host's memory held for a device that has its own; in none of the above
@@ -311,6 +311,7 @@ class HEDDLE_API Device {
       Timeout timeout = {}) const;  // blocks until all work given so far is over; throws its first failure
   void empty_cache() const;         // gives cached memory back
   void set_memory_fraction(double fraction) const;  // (0, 1]
+  void reset_peak_memory() const;
   DeviceStats stats() const;
   // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what
   // it can, call empty_cache and call models, but not wait for a queue's or a submission's answer.

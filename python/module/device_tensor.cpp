@@ -33,7 +33,9 @@ Place place_of(nb::handle array) {
 }
 
 std::string name_of(Place place) {
-  return "(" + std::to_string(place.first) + ", " + std::to_string(place.second) + ")";
+  std::string name(1, '(');  // GCC 12 warns of a sum that begins with a literal
+  name.append(std::to_string(place.first)).append(", ").append(std::to_string(place.second)).append(")");
+  return name;
 }
 
 std::string device_name(int ordinal) { return ordinal == 0 ? "cuda" : "cuda:" + std::to_string(ordinal); }

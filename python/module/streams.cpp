@@ -75,6 +75,7 @@ nb::dict stats(const Device& device) {
   d["allocated"] = s.memory.allocated;
   d["reserved"] = s.memory.reserved;
   d["peak_allocated"] = s.memory.peak_allocated;
+  d["peak_reserved"] = s.memory.peak_reserved;
   d["memory_limit"] = s.memory.limit;
   d["recommended_max_memory"] = s.memory.recommended_max;
   d["allocator_hits"] = s.memory.hits;
@@ -147,6 +148,7 @@ void bind_device(nb::module_& m) {
           "timeout"_a = nb::none())
       .def("empty_cache", [](const Device& d) { without_gil([&] { d.empty_cache(); }); })
       .def("set_memory_fraction", &Device::set_memory_fraction, "fraction"_a)
+      .def("reset_peak_memory", &Device::reset_peak_memory)
       .def("stats", stats)
       .def("on_memory_pressure", on_memory_pressure, "callback"_a)
       .def(

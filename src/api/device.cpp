@@ -55,6 +55,8 @@ void Device::set_memory_fraction(double fraction) const {
   check(rep_->runtime->allocator().set_memory_fraction(fraction));
 }
 
+void Device::reset_peak_memory() const { rep_->runtime->allocator().reset_peaks(); }
+
 void Device::on_memory_pressure(std::function<void(uint64_t)> callback) const {
   if (!callback) throw Error(ErrorCode::invalid, "the memory pressure callback is empty");
   check(rep_->runtime->usable());
@@ -67,6 +69,7 @@ DeviceStats Device::stats() const {
   out.memory = {s.memory.allocated - std::min(s.slot_bytes, s.memory.allocated),  // read one after the other
                 s.memory.reserved,
                 s.memory.peak_allocated,
+                s.memory.peak_reserved,
                 s.memory.limit,
                 rep_->runtime->device().traits().memory_bytes,
                 s.memory.hits,

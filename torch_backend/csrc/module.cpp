@@ -22,6 +22,7 @@ py::dict memory_stats(c10::DeviceIndex index) {
   named["allocated"] = stats.allocated;
   named["reserved"] = stats.reserved;
   named["peak_allocated"] = stats.peak_allocated;
+  named["peak_reserved"] = stats.peak_reserved;
   named["limit"] = stats.limit;
   named["recommended_max"] = stats.recommended_max;
   named["hits"] = stats.hits;
@@ -70,6 +71,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_memory_fraction", [](double fraction, c10::DeviceIndex index) {
     translated([&] { device_at(index).set_memory_fraction(fraction); });
   });
+  m.def("reset_peak_memory",
+        [](c10::DeviceIndex index) { translated([&] { device_at(index).reset_peak_memory(); }); });
   m.def("default_generator", [](c10::DeviceIndex index) {
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));
   });

@@ -53,6 +53,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
     allocated.current = static_cast<int64_t>(memory.allocated);
     allocated.peak = static_cast<int64_t>(memory.peak_allocated);
     stats.reserved_bytes[0].current = static_cast<int64_t>(memory.reserved);
+    stats.reserved_bytes[0].peak = static_cast<int64_t>(memory.peak_reserved);
     stats.num_device_alloc = static_cast<int64_t>(memory.misses);
     stats.num_device_free = static_cast<int64_t>(memory.frees);
     return stats;
@@ -60,7 +61,9 @@ class DeviceMemory final : public c10::DeviceAllocator {
   void resetAccumulatedStats(c10::DeviceIndex /*index*/) override {
     TORCH_CHECK_NOT_IMPLEMENTED(false, "device heddle: memory figures count from the start of the process");
   }
-  void resetPeakStats(c10::DeviceIndex index) override { resetAccumulatedStats(index); }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    translated([&] { device_at(index).reset_peak_memory(); });
+  }
   std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
     const MemoryStats memory = translated([&] { return device_at(index).stats().memory; });
     return {memory.limit - std::min(memory.limit, memory.reserved), memory.limit};

@@ -9,8 +9,8 @@ from .devices import DeviceLike, index_of
 
 
 def memory_stats(device: DeviceLike = None) -> OrderedDict[str, int]:
-    """The allocator's figures: allocated, reserved, peak_allocated, limit, recommended_max, hits, misses,
-    frees."""
+    """The allocator's figures: allocated, reserved, peak_allocated, peak_reserved, limit, recommended_max,
+    hits, misses, frees."""
     return OrderedDict(sorted(_C.memory_stats(index_of(device)).items()))
 
 
@@ -20,13 +20,48 @@ def memory_allocated(device: DeviceLike = None) -> int:
 
 
 def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most that memory_allocated() has been."""
+    """The most that memory_allocated() has been, since reset_peak_memory_stats() if that was called."""
     return memory_stats(device)["peak_allocated"]
 
 
 def memory_reserved(device: DeviceLike = None) -> int:
     """Held from the driver, cached blocks included."""
     return memory_stats(device)["reserved"]
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most that memory_reserved() has been, likewise."""
+    return memory_stats(device)["peak_reserved"]
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """Both maxima begin anew from what there is now. Any thread; what others allocate meanwhile may count."""
+    _C.reset_peak_memory(index_of(device))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """What Heddle may still take from the driver, and its limit. What other libraries hold counts as free."""
+    stats = memory_stats(device)
+    return max(stats["limit"] - stats["reserved"], 0), stats["limit"]
+
+
+_SUMMARY = (
+    ("allocated", "in live tensors"),
+    ("peak_allocated", "the most of that"),
+    ("reserved", "held from the driver"),
+    ("peak_reserved", "the most of that"),
+    ("limit", "of this process"),
+)
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """A table for people: a line each in MiB; how often the cache had a block, unless `abbreviated`."""
+    stats = memory_stats(device)
+    lines = [f"memory of heddle:{index_of(device)}, MiB"]
+    lines += [f"  {name:<15}{stats[name] / 2**20:12.1f}  {what}" for name, what in _SUMMARY]
+    if not abbreviated:
+        lines += [f"  {name:<15}{stats[name]:12}  blocks" for name in ("hits", "misses", "frees")]
+    return "\n".join(lines)
 
 
 def current_allocated_memory(device: DeviceLike = None) -> int:
