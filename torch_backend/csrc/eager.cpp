@@ -7,7 +7,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/utils/pybind.h>
-#include <torch/version.h>
 
 #include "arguments.h"
 #include "call_key.h"
@@ -118,9 +117,7 @@ std::optional<std::vector<at::Tensor>> described(const Overload& overload,
       functional->callBoxedForDispatchKey(kStructured, stack);
   }
   c10::Stack stack = on_meta(overload, arguments);
-#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR < 13
-  const c10::Stack kept = stack;  // results that are references outlive the arguments that they refer to
-#endif
+  const c10::Stack kept = stack;  // before PyTorch 2.13 results may be references to the arguments
   if (op.hasKernelForDispatchKey(kStructured)) {
     op.callBoxedForDispatchKey(kStructured, stack);
   } else {
