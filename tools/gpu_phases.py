@@ -115,7 +115,8 @@ def setup_commands() -> str:
             f"cp {carried}/silero*.onnx {models}/packages/silero-vad",
             f"{{ [ -e {models}/minilm.onnx ] || "
             f"{python} tools/gpu_models.py unpack {carried}/minilm.f16 {models}/minilm.onnx; }}",
-            f"{python} tools/gpu_models.py unpack {carried}/wav2vec2.graph {models}/wav2vec2.onnx",
+            f"{{ [ -e {models}/wav2vec2.onnx ] || "
+            f"{python} tools/gpu_models.py unpack {carried}/wav2vec2.graph {models}/wav2vec2.onnx; }}",
             f"{python} tools/models/minilm.py --out {models}/minilm.onnx --values {models}/minilm_values.bin",
         )
     )
@@ -221,7 +222,9 @@ def torch_device(machine: Machine) -> list[Phase]:
         return []
     tests = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--maxfail=20"]
     folder = "torch_backend/tests"
+    # Left out: what PyTorch 2.11's CPU says of bf16 is NaN where the divisor is the smallest number.
     opinfo = [f"{folder}/test_opinfo.py", "--share", str(OPINFO_SHARE)]
+    opinfo += ["-k", "not fmod-bfloat16 and not remainder-bfloat16"]
     # Left out: PyTorch 2.11 crashes there with any backend.
     threads = [f"{folder}/test_threads.py", f"{folder}/test_on_cuda.py", "-k", "not compile_from_eight"]
     models = program(machine, "torch_device", 170)
