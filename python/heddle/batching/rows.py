@@ -273,6 +273,11 @@ def shares(part: Any, args: tuple[Any, ...]) -> bool:
     arrays = leaves(args)
     if isinstance(part, np.ndarray):
         return any(isinstance(a, np.ndarray) and np.may_share_memory(part, a) for a in arrays)
-    return any(
-        is_torch(a) and a.untyped_storage().data_ptr() == part.untyped_storage().data_ptr() for a in arrays
-    )
+    return any(is_torch(a) and _first_byte(a) == _first_byte(part) for a in arrays)
+
+
+def _first_byte(tensor: Any) -> int:
+    """Of its memory. A storage as a Python object would have PyTorch ask for the GIL in a destructor, which
+    ends the process where a daemon thread does so at exit."""
+    first: int = tensor.data_ptr() - tensor.storage_offset() * tensor.element_size()
+    return first
