@@ -216,8 +216,8 @@ class HEDDLE_API Tensor {
   void wait(Timeout timeout = {}) const;  // blocks until then; throws the failure of that work, or deadline
   // For kernels Heddle does not see: its memory is not reused before the work given to `stream` so far ends.
   void record_stream(const Stream& stream) const;
-  // For another library that uses the same memory: its `stream` goes on when the values are there, and what
-  // it was given until released_by() is over before the memory is used again. Neither blocks for the device.
+  // For another library that reads and writes the same memory: its `stream` goes on when all uses so far are
+  // over, and what it was given until released_by() ends before the next one. Neither blocks for the device.
   void hand_to(void* stream) const;
   void released_by(void* stream) const;
   Tensor contiguous() const;  // itself, or a contiguous copy; on the host

@@ -6,7 +6,7 @@ Where there is no CuPy it says so, and nothing is wrong.
 from __future__ import annotations
 
 import numpy as np
-from program import TOLERANCE, arguments, error, finish, mlp
+from program import arguments, error, finish, mistakes_of, mlp
 
 import heddle
 from heddle.cli.together import run_together
@@ -43,9 +43,7 @@ def main() -> None:
 
     results, seconds = run_together(THREADS, body)
     errors = [wrong for thread in results for wrong in thread]
-    mistakes = [f"a call was wrong by {wrong:.2e}" for wrong in errors if not wrong <= TOLERANCE]
-    if len(errors) != THREADS * ROUNDS:
-        mistakes.append(f"{len(errors)} calls of {THREADS * ROUNDS}")
+    mistakes = mistakes_of(errors, THREADS * ROUNDS)
     there = heddle.to_device(inputs[0], "cuda")
     seen = [cupy.from_dlpack(there) for _ in range(2)]
     if seen[0].data.ptr != seen[1].data.ptr:

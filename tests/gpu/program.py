@@ -40,6 +40,14 @@ def error(got: np.ndarray, wanted: np.ndarray) -> float:
     return difference if difference == difference else float("inf")
 
 
+def mistakes_of(errors: list[float], calls: int) -> list[str]:
+    """Of calls, each with its error: which were wrong, NaN among them, and whether some were lost."""
+    mistakes = [f"a call was wrong by {wrong:.2e}" for wrong in errors if not wrong <= TOLERANCE]
+    if len(errors) != calls:
+        mistakes.append(f"{len(errors)} calls of {calls}")
+    return mistakes
+
+
 def mlp(device: str | heddle.Device, width: int) -> heddle.Model:
     """f32[batch, width] -> f32[batch, width] through two layers of twice the width."""
     random = np.random.default_rng(7)

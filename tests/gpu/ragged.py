@@ -6,7 +6,7 @@ What the device holds with an empty cache must be the same after the first pass 
 from __future__ import annotations
 
 import numpy as np
-from program import TOLERANCE, arguments, error, finish, mixer
+from program import arguments, error, finish, mistakes_of, mixer
 
 import heddle
 from heddle.cli.together import run_together
@@ -39,9 +39,7 @@ def main() -> None:
     for _ in range(passes):
         one_pass()
     stats = device.stats()
-    mistakes = [f"a call was wrong by {wrong:.2e}" for wrong in errors if wrong > TOLERANCE]
-    if len(errors) != passes * count:
-        mistakes.append(f"{len(errors)} calls of {passes * count}")
+    mistakes = mistakes_of(errors, passes * count)
     if stats["evictions"] == 0:
         mistakes.append("nothing was evicted: the budget was not met")
     if stats["cached_bytes"] > budget:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from program import TOLERANCE, arguments, finish, mlp
+from program import arguments, finish, mistakes_of, mlp
 
 import heddle
 from heddle.cli.together import run_together
@@ -38,9 +38,7 @@ def main() -> None:
 
     results, seconds = run_together(THREADS, body)
     errors = [wrong for thread in results for wrong in thread]
-    mistakes = [f"a call was wrong by {wrong:.2e}" for wrong in errors if not wrong <= TOLERANCE]
-    if len(errors) != THREADS * ROUNDS:
-        mistakes.append(f"{len(errors)} calls of {THREADS * ROUNDS}")
+    mistakes = mistakes_of(errors, THREADS * ROUNDS)
     there = heddle.to_device(inputs[0].numpy(), "cuda")
     seen = [torch.from_dlpack(there).data_ptr() for _ in range(2)]
     if seen[0] != seen[1]:

@@ -28,7 +28,7 @@ void* stream_at(int64_t number) { return reinterpret_cast<void*>(number); }
 struct Export {
   DLManagedTensor managed;
   DLManagedTensor* of_pytorch;  // keeps the at::Tensor, and has its shape and strides
-  std::optional<Tensor> bytes;  // nothing: nobody's work has to be waited for
+  std::optional<Tensor> bytes;  // empty: the consumer named no stream, whose reads would have to end first
   void* stream;
 };
 
