@@ -1,6 +1,9 @@
 #include "device/timeline.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "base/yield.h"
@@ -43,9 +46,9 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
 Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
   auto stamp = std::make_shared<Stamp>(clock);
   auto waiters = waiters_.lock();
-  parked_.add_seq_cst(1);  // before reached_ is read: pairs with advance()
+  stamped_.add_seq_cst(1);  // before reached_ is read: pairs with advance()
   if (reached_.load_seq_cst() >= value || failed_.load_acquire()) {
-    parked_.sub_relaxed(1);
+    stamped_.sub_relaxed(1);
     stamp->fill();
   } else {
     waiters->stamps.emplace_back(value, stamp);
@@ -53,24 +56,30 @@ Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
   return stamp;
 }
 
+size_t Timeline::fill_stamps(Waiters& waiters, uint64_t value) {
+  stamped_.sub_relaxed(std::erase_if(waiters.stamps, [&](const auto& entry) {
+    if (entry.first > value) return false;
+    entry.second->fill();
+    return true;
+  }));
+  return waiters.stamps.size();
+}
+
 void Timeline::advance(uint64_t value, Completion) {
   if (failed_.load_acquire()) return;
   const uint64_t before = reached_.load_relaxed();  // its only writer
+  // Who sees the value reached may go on at once, and its time must not depend on what they do.
+  size_t left = 0;
+  if (stamped_.load_acquire() != 0) left = fill_stamps(*waiters_.lock(), value);
   reached_.store_seq_cst(value);
-  if (parked_.load_seq_cst() != 0) {
-    {
-      // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until
-      // it sleeps.
-      auto waiters = waiters_.lock();
-      std::erase_if(waiters->stamps, [&](const auto& entry) {
-        if (entry.first > value) return false;
-        entry.second->fill();
-        parked_.sub_relaxed(1);
-        return true;
-      });
-    }
-    waiters_.notify_all();
+  // Nobody else takes a stamp away: where the count is the same, none came since.
+  const bool sleeps = parked_.load_seq_cst() != 0;
+  if (sleeps || stamped_.load_seq_cst() != left) {
+    // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until it
+    // sleeps.
+    fill_stamps(*waiters_.lock(), value);
   }
+  if (sleeps) waiters_.notify_all();
   if (rings_at_.load_seq_cst() > before && bell_ != nullptr) bell_->ring();
 }
 
@@ -89,11 +98,7 @@ void Timeline::fail(Status cause, Completion) {
     if (failed_.load_acquire()) return;
     waiters->cause = std::move(cause);
     failed_.store_release(true);  // pairs with failed()
-    for (const auto& entry : waiters->stamps) {
-      entry.second->fill();
-      parked_.sub_relaxed(1);
-    }
-    waiters->stamps.clear();
+    fill_stamps(*waiters, std::numeric_limits<uint64_t>::max());
   }
   waiters_.notify_all();
   if (bell_ != nullptr) bell_->ring();

@@ -9,6 +9,7 @@
 //   Lifetime   Shared: queue, stream, events and buffers' histories hold it. It may outlive the device.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -47,7 +48,8 @@ class Timeline {
   // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking().
   virtual Duration begin_looking() { return Duration(0); }
   virtual void end_looking() {}
-  // Filled when `value` is reached (at once, if it is), or on failure.
+  // Filled when `value` is reached (at once, if it is), or on failure. Who sees `value` reached finds it
+  // filled, unless stamp() ran beside the advance(): then soon after.
   Ref<const Stamp> stamp(uint64_t value, const Clock& clock);
   void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission
   // The bell rings when `value` is reached, and perhaps earlier. False: it is reached, or the timeline has
@@ -62,12 +64,16 @@ class Timeline {
   Atomic<uint64_t> reached_{0};
   Atomic<bool> failed_{false};  // set once, after the cause
   // Waiters that may sleep. advance() writes reached_ and then reads this, a waiter the reverse; all seq_cst,
-  // so they cannot both miss each other, and advance() takes the lock only when a waiter sleeps.
+  // so they cannot both miss each other, and advance() takes the lock for them only when one sleeps.
   mutable Atomic<int> parked_{0};
+  // Unfilled stamps, changed under the lock. advance() reads it (acquire) before it writes reached_, to fill
+  // what is due, and again (seq_cst) after, for one that came between; stamp() adds and then reads reached_.
+  Atomic<size_t> stamped_{0};
   struct Waiters {
     Status cause;
-    std::vector<std::pair<uint64_t, Ref<Stamp>>> stamps;  // each counted in parked_
+    std::vector<std::pair<uint64_t, Ref<Stamp>>> stamps;
   };
+  size_t fill_stamps(Waiters& waiters, uint64_t value);  // those up to `value`; how many are left
   mutable Guarded<Waiters, Rank::kTimeline> waiters_;
   // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()
   // the reverse; all seq_cst.

@@ -71,6 +71,31 @@ TEST_CASE("simulated: a failure ends every wait for what is not reached, with it
   });
 }
 
+TEST_CASE(
+    "simulated: a stamp that is waiting is not late, and one registered while its value comes is filled") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    constexpr uint64_t kLast = 3;
+    CompletingQueue queue;
+    ManualClock clock(TimePoint(std::chrono::seconds(1)));
+    const Ref<const Stamp> waiting = queue.timeline()->stamp(kLast, clock);
+    Ref<const Stamp> coming;
+    Thread completion("completion", [&] {
+      for (uint64_t value = 1; value <= kLast; ++value) queue.advance(value);
+    });
+    run_together(2, [&](int i) {
+      if (i == 0) {
+        coming = queue.timeline()->stamp(1 + sim.random(kLast), Clock::real());
+      } else {
+        while (!queue.timeline()->done(kLast)) give_way();
+        clock.advance(std::chrono::seconds(1));
+      }
+    });
+    completion.join();
+    sim.expect(waiting->when() == TimePoint(std::chrono::seconds(1)), "its time is from before it was seen");
+    sim.expect(coming->filled(), "the one that came while values did is filled");
+  });
+}
+
 TEST_CASE("simulated: a value that is reached before the failure is reached for every wait") {
   const auto body = [](Simulation& sim) {
     CompletingQueue queue;

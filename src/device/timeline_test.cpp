@@ -112,6 +112,39 @@ TEST_CASE("no wait is lost or early while values advance as fast as they can") {
   CHECK(waits.load_acquire() == kWaiters * kValues);
 }
 
+// Its time is asked for by the thread that advances, which nothing but the value's publication comes after.
+class WatchingClock final : public Clock {
+ public:
+  WatchingClock(const Timeline& timeline, uint64_t value) : timeline_(timeline), value_(value) {}
+  TimePoint now() const override {
+    late_ = timeline_.done(value_);
+    return TimePoint(1s);
+  }
+  bool late() const { return late_; }
+
+ private:
+  const Timeline& timeline_;
+  const uint64_t value_;
+  mutable bool late_ = false;
+};
+
+TEST_CASE("a stamp is filled before its value is seen reached, and not before its own") {
+  CompletingQueue queue;
+  const WatchingClock first(*queue.timeline(), 2), second(*queue.timeline(), 3);
+  const auto of_two = queue.timeline()->stamp(2, first);
+  const auto of_three = queue.timeline()->stamp(3, second);
+  queue.advance(1);
+  CHECK_FALSE(of_two->filled());
+  queue.advance(2);
+  CHECK(of_two->filled());
+  CHECK_FALSE(first.late());
+  CHECK_FALSE(of_three->filled());
+  queue.advance(7);
+  CHECK(of_three->filled());
+  CHECK_FALSE(second.late());
+  CHECK(queue.timeline()->stamp(7, Clock::real())->filled());
+}
+
 // A device that nobody tells anything: it is asked, and moves on by one each time.
 class PolledTimeline final : public Timeline {
  public:

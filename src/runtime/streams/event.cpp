@@ -24,8 +24,7 @@ Result<Duration> Event::elapsed(const Event& start, const Event& end) {
       return Status::unavailable("the ", which, " event is not over yet; wait for it first");
     if (!event->point_.done()) return event->point_.timeline->failure();
   }
-  // A value is published before its stamp: a thread that saw it reached may have to wait for the stamp, which
-  // takes no longer than a lock.
+  // A stamp that was registered while its value came may be filled just after it, which takes a lock's time.
   for (const Event* event : {&start, &end}) {
     while (!event->stamp_->filled()) give_way();
   }
