@@ -145,18 +145,29 @@ def samples_of(case: Case) -> list[tuple[str, Any, Any, Any]]:
 # ---- to the device and back
 
 
+def _names_a_device(x: Any) -> bool:
+    """A device or the name of one: where PyTorch finds a card, samples name that, or have tensors on it."""
+    if isinstance(x, str):
+        try:
+            x = torch.device(x)
+        except RuntimeError:
+            return False
+    return isinstance(x, torch.device) and x.type != "meta"
+
+
 def to_device(tree: Any, device: str) -> Any:
     """Copies of the whole storages, so views stay views. Devices named in arguments are replaced, too."""
+    there = {"meta"} | {torch.device(device).type} - {"cpu"}
 
     def move(x: Any) -> Any:
         if isinstance(x, torch.Tensor):
-            if x.device.type != "cpu" or x.layout != torch.strided:
+            if x.device.type in there or x.layout != torch.strided:
                 return x
             flat = x.detach().as_strided((x.untyped_storage().nbytes() // x.element_size(),), (1,), 0)
-            return flat.to(device, copy=True).as_strided(x.shape, x.stride(), x.storage_offset())
-        if isinstance(x, torch.device) and x.type == "cpu":
-            return torch.device(device)
-        return device if isinstance(x, str) and x == "cpu" else x
+            return flat.cpu().to(device, copy=True).as_strided(x.shape, x.stride(), x.storage_offset())
+        if _names_a_device(x):
+            return device if isinstance(x, str) else torch.device(device)
+        return x
 
     return _pytree.tree_map(move, tree)
 

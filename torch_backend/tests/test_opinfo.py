@@ -1,5 +1,7 @@
 """PyTorch's own operator samples on the device, against PyTorch's CPU: every case of opinfo_scope.tsv."""
 
+from unittest import mock
+
 import heddle.torch
 import opinfo_cases
 import opinfo_coverage
@@ -21,6 +23,28 @@ def test_samples_agree_with_the_cpu(case, device):
         f"{outcome.ran} samples ran, {ran} did before: {sorted(outcome.refusals)}"
     )
     assert outcome.refused <= refused, sorted(outcome.refusals)
+
+
+@pytest.mark.parametrize("name", ["new_ones", "new_full", "full_like"])
+def test_a_card_that_samples_name_is_the_device_under_test(name, device):
+    case = opinfo_cases.Case(name, torch.float32)
+    with mock.patch("torch.cuda.is_available", return_value=True):
+        samples = opinfo_cases.samples_of(case)
+    on_a_card = [sample for sample in samples if sample[3].get("device") == "cuda"]
+    assert on_a_card
+    with mock.patch.object(opinfo_cases, "samples_of", return_value=on_a_card):
+        outcome = opinfo_cases.run_case(case, device)
+    assert not outcome.wrong
+    assert outcome.ran == len(on_a_card)
+
+
+def test_whatever_device_a_sample_names_it_is_the_one_under_test(device):
+    words = {"reduction": "mean", "equation": "ij,jk", "other": torch.device("meta"), "dtype": torch.float64}
+    named = (torch.device("cuda:0"), torch.device("cpu"), "cuda:1", "cpu")
+    for where in (device, "cpu"):
+        moved = opinfo_cases.to_device((torch.ones(2, device=device), *named, words), where)
+        assert moved[0].device.type == where
+        assert moved[1:] == (torch.device(where), torch.device(where), where, where, words)
 
 
 @pytest.mark.parametrize("case", opinfo_cases.out_cases(), ids=str)
