@@ -1,4 +1,5 @@
 // cuBLASLt of the double: matrices are sequences of columns, as the library has them.
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
@@ -95,6 +96,10 @@ bool known_compute(int compute) {
          compute == cuda::kBlasComputeBF16 || compute == cuda::kBlasComputeTF32;
 }
 
+void add_products(float* sums, const float* row, float factor, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) sums[i] += row[i] * factor;
+}
+
 struct Multiplication {
   Operation operation;
   Factor a, b;
@@ -102,12 +107,12 @@ struct Multiplication {
   uint64_t c, d;
   float alpha, beta;
 
-  // The lines of one batch, each `depth` elements that lie together, rounded as they are multiplied.
+  // The elements of one batch, rounded as they are multiplied: those of one k lie together.
   std::vector<float> packed(const Factor& factor, int64_t batch, int64_t lines, int64_t depth) const {
     std::vector<float> all;
     all.reserve(static_cast<size_t>(lines * depth));
-    for (int64_t i = 0; i < lines; ++i) {
-      for (int64_t k = 0; k < depth; ++k) all.push_back(rounded(factor.at(batch, i, k), operation.compute));
+    for (int64_t k = 0; k < depth; ++k) {
+      for (int64_t i = 0; i < lines; ++i) all.push_back(rounded(factor.at(batch, i, k), operation.compute));
     }
     return all;
   }
@@ -123,13 +128,15 @@ struct Multiplication {
     for (int64_t batch = 0; batch < out.batches; ++batch) {
       const std::vector<float> rows = packed(a, batch, out.rows, depth),
                                columns = packed(b, batch, out.columns, depth);
+      std::vector<float> sums(static_cast<size_t>(out.rows));
       for (int64_t j = 0; j < out.columns; ++j) {
+        std::fill(sums.begin(), sums.end(), 0.0f);
+        for (int64_t k = 0; k < depth; ++k)
+          add_products(sums.data(), rows.data() + k * out.rows,
+                       columns[static_cast<size_t>(k * out.columns + j)], out.rows);
         for (int64_t i = 0; i < out.rows; ++i) {
-          const float *const row = rows.data() + i * depth, *const column = columns.data() + j * depth;
-          float sum = 0;
-          for (int64_t k = 0; k < depth; ++k) sum += row[k] * column[k];
           const int64_t at = batch * out.batch_stride + j * out.line + i;
-          cuda::store<float>(d, out.element(), at, ended(sum, i, at));
+          cuda::store<float>(d, out.element(), at, ended(sums[static_cast<size_t>(i)], i, at));
         }
       }
     }

@@ -60,6 +60,7 @@ struct Shape {  // of a tensor or a filter
     for (const int64_t each : extents) all *= each;
     return all;
   }
+  int64_t channel() const { return count() / (extents[0] * extents[1]); }
   uint64_t bytes() const { return static_cast<uint64_t>(count()) * (type == cuda::kCudnnF32 ? 4 : 2); }
   void require_read(uint64_t at, const char* what) const {
     check_alignment(at, what);
@@ -107,22 +108,35 @@ struct Convolution {
     if (x.type != cuda::kCudnnF32 || window.math == cuda::kCudnnFmaMath) return value;
     return cuda::from_f16(cuda::to_f16(value));
   }
-  float sum(int64_t image, int64_t channel, const std::vector<int64_t>& place) const {
+  struct Tap {  // from the first elements of a channel of x and of w
+    int64_t x, w;
+  };
+  std::vector<Tap> taps_at(const std::vector<int64_t>& place) const {
+    std::vector<Tap> taps;
+    each_place(w.extents, 2, [&](const std::vector<int64_t>& tap) {
+      int64_t from = 0, weight = 0;
+      for (size_t axis = 0; axis < tap.size(); ++axis) {
+        const int64_t at =
+            place[axis] * window.strides[axis] - window.padding[axis] + tap[axis] * window.dilations[axis];
+        if (at < 0 || at >= x.extents[axis + 2]) return;
+        from = from * x.extents[axis + 2] + at;
+        weight = weight * w.extents[axis + 2] + tap[axis];
+      }
+      taps.push_back({from, weight});
+    });
+    return taps;
+  }
+  float sum(int64_t image, int64_t channel, const std::vector<Tap>& taps) const {
     const int64_t inner = w.extents[1], group = channel / (out.extents[1] / window.groups);
+    const int64_t x_step = x.channel(), w_step = w.channel();
     float all = 0;
     for (int64_t c = 0; c < inner; ++c) {
-      each_place(w.extents, 2, [&](const std::vector<int64_t>& tap) {
-        int64_t from = image * x.extents[1] + group * inner + c, weight = channel * inner + c;
-        for (size_t axis = 0; axis < tap.size(); ++axis) {
-          const int64_t at =
-              place[axis] * window.strides[axis] - window.padding[axis] + tap[axis] * window.dilations[axis];
-          if (at < 0 || at >= x.extents[axis + 2]) return;
-          from = from * x.extents[axis + 2] + at;
-          weight = weight * w.extents[axis + 2] + tap[axis];
-        }
-        all += factor(cuda::load<float>(x_at, x.element(), from)) *
-               factor(cuda::load<float>(w_at, w.element(), weight));
-      });
+      const int64_t from = (image * x.extents[1] + group * inner + c) * x_step;
+      const int64_t weight = (channel * inner + c) * w_step;
+      for (const Tap& tap : taps) {
+        all += factor(cuda::load<float>(x_at, x.element(), from + tap.x)) *
+               factor(cuda::load<float>(w_at, w.element(), weight + tap.w));
+      }
     }
     return all;
   }
@@ -131,7 +145,7 @@ struct Convolution {
     for (int64_t image = 0; image < out.extents[0]; ++image) {
       for (int64_t channel = 0; channel < out.extents[1]; ++channel) {
         each_place(out.extents, 2, [&](const std::vector<int64_t>& place) {
-          float value = sum(image, channel, place);
+          float value = sum(image, channel, taps_at(place));
           if (bias_at != 0) value += cuda::load<float>(bias_at, out.element(), channel);
           if (residual_at != 0) value += cuda::load<float>(residual_at, out.element(), at);
           if (relu && value < 0) value = 0;

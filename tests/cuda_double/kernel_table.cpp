@@ -1,38 +1,34 @@
 #include "tests/cuda_double/kernel_table.h"
 
 #include <array>
+#include <utility>
+#include <vector>
 
-#include "drivers/cuda/kernels/all.h"
 #include "tests/cuda_double/contexts.h"
 
 namespace heddle::cuda_double {
 namespace {
 
-using namespace cuda;  // NOLINT: the list names structs
+using Loaded = std::array<std::vector<LoadedKernel>, kMostDevices>;
 
-template <class K>
-void run(const void* params, HostBlock& block) {
-  (*static_cast<const K*>(params))(block);
-}
-
-constexpr HostKernel kAll[] = {
-#define HEDDLE_KERNEL(name, ...) \
-  {"heddle_" #name, sizeof(__VA_ARGS__), most_threads<__VA_ARGS__>(), run<__VA_ARGS__>},
-#include "drivers/cuda/kernels/list.inc"
-};
-
-using Loaded = std::array<LoadedKernel, std::size(kAll)>;
-constexpr Loaded loaded_on(int device) {
-  Loaded all{};
-  for (size_t i = 0; i < all.size(); ++i) all[i] = {&kAll[i], device};
+template <size_t... Shares>
+Loaded load_all(std::index_sequence<Shares...>) {
+  Loaded all;
+  const auto load = [&](std::span<const HostKernel> share) {
+    for (const HostKernel& each : share) {
+      for (int device = 0; each.run != nullptr && device < kMostDevices; ++device)
+        all[static_cast<size_t>(device)].push_back({&each, device});
+    }
+  };
+  (load(kernels_with_share<Shares>()), ...);
   return all;
 }
-constexpr std::array<Loaded, kMostDevices> kLoaded = {loaded_on(0), loaded_on(1)};
 
 }  // namespace
 
 const LoadedKernel* find_kernel(std::string_view symbol, int device) {
-  for (const LoadedKernel& each : kLoaded[static_cast<size_t>(device)]) {
+  static const auto* const loaded = new Loaded(load_all(std::make_index_sequence<kKernelShares>()));
+  for (const LoadedKernel& each : (*loaded)[static_cast<size_t>(device)]) {
     if (each.kernel->name == symbol) return &each;
   }
   return nullptr;

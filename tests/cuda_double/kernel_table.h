@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string_view>
 
 #include "base/clock.h"
@@ -9,12 +10,18 @@
 
 namespace heddle::cuda_double {
 
+using RunKernel = void (*)(const void* params, cuda::HostBlock& block);
 struct HostKernel {
   const char* name;  // the image's: "heddle_" and that of list.inc
   size_t params_bytes;
   int most_threads;  // of a block
-  void (*run)(const void* params, cuda::HostBlock& block);
+  RunKernel run;     // null: it is in another share
 };
+// All kernels, with those that kernel_share.cpp was compiled for (HEDDLE_KERNEL_SHARE).
+inline constexpr size_t kKernelShares = HEDDLE_KERNEL_SHARES;
+template <size_t Share>
+std::span<const HostKernel> kernels_with_share();
+
 struct LoadedKernel {  // what a CUfunction names
   const HostKernel* kernel = nullptr;
   int device = 0;  // of the context whose module it is of

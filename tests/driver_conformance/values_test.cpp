@@ -32,13 +32,16 @@ void check_case_of_driver(device::Device& device, const Driver& driver, const Ca
 
 TEST_CASE("every operator gives the reference's values, contiguous and strided, in every element type") {
   const std::vector<Case> cases = all_cases();
+  size_t first = 0;  // of every second case: two processes can have a half each
+  SUBCASE("even cases") {}
+  SUBCASE("odd cases") { first = 1; }
   for (const Driver& driver : drivers()) {
     auto device = driver.make();
     REQUIRE_MESSAGE(device.ok(), to_string(device.status()));
     CAPTURE(driver.name);
     for_each_kind(**device, [&] {
       size_t checked = 0;
-      for (size_t i = 0; i < cases.size(); ++i) {
+      for (size_t i = first; i < cases.size(); i += 2) {
         for (DType dtype : cases[i].dtypes) {
           CAPTURE(std::string(cases[i].op));
           CAPTURE(i);
@@ -47,7 +50,7 @@ TEST_CASE("every operator gives the reference's values, contiguous and strided, 
           ++checked;
         }
       }
-      CHECK(checked > 1000);
+      CHECK(checked > 500);
     });
     const Status lost = (*device)->lost();
     CHECK_MESSAGE(lost.ok(), to_string(lost));
