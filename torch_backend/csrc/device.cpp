@@ -116,11 +116,11 @@ StreamNames& stream_names() {
 }
 
 struct ThreadChoice {
-  Caller counted;
   c10::DeviceIndex device = 0;
   std::array<std::optional<Stream>, kDevices> set;  // by PyTorch's set_stream
   std::array<std::optional<Stream>, kDevices> own;  // Heddle's choice for the thread, looked up once
 
+  ThreadChoice() { count_caller(); }
   ~ThreadChoice() {
     for (size_t i = 0; i < kDevices; ++i) forget(static_cast<c10::DeviceIndex>(i));
   }

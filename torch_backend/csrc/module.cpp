@@ -50,6 +50,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   bind_lowering(m);
   bind_dlpack(m);
   m.def("before_exit", &before_exit);
+  m.def("count_caller", &count_caller);
   m.def("device_count", &device_count);
   m.def("device_names", &device_names);
   m.def("current_device", &current_device);

@@ -13,19 +13,25 @@ namespace {
 std::atomic<bool> announced{false};
 std::atomic<int> callers{0}, waiting{0};
 thread_local bool ends_the_process = false;
+thread_local int counted = 0;  // how often this thread is among the callers: 0 or 1
+
+struct Caller {
+  Caller() { counted = 1, callers.fetch_add(1, std::memory_order_relaxed); }
+  ~Caller() { counted = 0, callers.fetch_sub(1, std::memory_order_relaxed); }
+  Caller(const Caller&) = delete;
+  Caller& operator=(const Caller&) = delete;
+};
 
 }  // namespace
 
-Caller::Caller() { callers.fetch_add(1, std::memory_order_relaxed); }
-Caller::~Caller() { callers.fetch_sub(1, std::memory_order_relaxed); }
+void count_caller() { thread_local const Caller while_it_lives; }
 
 void before_exit() {
   ends_the_process = true;
   announced.store(true, std::memory_order_release);
   const pybind11::gil_scoped_release released;
   const auto end = std::chrono::steady_clock::now() + kLongest;
-  // The thread that ends the process may be a caller itself.
-  while (waiting.load(std::memory_order_acquire) + 1 < callers.load(std::memory_order_relaxed) &&
+  while (waiting.load(std::memory_order_acquire) + counted < callers.load(std::memory_order_relaxed) &&
          std::chrono::steady_clock::now() < end)
     std::this_thread::yield();
 }

@@ -19,14 +19,9 @@ constexpr std::chrono::milliseconds kLongest{200};
 
 void before_exit();  // holds the GIL, and gives it to the others meanwhile
 
-// What a thread that calls has: counted while it lives.
-class Caller {
- public:
-  Caller();
-  ~Caller();
-  Caller(const Caller&) = delete;
-  Caller& operator=(const Caller&) = delete;
-};
+// This thread calls: until it ends, or waits for the end of the process, before_exit() waits for it. PyTorch
+// lets go of the GIL where it frees a tensor, so a thread that only drops what others made is one as well.
+void count_caller();
 void stay_out_of_exit();  // where work starts
 bool process_ends();      // exit is announced: nothing needs to be freed any more
 

@@ -53,6 +53,17 @@ SHAPES = {
                 module(x)
         start(call)
     """,
+    # Most of the time they are where CPython would end them in the middle of PyTorch's frames.
+    "daemon threads in batches, and in PyTorch's own operators": """
+        square = torch.ones(200, 200)
+        def call():
+            with torch.inference_mode():
+                with heddle.torch.batch_inference():
+                    module(x)
+                for _ in range(4):
+                    square @ square
+        start(call)
+    """,
     "daemon threads that wait for the device": """
         held = threading.Event()
         def hold():

@@ -19,6 +19,7 @@ import torch
 from heddle.errors import InvalidError, UnsupportedError
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from . import _C
 from .calls import Callee, Form, Work, take_apart
 from .settings import Settings
 
@@ -88,11 +89,13 @@ class Owner:
         """Calls it in the owner's thread, alone; the result or the exception is the caller's."""
         if self.owns_this_thread():
             return function(*args, **named)
+        _C.count_caller()
         errand = _Errand(lambda: function(*args, **named))
         return self.queue.submit({errand: (_NO_ROWS,)}).result()[0]
 
     def call(self, work: Work, tensors: tuple[torch.Tensor, ...]) -> Any:
         """Runs `work` on these rows, split and joined as its batch size says."""
+        _C.count_caller()
         rows = _rows(work, tensors)
         size = work.batch_size
         if rows == 0:
