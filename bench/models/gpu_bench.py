@@ -7,6 +7,9 @@ with tensors on the device and with arrays of the host, a CUDA graph of the eage
 PyTorch's of f32 on the CPU first. A peer that fails or is wrong is a mistake and is not timed; the rest goes
 on. A ratio is heddle's time / the peer's, round by round, with the lower and upper quartile.
 
+tools/gpu_check.py sets HEDDLE_CUDA_GRAPHS=all: PyTorch is in the process, and Heddle replays calls of
+cuBLASLt and cuDNN as graphs nevertheless.
+
 --double: a small call of each model on the CUDA double, beside PyTorch on the CPU: answers, and no figures.
 """
 

@@ -65,8 +65,7 @@ bool set_stream_wait(std::string_view value, DeviceOptions& o) {
   return true;
 }
 
-bool takes_tuning(std::string_view v, DeviceOptions&) { return v == "on" || v == "off" || v == "all"; }
-bool takes_on_or_off(std::string_view v, DeviceOptions&) { return v == "on" || v == "off"; }
+bool takes_on_off_or_all(std::string_view v, DeviceOptions&) { return v == "on" || v == "off" || v == "all"; }
 bool takes_folder(std::string_view v, DeviceOptions&) { return v.starts_with('/'); }
 
 // "/a:/b" as folders; nothing where one of them is no path from / on.
@@ -122,13 +121,14 @@ constexpr std::array kVariables = {
                return parse(v, o.in_flight) && o.in_flight >= 0 && o.in_flight <= 1024;
              }},
     Variable{kTune, "whether it is measured how products are best computed, and kept (all: at once)",
-             "on, off or all", takes_tuning},
+             "on, off or all", takes_on_off_or_all},
     Variable{kCacheFolder, "where it is kept", "a folder's path from / on", takes_folder},
     Variable{kCudaImage, "kernels for NVIDIA GPUs, in the place of those that were built in",
              "the path of a file that nvcc made of this version's kernels",
              [](std::string_view, DeviceOptions&) { return true; }},  // refused when a device is opened
     Variable{kCudaGraphs, "whether runs on NVIDIA GPUs that come again are replayed as CUDA's graphs",
-             "on or off", takes_on_or_off},
+             "on, all (also where that may disturb other users of CUDA in the process) or off",
+             takes_on_off_or_all},
     Variable{kCudaLibraries,
              "where cuBLASLt and cuDNN are looked for, before CUDA_HOME/lib64 and NVIDIA's wheels",
              "folders' paths from / on, with ':' between them", takes_folders},
@@ -188,9 +188,10 @@ host::HostTuning host_tuning_from_environment() {
 
 std::string cuda_image_from_environment() { return std::string(set_value(kCudaImage)); }
 
-bool cuda_graphs_from_environment() {
+std::string cuda_graphs_from_environment() {
   check_alone({kCudaGraphs});
-  return set_value(kCudaGraphs) != "off";
+  const std::string_view value = set_value(kCudaGraphs);
+  return value.empty() ? "on" : std::string(value);
 }
 
 std::vector<std::string> cuda_libraries_from_environment() {

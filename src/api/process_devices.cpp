@@ -152,7 +152,9 @@ cuda::CudaOptions cuda_options(int ordinal) {
   options.lookers = lookers_of(host::read_budget().cores);
   options.ordinal = ordinal;
   options.image_file = cuda_image_from_environment();
-  if (!cuda_graphs_from_environment()) options.graph_bytes = 0;
+  const std::string graphs = cuda_graphs_from_environment();
+  if (graphs == "off") options.graph_bytes = 0;
+  options.capture_beside_others = graphs == "all";
   return options;
 }
 

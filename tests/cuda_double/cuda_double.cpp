@@ -72,6 +72,7 @@ Code copy(Address to, Address from, size_t bytes, cuda::StreamHandle handle) {
 Code stream_write(cuda::StreamHandle handle, Address at, uint64_t value, unsigned) {
   if (const Code failed = fails(Call::kWrite); failed != 0) return failed;
   Stream* const stream = stream_of(handle, "cuStreamWriteValue64");
+  stream->require_uncaptured("cuStreamWriteValue64");
   stream->tell([=] {
     std::byte* const word = to_write(at, sizeof value, "cuStreamWriteValue64");
     stream->order().show_host();  // before the host can see it
@@ -82,11 +83,12 @@ Code stream_write(cuda::StreamHandle handle, Address at, uint64_t value, unsigne
 
 Code event_record(cuda::EventHandle handle, cuda::StreamHandle at) {
   Stream* const stream = stream_of(at, "cuEventRecord");
+  stream->require_uncaptured("cuEventRecord");
   auto* const event = static_cast<Event*>(handle);
   if (event->device != stream->device()) stop("cuEventRecord", "the event is another context's");
   const auto moment = std::make_shared<Moment>();
   *event->moment.lock() = moment;
-  stream->tell([moment, stream] { moment->reach(stream->order().up_to_here()); });
+  stream->tell([moment, stream] { moment->reach(stream->order().up_to_here(), blas_lt_clock().now()); });
   return cuda::kSuccess;
 }
 
@@ -104,6 +106,17 @@ Code event_query(cuda::EventHandle handle) {
   if (moment == nullptr) return cuda::kSuccess;
   if (!moment->reached()) return cuda::kNotReady;
   show_host(moment->known());
+  return cuda::kSuccess;
+}
+
+Code event_elapsed(float* milliseconds, cuda::EventHandle begin, cuda::EventHandle end) {
+  std::array<TimePoint, 2> at;
+  for (size_t i = 0; i < 2; ++i) {
+    const Ref<Moment> moment = *static_cast<Event*>(i == 0 ? begin : end)->moment.lock();
+    if (moment == nullptr || !moment->reached()) return cuda::kNotReady;
+    at[i] = moment->when();
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(at[1] - at[0]).count();
   return cuda::kSuccess;
 }
 
@@ -206,6 +219,7 @@ void add_memory(cuda::DriverApi& api) {
 Code query_stream(cuda::StreamHandle handle) {
   Stream* const asked = stream_of(handle, "cuStreamQuery");
   require_no_capture("cuStreamQuery");
+  asked->require_uncaptured("cuStreamQuery");
   if (const Code failed = fails(Call::kQuery); failed != 0) return failed;
   return asked->idle() ? cuda::kSuccess : cuda::kNotReady;
 }
@@ -213,6 +227,7 @@ Code query_stream(cuda::StreamHandle handle) {
 Code synchronize_stream(cuda::StreamHandle handle) {
   Stream* const waited = stream_of(handle, "cuStreamSynchronize");
   require_no_capture("cuStreamSynchronize");
+  waited->require_uncaptured("cuStreamSynchronize");
   if (const Code failed = fails(Call::kSynchronize); failed != 0) return failed;
   return waited->wait_idle(), cuda::kSuccess;
 }
@@ -235,6 +250,7 @@ void add_streams(cuda::DriverApi& api) {
     return cuda::kSuccess;
   };
   api.event_record = event_record;
+  api.event_elapsed = event_elapsed;
   api.event_query = [](cuda::EventHandle event) {
     require_no_capture("cuEventQuery");
     return event_query(event);
@@ -304,7 +320,7 @@ cuda::EventHandle make_held_event() {
 
 void reach(cuda::EventHandle event) {
   const Ref<Moment> moment = *static_cast<Event*>(event)->moment.lock();
-  moment->reach(known_to_host());
+  moment->reach(known_to_host(), blas_lt_clock().now());
 }
 
 bool is_reached(cuda::EventHandle event) { return event_query(event) == cuda::kSuccess; }

@@ -20,6 +20,8 @@ enum class Call {
   kNode,
   kInstantiate,
   kGraphLaunch,
+  kBeginCapture,
+  kEndCapture,
   kCount
 };
 

@@ -1,6 +1,7 @@
 #include "tests/cuda_double/graph_double.h"
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 #include <queue>
 #include <set>
@@ -18,7 +19,7 @@ namespace {
 using cuda::Code;
 
 struct Node {
-  KernelLaunch launch;
+  std::function<void(uint64_t number)> run;
   std::vector<size_t> before;  // indices of nodes
 };
 using Nodes = std::vector<Node>;
@@ -106,11 +107,24 @@ void run(const Nodes& nodes, uint64_t number) {
   while (!ready.empty()) {
     const size_t next = ready.top();
     ready.pop();
-    if (!is_context_lost()) nodes[next].launch.run(number++);
+    if (!is_context_lost()) nodes[next].run(number++);
     for (const size_t each : after[next]) {
       if (--awaited[each] == 0) ready.push(each);
     }
   }
+}
+
+Code add_node(cuda::GraphNode* made, GraphObject& graph, const cuda::GraphNode* before, size_t count,
+              std::function<void(uint64_t number)> work) {
+  Node node{std::move(work), {}};
+  for (size_t i = 0; i < count; ++i) {
+    const auto index = reinterpret_cast<size_t>(before[i]);
+    if (index == 0 || index > graph.nodes.size()) return cuda::kInvalidValue;
+    node.before.push_back(index - 1);
+  }
+  *made = node_handle(graph.nodes.size());
+  graph.nodes.push_back(std::move(node));
+  return cuda::kSuccess;
 }
 
 Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::GraphNode* before, size_t count,
@@ -118,16 +132,41 @@ Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::Gra
   require_context("cuGraphAddKernelNode");
   const auto graph = handles<GraphObject>().find(handle, "cuGraphAddKernelNode");
   if (const Code failed = fails(Call::kNode); failed != 0) return failed;
-  Node node;
-  for (size_t i = 0; i < count; ++i) {
-    const auto index = reinterpret_cast<size_t>(before[i]);
-    if (index == 0 || index > graph->nodes.size()) return cuda::kInvalidValue;
-    node.before.push_back(index - 1);
+  KernelLaunch launch;
+  if (!launch.take(*kernel)) return cuda::kInvalidValue;
+  return add_node(made, *graph, before, count, [launch](uint64_t number) { launch.run(number); });
+}
+
+Code add_child(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::GraphNode* before, size_t count,
+               cuda::GraphHandle child) {
+  constexpr const char* kWhat = "cuGraphAddChildGraphNode";
+  require_context(kWhat);
+  const auto graph = handles<GraphObject>().find(handle, kWhat);
+  if (const Code failed = fails(Call::kNode); failed != 0) return failed;
+  const Nodes nodes = handles<GraphObject>().find(child, kWhat)->nodes;
+  return add_node(made, *graph, before, count, [nodes](uint64_t number) { run(nodes, number); });
+}
+
+Code begin_capture(cuda::StreamHandle at, int mode) {
+  constexpr const char* kWhat = "cuStreamBeginCapture";
+  Stream* const stream = stream_of(at, kWhat);
+  stream->require_uncaptured(kWhat);
+  if (mode != cuda::kRelaxedCapture) stop(kWhat, "a capture that forbids others what they may do");
+  if (const Code failed = fails(Call::kBeginCapture); failed != 0) return failed;
+  return stream->begin_capture(), cuda::kSuccess;
+}
+
+Code end_capture(cuda::StreamHandle at, cuda::GraphHandle* made) {
+  std::vector<std::function<void()>> told = stream_of(at, "cuStreamEndCapture")->end_capture();
+  *made = nullptr;
+  if (const Code failed = fails(Call::kEndCapture); failed != 0) return failed;
+  auto graph = std::make_shared<GraphObject>();
+  for (auto& work : told) {
+    std::vector<size_t> before;
+    if (!graph->nodes.empty()) before.push_back(graph->nodes.size() - 1);
+    graph->nodes.push_back({[work = std::move(work)](uint64_t) { work(); }, std::move(before)});
   }
-  if (!node.launch.take(*kernel)) return cuda::kInvalidValue;
-  *made = node_handle(graph->nodes.size());
-  graph->nodes.push_back(std::move(node));
-  return cuda::kSuccess;
+  return *made = handles<GraphObject>().make(std::move(graph)), cuda::kSuccess;
 }
 
 Code instantiate(cuda::GraphExec* made, cuda::GraphHandle handle, uint64_t flags) {
@@ -177,6 +216,9 @@ void add_graphs(cuda::DriverApi& api) {
     return handles<GraphObject>().destroy(graph, "cuGraphDestroy"), cuda::kSuccess;
   };
   api.graph_add_kernel = add_kernel;
+  api.graph_add_child = add_child;
+  api.begin_capture = begin_capture;
+  api.end_capture = end_capture;
   api.graph_instantiate = instantiate;
   api.graph_launch = launch;
   // What is in flight keeps the nodes until it is over, as with CUDA.

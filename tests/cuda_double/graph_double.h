@@ -2,7 +2,8 @@
 //
 //   Checks     A graph, or an executable one, that was destroyed; an executable graph that two threads have
 //              in their hands at once, or that is launched while another stream runs it (CUDA would let the
-//              second wait). Nodes run as their dependencies allow and else last first.
+//              second wait); a question about a stream that is captured. Nodes run as their dependencies
+//              allow and else last first; those of a capture in its order.
 //   Lifetime   Handles are never given twice, so that one that was destroyed is known.
 #pragma once
 

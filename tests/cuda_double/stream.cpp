@@ -1,6 +1,7 @@
 #include "tests/cuda_double/stream.h"
 
 #include <array>
+#include <utility>
 
 #include "tests/cuda_double/contexts.h"
 #include "tests/cuda_double/faults.h"
@@ -18,10 +19,26 @@ void Stream::tell(std::function<void()> work) {
   Told told{std::move(work), known_to_host()};
   {
     auto state = state_.lock();
+    if (state->captured.has_value()) {
+      state->captured->push_back(std::move(told.work));
+      return;
+    }
     state->told.push_back(std::move(told));
     ++state->left;
   }
   state_.notify_all();
+}
+
+void Stream::begin_capture() { state_.lock()->captured.emplace(); }
+
+std::vector<std::function<void()>> Stream::end_capture() {
+  auto captured = std::exchange(state_.lock()->captured, std::nullopt);
+  if (!captured.has_value()) stop("cuStreamEndCapture", "the stream is not captured");
+  return std::move(*captured);
+}
+
+void Stream::require_uncaptured(const char* what) {
+  if (state_.lock()->captured.has_value()) stop(what, "the stream is captured, and that ends its capture");
 }
 
 bool Stream::idle() {

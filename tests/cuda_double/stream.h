@@ -3,7 +3,10 @@
 
 #include <deque>
 #include <functional>
+#include <optional>
+#include <vector>
 
+#include "base/clock.h"
 #include "base/sync.h"
 #include "base/thread.h"
 #include "drivers/cuda/driver/driver_api.h"
@@ -13,12 +16,13 @@ namespace heddle::cuda_double {
 
 class Moment {  // one record of an event
  public:
-  void reach(Known known) {
-    *state_.lock() = {true, std::move(known)};
+  void reach(Known known, TimePoint at) {
+    *state_.lock() = {true, std::move(known), at};
     state_.notify_all();
   }
   bool reached() const { return state_.lock()->over; }
   Known known() const { return state_.lock()->known; }  // what is over with it
+  TimePoint when() const { return state_.lock()->at; }
   Known wait() {
     auto state = state_.lock();
     state.wait([&] { return state->over; });
@@ -29,6 +33,7 @@ class Moment {  // one record of an event
   struct State {
     bool over = false;
     Known known;
+    TimePoint at;  // by blas_lt_clock()
   };
   Guarded<State, Rank::kTimeline> state_;
 };
@@ -48,7 +53,12 @@ class Stream {
 
   int device() const { return device_; }
   WorkOrder& order() { return order_; }
+  // Does it; or keeps it, while the stream is captured.
   void tell(std::function<void()> work);
+  void begin_capture();
+  std::vector<std::function<void()>> end_capture();
+  // Ends the process where the stream is captured: that would end the capture.
+  void require_uncaptured(const char* what);
   bool idle();
   void wait_idle();
 
@@ -61,6 +71,7 @@ class Stream {
     std::deque<Told> told;
     size_t left = 0;  // told and not done
     bool closed = false;
+    std::optional<std::vector<std::function<void()>>> captured;
   };
   void run();
 

@@ -35,8 +35,7 @@ std::unique_ptr<Opened> open_with(const std::string& folder, const BlasLtApi& ap
   const auto made = make_cuda_device({.api = &cuda_double::api(),
                                       .image = cuda_double::image(),
                                       .blas = &api,
-                                      .tuning = {.on = tunes, .folder = folder, .warn = warn},
-                                      .clock = &cuda_double::blas_lt_clock()});
+                                      .tuning = {.on = tunes, .folder = folder, .warn = warn}});
   REQUIRE(made.ok());
   opened->device = *made;
   return opened;
@@ -92,6 +91,19 @@ TEST_CASE("what one device has measured the next one takes from the file, with t
   CHECK(said_of_choices(*open_with("")) == "measured, not kept: there is no folder for them");
 }
 
+TEST_CASE("the algorithm that the GPU runs in the least time is chosen, however long the host takes for it") {
+  BlasLtApi slow = cuda_double::blas_lt();
+  slow.multiply = [](auto... arguments) {
+    constexpr size_t kAlgorithm = 12;  // of cublasLtMatmul's arguments
+    const bool fast = std::get<kAlgorithm>(std::tuple(arguments...))->data[0] == 1;
+    const TimePoint end = Clock::real().now() + std::chrono::milliseconds(fast ? 1 : 0);
+    while (Clock::real().now() < end) {
+    }
+    return cuda_double::blas_lt().multiply(arguments...);
+  };
+  CHECK(measures(*open_with("", slow), 20, 1));
+}
+
 TEST_CASE("another version of the library measures anew, and takes nothing from the first") {
   const TestFolder folder;
   CHECK(measures(*open_with(folder.path()), 20));
@@ -125,7 +137,7 @@ TEST_CASE("a file that is damaged, or holds what is no choice, is told and measu
   const std::string whole{std::istreambuf_iterator<char>(file), {}};
   const size_t title = whole.find('\n') + 1, identity = whole.find('\n', title);
   const std::string who = whole.substr(title + 4, identity - title - 4);
-  CHECK(who == "CUDA double; compute capability 9.0; 4 multiprocessors; kernels 1; cuBLASLt 13.1.1");
+  CHECK(who == "CUDA double; compute capability 9.0; 4 multiprocessors; kernels 2; cuBLASLt 13.1.1");
   const KeptLines lines(folder.path(), "cublaslt", "heddle cublaslt 1", who);
   REQUIRE(lines.path() == path);
   const Lines good = *lines.read();

@@ -17,10 +17,8 @@ using ir::DType;
 using Steps = std::vector<std::string>;
 
 Ref<device::Device> device_with_library() {
-  const auto made = make_cuda_device({.api = &cuda_double::api(),
-                                      .image = cuda_double::image(),
-                                      .blas = &cuda_double::blas_lt(),
-                                      .clock = &cuda_double::blas_lt_clock()});
+  const auto made = make_cuda_device(
+      {.api = &cuda_double::api(), .image = cuda_double::image(), .blas = &cuda_double::blas_lt()});
   REQUIRE(made.ok());
   return *made;
 }

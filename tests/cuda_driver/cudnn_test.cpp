@@ -23,8 +23,7 @@ Ref<device::Device> device_with_cudnn(const std::string& folder = "",
   const auto made = make_cuda_device({.api = &cuda_double::api(),
                                       .image = cuda_double::image(),
                                       .cudnn = &api,
-                                      .tuning = {.folder = folder},
-                                      .clock = &cuda_double::blas_lt_clock()});
+                                      .tuning = {.folder = folder}});
   REQUIRE(made.ok());
   return *made;
 }

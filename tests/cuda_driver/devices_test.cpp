@@ -64,9 +64,7 @@ TEST_CASE("a device that the machine does not have is named with those it has") 
 TEST_CASE("a device is opened, computes and is closed while a stranger captures a stream") {
   const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
   const cuda_double::ForeignCapture capture;
-  const auto device = device_of({.blas = &cuda_double::blas_lt(),
-                                 .cudnn = &cuda_double::cudnn(),
-                                 .clock = &cuda_double::blas_lt_clock()});
+  const auto device = device_of({.blas = &cuda_double::blas_lt(), .cudnn = &cuda_double::cudnn()});
   const auto program = layers(*device, 5);
   const Place place = place_of(*device, *program, {x});
   Session session(*device);

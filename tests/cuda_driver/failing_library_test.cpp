@@ -97,8 +97,7 @@ TEST_CASE("a library that fails once leaves one program to our kernels, says so,
          .image = cuda_double::image(),
          .blas = &blas,
          .cudnn = &cudnn,
-         .tuning = {.folder = folder, .warn = [&](const auto& line) { warned.push_back(line); }},
-         .clock = &cuda_double::blas_lt_clock()});
+         .tuning = {.folder = folder, .warn = [&](const auto& line) { warned.push_back(line); }}});
     REQUIRE(device.ok());
     failures_left = 1;
     CHECK_FALSE(by_library(**device, row.made));

@@ -146,12 +146,7 @@ TEST_CASE("runs whose hashes give the same set take turns, and each becomes a gr
   CHECK(calls_of(Call::kGraphLaunch) == static_cast<int>(2 * Graphs::kWays));
 }
 
-TEST_CASE("what gains nothing, or cannot be a graph, is launched directly") {
-  const auto with_library = make_cuda_device({.api = &cuda_double::api(),
-                                              .image = cuda_double::image(),
-                                              .blas = &cuda_double::blas_lt(),
-                                              .clock = &cuda_double::blas_lt_clock()});
-  REQUIRE(with_library.ok());
+TEST_CASE("what gains nothing from a graph is launched directly") {
   const auto plain = device_with_graphs(), off = device_of({.graph_bytes = 0});
   struct Row {
     const char* what;
@@ -162,7 +157,6 @@ TEST_CASE("what gains nothing, or cannot be a graph, is launched directly") {
   };
   for (const Row& row : {Row{"two launches", plain, 1, 4, false},
                          {"no arena", plain, 0, 4, false},
-                         {"products of the library", *with_library, 3, 256, false},
                          {"graphs are switched off", off, 3, 4, true}}) {
     CAPTURE(std::string(row.what));
     const auto program =

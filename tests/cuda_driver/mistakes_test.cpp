@@ -257,6 +257,27 @@ void launch_graph_from_two_threads(const Ground& ground) {
   });
 }
 
+// ---- captures of our own
+
+template <class Ask>
+void while_capturing(const Ground& ground, Ask ask) {
+  api().begin_capture(ground.stream, cuda::kRelaxedCapture);
+  ask();
+}
+
+void record_while_capturing(const Ground& ground) {
+  while_capturing(ground, [&, event = make_event()] { api().event_record(event, ground.stream); });
+}
+void write_while_capturing(const Ground& ground) {
+  std::byte* const word = ground.pinned(8);
+  while_capturing(ground, [&] { api().stream_write(ground.stream, reinterpret_cast<Address>(word), 1, 0); });
+}
+void end_capture_twice(const Ground& ground) {
+  cuda::GraphHandle graph = nullptr;
+  while_capturing(ground, [&] { api().end_capture(ground.stream, &graph); });
+  api().end_capture(ground.stream, &graph);
+}
+
 // ---- captures of others
 
 // In global mode, which is a thread's at first.
@@ -328,6 +349,17 @@ constexpr Mistake kDriverMistakes[] = {
     {"a destroyed executable graph", "cuGraphLaunch: the graph was destroyed", launch_destroyed_graph},
     {"a graph on two streams", "another stream runs the graph", launch_graph_on_two_streams},
     {"a graph in two threads", "another thread has the graph in its hands", launch_graph_from_two_threads},
+    {"querying a captured stream", "cuStreamQuery: the stream is captured",
+     [](const Ground& ground) { while_capturing(ground, [&] { api().stream_query(ground.stream); }); }},
+    {"synchronising a captured stream", "cuStreamSynchronize: the stream is captured",
+     [](const Ground& ground) { while_capturing(ground, [&] { synchronize(ground); }); }},
+    {"capturing a captured stream", "cuStreamBeginCapture: the stream is captured",
+     [](const Ground& ground) { while_capturing(ground, [&] { api().begin_capture(ground.stream, 2); }); }},
+    {"recording in a captured stream", "cuEventRecord: the stream is captured", record_while_capturing},
+    {"writing in a captured stream", "cuStreamWriteValue64: the stream is captured", write_while_capturing},
+    {"a capture that hinders others", "a capture that forbids others what they may do",
+     [](const Ground& ground) { api().begin_capture(ground.stream, 0); }},
+    {"ending a capture twice", "cuStreamEndCapture: the stream is not captured", end_capture_twice},
     {"pinning beside a capture", "cuMemHostAlloc: a stranger captures",
      [](const Ground& ground) { while_captured([&] { ground.pinned(64); }); }},
     {"allocating beside a capture", "cuMemAllocFromPoolAsync: a stranger captures",

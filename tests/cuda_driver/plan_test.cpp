@@ -36,10 +36,8 @@ struct Planned {
 };
 
 Planned planned(ir::Graph graph, const std::vector<ir::Extents>& shapes, bool exact = false) {
-  const auto device = make_cuda_device({.api = &cuda_double::api(),
-                                        .image = cuda_double::image(),
-                                        .blas = &cuda_double::blas_lt(),
-                                        .clock = &cuda_double::blas_lt_clock()});
+  const auto device = make_cuda_device(
+      {.api = &cuda_double::api(), .image = cuda_double::image(), .blas = &cuda_double::blas_lt()});
   REQUIRE(device.ok());
   const auto module =
       (*device)->load(std::move(graph), {.exact = exact}, device::plain_source(**device), NoLocksHeld());

@@ -85,8 +85,7 @@ Result<Ref<device::Device>> make_cuda() {
   cuda::CudaOptions options{.api = &cuda_double::api(),
                             .image = cuda_double::image(),
                             .blas = &cuda_double::blas_lt(),
-                            .cudnn = &cuda_double::cudnn(),
-                            .clock = &cuda_double::blas_lt_clock()};
+                            .cudnn = &cuda_double::cudnn()};
   if (without_libraries()) options.blas = nullptr, options.cudnn = nullptr;
   return cuda::make_cuda_device(options);
 }

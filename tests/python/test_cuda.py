@@ -161,7 +161,15 @@ def test_what_cannot_be_opened_is_refused_by_name(device, environment, said):
     assert said in json.loads(done.stdout)["verdict"]
 
 
-@pytest.mark.parametrize(("graphs", "said"), [("off", "off"), ("on", "up to 64 MiB"), ("", "up to 64 MiB")])
+@pytest.mark.parametrize(
+    ("graphs", "said"),
+    [
+        ("off", "off"),
+        ("on", "up to 64 MiB"),
+        ("", "up to 64 MiB"),
+        ("all", "up to 64 MiB, also beside others that use CUDA"),
+    ],
+)
 def test_graphs_can_be_switched_off_and_doctor_says_so(graphs, said):
     done = heddle_command("doctor", "--json", env=ON_CUDA | {"HEDDLE_CUDA_GRAPHS": graphs})
     assert done.returncode == 0, done.stderr

@@ -42,6 +42,14 @@ const Precision& precision_of(std::string_view name) {
                        [&](const Precision& each) { return each.name == name; });
 }
 
+std::string described_graphs(const CudaOptions& options) {
+  if (options.graph_bytes == 0) return "off";
+  const char* calls = options.capture_beside_others ? ", also beside others that use CUDA"
+                      : options.others_use_cuda() ? ", none with a library's calls: CUDA's runtime is loaded"
+                                                  : "";
+  return text("up to ", options.graph_bytes >> 20, " MiB", calls);
+}
+
 template <class Library>
 struct Found {
   Ref<const Library> library;
@@ -54,6 +62,13 @@ std::string described(const Result<Found<Library>>& found) {
   return text(found->library->version(), found->file.empty() ? "" : ", ", found->file);
 }
 
+Ref<Graphs> make_graphs(const Ref<const OpenDevice>& open, const CudaOptions& options) {
+  if (options.graph_bytes == 0) return nullptr;
+  const auto nobody = []() { return false; };
+  return std::make_shared<Graphs>(open, options.graph_bytes,
+                                  options.capture_beside_others ? nobody : options.others_use_cuda);
+}
+
 class CudaDevice final : public device::Device {
  public:
   CudaDevice(Ref<const OpenDevice> open, const Result<Found<BlasLt>>& blas, const Result<Found<Cudnn>>& cudnn,
@@ -61,7 +76,7 @@ class CudaDevice final : public device::Device {
       : open_(std::move(open)),
         blas_(blas.ok() ? blas->library : nullptr),
         cudnn_(cudnn.ok() ? cudnn->library : nullptr),
-        graphs_(options.graph_bytes == 0 ? nullptr : std::make_shared<Graphs>(open_, options.graph_bytes)),
+        graphs_(make_graphs(open_, options)),
         watcher_(std::make_shared<Watcher>(options.lookers)),
         warn_(options.tuning.warn) {
     const int ordinal = options.ordinal;
@@ -84,7 +99,7 @@ class CudaDevice final : public device::Device {
         {"CUDA of the driver", version(open_->driver_version)},
         {"cuBLASLt", described(blas)},
         {"cuDNN", described(cudnn)},
-        {"graphs", graphs_ == nullptr ? "off" : text("up to ", options.graph_bytes >> 20, " MiB")},
+        {"graphs", described_graphs(options)},
     };
     if (blas_ != nullptr) traits_.facts.push_back({"cuBLASLt's algorithms", blas_->describe_choices()});
     if (cudnn_ != nullptr) traits_.facts.push_back({"cuDNN's algorithms", cudnn_->describe_choices()});
@@ -213,7 +228,7 @@ Result<Found<BlasLt>> find_blas_lt(const CudaOptions& options, const Ref<const O
     HEDDLE_TRY_ASSIGN(api, load_blas_lt(library));
     found.file = file_with(api);
   }
-  HEDDLE_TRY_ASSIGN(found.library, BlasLt::make(api, open, options.tuning, *options.clock));
+  HEDDLE_TRY_ASSIGN(found.library, BlasLt::make(api, open, options.tuning));
   return found;
 }
 
@@ -227,7 +242,7 @@ Result<Found<Cudnn>> find_cudnn(const CudaOptions& options, const Ref<const Open
     HEDDLE_TRY_ASSIGN(api, load_cudnn(library));
     found.file = file_with(api);
   }
-  found.library = Cudnn::make(api, open, options.tuning, *options.clock);
+  found.library = Cudnn::make(api, open, options.tuning);
   return found;
 }
 

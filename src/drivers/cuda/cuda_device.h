@@ -24,8 +24,10 @@ struct CudaOptions {
   std::vector<std::string> library_folders = {};  // where NVIDIA's libraries are looked for first
   LibraryTuning tuning = {};                      // how algorithms are chosen, and kept
   int lookers = 0;                                // callers that look for a while before they sleep
-  const Clock* clock = &Clock::real();            // that algorithms are measured by
   uint64_t graph_bytes = uint64_t{64} << 20;      // of graphs to keep (graphs.h); 0: none is made
+  // Graphs of programs that call a library are made also where others of the process use CUDA.
+  bool capture_beside_others = false;
+  bool (*others_use_cuda)() = runtime_is_loaded;  // tests say
 };
 
 Result<Ref<device::Device>> make_cuda_device(const CudaOptions& options = {});

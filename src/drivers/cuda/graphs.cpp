@@ -1,6 +1,7 @@
 #include "drivers/cuda/graphs.h"
 
 #include "base/trace.h"
+#include "drivers/cuda/graph_builder.h"
 
 namespace heddle::cuda {
 namespace {
@@ -67,7 +68,8 @@ Status Graphs::launch(const CudaProgram& program, const device::Run& run, Addres
   const Code code = device_->api.graph_launch(graph->executable, stream);
   if (code == kSuccess) [[likely]]
     return {};
-  static_cast<void>(failure(code, program, "cuGraphLaunch"));
+  program.count_graph_failure();
+  static_cast<void>(device_->check(code, "cuGraphLaunch"));
   built_.erase_if([&](const GraphKey& key) { return key == place; });
   // If the device is lost, this says so. A run overwrites all that it reads but its inputs: what CUDA took of
   // the graph does no harm.
@@ -88,12 +90,21 @@ Ref<const Graphs::Graph> Graphs::find(const GraphPlace& place) {
 }
 
 bool Graphs::is_wanted(const GraphPlace& place) {
-  if (!came_before(GraphHash()(place))) return false;
-  const uint64_t bytes = bytes_of(place.program.lowered().steps.size());
+  if (!came_before(GraphHash()(place)) || would_disturb(place.program)) return false;
+  const uint64_t bytes = bytes_of(place.program.graph_nodes());
   if (bytes > bytes_max_) return false;
   if (bytes_.load_relaxed() + bytes <= bytes_max_) return true;
   if (replacements_.add_relaxed(1) % kRunsPerReplacement != 0) return false;
   built_.erase_if([](const GraphKey& key) { return key.life.expired(); });
+  return true;
+}
+
+// What is loaded stays loaded.
+bool Graphs::would_disturb(const CudaProgram& program) {
+  if (!program.calls_library()) return false;
+  if (others_.load_relaxed()) return true;
+  if (!others_use_cuda_()) return false;
+  others_.store_relaxed(true);
   return true;
 }
 
@@ -109,46 +120,17 @@ bool Graphs::came_before(uint64_t hash) {
 }
 
 Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
-  const DriverApi& api = device_->api;
-  const CudaProgram& program = place.program;
-  GraphHandle graph = nullptr;
-  if (const Code code = api.graph_create(&graph, 0); code != kSuccess)
-    return failure(code, program, "cuGraphCreate");
-  GraphExec executable = nullptr;
-  Code code = add_nodes(graph, place);
-  if (code == kSuccess) code = api.graph_instantiate(&executable, graph, 0);
-  api.graph_destroy(graph);
-  if (code != kSuccess) return failure(code, program, "cuGraphInstantiate");
-  return std::make_shared<const Graph>(*device_, executable, bytes_of(program.lowered().steps.size()),
-                                       bytes_);
-}
-
-Status Graphs::failure(Code code, const CudaProgram& program, std::string_view what) const {
-  program.count_graph_failure();
-  return device_->check(code, what);
-}
-
-// One after the other, as in a stream.
-Code Graphs::add_nodes(GraphHandle graph, const GraphPlace& place) const {
-  alignas(16) std::array<std::byte, CudaProgram::kMostParams> params;
-  void* pointers[] = {params.data()};
-  GraphNode before = nullptr;
-  for (const Step& step : place.program.lowered().steps) {
-    const auto& launch = std::get<Launch>(step);
-    place.program.fill(launch.arguments, place.run, place.flags, params.data());
-    KernelNode kernel;
-    kernel.function = launch.kernel->function;
-    kernel.grid_x = launch.blocks;
-    kernel.block_x = launch.threads;
-    kernel.shared_bytes = launch.shared_bytes;
-    kernel.params = pointers;  // CUDA copies what they point to
-    GraphNode node = nullptr;
-    const Code code =
-        device_->api.graph_add_kernel(&node, graph, &before, before == nullptr ? 0 : 1, &kernel);
-    if (code != kSuccess) return code;
-    before = node;
+  GraphBuilder builder(*device_);
+  const auto made = [&]() -> Result<GraphExec> {
+    HEDDLE_TRY(builder.begin());
+    HEDDLE_TRY(place.program.give_steps(place.run, place.flags, builder));
+    return builder.finish();
+  }();
+  if (!made.ok()) {
+    place.program.count_graph_failure();
+    return made.status();
   }
-  return kSuccess;
+  return std::make_shared<const Graph>(*device_, *made, bytes_of(place.program.graph_nodes()), bytes_);
 }
 
 }  // namespace heddle::cuda

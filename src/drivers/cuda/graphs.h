@@ -1,11 +1,10 @@
 // graphs.h: runs that CUDA replays: one call in the place of a program's launches.
 //
 //   What       A run whose program and addresses (arena, inputs, outputs, flags) come a second time is built
-//              into an executable graph of explicit kernel nodes in a line, and launched as one from then on.
-//              Nothing is captured: another thread's cudaDeviceSynchronize() destroys a capture.
-//   Which      CudaProgram::fits_graph(): some launches at least, no call of a library (it cannot be a node)
-//              and an arena. The others are launched step by step, and so is a program whose graphs failed
-//              kMostFailures times.
+//              into an executable graph (graph_builder.h), and launched as one from then on.
+//   Which      CudaProgram::fits_graph(): some steps at least, and an arena. The others are launched step by
+//              step, and so is a program whose graphs failed kMostFailures times, and one that calls a
+//              library where others of the process use CUDA: building its graphs might make their calls fail.
 //   Alone      CUDA runs a graph once at a time, in whichever streams, and does not order threads that launch
 //              it at once. The arena's address is in the key, and an arena is one run's until that is over:
 //              no two streams ever want the same graph. So all queues of a device share the graphs: a slot's
@@ -64,10 +63,13 @@ class Graphs {
   // What CUDA keeps for a node of a kernel, in the host's memory and the GPU's: it does not say. NVIDIA's own
   // cache of graphs counts about 10 KB (CCCL, pull request 3768).
   static constexpr uint64_t kNodeBytes = 10 * 1024;
-  static uint64_t bytes_of(size_t launches) { return (launches + 1) * kNodeBytes; }
+  static uint64_t bytes_of(size_t nodes) { return (nodes + 1) * kNodeBytes; }
 
-  Graphs(Ref<const OpenDevice> device, uint64_t bytes_max)
-      : device_(std::move(device)), bytes_max_(bytes_max), built_({.bytes = bytes_max}) {}
+  Graphs(Ref<const OpenDevice> device, uint64_t bytes_max, bool (*others_use_cuda)())
+      : device_(std::move(device)),
+        bytes_max_(bytes_max),
+        others_use_cuda_(others_use_cuda),
+        built_({.bytes = bytes_max}) {}
 
   // Enqueues the run; the device's context is current.
   Status launch(const CudaProgram& program, const device::Run& run, Address flags, StreamHandle stream);
@@ -95,12 +97,13 @@ class Graphs {
   Ref<const Graph> find(const GraphPlace& place);  // null: not this time
   bool is_wanted(const GraphPlace& place);
   bool came_before(uint64_t hash);
+  bool would_disturb(const CudaProgram& program);
   Result<Ref<const Graph>> build(const GraphPlace& place);
-  Code add_nodes(GraphHandle graph, const GraphPlace& place) const;
-  Status failure(Code code, const CudaProgram& program, std::string_view what) const;  // counts it
 
   const Ref<const OpenDevice> device_;
   const uint64_t bytes_max_;
+  bool (*const others_use_cuda_)();
+  Atomic<bool> others_{false};        // were seen to use it; looked for when a graph is built
   Atomic<uint64_t> bytes_{0};         // of the graphs that live
   Atomic<uint32_t> replacements_{0};  // asked for; some are made
   // Hashes of runs that came once, in the set that each gives: the latest first, the oldest leaves.

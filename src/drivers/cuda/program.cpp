@@ -1,6 +1,5 @@
 #include "drivers/cuda/program.h"
 
-#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -21,11 +20,45 @@ uint64_t address_of(const Patch& patch, const device::Run& run, Address flags) {
   return 0;
 }
 
-bool may_be_graph(const Lowered& lowered) {
-  return lowered.steps.size() >= CudaProgram::kLeastGraphLaunches && lowered.arena_bytes > 0 &&
-         std::ranges::all_of(lowered.steps,
-                             [](const Step& step) { return std::holds_alternative<Launch>(step); });
+struct StepCounts {
+  size_t launches = 0, calls = 0;
+};
+
+// Without the launches that a library's calls stand for.
+StepCounts counts_of(const std::vector<Step>& steps) {
+  StepCounts counts;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (const auto* const call = std::get_if<LibraryStep>(&steps[i])) {
+      ++counts.calls;
+      i += call->launches;
+    } else {
+      ++counts.launches;
+    }
+  }
+  return counts;
 }
+
+class IntoStream final : public StepTaker {
+ public:
+  IntoStream(const OpenDevice& device, StreamHandle stream) : device_(device), stream_(stream) {}
+
+  Status launch(const Launch& launch, std::byte* params) override {
+    void* pointers[] = {params};
+    return device_.check(device_.api.launch(launch.kernel->function, launch.blocks, 1, 1, launch.threads, 1,
+                                            1, launch.shared_bytes, stream_, pointers, nullptr),
+                         launch.kernel->name);
+  }
+  // Where it fails, the launches behind it overwrite what it has begun.
+  Result<bool> call(const LibraryCall& call, const std::byte* operands) override {
+    const Status ran = call.run(operands, stream_);
+    HEDDLE_TRY(device_.lost.status());
+    return ran.ok();
+  }
+
+ private:
+  const OpenDevice& device_;
+  const StreamHandle stream_;
+};
 
 }  // namespace
 
@@ -34,9 +67,13 @@ CudaProgram::CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<cons
     : lowered_(std::move(lowered)),
       device_(std::move(device)),
       keep_(std::move(keep)),
-      life_(std::make_shared<const char>()),
-      fits_graph_(may_be_graph(lowered_)) {
+      life_(std::make_shared<const char>()) {
   take_operands(specialised);
+  const StepCounts counts = counts_of(lowered_.steps);
+  graph_nodes_ = counts.launches + counts.calls * kNodesOfCall;
+  calls_library_ = counts.calls > 0;
+  fits_graph_ =
+      lowered_.arena_bytes > 0 && counts.launches + counts.calls * kLaunchesOfCall >= kLeastGraphLaunches;
   arena_bytes_ = lowered_.arena_bytes;
   resident_bytes_ = 4096 + lowered_.params.size() + lowered_.patches.size() * sizeof(Patch) +
                     lowered_.steps.size() * sizeof(Step) + own_bytes;
@@ -52,7 +89,7 @@ void CudaProgram::fill(const Arguments& arguments, const device::Run& run, Addre
   }
 }
 
-Status CudaProgram::launch(const device::Run& run, Address flags, StreamHandle stream) const {
+Status CudaProgram::give_steps(const device::Run& run, Address flags, StepTaker& to) const {
   alignas(16) std::array<std::byte, kMostParams> params;
   uint32_t done = 0;  // of the launches that follow, by the library
   for (const Step& step : lowered_.steps) {
@@ -63,20 +100,20 @@ Status CudaProgram::launch(const device::Run& run, Address flags, StreamHandle s
     if (const auto* by_library = std::get_if<LibraryStep>(&step)) {
       fill(by_library->arguments, run, flags, params.data());
       if (!by_library->call->takes(params.data())) continue;
-      const Status ran = by_library->call->run(params.data(), stream);
-      HEDDLE_TRY(device_->lost.status());
-      if (ran.ok()) done = by_library->launches;  // else the launches behind it overwrite what it has begun
+      HEDDLE_TRY_ASSIGN(const bool taken, to.call(*by_library->call, params.data()));
+      if (taken) done = by_library->launches;
       continue;
     }
     const auto& launch = std::get<Launch>(step);
     fill(launch.arguments, run, flags, params.data());
-    void* pointers[] = {params.data()};
-    HEDDLE_TRY(
-        device_->check(device_->api.launch(launch.kernel->function, launch.blocks, 1, 1, launch.threads, 1, 1,
-                                           launch.shared_bytes, stream, pointers, nullptr),
-                       launch.kernel->name));
+    HEDDLE_TRY(to.launch(launch, params.data()));
   }
   return {};
+}
+
+Status CudaProgram::launch(const device::Run& run, Address flags, StreamHandle stream) const {
+  IntoStream into(*device_, stream);
+  return give_steps(run, flags, into);
 }
 
 }  // namespace heddle::cuda

@@ -49,6 +49,15 @@ struct LibraryStep {
 
 using Step = std::variant<Launch, LibraryStep>;
 
+// Whom a program's steps are given to, one after the other: a stream, or a graph.
+class StepTaker {
+ public:
+  virtual ~StepTaker() = default;
+  virtual Status launch(const Launch& launch, std::byte* params) = 0;
+  // False: the launches that the call stands for follow.
+  virtual Result<bool> call(const LibraryCall& call, const std::byte* operands) = 0;
+};
+
 struct Check {
   std::string mistake;  // names the node, says what is wrong and what would be right
   uint64_t flags = 1;   // words; with per_row, flag i belongs to row i * rows / flags of a run over rows
@@ -71,28 +80,35 @@ class CudaProgram final : public device::Program {
               std::vector<Ref<const void>> keep, uint64_t own_bytes);
 
   static constexpr size_t kMostParams = 4096;  // bytes that CUDA takes
-  // A graph of two kernels costs the host about what two launches do.
-  static constexpr size_t kLeastGraphLaunches = 3;
+  // A graph of two kernels costs the host about what two launches do, and a library's call at least as much.
+  static constexpr size_t kLeastGraphLaunches = 3, kLaunchesOfCall = 2;
+  static constexpr size_t kNodesOfCall = 3;  // a product, what clears for it, what adds up its parts
 
   const Lowered& lowered() const { return lowered_; }
   // Ends with the program. While somebody has it, no other program's is at its address.
   const Ref<const void>& life() const { return life_; }
-  // Whether runs may become graphs: its steps are launches, not too few, and it has an arena.
+  // Whether runs may become graphs: there are not too few steps, and it has an arena.
   bool fits_graph() const { return fits_graph_; }
+  size_t graph_nodes() const { return graph_nodes_; }  // of a graph of it, about
+  bool calls_library() const { return calls_library_; }
   uint32_t graph_failures() const { return graph_failures_.load_relaxed(); }
   void count_graph_failure() const { graph_failures_.add_relaxed(1); }
 
-  // Puts a step's parameters, with the addresses of the run, into kMostParams bytes at `params`.
-  void fill(const Arguments& arguments, const device::Run& run, Address flags, std::byte* params) const;
-  // Enqueues the run; the device's context is current. `flags`: where its flag words are.
+  // Each step, with the addresses of the run in its parameters. `flags`: where its flag words are.
+  Status give_steps(const device::Run& run, Address flags, StepTaker& to) const;
+  // Enqueues the run; the device's context is current.
   Status launch(const device::Run& run, Address flags, StreamHandle stream) const;
 
  private:
+  // Puts a step's parameters into kMostParams bytes at `params`.
+  void fill(const Arguments& arguments, const device::Run& run, Address flags, std::byte* params) const;
+
   const Lowered lowered_;
   const Ref<const OpenDevice> device_;
   const std::vector<Ref<const void>> keep_;
   const Ref<const void> life_;
-  const bool fits_graph_;
+  size_t graph_nodes_ = 0;
+  bool fits_graph_ = false, calls_library_ = false;
   mutable Atomic<uint32_t> graph_failures_{0};
 };
 

@@ -96,6 +96,7 @@ static_assert(sizeof(KernelNode) == 72);
   X(event_create, "cuEventCreate", (EventHandle * event, unsigned flags))                                   \
   X(event_destroy, "cuEventDestroy", (EventHandle event))                                                   \
   X(event_record, "cuEventRecord", (EventHandle event, StreamHandle stream))                                \
+  X(event_elapsed, "cuEventElapsedTime", (float* milliseconds, EventHandle begin, EventHandle end))         \
   X(event_query, "cuEventQuery", (EventHandle event))                                                       \
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                            \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                                 \
@@ -109,6 +110,10 @@ static_assert(sizeof(KernelNode) == 72);
   X(graph_destroy, "cuGraphDestroy", (GraphHandle graph))                                                   \
   X(graph_add_kernel, "cuGraphAddKernelNode",                                                               \
     (GraphNode * node, GraphHandle graph, const GraphNode* before, size_t count, const KernelNode* kernel)) \
+  X(graph_add_child, "cuGraphAddChildGraphNode",                                                            \
+    (GraphNode * node, GraphHandle graph, const GraphNode* before, size_t count, GraphHandle child))        \
+  X(begin_capture, "cuStreamBeginCapture", (StreamHandle stream, int mode))                                 \
+  X(end_capture, "cuStreamEndCapture", (StreamHandle stream, GraphHandle * graph))                          \
   X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec * exec, GraphHandle g, uint64_t flags))    \
   X(graph_launch, "cuGraphLaunch", (GraphExec exec, StreamHandle stream))                                   \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec exec))                                             \

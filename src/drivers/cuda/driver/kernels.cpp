@@ -27,6 +27,7 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
   }
   kernels.moves_ = {kernels.find("move_1"), kernels.find("move_2"), kernels.find("move_4"),
                     kernels.find("move_8")};
+  kernels.pause_ = kernels.find("pause");
   return kernels;
 }
 

@@ -23,7 +23,7 @@ struct Kernel {
 class Kernels {
  public:
   Kernels() = default;
-  Kernels(Kernels&&) = default;  // no copies: moves_ points into by_name_
+  Kernels(Kernels&&) = default;  // no copies: moves_ and pause_ point into by_name_
   Kernels& operator=(Kernels&&) = default;
   static Result<Kernels> load(const DriverApi& api, const void* image);
 
@@ -32,12 +32,14 @@ class Kernels {
   const Kernel* move_of(int64_t size) const {
     return moves_[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(size)))];
   }
+  const Kernel* pause() const { return pause_; }
   ModuleHandle module() const { return module_; }
 
  private:
   ModuleHandle module_ = nullptr;
   std::map<std::string, Kernel, std::less<>> by_name_;
   std::array<const Kernel*, 4> moves_{};
+  const Kernel* pause_ = nullptr;
 };
 
 }  // namespace heddle::cuda

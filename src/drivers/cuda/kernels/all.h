@@ -12,6 +12,7 @@
 #include "drivers/cuda/kernels/map.h"                 // IWYU pragma: export
 #include "drivers/cuda/kernels/matrix.h"              // IWYU pragma: export
 #include "drivers/cuda/kernels/order.h"               // IWYU pragma: export
+#include "drivers/cuda/kernels/pause.h"               // IWYU pragma: export
 #include "drivers/cuda/kernels/pool.h"                // IWYU pragma: export
 #include "drivers/cuda/kernels/product.h"             // IWYU pragma: export
 #include "drivers/cuda/kernels/recurrent.h"           // IWYU pragma: export

@@ -130,9 +130,9 @@ BlasCode BlasProduct::enqueue(const BlasOperands& operands, StreamHandle stream,
 // ---- the library
 
 Result<Ref<const BlasLt>> BlasLt::make(const BlasLtApi& api, Ref<const OpenDevice> device,
-                                       const LibraryTuning& tuning, const Clock& clock) {
+                                       const LibraryTuning& tuning) {
   const Current current(*device);
-  const std::shared_ptr<BlasLt> made(new BlasLt(api, std::move(device), tuning, clock));
+  const std::shared_ptr<BlasLt> made(new BlasLt(api, std::move(device), tuning));
   HEDDLE_TRY(made->check(api.create(&made->handle_), "cublasLtCreate"));
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF16, ir::DType::kBF16})
     HEDDLE_TRY(made->compute_once(dtype));
@@ -292,7 +292,7 @@ Result<size_t> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuri
     });
   }
   ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  return fastest(*device_, clock_, ways);
+  return fastest(*device_, ways);
 }
 
 size_t BlasLt::Hash::operator()(const BlasProblem& p) const {

@@ -78,7 +78,7 @@ class BlasProduct final : public LibraryCall {
 class BlasLt : public std::enable_shared_from_this<BlasLt> {
  public:
   static Result<Ref<const BlasLt>> make(const BlasLtApi& api, Ref<const OpenDevice> device,
-                                        const LibraryTuning& tuning, const Clock& clock = Clock::real());
+                                        const LibraryTuning& tuning);
   ~BlasLt();
   BlasLt(const BlasLt&) = delete;
   BlasLt& operator=(const BlasLt&) = delete;
@@ -95,8 +95,8 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   struct Hash {
     size_t operator()(const BlasProblem& problem) const;
   };
-  BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning, const Clock& clock)
-      : api_(api), device_(std::move(device)), clock_(clock), trouble_(tuning.warn) {}
+  BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning)
+      : api_(api), device_(std::move(device)), trouble_(tuning.warn) {}
   // Without one: the kernels of ours.
   using Choice = std::optional<BlasHeuristic>;
 
@@ -112,7 +112,6 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
 
   const BlasLtApi api_;
   const Ref<const OpenDevice> device_;
-  const Clock& clock_;
   const Trouble trouble_;
   BlasHandle handle_ = nullptr;
   std::unique_ptr<AlgorithmStore> store_;  // null: nothing is measured

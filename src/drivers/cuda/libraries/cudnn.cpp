@@ -168,9 +168,8 @@ Status CudnnConvolution::run(const void* operands, StreamHandle stream) const {
 
 // ---- the library
 
-Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning,
-                             const Clock& clock) {
-  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), tuning, clock));
+Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning) {
+  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), tuning));
   if (tuning.on) {
     made->store_ = std::make_unique<AlgorithmStore>(
         tuning, "cudnn", text(made->device_->identity(), "; cuDNN ", made->version()));
@@ -347,7 +346,7 @@ Result<size_t> Cudnn::measure(const CudnnConvolution& convolution,
     });
   }
   if (rival.whole) ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  return fastest(*device_, clock_, ways);
+  return fastest(*device_, ways);
 }
 
 size_t Cudnn::Hash::operator()(const ConvolutionProblem& p) const {

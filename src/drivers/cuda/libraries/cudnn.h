@@ -81,8 +81,8 @@ class CudnnConvolution final : public LibraryCall {
 
 class Cudnn : public std::enable_shared_from_this<Cudnn> {
  public:
-  static Ref<const Cudnn> make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning,
-                               const Clock& clock = Clock::real());
+  static Ref<const Cudnn> make(const CudnnApi& api, Ref<const OpenDevice> device,
+                               const LibraryTuning& tuning);
   ~Cudnn();
   Cudnn(const Cudnn&) = delete;
   Cudnn& operator=(const Cudnn&) = delete;
@@ -123,8 +123,8 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   };
   static constexpr size_t kPlaces = 64;
 
-  Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning, const Clock& clock)
-      : api_(api), device_(std::move(device)), clock_(clock), trouble_(tuning.warn) {}
+  Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning)
+      : api_(api), device_(std::move(device)), trouble_(tuning.warn) {}
   Status check(CudnnCode code, std::string_view what) const;
   Result<CudnnHandle> take_handle(StreamHandle stream) const;
   void give_back(CudnnHandle handle, StreamHandle stream) const;
@@ -141,7 +141,6 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
 
   const CudnnApi api_;
   const Ref<const OpenDevice> device_;
-  const Clock& clock_;
   const Trouble trouble_;
   // Handles that nobody uses. A stream looks at its own place first, then at the others'.
   mutable std::array<Place, kPlaces> idle_;

@@ -11,7 +11,6 @@
 #include <span>
 
 #include "base/atomic.h"
-#include "base/clock.h"
 #include "drivers/cuda/driver/open_device.h"
 
 namespace heddle::cuda {
@@ -80,8 +79,8 @@ class Settled {
 // written.
 Status clear(const OpenDevice& device, Address at, uint64_t bytes);
 
-// Which of `ways` takes the least time in the device's stream of allocations; of equals the last.
-Result<size_t> fastest(const OpenDevice& device, const Clock& clock,
-                       std::span<const std::function<Status()>> ways);
+// Which of `ways` takes the GPU the least time in the device's stream of allocations; of equals the last. How
+// long the host takes to enqueue it does not count: graphs replay it.
+Result<size_t> fastest(const OpenDevice& device, std::span<const std::function<Status()>> ways);
 
 }  // namespace heddle::cuda

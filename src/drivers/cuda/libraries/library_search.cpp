@@ -1,8 +1,10 @@
 #include "drivers/cuda/libraries/library_search.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
 #include <filesystem>
+#include <string_view>
 
 namespace heddle::cuda {
 
@@ -40,6 +42,14 @@ std::string file_of(const void* function) {
   Dl_info info;
   if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return "";
   return std::filesystem::absolute(info.dli_fname).string();
+}
+
+bool runtime_is_loaded() {
+  const auto is_runtime = [](dl_phdr_info* library, size_t, void*) -> int {
+    const std::string_view file(library->dlpi_name);
+    return file.substr(file.find_last_of('/') + 1).starts_with("libcudart.so");
+  };
+  return dl_iterate_phdr(is_runtime, nullptr) != 0;
 }
 
 std::vector<std::string> wheel_folders() {

@@ -27,6 +27,10 @@ Result<FoundLibrary> find_library(std::span<const char* const> names, std::span<
 // The file that holds a function of a library; "" where the loader does not know.
 std::string file_of(const void* function);
 
+// Whether somebody has loaded CUDA's runtime, as PyTorch does: its users may synchronise the device at any
+// time. The copies within NVIDIA's libraries do not count.
+bool runtime_is_loaded();
+
 // Where wheels of NVIDIA's lie when the library that holds this code lies in site-packages/heddle.
 std::vector<std::string> wheel_folders();
 

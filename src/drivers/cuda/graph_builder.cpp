@@ -1,0 +1,57 @@
+#include "drivers/cuda/graph_builder.h"
+
+namespace heddle::cuda {
+
+GraphBuilder::~GraphBuilder() {
+  if (graph_ != nullptr) device_.api.graph_destroy(graph_);
+  if (stream_ != nullptr) device_.api.stream_destroy(stream_);
+}
+
+Status GraphBuilder::begin() { return device_.check(device_.api.graph_create(&graph_, 0), "cuGraphCreate"); }
+
+Status GraphBuilder::launch(const Launch& launch, std::byte* params) {
+  void* pointers[] = {params};
+  KernelNode kernel;
+  kernel.function = launch.kernel->function;
+  kernel.grid_x = launch.blocks;
+  kernel.block_x = launch.threads;
+  kernel.shared_bytes = launch.shared_bytes;
+  kernel.params = pointers;  // CUDA copies what they point to
+  GraphNode node = nullptr;
+  HEDDLE_TRY(device_.check(device_.api.graph_add_kernel(&node, graph_, &last_, before(), &kernel),
+                           "cuGraphAddKernelNode"));
+  last_ = node;
+  return {};
+}
+
+Result<bool> GraphBuilder::call(const LibraryCall& call, const std::byte* operands) {
+  HEDDLE_TRY_ASSIGN(const GraphHandle child, captured(call, operands));
+  GraphNode node = nullptr;
+  const Code code = device_.api.graph_add_child(&node, graph_, &last_, before(), child);
+  device_.api.graph_destroy(child);  // the graph has a copy
+  HEDDLE_TRY(device_.check(code, "cuGraphAddChildGraphNode"));
+  last_ = node;
+  return true;
+}
+
+// Whatever the library says, what was begun is ended.
+Result<GraphHandle> GraphBuilder::captured(const LibraryCall& call, const std::byte* operands) {
+  const DriverApi& api = device_.api;
+  if (stream_ == nullptr)
+    HEDDLE_TRY(device_.check(api.stream_create(&stream_, kNonBlockingStream), "cuStreamCreate"));
+  HEDDLE_TRY(device_.check(api.begin_capture(stream_, kRelaxedCapture), "cuStreamBeginCapture"));
+  const Status ran = call.run(operands, stream_);
+  GraphHandle child = nullptr;
+  const Status ended = device_.check(api.end_capture(stream_, &child), "cuStreamEndCapture");
+  if (ran.ok() && ended.ok()) return child;
+  if (child != nullptr) api.graph_destroy(child);
+  return ran.ok() ? ended : ran;
+}
+
+Result<GraphExec> GraphBuilder::finish() {
+  GraphExec executable = nullptr;
+  HEDDLE_TRY(device_.check(device_.api.graph_instantiate(&executable, graph_, 0), "cuGraphInstantiate"));
+  return executable;
+}
+
+}  // namespace heddle::cuda
