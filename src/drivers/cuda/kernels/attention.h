@@ -8,6 +8,7 @@
 
 #include "drivers/cuda/kernels/block.h"
 #include "drivers/cuda/kernels/tile.h"
+#include "drivers/cuda/kernels/walk.h"
 
 namespace heddle::cuda {
 
@@ -103,172 +104,371 @@ struct Attention {
   }
 };
 
+// Types of masks of narrow floats.
+struct MaskTypes {
+  template <class F>
+  static HEDDLE_DEVICE void as_type(Type type, F f) {
+    if (type == Type::kBool) return f(AsBool());
+    if (type == Type::kF64) return f(As<double>());
+    NarrowFloats::as_type(type, f);
+  }
+};
+
+// How a block of TiledAttention with `threads` threads, a power of two, lies in shared memory.
+template <int kWidth>
+struct AttentionShape {
+  static constexpr int kKeys = 32, kColumns = kWidth / 4;
+  // Fours from one row to the next: one more than it holds, so that rows begin in different banks.
+  static constexpr int kStride = kColumns + 1;
+  // Values have memory of their own, and come with the keys, where there is enough of it.
+  static constexpr bool kApart = kWidth <= 64;
+  static constexpr int kLines = (kApart ? 2 : 1) * kKeys;  // of keys and values
+  static HEDDLE_ANYWHERE int rows_of(int threads) { return threads / kColumns * 4; }
+  static HEDDLE_ANYWHERE int score_stride(int threads) { return (threads / kColumns) | 1; }
+  static HEDDLE_ANYWHERE int bytes_of(int threads) {
+    const int fours = (rows_of(threads) + kLines) * kStride + kKeys * score_stride(threads);
+    return fours * static_cast<int>(sizeof(Four<float>));
+  }
+  static HEDDLE_ANYWHERE int most_threads() {
+    int threads = 256;
+    while (bytes_of(threads) > 48 * 1024) threads /= 2;
+    return threads;
+  }
+};
+
 // Heads of at most kWidth elements: a block takes a tile of queries of one head and walks the keys in tiles.
-// A thread has 4 queries. Of the scores it makes those of every kColumns-th key, of the result 4 elements.
+// A thread has 4 queries. Of their scores it makes those of every kColumns-th key, of the result 4 elements.
+// How many queries a tile has, by the threads of a block, changes no bits.
 template <Type kType, int kWidth>
 struct TiledAttention {
-  static constexpr int kThreads = 256, kKeys = 32, kOwn = 4;
-  static constexpr int kBlocksAtOnce = 3;  // one computes while another waits for its barrier
-  static constexpr int kColumns = kWidth / kOwn, kGroups = kThreads / kColumns;
-  static constexpr int kRows = kOwn * kGroups, kOwnKeys = kKeys / kColumns;
-  // Fours from one row to the next: one more than it holds, so that rows begin in different banks.
-  static constexpr int kStride = kColumns + 1, kScoreStride = kGroups + 1;
-  static constexpr int kSharedBytes = 16 * (kRows * kStride + kKeys * kStride + kKeys * kScoreStride);
+  using Shape = AttentionShape<kWidth>;
+  static constexpr int kThreads = Shape::most_threads(), kBlocksAtOnce = 512 / kThreads;
+  static constexpr int kKeys = Shape::kKeys, kColumns = Shape::kColumns, kStride = Shape::kStride;
+  static constexpr int kOwn = 4, kOwnKeys = kKeys / kColumns;
+  static constexpr bool kApart = Shape::kApart;
+  static constexpr int kLoads = 4;  // of keys that are in flight, and as many of values
+  static_assert(kWarp % kColumns == 0 && kKeys % kColumns == 0);
   AttentionParams p;
 
-  struct Queries {
-    Four<float> out[kOwn], scores[kOwnKeys], greatest, sum;
+ private:
+  using Element = std::conditional_t<
+      kType == Type::kF32, As<float>,
+      std::conditional_t<kType == Type::kF16, AsHalf<from_f16, to_f16>, AsHalf<from_bf16, to_bf16>>>;
+  using Word = typename Element::Word;
+  using Words = Four<Word>;
+
+  struct Own {
+    Four<float> out[kOwn];
+    Four<float> scores[kOwnKeys];
+    uint32_t biases[kOwnKeys][kOwn];  // as they lie in memory
   };
-  struct Tile {  // of queries
-    int64_t b, h, first, count;
+  struct Rows {  // of q, k or v
+    uint64_t data;
+    int64_t step;  // elements from one row to the next
+    int count, extent;
+    bool aligned;
+  };
+  struct Tile {
+    int64_t b, h, first;
+    int count, rows, groups;  // of queries that there are, that there is place for, and a quarter of those
+    Rows queries;
   };
 
-  // The first kTaken rows of `extent` elements each, 0 behind them.
-  template <int kTaken>
-  static HEDDLE_DEVICE void load_rows(int thread, Four<float>* to, uint64_t from, int64_t at,
-                                      int64_t row_step, int64_t count, int extent) {
-    for (int i = thread; i < kTaken * kWidth; i += kThreads) {
-      const int row = i / kWidth, e = i % kWidth;
-      const bool inside = row < count && e < extent;
-      to[row * kStride + e / kOwn].v[e % kOwn] =
-          inside ? load<float>(from, kType, at + row * row_step + e) : 0.0f;
+  static HEDDLE_DEVICE Rows rows_at(uint64_t data, int64_t first, int64_t step, int64_t count, int extent) {
+    const uint64_t from = data + static_cast<uint64_t>(first) * sizeof(Word);
+    const bool aligned = from % sizeof(Words) == 0 && step % 4 == 0 && extent % 4 == 0;
+    return {from, step, static_cast<int>(count), extent, aligned};
+  }
+
+  // Four elements of a row; 0 where it has none.
+  static HEDDLE_DEVICE Words words_at(const Rows& rows, int row, int four) {
+    Words words{};
+    const int left = rows.extent - four * 4;
+    if (row >= rows.count || left <= 0) return words;
+    const uint64_t at = rows.data + static_cast<uint64_t>(row * rows.step + four * 4) * sizeof(Word);
+    if (rows.aligned) return *unshared<const Words>(at);
+    HEDDLE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      if (e < left) words.v[e] = unshared<const Word>(at)[e];
+    }
+    return words;
+  }
+
+  // A thread's fours of row `line` and of each `step` rows on. They stay in registers until all are on
+  // their way; put() then makes them numbers in shared memory.
+  template <int kCount>
+  static HEDDLE_DEVICE void fetch(int thread, const Rows& rows, int line, int step, Words (&words)[kCount]) {
+    HEDDLE_UNROLL
+    for (int n = 0; n < kCount; ++n)
+      words[n] = words_at(rows, line + thread / kColumns + n * step, thread % kColumns);
+  }
+  template <int kCount>
+  static HEDDLE_DEVICE void put(int thread, Four<float>* to, int line, int step, int end,
+                                const Words (&words)[kCount]) {
+    HEDDLE_UNROLL
+    for (int n = 0; n < kCount; ++n) {
+      Four<float> numbers;
+      HEDDLE_UNROLL
+      for (int e = 0; e < 4; ++e) numbers.v[e] = Element::template read<float>(words[n].v[e]);
+      const int at = line + thread / kColumns + n * step;
+      if (at < end) to[at * kStride + thread % kColumns] = numbers;
     }
   }
 
-  HEDDLE_DEVICE void load_biases(int thread, Four<float>* scores, const Tile& tile, int64_t begin) const {
-    for (int i = thread; i < kRows * kKeys; i += kThreads) {
-      const int row = i / kKeys, key = i % kKeys;
-      const bool inside = row < tile.count && begin + key < p.keys;
-      scores[key * kScoreStride + row / kOwn].v[row % kOwn] =
-          inside ? bias_of<float>(p, tile.b, tile.h, tile.first + row, begin + key) : -INFINITY;
+  // f(n, r, row of the tile, key of the tile) of every score of the thread.
+  template <class F>
+  static HEDDLE_DEVICE void each_score(int thread, int groups, F f) {
+    HEDDLE_UNROLL
+    for (int n = 0; n < kOwnKeys; ++n) {
+      HEDDLE_UNROLL
+      for (int r = 0; r < kOwn; ++r)
+        f(n, r, thread / kColumns + r * groups, thread % kColumns + n * kColumns);
     }
   }
 
-  HEDDLE_DEVICE void score(int thread, Queries& own, const Four<float>* queries, const Four<float>* keys,
-                           Four<float>* scores) const {
-    const int group = thread / kColumns, column = thread % kColumns;
+  // Nothing waits for what is read here before the scores are made.
+  HEDDLE_DEVICE void read_biases(int thread, Own& own, const Tile& tile, int64_t begin) const {
+    if (p.mask == 0) return;
+    const int64_t* const strides = p.mask_strides;
+    const int64_t origin =
+        tile.b * strides[0] + tile.h * strides[1] + tile.first * strides[2] + begin * strides[3];
+    const int64_t keys = p.keys - begin;
+    MaskTypes::as_type(p.mask_type, [&](auto as) {
+      using MaskWord = typename decltype(as)::Word;
+      if constexpr (sizeof(MaskWord) <= sizeof(uint32_t)) {
+        each_score(thread, tile.groups, [&](int n, int r, int row, int key) {
+          if (row >= tile.count || key >= keys) return;
+          const MaskWord word =
+              unshared<const MaskWord>(p.mask)[origin + row * strides[2] + key * strides[3]];
+          if constexpr (sizeof word == sizeof(uint32_t)) {
+            own.biases[n][r] = bits_as<uint32_t>(word);
+          } else {
+            own.biases[n][r] = word;
+          }
+        });
+      }
+    });
+  }
+
+  HEDDLE_DEVICE void add_biases(int thread, Own& own, const Tile& tile, int64_t begin) const {
+    const float scale = float(p.scale);
+    const auto each = [&](auto bias_of_score) {
+      each_score(thread, tile.groups, [&](int n, int r, int row, int key) {
+        const int64_t i = tile.first + row, j = begin + key;
+        float& score = own.scores[n].v[r];
+        if (row >= tile.count || j >= p.keys || (p.causal != 0 && j > i)) {
+          score = -INFINITY;
+        } else {
+          score = score * scale + bias_of_score(n, r, i, j);
+        }
+      });
+    };
+    if (p.mask == 0) return each([](int, int, int64_t, int64_t) { return 0.0f; });
+    if (p.mask_type == Type::kF64) {
+      return each([&](int, int, int64_t i, int64_t j) { return bias_of<float>(p, tile.b, tile.h, i, j); });
+    }
+    if (p.mask_type == Type::kBool) {
+      return each([&](int n, int r, int64_t, int64_t) {
+        return static_cast<uint8_t>(own.biases[n][r]) != 0 ? 0.0f : -INFINITY;
+      });
+    }
+    NarrowFloats::as_type(p.mask_type, [&](auto as) {
+      using A = decltype(as);
+      each([&](int n, int r, int64_t, int64_t) {
+        if constexpr (sizeof(typename A::Word) == sizeof(float)) {
+          return bits_as<float>(own.biases[n][r]);
+        } else {
+          return A::template read<float>(static_cast<typename A::Word>(own.biases[n][r]));
+        }
+      });
+    });
+  }
+
+  HEDDLE_DEVICE void score(int thread, Own& own, const Tile& tile, const Four<float>* queries,
+                           const Four<float>* keys) const {
+    const int group = thread / kColumns, column = thread % kColumns, fours = (p.extent + 3) / 4;
     HEDDLE_UNROLL
     for (int n = 0; n < kOwnKeys; ++n) own.scores[n] = {};
-    for (int e = 0; e * kOwn < p.extent; ++e) {
+    HEDDLE_ROLLED
+    for (int four = 0; four < fours; ++four) {
       Four<float> q[kOwn];
       HEDDLE_UNROLL
-      for (int r = 0; r < kOwn; ++r) q[r] = queries[(group * kOwn + r) * kStride + e];
+      for (int r = 0; r < kOwn; ++r) q[r] = queries[(group + r * tile.groups) * kStride + four];
       HEDDLE_UNROLL
       for (int n = 0; n < kOwnKeys; ++n) {
-        const Four<float> k = keys[(column + n * kColumns) * kStride + e];
+        const Four<float> k = keys[(column + n * kColumns) * kStride + four];
         HEDDLE_UNROLL
-        for (int r = 0; r < kOwn; ++r) {
+        for (int e = 0; e < 4; ++e) {
           HEDDLE_UNROLL
-          for (int i = 0; i < kOwn; ++i) own.scores[n].v[r] = fmaf(q[r].v[i], k.v[i], own.scores[n].v[r]);
+          for (int r = 0; r < kOwn; ++r) own.scores[n].v[r] = fmaf(q[r].v[e], k.v[e], own.scores[n].v[r]);
         }
       }
     }
+  }
+
+  static HEDDLE_DEVICE Four<float> greatest_of_own(const Own& own) {
+    Four<float> greatest = own.scores[0];
     HEDDLE_UNROLL
-    for (int n = 0; n < kOwnKeys; ++n) {
-      Four<float>& biased = scores[(column + n * kColumns) * kScoreStride + group];
-      const Four<float> bias = biased;
-      HEDDLE_UNROLL
-      for (int r = 0; r < kOwn; ++r) own.scores[n].v[r] = own.scores[n].v[r] * float(p.scale) + bias.v[r];
-      biased = own.scores[n];
-    }
+    for (int n = 1; n < kOwnKeys; ++n) greatest = greater(greatest, own.scores[n]);
+    return greatest;
+  }
+  static HEDDLE_DEVICE Four<float> greater(const Four<float>& a, const Four<float>& b) {
+    Four<float> each;
+    HEDDLE_UNROLL
+    for (int r = 0; r < kOwn; ++r) each.v[r] = a.v[r] > b.v[r] ? a.v[r] : b.v[r];
+    return each;
+  }
+  static HEDDLE_DEVICE Four<float> added(const Four<float>& a, const Four<float>& b) {
+    Four<float> each;
+    HEDDLE_UNROLL
+    for (int r = 0; r < kOwn; ++r) each.v[r] = a.v[r] + b.v[r];
+    return each;
   }
 
   // The scores become weights, and what was summed up so far shrinks with the greatest's growth.
-  HEDDLE_DEVICE void weigh(int thread, Queries& own, const Four<float>* scores) const {
-    const int group = thread / kColumns;
-    Four<float> greatest = own.greatest;
-    for (int key = 0; key < kKeys; ++key) {
-      const Four<float> each = scores[key * kScoreStride + group];
-      HEDDLE_UNROLL
-      for (int r = 0; r < kOwn; ++r) greatest.v[r] = each.v[r] > greatest.v[r] ? each.v[r] : greatest.v[r];
-    }
+  static HEDDLE_DEVICE void weigh(Own& own, Four<float>& greatest, Four<float>& sum,
+                                  const Four<float>& of_tile) {
+    const Four<float> grown = greater(greatest, of_tile);
     HEDDLE_UNROLL
     for (int r = 0; r < kOwn; ++r) {
-      const float kept = weight_of(own.greatest.v[r], greatest.v[r]);
-      own.sum.v[r] *= kept;
+      const float kept = weight_of(greatest.v[r], grown.v[r]);
+      sum.v[r] *= kept;
       HEDDLE_UNROLL
-      for (int e = 0; e < kOwn; ++e) own.out[r].v[e] *= kept;
+      for (int e = 0; e < 4; ++e) own.out[r].v[e] *= kept;
       HEDDLE_UNROLL
-      for (int n = 0; n < kOwnKeys; ++n) own.scores[n].v[r] = weight_of(own.scores[n].v[r], greatest.v[r]);
+      for (int n = 0; n < kOwnKeys; ++n) {
+        own.scores[n].v[r] = weight_of(own.scores[n].v[r], grown.v[r]);
+        sum.v[r] += own.scores[n].v[r];
+      }
     }
-    own.greatest = greatest;
+    greatest = grown;
   }
 
-  static HEDDLE_DEVICE void add_values(int thread, Queries& own, const Four<float>* weights,
+  static HEDDLE_DEVICE void add_values(int thread, Own& own, const Four<float>* weights, int score_stride,
                                        const Four<float>* values, int count) {
     const int group = thread / kColumns, column = thread % kColumns;
+    HEDDLE_UNROLL_BY(4)
     for (int key = 0; key < count; ++key) {
-      const Four<float> weight = weights[key * kScoreStride + group], value = values[key * kStride + column];
+      const Four<float> weight = weights[key * score_stride + group], value = values[key * kStride + column];
       HEDDLE_UNROLL
       for (int r = 0; r < kOwn; ++r) {
-        own.sum.v[r] += weight.v[r];
         HEDDLE_UNROLL
-        for (int e = 0; e < kOwn; ++e) own.out[r].v[e] = fmaf(weight.v[r], value.v[e], own.out[r].v[e]);
+        for (int e = 0; e < 4; ++e) own.out[r].v[e] = fmaf(weight.v[r], value.v[e], own.out[r].v[e]);
       }
     }
   }
 
-  HEDDLE_DEVICE void write(int thread, const Queries& own, const Tile& tile) const {
-    const int group = thread / kColumns, column = thread % kColumns;
+  HEDDLE_DEVICE void write(int thread, const Own& own, const Four<float>& sum, const Tile& tile) const {
+    const int group = thread / kColumns, at = thread % kColumns * 4;
+    const bool aligned = p.out % sizeof(Words) == 0 && p.value_extent % 4 == 0;
     HEDDLE_UNROLL
     for (int r = 0; r < kOwn; ++r) {
-      const int64_t i = tile.first + group * kOwn + r;
-      const int64_t row = ((tile.b * p.queries + i) * p.heads + tile.h) * p.value_extent;
+      const int row = group + r * tile.groups;
+      if (row >= tile.count) continue;
+      const int64_t begin = ((tile.b * p.queries + tile.first + row) * p.heads + tile.h) * p.value_extent;
+      const float share = sum.v[r] == 0.0f ? 0.0f : 1.0f / sum.v[r];
+      Words words;
       HEDDLE_UNROLL
-      for (int e = 0; e < kOwn; ++e) {
-        const int at = column * kOwn + e;
-        if (group * kOwn + r >= tile.count || at >= p.value_extent) continue;
-        store<float>(p.out, kType, row + at, own.sum.v[r] == 0.0f ? 0.0f : own.out[r].v[e] / own.sum.v[r]);
+      for (int e = 0; e < 4; ++e) words.v[e] = Element::template write<float>(own.out[r].v[e] * share);
+      const uint64_t to = p.out + static_cast<uint64_t>(begin + at) * sizeof(Word);
+      if (aligned && at < p.value_extent) {
+        *unshared<Words>(to) = words;
+        continue;
+      }
+      HEDDLE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        if (at + e < p.value_extent) unshared<Word>(to)[e] = words.v[e];
       }
     }
   }
 
   template <class Block>
-  HEDDLE_DEVICE void operator()(Block& block) const {
-    Four<float>* const queries = block.template shared<Four<float>>(kRows * kStride);
-    Four<float>* const rows = block.template shared<Four<float>>(kKeys * kStride);  // of keys, then of values
-    Four<float>* const scores = block.template shared<Four<float>>(kKeys * kScoreStride);
-    typename Block::template Own<Queries> own(block);
-    const int64_t tiles = (p.queries + kRows - 1) / kRows;
-    for (int64_t item = block.index(); item < p.batch * p.heads * tiles; item += block.blocks()) {
-      const int64_t first = item % tiles * kRows, left = p.queries - first;
-      const Tile tile{item / tiles / p.heads, item / tiles % p.heads, first, left < kRows ? left : kRows};
-      const int64_t shared = tile.h / p.sharing, past = tile.b * p.keys;
-      // Nobody in the tile may see more.
-      const int64_t seen = first + tile.count, keys = p.causal != 0 && seen < p.keys ? seen : p.keys;
-      const auto is_used = [&](int thread) { return thread / kColumns * kOwn < tile.count; };
+  HEDDLE_DEVICE void take(Block& block, const Tile& tile, Four<float>* pool, Four<float>* weights) const {
+    constexpr Four<float> kNone = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
+    typename Block::template Own<Own> own(block);
+    typename Block::template Own<Four<float>> greatest(block), of_tile(block), sum(block);
+    const int step = block.threads() / kColumns, score_stride = Shape::score_stride(block.threads());
+    Four<float>* const keys = pool + tile.rows * kStride;
+    Four<float>* const values = kApart ? keys + kKeys * kStride : keys;
+    // Nobody in the tile may see more.
+    const int64_t seen = tile.first + tile.count, end = p.causal != 0 && seen < p.keys ? seen : p.keys;
+    const int64_t shared = quotient(tile.h, p.sharing), past = tile.b * p.keys;
+    const auto is_used = [&](int thread) { return thread / kColumns < tile.count; };
+    block.each_alone([&](int thread) {
+      own[thread] = {};
+      greatest[thread] = kNone;
+      sum[thread] = {};
+    });
+    for (int64_t begin = 0; begin < end; begin += kKeys) {
+      const int64_t count = end - begin < kKeys ? end - begin : kKeys;
+      const Rows k = rows_at(p.k, (past + begin) * p.k_row + shared * p.extent, p.k_row, count, p.extent);
+      const Rows v =
+          rows_at(p.v, (past + begin) * p.v_row + shared * p.value_extent, p.v_row, count, p.value_extent);
       block.each([&](int thread) {
-        own[thread] = {};
-        own[thread].greatest = {{-INFINITY, -INFINITY, -INFINITY, -INFINITY}};
-        load_rows<kRows>(thread, queries, p.q, (tile.b * p.queries + first) * p.q_row + tile.h * p.extent,
-                         p.q_row, tile.count, p.extent);
+        Words of_queries[kOwn], of_keys[kLoads], of_values[kLoads];
+        if (begin == 0) fetch(thread, tile.queries, 0, step, of_queries);
+        for (int line = 0; line < kKeys; line += kLoads * step) {
+          fetch(thread, k, line, step, of_keys);
+          if (kApart) fetch(thread, v, line, step, of_values);
+          put(thread, keys, line, step, kKeys, of_keys);
+          if (kApart) put(thread, values, line, step, kKeys, of_values);
+        }
+        if (begin == 0) put(thread, pool, 0, step, tile.rows, of_queries);
       });
-      for (int64_t begin = 0; begin < keys; begin += kKeys) {
-        const int64_t count = keys - begin < kKeys ? keys - begin : kKeys;
+      block.each_alone([&](int thread) {
+        of_tile[thread] = kNone;
+        if (!is_used(thread)) return;
+        read_biases(thread, own[thread], tile, begin);
+        score(thread, own[thread], tile, pool, keys);
+        add_biases(thread, own[thread], tile, begin);
+        of_tile[thread] = greatest_of_own(own[thread]);
+      });
+      block.combine_warps(
+          of_tile, [](const Four<float>& a, const Four<float>& b) { return greater(a, b); }, kColumns);
+      block.each([&](int thread) {
+        if (!is_used(thread)) return;
+        weigh(own[thread], greatest[thread], sum[thread], of_tile[thread]);
+        HEDDLE_UNROLL
+        for (int n = 0; n < kOwnKeys; ++n)
+          weights[(thread % kColumns + n * kColumns) * score_stride + thread / kColumns] =
+              own[thread].scores[n];
+      });
+      if constexpr (!kApart) {
         block.each([&](int thread) {
-          load_rows<kKeys>(thread, rows, p.k, (past + begin) * p.k_row + shared * p.extent, p.k_row, count,
-                           p.extent);
-          load_biases(thread, scores, tile, begin);
-        });
-        block.each([&](int thread) {
-          if (is_used(thread)) score(thread, own[thread], queries, rows, scores);
-        });
-        block.each([&](int thread) {
-          load_rows<kKeys>(thread, rows, p.v, (past + begin) * p.v_row + shared * p.value_extent, p.v_row,
-                           count, p.value_extent);
-          if (is_used(thread)) weigh(thread, own[thread], scores);
-        });
-        block.each([&](int thread) {
-          HEDDLE_UNROLL
-          for (int n = 0; n < kOwnKeys; ++n)
-            scores[(thread % kColumns + n * kColumns) * kScoreStride + thread / kColumns] =
-                own[thread].scores[n];
-        });
-        block.each([&](int thread) {
-          if (is_used(thread)) add_values(thread, own[thread], scores, rows, static_cast<int>(count));
+          Words words[kLoads];
+          for (int line = 0; line < kKeys; line += kLoads * step) {
+            fetch(thread, v, line, step, words);
+            put(thread, values, line, step, kKeys, words);
+          }
         });
       }
-      block.each([&](int thread) { write(thread, own[thread], tile); });
+      block.each([&](int thread) {
+        if (is_used(thread))
+          add_values(thread, own[thread], weights, score_stride, values, static_cast<int>(count));
+      });
+    }
+    block.combine_warps(
+        sum, [](const Four<float>& a, const Four<float>& b) { return added(a, b); }, kColumns);
+    block.each_alone([&](int thread) { write(thread, own[thread], sum[thread], tile); });
+  }
+
+ public:
+  template <class Block>
+  HEDDLE_DEVICE void operator()(Block& block) const {
+    const int rows = Shape::rows_of(block.threads());
+    Four<float>* const pool =  // queries, keys, values
+        block.template shared<Four<float>>((rows + Shape::kLines) * kStride);
+    Four<float>* const weights =
+        block.template shared<Four<float>>(kKeys * Shape::score_stride(block.threads()));
+    const int64_t tiles = quotient(p.queries + rows - 1, rows);
+    for (int64_t item = block.index(); item < p.batch * p.heads * tiles; item += block.blocks()) {
+      const int64_t of_tile = quotient(item, tiles), first = (item - of_tile * tiles) * rows;
+      const int64_t b = quotient(of_tile, p.heads), left = p.queries - first;
+      Tile tile{b,    of_tile - b * p.heads, first, static_cast<int>(left < rows ? left : rows),
+                rows, rows / kOwn,           {}};
+      tile.queries = rows_at(p.q, (tile.b * p.queries + first) * p.q_row + tile.h * p.extent, p.q_row,
+                             tile.count, p.extent);
+      take(block, tile, pool, weights);
     }
   }
 };

@@ -3,8 +3,10 @@
 //   What       A kernel is a struct of plain parameters with a template operator()(Block&): a sequence of
 //              phases. each(f) calls f(t) for every thread t of the block, and a barrier follows, so that a
 //              phase sees what those before it wrote. shared<T>(n) is memory of the block, Own<T> a value of
-//              each thread that lasts from phase to phase; combine_warps(own, f) joins those of a warp, so
-//              that each of its threads has the result, without a barrier.
+//              each thread that lasts from phase to phase; combine_warps(own, f, n) joins those of n threads
+//              of a warp, a power of two, so that each of them has the result, without a barrier.
+//              each_alone(f) is each(f) without its barrier: of what its phase and those after it, up to the
+//              next barrier, read, no other thread writes anything in them.
 //   Threads    A struct may say `static constexpr int kThreads`: no block of it has more threads, so that
 //              each may have more registers.
 //   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
@@ -44,6 +46,10 @@ class GpuBlock {
     f(static_cast<int>(threadIdx.x));
     __syncthreads();
   }
+  template <class F>
+  HEDDLE_DEVICE void each_alone(F f) {
+    f(static_cast<int>(threadIdx.x));
+  }
   template <class T>
   HEDDLE_DEVICE T* shared(int count) {
     extern __shared__ __align__(16) unsigned char pool[];
@@ -61,14 +67,24 @@ class GpuBlock {
     T value_;
   };
   template <class T, class Combine>
-  HEDDLE_DEVICE void combine_warps(Own<T>& own, Combine combine) {
-    for (int step = 1; step < kWarp; step *= 2) {
-      const T mine = own[0], other = __shfl_xor_sync(0xffffffffu, mine, step);
+  HEDDLE_DEVICE void combine_warps(Own<T>& own, Combine combine, int lanes = kWarp) {
+    for (int step = 1; step < lanes; step *= 2) {
+      const T mine = own[0], other = exchanged(mine, step);
       own[0] = (threadIdx.x & step) == 0 ? combine(mine, other) : combine(other, mine);
     }
   }
 
  private:
+  template <class T>
+  static HEDDLE_DEVICE T exchanged(T mine, int step) {
+    if constexpr (std::is_arithmetic_v<T>) {
+      return __shfl_xor_sync(0xffffffffu, mine, step);
+    } else {
+      HEDDLE_UNROLL
+      for (auto& each : mine.v) each = __shfl_xor_sync(0xffffffffu, each, step);
+      return mine;
+    }
+  }
   int used_ = 0;
 };
 
@@ -91,6 +107,10 @@ class HostBlock {
     const int step = mixes ? (static_cast<int>(seed_ >> 45) | 1) & (threads_ - 1) : 1;
     for (int i = 0; i < threads_; ++i) f(mixes ? (start + i * step) & (threads_ - 1) : i);
   }
+  template <class F>
+  void each_alone(F f) {
+    each(f);
+  }
   // Each in memory of its own, so that the address sanitizer sees what goes beyond.
   template <class T>
   T* shared(int count) {
@@ -110,8 +130,8 @@ class HostBlock {
     std::vector<T> values_;
   };
   template <class T, class Combine>
-  void combine_warps(Own<T>& own, Combine combine) {
-    for (int step = 1; step < kWarp; step *= 2) {
+  void combine_warps(Own<T>& own, Combine combine, int lanes = kWarp) {
+    for (int step = 1; step < lanes; step *= 2) {
       for (int t = 0; t < threads_; ++t) {
         if ((t & step) == 0) own[t] = own[t ^ step] = combine(own[t], own[t ^ step]);
       }
@@ -160,13 +180,13 @@ HEDDLE_DEVICE void combine_all(Block& block, T* values, Combine combine) {
   }
 }
 
-// Combines what the threads of a team hold: `lanes` of them in a row, whole warps, a power of two. Each has
-// the result, which does not depend on how many teams a block has. `words`: one for each warp of the block.
+// Combines what the threads of a team hold: `lanes` of them in a row, a power of two. Each has the result,
+// which does not depend on how many teams a block has. `words`: one for each warp of the block.
 template <class Block, class T, class Combine>
 HEDDLE_DEVICE void combine_teams(Block& block, typename Block::template Own<T>& own, T* words, int lanes,
                                  Combine combine) {
-  block.combine_warps(own, combine);
-  if (lanes == kWarp) return;
+  block.combine_warps(own, combine, lanes < kWarp ? lanes : kWarp);
+  if (lanes <= kWarp) return;
   block.each([&](int thread) {
     if (thread % kWarp == 0) words[thread / kWarp] = own[thread];
   });

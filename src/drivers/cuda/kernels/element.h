@@ -59,9 +59,15 @@ HEDDLE_DEVICE uint16_t to_f16(float value) {
 HEDDLE_DEVICE float from_bf16(uint16_t bits) { return bits_as<float>(uint32_t(bits) << 16); }
 
 HEDDLE_DEVICE uint16_t to_bf16(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  uint16_t rounded;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(rounded) : "f"(value));
+  return rounded;
+#else
   const uint32_t bits = bits_as<uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t((bits >> 16) | 0x40u);
   return uint16_t((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
 }
 
 // A double goes to 16 bits by way of a float that was rounded to odd, so that it is rounded once.

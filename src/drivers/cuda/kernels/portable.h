@@ -12,12 +12,17 @@
 
 #if defined(__CUDACC__)
 #define HEDDLE_DEVICE __device__ __forceinline__
+#define HEDDLE_ANYWHERE constexpr __host__ __device__
 #define HEDDLE_ROLLED _Pragma("unroll 1")
 #define HEDDLE_UNROLL _Pragma("unroll")  // registers have no index: a loop over an array of them is unrolled
+#define HEDDLE_UNROLL_BY(count) _Pragma(HEDDLE_TEXT(unroll count))
+#define HEDDLE_TEXT(...) #__VA_ARGS__
 #else
 #define HEDDLE_DEVICE inline
+#define HEDDLE_ANYWHERE constexpr
 #define HEDDLE_ROLLED
 #define HEDDLE_UNROLL
+#define HEDDLE_UNROLL_BY(count)
 #endif
 
 namespace heddle::cuda {
@@ -38,6 +43,18 @@ HEDDLE_DEVICE T* global(uint64_t address) {
   const OnTouch tell = __atomic_load_n(&on_touch, __ATOMIC_RELAXED);
   if (tell != nullptr) tell(address, sizeof(T), !std::is_const_v<T>);
   return reinterpret_cast<T*>(address & ~kDoubleMark);
+#endif
+}
+
+// The same, and the compiler knows that it is not shared memory, so that a store there need not wait for a
+// load here. Only for what is read or written at once: where such pointers go along in loops, as in TopK and
+// in ConvolutionTile, nvcc 13.0 does not come to an end.
+template <class T>
+HEDDLE_DEVICE T* unshared(uint64_t address) {
+#if defined(__CUDACC__)
+  return static_cast<T*>(__cvta_global_to_generic(address));
+#else
+  return global<T>(address);
 #endif
 }
 

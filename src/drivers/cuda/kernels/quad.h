@@ -23,7 +23,7 @@ HEDDLE_DEVICE void read_quad(uint64_t data, Type type, int64_t first, int64_t en
   Types::as_type(type, [&](auto as) {
     using A = decltype(as);
     using Word = typename A::Word;
-    const Word* const from = global<const Word>(data);
+    const Word* const from = unshared<const Word>(data);
     if (is_one_access<Word>(data, first, end)) {
       const auto words = *reinterpret_cast<const Quad<Word>*>(from + first);
       for (int e = 0; e < kQuad; ++e) x[e] = A::template read<C>(words.x[e]);
@@ -38,7 +38,7 @@ HEDDLE_DEVICE void write_quad(uint64_t data, Type type, int64_t first, int64_t e
   Types::as_type(type, [&](auto as) {
     using A = decltype(as);
     using Word = typename A::Word;
-    Word* const to = global<Word>(data);
+    Word* const to = unshared<Word>(data);
     if (is_one_access<Word>(data, first, end)) {
       Quad<Word> words;
       for (int e = 0; e < kQuad; ++e) words.x[e] = A::template write<C>(x[e]);
@@ -49,6 +49,55 @@ HEDDLE_DEVICE void write_quad(uint64_t data, Type type, int64_t first, int64_t e
       if (first + e < end) to[first + e] = A::template write<C>(x[e]);
     }
   });
+}
+
+// The words of four narrow floats; those of 16 bits lie in the first two. They are read here and made numbers
+// later, so that several reads are under way beside each other.
+struct RawQuad {
+  uint32_t v[kQuad] = {};
+};
+HEDDLE_DEVICE RawQuad raw_quad(uint64_t data, Type type, int64_t first, int64_t end) {
+  RawQuad raw;
+  if (type == Type::kF32) {
+    const uint32_t* const from = unshared<const uint32_t>(data);
+    if (is_one_access<uint32_t>(data, first, end)) {
+      const auto words = *reinterpret_cast<const Quad<uint32_t>*>(from + first);
+      HEDDLE_UNROLL
+      for (int e = 0; e < kQuad; ++e) raw.v[e] = words.x[e];
+      return raw;
+    }
+    HEDDLE_UNROLL
+    for (int e = 0; e < kQuad; ++e) raw.v[e] = first + e < end ? from[first + e] : 0;
+    return raw;
+  }
+  const uint16_t* const from = unshared<const uint16_t>(data);
+  if (is_one_access<uint16_t>(data, first, end)) {
+    struct alignas(8) Pair {
+      uint32_t x[2];
+    };
+    const auto words = *reinterpret_cast<const Pair*>(from + first);
+    raw.v[0] = words.x[0];
+    raw.v[1] = words.x[1];
+    return raw;
+  }
+  HEDDLE_UNROLL
+  for (int e = 0; e < kQuad; ++e) {
+    if (first + e < end) raw.v[e / 2] |= uint32_t{from[first + e]} << (e % 2 * 16);
+  }
+  return raw;
+}
+
+HEDDLE_DEVICE void numbers_of(const RawQuad& raw, Type type, float* x) {
+  if (type == Type::kF32) {
+    HEDDLE_UNROLL
+    for (int e = 0; e < kQuad; ++e) x[e] = bits_as<float>(raw.v[e]);
+    return;
+  }
+  HEDDLE_UNROLL
+  for (int e = 0; e < kQuad; ++e) {
+    const auto word = static_cast<uint16_t>(raw.v[e / 2] >> (e % 2 * 16));
+    x[e] = type == Type::kF16 ? from_f16(word) : from_bf16(word);
+  }
 }
 
 }  // namespace heddle::cuda

@@ -7,6 +7,12 @@ namespace heddle::cuda {
 
 inline constexpr int kAxes = 12;  // more than a tensor has: a tile or a window splits some in two
 
+// x / y of numbers that are not negative: 64 bits take several times as long as 32.
+HEDDLE_DEVICE int64_t quotient(int64_t x, int64_t y) {
+  if (((x | y) >> 32) == 0) return static_cast<uint32_t>(x) / static_cast<uint32_t>(y);
+  return x / y;
+}
+
 struct Axes {
   int32_t rank = 0;
   int32_t small = 0;  // all counts fit into 32 bits

@@ -51,13 +51,17 @@ AttentionOperands set_form(const Lowering& l, AttentionParams& p) {
   return {l.inputs[kQ], l.inputs[kK], l.inputs[kV]};
 }
 
+// As many queries in a tile as there are: with more threads more keys and values are read at once, which is
+// worth more than a block for every multiprocessor.
 template <int kWidth>
 Grid tiles_grid(const AttentionParams& p) {
   using Kernel = TiledAttention<Type::kF32, kWidth>;
+  using Shape = typename Kernel::Shape;
   constexpr int64_t kMostBlocks = 1 << 16;
-  const int64_t tiles = (p.queries + Kernel::kRows - 1) / Kernel::kRows;
-  return {std::clamp<int64_t>(p.batch * p.heads * tiles, 1, kMostBlocks), Kernel::kThreads,
-          Kernel::kSharedBytes};
+  int threads = kWarp;
+  while (threads < Kernel::kThreads && Shape::rows_of(threads) < p.queries) threads *= 2;
+  const int64_t rows = Shape::rows_of(threads), blocks = p.batch * p.heads * ((p.queries + rows - 1) / rows);
+  return {std::clamp<int64_t>(blocks, 1, kMostBlocks), threads, Shape::bytes_of(threads)};
 }
 
 Status lower_attention(Lowering& l) {
