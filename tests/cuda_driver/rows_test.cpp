@@ -6,6 +6,7 @@
 #include "drivers/cuda/program.h"
 #include "ir/builder.h"
 #include "tests/cuda_double/cuda_double.h"
+#include "tests/driver_conformance/op_check_fixture.h"
 #include "tests/driver_conformance/session_fixture.h"
 
 namespace heddle::cuda {
@@ -18,14 +19,14 @@ struct RanRows {
   ir::Tensor output;
 };
 
-RanRows ran_rows(std::string_view op, const ir::Tensor& x) {
+RanRows ran_rows(std::string_view op, const ir::Tensor& x, const std::vector<int64_t>& axes = {1}) {
   const auto device = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
   REQUIRE(device.ok());
   ir::Builder b;
   std::vector<ir::ValueId> in{b.input("x", x.type())};
   if (op.ends_with("Normalization"))
     in.push_back(b.constant(conformance::random_tensor(x.dtype(), {x.extents()[1]}, 7)));
-  if (op.starts_with("Reduce")) in.push_back(b.constant(ir::Tensor::of_i64({1})));
+  if (op.starts_with("Reduce")) in.push_back(b.constant(ir::Tensor::of_i64(axes)));
   b.output(*b.node(op, in));
   const auto module = (*device)->load(*b.take(), {}, device::plain_source(**device), NoLocksHeld());
   REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
@@ -53,6 +54,71 @@ TEST_CASE("a row has the bits that it has alone, however many are beside it") {
           other += alone.get(i) == together.get(29 * alone.elements() + i) ? 0 : 1;
         CHECK(other == 0);
       }
+    }
+  }
+}
+
+TEST_CASE("a row has the bits that it has alone, whichever axis the others lie along") {
+  struct Form {  // [outer, others, inner], in a shape of its own
+    std::vector<int64_t> shape;
+    size_t others;
+    std::vector<int64_t> axes;
+    int64_t outer, inner, made;  // `made` elements of the result for each of the others
+  };
+  for (const int64_t length : {3, 92, 1030}) {
+    for (const Form& form : {Form{{length, 37}, 1, {0}, length, 1, 1},
+                             {{length, 37, 5}, 1, {0, 2}, length, 5, 1},
+                             {{37, length, 5}, 0, {1}, 1, 5 * length, 5},
+                             {{37, 4, length}, 0, {1, 2}, 1, 4 * length, 1}}) {
+      CAPTURE(length);
+      CAPTURE(form.axes.size());
+      const ir::Tensor all = conformance::random_tensor(DType::kF32, ir::Extents(form.shape), 3);
+      std::vector<int64_t> shape = form.shape;
+      shape[form.others] = 1;
+      ir::Tensor one = ir::Tensor::zeros(DType::kF32, ir::Extents(shape));
+      for (int64_t o = 0; o < form.outer; ++o) {
+        for (int64_t i = 0; i < form.inner; ++i)
+          one.set(o * form.inner + i, all.get((o * 37 + 29) * form.inner + i));
+      }
+      const ir::Tensor together = ran_rows("ReduceSum", all, form.axes).output,
+                       alone = ran_rows("ReduceSum", one, form.axes).output;
+      REQUIRE(alone.elements() == form.made);
+      for (int64_t i = 0; i < form.made; ++i) CHECK(alone.get(i) == together.get(29 * form.made + i));
+    }
+  }
+}
+
+TEST_CASE(
+    "every kernel gives reductions the reference's values, of rows, of columns and of what lies apart") {
+  const auto device = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+  REQUIRE(device.ok());
+  using conformance::ints, conformance::T;
+  const std::vector<DType> types = {DType::kF32, DType::kF16, DType::kBF16, DType::kF64,
+                                    DType::kI32, DType::kI64, DType::kU8};
+  std::vector<conformance::Case> cases;
+  for (const char* op : {"ReduceSum", "ReduceMax", "ReduceL2"}) {
+    const auto add = [&](ir::Extents extents, std::vector<int64_t> axes) {
+      cases.push_back({op, {T(extents, 0, 2), ints(std::move(axes))}, {}, types});
+    };
+    for (const int64_t length : {0, 1, 3, 4, 17, 92, 131, 600}) {
+      add({5, length}, {1});
+      add({3, length, 6}, {1});
+      add({2, length, 3, 4}, {1, 3});
+      add({2, 3, length, 2, 7}, {0, 2});
+    }
+    add({700, 3}, {1});  // several teams in a block, and the last one has fewer
+    add({3, 700}, {0});
+    add({0, 5}, {1});
+    add({5, 0}, {0});
+  }
+  for (const conformance::Case& c : cases) {
+    for (const DType dtype : c.dtypes) {
+      if (std::string_view(c.op) == "ReduceL2" && !ir::is_float(dtype)) continue;
+      CAPTURE(std::string(c.op));
+      CAPTURE(text(c.in[0].extents));
+      CAPTURE(std::string(ir::name(dtype)));
+      const Status status = conformance::check_case(**device, c, dtype);
+      CHECK_MESSAGE(status.ok(), to_string(status));
     }
   }
 }

@@ -1,4 +1,5 @@
 // Reductions over axes.
+#include <algorithm>
 #include <cmath>
 
 #include "drivers/cuda/kernels/reduce.h"
@@ -57,6 +58,23 @@ Result<std::vector<char>> reduced_axes(const Lowering& l) {
   return reduced;
 }
 
+// Rows and columns as kernels/reduce.h has them. How many threads an element has, its length alone decides.
+Teams reducers_for(const ReduceParams& params, int64_t word_bytes, int multiprocessors) {
+  constexpr int64_t kMostBlocks = 1 << 16, kLeastThreads = 32, kThreadsOfAll = 128;
+  const bool columns = params.columns != 0;
+  const int64_t each = columns ? 8 : 16;  // elements that one thread takes, until there are `most` threads
+  const int64_t most = columns ? 64 : 512, beside = columns ? 8 : 1;  // of neighbours, at least so many
+  int64_t lanes = 1;
+  while (lanes < most && lanes * each < params.count) lanes *= 2;
+  // Few elements are spread over all multiprocessors.
+  int64_t threads = std::max(lanes * beside, kLeastThreads);
+  while (threads < kThreadsOfAll && params.outputs * lanes > threads * multiprocessors) threads *= 2;
+  const int64_t teams = threads / lanes, blocks = (params.outputs + teams - 1) / teams;
+  const int64_t words = columns ? threads : threads / kWarp;
+  return {static_cast<int32_t>(lanes),
+          {std::clamp<int64_t>(blocks, 1, kMostBlocks), threads, std::max<int64_t>(words * word_bytes, 16)}};
+}
+
 Status lower_reduction(Lowering& l) {
   const Operand& in = l.inputs[0];
   HEDDLE_TRY_ASSIGN(const std::vector<char> reduced, reduced_axes(l));
@@ -77,9 +95,10 @@ Status lower_reduction(Lowering& l) {
   std::copy(kept.strides[0].begin(), kept.strides[0].end(), params.kept_strides);
   std::copy(over.strides[0].begin(), over.strides[0].end(), params.reduced_strides);
   set_empty(l, params);
+  // By the shape's axes, whatever their extents: the order of a row's sum does not depend on the batch.
+  params.columns = !reduced.empty() && reduced.back() == 0 ? 1 : 0;
   params.in_a_row = over.strides[0].empty() || over.strides[0] == std::vector<int64_t>{1} ? 1 : 0;
-  const Teams teams =
-      teams_for(kept.count, over.count, computed_in(in.dtype) == "_f32" ? 4 : 8, l.emit.multiprocessors());
+  const Teams teams = reducers_for(params, computed_in(in.dtype) == "_f32" ? 4 : 8, l.emit.multiprocessors());
   params.lanes = teams.lanes;
   for (const Reduction& reduction : kReductions) {
     if (reduction.op != l.node.op->name) continue;
