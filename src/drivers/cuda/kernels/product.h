@@ -24,33 +24,47 @@ enum class Act : int32_t {  // as ir::ActivationKind, which products.cpp compare
   kClip,
 };
 
-template <class C>
-HEDDLE_DEVICE C activated(Act act, C x, const Numbers& number) {
+struct Between {  // numbers
+  template <class C>
+  static HEDDLE_DEVICE C apply(const C* x, const Numbers& number) {
+    return *x < C(number.a) ? C(number.a) : *x > C(number.b) ? C(number.b) : *x;
+  }
+};
+
+// f(the operator of scalar.h that it is).
+template <class F>
+HEDDLE_DEVICE void as_operator(Act act, F f) {
   switch (act) {
     case Act::kNone:
-      return x;
+      return f(Same());
     case Act::kRelu:
-      return Relu::apply<C>(&x, number);
+      return f(Relu());
     case Act::kGelu:
-      return Gelu::apply<C>(&x, number);
+      return f(Gelu());
     case Act::kGeluTanh:
-      return GeluTanh::apply<C>(&x, number);
+      return f(GeluTanh());
     case Act::kTanh:
-      return Tanh::apply<C>(&x, number);
+      return f(Tanh());
     case Act::kSigmoid:
-      return Sigmoid::apply<C>(&x, number);
+      return f(Sigmoid());
     case Act::kSilu:
-      return Silu::apply<C>(&x, number);
+      return f(Silu());
     case Act::kLeakyRelu:
-      return LeakyRelu::apply<C>(&x, number);
+      return f(LeakyRelu());
     case Act::kHardSigmoid:
-      return HardSigmoid::apply<C>(&x, number);
+      return f(HardSigmoid());
     case Act::kHardSwish:
-      return HardSwish::apply<C>(&x, number);
+      return f(HardSwish());
     case Act::kClip:
-      return x < C(number.a) ? C(number.a) : x > C(number.b) ? C(number.b) : x;
+      return f(Between());
   }
-  return x;
+}
+
+template <class C>
+HEDDLE_DEVICE C activated(Act act, C x, const Numbers& number) {
+  C y = x;
+  as_operator(act, [&](auto op) { y = decltype(op)::template apply<C>(&x, number); });
+  return y;
 }
 
 struct ProductParams {
@@ -99,16 +113,71 @@ struct Product {
   }
 };
 
-// What follows the sum, of sums that are in `out`.
+// What follows the sum, of sums that are in `out`: 16 bytes at a time, where all of it lies so.
 struct EndOfProduct {
+  static constexpr int kBytes = 16;
   ProductParams p;
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
+    const int each = p.type == Type::kF32 ? 4 : 8;
+    const bool whole = p.n % each == 0 && p.c_row % each == 0 && (p.c == 0 || p.c_column == 1) &&
+                       (p.out | p.residual | p.bias | p.c) % kBytes == 0;
+    if (!whole) return one_by_one(block);
+    NarrowFloats::as_type(p.type, [&](auto as) { all<decltype(as)>(block); });
+  }
+
+ private:
+  template <class Block>
+  HEDDLE_DEVICE void one_by_one(Block& block) const {
     each_of(block, p.batches * p.m * p.n, [&](int64_t element) {
       const float sum = load<float>(p.out, p.type, element);
       const int64_t i = element / p.n % p.m, j = element % p.n;
       store<float>(p.out, p.type, element, finished<float>(p, p.type, sum, element, i, j));
+    });
+  }
+
+  template <class Word, int kCount>
+  struct alignas(kBytes) Words {
+    Word x[kCount];
+  };
+
+  template <class A, class Block>
+  HEDDLE_DEVICE void all(Block& block) const {
+    using Word = typename A::Word;
+    constexpr int kEach = kBytes / sizeof(Word);
+    using Some = Words<Word, kEach>;
+    const int64_t rows = p.batches * p.m, wide = p.n / kEach;
+    const auto at = [](uint64_t data, int64_t element) {
+      return data + static_cast<uint64_t>(element) * sizeof(Word);
+    };
+    each_of(block, rows * wide, [&](int64_t number) {
+      const int64_t row = quotient(number, wide);
+      const int64_t j = (number - row * wide) * kEach, element = number * kEach;
+      // All is read before anything is computed.
+      const Some sums = *unshared<const Some>(at(p.out, element));
+      Some c{}, bias{}, residual{};
+      if (p.c != 0) c = *unshared<const Some>(at(p.c, row % p.m * p.c_row + j));
+      if (p.bias != 0) bias = *unshared<const Some>(at(p.bias, j));
+      if (p.residual != 0) residual = *unshared<const Some>(at(p.residual, element));
+      const auto add = [&](float* x, const Some& words, float factor) {
+        HEDDLE_UNROLL
+        for (int e = 0; e < kEach; ++e) x[e] += factor * A::template read<float>(words.x[e]);
+      };
+      float x[kEach];
+      HEDDLE_UNROLL
+      for (int e = 0; e < kEach; ++e) x[e] = A::template read<float>(sums.x[e]) * float(p.alpha);
+      if (p.c != 0) add(x, c, float(p.beta));
+      if (p.bias != 0) add(x, bias, 1);
+      as_operator(p.act, [&](auto op) {
+        HEDDLE_UNROLL
+        for (int e = 0; e < kEach; ++e) x[e] = decltype(op)::template apply<float>(x + e, p.act_numbers);
+      });
+      if (p.residual != 0) add(x, residual, 1);
+      Some made;
+      HEDDLE_UNROLL
+      for (int e = 0; e < kEach; ++e) made.x[e] = A::template write<float>(x[e]);
+      *unshared<Some>(at(p.out, element)) = made;
     });
   }
 };

@@ -20,6 +20,38 @@ HEDDLE_DEVICE bool is_nan(C x) {
 template <class C>
 using Wrapping = std::conditional_t<std::is_floating_point_v<C>, C, uint64_t>;
 
+// 2 to the power of x, to 2 units in the last place; 0 for what is below the least normal number.
+HEDDLE_DEVICE float power_of_two(float x) {
+#if defined(__CUDA_ARCH__)
+  float power;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+  return power;
+#else
+  return std::exp2(x);
+#endif
+}
+
+// The chance that a normal variable is above x, which is not negative: (1 - erf(x / sqrt(2))) / 2, to 1e-7,
+// and up to 4 to 5e-6 of itself. A polynomial, which was fitted up to 6.5, gives its logarithm to the base of
+// 2; beyond, it goes to -infinity.
+HEDDLE_DEVICE float normal_tail(float x) {
+  constexpr float kPowers[] = {-3.2310993e-08f,
+                               9.39704194e-07f,
+                               -1.16944248e-05f,
+                               7.96451714e-05f,
+                               -0.000286581169f,
+                               5.76862749e-06f,
+                               0.00694970507f,
+                               -0.0524490699f,
+                               -0.459216624f,
+                               -1.15110481f,
+                               -1.0f};
+  float logarithm = kPowers[0];
+  HEDDLE_UNROLL
+  for (int i = 1; i < 11; ++i) logarithm = fmaf(logarithm, x, kPowers[i]);
+  return power_of_two(logarithm);
+}
+
 #define HEDDLE_SCALAR(name, operands, ...)                            \
   struct name {                                                       \
     static constexpr int count = operands;                            \
@@ -69,7 +101,12 @@ HEDDLE_SCALAR(HardSwish, 1, const C y = x[0] / C(6) + C(0.5); return x[0] * (y <
 HEDDLE_SCALAR(LeakyRelu, 1, return x[0] < 0 ? C(number.a) * x[0] : x[0];)
 HEDDLE_SCALAR(Elu, 1, return x[0] < 0 ? C(number.a) * std::expm1(x[0]) : x[0];)
 HEDDLE_SCALAR(Silu, 1, return x[0] / (C(1) + std::exp(-x[0]));)
-HEDDLE_SCALAR(Gelu, 1, return C(0.5) * x[0] * (C(1) + std::erf(x[0] * C(0.70710678118654752440)));)
+HEDDLE_SCALAR(
+    Gelu, 1,
+    if constexpr (std::is_same_v<C, float>) {
+      const float tail = normal_tail(std::fabs(x[0]));
+      return x[0] * (x[0] < 0 ? tail : 1 - tail);
+    } else { return C(0.5) * x[0] * (C(1) + std::erf(x[0] * C(0.70710678118654752440))); })
 HEDDLE_SCALAR(GeluTanh, 1,
               return C(0.5) * x[0] *
                      (C(1) +

@@ -60,6 +60,14 @@ struct TileLaunch {
   Grid grid;
 };
 
+// What follows a product: threads that take 16 bytes after another, so that few blocks of them are enough.
+Grid end_grid(const Lowering& l, const ProductParams& params) {
+  constexpr int64_t kBlocksEach = 8;
+  const int64_t bytes = params.batches * params.m * params.n * ir::size_of(l.outputs[0].dtype);
+  const int64_t some = (bytes + EndOfProduct::kBytes - 1) / EndOfProduct::kBytes;
+  return {std::min(l.grid(some).blocks, kBlocksEach * l.emit.multiprocessors())};
+}
+
 TileLaunch tiles_for(const Lowering& l, const ProductParams& params) {
   constexpr int64_t kTilesEach = 32;
   const ProductTile& tile = choose_tile(params, l.emit.multiprocessors());
@@ -127,7 +135,7 @@ Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, con
     return on;
   };
   const TileLaunch tiles = tiles_for(l, params);
-  const Grid rest = l.grid(params.batches * params.m * params.n);
+  const Grid rest = end_grid(l, params);
   return {[=, &l](const BlasOperands& operands, StreamHandle stream) {
             const ProductParams on = placed(params, operands);
             return l.emit.launch_now(tiles.kernel, &on, tiles.grid, stream);
@@ -162,7 +170,7 @@ Status launch_floats(Lowering& l, const ProductParams& params, const Extras& ext
   return l.launch("end_of_product", end,
                   {names(end.c, extras.c), names(end.bias, extras.bias), names(end.residual, extras.residual),
                    names(end.out, l.outputs[0])},
-                  l.grid(params.batches * params.m * params.n));
+                  end_grid(l, params));
 }
 
 Status launch_product(Lowering& l, const ProductParams& params, const Extras& extras) {
