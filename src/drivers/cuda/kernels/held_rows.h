@@ -17,6 +17,9 @@ inline constexpr int kHeldQuads = 4, kHeld = kQuad * kHeldQuads;  // elements of
 struct Held {
   float x[kHeld];
 };
+struct RawHeld {
+  RawQuad quad[kHeldQuads];
+};
 
 // The place of one thread in its row.
 struct Lane {
@@ -32,10 +35,19 @@ struct Lane {
       if (element < extent) f(element, j * kQuad);
     }
   }
-  HEDDLE_DEVICE void read(uint64_t data, Type type, Held& held) const {
+  // Of `extent` elements from element `first` on.
+  HEDDLE_DEVICE void read(uint64_t data, Type type, int64_t first, RawHeld& raw) const {
     each_quad([&](int64_t element, int at) {
-      read_quad<NarrowFloats>(data, type, row * extent + element, (row + 1) * extent, held.x + at);
+      raw.quad[at / kQuad] = raw_quad(data, type, first + element, first + extent);
     });
+  }
+  HEDDLE_DEVICE void take(const RawHeld& raw, Type type, Held& held) const {
+    each_quad([&](int64_t, int at) { numbers_of(raw.quad[at / kQuad], type, held.x + at); });
+  }
+  HEDDLE_DEVICE void read(uint64_t data, Type type, Held& held) const {
+    RawHeld raw;
+    read(data, type, row * extent, raw);
+    take(raw, type, held);
   }
   HEDDLE_DEVICE void write(uint64_t data, Type type, const Held& held) const {
     each_quad([&](int64_t element, int at) {
@@ -64,7 +76,7 @@ struct Lane {
 // f(thread, its lane) for every thread whose team has a row, `first` being that of the block's first team.
 template <class Block, class F>
 HEDDLE_DEVICE void each_lane(Block& block, int lanes, int64_t first, int64_t rows, int64_t extent, F f) {
-  block.each([&](int thread) {
+  block.each_alone([&](int thread) {
     const Lane lane{first + thread / lanes, extent, thread % lanes, lanes};
     if (lane.row < rows) f(thread, lane);
   });
@@ -119,10 +131,17 @@ struct HeldNorm {
     const float size = float(p.size);
     for (int64_t first = block.index() * teams; first < p.rows; first += block.blocks() * teams) {
       typename Block::template Own<Held> held(block);
+      typename Block::template Own<RawHeld> scale(block), bias(block);
       typename Block::template Own<float> all(block);
       const auto each = [&](auto f) { each_lane(block, lanes, first, p.rows, p.size, f); };
       each([&](int thread, const Lane& lane) {
-        lane.read(p.in, p.type, held[thread]);
+        RawHeld raw;
+        lane.read(p.in, p.type, lane.row * p.size, raw);
+        if (p.in_a_row != 0) {
+          lane.read(p.scale, p.scale_type, 0, scale[thread]);
+          if (p.bias != 0) lane.read(p.bias, p.bias_type, 0, bias[thread]);
+        }
+        lane.take(raw, p.type, held[thread]);
         all[thread] = lane.all_of(held[thread], 0, [](float x) { return x; }, sum_of);
       });
       if (p.centred != 0) combine_teams(block, all, words, lanes, sum_of);
@@ -133,30 +152,36 @@ struct HeldNorm {
       });
       combine_teams(block, all, words, lanes, sum_of);
       each([&](int thread, const Lane& lane) {
-        const float scale = 1 / std::sqrt(all[thread] / size + float(p.epsilon));
-        lane.change(held[thread], [&](float x) { return x * scale; });
-        finish(lane, held[thread]);
+        const float factor = 1 / std::sqrt(all[thread] / size + float(p.epsilon));
+        lane.change(held[thread], [&](float x) { return x * factor; });
+        if (p.in_a_row != 0) {
+          finish(lane, held[thread], scale[thread], bias[thread]);
+        } else {
+          finish_elsewhere(lane, held[thread]);
+        }
         lane.write(p.out, p.type, held[thread]);
       });
     }
   }
 
  private:
-  HEDDLE_DEVICE void finish(const Lane& lane, Held& held) const {
+  HEDDLE_DEVICE void finish(const Lane& lane, Held& held, const RawHeld& scales,
+                            const RawHeld& biases) const {
+    Held scale, bias{};
+    lane.take(scales, p.scale_type, scale);
+    if (p.bias != 0) lane.take(biases, p.bias_type, bias);
+    lane.each_quad([&](int64_t, int at) {
+      for (int e = at; e < at + kQuad; ++e) held.x[e] = held.x[e] * scale.x[e] + bias.x[e];
+    });
+  }
+  HEDDLE_DEVICE void finish_elsewhere(const Lane& lane, Held& held) const {
     lane.each_quad([&](int64_t element, int at) {
-      float scale[kQuad], bias[kQuad] = {};
-      if (p.in_a_row != 0) {
-        read_quad<NarrowFloats>(p.scale, p.scale_type, element, p.size, scale);
-        if (p.bias != 0) read_quad<NarrowFloats>(p.bias, p.bias_type, element, p.size, bias);
-      } else {
-        HEDDLE_UNROLL
-        for (int e = 0; e < kQuad; ++e) {
-          const NormPlace at_e = place_of(p, lane.row, element + e < p.size ? element + e : element);
-          scale[e] = load<float, NarrowFloats>(p.scale, p.scale_type, at_e.scale);
-          if (p.bias != 0) bias[e] = load<float, NarrowFloats>(p.bias, p.bias_type, at_e.bias);
-        }
+      for (int e = 0; e < kQuad; ++e) {
+        const NormPlace at_e = place_of(p, lane.row, element + e < p.size ? element + e : element);
+        const float scale = load<float, NarrowFloats>(p.scale, p.scale_type, at_e.scale);
+        const float bias = p.bias == 0 ? 0 : load<float, NarrowFloats>(p.bias, p.bias_type, at_e.bias);
+        held.x[at + e] = held.x[at + e] * scale + bias;
       }
-      for (int e = 0; e < kQuad; ++e) held.x[at + e] = held.x[at + e] * scale[e] + bias[e];
     });
   }
 };
