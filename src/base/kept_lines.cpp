@@ -5,26 +5,17 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 #include <system_error>
 
+#include "base/kept_file.h"
 #include "base/yield.h"
 
 namespace heddle {
 namespace {
 
-constexpr size_t kMostBytes = 4 << 20;
-
-std::string checksum(std::string_view bytes) {  // FNV-1a
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const char c : bytes) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  char digits[17];
-  std::snprintf(digits, sizeof digits, "%016llx", static_cast<unsigned long long>(hash));
-  return digits;
-}
+constexpr uint64_t kMostBytes = 4 << 20;
 
 Result<Lines> lines_of(const std::string& title, const std::string& identity, const std::string& all) {
   const size_t last = all.size() < 2 ? std::string::npos : all.rfind('\n', all.size() - 2);
@@ -74,16 +65,6 @@ Status lock_file(const Descriptor& file, const std::string& path) {
   return {};
 }
 
-Status write_all(const Descriptor& file, std::string_view bytes, const std::string& path) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.number(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) return system_failure("writing", path);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return {};
-}
-
 }  // namespace
 
 KeptLines::KeptLines(std::string folder, std::string_view kind, std::string title, std::string identity)
@@ -93,16 +74,9 @@ KeptLines::KeptLines(std::string folder, std::string_view kind, std::string titl
       path_(text(folder_, "/", kind, "-", checksum(identity_), ".txt")) {}
 
 Result<Lines> KeptLines::read() const {
-  std::error_code error;
-  const auto bytes = std::filesystem::file_size(path_, error);
-  if (error == std::errc::no_such_file_or_directory || error == std::errc::not_a_directory) return Lines();
-  if (error) return Status::invalid("'", path_, "': ", error.message());
-  if (bytes > kMostBytes) return Status::invalid("'", path_, "': it is too large");
-  std::ifstream file(path_, std::ios::binary);
-  std::ostringstream all;
-  all << file.rdbuf();
-  if (!file || !all) return Status::invalid("'", path_, "': it cannot be read");
-  Result<Lines> lines = lines_of(title_, identity_, all.str());
+  HEDDLE_TRY_ASSIGN(const std::optional<std::string> all, read_kept(path_, kMostBytes));
+  if (!all.has_value()) return Lines();
+  Result<Lines> lines = lines_of(title_, identity_, *all);
   if (!lines.ok()) return lines.status().with_context(text("'", path_, "'"));
   return lines;
 }
@@ -122,14 +96,7 @@ Status KeptLines::replace(const Lines& lines) const {
   std::string all = text(title_, "\nfor ", identity_, '\n');
   for (const std::string& line : lines) all += line + '\n';
   all += text("end ", checksum(all), '\n');
-  const std::string temporary = text(path_, ".", ::getpid(), ".new");  // one writer at a time, by the lock
-  {
-    const Descriptor file(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (file.number() < 0) return system_failure("opening", temporary);
-    HEDDLE_TRY(write_all(file, all, temporary));
-  }
-  if (std::rename(temporary.c_str(), path_.c_str()) != 0) return system_failure("renaming to", path_);
-  return {};
+  return replace_kept(path_, all);
 }
 
 }  // namespace heddle
