@@ -29,6 +29,12 @@ if(HEDDLE_CUDA STREQUAL "OFF")
   return()
 endif()
 heddle_library(cuda FOLDER src/drivers/cuda LINK heddle_device)
+# The text of headers, for sources that are compiled at run time.
+set(kernels_folder "${PROJECT_SOURCE_DIR}/src/drivers/cuda/kernels")
+file(GLOB kernel_texts CONFIGURE_DEPENDS "${kernels_folder}/*.h" "${kernels_folder}/*.inc")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/drivers/cuda/libraries/kernel_headers.cpp" PROPERTIES
+  COMPILE_DEFINITIONS "HEDDLE_KERNELS=\"${kernels_folder}\"" OBJECT_DEPENDS "${kernel_texts}"
+  SKIP_UNITY_BUILD_INCLUSION ON)
 if(NOT HEDDLE_NVCC)
   return()
 endif()

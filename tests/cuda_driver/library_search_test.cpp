@@ -98,10 +98,11 @@ TEST_CASE("the file of a library is the one that the loader has, also where a na
 
 TEST_CASE("wheels are looked for beside the package that holds this code") {
   const auto folders = wheel_folders();
-  REQUIRE(folders.size() == 3);
+  REQUIRE(folders.size() == 4);
   CHECK(folders[0].ends_with("/nvidia/cu13/lib"));
   CHECK(folders[1].ends_with("/nvidia/cublas/lib"));
   CHECK(folders[2].ends_with("/nvidia/cudnn/lib"));
+  CHECK(folders[3].ends_with("/nvidia/cuda_nvrtc/lib"));
 }
 
 }  // namespace

@@ -74,6 +74,8 @@ OpenDevice::~OpenDevice() {
   {
     const Current current(*this);
     if (kernels.module() != nullptr) api.module_unload(kernels.module());
+    const std::vector<ModuleHandle> beside = std::move(*modules.lock());
+    for (const ModuleHandle each : beside) api.module_unload(each);
     if (pool != nullptr) api.pool_destroy(pool);
     if (stream != nullptr) api.stream_destroy(stream);
   }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "base/first_failure.h"
 #include "base/fork.h"
@@ -46,6 +47,8 @@ struct OpenDevice {
   const uint32_t generation = fork_generation();
   mutable FirstFailure lost;
   mutable Guarded<bool, Rank::kModel> measuring{false};  // a thread times work of the stream above
+  // Beside the kernels' image; unloaded with the device, when no graph can name what is in them.
+  mutable Guarded<std::vector<ModuleHandle>, Rank::kAllocator> modules;
 };
 
 // The device's context is the thread's while this lives, and captures of others are not disturbed.

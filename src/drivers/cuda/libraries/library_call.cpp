@@ -80,7 +80,7 @@ class Stopwatch {
 
 void Trouble::tell(const Status& status) const {
   if (told_.load_acquire() || told_.exchange_acq_rel(true)) return;
-  warn_(text("kernels of ours compute what a library of NVIDIA's should have: ", status.message()));
+  warn_(text(what_, ": ", status.message()));
 }
 
 Status clear(const OpenDevice& device, Address at, uint64_t bytes) {

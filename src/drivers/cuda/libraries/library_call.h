@@ -54,11 +54,14 @@ struct Rival {
 // `warn` is told, once for each library.
 class Trouble {
  public:
-  explicit Trouble(std::function<void(const std::string&)> warn) : warn_(std::move(warn)) {}
+  explicit Trouble(std::function<void(const std::string&)> warn,
+                   std::string_view what = "kernels of ours compute what a library of NVIDIA's should have")
+      : warn_(std::move(warn)), what_(what) {}
   void tell(const Status& status) const;
 
  private:
   const std::function<void(const std::string&)> warn_;
+  const std::string what_;
   mutable Atomic<bool> told_{false};  // exchanged once, by the thread that then warns
 };
 

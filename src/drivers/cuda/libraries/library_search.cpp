@@ -57,7 +57,8 @@ std::vector<std::string> wheel_folders() {
   if (own.empty()) return {};
   const std::filesystem::path packages = std::filesystem::path(own).parent_path().parent_path();
   std::vector<std::string> folders;
-  for (const char* wheel : {"nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib"})
+  for (const char* wheel :
+       {"nvidia/cu13/lib", "nvidia/cublas/lib", "nvidia/cudnn/lib", "nvidia/cuda_nvrtc/lib"})
     folders.push_back((packages / wheel).string());
   return folders;
 }
