@@ -36,21 +36,36 @@ foreach(part IN LISTS double_parts)
   target_compile_options(${part} PRIVATE ${double_options})
   target_compile_definitions(${part} PRIVATE HEDDLE_KERNEL_SHARES=${shares})
 endforeach()
+# How its NVRTC compiles chains while tests run, and where it keeps them.
+set(cuda_folder "${PROJECT_BINARY_DIR}/cuda_double")
+set(compile_chain "${CMAKE_CXX_COMPILER}" -std=c++20 -O0 -shared -fPIC -fvisibility=hidden ${double_options})
+if(HEDDLE_SANITIZE)
+  list(APPEND compile_chain -g1 -fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer
+       -fno-sanitize-recover=all)
+endif()
+list(JOIN compile_chain " " compile_chain)
+set_source_files_properties("${PROJECT_SOURCE_DIR}/tests/cuda_double/nvrtc_double.cpp" PROPERTIES
+  COMPILE_DEFINITIONS
+  "HEDDLE_DOUBLE_COMPILE=\"${compile_chain}\";HEDDLE_DOUBLE_CHAINS=\"${cuda_folder}/chains\""
+  SKIP_UNITY_BUILD_INCLUSION ON)
 
 # In the place of NVIDIA's, for programs that find libcuda.so.1 there: LD_LIBRARY_PATH names the folder.
-set(cuda_folder "${PROJECT_BINARY_DIR}/cuda_double")
 add_library(cuda_in_its_place SHARED EXCLUDE_FROM_ALL
   "${PROJECT_SOURCE_DIR}/tests/cuda_double/library/libcuda.cpp")
 target_link_libraries(cuda_in_its_place PRIVATE heddle_cuda_double)
 set_target_properties(cuda_in_its_place PROPERTIES
   OUTPUT_NAME cuda SOVERSION 1 LIBRARY_OUTPUT_DIRECTORY "${cuda_folder}")
-# cuBLASLt likewise, in a folder of its own: HEDDLE_CUDA_LIBRARIES names it.
-add_library(cublas_lt_in_its_place SHARED EXCLUDE_FROM_ALL
-  "${PROJECT_SOURCE_DIR}/tests/cuda_double/library/libcublas_lt.cpp")
-target_link_libraries(cublas_lt_in_its_place PRIVATE cuda_in_its_place)
-target_include_directories(cublas_lt_in_its_place PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
-set_target_properties(cublas_lt_in_its_place PROPERTIES
-  OUTPUT_NAME cublasLt SOVERSION 13 LIBRARY_OUTPUT_DIRECTORY "${cuda_folder}/libraries")
+# cuBLASLt and NVRTC likewise, in a folder of their own: HEDDLE_CUDA_LIBRARIES names it.
+foreach(library cublas_lt nvrtc)
+  set(target ${library}_in_its_place)
+  add_library(${target} SHARED EXCLUDE_FROM_ALL
+    "${PROJECT_SOURCE_DIR}/tests/cuda_double/library/lib${library}.cpp")
+  target_link_libraries(${target} PRIVATE cuda_in_its_place)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/src")
+  string(REPLACE cublas_lt cublasLt name ${library})
+  set_target_properties(${target} PROPERTIES
+    OUTPUT_NAME ${name} SOVERSION 13 LIBRARY_OUTPUT_DIRECTORY "${cuda_folder}/libraries")
+endforeach()
 file(CONFIGURE OUTPUT "${cuda_folder}/kernels" CONTENT "the kernels of the double\n")
 
 # heddle_on_cuda(name target arguments...): a suite of all devices, on this one.
@@ -99,7 +114,7 @@ file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cuda_drive
 heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cuda_double heddle_runtime
   SOURCES ${driver_tests} "${conformance}/session.cpp" "${conformance}/op_check.cpp")
 add_custom_target(cuda_tests DEPENDS cuda_conformance cuda_driver_test cuda_in_its_place
-  cublas_lt_in_its_place)
+  cublas_lt_in_its_place nvrtc_in_its_place)
 if(TARGET stress_test)
   add_dependencies(cuda_tests stress_test)
 endif()
@@ -116,6 +131,9 @@ if(HEDDLE_SANITIZE)
   set_tests_properties(${whole} PROPERTIES LABELS long)
   string(CONCAT of_one_thread "every kernel gives*,an operator of several launches*,a row of a product*,"
          "an image's bits*,cuDNN computes the*,a row has the bits that it has alone*")
+  if(HEDDLE_SANITIZE STREQUAL "thread")
+    string(APPEND of_one_thread ",a compiled chain has the bits of the interpreter*")
+  endif()
   set(of_libraries "-sf=*blas_lt_test.cpp,*cudnn_test.cpp,*library*_test.cpp,*algorithm_store_test.cpp")
   string(REPLACE "-sf=" "-sfe=" of_others "${of_libraries}")
   foreach(half libraries others)

@@ -140,7 +140,9 @@ def real_models(machine: Machine) -> Phase:
     """Precisions below f32 are the libraries'; on the double those have to be named."""
     made = program(machine, "real_models", 170, ("setup", "export"))
     if machine.double:
-        made.env = {"HEDDLE_CUDA_LIBRARIES": str(machine.programs / "cuda_double" / "libraries")}
+        # Its NVRTC is a compiler for the host, which takes a second for each chain.
+        made.env = {"HEDDLE_CUDA_LIBRARIES": str(machine.programs / "cuda_double" / "libraries"),
+                    "HEDDLE_CUDA_NVRTC": "off"}  # fmt: skip
     return made
 
 

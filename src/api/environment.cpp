@@ -90,7 +90,7 @@ bool set_executable_bytes(std::string_view value, DeviceOptions& o) {
 
 constexpr char kTune[] = "HEDDLE_TUNE", kCacheFolder[] = "HEDDLE_CACHE_DIR",
                kCudaImage[] = "HEDDLE_CUDA_IMAGE", kCudaGraphs[] = "HEDDLE_CUDA_GRAPHS",
-               kCudaLibraries[] = "HEDDLE_CUDA_LIBRARIES";
+               kCudaLibraries[] = "HEDDLE_CUDA_LIBRARIES", kCudaNvrtc[] = "HEDDLE_CUDA_NVRTC";
 
 constexpr std::array kVariables = {
     Variable{"HEDDLE_DEVICE", "the device of a program that names none", "the name of one of this build's",
@@ -130,8 +130,10 @@ constexpr std::array kVariables = {
              "on, all (also where that may disturb other users of CUDA in the process) or off",
              takes_on_off_or_all},
     Variable{kCudaLibraries,
-             "where cuBLASLt and cuDNN are looked for, before CUDA_HOME/lib64 and NVIDIA's wheels",
+             "where cuBLASLt, cuDNN and NVRTC are looked for, before CUDA_HOME/lib64 and NVIDIA's wheels",
              "folders' paths from / on, with ':' between them", takes_folders},
+    Variable{kCudaNvrtc, "whether NVRTC compiles a kernel for each chain of element-wise operators",
+             "on or off", [](std::string_view v, DeviceOptions&) { return v == "on" || v == "off"; }},
     Variable{"HEDDLE_NUMA", "copies of a model's weights on each memory node whose threads call it",
              "auto (where it pays) or off", set_numa},
 };
@@ -192,6 +194,11 @@ std::string cuda_graphs_from_environment() {
   check_alone({kCudaGraphs});
   const std::string_view value = set_value(kCudaGraphs);
   return value.empty() ? "on" : std::string(value);
+}
+
+bool cuda_nvrtc_from_environment() {
+  check_alone({kCudaNvrtc});
+  return set_value(kCudaNvrtc) != "off";
 }
 
 std::vector<std::string> cuda_libraries_from_environment() {

@@ -18,6 +18,7 @@ DeviceOptions options_from_environment();  // throws invalid, naming variable, v
 host::HostTuning host_tuning_from_environment();
 std::string cuda_image_from_environment();   // the path of a file; "" when not set
 std::string cuda_graphs_from_environment();  // throws as the others; "on" when not set
+bool cuda_nvrtc_from_environment();          // likewise
 // Folders in which NVIDIA's libraries may lie: HEDDLE_CUDA_LIBRARIES', then CUDA_HOME's. Throws as above.
 std::vector<std::string> cuda_libraries_from_environment();
 

@@ -161,6 +161,7 @@ cuda::CudaOptions cuda_options(int ordinal) {
 Result<Ref<device::Device>> make_cuda(const DeviceOptions&, int ordinal) {
   cuda::CudaOptions options = cuda_options(ordinal);
   options.library_folders = cuda_libraries_from_environment();
+  options.compiles_chains = cuda_nvrtc_from_environment();
   const host::HostTuning tuning = host_tuning_from_environment();
   options.tuning = {.on = tuning.on, .folder = tuning.folder, .warn = tuning.warn};
   return make_cuda_device(options);

@@ -1,5 +1,6 @@
 #include "tests/cuda_double/cuda_double.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "tests/cuda_double/faults.h"
 #include "tests/cuda_double/graph_double.h"
 #include "tests/cuda_double/kernel_launch.h"
+#include "tests/cuda_double/nvrtc_double.h"
 #include "tests/cuda_double/touches.h"
 
 namespace heddle::cuda_double {
@@ -257,11 +259,36 @@ void add_streams(cuda::DriverApi& api) {
   };
 }
 
+// Modules of chains, each its only kernel. They live as long as the process, as streams may.
+const LoadedKernel* add_chain(const HostKernel* chain, int device) {
+  static auto& all = *new Guarded<std::vector<std::unique_ptr<LoadedKernel>>, Rank::kPool>;
+  auto made = std::make_unique<LoadedKernel>(LoadedKernel{chain, device});
+  const LoadedKernel* const kernel = made.get();
+  all.lock()->push_back(std::move(made));
+  return kernel;
+}
+
 Code load_module(cuda::ModuleHandle* module, const void* image) {
   const int device = current_device("cuModuleLoadData");
   require_no_capture("cuModuleLoadData");
+  if (const Code failed = fails(Call::kLoadModule); failed != 0) return failed;
+  if (const HostKernel* const chain = load_chain(image))
+    return *module = const_cast<LoadedKernel*>(add_chain(chain, device)), cuda::kSuccess;
   if (std::memcmp(image, kImage.data(), kImage.size()) != 0) return cuda::kNoBinaryForGpu;
   return *module = &the_modules[static_cast<size_t>(device)], cuda::kSuccess;
+}
+
+Code find_function(cuda::Function* function, cuda::ModuleHandle module, const char* symbol) {
+  const LoadedKernel* found = nullptr;
+  const auto of_image =
+      std::find_if(the_modules.begin(), the_modules.end(), [&](int& m) { return &m == module; });
+  if (of_image != the_modules.end()) {
+    found = find_kernel(symbol, static_cast<int>(of_image - the_modules.begin()));
+  } else if (std::string_view(symbol) == "heddle_chain") {
+    found = static_cast<const LoadedKernel*>(module);
+  }
+  if (found == nullptr) return cuda::kNotFound;
+  return *function = const_cast<LoadedKernel*>(found), cuda::kSuccess;
 }
 
 void add_kernels(cuda::DriverApi& api) {
@@ -271,12 +298,7 @@ void add_kernels(cuda::DriverApi& api) {
     require_no_capture("cuModuleUnload");
     return cuda::kSuccess;
   };
-  api.module_function = [](cuda::Function* function, cuda::ModuleHandle module, const char* symbol) {
-    const auto device = static_cast<int>(static_cast<int*>(module) - the_modules.data());
-    const LoadedKernel* const found = find_kernel(symbol, device);
-    if (found == nullptr) return cuda::kNotFound;
-    return *function = const_cast<LoadedKernel*>(found), cuda::kSuccess;
-  };
+  api.module_function = find_function;
   api.launch = launch;
   api.copy = copy;
   api.capture_mode = [](int* mode) { return *mode = exchange_capture_mode(*mode), cuda::kSuccess; };

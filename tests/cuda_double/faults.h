@@ -22,6 +22,8 @@ enum class Call {
   kGraphLaunch,
   kBeginCapture,
   kEndCapture,
+  kLoadModule,
+  kCompile,  // NVRTC's
   kCount
 };
 

@@ -90,6 +90,7 @@ def test_doctor_names_the_version_and_the_file_of_the_cublaslt_that_it_found(tmp
     [
         ("cuBLASLt", ("libcublasLt.so.13", "libcublasLt.so.12"), "/nvidia/cu13/lib"),
         ("cuDNN", ("libcudnn.so.9",), "/nvidia/cudnn/lib"),
+        ("NVRTC", ("libnvrtc.so.13", "libnvrtc.so.12"), "/nvidia/cuda_nvrtc/lib"),
     ],
 )
 def test_doctor_says_where_a_library_was_looked_for_and_what_was_there(library, files, in_wheels, tmp_path):
@@ -227,7 +228,8 @@ def test_inspect_says_which_kernels_each_node_is(tmp_path):
     plan = json.loads(done.stdout)["plan"]
     product, chain, softmax = (node["path"] for node in plan["nodes"])
     assert product.removeprefix("cuBLASLt, else ").startswith("product_")  # where there is one
-    assert chain == "chain_f32, a chain of 2 operators"
+    kernel = chain.removesuffix(", a chain of 2 operators")
+    assert kernel in (("chain_f32 (no NVRTC)", "compiled_chain_f32") if CARD else ("chain_f32 (no NVRTC)",))
     assert softmax == "softmax_held"
     assert [node["step"] for node in plan["nodes"]] == [1, 2, 3]
     assert plan["slot_bytes"] >= plan["arena_bytes"] > 0
@@ -438,3 +440,42 @@ def test_what_one_process_has_measured_the_next_one_takes_from_the_file(tmp_path
     first, second = said("on"), said("on")
     (kept,) = tmp_path.glob("cublaslt-*.txt")
     assert (first, second) == (f"kept in {kept}: 0", f"kept in {kept}: 1")
+
+
+@pytest.mark.skipif(CARD, reason="of the double's NVRTC")
+def test_a_chain_that_one_process_compiled_the_next_one_takes_from_the_file(tmp_path):
+    program = """
+        import numpy as np
+        import heddle
+
+        def build(device):
+            graph = heddle.GraphBuilder("chain")
+            x = graph.input("x", "f32", ["batch", 8])
+            graph.output(graph.add("Tanh", graph.add("Mul", x, x)), "y")
+            return graph.build(device)
+
+        device = heddle.Device()
+        x = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
+        model = build(device)
+        assert np.allclose(model(x), build(heddle.Device("host"))(x), 1e-5, 1e-5)
+        facts, plan = dict(device.facts), model.plan([(5, 8)])
+        print(facts["NVRTC"], facts.get("NVRTC's kernels"), plan["nodes"][0]["path"], sep="; ")
+    """
+    settings = {
+        "HEDDLE_CUDA_LIBRARIES": str(LIBRARIES),
+        "HEDDLE_CACHE_DIR": str(tmp_path),
+        "HEDDLE_TUNE": "off",
+    }
+
+    def said(nvrtc):
+        done = python("-c", textwrap.dedent(program), env=ON_CUDA | settings | {"HEDDLE_CUDA_NVRTC": nvrtc})
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    library, operators = f"13.0, {LIBRARIES}/libnvrtc.so.13", "a chain of 2 operators"
+    assert said("off") == f"off; None; chain_f32 (NVRTC is off), {operators}"
+    kernels = tmp_path / "kernels"
+    for before in (0, 1, 1):
+        assert said("on") == f"{library}; kept in {kernels}: {before}; compiled_chain_f32, {operators}"
+    (kept,) = kernels.iterdir()
+    assert kept.suffix == ".kernel"

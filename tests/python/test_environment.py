@@ -138,6 +138,7 @@ def test_the_wait_for_a_stream_is_as_long_as_the_environment_says():
         ("HEDDLE_NUMA", "on"),
         ("HEDDLE_TUNE", "fast"),
         ("HEDDLE_CUDA_GRAPHS", "some"),
+        ("HEDDLE_CUDA_NVRTC", "all"),
         ("HEDDLE_CACHE_DIR", "here"),
     ],
 )

@@ -62,6 +62,24 @@ std::string described(const Result<Found<Library>>& found) {
   return text(found->library->version(), found->file.empty() ? "" : ", ", found->file);
 }
 
+// Of chains; null: they are not to be compiled.
+struct ChainCompiler {
+  Ref<const CompiledKernels> kernels;
+  std::string file;  // "": none, or a table that a test gave
+};
+
+void add_facts(const ChainCompiler& compiler, std::vector<device::Fact>& facts) {
+  if (compiler.kernels == nullptr) {
+    facts.push_back({"NVRTC", "off"});
+    return;
+  }
+  const Result<Nvrtc>& nvrtc = compiler.kernels->nvrtc();
+  facts.push_back({"NVRTC", !nvrtc.ok()             ? text("none: ", nvrtc.status().message())
+                            : compiler.file.empty() ? nvrtc->version()
+                                                    : text(nvrtc->version(), ", ", compiler.file)});
+  if (nvrtc.ok()) facts.push_back({"NVRTC's kernels", compiler.kernels->describe_files()});
+}
+
 Ref<Graphs> make_graphs(const Ref<const OpenDevice>& open, const CudaOptions& options) {
   if (options.graph_bytes == 0) return nullptr;
   const auto nobody = []() { return false; };
@@ -72,10 +90,11 @@ Ref<Graphs> make_graphs(const Ref<const OpenDevice>& open, const CudaOptions& op
 class CudaDevice final : public device::Device {
  public:
   CudaDevice(Ref<const OpenDevice> open, const Result<Found<BlasLt>>& blas, const Result<Found<Cudnn>>& cudnn,
-             const CudaOptions& options)
+             const ChainCompiler& compiler, const CudaOptions& options)
       : open_(std::move(open)),
         blas_(blas.ok() ? blas->library : nullptr),
         cudnn_(cudnn.ok() ? cudnn->library : nullptr),
+        chains_(compiler.kernels),
         graphs_(make_graphs(open_, options)),
         watcher_(std::make_shared<Watcher>(options.lookers)),
         warn_(options.tuning.warn) {
@@ -103,6 +122,7 @@ class CudaDevice final : public device::Device {
     };
     if (blas_ != nullptr) traits_.facts.push_back({"cuBLASLt's algorithms", blas_->describe_choices()});
     if (cudnn_ != nullptr) traits_.facts.push_back({"cuDNN's algorithms", cudnn_->describe_choices()});
+    add_facts(compiler, traits_.facts);
   }
   ~CudaDevice() override {
     if (open_->is_ours()) watcher_->stop();
@@ -162,7 +182,7 @@ class CudaDevice final : public device::Device {
     Libraries libraries;
     if (!options.exact) {
       const Precision& precision = precision_of(options.precision);
-      libraries = {blas_, cudnn_, precision.compute, precision.math};
+      libraries = {blas_, cudnn_, precision.compute, precision.math, nullptr};
       if (cudnn_ != nullptr) {
         if (const Status prepared_it = prepare_convolutions(*prepared.graph); !prepared_it.ok()) {
           HEDDLE_TRY(lost());
@@ -171,6 +191,7 @@ class CudaDevice final : public device::Device {
         }
       }
     }
+    libraries.chains = chains_;
     return Ref<const device::Module>(std::make_shared<CudaModule>(std::move(prepared), std::move(weights),
                                                                   open_, libraries, std::move(source)));
   }
@@ -192,7 +213,8 @@ class CudaDevice final : public device::Device {
 
   const Ref<const BlasLt> blas_;  // null: its fact says why
   const Ref<const Cudnn> cudnn_;  // likewise
-  const Ref<Graphs> graphs_;      // null: they are switched off
+  const Ref<const CompiledKernels> chains_;
+  const Ref<Graphs> graphs_;  // null: they are switched off
   device::Traits traits_;
   const Ref<Watcher> watcher_;
   const std::function<void(const std::string&)> warn_;
@@ -246,6 +268,20 @@ Result<Found<Cudnn>> find_cudnn(const CudaOptions& options, const Ref<const Open
   return found;
 }
 
+ChainCompiler make_compiler(const CudaOptions& options, const Ref<const OpenDevice>& open) {
+  if (!options.compiles_chains) return {};
+  ChainCompiler compiler;
+  const auto find = [&]() -> Result<NvrtcApi> {
+    if (options.nvrtc != nullptr) return *options.nvrtc;
+    HEDDLE_TRY_ASSIGN(const FoundLibrary library, find_in(options, kNvrtcNames));
+    HEDDLE_TRY_ASSIGN(const NvrtcApi api, load_nvrtc(library));
+    compiler.file = file_with(api);
+    return api;
+  };
+  compiler.kernels = std::make_shared<CompiledKernels>(find(), open, options.tuning);
+  return compiler;
+}
+
 }  // namespace
 
 Status check_installed(const CudaOptions& options) {
@@ -268,8 +304,8 @@ Result<Ref<device::Device>> make_cuda_device(const CudaOptions& options) {
   }
   const DriverApi& api = options.api != nullptr ? *options.api : **nvidia_driver();
   HEDDLE_TRY_ASSIGN(Ref<const OpenDevice> open, OpenDevice::open(api, options.ordinal, image));
-  auto device =
-      std::make_shared<CudaDevice>(open, find_blas_lt(options, open), find_cudnn(options, open), options);
+  auto device = std::make_shared<CudaDevice>(open, find_blas_lt(options, open), find_cudnn(options, open),
+                                             make_compiler(options, open), options);
   HEDDLE_TRY(device->start());
   return Ref<device::Device>(std::move(device));
 }

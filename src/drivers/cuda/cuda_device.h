@@ -10,6 +10,7 @@
 #include "device/device.h"
 #include "drivers/cuda/libraries/blas_lt.h"
 #include "drivers/cuda/libraries/cudnn.h"
+#include "drivers/cuda/libraries/nvrtc_api.h"
 
 namespace heddle::cuda {
 
@@ -21,6 +22,8 @@ struct CudaOptions {
   // null: NVIDIA's, where it is found and `api` is NVIDIA's too; else products are the kernels' alone.
   const BlasLtApi* blas = nullptr;
   const CudnnApi* cudnn = nullptr;                // likewise, of convolutions
+  const NvrtcApi* nvrtc = nullptr;                // likewise; without it chains are interpreted
+  bool compiles_chains = true;                    // false: they are interpreted anyway
   std::vector<std::string> library_folders = {};  // where NVIDIA's libraries are looked for first
   LibraryTuning tuning = {};                      // how algorithms are chosen, and kept
   int lookers = 0;                                // callers that look for a while before they sleep

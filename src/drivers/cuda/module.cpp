@@ -34,7 +34,8 @@ std::string path_of(std::span<const Step> steps) {
       for (uint32_t launch = 0; launch < library->launches; ++launch)
         name += text(launch == 0 ? ", else " : " and ", std::get<Launch>(steps[++i]).kernel->name);
     } else {
-      name = std::get<Launch>(steps[i]).kernel->name;
+      const auto& launch = std::get<Launch>(steps[i]);
+      name = text(launch.kernel->name, *launch.why == 0 ? "" : text(" (", launch.why, ')'));
     }
     const auto known =
         std::find_if(counted.begin(), counted.end(), [&](const auto& each) { return each.first == name; });
@@ -87,6 +88,7 @@ Result<CudaModule::Emitted> CudaModule::emit(const ir::Graph& specialised, uint6
   HEDDLE_TRY_ASSIGN(Lowered lowered, emitter.take());
   HEDDLE_TRY(plan::check_memory(specialised, lowered.arena_bytes, weight_bytes(), bytes_max));
   Emitted emitted{std::move(lowered), emitter.outline(), {weights_, own}, own->bytes()};
+  if (libraries_.chains != nullptr) emitted.keep.push_back(libraries_.chains);
   for (const Ref<const Weights>& table : emitter.tables()) {
     emitted.keep.push_back(table);
     emitted.own_bytes += table->bytes();

@@ -37,6 +37,7 @@ struct Launch {
   const Kernel* kernel;
   unsigned blocks, threads, shared_bytes;
   Arguments arguments;
+  const char* why = "";  // for people: it is this kernel, and no better one
 };
 
 // Its parameters are the call's operands. The launches behind it compute the same, and run instead of it

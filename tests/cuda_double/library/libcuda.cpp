@@ -4,8 +4,10 @@
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/faults.h"
 #include "tests/cuda_double/library/in_its_place.h"
+#include "tests/cuda_double/nvrtc_double.h"
 
 const heddle::cuda::BlasLtApi* heddle_double_blas_lt() { return &heddle::cuda_double::blas_lt(); }
+const heddle::cuda::NvrtcApi* heddle_double_nvrtc() { return &heddle::cuda_double::nvrtc(); }
 
 extern "C" __attribute__((visibility("default"))) heddle::cuda::Code cuGetProcAddress_v2(const char* name,
                                                                                          void** function,

@@ -1,8 +1,10 @@
 #include "drivers/cuda/lowering/chain_program.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
+#include "drivers/cuda/lowering/chain_source.h"
 #include "drivers/cuda/lowering/scalar_steps.h"
 
 namespace heddle::cuda {
@@ -264,45 +266,89 @@ std::optional<ChainProgram> assemble_chain(const ir::Graph& graph, std::span<con
   return std::nullopt;
 }
 
+namespace {
+
+// What a launch of either kernel names.
+struct ChainOperands {
+  std::vector<Operand> sources, results;
+
+  std::vector<Bind> binds(const std::function<const uint64_t&(size_t)>& source,
+                          const std::function<const uint64_t&(size_t)>& result) const {
+    std::vector<Bind> all;
+    for (size_t i = 0; i < sources.size(); ++i) all.push_back(names(source(i), sources[i]));
+    for (size_t i = 0; i < results.size(); ++i) all.push_back(names(result(i), results[i]));
+    return all;
+  }
+};
+
+// Few elements are spread over more blocks.
+Grid grid_of(const ChainParams& params, int multiprocessors, int registers) {
+  const int64_t tile = int64_t{kChainThreads} * kQuad * params.quads, most = int64_t{32} * multiprocessors;
+  return {std::min((params.count + tile - 1) / tile, most), kChainThreads,
+          int64_t{registers} * kRegisterBytes};
+}
+
+// False: there is no such kernel, and `why`.
+Result<bool> launch_compiled(Lowering& l, ChainParams params, bool floats, const ChainOperands& operands,
+                             const char*& why) {
+  constexpr int kBlocksAtOnce = 16;  // of a multiprocessor: it has 2048 threads
+  const int64_t row = int64_t{kChainThreads} * kQuad, at_once = kBlocksAtOnce * l.emit.multiprocessors();
+  params.quads = params.count > row * at_once ? 2 : 1;
+  const ChainSourceText made = source_of(params, floats);
+  HEDDLE_TRY_ASSIGN(const CompiledKernels::Found found,
+                    l.emit.compiled(floats ? "compiled_chain_f32" : "compiled_chain_i64", made.source,
+                                    made.params_bytes()));
+  why = found.why;
+  if (found.kernel == nullptr) return false;
+  const auto word = [&](const std::vector<size_t>& words) {
+    return [&](size_t i) -> const uint64_t& { return made.params[words[i]]; };
+  };
+  params.quads = made.quads;
+  l.emit.launch(*found.kernel, made.params.data(), made.params_bytes(),
+                operands.binds(word(made.operands), word(made.results)), nullptr,
+                grid_of(params, l.emit.multiprocessors(), 0));
+  return true;
+}
+
+}  // namespace
+
 Status launch_chain(Lowering& l, const ir::Graph& graph, ChainProgram program,
                     std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
   ChainParams& params = program.params;
   const ir::Extents extents = *graph.type(program.results[0]).extents();
-  std::vector<Operand> sources;
+  ChainOperands operands;
   std::vector<std::vector<int64_t>> strides;
   for (const ValueId id : program.sources) {
     const auto at = std::find(inputs.begin(), inputs.end(), id) - inputs.begin();
-    sources.push_back(at < std::ssize(inputs) ? l.inputs[static_cast<size_t>(at)]
-                                              : l.emit.constant(*graph.values[id].constant));
-    strides.push_back(broadcast_strides(sources.back().extents, extents.rank()));
+    operands.sources.push_back(at < std::ssize(inputs) ? l.inputs[static_cast<size_t>(at)]
+                                                       : l.emit.constant(*graph.values[id].constant));
+    strides.push_back(broadcast_strides(operands.sources.back().extents, extents.rank()));
   }
   const Walk walk = walk_of(extents.span(), strides);
   params.count = walk.count;
   params.axes = walk.axes;
   if (params.count == 0) return {};
-  std::vector<Bind> binds;
-  for (size_t i = 0; i < sources.size(); ++i) {
+  for (size_t i = 0; i < operands.sources.size(); ++i) {
     ChainSource& in = params.in[i];
-    in.type = type_of(sources[i].dtype);
+    in.type = type_of(operands.sources[i].dtype);
     in.how = how_of(walk, i);
     std::copy(walk.strides[i].begin(), walk.strides[i].end(), in.strides);
-    binds.push_back(names(in.data, sources[i]));
   }
   for (size_t i = 0; i < program.results.size(); ++i) {
     const auto at = std::find(outputs.begin(), outputs.end(), program.results[i]) - outputs.begin();
-    const Operand& operand = l.outputs[static_cast<size_t>(at)];
-    params.out[i].type = type_of(operand.dtype);
-    binds.push_back(names(params.out[i].data, operand));
+    operands.results.push_back(l.outputs[static_cast<size_t>(at)]);
+    params.out[i].type = type_of(operands.results.back().dtype);
   }
-  // Few elements are spread over more blocks.
-  const int64_t row = int64_t{kChainThreads} * kQuad, most = int64_t{32} * l.emit.multiprocessors();
-  if (params.count > row * l.emit.multiprocessors())
+  const char* why = "";
+  HEDDLE_TRY_ASSIGN(const bool compiled, launch_compiled(l, params, program.floats, operands, why));
+  if (compiled) return {};
+  if (params.count > int64_t{kChainThreads} * kQuad * l.emit.multiprocessors())
     params.quads = program.floats ? Chain<float>::kQuads : Chain<int64_t>::kQuads;
-  const int64_t tile = row * params.quads;
-  const Grid grid{std::min((params.count + tile - 1) / tile, most), kChainThreads,
-                  int64_t{params.registers} * kRegisterBytes};
+  const std::vector<Bind> binds =
+      operands.binds([&](size_t i) -> const uint64_t& { return params.in[i].data; },
+                     [&](size_t i) -> const uint64_t& { return params.out[i].data; });
   return l.emit.launch(program.floats ? "chain_f32" : "chain_i64", &params, sizeof params, binds, nullptr,
-                       grid);
+                       grid_of(params, l.emit.multiprocessors(), params.registers), why);
 }
 
 }  // namespace heddle::cuda

@@ -147,14 +147,25 @@ Arguments Emitter::arguments(const void* params, size_t bytes, std::span<const B
 }
 
 Status Emitter::launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
-                       const Flags* flags, const Grid& grid) {
+                       const Flags* flags, const Grid& grid, const char* why) {
   const Kernel* const found = device_->kernels.find(kernel);
   if (found == nullptr || found->params_bytes != bytes)
     return Status::internal("there is no kernel '", kernel, "' that takes ", bytes, " bytes of parameters");
-  out_.steps.push_back(Launch{found, static_cast<unsigned>(grid.blocks), static_cast<unsigned>(grid.threads),
-                              static_cast<unsigned>(grid.shared_bytes),
-                              arguments(params, bytes, binds, flags)});
+  launch(*found, params, bytes, binds, flags, grid, why);
   return {};
+}
+
+void Emitter::launch(const Kernel& kernel, const void* params, size_t bytes, std::span<const Bind> binds,
+                     const Flags* flags, const Grid& grid, const char* why) {
+  out_.steps.push_back(Launch{&kernel, static_cast<unsigned>(grid.blocks),
+                              static_cast<unsigned>(grid.threads), static_cast<unsigned>(grid.shared_bytes),
+                              arguments(params, bytes, binds, flags), why});
+}
+
+Result<CompiledKernels::Found> Emitter::compiled(const char* name, const std::string& source,
+                                                 size_t params_bytes) {
+  if (libraries_.chains == nullptr) return CompiledKernels::Found{nullptr, "NVRTC is off"};
+  return libraries_.chains->find(name, source, params_bytes);
 }
 
 Result<Ref<const LibraryCall>> Emitter::library_product(const BlasProblem& problem,

@@ -18,6 +18,7 @@
 
 #include "drivers/cuda/kernels/flags.h"
 #include "drivers/cuda/libraries/blas_lt.h"
+#include "drivers/cuda/libraries/compiled_kernels.h"
 #include "drivers/cuda/libraries/cudnn.h"
 #include "drivers/cuda/program.h"
 #include "drivers/cuda/strides.h"
@@ -77,6 +78,7 @@ struct Libraries {
   Ref<const Cudnn> cudnn;  // null: none
   // With factors of f32.
   int compute = kBlasComputeF32, math = kCudnnFmaMath;
+  Ref<const CompiledKernels> chains;  // null: they are interpreted
 };
 
 // What a graph became, node by node; for people.
@@ -103,8 +105,13 @@ class Emitter {
   Result<Lowered> take();
 
   // One launch. internal: the list of kernels has no such name, or it takes other parameters.
+  // `why`: for people, it is this one and no better one.
   Status launch(std::string_view kernel, const void* params, size_t bytes, std::span<const Bind> binds,
-                const Flags* flags, const Grid& grid);
+                const Flags* flags, const Grid& grid, const char* why = "");
+  // The same of a kernel that may lie beside the list.
+  void launch(const Kernel& kernel, const void* params, size_t bytes, std::span<const Bind> binds,
+              const Flags* flags, const Grid& grid, const char* why = "");
+  Result<CompiledKernels::Found> compiled(const char* name, const std::string& source, size_t params_bytes);
   // Null where no library takes part, it cannot, or the rival is as fast.
   Result<Ref<const LibraryCall>> library_product(const BlasProblem& problem,
                                                  const Rival<BlasOperands>& rival);
