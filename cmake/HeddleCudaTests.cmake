@@ -38,7 +38,8 @@ foreach(part IN LISTS double_parts)
 endforeach()
 # How its NVRTC compiles chains while tests run, and where it keeps them.
 set(cuda_folder "${PROJECT_BINARY_DIR}/cuda_double")
-set(compile_chain "${CMAKE_CXX_COMPILER}" -std=c++20 -O0 -shared -fPIC -fvisibility=hidden ${double_options})
+set(compile_chain "${CMAKE_CXX_COMPILER}" -std=c++20 -O0 -shared -fPIC -fvisibility=hidden -DHEDDLE_LOADED
+    ${double_options})
 if(HEDDLE_SANITIZE)
   list(APPEND compile_chain -g1 -fsanitize=${HEDDLE_SANITIZE} -fno-omit-frame-pointer
        -fno-sanitize-recover=all)

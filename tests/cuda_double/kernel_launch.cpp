@@ -68,11 +68,7 @@ bool KernelLaunch::take(const cuda::KernelNode& from) {
 
 void KernelLaunch::run_block(unsigned index, uint64_t order) const {
   cuda::HostBlock block(index, blocks_, static_cast<int>(threads_), shared_bytes_, order + index);
-  if (kernel_->run_chain != nullptr) {
-    kernel_->run_chain(params_.data(), block, __atomic_load_n(&cuda::on_touch, __ATOMIC_RELAXED));
-  } else {
-    kernel_->run(params_.data(), block);
-  }
+  kernel_->run(params_.data(), block);
   if (block.overrun()) stop(kernel_->name, "it takes more shared memory than the launch gave");
 }
 

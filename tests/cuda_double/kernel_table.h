@@ -11,13 +11,11 @@
 namespace heddle::cuda_double {
 
 using RunKernel = void (*)(const void* params, cuda::HostBlock& block);
-using RunChain = void (*)(const void* params, cuda::HostBlock& block, cuda::OnTouch look);
 struct HostKernel {
   const char* name;  // the image's: "heddle_" and that of list.inc
   size_t params_bytes;
-  int most_threads;              // of a block
-  RunKernel run;                 // null: it is in another share, or a chain
-  RunChain run_chain = nullptr;  // compiled by the double's NVRTC: it has an on_touch of its own
+  int most_threads;  // of a block
+  RunKernel run;     // null: it is in another share
 };
 // All kernels, with those that kernel_share.cpp was compiled for (HEDDLE_KERNEL_SHARE).
 inline constexpr size_t kKernelShares = HEDDLE_KERNEL_SHARES;

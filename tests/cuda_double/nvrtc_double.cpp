@@ -190,9 +190,10 @@ const HostKernel* load_chain(const void* code) {
   if (chain == nullptr) return nullptr;
   const auto now = known().lock();
   std::unique_ptr<HostKernel>& kernel = now->kernels[line];
-  if (kernel == nullptr)
-    kernel.reset(
-        new HostKernel{"heddle_chain", chain->params_bytes, chain->most_threads, nullptr, chain->run});
+  if (kernel == nullptr) {
+    if (*chain->on_touch == nullptr) *chain->on_touch = cuda::on_touch_of_thread;  // of all in the file
+    kernel.reset(new HostKernel{"heddle_chain", chain->params_bytes, chain->most_threads, chain->run});
+  }
   return kernel.get();
 }
 

@@ -38,7 +38,7 @@ void check(uint64_t address, uint64_t bytes, bool writes) {
 void note_touch(uint64_t address, uint64_t bytes, bool writes) {
   const uint64_t key = address * 2 + (writes ? 1 : 0);
   uint64_t& seen = watched.seen[(address ^ (address >> 8)) / 4 % Watched::kSlots];
-  if (address == 0 || seen == key || watched.left == 0) return;
+  if (address == 0 || seen == key) return;
   seen = key;
   if (--watched.left == 0) tell_touches_to(nullptr);
   check(address, bytes, writes);

@@ -328,19 +328,18 @@ namespace heddle::cuda {
 struct HostChain {
   size_t params_bytes;
   int most_threads;
-  void (*run)(const void* params, HostBlock& block, OnTouch look);  // `look`: the caller's on_touch
+  void (*run)(const void* params, HostBlock& block);
+  OnTouch* (**on_touch)();  // to be set before the first run (portable.h)
 };
 
 template <class Body>
-void run_on_host(const void* params, HostBlock& block, OnTouch look) {
-  __atomic_store_n(&on_touch, look, __ATOMIC_RELAXED);
+void run_on_host(const void* params, HostBlock& block) {
   (*static_cast<const CompiledChain<Body>*>(params))(block);
-  __atomic_store_n(&on_touch, nullptr, __ATOMIC_RELAXED);
 }
 
 }  // namespace heddle::cuda
 #define HEDDLE_COMPILED_CHAIN(...)                                                                          \
   extern "C" __attribute__((visibility("default"))) const heddle::cuda::HostChain heddle_chain = {          \
       sizeof(heddle::cuda::CompiledChain<__VA_ARGS__>), heddle::cuda::CompiledChain<__VA_ARGS__>::kThreads, \
-      heddle::cuda::run_on_host<__VA_ARGS__>};
+      heddle::cuda::run_on_host<__VA_ARGS__>, &heddle::cuda::on_touch_of_thread};
 #endif

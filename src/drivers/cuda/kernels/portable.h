@@ -32,7 +32,13 @@ inline constexpr uint64_t kDoubleMark = uint64_t{1} << 62;
 // Told of each address that a kernel takes, and whether it may write there; null: nobody looks. Atomic
 // because blocks that one thread runs are those of several for the thread sanitizer.
 using OnTouch = void (*)(uint64_t address, uint64_t bytes, bool writes);
+#if defined(HEDDLE_LOADED)
+// Code that was loaded while the process runs is told where the process has that of the thread.
+inline OnTouch* (*on_touch_of_thread)() = nullptr;
+#else
 inline thread_local constinit OnTouch on_touch = nullptr;
+inline OnTouch* on_touch_of_thread() { return &on_touch; }
+#endif
 #endif
 
 template <class T>
@@ -40,7 +46,7 @@ HEDDLE_DEVICE T* global(uint64_t address) {
 #if defined(__CUDACC__)
   return reinterpret_cast<T*>(address);
 #else
-  const OnTouch tell = __atomic_load_n(&on_touch, __ATOMIC_RELAXED);
+  const OnTouch tell = __atomic_load_n(on_touch_of_thread(), __ATOMIC_RELAXED);
   if (tell != nullptr) tell(address, sizeof(T), !std::is_const_v<T>);
   return reinterpret_cast<T*>(address & ~kDoubleMark);
 #endif
