@@ -274,7 +274,8 @@ Code load_module(cuda::ModuleHandle* module, const void* image) {
   if (const Code failed = fails(Call::kLoadModule); failed != 0) return failed;
   if (const HostKernel* const chain = load_chain(image))
     return *module = const_cast<LoadedKernel*>(add_chain(chain, device)), cuda::kSuccess;
-  if (std::memcmp(image, kImage.data(), kImage.size()) != 0) return cuda::kNoBinaryForGpu;
+  if (std::strncmp(static_cast<const char*>(image), kImage.data(), kImage.size()) != 0)
+    return cuda::kNoBinaryForGpu;
   return *module = &the_modules[static_cast<size_t>(device)], cuda::kSuccess;
 }
 

@@ -1,7 +1,7 @@
 // The headers as they are in the source tree: cmake/HeddleCuda.cmake names their folder, HEDDLE_KERNELS.
 #include "drivers/cuda/libraries/kernel_headers.h"
 
-#define HEDDLE_EMBED(symbol, file)          \
+#define HEDDLE_EMBED(symbol, file)         \
   asm(".pushsection .rodata\n"             \
       ".hidden heddle_text_" #symbol       \
       "\n"                                 \
