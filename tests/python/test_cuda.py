@@ -456,10 +456,9 @@ def test_a_chain_that_one_process_compiled_the_next_one_takes_from_the_file(tmp_
 
         device = heddle.Device()
         x = np.random.default_rng(1).standard_normal((5, 8)).astype(np.float32)
-        model = build(device)
-        assert np.allclose(model(x), build(heddle.Device("host"))(x), 1e-5, 1e-5)
-        facts, plan = dict(device.facts), model.plan([(5, 8)])
-        print(facts["NVRTC"], facts.get("NVRTC's kernels"), plan["nodes"][0]["path"], sep="; ")
+        assert np.allclose(build(device)(x), build(heddle.Device("host"))(x), 1e-5, 1e-5)
+        facts = dict(device.facts)
+        print(facts["NVRTC"], facts.get("NVRTC's kernels"), sep="; ")
     """
     settings = {
         "HEDDLE_CUDA_LIBRARIES": str(LIBRARIES),
@@ -472,10 +471,9 @@ def test_a_chain_that_one_process_compiled_the_next_one_takes_from_the_file(tmp_
         assert done.returncode == 0, done.stderr
         return done.stdout.strip()
 
-    library, operators = f"13.0, {LIBRARIES}/libnvrtc.so.13", "a chain of 2 operators"
-    assert said("off") == f"off; None; chain_f32 (NVRTC is off), {operators}"
+    assert said("off") == "off; None"
     kernels = tmp_path / "kernels"
     for before in (0, 1, 1):
-        assert said("on") == f"{library}; kept in {kernels}: {before}; compiled_chain_f32, {operators}"
+        assert said("on") == f"13.0, {LIBRARIES}/libnvrtc.so.13; kept in {kernels}: {before}"
     (kept,) = kernels.iterdir()
     assert kept.suffix == ".kernel"
