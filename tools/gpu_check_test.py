@@ -15,9 +15,9 @@ from gpu_phases import Phase
 
 TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
-PHASES = ("facts", "module", "setup", "conformance", "stress", "memcheck", "racecheck", "racecheck_windows",
-          "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced", "ragged", "lost", "exits",
-          "real_models", "bench", "bench_bf16")  # fmt: skip
+PHASES = ("facts", "module", "setup", "conformance", "chains", "stress", "memcheck", "racecheck",
+          "racecheck_windows", "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced",
+          "ragged", "lost", "exits", "real_models", "bench", "bench_bf16")  # fmt: skip
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "darwin", reason="there is no CUDA there"),

@@ -157,6 +157,8 @@ def suites(machine: Machine) -> list[Phase]:
         stressed = "-tc=two threads call one model and both get right values"
     made = [
         Phase("conformance", [conformance, one_case if double else NOT_FOREIGN], 150, doctest, env=env),
+        Phase("chains", [conformance, one_case if double else "-tc=chains of*"], 60, doctest,
+              env=env | {"HEDDLE_TEST_CHAINS": "1"}),
         Phase("stress", [stress, stressed], 150, doctest, ("setup",),
               env={"HEDDLE_TEST_MODELS": str(ROOT / "build" / "models")}),
     ]  # fmt: skip
@@ -242,6 +244,7 @@ def torch_device(machine: Machine) -> list[Phase]:
     places = [machine.env["PYTHONPATH"], str(ROOT / "build" / "gpu_card" / "site_torch")]
     for phase in made:
         phase.env = {"PYTHONPATH": ":".join(places)}
+    made[0].env["HEDDLE_CUDA_NVRTC"] = "off"  # which would compile hundreds of operators, called one by one
     return made
 
 

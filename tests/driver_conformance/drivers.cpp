@@ -70,8 +70,10 @@ bool without_libraries() {
 
 // On a real GPU. Libraries are looked for only where the driver's table is not given.
 Result<Ref<device::Device>> make_card() {
-  // Without measurements libraries compute all that they can, in every run of the suite.
-  cuda::CudaOptions options{.tuning = {.on = false}};
+  // Without measurements libraries compute all that they can, in every run of the suite. It has about a
+  // thousand chains, and NVRTC takes some tenths of a second for each: HEDDLE_TEST_CHAINS for some of them.
+  cuda::CudaOptions options{.compiles_chains = std::getenv("HEDDLE_TEST_CHAINS") != nullptr,
+                            .tuning = {.on = false}};
   if (without_libraries()) {
     HEDDLE_TRY_ASSIGN(options.api, cuda::nvidia_driver());
   }

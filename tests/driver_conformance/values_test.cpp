@@ -57,6 +57,14 @@ TEST_CASE("every operator gives the reference's values, contiguous and strided, 
   }
 }
 
+DRIVER_TEST(chains, "chains of element-wise operators give the reference's values") {
+  for (const Case& each : all_cases()) {
+    if (each.op != "Elementwise") continue;
+    for (const DType dtype : each.dtypes) check_case_of_driver(device, driver, each, dtype);
+  }
+  return {};
+}
+
 TEST_CASE("every operator of the ir has a case here, and every exemption names a driver and a test") {
   std::set<std::string_view> covered;
   for (const Case& c : all_cases()) covered.insert(c.op);
