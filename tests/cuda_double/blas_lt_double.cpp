@@ -175,6 +175,9 @@ BlasCode layout_set(cuda::BlasLayout handle, int attribute, const void* value, s
   return cuda::kBlasInvalidValue;
 }
 
+// Seven columns are too odd for the fastest.
+bool refuses(int algorithm, const Layout& out) { return algorithm == 1 && out.columns == 7; }
+
 BlasCode heuristics(cuda::BlasHandle, cuda::BlasOperation operation, cuda::BlasLayout a, cuda::BlasLayout,
                     cuda::BlasLayout, cuda::BlasLayout out, cuda::BlasPreference, int asked,
                     cuda::BlasHeuristic* found, int* count) {
@@ -185,12 +188,25 @@ BlasCode heuristics(cuda::BlasHandle, cuda::BlasOperation operation, cuda::BlasL
   if (first.type != cuda::kBlasF32 && depth % 2 != 0) return cuda::kBlasNotSupported;
   const int lowest = static_cast<Layout*>(out)->rows == 2 ? kAlgorithms - 1 : 0;
   for (int i = lowest; i < kAlgorithms && *count < asked; ++i) {
+    if (refuses(i, *static_cast<Layout*>(out))) continue;
     cuda::BlasHeuristic& each = found[*count];
     each = {};
     each.algorithm.data[0] = static_cast<uint64_t>(i);
     each.workspace_bytes = kWorkspaces[static_cast<size_t>(i)];
     ++*count;
   }
+  return cuda::kBlasSuccess;
+}
+
+BlasCode algorithm_check(cuda::BlasHandle, cuda::BlasOperation, cuda::BlasLayout, cuda::BlasLayout,
+                         cuda::BlasLayout, cuda::BlasLayout out, const cuda::BlasAlgorithm* algorithm,
+                         cuda::BlasHeuristic* checked) {
+  require_context("cublasLtMatmulAlgoCheck");
+  if (algorithm->data[0] >= kAlgorithms) return cuda::kBlasInvalidValue;
+  const auto which = static_cast<int>(algorithm->data[0]);
+  if (refuses(which, *static_cast<Layout*>(out))) return cuda::kBlasNotSupported;
+  *checked = {};
+  checked->workspace_bytes = kWorkspaces[static_cast<size_t>(which)];
   return cuda::kBlasSuccess;
 }
 
@@ -263,6 +279,7 @@ cuda::BlasLtApi make_blas_lt() {
   api.preference_destroy = destroy<int>;
   api.preference_set = [](cuda::BlasPreference, int, const void*, size_t) { return cuda::kBlasSuccess; };
   api.heuristics = heuristics;
+  api.algorithm_check = algorithm_check;
   api.multiply = multiply;
   return api;
 }

@@ -3,6 +3,7 @@
 
 #include "device/plain_source_fixture.h"
 #include "drivers/cuda/cuda_device.h"
+#include "drivers/cuda/libraries/alike.h"
 #include "drivers/cuda/program.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -272,6 +273,49 @@ TEST_CASE("the fastest algorithm is taken, and measured once for a problem") {
   REQUIRE(session.run(program, made.inputs).ok());
   REQUIRE(session.run(again, made.inputs).ok());
   CHECK(counts() == std::vector<int64_t>{measured[0], measured[1] + 2, measured[2]});
+}
+
+TEST_CASE("products of numbers of rows that are alike are measured once, with the most of them") {
+  const auto device = device_with_library();
+  conformance::Session session(*device);
+  struct Row {
+    ir::Extents x, y;
+    bool measures;
+    int algorithm = 1;
+  };
+  for (const Row& row : {
+           Row{{6, 10}, {10, 4}, true},
+           Row{{5, 10}, {10, 4}, false},
+           Row{{8, 10}, {10, 4}, false},
+           Row{{7, 10}, {10, 4}, true, 2},  // for which the library refuses the algorithm of 8
+           Row{{7, 10}, {10, 4}, false, 2},
+           Row{{9, 10}, {10, 4}, true},
+           Row{{12, 10}, {10, 4}, false},
+           Row{{13, 10}, {10, 4}, true},
+           Row{{3, 6, 10}, {3, 10, 4}, true},  // of a batch, each number of rows is a problem of its own
+           Row{{3, 5, 10}, {3, 10, 4}, true},
+       }) {
+    CAPTURE(text(row.x, row.y));
+    const Made made = matmul(DType::kF16, row.x, row.y);
+    const int64_t before = all_runs();
+    const auto program = program_of(*device, made);
+    CHECK((all_runs() > before) == row.measures);
+    const int64_t runs = cuda_double::blas_lt_runs(row.algorithm);
+    const auto got = session.run(program, made.inputs);
+    REQUIRE(got.ok());
+    CHECK(cuda_double::blas_lt_runs(row.algorithm) == runs + 1);
+    const auto wanted = ir::evaluate(made.graph, made.inputs);
+    REQUIRE(wanted.ok());
+    CHECK(conformance::difference(got->front(), wanted->front(), {4e-3, 4e-3}) == "");
+  }
+}
+
+TEST_CASE("rows are alike up to a power of two, or to three quarters of one") {
+  const std::vector<int64_t> ends = {1, 2, 4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384};
+  for (size_t i = 0; i < ends.size(); ++i) {
+    CHECK(most_alike(ends[i]) == ends[i]);
+    if (i > 0) CHECK(most_alike(ends[i - 1] + 1) == ends[i]);
+  }
 }
 
 TEST_CASE("without memory to measure with the library's own first choice is taken") {

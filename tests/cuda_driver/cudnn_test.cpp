@@ -146,6 +146,30 @@ TEST_CASE("a convolution is measured once, and its sums in chunks as well as tho
   CHECK(conformance::difference(got->front(), deep.wanted, {1e-3, 1e-3}) == "");
 }
 
+TEST_CASE("convolutions of numbers of images that are alike are measured once, with the most of them") {
+  const auto device = device_with_cudnn();
+  conformance::Session session(*device);
+  struct Row {
+    int64_t images;
+    bool measures;
+  };
+  // 7 images take part in those of 8, whose algorithm cuDNN refuses for them.
+  for (const Row& row :
+       {Row{6, true}, {5, false}, {8, false}, {7, true}, {7, false}, {9, true}, {12, false}}) {
+    CAPTURE(row.images);
+    const Convolving made = convolving({.x = {row.images, 6, 5, 5}, .bias = false});
+    const int64_t before = cuda_double::runs_of_cudnn();
+    const auto program = program_of(*device, made);
+    CHECK((cuda_double::runs_of_cudnn() > before) == row.measures);
+    CHECK(by_library(*program));
+    const int64_t compiled = cuda_double::runs_of_cudnn();
+    const auto got = session.run(program, made.inputs);
+    REQUIRE(got.ok());
+    CHECK(cuda_double::runs_of_cudnn() == compiled + 1);
+    CHECK(conformance::difference(got->front(), made.wanted, {1e-4, 1e-4}) == "");
+  }
+}
+
 TEST_CASE("where operands lie as cuDNN cannot read them our kernels compute") {
   const auto device = device_with_cudnn();
   const Convolving made = convolving({.dtype = DType::kF16});

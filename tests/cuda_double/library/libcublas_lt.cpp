@@ -32,6 +32,10 @@ HEDDLE_FORWARD(heuristics, cublasLtMatmulAlgoGetHeuristic,
                (void* library, void* operation, void* a, void* b, void* c, void* d, void* preference,
                 int asked, BlasHeuristic* found, int* count),
                (library, operation, a, b, c, d, preference, asked, found, count))
+HEDDLE_FORWARD(algorithm_check, cublasLtMatmulAlgoCheck,
+               (void* library, void* operation, void* a, void* b, void* c, void* d,
+                const BlasAlgorithm* algorithm, BlasHeuristic* checked),
+               (library, operation, a, b, c, d, algorithm, checked))
 HEDDLE_FORWARD(multiply, cublasLtMatmul,
                (void* library, void* operation, const void* alpha, const void* a, void* a_layout,
                 const void* b, void* b_layout, const void* beta, const void* c, void* c_layout, void* d,

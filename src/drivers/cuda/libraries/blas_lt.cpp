@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/process_exit.h"
+#include "drivers/cuda/libraries/alike.h"
 #include "drivers/cuda/memory.h"
 
 namespace heddle::cuda {
@@ -23,6 +24,13 @@ std::optional<BlasHeuristic> unmeasured(const BlasProblem& p, const BlasHeuristi
   constexpr int64_t kFewRows = 128;
   const bool few = p.dtype == ir::DType::kF32 && p.m > 1 && p.m < kFewRows;
   return few ? std::optional<BlasHeuristic>() : first;
+}
+
+// The problem with the most rows of those that are measured with this one. Where rows lie apart from each
+// other by how many there are, each number is a problem of its own.
+BlasProblem alike(BlasProblem problem) {
+  if (problem.batches == 1 && !problem.x_turned) problem.m = most_alike(problem.m);
+  return problem;
 }
 
 std::string name_of(const BlasProblem& p) {
@@ -108,6 +116,18 @@ Result<std::vector<BlasHeuristic>> BlasProduct::proposed() const {
   return found;
 }
 
+Result<std::optional<BlasHeuristic>> BlasProduct::fitted(const BlasAlgorithm& algorithm) const {
+  BlasHeuristic checked{};
+  const BlasCode code =
+      library_->api_.algorithm_check(library_->handle_, operation_, y_, x_, out_, out_, &algorithm, &checked);
+  if (code == kBlasNotSupported || code == kBlasInvalidValue) return std::optional<BlasHeuristic>();
+  HEDDLE_TRY(library_->check(code, "cublasLtMatmulAlgoCheck"));
+  if (checked.code != kBlasSuccess || checked.workspace_bytes > kMostWorkspaceBytes)
+    return std::optional<BlasHeuristic>();
+  checked.algorithm = algorithm;
+  return std::optional<BlasHeuristic>(checked);
+}
+
 bool BlasProduct::takes(const void* operands) const { return operands_of<BlasOperands>(operands).aligned(); }
 
 Status BlasProduct::run(const void* operands, StreamHandle stream) const {
@@ -187,45 +207,63 @@ Status BlasLt::compute_once(ir::DType dtype) const {
   return device_->check(device_->api.stream_synchronize(device_->stream), "the first product of cuBLASLt");
 }
 
-Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const Rival<BlasOperands>& rival,
+Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const BlasRivals& rivals,
                                                device::Source& source) const {
-  Result<Ref<const BlasProduct>> made = make_product(problem, rival, source);
+  Result<Ref<const BlasProduct>> made = make_product(problem, rivals, source);
   if (made.ok() || !device_->lost.status().ok()) return made;
   trouble_.tell(made.status());
   return Ref<const BlasProduct>();
 }
 
-Result<Ref<const BlasProduct>> BlasLt::make_product(const BlasProblem& problem,
-                                                    const Rival<BlasOperands>& rival,
-                                                    device::Source& source) const {
+Result<std::shared_ptr<BlasProduct>> BlasLt::described(const BlasProblem& problem) const {
   const std::shared_ptr<BlasProduct> product(new BlasProduct(shared_from_this(), problem));
   HEDDLE_TRY(product->describe());
-  BlasProblem key = problem;
-  key.bias = problem.bias == 0 ? 0 : 1;  // which weight it is does not matter
+  return product;
+}
+
+Result<Ref<const BlasProduct>> BlasLt::make_product(const BlasProblem& problem, const BlasRivals& rivals,
+                                                    device::Source& source) const {
+  const Current current(*device_);
+  HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> product, described(problem));
+  Result<Choice> choice = choice_of(*product, rivals, source);
+  if (choice.status().code() == heddle::Code::exhausted) {  // the next program asks anew
+    HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product->proposed());
+    choice = proposed.empty() ? Choice() : unmeasured(problem, proposed.front());
+  }
+  HEDDLE_TRY(choice.status());
+  if (!choice->has_value()) return Ref<const BlasProduct>();
+  product->chosen_ = **choice;
+  return Ref<const BlasProduct>(product);
+}
+
+Result<BlasLt::Choice> BlasLt::choice_of(const BlasProduct& product, const BlasRivals& rivals,
+                                         device::Source& source) const {
+  const BlasProblem measured = alike(product.problem_);
+  if (store_ == nullptr || measured == product.problem_) return chosen_once(product, rivals, source);
+  HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> most, described(measured));
+  HEDDLE_TRY_ASSIGN(const Choice choice, chosen_once(*most, rivals, source));
+  if (!choice.has_value()) return Choice();
+  HEDDLE_TRY_ASSIGN(const Choice fitted, product.fitted(choice->algorithm));
+  return fitted.has_value() ? fitted : chosen_once(product, rivals, source);
+}
+
+Result<BlasLt::Choice> BlasLt::chosen_once(const BlasProduct& product, const BlasRivals& rivals,
+                                           device::Source& source) const {
+  BlasProblem key = product.problem_;
+  key.bias = key.bias == 0 ? 0 : 1;  // which weight it is does not matter
   const auto choose_once = [&]() -> Result<Ref<const Choice>> {
-    const Result<Choice> made = choose(key, *product, rival, source);
+    const Result<Choice> made = choose(key, product, rivals(key.m), source);
     renew_exit_handler();  // each kind of kernel may bring static objects
     if (!made.ok()) return made.status();
     return std::make_shared<const Choice>(*made);
   };
-  const Result<Ref<const Choice>> chosen = choices_.get_or_make(key, choose_once);
-  Choice choice = chosen.ok() ? **chosen : Choice();
-  if (chosen.status().code() == heddle::Code::exhausted) {  // the next program asks anew
-    const Current current(*device_);
-    HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product->proposed());
-    choice = proposed.empty() ? Choice() : unmeasured(key, proposed.front());
-  } else {
-    HEDDLE_TRY(chosen.status());
-  }
-  if (!choice.has_value()) return Ref<const BlasProduct>();
-  product->chosen_ = *choice;
-  return Ref<const BlasProduct>(product);
+  HEDDLE_TRY_ASSIGN(const Ref<const Choice> chosen, choices_.get_or_make(key, choose_once));
+  return *chosen;
 }
 
 // A kept choice counts only if the library proposes it: other bytes mean nothing known.
 Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct& product,
                                       const Rival<BlasOperands>& rival, device::Source& source) const {
-  const Current current(*device_);
   HEDDLE_TRY_ASSIGN(std::vector<BlasHeuristic> proposed, product.proposed());
   if (proposed.empty()) return Choice();
   if (store_ == nullptr) return unmeasured(key, proposed.front());

@@ -3,7 +3,9 @@
 //   What       product() makes a BlasProduct, which a run enqueues into its stream. Of the algorithms that
 //              the library proposes for a problem the fastest is taken, if it beats our own kernels. It is
 //              measured once per problem and device, when the first program that has it is made, and kept for
-//              other processes (algorithm_store.h).
+//              other processes (algorithm_store.h). Problems that differ in their number of rows alone are
+//              measured as one (alike.h); where the library refuses the algorithm for one of them, that one
+//              is measured by itself.
 //   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `compute` allows. A row's bits
 //              depend on the number of rows: `exact` models do without.
 //   Threads    Any.
@@ -65,6 +67,8 @@ class BlasProduct final : public LibraryCall {
       : library_(std::move(library)), problem_(problem) {}
   Status describe();
   Result<std::vector<BlasHeuristic>> proposed() const;  // without any: it cannot
+  // The algorithm for this problem, with the workspace that it needs here; nothing where it cannot.
+  Result<std::optional<BlasHeuristic>> fitted(const BlasAlgorithm& algorithm) const;
   Status run(const BlasOperands& operands, StreamHandle stream, const BlasHeuristic& by) const;
   BlasCode enqueue(const BlasOperands& operands, StreamHandle stream, const BlasHeuristic& by) const;
 
@@ -74,6 +78,9 @@ class BlasProduct final : public LibraryCall {
   BlasLayout x_ = nullptr, y_ = nullptr, out_ = nullptr;
   BlasHeuristic chosen_{};
 };
+
+// What our kernels would do in the place of a product of so many rows.
+using BlasRivals = std::function<Rival<BlasOperands>(int64_t rows)>;
 
 class BlasLt : public std::enable_shared_from_this<BlasLt> {
  public:
@@ -87,7 +94,7 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   std::string describe_choices() const;  // for people
   // Null where the library has no algorithm, or the rival, in whose operands c is never 0, is as fast.
   // `source` lends the memory that is measured with; where it has none, nothing is measured.
-  Result<Ref<const BlasProduct>> product(const BlasProblem& problem, const Rival<BlasOperands>& rival,
+  Result<Ref<const BlasProduct>> product(const BlasProblem& problem, const BlasRivals& rivals,
                                          device::Source& source) const;
 
  private:
@@ -101,8 +108,14 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   using Choice = std::optional<BlasHeuristic>;
 
   Status check(BlasCode code, std::string_view what) const;
-  Result<Ref<const BlasProduct>> make_product(const BlasProblem& problem, const Rival<BlasOperands>& rival,
+  Result<std::shared_ptr<BlasProduct>> described(const BlasProblem& problem) const;
+  Result<Ref<const BlasProduct>> make_product(const BlasProblem& problem, const BlasRivals& rivals,
                                               device::Source& source) const;
+  // Of what is alike, fitted to the product.
+  Result<Choice> choice_of(const BlasProduct& product, const BlasRivals& rivals,
+                           device::Source& source) const;
+  Result<Choice> chosen_once(const BlasProduct& product, const BlasRivals& rivals,
+                             device::Source& source) const;
   Status compute_once(ir::DType dtype) const;
   Result<Choice> choose(const BlasProblem& key, const BlasProduct& product, const Rival<BlasOperands>& rival,
                         device::Source& source) const;

@@ -61,6 +61,9 @@ static_assert(sizeof(BlasHeuristic) == 96);
   X(heuristics, "cublasLtMatmulAlgoGetHeuristic",                                                        \
     (BlasHandle handle, BlasOperation operation, BlasLayout a, BlasLayout b, BlasLayout c, BlasLayout d, \
      BlasPreference preference, int asked, BlasHeuristic* found, int* count))                            \
+  X(algorithm_check, "cublasLtMatmulAlgoCheck",                                                          \
+    (BlasHandle handle, BlasOperation operation, BlasLayout a, BlasLayout b, BlasLayout c, BlasLayout d, \
+     const BlasAlgorithm* algorithm, BlasHeuristic* checked))                                            \
   X(multiply, "cublasLtMatmul",                                                                          \
     (BlasHandle handle, BlasOperation operation, const void* alpha, const void* a, BlasLayout a_layout,  \
      const void* b, BlasLayout b_layout, const void* beta, const void* c, BlasLayout c_layout, void* d,  \

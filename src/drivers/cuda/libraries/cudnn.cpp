@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "base/process_exit.h"
+#include "drivers/cuda/libraries/alike.h"
 #include "drivers/cuda/memory.h"
 
 namespace heddle::cuda {
@@ -51,6 +52,15 @@ uint64_t bytes_of(const ConvolutionProblem& p) { return operands_at(p, 0).worksp
 
 size_t place_of(StreamHandle stream) {
   return (reinterpret_cast<uintptr_t>(stream) * 0x9e3779b97f4a7c15u) >> 58;  // the upper bits: 64 places
+}
+
+// The problem with the most images of those that are measured with this one, if an int counts its elements.
+ConvolutionProblem alike(ConvolutionProblem problem) {
+  const int64_t most = most_alike(problem.images);
+  const int64_t image =
+      std::max(problem.channels * product_of(problem.in), problem.out_channels * product_of(problem.out));
+  if (most * image <= INT32_MAX) problem.images = static_cast<int>(most);
+  return problem;
 }
 
 std::string name_of(const ConvolutionProblem& p) {
@@ -260,33 +270,62 @@ Status Cudnn::compute(ir::DType dtype) const {
 }
 
 Result<Ref<const CudnnConvolution>> Cudnn::convolution(const ConvolutionProblem& problem,
-                                                       const Rival<ConvolutionOperands>& rival,
+                                                       const ConvolutionRivals& rivals,
                                                        device::Source& source) const {
-  Result<Ref<const CudnnConvolution>> made = make_convolution(problem, rival, source);
+  Result<Ref<const CudnnConvolution>> made = make_convolution(problem, rivals, source);
   if (made.ok() || !device_->lost.status().ok()) return made;
   trouble_.tell(made.status());
   return Ref<const CudnnConvolution>();
 }
 
-Result<Ref<const CudnnConvolution>> Cudnn::make_convolution(const ConvolutionProblem& problem,
-                                                            const Rival<ConvolutionOperands>& rival,
-                                                            device::Source& source) const {
-  const Current current(*device_);
+Result<std::shared_ptr<CudnnConvolution>> Cudnn::described(const ConvolutionProblem& problem) const {
   const std::shared_ptr<CudnnConvolution> made(new CudnnConvolution(shared_from_this(), problem));
   HEDDLE_TRY(made->describe());
+  return made;
+}
+
+Result<Ref<const CudnnConvolution>> Cudnn::make_convolution(const ConvolutionProblem& problem,
+                                                            const ConvolutionRivals& rivals,
+                                                            device::Source& source) const {
+  const Current current(*device_);
+  HEDDLE_TRY_ASSIGN(const std::shared_ptr<CudnnConvolution> made, described(problem));
+  const Result<Choice> choice = choice_of(*made, rivals, source);
+  // Without memory to measure with kernels of ours compute; the next program asks anew.
+  if (choice.status().code() == heddle::Code::exhausted) return Ref<const CudnnConvolution>();
+  HEDDLE_TRY(choice.status());
+  if (!choice->has_value()) return Ref<const CudnnConvolution>();
+  made->chosen_ = **choice;
+  return Ref<const CudnnConvolution>(made);
+}
+
+Result<Cudnn::Choice> Cudnn::choice_of(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
+                                       device::Source& source) const {
+  const ConvolutionProblem measured = alike(convolution.problem_);
+  if (store_ == nullptr || measured == convolution.problem_) return chosen_once(convolution, rivals, source);
+  HEDDLE_TRY_ASSIGN(const std::shared_ptr<CudnnConvolution> most, described(measured));
+  HEDDLE_TRY_ASSIGN(const Choice choice, chosen_once(*most, rivals, source));
+  if (!choice.has_value()) return Choice();
+  {
+    HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
+    const Lent lent(*this, handle, device_->stream);
+    HEDDLE_TRY_ASSIGN(const std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
+    for (const CudnnConvolution::Algorithm& each : able) {
+      if (each.number == choice->number) return Choice(each);
+    }
+  }
+  return chosen_once(convolution, rivals, source);
+}
+
+Result<Cudnn::Choice> Cudnn::chosen_once(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
+                                         device::Source& source) const {
   const auto choose_once = [&]() -> Result<Ref<const Choice>> {
-    const Result<Choice> choice = choose(*made, rival, source);
+    const Result<Choice> choice = choose(convolution, rivals(convolution.problem_.images), source);
     renew_exit_handler();  // each kind of kernel may bring static objects
     if (!choice.ok()) return choice.status();
     return std::make_shared<const Choice>(*choice);
   };
-  const Result<Ref<const Choice>> chosen = choices_.get_or_make(problem, choose_once);
-  // Without memory to measure with kernels of ours compute; the next program asks anew.
-  if (chosen.status().code() == heddle::Code::exhausted) return Ref<const CudnnConvolution>();
-  HEDDLE_TRY(chosen.status());
-  if (!(*chosen)->has_value()) return Ref<const CudnnConvolution>();
-  made->chosen_ = ***chosen;
-  return Ref<const CudnnConvolution>(made);
+  HEDDLE_TRY_ASSIGN(const Ref<const Choice> chosen, choices_.get_or_make(convolution.problem_, choose_once));
+  return *chosen;
 }
 
 // A kept choice counts only if cuDNN says that it can.

@@ -3,7 +3,8 @@
 //   What       convolution() makes a CudnnConvolution, which a run enqueues into its stream. Of cuDNN's
 //              algorithms without a transform the fastest is taken, if it beats our own kernels; it is
 //              measured once per problem and device, when the first program that has it is made, and kept for
-//              other processes (algorithm_store.h).
+//              other processes (algorithm_store.h). Problems that differ in their number of images alone are
+//              measured as one (alike.h).
 //   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `math` allows. Bits depend on
 //              the number of images: `exact` models do without.
 //   Handles    cuDNN's are used by one thread at a time: each run lends one from a pool.
@@ -79,6 +80,9 @@ class CudnnConvolution final : public LibraryCall {
   Algorithm chosen_;
 };
 
+// What our kernels would do in the place of a convolution of so many images.
+using ConvolutionRivals = std::function<Rival<ConvolutionOperands>(int images)>;
+
 class Cudnn : public std::enable_shared_from_this<Cudnn> {
  public:
   static Ref<const Cudnn> make(const CudnnApi& api, Ref<const OpenDevice> device,
@@ -92,7 +96,7 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   // Null where cuDNN cannot, or the rival is as fast. `source` lends the memory that is measured with; null,
   // too, where it has none.
   Result<Ref<const CudnnConvolution>> convolution(const ConvolutionProblem& problem,
-                                                  const Rival<ConvolutionOperands>& rival,
+                                                  const ConvolutionRivals& rivals,
                                                   device::Source& source) const;
   // cuDNN makes static objects when it first computes, which exit() destroys before what was made earlier:
   // it computes here, before a model that has convolutions is called.
@@ -128,9 +132,15 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   Status check(CudnnCode code, std::string_view what) const;
   Result<CudnnHandle> take_handle(StreamHandle stream) const;
   void give_back(CudnnHandle handle, StreamHandle stream) const;
+  Result<std::shared_ptr<CudnnConvolution>> described(const ConvolutionProblem& problem) const;
   Result<Ref<const CudnnConvolution>> make_convolution(const ConvolutionProblem& problem,
-                                                       const Rival<ConvolutionOperands>& rival,
+                                                       const ConvolutionRivals& rivals,
                                                        device::Source& source) const;
+  // Of what is alike, with the workspace that this one needs.
+  Result<Choice> choice_of(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
+                           device::Source& source) const;
+  Result<Choice> chosen_once(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
+                             device::Source& source) const;
   Result<Choice> choose(const CudnnConvolution& convolution, const Rival<ConvolutionOperands>& rival,
                         device::Source& source) const;
   Status compute(ir::DType dtype) const;

@@ -395,9 +395,13 @@ Status lower_conv(Lowering& l) {
   };
   const std::optional<ConvolutionProblem> problem = problem_of(l, params, added);
   if (!problem.has_value()) return own();
-  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library,
-                    l.emit.library_convolution(
-                        *problem, is_direct ? rival_of(l, direct, added) : rival_of(l, tiling, added)));
+  const auto rivals = [&](int images) {
+    ConvolutionParams some = params;
+    some.count = params.count / problem->images * images;
+    return is_direct ? rival_of(l, direct_of(some), added)
+                     : rival_of(l, tiling_of(some, l.emit.multiprocessors()), added);
+  };
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library, l.emit.library_convolution(*problem, rivals));
   return library == nullptr ? own() : call_library(l, library, *problem, added, own);
 }
 

@@ -169,20 +169,20 @@ Result<CompiledKernels::Found> Emitter::compiled(const char* name, const std::st
 }
 
 Result<Ref<const LibraryCall>> Emitter::library_product(const BlasProblem& problem,
-                                                        const Rival<BlasOperands>& rival) {
+                                                        const BlasRivals& rivals) {
   if (libraries_.blas == nullptr) return Ref<const LibraryCall>();
   BlasProblem asked = problem;
   if (asked.dtype == ir::DType::kF32) asked.compute = libraries_.compute;
-  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.blas->product(asked, rival, source_));
+  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.blas->product(asked, rivals, source_));
   return call;
 }
 
 Result<Ref<const LibraryCall>> Emitter::library_convolution(const ConvolutionProblem& problem,
-                                                            const Rival<ConvolutionOperands>& rival) {
+                                                            const ConvolutionRivals& rivals) {
   if (libraries_.cudnn == nullptr) return Ref<const LibraryCall>();
   ConvolutionProblem asked = problem;
   asked.math = asked.dtype == ir::DType::kF32 ? libraries_.math : kCudnnTensorMath;
-  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.cudnn->convolution(asked, rival, source_));
+  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.cudnn->convolution(asked, rivals, source_));
   return call;
 }
 

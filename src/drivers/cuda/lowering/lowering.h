@@ -113,10 +113,9 @@ class Emitter {
               const Flags* flags, const Grid& grid, const char* why = "");
   Result<CompiledKernels::Found> compiled(const char* name, const std::string& source, size_t params_bytes);
   // Null where no library takes part, it cannot, or the rival is as fast.
-  Result<Ref<const LibraryCall>> library_product(const BlasProblem& problem,
-                                                 const Rival<BlasOperands>& rival);
+  Result<Ref<const LibraryCall>> library_product(const BlasProblem& problem, const BlasRivals& rivals);
   Result<Ref<const LibraryCall>> library_convolution(const ConvolutionProblem& problem,
-                                                     const Rival<ConvolutionOperands>& rival);
+                                                     const ConvolutionRivals& rivals);
   // A launch outside of the program, with parameters as they are.
   Status launch_now(std::string_view kernel, const void* params, const Grid& grid, StreamHandle stream) const;
   // A call of the library; `launches` of the same have to follow.

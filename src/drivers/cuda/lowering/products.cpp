@@ -153,8 +153,12 @@ Status launch_floats(Lowering& l, const ProductParams& params, const Extras& ext
   ProductParams sum = params, end = params;
   sum.act = Act::kNone;
   end.alpha = 1;
-  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> product,
-                    l.emit.library_product(*problem, rival_of(l, params, end, extras)));
+  const auto rivals = [&](int64_t rows) {
+    ProductParams whole = params, rest = end;
+    whole.m = rest.m = rows;
+    return rival_of(l, whole, rest, extras);
+  };
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> product, l.emit.library_product(*problem, rivals));
   if (product == nullptr) return launch_tiles(l, params, extras);
   BlasOperands operands;
   std::vector<Bind> binds{names(operands.x, l.inputs[0]), names(operands.y, l.inputs[1]),
