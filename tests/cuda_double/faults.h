@@ -19,6 +19,7 @@ enum class Call {
   kSynchronize,
   kNode,
   kInstantiate,
+  kSetKernel,
   kGraphLaunch,
   kBeginCapture,
   kEndCapture,

@@ -33,7 +33,8 @@ struct Executable {
     int count = 0;
     const Stream* stream = nullptr;
   };
-  std::shared_ptr<const Nodes> nodes;
+  std::shared_ptr<const Nodes> nodes;  // of the launches to come
+  cuda::GraphHandle drawn = nullptr;   // what it was made of
   Guarded<Flights, Rank::kBuffer> in_flight;
   Atomic<bool> in_hand{false};  // of a thread that calls CUDA with it
   int device = 0;
@@ -177,8 +178,25 @@ Code instantiate(cuda::GraphExec* made, cuda::GraphHandle handle, uint64_t flags
   if (flags != 0) return cuda::kInvalidValue;
   const auto executable = std::make_shared<Executable>();
   executable->nodes = std::make_shared<const Nodes>(graph->nodes);
+  executable->drawn = handle;
   executable->device = current_device("cuGraphInstantiateWithFlags");
   *made = handles<Executable>().make(executable);
+  return cuda::kSuccess;
+}
+
+Code set_kernel(cuda::GraphExec handle, cuda::GraphNode node, const cuda::KernelNode* kernel) {
+  constexpr const char* kWhat = "cuGraphExecKernelNodeSetParams";
+  require_context(kWhat);
+  const auto executable = handles<Executable>().find(handle, kWhat);
+  const InHand in_hand(*executable, handle, kWhat);
+  if (const Code failed = fails(Call::kSetKernel); failed != 0) return failed;
+  const auto graph = handles<GraphObject>().find(executable->drawn, kWhat);  // nodes are named by it
+  const auto index = reinterpret_cast<size_t>(node);
+  KernelLaunch launch;
+  if (index == 0 || index > graph->nodes.size() || !launch.take(*kernel)) return cuda::kInvalidValue;
+  auto nodes = std::make_shared<Nodes>(*executable->nodes);
+  (*nodes)[index - 1].run = [launch](uint64_t number) { launch.run(number); };
+  executable->nodes = std::move(nodes);
   return cuda::kSuccess;
 }
 
@@ -196,10 +214,11 @@ Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
     ++flights->count;
     flights->stream = stream;
   }
-  stream->tell([executable, number = take_launch_numbers(executable->nodes->size())] {
-    run(*executable->nodes, number);
-    --executable->in_flight.lock()->count;
-  });
+  stream->tell(
+      [executable, nodes = executable->nodes, number = take_launch_numbers(executable->nodes->size())] {
+        run(*nodes, number);
+        --executable->in_flight.lock()->count;
+      });
   return cuda::kSuccess;
 }
 
@@ -220,6 +239,7 @@ void add_graphs(cuda::DriverApi& api) {
   api.begin_capture = begin_capture;
   api.end_capture = end_capture;
   api.graph_instantiate = instantiate;
+  api.graph_set_kernel = set_kernel;
   api.graph_launch = launch;
   // What is in flight keeps the nodes until it is over, as with CUDA.
   api.graph_exec_destroy = [](cuda::GraphExec handle) {

@@ -1,6 +1,8 @@
 // Runs as CUDA's graphs: when they are built, and what they compute.
 #include <doctest/doctest.h>
 
+#include <cstring>
+
 #include "base/thread.h"
 #include "device/row_faults.h"
 #include "tests/cuda_driver/graphs_fixture.h"
@@ -46,6 +48,114 @@ TEST_CASE("addresses that come a second time become a graph, and from then on a 
   for (int i = 0; i < 10; ++i) REQUIRE(run_at(session, program, place).ok());
   CHECK(counts() == std::vector{steps, steps, 1, 11});
   CHECK(conformance::same_bits(result_at(*device, session, program, place), wanted));
+}
+
+// What a call of arrays submits: copies in, the run, copies out.
+struct Staged {
+  Place place;
+  device::View in, out;  // pinned
+
+  Staged(device::Device& device, const device::Program& program, const ir::Tensor& x)
+      : place(place_of(device, program, {rows_of(x.extents()[0], 99)})),
+        in(pinned_like(device, x)),
+        out(pinned_like(device, x)) {
+    put(x);
+  }
+  static device::View pinned_like(device::Device& device, const ir::Tensor& x) {
+    const auto buffer =
+        device::plain_source(device)->allocate(static_cast<uint64_t>(x.bytes()), device::MemoryKind::staging);
+    REQUIRE(buffer.ok());
+    return device::View::contiguous(*buffer, x.dtype(), x.extents());
+  }
+  void put(const ir::Tensor& x) { std::memcpy(in.host(), x.data(), static_cast<size_t>(x.bytes())); }
+  Status submit(Session& session, const Ref<const device::Program>& program) const {
+    device::CommandList list;
+    list.copy(in, place.inputs[0]);
+    list.run(program, place.arena, place.inputs, place.outputs);
+    list.copy(place.outputs[0], out);
+    return session.submit(list);
+  }
+  bool holds(const ir::Tensor& wanted) const {
+    return std::memcmp(out.host(), wanted.data(), static_cast<size_t>(wanted.bytes())) == 0;
+  }
+};
+
+TEST_CASE("copies beside a run are part of its graph, which serves what lies in them each time") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  Session session(*device);
+  std::vector<ir::Tensor> questions, answers;
+  for (uint32_t seed = 0; seed < 6; ++seed) {
+    questions.push_back(rows_of(5, seed));
+    answers.push_back(launched_directly(questions.back()));
+  }
+  Staged staged(*device, *program, questions[0]);
+  for (size_t i = 0; i < questions.size(); ++i) {
+    staged.put(questions[i]);
+    cuda_double::forget_faults();
+    REQUIRE(staged.submit(session, program).ok());
+    CHECK(calls_of(Call::kGraphLaunch) == (i == 0 ? 0 : 1));
+    CHECK(calls_of(Call::kLaunch) == (i == 0 ? launches_of(program) + 2 : 0));
+    CHECK(calls_of(Call::kSetKernel) == 0);
+    CHECK(staged.holds(answers[i]));
+  }
+}
+
+TEST_CASE("one graph serves results that go elsewhere each time, and questions that lie elsewhere") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  Session session(*device);
+  std::vector<Staged> kept;
+  for (uint32_t seed = 0; seed < 8; ++seed) {
+    const ir::Tensor x = rows_of(5, seed);
+    Staged staged(*device, *program, x);
+    if (!kept.empty()) staged.place = kept[0].place;
+    const bool as_before = seed > 0 && seed % 3 == 0;
+    if (as_before) staged.in = kept.back().in, staged.put(x);
+    const ir::Tensor answer = launched_directly(x);
+    cuda_double::forget_faults();
+    REQUIRE(staged.submit(session, program).ok());
+    CHECK(calls_of(Call::kInstantiate) == (seed == 1 ? 1 : 0));
+    CHECK(calls_of(Call::kGraphLaunch) == (seed == 0 ? 0 : 1));
+    CHECK(calls_of(Call::kSetKernel) == (seed < 2 ? 0 : as_before ? 1 : 2));
+    CHECK(staged.holds(answer));
+    kept.push_back(std::move(staged));
+  }
+}
+
+TEST_CASE("a graph whose copies cannot be told where to go is a failure of it, and of no run") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  Session session(*device);
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  Staged staged(*device, *program, x);
+  for (int i = 0; i < 3; ++i) REQUIRE(staged.submit(session, program).ok());
+  cuda_double::forget_faults();
+  cuda_double::refuse(Call::kSetKernel, kInvalidValue, 0, 1);
+  staged.out = Staged::pinned_like(*device, x);
+  REQUIRE(staged.submit(session, program).ok());
+  CHECK(calls_of(Call::kLaunch) == launches_of(program) + 2);
+  CHECK(staged.holds(wanted));
+  CHECK(of_cuda(program).graph_failures() == 1);
+  std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
+  REQUIRE(staged.submit(session, program).ok());
+  CHECK(calls_of(Call::kInstantiate) == 1);
+  CHECK(staged.holds(wanted));
+}
+
+TEST_CASE("a program of two launches is a graph together with its copies") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5, 1);
+  REQUIRE(launches_of(program) == 2);
+  const ir::Tensor x = rows_of(5, 1);
+  const Staged staged(*device, *program, x);
+  Session session(*device);
+  REQUIRE(staged.submit(session, program).ok());
+  const std::vector<std::byte> wanted(staged.out.host(), staged.out.host() + x.bytes());
+  cuda_double::forget_faults();
+  REQUIRE(staged.submit(session, program).ok());
+  CHECK(calls_of(Call::kGraphLaunch) == 1);
+  CHECK(std::memcmp(staged.out.host(), wanted.data(), wanted.size()) == 0);
 }
 
 TEST_CASE("graphs have the bits of direct launches, whatever the number of rows") {
@@ -128,7 +238,7 @@ TEST_CASE("runs whose hashes give the same set take turns, and each becomes a gr
     Place each = place;
     each.inputs = {device::View::contiguous(many, x.dtype(), x.extents(), kStep * i)};
     const device::Run run{program, each.arena, each.inputs, each.outputs};
-    if (GraphHash()(GraphPlace{of_cuda(program), run, 0}) % Graphs::kSets == 0) same_set.push_back(each);
+    if (GraphHash()(GraphPlace{run}) % Graphs::kSets == 0) same_set.push_back(each);
   }
   REQUIRE(same_set.size() == Graphs::kWays);
   Session session(*device);
@@ -359,6 +469,7 @@ TEST_CASE("what is wrong with the data a graph says as launches do, run by run")
   const Place other = place_of(*device, *plain, {rows_of(4, 1)});
   for (int i = 0; i < 2; ++i) REQUIRE(run_at(session, plain, other).ok());
   device::CommandList both;
+  both.copy(of_good, place.inputs[0]);
   both.run(*program, place.arena, place.inputs, place.outputs);
   both.run(plain, other.arena, other.inputs, other.outputs);
   const int before = calls_of(Call::kGraphLaunch);

@@ -1,6 +1,20 @@
 #include "drivers/cuda/graph_builder.h"
 
 namespace heddle::cuda {
+namespace {
+
+// CUDA copies what `params` points to.
+KernelNode node_of(const Launch& launch, void** params) {
+  KernelNode kernel;
+  kernel.function = launch.kernel->function;
+  kernel.grid_x = launch.blocks;
+  kernel.block_x = launch.threads;
+  kernel.shared_bytes = launch.shared_bytes;
+  kernel.params = params;
+  return kernel;
+}
+
+}  // namespace
 
 GraphBuilder::~GraphBuilder() {
   if (graph_ != nullptr) device_.api.graph_destroy(graph_);
@@ -11,12 +25,7 @@ Status GraphBuilder::begin() { return device_.check(device_.api.graph_create(&gr
 
 Status GraphBuilder::launch(const Launch& launch, std::byte* params) {
   void* pointers[] = {params};
-  KernelNode kernel;
-  kernel.function = launch.kernel->function;
-  kernel.grid_x = launch.blocks;
-  kernel.block_x = launch.threads;
-  kernel.shared_bytes = launch.shared_bytes;
-  kernel.params = pointers;  // CUDA copies what they point to
+  const KernelNode kernel = node_of(launch, pointers);
   GraphNode node = nullptr;
   HEDDLE_TRY(device_.check(device_.api.graph_add_kernel(&node, graph_, &last_, before(), &kernel),
                            "cuGraphAddKernelNode"));
@@ -52,6 +61,13 @@ Result<GraphExec> GraphBuilder::finish() {
   GraphExec executable = nullptr;
   HEDDLE_TRY(device_.check(device_.api.graph_instantiate(&executable, graph_, 0), "cuGraphInstantiate"));
   return executable;
+}
+
+Status NodeUpdate::launch(const Launch& launch, std::byte* params) {
+  void* pointers[] = {params};
+  const KernelNode kernel = node_of(launch, pointers);
+  return device_.check(device_.api.graph_set_kernel(executable_, node_, &kernel),
+                       "cuGraphExecKernelNodeSetParams");
 }
 
 }  // namespace heddle::cuda

@@ -8,6 +8,8 @@
 //   Threads    A local variable of one. The device's context is current while it lives.
 #pragma once
 
+#include <utility>
+
 #include "drivers/cuda/program.h"
 
 namespace heddle::cuda {
@@ -22,7 +24,10 @@ class GraphBuilder final : public StepTaker {
   Status begin();
   Status launch(const Launch& launch, std::byte* params) override;
   Result<bool> call(const LibraryCall& call, const std::byte* operands) override;
+  GraphNode last() const { return last_; }  // null: there is none yet
   Result<GraphExec> finish();
+  // The caller's from now on: nodes are named by it for as long as it lives.
+  GraphHandle take() { return std::exchange(graph_, nullptr); }
 
  private:
   Result<GraphHandle> captured(const LibraryCall& call, const std::byte* operands);
@@ -32,6 +37,21 @@ class GraphBuilder final : public StepTaker {
   GraphHandle graph_ = nullptr;
   GraphNode last_ = nullptr;
   StreamHandle stream_ = nullptr;  // of captures; null: there was none yet
+};
+
+// Gives a kernel's node of an executable graph other parameters: those of the launches to come.
+class NodeUpdate final : public StepTaker {
+ public:
+  NodeUpdate(const OpenDevice& device, GraphExec executable, GraphNode node)
+      : device_(device), executable_(executable), node_(node) {}
+
+  Status launch(const Launch& launch, std::byte* params) override;
+  Result<bool> call(const LibraryCall&, const std::byte*) override { return false; }
+
+ private:
+  const OpenDevice& device_;
+  const GraphExec executable_;
+  const GraphNode node_;
 };
 
 }  // namespace heddle::cuda

@@ -2,6 +2,7 @@
 
 #include "base/trace.h"
 #include "drivers/cuda/graph_builder.h"
+#include "drivers/cuda/moves.h"
 
 namespace heddle::cuda {
 namespace {
@@ -18,35 +19,57 @@ uint64_t mixed(uint64_t hash, uint64_t value) {
 }  // namespace
 
 template <class F>
-void GraphPlace::each_address(F&& f) const {
+void GraphPlace::each_word(F&& f) const {
   f(run.arena->address());
   f(flags);
   for (const device::View& view : run.inputs) f(view.address());
   for (const device::View& view : run.outputs) f(view.address());
+  for (const auto& copies : {before, after}) {
+    f(copies.size());
+    for (const device::Command& command : copies) {
+      const auto& copy = std::get<device::Copy>(command);
+      f(copy.to.bytes());
+      f(static_cast<uint64_t>(ir::size_of(copy.to.dtype)));
+    }
+  }
+}
+
+template <class F>
+Status GraphPlace::each_copy(std::span<const device::Command> copies, F&& f) const {
+  for (const device::Command& command : copies) HEDDLE_TRY(f(std::get<device::Copy>(command)));
+  return {};
+}
+
+uint64_t GraphPlace::bytes() const { return Graphs::bytes_of(program().graph_nodes() + copies()); }
+
+Status GraphPlace::give(const OpenDevice& device, StepTaker& to) const {
+  const auto copy = [&](const device::Copy& each) { return give_copy(device, each, to); };
+  HEDDLE_TRY(each_copy(before, copy));
+  HEDDLE_TRY(program().give_steps(run, flags, to));
+  return each_copy(after, copy);
 }
 
 GraphKey::GraphKey(const GraphPlace& place)
-    : program(place.program.life().get()), life(place.program.life()) {
-  addresses.reserve(2 + place.run.inputs.size() + place.run.outputs.size());
-  place.each_address([&](Address at) { addresses.push_back(at); });
+    : program(place.program().life().get()), life(place.program().life()) {
+  place.each_word([&](uint64_t word) { words.push_back(word); });
 }
 
 bool GraphKey::operator==(const GraphPlace& place) const {
-  bool equal = program == place.program.life().get();
+  bool equal = program == place.program().life().get();
   size_t i = 0;
-  if (equal) place.each_address([&](Address at) { equal = equal && addresses[i++] == at; });
-  return equal;
+  if (equal) place.each_word([&](uint64_t word) { equal = equal && i < words.size() && words[i++] == word; });
+  return equal && i == words.size();
 }
 
 size_t GraphHash::operator()(const GraphKey& key) const {
   uint64_t hash = begun(key.program);
-  for (const Address at : key.addresses) hash = mixed(hash, at);
+  for (const uint64_t word : key.words) hash = mixed(hash, word);
   return hash;
 }
 
 size_t GraphHash::operator()(const GraphPlace& place) const {
-  uint64_t hash = begun(place.program.life().get());
-  place.each_address([&](Address at) { hash = mixed(hash, at); });
+  uint64_t hash = begun(place.program().life().get());
+  place.each_word([&](uint64_t word) { hash = mixed(hash, word); });
   return hash;
 }
 
@@ -56,31 +79,51 @@ Graphs::Graph::~Graph() {
   if (!device.is_ours()) return;
   const Current current(device);
   device.api.graph_exec_destroy(executable);
+  if (graph != nullptr) device.api.graph_destroy(graph);
 }
 
-Status Graphs::launch(const CudaProgram& program, const device::Run& run, Address flags,
-                      StreamHandle stream) {
-  if (!program.fits_graph() || program.graph_failures() >= kMostFailures)
-    return program.launch(run, flags, stream);
-  const GraphPlace place{program, run, program.lowered().flag_words == 0 ? 0 : flags};
+Status Graphs::launch(const GraphPlace& place, StreamHandle stream) {
+  if (launched(place, stream)) return {};
+  IntoStream into(*device_, stream);
+  return place.give(*device_, into);
+}
+
+bool Graphs::launched(const GraphPlace& place, StreamHandle stream) {
+  const CudaProgram& program = place.program();
+  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return false;
   const Ref<const Graph> graph = find(place);
-  if (graph == nullptr) return program.launch(run, flags, stream);
-  const Code code = device_->api.graph_launch(graph->executable, stream);
-  if (code == kSuccess) [[likely]]
-    return {};
+  if (graph == nullptr) return false;
+  Status status = bring_up_to_date(*graph, place);
+  if (status.ok())
+    status = device_->check(device_->api.graph_launch(graph->executable, stream), "cuGraphLaunch");
+  if (status.ok()) [[likely]]
+    return true;
+  // If the device is lost, the launches say so. They overwrite all that they read but the run's inputs: what
+  // CUDA took of the graph does no harm.
   program.count_graph_failure();
-  static_cast<void>(device_->check(code, "cuGraphLaunch"));
   built_.erase_if([&](const GraphKey& key) { return key == place; });
-  // If the device is lost, this says so. A run overwrites all that it reads but its inputs: what CUDA took of
-  // the graph does no harm.
-  return program.launch(run, flags, stream);
+  return false;
+}
+
+Status Graphs::bring_up_to_date(const Graph& graph, const GraphPlace& place) const {
+  auto node = graph.copies.begin();
+  const auto update = [&](const device::Copy& copy) -> Status {
+    CopyNode& now = *node++;
+    if (now.node == nullptr || (now.from == copy.from.address() && now.to == copy.to.address())) return {};
+    NodeUpdate change(*device_, graph.executable, now.node);
+    HEDDLE_TRY(give_copy(*device_, copy, change));
+    now = {now.node, copy.from.address(), copy.to.address()};
+    return {};
+  };
+  HEDDLE_TRY(place.each_copy(place.before, update));
+  return place.each_copy(place.after, update);
 }
 
 Ref<const Graphs::Graph> Graphs::find(const GraphPlace& place) {
   if (Ref<const Graph> graph = built_.peek(place)) [[likely]]
     return graph;
   if (!is_wanted(place)) return nullptr;
-  const trace::Span span("cuda", "graph", place.program.lowered().steps.size());
+  const trace::Span span("cuda", "graph", place.program().lowered().steps.size());
   Result<Ref<const Graph>> built = built_.get_or_make(place, [&]() -> Result<Built::Made> {
     HEDDLE_TRY_ASSIGN(Ref<const Graph> graph, build(place));
     const uint64_t bytes = graph->bytes;
@@ -90,8 +133,8 @@ Ref<const Graphs::Graph> Graphs::find(const GraphPlace& place) {
 }
 
 bool Graphs::is_wanted(const GraphPlace& place) {
-  if (!came_before(GraphHash()(place)) || would_disturb(place.program)) return false;
-  const uint64_t bytes = bytes_of(place.program.graph_nodes());
+  if (!came_before(GraphHash()(place)) || would_disturb(place.program())) return false;
+  const uint64_t bytes = place.bytes();
   if (bytes > bytes_max_) return false;
   if (bytes_.load_relaxed() + bytes <= bytes_max_) return true;
   if (replacements_.add_relaxed(1) % kRunsPerReplacement != 0) return false;
@@ -121,16 +164,27 @@ bool Graphs::came_before(uint64_t hash) {
 
 Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
   GraphBuilder builder(*device_);
+  std::vector<CopyNode> copies;
+  const auto copy = [&](const device::Copy& each) -> Status {
+    const GraphNode before = builder.last();
+    HEDDLE_TRY(give_copy(*device_, each, builder));
+    copies.push_back(
+        {builder.last() == before ? nullptr : builder.last(), each.from.address(), each.to.address()});
+    return {};
+  };
   const auto made = [&]() -> Result<GraphExec> {
     HEDDLE_TRY(builder.begin());
-    HEDDLE_TRY(place.program.give_steps(place.run, place.flags, builder));
+    HEDDLE_TRY(place.each_copy(place.before, copy));
+    HEDDLE_TRY(place.program().give_steps(place.run, place.flags, builder));
+    HEDDLE_TRY(place.each_copy(place.after, copy));
     return builder.finish();
   }();
   if (!made.ok()) {
-    place.program.count_graph_failure();
+    place.program().count_graph_failure();
     return made.status();
   }
-  return std::make_shared<const Graph>(*device_, *made, bytes_of(place.program.graph_nodes()), bytes_);
+  const GraphHandle drawn = copies.empty() ? nullptr : builder.take();
+  return std::make_shared<const Graph>(*device_, drawn, *made, std::move(copies), place.bytes(), bytes_);
 }
 
 }  // namespace heddle::cuda

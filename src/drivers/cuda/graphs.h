@@ -1,14 +1,17 @@
 // graphs.h: runs that CUDA replays: one call in the place of a program's launches.
 //
 //   What       A run whose program and addresses (arena, inputs, outputs, flags) come a second time is built
-//              into an executable graph (graph_builder.h), and launched as one from then on.
+//              into an executable graph (graph_builder.h), and launched as one from then on. The small copies
+//              before and after it, as calls stage them, are part of the graph; their nodes are told where
+//              they copy from and to whenever that changes, so that one graph serves each result's memory.
 //   Which      CudaProgram::fits_graph(): some steps at least, and an arena. The others are launched step by
 //              step, and so is a program whose graphs failed kMostFailures times, and one that calls a
 //              library where others of the process use CUDA: building its graphs might make their calls fail.
 //   Alone      CUDA runs a graph once at a time, in whichever streams, and does not order threads that launch
-//              it at once. The arena's address is in the key, and an arena is one run's until that is over:
-//              no two streams ever want the same graph. So all queues of a device share the graphs: a slot's
-//              addresses serve whichever lane uses the slot, and four lanes do not keep four graphs of it.
+//              or change it at once. The arena's address is in the key, and an arena is one run's until that
+//              is over: no two threads or streams ever want the same graph. So all queues of a device share
+//              the graphs: a slot's addresses serve whichever lane uses the slot, and four lanes do not keep
+//              four graphs of it.
 //   Limits     `bytes_max` over the device's graphs, by CLOCK (OnceMap). Once that is full, one in
 //              kRunsPerReplacement runs that want a graph gets it in another's place: where more addresses
 //              take turns than there is room for, building must not cost more than launching. The graphs of
@@ -20,32 +23,40 @@
 #pragma once
 
 #include <array>
+#include <span>
 
 #include "base/once_map.h"
+#include "device/command_list.h"
 #include "drivers/cuda/program.h"
 
 namespace heddle::cuda {
 
-// What of a run stands in the parameters of its kernels.
+// A run, and copies that stand beside it in a submission: all that a graph does.
 struct GraphPlace {
-  const CudaProgram& program;
   const device::Run& run;
-  Address flags;
+  Address flags = 0;  // 0: it has none
+  std::span<const device::Command> before = {}, after = {};
 
+  const CudaProgram& program() const { return static_cast<const CudaProgram&>(*run.program); }
+  size_t copies() const { return before.size() + after.size(); }
+  uint64_t bytes() const;  // of its graph
+  // What stands in the parameters of its kernels, but for the addresses of copies.
   template <class F>
-  void each_address(F&& f) const;
+  void each_word(F&& f) const;
+  // f(copy), in order, where the run stands between `before` and `after`.
+  template <class F>
+  Status each_copy(std::span<const device::Command> copies, F&& f) const;
+  Status give(const OpenDevice& device, StepTaker& to) const;
 };
 
 struct GraphKey {
   explicit GraphKey(const GraphPlace& place);
-  bool operator==(const GraphKey& other) const {
-    return program == other.program && addresses == other.addresses;
-  }
+  bool operator==(const GraphKey& other) const { return program == other.program && words == other.words; }
   bool operator==(const GraphPlace& place) const;
 
   const void* program;             // the address of its life(), its own for as long as that is held
   std::weak_ptr<const void> life;  // ... as here
-  std::vector<Address> addresses;
+  std::vector<uint64_t> words;
 };
 
 struct GraphHash {
@@ -71,15 +82,20 @@ class Graphs {
         others_use_cuda_(others_use_cuda),
         built_({.bytes = bytes_max}) {}
 
-  // Enqueues the run; the device's context is current.
-  Status launch(const CudaProgram& program, const device::Run& run, Address flags, StreamHandle stream);
+  // Enqueues all of it; the device's context is current.
+  Status launch(const GraphPlace& place, StreamHandle stream);
 
   uint64_t bytes() const { return bytes_.load_relaxed(); }
 
  private:
+  struct CopyNode {
+    GraphNode node = nullptr;  // null: it copies no elements
+    Address from = 0, to = 0;
+  };
   struct Graph {
-    Graph(const OpenDevice& of, GraphExec handle, uint64_t size, Atomic<uint64_t>& all)
-        : device(of), executable(handle), bytes(size), sum(all) {
+    Graph(const OpenDevice& of, GraphHandle drawn, GraphExec handle, std::vector<CopyNode> nodes,
+          uint64_t size, Atomic<uint64_t>& all)
+        : device(of), graph(drawn), executable(handle), copies(std::move(nodes)), bytes(size), sum(all) {
       sum.add_relaxed(bytes);
     }
     ~Graph();
@@ -87,14 +103,19 @@ class Graphs {
     Graph& operator=(const Graph&) = delete;
 
     const OpenDevice& device;
+    const GraphHandle graph;  // by which the nodes of copies are named; null: there are none
     const GraphExec executable;
+    mutable std::vector<CopyNode> copies;  // changed by whoever has the arena
     const uint64_t bytes;
     Atomic<uint64_t>& sum;
   };
 
   using Built = OnceMap<GraphKey, Graph, GraphHash>;
 
-  Ref<const Graph> find(const GraphPlace& place);  // null: not this time
+  bool launched(const GraphPlace& place, StreamHandle stream);  // as one; false: not this time
+  Ref<const Graph> find(const GraphPlace& place);               // null: not this time
+  // Its copies become those of the place.
+  Status bring_up_to_date(const Graph& graph, const GraphPlace& place) const;
   bool is_wanted(const GraphPlace& place);
   bool came_before(uint64_t hash);
   bool would_disturb(const CudaProgram& program);

@@ -38,29 +38,21 @@ StepCounts counts_of(const std::vector<Step>& steps) {
   return counts;
 }
 
-class IntoStream final : public StepTaker {
- public:
-  IntoStream(const OpenDevice& device, StreamHandle stream) : device_(device), stream_(stream) {}
-
-  Status launch(const Launch& launch, std::byte* params) override {
-    void* pointers[] = {params};
-    return device_.check(device_.api.launch(launch.kernel->function, launch.blocks, 1, 1, launch.threads, 1,
-                                            1, launch.shared_bytes, stream_, pointers, nullptr),
-                         launch.kernel->name);
-  }
-  // Where it fails, the launches behind it overwrite what it has begun.
-  Result<bool> call(const LibraryCall& call, const std::byte* operands) override {
-    const Status ran = call.run(operands, stream_);
-    HEDDLE_TRY(device_.lost.status());
-    return ran.ok();
-  }
-
- private:
-  const OpenDevice& device_;
-  const StreamHandle stream_;
-};
-
 }  // namespace
+
+Status IntoStream::launch(const Launch& launch, std::byte* params) {
+  void* pointers[] = {params};
+  return device_.check(device_.api.launch(launch.kernel->function, launch.blocks, 1, 1, launch.threads, 1, 1,
+                                          launch.shared_bytes, stream_, pointers, nullptr),
+                       launch.kernel->name);
+}
+
+// Where it fails, the launches behind it overwrite what it has begun.
+Result<bool> IntoStream::call(const LibraryCall& call, const std::byte* operands) {
+  const Status ran = call.run(operands, stream_);
+  HEDDLE_TRY(device_.lost.status());
+  return ran.ok();
+}
 
 CudaProgram::CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<const OpenDevice> device,
                          std::vector<Ref<const void>> keep, uint64_t own_bytes)
@@ -72,8 +64,7 @@ CudaProgram::CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<cons
   const StepCounts counts = counts_of(lowered_.steps);
   graph_nodes_ = counts.launches + counts.calls * kNodesOfCall;
   calls_library_ = counts.calls > 0;
-  fits_graph_ =
-      lowered_.arena_bytes > 0 && counts.launches + counts.calls * kLaunchesOfCall >= kLeastGraphLaunches;
+  launches_ = counts.launches + counts.calls * kLaunchesOfCall;
   arena_bytes_ = lowered_.arena_bytes;
   resident_bytes_ = 4096 + lowered_.params.size() + lowered_.patches.size() * sizeof(Patch) +
                     lowered_.steps.size() * sizeof(Step) + own_bytes;
@@ -109,11 +100,6 @@ Status CudaProgram::give_steps(const device::Run& run, Address flags, StepTaker&
     HEDDLE_TRY(to.launch(launch, params.data()));
   }
   return {};
-}
-
-Status CudaProgram::launch(const device::Run& run, Address flags, StreamHandle stream) const {
-  IntoStream into(*device_, stream);
-  return give_steps(run, flags, into);
 }
 
 }  // namespace heddle::cuda

@@ -50,13 +50,25 @@ struct LibraryStep {
 
 using Step = std::variant<Launch, LibraryStep>;
 
-// Whom a program's steps are given to, one after the other: a stream, or a graph.
+// Whom steps are given to, one after the other: a stream, or a graph.
 class StepTaker {
  public:
   virtual ~StepTaker() = default;
   virtual Status launch(const Launch& launch, std::byte* params) = 0;
   // False: the launches that the call stands for follow.
   virtual Result<bool> call(const LibraryCall& call, const std::byte* operands) = 0;
+};
+
+class IntoStream final : public StepTaker {
+ public:
+  IntoStream(const OpenDevice& device, StreamHandle stream) : device_(device), stream_(stream) {}
+
+  Status launch(const Launch& launch, std::byte* params) override;
+  Result<bool> call(const LibraryCall& call, const std::byte* operands) override;
+
+ private:
+  const OpenDevice& device_;
+  const StreamHandle stream_;
 };
 
 struct Check {
@@ -88,8 +100,11 @@ class CudaProgram final : public device::Program {
   const Lowered& lowered() const { return lowered_; }
   // Ends with the program. While somebody has it, no other program's is at its address.
   const Ref<const void>& life() const { return life_; }
-  // Whether runs may become graphs: there are not too few steps, and it has an arena.
-  bool fits_graph() const { return fits_graph_; }
+  // Whether runs with so many copies beside them may become graphs: there are not too few steps, and it has
+  // an arena.
+  bool fits_graph(size_t copies = 0) const {
+    return arena_bytes() > 0 && launches_ + copies >= kLeastGraphLaunches;
+  }
   size_t graph_nodes() const { return graph_nodes_; }  // of a graph of it, about
   bool calls_library() const { return calls_library_; }
   uint32_t graph_failures() const { return graph_failures_.load_relaxed(); }
@@ -97,8 +112,6 @@ class CudaProgram final : public device::Program {
 
   // Each step, with the addresses of the run in its parameters. `flags`: where its flag words are.
   Status give_steps(const device::Run& run, Address flags, StepTaker& to) const;
-  // Enqueues the run; the device's context is current.
-  Status launch(const device::Run& run, Address flags, StreamHandle stream) const;
 
  private:
   // Puts a step's parameters into kMostParams bytes at `params`.
@@ -109,7 +122,8 @@ class CudaProgram final : public device::Program {
   const std::vector<Ref<const void>> keep_;
   const Ref<const void> life_;
   size_t graph_nodes_ = 0;
-  bool fits_graph_ = false, calls_library_ = false;
+  size_t launches_ = 0;  // that a graph saves, about
+  bool calls_library_ = false;
   mutable Atomic<uint32_t> graph_failures_{0};
 };
 

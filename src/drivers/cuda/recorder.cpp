@@ -1,28 +1,23 @@
 #include "drivers/cuda/recorder.h"
 
-#include <algorithm>
-#include <cstring>
 #include <variant>
 
-#include "drivers/cuda/program.h"
-#include "drivers/cuda/strides.h"
+#include "drivers/cuda/moves.h"
 #include "drivers/cuda/waits.h"
-#include "ir/tensor.h"
 
 namespace heddle::cuda {
 namespace {
 
-// From here on the copy engines are faster than a kernel.
-constexpr uint64_t kLargeCopy = 512 * 1024;
+using Commands = std::span<const device::Command>;
 
-std::vector<int64_t> strides_of(const device::View& view) {
-  return {view.strides.begin(), view.strides.end()};
-}
-
-// Calls stage what lies one element behind another: that allocates nothing.
-MoveParams move_between(const device::View& from, const device::View& to) {
-  if (from.is_contiguous() && to.is_contiguous()) return flat_move(to.extents.elements());
-  return move_params(to.extents.span(), strides_of(from), strides_of(to));
+// How many small copies `commands` begins with.
+size_t small_copies(Commands commands) {
+  size_t count = 0;
+  for (; count < commands.size(); ++count) {
+    const auto* const copy = std::get_if<device::Copy>(&commands[count]);
+    if (copy == nullptr || !is_small_copy(*copy)) break;
+  }
+  return count;
 }
 
 }  // namespace
@@ -84,9 +79,21 @@ Status Recorder::check_view(const device::View& view) const {
 
 // ---- what CUDA does
 
+// A run goes with the small copies on both sides of it.
 Status Recorder::enqueue(const device::CommandList& list) {
-  for (const device::Command& command : list) {
-    HEDDLE_TRY(std::visit([&](const auto& each) { return enqueue_one(each); }, command));
+  for (Commands rest(list.begin(), list.end()); !rest.empty();) {
+    const size_t copies = small_copies(rest);
+    if (copies < rest.size() && std::holds_alternative<device::Run>(rest[copies])) {
+      const Commands before = rest.first(copies);
+      const auto& run = std::get<device::Run>(rest[copies]);
+      rest = rest.subspan(copies + 1);
+      const Commands after = rest.first(small_copies(rest));
+      rest = rest.subspan(after.size());
+      HEDDLE_TRY(enqueue_run(run, before, after));
+      continue;
+    }
+    HEDDLE_TRY(std::visit([&](const auto& each) { return enqueue_one(each); }, rest.front()));
+    rest = rest.subspan(1);
   }
   return {};
 }
@@ -95,53 +102,40 @@ Status Recorder::enqueue_one(const device::Wait& wait) {
   return wait.point.timeline == timeline_ ? Status() : hold(*device_, stream_, wait.point);
 }
 
-Status Recorder::enqueue_one(const device::Run& run) {
-  const auto& program = static_cast<const CudaProgram&>(*run.program);
-  const uint64_t begin = flags_used_ * sizeof(uint32_t);
-  const Address flags = flight_.flags == nullptr ? 0 : flight_.flags->address() + begin;
-  HEDDLE_TRY(graphs_ == nullptr ? program.launch(run, flags, stream_)
-                                : graphs_->launch(program, run, flags, stream_));
-  const auto* words =
-      flight_.flags == nullptr ? nullptr : static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_;
+Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands after) {
+  const CudaProgram& program = static_cast<const CudaProgram&>(*run.program);
+  const bool checks = program.lowered().flag_words > 0;
+  const Address flags = checks ? flight_.flags->address() + flags_used_ * sizeof(uint32_t) : 0;
+  const GraphPlace place{run, flags, before, after};
+  if (graphs_ == nullptr) {
+    IntoStream into(*device_, stream_);
+    HEDDLE_TRY(place.give(*device_, into));
+  } else {
+    HEDDLE_TRY(graphs_->launch(place, stream_));
+  }
+  const auto* const words =
+      checks ? static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_ : nullptr;
   flags_used_ += program.lowered().flag_words;
   if (run.row_faults != nullptr) flight_.runs.push_back({&run, &program, words});
   return {};
 }
 
 Status Recorder::enqueue_one(const device::Copy& copy) {
-  if (copy.to.extents.elements() == 0) return {};
-  const uint64_t bytes = copy.to.bytes();
-  if (bytes >= kLargeCopy && copy.from.is_contiguous() && copy.to.is_contiguous()) {
-    return device_->check(device_->api.copy(copy.to.address(), copy.from.address(), bytes, stream_),
+  if (copy.from.is_contiguous() && copy.to.is_contiguous() && !is_small_copy(copy)) {
+    return device_->check(device_->api.copy(copy.to.address(), copy.from.address(), copy.to.bytes(), stream_),
                           "cuMemcpyAsync");
   }
-  MoveParams params = move_between(copy.from, copy.to);
-  params.from = copy.from.address();
-  params.to = copy.to.address();
-  return move(ir::size_of(copy.to.dtype), params);
+  IntoStream into(*device_, stream_);
+  return give_copy(*device_, copy, into);
 }
 
 Status Recorder::enqueue_one(const device::Fill& fill) {
-  if (fill.to.extents.elements() == 0) return {};
-  const ir::Tensor value = ir::Tensor::scalar(fill.to.dtype, fill.value);
-  MoveParams params = move_between(fill.to, fill.to);
-  params.to = fill.to.address();
-  std::memcpy(&params.value, value.data(), static_cast<size_t>(value.bytes()));
-  return move(ir::size_of(fill.to.dtype), params);
+  IntoStream into(*device_, stream_);
+  return give_fill(*device_, fill, into);
 }
 
 Status Recorder::enqueue_one(const device::Signal& signal) {
   return device_->check(device_->api.event_record(signal.event.handle, stream_), "cuEventRecord");
-}
-
-Status Recorder::move(int64_t size, const MoveParams& params) {
-  const Kernel* kernel = device_->kernels.move_of(size);
-  MoveParams copy = params;
-  void* pointers[] = {&copy};
-  return device_->check(
-      device_->api.launch(kernel->function, blocks_for(params.count, device_->multiprocessors), 1, 1,
-                          kThreads, 1, 1, 0, stream_, pointers, nullptr),
-      kernel->name);
 }
 
 }  // namespace heddle::cuda

@@ -7,7 +7,6 @@
 
 #include "device/command_list.h"
 #include "drivers/cuda/graphs.h"
-#include "drivers/cuda/kernels/map.h"
 #include "drivers/cuda/timeline.h"
 
 namespace heddle::cuda {
@@ -31,11 +30,12 @@ class Recorder {
   Status check_view(const device::View& view) const;
 
   Status enqueue_one(const device::Wait& wait);
-  Status enqueue_one(const device::Run& run);
+  Status enqueue_one(const device::Run& run) { return enqueue_run(run, {}, {}); }
   Status enqueue_one(const device::Copy& copy);
   Status enqueue_one(const device::Fill& fill);
   Status enqueue_one(const device::Signal& signal);
-  Status move(int64_t size, const MoveParams& params);
+  Status enqueue_run(const device::Run& run, std::span<const device::Command> before,
+                     std::span<const device::Command> after);
 
   const Ref<const OpenDevice> device_;
   Graphs* const graphs_;

@@ -115,6 +115,8 @@ static_assert(sizeof(KernelNode) == 72);
   X(begin_capture, "cuStreamBeginCapture", (StreamHandle stream, int mode))                                 \
   X(end_capture, "cuStreamEndCapture", (StreamHandle stream, GraphHandle * graph))                          \
   X(graph_instantiate, "cuGraphInstantiateWithFlags", (GraphExec * exec, GraphHandle g, uint64_t flags))    \
+  X(graph_set_kernel, "cuGraphExecKernelNodeSetParams",                                                     \
+    (GraphExec exec, GraphNode node, const KernelNode* kernel))                                             \
   X(graph_launch, "cuGraphLaunch", (GraphExec exec, StreamHandle stream))                                   \
   X(graph_exec_destroy, "cuGraphExecDestroy", (GraphExec exec))                                             \
   X(capture_mode, "cuThreadExchangeStreamCaptureMode", (int* mode))                                         \
