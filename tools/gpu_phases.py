@@ -217,8 +217,8 @@ def beside_torch(machine: Machine, out: Path) -> list[Phase]:
         bench(machine, out, "bench", 75, tuned),
         bench(machine, out, "bench_bf16", 45, tuned, *bf16),
         start,
-        bench(machine, out, "bench_compiled", 270, compiled, *best),
-        bench(machine, out, "bench_compiled_bf16", 270, compiled, *best, *bf16[:2]),
+        bench(machine, out, "bench_compiled", 500, compiled, *best),
+        bench(machine, out, "bench_compiled_bf16", 500, compiled, *best, *bf16[:2]),
     ]
 
 
