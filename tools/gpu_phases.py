@@ -179,7 +179,8 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
     export += ["--out", "build/models/torch", "resnet18", "minilm_torch", "mlp", "encoder", "conv1d"]
     exported = [] if double else [Phase("export", export, 120, json_line)]
     test_cuda: list[str | Path] = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    test_cuda += ["tests/python/test_cuda.py", *(["-k", "dlpack"] * double)]
+    test_cuda += ["tests/python/test_cuda.py", "tests/python/test_several_devices.py"]
+    test_cuda += ["-k", "dlpack"] * double
     card = {} if double else {"HEDDLE_TEST_CARD": "1"}
     programs = [program(machine, name, 90) for name in ("mixed_shapes", "coalesced", "ragged", "lost")]
     module = "import heddle; print(heddle.Device('cuda').description)"

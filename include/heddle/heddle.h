@@ -293,6 +293,7 @@ class HEDDLE_API Device {
   static Device open(std::string_view name, const DeviceOptions& options);
   // Options of the process's own device. Before its first use, else invalid.
   static void configure(std::string_view name, const DeviceOptions& options);
+  static std::vector<Device> all(std::string_view kind);  // of the machine, made on first use
   static std::vector<std::string> names();   // of this build, where the machine has what they need
   static std::vector<DeviceFact> missing();  // the others, each with the file or the version it lacks
 
@@ -432,7 +433,10 @@ struct RaggedInput {
 };
 
 struct ModelOptions {
-  std::optional<Device> device;   // nothing: Device()
+  std::optional<Device> device;  // nothing: Device()
+  // Several of a kind, instead of `device`: the model is on each, and a call goes to the one with the fewest
+  // rows under way, that of its stream or tensors, or another than a lost one. Weights are those of one.
+  std::vector<Device> devices = {};
   std::string precision = "f32";  // factors of f32 products may be rounded: "bf16", "tf32", "f16"
   // Calls that find the device busy are joined into one batch along axis 0, when the model is proven
   // batchable; explain_coalescing() tells. A lone caller is not affected.
@@ -530,8 +534,9 @@ class HEDDLE_API Model {
   // Whether calls that wait are joined into batches, with what is padded, or why not.
   std::string explain_coalescing() const;
   std::optional<CoalescingStats> coalescing_stats() const;  // nothing when they are not
-  Device device() const;
-  uint64_t weight_bytes() const;
+  Device device() const;                                    // of several the first
+  std::vector<Device> devices() const;                      // all of them
+  uint64_t weight_bytes() const;                            // on each
   std::string graph() const;  // the optimised graph, one line a node, for people
   // As it was given, and what became of it: every node of the optimised graph is in one Replacement. Both are
   // invalid without ModelOptions::keep_source.

@@ -7,6 +7,7 @@ Every call that can wait or compute frees the GIL. Errors are raised by code (``
 """
 
 import os
+from collections.abc import Sequence
 
 from . import _heddle, errors, guard, profiler
 from . import submitting as _submitting
@@ -100,6 +101,7 @@ def load(
     device: str | Device = "",
     precision: str = "f32",
     *,
+    devices: str | Sequence[str | Device] | None = None,
     coalesce: bool = True,
     exact: bool = False,
     ragged: dict[str, int | tuple[int, float]] | None = None,
@@ -119,6 +121,9 @@ def load(
     - ``ragged={"input_ids": (1, 0)}``: along axis 1 rows of different lengths may share a batch, padded
       with 0; outputs of that length are cut back. Padding must not change a row: the model has a mask, say.
       ``None`` knows the common exports of text encoders; with ``{}`` only rows of equal shapes share one.
+    - ``devices="cuda"`` instead of ``device``: the model is on each device of that kind, or on those of a
+      list; a call goes to the one with the fewest rows under way, and to none that is lost. Tensors in a
+      device's memory and streams decide themselves where it goes.
     - ``precision``: what factors of f32 products may be rounded to where that is faster; sums stay f32.
       ``"bf16"`` on processors that multiply it; ``"tf32"``, ``"bf16"`` or ``"f16"`` on device cuda with
       cuBLASLt. UnsupportedError elsewhere.
@@ -129,7 +134,6 @@ def load(
       ``Model.replacements()``.
     """
     options: _heddle._ModelOptions = {
-        "device": device,
         "precision": precision,
         "coalesce": coalesce,
         "exact": exact,
@@ -139,6 +143,10 @@ def load(
         "latency_bound": latency_bound,
         "keep_source": keep_source,
     }
+    if devices is not None:
+        options["devices"] = devices
+    if devices is None or device:
+        options["device"] = device
     if isinstance(path, (bytes, bytearray, memoryview)):
         return _heddle.load_bytes(bytes(path), **options)
     return _heddle.load(os.fspath(path), **options)

@@ -228,6 +228,7 @@ class Port:
 
 @type_check_only
 class _BuildOptions(TypedDict, total=False):
+    devices: str | Sequence[str | Device] | None
     precision: str
     coalesce: bool
     exact: bool
@@ -293,6 +294,8 @@ class Model:
     def coalescing_stats(self) -> _CoalescingStats | None: ...
     @property
     def device(self) -> Device: ...
+    @property
+    def devices(self) -> list[Device]: ...
     @property
     def weight_bytes(self) -> int: ...
     @property

@@ -95,7 +95,7 @@ void bind_graph(nb::module_& m) {
           "build",
           [](GraphBuilder& g, nb::handle device, const nb::kwargs& named) {
             ModelOptions options = to_model_options(named);
-            options.device = to_device(device);
+            if (options.devices.empty() || !device.is_none()) options.device = to_device(device);
             return without_gil([&] { return g.build(options); });
           },
           "device"_a = nb::none(), "options"_a)

@@ -70,6 +70,16 @@ std::vector<Tensor> to_tensors(const Model& model, const std::vector<nb::handle>
   return tensors;
 }
 
+// Of a model's devices the one whose memory an input lies in.
+Device device_of(const Model& model, const std::vector<Tensor>& inputs) {
+  for (const Device& device : model.devices()) {
+    for (const Tensor& input : inputs) {
+      if (!input.on_host() && input.device() && input.device()->name() == device.name()) return device;
+    }
+  }
+  return model.device();
+}
+
 // Another library's memory was lent by an array whose library does not get the results: nothing would keep it
 // from writing there while the model still reads.
 bool lends_to_no_taker(const std::vector<nb::handle>& arrays) {
@@ -106,7 +116,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   const std::vector<Tensor> inputs = to_tensors(model, arrays);
   // Tensors in a device's own memory stay there: the call goes to the thread's stream, and does not block.
   const bool stays = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return !t.on_host(); });
-  if (stays && !options.stream) options.stream = current_stream(model.device());
+  if (stays && !options.stream) options.stream = current_stream(device_of(model, inputs));
   if (!options.stream) {
     if (const auto outputs = model.try_brief(inputs, kHandOver)) return wrap(kind_of(arrays), *outputs);
   }
@@ -343,12 +353,22 @@ nb::object port_shape(const Port& port) {
 
 }  // namespace
 
+// The name of a kind: all of them.
+std::vector<Device> to_devices(nb::handle value) {
+  if (PyUnicode_Check(value.ptr())) return Device::all(nb::borrow<nb::str>(value).c_str());
+  std::vector<Device> devices;
+  for (const nb::handle each : nb::borrow<nb::object>(value)) devices.push_back(to_device(each));
+  return devices;
+}
+
 ModelOptions to_model_options(const nb::kwargs& named) {
   ModelOptions options;
   for (auto [key, value] : named) {
     const std::string_view word = nb::borrow<nb::str>(key).c_str();
     if (word == "device") {
       options.device = to_device(value);
+    } else if (word == "devices") {
+      if (!value.is_none()) options.devices = to_devices(value);
     } else if (word == "precision") {
       options.precision = nb::cast<std::string>(value);
     } else if (word == "coalesce") {
@@ -392,6 +412,7 @@ void bind_model(nb::module_& m) {
       .def("explain_coalescing", &Model::explain_coalescing)
       .def("coalescing_stats", coalescing_stats)
       .def_prop_ro("device", &Model::device)
+      .def_prop_ro("devices", &Model::devices)
       .def_prop_ro("weight_bytes", &Model::weight_bytes)
       .def_prop_ro("closed", &Model::closed)
       .def("graph", &Model::graph)

@@ -1,6 +1,7 @@
 #include "api/batch_runner.h"
 
 #include "api/internals.h"
+#include "api/replicas.h"
 
 namespace heddle {
 namespace {
@@ -34,6 +35,11 @@ Scatter run_in_seats(const Model& model, std::span<const std::vector<Tensor>> re
   if (requests.size() == 1) {  // alone, with its own memory
     formed();
     return [results = model(requests[0])] { return Outcomes{{results, nullptr}}; };
+  }
+  std::optional<Replicas::Taken> taken;  // until the batch is over
+  if (const auto& replicas = Internals::rep(model)->replicas; replicas != nullptr) {
+    taken.emplace(replicas->take(requests[0], static_cast<int64_t>(requests.size())));
+    if (const Model* const other = taken->other()) return run_in_seats(*other, requests, formed);
   }
   const Ref<batch::Coalescer>& calls = Internals::rep(model)->calls;
   Outcomes outcomes(requests.size());

@@ -1,6 +1,7 @@
 // device.cpp: Device and Exclusive.
 #include <algorithm>
 
+#include "api/device_name.h"
 #include "api/internals.h"
 #include "api/process_devices.h"
 
@@ -27,6 +28,12 @@ Device Device::open(std::string_view name, const DeviceOptions& options) {
 }
 void Device::configure(std::string_view name, const DeviceOptions& options) {
   process_devices::configure(or_default(name), options);
+}
+std::vector<Device> Device::all(std::string_view kind) {
+  std::vector<Device> devices;
+  for (int i = 0; i < process_devices::count(kind); ++i)
+    devices.emplace_back(DeviceName{std::string(kind), i}.to_string());
+  return devices;
 }
 std::vector<std::string> Device::names() { return process_devices::names(); }
 std::vector<DeviceFact> Device::missing() { return process_devices::missing(); }

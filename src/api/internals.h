@@ -24,6 +24,8 @@
 
 namespace heddle {
 
+class Replicas;
+
 [[noreturn]] void raise(const Status& status);
 inline void check(const Status& status) {
   if (!status.ok()) raise(status);
@@ -85,10 +87,11 @@ struct Model::Rep {
   std::string why_not;
   // Its close() comes before the last reference goes: make_model() sees to it.
   Ref<batch::Coalescer> calls;
-  bool joins;                               // calls on different threads
-  std::unique_ptr<runtime::LoneDoor> door;  // of calls that are never joined; null: they have none
-  std::string coalescing;                   // what explain_coalescing() says
-  std::shared_ptr<const ir::Graph> source;  // null unless it was to be kept
+  bool joins;                                          // calls on different threads
+  std::unique_ptr<runtime::LoneDoor> door;             // of calls that are never joined; null: they have none
+  std::string coalescing;                              // what explain_coalescing() says
+  std::shared_ptr<const ir::Graph> source;             // null unless it was to be kept
+  std::shared_ptr<const Replicas> replicas = nullptr;  // null: it is on one device alone
 };
 
 struct Internals {
@@ -125,6 +128,10 @@ struct Internals {
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
   static bool writable(const Tensor& tensor) { return tensor.rep_->writable; }
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
+  // Before anyone else has the model.
+  static void set_replicas(const Model& model, std::shared_ptr<const Replicas> replicas) {
+    model.rep_->replicas = std::move(replicas);
+  }
   static const std::shared_ptr<Model::Rep>& rep(const Model& model) { return model.rep_; }
   using BatchFutureRep = BatchFuture::Rep;
   static BatchFuture make_future(std::shared_ptr<BatchFuture::Rep> rep) {

@@ -6,6 +6,7 @@
 #include "api/internals.h"
 #include "api/log.h"
 #include "api/model_making.h"
+#include "api/replicas.h"
 #include "base/trace.h"
 #include "ir/op.h"
 #include "onnx/reader.h"
@@ -122,10 +123,20 @@ std::vector<std::string> operators(const ir::Graph& graph, const std::vector<int
   return names;
 }
 
-}  // namespace
+CoalescingStats& operator+=(CoalescingStats& all, const CoalescingStats& more) {
+  all.calls += more.calls;
+  all.batches += more.batches;
+  all.rows.resize(std::max(all.rows.size(), more.rows.size()));
+  for (size_t rows = 0; rows < more.rows.size(); ++rows) all.rows[rows] += more.rows[rows];
+  all.exhausted += more.exhausted;
+  all.left += more.left;
+  all.waiting += more.waiting;
+  all.max_batch = std::max(all.max_batch, more.max_batch);
+  all.lanes += more.lanes;
+  return all;
+}
 
-Model make_model(ir::Graph graph, const ModelOptions& options) {
-  const Device device = options.device ? *options.device : Device();
+Model make_model_on(const Device& device, ir::Graph graph, const ModelOptions& options) {
   runtime::Runtime& runtime = Internals::runtime(device);
   check(runtime.usable());
   std::shared_ptr<const ir::Graph> source;
@@ -162,6 +173,23 @@ Model make_model(ir::Graph graph, const ModelOptions& options) {
   return Internals::make_model(rep);
 }
 
+}  // namespace
+
+Model make_model(ir::Graph graph, const ModelOptions& options) {
+  if (options.devices.empty())
+    return make_model_on(options.device ? *options.device : Device(), std::move(graph), options);
+  if (options.device)
+    throw Error(ErrorCode::invalid, "a model is loaded on `device` or on `devices`, not on both");
+  check_devices(options.devices);
+  std::vector<Model> others;
+  for (size_t i = 1; i < options.devices.size(); ++i)
+    others.push_back(make_model_on(options.devices[i], graph, options));
+  Model first = make_model_on(options.devices[0], std::move(graph), options);
+  if (!others.empty())
+    Internals::set_replicas(first, std::make_shared<const Replicas>(options.devices[0], std::move(others)));
+  return first;
+}
+
 Model Model::load(const std::string& path, const ModelOptions& options) {
   return within_memory([&] { return make_model(take(onnx::read_file(path)), options); });
 }
@@ -175,26 +203,45 @@ const std::vector<Port>& Model::outputs() const { return rep_->outputs; }
 bool Model::batchable() const { return rep_->batchable; }
 const std::string& Model::why_not_batchable() const { return rep_->why_not; }
 Device Model::device() const { return rep_->device; }
+std::vector<Device> Model::devices() const {
+  return rep_->replicas == nullptr ? std::vector<Device>{rep_->device} : rep_->replicas->devices();
+}
 uint64_t Model::weight_bytes() const { return rep_->model->module().weight_bytes(); }
 std::string Model::graph() const { return to_string(rep_->model->module().graph()); }
 bool Model::closed() const { return rep_->model->closed(); }
 void Model::close() const {
+  if (rep_->replicas != nullptr) {
+    for (const Model& other : rep_->replicas->others()) other.close();
+  }
   rep_->calls->close();
   check(rep_->model->close(Deadline::never()));
 }
 std::string Model::explain_coalescing() const {
-  return rep_->joins ? rep_->coalescing + rep_->calls->describe() : rep_->coalescing;
+  std::string said = rep_->joins ? rep_->coalescing + rep_->calls->describe() : rep_->coalescing;
+  if (rep_->replicas != nullptr)
+    said +=
+        text("; on each of ", rep_->replicas->others().size() + 1, " devices, a call on the least occupied");
+  return said;
 }
 
 std::optional<CoalescingStats> Model::coalescing_stats() const {
   if (!rep_->joins) return std::nullopt;
   const batch::Coalescer::Stats stats = rep_->calls->stats();
-  return CoalescingStats{stats.calls, stats.batches, stats.rows,     stats.refused,
-                         stats.left,  stats.parked,  stats.rows_max, stats.lanes};
+  CoalescingStats all{stats.calls, stats.batches, stats.rows,     stats.refused,
+                      stats.left,  stats.parked,  stats.rows_max, stats.lanes};
+  if (rep_->replicas != nullptr) {
+    for (const Model& other : rep_->replicas->others()) all += *other.coalescing_stats();
+  }
+  return all;
 }
 
 std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const CallOptions& options) const {
   const trace::Span span("api", "call");
+  std::optional<Replicas::Taken> taken;
+  if (rep_->replicas != nullptr) {
+    taken.emplace(rep_->replicas->take(inputs, options.stream ? &*options.stream : nullptr));
+    if (const Model* const other = taken->other()) return (*other)(inputs, options);
+  }
   const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
   if (!options.stream && !guarded && !options.keep_on_device) {
     if (auto outputs = call_at_once(*rep_, inputs)) return *std::move(outputs);
@@ -224,6 +271,11 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
 
 std::optional<std::vector<Tensor>> Model::try_brief(std::span<const Tensor> inputs,
                                                     std::chrono::nanoseconds at_most) const {
+  std::optional<Replicas::Taken> taken;
+  if (rep_->replicas != nullptr) {
+    taken.emplace(rep_->replicas->take(inputs));
+    if (const Model* const other = taken->other()) return other->try_brief(inputs, at_most);
+  }
   if (guarded_stream(rep_->device)) return std::nullopt;
   return call_at_once(*rep_, inputs, at_most);
 }
@@ -238,6 +290,13 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
   }
   // The answer may come, and end this handle, before submit returns.
   const std::shared_ptr<Rep> kept = rep_;
+  if (kept->replicas != nullptr) {
+    const auto taken = std::make_shared<const Replicas::Taken>(kept->replicas->take(inputs));
+    then = [taken, then = std::move(then)](std::vector<Tensor> results, std::exception_ptr error) {
+      then(std::move(results), std::move(error));
+    };
+    if (const Model* const other = taken->other()) return other->submit(inputs, options, std::move(then));
+  }
   batch::Coalescer::Submission call;
   call.inputs = views_of(inputs);
   call.deadline = to_deadline(options.timeout);
@@ -252,6 +311,9 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
 }
 
 void Model::compile(std::span<const Shape> shapes) const {
+  if (rep_->replicas != nullptr) {
+    for (const Model& other : rep_->replicas->others()) other.compile(shapes);
+  }
   const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
   within_memory([&] { check(Internals::runtime(rep_->device).compile(*rep_->model, extents)); });
 }

@@ -139,6 +139,7 @@ struct Driver {
   int devices;  // ordinals from it on do not exist
   Result<Ref<device::Device>> (*make)(const DeviceOptions& options, int ordinal);
   Status (*check_installed)() = always;  // what it needs of the machine; starts nothing
+  Result<int> (*count)() = nullptr;      // of this machine; null: `devices`
 };
 #ifdef HEDDLE_CUDA
 // Half the processors, which leaves the others to callers that have work; none where there are few.
@@ -177,7 +178,8 @@ constexpr Driver kDrivers[] = {
        return host::make_host_device(options);
      }},
 #ifdef HEDDLE_CUDA
-    {"cuda", 64, make_cuda, [] { return check_installed(cuda_options(0)); }},
+    {"cuda", 64, make_cuda, [] { return check_installed(cuda_options(0)); },
+     [] { return cuda::count_devices(cuda_options(0)); }},
 #endif
 #ifdef HEDDLE_METAL
     {"metal", 1, [](const DeviceOptions&, int) { return metal::make_metal_device(); }},
@@ -265,6 +267,11 @@ void configure(std::string_view spelled, const DeviceOptions& options) {
             "' is in use already: configure it before its first use, or open another one with Device::open"));
   }
   entry.options = options;
+}
+
+int count(std::string_view kind) {
+  const Driver& driver = driver_named(kind);
+  return driver.count == nullptr ? driver.devices : take(driver.count());
 }
 
 std::vector<std::string> names() {

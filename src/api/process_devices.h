@@ -18,6 +18,7 @@ namespace heddle::process_devices {
 Device get(std::string_view name);
 Device open(std::string_view name, const DeviceOptions& options);
 void configure(std::string_view name, const DeviceOptions& options);
+int count(std::string_view kind);                   // how many there are
 std::vector<std::string> names();                   // whose drivers find what they need on this machine
 std::vector<DeviceFact> missing();                  // the others of this build, and what each misses
 std::optional<Device> of_maker(const void* maker);  // the opened device whose memory names it; see device.h

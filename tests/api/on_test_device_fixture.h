@@ -38,7 +38,7 @@ struct OnTestDevice {
       : OnTestDevice(runtime::test::TestOptions{.asynchronous = asynchronous, .lanes = 8}, options) {}
   explicit OnTestDevice(runtime::test::TestOptions test, runtime::Options options = {}) {
     static Atomic<int> next{0};  // a governor is shared by the devices of one name
-    const std::string name = text("api-test", next.add_relaxed(1));
+    const std::string name = text("api-test:", next.add_relaxed(1));
     test.name = name;
     driver = std::make_shared<runtime::test::TestDevice>(test);
     driver->set_kernel("affine", affine);

@@ -294,6 +294,11 @@ Status check_installed(const CudaOptions& options) {
   return options.api != nullptr ? Status() : nvidia_driver().status();
 }
 
+Result<int> count_devices(const CudaOptions& options) {
+  HEDDLE_TRY(check_installed(options));
+  return OpenDevice::count(options.api != nullptr ? *options.api : **nvidia_driver());
+}
+
 Result<Ref<device::Device>> make_cuda_device(const CudaOptions& options) {
   HEDDLE_TRY(check_installed(options));
   const void* image = options.image != nullptr ? options.image : built_in_image();

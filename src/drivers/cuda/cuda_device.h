@@ -39,6 +39,9 @@ Result<Ref<device::Device>> make_cuda_device(const CudaOptions& options = {});
 // CUDA's, so that a process which only asks may fork.
 Status check_installed(const CudaOptions& options = {});
 
+// How many the driver knows, which starts.
+Result<int> count_devices(const CudaOptions& options = {});
+
 // The kernels for GPUs that nvcc made; null in a build without nvcc.
 const void* built_in_image();
 

@@ -49,10 +49,15 @@ Status make_pool(OpenDevice& device) {
 
 }  // namespace
 
-Result<Ref<const OpenDevice>> OpenDevice::open(const DriverApi& api, int ordinal, const void* image) {
+Result<int> OpenDevice::count(const DriverApi& api) {
   HEDDLE_TRY(status_of(api, api.init(0), "cuInit"));
   int count = 0;
   HEDDLE_TRY(status_of(api, api.device_count(&count), "cuDeviceGetCount"));
+  return count;
+}
+
+Result<Ref<const OpenDevice>> OpenDevice::open(const DriverApi& api, int ordinal, const void* image) {
+  HEDDLE_TRY_ASSIGN(const int count, OpenDevice::count(api));
   if (ordinal < 0 || ordinal >= count) {
     return Status::unavailable("there is no CUDA device ", ordinal, "; this machine has ", count,
                                count == 0 ? "" : text(", numbered from 0 to ", count - 1));

@@ -23,6 +23,7 @@ struct OpenDevice {
   OpenDevice(const OpenDevice&) = delete;
   OpenDevice& operator=(const OpenDevice&) = delete;
 
+  static Result<int> count(const DriverApi& api);  // that the driver knows
   static Result<Ref<const OpenDevice>> open(const DriverApi& api, int ordinal, const void* image);
 
   // False in a forked child, where CUDA does nothing: what is destroyed there is left to the parent.

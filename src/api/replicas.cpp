@@ -1,0 +1,90 @@
+#include "api/replicas.h"
+
+#include <algorithm>
+
+#include "api/device_name.h"
+
+namespace heddle {
+namespace {
+
+std::vector<Device> devices_of(const Device& first, const std::vector<Model>& others) {
+  std::vector<Device> devices{first};
+  for (const Model& model : others) devices.push_back(model.device());
+  return devices;
+}
+
+int64_t rows_of(std::span<const Tensor> inputs) {
+  if (inputs.empty()) return 1;
+  const ir::Extents& extents = Internals::view(inputs[0]).extents;
+  return extents.rank() == 0 ? 1 : std::max<int64_t>(extents[0], 1);
+}
+
+bool lies_on(const Tensor& tensor, const Device& device) {
+  const device::View& view = Internals::view(tensor);
+  return view.buffer != nullptr &&
+         view.buffer->memory().maker() == Internals::runtime(device).device().maker();
+}
+
+}  // namespace
+
+Replicas::Replicas(const Device& first, std::vector<Model> others)
+    : others_(std::move(others)), devices_(devices_of(first, others_)) {
+  for (size_t i = 0; i < devices_.size(); ++i) occupied_.push_back(std::make_shared<Atomic<int64_t>>(0));
+}
+
+Replicas::Taken Replicas::on(size_t index, int64_t rows) const {
+  return {index == 0 ? std::nullopt : std::optional<Model>(others_[index - 1]), occupied_[index], rows};
+}
+
+Replicas::Taken Replicas::take(std::span<const Tensor> inputs, const Stream* stream) const {
+  return on(device_of(inputs, stream), rows_of(inputs));
+}
+
+Replicas::Taken Replicas::take(std::span<const Tensor> inputs, int64_t requests) const {
+  return on(device_of(inputs, nullptr), rows_of(inputs) * requests);
+}
+
+size_t Replicas::device_of(std::span<const Tensor> inputs, const Stream* stream) const {
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (stream != nullptr ? Internals::is_on(*stream, device(i)) : guarded_stream(device(i)).has_value())
+      return i;
+  }
+  if (stream != nullptr) return 0;  // which says that the stream is none of the model's
+  for (const Tensor& input : inputs) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      if (lies_on(input, device(i))) return i;
+    }
+  }
+  return least_occupied();
+}
+
+size_t Replicas::least_occupied() const {
+  const auto lost = [&](size_t i) { return !Internals::runtime(device(i)).device().lost().ok(); };
+  size_t best = 0;
+  int64_t fewest = INT64_MAX;
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    const int64_t rows = occupied_[i]->load_relaxed();
+    if (rows >= fewest || lost(i)) continue;
+    best = i;
+    fewest = rows;
+  }
+  return best;
+}
+
+void check_devices(std::span<const Device> devices) {
+  const auto refuse = [](const std::string& what) { throw Error(ErrorCode::invalid, what); };
+  if (devices.empty()) refuse("a model needs a device; `devices` names none");
+  const std::string kind = DeviceName::parse(devices[0].name()).driver;
+  for (size_t i = 0; i < devices.size(); ++i) {
+    if (const std::string other = DeviceName::parse(devices[i].name()).driver; other != kind) {
+      refuse(text("a model's devices have to be of one kind, so that all answers come of the same kernels; '",
+                  devices[i].name(), "' is no '", kind, "'"));
+    }
+    for (size_t j = 0; j < i; ++j) {
+      if (&Internals::runtime(devices[i]) == &Internals::runtime(devices[j]))
+        refuse(text("a model's devices name '", devices[i].name(), "' twice"));
+    }
+  }
+}
+
+}  // namespace heddle
