@@ -3,9 +3,10 @@
 import textwrap
 from pathlib import Path
 
-import heddle
 import pytest
 from test_cuda import ON_CUDA, python
+
+import heddle
 
 
 def test_a_model_on_two_logical_devices_of_a_card_uses_both_and_gives_each_caller_its_own_rows():
