@@ -103,6 +103,14 @@ endfunction()
 
 heddle_test_folders()
 heddle_benches()
+# One of the two sides of bench/cuda/figure.py. Small, with libheddle beside it: tools/gpu_pack.sh carries it.
+if(TARGET heddle_shared)
+  add_executable(cuda_callers EXCLUDE_FROM_ALL "${PROJECT_SOURCE_DIR}/bench/cuda/callers.cpp")
+  target_link_libraries(cuda_callers PRIVATE heddle_shared heddle_base)
+  set_target_properties(cuda_callers PROPERTIES BUILD_RPATH "$ORIGIN/../site/heddle"
+    RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/bench")
+  add_dependencies(benches cuda_callers)
+endif()
 # The stress tests on the simulated device. Left out: locks are counted for synchronous devices, and the
 # memory limit of the other test has no room for staging memory beside the device's.
 if(TARGET stress_test)

@@ -1,0 +1,329 @@
+// Question  How many rows a second do blocking callers of one row get from a device, host memory to host
+//           memory, and how long does each wait?
+// Read as   One line of JSON a measurement: rows/s, p50 and p99 of a call, batches and their mean rows.
+// Checked   Every answer, within --tolerance of the greatest value, against the device "host", asked once
+//           for a pool of inputs. The checks are part of the time. A wrong answer ends the program with 1.
+// Usage     cuda_callers --model FILE [--device cuda] [--max_batch 64] [--models 1] [--lengths 32:32]
+//           [--words 2000] [--pool 256] [--tolerance 2e-4], and then, for each line of its input,
+//           CALLERS OUTSTANDING ROWS SECONDS: OUTSTANDING 0 is blocking calls, else each caller keeps so many
+//           submissions under way; ROWS above 1: calls with batches, which are not joined. `wake` is a line,
+//           too: from one thread's write into a pipe to the other's return from read().
+//           bench/cuda/figure.py runs it beside its peers.
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <random>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "base/thread.h"
+#include "heddle/heddle.h"
+
+namespace heddle::bench {
+namespace {
+
+using Steady = std::chrono::steady_clock;
+using Micro = std::chrono::duration<double, std::micro>;
+
+struct Setting {
+  std::string path, device = "cuda";
+  int max_batch = 64;
+  size_t models = 1, pool = 256;
+  int64_t shortest = 32, longest = 32, words = 2000;  // lengths, and the vocabulary
+  float tolerance = 2e-4F;
+};
+
+struct Work {
+  int callers = 1;
+  size_t outstanding = 0;
+  int64_t rows = 1;
+  double seconds = 0.3;
+};
+
+struct Question {
+  std::vector<Tensor> inputs;
+  Tensor answer;  // the host's
+};
+
+[[noreturn]] void give_up(const std::string& why) {
+  std::fprintf(stderr, "cuda_callers: %s\n", why.c_str());
+  std::_Exit(1);  // other threads run
+}
+
+bool is_number(const std::string& extent) {
+  return extent.find_first_not_of("0123456789") == std::string::npos;
+}
+
+// Symbols behind the first axis are the length, one for all inputs of a question.
+Question question_of(const Model& host, const Setting& setting, int64_t rows, unsigned seed) {
+  std::mt19937 random(seed);
+  const int64_t length =
+      setting.shortest + static_cast<int64_t>(random()) % (setting.longest - setting.shortest + 1);
+  Question made;
+  for (const Port& port : host.inputs()) {
+    Shape shape{rows};
+    for (size_t axis = 1; axis < port.shape.size(); ++axis) {
+      shape.push_back(is_number(port.shape[axis]) ? std::stoll(port.shape[axis]) : length);
+    }
+    Tensor tensor = Tensor::zeros(port.dtype, shape);
+    const auto count = static_cast<size_t>(tensor.elements());
+    if (port.dtype == DType::f32) {
+      std::normal_distribution<float> normal;
+      std::generate_n(static_cast<float*>(tensor.mutable_data()), count, [&] { return normal(random); });
+    } else if (port.dtype == DType::i64) {
+      const bool mask = port.name.find("mask") != std::string::npos;
+      const bool types = port.name.find("type") != std::string::npos;
+      std::generate_n(static_cast<int64_t*>(tensor.mutable_data()), count, [&] {
+        return mask ? int64_t{1} : types ? int64_t{0} : static_cast<int64_t>(random()) % setting.words;
+      });
+    } else {
+      give_up("inputs have to be f32 or i64");
+    }
+    made.inputs.push_back(std::move(tensor));
+  }
+  made.answer = host(std::span<const Tensor>(made.inputs)).front();
+  return made;
+}
+
+bool right(const Tensor& got, const Tensor& wanted, float tolerance) {
+  if (got.shape() != wanted.shape()) return false;
+  const auto a = got.values<float>(), b = wanted.values<float>();
+  float greatest = 0, wrong = 0;
+  bool numbers = true;
+  for (size_t i = 0; i < a.size(); ++i) {
+    greatest = std::max(greatest, std::abs(b[i]));
+    wrong = std::max(wrong, std::abs(a[i] - b[i]));
+    numbers = numbers && std::isfinite(a[i]);
+  }
+  return numbers && wrong <= tolerance * greatest;
+}
+
+// Of one caller: waits of its calls, and its place in the pool.
+struct Caller {
+  std::vector<double> us;
+  size_t at = 0;
+};
+
+class Bench {
+ public:
+  explicit Bench(const Setting& setting) : setting_(setting), host_(load("host", 1, false)) {
+    for (size_t i = 0; i < setting.models; ++i) {
+      joined_.push_back(load(setting.device, setting.max_batch, true));
+    }
+    apart_ = load(setting.device, setting.max_batch, false);
+  }
+
+  std::string measure(const Work& work) {
+    ask_the_host(work.rows);
+    const auto n = static_cast<size_t>(work.callers);
+    std::vector<Caller> callers(n);
+    std::vector<Steady::time_point> ends(n);
+    const auto together = [&](double seconds) {
+      const auto begin = Steady::now();
+      run_together(work.callers, [&](int index) {
+        const auto i = static_cast<size_t>(index);
+        callers[i].us.clear();
+        loop(work, callers[i], i, begin + since(seconds));
+        ends[i] = Steady::now();
+      });
+      return begin;
+    };
+    for (size_t i = 0; i < n; ++i) callers[i].at = 7 * i;
+    together(work.seconds / 4);  // warms up
+    const auto before = stats();
+    const auto begin = together(work.seconds);
+    const auto after = stats();
+    const auto last = *std::max_element(ends.begin(), ends.end());
+    return told(work, callers, std::chrono::duration<double>(last - begin).count(), before, after);
+  }
+
+ private:
+  Model load(const std::string& device, int max_batch, bool coalesce) const {
+    ModelOptions options;
+    options.device = Device(device);
+    options.max_batch = max_batch;
+    options.coalesce = coalesce;
+    return Model::load(setting_.path, options);
+  }
+
+  static Steady::duration since(double seconds) {
+    return std::chrono::duration_cast<Steady::duration>(std::chrono::duration<double>(seconds));
+  }
+
+  void ask_the_host(int64_t rows) {
+    auto& pool = pools_[rows];
+    const size_t wanted = rows == 1 ? setting_.pool : 4;
+    for (size_t i = pool.size(); i < wanted; ++i) {
+      pool.push_back(question_of(host_, setting_, rows, static_cast<unsigned>(i)));
+    }
+    questions_ = &pool;
+  }
+
+  std::vector<CoalescingStats> stats() const {
+    std::vector<CoalescingStats> found;
+    for (const Model& model : joined_) found.push_back(model.coalescing_stats().value_or(CoalescingStats{}));
+    return found;
+  }
+
+  const Question& next(Caller& caller) const { return (*questions_)[caller.at++ % questions_->size()]; }
+
+  void check(const Tensor& got, const Question& asked) const {
+    if (!right(got, asked.answer, setting_.tolerance)) give_up("an answer was wrong");
+  }
+
+  void loop(const Work& work, Caller& caller, size_t index, Steady::time_point end) const {
+    const Model& model = work.rows == 1 ? joined_[index % joined_.size()] : *apart_;
+    if (work.outstanding != 0) return keep_outstanding(model, work.outstanding, caller, end);
+    do {
+      const Question& asked = next(caller);
+      const auto begin = Steady::now();
+      const auto got = model(std::span<const Tensor>(asked.inputs));
+      caller.us.push_back(Micro(Steady::now() - begin).count());
+      check(got.front(), asked);
+    } while (Steady::now() < end);
+  }
+
+  // Waves: so many submissions, each of which is sent again by its own answer until the end. Answers of one
+  // caller may come on several threads.
+  void keep_outstanding(const Model& model, size_t count, Caller& caller, Steady::time_point end) const {
+    struct Seat {
+      size_t at = 0;
+      std::vector<double> us;
+      Atomic<uint32_t> over{0};
+    };
+    std::vector<Seat> seats(count);
+    std::function<void(Seat&)> send = [&](Seat& seat) {
+      const Question& asked = (*questions_)[seat.at % questions_->size()];
+      const auto begin = Steady::now();
+      model.submit(std::span<const Tensor>(asked.inputs), {},
+                   [&, begin](const std::vector<Tensor>& results, const std::exception_ptr& error) {
+                     if (error) give_up("a submission failed");
+                     const auto now = Steady::now();
+                     seat.us.push_back(Micro(now - begin).count());
+                     check(results.front(), asked);
+                     seat.at += 7;
+                     if (now < end) return send(seat);
+                     seat.over.store_release(1);  // pairs with the wait below; nothing of the seat after it
+                   });
+    };
+    for (size_t i = 0; i < count; ++i) {
+      seats[i].at = caller.at + i;
+      send(seats[i]);
+    }
+    for (Seat& seat : seats) {
+      while (seat.over.load_acquire() == 0) usleep(50);
+      caller.us.insert(caller.us.end(), seat.us.begin(), seat.us.end());
+    }
+    caller.at += count;
+  }
+
+  static std::string told(const Work& work, const std::vector<Caller>& callers, double elapsed,
+                          const std::vector<CoalescingStats>& before,
+                          const std::vector<CoalescingStats>& after) {
+    std::vector<double> all;
+    for (const Caller& caller : callers) all.insert(all.end(), caller.us.begin(), caller.us.end());
+    std::sort(all.begin(), all.end());
+    uint64_t batches = 0, calls = 0;
+    for (size_t i = 0; i < before.size(); ++i) {
+      batches += after[i].batches - before[i].batches;
+      calls += after[i].calls - before[i].calls;
+    }
+    const double mean = batches == 0 ? 0 : static_cast<double>(calls) / static_cast<double>(batches);
+    const double rows = static_cast<double>(all.size()) * static_cast<double>(work.rows);
+    return text("{\"callers\": ", work.callers, ", \"outstanding\": ", work.outstanding,
+                ", \"rows\": ", work.rows, ", \"rows_per_s\": ", rows / elapsed,
+                ", \"p50_us\": ", all[all.size() / 2], ", \"p99_us\": ", all[all.size() * 99 / 100],
+                ", \"calls\": ", all.size(), ", \"batches\": ", batches, ", \"mean_batch\": ", mean, "}");
+  }
+
+  const Setting setting_;
+  const Model host_;
+  std::vector<Model> joined_;
+  std::optional<Model> apart_;  // calls with batches
+  std::map<int64_t, std::vector<Question>> pools_;
+  const std::vector<Question>* questions_ = nullptr;
+};
+
+// From one thread's write to the other's return from read(), a half of there and back.
+std::string wake() {
+  int there[2], back[2];
+  if (pipe(there) != 0 || pipe(back) != 0) give_up("no pipe could be made");
+  constexpr int kTurns = 2000;
+  std::vector<double> us;
+  run_together(2, [&](int thread) {
+    char byte = 0;
+    for (int i = 0; i < kTurns; ++i) {
+      const auto begin = Steady::now();
+      if (thread == 0 && write(there[1], &byte, 1) != 1) give_up("a pipe broke");
+      if (read(thread == 0 ? back[0] : there[0], &byte, 1) != 1) give_up("a pipe broke");
+      if (thread == 1 && write(back[1], &byte, 1) != 1) give_up("a pipe broke");
+      if (thread == 0) us.push_back(Micro(Steady::now() - begin).count() / 2);
+    }
+  });
+  for (const int end : {there[0], there[1], back[0], back[1]}) close(end);
+  std::sort(us.begin(), us.end());
+  return text("{\"wake_us\": ", us[us.size() / 2], "}");
+}
+
+Setting setting_of(const std::map<std::string, std::string>& asked) {
+  Setting made;
+  for (const auto& [name, value] : asked) {
+    if (name == "--model")
+      made.path = value;
+    else if (name == "--device")
+      made.device = value;
+    else if (name == "--max_batch")
+      made.max_batch = std::stoi(value);
+    else if (name == "--models")
+      made.models = std::stoul(value);
+    else if (name == "--pool")
+      made.pool = std::stoul(value);
+    else if (name == "--words")
+      made.words = std::stoll(value);
+    else if (name == "--tolerance")
+      made.tolerance = std::stof(value);
+    else if (name == "--lengths") {
+      made.shortest = std::stoll(value);
+      made.longest = std::stoll(value.substr(value.find(':') + 1));
+    } else
+      give_up("there is no " + name);
+  }
+  if (made.path.empty()) give_up("--model is missing");
+  return made;
+}
+
+int run(int argc, char** argv) {
+  std::map<std::string, std::string> asked;
+  for (int i = 1; i + 1 < argc; i += 2) asked[argv[i]] = argv[i + 1];
+  try {
+    Bench bench(setting_of(asked));
+    for (std::string line; std::getline(std::cin, line);) {
+      Work work;
+      std::istringstream words(line);
+      if (line == "wake") {
+        std::cout << wake() << std::endl;
+      } else if (words >> work.callers >> work.outstanding >> work.rows >> work.seconds) {
+        std::cout << bench.measure(work) << std::endl;
+      } else {
+        give_up("a line is CALLERS OUTSTANDING ROWS SECONDS or wake");
+      }
+    }
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace heddle::bench
+
+int main(int argc, char** argv) { return heddle::bench::run(argc, argv); }
