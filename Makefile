@@ -6,6 +6,8 @@
 #                     it builds with, everything up to the host driver for 64-bit Arm under qemu, the removals
 #                     of tests/broken, the wheels, and Python's module and the PyTorch device under sanitizers
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
+#   make bench-cuda  many small callers beside PyTorch, on a machine with a GPU and the .gpu of
+#                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv
 #   make wheel    wheels of heddle and heddle-torch in dist/, each run in an empty environment
@@ -13,11 +15,13 @@
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
 ONLY ?=
+FIGURE_OUT ?= build/bench_cuda
+GPU_CHECK_PYTHON ?= python3
 VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench conformance build format clean package torch wheel
+.PHONY: demo test test-long bench bench-cuda conformance build format clean package torch wheel
 .PHONY: setup setup-build setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
@@ -30,6 +34,11 @@ test-long: setup-long
 
 bench: setup-bench torch
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))
+
+bench-cuda: export HEDDLE_PYTHON := $(GPU_CHECK_PYTHON)
+bench-cuda:
+	@tools/gpu_check.sh $(FIGURE_OUT) module export figure; status=$$?; \
+	  $(GPU_CHECK_PYTHON) bench/cuda/figure_table.py $(FIGURE_OUT)/gpu_figure.json; exit $$status
 
 conformance: setup-test package
 	@$(PYTHON_IN_VENV) tools/conformance.py --document docs/conformance.md

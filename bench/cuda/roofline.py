@@ -1,0 +1,70 @@
+"""What bounds each measured case, by the model's extents and the card's own figures: microseconds of one row.
+
+launch      an empty kernel awaited, shared by the rows of a batch
+copy        a row there and its result back, at the rate of large pinned copies
+memory      the weights read once a batch, shared by its rows, at the rate of a large copy on the card
+arithmetic  the row's products at the rate of a product of 8192 x 8192 in f32
+wake_up     from a write into a pipe to the other thread's return from read(), shared by the cores
+bound       the largest of them
+
+card_busy is (time of a batch of that size alone on one lane, host to host) x (batches a second): copies and
+waits of that batch are in it, so it is the lanes' work, above 1 where lanes overlap. It is no counter of the
+card's.
+"""
+
+from __future__ import annotations
+
+import os
+
+import export_torch
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+LENGTH = 32  # of the encoder's rows
+
+
+def extents(work: str) -> dict[str, float]:
+    module = export_torch.module(work)
+    given = [torch.from_numpy(each) for each in export_torch.arrays(work, {"batch": 1, "length": LENGTH})]
+    with FlopCounterMode(display=False) as counter:
+        result = module(*given)
+    result = result[0] if isinstance(result, tuple) else result
+    return {
+        "flops": counter.get_total_flops(),
+        "weight_bytes": sum(p.numel() * p.element_size() for p in module.parameters()),
+        "bytes_in": sum(each.numel() * each.element_size() for each in given),
+        "bytes_out": result.numel() * result.element_size(),
+    }
+
+
+def bounds(work: str, batch: float, card: dict, wake_us: float) -> dict[str, float | str]:
+    """Of one row in a batch of so many, in microseconds."""
+    model = extents(work)
+    each = {
+        "launch": card["launch_us"] / batch,
+        "copy": 1e6 * max(model["bytes_in"] / card["to_card_bytes_per_s"],
+                          model["bytes_out"] / card["from_card_bytes_per_s"]),
+        "memory": 1e6 * model["weight_bytes"] / batch / card["memory_bytes_per_s"],
+        "arithmetic": 1e6 * model["flops"] / card["flops_per_s"],
+        "wake_up": wake_us / len(os.sched_getaffinity(0)),
+    }  # fmt: skip
+    return {**each, "bound": max(each, key=each.__getitem__)}
+
+
+def of_cases(sides, calls: dict[str, list[dict]], card: dict, wake_us: float) -> dict[str, dict]:
+    """Of each case that cuda_callers measured, by its last round."""
+    cases = {}
+    for name, rounds in calls.items():
+        work = "minilm_torch" if name.startswith("minilm") else name.partition(",")[0]
+        said = rounds[-1]
+        joined = said["batches"] > 0 and said["rows"] == 1
+        batch = said["mean_batch"] if joined else said["rows"]
+        batches_per_s = said["rows_per_s"] / batch
+        alone = sides.callers(work, 1, rows=max(1, round(batch)))
+        cases[name] = {
+            **bounds(work, batch, card, wake_us),
+            "measured": 1e6 / said["rows_per_s"],
+            "batch": batch,
+            "card_busy": alone["p50_us"] * 1e-6 * batches_per_s,
+        }
+    return cases
