@@ -116,9 +116,11 @@ heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cud
   SOURCES ${driver_tests} "${conformance}/session.cpp" "${conformance}/op_check.cpp")
 add_custom_target(cuda_tests DEPENDS cuda_conformance cuda_driver_test cuda_in_its_place
   cublas_lt_in_its_place nvrtc_in_its_place)
-if(TARGET stress_test)
-  add_dependencies(cuda_tests stress_test)
-endif()
+foreach(program stress_test cuda_callers)
+  if(TARGET ${program})
+    add_dependencies(cuda_tests ${program})
+  endif()
+endforeach()
 
 # Under a sanitizer the stages cuda_tsan and cuda_asan run what threads do and what is quick; tsan_whole and
 # asan_whole run all.

@@ -17,7 +17,8 @@ TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
 PHASES = ("facts", "module", "setup", "conformance", "chains", "stress", "memcheck", "racecheck",
           "racecheck_windows", "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced",
-          "ragged", "lost", "exits", "real_models", "bench", "bench_bf16")  # fmt: skip
+          "ragged", "lost", "exits", "real_models", "bench", "bench_bf16",
+          "figure")  # fmt: skip
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "darwin", reason="there is no CUDA there"),
@@ -63,7 +64,7 @@ def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
     assert checked.done.returncode == 0
     assert len(checked.result["commit"]) == 40
     assert {f"{name}.log" for name in PHASES} <= checked.logs
-    left = {"result.json", "logs.tar.gz", "gpu_bench.json", "gpu_bench_bf16.json"}
+    left = {"result.json", "logs.tar.gz", "gpu_bench.json", "gpu_bench_bf16.json", "gpu_figure.json"}
     assert {path.name for path in (tmp_path / "out").iterdir()} == left
     found = {name: phase["findings"] for name, phase in checked.phases.items()}
     assert found["facts"]["device"] == "cuda"
@@ -87,6 +88,7 @@ def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
     }
     assert found["bench"]["works"][0]["model"] == "mlp"
     assert found["bench_bf16"]["works"][0]["dtype"] == "bf16"
+    assert found["figure"]["figures"][0]["bar"] == 0.6
 
 
 def test_a_phase_that_fails_or_hangs_is_named_and_stops_those_that_need_it_only(tmp_path: Path) -> None:
@@ -119,6 +121,21 @@ def test_what_it_cannot_do_is_said_before_anything_is_done(
     assert done.returncode == 2
     assert told in done.stderr
     assert (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(("tolerance", "code"), [("2e-4", 0), ("-1", 1)])
+def test_callers_in_cpp_count_calls_and_end_at_a_wrong_answer(tolerance: str, code: int) -> None:
+    root = TOOL.parent.parent
+    words = ["--model", root / "build/models/torch/mlp.onnx", "--device", "host", "--pool", "4"]
+    done = subprocess.run(
+        [root / "build/release/bench/cuda_callers", *words, "--tolerance", tolerance],
+        input="4 0 1 0.05\n2 3 1 0.05\n1 0 8 0.05\nwake\n", capture_output=True, text=True, check=False,
+        timeout=60,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    said = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [each.get("rows") for each in said] == ([1, 1, 8, None] if code == 0 else [])
+    assert all(each["calls"] >= 1 for each in said[:3])
 
 
 def test_what_is_timed_runs_in_its_order_and_brings_what_it_needs() -> None:

@@ -45,7 +45,9 @@ def of_phase(phase: Json) -> str:
     findings = phase.get("findings", {})
     mistakes = findings.get("mistakes") or []
     told = [f"**{mistake}**" for mistake in mistakes[:3]]
-    if phase["phase"] not in ("facts", "setup", "export") and not phase["phase"].startswith("bench"):
+    if phase["phase"] not in ("facts", "setup", "export") and not phase["phase"].startswith(
+        ("bench", "figure")
+    ):
         told.append(words(findings))
     return " ".join(told).replace("|", "/").replace("\n", " ")[:600]
 
@@ -99,6 +101,24 @@ def compiled_table(works: list[Json]) -> list[str]:
     return [*rows, "", f"Mean of the last column: {statistics.mean(known):.2f}."] if known else rows
 
 
+def figure_lines(figure: Json) -> list[str]:
+    """The two tables of bench/cuda/figure.py."""
+    sys.path.insert(0, str(ROOT / "bench" / "cuda"))
+    import figure_table  # here: it is no part of tools
+
+    told = f"""
+Callers of one row, host memory to host memory, beside PyTorch {figure["torch"]} on the same card in the same
+run, rows/s of Heddle / PyTorch's, median of the rounds (`make bench-cuda`):
+"""
+    lines = [*told.split("\n"), *figure_table.figures(figure)]
+    told = """
+What bounds a row of each case, in microseconds, beside what was measured. `card busy` is the time of such a
+batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap:
+"""
+    lines += [*told.split("\n"), *figure_table.bounds(figure.get("roofline", {}))]
+    return lines + [f"- {each}" for each in ["", *figure["left_out"]][1:]]
+
+
 def works_of(phases: Json, *names: str) -> list[Json]:
     return [work for name in names for work in phases.get(name, {}).get("findings", {}).get("works", [])]
 
@@ -130,6 +150,9 @@ PyTorch {bench["torch"]}'s on the same GPU, median of the rounds (`bench/models/
 The same beside `torch.compile(mode="max-autotune")` (`gpu_bench.py --compiled --batches`):
 """
         lines += [*told.split("\n"), *compiled_table(compiled)]
+    figure = phases.get("figure", {}).get("findings", {})
+    if figure.get("figures"):
+        lines += figure_lines(figure)
     return "\n".join(lines)
 
 

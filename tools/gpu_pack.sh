@@ -36,7 +36,7 @@ fi
   cmake -S . -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DHEDDLE_CUDA=DOUBLE -DHEDDLE_NVCC="$nvcc" \
     -DHEDDLE_CUDA_ARCHITECTURES="${1:-90}" -DHEDDLE_PYTHON="$python" -DHEDDLE_PYTHON_MODULE=ON \
     -DPython_EXECUTABLE="$target" -Dnanobind_DIR="$("$python" -m nanobind --cmake_dir)"
-  nice ninja -C "$build" -j 2 _heddle heddle_shared cuda_conformance stress_test
+  nice ninja -C "$build" -j 2 _heddle heddle_shared cuda_conformance stress_test cuda_callers
 } > build/logs/gpu_pack.log 2>&1 || { tail -n 30 build/logs/gpu_pack.log >&2; fail "the build failed"; }
 for package in rapidocr-onnxruntime silero-vad; do
   "$python" tools/models/packages.py "$package" >> build/logs/gpu_pack.log 2>&1
@@ -46,7 +46,7 @@ done
 
 rm -rf "$staged"
 mkdir -p "$staged"/{programs/bin,programs/site/heddle,libraries/lib,models} .gpu
-install -s -m 755 "$build"/{cuda_conformance,stress_test} "$staged/programs/bin"
+install -s -m 755 "$build"/{cuda_conformance,stress_test,bench/cuda_callers} "$staged/programs/bin"
 for component in python heddle; do
   cmake --install "$build" --prefix "$staged/prefix" --component $component >> build/logs/gpu_pack.log
 done

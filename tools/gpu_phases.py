@@ -207,7 +207,11 @@ def beside_torch(machine: Machine, out: Path) -> list[Phase]:
     compiled = tuned | {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "inductor")}
     bf16, best = ("--dtype", "bf16", "--batches"), ("--compiled", "--batches")
     if machine.double:
-        return [bench(machine, out, "bench", 60, {}), bench(machine, out, "bench_bf16", 60, {}, *bf16)]
+        return [
+            bench(machine, out, "bench", 60, {}),
+            bench(machine, out, "bench_bf16", 60, {}, *bf16),
+            figure(machine, out, {}),
+        ]
     start = program(machine, "start", 40, ("export",))
     start.alone, start.env = True, tuned
     return [
@@ -220,6 +224,7 @@ def beside_torch(machine: Machine, out: Path) -> list[Phase]:
         start,
         bench(machine, out, "bench_compiled", 500, compiled, *best),
         bench(machine, out, "bench_compiled_bf16", 500, compiled, *best, *bf16[:2]),
+        figure(machine, out, compiled),
     ]
 
 
@@ -257,3 +262,21 @@ def bench(machine: Machine, out: Path, name: str, limit: float, env: dict[str, s
     )
     command += ["--double", "--models", "mlp"] * machine.double
     return Phase(name, command, limit, lambda _: read_json(figures), ("module",), ("export",), True, env=env)
+
+
+def figure(machine: Machine, out: Path, env: dict[str, str]) -> Phase:
+    """Many small callers beside PyTorch's; what FIGURE_ROWS names, else all rows that there is time for."""
+    figures = out / "gpu_figure.json"
+    program = machine.programs / ("bench" if machine.double else "") / "cuda_callers"
+    command: list[str | Path] = [sys.executable, "bench/cuda/figure.py", "--json", figures]
+    command += ["--picture", out / "gpu_figure.png", "--program", program]
+    entry_points = ROOT / "build" / "gpu_card" / "site_torch"
+    if machine.double:
+        command += ["--double", "--rounds", "2", "--seconds", "0.02", "--rows", "one"]
+    elif entry_points.is_dir():
+        command += ["--torch-device", entry_points]
+    rows = os.environ.get("FIGURE_ROWS", "").split()
+    command += ["--rows", *rows] * bool(rows)
+    return Phase(
+        "figure", command, 500, lambda _: read_json(figures), ("module",), ("export",), True, env=env
+    )
