@@ -5,6 +5,7 @@
 #include <random>
 #include <vector>
 
+#include "drivers/cuda/kernels/fragment.h"
 #include "drivers/cuda/kernels/product.h"
 
 namespace heddle::cuda {
@@ -128,6 +129,109 @@ TEST_CASE("GELU of f32 is within 2e-7 of its value, or 6e-8 of zero, from -10 to
   CHECK(gelu(3e38f) == 3e38f);
   CHECK(gelu(-3e38f) == 0);
   CHECK(std::isnan(gelu(NAN)));
+}
+
+// What lies where is written down here again, from PTX's description of mma.m16n8k16: a thread's registers
+// hold a0 a1 | a2 a3 | a4 a5 | a6 a7, b0 b1 | b2 b3 and c0, c1, c2, c3.
+struct Places {
+  int group, in_group;  // of the thread: lane / 4, lane % 4
+  int a_row(int i) const { return i < 2 || (i >= 4 && i < 6) ? group : group + 8; }
+  int a_column(int i) const { return in_group * 2 + (i & 1) + (i < 4 ? 0 : 8); }
+  int b_row(int i) const { return in_group * 2 + (i & 1) + (i < 2 ? 0 : 8); }
+  int b_column(int) const { return group; }
+  int c_row(int i) const { return i < 2 ? group : group + 8; }
+  int c_column(int i) const { return in_group * 2 + (i & 1); }
+};
+
+struct Fragments {
+  Left left;
+  Right right;
+  float sum[4];
+};
+
+// Numbers that 16 bits hold, whose products and sums f32 holds: the result is the same in any order.
+int small_number(int row, int column, int turn) { return (row * 7 + column * 5 + turn * 3) % 17 - 8; }
+
+template <Type kType>
+void check_product(int threads) {
+  HostBlock block(0, 1, threads, 0, 3);
+  HostBlock::Own<Fragments> own(block);
+  const auto each = [&](auto f) {
+    for (int t = 0; t < threads; ++t) f(Places{t % kWarp / 4, t % 4}, t / kWarp, own[t]);
+  };
+  each([](const Places& at, int warp, Fragments& mine) {
+    const auto set = [](uint32_t* registers, int i, int number) {
+      const uint32_t word = HalfOf<kType>::template write<float>(static_cast<float>(number));
+      registers[i / 2] |= word << (i % 2 * 16);
+    };
+    mine = {};
+    for (int i = 0; i < 8; ++i) set(mine.left.v, i, small_number(at.a_row(i), at.a_column(i), warp));
+    for (int i = 0; i < 4; ++i) set(mine.right.v, i, small_number(at.b_row(i), at.b_column(i), warp + 1));
+    for (int i = 0; i < 4; ++i)
+      mine.sum[i] = static_cast<float>(small_number(at.c_row(i), at.c_column(i), warp + 2));
+  });
+  multiply<kType>(block, own, [](Fragments& mine) { return Factors{mine.sum, mine.left, mine.right}; });
+  int wrong = 0;
+  each([&](const Places& at, int warp, const Fragments& mine) {
+    for (int i = 0; i < 4; ++i) {
+      int sum = small_number(at.c_row(i), at.c_column(i), warp + 2);
+      for (int k = 0; k < 16; ++k)
+        sum += small_number(at.c_row(i), k, warp) * small_number(k, at.c_column(i), warp + 1);
+      wrong += mine.sum[i] == static_cast<float>(sum) ? 0 : 1;
+    }
+  });
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("a product of fragments is that of the matrices that PTX says they are, for each warp") {
+  for (const int threads : {32, 64, 96, 256}) {
+    check_product<Type::kF16>(threads);
+    check_product<Type::kBF16>(threads);
+  }
+}
+
+template <bool kTurned>
+void check_load(int threads) {
+  constexpr int kStride = 24;
+  std::vector<uint16_t> words(static_cast<size_t>(threads) * kStride);
+  for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<uint16_t>(i);
+  HostBlock block(0, 1, threads, 0, 3);
+  HostBlock::Own<Fragments> own(block);
+  load_matrices<kTurned>(block, own, [&](int thread, Fragments& mine) {
+    return Matrices{mine.left.v, words.data() + thread * kStride};
+  });
+  int wrong = 0;
+  for (int t = 0; t < threads; ++t) {
+    for (int matrix = 0; matrix < 4; ++matrix) {
+      for (int i = 0; i < 2; ++i) {
+        const int row = kTurned ? t % 4 * 2 + i : t % kWarp / 4,
+                  column = kTurned ? t % kWarp / 4 : t % 4 * 2 + i;
+        const int at = (t / kWarp * kWarp + matrix * 8 + row) * kStride + column;
+        const auto got = static_cast<uint16_t>(own[t].left.v[matrix] >> (i * 16));
+        wrong += got == words[static_cast<size_t>(at)] ? 0 : 1;
+      }
+    }
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("matrices in shared memory come as fragments, row by row or turned") {
+  for (const int threads : {32, 128}) {
+    check_load<false>(threads);
+    check_load<true>(threads);
+  }
+}
+
+TEST_CASE("what is copied to shared memory is not there before it arrives") {
+  alignas(16) uint16_t from[8] = {1, 2, 3, 4, 5, 6, 7, 8}, to[16] = {};
+  HostBlock block(0, 1, 32, 0, 3);
+  Copies<HostBlock> copies;
+  copies.start(to, reinterpret_cast<uint64_t>(from), 5);
+  copies.start(to + 8, reinterpret_cast<uint64_t>(from), 8);
+  CHECK(to[0] == 0xffff);
+  copies.arrive(block);
+  CHECK(std::vector<uint16_t>(to, to + 16) ==
+        std::vector<uint16_t>{1, 2, 3, 4, 5, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8});
 }
 
 TEST_CASE("a quotient is right on both sides of 32 bits") {
