@@ -24,9 +24,10 @@ using cuda::Address;
 using cuda::Code;
 
 constexpr size_t kMemory = size_t{8} << 30;
-constexpr std::string_view kImage = "the kernels of the double\n";
+constexpr std::string_view kImage = "the kernels of the double\n",
+                           kOlderImage = "its kernels for older GPUs\n";
 
-std::array<int, kMostDevices> the_pools, the_modules;
+std::array<int, kMostDevices> the_pools, the_modules, the_older_modules;
 
 Code device_attribute(int* value, cuda::DeviceAttribute attribute, cuda::DeviceNumber) {
   switch (attribute) {
@@ -274,17 +275,25 @@ Code load_module(cuda::ModuleHandle* module, const void* image) {
   if (const Code failed = fails(Call::kLoadModule); failed != 0) return failed;
   if (const HostKernel* const chain = load_chain(image))
     return *module = const_cast<LoadedKernel*>(add_chain(chain, device)), cuda::kSuccess;
-  if (std::strncmp(static_cast<const char*>(image), kImage.data(), kImage.size()) != 0)
-    return cuda::kNoBinaryForGpu;
+  const auto is = [&](std::string_view which) {
+    return std::strncmp(static_cast<const char*>(image), which.data(), which.size()) == 0;
+  };
+  if (is(kOlderImage)) return *module = &the_older_modules[static_cast<size_t>(device)], cuda::kSuccess;
+  if (!is(kImage)) return cuda::kNoBinaryForGpu;
   return *module = &the_modules[static_cast<size_t>(device)], cuda::kSuccess;
 }
 
 Code find_function(cuda::Function* function, cuda::ModuleHandle module, const char* symbol) {
   const LoadedKernel* found = nullptr;
-  const auto of_image =
-      std::find_if(the_modules.begin(), the_modules.end(), [&](int& m) { return &m == module; });
-  if (of_image != the_modules.end()) {
-    found = find_kernel(symbol, static_cast<int>(of_image - the_modules.begin()));
+  const auto device_of = [&](std::array<int, kMostDevices>& all) {
+    const auto at = std::find_if(all.begin(), all.end(), [&](int& m) { return &m == module; });
+    return at == all.end() ? -1 : static_cast<int>(at - all.begin());
+  };
+  if (const int device = device_of(the_modules); device >= 0) {
+    found = find_kernel(symbol, device);
+  } else if (const int older = device_of(the_older_modules); older >= 0) {
+    found = find_kernel(symbol, older);
+    if (found != nullptr && !found->kernel->everywhere) found = nullptr;
   } else if (std::string_view(symbol) == "heddle_chain") {
     found = static_cast<const LoadedKernel*>(module);
   }
@@ -330,6 +339,7 @@ const cuda::DriverApi& api() {
 }
 
 const void* image() { return kImage.data(); }
+const void* older_image() { return kOlderImage.data(); }
 
 // They live as long as the process: streams wait for them when their test is long over.
 cuda::EventHandle make_held_event() {

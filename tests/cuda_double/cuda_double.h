@@ -25,7 +25,8 @@
 namespace heddle::cuda_double {
 
 const cuda::DriverApi& api();
-const void* image();  // for CudaOptions
+const void* image();        // for CudaOptions
+const void* older_image();  // without the kernels that not every GPU can run
 
 // A cuBLASLt that computes with plain loops. It has algorithms 0, 1 and 2, of which 1 is the fastest by its
 // clock and 2 needs no workspace, and none for 16-bit types and an odd k. Results of two columns: 2 alone.

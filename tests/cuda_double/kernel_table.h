@@ -14,8 +14,9 @@ using RunKernel = void (*)(const void* params, cuda::HostBlock& block);
 struct HostKernel {
   const char* name;  // the image's: "heddle_" and that of list.inc
   size_t params_bytes;
-  int most_threads;  // of a block
-  RunKernel run;     // null: it is in another share
+  int most_threads;        // of a block
+  RunKernel run;           // null: it is in another share
+  bool everywhere = true;  // as the driver's Kernel
 };
 // All kernels, with those that kernel_share.cpp was compiled for (HEDDLE_KERNEL_SHARE).
 inline constexpr size_t kKernelShares = HEDDLE_KERNEL_SHARES;

@@ -18,10 +18,22 @@ namespace {
 using conformance::random_tensor;
 using ir::DType;
 
-constexpr DType kNarrow[] = {DType::kF32, DType::kF16, DType::kBF16};
+// f16 and bf16 on tensor cores, and on a GPU without them.
+struct Way {
+  DType dtype;
+  bool older;
+};
+constexpr Way kWays[] = {{DType::kF32, false},
+                         {DType::kF16, false},
+                         {DType::kBF16, false},
+                         {DType::kF16, true},
+                         {DType::kBF16, true}};
 
-Ref<device::Device> attending_device() {
-  const auto made = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+bool is_on_tensor_cores(const Way& way) { return way.dtype != DType::kF32 && !way.older; }
+
+Ref<device::Device> attending_device(const Way& way) {
+  const auto made = make_cuda_device(
+      {.api = &cuda_double::api(), .image = way.older ? cuda_double::older_image() : cuda_double::image()});
   REQUIRE(made.ok());
   return *made;
 }
@@ -54,11 +66,15 @@ conformance::In mask_of(int kind, int64_t queries, int64_t keys) {
   }
 }
 
+// The tolerances of 16-bit types hold for weights of these types: each is off by half a unit in the last
+// place at most, u of itself. The result, an average, moves by u times the range of the values and is rounded
+// then: for values from -1 to 1 that is 3 u, 1.2e-2 in bf16 and 1.5e-3 in f16.
 TEST_CASE("every kernel gives attention the reference's values, with each mask and any number of queries") {
-  const auto device = attending_device();
   constexpr int kMasks = 7;
   const int64_t all_keys[] = {45, 1, 32, 70, 33};
-  for (const DType dtype : kNarrow) {
+  for (const Way& way : kWays) {
+    const DType dtype = way.dtype;
+    const auto device = attending_device(way);
     int turn = 0;
     std::set<std::pair<int, bool>> tried;
     for (const HeadExtents& head : kHeads) {
@@ -74,6 +90,7 @@ TEST_CASE("every kernel gives attention the reference's values, with each mask a
              conformance::T({2, keys, 2 * head.value_extent}), mask_of(mask, queries, keys)},
             {{"num_heads", int64_t{2}}, {"causal", int64_t{causal}}}};
         CAPTURE(std::string(ir::name(dtype)));
+        CAPTURE(way.older);
         CAPTURE(head.extent);
         CAPTURE(queries);
         CAPTURE(keys);
@@ -88,10 +105,11 @@ TEST_CASE("every kernel gives attention the reference's values, with each mask a
 }
 
 struct AttentionModule {
-  Ref<device::Device> device = attending_device();
+  Ref<device::Device> device;
   Ref<const device::Module> module;
 
-  AttentionModule(DType dtype, const HeadExtents& head) {
+  AttentionModule(const Way& way, const HeadExtents& head) : device(attending_device(way)) {
+    const DType dtype = way.dtype;
     const auto rows = [&](const char* name, int64_t width) {
       return ir::TensorType{dtype, {1, ir::Dim::symbol(name), 2 * width}};
     };
@@ -107,14 +125,15 @@ struct AttentionModule {
 };
 
 TEST_CASE("a row has the bits that it has alone: a query's, whatever tile it is in") {
-  for (const DType dtype : kNarrow) {
+  for (const Way& way : kWays) {
+    const DType dtype = way.dtype;
     for (const HeadExtents& head : kHeads) {
-      const AttentionModule attention(dtype, head);
+      const AttentionModule attention(way, head);
       conformance::Session session(*attention.device);
       const ir::Tensor q = random_tensor(dtype, {1, 150, 2 * head.extent}, 1),
                        k = random_tensor(dtype, {1, 67, 2 * head.extent}, 2),
                        v = random_tensor(dtype, {1, 67, 2 * head.value_extent}, 3);
-      std::set<unsigned> threads;
+      std::set<std::string> launches;  // kernel without its type, and threads of a block
       const auto attend = [&](int64_t queries) {
         ir::Tensor first = ir::Tensor::zeros(dtype, {1, queries, 2 * head.extent});
         std::memcpy(first.mutable_data(), q.data(), static_cast<size_t>(first.bytes()));
@@ -122,7 +141,9 @@ TEST_CASE("a row has the bits that it has alone: a query's, whatever tile it is 
         const auto program = conformance::compile(*attention.module, inputs);
         REQUIRE(program.ok());
         const auto& lowered = static_cast<const CudaProgram&>(**program).lowered();
-        threads.insert(std::get<Launch>(lowered.steps[0]).threads);
+        const auto& launch = std::get<Launch>(lowered.steps[0]);
+        const std::string kernel = launch.kernel->name;
+        launches.insert(text(kernel.substr(0, kernel.rfind('_')), ' ', launch.threads));
         const auto got = session.run(*program, inputs);
         REQUIRE(got.ok());
         return got->front();
@@ -135,15 +156,25 @@ TEST_CASE("a row has the bits that it has alone: a query's, whatever tile it is 
         const ir::Tensor some = attend(queries);
         CHECK(std::memcmp(some.data(), all.data(), static_cast<size_t>(some.bytes())) == 0);
       }
-      CHECK(threads == std::set<unsigned>{32, 64, 128, 256});
+      const int width = head.extent <= 32 ? 32 : head.extent <= 64 ? 64 : 128;
+      const std::string name = text("attention_", width, ' '), on_tensor_cores = text("tensor_", name);
+      if (!is_on_tensor_cores(way)) {
+        CHECK(launches == std::set{name + "32", name + "64", name + "128", name + "256"});
+        continue;
+      }
+      CHECK(launches.size() == (width == 128 ? 2 : 3));
+      CHECK(launches.count(on_tensor_cores + "128") == 1);
+      CHECK(launches.count(on_tensor_cores + "256") == (width == 128 ? 0 : 1));
+      CHECK(launches.count(text("tensor_attention_", width, "_parts ", width == 64 ? 128 : 64)) == 1);
     }
   }
 }
 
 TEST_CASE("attention to operands that begin at any element has the bits of aligned ones") {
-  for (const DType dtype : kNarrow) {
+  for (const Way& way : kWays) {
+    const DType dtype = way.dtype;
     for (const HeadExtents& head : {HeadExtents{32, 32}, {64, 64}, {128, 128}}) {
-      const AttentionModule attention(dtype, head);
+      const AttentionModule attention(way, head);
       device::Device& device = *attention.device;
       conformance::Session session(device);
       const std::vector<ir::Tensor> inputs = {random_tensor(dtype, {1, 20, 2 * head.extent}, 1),
@@ -153,11 +184,11 @@ TEST_CASE("attention to operands that begin at any element has the bits of align
       REQUIRE(program.ok());
       const auto wanted = session.run(*program, inputs);
       REQUIRE(wanted.ok());
-      for (const uint64_t first : {1, 2, 3}) {
+      for (const uint64_t first : {1, 2, 3, 4}) {
         std::vector<device::View> moved;
         device::CommandList list;
         for (const ir::Tensor& each : inputs) {
-          const device::View wide = conformance::empty_like(device, dtype, {each.elements() + 4});
+          const device::View wide = conformance::empty_like(device, dtype, {each.elements() + 8});
           moved.push_back(device::View::contiguous(wide.buffer, dtype, each.extents(),
                                                    first * static_cast<uint64_t>(ir::size_of(dtype))));
           list.copy(conformance::upload(device, each), moved.back());
@@ -168,6 +199,18 @@ TEST_CASE("attention to operands that begin at any element has the bits of align
         CHECK(conformance::same_bits(got->front(), wanted->front()));
       }
     }
+  }
+}
+
+TEST_CASE("a plan says whether attention is computed on tensor cores: where the image has these kernels") {
+  for (const Way& way : kWays) {
+    const AttentionModule attention(way, {64, 64});
+    const auto plan =
+        attention.module->plan({{{1, 9, 128}, {1, 40, 128}, {1, 40, 128}}}, UINT64_MAX, NoLocksHeld());
+    REQUIRE(plan.ok());
+    CHECK(
+        plan->nodes[0].path ==
+        text(is_on_tensor_cores(way) ? "tensor_attention_64_parts_" : "attention_64_", ir::name(way.dtype)));
   }
 }
 

@@ -6,7 +6,7 @@ namespace heddle::cuda {
 namespace {
 
 constexpr Kernel kAll[] = {
-#define HEDDLE_KERNEL(name, ...) {#name, sizeof(__VA_ARGS__)},
+#define HEDDLE_KERNEL(name, ...) {#name, sizeof(__VA_ARGS__), is_everywhere<__VA_ARGS__>()},
 #include "drivers/cuda/kernels/list.inc"
 };
 
@@ -19,6 +19,7 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
     Kernel found = kernel;
     const std::string symbol = text("heddle_", kernel.name);
     const Code code = api.module_function(&found.function, kernels.module_, symbol.c_str());
+    if (code == kNotFound && !kernel.everywhere) continue;
     if (code != kSuccess) {
       api.module_unload(kernels.module_);
       return status_of(api, code, symbol);

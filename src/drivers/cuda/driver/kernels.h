@@ -15,8 +15,9 @@
 namespace heddle::cuda {
 
 struct Kernel {
-  const char* name;     // of list.inc
-  size_t params_bytes;  // of the struct that it takes
+  const char* name;        // of list.inc
+  size_t params_bytes;     // of the struct that it takes
+  bool everywhere = true;  // in code for every GPU; others may be missing
   Function function = nullptr;
 };
 
@@ -27,7 +28,8 @@ class Kernels {
   Kernels& operator=(Kernels&&) = default;
   static Result<Kernels> load(const DriverApi& api, const void* image);
 
-  const Kernel* find(std::string_view name) const;  // null: list.inc has none of that name
+  // Null: list.inc has none of that name, or the image has none for this GPU.
+  const Kernel* find(std::string_view name) const;
   // Moves elements of 1, 2, 4 or 8 bytes; found once, for copies and fills.
   const Kernel* move_of(int64_t size) const {
     return moves_[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(size)))];

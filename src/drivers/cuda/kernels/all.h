@@ -20,4 +20,5 @@
 #include "drivers/cuda/kernels/rows.h"                // IWYU pragma: export
 #include "drivers/cuda/kernels/sample.h"              // IWYU pragma: export
 #include "drivers/cuda/kernels/scatter.h"             // IWYU pragma: export
+#include "drivers/cuda/kernels/tensor_attention.h"    // IWYU pragma: export
 #include "drivers/cuda/kernels/tiled_product.h"       // IWYU pragma: export

@@ -32,6 +32,11 @@ constexpr int most_threads() {
     return 1024;
   }
 }
+// Whether every GPU that Heddle takes can run it.
+template <class K>
+constexpr bool is_everywhere() {
+  return !requires { K::kNewer; };
+}
 inline constexpr int kWarp = 32;  // a block has whole ones wherever they are combined
 
 #if defined(__CUDACC__)

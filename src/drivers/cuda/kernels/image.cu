@@ -8,5 +8,8 @@
     heddle::cuda::GpuBlock block;                                                                         \
     kernel(block);                                                                                        \
   }
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+#define HEDDLE_TENSOR_KERNEL(name, ...)  // a driver that takes code for older GPUs finds none of these
+#endif
 using namespace heddle::cuda;  // NOLINT: the list names structs
 #include "drivers/cuda/kernels/list.inc"

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "drivers/cuda/kernels/linear_attention.h"
+#include "drivers/cuda/kernels/tensor_attention.h"
 #include "drivers/cuda/lowering/lowering.h"
 
 namespace heddle::cuda {
@@ -51,17 +52,56 @@ AttentionOperands set_form(const Lowering& l, AttentionParams& p) {
   return {l.inputs[kQ], l.inputs[kK], l.inputs[kV]};
 }
 
+constexpr int64_t kMostBlocks = 1 << 16;
+
 // As many queries in a tile as there are: with more threads more keys and values are read at once, which is
 // worth more than a block for every multiprocessor.
 template <int kWidth>
 Grid tiles_grid(const AttentionParams& p) {
   using Kernel = TiledAttention<Type::kF32, kWidth>;
   using Shape = typename Kernel::Shape;
-  constexpr int64_t kMostBlocks = 1 << 16;
   int threads = kWarp;
   while (threads < Kernel::kThreads && Shape::rows_of(threads) < p.queries) threads *= 2;
   const int64_t rows = Shape::rows_of(threads), blocks = p.batch * p.heads * ((p.queries + rows - 1) / rows);
   return {std::clamp<int64_t>(blocks, 1, kMostBlocks), threads, Shape::bytes_of(threads)};
+}
+
+struct AttentionLaunch {
+  std::string kernel;
+  Grid grid;
+};
+
+// Where 16 queries each do not make two blocks for every multiprocessor, several warps take the same 16; else
+// a block takes as many queries as leave one for every multiprocessor. All of these give the same bits.
+template <int kWidth>
+AttentionLaunch tensor_launch(const Lowering& l, const AttentionParams& p) {
+  constexpr int kParts = kPartsOf<kWidth>;
+  using Shape = TensorShape<kWidth, 1>;
+  const int64_t most = l.emit.multiprocessors(), heads = p.batch * p.heads;
+  const auto blocks = [&](int warps) {
+    const int64_t rows = int64_t{kFragment} * warps;
+    return heads * ((p.queries + rows - 1) / rows);
+  };
+  const auto grid = [&](int64_t count, int warps, int bytes) {
+    return Grid{std::clamp<int64_t>(count, 1, kMostBlocks), kWarp * warps, bytes};
+  };
+  const std::string_view type = ir::name(l.outputs[0].dtype);
+  if (blocks(1) <= 2 * most) {
+    return {text("tensor_attention_", kWidth, "_parts_", type),
+            grid(blocks(1), kParts, TensorShape<kWidth, kParts>::bytes_of(kWarp * kParts))};
+  }
+  int warps = 1;
+  while (warps < Shape::kMostWarps && kFragment * warps < p.queries && blocks(2 * warps) >= most) warps *= 2;
+  return {text("tensor_attention_", kWidth, "_", type),
+          grid(blocks(warps), warps, Shape::bytes_of(kWarp * warps))};
+}
+
+// In tiles, by which of the two depends on the type and the GPU alone.
+template <int kWidth>
+AttentionLaunch tiled_launch(const Lowering& l, const AttentionParams& p) {
+  const std::string name = text("attention_", kWidth, "_", ir::name(l.outputs[0].dtype));
+  return l.emit.has_kernel(text("tensor_", name)) ? tensor_launch<kWidth>(l, p)
+                                                  : AttentionLaunch{name, tiles_grid<kWidth>(p)};
 }
 
 Status lower_attention(Lowering& l) {
@@ -71,22 +111,20 @@ Status lower_attention(Lowering& l) {
   const int32_t width = std::max(params.extent, params.value_extent);
   const bool computed = out.dtype == ir::DType::kF32 || out.dtype == ir::DType::kF64;
   Operand sums;
-  std::string kernel;
-  Grid grid{};
+  AttentionLaunch launch;
   if (out.dtype != ir::DType::kF64 && width <= 128) {
-    kernel = text("attention_", width <= 32 ? "32_" : width <= 64 ? "64_" : "128_", ir::name(out.dtype));
-    grid = width <= 32   ? tiles_grid<32>(params)
-           : width <= 64 ? tiles_grid<64>(params)
-                         : tiles_grid<128>(params);
+    launch = width <= 32   ? tiled_launch<32>(l, params)
+             : width <= 64 ? tiled_launch<64>(l, params)
+                           : tiled_launch<128>(l, params);
   } else {
-    kernel = text("attention", computed_in(out.dtype));
-    grid = rows_grid(params.batch * params.queries * params.heads, params.keys, out.dtype);
+    launch = {text("attention", computed_in(out.dtype)),
+              rows_grid(params.batch * params.queries * params.heads, params.keys, out.dtype)};
     sums = computed ? out : l.emit.scratch(ir::DType::kF32, out.extents);
   }
-  return l.launch(kernel, params,
+  return l.launch(launch.kernel, params,
                   {names(params.q, operands.q), names(params.k, operands.k), names(params.v, operands.v),
                    names(params.mask, mask), names(params.sums, sums), names(params.out, out)},
-                  grid);
+                  launch.grid);
 }
 
 enum LinearInput : size_t { kQuery, kKey, kValue, kPast, kDecay, kBeta };

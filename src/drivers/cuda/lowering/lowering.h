@@ -137,6 +137,7 @@ class Emitter {
   const std::vector<Ref<const Weights>>& tables() const { return tables_; }
   const Outline& outline() const { return outline_; }  // of the graph that no node holds
   int multiprocessors() const { return device_->multiprocessors; }
+  bool has_kernel(std::string_view name) const { return device_->kernels.find(name) != nullptr; }
 
   // What is emitted while it is set counts only where the bool is true.
   std::optional<Operand> enabled;
