@@ -27,7 +27,10 @@ inline constexpr int kPartsOf = kWidth == 64 ? 4 : 2;
 template <int kWidth, int kParts>
 struct TensorShape {
   static constexpr int kKeys = kWidth <= 64 ? 64 : 32;  // of a tile
-  static constexpr int kMostWarps = kParts > 1 ? kParts : kWidth <= 64 ? 8 : 4;
+  static constexpr int kMostWarps = kParts > 1 ? kParts : 4;
+  // Of a multiprocessor: as many as leave a warp so many registers that none goes to memory (compute
+  // capability 9.0).
+  static constexpr int kMultiprocessorWarps = kWidth == (kParts == 1 ? 32 : 64) ? 16 : 12;
   // 16 bytes more than a row holds: eight rows in a row lie in different banks.
   static constexpr int kStride = kWidth + kSpan, kWeightStride = kKeys + kSpan;
   static constexpr int kBuffer = 2 * kKeys * kStride;  // a tile of keys and one of values
@@ -47,6 +50,7 @@ struct TensorAttention {
   using Shape = TensorShape<kWidth, kParts>;
   static constexpr bool kNewer = true;  // compute capability 8.0
   static constexpr int kThreads = kWarp * Shape::kMostWarps;
+  static constexpr int kBlocksAtOnce = Shape::kMultiprocessorWarps / Shape::kMostWarps;
   static constexpr int kKeys = Shape::kKeys, kStride = Shape::kStride;
   static constexpr int kSteps = kWidth / kFragment, kKeySteps = kKeys / kFragment;
   // Of a warp: pairs of 8 keys whose scores it makes, and of 8 columns of the result.
@@ -54,13 +58,19 @@ struct TensorAttention {
   AttentionParams p;
 
  private:
-  using Half = HalfOf<kType>;
+  static constexpr float kLog2OfE = 1.44269504f, kMost = 3.4e+38f;
 
+  struct Masks {  // types; those of f64 come as f32
+    template <class F>
+    static HEDDLE_DEVICE void as_type(Type type, F f) {
+      if (type == Type::kBool) return f(AsBool());
+      NarrowFloats::as_type(type, f);
+    }
+  };
   struct Mine {
     Left queries[kSteps], weights[kKeySteps], loaded;
     float scores[2 * kKeyPairs][4];
     float out[2 * kColumnPairs][4], sum[4];
-    uint32_t biases[2 * kKeyPairs][4];  // as they lie in memory
   };
   struct Both {  // of a thread's two queries
     float v[2];
@@ -72,10 +82,10 @@ struct TensorAttention {
     bool aligned;
   };
   struct Tile {
-    int64_t b, h, first;  // query
+    int b, h, first;  // query
     int count;
-    int64_t keys;  // that any query of it sees
-    Rows queries;
+    int keys;  // that any query of it sees
+    Rows queries, key_rows, value_rows;
   };
   struct Memory {
     uint16_t *buffers, *weights;
@@ -91,6 +101,7 @@ struct TensorAttention {
           group(thread / (kWarp * kParts)),
           row(group * kFragment + lane / 4),
           pair(lane % 4 * 2) {}
+    HEDDLE_DEVICE int key(int behind) const { return part * kKeyPairs * kFragment + pair + behind; }
   };
 
   static HEDDLE_DEVICE Rows rows_at(uint64_t data, int64_t first, int64_t step, int64_t count, int extent) {
@@ -98,69 +109,118 @@ struct TensorAttention {
     return {from, step, static_cast<int>(count), extent, from % sizeof(Span) == 0 && step % kSpan == 0};
   }
 
-  // `lines` rows of kWidth elements, zeros where there are none.
+  // `lines` rows of kWidth elements from row `first` on, zeros where there are none. Addresses are computed
+  // for each line: where pointers go along, nvcc 13.0 does not come to an end.
   template <class Block>
   static HEDDLE_DEVICE void copy(Block& block, Copies<Block>& copies, int thread, uint16_t* to,
-                                 const Rows& rows, int lines) {
+                                 const Rows& rows, int first, int lines) {
     constexpr int kSpans = kWidth / kSpan;
-    for (int at = thread; at < lines * kSpans; at += block.threads()) {
-      const int row = at / kSpans, first = at % kSpans * kSpan, left = rows.extent - first;
-      const int count = row >= rows.count || left <= 0 ? 0 : left < kSpan ? left : kSpan;
-      uint16_t* const there = to + row * kStride + first;
-      const uint64_t from = rows.data + static_cast<uint64_t>(row * rows.step + first) * sizeof(uint16_t);
-      if (rows.aligned && count > 0) {
-        copies.start(there, from, count);
-        continue;
+    static_assert(kWarp % kSpans == 0);
+    const int column = thread % kSpans * kSpan, begin = thread / kSpans, step = block.threads() / kSpans;
+    const int left = rows.extent - column, count = left < 0 ? 0 : left < kSpan ? left : kSpan;
+    const int64_t bytes = rows.step * static_cast<int64_t>(sizeof(uint16_t));
+    for (int line = begin; line < lines; line += step) {
+      const int there = first + line < rows.count ? count : 0;
+      const uint64_t from =
+          rows.data + static_cast<uint64_t>((first + line) * bytes) + column * sizeof(uint16_t);
+      uint16_t* const at = to + line * kStride + column;
+      if (rows.aligned) {
+        copies.start(at, from, there);
+      } else {
+        Span span{};
+        HEDDLE_UNROLL
+        for (int e = 0; e < kSpan; ++e) {
+          if (e < there) span.v[e] = global<const uint16_t>(from)[e];
+        }
+        *reinterpret_cast<Span*>(at) = span;
       }
-      Span span{};
-      HEDDLE_UNROLL
-      for (int e = 0; e < kSpan; ++e) {
-        if (e < count) span.v[e] = unshared<const uint16_t>(from)[e];
-      }
-      *reinterpret_cast<Span*>(there) = span;
     }
   }
 
   template <class Block>
-  HEDDLE_DEVICE void copy_tile(Block& block, Copies<Block>& copies, int thread, uint16_t* buffer,
-                               const Tile& tile, int64_t begin) const {
-    const int64_t left = tile.keys - begin, count = left < kKeys ? left : kKeys;
-    const int64_t shared = quotient(tile.h, p.sharing), row = tile.b * p.keys + begin;
-    copy(block, copies, thread, buffer,
-         rows_at(p.k, row * p.k_row + shared * p.extent, p.k_row, count, p.extent), kKeys);
-    copy(block, copies, thread, buffer + kKeys * kStride,
-         rows_at(p.v, row * p.v_row + shared * p.value_extent, p.v_row, count, p.value_extent), kKeys);
+  static HEDDLE_DEVICE void copy_tile(Block& block, Copies<Block>& copies, int thread, uint16_t* buffer,
+                                      const Tile& tile, int begin) {
+    copy(block, copies, thread, buffer, tile.key_rows, begin, kKeys);
+    copy(block, copies, thread, buffer + kKeys * kStride, tile.value_rows, begin, kKeys);
   }
 
+  // f(n, c, how far behind the thread's first key) of the scores of one query.
+  template <class F>
+  static HEDDLE_DEVICE void each_of_row(F f) {
+    HEDDLE_UNROLL
+    for (int n = 0; n < 2 * kKeyPairs; ++n) {
+      f(n, 0, n * 8);
+      f(n, 1, n * 8 + 1);
+    }
+  }
   // f(n, c, which of the thread's two queries, key of the tile) of every score of the thread.
   template <class F>
   static HEDDLE_DEVICE void each_score(const Seat& seat, F f) {
     HEDDLE_UNROLL
     for (int n = 0; n < 2 * kKeyPairs; ++n) {
       HEDDLE_UNROLL
-      for (int c = 0; c < 4; ++c) f(n, c, c / 2, (seat.part * 2 * kKeyPairs + n) * 8 + seat.pair + c % 2);
+      for (int c = 0; c < 4; ++c) f(n, c, c / 2, seat.key(n * 8 + c % 2));
     }
   }
 
-  // Nothing waits for what is read here before the scores are made.
-  HEDDLE_DEVICE void read_biases(const Seat& seat, Mine& mine, const Tile& tile, int64_t begin) const {
+  // What the mask has for each score, as it lies in memory. Nothing waits for it here. Beyond the last query
+  // it is the last one's.
+  HEDDLE_DEVICE void read_biases(const Seat& seat, Mine& mine, const Tile& tile, int begin) const {
+    if (p.mask == 0) return;
     const int64_t* const strides = p.mask_strides;
-    const int64_t origin =
-        tile.b * strides[0] + tile.h * strides[1] + (tile.first + seat.row) * strides[2] + begin * strides[3];
-    const int64_t keys = p.keys - begin;
-    MaskTypes::as_type(p.mask_type, [&](auto as) {
+    const int64_t origin = tile.b * strides[0] + tile.h * strides[1] + begin * strides[3];
+    const int first = seat.key(0), keys = static_cast<int>(p.keys) - begin - first;
+    Masks::as_type(p.mask_type, [&](auto as) {
       using Word = typename decltype(as)::Word;
-      if constexpr (sizeof(Word) <= sizeof(uint32_t)) {
-        each_score(seat, [&](int n, int c, int which, int key) {
-          if (seat.row + which * 8 >= tile.count || key >= keys) return;
-          const Word word = unshared<const Word>(p.mask)[origin + which * 8 * strides[2] + key * strides[3]];
-          if constexpr (sizeof word == sizeof(uint32_t)) {
-            mine.biases[n][c] = bits_as<uint32_t>(word);
-          } else {
-            mine.biases[n][c] = word;
-          }
-        });
+      HEDDLE_UNROLL
+      for (int which = 0; which < 2; ++which) {
+        const int row = seat.row + which * 8, last = tile.count - 1;
+        const Word* const words =
+            unshared<const Word>(p.mask) + origin + (tile.first + (row < last ? row : last)) * strides[2];
+        if (strides[3] == 0) {
+          const float all = as_float(words[0]);
+          each_of_row([&](int n, int c, int) { mine.scores[n][which * 2 + c] = all; });
+        } else {
+          each_of_row([&](int n, int c, int key) {
+            mine.scores[n][which * 2 + c] = key < keys ? as_float(words[first + key]) : 0.0f;
+          });
+        }
       }
+    });
+  }
+  template <class Word>
+  static HEDDLE_DEVICE float as_float(Word word) {
+    if constexpr (sizeof(Word) == sizeof(float)) {
+      return word;
+    } else {
+      return bits_as<float>(uint32_t{word});
+    }
+  }
+
+  // Sums of products go on from the bias, divided by what they will be multiplied by. A finite one stays
+  // finite: a row that is masked with the least float everywhere has equal weights.
+  HEDDLE_DEVICE void begin_scores(const Seat& seat, Mine& mine) const {
+    if (p.mask == 0) {
+      return each_score(seat, [&](int n, int c, int, int) { mine.scores[n][c] = 0; });
+    }
+    const float scale = static_cast<float>(p.scale), by = 1 / scale, size = fabsf(scale) * kLog2OfE;
+    const float most = size > 1 ? kMost / size : kMost;
+    const auto begin = [&](float bias) {
+      return fabsf(bias) == INFINITY ? bias * by : fminf(fmaxf(bias * by, -most), most);
+    };
+    Masks::as_type(p.mask_type, [&](auto as) {
+      using A = decltype(as);
+      using Word = typename A::Word;
+      each_score(seat, [&](int n, int c, int, int) {
+        float& score = mine.scores[n][c];
+        if constexpr (std::is_same_v<A, AsBool>) {
+          score = bits_as<uint32_t>(score) != 0 ? 0.0f : -INFINITY * by;
+        } else if constexpr (sizeof(Word) < sizeof score) {
+          score = begin(A::template read<float>(static_cast<Word>(bits_as<uint32_t>(score))));
+        } else {
+          score = begin(score);
+        }
+      });
     });
   }
 
@@ -187,55 +247,29 @@ struct TensorAttention {
     }
   }
 
-  // Scores are to the base of 2. A finite bias stays finite: a row that is masked with the least float
-  // everywhere has equal weights.
-  static HEDDLE_DEVICE float in_base_two(float bias) {
-    constexpr float kMost = 3.402823466e+38f;
-    const float made = bias * kLog2OfE;
-    return bias == -INFINITY ? bias : made < -kMost ? -kMost : made;
-  }
-  static constexpr float kLog2OfE = 1.44269504f;
-
-  HEDDLE_DEVICE Both add_biases(const Seat& seat, Mine& mine, const Tile& tile, int64_t begin) const {
-    const float scale = static_cast<float>(p.scale * 1.4426950408889634);
+  // The sums become logarithms of weights to the base of 2; the greatest of the thread's.
+  HEDDLE_DEVICE Both finish_scores(const Seat& seat, Mine& mine, const Tile& tile, int begin) const {
+    const float scale = static_cast<float>(p.scale) * kLog2OfE;
     Both greatest = {{-INFINITY, -INFINITY}};
-    int seen[2];  // keys of the tile
-    HEDDLE_UNROLL
-    for (int which = 0; which < 2; ++which) {
-      const int64_t row = tile.first + seat.row + which * 8, left = p.keys - begin;
-      const int64_t own = p.causal != 0 && row + 1 < p.keys ? row + 1 - begin : left;
-      seen[which] = seat.row + which * 8 >= tile.count ? 0 : static_cast<int>(own < kKeys ? own : kKeys);
-    }
-    const auto each = [&](auto bias_of_score) {
+    const auto each = [&](auto is_seen) {
       each_score(seat, [&](int n, int c, int which, int key) {
         float& score = mine.scores[n][c];
-        score = key < seen[which] ? bias_of_score(score * scale, n, c, which, key) : -INFINITY;
+        score = is_seen(which, key) ? score * scale : -INFINITY;
         greatest.v[which] = fmaxf(greatest.v[which], score);
       });
     };
-    const auto add = [](float score, float bias) { return score + in_base_two(bias); };
-    if (p.mask == 0) {
-      each([](float score, int, int, int, int) { return score; });
-    } else if (p.mask_type == Type::kF64) {
-      each([&](float score, int, int, int which, int key) {
-        return add(score, bias_of<float>(p, tile.b, tile.h, tile.first + seat.row + which * 8, begin + key));
-      });
-    } else if (p.mask_type == Type::kBool) {
-      each([&](float score, int n, int c, int, int) {
-        return static_cast<uint8_t>(mine.biases[n][c]) != 0 ? score : -INFINITY;
-      });
-    } else {
-      NarrowFloats::as_type(p.mask_type, [&](auto as) {
-        using A = decltype(as);
-        each([&](float score, int n, int c, int, int) {
-          if constexpr (sizeof(typename A::Word) == sizeof(float)) {
-            return add(score, bits_as<float>(mine.biases[n][c]));
-          } else {
-            return add(score, A::template read<float>(static_cast<typename A::Word>(mine.biases[n][c])));
-          }
-        });
-      });
+    const int next = begin + kKeys;
+    if (next <= p.keys && (p.causal == 0 || next <= tile.first + 1)) {
+      each([](int, int) { return true; });
+      return greatest;
     }
+    int seen[2];  // keys of the tile
+    HEDDLE_UNROLL
+    for (int which = 0; which < 2; ++which) {
+      const int row = tile.first + seat.row + which * 8, keys = static_cast<int>(p.keys);
+      seen[which] = (p.causal != 0 && row + 1 < keys ? row + 1 : keys) - begin;
+    }
+    each([&](int which, int key) { return key < seen[which]; });
     return greatest;
   }
 
@@ -265,7 +299,7 @@ struct TensorAttention {
         if constexpr (kParts == 1) {
           mine.weights[n / 2].v[n % 2 * 2 + which] = both;
         } else {
-          const int row = seat.row + which * 8, key = (seat.part * 2 * kKeyPairs + n) * 8 + seat.pair;
+          const int row = seat.row + which * 8, key = seat.key(n * 8);
           *reinterpret_cast<uint32_t*>(weights + row * Shape::kWeightStride + key) = both;
         }
       }
@@ -305,7 +339,8 @@ struct TensorAttention {
     for (int which = 0; which < 2; ++which) {
       const int row = seat.row + which * 8;
       if (row >= tile.count) continue;
-      const int64_t begin = ((tile.b * p.queries + tile.first + row) * p.heads + tile.h) * p.value_extent;
+      const int64_t query = tile.b * p.queries + tile.first + row;
+      const int64_t begin = (query * p.heads + tile.h) * p.value_extent;
       const float sum = mine.sum[2 * which], share = sum == 0.0f ? 0.0f : 1.0f / sum;
       HEDDLE_UNROLL
       for (int n = 0; n < 2 * kColumnPairs; ++n) {
@@ -367,8 +402,10 @@ struct TensorAttention {
     });
     uint16_t* const second = memory.buffers + Shape::kBuffer;
     block.each_alone([&](int thread) {
-      copy(block, copies, thread, second, tile.queries, Shape::rows_of(block.threads()));
-      if (tile.keys > 0) copy_tile(block, copies, thread, memory.buffers, tile, 0);
+      copy(block, copies, thread, second, tile.queries, 0, Shape::rows_of(block.threads()));
+      if (tile.keys == 0) return;
+      copy_tile(block, copies, thread, memory.buffers, tile, 0);
+      read_biases(Seat(thread), mine[thread], tile, 0);
     });
     copies.arrive(block);
     HEDDLE_UNROLL
@@ -376,19 +413,17 @@ struct TensorAttention {
       load_left(block, mine, second + step * kFragment, kStride, [&](Mine& m) { return m.queries[step].v; });
     block.each([](int) {});  // all have read the queries, whose place is the second tile's
     int turn = 0;
-    for (int64_t begin = 0; begin < tile.keys; begin += kKeys, turn ^= 1) {
-      const int64_t next = begin + kKeys, left = tile.keys - begin;
-      const int count = static_cast<int>(left < kKeys ? left : kKeys);
+    for (int begin = 0; begin < tile.keys; begin += kKeys, turn ^= 1) {
+      const int next = begin + kKeys, count = tile.keys - begin;
       const uint16_t* const keys = memory.buffers + turn * Shape::kBuffer;
       block.each_alone([&](int thread) {
         if (next < tile.keys)
           copy_tile(block, copies, thread, memory.buffers + (turn ^ 1) * Shape::kBuffer, tile, next);
-        each_score(Seat(thread), [&](int n, int c, int, int) { mine[thread].scores[n][c] = 0; });
-        if (p.mask != 0) read_biases(Seat(thread), mine[thread], tile, begin);
+        begin_scores(Seat(thread), mine[thread]);
       });
       make_scores(block, mine, keys, count);
       block.each_alone(
-          [&](int thread) { of_tile[thread] = add_biases(Seat(thread), mine[thread], tile, begin); });
+          [&](int thread) { of_tile[thread] = finish_scores(Seat(thread), mine[thread], tile, begin); });
       block.combine_warps(
           of_tile,
           [](const Both& a, const Both& b) { return Both{{fmaxf(a.v[0], b.v[0]), fmaxf(a.v[1], b.v[1])}}; },
@@ -396,6 +431,7 @@ struct TensorAttention {
       if constexpr (kParts > 1) join_parts(block, of_tile, memory.greatest);
       block.each_alone([&](int thread) {
         weigh(Seat(thread), mine[thread], greatest[thread], of_tile[thread], memory.weights);
+        if (next < tile.keys) read_biases(Seat(thread), mine[thread], tile, next);
       });
       if constexpr (kParts > 1) {
         block.each([](int) {});
@@ -424,15 +460,22 @@ struct TensorAttention {
       // The last queries first: where attention is causal they have the most keys.
       const int64_t turn = quotient(item, heads), of_batch = item - turn * heads;
       const int64_t first = (tiles - 1 - turn) * rows, left = p.queries - first;
-      const int64_t b = quotient(of_batch, p.heads), seen = left < rows ? p.queries : first + rows;
-      Tile tile{b,
-                of_batch - b * p.heads,
-                first,
+      const int64_t b = quotient(of_batch, p.heads), h = of_batch - b * p.heads;
+      const int64_t shared = quotient(h, p.sharing), seen = left < rows ? p.queries : first + rows;
+      Tile tile{static_cast<int>(b),
+                static_cast<int>(h),
+                static_cast<int>(first),
                 static_cast<int>(left < rows ? left : rows),
-                p.causal != 0 && seen < p.keys ? seen : p.keys,
+                0,
+                {},
+                {},
                 {}};
+      tile.keys = static_cast<int>(p.causal != 0 && seen < p.keys ? seen : p.keys);
       tile.queries =
-          rows_at(p.q, (b * p.queries + first) * p.q_row + tile.h * p.extent, p.q_row, tile.count, p.extent);
+          rows_at(p.q, (b * p.queries + first) * p.q_row + h * p.extent, p.q_row, tile.count, p.extent);
+      tile.key_rows = rows_at(p.k, b * p.keys * p.k_row + shared * p.extent, p.k_row, tile.keys, p.extent);
+      tile.value_rows =
+          rows_at(p.v, b * p.keys * p.v_row + shared * p.value_extent, p.v_row, tile.keys, p.value_extent);
       take(block, tile, memory);
     }
   }

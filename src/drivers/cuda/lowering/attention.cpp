@@ -69,6 +69,7 @@ Grid tiles_grid(const AttentionParams& p) {
 struct AttentionLaunch {
   std::string kernel;
   Grid grid;
+  bool on_tensor_cores = false;
 };
 
 // Where 16 queries each do not make two blocks for every multiprocessor, several warps take the same 16; else
@@ -88,26 +89,30 @@ AttentionLaunch tensor_launch(const Lowering& l, const AttentionParams& p) {
   const std::string_view type = ir::name(l.outputs[0].dtype);
   if (blocks(1) <= 2 * most) {
     return {text("tensor_attention_", kWidth, "_parts_", type),
-            grid(blocks(1), kParts, TensorShape<kWidth, kParts>::bytes_of(kWarp * kParts))};
+            grid(blocks(1), kParts, TensorShape<kWidth, kParts>::bytes_of(kWarp * kParts)), true};
   }
   int warps = 1;
   while (warps < Shape::kMostWarps && kFragment * warps < p.queries && blocks(2 * warps) >= most) warps *= 2;
   return {text("tensor_attention_", kWidth, "_", type),
-          grid(blocks(warps), warps, Shape::bytes_of(kWarp * warps))};
+          grid(blocks(warps), warps, Shape::bytes_of(kWarp * warps)), true};
 }
 
-// In tiles, by which of the two depends on the type and the GPU alone.
+// The type, the image's code for the GPU and the head alone decide which of the two it is, so that a query's
+// bits do not depend on how many there are. On tensor cores positions are counted in 32 bits.
 template <int kWidth>
 AttentionLaunch tiled_launch(const Lowering& l, const AttentionParams& p) {
+  constexpr int64_t kMostPositions = INT32_MAX / 2;
   const std::string name = text("attention_", kWidth, "_", ir::name(l.outputs[0].dtype));
-  return l.emit.has_kernel(text("tensor_", name)) ? tensor_launch<kWidth>(l, p)
-                                                  : AttentionLaunch{name, tiles_grid<kWidth>(p)};
+  if (l.emit.has_kernel(text("tensor_", name)) && std::max(p.queries, p.keys) <= kMostPositions)
+    return tensor_launch<kWidth>(l, p);
+  return {name, tiles_grid<kWidth>(p)};
 }
 
 Status lower_attention(Lowering& l) {
   AttentionParams params;
   const AttentionOperands operands = set_form(l, params);
-  const Operand &out = l.outputs[0], mask = l.has(kMask) ? l.inputs[kMask] : Operand();
+  const Operand& out = l.outputs[0];
+  Operand mask = l.has(kMask) ? l.inputs[kMask] : Operand();
   const int32_t width = std::max(params.extent, params.value_extent);
   const bool computed = out.dtype == ir::DType::kF32 || out.dtype == ir::DType::kF64;
   Operand sums;
@@ -120,6 +125,13 @@ Status lower_attention(Lowering& l) {
     launch = {text("attention", computed_in(out.dtype)),
               rows_grid(params.batch * params.queries * params.heads, params.keys, out.dtype)};
     sums = computed ? out : l.emit.scratch(ir::DType::kF32, out.extents);
+  }
+  // Kernels for tensor cores take no f64.
+  if (launch.on_tensor_cores && mask.present() && mask.dtype == ir::DType::kF64) {
+    const Operand narrow = l.emit.scratch(ir::DType::kF32, mask.extents);
+    HEDDLE_TRY(l.cast(mask, narrow));
+    mask = narrow;
+    params.mask_type = Type::kF32;
   }
   return l.launch(launch.kernel, params,
                   {names(params.q, operands.q), names(params.k, operands.k), names(params.v, operands.v),
