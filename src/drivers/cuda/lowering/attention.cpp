@@ -73,8 +73,8 @@ struct AttentionLaunch {
 };
 
 // Where 16 queries each make no more than three blocks for a multiprocessor, several warps take the same 16;
-// else a block takes as many queries as leave a block for most of them. All of these give the same bits; on an
-// H100 the rule took the fastest in 13 of 14 cases, and 11 % more than it in the other.
+// else a block takes as many queries as leave a block for most of them. All of these give the same bits. On
+// an H100 this was the fastest of them in 14 of 15 cases, and took 11 % more than it in the other.
 template <int kWidth>
 AttentionLaunch tensor_launch(const Lowering& l, const AttentionParams& p) {
   constexpr int kParts = kPartsOf<kWidth>;
