@@ -136,6 +136,14 @@ CoalescingStats& operator+=(CoalescingStats& all, const CoalescingStats& more) {
   return all;
 }
 
+// What was submitted gets its answers, on whichever device it is.
+void end_submissions(const Internals::ModelRep& model) {
+  if (model.replicas != nullptr) {
+    for (const Model& other : model.replicas->others()) end_submissions(*Internals::rep(other));
+  }
+  if (model.calls != nullptr) model.calls->close();
+}
+
 Model make_model_on(const Device& device, ir::Graph graph, const ModelOptions& options) {
   runtime::Runtime& runtime = Internals::runtime(device);
   check(runtime.usable());
@@ -153,22 +161,21 @@ Model make_model_on(const Device& device, ir::Graph graph, const ModelOptions& o
                            " nodes, ", model->module().weight_bytes(), " bytes of weights, ",
                            batchable.yes ? std::string("batchable") : "not batchable: " + batchable.reason));
   auto inputs = ports_of(model->inputs()), outputs = ports_of(model->outputs());
-  const std::shared_ptr<Internals::ModelRep> rep(
-      new Internals::ModelRep{device,
-                              std::move(model),
-                              std::move(inputs),
-                              std::move(outputs),
-                              batchable.yes,
-                              batchable.reason,
-                              nullptr,
-                              false,
-                              nullptr,
-                              {},
-                              std::move(source)},
-      [](Internals::ModelRep* made) {
-        if (made->calls != nullptr) made->calls->close();  // what was submitted gets its answers
-        delete made;
-      });
+  const std::shared_ptr<Internals::ModelRep> rep(new Internals::ModelRep{device,
+                                                                         std::move(model),
+                                                                         std::move(inputs),
+                                                                         std::move(outputs),
+                                                                         batchable.yes,
+                                                                         batchable.reason,
+                                                                         nullptr,
+                                                                         false,
+                                                                         nullptr,
+                                                                         {},
+                                                                         std::move(source)},
+                                                 [](Internals::ModelRep* made) {
+                                                   end_submissions(*made);
+                                                   delete made;
+                                                 });
   set_up_coalescing(*rep, options);
   return Internals::make_model(rep);
 }

@@ -118,6 +118,24 @@ TEST_CASE("calls and submissions on several devices are each answered with their
   }
 }
 
+TEST_CASE("at the end of the last handle what was submitted has its answer, on whichever device") {
+  Pair pair;
+  std::optional<Model> model = pair.model();
+  constexpr int kCalls = 400;
+  Atomic<int> answered{0}, wrong{0};
+  for (int i = 0; i < kCalls; ++i) {
+    const Tensor x = rows(1, static_cast<float>(i));
+    model->submit({&x, 1}, {}, [&, x](const std::vector<Tensor>& results, const std::exception_ptr& error) {
+      if (error == nullptr && !is_affine(x, results.at(0))) wrong.add_relaxed(1);
+      answered.add_release(1);  // its rows, or that the model is closed
+    });
+  }
+  model.reset();
+  CHECK(answered.load_acquire() == kCalls);
+  CHECK(wrong.load_relaxed() == 0);
+  CHECK(pair.second.rows.load_relaxed() > 0);
+}
+
 TEST_CASE("no call goes to a device that is lost, while another is not") {
   Pair pair;
   const Model model = pair.model();
