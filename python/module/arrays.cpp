@@ -267,7 +267,8 @@ Kind::Kind(nb::object from_dlpack)
     : from_dlpack_(from_dlpack.is_none() ? nb::object() : std::move(from_dlpack)) {}
 
 Kind Kind::of(nb::handle array) {
-  if (PyObject_CheckBuffer(array.ptr())) return numpy();
+  // CuPy's arrays say that they have a buffer, too, which those in a GPU's memory refuse to give.
+  if (PyObject_CheckBuffer(array.ptr()) && !nb::hasattr(array, "__cuda_array_interface__")) return numpy();
   if (nb::isinstance<Tensor>(array)) return Kind(nb::borrow(nb::type<Tensor>()));
   const auto module = nb::cast<std::string>(array.type().attr("__module__"));
   const nb::object library = nb::module_::import_(module.substr(0, module.find('.')).c_str());

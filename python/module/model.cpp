@@ -358,6 +358,7 @@ std::vector<Device> to_devices(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) return Device::all(nb::borrow<nb::str>(value).c_str());
   std::vector<Device> devices;
   for (const nb::handle each : nb::borrow<nb::object>(value)) devices.push_back(to_device(each));
+  if (devices.empty()) throw Error(ErrorCode::invalid, "a model needs a device; `devices` names none");
   return devices;
 }
 

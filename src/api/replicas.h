@@ -59,7 +59,7 @@ class Replicas {
   std::vector<std::shared_ptr<Atomic<int64_t>>> occupied_;  // rows under way, by device
 };
 
-// Throws invalid unless they are several, of one kind, each once.
+// Throws invalid unless they are of one kind, each once.
 void check_devices(std::span<const Device> devices);
 
 }  // namespace heddle

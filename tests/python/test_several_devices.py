@@ -47,4 +47,4 @@ def test_devices_that_do_not_go_together_are_refused_by_name():
     with pytest.raises(heddle.InvalidError, match="not on both"):
         graph.build("host", devices=["host"])
     with pytest.raises(heddle.InvalidError, match="names none"):
-        heddle.load(b"", devices=[])
+        graph.build(devices=[])
