@@ -116,7 +116,8 @@ What bounds a row of each case, in microseconds, beside what was measured. `card
 batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap:
 """
     lines += [*told.split("\n"), *figure_table.bounds(figure.get("roofline", {}))]
-    return lines + [f"- {each}" for each in ["", *figure["left_out"]][1:]]
+    left_out = [f"- {' '.join(each.split())[:200]}" for each in figure["left_out"]]
+    return [*lines, "", *left_out] if left_out else lines
 
 
 def works_of(phases: Json, *names: str) -> list[Json]:

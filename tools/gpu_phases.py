@@ -183,6 +183,8 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
     test_cuda += ["-k", "dlpack"] * double
     card = {} if double else {"HEDDLE_TEST_CARD": "1"}
     programs = [program(machine, name, 90) for name in ("mixed_shapes", "coalesced", "ragged", "lost")]
+    exits = program(machine, "exits", 120)
+    exits.alone = True  # the contexts of its processes need what memory others leave
     module = "import heddle; print(heddle.Device('cuda').description)"
     return [
         facts(machine),
@@ -192,7 +194,7 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
         *suites(machine),
         Phase("python", test_cuda, 100, pytest_end, ("module",), env=card),
         *programs,
-        program(machine, "exits", 120),
+        exits,
         real_models(machine),
         *beside_torch(machine, out),
     ]
