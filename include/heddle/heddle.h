@@ -434,15 +434,14 @@ struct RaggedInput {
 
 struct ModelOptions {
   std::optional<Device> device;  // nothing: Device()
-  // Several of a kind, instead of `device`: the model is on each, and a call goes to the one with the fewest
-  // rows under way, that of its stream or tensors, or another than a lost one. Weights are those of one.
+  // Instead of `device`, several of one kind: each has the model. A call goes to the device of its stream or
+  // of its tensors, else to the one with the fewest rows under way, and to a lost one only if all are.
   std::vector<Device> devices = {};
   std::string precision = "f32";  // factors of f32 products may be rounded: "bf16", "tf32", "f16"
   // Calls that find the device busy are joined into one batch along axis 0, when the model is proven
   // batchable; explain_coalescing() tells. A lone caller is not affected.
   bool coalesce = true;
-  // A row's result has the same bits whatever it is batched with; rows of different length never share a
-  // batch.
+  // A row's bits do not depend on what it is batched with; rows of different length share no batch.
   bool exact = false;
   // Nothing: what is known of common exports (input_ids with attention_mask, padded with 0), after a check
   // that padding changes no result. Outputs as long as the ragged axis are cut back. Empty: only rows of
@@ -536,6 +535,7 @@ class HEDDLE_API Model {
   std::optional<CoalescingStats> coalescing_stats() const;  // nothing when they are not
   Device device() const;                                    // of several the first
   std::vector<Device> devices() const;                      // all of them
+  Device device_of(std::span<const Tensor> inputs) const;   // whose memory one of them is in, else device()
   uint64_t weight_bytes() const;                            // on each
   std::string graph() const;  // the optimised graph, one line a node, for people
   // As it was given, and what became of it: every node of the optimised graph is in one Replacement. Both are

@@ -70,16 +70,6 @@ std::vector<Tensor> to_tensors(const Model& model, const std::vector<nb::handle>
   return tensors;
 }
 
-// Of a model's devices the one whose memory an input lies in.
-Device device_of(const Model& model, const std::vector<Tensor>& inputs) {
-  for (const Device& device : model.devices()) {
-    for (const Tensor& input : inputs) {
-      if (!input.on_host() && input.device() && input.device()->name() == device.name()) return device;
-    }
-  }
-  return model.device();
-}
-
 // Another library's memory was lent by an array whose library does not get the results: nothing would keep it
 // from writing there while the model still reads.
 bool lends_to_no_taker(const std::vector<nb::handle>& arrays) {
@@ -116,7 +106,7 @@ nb::object call(const Model& model, const nb::args& args, const nb::kwargs& name
   const std::vector<Tensor> inputs = to_tensors(model, arrays);
   // Tensors in a device's own memory stay there: the call goes to the thread's stream, and does not block.
   const bool stays = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return !t.on_host(); });
-  if (stays && !options.stream) options.stream = current_stream(device_of(model, inputs));
+  if (stays && !options.stream) options.stream = current_stream(model.device_of(inputs));
   if (!options.stream) {
     if (const auto outputs = model.try_brief(inputs, kHandOver)) return wrap(kind_of(arrays), *outputs);
   }
@@ -351,8 +341,6 @@ nb::object port_shape(const Port& port) {
   return nb::tuple(list);
 }
 
-}  // namespace
-
 // The name of a kind: all of them.
 std::vector<Device> to_devices(nb::handle value) {
   if (PyUnicode_Check(value.ptr())) return Device::all(nb::borrow<nb::str>(value).c_str());
@@ -361,6 +349,8 @@ std::vector<Device> to_devices(nb::handle value) {
   if (devices.empty()) throw Error(ErrorCode::invalid, "a model needs a device; `devices` names none");
   return devices;
 }
+
+}  // namespace
 
 ModelOptions to_model_options(const nb::kwargs& named) {
   ModelOptions options;

@@ -173,7 +173,7 @@ Model make_model_on(const Device& device, ir::Graph graph, const ModelOptions& o
                                                                          {},
                                                                          std::move(source)},
                                                  [](Internals::ModelRep* made) {
-                                                   end_submissions(*made);
+                                                   end_submissions(*made);  // each gets its answer
                                                    delete made;
                                                  });
   set_up_coalescing(*rep, options);
@@ -212,6 +212,10 @@ const std::string& Model::why_not_batchable() const { return rep_->why_not; }
 Device Model::device() const { return rep_->device; }
 std::vector<Device> Model::devices() const {
   return rep_->replicas == nullptr ? std::vector<Device>{rep_->device} : rep_->replicas->devices();
+}
+Device Model::device_of(std::span<const Tensor> inputs) const {
+  if (rep_->replicas == nullptr) return rep_->device;
+  return rep_->replicas->devices()[rep_->replicas->device_of(inputs).value_or(0)];
 }
 uint64_t Model::weight_bytes() const { return rep_->model->module().weight_bytes(); }
 std::string Model::graph() const { return to_string(rep_->model->module().graph()); }
@@ -298,11 +302,17 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
   // The answer may come, and end this handle, before submit returns.
   const std::shared_ptr<Rep> kept = rep_;
   if (kept->replicas != nullptr) {
-    const auto taken = std::make_shared<const Replicas::Taken>(kept->replicas->take(inputs));
-    then = [taken, then = std::move(then)](std::vector<Tensor> results, std::exception_ptr error) {
+    // Until the answer was given. The other models, too: that may let the last handle go.
+    struct Held {
+      std::shared_ptr<const Replicas> replicas;
+      Replicas::Taken taken;
+    };
+    const auto held = std::make_shared<const Held>(Held{kept->replicas, kept->replicas->take(inputs)});
+    then = [held, then = std::move(then)](std::vector<Tensor> results, std::exception_ptr error) {
       then(std::move(results), std::move(error));
     };
-    if (const Model* const other = taken->other()) return other->submit(inputs, options, std::move(then));
+    if (const Model* const other = held->taken.other())
+      return other->submit(inputs, options, std::move(then));
   }
   batch::Coalescer::Submission call;
   call.inputs = views_of(inputs);

@@ -28,42 +28,43 @@ bool lies_on(const Tensor& tensor, const Device& device) {
 }  // namespace
 
 Replicas::Replicas(const Device& first, std::vector<Model> others)
-    : others_(std::move(others)), devices_(devices_of(first, others_)) {
-  for (size_t i = 0; i < devices_.size(); ++i) occupied_.push_back(std::make_shared<Atomic<int64_t>>(0));
-}
-
-Replicas::Taken Replicas::on(size_t index, int64_t rows) const {
-  return {index == 0 ? std::nullopt : std::optional<Model>(others_[index - 1]), occupied_[index], rows};
-}
+    : others_(std::move(others)),
+      devices_(devices_of(first, others_)),
+      occupied_(std::make_unique<Occupied[]>(devices_.size())) {}
 
 Replicas::Taken Replicas::take(std::span<const Tensor> inputs, const Stream* stream) const {
-  return on(device_of(inputs, stream), rows_of(inputs));
+  return {*this, named_or_least(inputs, stream), rows_of(inputs)};
 }
 
 Replicas::Taken Replicas::take(std::span<const Tensor> inputs, int64_t requests) const {
-  return on(device_of(inputs, nullptr), rows_of(inputs) * requests);
+  return {*this, named_or_least(inputs, nullptr), rows_of(inputs) * requests};
 }
 
-size_t Replicas::device_of(std::span<const Tensor> inputs, const Stream* stream) const {
+std::optional<size_t> Replicas::device_of(std::span<const Tensor> inputs) const {
+  for (const Tensor& input : inputs) {
+    for (size_t i = 0; i < devices_.size(); ++i) {
+      if (lies_on(input, devices_[i])) return i;
+    }
+  }
+  return std::nullopt;
+}
+
+size_t Replicas::named_or_least(std::span<const Tensor> inputs, const Stream* stream) const {
   for (size_t i = 0; i < devices_.size(); ++i) {
-    if (stream != nullptr ? Internals::is_on(*stream, device(i)) : guarded_stream(device(i)).has_value())
+    if (stream != nullptr ? Internals::is_on(*stream, devices_[i]) : guarded_stream(devices_[i]).has_value())
       return i;
   }
   if (stream != nullptr) return 0;  // which says that the stream is none of the model's
-  for (const Tensor& input : inputs) {
-    for (size_t i = 0; i < devices_.size(); ++i) {
-      if (lies_on(input, device(i))) return i;
-    }
-  }
-  return least_occupied();
+  const std::optional<size_t> named = device_of(inputs);
+  return named.has_value() ? *named : least_occupied();
 }
 
 size_t Replicas::least_occupied() const {
-  const auto lost = [&](size_t i) { return !Internals::runtime(device(i)).device().lost().ok(); };
+  const auto lost = [&](size_t i) { return !Internals::runtime(devices_[i]).device().lost().ok(); };
   size_t best = 0;
   int64_t fewest = INT64_MAX;
   for (size_t i = 0; i < devices_.size(); ++i) {
-    const int64_t rows = occupied_[i]->load_relaxed();
+    const int64_t rows = occupied_[i].rows.load_relaxed();
     if (rows >= fewest || lost(i)) continue;
     best = i;
     fewest = rows;

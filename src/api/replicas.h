@@ -6,7 +6,7 @@
 //   Where      What names a device goes there: a stream, the stream of the thread, tensors in its memory.
 //   Threads    Any. The counts are hints: two who choose at once may choose the same.
 //   Blocks     Never.
-//   Lifetime   Belongs to the model on the first device, which it does not hold; Taken holds the others.
+//   Lifetime   Belongs to the model on the first device, which it does not hold. A Taken is gone before it.
 #pragma once
 
 #include "api/internals.h"
@@ -18,25 +18,22 @@ class Replicas {
  public:
   class Taken {
    public:
+    Taken(const Replicas& of, size_t index, int64_t rows) : of_(&of), index_(index), rows_(rows) {
+      of_->occupied_[index_].rows.add_relaxed(rows_);
+    }
     Taken(Taken&& from) noexcept
-        : other_(std::move(from.other_)), rows_(std::move(from.rows_)), count_(from.count_) {}
+        : of_(std::exchange(from.of_, nullptr)), index_(from.index_), rows_(from.rows_) {}
     Taken& operator=(Taken&&) = delete;
     ~Taken() {
-      if (rows_ != nullptr) rows_->sub_relaxed(count_);
+      if (of_ != nullptr) of_->occupied_[index_].rows.sub_relaxed(rows_);
     }
     // Null: the first device has the call.
-    const Model* other() const { return other_ ? &*other_ : nullptr; }
+    const Model* other() const { return index_ == 0 ? nullptr : &of_->others_[index_ - 1]; }
 
    private:
-    friend class Replicas;
-    Taken(std::optional<Model> other, std::shared_ptr<Atomic<int64_t>> rows, int64_t count)
-        : other_(std::move(other)), rows_(std::move(rows)), count_(count) {
-      rows_->add_relaxed(count_);
-    }
-
-    std::optional<Model> other_;
-    std::shared_ptr<Atomic<int64_t>> rows_;
-    int64_t count_;
+    const Replicas* of_;  // null: moved away
+    const size_t index_;
+    const int64_t rows_;
   };
 
   // `first`: that of the model which this belongs to. `others`: on other devices.
@@ -45,18 +42,21 @@ class Replicas {
   Taken take(std::span<const Tensor> inputs, const Stream* stream = nullptr) const;
   // For so many requests like this one.
   Taken take(std::span<const Tensor> inputs, int64_t requests) const;
+  // Whose memory one of the inputs is in.
+  std::optional<size_t> device_of(std::span<const Tensor> inputs) const;
   const std::vector<Model>& others() const { return others_; }
-  const std::vector<Device>& devices() const { return devices_; }
+  const std::vector<Device>& devices() const { return devices_; }  // the first, and those of the others
 
  private:
-  Taken on(size_t index, int64_t rows) const;
-  size_t device_of(std::span<const Tensor> inputs, const Stream* stream) const;
+  struct alignas(64) Occupied {  // a line of its own
+    Atomic<int64_t> rows{0};
+  };
+  size_t named_or_least(std::span<const Tensor> inputs, const Stream* stream) const;
   size_t least_occupied() const;
-  const Device& device(size_t index) const { return devices_[index]; }
 
   const std::vector<Model> others_;
-  const std::vector<Device> devices_;                       // the first, and those of the others
-  std::vector<std::shared_ptr<Atomic<int64_t>>> occupied_;  // rows under way, by device
+  const std::vector<Device> devices_;
+  const std::unique_ptr<Occupied[]> occupied_;  // rows under way, by device
 };
 
 // Throws invalid unless they are of one kind, each once.

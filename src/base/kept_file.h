@@ -15,7 +15,8 @@
 
 namespace heddle {
 
-std::string checksum(std::string_view bytes);  // 16 digits; it finds damage, and resists nobody's intent
+// 16 digits. It finds damage. It does not stop anyone who means to change the file.
+std::string checksum(std::string_view bytes);
 
 // The bytes of a file, nothing where there is none.
 Result<std::optional<std::string>> read_kept(const std::string& path, uint64_t bytes_max);

@@ -1,5 +1,8 @@
 """A call: arrays in, arrays of the same kind out, inputs by place or name, and clear refusals."""
 
+import sys
+import types
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -275,3 +278,23 @@ def test_a_plan_and_what_was_replaced_are_told_or_the_reason_why_not(affine):
     plan = model.plan([(16, 4)], rates)
     assert [(node["name"], node["step"]) for node in plan["nodes"]] == [("value1", 1), ("y", 2)]
     assert plan["arena_bytes"] == plan["arena_bytes_apart"] == 16 * 4 * 4  # the Softmax's; y is the caller's
+
+
+def test_results_go_to_the_library_of_an_array_that_says_it_has_a_buffer_and_lies_on_a_gpu():
+    library = types.ModuleType("library_of_a_gpu")
+    library.from_dlpack = lambda made: ("of the library", np.from_dlpack(made))
+
+    class Array(np.ndarray):  # CuPy's have a buffer by their type, too
+        __module__ = "library_of_a_gpu"
+        __cuda_array_interface__ = None
+
+    graph = heddle.GraphBuilder("doubled")
+    x = graph.input("x", "f32", ["batch"])
+    graph.output(graph.add("Add", x, x), "y")
+    sys.modules[library.__name__] = library
+    try:
+        whose, y = graph.build()(np.ones(3, np.float32).view(Array))
+    finally:
+        del sys.modules[library.__name__]
+    assert whose == "of the library"
+    assert y.tolist() == [2, 2, 2]

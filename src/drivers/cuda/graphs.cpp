@@ -40,7 +40,11 @@ Status GraphPlace::each_copy(std::span<const device::Command> copies, F&& f) con
   return {};
 }
 
-uint64_t GraphPlace::bytes() const { return Graphs::bytes_of(program().graph_nodes() + copies()); }
+// What names the nodes of copies is kept beside the executable graph.
+uint64_t GraphPlace::bytes() const {
+  const uint64_t once = Graphs::bytes_of(program().graph_nodes() + copies());
+  return copies() == 0 ? once : 2 * once;
+}
 
 Status GraphPlace::give(const OpenDevice& device, StepTaker& to) const {
   const auto copy = [&](const device::Copy& each) { return give_copy(device, each, to); };

@@ -81,19 +81,23 @@ Status Recorder::check_view(const device::View& view) const {
 
 // A run goes with the small copies on both sides of it.
 Status Recorder::enqueue(const device::CommandList& list) {
-  for (Commands rest(list.begin(), list.end()); !rest.empty();) {
-    const size_t copies = small_copies(rest);
-    if (copies < rest.size() && std::holds_alternative<device::Run>(rest[copies])) {
-      const Commands before = rest.first(copies);
-      const auto& run = std::get<device::Run>(rest[copies]);
-      rest = rest.subspan(copies + 1);
-      const Commands after = rest.first(small_copies(rest));
-      rest = rest.subspan(after.size());
-      HEDDLE_TRY(enqueue_run(run, before, after));
+  Commands rest(list.begin(), list.end());
+  const auto take = [&](size_t count) {
+    const Commands taken = rest.first(count);
+    rest = rest.subspan(count);
+    return taken;
+  };
+  while (!rest.empty()) {
+    const Commands copies = take(small_copies(rest));
+    const Commands next = take(rest.empty() ? 0 : 1);
+    if (!next.empty() && std::holds_alternative<device::Run>(next[0])) {
+      HEDDLE_TRY(enqueue_run(std::get<device::Run>(next[0]), copies, take(small_copies(rest))));
       continue;
     }
-    HEDDLE_TRY(std::visit([&](const auto& each) { return enqueue_one(each); }, rest.front()));
-    rest = rest.subspan(1);
+    for (const Commands& some : {copies, next}) {
+      for (const device::Command& command : some)
+        HEDDLE_TRY(std::visit([&](const auto& each) { return enqueue_one(each); }, command));
+    }
   }
   return {};
 }

@@ -25,6 +25,13 @@ struct AttentionParams {
   double scale = 1;
 };
 
+struct HeadRows {  // of q, k or v
+  uint64_t data;
+  int64_t step;  // elements from one row to the next
+  int count, extent;
+  bool aligned;
+};
+
 // What is added to a score.
 template <class C>
 HEDDLE_DEVICE C bias_of(const AttentionParams& p, int64_t b, int64_t h, int64_t i, int64_t j) {
@@ -162,12 +169,7 @@ struct TiledAttention {
     Four<float> scores[kOwnKeys];
     uint32_t biases[kOwnKeys][kOwn];  // as they lie in memory
   };
-  struct Rows {  // of q, k or v
-    uint64_t data;
-    int64_t step;  // elements from one row to the next
-    int count, extent;
-    bool aligned;
-  };
+  using Rows = HeadRows;
   struct Tile {
     int64_t b, h, first;
     int count, rows, groups;  // of queries that there are, that there is place for, and a quarter of those

@@ -75,12 +75,7 @@ struct TensorAttention {
   struct Both {  // of a thread's two queries
     float v[2];
   };
-  struct Rows {  // of q, k or v
-    uint64_t data;
-    int64_t step;  // elements from one row to the next
-    int count, extent;
-    bool aligned;
-  };
+  using Rows = HeadRows;
   struct Tile {
     int b, h, first;  // query
     int count;
