@@ -143,6 +143,20 @@ TEST_CASE("a graph whose copies cannot be told where to go is a failure of it, a
   CHECK(staged.holds(wanted));
 }
 
+TEST_CASE("a graph with copies counts twice, since what names their nodes is kept as well") {
+  for (const bool enough : {false, true}) {
+    const uint64_t once = Graphs::bytes_of(6 + 2);  // three layers, and copies on both sides
+    const auto device = device_with_graphs(enough ? 2 * once : 2 * once - 1);
+    const auto program = layers(*device, 5);
+    REQUIRE(launches_of(program) == 6);
+    const Staged staged(*device, *program, rows_of(5, 1));
+    Session session(*device);
+    cuda_double::forget_faults();
+    for (int i = 0; i < 3; ++i) REQUIRE(staged.submit(session, program).ok());
+    CHECK(calls_of(Call::kInstantiate) == (enough ? 1 : 0));
+  }
+}
+
 TEST_CASE("a program of two launches is a graph together with its copies") {
   const auto device = device_with_graphs();
   const auto program = layers(*device, 5, 1);

@@ -282,7 +282,7 @@ def test_a_plan_and_what_was_replaced_are_told_or_the_reason_why_not(affine):
 
 def test_results_go_to_the_library_of_an_array_that_says_it_has_a_buffer_and_lies_on_a_gpu():
     library = types.ModuleType("library_of_a_gpu")
-    library.from_dlpack = lambda made: ("of the library", np.from_dlpack(made))
+    library.from_dlpack = lambda _: "an array of the library"
 
     class Array(np.ndarray):  # CuPy's have a buffer by their type, too
         __module__ = "library_of_a_gpu"
@@ -293,8 +293,7 @@ def test_results_go_to_the_library_of_an_array_that_says_it_has_a_buffer_and_lie
     graph.output(graph.add("Add", x, x), "y")
     sys.modules[library.__name__] = library
     try:
-        whose, y = graph.build()(np.ones(3, np.float32).view(Array))
+        y = graph.build()(np.ones(3, np.float32).view(Array))
     finally:
         del sys.modules[library.__name__]
-    assert whose == "of the library"
-    assert y.tolist() == [2, 2, 2]
+    assert y == "an array of the library"
