@@ -301,6 +301,14 @@ Code find_function(cuda::Function* function, cuda::ModuleHandle module, const ch
   return *function = const_cast<LoadedKernel*>(found), cuda::kSuccess;
 }
 
+Atomic<bool> has_clusters{true};  // set before devices are made
+
+Code function_attribute(int* value, int attribute, cuda::Function function) {
+  if (attribute != cuda::kClusterOfCode) return cuda::kInvalidValue;
+  const int cluster = static_cast<const LoadedKernel*>(function)->kernel->cluster;
+  return *value = cluster > 1 && has_clusters.load_relaxed() ? cluster : 0, cuda::kSuccess;
+}
+
 void add_kernels(cuda::DriverApi& api) {
   api.module_load = load_module;
   api.module_unload = [](cuda::ModuleHandle) {
@@ -309,6 +317,7 @@ void add_kernels(cuda::DriverApi& api) {
     return cuda::kSuccess;
   };
   api.module_function = find_function;
+  api.function_attribute = function_attribute;
   api.launch = launch;
   api.copy = copy;
   api.capture_mode = [](int* mode) { return *mode = exchange_capture_mode(*mode), cuda::kSuccess; };
@@ -340,6 +349,9 @@ const cuda::DriverApi& api() {
 
 const void* image() { return kImage.data(); }
 const void* older_image() { return kOlderImage.data(); }
+
+NoClusters::NoClusters() { has_clusters.store_relaxed(false); }
+NoClusters::~NoClusters() { has_clusters.store_relaxed(true); }
 
 // They live as long as the process: streams wait for them when their test is long over.
 cuda::EventHandle make_held_event() {

@@ -43,6 +43,22 @@ class ProductTime {  // so long, while it lives
   ProductTime& operator=(const ProductTime&) = delete;
 };
 
+// The same of those for few rows, which blocks of a cluster share; at first 26 us.
+class FewRowsTime {  // so long, while it lives
+ public:
+  explicit FewRowsTime(Duration each);
+  ~FewRowsTime();
+  FewRowsTime(const FewRowsTime&) = delete;
+  FewRowsTime& operator=(const FewRowsTime&) = delete;
+};
+class NoClusters {  // while it lives, modules are loaded as on GPUs that are too old for clusters
+ public:
+  NoClusters();
+  ~NoClusters();
+  NoClusters(const NoClusters&) = delete;
+  NoClusters& operator=(const NoClusters&) = delete;
+};
+
 // A cuDNN that computes with plain loops, and has no depthwise convolutions though it says that it has. By
 // that clock its algorithms take 20 and 12 us. It ends the process when two threads use one handle.
 const cuda::CudnnApi& cudnn();

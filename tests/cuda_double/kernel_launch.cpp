@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "tests/cuda_double/cluster_run.h"
 #include "tests/cuda_double/contexts.h"
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/device_memory.h"
@@ -56,7 +57,7 @@ bool KernelLaunch::take(const cuda::KernelNode& from) {
   require_current(device_, kernel_->name, "the kernel is not of the current context's module");
   if (from.grid_x == 0 || from.grid_y != 1 || from.grid_z != 1 || from.block_x == 0 || from.block_y != 1 ||
       from.block_z != 1 || from.block_x > static_cast<unsigned>(kernel_->most_threads) ||
-      from.shared_bytes > 48 * 1024)
+      from.grid_x % static_cast<unsigned>(kernel_->cluster) != 0 || from.shared_bytes > 48 * 1024)
     return false;
   blocks_ = from.grid_x;
   threads_ = from.block_x;
@@ -66,15 +67,17 @@ bool KernelLaunch::take(const cuda::KernelNode& from) {
   return true;
 }
 
-void KernelLaunch::run_block(unsigned index, uint64_t order) const {
-  cuda::HostBlock block(index, blocks_, static_cast<int>(threads_), shared_bytes_, order + index);
-  kernel_->run(params_.data(), block);
-  if (block.overrun()) stop(kernel_->name, "it takes more shared memory than the launch gave");
+void KernelLaunch::run_one(unsigned index, uint64_t order) const {
+  const ClusterShape shape{index * kernel_->cluster,   blocks_,       kernel_->cluster,
+                           static_cast<int>(threads_), shared_bytes_, order + index};
+  const char* const wrong =
+      run_cluster(shape, [&](cuda::HostBlock& block) { kernel_->run(params_.data(), block); });
+  if (wrong != nullptr) stop(kernel_->name, wrong);
 }
 
 void KernelLaunch::run_first(unsigned index, uint64_t order) const {
   const KernelWatch watch(kernel_->name, device_);
-  run_block(index, order);
+  run_one(index, order);
 }
 
 #if defined(HEDDLE_FIBERS)
@@ -82,17 +85,18 @@ void KernelLaunch::run_first(unsigned index, uint64_t order) const {
 __attribute__((noinline)) void KernelLaunch::run_apart(unsigned index, uint64_t order) const {
   std::byte stack_of_the_other[size_t{128} << 10];
   asm volatile("" : : "r"(stack_of_the_other) : "memory");  // or it would be left out
-  run_block(index, order);
+  run_one(index, order);
 }
 #endif
 
 // Forwards or backwards: what a block does is not to depend on those before it.
 void KernelLaunch::run(uint64_t number) const {
   const uint64_t order = seed.load_relaxed() * 0x9e3779b97f4a7c15u + number;
-  const unsigned last = blocks_ - 1, turned = (order & 1) != 0 ? last : 0;
+  const unsigned last = blocks_ / static_cast<unsigned>(kernel_->cluster) - 1,
+                 turned = (order & 1) != 0 ? last : 0;
 #if !defined(HEDDLE_FIBERS)
   run_first(turned, order);
-  for (unsigned i = 1; i <= last; ++i) run_block(turned == 0 ? i : last - i, order);
+  for (unsigned i = 1; i <= last; ++i) run_one(turned == 0 ? i : last - i, order);
 #else
   // What a fiber does, and what the stream's thread does between, is ordered by these alone. Both stay in
   // this function: the sanitizer keeps a call stack for each.
@@ -110,7 +114,7 @@ void KernelLaunch::run(uint64_t number) const {
     } else if (i == 0) {
       run_first(index, order);
     } else {
-      run_block(index, order);
+      run_one(index, order);
     }
     __tsan_release(&over);
     __tsan_switch_to_fiber(stream, __tsan_switch_to_fiber_no_sync);

@@ -1,7 +1,7 @@
 // kernel_launch.h: a kernel with its parameters, as a stream or a graph runs it.
 //
-//   Order      Blocks come forwards or backwards, threads in an order of their own, by the seed. For the
-//              thread sanitizer the blocks of a launch run beside each other.
+//   Order      Blocks come forwards or backwards, threads in an order of their own, by the seed; clusters as
+//              blocks do. For the thread sanitizer the blocks of a launch run beside each other.
 #pragma once
 
 #include <vector>
@@ -19,8 +19,9 @@ class KernelLaunch {
   void run(uint64_t number) const;
 
  private:
+  // A block, or the blocks of a cluster.
   void run_first(unsigned index, uint64_t order) const;  // is watched (touches.h)
-  void run_block(unsigned index, uint64_t order) const;
+  void run_one(unsigned index, uint64_t order) const;
   void run_apart(unsigned index, uint64_t order) const;
 
   const HostKernel* kernel_ = nullptr;

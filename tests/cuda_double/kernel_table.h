@@ -15,6 +15,7 @@ struct HostKernel {
   const char* name;  // the image's: "heddle_" and that of list.inc
   size_t params_bytes;
   int most_threads;        // of a block
+  int cluster;             // blocks of one
   RunKernel run;           // null: it is in another share
   bool everywhere = true;  // as the driver's Kernel
 };

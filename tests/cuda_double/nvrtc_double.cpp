@@ -192,7 +192,7 @@ const HostKernel* load_chain(const void* code) {
   std::unique_ptr<HostKernel>& kernel = now->kernels[line];
   if (kernel == nullptr) {
     if (*chain->on_touch == nullptr) *chain->on_touch = cuda::on_touch_of_thread;  // of all in the file
-    kernel.reset(new HostKernel{"heddle_chain", chain->params_bytes, chain->most_threads, chain->run});
+    kernel.reset(new HostKernel{"heddle_chain", chain->params_bytes, chain->most_threads, 1, chain->run});
   }
   return kernel.get();
 }

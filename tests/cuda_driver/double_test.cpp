@@ -31,6 +31,12 @@ TEST_CASE("a launch of more threads than a kernel's own most is refused, as CUDA
   api().stream_synchronize(ground.stream);
 }
 
+TEST_CASE("a launch of blocks that are no whole clusters is refused, as CUDA refuses it") {
+  const Ground ground;
+  std::byte params[1024] = {};
+  CHECK(ground.launch("heddle_product_few_8x16", params, ground.stream) == cuda::kInvalidValue);
+}
+
 // Each way in which CUDA orders streams is one for the double: no false alarm.
 TEST_CASE("streams that an event, a query or a synchronisation orders may touch the same memory") {
   const Ground ground;

@@ -36,6 +36,7 @@ using DeviceAttribute = int;  // CUdevice_attribute
 
 inline constexpr DeviceAttribute kMultiprocessors = 16, kComputeMajor = 75, kComputeMinor = 76,
                                  kMemoryPools = 115, kWritesOfWords = 122;
+inline constexpr int kClusterOfCode = 11;  // CUfunction_attribute: blocks of a cluster, as it was compiled
 inline constexpr PoolAttribute kReleaseThreshold = 4;
 inline constexpr int kMemoryType = 2, kDeviceOrdinal = 9;  // CUpointer_attribute
 inline constexpr unsigned kTypeOfDevice = 2;               // CUmemorytype
@@ -101,6 +102,7 @@ static_assert(sizeof(KernelNode) == 72);
   X(module_load, "cuModuleLoadData", (ModuleHandle * module, const void* image))                            \
   X(module_unload, "cuModuleUnload", (ModuleHandle module))                                                 \
   X(module_function, "cuModuleGetFunction", (Function * function, ModuleHandle module, const char* name))   \
+  X(function_attribute, "cuFuncGetAttribute", (int* value, int attribute, Function function))               \
   X(launch, "cuLaunchKernel",                                                                               \
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,                \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,         \

@@ -6,7 +6,8 @@ namespace heddle::cuda {
 namespace {
 
 constexpr Kernel kAll[] = {
-#define HEDDLE_KERNEL(name, ...) {#name, sizeof(__VA_ARGS__), is_everywhere<__VA_ARGS__>()},
+#define HEDDLE_KERNEL(name, ...) \
+  {#name, sizeof(__VA_ARGS__), cluster_of<__VA_ARGS__>(), is_everywhere<__VA_ARGS__>()},
 #include "drivers/cuda/kernels/list.inc"
 };
 
@@ -24,6 +25,12 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
       api.module_unload(kernels.module_);
       return status_of(api, code, symbol);
     }
+    // Intermediate code of older GPUs has none, whatever this one is; nor does a driver before 11.8.
+    int cluster = 1;
+    kernels.clusters_ =
+        kernels.clusters_ && (kernel.cluster == 1 ||
+                              (api.function_attribute(&cluster, kClusterOfCode, found.function) == kSuccess &&
+                               cluster == kernel.cluster));
     kernels.by_name_.emplace(kernel.name, found);
   }
   kernels.moves_ = {kernels.find("move_1"), kernels.find("move_2"), kernels.find("move_4"),

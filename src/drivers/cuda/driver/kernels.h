@@ -17,6 +17,7 @@ namespace heddle::cuda {
 struct Kernel {
   const char* name;        // of list.inc
   size_t params_bytes;     // of the struct that it takes
+  int cluster = 1;         // blocks of one
   bool everywhere = true;  // in code for every GPU; others may be missing
   Function function = nullptr;
 };
@@ -35,6 +36,7 @@ class Kernels {
     return moves_[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(size)))];
   }
   const Kernel* pause() const { return pause_; }
+  bool clusters() const { return clusters_; }  // the code for this GPU has kernels whose blocks form clusters
   ModuleHandle module() const { return module_; }
 
  private:
@@ -42,6 +44,7 @@ class Kernels {
   std::map<std::string, Kernel, std::less<>> by_name_;
   std::array<const Kernel*, 4> moves_{};
   const Kernel* pause_ = nullptr;
+  bool clusters_ = true;
 };
 
 }  // namespace heddle::cuda

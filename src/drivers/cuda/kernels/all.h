@@ -6,6 +6,7 @@
 #include "drivers/cuda/kernels/convolution.h"         // IWYU pragma: export
 #include "drivers/cuda/kernels/convolution_direct.h"  // IWYU pragma: export
 #include "drivers/cuda/kernels/convolution_tile.h"    // IWYU pragma: export
+#include "drivers/cuda/kernels/few_rows.h"            // IWYU pragma: export
 #include "drivers/cuda/kernels/held_rows.h"           // IWYU pragma: export
 #include "drivers/cuda/kernels/index.h"               // IWYU pragma: export
 #include "drivers/cuda/kernels/linear_attention.h"    // IWYU pragma: export

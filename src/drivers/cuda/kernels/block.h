@@ -11,7 +11,13 @@
 //              each may have more registers.
 //   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
 //              kernel whose result depends on it lacks a barrier.
-//   Uniform    each(), shared() and the helpers below are called by all threads alike, never inside a phase.
+//   Clusters   A struct may say `static constexpr int kCluster`: so many blocks, one behind the other, run
+//              beside each other, each with its rank. put(to, rank, value) writes 16 bytes to where the block
+//              of that rank has what this one has at `to`. It reads them behind an arrive() of the writer's
+//              that its own await() waits for; and a block may be written to once it has arrived, and until
+//              it ends. Only GPUs of compute capability 9.0 and more have clusters.
+//   Uniform    each(), shared(), arrive(), await() and the helpers below are called by all threads alike,
+//              never inside a phase.
 #pragma once
 
 #include "drivers/cuda/kernels/portable.h"
@@ -32,6 +38,14 @@ constexpr int most_threads() {
     return 1024;
   }
 }
+template <class K>
+constexpr int cluster_of() {
+  if constexpr (requires { K::kCluster; }) {
+    return K::kCluster;
+  } else {
+    return 1;
+  }
+}
 // Whether every GPU that Heddle takes can run it.
 template <class K>
 constexpr bool is_everywhere() {
@@ -40,6 +54,12 @@ constexpr bool is_everywhere() {
 inline constexpr int kWarp = 32;  // a block has whole ones wherever they are combined
 
 #if defined(__CUDACC__)
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+#define HEDDLE_OF_CLUSTERS(...) __VA_ARGS__
+#else
+#define HEDDLE_OF_CLUSTERS(...) __trap()
+#endif
 
 class GpuBlock {
  public:
@@ -78,6 +98,23 @@ class GpuBlock {
       own[0] = (threadIdx.x & step) == 0 ? combine(mine, other) : combine(other, mine);
     }
   }
+  HEDDLE_DEVICE void arrive() {
+    __syncwarp();
+    HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.release.aligned;" :: : "memory"));
+  }
+  HEDDLE_DEVICE void await() {
+    __syncwarp();
+    HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.wait.acquire.aligned;" :: : "memory"));
+  }
+  template <class T>
+  HEDDLE_DEVICE void put(T* to, int rank, const T& value) {
+    static_assert(sizeof(T) == 16);
+    uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to)), words[4];
+    memcpy(words, &value, sizeof words);
+    HEDDLE_OF_CLUSTERS(asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(at), "r"(rank));
+                       asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at),
+                                    "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory"));
+  }
 
  private:
   template <class T>
@@ -93,12 +130,30 @@ class GpuBlock {
   int used_ = 0;
 };
 
+#undef HEDDLE_OF_CLUSTERS
+
 #else
+
+class HostBlock;
+class HostCluster {  // whose blocks run one at a time, each until it has to wait
+ public:
+  virtual void await(HostBlock& block) = 0;
+  virtual HostBlock* block_of(int rank) = 0;  // null: it has not begun, or is over
+
+ protected:
+  ~HostCluster() = default;
+};
 
 class HostBlock {
  public:
-  HostBlock(int64_t index, int64_t blocks, int threads, size_t shared_bytes, uint64_t seed)
-      : index_(index), blocks_(blocks), threads_(threads), shared_bytes_(shared_bytes), seed_(seed) {}
+  HostBlock(int64_t index, int64_t blocks, int threads, size_t shared_bytes, uint64_t seed,
+            HostCluster* cluster = nullptr)
+      : index_(index),
+        blocks_(blocks),
+        threads_(threads),
+        shared_bytes_(shared_bytes),
+        seed_(seed),
+        cluster_(cluster) {}
 
   int64_t index() const { return index_; }
   int64_t blocks() const { return blocks_; }
@@ -122,8 +177,8 @@ class HostBlock {
     const size_t bytes = (static_cast<size_t>(count) * sizeof(T) + 15) / 16 * 16;
     used_ += bytes;
     overrun_ = overrun_ || used_ > shared_bytes_;
-    shared_.push_back(std::make_unique<std::byte[]>(bytes));
-    return reinterpret_cast<T*>(shared_.back().get());
+    shared_.push_back({std::make_unique<std::byte[]>(bytes), bytes});
+    return reinterpret_cast<T*>(shared_.back().at.get());
   }
   template <class T>
   class Own {
@@ -142,15 +197,42 @@ class HostBlock {
       }
     }
   }
+  void arrive() { ++arrivals_; }
+  void await() {
+    ++awaits_;
+    if (cluster_ != nullptr) cluster_->await(*this);
+  }
+  template <class T>
+  void put(T* to, int rank, const T& value) {
+    static_assert(sizeof(T) == 16);
+    HostBlock* const other = cluster_ == nullptr ? nullptr : cluster_->block_of(rank);
+    for (size_t i = 0; i < shared_.size(); ++i) {
+      const auto offset = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(shared_[i].at.get());
+      if (offset >= shared_[i].bytes) continue;
+      astray_ = astray_ || other == nullptr || i >= other->shared_.size();
+      if (!astray_) *reinterpret_cast<T*>(other->shared_[i].at.get() + offset) = value;
+      return;
+    }
+    astray_ = true;
+  }
+  int arrivals() const { return arrivals_; }
+  int awaits() const { return awaits_; }
   bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
+  bool astray() const { return astray_; }    // it wrote to a block that does not run, or to no shared memory
 
  private:
+  struct Shared {
+    std::unique_ptr<std::byte[]> at;
+    size_t bytes;
+  };
   int64_t index_, blocks_;
   int threads_;
   size_t shared_bytes_, used_ = 0;
   uint64_t seed_;
-  bool overrun_ = false;
-  std::vector<std::unique_ptr<std::byte[]>> shared_;
+  HostCluster* cluster_;
+  int arrivals_ = 0, awaits_ = 0;
+  bool overrun_ = false, astray_ = false;
+  std::vector<Shared> shared_;
 };
 
 #endif

@@ -79,15 +79,32 @@ struct ProductParams {
   double alpha = 1, beta = 1;
 };
 
-// What follows the sum of products, in the types that have fractions.
+// What follows the sum of products, in the types that have fractions: what is read for it, and all of it.
+template <class C>
+struct Followers {
+  C c, bias, residual;
+};
+template <class C>
+HEDDLE_DEVICE Followers<C> followers_of(const ProductParams& p, Type type, int64_t element, int64_t i,
+                                        int64_t j) {
+  Followers<C> read{};
+  if (p.c != 0) read.c = load<C>(p.c, type, i * p.c_row + j * p.c_column);
+  if (p.bias != 0) read.bias = load<C>(p.bias, type, j);
+  if (p.residual != 0) read.residual = load<C>(p.residual, type, element);
+  return read;
+}
+template <class C>
+HEDDLE_DEVICE C finished(const ProductParams& p, C sum, const Followers<C>& read) {
+  sum *= C(p.alpha);
+  if (p.c != 0) sum += C(p.beta) * read.c;
+  if (p.bias != 0) sum += read.bias;
+  sum = activated<C>(p.act, sum, p.act_numbers);
+  if (p.residual != 0) sum += read.residual;
+  return sum;
+}
 template <class C>
 HEDDLE_DEVICE C finished(const ProductParams& p, Type type, C sum, int64_t element, int64_t i, int64_t j) {
-  sum *= C(p.alpha);
-  if (p.c != 0) sum += C(p.beta) * load<C>(p.c, type, i * p.c_row + j * p.c_column);
-  if (p.bias != 0) sum += load<C>(p.bias, type, j);
-  sum = activated<C>(p.act, sum, p.act_numbers);
-  if (p.residual != 0) sum += load<C>(p.residual, type, element);
-  return sum;
+  return finished(p, sum, followers_of<C>(p, type, element, i, j));
 }
 
 // C is double, or uint64_t, which wraps.

@@ -14,6 +14,10 @@
 namespace heddle::cuda {
 
 inline constexpr int kParts = 16, kSums = 4;
+HEDDLE_DEVICE int64_t part_of(int64_t k) {  // its length
+  constexpr int64_t kUnit = 16;
+  return (k + kParts * kUnit - 1) / (kParts * kUnit) * kUnit;
+}
 
 struct F32 {
   using Bits = float;
@@ -173,8 +177,7 @@ struct TiledProduct {
       x += place * p.x_batch[axis];
       y += place * p.y_batch[axis];
     });
-    constexpr int64_t kUnit = 16;
-    lot.part = (p.k + kParts * kUnit - 1) / (kParts * kUnit) * kUnit;
+    lot.part = part_of(p.k);
     const int64_t deepest = Shape::kGroups * lot.part;
     lot.rows = side_of<Element, Shape::kRows>(p.x, x, p.x_row, p.x_column, p.m - lot.row, deepest);
     lot.columns = side_of<Element, Shape::kColumns>(p.y, y, p.y_column, p.y_row, p.n - lot.column, deepest);

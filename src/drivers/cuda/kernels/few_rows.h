@@ -1,0 +1,316 @@
+// few_rows.h: products of f32 matrices of few rows; a cluster of blocks computes a tile of the result.
+//
+//   What       As TiledProduct of tiled_product.h, of one pair of matrices. x lies along k, y as it comes;
+//              k is not 0.
+//   Order      That of the tiles, bit for bit: the block of rank r adds up parts r, r + 4, r + 8 and r + 12
+//              of k, a group of threads each, and so has one of the four sums. It sends each other block its
+//              quarter of the tile, and finishes its own.
+//   Speed      k is read by four times as many blocks as there are tiles: few tiles fill a GPU.
+#pragma once
+
+#include "drivers/cuda/kernels/tiled_product.h"
+
+namespace heddle::cuda {
+
+// A tile of Rows * Down by 4 * Across elements: Down x Across threads in each group, Rows x 4 elements a
+// thread. At most Step elements of each group's part of k are in shared memory at a time.
+template <int Rows, int Down, int Across, int Step>
+struct FewRowsShape {
+  static constexpr int kOwnRows = Rows, kDown = Down, kAcross = Across, kStep = Step;
+  static constexpr int kGroups = kParts / kSums;
+  static constexpr int kRows = Rows * Down, kColumns = 4 * Across, kThreads = Down * Across * kGroups;
+  static constexpr int kLine = Step / 4 | 1;  // quads of k of a row; odd: rows are spread over the banks
+  static constexpr int kRowQuads = kGroups * kRows * kLine;
+  static constexpr int kAlongK = kGroups * kColumns * kLine, kAcrossK = kGroups * Step * kColumns / 4;
+  static constexpr int kSteps = kRowQuads + (kAlongK > kAcrossK ? kAlongK : kAcrossK);
+  static constexpr int kTileQuads = kRows * kColumns / 4, kShareQuads = kTileQuads / kSums;
+  static constexpr int kPoolQuads = kSteps > kGroups* kTileQuads ? kSteps : kGroups * kTileQuads;
+  static constexpr int kSharedBytes = (kPoolQuads + kTileQuads) * static_cast<int>(sizeof(Four<float>));
+  static constexpr int kRowLoads = kGroups * kRows * Step / 4 / kThreads;
+  static constexpr int kColumnLoads = kGroups * kColumns * Step / 4 / kThreads;
+  static constexpr int kEnds =
+      (4 * kShareQuads + kThreads - 1) / kThreads;  // elements that a thread finishes
+  static_assert(kSharedBytes <= 48 * 1024 && Step % 16 == 0 && kTileQuads % kSums == 0);
+  static_assert(kRowLoads * kThreads * 4 == kGroups * kRows * Step);
+  static_assert(kColumnLoads * kThreads * 4 == kGroups * kColumns * Step);
+};
+using Few8x16 = FewRowsShape<1, 8, 4, 64>;
+using Few16x16 = FewRowsShape<2, 8, 4, 32>;
+using Few32x16 = FewRowsShape<4, 8, 4, 32>;
+using Few8x32 = FewRowsShape<1, 8, 8, 64>;
+using Few16x32 = FewRowsShape<2, 8, 8, 32>;
+using Few24x32 = FewRowsShape<3, 8, 8, 32>;
+using Few32x32 = FewRowsShape<4, 8, 8, 32>;
+using Few48x32 = FewRowsShape<6, 8, 8, 16>;
+using Few64x32 = FewRowsShape<8, 8, 8, 16>;
+
+template <class Shape>
+struct FewRows {
+  static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 2, kCluster = kSums;
+  static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
+  static constexpr int kLine = Shape::kLine;
+
+  ProductParams p;
+
+  struct Mine {  // what a thread has in registers
+    float part[kOwnRows][4] = {};
+    Four<float> row[Shape::kRowLoads], column[Shape::kColumnLoads];  // of the next step
+    // Elements from the side's beginning to each at step 0; kBeyond: it is beyond the last row or column, or
+    // its part is beyond k.
+    int32_t row_from[Shape::kRowLoads], column_from[Shape::kColumnLoads];
+    Followers<float> followers[Shape::kEnds];
+  };
+  static constexpr int32_t kBeyond = -1;
+
+  struct Lot {  // what the block computes
+    TileSide rows, columns;
+    int rank;
+    int64_t row, column;
+    int64_t part;  // length of a part of k
+    bool whole;    // no part ends before another, and both sides are whole
+  };
+
+  HEDDLE_DEVICE Lot lot_of(int64_t index) const {
+    Lot lot;
+    const int64_t wide = (p.n + Shape::kColumns - 1) / Shape::kColumns, tile = index / kCluster;
+    lot.rank = static_cast<int>(index % kCluster);
+    lot.row = tile / wide * Shape::kRows;
+    lot.column = tile % wide * Shape::kColumns;
+    lot.part = part_of(p.k);
+    lot.rows = side_of<F32, Shape::kRows>(p.x, lot.row * p.x_row, p.x_row, 1, p.m - lot.row, p.k);
+    lot.columns = side_of<F32, Shape::kColumns>(p.y, lot.column * p.y_column, p.y_column, p.y_row,
+                                                p.n - lot.column, p.k);
+    lot.whole = lot.rows.whole && lot.columns.whole && p.k % lot.part == 0;
+    return lot;
+  }
+
+  HEDDLE_DEVICE static int64_t first_of(const Lot& lot, int group) {  // of the group's part of k
+    return (lot.rank + group * kSums) * lot.part;
+  }
+
+  template <bool kAlongK>
+  HEDDLE_DEVICE static TileSpot column_spot(int thread, int i) {
+    return spot_of<Shape::kColumns, kStep>(i * kThreads + thread, kAlongK);
+  }
+  HEDDLE_DEVICE static TileSpot row_spot(int thread, int i) {
+    return spot_of<Shape::kRows, kStep>(i * kThreads + thread, true);
+  }
+
+  template <bool kAlongK>
+  HEDDLE_DEVICE void begin(const Lot& lot, int thread, Mine& my) const {
+    const auto from = [&](const TileSide& side, const TileSpot& spot) {
+      const int64_t first = first_of(lot, spot.group);
+      if (spot.place >= side.count || first >= p.k) return kBeyond;
+      return static_cast<int32_t>(spot.place * side.outer + (first + spot.k) * side.inner);
+    };
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kRowLoads; ++i) my.row_from[i] = from(lot.rows, row_spot(thread, i));
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kColumnLoads; ++i)
+      my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i));
+  }
+
+  // Of a whole lot a load is one addition and two comparisons, and goes on while the step before is computed.
+  template <bool kAlongK>
+  HEDDLE_DEVICE static void fetch(const Lot& lot, int thread, int64_t step, Mine& my) {
+    const auto load = [&](const TileSide& side, int32_t from, const TileSpot& spot) {
+      if (from == kBeyond || step + spot.k >= lot.part) return Four<float>{};
+      return aligned_quad<F32>(side.data + static_cast<uint64_t>(from + step * side.inner) * sizeof(float));
+    };
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kColumnLoads; ++i)
+      my.column[i] = load(lot.columns, my.column_from[i], column_spot<kAlongK>(thread, i));
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kRowLoads; ++i)
+      my.row[i] = load(lot.rows, my.row_from[i], row_spot(thread, i));
+  }
+  template <bool kAlongK>
+  HEDDLE_DEVICE static void put(int thread, Four<float>* pool, const Mine& my) {
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kRowLoads; ++i) *row_place(pool, row_spot(thread, i)) = my.row[i];
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kColumnLoads; ++i)
+      *column_place<kAlongK>(pool, column_spot<kAlongK>(thread, i)) = my.column[i];
+  }
+
+  // Of any other one.
+  template <bool kAlongK>
+  HEDDLE_DEVICE void fetch_and_put(const Lot& lot, int thread, int64_t step, Four<float>* pool) const {
+    const auto load = [&](const TileSide& side, const TileSpot& spot) {
+      const int64_t first = first_of(lot, spot.group), end = first + lot.part;
+      return quad_of<F32>(side, spot.place, first + step + spot.k, end < p.k ? end : p.k);
+    };
+    HEDDLE_ROLLED
+    for (int i = 0; i < Shape::kRowLoads; ++i) {
+      const TileSpot spot = row_spot(thread, i);
+      *row_place(pool, spot) = load(lot.rows, spot);
+    }
+    HEDDLE_ROLLED
+    for (int i = 0; i < Shape::kColumnLoads; ++i) {
+      const TileSpot spot = column_spot<kAlongK>(thread, i);
+      *column_place<kAlongK>(pool, spot) = load(lot.columns, spot);
+    }
+  }
+
+  // Rows lie along k in shared memory, columns as they do in y.
+  HEDDLE_DEVICE static Four<float>* row_place(Four<float>* pool, const TileSpot& spot) {
+    return pool + (spot.group * Shape::kRows + spot.place) * kLine + spot.k / 4;
+  }
+  template <bool kAlongK>
+  HEDDLE_DEVICE static Four<float>* column_place(Four<float>* pool, const TileSpot& spot) {
+    Four<float>* const columns = pool + Shape::kRowQuads;
+    if constexpr (kAlongK) {
+      return columns + (spot.group * Shape::kColumns + spot.place) * kLine + spot.k / 4;
+    } else {
+      return columns + (spot.group * kStep + spot.k) * (Shape::kColumns / 4) + spot.place / 4;
+    }
+  }
+
+  // The thread's rows are `down`, `down` + Down and so on; its columns likewise where they lie along k, else
+  // four beside each other. `length`: of k, a multiple of four.
+  template <bool kAlongK>
+  HEDDLE_DEVICE static void multiply(int thread, int length, const Four<float>* pool, Mine& my) {
+    const int group = thread / (Shape::kDown * Shape::kAcross);
+    const int down = thread / Shape::kAcross % Shape::kDown, across = thread % Shape::kAcross;
+    const Four<float>* const rows = pool + (group * Shape::kRows + down) * kLine;
+    const Four<float>* const columns = pool + Shape::kRowQuads +
+                                       (kAlongK ? (group * Shape::kColumns + across) * kLine
+                                                : group * kStep * (Shape::kColumns / 4) + across);
+    HEDDLE_UNROLL_BY(2)
+    for (int k = 0; k < length; k += 4) {
+      Four<float> x[kOwnRows], y[4];
+      HEDDLE_UNROLL
+      for (int r = 0; r < kOwnRows; ++r) x[r] = rows[r * Shape::kDown * kLine + k / 4];
+      HEDDLE_UNROLL
+      for (int j = 0; j < 4; ++j)
+        y[j] = columns[kAlongK ? j * Shape::kAcross * kLine + k / 4 : (k + j) * (Shape::kColumns / 4)];
+      HEDDLE_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        HEDDLE_UNROLL
+        for (int r = 0; r < kOwnRows; ++r) {
+          HEDDLE_UNROLL
+          for (int j = 0; j < 4; ++j) {
+            const float factor = kAlongK ? y[j].v[i] : y[i].v[j];
+            my.part[r][j] = std::fma(x[r].v[i], factor, my.part[r][j]);
+          }
+        }
+      }
+    }
+  }
+
+  template <bool kAlongK>
+  HEDDLE_DEVICE static void put_parts(int thread, Four<float>* pool, const Mine& my) {
+    const int group = thread / (Shape::kDown * Shape::kAcross);
+    const int down = thread / Shape::kAcross % Shape::kDown, across = thread % Shape::kAcross;
+    HEDDLE_UNROLL
+    for (int r = 0; r < kOwnRows; ++r) {
+      Four<float>* const line =
+          pool + group * Shape::kTileQuads + (down + r * Shape::kDown) * (Shape::kColumns / 4);
+      if constexpr (kAlongK) {
+        HEDDLE_UNROLL
+        for (int j = 0; j < 4; ++j) {
+          const int column = across + j * Shape::kAcross;
+          line[column / 4].v[column % 4] = my.part[r][j];
+        }
+      } else {
+        line[across] = {my.part[r][0], my.part[r][1], my.part[r][2], my.part[r][3]};
+      }
+    }
+  }
+
+  template <bool kWhole, bool kAlongK, class Block, class Own>
+  HEDDLE_DEVICE void sum(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
+    block.each_alone([&](int thread) {
+      if constexpr (kWhole) {
+        begin<kAlongK>(lot, thread, mine[thread]);
+        fetch<kAlongK>(lot, thread, 0, mine[thread]);
+      }
+    });
+    HEDDLE_ROLLED
+    for (int64_t step = 0; step < lot.part; step += kStep) {
+      const int64_t left = lot.part - step;
+      block.each([&](int thread) {
+        if constexpr (kWhole) {
+          put<kAlongK>(thread, pool, mine[thread]);
+        } else {
+          fetch_and_put<kAlongK>(lot, thread, step, pool);
+        }
+      });
+      block.each([&](int thread) {
+        if (kWhole && left > kStep) fetch<kAlongK>(lot, thread, step + kStep, mine[thread]);
+        multiply<kAlongK>(thread, static_cast<int>(left < kStep ? left : kStep), pool, mine[thread]);
+      });
+    }
+    block.each([&](int thread) { put_parts<kAlongK>(thread, pool, mine[thread]); });
+  }
+
+  // The sum of this block's parts, to whoever finishes it: [rank][quad].
+  template <class Block>
+  HEDDLE_DEVICE static void send(Block& block, int rank, int thread, const Four<float>* pool,
+                                 Four<float>* sums) {
+    for (int quad = thread; quad < Shape::kTileQuads; quad += kThreads) {
+      Four<float> all{};
+      HEDDLE_UNROLL
+      for (int group = 0; group < kGroups; ++group) {
+        HEDDLE_UNROLL
+        for (int i = 0; i < 4; ++i) all.v[i] += pool[group * Shape::kTileQuads + quad].v[i];
+      }
+      block.put(sums + rank * Shape::kShareQuads + quad % Shape::kShareQuads, quad / Shape::kShareQuads, all);
+    }
+  }
+
+  // f(number, place among the block's own elements, element of the result, row, column).
+  template <class F>
+  HEDDLE_DEVICE void each_end(const Lot& lot, int thread, F f) const {
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kEnds; ++i) {
+      const int place = i * kThreads + thread, at = lot.rank * 4 * Shape::kShareQuads + place;
+      const int64_t row = lot.row + at / Shape::kColumns, column = lot.column + at % Shape::kColumns;
+      if (place < 4 * Shape::kShareQuads && row < p.m && column < p.n)
+        f(i, place, row * p.n + column, row, column);
+    }
+  }
+
+  HEDDLE_DEVICE void finish(const Lot& lot, int thread, const Four<float>* sums, const Mine& my) const {
+    each_end(lot, thread, [&](int i, int place, int64_t element, int64_t, int64_t) {
+      float all = 0;
+      HEDDLE_UNROLL
+      for (int rank = 0; rank < kCluster; ++rank)
+        all += sums[rank * Shape::kShareQuads + place / 4].v[place % 4];
+      global<float>(p.out)[element] = finished(p, all, my.followers[i]);
+    });
+  }
+
+  template <class Block>
+  HEDDLE_DEVICE void operator()(Block& block) const {
+    Four<float>* const pool = block.template shared<Four<float>>(Shape::kPoolQuads);
+    Four<float>* const sums = block.template shared<Four<float>>(Shape::kTileQuads);
+    typename Block::template Own<Mine> mine(block);
+    block.arrive();
+    const Lot lot = lot_of(block.index());
+    block.each_alone([&](int thread) {
+      mine[thread] = Mine();
+      each_end(lot, thread, [&](int i, int, int64_t element, int64_t row, int64_t column) {
+        mine[thread].followers[i] = followers_of<float>(p, Type::kF32, element, row, column);
+      });
+    });
+    if (lot.whole) {
+      if (lot.columns.along_k) {
+        sum<true, true>(block, lot, pool, mine);
+      } else {
+        sum<true, false>(block, lot, pool, mine);
+      }
+    } else if (lot.columns.along_k) {
+      sum<false, true>(block, lot, pool, mine);
+    } else {
+      sum<false, false>(block, lot, pool, mine);
+    }
+    block.await();  // all blocks of the cluster run: they can be sent to
+    block.each_alone([&](int thread) { send(block, lot.rank, thread, pool, sums); });
+    block.arrive();
+    block.await();
+    block.each_alone([&](int thread) { finish(lot, thread, sums, mine[thread]); });
+  }
+};
+
+}  // namespace heddle::cuda

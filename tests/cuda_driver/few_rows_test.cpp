@@ -1,0 +1,273 @@
+// Products of few rows, whose tiles the blocks of a cluster share: the kernels alone.
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "drivers/cuda/kernels/few_rows.h"
+#include "tests/cuda_double/cluster_run.h"
+
+namespace heddle::cuda {
+namespace {
+
+// Random numbers, the first of them `first` elements after a multiple of 16 bytes.
+class Matrix {
+ public:
+  Matrix(int64_t count, int64_t first, uint32_t seed)
+      : first_(static_cast<size_t>(first)), quads_(static_cast<size_t>(count + first) / 4 + 1) {
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < count; ++i) data()[i] = normal(random);
+  }
+  float* data() { return quads_.data()->v + first_; }
+  uint64_t at() { return reinterpret_cast<uint64_t>(data()); }
+
+ private:
+  size_t first_;
+  std::vector<Four<float>> quads_;
+};
+
+struct Problem {
+  int64_t m, n, k;
+  bool turned = false;  // the columns of y lie one behind the other
+  Act act = Act::kNone;
+  bool c = false, bias = false, residual = false;
+  int64_t first = 0;  // where operands lie, in elements behind a multiple of 16 bytes
+};
+
+struct Operands {
+  explicit Operands(const Problem& q)
+      : x(q.m * q.k, q.first, 1),
+        y(q.k * q.n, q.first, 2),
+        c(q.m * q.n, q.first, 3),
+        bias(q.n, q.first, 4),
+        residual(q.m * q.n, q.first, 5) {}
+  Matrix x, y, c, bias, residual;
+};
+
+ProductParams params_of(const Problem& q, Operands& from, float* out) {
+  ProductParams p;
+  p.act = q.act;
+  p.act_numbers = {0.25, 1.5};
+  p.m = q.m;
+  p.n = q.n;
+  p.k = q.k;
+  p.x_row = q.k;
+  p.x_column = 1;
+  p.y_row = q.turned ? 1 : q.n;
+  p.y_column = q.turned ? q.k : 1;
+  p.c_row = q.n;
+  p.c_column = 1;
+  p.alpha = q.c ? 0.75 : 1;
+  p.beta = -0.5;
+  p.x = from.x.at();
+  p.y = from.y.at();
+  p.c = q.c ? from.c.at() : 0;
+  p.bias = q.bias ? from.bias.at() : 0;
+  p.residual = q.residual ? from.residual.at() : 0;
+  p.out = reinterpret_cast<uint64_t>(out);
+  return p;
+}
+
+struct Run {
+  std::vector<float> out;
+  const char* wrong = nullptr;
+};
+
+template <class Shape>
+Run run_few(const Problem& q, Operands& from, uint64_t seed = 1) {
+  Run made{std::vector<float>(static_cast<size_t>(q.m * q.n), NAN)};
+  const FewRows<Shape> kernel{params_of(q, from, made.out.data())};
+  const int64_t tiles =
+      (q.m + Shape::kRows - 1) / Shape::kRows * ((q.n + Shape::kColumns - 1) / Shape::kColumns);
+  for (int64_t tile = 0; tile < tiles && made.wrong == nullptr; ++tile) {
+    const cuda_double::ClusterShape shape{
+        tile * kSums,    tiles * kSums,       kSums,
+        Shape::kThreads, Shape::kSharedBytes, seed + static_cast<uint64_t>(tile)};
+    made.wrong = cuda_double::run_cluster(shape, [&](HostBlock& block) { kernel(block); });
+  }
+  return made;
+}
+
+template <class Shape>
+std::vector<float> run_tiles(const Problem& q, Operands& from) {
+  std::vector<float> out(static_cast<size_t>(q.m * q.n), NAN);
+  const TiledProduct<F32, Shape> kernel{params_of(q, from, out.data())};
+  HostBlock block(0, 1, Shape::kThreads, Shape::kSharedBytes, 5);
+  kernel(block);
+  return out;
+}
+
+template <class F>
+void with_shapes(F f) {
+  f(Few8x16());
+  f(Few16x16());
+  f(Few32x16());
+  f(Few8x32());
+  f(Few16x32());
+  f(Few24x32());
+  f(Few32x32());
+  f(Few48x32());
+  f(Few64x32());
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+double wanted(const Problem& q, Operands& from, int64_t i, int64_t j) {
+  double sum = 0;
+  for (int64_t k = 0; k < q.k; ++k)
+    sum += double{from.x.data()[i * q.k + k]} * from.y.data()[q.turned ? j * q.k + k : k * q.n + j];
+  if (q.c) sum = 0.75 * sum - 0.5 * double{from.c.data()[i * q.n + j]};
+  if (q.bias) sum += from.bias.data()[j];
+  sum = activated<double>(q.act, sum, {0.25, 1.5});
+  return q.residual ? sum + from.residual.data()[i * q.n + j] : sum;
+}
+
+const Problem kProblems[] = {
+    {1, 1, 1},
+    {2, 3, 5, true},
+    {7, 33, 17},
+    {8, 32, 256},
+    {9, 31, 257, true},
+    {5, 64, 512, false, Act::kRelu, false, true},
+    {24, 48, 384, true, Act::kGelu, false, true, true},
+    {40, 40, 96, false, Act::kClip, true, true, true},
+    {65, 20, 600, true, Act::kNone, true},
+    {33, 36, 1024, false, Act::kSilu, false, true},
+    {16, 70, 255, true, Act::kTanh, false, false, true},
+    {12, 36, 260, false, Act::kNone, false, true, false, 1},
+    {12, 36, 260, true, Act::kSigmoid, true, true, true, 2},
+    {11, 35, 512, true, Act::kNone, false, true, false, 3},
+};
+
+TEST_CASE("a product of few rows has the reference's values, whatever its shape and what follows it") {
+  for (const Problem& q : kProblems) {
+    CAPTURE(q.m);
+    CAPTURE(q.n);
+    CAPTURE(q.k);
+    Operands from(q);
+    with_shapes([&]<class Shape>(Shape) {
+      const Run got = run_few<Shape>(q, from);
+      CHECK(got.wrong == nullptr);
+      int64_t other = 0;
+      for (int64_t e = 0; e < q.m * q.n; ++e) {
+        const double exact = wanted(q, from, e / q.n, e % q.n), close = 1e-6 * (4 + std::sqrt(double(q.k)));
+        other += std::fabs(double{got.out[static_cast<size_t>(e)]} - exact) <= close * (1 + std::fabs(exact))
+                     ? 0
+                     : 1;
+      }
+      CHECK(other == 0);
+    });
+  }
+}
+
+TEST_CASE("a product of few rows has the tiles' bits in every shape of both") {
+  for (const Problem& q : kProblems) {
+    CAPTURE(q.m);
+    CAPTURE(q.n);
+    CAPTURE(q.k);
+    Operands from(q);
+    const std::vector<float> tiles = run_tiles<Tile32x32>(q, from);
+    CHECK(same(run_tiles<Tile4x8>(q, from), tiles));
+    with_shapes([&]<class Shape>(Shape) { CHECK(same(run_few<Shape>(q, from).out, tiles)); });
+  }
+}
+
+TEST_CASE("infinities, NaN and negative zeros of a product of few rows are the tiles'") {
+  for (const bool turned : {false, true}) {
+    const Problem q{10, 40, 300, turned};
+    Operands from(q);
+    from.x.data()[3 * 300 + 7] = INFINITY;
+    from.x.data()[4 * 300 + 299] = NAN;
+    from.y.data()[11] = -INFINITY;
+    for (int64_t i = 0; i < 300; ++i) from.x.data()[5 * 300 + i] = -0.0f;
+    for (int64_t i = 0; i < 300; ++i) from.x.data()[6 * 300 + i] = -1e-38f * 1e-6f;
+    const std::vector<float> tiles = run_tiles<Tile16x16>(q, from);
+    with_shapes([&]<class Shape>(Shape) {
+      const std::vector<float> few = run_few<Shape>(q, from).out;
+      int64_t other = 0;
+      for (size_t i = 0; i < tiles.size(); ++i) {
+        const bool both = std::isnan(few[i]) && std::isnan(tiles[i]);
+        other += both || std::memcmp(&few[i], &tiles[i], sizeof(float)) == 0 ? 0 : 1;
+      }
+      CHECK(other == 0);
+    });
+  }
+}
+
+TEST_CASE("the order of a cluster's blocks and of their threads changes no bit of a product of few rows") {
+  const Problem q{20, 40, 520, false, Act::kRelu, false, true};
+  Operands from(q);
+  const std::vector<float> wanted = run_few<Few16x32>(q, from).out;
+  for (uint64_t seed = 2; seed < 40; ++seed) {
+    const Run got = run_few<Few16x32>(q, from, seed);
+    CHECK(got.wrong == nullptr);
+    CHECK(same(got.out, wanted));
+  }
+}
+
+// Each block sends its rank to the next one, whose answer it is.
+struct Ring {
+  static constexpr int kCluster = 4;
+  bool waits_first, waits_then;
+  uint64_t out;
+
+  template <class Block>
+  void operator()(Block& block) const {
+    auto* const mine = block.template shared<Four<float>>(1);
+    const int rank = static_cast<int>(block.index() % kCluster);
+    if (waits_first) {
+      block.arrive();
+      block.await();
+    }
+    block.each([&](int thread) {
+      const auto sent = static_cast<float>(rank + 1);
+      if (thread == 0) block.put(mine, (rank + 1) % kCluster, Four<float>{{sent, sent, sent, sent}});
+    });
+    if (waits_then) {
+      block.arrive();
+      block.await();
+    }
+    block.each([&](int thread) {
+      if (thread == 0) global<float>(out)[rank] = mine->v[3];
+    });
+    block.arrive();  // before that no block ends, so that it can be sent to
+    block.await();
+  }
+};
+
+TEST_CASE("a barrier that a kernel of clusters lacks shows") {
+  int64_t astray = 0, early = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    for (const bool first : {true, false}) {
+      for (const bool then : {true, false}) {
+        std::vector<float> out(4, -1);
+        const Ring ring{first, then, reinterpret_cast<uint64_t>(out.data())};
+        const cuda_double::ClusterShape shape{0, 4, 4, 32, 64, seed};
+        const char* const wrong = cuda_double::run_cluster(shape, [&](HostBlock& block) { ring(block); });
+        const bool right = wrong == nullptr && out == std::vector<float>{4, 1, 2, 3};
+        CHECK(right == (first && then));
+        astray += wrong != nullptr ? 1 : 0;
+        early += wrong == nullptr && !right ? 1 : 0;
+      }
+    }
+  }
+  CHECK(astray == 40);  // whenever blocks are written to that may not have begun
+  CHECK(early == 20);
+}
+
+TEST_CASE("a block that awaits others in vain is found") {
+  const cuda_double::ClusterShape shape{0, 4, 4, 32, 64, 3};
+  const char* const stuck = cuda_double::run_cluster(shape, [](HostBlock& block) {
+    if (block.index() != 1) block.arrive();
+    block.await();
+  });
+  CHECK(stuck != nullptr);
+}
+
+}  // namespace
+}  // namespace heddle::cuda
