@@ -13,17 +13,10 @@ namespace {
 using device::MemoryKind;
 
 constexpr int kMostAlgorithms = 8;
+constexpr char kOursForFewRows[] = "ours for few rows";  // beside AlgorithmStore::kOurs
 
 int type_of_blas(ir::DType dtype) {
   return dtype == ir::DType::kF16 ? kBlasF16 : dtype == ir::DType::kBF16 ? kBlasBF16 : kBlasF32;
-}
-
-// What stands where nothing is measured: the library's first proposal, but for f32 in few rows, where our
-// tiles were faster on an H200.
-std::optional<BlasHeuristic> unmeasured(const BlasProblem& p, const BlasHeuristic& first) {
-  constexpr int64_t kFewRows = 128;
-  const bool few = p.dtype == ir::DType::kF32 && p.m > 1 && p.m < kFewRows;
-  return few ? std::optional<BlasHeuristic>() : first;
 }
 
 // The problem with the most rows of those that are measured with this one. Where rows lie apart from each
@@ -207,12 +200,19 @@ Status BlasLt::compute_once(ir::DType dtype) const {
   return device_->check(device_->api.stream_synchronize(device_->stream), "the first product of cuBLASLt");
 }
 
-Result<Ref<const BlasProduct>> BlasLt::product(const BlasProblem& problem, const BlasRivals& rivals,
-                                               device::Source& source) const {
-  Result<Ref<const BlasProduct>> made = make_product(problem, rivals, source);
+Result<ProductChoice> BlasLt::product(const BlasProblem& problem, const BlasRivals& rivals,
+                                      device::Source& source) const {
+  Result<ProductChoice> made = make_product(problem, rivals, source);
   if (made.ok() || !device_->lost.status().ok()) return made;
   trouble_.tell(made.status());
-  return Ref<const BlasProduct>();
+  return ProductChoice();
+}
+
+// The library's first proposal, but for f32 in few rows, where our tiles were faster on an H200.
+BlasLt::Choice BlasLt::unmeasured(const BlasProblem& p, const std::vector<BlasHeuristic>& proposed) {
+  constexpr int64_t kFewRows = 128;
+  const bool few = p.dtype == ir::DType::kF32 && p.m > 1 && p.m < kFewRows;
+  return few || proposed.empty() ? Choice() : Choice{proposed.front()};
 }
 
 Result<std::shared_ptr<BlasProduct>> BlasLt::described(const BlasProblem& problem) const {
@@ -221,19 +221,19 @@ Result<std::shared_ptr<BlasProduct>> BlasLt::described(const BlasProblem& proble
   return product;
 }
 
-Result<Ref<const BlasProduct>> BlasLt::make_product(const BlasProblem& problem, const BlasRivals& rivals,
-                                                    device::Source& source) const {
+Result<ProductChoice> BlasLt::make_product(const BlasProblem& problem, const BlasRivals& rivals,
+                                           device::Source& source) const {
   const Current current(*device_);
   HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> product, described(problem));
   Result<Choice> choice = choice_of(*product, rivals, source);
   if (choice.status().code() == heddle::Code::exhausted) {  // the next program asks anew
     HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product->proposed());
-    choice = proposed.empty() ? Choice() : unmeasured(problem, proposed.front());
+    choice = unmeasured(problem, proposed);
   }
   HEDDLE_TRY(choice.status());
-  if (!choice->has_value()) return Ref<const BlasProduct>();
-  product->chosen_ = **choice;
-  return Ref<const BlasProduct>(product);
+  if (!choice->library.has_value()) return ProductChoice{nullptr, choice->own};
+  product->chosen_ = *choice->library;
+  return ProductChoice{product};
 }
 
 Result<BlasLt::Choice> BlasLt::choice_of(const BlasProduct& product, const BlasRivals& rivals,
@@ -242,9 +242,9 @@ Result<BlasLt::Choice> BlasLt::choice_of(const BlasProduct& product, const BlasR
   if (store_ == nullptr || measured == product.problem_) return chosen_once(product, rivals, source);
   HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> most, described(measured));
   HEDDLE_TRY_ASSIGN(const Choice choice, chosen_once(*most, rivals, source));
-  if (!choice.has_value()) return Choice();
-  HEDDLE_TRY_ASSIGN(const Choice fitted, product.fitted(choice->algorithm));
-  return fitted.has_value() ? fitted : chosen_once(product, rivals, source);
+  if (!choice.library.has_value()) return choice;
+  HEDDLE_TRY_ASSIGN(const std::optional<BlasHeuristic> fitted, product.fitted(choice.library->algorithm));
+  return fitted.has_value() ? Choice{fitted} : chosen_once(product, rivals, source);
 }
 
 Result<BlasLt::Choice> BlasLt::chosen_once(const BlasProduct& product, const BlasRivals& rivals,
@@ -266,12 +266,13 @@ Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct&
                                       const Rival<BlasOperands>& rival, device::Source& source) const {
   HEDDLE_TRY_ASSIGN(std::vector<BlasHeuristic> proposed, product.proposed());
   if (proposed.empty()) return Choice();
-  if (store_ == nullptr) return unmeasured(key, proposed.front());
+  if (store_ == nullptr) return unmeasured(key, proposed);
   const std::string name = name_of(key);
   const auto proposal = [&](const std::string& kept) -> std::optional<Choice> {
-    if (kept == AlgorithmStore::kOurs) return Choice();
+    if (kept == AlgorithmStore::kOurs) return Choice{std::nullopt, Own::kTiles};
+    if (kept == kOursForFewRows && rival.few) return Choice{std::nullopt, Own::kFewRows};
     for (const BlasHeuristic& each : proposed) {
-      if (words_of(each.algorithm) == kept) return each;
+      if (words_of(each.algorithm) == kept) return Choice{each};
     }
     return std::nullopt;
   };
@@ -279,14 +280,15 @@ Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct&
   if (kept.has_value()) {
     if (const std::optional<Choice> choice = proposal(*kept); choice.has_value()) return *choice;
   }
-  HEDDLE_TRY_ASSIGN(const size_t best, measure(product, proposed, rival, source));
-  const Choice measured = best == proposed.size() ? Choice() : Choice(proposed[best]);
-  const std::string words = measured.has_value() ? words_of(measured->algorithm) : AlgorithmStore::kOurs;
+  HEDDLE_TRY_ASSIGN(const Choice measured, measure(product, proposed, rival, source));
+  const std::string words = measured.library.has_value()    ? words_of(measured.library->algorithm)
+                            : measured.own == Own::kFewRows ? kOursForFewRows
+                                                            : AlgorithmStore::kOurs;
   return proposal(store_->keep(name, words, kept.has_value())).value_or(measured);
 }
 
-Result<size_t> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
-                               const Rival<BlasOperands>& rival, device::Source& source) const {
+Result<BlasLt::Choice> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
+                                       const Rival<BlasOperands>& rival, device::Source& source) const {
   const BlasProblem& p = product.problem_;
   constexpr uint64_t kAlign = 256;
   uint64_t bytes = 0;
@@ -330,7 +332,12 @@ Result<size_t> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuri
     });
   }
   ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  return fastest(*device_, ways);
+  if (rival.few) ways.emplace_back([&] { return rival.few(operands, device_->stream); });
+  HEDDLE_TRY_ASSIGN(const std::vector<float> times, times_of(*device_, ways));
+  const size_t tiles = proposed.size(), best = fastest(std::span(times).first(tiles + 1));
+  if (rival.few && times.back() * (best == tiles ? 1 : kGainOfFewRows) <= times[best])
+    return Choice{std::nullopt, Own::kFewRows};
+  return best == tiles ? Choice{std::nullopt, Own::kTiles} : Choice{proposed[best]};
 }
 
 size_t BlasLt::Hash::operator()(const BlasProblem& p) const {

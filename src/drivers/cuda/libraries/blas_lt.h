@@ -1,7 +1,8 @@
 // blas_lt.h: products of matrices by cuBLASLt on one device.
 //
 //   What       product() makes a BlasProduct, which a run enqueues into its stream. Of the algorithms that
-//              the library proposes for a problem the fastest is taken, if it beats our own kernels. It is
+//              the library proposes for a problem the fastest is taken, if it beats our own kernels: tiles by
+//              being faster, what we have for few rows unless that is faster by kGainOfFewRows. It is
 //              measured once per problem and device, when the first program that has it is made, and kept for
 //              other processes (algorithm_store.h). Problems that differ in their number of rows alone are
 //              measured as one (alike.h); where the library refuses the algorithm for one of them, that one
@@ -50,6 +51,13 @@ struct BlasOperands {
   bool aligned() const { return (x | y | out | c) % kAlign == 0; }  // as products need them
 };
 
+inline constexpr float kGainOfFewRows = 1.2f;
+enum class Own { kByRule, kTiles, kFewRows };  // kernels of ours; kByRule: they were not measured
+struct ProductChoice {
+  Ref<const LibraryCall> library;  // null: kernels of ours
+  Own own = Own::kByRule;
+};
+
 class BlasLt;
 
 class BlasProduct final : public LibraryCall {
@@ -92,10 +100,10 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
 
   std::string version() const;
   std::string describe_choices() const;  // for people
-  // Null where the library has no algorithm, or the rival, in whose operands c is never 0, is as fast.
+  // Kernels of ours where the library has no algorithm, or the rival, in whose operands c is never 0, wins.
   // `source` lends the memory that is measured with; where it has none, nothing is measured.
-  Result<Ref<const BlasProduct>> product(const BlasProblem& problem, const BlasRivals& rivals,
-                                         device::Source& source) const;
+  Result<ProductChoice> product(const BlasProblem& problem, const BlasRivals& rivals,
+                                device::Source& source) const;
 
  private:
   friend class BlasProduct;
@@ -104,13 +112,16 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   };
   BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning)
       : api_(api), device_(std::move(device)), trouble_(tuning.warn) {}
-  // Without one: the kernels of ours.
-  using Choice = std::optional<BlasHeuristic>;
+  struct Choice {
+    std::optional<BlasHeuristic> library;  // without one: kernels of ours
+    Own own = Own::kByRule;
+  };
 
   Status check(BlasCode code, std::string_view what) const;
+  static Choice unmeasured(const BlasProblem& problem, const std::vector<BlasHeuristic>& proposed);
   Result<std::shared_ptr<BlasProduct>> described(const BlasProblem& problem) const;
-  Result<Ref<const BlasProduct>> make_product(const BlasProblem& problem, const BlasRivals& rivals,
-                                              device::Source& source) const;
+  Result<ProductChoice> make_product(const BlasProblem& problem, const BlasRivals& rivals,
+                                     device::Source& source) const;
   // Of what is alike, fitted to the product.
   Result<Choice> choice_of(const BlasProduct& product, const BlasRivals& rivals,
                            device::Source& source) const;
@@ -119,8 +130,8 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   Status compute_once(ir::DType dtype) const;
   Result<Choice> choose(const BlasProblem& key, const BlasProduct& product, const Rival<BlasOperands>& rival,
                         device::Source& source) const;
-  // Of the proposals, from which it takes what cuBLASLt cannot after all, or their number: the rival.
-  Result<size_t> measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
+  // It takes from the proposals what cuBLASLt cannot after all.
+  Result<Choice> measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
                          const Rival<BlasOperands>& rival, device::Source& source) const;
 
   const BlasLtApi api_;

@@ -385,7 +385,8 @@ Result<size_t> Cudnn::measure(const CudnnConvolution& convolution,
     });
   }
   if (rival.whole) ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  return fastest(*device_, ways);
+  HEDDLE_TRY_ASSIGN(const std::vector<float> times, times_of(*device_, ways));
+  return fastest(times);
 }
 
 size_t Cudnn::Hash::operator()(const ConvolutionProblem& p) const {

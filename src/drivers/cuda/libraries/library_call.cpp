@@ -94,7 +94,7 @@ Status clear(const OpenDevice& device, Address at, uint64_t bytes) {
                       kernel->name);
 }
 
-Result<size_t> fastest(const OpenDevice& device, std::span<const std::function<Status()>> ways) {
+Result<std::vector<float>> times_of(const OpenDevice& device, std::span<const std::function<Status()>> ways) {
   const Turn turn(device);
   Stopwatch stopwatch(device);
   HEDDLE_TRY(stopwatch.make());
@@ -108,17 +108,22 @@ Result<size_t> fastest(const OpenDevice& device, std::span<const std::function<S
   }
   HEDDLE_TRY(stopwatch.settle());
   const Duration head_start = std::min<Duration>(2 * kTimedRuns * slowest, kLongestPause);
-  size_t best = 0;
-  float least = std::numeric_limits<float>::max();
+  std::vector<float> least(ways.size(), std::numeric_limits<float>::max());
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < ways.size(); ++i) {
       HEDDLE_TRY(stopwatch.begin(head_start));
       for (int run = 0; run < kTimedRuns; ++run) HEDDLE_TRY(ways[i]());
       HEDDLE_TRY_ASSIGN(const float time, stopwatch.end());
-      if (time > least || (time == least && i < best)) continue;
-      least = time;
-      best = i;
+      least[i] = std::min(least[i], time);
     }
+  }
+  return least;
+}
+
+size_t fastest(std::span<const float> times) {
+  size_t best = 0;
+  for (size_t i = 1; i < times.size(); ++i) {
+    if (times[i] <= times[best]) best = i;
   }
   return best;
 }

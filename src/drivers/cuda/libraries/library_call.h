@@ -3,12 +3,13 @@
 //   What       A LibraryCall is one step of a program. Its operands are a struct of addresses, which a run
 //              fills in. Which way is the fastest is measured once, when a program is made.
 //   Threads    Any.
-//   Blocks     fastest(): for as long as the measurement takes, some milliseconds.
+//   Blocks     times_of(): for as long as the measurement takes, some milliseconds.
 #pragma once
 
 #include <cstring>
 #include <functional>
 #include <span>
+#include <vector>
 
 #include "base/atomic.h"
 #include "drivers/cuda/driver/open_device.h"
@@ -48,6 +49,7 @@ struct Rival {
   Enqueue whole;
   Enqueue rest;                  // behind the library, where kernels of ours follow it
   uint64_t workspace_bytes = 0;  // that `whole` uses
+  Enqueue few = {};              // another, for few rows; empty: there is none
 };
 
 // Libraries that fail while a program is made, though the device is well: kernels of ours do their part, and
@@ -82,8 +84,9 @@ class Settled {
 // written.
 Status clear(const OpenDevice& device, Address at, uint64_t bytes);
 
-// Which of `ways` takes the GPU the least time in the device's stream of allocations; of equals the last. How
+// How long the GPU takes for each of `ways` in the device's stream of allocations, in units of their own. How
 // long the host takes to enqueue it does not count: graphs replay it.
-Result<size_t> fastest(const OpenDevice& device, std::span<const std::function<Status()>> ways);
+Result<std::vector<float>> times_of(const OpenDevice& device, std::span<const std::function<Status()>> ways);
+size_t fastest(std::span<const float> times);  // of equals the last
 
 }  // namespace heddle::cuda

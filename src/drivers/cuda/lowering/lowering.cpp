@@ -168,13 +168,11 @@ Result<CompiledKernels::Found> Emitter::compiled(const char* name, const std::st
   return libraries_.chains->find(name, source, params_bytes);
 }
 
-Result<Ref<const LibraryCall>> Emitter::library_product(const BlasProblem& problem,
-                                                        const BlasRivals& rivals) {
-  if (libraries_.blas == nullptr) return Ref<const LibraryCall>();
+Result<ProductChoice> Emitter::library_product(const BlasProblem& problem, const BlasRivals& rivals) {
+  if (libraries_.blas == nullptr) return ProductChoice();
   BlasProblem asked = problem;
   if (asked.dtype == ir::DType::kF32) asked.compute = libraries_.compute;
-  HEDDLE_TRY_ASSIGN(Ref<const LibraryCall> call, libraries_.blas->product(asked, rivals, source_));
-  return call;
+  return libraries_.blas->product(asked, rivals, source_);
 }
 
 Result<Ref<const LibraryCall>> Emitter::library_convolution(const ConvolutionProblem& problem,

@@ -112,8 +112,9 @@ class Emitter {
   void launch(const Kernel& kernel, const void* params, size_t bytes, std::span<const Bind> binds,
               const Flags* flags, const Grid& grid, const char* why = "");
   Result<CompiledKernels::Found> compiled(const char* name, const std::string& source, size_t params_bytes);
+  // Kernels of ours where no library takes part, it cannot, or the rival wins.
+  Result<ProductChoice> library_product(const BlasProblem& problem, const BlasRivals& rivals);
   // Null where no library takes part, it cannot, or the rival is as fast.
-  Result<Ref<const LibraryCall>> library_product(const BlasProblem& problem, const BlasRivals& rivals);
   Result<Ref<const LibraryCall>> library_convolution(const ConvolutionProblem& problem,
                                                      const ConvolutionRivals& rivals);
   // A launch outside of the program, with parameters as they are.
@@ -138,6 +139,7 @@ class Emitter {
   const Outline& outline() const { return outline_; }  // of the graph that no node holds
   int multiprocessors() const { return device_->multiprocessors; }
   bool has_kernel(std::string_view name) const { return device_->kernels.find(name) != nullptr; }
+  bool clusters() const { return device_->kernels.clusters(); }
 
   // What is emitted while it is set counts only where the bool is true.
   std::optional<Operand> enabled;

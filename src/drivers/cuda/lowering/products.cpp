@@ -1,7 +1,7 @@
 // Products of matrices.
 #include <algorithm>
 
-#include "drivers/cuda/kernels/tiled_product.h"
+#include "drivers/cuda/kernels/few_rows.h"
 #include "drivers/cuda/lowering/lowering.h"
 #include "ir/op.h"
 #include "ir/ops/activation.h"
@@ -42,6 +42,33 @@ const ProductTile& choose_tile(const ProductParams& params, int multiprocessors)
                            [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
 }
 
+constexpr ProductTile kFewRowsTiles[] = {
+    tile_of<Few8x16>("product_few_8x16", 1),   tile_of<Few8x32>("product_few_8x32", 1),
+    tile_of<Few16x16>("product_few_16x16", 1), tile_of<Few16x32>("product_few_16x32", 1),
+    tile_of<Few24x32>("product_few_24x32", 1), tile_of<Few32x16>("product_few_32x16", 1),
+    tile_of<Few32x32>("product_few_32x32", 1), tile_of<Few48x32>("product_few_48x32", 1),
+    tile_of<Few64x32>("product_few_64x32", 1),
+};
+
+// Below that k some of a cluster's threads have no part of it.
+bool takes_few_rows(const Lowering& l, const ProductParams& params) {
+  constexpr int64_t kMostRows = 96, kLeastK = 256;
+  return l.emit.clusters() && l.inputs[0].dtype == ir::DType::kF32 && params.batches == 1 && params.m > 1 &&
+         params.m <= kMostRows && params.n > 0 && params.k >= kLeastK && params.x_column == 1;
+}
+
+// The one that is done first, when a multiprocessor's blocks take their turns and reading an element costs as
+// much as multiplying by it some times.
+const ProductTile& choose_few_rows(const ProductParams& params, int multiprocessors) {
+  constexpr int64_t kReading = 24;
+  const auto time = [&](const ProductTile& tile) {
+    const int64_t turns = (kSums * count_of(tile, params) + multiprocessors - 1) / multiprocessors;
+    return turns * (tile.rows * tile.columns + kReading * (tile.rows + tile.columns));
+  };
+  return *std::min_element(std::begin(kFewRowsTiles), std::end(kFewRowsTiles),
+                           [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
+}
+
 struct Extras {  // absent ones are not present()
   Operand c, bias, residual;
 };
@@ -75,8 +102,19 @@ TileLaunch tiles_for(const Lowering& l, const ProductParams& params) {
   return {text(tile.name, "_", ir::name(l.inputs[0].dtype)), {blocks, tile.threads, tile.shared_bytes}};
 }
 
-Status launch_tiles(Lowering& l, const ProductParams& params, const Extras& extras) {
-  const TileLaunch tiles = tiles_for(l, params);
+TileLaunch few_rows_for(const Lowering& l, const ProductParams& params) {
+  const ProductTile& tile = choose_few_rows(params, l.emit.multiprocessors());
+  return {std::string(tile.name), {kSums * count_of(tile, params), tile.threads, tile.shared_bytes}};
+}
+
+// A row has the same bits in both.
+TileLaunch own_for(const Lowering& l, const ProductParams& params, Own own) {
+  const bool few = own == Own::kFewRows || (own == Own::kByRule && takes_few_rows(l, params));
+  return few ? few_rows_for(l, params) : tiles_for(l, params);
+}
+
+Status launch_own(Lowering& l, const ProductParams& params, const Extras& extras, Own own = Own::kByRule) {
+  const TileLaunch tiles = own_for(l, params, own);
   return launch_kernel(l, tiles.kernel, params, extras, tiles.grid);
 }
 
@@ -134,21 +172,26 @@ Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, con
     if (extras.residual.present()) on.residual = operands.c;
     return on;
   };
-  const TileLaunch tiles = tiles_for(l, params);
+  const auto whole = [&](const TileLaunch& by) {
+    return [=, &l](const BlasOperands& operands, StreamHandle stream) {
+      const ProductParams on = placed(params, operands);
+      return l.emit.launch_now(by.kernel, &on, by.grid, stream);
+    };
+  };
   const Grid rest = end_grid(l, params);
-  return {[=, &l](const BlasOperands& operands, StreamHandle stream) {
-            const ProductParams on = placed(params, operands);
-            return l.emit.launch_now(tiles.kernel, &on, tiles.grid, stream);
-          },
-          [=, &l](const BlasOperands& operands, StreamHandle stream) {
-            const ProductParams on = placed(end, operands);
-            return l.emit.launch_now("end_of_product", &on, rest, stream);
-          }};
+  Rival<BlasOperands> rival;
+  rival.whole = whole(tiles_for(l, params));
+  if (takes_few_rows(l, params)) rival.few = whole(few_rows_for(l, params));
+  rival.rest = [=, &l](const BlasOperands& operands, StreamHandle stream) {
+    const ProductParams on = placed(end, operands);
+    return l.emit.launch_now("end_of_product", &on, rest, stream);
+  };
+  return rival;
 }
 
 Status launch_floats(Lowering& l, const ProductParams& params, const Extras& extras) {
   std::optional<BlasProblem> problem = problem_of(params, l.inputs[0].dtype);
-  if (!problem.has_value()) return launch_tiles(l, params, extras);
+  if (!problem.has_value()) return launch_own(l, params, extras);
   problem->followed = !take_extras(*problem, params, extras);
   ProductParams sum = params, end = params;
   sum.act = Act::kNone;
@@ -158,8 +201,9 @@ Status launch_floats(Lowering& l, const ProductParams& params, const Extras& ext
     whole.m = rest.m = rows;
     return rival_of(l, whole, rest, extras);
   };
-  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> product, l.emit.library_product(*problem, rivals));
-  if (product == nullptr) return launch_tiles(l, params, extras);
+  HEDDLE_TRY_ASSIGN(const ProductChoice choice, l.emit.library_product(*problem, rivals));
+  const Ref<const LibraryCall>& product = choice.library;
+  if (product == nullptr) return launch_own(l, params, extras, choice.own);
   BlasOperands operands;
   std::vector<Bind> binds{names(operands.x, l.inputs[0]), names(operands.y, l.inputs[1]),
                           names(operands.out, l.outputs[0])};
@@ -168,7 +212,7 @@ Status launch_floats(Lowering& l, const ProductParams& params, const Extras& ext
     binds.push_back(names(operands.workspace, l.emit.scratch(ir::DType::kU8, {bytes})));
   if (!problem->followed) binds.push_back(names(operands.c, extras.c.present() ? extras.c : extras.residual));
   HEDDLE_TRY(l.emit.call(product, operands, binds, [&] {
-    return problem->followed ? launch_tiles(l, sum, {}) : launch_tiles(l, params, extras);
+    return problem->followed ? launch_own(l, sum, {}) : launch_own(l, params, extras);
   }));
   if (!problem->followed) return {};
   return l.launch("end_of_product", end,

@@ -1,0 +1,219 @@
+// Which products the kernels for few rows compute.
+#include <doctest/doctest.h>
+
+#include "device/plain_source_fixture.h"
+#include "drivers/cuda/cuda_device.h"
+#include "drivers/cuda/program.h"
+#include "drivers/host/machine/folder_fixture.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+#include "tests/cuda_double/cuda_double.h"
+#include "tests/driver_conformance/session_fixture.h"
+
+namespace heddle::cuda {
+namespace {
+
+using conformance::random_tensor;
+using cuda_double::FewRowsTime, cuda_double::NoClusters, cuda_double::ProductTime;
+using host::TestFolder;
+using ir::DType;
+using std::chrono::nanoseconds;
+
+struct How {
+  bool library = false, exact = false, tunes = true;
+  std::string folder = {};
+};
+
+Ref<device::Device> device_for(const How& how) {
+  const auto made = make_cuda_device({.api = &cuda_double::api(),
+                                      .image = cuda_double::image(),
+                                      .blas = how.library ? &cuda_double::blas_lt() : nullptr,
+                                      .tuning = {.on = how.tunes, .folder = how.folder}});
+  REQUIRE(made.ok());
+  return *made;
+}
+
+struct Product {
+  int64_t m = 8, k = 256, n = 32;
+  DType dtype = DType::kF32;
+  bool x_turned = false, y_turned = false;
+  int64_t batches = 1;
+  std::string activation = "";  // with it, it has a bias and a residual
+};
+
+struct Made {
+  ir::Graph graph;
+  std::vector<ir::Tensor> inputs;
+};
+
+Made made_of(const Product& q) {
+  ir::Builder b;
+  Made made;
+  const auto input = [&](const ir::Extents& extents) {
+    made.inputs.push_back(random_tensor(q.dtype, extents, static_cast<uint32_t>(made.inputs.size() + 1)));
+    return b.input("in" + std::to_string(made.inputs.size()), made.inputs.back().type());
+  };
+  const auto weight = [&](const ir::Extents& extents) {
+    return b.constant(random_tensor(q.dtype, extents, 9));
+  };
+  const ir::Extents y = q.y_turned ? ir::Extents{q.n, q.k} : ir::Extents{q.k, q.n};
+  if (q.batches > 1) {
+    b.output(*b.node("MatMul", {input({q.batches, q.m, q.k}), weight({q.batches, q.k, q.n})}));
+  } else if (q.x_turned) {
+    b.output(*b.node("Gemm", {input({q.k, q.m}), weight(y)},
+                     {{"transA", int64_t{1}}, {"transB", int64_t{q.y_turned}}}));
+  } else {
+    const bool ends = !q.activation.empty();
+    const ir::ValueId x = input({q.m, q.k}), w = weight(y), bias = ends ? weight({q.n}) : ir::kNoValue;
+    const ir::ValueId residual = ends ? input({q.m, q.n}) : ir::kNoValue;
+    b.output(*b.node("Linear", {x, w, bias, residual},
+                     {{"trans_w", int64_t{q.y_turned}}, {"activation", q.activation}}));
+  }
+  made.graph = *b.take();
+  return made;
+}
+
+// "few", "tiles" or "library", of the program's first step; its result is the reference's.
+std::string computes(device::Device& device, const Product& product, bool exact = false) {
+  const Made made = made_of(product);
+  const auto module = device.load(made.graph, {.exact = exact}, device::plain_source(device), NoLocksHeld());
+  REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
+  const auto program = conformance::compile(**module, made.inputs);
+  REQUIRE_MESSAGE(program.ok(), to_string(program.status()));
+  const auto got = conformance::Session(device).run(*program, made.inputs);
+  REQUIRE_MESSAGE(got.ok(), to_string(got.status()));
+  const auto wanted = ir::evaluate(made.graph, made.inputs);
+  REQUIRE(wanted.ok());
+  const double close = product.dtype == DType::kF32 ? 1e-4 : 3e-2;
+  CHECK(conformance::difference(got->front(), wanted->front(), {close, close}) == "");
+  const Step& first = static_cast<const CudaProgram&>(**program).lowered().steps.front();
+  const auto* const launch = std::get_if<Launch>(&first);
+  if (launch == nullptr) return "library";
+  return std::string_view(launch->kernel->name).starts_with("product_few") ? "few" : "tiles";
+}
+std::string computes(const How& how, const Product& product) {
+  return computes(*device_for(how), product, how.exact);
+}
+
+TEST_CASE("products of f32 of 2 to 96 rows are the kernels' for few rows, without a library and exact") {
+  struct Row {
+    Product product;
+    const char* by;
+  };
+  for (const Row& row : {
+           Row{{.m = 2}, "few"},
+           Row{{.m = 96}, "few"},
+           Row{{.m = 50, .n = 33, .y_turned = true, .activation = "gelu"}, "few"},
+           Row{{.m = 7, .k = 259, .n = 5, .activation = "relu"}, "few"},
+           Row{{.m = 1}, "tiles"},
+           Row{{.m = 97}, "tiles"},
+           Row{{.k = 255}, "tiles"},  // threads would have no part of k
+           Row{{.dtype = DType::kF16}, "tiles"},
+           Row{{.batches = 2}, "tiles"},
+           Row{{.x_turned = true}, "tiles"},
+       }) {
+    CAPTURE(text(row.product.m, ' ', row.product.k, ' ', row.product.n));
+    CHECK(computes({}, row.product) == row.by);
+    CHECK(computes({.library = true, .exact = true}, row.product) == row.by);
+  }
+}
+
+TEST_CASE("a GPU whose code has no clusters has the tiles in place of the kernels for few rows") {
+  const NoClusters none;
+  const FewRowsTime fastest(nanoseconds(1));
+  CHECK(computes({}, {}) == "tiles");
+  CHECK(computes({.library = true, .exact = true}, {}) == "tiles");
+  CHECK(computes({.library = true}, {}) == "library");
+}
+
+TEST_CASE("the kernels for few rows are taken where they beat the library by 1.2, or tiles that beat it") {
+  struct Row {
+    nanoseconds few, tiles;
+    std::string activation;
+    const char* by;
+  };
+  for (const Row& row : {
+           // the library takes 10 us
+           Row{nanoseconds(8'300), nanoseconds(25'000), "", "few"},
+           Row{nanoseconds(8'400), nanoseconds(25'000), "", "library"},
+           Row{nanoseconds(9'000), nanoseconds(9'500), "", "few"},
+           Row{nanoseconds(9'500), nanoseconds(9'500), "", "few"},
+           Row{nanoseconds(9'600), nanoseconds(9'500), "", "tiles"},
+           Row{nanoseconds(8'300), nanoseconds(8'000), "", "tiles"},
+           Row{nanoseconds(9'100), nanoseconds(25'000), "gelu", "few"},  // 1 us follows the library
+           Row{nanoseconds(9'200), nanoseconds(25'000), "gelu", "library"},
+       }) {
+    CAPTURE(text(row.few.count(), " and ", row.tiles.count(), " ns ", row.activation));
+    const FewRowsTime few(row.few);
+    const ProductTime tiles(row.tiles);
+    CHECK(computes({.library = true}, {.activation = row.activation}) == row.by);
+  }
+  const FewRowsTime few(nanoseconds(1'000));
+  CHECK(computes({.library = true}, {.m = 97}) == "library");
+  CHECK(computes({.library = true}, {.dtype = DType::kF16}) == "library");
+}
+
+TEST_CASE("what is not measured the kernels for few rows compute") {
+  CHECK(computes({.library = true, .tunes = false}, {}) == "few");
+  CHECK(computes({.library = true, .tunes = false}, {.k = 64}) == "tiles");
+  CHECK(computes({.library = true, .tunes = false}, {.m = 128}) == "library");
+}
+
+TEST_CASE("that the kernels for few rows won is kept, for GPUs that have them") {
+  const TestFolder folder;
+  const How how{.library = true, .folder = folder.path()};
+  const auto with_few_at = [&](nanoseconds time) {
+    const FewRowsTime few(time);
+    const ProductTime tiles(nanoseconds(9'000));
+    return computes(how, {});
+  };
+  CHECK(with_few_at(nanoseconds(5'000)) == "few");
+  CHECK(with_few_at(nanoseconds(50'000)) == "few");  // it was not measured again
+  {
+    const NoClusters none;
+    CHECK(with_few_at(nanoseconds(5'000)) == "tiles");
+  }
+  CHECK(with_few_at(nanoseconds(5'000)) == "tiles");  // which is kept now
+}
+
+TEST_CASE("what the library cannot read as it lies the kernels for few rows multiply") {
+  const auto device = device_for({.library = true});
+  const Made made = made_of({});
+  const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
+  REQUIRE(module.ok());
+  const auto program = conformance::compile(**module, made.inputs);
+  REQUIRE(program.ok());
+  const auto& steps = static_cast<const CudaProgram&>(**program).lowered().steps;
+  REQUIRE(steps.size() == 2);
+  CHECK(std::holds_alternative<LibraryStep>(steps[0]));
+  CHECK(std::string_view(std::get<Launch>(steps[1]).kernel->name).starts_with("product_few"));
+  conformance::Session session(*device);
+  const device::View wide = conformance::empty_like(*device, DType::kF32, {8 * 256 + 1});
+  const device::View moved = device::View::contiguous(wide.buffer, DType::kF32, {8, 256}, sizeof(float));
+  device::CommandList list;
+  list.copy(conformance::upload(*device, made.inputs[0]), moved);
+  REQUIRE(session.submit(list).ok());
+  const auto got = session.run(*program, std::vector<device::View>{moved});
+  REQUIRE(got.ok());
+  const auto exact = device->load(made.graph, {.exact = true}, device::plain_source(*device), NoLocksHeld());
+  REQUIRE(exact.ok());
+  const auto own = conformance::compile(**exact, made.inputs);
+  REQUIRE(own.ok());
+  const auto wanted = session.run(*own, made.inputs);
+  REQUIRE(wanted.ok());
+  CHECK(conformance::same_bits(got->front(), wanted->front()));
+}
+
+TEST_CASE("a plan names the kernel for few rows") {
+  const auto device = device_for({});
+  const Made made = made_of({.m = 40, .n = 64});
+  const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
+  REQUIRE(module.ok());
+  const std::vector<ir::Extents> shapes = {{40, 256}};
+  const auto plan = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld());
+  REQUIRE(plan.ok());
+  CHECK(std::string_view(plan->nodes[0].path).starts_with("product_few_"));
+}
+
+}  // namespace
+}  // namespace heddle::cuda
