@@ -87,19 +87,10 @@ __attribute__((noinline)) void KernelLaunch::run_apart(unsigned index, uint64_t 
   asm volatile("" : : "r"(stack_of_the_other) : "memory");  // or it would be left out
   run_one(index, order);
 }
-#endif
 
-// Forwards or backwards: what a block does is not to depend on those before it.
-void KernelLaunch::run(uint64_t number) const {
-  const uint64_t order = seed.load_relaxed() * 0x9e3779b97f4a7c15u + number;
-  const unsigned last = blocks_ / static_cast<unsigned>(kernel_->cluster) - 1,
-                 turned = (order & 1) != 0 ? last : 0;
-#if !defined(HEDDLE_FIBERS)
-  run_first(turned, order);
-  for (unsigned i = 1; i <= last; ++i) run_one(turned == 0 ? i : last - i, order);
-#else
-  // What a fiber does, and what the stream's thread does between, is ordered by these alone. Both stay in
-  // this function: the sanitizer keeps a call stack for each.
+// What a fiber does, and what the stream's thread does between, is ordered by these alone. Both stay in this
+// function: the sanitizer keeps a call stack for each.
+void KernelLaunch::run_in_fibers(unsigned turned, unsigned last, uint64_t order) const {
   static thread_local const Fibers fibers;
   char begun = 0, over = 0;
   void* const stream = __tsan_get_current_fiber();
@@ -120,7 +111,22 @@ void KernelLaunch::run(uint64_t number) const {
     __tsan_switch_to_fiber(stream, __tsan_switch_to_fiber_no_sync);
   }
   __tsan_acquire(&over);
+}
 #endif
+
+// Forwards or backwards: what a block does is not to depend on those before it.
+void KernelLaunch::run(uint64_t number) const {
+  const uint64_t order = seed.load_relaxed() * 0x9e3779b97f4a7c15u + number;
+  const unsigned last = blocks_ / static_cast<unsigned>(kernel_->cluster) - 1,
+                 turned = (order & 1) != 0 ? last : 0;
+#if defined(HEDDLE_FIBERS)
+  if (kernel_->cluster == 1) {  // else they wait for each other, which takes threads
+    run_in_fibers(turned, last, order);
+    return spend_time_of(*kernel_);
+  }
+#endif
+  run_first(turned, order);
+  for (unsigned i = 1; i <= last; ++i) run_one(turned == 0 ? i : last - i, order);
   spend_time_of(*kernel_);
 }
 

@@ -1,7 +1,8 @@
 // kernel_launch.h: a kernel with its parameters, as a stream or a graph runs it.
 //
 //   Order      Blocks come forwards or backwards, threads in an order of their own, by the seed; clusters as
-//              blocks do. For the thread sanitizer the blocks of a launch run beside each other.
+//              blocks do. For the thread sanitizer the blocks of a launch run beside each other, where they
+//              form no clusters.
 #pragma once
 
 #include <vector>
@@ -23,6 +24,7 @@ class KernelLaunch {
   void run_first(unsigned index, uint64_t order) const;  // is watched (touches.h)
   void run_one(unsigned index, uint64_t order) const;
   void run_apart(unsigned index, uint64_t order) const;
+  void run_in_fibers(unsigned turned, unsigned last, uint64_t order) const;
 
   const HostKernel* kernel_ = nullptr;
   int device_ = 0;

@@ -15,7 +15,8 @@
 //              beside each other, each with its rank. put(to, rank, value) writes 16 bytes to where the block
 //              of that rank has what this one has at `to`. It reads them behind an arrive() of the writer's
 //              that its own await() waits for; and a block may be written to once it has arrived, and until
-//              it ends. Only GPUs of compute capability 9.0 and more have clusters.
+//              it ends. arrive_alone() arrives, and shows nothing of what was written before it. Only GPUs
+//              of compute capability 9.0 and more have clusters.
 //   Uniform    each(), shared(), arrive(), await() and the helpers below are called by all threads alike,
 //              never inside a phase.
 #pragma once
@@ -101,6 +102,10 @@ class GpuBlock {
   HEDDLE_DEVICE void arrive() {
     __syncwarp();
     HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.release.aligned;" :: : "memory"));
+  }
+  HEDDLE_DEVICE void arrive_alone() {
+    __syncwarp();
+    HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.relaxed.aligned;" :: : "memory"));
   }
   HEDDLE_DEVICE void await() {
     __syncwarp();
@@ -198,6 +203,7 @@ class HostBlock {
     }
   }
   void arrive() { ++arrivals_; }
+  void arrive_alone() { arrive(); }
   void await() {
     ++awaits_;
     if (cluster_ != nullptr) cluster_->await(*this);

@@ -49,18 +49,17 @@ struct FewRows {
   static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 2, kCluster = kSums;
   static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
   static constexpr int kLine = Shape::kLine;
+  static constexpr int kUnrolled = kThreads < 256 ? 2 : 1;  // fewer threads hide less, and have the registers
 
   ProductParams p;
 
   struct Mine {  // what a thread has in registers
     float part[kOwnRows][4] = {};
     Four<float> row[Shape::kRowLoads], column[Shape::kColumnLoads];  // of the next step
-    // Elements from the side's beginning to each at step 0; kBeyond: it is beyond the last row or column, or
-    // its part is beyond k.
+    // Elements from the side's beginning to where its group's part of each row or column begins.
     int32_t row_from[Shape::kRowLoads], column_from[Shape::kColumnLoads];
     Followers<float> followers[Shape::kEnds];
   };
-  static constexpr int32_t kBeyond = -1;
 
   struct Lot {  // what the block computes
     TileSide rows, columns;
@@ -88,6 +87,8 @@ struct FewRows {
     return (lot.rank + group * kSums) * lot.part;
   }
 
+  HEDDLE_DEVICE static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
   template <bool kAlongK>
   HEDDLE_DEVICE static TileSpot column_spot(int thread, int i) {
     return spot_of<Shape::kColumns, kStep>(i * kThreads + thread, kAlongK);
@@ -96,33 +97,39 @@ struct FewRows {
     return spot_of<Shape::kRows, kStep>(i * kThreads + thread, true);
   }
 
+  // Of a whole lot all loads are made: what is beyond its rows, its columns, its part or k is read from the
+  // last place before it, and makes only sums that nobody takes.
   template <bool kAlongK>
   HEDDLE_DEVICE void begin(const Lot& lot, int thread, Mine& my) const {
-    const auto from = [&](const TileSide& side, const TileSpot& spot) {
-      const int64_t first = first_of(lot, spot.group);
-      if (spot.place >= side.count || first >= p.k) return kBeyond;
-      return static_cast<int32_t>(spot.place * side.outer + (first + spot.k) * side.inner);
+    const auto from = [&](const TileSide& side, const TileSpot& spot, int64_t last_place) {
+      const int64_t place = least(spot.place, last_place),
+                    first = least(first_of(lot, spot.group), p.k - lot.part);
+      return static_cast<int32_t>(place * side.outer + first * side.inner);
     };
-    HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kRowLoads; ++i) my.row_from[i] = from(lot.rows, row_spot(thread, i));
-    HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kColumnLoads; ++i)
-      my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i));
-  }
-
-  // Of a whole lot a load is one addition and two comparisons, and goes on while the step before is computed.
-  template <bool kAlongK>
-  HEDDLE_DEVICE static void fetch(const Lot& lot, int thread, int64_t step, Mine& my) {
-    const auto load = [&](const TileSide& side, int32_t from, const TileSpot& spot) {
-      if (from == kBeyond || step + spot.k >= lot.part) return Four<float>{};
-      return aligned_quad<F32>(side.data + static_cast<uint64_t>(from + step * side.inner) * sizeof(float));
-    };
-    HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kColumnLoads; ++i)
-      my.column[i] = load(lot.columns, my.column_from[i], column_spot<kAlongK>(thread, i));
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kRowLoads; ++i)
-      my.row[i] = load(lot.rows, my.row_from[i], row_spot(thread, i));
+      my.row_from[i] = from(lot.rows, row_spot(thread, i), lot.rows.count - 1);
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kColumnLoads; ++i) {
+      const TileSpot spot = column_spot<kAlongK>(thread, i);
+      my.column_from[i] = from(lot.columns, spot, lot.columns.count - (kAlongK ? 1 : 4));
+    }
+  }
+  template <bool kAlongK>
+  HEDDLE_DEVICE static void fetch(const Lot& lot, int thread, int step, Mine& my) {
+    const auto load = [&](const TileSide& side, int32_t from, int k, int last_k) {
+      const int32_t at = from + (k < last_k ? k : last_k) * static_cast<int32_t>(side.inner);
+      return aligned_quad<F32>(side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
+    };
+    const int part = static_cast<int>(lot.part);
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kColumnLoads; ++i) {
+      const int k = step + column_spot<kAlongK>(thread, i).k;
+      my.column[i] = load(lot.columns, my.column_from[i], k, part - (kAlongK ? 4 : 1));
+    }
+    HEDDLE_UNROLL
+    for (int i = 0; i < Shape::kRowLoads; ++i)
+      my.row[i] = load(lot.rows, my.row_from[i], step + row_spot(thread, i).k, part - 4);
   }
   template <bool kAlongK>
   HEDDLE_DEVICE static void put(int thread, Four<float>* pool, const Mine& my) {
@@ -133,9 +140,9 @@ struct FewRows {
       *column_place<kAlongK>(pool, column_spot<kAlongK>(thread, i)) = my.column[i];
   }
 
-  // Of any other one.
+  // Of any other lot each load finds its own limits.
   template <bool kAlongK>
-  HEDDLE_DEVICE void fetch_and_put(const Lot& lot, int thread, int64_t step, Four<float>* pool) const {
+  HEDDLE_DEVICE void fetch_and_put(const Lot& lot, int thread, int step, Four<float>* pool) const {
     const auto load = [&](const TileSide& side, const TileSpot& spot) {
       const int64_t first = first_of(lot, spot.group), end = first + lot.part;
       return quad_of<F32>(side, spot.place, first + step + spot.k, end < p.k ? end : p.k);
@@ -176,7 +183,7 @@ struct FewRows {
     const Four<float>* const columns = pool + Shape::kRowQuads +
                                        (kAlongK ? (group * Shape::kColumns + across) * kLine
                                                 : group * kStep * (Shape::kColumns / 4) + across);
-    HEDDLE_UNROLL_BY(2)
+    HEDDLE_UNROLL_BY(kUnrolled)
     for (int k = 0; k < length; k += 4) {
       Four<float> x[kOwnRows], y[4];
       HEDDLE_UNROLL
@@ -226,9 +233,10 @@ struct FewRows {
         fetch<kAlongK>(lot, thread, 0, mine[thread]);
       }
     });
+    const int part = static_cast<int>(lot.part);
     HEDDLE_ROLLED
-    for (int64_t step = 0; step < lot.part; step += kStep) {
-      const int64_t left = lot.part - step;
+    for (int step = 0; step < part; step += kStep) {
+      const int left = part - step;
       block.each([&](int thread) {
         if constexpr (kWhole) {
           put<kAlongK>(thread, pool, mine[thread]);
@@ -238,7 +246,9 @@ struct FewRows {
       });
       block.each([&](int thread) {
         if (kWhole && left > kStep) fetch<kAlongK>(lot, thread, step + kStep, mine[thread]);
-        multiply<kAlongK>(thread, static_cast<int>(left < kStep ? left : kStep), pool, mine[thread]);
+        const int group = thread / (Shape::kDown * Shape::kAcross);
+        if (first_of(lot, group) < p.k)
+          multiply<kAlongK>(thread, left < kStep ? left : kStep, pool, mine[thread]);
       });
     }
     block.each([&](int thread) { put_parts<kAlongK>(thread, pool, mine[thread]); });
@@ -286,14 +296,9 @@ struct FewRows {
     Four<float>* const pool = block.template shared<Four<float>>(Shape::kPoolQuads);
     Four<float>* const sums = block.template shared<Four<float>>(Shape::kTileQuads);
     typename Block::template Own<Mine> mine(block);
-    block.arrive();
+    block.arrive_alone();
     const Lot lot = lot_of(block.index());
-    block.each_alone([&](int thread) {
-      mine[thread] = Mine();
-      each_end(lot, thread, [&](int i, int, int64_t element, int64_t row, int64_t column) {
-        mine[thread].followers[i] = followers_of<float>(p, Type::kF32, element, row, column);
-      });
-    });
+    block.each_alone([&](int thread) { mine[thread] = Mine(); });
     if (lot.whole) {
       if (lot.columns.along_k) {
         sum<true, true>(block, lot, pool, mine);
@@ -305,6 +310,12 @@ struct FewRows {
     } else {
       sum<false, false>(block, lot, pool, mine);
     }
+    // On their way while sums are sent; earlier there are no registers for them.
+    block.each_alone([&](int thread) {
+      each_end(lot, thread, [&](int i, int, int64_t element, int64_t row, int64_t column) {
+        mine[thread].followers[i] = followers_of<float>(p, Type::kF32, element, row, column);
+      });
+    });
     block.await();  // all blocks of the cluster run: they can be sent to
     block.each_alone([&](int thread) { send(block, lot.rank, thread, pool, sums); });
     block.arrive();
