@@ -153,6 +153,19 @@ TEST_CASE("the kernels for few rows are taken where they beat the library by 1.2
   CHECK(computes({.library = true}, {.dtype = DType::kF16}) == "library");
 }
 
+TEST_CASE("numbers of rows that are alike are the kernels' for few rows, or none of them is") {
+  const ProductTime tiles(nanoseconds(25'000));
+  const auto device = device_for({.library = true});
+  {
+    const FewRowsTime few(nanoseconds(5'000));
+    CHECK(computes(*device, {.m = 65}) == "few");
+    CHECK(computes(*device, {.m = 3}) == "few");
+  }
+  const FewRowsTime few(nanoseconds(20'000));
+  for (const int64_t m : {66, 80, 96, 4}) CHECK(computes(*device, {.m = m}) == "few");
+  for (const int64_t m : {64, 49, 97, 2}) CHECK(computes(*device, {.m = m}) == "library");
+}
+
 TEST_CASE("what is not measured the kernels for few rows compute") {
   CHECK(computes({.library = true, .tunes = false}, {}) == "few");
   CHECK(computes({.library = true, .tunes = false}, {.k = 64}) == "tiles");
