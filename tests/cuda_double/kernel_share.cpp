@@ -27,9 +27,13 @@ constexpr RunKernel run_in_share() {
 }
 
 constexpr HostKernel kAll[] = {
-#define HEDDLE_KERNEL(name, ...)                                                                 \
-  {"heddle_" #name, sizeof(__VA_ARGS__), most_threads<__VA_ARGS__>(), cluster_of<__VA_ARGS__>(), \
-   run_in_share<__COUNTER__ - kFirst, __VA_ARGS__>(), is_everywhere<__VA_ARGS__>()},
+#define HEDDLE_KERNEL(name, ...)                      \
+  {"heddle_" #name,                                   \
+   sizeof(__VA_ARGS__),                               \
+   most_threads<__VA_ARGS__>(),                       \
+   cluster_of<__VA_ARGS__>(),                         \
+   run_in_share<__COUNTER__ - kFirst, __VA_ARGS__>(), \
+   is_everywhere<__VA_ARGS__>()},
 #include "drivers/cuda/kernels/list.inc"
 };
 

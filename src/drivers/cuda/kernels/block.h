@@ -7,6 +7,10 @@
 //              of a warp, a power of two, so that each of them has the result, without a barrier.
 //              each_alone(f) is each(f) without its barrier: of what its phase and those after it, up to the
 //              next barrier, read, no other thread writes anything in them.
+//   Copies     copy(to, from), within a phase, begins to copy 16 bytes of global memory to shared memory,
+//              both at multiples of 16; end_copies(), outside, ends a group of them. await_copies<N>()
+//              returns when all threads see all groups but the newest N. Until then `to` may change at any
+//              time.
 //   Threads    A struct may say `static constexpr int kThreads`: no block of it has more threads, so that
 //              each may have more registers.
 //   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
@@ -17,14 +21,15 @@
 //              that its own await() waits for; and a block may be written to once it has arrived, and until
 //              it ends. arrive_alone() arrives, and shows nothing of what was written before it. Only GPUs
 //              of compute capability 9.0 and more have clusters.
-//   Uniform    each(), shared(), arrive(), await() and the helpers below are called by all threads alike,
-//              never inside a phase.
+//   Uniform    each(), shared(), end_copies(), await_copies(), arrive(), await() and the helpers below are
+//              called by all threads alike, never inside a phase.
 #pragma once
 
 #include "drivers/cuda/kernels/portable.h"
 
 #if !defined(__CUDACC__)
 #include <cstddef>
+#include <cstring>
 #include <memory>
 #include <vector>
 #endif
@@ -98,6 +103,28 @@ class GpuBlock {
       const T mine = own[0], other = exchanged(mine, step);
       own[0] = (threadIdx.x & step) == 0 ? combine(mine, other) : combine(other, mine);
     }
+  }
+  template <class T>
+  HEDDLE_DEVICE void copy(T* to, uint64_t from) {
+    static_assert(sizeof(T) == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+#else
+    *to = *global<const T>(from);
+#endif
+  }
+  HEDDLE_DEVICE void end_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+  }
+  template <int kNewest>
+  HEDDLE_DEVICE void await_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(kNewest) : "memory");
+#endif
+    __syncthreads();
   }
   HEDDLE_DEVICE void arrive() {
     __syncwarp();
@@ -202,6 +229,27 @@ class HostBlock {
       }
     }
   }
+  // The seed decides which copies are there at once, and which when they are awaited.
+  template <class T>
+  void copy(T* to, uint64_t from) {
+    static_assert(sizeof(T) == 16);
+    Copy copy{to, {}};
+    std::memcpy(copy.bytes, global<const T>(from), sizeof copy.bytes);
+    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
+    if ((seed_ >> 33) % 2 == 0) {
+      std::memcpy(to, copy.bytes, sizeof copy.bytes);
+    } else {
+      copies_.back().push_back(copy);
+    }
+  }
+  void end_copies() { copies_.emplace_back(); }
+  template <int kNewest>
+  void await_copies() {
+    while (copies_.size() > kNewest + 1) {
+      for (const Copy& each : copies_.front()) std::memcpy(each.to, each.bytes, sizeof each.bytes);
+      copies_.erase(copies_.begin());
+    }
+  }
   void arrive() { ++arrivals_; }
   void arrive_alone() { arrive(); }
   void await() {
@@ -231,6 +279,10 @@ class HostBlock {
     std::unique_ptr<std::byte[]> at;
     size_t bytes;
   };
+  struct Copy {
+    void* to;
+    std::byte bytes[16];
+  };
   int64_t index_, blocks_;
   int threads_;
   size_t shared_bytes_, used_ = 0;
@@ -239,6 +291,7 @@ class HostBlock {
   int arrivals_ = 0, awaits_ = 0;
   bool overrun_ = false, astray_ = false;
   std::vector<Shared> shared_;
+  std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group goes on
 };
 
 #endif

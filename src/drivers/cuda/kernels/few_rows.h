@@ -5,7 +5,9 @@
 //   Order      That of the tiles, bit for bit: the block of rank r adds up parts r, r + 4, r + 8 and r + 12
 //              of k, a group of threads each, and so has one of the four sums. It sends each other block its
 //              quarter of the tile, and finishes its own.
-//   Speed      k is read by four times as many blocks as there are tiles: few tiles fill a GPU.
+//   Speed      k is read by four times as many blocks as there are tiles: few tiles fill a GPU. Stages of k
+//              are on their way to shared memory before the first is multiplied. What is left is mostly time
+//              that one thing waits for another: the launch, the first stage, the cluster's barriers.
 #pragma once
 
 #include "drivers/cuda/kernels/tiled_product.h"
@@ -13,16 +15,17 @@
 namespace heddle::cuda {
 
 // A tile of Rows * Down by 4 * Across elements: Down x Across threads in each group, Rows x 4 elements a
-// thread. At most Step elements of each group's part of k are in shared memory at a time.
-template <int Rows, int Down, int Across, int Step>
+// thread. Step elements of each group's part of k are a stage; so many Stages are in shared memory at a time.
+template <int Rows, int Down, int Across, int Step, int Stages>
 struct FewRowsShape {
-  static constexpr int kOwnRows = Rows, kDown = Down, kAcross = Across, kStep = Step;
+  static constexpr int kOwnRows = Rows, kDown = Down, kAcross = Across, kStep = Step, kStages = Stages;
   static constexpr int kGroups = kParts / kSums;
   static constexpr int kRows = Rows * Down, kColumns = 4 * Across, kThreads = Down * Across * kGroups;
   static constexpr int kLine = Step / 4 | 1;  // quads of k of a row; odd: rows are spread over the banks
   static constexpr int kRowQuads = kGroups * kRows * kLine;
   static constexpr int kAlongK = kGroups * kColumns * kLine, kAcrossK = kGroups * Step * kColumns / 4;
-  static constexpr int kSteps = kRowQuads + (kAlongK > kAcrossK ? kAlongK : kAcrossK);
+  static constexpr int kStageQuads = kRowQuads + (kAlongK > kAcrossK ? kAlongK : kAcrossK);
+  static constexpr int kSteps = kStages * kStageQuads;
   static constexpr int kTileQuads = kRows * kColumns / 4, kShareQuads = kTileQuads / kSums;
   static constexpr int kPoolQuads = kSteps > kGroups* kTileQuads ? kSteps : kGroups * kTileQuads;
   static constexpr int kSharedBytes = (kPoolQuads + kTileQuads) * static_cast<int>(sizeof(Four<float>));
@@ -30,32 +33,29 @@ struct FewRowsShape {
   static constexpr int kColumnLoads = kGroups * kColumns * Step / 4 / kThreads;
   static constexpr int kEnds =
       (4 * kShareQuads + kThreads - 1) / kThreads;  // elements that a thread finishes
-  static_assert(kSharedBytes <= 48 * 1024 && Step % 16 == 0 && kTileQuads % kSums == 0);
+  static_assert(kSharedBytes <= 48 * 1024 && Stages > 1 && Step % 16 == 0 && kTileQuads % kSums == 0);
   static_assert(kRowLoads * kThreads * 4 == kGroups * kRows * Step);
   static_assert(kColumnLoads * kThreads * 4 == kGroups * kColumns * Step);
 };
-using Few8x16 = FewRowsShape<1, 8, 4, 64>;
-using Few16x16 = FewRowsShape<2, 8, 4, 32>;
-using Few32x16 = FewRowsShape<4, 8, 4, 32>;
-using Few8x32 = FewRowsShape<1, 8, 8, 64>;
-using Few16x32 = FewRowsShape<2, 8, 8, 32>;
-using Few24x32 = FewRowsShape<3, 8, 8, 32>;
-using Few32x32 = FewRowsShape<4, 8, 8, 32>;
-using Few48x32 = FewRowsShape<6, 8, 8, 16>;
-using Few64x32 = FewRowsShape<8, 8, 8, 16>;
+// More rows a thread take less reading of shared memory, up to the registers of 128 threads.
+using Few8x16 = FewRowsShape<1, 8, 4, 32, 3>;
+using Few16x16 = FewRowsShape<2, 8, 4, 32, 2>;
+using Few8x32 = FewRowsShape<2, 4, 8, 32, 2>;
+using Few16x32 = FewRowsShape<4, 4, 8, 16, 3>;
+using Few24x32 = FewRowsShape<6, 4, 8, 16, 2>;
+using Few32x32 = FewRowsShape<8, 4, 8, 16, 2>;
 
 template <class Shape>
 struct FewRows {
   static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 2, kCluster = kSums;
   static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
-  static constexpr int kLine = Shape::kLine;
+  static constexpr int kStages = Shape::kStages, kLine = Shape::kLine;
   static constexpr int kUnrolled = kThreads < 256 ? 2 : 1;  // fewer threads hide less, and have the registers
 
   ProductParams p;
 
   struct Mine {  // what a thread has in registers
     float part[kOwnRows][4] = {};
-    Four<float> row[Shape::kRowLoads], column[Shape::kColumnLoads];  // of the next step
     // Elements from the side's beginning to where its group's part of each row or column begins.
     int32_t row_from[Shape::kRowLoads], column_from[Shape::kColumnLoads];
     Followers<float> followers[Shape::kEnds];
@@ -115,29 +115,25 @@ struct FewRows {
       my.column_from[i] = from(lot.columns, spot, lot.columns.count - (kAlongK ? 1 : 4));
     }
   }
-  template <bool kAlongK>
-  HEDDLE_DEVICE static void fetch(const Lot& lot, int thread, int step, Mine& my) {
-    const auto load = [&](const TileSide& side, int32_t from, int k, int last_k) {
+  template <bool kAlongK, class Block>
+  HEDDLE_DEVICE static void start(Block& block, const Lot& lot, int thread, int step, Four<float>* stage,
+                                  const Mine& my) {
+    const auto load = [&](Four<float>* to, const TileSide& side, int32_t from, int k, int last_k) {
       const int32_t at = from + (k < last_k ? k : last_k) * static_cast<int32_t>(side.inner);
-      return aligned_quad<F32>(side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
+      block.copy(to, side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
     };
     const int part = static_cast<int>(lot.part);
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kColumnLoads; ++i) {
-      const int k = step + column_spot<kAlongK>(thread, i).k;
-      my.column[i] = load(lot.columns, my.column_from[i], k, part - (kAlongK ? 4 : 1));
+      const TileSpot spot = column_spot<kAlongK>(thread, i);
+      load(column_place<kAlongK>(stage, spot), lot.columns, my.column_from[i], step + spot.k,
+           part - (kAlongK ? 4 : 1));
     }
     HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kRowLoads; ++i)
-      my.row[i] = load(lot.rows, my.row_from[i], step + row_spot(thread, i).k, part - 4);
-  }
-  template <bool kAlongK>
-  HEDDLE_DEVICE static void put(int thread, Four<float>* pool, const Mine& my) {
-    HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kRowLoads; ++i) *row_place(pool, row_spot(thread, i)) = my.row[i];
-    HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kColumnLoads; ++i)
-      *column_place<kAlongK>(pool, column_spot<kAlongK>(thread, i)) = my.column[i];
+    for (int i = 0; i < Shape::kRowLoads; ++i) {
+      const TileSpot spot = row_spot(thread, i);
+      load(row_place(stage, spot), lot.rows, my.row_from[i], step + spot.k, part - 4);
+    }
   }
 
   // Of any other lot each load finds its own limits.
@@ -225,31 +221,56 @@ struct FewRows {
     }
   }
 
+  template <bool kAlongK>
+  HEDDLE_DEVICE void add_up(const Lot& lot, int thread, int step, const Four<float>* stage, Mine& my) const {
+    const int left = static_cast<int>(lot.part) - step, group = thread / (Shape::kDown * Shape::kAcross);
+    if (first_of(lot, group) < p.k) multiply<kAlongK>(thread, left < kStep ? left : kStep, stage, my);
+  }
+
+  template <bool kAlongK, class Block, class Own>
+  HEDDLE_DEVICE void sum_whole(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
+    const int part = static_cast<int>(lot.part);
+    block.each_alone([&](int thread) { begin<kAlongK>(lot, thread, mine[thread]); });
+    const auto start_at = [&](int step, int stage) {
+      block.each_alone([&](int thread) {
+        if (step < part)
+          start<kAlongK>(block, lot, thread, step, pool + stage * Shape::kStageQuads, mine[thread]);
+      });
+      block.end_copies();
+    };
+    HEDDLE_UNROLL
+    for (int stage = 0; stage < kStages; ++stage) start_at(stage * kStep, stage);
+    block.template await_copies<kStages - 1>();
+    int stage = 0;
+    HEDDLE_ROLLED
+    for (int step = 0;;) {
+      block.each_alone([&](int thread) {
+        add_up<kAlongK>(lot, thread, step, pool + stage * Shape::kStageQuads, mine[thread]);
+      });
+      step += kStep;
+      if (step >= part) break;
+      block.template await_copies<kStages - 2>();  // and the stage before this one is free
+      start_at(step + (kStages - 1) * kStep, stage);
+      stage = stage + 1 == kStages ? 0 : stage + 1;
+    }
+    block.each([](int) {});  // all have multiplied: their sums may lie where the stages do
+  }
+
+  template <bool kAlongK, class Block, class Own>
+  HEDDLE_DEVICE void sum_any(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
+    HEDDLE_ROLLED
+    for (int step = 0; step < static_cast<int>(lot.part); step += kStep) {
+      block.each([&](int thread) { fetch_and_put<kAlongK>(lot, thread, step, pool); });
+      block.each([&](int thread) { add_up<kAlongK>(lot, thread, step, pool, mine[thread]); });
+    }
+  }
+
   template <bool kWhole, bool kAlongK, class Block, class Own>
   HEDDLE_DEVICE void sum(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
-    block.each_alone([&](int thread) {
-      if constexpr (kWhole) {
-        begin<kAlongK>(lot, thread, mine[thread]);
-        fetch<kAlongK>(lot, thread, 0, mine[thread]);
-      }
-    });
-    const int part = static_cast<int>(lot.part);
-    HEDDLE_ROLLED
-    for (int step = 0; step < part; step += kStep) {
-      const int left = part - step;
-      block.each([&](int thread) {
-        if constexpr (kWhole) {
-          put<kAlongK>(thread, pool, mine[thread]);
-        } else {
-          fetch_and_put<kAlongK>(lot, thread, step, pool);
-        }
-      });
-      block.each([&](int thread) {
-        if (kWhole && left > kStep) fetch<kAlongK>(lot, thread, step + kStep, mine[thread]);
-        const int group = thread / (Shape::kDown * Shape::kAcross);
-        if (first_of(lot, group) < p.k)
-          multiply<kAlongK>(thread, left < kStep ? left : kStep, pool, mine[thread]);
-      });
+    if constexpr (kWhole) {
+      sum_whole<kAlongK>(block, lot, pool, mine);
+    } else {
+      sum_any<kAlongK>(block, lot, pool, mine);
     }
     block.each([&](int thread) { put_parts<kAlongK>(thread, pool, mine[thread]); });
   }
