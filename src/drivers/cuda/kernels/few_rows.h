@@ -47,10 +47,9 @@ using Few32x32 = FewRowsShape<8, 4, 8, 16, 2>;
 
 template <class Shape>
 struct FewRows {
-  static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 2, kCluster = kSums;
+  static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 512 / kThreads, kCluster = kSums;
   static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
   static constexpr int kStages = Shape::kStages, kLine = Shape::kLine;
-  static constexpr int kUnrolled = kThreads < 256 ? 2 : 1;  // fewer threads hide less, and have the registers
 
   ProductParams p;
 
@@ -73,13 +72,14 @@ struct FewRows {
     Lot lot;
     const int64_t wide = (p.n + Shape::kColumns - 1) / Shape::kColumns, tile = index / kCluster;
     lot.rank = static_cast<int>(index % kCluster);
-    lot.row = tile / wide * Shape::kRows;
-    lot.column = tile % wide * Shape::kColumns;
+    const int64_t down = quotient(tile, wide);
+    lot.row = down * Shape::kRows;
+    lot.column = (tile - down * wide) * Shape::kColumns;
     lot.part = part_of(p.k);
     lot.rows = side_of<F32, Shape::kRows>(p.x, lot.row * p.x_row, p.x_row, 1, p.m - lot.row, p.k);
     lot.columns = side_of<F32, Shape::kColumns>(p.y, lot.column * p.y_column, p.y_column, p.y_row,
                                                 p.n - lot.column, p.k);
-    lot.whole = lot.rows.whole && lot.columns.whole && p.k % lot.part == 0;
+    lot.whole = lot.rows.whole && lot.columns.whole && quotient(p.k, lot.part) * lot.part == p.k;
     return lot;
   }
 
@@ -87,7 +87,10 @@ struct FewRows {
     return (lot.rank + group * kSums) * lot.part;
   }
 
-  HEDDLE_DEVICE static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+  template <class T>
+  HEDDLE_DEVICE static T least(T a, T b) {
+    return a < b ? a : b;
+  }
 
   template <bool kAlongK>
   HEDDLE_DEVICE static TileSpot column_spot(int thread, int i) {
@@ -101,19 +104,21 @@ struct FewRows {
   // last place before it, and makes only sums that nobody takes.
   template <bool kAlongK>
   HEDDLE_DEVICE void begin(const Lot& lot, int thread, Mine& my) const {
-    const auto from = [&](const TileSide& side, const TileSpot& spot, int64_t last_place) {
-      const int64_t place = least(spot.place, last_place),
-                    first = least(first_of(lot, spot.group), p.k - lot.part);
-      return static_cast<int32_t>(place * side.outer + first * side.inner);
+    // All are less than INT32_MAX; 64 bits would take longer, and the first load waits for it.
+    const auto k = static_cast<int32_t>(p.k), part = static_cast<int32_t>(lot.part);
+    const auto from = [&](const TileSide& side, const TileSpot& spot, int32_t last_place) {
+      const int32_t place = least(spot.place, last_place),
+                    first = least((lot.rank + spot.group * kSums) * part, k - part);
+      return place * static_cast<int32_t>(side.outer) + first * static_cast<int32_t>(side.inner);
     };
+    const auto last_row = static_cast<int32_t>(least(lot.rows.count, int64_t{Shape::kRows})) - 1;
+    const auto last_column =
+        static_cast<int32_t>(least(lot.columns.count, int64_t{Shape::kColumns})) - (kAlongK ? 1 : 4);
     HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kRowLoads; ++i)
-      my.row_from[i] = from(lot.rows, row_spot(thread, i), lot.rows.count - 1);
+    for (int i = 0; i < Shape::kRowLoads; ++i) my.row_from[i] = from(lot.rows, row_spot(thread, i), last_row);
     HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kColumnLoads; ++i) {
-      const TileSpot spot = column_spot<kAlongK>(thread, i);
-      my.column_from[i] = from(lot.columns, spot, lot.columns.count - (kAlongK ? 1 : 4));
-    }
+    for (int i = 0; i < Shape::kColumnLoads; ++i)
+      my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i), last_column);
   }
   template <bool kAlongK, class Block>
   HEDDLE_DEVICE static void start(Block& block, const Lot& lot, int thread, int step, Four<float>* stage,
@@ -179,7 +184,7 @@ struct FewRows {
     const Four<float>* const columns = pool + Shape::kRowQuads +
                                        (kAlongK ? (group * Shape::kColumns + across) * kLine
                                                 : group * kStep * (Shape::kColumns / 4) + across);
-    HEDDLE_UNROLL_BY(kUnrolled)
+    HEDDLE_UNROLL_BY(2)
     for (int k = 0; k < length; k += 4) {
       Four<float> x[kOwnRows], y[4];
       HEDDLE_UNROLL
