@@ -74,6 +74,7 @@ ProductParams params_of(const Problem& q, Operands& from, float* out) {
 struct Run {
   std::vector<float> out;
   const char* wrong = nullptr;
+  int64_t copied = 0;  // by all blocks
 };
 
 template <class Shape>
@@ -86,7 +87,10 @@ Run run_few(const Problem& q, Operands& from, uint64_t seed = 1) {
     const cuda_double::ClusterShape shape{
         tile * kSums,    tiles * kSums,       kSums,
         Shape::kThreads, Shape::kSharedBytes, seed + static_cast<uint64_t>(tile)};
-    made.wrong = cuda_double::run_cluster(shape, [&](HostBlock& block) { kernel(block); });
+    made.wrong = cuda_double::run_cluster(shape, [&](HostBlock& block) {
+      kernel(block);
+      made.copied += block.copied();
+    });
   }
   return made;
 }
@@ -173,6 +177,23 @@ TEST_CASE("a product of few rows has the tiles' bits in every shape of both") {
     const std::vector<float> tiles = run_tiles<Tile32x32>(q, from);
     CHECK(same(run_tiles<Tile4x8>(q, from), tiles));
     with_shapes([&]<class Shape>(Shape) { CHECK(same(run_few<Shape>(q, from).out, tiles)); });
+  }
+}
+
+TEST_CASE("a tile of few rows copies its own rows and columns, once, and nothing else") {
+  for (const Problem& q : {
+           Problem{1, 64, 256},
+           Problem{3, 36, 384, true},  // some groups have no part of k
+           Problem{25, 100, 768},      // parts that end within a stage
+           Problem{40, 7, 1024, true},
+       }) {
+    CAPTURE(q.m);
+    Operands from(q);
+    with_shapes([&]<class Shape>(Shape) {
+      const int64_t tall = (q.m + Shape::kRows - 1) / Shape::kRows,
+                    wide = (q.n + Shape::kColumns - 1) / Shape::kColumns;
+      CHECK(run_few<Shape>(q, from).copied == (wide * q.m + tall * q.n) * q.k / 4);
+    });
   }
 }
 

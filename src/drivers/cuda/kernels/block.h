@@ -233,6 +233,7 @@ class HostBlock {
   template <class T>
   void copy(T* to, uint64_t from) {
     static_assert(sizeof(T) == 16);
+    ++copied_;
     Copy copy{to, {}};
     std::memcpy(copy.bytes, global<const T>(from), sizeof copy.bytes);
     seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
@@ -269,6 +270,7 @@ class HostBlock {
     }
     astray_ = true;
   }
+  int64_t copied() const { return copied_; }  // how many copies it began
   int arrivals() const { return arrivals_; }
   int awaits() const { return awaits_; }
   bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
@@ -283,7 +285,7 @@ class HostBlock {
     void* to;
     std::byte bytes[16];
   };
-  int64_t index_, blocks_;
+  int64_t index_, blocks_, copied_ = 0;
   int threads_;
   size_t shared_bytes_, used_ = 0;
   uint64_t seed_;

@@ -50,12 +50,14 @@ struct FewRows {
   static constexpr int kThreads = Shape::kThreads, kBlocksAtOnce = 512 / kThreads, kCluster = kSums;
   static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
   static constexpr int kStages = Shape::kStages, kLine = Shape::kLine;
+  static constexpr int32_t kBeyond = -1;
 
   ProductParams p;
 
   struct Mine {  // what a thread has in registers
     float part[kOwnRows][4] = {};
-    // Elements from the side's beginning to where its group's part of each row or column begins.
+    // Elements from the side's beginning to where its group's part of each row or column begins; kBeyond:
+    // there is nothing of it.
     int32_t row_from[Shape::kRowLoads], column_from[Shape::kColumnLoads];
     Followers<float> followers[Shape::kEnds];
   };
@@ -87,11 +89,6 @@ struct FewRows {
     return (lot.rank + group * kSums) * lot.part;
   }
 
-  template <class T>
-  HEDDLE_DEVICE static T least(T a, T b) {
-    return a < b ? a : b;
-  }
-
   template <bool kAlongK>
   HEDDLE_DEVICE static TileSpot column_spot(int thread, int i) {
     return spot_of<Shape::kColumns, kStep>(i * kThreads + thread, kAlongK);
@@ -100,44 +97,41 @@ struct FewRows {
     return spot_of<Shape::kRows, kStep>(i * kThreads + thread, true);
   }
 
-  // Of a whole lot all loads are made: what is beyond its rows, its columns, its part or k is read from the
-  // last place before it, and makes only sums that nobody takes.
+  // Of a whole lot nothing is copied that is beyond its rows, its columns, its part or k: what is in shared
+  // memory there makes only sums that nobody takes.
   template <bool kAlongK>
   HEDDLE_DEVICE void begin(const Lot& lot, int thread, Mine& my) const {
     // All are less than INT32_MAX; 64 bits would take longer, and the first load waits for it.
     const auto k = static_cast<int32_t>(p.k), part = static_cast<int32_t>(lot.part);
-    const auto from = [&](const TileSide& side, const TileSpot& spot, int32_t last_place) {
-      const int32_t place = least(spot.place, last_place),
-                    first = least((lot.rank + spot.group * kSums) * part, k - part);
-      return place * static_cast<int32_t>(side.outer) + first * static_cast<int32_t>(side.inner);
+    const auto from = [&](const TileSide& side, const TileSpot& spot) {
+      const int32_t first = (lot.rank + spot.group * kSums) * part;
+      if (spot.place >= side.count || first >= k) return kBeyond;
+      return spot.place * static_cast<int32_t>(side.outer) + first * static_cast<int32_t>(side.inner);
     };
-    const auto last_row = static_cast<int32_t>(least(lot.rows.count, int64_t{Shape::kRows})) - 1;
-    const auto last_column =
-        static_cast<int32_t>(least(lot.columns.count, int64_t{Shape::kColumns})) - (kAlongK ? 1 : 4);
     HEDDLE_UNROLL
-    for (int i = 0; i < Shape::kRowLoads; ++i) my.row_from[i] = from(lot.rows, row_spot(thread, i), last_row);
+    for (int i = 0; i < Shape::kRowLoads; ++i) my.row_from[i] = from(lot.rows, row_spot(thread, i));
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kColumnLoads; ++i)
-      my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i), last_column);
+      my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i));
   }
   template <bool kAlongK, class Block>
   HEDDLE_DEVICE static void start(Block& block, const Lot& lot, int thread, int step, Four<float>* stage,
                                   const Mine& my) {
-    const auto load = [&](Four<float>* to, const TileSide& side, int32_t from, int k, int last_k) {
-      const int32_t at = from + (k < last_k ? k : last_k) * static_cast<int32_t>(side.inner);
+    const int part = static_cast<int>(lot.part);
+    const auto load = [&](Four<float>* to, const TileSide& side, int32_t from, int k) {
+      if (from == kBeyond || k >= part) return;
+      const int32_t at = from + k * static_cast<int32_t>(side.inner);
       block.copy(to, side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
     };
-    const int part = static_cast<int>(lot.part);
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kColumnLoads; ++i) {
       const TileSpot spot = column_spot<kAlongK>(thread, i);
-      load(column_place<kAlongK>(stage, spot), lot.columns, my.column_from[i], step + spot.k,
-           part - (kAlongK ? 4 : 1));
+      load(column_place<kAlongK>(stage, spot), lot.columns, my.column_from[i], step + spot.k);
     }
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kRowLoads; ++i) {
       const TileSpot spot = row_spot(thread, i);
-      load(row_place(stage, spot), lot.rows, my.row_from[i], step + spot.k, part - 4);
+      load(row_place(stage, spot), lot.rows, my.row_from[i], step + spot.k);
     }
   }
 
