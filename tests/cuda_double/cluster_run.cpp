@@ -11,7 +11,8 @@ namespace {
 
 const char* wrong_with(const cuda::HostBlock& block) {
   if (block.overrun()) return "it takes more shared memory than the launch gave";
-  if (block.astray()) return "it writes to a block of its cluster that does not run, or beyond shared memory";
+  if (block.astray()) return "it puts to a block of its cluster that is not open, or beyond shared memory";
+  if (block.unsettled()) return "a block of its cluster does not await just what is put to it";
   return nullptr;
 }
 
@@ -32,22 +33,17 @@ class ClusterRun final : public cuda::HostCluster {
     return wrong_;
   }
 
-  void await(cuda::HostBlock& block) override {
-    const auto rank = static_cast<int>(block.index() - shape_.first);
-    Seat& seat = seats_[static_cast<size_t>(rank)];
-    seat.arrivals = block.arrivals();
-    seat.awaits = block.awaits();
-    pass_on();
-    wait_for_turn(rank);
-  }
+  void await_arrivals(cuda::HostBlock& block) override { wait_until(block, Waits::kForArrivals); }
+  void await_puts(cuda::HostBlock& block) override { wait_until(block, Waits::kForPuts); }
   cuda::HostBlock* block_of(int rank) override {
     return rank >= 0 && rank < shape_.count ? seats_[static_cast<size_t>(rank)].block : nullptr;
   }
 
  private:
+  enum class Waits { kForNothing, kForArrivals, kForPuts };
   struct Seat {  // all but the turn is its holder's
     cuda::HostBlock* block = nullptr;
-    int arrivals = 0, awaits = 0;
+    Waits waits = Waits::kForNothing;
     bool over = false;
   };
   static constexpr int kNobody = -1;
@@ -65,10 +61,19 @@ class ClusterRun final : public cuda::HostCluster {
     pass_on();
   }
 
+  void wait_until(const cuda::HostBlock& block, Waits waits) {
+    const auto rank = static_cast<int>(block.index() - shape_.first);
+    seats_[static_cast<size_t>(rank)].waits = waits;
+    pass_on();
+    wait_for_turn(rank);
+    seats_[static_cast<size_t>(rank)].waits = Waits::kForNothing;
+  }
   bool can_run(const Seat& seat) const {
-    return !seat.over && std::ranges::all_of(seats_, [&](const Seat& other) {
-      return other.over || other.arrivals >= seat.awaits;
-    });
+    if (seat.over) return false;
+    if (seat.waits == Waits::kForPuts) return seat.block->has_all_puts();
+    return seat.waits == Waits::kForNothing || std::ranges::all_of(seats_, [](const Seat& other) {
+             return other.over || (other.block != nullptr && other.block->arrived());
+           });
   }
   int next() {
     seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
@@ -84,7 +89,7 @@ class ClusterRun final : public cuda::HostCluster {
     if (rank == kNobody) {
       const auto waits = std::ranges::find_if(seats_, [](const Seat& seat) { return !seat.over; });
       if (waits == seats_.end()) return;
-      wrong_ = "a block awaits others of its cluster that never arrive";
+      wrong_ = "a block awaits what the others of its cluster never do";
       rank = static_cast<int>(waits - seats_.begin());
     }
     *turn_.lock() = rank;

@@ -1,9 +1,9 @@
 // cluster_run.h: the blocks of a cluster, as the double runs them.
 //
-//   Order      One block runs at a time, until it has to wait for another or is over; which one is next a
-//              seed decides. So what a block does without waiting for another is done as early as can be, and
-//              as late: a barrier that a kernel lacks shows in its result, or in a write to a block that does
-//              not run.
+//   Order      One block runs at a time, until it has to wait for others or is over; which one is next a seed
+//              decides. So what a block does without waiting for another is done as early as can be, and as
+//              late: what a kernel does not await shows in its result, or in a put to a block that is not
+//              open.
 //   Threads    Each block has one; the first to run is the caller's.
 //   Blocks     Until all blocks are over.
 #pragma once

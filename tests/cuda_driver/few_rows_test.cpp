@@ -279,57 +279,56 @@ TEST_CASE("copies that a kernel does not await show") {
 // Each block sends its rank to the next one, whose answer it is.
 struct Ring {
   static constexpr int kCluster = 4;
-  bool waits_first, waits_then;
-  uint64_t out;
+  int puts = 1;
+  bool awaits_all = true, awaits_puts = true, reads_early = false;
+  uint64_t out = 0;
 
   template <class Block>
   void operator()(Block& block) const {
     auto* const mine = block.template shared<Four<float>>(1);
     const int rank = static_cast<int>(block.index() % kCluster);
-    if (waits_first) {
-      block.arrive();
-      block.await();
-    }
+    const auto read = [&] {
+      block.each([&](int thread) {
+        if (thread == 0) global<float>(out)[rank] = mine->v[3];
+      });
+    };
+    block.arrive(puts);
+    if (awaits_all) block.await();
     block.each([&](int thread) {
       const auto sent = static_cast<float>(rank + 1);
       if (thread == 0) block.put(mine, (rank + 1) % kCluster, Four<float>{{sent, sent, sent, sent}});
     });
-    if (waits_then) {
-      block.arrive();
-      block.await();
-    }
-    block.each([&](int thread) {
-      if (thread == 0) global<float>(out)[rank] = mine->v[3];
-    });
-    block.arrive();  // before that no block ends, so that it can be sent to
-    block.await();
+    if (reads_early) read();
+    if (awaits_puts) block.await_puts();
+    if (!reads_early) read();
   }
 };
 
-TEST_CASE("a barrier that a kernel of clusters lacks shows") {
-  int64_t astray = 0, early = 0;
+TEST_CASE("what a kernel of clusters does not await shows") {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    for (const bool first : {true, false}) {
-      for (const bool then : {true, false}) {
-        std::vector<float> out(4, -1);
-        const Ring ring{first, then, reinterpret_cast<uint64_t>(out.data())};
-        const cuda_double::ClusterShape shape{0, 4, 4, 32, 64, seed};
-        const char* const wrong = cuda_double::run_cluster(shape, [&](HostBlock& block) { ring(block); });
-        const bool right = wrong == nullptr && out == std::vector<float>{4, 1, 2, 3};
-        CHECK(right == (first && then));
-        astray += wrong != nullptr ? 1 : 0;
-        early += wrong == nullptr && !right ? 1 : 0;
-      }
-    }
+    std::vector<float> out;
+    const auto run = [&](Ring ring) {
+      out.assign(4, -1);
+      ring.out = reinterpret_cast<uint64_t>(out.data());
+      const cuda_double::ClusterShape shape{0, 4, 4, 32, kPutBytes + kArriveBytes, seed};
+      return cuda_double::run_cluster(shape, [&](HostBlock& block) { ring(block); });
+    };
+    const std::vector<float> right = {4, 1, 2, 3};
+    CHECK(run({}) == nullptr);
+    CHECK(out == right);
+    CHECK(run({.awaits_all = false}) != nullptr);
+    CHECK(run({.awaits_puts = false}) != nullptr);
+    CHECK(run({.puts = 0}) != nullptr);
+    CHECK(run({.puts = 2}) != nullptr);
+    CHECK(run({.reads_early = true}) == nullptr);
+    CHECK(out != right);
   }
-  CHECK(astray == 40);  // whenever blocks are written to that may not have begun
-  CHECK(early == 20);
 }
 
 TEST_CASE("a block that awaits others in vain is found") {
   const cuda_double::ClusterShape shape{0, 4, 4, 32, 64, 3};
   const char* const stuck = cuda_double::run_cluster(shape, [](HostBlock& block) {
-    if (block.index() != 1) block.arrive();
+    if (block.index() != 1) block.arrive(0);
     block.await();
   });
   CHECK(stuck != nullptr);

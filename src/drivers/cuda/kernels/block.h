@@ -16,13 +16,14 @@
 //   Order      Within a phase the threads have none. HostBlock takes them in an order made of a seed: a
 //              kernel whose result depends on it lacks a barrier.
 //   Clusters   A struct may say `static constexpr int kCluster`: so many blocks, one behind the other, run
-//              beside each other, each with its rank. put(to, rank, value) writes 16 bytes to where the block
-//              of that rank has what this one has at `to`. It reads them behind an arrive() of the writer's
-//              that its own await() waits for; and a block may be written to once it has arrived, and until
-//              it ends. arrive_alone() arrives, and shows nothing of what was written before it. Only GPUs
-//              of compute capability 9.0 and more have clusters.
-//   Uniform    each(), shared(), end_copies(), await_copies(), arrive(), await() and the helpers below are
-//              called by all threads alike, never inside a phase.
+//              beside each other, each with its rank. A block calls arrive(), await() and await_puts() once.
+//              arrive(n) opens it to n puts and takes kArriveBytes of shared memory; await() returns when all
+//              blocks of the cluster have arrived. From then on put(to, rank, value), within a phase, sends
+//              16 bytes to where the block of that rank has what this one has at `to`, which may change at
+//              any time until its await_puts(): that returns when all n are there. No block ends before it.
+//              Only GPUs of compute capability 9.0 and more have clusters.
+//   Uniform    each(), shared(), end_copies(), await_copies(), arrive(), await(), await_puts() and the
+//              helpers below are called by all threads alike, never inside a phase.
 #pragma once
 
 #include "drivers/cuda/kernels/portable.h"
@@ -58,6 +59,7 @@ constexpr bool is_everywhere() {
   return !requires { K::kNewer; };
 }
 inline constexpr int kWarp = 32;  // a block has whole ones wherever they are combined
+inline constexpr int kPutBytes = 16, kArriveBytes = 16;
 
 #if defined(__CUDACC__)
 
@@ -126,11 +128,14 @@ class GpuBlock {
 #endif
     __syncthreads();
   }
-  HEDDLE_DEVICE void arrive() {
-    __syncwarp();
-    HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.release.aligned;" :: : "memory"));
-  }
-  HEDDLE_DEVICE void arrive_alone() {
+  HEDDLE_DEVICE void arrive(int puts) {
+    gate_ = static_cast<uint32_t>(__cvta_generic_to_shared(shared<uint64_t>(1)));
+    if (threadIdx.x == 0) {
+      HEDDLE_OF_CLUSTERS(asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(gate_) : "memory");
+                         asm volatile("fence.mbarrier_init.release.cluster;" :: : "memory");
+                         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(gate_),
+                                      "r"(puts * kPutBytes) : "memory"));
+    }
     __syncwarp();
     HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.relaxed.aligned;" :: : "memory"));
   }
@@ -140,12 +145,21 @@ class GpuBlock {
   }
   template <class T>
   HEDDLE_DEVICE void put(T* to, int rank, const T& value) {
-    static_assert(sizeof(T) == 16);
-    uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to)), words[4];
+    static_assert(sizeof(T) == kPutBytes);
+    uint32_t at = static_cast<uint32_t>(__cvta_generic_to_shared(to)), gate = gate_, words[4];
     memcpy(words, &value, sizeof words);
-    HEDDLE_OF_CLUSTERS(asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(at), "r"(rank));
-                       asm volatile("st.shared::cluster.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at),
-                                    "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]) : "memory"));
+    HEDDLE_OF_CLUSTERS(
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"(at), "r"(rank));
+        asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(gate) : "r"(gate), "r"(rank));
+        asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%0], "
+                     "{%1, %2, %3, %4}, [%5];" ::"r"(at),
+                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3]), "r"(gate) : "memory"));
+  }
+  HEDDLE_DEVICE void await_puts() {
+    HEDDLE_OF_CLUSTERS(
+        asm volatile("{ .reg .pred there;\n"
+                     "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%0], 0;\n"
+                     "@!there bra again; }" ::"r"(gate_) : "memory"));
   }
 
  private:
@@ -160,6 +174,7 @@ class GpuBlock {
     }
   }
   int used_ = 0;
+  uint32_t gate_ = 0;  // counts what is put here
 };
 
 #undef HEDDLE_OF_CLUSTERS
@@ -169,7 +184,8 @@ class GpuBlock {
 class HostBlock;
 class HostCluster {  // whose blocks run one at a time, each until it has to wait
  public:
-  virtual void await(HostBlock& block) = 0;
+  virtual void await_arrivals(HostBlock& block) = 0;
+  virtual void await_puts(HostBlock& block) = 0;
   virtual HostBlock* block_of(int rank) = 0;  // null: it has not begun, or is over
 
  protected:
@@ -251,30 +267,42 @@ class HostBlock {
       copies_.erase(copies_.begin());
     }
   }
-  void arrive() { ++arrivals_; }
-  void arrive_alone() { arrive(); }
-  void await() {
-    ++awaits_;
-    if (cluster_ != nullptr) cluster_->await(*this);
+  void arrive(int puts) {
+    shared<std::byte>(kArriveBytes);
+    ++arrivals_;
+    puts_ = puts;
   }
+  void await() {
+    if (cluster_ != nullptr) cluster_->await_arrivals(*this);
+  }
+  // As copies; the seed is the sender's.
   template <class T>
   void put(T* to, int rank, const T& value) {
-    static_assert(sizeof(T) == 16);
+    static_assert(sizeof(T) == kPutBytes);
     HostBlock* const other = cluster_ == nullptr ? nullptr : cluster_->block_of(rank);
+    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
     for (size_t i = 0; i < shared_.size(); ++i) {
       const auto offset = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(shared_[i].at.get());
       if (offset >= shared_[i].bytes) continue;
-      astray_ = astray_ || other == nullptr || i >= other->shared_.size();
-      if (!astray_) *reinterpret_cast<T*>(other->shared_[i].at.get() + offset) = value;
+      astray_ = astray_ || other == nullptr || other->arrivals_ == 0 || i >= other->shared_.size();
+      if (!astray_) other->receive(other->shared_[i].at.get() + offset, &value, (seed_ >> 33) % 2 == 0);
       return;
     }
     astray_ = true;
   }
+  void await_puts() {
+    if (cluster_ != nullptr) cluster_->await_puts(*this);
+    for (const Copy& each : coming_) std::memcpy(each.to, each.bytes, sizeof each.bytes);
+    coming_.clear();
+    awaited_puts_ = true;
+  }
   int64_t copied() const { return copied_; }  // how many copies it began
-  int arrivals() const { return arrivals_; }
-  int awaits() const { return awaits_; }
+  bool arrived() const { return arrivals_ > 0; }
+  bool has_all_puts() const { return received_ >= puts_; }
   bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
-  bool astray() const { return astray_; }    // it wrote to a block that does not run, or to no shared memory
+  bool astray() const { return astray_; }    // it put to a block that is not open, or to no shared memory
+  // At its end: it was sent what it did not expect or await, or arrived more than once.
+  bool unsettled() const { return arrivals_ > 1 || received_ != puts_ || (arrivals_ > 0 && !awaited_puts_); }
 
  private:
   struct Shared {
@@ -285,15 +313,26 @@ class HostBlock {
     void* to;
     std::byte bytes[16];
   };
+  void receive(std::byte* to, const void* from, bool at_once) {
+    ++received_;
+    Copy copy{to, {}};
+    std::memcpy(copy.bytes, from, sizeof copy.bytes);
+    if (at_once) {
+      std::memcpy(to, copy.bytes, sizeof copy.bytes);
+    } else {
+      coming_.push_back(copy);
+    }
+  }
   int64_t index_, blocks_, copied_ = 0;
   int threads_;
   size_t shared_bytes_, used_ = 0;
   uint64_t seed_;
   HostCluster* cluster_;
-  int arrivals_ = 0, awaits_ = 0;
-  bool overrun_ = false, astray_ = false;
+  int arrivals_ = 0, puts_ = 0, received_ = 0;
+  bool awaited_puts_ = false, overrun_ = false, astray_ = false;
   std::vector<Shared> shared_;
   std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group goes on
+  std::vector<Copy> coming_;
 };
 
 #endif

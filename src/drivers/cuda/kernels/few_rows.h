@@ -7,7 +7,7 @@
 //              quarter of the tile, and finishes its own.
 //   Speed      k is read by four times as many blocks as there are tiles: few tiles fill a GPU. Stages of k
 //              are on their way to shared memory before the first is multiplied. What is left is mostly time
-//              that one thing waits for another: the launch, the first stage, the cluster's barriers.
+//              that one thing waits for another: the launch, the first stage, the other blocks' sums.
 #pragma once
 
 #include "drivers/cuda/kernels/tiled_product.h"
@@ -28,7 +28,8 @@ struct FewRowsShape {
   static constexpr int kSteps = kStages * kStageQuads;
   static constexpr int kTileQuads = kRows * kColumns / 4, kShareQuads = kTileQuads / kSums;
   static constexpr int kPoolQuads = kSteps > kGroups* kTileQuads ? kSteps : kGroups * kTileQuads;
-  static constexpr int kSharedBytes = (kPoolQuads + kTileQuads) * static_cast<int>(sizeof(Four<float>));
+  static constexpr int kSharedBytes =
+      (kPoolQuads + kTileQuads) * static_cast<int>(sizeof(Four<float>)) + kArriveBytes;
   static constexpr int kRowLoads = kGroups * kRows * Step / 4 / kThreads;
   static constexpr int kColumnLoads = kGroups * kColumns * Step / 4 / kThreads;
   static constexpr int kEnds =
@@ -316,7 +317,7 @@ struct FewRows {
     Four<float>* const pool = block.template shared<Four<float>>(Shape::kPoolQuads);
     Four<float>* const sums = block.template shared<Four<float>>(Shape::kTileQuads);
     typename Block::template Own<Mine> mine(block);
-    block.arrive_alone();
+    block.arrive(Shape::kTileQuads);  // the sums of all four blocks, its own among them
     const Lot lot = lot_of(block.index());
     block.each_alone([&](int thread) { mine[thread] = Mine(); });
     if (lot.whole) {
@@ -336,10 +337,9 @@ struct FewRows {
         mine[thread].followers[i] = followers_of<float>(p, Type::kF32, element, row, column);
       });
     });
-    block.await();  // all blocks of the cluster run: they can be sent to
-    block.each_alone([&](int thread) { send(block, lot.rank, thread, pool, sums); });
-    block.arrive();
     block.await();
+    block.each_alone([&](int thread) { send(block, lot.rank, thread, pool, sums); });
+    block.await_puts();
     block.each_alone([&](int thread) { finish(lot, thread, sums, mine[thread]); });
   }
 };
