@@ -217,15 +217,28 @@ TEST_CASE("what the library cannot read as it lies the kernels for few rows mult
   CHECK(conformance::same_bits(got->front(), wanted->front()));
 }
 
-TEST_CASE("a plan names the kernel for few rows") {
-  const auto device = device_for({});
-  const Made made = made_of({.m = 40, .n = 64});
-  const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
-  REQUIRE(module.ok());
-  const std::vector<ir::Extents> shapes = {{40, 256}};
-  const auto plan = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld());
-  REQUIRE(plan.ok());
-  CHECK(std::string_view(plan->nodes[0].path).starts_with("product_few_"));
+TEST_CASE("a plan names the kernel for few rows, the one whose tiles are done in the fewest short turns") {
+  const auto device = device_for({});  // of four multiprocessors
+  struct Row {
+    int64_t m, n;
+    const char* kernel;
+  };
+  for (const Row& row : {
+           Row{8, 16, "product_few_8x16"},
+           Row{8, 32, "product_few_8x32"},
+           Row{8, 128, "product_few_8x64"},
+           Row{16, 32, "product_few_16x32"},
+           Row{24, 32, "product_few_24x32"},
+           Row{32, 64, "product_few_32x32"},
+       }) {
+    const Made made = made_of({.m = row.m, .n = row.n});
+    const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
+    REQUIRE(module.ok());
+    const std::vector<ir::Extents> shapes = {{row.m, 256}};
+    const auto plan = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld());
+    REQUIRE(plan.ok());
+    CHECK(std::string_view(plan->nodes[0].path).starts_with(row.kernel));
+  }
 }
 
 }  // namespace

@@ -107,8 +107,8 @@ std::vector<float> run_tiles(const Problem& q, Operands& from) {
 template <class F>
 void with_shapes(F f) {
   f(Few8x16());
-  f(Few16x16());
   f(Few8x32());
+  f(Few8x64());
   f(Few16x32());
   f(Few24x32());
   f(Few32x32());

@@ -40,9 +40,9 @@ struct FewRowsShape {
 };
 // More rows a thread take less reading of shared memory, up to the registers of 128 threads.
 using Few8x16 = FewRowsShape<1, 8, 4, 32, 3>;
-using Few16x16 = FewRowsShape<2, 8, 4, 32, 2>;
 using Few8x32 = FewRowsShape<2, 4, 8, 32, 2>;
-using Few16x32 = FewRowsShape<4, 4, 8, 16, 3>;
+using Few8x64 = FewRowsShape<4, 2, 16, 16, 2>;
+using Few16x32 = FewRowsShape<4, 4, 8, 16, 2>;
 using Few24x32 = FewRowsShape<6, 4, 8, 16, 2>;
 using Few32x32 = FewRowsShape<8, 4, 8, 16, 2>;
 

@@ -43,8 +43,8 @@ const ProductTile& choose_tile(const ProductParams& params, int multiprocessors)
 }
 
 constexpr ProductTile kFewRowsTiles[] = {
-    tile_of<Few8x16>("product_few_8x16", 1),   tile_of<Few16x16>("product_few_16x16", 1),
-    tile_of<Few8x32>("product_few_8x32", 1),   tile_of<Few16x32>("product_few_16x32", 1),
+    tile_of<Few8x16>("product_few_8x16", 1),   tile_of<Few8x32>("product_few_8x32", 1),
+    tile_of<Few8x64>("product_few_8x64", 1),   tile_of<Few16x32>("product_few_16x32", 1),
     tile_of<Few24x32>("product_few_24x32", 1), tile_of<Few32x32>("product_few_32x32", 1),
 };
 
@@ -55,16 +55,17 @@ bool takes_few_rows(const Lowering& l, const ProductParams& params) {
          params.m <= kMostRows && params.n > 0 && params.k >= kLeastK && params.x_column == 1;
 }
 
-// The one that is done first, when a multiprocessor's blocks take their turns, and each costs as much as so
-// many multiplications by itself and so many more for each row and column that it reads. Fitted to what an
-// H100 took for 2 to 96 rows of matrices of 512 x 1024, 1024 x 1024 and 1024 x 512, before copies came in
-// stages. Clusters of four do not reach all multiprocessors.
+// The fastest by an estimate, in half multiplications, fitted to what an H100 took for 2 to 96 rows of six
+// matrices. Multiprocessors take the tiles in turns. A turn costs kBegun and the tile's work: its
+// multiplications, and kReading for each row and column. Half of that work is added once: nothing overlaps
+// with the first loads. Clusters of four do not reach all multiprocessors.
 const ProductTile& choose_few_rows(const ProductParams& params, int multiprocessors) {
-  constexpr int64_t kBegun = 300, kReading = 16;
+  constexpr int64_t kBegun = 1100, kReading = 14;
   const int64_t reached = std::max<int64_t>(multiprocessors * 95 / 100, 1);
   const auto time = [&](const ProductTile& tile) {
     const int64_t turns = (kSums * count_of(tile, params) + reached - 1) / reached;
-    return turns * (kBegun + tile.rows * tile.columns + kReading * (tile.rows + tile.columns));
+    return turns * kBegun +
+           (2 * turns + 1) * (tile.rows * tile.columns + kReading * (tile.rows + tile.columns));
   };
   return *std::min_element(std::begin(kFewRowsTiles), std::end(kFewRowsTiles),
                            [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
