@@ -335,7 +335,8 @@ Result<BlasLt::Choice> BlasLt::measure(const BlasProduct& product, std::vector<B
   if (rival.few) ways.emplace_back([&] { return rival.few(operands, device_->stream); });
   HEDDLE_TRY_ASSIGN(const std::vector<float> times, times_of(*device_, ways));
   const size_t tiles = proposed.size(), best = fastest(std::span(times).first(tiles + 1));
-  if (rival.few && times.back() * (best == tiles ? 1 : kGainOfFewRows) <= times[best])
+  const bool equal_terms = best == tiles || proposed[best].workspace_bytes > 0;
+  if (rival.few && times.back() * (equal_terms ? 1 : kGainOfFewRows) <= times[best])
     return Choice{std::nullopt, Own::kFewRows};
   return best == tiles ? Choice{std::nullopt, Own::kTiles} : Choice{proposed[best]};
 }

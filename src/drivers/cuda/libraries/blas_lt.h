@@ -2,7 +2,8 @@
 //
 //   What       product() makes a BlasProduct, which a run enqueues into its stream. Of the algorithms that
 //              the library proposes for a problem the fastest is taken, if it beats our own kernels: tiles by
-//              being faster, what we have for few rows unless that is faster by kGainOfFewRows. It is
+//              being faster, what we have for few rows unless that is faster by kGainOfFewRows, or needs a
+//              workspace, which each running call holds, and is faster at all. It is
 //              measured once per problem and device, when the first program that has it is made, and kept for
 //              other processes (algorithm_store.h). Problems that differ in their number of rows alone are
 //              measured as one (alike.h); where the library refuses the algorithm for one of them, that one
