@@ -4,9 +4,11 @@
 // Read as   calls/s, the median of the rounds, for 1 to 256 blocking callers of one row. A run spins, as the
 //           thread does that watches a device. The bar, on 16 cores: 1.6M with 128 callers and runs of 20 us.
 // Checked   every answer is the caller's own row, doubled.
-// Also      processor time per call, all threads.
+// Also      processor time per call, all threads, in the program and in the system; how often a thread slept.
 // Usage     joined_calls_bench [--callers N] [--lanes N] [--run_us N] [--seconds S] [--json FILE] [--trace
 // FILE]
+#include <sys/resource.h>
+
 #include <map>
 #include <memory>
 #include <numeric>
@@ -29,10 +31,16 @@ struct Setting {
   Duration measured = std::chrono::milliseconds(300);
 };
 
-double process_cpu_s() {
-  timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+struct Used {
+  double user_s = 0, system_s = 0, sleeps = 0;
+};
+Used used_so_far() {
+  rusage now{};
+  getrusage(RUSAGE_SELF, &now);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) * 1e-6;
+  };
+  return {seconds(now.ru_utime), seconds(now.ru_stime), static_cast<double>(now.ru_nvcsw)};
 }
 
 class Joined {
@@ -65,12 +73,13 @@ class Joined {
   Joined& operator=(const Joined&) = delete;
 
   struct Measured {
-    double calls_per_s = 0, cpu_us = 0;
+    double calls_per_s = 0;
+    Used a_call;
   };
   Measured measure(int callers) const {
     std::vector<uint64_t> calls(static_cast<size_t>(callers)), all_calls(calls);
     Atomic<uint64_t> wrong{0};
-    const double cpu_before = process_cpu_s();
+    const Used before = used_so_far();
     const TimePoint begin = Clock::real().now() + setting_.measured / 4;
     const TimePoint end = begin + setting_.measured;
     run_together(callers, [&](int caller) {
@@ -95,8 +104,11 @@ class Joined {
     const auto sum = [](const std::vector<uint64_t>& counts) {
       return static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
     };
+    const Used after = used_so_far();
+    const double made = sum(all_calls);
     return {sum(calls) / std::chrono::duration<double>(setting_.measured).count(),
-            1e6 * (process_cpu_s() - cpu_before) / sum(all_calls)};
+            {(after.user_s - before.user_s) / made, (after.system_s - before.system_s) / made,
+             (after.sleeps - before.sleeps) / made}};
   }
 
   std::string sizes() const {
@@ -122,7 +134,7 @@ int run(int argc, char** argv) {
   constexpr int kRounds = 3;
   std::vector<int> callers = {1, 8, 16, 64, 128, 256};
   if (asked.contains("--callers")) callers = {std::stoi(asked["--callers"])};
-  std::vector<std::vector<double>> rates(callers.size()), cpu(callers.size());
+  std::vector<std::vector<double>> rates(callers.size()), user_us(rates), system_us(rates), sleeps(rates);
   std::string sizes;
   for (int round = 0; round < kRounds; ++round) {
     for (size_t i = 0; i < callers.size(); ++i) {
@@ -131,7 +143,9 @@ int run(int argc, char** argv) {
       const auto measured = joined.measure(callers[i]);
       if (asked.contains("--trace") && !trace::stop().ok()) return 1;
       rates[i].push_back(measured.calls_per_s);
-      cpu[i].push_back(measured.cpu_us);
+      user_us[i].push_back(1e6 * measured.a_call.user_s);
+      system_us[i].push_back(1e6 * measured.a_call.system_s);
+      sleeps[i].push_back(measured.a_call.sleeps);
       sizes += round == 0 ? text(callers[i], " callers: ", joined.sizes(), "\n") : "";
     }
   }
@@ -139,8 +153,11 @@ int run(int argc, char** argv) {
   std::string json;
   for (size_t i = 0; i < callers.size(); ++i) {
     const Spread s = spread_of(rates[i]);
-    std::printf("%4d callers, %d lanes: %9.0f calls/s (%.0f .. %.0f), %.1f us of processors a call\n",
-                callers[i], setting.lanes, s.median, s.low, s.high, spread_of(cpu[i]).median);
+    std::printf(
+        "%4d callers, %d lanes: %9.0f calls/s (%.0f .. %.0f); a call: %.1f + %.1f us of processors "
+        "(program, system), %.2f sleeps\n",
+        callers[i], setting.lanes, s.median, s.low, s.high, spread_of(user_us[i]).median,
+        spread_of(system_us[i]).median, spread_of(sleeps[i]).median);
     json += text(i == 0 ? "{" : ", ", "\"", callers[i], "\": ", s.median);
   }
   if (asked.contains("--json")) std::ofstream(asked["--json"]) << json << "}\n";

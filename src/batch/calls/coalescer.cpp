@@ -100,6 +100,7 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   HEDDLE_TRY_ASSIGN(const CallShape shape, lies.shape_of(inputs));
   const Caller caller{inputs, lies, shape, deadline, std::move(keep)};
   std::optional<Arrival> at = claim(caller);
+  for (Backoff pause; !at.has_value() && replacing_.load_relaxed() && pause.spin();) at = claim(caller);
   if (!at.has_value()) {
     HEDDLE_TRY_ASSIGN(at, arrive(caller, false, nullptr));
     if (at->me.batch == nullptr) return run_alone(caller, at->me);

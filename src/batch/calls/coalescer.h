@@ -286,7 +286,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static void expire_returning(State& state, TimePoint now);
   static Batch open(State& state, Batch batch, std::span<const ir::Extents> row_extents);
   bool idle(State& state, bool joined) const;
+  Here claim_shown(State& state, const Caller& caller);  // without a batch: there is no seat
   Batch joinable(State& state, const Caller& caller);
+  static bool lies_alike(const FormingBatch& batch, const Caller& caller);
   bool may_join(State& state, const FormingBatch& batch, const Caller& caller) const;
   static void fill(Member& member, int64_t first, const Caller& caller);
   static Here sit_down(State& state, const Batch& batch, const Caller& caller,
@@ -318,6 +320,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   std::array<OpenSeats, kShown> open_;
   // Where callers look for a seat first: a hint, relaxed; written under the lock.
   Atomic<uint32_t> first_{0};
+  // A batch has gone, and the next is about to be on show: a hint, relaxed; written under the lock.
+  Atomic<bool> replacing_{false};
   // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
   // when all its seats are written; a claim comes between.
   std::array<Batch, OpenSeats::kDesks> desks_;

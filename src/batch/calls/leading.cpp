@@ -16,6 +16,7 @@ void Coalescer::advance(State& state, const Here* me, Next& next) {
   do {
     take_due(state, me, next);
   } while (show_seats(state));
+  replacing_.store_relaxed(false);
   if (state.inside == 0 && state.returning == 0 && state.spare != nullptr) next.dropped = take_spare(state);
   open_door(state);
 }
@@ -57,6 +58,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
       std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
   const Batch batch = std::move(*found);
   state.forming.erase(found);
+  replacing_.store_relaxed(true);
   take_down(state, batch);
   ++state.busy;
   batch->taken = true;

@@ -44,16 +44,19 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
                                  " callers wait for a batch already, and no more may");
       }
-      Batch batch = apart ? nullptr : joinable(*state, caller);
-      if (batch == nullptr && fresh != nullptr) {
-        batch = open(*state, std::move(fresh), shape.row_extents);
-        state->forming.push_back(batch);
-        opened = !batch->alone;
+      if (!apart && absent == nullptr) at.me = claim_shown(*state, caller);
+      if (at.me.batch != nullptr) {
+        opened = at.me.seat == 0;
+      } else {
+        Batch batch = apart ? nullptr : joinable(*state, caller);
+        if (batch == nullptr && fresh != nullptr) {
+          batch = open(*state, std::move(fresh), shape.row_extents);
+          state->forming.push_back(batch);
+          opened = !batch->alone;
+        }
+        if (batch != nullptr) at.me = sit_down(*state, batch, caller, std::move(absent));
       }
-      if (batch != nullptr) {
-        at.me = sit_down(*state, batch, caller, std::move(absent));
-        advance(*state, &at.me, at.next);
-      }
+      if (at.me.batch != nullptr) advance(*state, &at.me, at.next);
     }
     if (opened && at.me.member().absent == nullptr) at.spare = spare_like(caller, *at.me.batch);
     if (at.me.batch != nullptr) return seated(std::move(at), caller);
@@ -88,11 +91,14 @@ Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) {
   return state.forming.back();
 }
 
+bool Coalescer::lies_alike(const FormingBatch& batch, const Caller& caller) {
+  return &batch.layout == &caller.layout && same_rows(batch.row_extents, caller.shape.row_extents);
+}
+
 bool Coalescer::may_join(State& state, const FormingBatch& batch, const Caller& caller) const {
   const CallShape& shape = caller.shape;
   const int64_t rows = batch.rows + shape.rows;
-  if (batch.alone || rows > batch.capacity || &batch.layout != &caller.layout) return false;
-  if (!same_rows(batch.row_extents, shape.row_extents)) return false;
+  if (batch.alone || rows > batch.capacity || !lies_alike(batch, caller)) return false;
   Running with_me = running(state);
   with_me.active += static_cast<int>(shape.rows - std::min(shape.rows, state.returning_rows));
   return batch.rows == 0 || rows <= rows_per_batch(with_me, limits(state, shape.row_extents));

@@ -22,7 +22,7 @@ std::optional<Coalescer::Arrival> Coalescer::claim(const Caller& caller) {
   Member& member = at.me.member();
   fill(member, seat->first, caller);
   const FormingBatch& batch = *at.me.batch;
-  if (&batch.layout != &caller.layout || !same_rows(batch.row_extents, shape.row_extents)) {
+  if (!lies_alike(batch, caller)) {
     give_up(at.me, seat->asks);
     return std::nullopt;
   }
@@ -77,6 +77,24 @@ Coalescer::Next Coalescer::written(const Here& me, bool asks, Batch spare) {
 }
 
 // ---- under the lock
+
+// A seat of a batch on show, as those take it who have no lock: to take the batch down would send all who
+// come meanwhile to the lock, where each would take it down again.
+Coalescer::Here Coalescer::claim_shown(State& state, const Caller& caller) {
+  const uint16_t kind = kind_of(caller.shape.row_extents, &caller.layout != &equal_);
+  const uint32_t first = first_.load_relaxed();
+  for (const size_t place : {size_t{first}, size_t{1 - first}}) {
+    const Batch batch = state.on_show[place];
+    if (batch == nullptr || !lies_alike(*batch, caller)) continue;
+    const auto seat = open_[place].claim(kind, caller.shape.rows);
+    if (!seat.has_value()) continue;
+    bring_in_shown(state, batch, open_[place].taken());
+    Here me{batch, seat->seat, true};
+    fill(me.member(), seat->first, caller);
+    return me;
+  }
+  return {};
+}
 
 void Coalescer::count_in(State& state) const {
   const uint32_t first = first_.load_relaxed();

@@ -45,4 +45,31 @@ TEST_CASE(
   CHECK(rows > 4);  // seats that were given up had a row of zeros
 }
 
+TEST_CASE("callers who come to the lock take seats where others go on taking theirs: all are answered once") {
+  constexpr int kCallers = 24, kCalls = 400;
+  CoalescerOptions options = with(2);
+  options.door = false;
+  Fixture f(options);
+  Atomic<int64_t> good{0};
+  std::vector<Thread> threads;
+  for (int caller = 0; caller < kCallers; ++caller) {
+    threads.emplace_back("caller", [&, caller] {
+      for (int i = 0; i < kCalls; ++i) {
+        // Some bring two rows, which an open batch may have no room for while others still take its last.
+        Rows rows(caller % 4 == 0 ? 2 : 1, static_cast<float>(caller * kCalls + i));
+        good.add_relaxed(f.right(rows, f.call(rows)) ? 1 : 0);
+      }
+    });
+  }
+  for (Thread& thread : threads) thread.join();
+  CHECK(good.load_relaxed() == kCallers * kCalls);
+  const Coalescer::Stats stats = f.coalescer->stats();
+  CHECK(stats.calls == kCallers * kCalls);
+  CHECK(stats.parked == 0);
+  CHECK(stats.left == 0);
+  int64_t rows = 0;
+  for (const ir::Extents& run : f.runs()) rows += run[0];
+  CHECK(rows == kCalls * (kCallers + kCallers / 4));
+}
+
 }  // namespace heddle::batch
