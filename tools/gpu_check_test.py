@@ -158,3 +158,28 @@ def test_what_is_timed_runs_in_its_order_and_brings_what_it_needs() -> None:
     assert picked("start", "stress") == ["stress", "start"]
     with pytest.raises(ValueError, match="bild"):
         picked("bild")
+
+
+def test_a_side_that_has_ended_is_told_and_leaves_the_rows_after_it_alone():
+    root = TOOL.parent.parent
+    code = """
+import sys
+import figure_sides
+
+child = figure_sides.Child("gone", [sys.executable, "-c", ""], {})
+child.process.wait()
+try:
+    child.ask("{}")
+except figure_sides.Failed as said:
+    print(said)
+child.end()
+"""
+    places = os.pathsep.join(str(root / "bench" / name) for name in ("cuda", "models"))
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": places},
+    )
+    assert (done.returncode, done.stdout) == (0, "gone ended with 0 when asked {}\n"), done.stderr

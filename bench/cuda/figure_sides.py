@@ -5,6 +5,7 @@ Each is a process that measures when it is asked and is idle in between, so that
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -48,7 +49,8 @@ class Child:
         return answer
 
     def end(self) -> None:
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # one that has ended took its last line with it
+            self.process.stdin.close()
         self.process.wait()
 
 
