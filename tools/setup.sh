@@ -58,7 +58,7 @@ install_brew() {
   command -v brew >/dev/null || fail "Homebrew (the command brew) is missing; it brings: $*"
   installed="$(brew list --formula -1)"
   for formula in "$@"; do
-    printf '%s\n' "$installed" | grep -qxF "$formula" || missing+=("$formula")
+    grep -qxF "$formula" <<< "$installed" || missing+=("$formula")
   done
   [ ${#missing[@]} -eq 0 ] && return
   say "installing with Homebrew: ${missing[*]}"
