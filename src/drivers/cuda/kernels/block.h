@@ -210,7 +210,7 @@ class HostBlock {
   void each(F f) {
     // An odd step through a power of two comes to every thread once.
     const bool mixes = (threads_ & (threads_ - 1)) == 0;
-    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
+    stir();
     const int start = mixes ? static_cast<int>(seed_ >> 33) & (threads_ - 1) : 0;
     const int step = mixes ? (static_cast<int>(seed_ >> 45) | 1) & (threads_ - 1) : 1;
     for (int i = 0; i < threads_; ++i) f(mixes ? (start + i * step) & (threads_ - 1) : i);
@@ -250,20 +250,13 @@ class HostBlock {
   void copy(T* to, uint64_t from) {
     static_assert(sizeof(T) == 16);
     ++copied_;
-    Copy copy{to, {}};
-    std::memcpy(copy.bytes, global<const T>(from), sizeof copy.bytes);
-    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
-    if ((seed_ >> 33) % 2 == 0) {
-      std::memcpy(to, copy.bytes, sizeof copy.bytes);
-    } else {
-      copies_.back().push_back(copy);
-    }
+    send(to, global<const T>(from), is_at_once(), copies_.back());
   }
   void end_copies() { copies_.emplace_back(); }
   template <int kNewest>
   void await_copies() {
     while (copies_.size() > kNewest + 1) {
-      for (const Copy& each : copies_.front()) std::memcpy(each.to, each.bytes, sizeof each.bytes);
+      for (const Copy& each : copies_.front()) land(each);
       copies_.erase(copies_.begin());
     }
   }
@@ -280,19 +273,19 @@ class HostBlock {
   void put(T* to, int rank, const T& value) {
     static_assert(sizeof(T) == kPutBytes);
     HostBlock* const other = cluster_ == nullptr ? nullptr : cluster_->block_of(rank);
-    seed_ = seed_ * 6364136223846793005u + 1442695040888963407u;
+    const bool at_once = is_at_once();
     for (size_t i = 0; i < shared_.size(); ++i) {
       const auto offset = reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(shared_[i].at.get());
       if (offset >= shared_[i].bytes) continue;
       astray_ = astray_ || other == nullptr || other->arrivals_ == 0 || i >= other->shared_.size();
-      if (!astray_) other->receive(other->shared_[i].at.get() + offset, &value, (seed_ >> 33) % 2 == 0);
+      if (!astray_) other->receive(other->shared_[i].at.get() + offset, &value, at_once);
       return;
     }
     astray_ = true;
   }
   void await_puts() {
     if (cluster_ != nullptr) cluster_->await_puts(*this);
-    for (const Copy& each : coming_) std::memcpy(each.to, each.bytes, sizeof each.bytes);
+    for (const Copy& each : coming_) land(each);
     coming_.clear();
     awaited_puts_ = true;
   }
@@ -313,15 +306,21 @@ class HostBlock {
     void* to;
     std::byte bytes[16];
   };
-  void receive(std::byte* to, const void* from, bool at_once) {
-    ++received_;
+  void stir() { seed_ = seed_ * 6364136223846793005u + 1442695040888963407u; }
+  bool is_at_once() {
+    stir();
+    return (seed_ >> 33) % 2 == 0;
+  }
+  static void send(void* to, const void* from, bool at_once, std::vector<Copy>& later) {
     Copy copy{to, {}};
     std::memcpy(copy.bytes, from, sizeof copy.bytes);
-    if (at_once) {
-      std::memcpy(to, copy.bytes, sizeof copy.bytes);
-    } else {
-      coming_.push_back(copy);
-    }
+    if (at_once) return land(copy);
+    later.push_back(copy);
+  }
+  static void land(const Copy& copy) { std::memcpy(copy.to, copy.bytes, sizeof copy.bytes); }
+  void receive(void* to, const void* from, bool at_once) {
+    ++received_;
+    send(to, from, at_once, coming_);
   }
   int64_t index_, blocks_, copied_ = 0;
   int threads_;
