@@ -56,6 +56,7 @@
 #include <stop_token>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -108,49 +109,27 @@ HEDDLE_API size_t size_of(DType dtype);         // bytes of one element
 template <class T>
 struct DTypeOf;  // float, double, int8_t to int64_t, uint8_t to uint64_t, bool
 template <>
-struct DTypeOf<float> {
-  static constexpr DType value = DType::f32;
-};
+struct DTypeOf<float> : std::integral_constant<DType, DType::f32> {};
 template <>
-struct DTypeOf<double> {
-  static constexpr DType value = DType::f64;
-};
+struct DTypeOf<double> : std::integral_constant<DType, DType::f64> {};
 template <>
-struct DTypeOf<int8_t> {
-  static constexpr DType value = DType::i8;
-};
+struct DTypeOf<int8_t> : std::integral_constant<DType, DType::i8> {};
 template <>
-struct DTypeOf<uint8_t> {
-  static constexpr DType value = DType::u8;
-};
+struct DTypeOf<uint8_t> : std::integral_constant<DType, DType::u8> {};
 template <>
-struct DTypeOf<int16_t> {
-  static constexpr DType value = DType::i16;
-};
+struct DTypeOf<int16_t> : std::integral_constant<DType, DType::i16> {};
 template <>
-struct DTypeOf<int32_t> {
-  static constexpr DType value = DType::i32;
-};
+struct DTypeOf<int32_t> : std::integral_constant<DType, DType::i32> {};
 template <>
-struct DTypeOf<int64_t> {
-  static constexpr DType value = DType::i64;
-};
+struct DTypeOf<int64_t> : std::integral_constant<DType, DType::i64> {};
 template <>
-struct DTypeOf<uint16_t> {
-  static constexpr DType value = DType::u16;
-};
+struct DTypeOf<uint16_t> : std::integral_constant<DType, DType::u16> {};
 template <>
-struct DTypeOf<uint32_t> {
-  static constexpr DType value = DType::u32;
-};
+struct DTypeOf<uint32_t> : std::integral_constant<DType, DType::u32> {};
 template <>
-struct DTypeOf<uint64_t> {
-  static constexpr DType value = DType::u64;
-};
+struct DTypeOf<uint64_t> : std::integral_constant<DType, DType::u64> {};
 template <>
-struct DTypeOf<bool> {
-  static constexpr DType value = DType::boolean;
-};
+struct DTypeOf<bool> : std::integral_constant<DType, DType::boolean> {};
 
 using Shape = std::vector<int64_t>;
 
@@ -187,6 +166,12 @@ class HEDDLE_API Tensor {
                      std::shared_ptr<const void> keep, void* stream = nullptr);
   // Memory of the device, as results have; what it holds is undefined.
   static Tensor empty(DType dtype, const Shape& shape, const Device& device);
+  // Memory of the host that the device reads and writes where it lies; what it holds is undefined. On "cuda"
+  // it is page-locked: Stream::copy() between it and the device goes on by itself after the call. Until it is
+  // over, nobody may write the source or use the target. With unified memory: as empty(). Any thread; blocks
+  // as long as the driver allocates. exhausted: no memory; unavailable: the device is closed, or this is a
+  // forked child.
+  static Tensor pinned(DType dtype, const Shape& shape, const Device& device);
 
   explicit operator bool() const { return rep_ != nullptr; }
   DType dtype() const;

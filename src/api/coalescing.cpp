@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/submissions.h"
+#include "base/thread.h"
 
 namespace heddle {
 namespace {
@@ -39,6 +40,8 @@ std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged)
 }
 
 constexpr int kMostRows = 1 << 16;
+// On a device beside the processor another lane's launches slow the others', and batches are smaller.
+constexpr int64_t kLeastShare = 8;
 
 Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const ModelOptions& options) {
   const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
@@ -62,6 +65,12 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   // A synchronous device is idle while a call is handed on to the next thread; others have a queue.
   coalesce.lanes_alone =
       traits.synchronous ? std::min(std::max(traits.lanes, traits.queue_depth), permits) : coalesce.lanes;
+  // Who answers submissions has the cores that lanes leave.
+  if (!traits.synchronous) {
+    coalesce.more_leaders = std::max(0, processors() - coalesce.lanes_alone - 1);
+    coalesce.least_share = kLeastShare;
+    coalesce.lookers = processors() / 2;
+  }
   coalesce.chooses_lanes = traits.synchronous;  // lanes that are left have their cores, as helpers
   coalesce.max_rows = options.max_batch;
   coalesce.max_parked = static_cast<size_t>(options.max_waiting);

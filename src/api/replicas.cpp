@@ -82,7 +82,8 @@ void check_devices(std::span<const Device> devices) {
     }
     for (size_t j = 0; j < i; ++j) {
       if (&Internals::runtime(devices[i]) == &Internals::runtime(devices[j]))
-        refuse(text("a model's devices name '", devices[i].name(), "' twice"));
+        refuse(text("a model's devices name '", devices[i].name(),
+                    "' twice; Device::open() makes another one on the same hardware"));
     }
   }
 }

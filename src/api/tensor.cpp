@@ -149,6 +149,11 @@ Tensor Tensor::empty(DType dtype, const Shape& shape, const Device& device) {
       take(Internals::runtime(device).allocate(to_ir(dtype), to_extents(shape, dtype))));
 }
 
+Tensor Tensor::pinned(DType dtype, const Shape& shape, const Device& device) {
+  return Internals::make_tensor(take(Internals::runtime(device).allocate(
+      to_ir(dtype), to_extents(shape, dtype), device::MemoryKind::staging)));
+}
+
 Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const {
   const device::View& from = view_of(*this);
   device::View view = from;
@@ -187,6 +192,7 @@ void* Tensor::mutable_data() {
                 "this tensor borrows memory that it may only read; copy it with contiguous() or Tensor::of");
   for (const device::Point& point : users(view, true))
     check(point.timeline->wait(point.value, Deadline::never()));
+  if (view.buffer != nullptr) view.buffer->forget_writer();
   return host_address(view);
 }
 

@@ -34,6 +34,11 @@ class Atomic {
   T load_acquire() const { return at("load").load(std::memory_order_acquire); }
   T load_seq_cst() const { return at("load").load(std::memory_order_seq_cst); }
 
+  // Parts of a step that has begun, without a seam: for reads whose number no seed decides, as along a hash
+  // table.
+  T read_on_relaxed() const { return value_.load(std::memory_order_relaxed); }
+  T read_on_seq_cst() const { return value_.load(std::memory_order_seq_cst); }
+
   void store_relaxed(T value) { at("store").store(value, std::memory_order_relaxed); }
   void store_release(T value) { at("store").store(value, std::memory_order_release); }
 #ifndef HEDDLE_EMULATED
@@ -110,6 +115,11 @@ class Atomic {
     requires std::integral<T>
   {
     return change("and").fetch_and(bits, std::memory_order_acq_rel);
+  }
+  T and_seq_cst(T bits)
+    requires std::integral<T>
+  {
+    return change("and").fetch_and(bits, std::memory_order_seq_cst);
   }
   T max_relaxed(T other) {
     T seen = load_relaxed();

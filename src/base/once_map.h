@@ -8,13 +8,13 @@
 //   Invariant  One flight per key. hits + misses = calls of get_or_make and peek.
 //   Ordering   What make wrote into the value is visible to every thread that gets it.
 //   Threads    All calls, from any thread, except construction and destruction.
-//   Blocks     A hit takes no lock and never waits: it counts itself into a ReadEpoch, probes an
-//              immutable table and copies the Ref. A miss waits for its flight, which is as long as make.
+//   Blocks     A hit takes no lock and never waits: it counts itself into a ReadEpoch, probes
+//              the table and copies the Ref. A miss waits for its flight, which is as long as make.
 //              A call with a deadline stops waiting for another thread's make at it (Status::deadline), or
 //              when the interrupt check says so; make itself goes on and its value is kept. Without one,
 //              nothing ends the wait: for a get_or_make inside a make, whose failure would reach other
-//              callers. Insertion and eviction build a new table: their cost grows with the number of
-//              entries, which make's cost should exceed by far.
+//              callers. Insertion and eviction change one slot of the table under the writers' lock; a table
+//              is built anew once half of its slots were used, after half as many insertions as entries.
 //   make       () -> Result<Ref<const V>>, or Result<Made> to state the entry's bytes (otherwise 0). It runs
 //              on the first caller's thread with no lock held, and may ask this map for other keys. If that
 //              leads back to a key that waits for it, on this thread or through other threads' makes, the
@@ -38,6 +38,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -59,7 +60,8 @@ class OnceMap {
     uint64_t bytes = 0;
   };
   struct Stats {
-    uint64_t hits = 0, misses = 0, makes = 0, failures = 0, evictions = 0;  // since construction
+    // Since construction; tables: that were built.
+    uint64_t hits = 0, misses = 0, makes = 0, failures = 0, evictions = 0, tables = 0;
     uint64_t count = 0, bytes = 0, waiting = 0;  // now: entries, and threads in a wait
   };
   struct Made {
@@ -73,7 +75,7 @@ class OnceMap {
   explicit OnceMap(Limits limits = Limits()) {
     auto state = state_.lock();
     state->limits = limits;
-    publish(*state);
+    renew(*state);
   }
   OnceMap(const OnceMap&) = delete;
   OnceMap& operator=(const OnceMap&) = delete;
@@ -100,16 +102,10 @@ class OnceMap {
     const NoLocksHeld checked;
     settle([&] {
       auto state = state_.lock();
-      const auto gone = std::stable_partition(state->nodes.begin(), state->nodes.end(),
-                                              [&](const auto& node) { return !pred(node->key); });
-      for (auto node = gone; node != state->nodes.end(); ++node) {
-        state->bytes -= (*node)->bytes;
-        state->retired.nodes.push_back(std::move(*node));
-      }
-      state->nodes.erase(gone, state->nodes.end());
+      for (auto node = state->nodes.begin(); node != state->nodes.end();)
+        node = pred((*node)->key) ? retire(*state, node) : std::next(node);
       std::erase_if(state->flights, [&](const auto& flight) { return pred(flight.first); });
-      state->hand = 0;
-      return publish(*state);
+      return state->retirements;
     }());
   }
   void clear() {
@@ -123,7 +119,7 @@ class OnceMap {
       auto state = state_.lock();
       state->limits = limits;
       evict(*state, nullptr);
-      return publish(*state);
+      return state->retirements;
     }());
   }
 
@@ -152,32 +148,46 @@ class OnceMap {
     }
   };
 
+  // Empty, then a node's, then a node's that is gone: never another's.
   struct Slot {
-    size_t hash = 0;
-    const Node* node = nullptr;
+    Atomic<size_t> hash;  // written before its node is published, and not again
+    Atomic<const Node*> node;
   };
+  // Its address alone means something.
+  alignas(Node) static inline std::byte no_node_[sizeof(Node)];
+  static const Node* gone() { return reinterpret_cast<const Node*>(no_node_); }
 
-  // Immutable; at most half full, so that every probe ends at an empty slot.
+  // At most half of the slots are used, so that every probe ends at an empty one. Changed under state_.
   struct Table {
-    explicit Table(const std::vector<std::unique_ptr<Node>>& nodes)
-        : slots(std::bit_ceil(2 * nodes.size() + 2)), mask(slots.size() - 1) {
-      for (const auto& node : nodes) {
-        size_t i = node->hash & mask;
-        while (slots[i].node != nullptr) i = (i + 1) & mask;
-        slots[i] = {node->hash, node.get()};
-      }
+    explicit Table(size_t entries)
+        : size(std::bit_ceil(3 * entries + 2)), mask(size - 1), slots(std::make_unique<Slot[]>(size)) {}
+    bool has_room() const { return 2 * (used + 1) <= size; }
+    void insert(const Node* node) {
+      size_t i = node->hash & mask;
+      while (slots[i].node.read_on_relaxed() != nullptr) i = (i + 1) & mask;
+      slots[i].hash.store_relaxed(node->hash);
+      slots[i].node.store_seq_cst(node);  // pairs with find(): what it points to is visible
+      ++used;
+    }
+    // Readers that enter from now on do not find it (ReadEpoch).
+    void remove(const Node* node) {
+      size_t i = node->hash & mask;
+      while (slots[i].node.read_on_relaxed() != node) i = (i + 1) & mask;
+      slots[i].node.store_seq_cst(gone());
     }
     template <class Q>
     const Node* find(const Q& key, size_t hash) const {
       for (size_t i = hash & mask;; i = (i + 1) & mask) {
         const Slot& slot = slots[i];
-        if (slot.node == nullptr) return nullptr;
-        if (slot.hash == hash && slot.node->key == key) [[likely]]
-          return slot.node;
+        const Node* const node = slot.node.read_on_seq_cst();  // pairs with insert() and remove()
+        if (node == nullptr) return nullptr;
+        if (slot.hash.read_on_relaxed() == hash && node != gone() && node->key == key) [[likely]]
+          return node;
       }
     }
-    std::vector<Slot> slots;
-    size_t mask;
+    const size_t size, mask;
+    const std::unique_ptr<Slot[]> slots;
+    size_t used = 0;  // by nodes, those that are gone among them
   };
 
   struct Outcome {
@@ -191,7 +201,7 @@ class OnceMap {
   };
 
   struct Garbage {
-    std::vector<std::unique_ptr<const Table>> tables;
+    std::vector<std::unique_ptr<Table>> tables;
     std::vector<std::unique_ptr<Node>> nodes;
     void take(Garbage& other) {
       for (auto& table : other.tables) tables.push_back(std::move(table));
@@ -201,18 +211,19 @@ class OnceMap {
     }
   };
 
+  using Face = std::list<std::unique_ptr<Node>>;  // the clock's
   struct State {
     Limits limits;
-    std::vector<std::unique_ptr<Node>> nodes;  // the clock's face
-    size_t hand = 0;                           // the next node it looks at; nodes.size() means the first
+    Face nodes;
+    typename Face::iterator hand = nodes.end();  // the next node it looks at; the end means the first
     uint64_t bytes = 0;
-    std::unique_ptr<const Table> table;  // what table_ points to
+    std::unique_ptr<Table> table;  // what table_ points to
     std::unordered_map<K, Ref<Flight>, Hash> flights;
     std::unordered_map<std::thread::id, const Flight*> waits;  // whose make each waiting thread depends on
-    // Unpublished, perhaps still looked at. Publication n is gone when freed >= n.
+    // Unpublished, perhaps still looked at. What retirement n left behind is gone when freed >= n.
     Garbage retired, draining;
     ReadEpoch::Grace grace;  // of what drains
-    uint64_t published = 0, draining_up_to = 0, freed = 0;
+    uint64_t retirements = 0, draining_up_to = 0, freed = 0;
     Stats stats;
   };
 
@@ -238,8 +249,8 @@ class OnceMap {
     Ref<Flight> flight_;
   };
 
-  // Beyond this many tables a writer waits for readers to leave, so that a stalled reader cannot fill the
-  // memory.
+  // With more than this left behind a writer waits for readers to leave, so that a stalled reader cannot fill
+  // the memory.
   static constexpr uint64_t kBacklog = 32;
 
   template <class Q>
@@ -262,7 +273,7 @@ class OnceMap {
   Ref<const V> probe(const Q& key, size_t hash) const {
     {
       const auto inside = readers_.enter();
-      const Table* table = table_.load_seq_cst();  // pairs with publish(); seq_cst: see ReadEpoch
+      const Table* table = table_.load_seq_cst();  // pairs with renew(); seq_cst: see ReadEpoch
       yield_point("once_map.probe");
       if (const Node* node = table->find(key, hash)) [[likely]] {
         node->touch();
@@ -374,12 +385,12 @@ class OnceMap {
     auto node =
         std::unique_ptr<Node>(new Node{std::move(key), hash, made.bytes, made.value, Atomic<bool>(false)});
     const Node* newest = node.get();
-    // Just behind the hand: the hand comes to it last.
-    state.nodes.insert(state.nodes.begin() + static_cast<std::ptrdiff_t>(state.hand), std::move(node));
-    ++state.hand;
+    if (!state.table->has_room()) renew(state);
+    state.table->insert(newest);
+    state.nodes.insert(state.hand, std::move(node));  // just behind the hand: the hand comes to it last
     state.bytes += made.bytes;
     evict(state, newest);
-    return publish(state);
+    return state.retirements;
   }
 
   static bool over(const State& state) {
@@ -392,41 +403,56 @@ class OnceMap {
     // Two rounds clear every mark; hits that set them again meanwhile must not keep the hand going.
     size_t patience = 2 * state.nodes.size();
     while (over(state) && state.nodes.size() > (newest != nullptr ? 1u : 0u)) {
-      if (state.hand >= state.nodes.size()) state.hand = 0;
-      std::unique_ptr<Node>& node = state.nodes[state.hand];
-      const bool marked = patience > 0 && node->used.load_relaxed();
+      if (state.hand == state.nodes.end()) state.hand = state.nodes.begin();
+      const Node& node = **state.hand;
+      const bool marked = patience > 0 && node.used.load_relaxed();
       if (patience > 0) --patience;
-      if (marked) node->used.store_relaxed(false);
-      if (marked || node.get() == newest) {
+      if (marked) node.used.store_relaxed(false);
+      if (marked || &node == newest) {
         ++state.hand;
         continue;
       }
-      state.bytes -= node->bytes;
       ++state.stats.evictions;
-      state.retired.nodes.push_back(std::move(node));
-      state.nodes.erase(state.nodes.begin() + static_cast<std::ptrdiff_t>(state.hand));
+      retire(state, state.hand);
     }
   }
 
-  uint64_t publish(State& state) {
-    auto next = std::make_unique<const Table>(state.nodes);
-    table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
-    if (state.table != nullptr) state.retired.tables.push_back(std::move(state.table));
-    state.table = std::move(next);
-    return ++state.published;
+  // Gives the node behind it.
+  typename Face::iterator retire(State& state, typename Face::iterator node) {
+    state.table->remove(node->get());
+    state.bytes -= (*node)->bytes;
+    state.retired.nodes.push_back(std::move(*node));
+    ++state.retirements;
+    const bool was_next = node == state.hand;
+    const auto next = state.nodes.erase(node);
+    if (was_next) state.hand = next;
+    return next;
   }
 
-  // Frees what no reader can look at any more, and waits until publications up to `up_to` are among that.
+  // A table of those that are there, with room for half as many more.
+  void renew(State& state) {
+    auto next = std::make_unique<Table>(state.nodes.size());
+    for (const auto& node : state.nodes) next->insert(node.get());
+    table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
+    ++state.stats.tables;
+    if (state.table != nullptr) {
+      state.retired.tables.push_back(std::move(state.table));
+      ++state.retirements;
+    }
+    state.table = std::move(next);
+  }
+
+  // Frees what no reader can look at any more, and waits until retirements up to `up_to` are among that.
   void settle(uint64_t up_to) {
     for (Backoff backoff;;) {
       Garbage dead;  // destroyed after the lock: the values' destructors are not ours
       bool enough = false;
       {
         auto state = state_.lock();
-        while (state->freed < state->published) {
+        while (state->freed < state->retirements) {
           if (state->draining_up_to == state->freed) {
             state->draining.take(state->retired);
-            state->draining_up_to = state->published;
+            state->draining_up_to = state->retirements;
             state->grace = readers_.begin();
           }
           if (!readers_.passed(state->grace)) break;

@@ -33,6 +33,17 @@ std::vector<int> present(const IntMap& map, int keys) {
   return out;
 }
 
+TEST_CASE("a table serves half as many insertions as it had entries, whether others go or not") {
+  IntMap growing;
+  for (int key = 0; key < 4096; ++key) put(growing, key);
+  CHECK(growing.stats().tables <= 24);  // each has room for one and a half times the entries
+  IntMap full({.count = 64, .bytes = 0});
+  for (int key = 0; key < 4096; ++key) put(full, key);
+  CHECK(full.stats().tables <= 4096 / 32 + 11);
+  CHECK(full.stats().evictions == 4096 - 64);
+  CHECK(present(full, 4096).size() == 64);
+}
+
 TEST_CASE("the count limit holds, and the oldest unused entry goes first") {
   IntMap map({.count = 3, .bytes = 0});
   for (int key = 0; key < 5; ++key) {

@@ -11,7 +11,7 @@ constexpr uint32_t told(uint32_t word) { return word & ~Parker::kAsleep; }
 }  // namespace
 
 void Parker::tell(uint32_t bits) {
-  const uint32_t before = word_.or_acq_rel(bits);
+  const uint32_t before = word_.or_seq_cst(bits);
   if ((before & kAsleep) == 0) return;
 #if defined(__linux__)
   futex::wake(word_, 1, "told");

@@ -3,7 +3,8 @@
 //   What       tell() leaves bits, wait() returns those that were left and not yet taken. One word and a
 //              futex on Linux: telling costs no system call while the owner is awake. Elsewhere a Condition.
 //   States     awake -> asleep (the word has kAsleep alone) -> awake (told, late, or for no reason).
-//   Ordering   What was done before tell() is visible once wait() or take() has returned its bits.
+//   Ordering   What was done before tell() is visible once wait() or take() has returned its bits. tell() and
+//              take() are seq_cst: they can be a side of "I write mine, then read yours".
 //   Threads    wait() and take(): the owner's alone. tell(): any.
 //   Blocks     wait(), until told or the deadline, with no lock held. As Guarded::wait_until(), it also ends
 //              when its thread is asked to (ask_while_waiting).
@@ -21,9 +22,10 @@ class Parker {
   static constexpr uint32_t kAsleep = uint32_t{1} << 31;  // not for tell()
 
   void tell(uint32_t bits);
+  bool is_told() const { return (word_.load_acquire() & ~kAsleep) != 0; }  // the owner's, awake
   // 0: the deadline passed, or the thread was asked to end its wait. Leaves the bits where they are.
   uint32_t wait(Deadline deadline);
-  void take(uint32_t bits) { word_.and_acq_rel(~bits); }
+  bool take(uint32_t bits) { return (word_.and_seq_cst(~bits) & bits) != 0; }  // true: one of them was there
 
  private:
   uint32_t sleep(Deadline deadline);

@@ -1,5 +1,7 @@
 #include "base/thread.h"
 
+#include <algorithm>
+
 #include <pthread.h>
 
 #include <system_error>
@@ -73,6 +75,8 @@ void Thread::join() {
     new std::thread(std::move(thread_));
   }
 }
+
+int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 void run_together(int threads, const std::function<void(int)>& body) {
   Atomic<int> missing(threads);  // at zero all have arrived; the caller's writes before are visible to them

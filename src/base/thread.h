@@ -58,4 +58,6 @@ class Thread {
 // returns when all have returned.
 void run_together(int threads, const std::function<void(int)>& body);
 
+int processors();  // that this process may run on; 1 where that is not known
+
 }  // namespace heddle

@@ -113,7 +113,8 @@ def quantised(n: Numbers) -> Iterator[Case]:
 
     for x_type, w_type in ((np.uint8, np.uint8), (np.uint8, np.int8), (np.int8, np.int8)):
         low, high = (0, 200) if x_type == np.uint8 else (-100, 100)
-        w_low, w_high = (0, 200) if w_type == np.uint8 else (-100, 100)
+        # Without VNNI ONNX Runtime adds two products of u8 and i8 in 16 bits, where they have to fit.
+        w_low, w_high = (0, 200) if w_type == np.uint8 else (-64, 64)
         for group, strides in itertools.product((1, 2), (1, 2)):
             x, w = n((2, 4, 6, 5), x_type, low, high), n((6, 4 // group, 3, 2), w_type, w_low, w_high)
             how = {"group": group, "strides": [strides] * 2, "pads": [1, 0, 1, 1]}

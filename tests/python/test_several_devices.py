@@ -31,8 +31,8 @@ def test_a_model_on_two_logical_devices_of_a_card_uses_both_and_gives_each_calle
         right, _ = run_together(8, call)
         assert right == [40] * 8, right
         assert model.submit(x[0]).result().shape == (1, 32)
-        calls = [device.stats()["calls"] for device in pair]
-        assert min(calls) > 0, calls
+        compiled = [device.stats()["compiles"] for device in pair]  # runs are counted by card
+        assert min(compiled) > 0, compiled
         print("right", sum(right))
     """
     done = python("-c", textwrap.dedent(program), env=ON_CUDA)

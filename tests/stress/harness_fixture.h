@@ -28,6 +28,21 @@ std::vector<std::string> run_threads(int count, const std::function<void(int)>& 
 double difference(const Tensor& a, const Tensor& b);
 inline constexpr double kClose = 1e-5;
 
+// Waits until as many were answered as were begun.
+class Tally {
+ public:
+  void begin() { ++open_; }
+  void end() {
+    if (--open_ == 0) open_.notify_all();
+  }
+  void wait() {
+    for (int now = open_; now != 0; now = open_) open_.wait(now);
+  }
+
+ private:
+  std::atomic<int> open_ = 0;
+};
+
 // A device of its own, of the kind that Device() is.
 heddle::Device fresh_device(const heddle::DeviceOptions& options = {});
 
@@ -53,10 +68,12 @@ int64_t narrower(int64_t width);
 // narrower(); from HEDDLE_TEST_NARROWER=8 on all_models() is without MiniLM.
 // 512-1024-1024-512, ReLU
 Case mlp(const heddle::Device& device = {}, bool coalesce = true);
+Case mlp_with(const heddle::ModelOptions& options);
 // 64 x 100, 64->128 k5, 128->128 k5, ReLU, mean, linear 64
 Case conv1d(const heddle::Device& device = {}, bool coalesce = true);
 // 2 layers, d 256, 4 heads, ff 1024, GELU, 32 tokens
 Case encoder(const heddle::Device& device = {}, bool coalesce = true);
+Case encoder_with(const heddle::ModelOptions& options);
 // y = x * 2 + 1, for tests of everything but arithmetic
 Case small(const heddle::Device& device = {}, int64_t width = 8, bool coalesce = true);
 // The first three, and all-MiniLM-L6-v2 from its file: there the expected values are ONNX Runtime's.

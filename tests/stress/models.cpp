@@ -68,8 +68,15 @@ class Net {
   uint32_t seed_ = 0;
 };
 
-Case finish(const std::string& name, Net& net, Value output, const heddle::Device& device,
-            const std::vector<heddle::Shape>& shapes, bool coalesce) {
+heddle::ModelOptions options_of(const heddle::Device& device, bool coalesce) {
+  heddle::ModelOptions options;
+  options.device = device;
+  options.coalesce = coalesce;
+  return options;
+}
+
+Case finish(const std::string& name, Net& net, Value output, const heddle::ModelOptions& options,
+            const std::vector<heddle::Shape>& shapes) {
   net.graph.output(output, "y");
   std::vector<std::vector<Tensor>> inputs;
   std::vector<std::vector<Tensor>> oracle;
@@ -78,9 +85,6 @@ Case finish(const std::string& name, Net& net, Value output, const heddle::Devic
     inputs.push_back({random_tensor(shape, ++seed)});
     oracle.push_back(net.graph.evaluate(inputs.back()));
   }
-  heddle::ModelOptions options;
-  options.device = device;
-  options.coalesce = coalesce;
   return Case{name, net.graph.build(options), std::move(inputs), std::move(oracle)};
 }
 
@@ -128,14 +132,18 @@ int64_t narrower(int64_t width) {
   return by == nullptr ? width : width / std::atoi(by);
 }
 
-Case mlp(const heddle::Device& device, bool coalesce) {
+Case mlp(const heddle::Device& device, bool coalesce) { return mlp_with(options_of(device, coalesce)); }
+Case encoder(const heddle::Device& device, bool coalesce) {
+  return encoder_with(options_of(device, coalesce));
+}
+
+Case mlp_with(const heddle::ModelOptions& options) {
   const int64_t outer = narrower(512), inner = narrower(1024);
   Net net("mlp");
   Value x = net.graph.input("x", DType::f32, {"batch", outer});
   x = net.graph.add("Relu", {net.linear(x, outer, inner)});
   x = net.graph.add("Relu", {net.linear(x, inner, inner)});
-  return finish("mlp", net, net.linear(x, inner, outer), device, {{1, outer}, {2, outer}, {5, outer}},
-                coalesce);
+  return finish("mlp", net, net.linear(x, inner, outer), options, {{1, outer}, {2, outer}, {5, outer}});
 }
 
 Case conv1d(const heddle::Device& device, bool coalesce) {
@@ -145,10 +153,11 @@ Case conv1d(const heddle::Device& device, bool coalesce) {
   x = net.graph.add("Relu", {net.conv(x, in, channels, 5)});
   x = net.graph.add("Relu", {net.conv(x, channels, channels, 5)});
   x = net.graph.add("ReduceMean", {x, net.ints({2})}, {{"keepdims", int64_t{0}}});
-  return finish("conv1d", net, net.linear(x, channels, 64), device, {{1, in, 100}, {2, in, 100}}, coalesce);
+  return finish("conv1d", net, net.linear(x, channels, 64), options_of(device, coalesce),
+                {{1, in, 100}, {2, in, 100}});
 }
 
-Case encoder(const heddle::Device& device, bool coalesce) {
+Case encoder_with(const heddle::ModelOptions& options) {
   const int64_t width = narrower(256), wide = narrower(1024);
   Net net("encoder");
   Value x = net.graph.input("x", DType::f32, {"batch", "tokens", width});
@@ -157,7 +166,7 @@ Case encoder(const heddle::Device& device, bool coalesce) {
     const Value hidden = net.graph.add("Gelu", {net.linear(x, width, wide)});
     x = net.norm(net.graph.add("Add", {x, net.linear(hidden, wide, width)}), width);
   }
-  return finish("encoder", net, x, device, {{1, 32, width}, {2, 32, width}, {1, 7, width}}, coalesce);
+  return finish("encoder", net, x, options, {{1, 32, width}, {2, 32, width}, {1, 7, width}});
 }
 
 Case small(const heddle::Device& device, int64_t width, bool coalesce) {
@@ -166,7 +175,8 @@ Case small(const heddle::Device& device, int64_t width, bool coalesce) {
   const Value two = net.graph.constant(Tensor::of<float>({}, {2.0F}));
   const Value one = net.graph.constant(Tensor::of<float>({}, {1.0F}));
   const Value y = net.graph.add("Add", {net.graph.add("Mul", {x, two}), one});
-  return finish("small", net, y, device, {{1, width}, {3, width}, {4, width}, {16, width}}, coalesce);
+  return finish("small", net, y, options_of(device, coalesce),
+                {{1, width}, {3, width}, {4, width}, {16, width}});
 }
 
 std::vector<Case> all_models(const heddle::Device& device) {

@@ -16,21 +16,6 @@ using heddle::Error;
 using heddle::ErrorCode;
 using heddle::Model;
 
-// Waits until as many were answered as were begun.
-class Tally {
- public:
-  void begin() { ++open_; }
-  void end() {
-    if (--open_ == 0) open_.notify_all();
-  }
-  void wait() {
-    for (int now = open_; now != 0; now = open_) open_.wait(now);
-  }
-
- private:
-  std::atomic<int> open_ = 0;
-};
-
 bool is(const std::exception_ptr& error, ErrorCode code) {
   try {
     if (error != nullptr) std::rethrow_exception(error);

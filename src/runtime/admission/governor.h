@@ -9,7 +9,9 @@
 //              closes waits for these by await_no_lone(): they have passed no gate.
 //   Invariant  At most limit() permits are out. A permit has one owner. Parked callers are not
 //              overtaken by later ones.
-//   Fairness   Each other waiting model can overtake a model's first parked caller at most once.
+//   Fairness   Each other waiting model can overtake a model's first parked caller at most once, and once
+//              more for each call of the model that had left its lane, and not yet counted as served, when
+//              that caller parked.
 //   Exclusive  exclusive() waits until no Permit is out and gives none until the hold ends: for libraries
 //              that use the device without us. From the moment that it collects lanes, copies park, too, so
 //              that a stream of copies cannot keep a hold away. Only the thread that holds the device gets

@@ -188,14 +188,21 @@ auto Allocator::take_under_pressure(Want want, Callbacks callbacks, Take&& take)
   return taken;
 }
 
+// Another thread may have what this one looks for, between two lists or on its way to the driver: that is
+// waited for, and what arrived meanwhile is worth another try.
 template <class Take>
 auto Allocator::take_emptied(Take&& take) -> decltype(take()) {
   for (;;) {
-    const uint64_t moving = moving_.load_acquire();
+    const uint64_t arrivals = arrivals_.load_acquire();
     empty_cache();
     auto taken = take();
-    if (moving == 0 || failure_of(taken).code() != Code::exhausted) return taken;
-    moving_.wait(moving);
+    if (failure_of(taken).code() != Code::exhausted) return taken;
+    const uint64_t moving = moving_.load_acquire();
+    if (moving != 0) {
+      moving_.wait(moving);
+    } else if (arrivals_.load_acquire() == arrivals) {
+      return taken;
+    }
   }
 }
 
@@ -209,6 +216,7 @@ void Allocator::give_up_cache_for(Want want) {
 
 void Allocator::arrived(uint64_t bytes) {
   if (bytes == 0) return;
+  arrivals_.add_acq_rel(1);  // first: who finds nothing moving finds it counted
   moving_.sub_acq_rel(bytes);
   moving_.notify_all();
 }
@@ -245,9 +253,10 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
     keep(std::move(block), true);
     return;
   }
-  bool awaited = false;
-  for (const Point& point : uses) awaited = point.timeline->ring_at(point.value) || awaited;
-  if (!awaited) reap_pending();  // they have ended meanwhile
+  bool awaited = true;
+  for (const Point& point : uses) awaited = point.timeline->ring_at(point.value) && awaited;
+  // A use has ended meanwhile, perhaps as the last one: the bell may have rung before for the others.
+  if (!awaited) reap_pending();
 }
 
 bool Allocator::try_wait_in_line(Block& block, const std::vector<Point>& uses) noexcept {

@@ -184,6 +184,7 @@ class Allocator final : public device::Recycler,
   mutable PerKind<Kind> kinds_;
   // Bytes that a thread has taken out of a list and not yet given to the driver or to another list.
   Atomic<uint64_t> moving_{0};
+  Atomic<uint64_t> arrivals_{0};  // how often some of them arrived
   Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
   Atomic<uint64_t> pending_count_{0};  // how many blocks wait; spares the lock when none does
   mutable std::array<PaddedStripe, kStripes> stripes_;
