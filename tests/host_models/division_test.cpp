@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "drivers/host/onednn/omp_scope.h"
+#include "drivers/host/onednn/panels_fixture.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
 #include "drivers/host/require_fixture.h"
@@ -84,7 +85,9 @@ TEST_CASE("no division sends to oneDNN's reference what a kernel computes as a w
     for (const File& file : kFiles) {
       REQUIRE_MESSAGE(std::filesystem::exists(HEDDLE_TEST_MODELS "/" + file.path), file.path,
                       " is missing: run tools/models/real_files.py and tools/models/minilm.py");
-      CHECK_MESSAGE(sweep(file, 1, *engine) > 0, file.path);
+      const int divided = sweep(file, 1, *engine);
+      // Without panels a row's product is one piece, and a model may have nothing else.
+      if (has_panels()) CHECK_MESSAGE(divided > 0, file.path);
       CHECK_MESSAGE(sweep(file, 8, *engine) > 0, file.path);
     }
   }

@@ -1,6 +1,9 @@
 #include "drivers/host/onednn/engine.h"
 
 #include <memory>
+#include <utility>
+
+#include "drivers/host/onednn/row_bits.h"
 
 namespace heddle::host {
 
@@ -32,13 +35,18 @@ Result<Ref<const Engine>> make_engine(bool bf16, bool exact, Ref<ProductTuning> 
     return Status::unsupported(
         "precision 'bf16' needs a processor with AVX512-BF16 or AMX, which this one is not; use 'f32'");
   }
-  return caught("making the engine", [&]() -> Ref<const Engine> {
-    // oneDNN keeps 1024 primitives of its own accord, whatever the budget for executables is: with ragged
-    // shapes that was half of the process. So many serve the equal layers of a model that is being compiled.
-    dnnl::set_primitive_cache_capacity(kCachedPrimitives);
-    return std::make_shared<Engine>(
-        Engine{dnnl::engine(dnnl::engine::kind::cpu, 0), bf16, exact, std::move(tuning), runs_at_once});
-  });
+  HEDDLE_TRY_ASSIGN(const auto made, caught("making the engine", [&] {
+                      // oneDNN keeps 1024 primitives of its own accord, whatever the budget for executables
+                      // is: with ragged shapes that was half of the process. So many serve the equal layers
+                      // of a model that is being compiled.
+                      dnnl::set_primitive_cache_capacity(kCachedPrimitives);
+                      return std::make_shared<Engine>(dnnl::engine(dnnl::engine::kind::cpu, 0), bf16, exact,
+                                                      std::move(tuning), nullptr, runs_at_once);
+                    }));
+  if (!exact) return Ref<const Engine>(made);
+  HEDDLE_TRY_ASSIGN(const bool mixes, mixes_rows(*made));
+  if (mixes) made->row_bits = std::make_shared<RowBits>();
+  return Ref<const Engine>(made);
 }
 
 }  // namespace heddle::host

@@ -20,12 +20,15 @@ namespace heddle::host {
 inline constexpr int kCachedPrimitives = 64;
 
 class ProductTuning;  // product_tuning.h
+class RowBits;        // row_bits.h
 
 struct Engine {
   dnnl::engine cpu;
   bool bf16;           // products take bf16 operands and add up in f32 (narrow_values.h says which)
   bool exact = false;  // device::LoadOptions: a row's bits do not depend on the batch
   Ref<ProductTuning> tuning = nullptr;  // the device's; null: products are cut by rule
+  // Of exact models, where a row's bits depend on how many rows oneDNN computes at once; null: they do not.
+  Ref<RowBits> row_bits = nullptr;
   int runs_at_once = 16;  // threads that may run one primitive at the same time without making what it keeps
 
   dnnl::primitive_attr attributes() const {  // what every primitive starts with

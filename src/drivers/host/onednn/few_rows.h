@@ -3,6 +3,7 @@
 //   What       oneDNN's matmul lays such a weight out anew in each run, which for a few rows costs more than
 //              the product. Its sgemm reads the weight where it lies: a third of the time for one row, as
 //              much for five. Columns are shared by the team.
+//   Use        Not where the engine has RowBits.
 //   Invariant  None between row counts: a row's bits may differ from those of the same row among many. An
 //              input without a batch axis makes the model unbatchable, so results never depend on
 //              neighbours.

@@ -51,7 +51,10 @@ class LinearStep final : public Step {
     return std::max(alone_.product->scratch_bytes(), shared);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
-  uint64_t resident_bytes() const override { return 512 + 2 * Primitive::kResidentBytes; }
+  uint64_t resident_bytes() const override {
+    const size_t shared = shared_.product == nullptr ? 0 : shared_.product->primitives().size();
+    return 512 + (alone_.product->primitives().size() + shared) * Primitive::kResidentBytes;
+  }
   std::string path() const override {
     if (shared_.product == nullptr) return path_of(alone_.product->primitives(), 1);
     return path_of(shared_.product->primitives(), shared_.product->pieces());
@@ -98,7 +101,8 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
                                y.extents);
   }
   const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
-  if (bare && p.m <= kMostFewRows && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow) {
+  const bool few = p.m <= kMostFewRows && lowering.weights.engine().row_bits == nullptr;
+  if (bare && few && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow) {
     const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
     return few_rows_step({p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y},
                          lowering.width);

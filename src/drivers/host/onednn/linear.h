@@ -4,10 +4,11 @@
 //              helpers, pieces of some rows and some of the weight's columns; any other caller runs it alone.
 //              Either way it goes by blocks of rows. Which, product_choice.h decides when a shape is
 //              compiled: as was measured on this processor, else by rule.
-//   Invariant  A row's bits depend neither on the other rows nor on how the work is cut: oneDNN, made for a
-//              team of one, sums along K in one order for all row counts and panels (driver_conformance and
-//              product_test compare the bits). In bf16 that holds where the engine is exact, which then cuts
-//              rows only. Models with a weight among their inputs are not batched, and take few_rows.h.
+//   Invariant  Where the engine is exact, a row's bits depend neither on the other rows nor on how the work
+//              is cut (driver_conformance, product_test and row_bits_test compare them). oneDNN's brgemm,
+//              made for a team of one, sums along K in one order for all row counts and panels, in bf16 for
+//              all row counts. What other processors need, row_bits.h finds. Models with a weight among
+//              their inputs are not batched, and take few_rows.h.
 //   Threads    As step.h says.
 #pragma once
 

@@ -11,6 +11,7 @@
 #include "drivers/host/host_device.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/folder_fixture.h"
+#include "drivers/host/onednn/panels_fixture.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
 #include "drivers/host/require_fixture.h"
@@ -99,27 +100,27 @@ TEST_CASE("a product has the same bits whole and shared, whatever the number of 
   for (const TestProduct& p : kProducts) {
     CAPTURE(p.m);
     CAPTURE(p.n);
-    const Ran whole = run_product(p, 1);
+    const RunAs as{.exact = !has_panels()};
+    const Ran whole = run_product(p, 1, as);
     CHECK_FALSE(whole.shared);
     const ir::Tensor wanted = require(ir::evaluate(graph_of_product(p), inputs_of_product(p)))[0];
     for (int64_t i = 0; i < wanted.elements(); ++i)
       REQUIRE(whole.y.get(i) == doctest::Approx(wanted.get(i)).epsilon(1e-4).scale(10));
     for (const int threads : {2, 3, 8, 16}) {
-      const Ran in_pieces = run_product(p, threads);
+      const Ran in_pieces = run_product(p, threads, as);
       shared += in_pieces.shared ? 1 : 0;
       CHECK(std::memcmp(in_pieces.y.data(), whole.y.data(), static_cast<size_t>(whole.y.bytes())) == 0);
     }
   }
-  CHECK(shared >= 4 * static_cast<int>(kProducts.size() - 1));  // all but the last
+  // All but the last, or those that have rows for two threads.
+  CHECK(shared >= 4 * static_cast<int>(has_panels() ? kProducts.size() - 1 : 6));
 }
 
 TEST_CASE("a product of few rows in bf16 gives the reference's values, whole and shared") {
+  if (!make_engine(true).ok()) return;
   for (const TestProduct& p : kProducts) {
     const ir::Tensor wanted = require(ir::evaluate(graph_of_product(p), inputs_of_product(p)))[0];
     for (const int threads : {1, 8}) {
-      const auto device = require(make_host_device({.threads = threads}));
-      const std::vector<std::string>& precisions = device->traits().precisions;
-      if (std::find(precisions.begin(), precisions.end(), "bf16") == precisions.end()) return;
       const Ran ran = run_product(p, threads, {.precision = "bf16"});
       for (int64_t i = 0; i < wanted.elements(); ++i)
         REQUIRE(ran.y.get(i) == doctest::Approx(wanted.get(i)).epsilon(0.03).scale(10));
@@ -140,6 +141,7 @@ HostTuning as_kept(const TestFolder& folder) {
 }
 
 TEST_CASE("a kept decision is how a product of its rung is cut, and the bits are the same") {
+  if (!has_panels()) return;
   const TestFolder folder;
   keep_decisions(folder.path(), {{{64, 512, 1024, false, false, 1}, {8, 1, 1}},
                                  {{64, 512, 1024, false, false, 8}, {0, 4, 2}},
@@ -165,7 +167,7 @@ TEST_CASE("a kept decision is how a product of its rung is cut, and the bits are
 
 TEST_CASE("a kept decision not to share holds for its rung, and not for twice the highest") {
   const TestFolder folder;
-  keep_decisions(folder.path(), {{{32, 512, 512, false, false, 2}, {0, 1, 1}}});
+  keep_decisions(folder.path(), {{{32, 512, 512, false, !has_panels(), 2}, {0, 1, 1}}});
   const HostTuning tuning = as_kept(folder);
   const Ran few = run_product({63, 512, 512}, 2, {.tuning = tuning});
   CHECK_FALSE(few.shared);

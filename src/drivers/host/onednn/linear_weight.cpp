@@ -22,8 +22,9 @@ constexpr BlockedLayout kBf16Layouts[] = {{WeightTag::BA16a64b2a, 64},
                                           {WeightTag::BA16a32b2a, 32},
                                           {WeightTag::BA16a16b2a, 16}};
 
-// Which layout the processor's kernels want. Asked for a row count in the middle: one layout serves all
-// (tests compare the values).
+}  // namespace
+
+// Asked for a row count in the middle: one layout serves all (tests compare the values).
 dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
   constexpr int64_t kRows = 64;
   const auto type = float_type(engine.bf16);
@@ -32,8 +33,6 @@ dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n) {
                                           engine.attributes());
   return desc.weights_desc();
 }
-
-}  // namespace
 
 const std::byte* LinearWeight::panel(int64_t column) const {
   const int64_t rows = bf16 ? 32 : 16;  // that lie together
@@ -44,6 +43,10 @@ const std::byte* LinearWeight::panel(int64_t column) const {
 dnnl::memory::desc LinearWeight::desc(int64_t columns) const {
   if (tag) return {{k, columns}, float_type(bf16), *tag};
   return n == columns ? whole : f32_desc({k, columns}, whole.get_strides());
+}
+
+dnnl::memory::desc LinearWeight::desc(int64_t columns, int64_t rows) const {
+  return rows == k ? desc(columns) : f32_desc({rows, columns}, whole.get_strides());
 }
 
 Result<Ref<const LinearWeight>> pack_linear_weight(WeightStore& store, const void* source, int64_t k,

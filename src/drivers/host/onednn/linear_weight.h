@@ -21,6 +21,10 @@ struct LinearWeight final : Packed {
   const std::byte* panel(int64_t column) const;
   int64_t plain_offset(int64_t column) const { return column * column_stride * int64_t{sizeof(float)}; }
   dnnl::memory::desc desc(int64_t columns) const;  // of a panel
+  // Of some rows of K, and where they begin. Only a weight without blocks has any.
+  dnnl::memory::desc desc(int64_t columns, int64_t rows) const;
+  int64_t bytes_to_row(int64_t row) const { return row * row_stride() * int64_t{sizeof(float)}; }
+  int64_t row_stride() const { return whole.get_strides()[0]; }
   bool cuts() const { return packed == nullptr || tag.has_value(); }
 
   int64_t k = 0, n = 0;
@@ -31,6 +35,9 @@ struct LinearWeight final : Packed {
   int64_t column_stride = 1;  // of a plain weight
   WeightRoom packed;          // null: it lies in the arena of the run
 };
+
+// Which layout of a weight [K, N] the processor's kernels want. May throw dnnl::error.
+dnnl::memory::desc wanted_layout(const Engine& engine, int64_t k, int64_t n);
 
 Result<Ref<const LinearWeight>> pack_linear_weight(WeightStore& store, const void* source, int64_t k,
                                                    int64_t n, bool transposed);

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <utility>
 
 #include "device/buffer.h"
 #include "device/view.h"
@@ -23,7 +25,7 @@ Dims promoted(const ir::Extents& extents, bool left) {
 }
 
 // a [.., M, K] @ b [.., K, N] with broadcast batches, all contiguous. The outermost batch axis is what the
-// team shares.
+// team shares. Where the engine has RowBits, every piece is one element of that axis, however many there are.
 class MatMulStep final : public Step {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
@@ -36,19 +38,22 @@ class MatMulStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    const auto piece = [&](int64_t i) {
-      const std::array<const void*, 4> addresses = {
-          context.read<float>(a_) + i * a_stride_, context.read<float>(b_) + i * b_stride_,
-          context.write<float>(y_) + i * y_stride_,
-          context.arena + scratch_ + static_cast<uint64_t>(i) * scratch_stride_};
-      return primitive_->run(addresses);
+    const auto task = [&](int64_t index) -> Status {
+      for (int64_t i = pieces_ * index / tasks_; i < pieces_ * (index + 1) / tasks_; ++i) {
+        const std::array<const void*, 4> addresses = {
+            context.read<float>(a_) + i * a_stride_, context.read<float>(b_) + i * b_stride_,
+            context.write<float>(y_) + i * y_stride_,
+            context.arena + scratch_ + static_cast<uint64_t>(index) * scratch_stride_};
+        HEDDLE_TRY(primitive_->run(addresses));
+      }
+      return {};
     };
-    if (pieces_ == 1) return piece(0);
-    return for_each_piece(context, static_cast<size_t>(pieces_), "a matrix product",
-                          [&](size_t i) { return piece(static_cast<int64_t>(i)); });
+    if (tasks_ == 1) return task(0);
+    return for_each_piece(context, static_cast<size_t>(tasks_), "a matrix product",
+                          [&](size_t i) { return task(static_cast<int64_t>(i)); });
   }
 
-  uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(pieces_); }
+  uint64_t scratch_bytes() const override { return scratch_stride_ * static_cast<uint64_t>(tasks_); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override { return 512 + Primitive::kResidentBytes; }
   std::string path() const override { return path_of({primitive_}, static_cast<size_t>(pieces_)); }
@@ -63,7 +68,7 @@ class MatMulStep final : public Step {
     bool fast;
   };
 
-  Shape shape() const {
+  Shape shape(bool rows_mix) const {
     Shape s{promoted(a_.extents, true), promoted(b_.extents, false), {}};
     const size_t rank = std::max(s.a.size(), s.b.size());
     s.a.insert(s.a.begin(), rank - s.a.size(), 1);
@@ -72,7 +77,8 @@ class MatMulStep final : public Step {
     s.y[rank - 2] = s.a[rank - 2];
     s.y[rank - 1] = s.b[rank - 1];
     // Batches that both sides have alike are one batch; a right side without batches sees only more rows.
-    while (s.y.size() > 2 && std::all_of(s.b.begin(), s.b.end() - 2, [](int64_t d) { return d == 1; })) {
+    while (!rows_mix && s.y.size() > 2 &&
+           std::all_of(s.b.begin(), s.b.end() - 2, [](int64_t d) { return d == 1; })) {
       const size_t last = s.y.size() - 2;
       s.a[last] *= s.a[last - 1];
       s.y[last] *= s.y[last - 1];
@@ -97,7 +103,8 @@ class MatMulStep final : public Step {
   }
 
   Status prepare(const Engine& engine, int width) {
-    const Shape whole = shape();
+    const bool each = engine.row_bits != nullptr;
+    const Shape whole = shape(each);
     const int64_t work = 2 * y_.elements() * whole.a.back();
     const bool rows = whole.y.size() == 2;
     const bool batches = whole.y.size() == 3 && whole.a[0] == whole.b[0];
@@ -105,17 +112,25 @@ class MatMulStep final : public Step {
     const auto divide = [&](int n) -> Result<std::optional<Division>> {
       if (whole.y[0] % n != 0) return std::optional<Division>();
       Shape piece = whole;
-      for (Dims* dims : {&piece.a, &piece.b, &piece.y}) {
-        if (dims != &piece.b || batches) (*dims)[0] /= n;
-      }
+      if (piece.a[0] == piece.y[0]) piece.a[0] /= n;
+      if (!rows && piece.b[0] == piece.y[0]) piece.b[0] /= n;
+      piece.y[0] /= n;
       return describe(engine, piece, n);
     };
-    HEDDLE_TRY_ASSIGN(const Division division,
-                      finest_division<Division>(divides && work >= kWorthSharing ? width : 1, divide));
-    pieces_ = division.pieces;
-    const MatmulDesc& desc = division.desc;
-    a_stride_ = elements_of(desc.src_desc().get_dims());
-    b_stride_ = batches ? elements_of(desc.weights_desc().get_dims()) : 0;
+    constexpr int64_t kTasksPerCore = 4;
+    const bool shares = work >= kWorthSharing;
+    std::optional<Division> division;
+    if (each) {
+      HEDDLE_TRY_ASSIGN(division, divide(static_cast<int>(whole.y[0])));
+      tasks_ = shares ? std::min<int64_t>(whole.y[0], width == 1 ? 1 : kTasksPerCore * width) : 1;
+    } else {
+      HEDDLE_TRY_ASSIGN(division, finest_division<Division>(divides && shares ? width : 1, divide));
+      tasks_ = division->pieces;
+    }
+    pieces_ = division->pieces;
+    const MatmulDesc& desc = division->desc;
+    a_stride_ = whole.a[0] == whole.y[0] ? elements_of(desc.src_desc().get_dims()) : 0;
+    b_stride_ = !rows && whole.b[0] == whole.y[0] ? elements_of(desc.weights_desc().get_dims()) : 0;
     y_stride_ = elements_of(desc.dst_desc().get_dims());
     HEDDLE_TRY_ASSIGN(primitive_,
                       (Primitive::make<MatmulDesc, dnnl::matmul>(engine, desc,
@@ -127,7 +142,7 @@ class MatMulStep final : public Step {
   }
 
   Operand a_, b_, y_;
-  int pieces_ = 1;
+  int64_t pieces_ = 1, tasks_ = 1;  // a task is some pieces, one after another
   int64_t a_stride_ = 0, b_stride_ = 0, y_stride_ = 0;
   Ref<const Primitive> primitive_;
   uint64_t scratch_stride_ = 0;
@@ -145,10 +160,15 @@ class GemmStep final : public Step {
     step->y_ = lowering.outputs[0];
     const ir::Attributes& attributes = lowering.node.attributes;
     const bool trans_a = attributes.i64("transA") != 0, trans_b = attributes.i64("transB") != 0;
-    const int64_t m = step->y_.extents[0], n = step->y_.extents[1], k = step->a_.extents[trans_a ? 0 : 1];
+    const int64_t n = step->y_.extents[1], k = step->a_.extents[trans_a ? 0 : 1];
+    int64_t m = step->y_.extents[0];
     const auto alpha = static_cast<float>(attributes.f64("alpha", 1)),
                beta = static_cast<float>(attributes.f64("beta", 1));
     const Engine& engine = lowering.weights.engine();
+    if (engine.row_bits != nullptr && !trans_a) {  // each row apart
+      step->times_ = std::exchange(m, 1);
+      step->a_stride_ = k, step->y_stride_ = n;
+    }
     HEDDLE_TRY_ASSIGN(MatmulDesc desc, caught("preparing a matrix product", [&] {
                         dnnl::post_ops ops;
                         if (alpha != 1) ops.append_eltwise(dnnl::algorithm::eltwise_linear, alpha, 0);
@@ -169,9 +189,13 @@ class GemmStep final : public Step {
 
   Status run(const RunContext& context) const override {
     if (c_.present()) spread(context);
-    const std::array<const void*, 4> addresses = {context.read(a_), context.read(b_), context.write(y_),
-                                                  context.arena + scratch_};
-    return primitive_->run(addresses);
+    for (int64_t i = 0; i < times_; ++i) {
+      const std::array<const void*, 4> addresses = {context.read<float>(a_) + i * a_stride_, context.read(b_),
+                                                    context.write<float>(y_) + i * y_stride_,
+                                                    context.arena + scratch_};
+      HEDDLE_TRY(primitive_->run(addresses));
+    }
+    return {};
   }
 
   uint64_t scratch_bytes() const override { return primitive_->scratch_bytes(); }
@@ -193,15 +217,17 @@ class GemmStep final : public Step {
   }
 
   Operand a_, b_, c_, y_;
+  int64_t times_ = 1, a_stride_ = 0, y_stride_ = 0;
   Ref<const Primitive> primitive_;
   uint64_t scratch_ = 0;
 };
 
 Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
-  const bool constant_weight = lowering.inputs[1].location == Operand::Location::kConstant &&
-                               lowering.inputs[1].extents.rank() == 2 &&
-                               lowering.inputs[0].extents.rank() >= 1;
-  return constant_weight ? lower_linear(lowering) : MatMulStep::make(lowering);
+  // A Linear's rows have the bits of the row alone at less cost than MatMulStep's.
+  const bool taken = lowering.inputs[1].location == Operand::Location::kConstant ||
+                     lowering.weights.engine().row_bits != nullptr;
+  const bool weight = lowering.inputs[1].extents.rank() == 2 && lowering.inputs[0].extents.rank() >= 1;
+  return taken && weight ? lower_linear(lowering) : MatMulStep::make(lowering);
 }
 Result<std::unique_ptr<Step>> lower_gemm_f32(Lowering& lowering) { return GemmStep::make(lowering); }
 

@@ -225,7 +225,8 @@ double RecurrentStep::cost_of(int64_t rows, int64_t count) const {
 Status RecurrentStep::choose_slices(const Lowering& lowering) {
   constexpr double kWorthSlicing = 1 << 22;  // some forty microseconds: more than starting the threads takes
   slice_ = hidden_;
-  if (lowering.width == 1 || cost_of(1, hidden_) < kWorthSlicing) return {};
+  if (lowering.width == 1 || lowering.weights.engine().row_bits || cost_of(1, hidden_) < kWorthSlicing)
+    return {};
   const int64_t threads = (lowering.width + rec_.directions - 1) / rec_.directions;
   int64_t unit = 1;
   for (StatePart& part : parts_) {
@@ -233,8 +234,7 @@ Status RecurrentStep::choose_slices(const Lowering& lowering) {
     if (own == 0) return {};
     unit = std::lcm(unit, own);
   }
-  const int64_t units = (hidden_ + unit - 1) / unit;
-  slice_ = std::min((units + threads - 1) / threads * unit, hidden_);
+  slice_ = std::min(((hidden_ + unit - 1) / unit + threads - 1) / threads * unit, hidden_);
   return {};
 }
 
@@ -245,9 +245,10 @@ Status RecurrentStep::prepare_units(const Lowering& lowering) {
   sliced_ = slice_ < hidden_ &&
             cost_of(batch_, slice_) + kOfFork < cost_of((batch_ + threads - 1) / threads, hidden_);
   shared_ = !sliced_ && lowering.width > 1 && work >= kWorthSharing && rec_.directions * batch_ > 1;
-  const int64_t cuts = shared_ ? std::min(batch_, threads) : 1;
+  const bool each = lowering.weights.engine().row_bits != nullptr;  // row of the batch is a unit
+  const int64_t cuts = shared_ && !each ? std::min(batch_, threads) : 1;
   HEDDLE_TRY_ASSIGN(Division division, finest_division<Division>(static_cast<int>(cuts), [&](int n) {
-                      return divide(lowering.weights.engine(), n, sliced_);
+                      return divide(lowering.weights.engine(), each ? batch_ : n, sliced_);
                     }));
   units_ = std::move(division.units);
   products_ = std::move(division.products);
@@ -308,8 +309,7 @@ Result<Products> RecurrentStep::make_products(const Engine& engine, int64_t rows
 }
 
 Sharing RecurrentStep::sharing() const {
-  if (width_ == 1) return {};
-  if (!sliced_ && !shared_) return Sharing::whole();
+  if (!sliced_ && !shared_) return width_ == 1 ? Sharing() : Sharing::whole();
   const auto units = static_cast<int64_t>(units_.size()), rounds = (units + width_ - 1) / width_;
   const double largest =
       sliced_ ? static_cast<double>(slice_) / static_cast<double>(hidden_ * rec_.directions)
