@@ -17,7 +17,7 @@ TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
 PHASES = ("facts", "module", "setup", "conformance", "chains", "stress", "memcheck", "racecheck",
           "racecheck_windows", "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced",
-          "ragged", "lost", "exits", "real_models", "bench", "bench_bf16",
+          "ragged", "lost", "several", "exact", "exits", "real_models", "bench", "bench_bf16",
           "figure")  # fmt: skip
 
 pytestmark = [
@@ -73,7 +73,7 @@ def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
     assert found["memcheck"]["summary"] == ["0 errors"]
     assert found["memcheck"]["ended"] == ["a queue does its commands in order"]
     assert "2 passed" in found["python"]["pytest"]
-    for name in ("mixed_shapes", "coalesced", "ragged", "lost", "exits", "real_models"):
+    for name in ("mixed_shapes", "coalesced", "ragged", "lost", "several", "exact", "exits", "real_models"):
         assert found[name]["right"], found[name]
     assert found["mixed_shapes"]["calls"] == 20
     assert "CUDA_ERROR_ILLEGAL_ADDRESS" in found["lost"]["said"]
@@ -88,7 +88,13 @@ def test_each_phase_says_what_it_found(tmp_path: Path) -> None:
     }
     assert found["bench"]["works"][0]["model"] == "mlp"
     assert found["bench_bf16"]["works"][0]["dtype"] == "bf16"
-    assert found["figure"]["figures"][0]["bar"] == 0.6
+    assert found["several"]["cards"] == 2
+    assert found["several"]["mlp, one_card"]["calls"] == 96
+    assert found["exact"]["encoder, exact"]["of_other_bits"] == 0
+    assert found["exact"]["encoder, not exact"]["of_other_bits"] > 0
+    figures = {figure["row"]: figure["bar"] for figure in found["figure"]["figures"]}
+    assert list(figures.values()) == [0.6, 1.9]
+    assert list(figures)[1] == "mlp, 4 callers: 2 cards / one"
 
 
 def test_a_phase_that_fails_or_hangs_is_named_and_stops_those_that_need_it_only(tmp_path: Path) -> None:

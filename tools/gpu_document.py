@@ -145,7 +145,8 @@ One call, its end awaited, f32 without TF32, or weights and tensors of both in b
 PyTorch {bench["torch"]}'s on the same GPU, median of the rounds (`bench/models/gpu_bench.py`):
 """
         lines += [*told.split("\n"), *bench_table(works_of(phases, "bench", "bench_bf16"))]
-    compiled = works_of(phases, "bench_compiled", "bench_compiled_bf16")
+    kinds = ("", "_resnet", "_bf16", "_resnet_bf16")
+    compiled = works_of(phases, *(f"bench_compiled{kind}" for kind in kinds))
     if compiled:
         told = """
 The same beside `torch.compile(mode="max-autotune")` (`gpu_bench.py --compiled --batches`):

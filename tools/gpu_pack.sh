@@ -74,6 +74,8 @@ for group, entries in project["entry-points"].items():
 END
 }
 if [ -n "${GPU_TORCH:-}" ]; then
+  # No ||, behind which bash goes on after a command that fails.
+  trap 'tail -n 30 build/logs/gpu_pack.log >&2; echo "gpu_pack.sh: heddle-torch failed" >&2' ERR
   {
     PYTHONPATH=$staged/programs/site LD_LIBRARY_PATH=$staged/libraries/lib cmake -S torch_backend \
       -B "$build/torch" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPython_EXECUTABLE="$GPU_TORCH" \
@@ -87,7 +89,8 @@ if [ -n "${GPU_TORCH:-}" ]; then
     entry_points > "$info/entry_points.txt"
     find "$staged/programs/site" -name __pycache__ -exec rm -rf {} +
     "$GPU_TORCH" -m pip install --quiet --no-deps --no-compile --target "$staged/programs/site" expecttest
-  } >> build/logs/gpu_pack.log 2>&1 || { tail -n 30 build/logs/gpu_pack.log >&2; fail "heddle-torch failed"; }
+  } >> build/logs/gpu_pack.log 2>&1
+  trap - ERR
 fi
 # Without its symbols, and without the GPU code of its sorts.
 if [ -n "${GPU_CUPY:-}" ]; then

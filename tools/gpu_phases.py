@@ -23,7 +23,9 @@ from gpu_findings import (
 
 ROOT = Path(__file__).resolve().parent.parent
 PARTS = ("programs", "libraries", "models")
+MODELS = ("resnet18", "minilm_torch", "mlp", "encoder", "conv1d")
 OPINFO_SHARE = 4  # of PyTorch's samples of operators, one of so many
+TWO_CARDS = {"HEDDLE_CUDA_DOUBLE_DEVICES": "2"}  # of the double
 NOT_FOREIGN = "-tce=*foreign event*,*signalled event*"  # whose events are the double's
 # By phase of compute-sanitizer: the cases of conformance. initcheck runs without NVIDIA's libraries: in their
 # kernels it takes minutes, and finds what is not ours to mend.
@@ -133,14 +135,11 @@ def facts(machine: Machine) -> Phase:
 
 def program(machine: Machine, name: str, limit: float, after: tuple[str, ...] = ()) -> Phase:
     words: list[str | Path] = [sys.executable, ROOT / "tests" / "gpu" / f"{name}.py"]
-    return Phase(name, words + ["--double"] * machine.double, limit, json_line, ("module",), after)
-
-
-def real_models(machine: Machine) -> Phase:
-    """Precisions below f32 are the libraries'; on the double those have to be named."""
-    made = program(machine, "real_models", 170, ("setup", "export"))
-    if machine.double:
-        # Its NVRTC is a compiler for the host, which takes a second for each chain.
+    made = Phase(name, words + ["--double"] * machine.double, limit, json_line, ("module",), after)
+    if machine.double and name == "several":
+        made.env = TWO_CARDS
+    elif machine.double and name in ("exact", "real_models"):  # libraries have to be named there
+        # The double's NVRTC is a compiler for the host, which takes a second for each chain.
         made.env = {"HEDDLE_CUDA_LIBRARIES": str(machine.programs / "cuda_double" / "libraries"),
                     "HEDDLE_CUDA_NVRTC": "off"}  # fmt: skip
     return made
@@ -176,13 +175,14 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
     double = machine.double
     setup = Phase("setup", ["bash", "-c", "true" if double else setup_commands()], 60, json_line)
     export: list[str | Path] = [sys.executable, "tools/models/export_torch.py", "--jobs", "5"]
-    export += ["--out", "build/models/torch", "resnet18", "minilm_torch", "mlp", "encoder", "conv1d"]
+    export += ["--out", "build/models/torch", *MODELS]
     exported = [] if double else [Phase("export", export, 120, json_line)]
     test_cuda: list[str | Path] = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
     test_cuda += ["tests/python/test_cuda.py", "tests/python/test_several_devices.py"]
     test_cuda += ["-k", "dlpack"] * double
     card = {} if double else {"HEDDLE_TEST_CARD": "1"}
-    programs = [program(machine, name, 90) for name in ("mixed_shapes", "coalesced", "ragged", "lost")]
+    names = ("mixed_shapes", "coalesced", "ragged", "lost", "several", "exact")
+    programs = [program(machine, name, 90) for name in names]
     exits = program(machine, "exits", 120)
     exits.alone = True  # the contexts of its processes need what memory others leave
     module = "import heddle; print(heddle.Device('cuda').description)"
@@ -195,7 +195,7 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
         Phase("python", test_cuda, 100, pytest_end, ("module",), env=card),
         *programs,
         exits,
-        real_models(machine),
+        program(machine, "real_models", 170, ("setup", "export")),
         *beside_torch(machine, out),
     ]
 
@@ -208,11 +208,14 @@ def beside_torch(machine: Machine, out: Path) -> list[Phase]:
     # Kept from call to call: torch.compile tries each product and convolution once.
     compiled = tuned | {"TORCHINDUCTOR_CACHE_DIR": str(ROOT / "build" / "inductor")}
     bf16, best = ("--dtype", "bf16", "--batches"), ("--compiled", "--batches")
+    # Of the others apart: torch.compile tries for minutes how its convolutions are the fastest.
+    apart = "resnet18"
+    others = ("--models", *(name for name in MODELS if name != apart))
     if machine.double:
         return [
             bench(machine, out, "bench", 60, {}),
             bench(machine, out, "bench_bf16", 60, {}, *bf16),
-            figure(machine, out, {}),
+            figure(machine, out, TWO_CARDS),
         ]
     start = program(machine, "start", 40, ("export",))
     start.alone, start.env = True, tuned
@@ -224,8 +227,10 @@ def beside_torch(machine: Machine, out: Path) -> list[Phase]:
         bench(machine, out, "bench", 75, tuned),
         bench(machine, out, "bench_bf16", 45, tuned, *bf16),
         start,
-        bench(machine, out, "bench_compiled", 500, compiled, *best),
-        bench(machine, out, "bench_compiled_bf16", 500, compiled, *best, *bf16[:2]),
+        bench(machine, out, "bench_compiled", 500, compiled, *best, *others),
+        bench(machine, out, "bench_compiled_bf16", 500, compiled, *best, *bf16[:2], *others),
+        bench(machine, out, "bench_compiled_resnet", 500, compiled, *best, "--models", apart),
+        bench(machine, out, "bench_compiled_resnet_bf16", 500, compiled, *best, *bf16[:2], "--models", apart),
         figure(machine, out, compiled),
     ]
 
@@ -240,7 +245,8 @@ def torch_device(machine: Machine) -> list[Phase]:
     opinfo = [f"{folder}/test_opinfo.py", "--share", str(OPINFO_SHARE)]
     opinfo += ["-k", "not fmod-bfloat16 and not remainder-bfloat16"]
     # Left out: PyTorch 2.11 crashes there with any backend.
-    threads = [f"{folder}/test_threads.py", f"{folder}/test_on_cuda.py", "-k", "not compile_from_eight"]
+    threads = [f"{folder}/test_{name}.py" for name in ("threads", "on_cuda", "pinned_on_cuda")]
+    threads += ["-k", "not compile_from_eight"]
     models = program(machine, "torch_device", 170)
     models.name = "torch_models"
     made = [
@@ -274,7 +280,7 @@ def figure(machine: Machine, out: Path, env: dict[str, str]) -> Phase:
     command += ["--picture", out / "gpu_figure.png", "--program", program]
     entry_points = ROOT / "build" / "gpu_card" / "site_torch"
     if machine.double:
-        command += ["--double", "--rounds", "2", "--seconds", "0.02", "--rows", "one"]
+        command += ["--double", "--rounds", "2", "--seconds", "0.02", "--rows", "one", "cards"]
     elif entry_points.is_dir():
         command += ["--torch-device", entry_points]
     rows = os.environ.get("FIGURE_ROWS", "").split()

@@ -48,7 +48,7 @@ class Table:
         told = "" if bar is None else f"bar: {'>=' if at_least else '<='} {bar:g}"
         ratios.show(row, quartiles, "x", told)
 
-    def callers(self, name: str, work: str, n: int, value: str = "rows_per_s", **more: int) -> Side:
+    def callers(self, name: str, work: str, n: int, value: str = "rows_per_s", **more: int | str) -> Side:
         def side() -> float:
             said = self.sides.callers(work, n, **more)
             self.calls.setdefault(name, []).append(said)
@@ -172,6 +172,32 @@ def device(table: Table) -> None:
     table.add("MiniLM, 16 threads on heddle / on cuda", ratios.ratio(rates["heddle"], rates["cuda"]), 1.5)
 
 
+CARDS = (("minilm_torch", 256, True), ("minilm_torch", 512, False), ("encoder", 256, False))
+
+
+def cards(table: Table) -> None:
+    """The same callers on one card and on all. In the first work a card is what bounds them; the host does
+    more for each row of the others, whose ratios are held against no bar."""
+    small = table.options.double
+    for work, n, has_bar in (("mlp", 4, True),) if small else CARDS:
+        count = table.sides.callers(work, n, cards="all", ragged=False)["devices"]  # which warms up, too
+        if count == 1:
+            table.sides.left_out.append("cards: the machine has one")
+            return
+        table.sides.callers(work, n, ragged=False)
+        name = f"{work}, {n} callers"
+        sides = {
+            f"heddle, {which}": table.callers(
+                f"{name}, {which} of the cards", work, n, cards=which, ragged=False
+            )
+            for which in ("one", "all")
+        }
+        rates = table.turns(f"{name} on cards", sides)
+        quartiles = ratios.ratio(rates["heddle, all"], rates["heddle, one"])
+        table.add(f"{name}: {count} cards / one", quartiles, 0.95 * count if has_bar else None)
+
+
 ROWS: dict[str, Callable[[Table], None]] = {
-    each.__name__: each for each in (callers, one, encoder, python, offline, own_models, ragged, device)
+    each.__name__: each
+    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards)
 }

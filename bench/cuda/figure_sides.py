@@ -77,12 +77,15 @@ class Sides:
             child.end()
         self.children.clear()
 
-    def callers(self, work: str, n: int, outstanding: int = 0, rows: int = 1, models: int = 1) -> dict:
-        """A measurement of cuda_callers, whole."""
+    def callers(
+        self, work: str, n: int, outstanding: int = 0, rows: int = 1, models: int = 1, cards: str = "one",
+        ragged: bool = True,
+    ) -> dict:  # fmt: skip
+        """A measurement of cuda_callers, whole; on one card or on all."""
         double = self.options.double
-        words = ["--model", str(MODELS / f"{work}.onnx"), "--device", "cuda", "--max_batch", "256"]
-        words += ["--models", str(models), "--pool", "8" if double else "256"]
-        if work == "minilm_torch":
+        words = ["--model", str(MODELS / f"{work}.onnx"), "--device" if cards == "one" else "--devices"]
+        words += ["cuda", "--max_batch", "256", "--models", str(models), "--pool", "8" if double else "256"]
+        if work == "minilm_torch" and ragged:
             words += ["--lengths", "4:8" if double else "{}:{}".format(*figure_peers.LENGTHS)]
         asked = f"{n} {outstanding} {rows} {self.options.seconds}"
         return self.child(str(self.options.program), *words).ask(asked)

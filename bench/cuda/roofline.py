@@ -52,11 +52,13 @@ def bounds(work: str, batch: float, card: dict, wake_us: float) -> dict[str, flo
 
 
 def of_cases(sides, calls: dict[str, list[dict]], card: dict, wake_us: float) -> dict[str, dict]:
-    """Of each case that cuda_callers measured, by its last round."""
+    """Of each case that cuda_callers measured, by its last round; not of those of the row "cards"."""
     cases = {}
     for name, rounds in calls.items():
         work = "minilm_torch" if name.startswith("minilm") else name.partition(",")[0]
         said = rounds[-1]
+        if name.endswith(" of the cards"):
+            continue
         joined = said["batches"] > 0 and said["rows"] == 1
         batch = said["mean_batch"] if joined else said["rows"]
         batches_per_s = said["rows_per_s"] / batch

@@ -132,9 +132,11 @@ struct Multiplication {
       std::vector<float> sums(static_cast<size_t>(out.rows));
       for (int64_t j = 0; j < out.columns; ++j) {
         std::fill(sums.begin(), sums.end(), 0.0f);
-        for (int64_t k = 0; k < depth; ++k)
+        for (int64_t term = 0; term < depth; ++term) {
+          const int64_t k = (term + out.columns) % depth;
           add_products(sums.data(), rows.data() + k * out.rows,
                        columns[static_cast<size_t>(k * out.columns + j)], out.rows);
+        }
         for (int64_t i = 0; i < out.rows; ++i) {
           const int64_t at = batch * out.batch_stride + j * out.line + i;
           cuda::store<float>(d, out.element(), at, ended(sums[static_cast<size_t>(i)], i, at));

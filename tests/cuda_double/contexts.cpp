@@ -57,11 +57,17 @@ cuda::Context pop_context() {
   return mine.stack[--mine.depth];
 }
 
+int device_of_thread() {
+  const Contexts& mine = contexts();
+  if (mine.depth == 0) return kNoDevice;
+  return static_cast<int>(static_cast<int*>(mine.stack[mine.depth - 1]) - the_contexts.data());
+}
+
 int current_device(const char* what) {
   if (fork_generation() != born) stop(what, "the process is a forked child of CUDA's");
-  const Contexts& mine = contexts();
-  if (mine.depth == 0) stop(what, "no context is current");
-  return static_cast<int>(static_cast<int*>(mine.stack[mine.depth - 1]) - the_contexts.data());
+  const int device = device_of_thread();
+  if (device == kNoDevice) stop(what, "no context is current");
+  return device;
 }
 
 void require_context(const char* what) { static_cast<void>(current_device(what)); }

@@ -18,6 +18,8 @@ cuda::Context context_of(int device);
 void push_context(cuda::Context context);
 cuda::Context pop_context();
 int current_device(const char* what);  // whose context is current
+inline constexpr int kNoDevice = -1;
+int device_of_thread();  // the same; kNoDevice where none is
 // The context of what a call takes, a stream say, is current.
 void require_current(int device, const char* what, const char* why);
 

@@ -30,6 +30,7 @@ const void* older_image();  // without the kernels that not every GPU can run
 
 // A cuBLASLt that computes with plain loops. It has algorithms 0, 1 and 2, of which 1 is the fastest by its
 // clock and 2 needs no workspace, and none for 16-bit types and an odd k. Results of two columns: 2 alone.
+// The order of its sums depends on the number of columns, and so do an element's bits.
 const cuda::BlasLtApi& blas_lt();
 const Clock& blas_lt_clock();
 int64_t blas_lt_runs(int algorithm);  // so far

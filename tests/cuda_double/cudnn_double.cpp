@@ -51,6 +51,7 @@ class Using {
 struct Shape {  // of a tensor or a filter
   int type = -1;
   std::vector<int64_t> extents;
+  bool channels_last = false;
 
   Type element() const {
     return type == cuda::kCudnnF16 ? Type::kF16 : type == cuda::kCudnnBF16 ? Type::kBF16 : Type::kF32;
@@ -60,7 +61,11 @@ struct Shape {  // of a tensor or a filter
     for (const int64_t each : extents) all *= each;
     return all;
   }
-  int64_t channel() const { return count() / (extents[0] * extents[1]); }
+  // From a channel's first element to the next one's, and from one place of its plane to the next one.
+  int64_t channel() const { return channels_last ? 1 : count() / (extents[0] * extents[1]); }
+  int64_t place() const { return channels_last ? extents[1] : 1; }
+  int64_t outer() const { return count() / extents[0]; }
+  bool lies(bool last) const { return channels_last == last || count() == extents[0]; }
   uint64_t bytes() const { return static_cast<uint64_t>(count()) * (type == cuda::kCudnnF32 ? 4 : 2); }
   void require_read(uint64_t at, const char* what) const {
     check_alignment(at, what);
@@ -128,28 +133,28 @@ struct Convolution {
   }
   float sum(int64_t image, int64_t channel, const std::vector<Tap>& taps) const {
     const int64_t inner = w.extents[1], group = channel / (out.extents[1] / window.groups);
-    const int64_t x_step = x.channel(), w_step = w.channel();
     float all = 0;
     for (int64_t c = 0; c < inner; ++c) {
-      const int64_t from = (image * x.extents[1] + group * inner + c) * x_step;
-      const int64_t weight = (channel * inner + c) * w_step;
+      const int64_t from = image * x.outer() + (group * inner + c) * x.channel();
+      const int64_t weight = channel * w.outer() + c * w.channel();
       for (const Tap& tap : taps) {
-        all += factor(cuda::load<float>(x_at, x.element(), from + tap.x)) *
-               factor(cuda::load<float>(w_at, w.element(), weight + tap.w));
+        all += factor(cuda::load<float>(x_at, x.element(), from + tap.x * x.place())) *
+               factor(cuda::load<float>(w_at, w.element(), weight + tap.w * w.place()));
       }
     }
     return all;
   }
   void compute() const {
-    int64_t at = 0;
     for (int64_t image = 0; image < out.extents[0]; ++image) {
       for (int64_t channel = 0; channel < out.extents[1]; ++channel) {
+        int64_t at = image * out.outer() + channel * out.channel();
         each_place(out.extents, 2, [&](const std::vector<int64_t>& place) {
           float value = sum(image, channel, taps_at(place));
           if (bias_at != 0) value += cuda::load<float>(bias_at, out.element(), channel);
           if (residual_at != 0) value += cuda::load<float>(residual_at, out.element(), at);
           if (relu && value < 0) value = 0;
-          cuda::store<float>(out_at, out.element(), at++, value);
+          cuda::store<float>(out_at, out.element(), at, value);
+          at += out.place();
         });
       }
     }
@@ -157,6 +162,13 @@ struct Convolution {
 };
 
 uint64_t number(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+// With a filter of channels last only tensors that lie so, of planes of two axes and of 16 bits; NCHW is for
+// all.
+bool lies_well(const Convolution& c) {
+  if (c.w.channels_last && (c.x.extents.size() != 4 || c.x.type == cuda::kCudnnF32)) return false;
+  return c.x.lies(c.w.channels_last) && c.out.lies(c.w.channels_last);
+}
 
 // Whether the extents are those that the others make.
 bool fits(const Convolution& c) {
@@ -177,6 +189,7 @@ CudnnCode enqueue(cuda::CudnnHandle handle, const Convolution& c, int algorithm,
   const auto which = static_cast<size_t>(algorithm);
   if (which >= kAlgorithms || workspace_bytes < kWorkspaces[which] || !fits(c))
     return cuda::kCudnnBadParameter;
+  if (!lies_well(c)) return cuda::kCudnnNotSupported;
   // Depthwise ones it says it can, and cannot.
   if (c.window.groups > 1 && c.w.extents[1] == 1) return cuda::kCudnnNotSupported;
   static_cast<Handle*>(handle)->stream->tell([c, which, workspace] {
@@ -232,8 +245,10 @@ CudnnCode convolve_and_finish(cuda::CudnnHandle handle, const void* alpha, cuda:
   c.relu = mode == cuda::kCudnnRelu;
   if (!c.relu && (mode != cuda::kCudnnIdentity || algorithm != cuda::kCudnnPrecomputedGemm))
     return cuda::kCudnnNotSupported;
-  if (*static_cast<const float*>(alpha) != 1 || static_cast<Shape*>(z_tensor)->extents != c.out.extents ||
-      c.bias.count() != c.out.extents[1] || c.bias.extents[1] != c.out.extents[1])
+  const auto& added = *static_cast<Shape*>(z_tensor);
+  if (*static_cast<const float*>(alpha) != 1 || added.extents != c.out.extents ||
+      added.channels_last != c.out.channels_last || c.bias.count() != c.out.extents[1] ||
+      c.bias.extents[1] != c.out.extents[1])
     return cuda::kCudnnBadParameter;
   c.bias_at = number(bias);
   if (*static_cast<const float*>(alpha_of_z) != 0) c.residual_at = number(z);
@@ -252,21 +267,32 @@ CudnnCode destroy(void* made) {
   return cuda::kCudnnSuccess;
 }
 
+bool lies(int rank, const int* extents, const int* strides, bool channels_last) {
+  int next = channels_last ? extents[1] : 1;
+  for (int axis = rank; axis-- > 2; next *= extents[axis]) {
+    if (strides[axis] != next) return false;
+  }
+  if (strides[1] != (channels_last ? 1 : next)) return false;
+  return strides[0] == (channels_last ? next : next * extents[1]);
+}
+
 void set_descriptors(cuda::CudnnApi& api) {
   api.tensor_create = create<Shape>;
   api.tensor_destroy = destroy<Shape>;
   api.tensor_set = [](cuda::CudnnTensor tensor, int type, int rank, const int* extents, const int* strides) {
-    int next = 1;
-    for (int axis = rank; axis-- > 0; next *= extents[axis]) {
-      if (strides[axis] != next) return cuda::kCudnnNotSupported;  // of the double: contiguous ones alone
+    // Of the double: contiguous ones alone. Where both orders are the same bytes, strides tell which it is.
+    for (const bool last : {false, true}) {
+      if (lies(rank, extents, strides, last))
+        return *static_cast<Shape*>(tensor) = {type, numbers(extents, rank), last}, cuda::kCudnnSuccess;
     }
-    return *static_cast<Shape*>(tensor) = {type, numbers(extents, rank)}, cuda::kCudnnSuccess;
+    return cuda::kCudnnNotSupported;
   };
   api.filter_create = create<Shape>;
   api.filter_destroy = destroy<Shape>;
   api.filter_set = [](cuda::CudnnFilter filter, int type, int format, int rank, const int* extents) {
-    if (format != cuda::kCudnnNCHW) return cuda::kCudnnNotSupported;
-    return *static_cast<Shape*>(filter) = {type, numbers(extents, rank)}, cuda::kCudnnSuccess;
+    if (format != cuda::kCudnnNCHW && format != cuda::kCudnnNHWC) return cuda::kCudnnNotSupported;
+    return *static_cast<Shape*>(filter) = {type, numbers(extents, rank), format == cuda::kCudnnNHWC},
+           cuda::kCudnnSuccess;
   };
   api.window_create = create<Window>;
   api.window_destroy = destroy<Window>;

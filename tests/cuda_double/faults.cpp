@@ -3,6 +3,7 @@
 #include <array>
 
 #include "base/sync.h"
+#include "tests/cuda_double/contexts.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -13,7 +14,7 @@ struct Refusal {
 };
 struct Faults {
   std::array<Refusal, static_cast<size_t>(Call::kCount)> of;
-  cuda::Code lost = cuda::kSuccess;
+  std::array<cuda::Code, kMostDevices> lost{};  // by device
 };
 Guarded<Faults, Rank::kAllocator>& faults() {
   static auto* const all = new Guarded<Faults, Rank::kAllocator>();  // threads may outlive statics
@@ -30,8 +31,10 @@ void refuse(Call call, cuda::Code code, int after, int times) {
   one.code = code;
 }
 
-void lose_context(cuda::Code code) { faults().lock()->lost = code; }
-bool is_context_lost() { return faults().lock()->lost != cuda::kSuccess; }
+void lose_context(cuda::Code code, int device) { faults().lock()->lost[static_cast<size_t>(device)] = code; }
+bool is_context_lost(int device) {
+  return faults().lock()->lost[static_cast<size_t>(device)] != cuda::kSuccess;
+}
 void forget_faults() { *faults().lock() = Faults(); }
 int calls_of(Call call) { return faults().lock()->of[static_cast<size_t>(call)].calls; }
 
@@ -39,9 +42,12 @@ cuda::Code fails(Call call) {
   const auto all = faults().lock();
   Refusal& one = all->of[static_cast<size_t>(call)];
   const int number = one.calls++;
-  if (all->lost != cuda::kSuccess) return all->lost;
+  const int device = device_of_thread();
+  cuda::Code none = cuda::kSuccess;
+  cuda::Code& lost = device == kNoDevice ? none : all->lost[static_cast<size_t>(device)];
+  if (lost != cuda::kSuccess) return lost;
   if (number < one.from || number >= one.until) return cuda::kSuccess;
-  if (cuda::loses_device(one.code)) all->lost = one.code;
+  if (cuda::loses_device(one.code)) lost = one.code;
   return one.code;
 }
 

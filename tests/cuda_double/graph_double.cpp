@@ -96,7 +96,7 @@ class InHand {
   Executable& executable_;
 };
 
-void run(const Nodes& nodes, uint64_t number) {
+void run(const Nodes& nodes, int device, uint64_t number) {
   std::vector<size_t> awaited(nodes.size());
   std::vector<std::vector<size_t>> after(nodes.size());
   std::priority_queue<size_t> ready;  // the last first
@@ -108,7 +108,7 @@ void run(const Nodes& nodes, uint64_t number) {
   while (!ready.empty()) {
     const size_t next = ready.top();
     ready.pop();
-    if (!is_context_lost()) nodes[next].run(number++);
+    if (!is_context_lost(device)) nodes[next].run(number++);
     for (const size_t each : after[next]) {
       if (--awaited[each] == 0) ready.push(each);
     }
@@ -141,11 +141,12 @@ Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::Gra
 Code add_child(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::GraphNode* before, size_t count,
                cuda::GraphHandle child) {
   constexpr const char* kWhat = "cuGraphAddChildGraphNode";
-  require_context(kWhat);
+  const int device = current_device(kWhat);
   const auto graph = handles<GraphObject>().find(handle, kWhat);
   if (const Code failed = fails(Call::kNode); failed != 0) return failed;
   const Nodes nodes = handles<GraphObject>().find(child, kWhat)->nodes;
-  return add_node(made, *graph, before, count, [nodes](uint64_t number) { run(nodes, number); });
+  return add_node(made, *graph, before, count,
+                  [nodes, device](uint64_t number) { run(nodes, device, number); });
 }
 
 Code begin_capture(cuda::StreamHandle at, int mode) {
@@ -216,7 +217,7 @@ Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
   }
   stream->tell(
       [executable, nodes = executable->nodes, number = take_launch_numbers(executable->nodes->size())] {
-        run(*nodes, number);
+        run(*nodes, executable->device, number);
         --executable->in_flight.lock()->count;
       });
   return cuda::kSuccess;

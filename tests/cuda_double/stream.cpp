@@ -67,7 +67,7 @@ void Stream::run() {
       state->told.pop_front();
     }
     order_.begin(next.host);
-    if (!is_context_lost()) next.work();
+    if (!is_context_lost(device_)) next.work();
     next.work = nullptr;
     --state_.lock()->left;
     state_.notify_all();

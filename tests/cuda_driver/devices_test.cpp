@@ -1,6 +1,7 @@
 // Two GPUs in one process, and what a stranger's capture of a stream asks of every thread.
 #include "base/thread.h"
 #include "tests/cuda_double/contexts.h"
+#include "tests/cuda_double/faults.h"
 #include "tests/cuda_driver/graphs_fixture.h"
 
 namespace heddle::cuda {
@@ -11,7 +12,10 @@ using namespace graphs_fixture;  // NOLINT
 class TwoDevices {
  public:
   TwoDevices() { cuda_double::set_devices(2); }
-  ~TwoDevices() { cuda_double::set_devices(1); }
+  ~TwoDevices() {
+    cuda_double::forget_faults();
+    cuda_double::set_devices(1);
+  }
   TwoDevices(const TwoDevices&) = delete;
   TwoDevices& operator=(const TwoDevices&) = delete;
 };
@@ -51,6 +55,21 @@ TEST_CASE("memory of one device that is given to the other is refused") {
   const auto lent = mine->import_memory({view.address(), view.bytes(), nullptr}, NoLocksHeld());
   CHECK(refuses(lent.status(), "is on GPU 1, not on 0"));
   CHECK(other->import_memory({view.address(), view.bytes(), nullptr}, NoLocksHeld()).ok());
+}
+
+TEST_CASE("a device whose context is lost leaves the other as it was") {
+  const TwoDevices two;
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  const Ref<device::Device> devices[] = {device_of({.ordinal = 0}), device_of({.ordinal = 1})};
+  const Ref<const device::Program> programs[] = {layers(*devices[0], 5), layers(*devices[1], 5)};
+  const Place places[] = {place_of(*devices[0], *programs[0], {x}), place_of(*devices[1], *programs[1], {x})};
+  Session first(*devices[0]), second(*devices[1]);
+  cuda_double::lose_context(kIllegalAddress, 1);
+  CHECK(run_at(second, programs[1], places[1]).code() == heddle::Code::device_lost);
+  CHECK(devices[1]->lost().code() == heddle::Code::device_lost);
+  for (int i = 0; i < 3; ++i)
+    CHECK(conformance::same_bits(result_at(*devices[0], first, programs[0], places[0]), wanted));
+  CHECK(devices[0]->lost().ok());
 }
 
 TEST_CASE("a device that the machine does not have is named with those it has") {

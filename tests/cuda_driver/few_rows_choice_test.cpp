@@ -127,7 +127,8 @@ TEST_CASE("a GPU whose code has no clusters has the tiles in place of the kernel
 }
 
 TEST_CASE(
-    "the kernels for few rows are taken where they beat the library by 1.2, or at all if it needs memory") {
+    "the kernels for few rows are taken where they beat the library by 1.2, or are as good if it needs "
+    "memory") {
   struct Row {
     nanoseconds few, tiles;
     int64_t n;
@@ -137,11 +138,12 @@ TEST_CASE(
   for (const Row& row : {
            // the library takes 10 us, and a workspace
            Row{nanoseconds(10'000), nanoseconds(25'000), 32, "", "few"},
-           Row{nanoseconds(10'100), nanoseconds(25'000), 32, "", "library"},
+           Row{nanoseconds(10'200), nanoseconds(25'000), 32, "", "few"},
+           Row{nanoseconds(10'400), nanoseconds(25'000), 32, "", "library"},
            Row{nanoseconds(9'500), nanoseconds(9'500), 32, "", "few"},
            Row{nanoseconds(9'600), nanoseconds(9'500), 32, "", "tiles"},
            Row{nanoseconds(11'000), nanoseconds(25'000), 32, "gelu", "few"},  // 1 us follows the library
-           Row{nanoseconds(11'100), nanoseconds(25'000), 32, "gelu", "library"},
+           Row{nanoseconds(11'400), nanoseconds(25'000), 32, "gelu", "library"},
            // 20 us, and none
            Row{nanoseconds(16'600), nanoseconds(25'000), 2, "", "few"},
            Row{nanoseconds(16'700), nanoseconds(25'000), 2, "", "library"},

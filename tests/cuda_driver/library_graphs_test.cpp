@@ -21,7 +21,7 @@ Ref<device::Device> device_with_libraries(CudaOptions options = {}) {
   return device_of(options);
 }
 
-struct Model {
+struct GraphedModel {
   Ref<const device::Program> program;
   ir::Tensor x;
 };
@@ -34,18 +34,18 @@ Ref<const device::Program> compiled(device::Device& device, ir::Builder& b, cons
   return *program;
 }
 
-Model softmaxes(device::Device& device) {
+GraphedModel softmaxes(device::Device& device) {
   ir::Builder b;
   const ir::Tensor x = rows_of(kRows, 1);
   ir::ValueId y = b.input("x", x.type());
   for (int64_t i = 0; i < 4; ++i) y = *b.node("Softmax", {y}, {{"axis", i % 2}});
   b.output(y);
-  const Model made{compiled(device, b, x), x};
+  const GraphedModel made{compiled(device, b, x), x};
   REQUIRE_FALSE(of_cuda(made.program).calls_library());
   return made;
 }
 
-Model products(device::Device& device) {
+GraphedModel products(device::Device& device) {
   ir::Builder b;
   const ir::Tensor x = rows_of(kRows, 1);
   ir::ValueId y = b.input("x", x.type());
@@ -57,7 +57,7 @@ Model products(device::Device& device) {
   return {compiled(device, b, x), x};
 }
 
-Model convolutions(device::Device& device) {
+GraphedModel convolutions(device::Device& device) {
   ir::Builder b;
   const ir::Tensor x = random_tensor(ir::DType::kF32, {2, 4, 9, 9}, 3);
   ir::ValueId y = b.input("x", x.type());
@@ -76,12 +76,12 @@ std::vector<int> counts() {
 TEST_CASE("a program that calls a library becomes a graph, with the bits of its direct calls") {
   for (const auto& make : {products, convolutions}) {
     const auto direct = device_with_libraries({.graph_bytes = 0});
-    const Model plain = make(*direct);
+    const GraphedModel plain = make(*direct);
     Session first(*direct);
     const ir::Tensor wanted =
         result_at(*direct, first, plain.program, place_of(*direct, *plain.program, {plain.x}));
     const auto device = device_with_libraries();
-    const Model model = make(*device);
+    const GraphedModel model = make(*device);
     REQUIRE(of_cuda(model.program).calls_library());
     REQUIRE(of_cuda(model.program).fits_graph());
     const Place place = place_of(*device, *model.program, {model.x});
@@ -99,7 +99,7 @@ TEST_CASE("a capture that cannot begin or that another thread ends costs a graph
   for (const Call call : {Call::kBeginCapture, Call::kEndCapture}) {
     CAPTURE(static_cast<int>(call));
     const auto device = device_with_libraries();
-    const Model model = products(*device);
+    const GraphedModel model = products(*device);
     const Place place = place_of(*device, *model.program, {model.x});
     Session session(*device);
     const ir::Tensor wanted = result_at(*device, session, model.program, place);
@@ -115,7 +115,7 @@ TEST_CASE("a capture that cannot begin or that another thread ends costs a graph
     CHECK(cuda_double::live_graphs() == live + 1);
     CHECK(device->lost().ok());
 
-    const Model other = products(*device);
+    const GraphedModel other = products(*device);
     cuda_double::refuse(call, kCaptureInvalidated, 0, 1000);
     const Place elsewhere = place_of(*device, *other.program, {other.x});
     for (int i = 0; i < 8; ++i)
@@ -141,7 +141,7 @@ TEST_CASE("a library that fails while it is captured costs a graph, and its stre
          return false;
        }});
   REQUIRE(device.ok());
-  const Model model = products(**device);
+  const GraphedModel model = products(**device);
   const Place place = place_of(**device, *model.program, {model.x});
   Session session(**device);
   const ir::Tensor wanted = result_at(**device, session, model.program, place);
@@ -164,18 +164,18 @@ TEST_CASE("beside others that use CUDA nothing is captured, unless that is allow
     CAPTURE(std::string(row.what));
     const auto device = device_with_libraries(
         {.capture_beside_others = row.allowed, .others_use_cuda = [] { return others_are_there; }});
-    const Model one = products(*device), two = products(*device);
+    const GraphedModel one = products(*device), two = products(*device);
     Session session(*device);
     cuda_double::forget_faults();
     others_are_there = row.before;
-    for (const Model* model : {&one, &two}) {
+    for (const GraphedModel* model : {&one, &two}) {
       const Place place = place_of(*device, *model->program, {model->x});
       for (int i = 0; i < 3; ++i) REQUIRE(run_at(session, model->program, place).ok());
       others_are_there = row.later;
     }
     CHECK(calls_of(Call::kBeginCapture) == row.captures);
     // Kernels of ours are no capture, and become graphs there too.
-    const Model plain = softmaxes(*device);
+    const GraphedModel plain = softmaxes(*device);
     const Place place = place_of(*device, *plain.program, {plain.x});
     const int before = calls_of(Call::kGraphLaunch);
     for (int i = 0; i < 3; ++i) REQUIRE(run_at(session, plain.program, place).ok());

@@ -77,10 +77,10 @@ TEST_CASE("a row of a product has the same bits in batches of 1 to 300 rows, wha
 
 TEST_CASE("a row of a product has the same bits beside 0 to 129 others") {
   const auto device = double_device();
-  constexpr int64_t kRows = 130, kK = 272;
+  constexpr int64_t kMost = 130, kK = 272;
   for (const bool turned : {false, true}) {
     const auto module = product_of(*device, DType::kF32, kK, 36, turned);
-    const ir::Tensor rows = random_tensor(DType::kF32, {kRows, kK}, 4);
+    const ir::Tensor rows = random_tensor(DType::kF32, {kMost, kK}, 4);
     conformance::Session session(*device);
     const auto product_of_first = [&](int64_t count) {
       const std::vector<ir::Tensor> inputs = {first_rows(rows, count)};
@@ -90,9 +90,9 @@ TEST_CASE("a row of a product has the same bits beside 0 to 129 others") {
       REQUIRE(got.ok());
       return got->front();
     };
-    const ir::Tensor all = product_of_first(kRows);
+    const ir::Tensor all = product_of_first(kMost);
     int64_t other = 0;
-    for (int64_t count = 1; count < kRows; ++count)
+    for (int64_t count = 1; count < kMost; ++count)
       other += conformance::same_bits(product_of_first(count), first_rows(all, count)) ? 0 : 1;
     CHECK(other == 0);
   }

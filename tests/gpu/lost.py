@@ -6,58 +6,16 @@ it; none may hang or end the process, and a call that began later is refused as 
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import time
 
 import numpy as np
 from program import TOLERANCE, arguments, error, finish, mlp
+from wild import NAME, lose
 
 import heddle
 
-ILLEGAL_ADDRESS = 700
-NAME = "CUDA_ERROR_ILLEGAL_ADDRESS"
 PATIENCE = 20.0  # seconds from the fault to the end of every thread
-# Writes to the address 64, where nothing is mapped. The driver compiles it.
-KERNEL = b"""
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry wild()
-{
-  .reg .b64 %address;
-  .reg .b32 %value;
-  mov.u64 %address, 64;
-  mov.u32 %value, 1;
-  st.global.u32 [%address], %value;
-  ret;
-}
-\0"""
-
-
-def launch_wild_kernel() -> None:
-    driver = ctypes.CDLL("libcuda.so.1")
-
-    def check(what: str, code: int) -> None:
-        if code != 0:
-            raise RuntimeError(f"{what} answered {code}")
-
-    context, module, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
-    check("cuInit", driver.cuInit(0))
-    check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))
-    check("cuCtxSetCurrent", driver.cuCtxSetCurrent(context))
-    check("cuModuleLoadData", driver.cuModuleLoadData(ctypes.byref(module), KERNEL))
-    check("cuModuleGetFunction", driver.cuModuleGetFunction(ctypes.byref(function), module, b"wild"))
-    stream = ctypes.c_void_p()
-    check("cuStreamCreate", driver.cuStreamCreate(ctypes.byref(stream), 1))
-    check("cuLaunchKernel", driver.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, None, None))
-
-
-def lose(double: bool) -> None:
-    if double:
-        ctypes.CDLL("libcuda.so.1").heddle_cuda_double_lose_context(ILLEGAL_ADDRESS)
-    else:
-        launch_wild_kernel()
 
 
 class Callers:

@@ -10,6 +10,7 @@ import argparse
 import json
 import os
 import sys
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +49,10 @@ def mistakes_of(errors: list[float], calls: int) -> list[str]:
     return mistakes
 
 
-def mlp(device: str | heddle.Device, width: int) -> heddle.Model:
+Device = str | heddle.Device | None  # None: options name devices
+
+
+def mlp(device: Device, width: int, **options: Any) -> heddle.Model:
     """f32[batch, width] -> f32[batch, width] through two layers of twice the width."""
     random = np.random.default_rng(7)
     graph = heddle.GraphBuilder("mlp")
@@ -59,7 +63,41 @@ def mlp(device: str | heddle.Device, width: int) -> heddle.Model:
         x = graph.add("Relu", graph.add("Add", graph.add("MatMul", x, graph.constant(weight)),
                                         graph.constant(bias)))  # fmt: skip
     graph.output(x, "y")
-    return graph.build(device)
+    return graph.build(device, **options)
+
+
+def encoder(device: Device, width: int, **options: Any) -> heddle.Model:
+    """f32[batch, length, width] through two layers of 4 heads and 4 times the width inside."""
+    random = np.random.default_rng(13)
+    graph = heddle.GraphBuilder("encoder")
+    x = graph.input("x", "f32", ["batch", "length", width])
+
+    def drawn(*shape: int):
+        return graph.constant((random.standard_normal(shape) / np.sqrt(shape[0])).astype(np.float32))
+
+    def linear(value, fan_in: int, fan_out: int):
+        return graph.add("Add", graph.add("MatMul", value, drawn(fan_in, fan_out)), drawn(fan_out))
+
+    def heads(value):
+        split = graph.constant(np.array([0, 0, 4, width // 4]))
+        return graph.add("Transpose", graph.add("Reshape", value, split), perm=[0, 2, 1, 3])
+
+    def norm(value):
+        return graph.add("LayerNormalization", value, drawn(width), drawn(width), axis=-1, epsilon=1e-5)
+
+    for _ in range(2):
+        q, k, v = (heads(linear(x, width, width)) for _ in range(3))
+        scores = graph.add("MatMul", q, graph.add("Transpose", k, perm=[0, 1, 3, 2]))
+        scale = graph.constant(np.array((width // 4) ** -0.5, np.float32))
+        shares = graph.add("Softmax", graph.add("Mul", scores, scale), axis=-1)
+        mixed = graph.add("Transpose", graph.add("MatMul", shares, v), perm=[0, 2, 1, 3])
+        mixed = graph.add("Reshape", mixed, graph.constant(np.array([0, 0, width])))
+        x = norm(graph.add("Add", x, linear(mixed, width, width)))
+        x = norm(
+            graph.add("Add", x, linear(graph.add("Gelu", linear(x, width, 4 * width)), 4 * width, width))
+        )
+    graph.output(x, "y")
+    return graph.build(device, **options)
 
 
 def mixer(device: str | heddle.Device, width: int) -> heddle.Model:

@@ -81,13 +81,14 @@ Result<CudaModule::Emitted> CudaModule::emit(const ir::Graph& specialised, uint6
   HEDDLE_TRY(plan::check_memory(specialised, 0, weight_bytes(), bytes_max));
   HEDDLE_TRY_ASSIGN(const Ref<const Weights> own,
                     Weights::make(device_, specialised, weights_.get(), *source_));
-  Emitter emitter(device_, {weights_.get(), own.get()}, libraries_, *source_);
+  Emitter emitter(device_, {weights_.get(), own.get()}, turned_, libraries_, *source_);
   HEDDLE_TRY(emitter.graph(specialised,
                            operands_of(specialised, specialised.inputs, plan::Place::Kind::kInput),
                            operands_of(specialised, specialised.outputs, plan::Place::Kind::kOutput)));
   HEDDLE_TRY_ASSIGN(Lowered lowered, emitter.take());
   HEDDLE_TRY(plan::check_memory(specialised, lowered.arena_bytes, weight_bytes(), bytes_max));
   Emitted emitted{std::move(lowered), emitter.outline(), {weights_, own}, own->bytes()};
+  emitted.keep.insert(emitted.keep.end(), emitter.shared().begin(), emitter.shared().end());
   if (libraries_.chains != nullptr) emitted.keep.push_back(libraries_.chains);
   for (const Ref<const Weights>& table : emitter.tables()) {
     emitted.keep.push_back(table);

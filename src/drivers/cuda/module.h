@@ -13,6 +13,7 @@ class CudaModule final : public device::Module {
              Libraries libraries, Ref<device::Source> source)
       : Module(std::move(prepared)),
         weights_(std::move(weights)),
+        turned_(device),
         device_(std::move(device)),
         libraries_(std::move(libraries)),
         source_(std::move(source)) {}
@@ -26,6 +27,7 @@ class CudaModule final : public device::Module {
                                      NoLocksHeld) const override;
 
   const Ref<const Weights> weights_;
+  const TurnedWeights turned_;
   const Ref<const OpenDevice> device_;
   const Libraries libraries_;
   const Ref<device::Source> source_;

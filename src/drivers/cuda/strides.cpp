@@ -45,10 +45,26 @@ std::vector<int64_t> row_major(std::span<const int64_t> extents) {
   return strides;
 }
 
+void move_channels_last(std::vector<int64_t>& by_axis) {
+  std::rotate(by_axis.begin() + 1, by_axis.begin() + 2, by_axis.end());
+}
+
+std::vector<int64_t> channels_last_strides(std::span<const int64_t> extents) {
+  std::vector<int64_t> lying(extents.begin(), extents.end());
+  move_channels_last(lying);
+  std::vector<int64_t> strides = row_major(lying);
+  std::rotate(strides.begin() + 1, strides.end() - 1, strides.end());
+  return strides;
+}
+
 std::vector<int64_t> broadcast_strides(const ir::Extents& extents, size_t rank) {
+  return broadcast_strides(extents, row_major(extents.span()), rank);
+}
+
+std::vector<int64_t> broadcast_strides(const ir::Extents& extents, std::vector<int64_t> strides,
+                                       size_t rank) {
   if (extents.elements() == 1)
     return std::vector<int64_t>(rank, 0);  // Clip's limits may be [1] where x is []
-  std::vector<int64_t> strides = row_major(extents.span());
   for (size_t axis = 0; axis < extents.rank(); ++axis) {
     if (extents[axis] == 1) strides[axis] = 0;
   }

@@ -24,7 +24,13 @@ Walk walk_of(std::span<const int64_t> extents, const std::vector<std::vector<int
 
 // Strides of a row-major tensor that is broadcast to an output of rank `rank`; one element has any rank.
 std::vector<int64_t> broadcast_strides(const ir::Extents& extents, size_t rank);
+// The same of one with strides of its own.
+std::vector<int64_t> broadcast_strides(const ir::Extents& extents, std::vector<int64_t> strides, size_t rank);
 std::vector<int64_t> row_major(std::span<const int64_t> extents);
+// By the axes of [N, C, plane..], of a tensor that lies [N, plane.., C].
+std::vector<int64_t> channels_last_strides(std::span<const int64_t> extents);
+// What is told by the axes of [N, C, plane..], in the order [N, plane.., C].
+void move_channels_last(std::vector<int64_t>& by_axis);
 
 // The launch that moves elements of `size` bytes; addresses are the caller's.
 MoveParams move_params(std::span<const int64_t> extents, const std::vector<int64_t>& from,

@@ -58,6 +58,32 @@ Result<Ref<const Weights>> Weights::make(const Ref<const OpenDevice>& device, st
   return Ref<const Weights>(std::move(weights));
 }
 
+ir::Tensor with_channels_last(const ir::Tensor& weight) {
+  const ir::Extents& extents = weight.extents();
+  const auto size = static_cast<size_t>(ir::size_of(weight.dtype()));
+  const int64_t channels = extents[1], rows = extents[0];
+  const int64_t plane = weight.elements() == 0 ? 0 : weight.elements() / (rows * channels);
+  ir::Tensor turned = ir::Tensor::zeros(weight.dtype(), extents);
+  const auto* from = weight.as<std::byte>();
+  auto* to = static_cast<std::byte*>(turned.mutable_data());
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t at = 0; at < plane; ++at) {
+      for (int64_t channel = 0; channel < channels; ++channel, to += size)
+        std::memcpy(to, from + static_cast<size_t>((row * channels + channel) * plane + at) * size, size);
+    }
+  }
+  return turned;
+}
+
+Result<Ref<const TurnedWeight>> TurnedWeights::find(const ir::Tensor& weight, device::Source& source) const {
+  const auto make = [&]() -> Result<Ref<const TurnedWeight>> {
+    ir::Tensor turned = with_channels_last(weight);
+    HEDDLE_TRY_ASSIGN(Ref<const Weights> weights, Weights::make(device_, {turned}, source));
+    return std::make_shared<const TurnedWeight>(TurnedWeight{weight, std::move(turned), std::move(weights)});
+  };
+  return made_.get_or_make(weight.data(), make);
+}
+
 std::optional<Address> Weights::find(const ir::Tensor& constant) const {
   const auto found = offsets_.find({constant.data(), constant.bytes()});
   if (found == offsets_.end()) return std::nullopt;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/once_map.h"
 #include "device/buffer.h"
 #include "drivers/cuda/driver/open_device.h"
 #include "ir/graph.h"
@@ -32,6 +33,27 @@ class Weights {
   std::vector<ir::Tensor> tensors_;  // share their bytes with the graph, which keeps their addresses apart
   std::map<std::pair<const void*, int64_t>, uint64_t> offsets_;
   Ref<device::Buffer> buffer_;  // null: nothing has bytes
+};
+
+// [M, C, plane..] of a convolution as [M, plane.., C].
+ir::Tensor with_channels_last(const ir::Tensor& weight);
+
+struct TurnedWeight {
+  ir::Tensor weight, turned;  // the first keeps its address apart
+  Ref<const Weights> weights;
+};
+
+// Weights of a module's convolutions with their channels last. Each is made when the first of its programs
+// wants it. Any thread; find() blocks until the GPU has it.
+class TurnedWeights {
+ public:
+  explicit TurnedWeights(Ref<const OpenDevice> device) : device_(std::move(device)) {}
+
+  Result<Ref<const TurnedWeight>> find(const ir::Tensor& weight, device::Source& source) const;
+
+ private:
+  const Ref<const OpenDevice> device_;
+  mutable OnceMap<const void*, TurnedWeight> made_;  // by the weight's bytes
 };
 
 }  // namespace heddle::cuda

@@ -25,8 +25,8 @@ extern "C" __attribute__((visibility("default"))) heddle::cuda::Code cuGetProcAd
   return *function == nullptr ? kNotFound : kSuccess;
 }
 
-// For programs that stand on the double: somebody else's kernel ends the context (tests/gpu/lost.py).
+// For programs that stand on the double: somebody else's kernel ends the device's context (tests/gpu).
 extern "C" __attribute__((visibility("default"))) void heddle_cuda_double_lose_context(
-    heddle::cuda::Code code) {
-  heddle::cuda_double::lose_context(code);
+    heddle::cuda::Code code, int device) {
+  heddle::cuda_double::lose_context(code, device);
 }

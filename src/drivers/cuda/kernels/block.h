@@ -130,18 +130,22 @@ class GpuBlock {
   }
   HEDDLE_DEVICE void arrive(int puts) {
     gate_ = static_cast<uint32_t>(__cvta_generic_to_shared(shared<uint64_t>(1)));
+    puts_ = puts;
     if (threadIdx.x == 0) {
       HEDDLE_OF_CLUSTERS(asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(gate_) : "memory");
-                         asm volatile("fence.mbarrier_init.release.cluster;" :: : "memory");
-                         asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(gate_),
-                                      "r"(puts * kPutBytes) : "memory"));
+                         asm volatile("fence.mbarrier_init.release.cluster;" :: : "memory"));
     }
     __syncwarp();
     HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.arrive.relaxed.aligned;" :: : "memory"));
   }
+  // What was put here before it is said how much will be is counted, too: the gate awaits one arrival.
   HEDDLE_DEVICE void await() {
     __syncwarp();
     HEDDLE_OF_CLUSTERS(asm volatile("barrier.cluster.wait.acquire.aligned;" :: : "memory"));
+    if (threadIdx.x == 0) {
+      HEDDLE_OF_CLUSTERS(asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(gate_),
+                                      "r"(puts_ * kPutBytes) : "memory"));
+    }
   }
   template <class T>
   HEDDLE_DEVICE void put(T* to, int rank, const T& value) {
@@ -175,6 +179,7 @@ class GpuBlock {
   }
   int used_ = 0;
   uint32_t gate_ = 0;  // counts what is put here
+  int puts_ = 0;       // how many will be
 };
 
 #undef HEDDLE_OF_CLUSTERS

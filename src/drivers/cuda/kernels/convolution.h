@@ -38,25 +38,32 @@ struct ConvolutionParams {
   int64_t out_channels = 1, channels = 1;         // of an image
   int64_t group_channels = 1, group_outputs = 1;  // of a group
   int64_t w_zero_step = 0;                        // from one output channel's to the next one's
+  int32_t channels_last = 0;  // of x, w and the output: they lie beside each other; not transposed
 };
 
 // C is float, double, or int64_t of 8-bit integers.
 template <class C>
 struct Convolution {
-  static constexpr int kThreads = 256;
+  static constexpr int kThreads = 256, kBlocksAtOnce = 3;  // so that nothing is spilled
   ConvolutionParams p;
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
     each_of(block, p.count, [&](int64_t element) {
-      const int64_t plane = element / p.window.out_plane, m = plane % p.out_channels;
-      const auto at = static_cast<int32_t>(element - plane * p.window.out_plane);
+      const bool last = p.channels_last != 0;
+      const int64_t inner = last ? p.out_channels : p.window.out_plane, line = element / inner;
+      const int64_t outer = last ? p.window.out_plane : p.out_channels, image = line / outer;
+      const int64_t m = last ? element - line * inner : line - image * outer;
+      const auto at = static_cast<int32_t>(last ? line - image * outer : element - line * inner);
       const int64_t group = m / p.group_outputs, taps = p.window.taps;
       const C x_zero = p.x_zero == 0 ? C(0) : load<C>(p.x_zero, p.x_type, 0);
       const C w_zero = p.w_zero == 0 ? C(0) : load<C>(p.w_zero, p.w_type, m * p.w_zero_step);
-      const int64_t x = (plane / p.out_channels * p.channels + group * p.group_channels) * p.window.in_plane;
-      // Where the first channel's weights begin, and from one channel's to the next one's.
-      int64_t w = m * p.group_channels * taps, w_step = taps;
+      // From one channel's to the next one's, and from one place or tap to the next one.
+      const int64_t x_step = last ? 1 : p.window.in_plane, x_place = last ? p.channels : 1;
+      const int64_t w_tap = last ? p.group_channels : 1;
+      const int64_t x = image * p.channels * p.window.in_plane + group * p.group_channels * x_step;
+      // Where the first channel's weights begin.
+      int64_t w = m * p.group_channels * taps, w_step = last ? 1 : taps;
       if (p.transposed != 0) {
         w_step = p.group_outputs * taps;
         w = group * p.group_channels * w_step + m % p.group_outputs * taps;
@@ -64,8 +71,8 @@ struct Convolution {
       C sum = 0;
       const auto add = [&](int32_t from, int32_t tap) {
         for (int64_t c = 0; c < p.group_channels; ++c) {
-          const C factor = load<C>(p.w, p.w_type, w + c * w_step + tap) - w_zero;
-          sum += (load<C>(p.x, p.x_type, x + c * p.window.in_plane + from) - x_zero) * factor;
+          const C factor = load<C>(p.w, p.w_type, w + c * w_step + tap * w_tap) - w_zero;
+          sum += (load<C>(p.x, p.x_type, x + c * x_step + from * x_place) - x_zero) * factor;
         }
       };
       if (p.transposed != 0) {

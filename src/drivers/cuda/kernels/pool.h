@@ -9,6 +9,8 @@
 
 namespace heddle::cuda {
 
+inline constexpr int kPoolThreads = 256, kPoolsAtOnce = 6;  // so that nothing is spilled
+
 struct PoolParams {
   uint64_t x = 0, out = 0;
   uint64_t places = 0;  // of the greatest, where they are asked for: i64
@@ -17,12 +19,31 @@ struct PoolParams {
   int32_t by_columns = 0;      // places count along the first axis of a plane first
   double power = 2;
   Sliding window;
-  int64_t count = 0;  // of the output
+  int64_t count = 0;          // of the output
+  int64_t channels_last = 0;  // how many lie beside each other; 0: the places of a plane do
 };
+
+// Where the plane of an element begins, how far apart its places lie, and which window makes the element.
+struct PlaneOf {
+  int64_t plane, first, step;
+  int32_t window;
+};
+HEDDLE_DEVICE PlaneOf plane_of(const PoolParams& p, int64_t element) {
+  const int64_t channels = p.channels_last, out_plane = p.window.out_plane;
+  if (channels == 0) {
+    const int64_t plane = element / out_plane;
+    return {plane, plane * p.window.in_plane, 1, static_cast<int32_t>(element - plane * out_plane)};
+  }
+  const int64_t place = quotient(element, channels), channel = element - place * channels;
+  const int64_t image = quotient(place, out_plane);
+  return {image * channels + channel, image * channels * p.window.in_plane + channel, channels,
+          static_cast<int32_t>(place - image * out_plane)};
+}
 
 // The greatest; NaN wins, and of equals the first.
 template <class C>
 struct MaxPool {
+  static constexpr int kThreads = kPoolThreads, kBlocksAtOnce = kPoolsAtOnce;
   PoolParams p;
 
   HEDDLE_DEVICE int64_t place_of(int64_t plane, int32_t at) const {
@@ -38,39 +59,38 @@ struct MaxPool {
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
     each_of(block, p.count, [&](int64_t element) {
-      const int64_t plane = element / p.window.out_plane, x = plane * p.window.in_plane;
+      const PlaneOf x = plane_of(p, element);
       // Taps that are far apart may all lie in the padding.
       C greatest = std::is_floating_point_v<C> ? C(-INFINITY) : C(0);
       int32_t where = -1;
-      const auto window = static_cast<int32_t>(element - plane * p.window.out_plane);
-      each_tap(p.window, window, [&](int32_t at, int32_t) {
-        const C each = load<C>(p.x, p.type, x + at);
+      each_tap(p.window, x.window, [&](int32_t at, int32_t) {
+        const C each = load<C>(p.x, p.type, x.first + at * x.step);
         if (where >= 0 && !is_nan(each) && !(each > greatest)) return;
         greatest = each;
         where = at;
       });
       if (p.out != 0) store<C>(p.out, p.type, element, greatest);
-      if (p.places != 0) global<int64_t>(p.places)[element] = place_of(plane, where);
+      if (p.places != 0) global<int64_t>(p.places)[element] = place_of(x.plane, where);
     });
   }
 };
 
 template <class C>
 struct AveragePool {
+  static constexpr int kThreads = kPoolThreads, kBlocksAtOnce = kPoolsAtOnce;
   PoolParams p;
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
     each_of(block, p.count, [&](int64_t element) {
-      const int64_t plane = element / p.window.out_plane, x = plane * p.window.in_plane;
-      const auto window = static_cast<int32_t>(element - plane * p.window.out_plane);
+      const PlaneOf x = plane_of(p, element);
       C sum = 0;
       int32_t inside = 0;
-      each_tap(p.window, window, [&](int32_t at, int32_t) {
-        sum += load<C>(p.x, p.type, x + at);
+      each_tap(p.window, x.window, [&](int32_t at, int32_t) {
+        sum += load<C>(p.x, p.type, x.first + at * x.step);
         ++inside;
       });
-      const int32_t of = p.counts_padding != 0 ? taps_covered(p.window, window) : inside;
+      const int32_t of = p.counts_padding != 0 ? taps_covered(p.window, x.window) : inside;
       store<C>(p.out, p.type, element, sum / C(of));
     });
   }
@@ -78,16 +98,17 @@ struct AveragePool {
 
 template <class C>
 struct LpPool {
+  static constexpr int kThreads = kPoolThreads, kBlocksAtOnce = kPoolsAtOnce;
   PoolParams p;
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
     each_of(block, p.count, [&](int64_t element) {
-      const int64_t plane = element / p.window.out_plane, x = plane * p.window.in_plane;
+      const PlaneOf x = plane_of(p, element);
       C sum = 0;
-      each_tap(
-          p.window, static_cast<int32_t>(element - plane * p.window.out_plane),
-          [&](int32_t at, int32_t) { sum += std::pow(std::fabs(load<C>(p.x, p.type, x + at)), C(p.power)); });
+      each_tap(p.window, x.window, [&](int32_t at, int32_t) {
+        sum += std::pow(std::fabs(load<C>(p.x, p.type, x.first + at * x.step)), C(p.power));
+      });
       store<C>(p.out, p.type, element, std::pow(sum, C(1) / C(p.power)));
     });
   }

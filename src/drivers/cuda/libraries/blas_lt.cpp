@@ -26,6 +26,17 @@ BlasProblem alike(BlasProblem problem) {
   return problem;
 }
 
+// Which weight the bias is does not matter.
+BlasProblem key_of(BlasProblem problem) {
+  problem.bias = problem.bias == 0 ? 0 : 1;
+  return problem;
+}
+
+Own own_of(const std::string& word) {
+  if (word == kOursForFewRows) return Own::kFewRows;
+  return word == AlgorithmStore::kOurs ? Own::kTiles : Own::kByRule;
+}
+
 std::string name_of(const BlasProblem& p) {
   return text("product ", ir::name(p.dtype), ' ', p.m, ' ', p.n, ' ', p.k, " x ", p.batches, " lines ",
               p.x_line, ' ', p.y_line, " apart ", p.x_batch, ' ', p.y_batch,
@@ -150,10 +161,6 @@ Result<Ref<const BlasLt>> BlasLt::make(const BlasLtApi& api, Ref<const OpenDevic
   for (const ir::DType dtype : {ir::DType::kF32, ir::DType::kF16, ir::DType::kBF16})
     HEDDLE_TRY(made->compute_once(dtype));
   renew_exit_handler();
-  if (tuning.on) {
-    made->store_ = std::make_unique<AlgorithmStore>(
-        tuning, "cublaslt", text(made->device_->identity(), "; cuBLASLt ", made->version()));
-  }
   return Ref<const BlasLt>(made);
 }
 
@@ -168,9 +175,7 @@ std::string BlasLt::version() const {
   return text(number / 10000, ".", number / 100 % 100, ".", number % 100);
 }
 
-std::string BlasLt::describe_choices() const {
-  return store_ != nullptr ? store_->describe() : "by rule: HEDDLE_TUNE is off";
-}
+std::string BlasLt::describe_choices() const { return choices_.describe("by rule"); }
 
 Status BlasLt::check(BlasCode code, std::string_view what) const {
   if (code == kBlasSuccess) return {};
@@ -208,88 +213,50 @@ Result<ProductChoice> BlasLt::product(const BlasProblem& problem, const BlasRiva
   return ProductChoice();
 }
 
-// The library's first proposal, but for f32 in few rows, where our tiles were faster on an H200.
-BlasLt::Choice BlasLt::unmeasured(const BlasProblem& p, const std::vector<BlasHeuristic>& proposed) {
-  constexpr int64_t kFewRows = 128;
-  const bool few = p.dtype == ir::DType::kF32 && p.m > 1 && p.m < kFewRows;
-  return few || proposed.empty() ? Choice() : Choice{proposed.front()};
-}
-
 Result<std::shared_ptr<BlasProduct>> BlasLt::described(const BlasProblem& problem) const {
   const std::shared_ptr<BlasProduct> product(new BlasProduct(shared_from_this(), problem));
   HEDDLE_TRY(product->describe());
   return product;
 }
 
-Result<ProductChoice> BlasLt::make_product(const BlasProblem& problem, const BlasRivals& rivals,
-                                           device::Source& source) const {
-  const Current current(*device_);
-  HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> product, described(problem));
-  Result<Choice> choice = choice_of(*product, rivals, source);
-  if (choice.status().code() == heddle::Code::exhausted) {  // the next program asks anew
-    HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product->proposed());
-    choice = unmeasured(problem, proposed);
+// ---- the choice
+
+// Of a product, for ChosenOnce.
+class BlasLt::Asked {
+ public:
+  Asked(const BlasProduct& product, const BlasRivals& rivals, device::Source& source)
+      : product_(product), rival_(rivals(product.problem_.m)), source_(source) {}
+
+  std::string name() const { return name_of(key_of(product_.problem_)); }
+  Result<Choices::Ways> ways() const {
+    HEDDLE_TRY_ASSIGN(const std::vector<BlasHeuristic> proposed, product_.proposed());
+    Choices::Ways ways;
+    for (const BlasHeuristic& each : proposed)
+      ways.push_back({words_of(each.algorithm), each, each.workspace_bytes});
+    ways.push_back({.word = AlgorithmStore::kOurs});
+    if (rival_.few) ways.push_back({.word = kOursForFewRows, .gain = kGainOfFewRows});
+    return ways;
   }
-  HEDDLE_TRY(choice.status());
-  if (!choice->library.has_value()) return ProductChoice{nullptr, choice->own};
-  product->chosen_ = *choice->library;
-  return ProductChoice{product};
-}
-
-Result<BlasLt::Choice> BlasLt::choice_of(const BlasProduct& product, const BlasRivals& rivals,
-                                         device::Source& source) const {
-  const BlasProblem measured = alike(product.problem_);
-  if (store_ == nullptr || measured == product.problem_) return chosen_once(product, rivals, source);
-  HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> most, described(measured));
-  HEDDLE_TRY_ASSIGN(const Choice choice, chosen_once(*most, rivals, source));
-  if (!choice.library.has_value()) return choice;
-  HEDDLE_TRY_ASSIGN(const std::optional<BlasHeuristic> fitted, product.fitted(choice.library->algorithm));
-  return fitted.has_value() ? Choice{fitted} : chosen_once(product, rivals, source);
-}
-
-Result<BlasLt::Choice> BlasLt::chosen_once(const BlasProduct& product, const BlasRivals& rivals,
-                                           device::Source& source) const {
-  BlasProblem key = product.problem_;
-  key.bias = key.bias == 0 ? 0 : 1;  // which weight it is does not matter
-  const auto choose_once = [&]() -> Result<Ref<const Choice>> {
-    const Result<Choice> made = choose(key, product, rivals(key.m), source);
-    renew_exit_handler();  // each kind of kernel may bring static objects
-    if (!made.ok()) return made.status();
-    return std::make_shared<const Choice>(*made);
-  };
-  HEDDLE_TRY_ASSIGN(const Ref<const Choice> chosen, choices_.get_or_make(key, choose_once));
-  return *chosen;
-}
-
-// A kept choice counts only if the library proposes it: other bytes mean nothing known.
-Result<BlasLt::Choice> BlasLt::choose(const BlasProblem& key, const BlasProduct& product,
-                                      const Rival<BlasOperands>& rival, device::Source& source) const {
-  HEDDLE_TRY_ASSIGN(std::vector<BlasHeuristic> proposed, product.proposed());
-  if (proposed.empty()) return Choice();
-  if (store_ == nullptr) return unmeasured(key, proposed);
-  const std::string name = name_of(key);
-  const auto proposal = [&](const std::string& kept) -> std::optional<Choice> {
-    if (kept == AlgorithmStore::kOurs) return Choice{std::nullopt, Own::kTiles};
-    if (kept == kOursForFewRows && rival.few) return Choice{std::nullopt, Own::kFewRows};
-    for (const BlasHeuristic& each : proposed) {
-      if (words_of(each.algorithm) == kept) return Choice{each};
-    }
-    return std::nullopt;
-  };
-  const std::optional<std::string> kept = store_->find(name);
-  if (kept.has_value()) {
-    if (const std::optional<Choice> choice = proposal(*kept); choice.has_value()) return *choice;
+  // The library's first proposal, but for f32 in few rows, where our tiles were faster on an H200.
+  Result<Chosen> unmeasured(Choices::Ways ways) const {
+    constexpr int64_t kFewRows = 128;
+    const BlasProblem& p = product_.problem_;
+    const bool few = p.dtype == ir::DType::kF32 && p.m > 1 && p.m < kFewRows;
+    return few || !ways.front().algorithm.has_value() ? Chosen() : ways.front();
   }
-  HEDDLE_TRY_ASSIGN(const Choice measured, measure(product, proposed, rival, source));
-  const std::string words = measured.library.has_value()    ? words_of(measured.library->algorithm)
-                            : measured.own == Own::kFewRows ? kOursForFewRows
-                                                            : AlgorithmStore::kOurs;
-  return proposal(store_->keep(name, words, kept.has_value())).value_or(measured);
-}
+  Result<std::vector<float>> time(Choices::Ways& ways) const;
 
-Result<BlasLt::Choice> BlasLt::measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
-                                       const Rival<BlasOperands>& rival, device::Source& source) const {
-  const BlasProblem& p = product.problem_;
+ private:
+  // Where its operands lie, one behind another, and then the workspace.
+  BlasOperands places() const;
+
+  const BlasProduct& product_;
+  const Rival<BlasOperands> rival_;
+  device::Source& source_;
+};
+
+BlasOperands BlasLt::Asked::places() const {
+  const BlasProblem& p = product_.problem_;
   constexpr uint64_t kAlign = 256;
   uint64_t bytes = 0;
   const auto place = [&](int64_t elements) {
@@ -305,40 +272,59 @@ Result<BlasLt::Choice> BlasLt::measure(const BlasProduct& product, std::vector<B
   operands.y = place(extent(p.y_turned ? p.n : p.k, p.y_line, p.y_batch));
   operands.out = place(p.batches * p.m * p.n);
   operands.workspace = bytes;
-  for (const BlasHeuristic& each : proposed)
-    bytes = std::max(bytes, operands.workspace + each.workspace_bytes);
-  HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source.allocate(bytes));
-  const Settled settled(*device_);
+  return operands;
+}
+
+Result<std::vector<float>> BlasLt::Asked::time(Choices::Ways& ways) const {
+  const OpenDevice& device = *product_.library_->device_;
+  BlasOperands operands = places();
+  uint64_t workspace = 0;
+  for (const Chosen& each : ways) workspace = std::max(workspace, each.workspace_bytes);
+  HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source_.allocate(operands.workspace + workspace));
+  const Settled settled(device);
   for (uint64_t* each : {&operands.x, &operands.y, &operands.out, &operands.workspace})
     *each += memory->address();
   operands.c = operands.out;
-  HEDDLE_TRY(clear(*device_, operands.x, operands.workspace - operands.x));
+  HEDDLE_TRY(clear(device, operands.x, operands.workspace - operands.x));
+  HEDDLE_TRY(leave_out_refused(ways, [&](const BlasHeuristic& by) -> Result<bool> {
+    const BlasCode code = product_.enqueue(operands, device.stream, by);
+    if (code == kBlasNotSupported) return false;
+    HEDDLE_TRY(product_.library_->check(code, "cublasLtMatmul"));
+    return true;
+  }));
+  return time_each(device, ways, [&](const Chosen& way) -> Status {
+    if (way.word == kOursForFewRows) return rival_.few(operands, device.stream);
+    if (!way.algorithm.has_value()) return rival_.whole(operands, device.stream);
+    HEDDLE_TRY(product_.run(operands, device.stream, *way.algorithm));
+    return product_.problem_.followed ? rival_.rest(operands, device.stream) : Status();
+  });
+}
 
-  // What it proposes and then refuses, it cannot. Another failure may pass, and decides nothing.
-  for (size_t i = 0; i < proposed.size();) {
-    const BlasCode code = product.enqueue(operands, device_->stream, proposed[i]);
-    if (code == kBlasNotSupported) {
-      proposed.erase(proposed.begin() + static_cast<std::ptrdiff_t>(i));
-      continue;
-    }
-    HEDDLE_TRY(check(code, "cublasLtMatmul"));
-    ++i;
+Result<BlasLt::Chosen> BlasLt::choose(const BlasProduct& product, const BlasRivals& rivals,
+                                      device::Source& source) const {
+  return choices_.choose(key_of(product.problem_), Asked(product, rivals, source));
+}
+
+Result<ProductChoice> BlasLt::make_product(const BlasProblem& problem, const BlasRivals& rivals,
+                                           device::Source& source) const {
+  const Current current(*device_);
+  HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> product, described(problem));
+  const auto choose_for = [&](const BlasProblem& of) -> Result<Chosen> {
+    if (of == problem) return choose(*product, rivals, source);
+    HEDDLE_TRY_ASSIGN(const std::shared_ptr<BlasProduct> other, described(of));
+    return choose(*other, rivals, source);
+  };
+  const auto fit = [&](const BlasHeuristic& by) { return product->fitted(by.algorithm); };
+  Result<Chosen> choice = choices_.choose_alike(problem, alike(problem), choose_for, fit);
+  if (choice.status().code() == heddle::Code::exhausted) {
+    Asked asked(*product, rivals, source);
+    HEDDLE_TRY_ASSIGN(Choices::Ways ways, asked.ways());
+    choice = asked.unmeasured(std::move(ways));
   }
-  std::vector<std::function<Status()>> ways;
-  for (const BlasHeuristic& each : proposed) {
-    ways.emplace_back([&, by = &each]() -> Status {
-      HEDDLE_TRY(product.run(operands, device_->stream, *by));
-      return p.followed ? rival.rest(operands, device_->stream) : Status();
-    });
-  }
-  ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  if (rival.few) ways.emplace_back([&] { return rival.few(operands, device_->stream); });
-  HEDDLE_TRY_ASSIGN(const std::vector<float> times, times_of(*device_, ways));
-  const size_t tiles = proposed.size(), best = fastest(std::span(times).first(tiles + 1));
-  const bool equal_terms = best == tiles || proposed[best].workspace_bytes > 0;
-  if (rival.few && times.back() * (equal_terms ? 1 : kGainOfFewRows) <= times[best])
-    return Choice{std::nullopt, Own::kFewRows};
-  return best == tiles ? Choice{std::nullopt, Own::kTiles} : Choice{proposed[best]};
+  HEDDLE_TRY(choice.status());
+  if (!choice->algorithm.has_value()) return ProductChoice{nullptr, own_of(choice->word)};
+  product->chosen_ = *choice->algorithm;
+  return ProductChoice{product};
 }
 
 size_t BlasLt::Hash::operator()(const BlasProblem& p) const {

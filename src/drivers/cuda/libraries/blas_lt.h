@@ -1,30 +1,24 @@
 // blas_lt.h: products of matrices by cuBLASLt on one device.
 //
 //   What       product() makes a BlasProduct, which a run enqueues into its stream. Of the algorithms that
-//              the library proposes for a problem the fastest is taken, if it beats our own kernels: tiles by
-//              being faster, what we have for few rows unless that is faster by kGainOfFewRows, or needs a
-//              workspace, which each running call holds, and is faster at all. It is
-//              measured once per problem and device, when the first program that has it is made, and kept for
-//              other processes (algorithm_store.h). Problems that differ in their number of rows alone are
-//              measured as one (alike.h); where the library refuses the algorithm for one of them, that one
-//              is measured by itself.
+//              the library proposes for a problem, our tiles and what we have for few rows the best is taken,
+//              once per problem and device (chosen_once.h). Few rows have to beat an algorithm without a
+//              workspace by kGainOfFewRows.
 //   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `compute` allows. A row's bits
 //              depend on the number of rows: `exact` models do without.
 //   Threads    Any.
 //   Exit       The library makes static objects when it first computes, and exit() destroys them before
 //              what was made earlier. make() lets it compute in each type, before any call can run.
-//   Blocks     make(): until the library has computed. product(): for as long as the measurement takes, some
-//              milliseconds.
+//   Blocks     make(): until the library has computed. product(): for as long as the measurement takes.
 //   Lifetime   A product keeps the library's handle, and that the device.
 #pragma once
 
 #include <optional>
 
-#include "base/once_map.h"
 #include "device/buffer.h"
 #include "drivers/cuda/driver/open_device.h"
-#include "drivers/cuda/libraries/algorithm_store.h"
 #include "drivers/cuda/libraries/blas_lt_api.h"
+#include "drivers/cuda/libraries/chosen_once.h"
 #include "drivers/cuda/libraries/library_call.h"
 #include "ir/tensor_type.h"
 
@@ -111,36 +105,27 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
   struct Hash {
     size_t operator()(const BlasProblem& problem) const;
   };
+  using Choices = ChosenOnce<BlasProblem, BlasHeuristic, Hash>;
+  using Chosen = Choices::Chosen;
+  class Asked;
   BlasLt(const BlasLtApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning)
-      : api_(api), device_(std::move(device)), trouble_(tuning.warn) {}
-  struct Choice {
-    std::optional<BlasHeuristic> library;  // without one: kernels of ours
-    Own own = Own::kByRule;
-  };
+      : api_(api),
+        device_(std::move(device)),
+        trouble_(tuning.warn),
+        choices_(tuning, "cublaslt", text(device_->identity(), "; cuBLASLt ", version())) {}
 
   Status check(BlasCode code, std::string_view what) const;
-  static Choice unmeasured(const BlasProblem& problem, const std::vector<BlasHeuristic>& proposed);
   Result<std::shared_ptr<BlasProduct>> described(const BlasProblem& problem) const;
   Result<ProductChoice> make_product(const BlasProblem& problem, const BlasRivals& rivals,
                                      device::Source& source) const;
-  // Of what is alike, fitted to the product.
-  Result<Choice> choice_of(const BlasProduct& product, const BlasRivals& rivals,
-                           device::Source& source) const;
-  Result<Choice> chosen_once(const BlasProduct& product, const BlasRivals& rivals,
-                             device::Source& source) const;
+  Result<Chosen> choose(const BlasProduct& product, const BlasRivals& rivals, device::Source& source) const;
   Status compute_once(ir::DType dtype) const;
-  Result<Choice> choose(const BlasProblem& key, const BlasProduct& product, const Rival<BlasOperands>& rival,
-                        device::Source& source) const;
-  // It takes from the proposals what cuBLASLt cannot after all.
-  Result<Choice> measure(const BlasProduct& product, std::vector<BlasHeuristic>& proposed,
-                         const Rival<BlasOperands>& rival, device::Source& source) const;
 
   const BlasLtApi api_;
   const Ref<const OpenDevice> device_;
   const Trouble trouble_;
   BlasHandle handle_ = nullptr;
-  std::unique_ptr<AlgorithmStore> store_;  // null: nothing is measured
-  mutable OnceMap<BlasProblem, Choice, Hash> choices_;
+  const Choices choices_;
 };
 
 }  // namespace heddle::cuda

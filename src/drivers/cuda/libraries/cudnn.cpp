@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/process_exit.h"
 #include "drivers/cuda/libraries/alike.h"
@@ -77,6 +78,7 @@ std::string name_of(const ConvolutionProblem& p) {
     name += word;
     for (const int each : *axes) name += text(' ', each);
   }
+  if (p.channels_last) name += " channels last";
   return name;
 }
 
@@ -85,13 +87,16 @@ std::string name_of(const ConvolutionProblem& p) {
 // ---- a convolution
 
 Status CudnnConvolution::describe_tensor(CudnnTensor& made, int images, int channels,
-                                         const ConvolutionProblem::Axes& plane) {
+                                         const ConvolutionProblem::Axes& plane, bool channels_last) {
   const CudnnApi& api = library_->api_;
   HEDDLE_TRY(library_->check(api.tensor_create(&made), "cudnnCreateTensorDescriptor"));
   std::vector<int> extents{images, channels};
   extents.insert(extents.end(), plane.begin() + skipped_axes(problem_), plane.end());
   std::vector<int> strides(extents.size(), 1);
-  for (size_t axis = extents.size() - 1; axis-- > 0;) strides[axis] = strides[axis + 1] * extents[axis + 1];
+  int next = channels_last ? channels : 1;
+  for (size_t axis = extents.size(); axis-- > 2; next *= extents[axis]) strides[axis] = next;
+  if (!channels_last) strides[1] = std::exchange(next, next * channels);
+  strides[0] = next;
   return library_->check(api.tensor_set(made, type_of_cudnn(problem_.dtype), static_cast<int>(extents.size()),
                                         extents.data(), strides.data()),
                          "cudnnSetTensorNdDescriptor");
@@ -101,16 +106,16 @@ Status CudnnConvolution::describe() {
   const CudnnApi& api = library_->api_;
   const ConvolutionProblem& p = problem_;
   const auto check = [&](CudnnCode code, std::string_view what) { return library_->check(code, what); };
-  HEDDLE_TRY(describe_tensor(x_, p.images, p.channels, p.in));
-  HEDDLE_TRY(describe_tensor(out_, p.images, p.out_channels, p.out));
-  HEDDLE_TRY(describe_tensor(bias_, 1, p.out_channels, {1, 1, 1}));
+  HEDDLE_TRY(describe_tensor(x_, p.images, p.channels, p.in, p.channels_last));
+  HEDDLE_TRY(describe_tensor(out_, p.images, p.out_channels, p.out, p.channels_last));
+  HEDDLE_TRY(describe_tensor(bias_, 1, p.out_channels, {1, 1, 1}, false));  // its bytes are the same
   const size_t skipped = skipped_axes(p);
   std::vector<int> w{p.out_channels, p.channels / p.groups};
   w.insert(w.end(), p.kernel.begin() + skipped, p.kernel.end());
   HEDDLE_TRY(check(api.filter_create(&w_), "cudnnCreateFilterDescriptor"));
-  HEDDLE_TRY(
-      check(api.filter_set(w_, type_of_cudnn(p.dtype), kCudnnNCHW, static_cast<int>(w.size()), w.data()),
-            "cudnnSetFilterNdDescriptor"));
+  HEDDLE_TRY(check(api.filter_set(w_, type_of_cudnn(p.dtype), p.channels_last ? kCudnnNHWC : kCudnnNCHW,
+                                  static_cast<int>(w.size()), w.data()),
+                   "cudnnSetFilterNdDescriptor"));
   HEDDLE_TRY(check(api.window_create(&window_), "cudnnCreateConvolutionDescriptor"));
   HEDDLE_TRY(check(api.window_set(window_, static_cast<int>(ConvolutionProblem::kAxes - skipped),
                                   p.padding.data() + skipped, p.strides.data() + skipped,
@@ -179,12 +184,7 @@ Status CudnnConvolution::run(const void* operands, StreamHandle stream) const {
 // ---- the library
 
 Ref<const Cudnn> Cudnn::make(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning) {
-  const std::shared_ptr<Cudnn> made(new Cudnn(api, std::move(device), tuning));
-  if (tuning.on) {
-    made->store_ = std::make_unique<AlgorithmStore>(
-        tuning, "cudnn", text(made->device_->identity(), "; cuDNN ", made->version()));
-  }
-  return made;
+  return Ref<const Cudnn>(new Cudnn(api, std::move(device), tuning));
 }
 
 Cudnn::~Cudnn() {
@@ -200,9 +200,7 @@ std::string Cudnn::version() const {
   return text(number / 10000, ".", number / 100 % 100, ".", number % 100);
 }
 
-std::string Cudnn::describe_choices() const {
-  return store_ != nullptr ? store_->describe() : "cuDNN wherever it can: HEDDLE_TUNE is off";
-}
+std::string Cudnn::describe_choices() const { return choices_.describe("cuDNN wherever it can"); }
 
 Status Cudnn::check(CudnnCode code, std::string_view what) const {
   if (code == kCudnnSuccess) [[likely]]
@@ -289,109 +287,105 @@ Result<Ref<const CudnnConvolution>> Cudnn::make_convolution(const ConvolutionPro
                                                             device::Source& source) const {
   const Current current(*device_);
   HEDDLE_TRY_ASSIGN(const std::shared_ptr<CudnnConvolution> made, described(problem));
-  const Result<Choice> choice = choice_of(*made, rivals, source);
-  // Without memory to measure with kernels of ours compute; the next program asks anew.
+  const auto choose_for = [&](const ConvolutionProblem& of) -> Result<Chosen> {
+    if (of == problem) return choose(*made, rivals, source);
+    HEDDLE_TRY_ASSIGN(const std::shared_ptr<CudnnConvolution> other, described(of));
+    return choose(*other, rivals, source);
+  };
+  // With the workspace that this one needs.
+  using Algorithm = CudnnConvolution::Algorithm;
+  const auto fit = [&](const Algorithm& by) -> Result<std::optional<Algorithm>> {
+    HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
+    const Lent lent(*this, handle, device_->stream);
+    HEDDLE_TRY_ASSIGN(const std::vector<Algorithm> able, made->able(handle));
+    const auto found = std::ranges::find(able, by.number, &Algorithm::number);
+    return found == able.end() ? std::optional<Algorithm>() : std::optional(*found);
+  };
+  const Result<Chosen> choice = choices_.choose_alike(problem, alike(problem), choose_for, fit);
+  // Without memory to measure with kernels of ours compute.
   if (choice.status().code() == heddle::Code::exhausted) return Ref<const CudnnConvolution>();
   HEDDLE_TRY(choice.status());
-  if (!choice->has_value()) return Ref<const CudnnConvolution>();
-  made->chosen_ = **choice;
+  if (!choice->algorithm.has_value()) return Ref<const CudnnConvolution>();
+  made->chosen_ = *choice->algorithm;
   return Ref<const CudnnConvolution>(made);
 }
 
-Result<Cudnn::Choice> Cudnn::choice_of(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
-                                       device::Source& source) const {
-  const ConvolutionProblem measured = alike(convolution.problem_);
-  if (store_ == nullptr || measured == convolution.problem_) return chosen_once(convolution, rivals, source);
-  HEDDLE_TRY_ASSIGN(const std::shared_ptr<CudnnConvolution> most, described(measured));
-  HEDDLE_TRY_ASSIGN(const Choice choice, chosen_once(*most, rivals, source));
-  if (!choice.has_value()) return Choice();
-  {
-    HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
-    const Lent lent(*this, handle, device_->stream);
-    HEDDLE_TRY_ASSIGN(const std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
-    for (const CudnnConvolution::Algorithm& each : able) {
-      if (each.number == choice->number) return Choice(each);
-    }
+// ---- the choice
+
+// Of a convolution, for ChosenOnce.
+class Cudnn::Asked {
+ public:
+  Asked(const CudnnConvolution& convolution, const ConvolutionRivals& rivals, device::Source& source)
+      : convolution_(convolution),
+        library_(*convolution.library_),
+        device_(*library_.device_),
+        rival_(rivals(convolution.problem_.images)),
+        source_(source) {}
+
+  std::string name() const { return name_of(convolution_.problem_); }
+  Result<Choices::Ways> ways() {
+    HEDDLE_TRY_ASSIGN(handle_, library_.take_handle(device_.stream));
+    lent_.emplace(library_, handle_, device_.stream);
+    HEDDLE_TRY_ASSIGN(const std::vector<CudnnConvolution::Algorithm> able, convolution_.able(handle_));
+    Choices::Ways ways;
+    for (const CudnnConvolution::Algorithm& each : able)
+      ways.push_back({text(each.number), each, each.workspace_bytes});
+    if (rival_.whole)
+      ways.push_back({.word = AlgorithmStore::kOurs, .workspace_bytes = rival_.workspace_bytes});
+    return ways;
   }
-  return chosen_once(convolution, rivals, source);
-}
-
-Result<Cudnn::Choice> Cudnn::chosen_once(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
-                                         device::Source& source) const {
-  const auto choose_once = [&]() -> Result<Ref<const Choice>> {
-    const Result<Choice> choice = choose(convolution, rivals(convolution.problem_.images), source);
-    renew_exit_handler();  // each kind of kernel may bring static objects
-    if (!choice.ok()) return choice.status();
-    return std::make_shared<const Choice>(*choice);
-  };
-  HEDDLE_TRY_ASSIGN(const Ref<const Choice> chosen, choices_.get_or_make(convolution.problem_, choose_once));
-  return *chosen;
-}
-
-// A kept choice counts only if cuDNN says that it can.
-Result<Cudnn::Choice> Cudnn::choose(const CudnnConvolution& convolution,
-                                    const Rival<ConvolutionOperands>& rival, device::Source& source) const {
-  HEDDLE_TRY_ASSIGN(const CudnnHandle handle, take_handle(device_->stream));
-  const Lent lent(*this, handle, device_->stream);
-  HEDDLE_TRY_ASSIGN(std::vector<CudnnConvolution::Algorithm> able, convolution.able(handle));
-  if (able.empty()) return Choice();
-  const std::string name = name_of(convolution.problem_);
-  const auto known = [&](const std::string& kept) -> std::optional<Choice> {
-    if (kept == AlgorithmStore::kOurs) return Choice();
-    for (const CudnnConvolution::Algorithm& each : able) {
-      if (text(each.number) == kept) return each;
-    }
-    return std::nullopt;
-  };
-  const std::optional<std::string> kept = store_ == nullptr ? std::nullopt : store_->find(name);
-  if (kept.has_value()) {
-    if (const std::optional<Choice> choice = known(*kept); choice.has_value()) return *choice;
+  Result<Chosen> unmeasured(Choices::Ways ways) {
+    HEDDLE_TRY(prepare(ways));
+    return ways.empty() || !ways.front().algorithm.has_value() ? Chosen() : ways.front();
   }
-  HEDDLE_TRY_ASSIGN(const size_t best, measure(convolution, able, rival, handle, source));
-  const Choice measured = best == able.size() ? Choice() : Choice(able[best]);
-  if (store_ == nullptr) return measured;
-  const std::string words = measured.has_value() ? text(measured->number) : AlgorithmStore::kOurs;
-  return known(store_->keep(name, words, kept.has_value())).value_or(measured);
-}
-
-Result<size_t> Cudnn::measure(const CudnnConvolution& convolution,
-                              std::vector<CudnnConvolution::Algorithm>& able,
-                              const Rival<ConvolutionOperands>& rival, CudnnHandle handle,
-                              device::Source& source) const {
-  uint64_t workspace = rival.workspace_bytes;
-  for (const auto& each : able) workspace = std::max(workspace, each.workspace_bytes);
-  const uint64_t bytes = bytes_of(convolution.problem_);
-  HEDDLE_TRY_ASSIGN(const Ref<device::Buffer> memory, source.allocate(bytes + workspace));
-  const Settled settled(*device_);
-  HEDDLE_TRY(clear(*device_, memory->address(), bytes));
-  const ConvolutionOperands operands = operands_at(convolution.problem_, memory->address());
-
-  // What it says it can do and then refuses, it cannot. Another failure may pass, and decides nothing.
-  for (size_t i = 0; i < able.size();) {
-    const CudnnCode code = convolution.enqueue(handle, operands, able[i]);
-    if (cannot(code)) {
-      able.erase(able.begin() + static_cast<std::ptrdiff_t>(i));
-      continue;
-    }
-    HEDDLE_TRY(check(code, "cudnnConvolutionForward"));
-    ++i;
-  }
-  HEDDLE_TRY(device_->check(device_->api.stream_synchronize(device_->stream), "a convolution of cuDNN"));
-  if (able.empty() || store_ == nullptr) return size_t{0};
-  std::vector<std::function<Status()>> ways;
-  for (const CudnnConvolution::Algorithm& each : able) {
-    ways.emplace_back([&, by = &each] {
-      return check(convolution.enqueue(handle, operands, *by), "cudnnConvolutionForward");
+  Result<std::vector<float>> time(Choices::Ways& ways) {
+    HEDDLE_TRY(prepare(ways));
+    return time_each(device_, ways, [&](const Chosen& way) {
+      if (!way.algorithm.has_value()) return rival_.whole(operands_, device_.stream);
+      return library_.check(convolution_.enqueue(handle_, operands_, *way.algorithm), kWhat);
     });
   }
-  if (rival.whole) ways.emplace_back([&] { return rival.whole(operands, device_->stream); });
-  HEDDLE_TRY_ASSIGN(const std::vector<float> times, times_of(*device_, ways));
-  return fastest(times);
+
+ private:
+  static constexpr const char* kWhat = "cudnnConvolutionForward";
+  // Makes the operands, and leaves out what cuDNN refuses.
+  Status prepare(Choices::Ways& ways) {
+    uint64_t workspace = 0;
+    for (const Chosen& each : ways) workspace = std::max(workspace, each.workspace_bytes);
+    const uint64_t bytes = bytes_of(convolution_.problem_);
+    HEDDLE_TRY_ASSIGN(memory_, source_.allocate(bytes + workspace));
+    settled_.emplace(device_);
+    HEDDLE_TRY(clear(device_, memory_->address(), bytes));
+    operands_ = operands_at(convolution_.problem_, memory_->address());
+    HEDDLE_TRY(leave_out_refused(ways, [&](const CudnnConvolution::Algorithm& by) -> Result<bool> {
+      const CudnnCode code = convolution_.enqueue(handle_, operands_, by);
+      if (cannot(code)) return false;
+      HEDDLE_TRY(library_.check(code, kWhat));
+      return true;
+    }));
+    return device_.check(device_.api.stream_synchronize(device_.stream), "a convolution of cuDNN");
+  }
+
+  const CudnnConvolution& convolution_;
+  const Cudnn& library_;
+  const OpenDevice& device_;
+  const Rival<ConvolutionOperands> rival_;
+  device::Source& source_;
+  CudnnHandle handle_ = nullptr;
+  std::optional<Lent> lent_;
+  Ref<device::Buffer> memory_;
+  std::optional<Settled> settled_;  // behind the memory
+  ConvolutionOperands operands_;
+};
+
+Result<Cudnn::Chosen> Cudnn::choose(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
+                                    device::Source& source) const {
+  return choices_.choose(convolution.problem_, Asked(convolution, rivals, source));
 }
 
 size_t Cudnn::Hash::operator()(const ConvolutionProblem& p) const {
   uint64_t hash = static_cast<uint64_t>(p.dtype) * 64 + static_cast<uint64_t>(p.math) * 8 + (p.bias ? 4 : 0) +
-                  (p.residual ? 2 : 0) + p.relu;
+                  (p.residual ? 2 : 0) + p.relu + (p.channels_last ? 32 : 0);
   const auto mix = [&](int each) { hash = (hash ^ static_cast<uint64_t>(each)) * 0x9e3779b97f4a7c15u; };
   for (const int each : {p.images, p.channels, p.out_channels, p.groups}) mix(each);
   for (const auto* axes : {&p.in, &p.out, &p.kernel, &p.strides, &p.dilations, &p.padding}) {

@@ -1,17 +1,15 @@
 // cudnn.h: convolutions by cuDNN on one device.
 //
 //   What       convolution() makes a CudnnConvolution, which a run enqueues into its stream. Of cuDNN's
-//              algorithms without a transform the fastest is taken, if it beats our own kernels; it is
-//              measured once per problem and device, when the first program that has it is made, and kept for
-//              other processes (algorithm_store.h). Problems that differ in their number of images alone are
-//              measured as one (alike.h).
+//              algorithms without a transform and our own kernels the best is taken, once per problem and
+//              device (chosen_once.h).
 //   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `math` allows. Bits depend on
 //              the number of images: `exact` models do without.
 //   Handles    cuDNN's are used by one thread at a time: each run lends one from a pool.
 //   Threads    Any.
-//   Blocks     convolution(): for as long as the measurement takes, some milliseconds. compute_once(): for as
-//              long as cuDNN needs to load what it consists of. run(): for as long as a new handle takes,
-//              where more threads run convolutions than ever before.
+//   Blocks     convolution(): for as long as the measurement takes. compute_once(): for as long as cuDNN
+//              needs to load what it consists of. run(): for as long as a new handle takes, where more
+//              threads run convolutions than ever before.
 //   Lifetime   A convolution keeps the library, and that the device.
 #pragma once
 
@@ -20,7 +18,7 @@
 
 #include "base/once_map.h"
 #include "device/buffer.h"
-#include "drivers/cuda/libraries/algorithm_store.h"
+#include "drivers/cuda/libraries/chosen_once.h"
 #include "drivers/cuda/libraries/cudnn_api.h"
 #include "drivers/cuda/libraries/library_call.h"
 #include "ir/tensor_type.h"
@@ -38,6 +36,8 @@ struct ConvolutionProblem {
   int images = 1, channels = 1, out_channels = 1, groups = 1;
   Axes in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, strides{1, 1, 1}, dilations{1, 1, 1}, padding{};
   bool bias = false, residual = false, relu = false;  // the last two only with a bias
+  // x, out, residual and w lie [N, plane.., C]; of planes of two axes at most.
+  bool channels_last = false;
 
   bool operator==(const ConvolutionProblem&) const = default;
 };
@@ -52,7 +52,7 @@ class CudnnConvolution final : public LibraryCall {
  public:
   ~CudnnConvolution() override;
 
-  const char* library() const override { return "cuDNN"; }
+  const char* library() const override { return problem_.channels_last ? "cuDNN (channels last)" : "cuDNN"; }
   uint64_t workspace_bytes() const override { return chosen_.workspace_bytes; }
   bool takes(const void* operands) const override;
   Status run(const void* operands, StreamHandle stream) const override;
@@ -67,7 +67,8 @@ class CudnnConvolution final : public LibraryCall {
   CudnnConvolution(Ref<const Cudnn> library, const ConvolutionProblem& problem)
       : library_(std::move(library)), problem_(problem) {}
   Status describe();
-  Status describe_tensor(CudnnTensor& made, int images, int channels, const ConvolutionProblem::Axes& plane);
+  Status describe_tensor(CudnnTensor& made, int images, int channels, const ConvolutionProblem::Axes& plane,
+                         bool channels_last);
   Result<std::vector<Algorithm>> able(CudnnHandle handle) const;
   CudnnCode enqueue(CudnnHandle handle, const ConvolutionOperands& operands, const Algorithm& by) const;
 
@@ -104,10 +105,12 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
 
  private:
   friend class CudnnConvolution;
-  using Choice = std::optional<CudnnConvolution::Algorithm>;  // nothing: kernels of ours
   struct Hash {
     size_t operator()(const ConvolutionProblem& problem) const;
   };
+  using Choices = ChosenOnce<ConvolutionProblem, CudnnConvolution::Algorithm, Hash>;
+  using Chosen = Choices::Chosen;
+  class Asked;
   // A handle for one thread, set to a stream.
   class Lent {
    public:
@@ -128,7 +131,10 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   static constexpr size_t kPlaces = 64;
 
   Cudnn(const CudnnApi& api, Ref<const OpenDevice> device, const LibraryTuning& tuning)
-      : api_(api), device_(std::move(device)), trouble_(tuning.warn) {}
+      : api_(api),
+        device_(std::move(device)),
+        trouble_(tuning.warn),
+        choices_(tuning, "cudnn", text(device_->identity(), "; cuDNN ", version())) {}
   Status check(CudnnCode code, std::string_view what) const;
   Result<CudnnHandle> take_handle(StreamHandle stream) const;
   void give_back(CudnnHandle handle, StreamHandle stream) const;
@@ -136,27 +142,17 @@ class Cudnn : public std::enable_shared_from_this<Cudnn> {
   Result<Ref<const CudnnConvolution>> make_convolution(const ConvolutionProblem& problem,
                                                        const ConvolutionRivals& rivals,
                                                        device::Source& source) const;
-  // Of what is alike, with the workspace that this one needs.
-  Result<Choice> choice_of(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
-                           device::Source& source) const;
-  Result<Choice> chosen_once(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
-                             device::Source& source) const;
-  Result<Choice> choose(const CudnnConvolution& convolution, const Rival<ConvolutionOperands>& rival,
+  Result<Chosen> choose(const CudnnConvolution& convolution, const ConvolutionRivals& rivals,
                         device::Source& source) const;
   Status compute(ir::DType dtype) const;
-  // Of those in `able`, from which it takes what cuDNN cannot after all, or their number: the rival.
-  Result<size_t> measure(const CudnnConvolution& convolution, std::vector<CudnnConvolution::Algorithm>& able,
-                         const Rival<ConvolutionOperands>& rival, CudnnHandle handle,
-                         device::Source& source) const;
 
   const CudnnApi api_;
   const Ref<const OpenDevice> device_;
   const Trouble trouble_;
   // Handles that nobody uses. A stream looks at its own place first, then at the others'.
   mutable std::array<Place, kPlaces> idle_;
-  std::unique_ptr<AlgorithmStore> store_;  // null: nothing is timed
-  mutable OnceMap<int, bool> computed_;    // by type
-  mutable OnceMap<ConvolutionProblem, Choice, Hash> choices_;
+  mutable OnceMap<int, bool> computed_;  // by type
+  const Choices choices_;
 };
 
 }  // namespace heddle::cuda

@@ -22,7 +22,8 @@ using CudnnWindow = void*;      // cudnnConvolutionDescriptor_t
 using CudnnActivation = void*;  // cudnnActivationDescriptor_t
 inline constexpr CudnnCode kCudnnSuccess = 0, kCudnnBadParameter = 2000, kCudnnNotSupported = 3000;
 inline constexpr int kCudnnF32 = 0, kCudnnF16 = 2, kCudnnBF16 = 9;  // cudnnDataType_t
-inline constexpr int kCudnnNCHW = 0, kCudnnCrossCorrelation = 1;
+inline constexpr int kCudnnNCHW = 0, kCudnnNHWC = 1;                // cudnnTensorFormat_t
+inline constexpr int kCudnnCrossCorrelation = 1;
 // cudnnMathType_t: TF32 allowed, tensor cores as types are, f32 may become f16, no tensor cores.
 inline constexpr int kCudnnDefaultMath = 0, kCudnnTensorMath = 1, kCudnnConvertingMath = 2, kCudnnFmaMath = 3;
 inline constexpr int kCudnnRelu = 1, kCudnnIdentity = 5, kCudnnPropagateNan = 1;

@@ -120,12 +120,4 @@ Result<std::vector<float>> times_of(const OpenDevice& device, std::span<const st
   return least;
 }
 
-size_t fastest(std::span<const float> times) {
-  size_t best = 0;
-  for (size_t i = 1; i < times.size(); ++i) {
-    if (times[i] <= times[best]) best = i;
-  }
-  return best;
-}
-
 }  // namespace heddle::cuda

@@ -315,16 +315,17 @@ Result<bool> launch_compiled(Lowering& l, ChainParams params, bool floats, const
 Status launch_chain(Lowering& l, const ir::Graph& graph, ChainProgram program,
                     std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
   ChainParams& params = program.params;
-  const ir::Extents extents = *graph.type(program.results[0]).extents();
   ChainOperands operands;
-  std::vector<std::vector<int64_t>> strides;
   for (const ValueId id : program.sources) {
     const auto at = std::find(inputs.begin(), inputs.end(), id) - inputs.begin();
     operands.sources.push_back(at < std::ssize(inputs) ? l.inputs[static_cast<size_t>(at)]
                                                        : l.emit.constant(*graph.values[id].constant));
-    strides.push_back(broadcast_strides(operands.sources.back().extents, extents.rank()));
   }
-  const Walk walk = walk_of(extents.span(), strides);
+  for (const ValueId id : program.results) {
+    const auto at = std::find(outputs.begin(), outputs.end(), id) - outputs.begin();
+    operands.results.push_back(l.outputs[static_cast<size_t>(at)]);
+  }
+  const Walk walk = walk_to(operands.results[0], operands.sources);
   params.count = walk.count;
   params.axes = walk.axes;
   if (params.count == 0) return {};
@@ -334,11 +335,8 @@ Status launch_chain(Lowering& l, const ir::Graph& graph, ChainProgram program,
     in.how = how_of(walk, i);
     std::copy(walk.strides[i].begin(), walk.strides[i].end(), in.strides);
   }
-  for (size_t i = 0; i < program.results.size(); ++i) {
-    const auto at = std::find(outputs.begin(), outputs.end(), program.results[i]) - outputs.begin();
-    operands.results.push_back(l.outputs[static_cast<size_t>(at)]);
-    params.out[i].type = type_of(operands.results.back().dtype);
-  }
+  for (size_t i = 0; i < operands.results.size(); ++i)
+    params.out[i].type = type_of(operands.results[i].dtype);
   const char* why = "";
   HEDDLE_TRY_ASSIGN(const bool compiled, launch_compiled(l, params, program.floats, operands, why));
   if (compiled) return {};

@@ -54,12 +54,11 @@ Result<Sliding> window_of(const Lowering& l) {
   return sliding_of(window, l.inputs[0].extents, l.outputs[0].extents);
 }
 
-Status launch_plain(Lowering& l, const ConvolutionParams& params, const Added& added) {
-  return l.launch(
-      text("convolution", computed_in(l.inputs[0].dtype)), params,
-      {names(params.x, l.inputs[0]), names(params.w, l.inputs[1]), names(params.out, l.outputs[0]),
-       names(params.finish.bias, added.bias), names(params.finish.residual, added.residual)},
-      l.grid(params.count));
+Status launch_plain(Lowering& l, const ConvolutionParams& params, const Operand& w, const Added& added) {
+  return l.launch(text("convolution", computed_in(l.inputs[0].dtype)), params,
+                  {names(params.x, l.inputs[0]), names(params.w, w), names(params.out, l.outputs[0]),
+                   names(params.finish.bias, added.bias), names(params.finish.residual, added.residual)},
+                  l.grid(params.count));
 }
 
 // Whether 32 bits count the elements of an image with all that windows reach, and those of a group's weights,
@@ -361,9 +360,9 @@ std::optional<ConvolutionProblem> problem_of(const Lowering& l, const Convolutio
 
 // By cuDNN, with `own` behind it.
 Status call_library(Lowering& l, Ref<const LibraryCall> library, const ConvolutionProblem& problem,
-                    const Added& added, const std::function<Status()>& own) {
+                    const Operand& w, const Added& added, const std::function<Status()>& own) {
   ConvolutionOperands operands;
-  std::vector<Bind> binds{names(operands.x, l.inputs[0]), names(operands.w, l.inputs[1]),
+  std::vector<Bind> binds{names(operands.x, l.inputs[0]), names(operands.w, w),
                           names(operands.out, l.outputs[0])};
   if (problem.bias) {
     Operand bias = added.bias;
@@ -378,31 +377,72 @@ Status call_library(Lowering& l, Ref<const LibraryCall> library, const Convoluti
   return l.emit.call(std::move(library), operands, binds, own);
 }
 
-Status lower_conv(Lowering& l) {
+// What depends on the batch decides between ways of the same bits only.
+bool is_direct(const ConvolutionParams& params) {
+  constexpr int64_t kFewOutputs = 8, kMostDepth = 4096;
+  return params.group_outputs < kFewOutputs && params.group_outputs < params.out_channels &&
+         params.group_channels * params.window.taps <= kMostDepth;
+}
+
+Result<Ref<const LibraryCall>> ask_library(const Lowering& l, const ConvolutionProblem& problem,
+                                           const ConvolutionParams& params, const Added& added) {
+  return l.emit.library_convolution(problem, [&](int images) {
+    ConvolutionParams some = params;
+    some.count = params.count / problem.images * images;
+    return is_direct(params) ? rival_of(l, direct_of(some), added)
+                             : rival_of(l, tiling_of(some, l.emit.multiprocessors()), added);
+  });
+}
+
+Added added_to(const Lowering& l) {
+  return {l.has(2) ? l.inputs[2] : Operand(), l.has(3) ? l.inputs[3] : Operand()};
+}
+
+Result<ConvolutionParams> params_of_conv(const Lowering& l) {
   HEDDLE_TRY_ASSIGN(const Sliding window, window_of(l));
   ConvolutionParams params = params_of(l, window, l.attributes().i64("group", 1));
   HEDDLE_TRY_ASSIGN(params.finish, finish_of(l));
-  const Added added = {l.has(2) ? l.inputs[2] : Operand(), l.has(3) ? l.inputs[3] : Operand()};
-  if (l.inputs[0].dtype == ir::DType::kF64 || !fits_tiles(params)) return launch_plain(l, params, added);
-  // What depends on the batch decides between ways of the same bits only.
-  constexpr int64_t kFewOutputs = 8, kMostDepth = 4096;
-  const bool is_direct = params.group_outputs < kFewOutputs && params.group_outputs < params.out_channels &&
-                         params.group_channels * window.taps <= kMostDepth;
+  return params;
+}
+
+// Nothing where cuDNN cannot, or where it has nothing to gain.
+std::optional<ConvolutionProblem> problem_channels_last(const Lowering& l, const ConvolutionParams& params) {
+  const Operand& x = l.inputs[0];
+  const bool is_16_bits = x.dtype == ir::DType::kBF16 || x.dtype == ir::DType::kF16;
+  if (!is_16_bits || x.extents.rank() > 4 || l.constant(1) == nullptr || !fits_tiles(params))
+    return std::nullopt;
+  std::optional<ConvolutionProblem> problem = problem_of(l, params, added_to(l));
+  if (problem.has_value()) problem->channels_last = true;
+  return problem;
+}
+
+// Our kernel stands in where a run finds that cuDNN fails.
+Status lower_channels_last(Lowering& l, ConvolutionParams params) {
+  const Added added = added_to(l);
+  const std::optional<ConvolutionProblem> problem = problem_channels_last(l, params);
+  if (!problem.has_value()) return Status::internal("it has no convolution with channels last");
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library, ask_library(l, *problem, params, added));
+  HEDDLE_TRY_ASSIGN(const Operand w, l.emit.turned_weight(*l.constant(1)));
+  params.channels_last = 1;
+  const auto own = [&] { return launch_plain(l, params, w, added); };
+  return library == nullptr ? own() : call_library(l, library, *problem, w, added, own);
+}
+
+Status lower_conv(Lowering& l) {
+  HEDDLE_TRY_ASSIGN(const ConvolutionParams params, params_of_conv(l));
+  if (l.outputs[0].channels_last) return lower_channels_last(l, params);
+  const Added added = added_to(l);
+  const Operand& w = l.inputs[1];
+  if (l.inputs[0].dtype == ir::DType::kF64 || !fits_tiles(params)) return launch_plain(l, params, w, added);
   const Direct direct = direct_of(params);
   const Tiling tiling = tiling_of(params, l.emit.multiprocessors());
   const auto own = [&] {
-    return is_direct ? launch_direct(l, direct, added) : lower_tiles(l, tiling, added);
+    return is_direct(params) ? launch_direct(l, direct, added) : lower_tiles(l, tiling, added);
   };
   const std::optional<ConvolutionProblem> problem = problem_of(l, params, added);
   if (!problem.has_value()) return own();
-  const auto rivals = [&](int images) {
-    ConvolutionParams some = params;
-    some.count = params.count / problem->images * images;
-    return is_direct ? rival_of(l, direct_of(some), added)
-                     : rival_of(l, tiling_of(some, l.emit.multiprocessors()), added);
-  };
-  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library, l.emit.library_convolution(*problem, rivals));
-  return library == nullptr ? own() : call_library(l, library, *problem, added, own);
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library, ask_library(l, *problem, params, added));
+  return library == nullptr ? own() : call_library(l, library, *problem, w, added, own);
 }
 
 Status lower_conv_transpose(Lowering& l) {
@@ -420,7 +460,7 @@ Status lower_conv_transpose(Lowering& l) {
   const bool tiles = l.inputs[0].dtype != ir::DType::kF64 && fits_tiles(params) &&
                      params.group_outputs >= kFewOutputs &&
                      int64_t{strides[0]} * strides[1] * strides[2] <= kMostPhases;
-  return tiles ? lower_phases(l, params, added) : launch_plain(l, params, added);
+  return tiles ? lower_phases(l, params, added) : launch_plain(l, params, l.inputs[1], added);
 }
 
 Status lower_conv_integer(Lowering& l) {
@@ -436,6 +476,15 @@ Status lower_conv_integer(Lowering& l) {
 }
 
 }  // namespace
+
+Result<bool> convolves_channels_last(const Lowering& lowering) {
+  HEDDLE_TRY_ASSIGN(const ConvolutionParams params, params_of_conv(lowering));
+  const std::optional<ConvolutionProblem> problem = problem_channels_last(lowering, params);
+  if (!problem.has_value()) return false;
+  HEDDLE_TRY_ASSIGN(const Ref<const LibraryCall> library,
+                    ask_library(lowering, *problem, params, added_to(lowering)));
+  return library != nullptr;
+}
 
 std::span<const LoweringEntry> convolution_lowerings() {
   static constexpr LoweringEntry kEntries[] = {

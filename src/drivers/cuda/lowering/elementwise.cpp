@@ -10,9 +10,7 @@ using ir::DType;
 
 // The launch's parameters for operands that are broadcast to the output; the caller binds them.
 MapParams map_params(std::span<const Operand> in, const Operand& out) {
-  std::vector<std::vector<int64_t>> strides;
-  for (const Operand& operand : in) strides.push_back(broadcast_strides(operand.extents, out.extents.rank()));
-  const Walk walk = walk_of(out.extents.span(), strides);
+  const Walk walk = walk_to(out, in);
   MapParams params;
   params.count = walk.count;
   params.axes = walk.axes;

@@ -1,8 +1,10 @@
 #include "drivers/cuda/lowering/lowering.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "drivers/cuda/kernels/held_rows.h"
+#include "drivers/cuda/kernels/turn.h"
 #include "ir/op.h"
 
 namespace heddle::cuda {
@@ -56,6 +58,18 @@ Teams teams_for(int64_t rows, int64_t extent, int64_t word_bytes, int multiproce
   return {static_cast<int32_t>(lanes), {std::clamp<int64_t>(blocks, 1, kMostBlocks), threads, shared}};
 }
 
+Walk walk_to(const Operand& out, std::span<const Operand> in) {
+  std::vector<int64_t> extents(out.extents.begin(), out.extents.end());
+  std::vector<std::vector<int64_t>> strides;
+  for (const Operand& operand : in)
+    strides.push_back(broadcast_strides(operand.extents, operand.strides(), extents.size()));
+  if (out.channels_last) {
+    move_channels_last(extents);
+    for (std::vector<int64_t>& each : strides) move_channels_last(each);
+  }
+  return walk_of(extents, strides);
+}
+
 const ir::Tensor* Lowering::constant(size_t input) const {
   return has(input) && value(input).is_constant() ? &*value(input).constant : nullptr;
 }
@@ -78,10 +92,31 @@ Flags Lowering::flags(size_t input, std::string mistake) {
 
 Status Lowering::move(const Operand& from, const std::vector<int64_t>& from_strides, const Operand& to,
                       const std::vector<int64_t>& to_strides, std::span<const int64_t> extents) {
-  const MoveParams params = move_params(extents, from_strides, to_strides);
+  std::vector<int64_t> order[] = {{extents.begin(), extents.end()}, from_strides, to_strides};
+  if (to.channels_last) {  // elements that are written side by side lie so
+    for (std::vector<int64_t>& each : order) move_channels_last(each);
+  }
+  const MoveParams params = move_params(order[0], order[1], order[2]);
   if (params.count == 0) return {};
   return launch(text("move", by_bytes(to.element_bytes())), params,
                 {names(params.from, from), names(params.to, to)}, grid(params.count));
+}
+
+Status Lowering::turn(const Operand& from, const Operand& to) {
+  constexpr int64_t kFew = 8, kMostBlocks = 1 << 16;  // a few channels or places would leave tiles empty
+  const int64_t images = to.extents[0], channels = to.extents[1];
+  const int64_t places = images * channels == 0 ? 0 : to.elements() / (images * channels);
+  const bool tiles = channels >= kFew && places >= kFew && to.element_bytes() == sizeof(uint16_t);
+  if (from.channels_last == to.channels_last || !tiles)
+    return move(from, from.strides(), to, to.strides(), to.extents.span());
+  TurnParams params;
+  params.matrices = images;
+  params.rows = from.channels_last ? places : channels;
+  params.columns = from.channels_last ? channels : places;
+  const auto in_tiles = [](int64_t count) { return (count + kTurnTile - 1) / kTurnTile; };
+  const int64_t blocks = images * in_tiles(channels) * in_tiles(places);
+  return launch("turn_2", params, {names(params.from, from), names(params.to, to)},
+                {std::min(blocks, kMostBlocks), kThreads, kTurnTile * kTurnRow * int64_t{sizeof(uint16_t)}});
 }
 
 Status Lowering::fill(const Operand& to, double value) {
@@ -240,6 +275,18 @@ Result<Operand> Emitter::table(const ir::Tensor& tensor) {
   return operand;
 }
 
+Result<Operand> Emitter::turned_weight(const ir::Tensor& weight) {
+  if (!constants_.front()->find(weight).has_value()) return table(with_channels_last(weight));
+  HEDDLE_TRY_ASSIGN(const Ref<const TurnedWeight> turned, turned_.find(weight, source_));
+  shared_.push_back(turned);
+  Operand operand;
+  operand.dtype = weight.dtype();
+  operand.extents = weight.extents();
+  operand.place.kind = plan::Place::Kind::kConstant;
+  operand.constant = *turned->weights->find(turned->turned);
+  return operand;
+}
+
 Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs,
                       const std::vector<Operand>& outputs) {
   const auto bytes_of = [&](ir::ValueId id) {
@@ -280,9 +327,22 @@ Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs
     operand.dtype = graph.type(id).dtype;
     operand.extents = *graph.type(id).extents();
   }
-  for (const ir::Node& each : graph.nodes) {
+  // What a chain of element-wise operators keeps lies as its results do.
+  const bool chain_so = std::ranges::any_of(outputs, &Operand::channels_last);
+  ChannelsLast lying{std::vector<char>(operands.size(), chain_so ? 1 : 0),
+                     std::vector<char>(graph.nodes.size(), 0)};
+  if (outermost && libraries_.cudnn != nullptr) {
+    HEDDLE_TRY_ASSIGN(lying, channels_last(graph, operands));
+  }
+  for (ir::ValueId id = 0; id < operands.size(); ++id) {
+    Operand& operand = operands[id];
+    if (operand.place.kind == plan::Place::Kind::kArena && !same_in_both_orders(operand.extents))
+      operand.channels_last = lying.values[id] != 0;
+  }
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const ir::Node& each = graph.nodes[i];
     const size_t first = out_.steps.size();
-    Status status = plan::renames(each) ? Status() : node(graph, each, operands);
+    Status status = plan::renames(each) ? Status() : node(graph, each, operands, lying.nodes[i] != 0);
     if (!status.ok()) return status.with_context(each.describe());
     if (outermost) outline_.nodes.push_back({first, out_.steps.size()});
   }
@@ -298,7 +358,55 @@ Status Emitter::graph(const ir::Graph& graph, const std::vector<Operand>& inputs
   return {};
 }
 
-Status Emitter::node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands) {
+Result<ChannelsLast> Emitter::channels_last(const ir::Graph& graph, const std::vector<Operand>& operands) {
+  std::vector<char> convolves(graph.nodes.size(), 0);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    const ir::Node& node = graph.nodes[i];
+    if (!node.is("Conv") || operands[node.outputs[0]].elements() == 0) continue;
+    Lowering asked{*this, graph, node, {}, {operands[node.outputs[0]]}};
+    for (const ir::ValueId id : node.inputs)
+      asked.inputs.push_back(id == ir::kNoValue ? Operand() : operands[id]);
+    Result<bool> can = convolves_channels_last(asked);
+    if (!can.ok()) return can.status().with_context(node.describe());
+    convolves[i] = *can ? 1 : 0;
+  }
+  return choose_channels_last(graph, convolves);
+}
+
+// Operands in the other order than the node's are turned on the way.
+Status Emitter::in_its_order(Lowering& lowering, Lower lower, bool channels_last) {
+  const AnyOrder any = any_order(lowering.node);
+  const auto other = [&](const Operand& operand) { return operand.channels_last != channels_last; };
+  const auto turned = [&](const Operand& operand) {
+    Operand copy = same_in_both_orders(operand.extents) ? operand : scratch(operand.dtype, operand.extents);
+    copy.channels_last = channels_last;
+    return copy;
+  };
+  const auto move = [&](const Operand& from, const Operand& to) {
+    return same_in_both_orders(to.extents) ? Status() : lowering.turn(from, to);
+  };
+  const std::span<const size_t> planes = planes_of(lowering.node);
+  for (size_t i = 0; i < lowering.inputs.size() && !any.reads; ++i) {
+    Operand& input = lowering.inputs[i];
+    if (!input.present() || !other(input)) continue;
+    if (channels_last && std::ranges::find(planes, i) == planes.end()) continue;
+    const Operand given = std::exchange(input, turned(input));
+    HEDDLE_TRY(move(given, input));
+  }
+  const std::vector<Operand> wanted = lowering.outputs;
+  for (Operand& output : lowering.outputs) {
+    if (!any.writes && output.present() && other(output)) output = turned(output);
+  }
+  HEDDLE_TRY(lower(lowering));
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (wanted[i].channels_last == lowering.outputs[i].channels_last) continue;
+    HEDDLE_TRY(move(lowering.outputs[i], wanted[i]));
+  }
+  return {};
+}
+
+Status Emitter::node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands,
+                     bool channels_last) {
   const Lower lower = find_lowering(node.op->name);
   if (lower == nullptr) return Status::unsupported("the CUDA driver has no lowering for it");
   Lowering lowering{*this, graph, node, {}, {}};
@@ -311,7 +419,7 @@ Status Emitter::node(const ir::Graph& graph, const ir::Node& node, const std::ve
   }
   if (!anything) return {};
   const uint64_t before = top_;
-  Status status = lower(lowering);
+  Status status = in_its_order(lowering, lower, channels_last);
   top_ = before;
   return status;
 }

@@ -3,7 +3,8 @@
 //   What       find_lowering() maps an operator's name to the function that adds its launches to a program.
 //              Families list their entries in one array each (a file a family); lowering.cpp gathers them. No
 //              entry: unsupported, by name.
-//   Operands   Contiguous and row-major. Which address each has a run knows (Patch); constants have theirs.
+//   Operands   Contiguous, row-major or channels last (channels_last.h: who gets them so). Which address each
+//              has a run knows (Patch); constants have theirs.
 //   Scratch    Memory of the arena that is the node's own while its launches run.
 //   Threads    One thread makes one program.
 #pragma once
@@ -20,6 +21,7 @@
 #include "drivers/cuda/libraries/blas_lt.h"
 #include "drivers/cuda/libraries/compiled_kernels.h"
 #include "drivers/cuda/libraries/cudnn.h"
+#include "drivers/cuda/lowering/channels_last.h"
 #include "drivers/cuda/program.h"
 #include "drivers/cuda/strides.h"
 #include "drivers/cuda/weights.h"
@@ -31,12 +33,16 @@ struct Operand {
   plan::Place place;
   ir::DType dtype = ir::DType::kF32;
   ir::Extents extents;
-  uint64_t offset = 0;   // bytes behind its place
-  Address constant = 0;  // kConstant
+  uint64_t offset = 0;         // bytes behind its place
+  Address constant = 0;        // kConstant
+  bool channels_last = false;  // [N, C, plane..] that lies [N, plane.., C]
 
   bool present() const { return place.kind != plan::Place::Kind::kNone; }
   int64_t elements() const { return extents.elements(); }
   int64_t element_bytes() const { return ir::size_of(dtype); }
+  std::vector<int64_t> strides() const {
+    return channels_last ? channels_last_strides(extents.span()) : row_major(extents.span());
+  }
   Operand as(const ir::Extents& other) const {  // the same bytes in another shape
     Operand renamed = *this;
     renamed.extents = other;
@@ -55,6 +61,10 @@ struct Bind {
   Operand operand;
 };
 inline Bind names(const uint64_t& field, const Operand& operand) { return {&field, operand}; }
+
+// The elements of `out` as they lie one behind another, and where those of the operands are that are
+// broadcast to it.
+Walk walk_to(const Operand& out, std::span<const Operand> in);
 
 struct Grid {
   int64_t blocks;
@@ -90,13 +100,17 @@ struct Outline {
   uint64_t arena_bytes = 0, arena_bytes_apart = 0;  // of values between nodes; if no byte were used twice
 };
 
+struct Lowering;
+using Lower = Status (*)(Lowering& lowering);
+
 class Emitter {
  public:
-  // `source`: memory of tables, and while the program is made.
-  Emitter(Ref<const OpenDevice> device, std::vector<const Weights*> constants, const Libraries& libraries,
-          device::Source& source)
+  // `constants`: the module's, then the program's. `source`: memory of tables, and while the program is made.
+  Emitter(Ref<const OpenDevice> device, std::vector<const Weights*> constants, const TurnedWeights& turned,
+          const Libraries& libraries, device::Source& source)
       : device_(std::move(device)),
         constants_(std::move(constants)),
+        turned_(turned),
         libraries_(libraries),
         source_(source) {}
 
@@ -136,6 +150,9 @@ class Emitter {
   // Numbers that a lowering has made, as a constant of the program. Blocks until the GPU has them.
   Result<Operand> table(const ir::Tensor& tensor);
   const std::vector<Ref<const Weights>>& tables() const { return tables_; }
+  // A convolution's weight with its channels last: the module's, which `shared()` keeps, else a table.
+  Result<Operand> turned_weight(const ir::Tensor& weight);
+  const std::vector<Ref<const TurnedWeight>>& shared() const { return shared_; }
   const Outline& outline() const { return outline_; }  // of the graph that no node holds
   int multiprocessors() const { return device_->multiprocessors; }
   bool has_kernel(std::string_view name) const { return device_->kernels.find(name) != nullptr; }
@@ -145,12 +162,17 @@ class Emitter {
   std::optional<Operand> enabled;
 
  private:
-  Status node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands);
+  Result<ChannelsLast> channels_last(const ir::Graph& graph, const std::vector<Operand>& operands);
+  Status node(const ir::Graph& graph, const ir::Node& node, const std::vector<Operand>& operands,
+              bool channels_last);
+  Status in_its_order(Lowering& lowering, Lower lower, bool channels_last);
   Arguments arguments(const void* params, size_t bytes, std::span<const Bind> binds, const Flags* flags);
 
   const Ref<const OpenDevice> device_;
   const std::vector<const Weights*> constants_;
+  const TurnedWeights& turned_;
   std::vector<Ref<const Weights>> tables_;
+  std::vector<Ref<const TurnedWeight>> shared_;
   const Libraries libraries_;
   device::Source& source_;
   Lowered out_;
@@ -185,20 +207,23 @@ struct Lowering {
   Grid grid(int64_t count) const { return {static_cast<int64_t>(blocks_for(count, emit.multiprocessors()))}; }
   // Elements of `input` that can be wrong, so many of them for each place along the axis of its rows.
   Flags flags(size_t input, std::string mistake);
-  // Copies elements; strides in elements, of operands that begin at their first one.
+  // Copies elements; strides in elements, of operands that begin at their first one. Of a `to` that lies
+  // channels last all are told by the axes of [N, C, plane..].
   Status move(const Operand& from, const std::vector<int64_t>& from_strides, const Operand& to,
               const std::vector<int64_t>& to_strides, std::span<const int64_t> extents);
+  // The same elements of a rank of 3 and more, as each of both lies.
+  Status turn(const Operand& from, const Operand& to);
   Status fill(const Operand& to, double value);
   Status cast(const Operand& from, const Operand& to);  // elements in order
 };
-
-using Lower = Status (*)(Lowering& lowering);
 
 struct LoweringEntry {
   std::string_view op;
   Lower lower;
 };
 Lower find_lowering(std::string_view op);  // null when the driver cannot run it
+// Whether cuDNN computes this Conv channels last, and no kernel of ours is as fast.
+Result<bool> convolves_channels_last(const Lowering& lowering);
 
 std::span<const LoweringEntry> elementwise_lowerings();
 std::span<const LoweringEntry> chain_lowerings();

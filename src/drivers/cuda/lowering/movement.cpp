@@ -8,31 +8,29 @@ namespace {
 
 using Strides = std::vector<int64_t>;
 
-Strides strides_of(const Operand& operand) { return row_major(operand.extents.span()); }
-
 Status lower_transpose(Lowering& l) {
   const size_t rank = l.inputs[0].extents.rank();
   Strides backwards(rank);
   std::iota(backwards.rbegin(), backwards.rend(), 0);
-  const Strides perm = l.attributes().ints("perm", backwards), from = strides_of(l.inputs[0]);
+  const Strides perm = l.attributes().ints("perm", backwards), from = l.inputs[0].strides();
   Strides turned(rank);
   for (size_t axis = 0; axis < rank; ++axis) turned[axis] = from[static_cast<size_t>(perm[axis])];
-  return l.move(l.inputs[0], turned, l.outputs[0], strides_of(l.outputs[0]), l.outputs[0].extents.span());
+  return l.move(l.inputs[0], turned, l.outputs[0], l.outputs[0].strides(), l.outputs[0].extents.span());
 }
 
 Status lower_expand(Lowering& l) {
   const Operand& out = l.outputs[0];
-  return l.move(l.inputs[0], broadcast_strides(l.inputs[0].extents, out.extents.rank()), out, strides_of(out),
+  return l.move(l.inputs[0], broadcast_strides(l.inputs[0].extents, out.extents.rank()), out, out.strides(),
                 out.extents.span());
 }
 
 Status lower_concat(Lowering& l) {
   const Operand& out = l.outputs[0];
   HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis"), out.extents.rank()));
-  const Strides to = strides_of(out);
+  const Strides to = out.strides();
   int64_t begin = 0;
   for (const Operand& part : l.inputs) {
-    HEDDLE_TRY(l.move(part, strides_of(part), out.from(begin * to[axis]), to, part.extents.span()));
+    HEDDLE_TRY(l.move(part, part.strides(), out.from(begin * to[axis]), to, part.extents.span()));
     begin += part.extents[axis];
   }
   return {};
@@ -41,11 +39,11 @@ Status lower_concat(Lowering& l) {
 Status lower_split(Lowering& l) {
   const Operand& in = l.inputs[0];
   HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(l.attributes().i64("axis"), in.extents.rank()));
-  const Strides from = strides_of(in);
+  const Strides from = in.strides();
   int64_t begin = 0;
   for (const Operand& part : l.outputs) {
     if (!part.present()) return Status::unsupported("a part that nothing reads is left out");
-    HEDDLE_TRY(l.move(in.from(begin * from[axis]), from, part, strides_of(part), part.extents.span()));
+    HEDDLE_TRY(l.move(in.from(begin * from[axis]), from, part, part.strides(), part.extents.span()));
     begin += part.extents[axis];
   }
   return {};
@@ -54,7 +52,7 @@ Status lower_split(Lowering& l) {
 // Each axis is split in two: how often, and the input's own.
 Status lower_tile(Lowering& l) {
   const Operand &in = l.inputs[0], &out = l.outputs[0];
-  const Strides from = strides_of(in), to = strides_of(out);
+  const Strides from = in.strides(), to = out.strides();
   Strides extents, from_split, to_split;
   for (size_t axis = 0; axis < in.extents.rank(); ++axis) {
     const int64_t own = in.extents[axis];

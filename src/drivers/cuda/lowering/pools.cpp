@@ -4,8 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "drivers/cuda/kernels/reduce.h"
-#include "drivers/cuda/lowering/lowering.h"
+#include "drivers/cuda/lowering/reductions.h"
 #include "drivers/cuda/lowering/sliding.h"
 #include "ir/op.h"
 
@@ -19,10 +18,11 @@ Status launch_pool(Lowering& l, std::string_view kernel, PoolParams params) {
   HEDDLE_TRY_ASSIGN(params.window, sliding_of(window, x.extents, shaped.extents));
   params.type = type_of(x.dtype);
   params.count = shaped.elements();
-  return l.launch(text(kernel, computed_in(x.dtype)), params,
-                  {names(params.x, x), names(params.out, l.outputs[0]),
-                   names(params.places, l.outputs.size() > 1 ? l.outputs[1] : Operand())},
-                  l.grid(params.count));
+  params.channels_last = x.channels_last ? x.extents[1] : 0;
+  const Bind binds[] = {names(params.x, x), names(params.out, l.outputs[0]),
+                        names(params.places, l.outputs.size() > 1 ? l.outputs[1] : Operand())};
+  return l.emit.launch(text(kernel, computed_in(x.dtype)), &params, sizeof params, binds, nullptr,
+                       l.grid(params.count), x.channels_last ? kChannelsLast : "");
 }
 
 Status lower_max_pool(Lowering& l) {
@@ -44,21 +44,12 @@ Status lower_lp_pool(Lowering& l) {
 }
 
 Status lower_global_pool(Lowering& l) {
-  const Operand &in = l.inputs[0], &out = l.outputs[0];
   const bool mean = l.node.is("GlobalAveragePool");
+  std::vector<char> reduced(l.inputs[0].extents.rank(), 1);
+  reduced[0] = reduced[1] = 0;
   ReduceParams params;
-  params.in_type = params.out_type = type_of(in.dtype);
-  params.outputs = out.elements();
-  params.count = in.elements() / params.outputs;
-  const std::vector<int64_t> planes(1, params.outputs), plane(1, params.count), one(1, 1);
-  params.kept = walk_of(planes, {plane}).axes;
-  params.kept_strides[0] = params.count;
-  params.reduced = walk_of(plane, {one}).axes;
-  params.reduced_strides[0] = 1;
   params.empty = mean ? NAN : -INFINITY;
-  return l.launch(text(mean ? "reduce_mean" : "reduce_greatest", computed_in(in.dtype)), params,
-                  {names(params.in, in), names(params.out, out)},
-                  rows_grid(params.outputs, params.count, in.dtype));
+  return launch_reduction(l, mean ? "reduce_mean" : "reduce_greatest", reduced, params);
 }
 
 Status lower_max_unpool(Lowering& l) {

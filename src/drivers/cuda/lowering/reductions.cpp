@@ -1,9 +1,9 @@
 // Reductions over axes.
+#include "drivers/cuda/lowering/reductions.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "drivers/cuda/kernels/reduce.h"
-#include "drivers/cuda/lowering/lowering.h"
 #include "ir/op.h"
 
 namespace heddle::cuda {
@@ -76,16 +76,27 @@ Teams reducers_for(const ReduceParams& params, int64_t word_bytes, int multiproc
 }
 
 Status lower_reduction(Lowering& l) {
-  const Operand& in = l.inputs[0];
   HEDDLE_TRY_ASSIGN(const std::vector<char> reduced, reduced_axes(l));
-  const std::vector<int64_t> strides = row_major(in.extents.span());
+  ReduceParams params;
+  set_empty(l, params);
+  for (const Reduction& reduction : kReductions) {
+    if (reduction.op == l.node.op->name) return launch_reduction(l, reduction.kernel, reduced, params);
+  }
+  return Status::internal("it is no reduction");
+}
+
+}  // namespace
+
+Status launch_reduction(Lowering& l, std::string_view kernel, const std::vector<char>& reduced,
+                        ReduceParams params) {
+  const Operand& in = l.inputs[0];
+  const std::vector<int64_t> strides = in.strides();
   std::vector<int64_t> extents[2], steps[2];
   for (size_t axis = 0; axis < reduced.size(); ++axis) {
     extents[reduced[axis] != 0].push_back(in.extents[axis]);
     steps[reduced[axis] != 0].push_back(strides[axis]);
   }
   const Walk kept = walk_of(extents[0], {steps[0]}), over = walk_of(extents[1], {steps[1]});
-  ReduceParams params;
   params.in_type = type_of(in.dtype);
   params.out_type = type_of(l.outputs[0].dtype);
   params.outputs = kept.count;
@@ -94,22 +105,16 @@ Status lower_reduction(Lowering& l) {
   params.reduced = over.axes;
   std::copy(kept.strides[0].begin(), kept.strides[0].end(), params.kept_strides);
   std::copy(over.strides[0].begin(), over.strides[0].end(), params.reduced_strides);
-  set_empty(l, params);
   // By the shape's axes, whatever their extents: the order of a row's sum does not depend on the batch.
-  params.columns = !reduced.empty() && reduced.back() == 0 ? 1 : 0;
+  const size_t last = in.channels_last ? 1 : reduced.size() - 1;
+  params.columns = !reduced.empty() && reduced[last] == 0 ? 1 : 0;
   params.in_a_row = over.strides[0].empty() || over.strides[0] == std::vector<int64_t>{1} ? 1 : 0;
   const Teams teams = reducers_for(params, computed_in(in.dtype) == "_f32" ? 4 : 8, l.emit.multiprocessors());
   params.lanes = teams.lanes;
-  for (const Reduction& reduction : kReductions) {
-    if (reduction.op != l.node.op->name) continue;
-    const std::string_view in_type = computed_in(in.dtype);
-    return l.launch(text(reduction.kernel, in_type == "_u64" ? "_i64" : in_type), params,
-                    {names(params.in, in), names(params.out, l.outputs[0])}, teams.grid);
-  }
-  return Status::internal("it is no reduction");
+  const std::string_view in_type = computed_in(in.dtype);
+  return l.launch(text(kernel, in_type == "_u64" ? "_i64" : in_type), params,
+                  {names(params.in, in), names(params.out, l.outputs[0])}, teams.grid);
 }
-
-}  // namespace
 
 std::span<const LoweringEntry> reduction_lowerings() {
   static const std::vector<LoweringEntry> kEntries = [] {
