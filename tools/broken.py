@@ -26,10 +26,12 @@ VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled,
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
 KINDS = ("pytest", "pytest-metal", "torch", "torch-metal")
-# Programs of a preset of their own, built beside the release build, and their environment.
-ON_DOUBLES: dict[str, tuple[str, dict[str, str]]] = {
-    "metal": ("metal-double", {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"}),
-    "cuda": ("cuda", {}),
+# Of programs that another preset makes, or that need an environment: preset, folder, environment.
+IN_PRESETS: dict[str, tuple[str, str, dict[str, str]]] = {
+    "metal": ("metal-double", "build/release", {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"}),
+    "cuda": ("cuda", "build/release", {}),
+    "avx2": ("release", "build/release", {"DNNL_MAX_CPU_ISA": "AVX2"}),
+    "sim": ("sim", "build/sim", {}),
 }
 
 
@@ -50,7 +52,7 @@ class Removal:
         if len(removes) != 1 or not tests:
             raise ValueError(f"{path.name}: the header needs one line 'Removes:' and at least one 'Test:'")
         for test in tests:
-            if len(test) != (3 if test[0] in ON_DOUBLES else 2):
+            if len(test) != (3 if test[0] in IN_PRESETS else 2):
                 raise ValueError(
                     f"{path.name}: 'Test: {shlex.join(test)}' is none of the forms of the README"
                 )
@@ -144,10 +146,10 @@ class Copy:
         if test[0] in KINDS:
             return self.pytest_fails(test[0], test[1])
         program, case = test[-2], test[-1]
-        preset, device = ON_DOUBLES.get(test[0], ("release", {}))
+        preset, folder, device = IN_PRESETS.get(test[0], ("release", "build/release", {}))
         self.must(["cmake", "--preset", preset])
-        self.must(["cmake", "--build", "build/release", "--target", program])
-        path = next(path for path in (COPY / "build/release").rglob(program) if path.is_file())
+        self.must(["cmake", "--build", folder, "--target", program])
+        path = next(path for path in (COPY / folder).rglob(program) if path.is_file())
         status, output = self.run([path, "-tc=" + case.replace(",", "\\,")], TEST_LIMIT_S, **device)
         output = re.sub(r"\x1b\[[0-9;]*m", "", output)
         ran = re.search(r"test cases:\s*(\d+)", output)

@@ -76,16 +76,20 @@ def tidy_stage(log: Log) -> None:
     log.run(sys.executable, "tools/broken.py", "--applies")
 
 
-def broken_stage(log: Log) -> Count:
-    """Each removal of tests/broken, in a copy of the tree, must make its tests fail."""
-    outcome = log.path.with_suffix(".json")
-    outcome.unlink(missing_ok=True)
-    log.run(sys.executable, "tools/broken.py", "--json", outcome)
-    if not outcome.exists():
-        return Count(0, 1)
-    wrong = json.loads(outcome.read_text(encoding="utf-8")).values()
-    failed = sum(bool(lines) for lines in wrong)
-    return Count(len(wrong) - failed, failed)
+def judged_stage(tool: str, *options: str) -> Callable[[Log], Count]:
+    """A tool that judges cases, and says what is wrong with each."""
+
+    def stage(log: Log) -> Count:
+        outcome = log.path.with_suffix(".json")
+        outcome.unlink(missing_ok=True)
+        log.run(sys.executable, tool, *options, "--json", outcome)
+        if not outcome.exists():
+            return Count(0, 1)
+        cases = json.loads(outcome.read_text(encoding="utf-8")).values()
+        failed = sum(bool(wrong) for wrong in cases)
+        return Count(len(cases) - failed, failed)
+
+    return stage
 
 
 # There the sanitizers are Apple's, and its Metal is the usual one.
@@ -388,6 +392,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "models": models_stage,
     "unit": unit_stage,
     "stress": stress_stage,
+    "spin": judged_stage("tools/spin_models.py"),
     # Protocols under thousands of schedules, each of them a seed's (base/simulation.h).
     "sim": labelled_stage("sim", "^sim$", "sim_tests"),
     "install": install_stage,
@@ -407,7 +412,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "aarch64": aarch64_stage,
     "benches": benches_stage,
     "compilers": compilers_stage,
-    "broken": broken_stage,
+    "broken": judged_stage("tools/broken.py"),
+    "spin_long": judged_stage("tools/spin_models.py", "--long"),
     "wheel": wheel_stage,
     # What a sanitizer's stages leave out.
     "tsan_whole": labelled_stage("tsan", "long", "metal_tests", "cuda_tests"),
@@ -420,11 +426,11 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("headers", "aarch64", "benches", "compilers", "broken", "wheel", "tsan_whole", "asan_whole",
-        "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
+LONG = ("headers", "aarch64", "benches", "compilers", "broken", "spin_long", "wheel", "tsan_whole",
+        "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
-LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "sim", *LONG)
+LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
 
 
 def run_stage(name: str) -> Count:

@@ -23,7 +23,7 @@ mkdir -p "$LOGS"
 BUILD_PACKAGES=(build-essential g++ cmake ninja-build ccache git protobuf-compiler libprotobuf-dev
                 python3-venv python3-dev fortunes fortunes-min)
 # clang-16 brings GCC's run time for Objective-C, which the Metal double stands on.
-TEST_PACKAGES=(doctest-dev clang-16 libclang-rt-16-dev llvm-16 util-linux gdb)
+TEST_PACKAGES=(doctest-dev clang-16 libclang-rt-16-dev llvm-16 util-linux gdb spin)
 # clang-19 is for the stage compilers.
 LONG_PACKAGES=(g++-aarch64-linux-gnu qemu-user debian-archive-keyring clang-19)
 # Of Debian 13 for arm64: Debian 12's oneDNN is version 2. The run time is the one that it was built against.

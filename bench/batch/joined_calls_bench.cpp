@@ -1,19 +1,22 @@
 // Question  How many calls a second can be joined into batches, where a run takes a given time and costs
 //           nothing else?
 // Peer      None: what callers without a batch get is a run each, callers / run time at best (`alone`).
-// Read as   calls/s, the median of the rounds, for 1 to 256 blocking callers of one row. A run spins, as the
+// Read as   calls/s, the median of the rounds, for 1 to 256 blocking callers of one row, or for callers that
+//           keep --outstanding submissions under way, each sent again by its own answer. A run spins, as the
 //           thread does that watches a device. The bar, on 16 cores: 1.6M with 128 callers and runs of 20 us.
 // Checked   every answer is the caller's own row, doubled.
 // Also      processor time per call, all threads, in the program and in the system; how often a thread slept.
-// Usage     joined_calls_bench [--callers N] [--lanes N] [--run_us N] [--seconds S] [--json FILE] [--trace
-// FILE]
+// Usage     joined_calls_bench [--callers N] [--outstanding N] [--lanes N] [--run_us N] [--max_rows N]
+//           [--seconds S] [--json FILE] [--trace FILE]
 #include <sys/resource.h>
 
+#include <functional>
 #include <map>
 #include <memory>
-#include <numeric>
+#include <thread>
 #include <vector>
 
+#include "base/thread.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
 #include "bench/base/rounds.h"
@@ -27,6 +30,8 @@ using runtime::test::Rows;
 
 struct Setting {
   int lanes = 4;
+  int64_t max_rows = 64;
+  size_t outstanding = 0;  // 0: blocking calls
   Duration run_time = std::chrono::microseconds(20);
   Duration measured = std::chrono::milliseconds(300);
 };
@@ -63,7 +68,9 @@ class Joined {
     model_ = require(runtime_->load(runtime::test::graph_named("doubled")));
     batch::CoalescerOptions joins;
     joins.lanes = joins.lanes_alone = setting.lanes;
+    joins.more_leaders = std::max(0, processors() - setting.lanes - 1);
     joins.door = false;
+    joins.max_rows = setting.max_rows;
     coalescer_ = std::make_shared<batch::Coalescer>(
         runtime_, model_, require(batch::RowLayout::make(model_->inputs(), model_->outputs(), {}, false)),
         joins);
@@ -77,36 +84,24 @@ class Joined {
     Used a_call;
   };
   Measured measure(int callers) const {
-    std::vector<uint64_t> calls(static_cast<size_t>(callers)), all_calls(calls);
-    Atomic<uint64_t> wrong{0};
+    std::vector<Counts> counts(static_cast<size_t>(callers));
     const Used before = used_so_far();
     const TimePoint begin = Clock::real().now() + setting_.measured / 4;
-    const TimePoint end = begin + setting_.measured;
+    const Span measured{begin, begin + setting_.measured};
     run_together(callers, [&](int caller) {
-      Rows x(1, static_cast<float>(caller));
-      const View view = x.view();
-      uint64_t mine = 0, all = 0;
-      for (TimePoint now = Clock::real().now(); now < end; now = Clock::real().now()) {
-        const auto y = coalescer_->join({&view, 1}, Deadline::never(), {}, nullptr);
-        const bool right = y.ok() && runtime::test::values_of(y->front())[3] == 2 * x.values[3];
-        if (!right) wrong.add_relaxed(1);
-        ++all;
-        if (now >= begin) ++mine;
-      }
-      calls[static_cast<size_t>(caller)] = mine;
-      all_calls[static_cast<size_t>(caller)] = all;
+      Counts& mine = counts[static_cast<size_t>(caller)];
+      if (setting_.outstanding == 0) return call_again(caller, measured, mine);
+      keep_outstanding(caller, measured, mine);
     });
-    if (wrong.load_relaxed() != 0) {
-      std::fprintf(stderr, "%llu answers were wrong\n",
-                   static_cast<unsigned long long>(wrong.load_relaxed()));
+    Counts all;
+    for (const Counts& each : counts) all += each;
+    if (all.wrong != 0) {
+      std::fprintf(stderr, "%llu answers were wrong\n", static_cast<unsigned long long>(all.wrong));
       std::exit(1);
     }
-    const auto sum = [](const std::vector<uint64_t>& counts) {
-      return static_cast<double>(std::accumulate(counts.begin(), counts.end(), uint64_t{0}));
-    };
     const Used after = used_so_far();
-    const double made = sum(all_calls);
-    return {sum(calls) / std::chrono::duration<double>(setting_.measured).count(),
+    const auto made = static_cast<double>(all.made);
+    return {static_cast<double>(all.timed) / std::chrono::duration<double>(setting_.measured).count(),
             {(after.user_s - before.user_s) / made, (after.system_s - before.system_s) / made,
              (after.sleeps - before.sleeps) / made}};
   }
@@ -117,6 +112,62 @@ class Joined {
   }
 
  private:
+  struct Span {
+    TimePoint begin, end;
+  };
+  struct alignas(64) Counts {
+    uint64_t timed = 0, made = 0, wrong = 0;  // calls within the time measured; all; whose answer was wrong
+    void operator+=(const Counts& other) {
+      timed += other.timed;
+      made += other.made;
+      wrong += other.wrong;
+    }
+    void note(const Result<std::vector<View>>& answer, float wanted, bool is_timed) {
+      ++made;
+      if (is_timed) ++timed;
+      if (!answer.ok() || runtime::test::values_of(answer->front())[3] != wanted) ++wrong;
+    }
+  };
+
+  void call_again(int caller, const Span& measured, Counts& counts) const {
+    Rows x(1, static_cast<float>(caller));
+    const View view = x.view();
+    for (TimePoint now = Clock::real().now(); now < measured.end; now = Clock::real().now()) {
+      const auto y = coalescer_->join({&view, 1}, Deadline::never(), {}, nullptr);
+      counts.note(y, 2 * x.values[3], now >= measured.begin);
+    }
+  }
+
+  // The answers of one caller may come on several threads; one submission's do not overlap.
+  void keep_outstanding(int caller, const Span& measured, Counts& counts) const {
+    Rows x(1, static_cast<float>(caller));
+    struct Sender {
+      std::function<void()> send;
+      Counts counts;
+      Atomic<uint32_t> over{0};
+    };
+    std::vector<Sender> senders(setting_.outstanding);
+    for (Sender& sender : senders) {
+      sender.send = [&] {
+        batch::Coalescer::Submission call;
+        call.inputs = {x.view()};
+        const TimePoint now = Clock::real().now();
+        call.then = [&, now](const Result<std::vector<View>>& answer) {
+          sender.counts.note(answer, 2 * x.values[3], now >= measured.begin);
+          if (now < measured.end) return sender.send();
+          sender.over.store_release(1);  // pairs with the wait below
+        };
+        if (!coalescer_->submit(std::move(call)).ok()) std::abort();
+      };
+      sender.send();
+    }
+    std::this_thread::sleep_until(measured.end);
+    for (Sender& sender : senders) {
+      while (sender.over.load_acquire() == 0) std::this_thread::sleep_for(std::chrono::microseconds(50));
+      counts += sender.counts;
+    }
+  }
+
   const Setting setting_;
   Ref<runtime::Runtime> runtime_;
   Ref<runtime::Model> model_;
@@ -128,6 +179,8 @@ int run(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) asked[argv[i]] = argv[i + 1];
   Setting setting;
   if (asked.contains("--lanes")) setting.lanes = std::stoi(asked["--lanes"]);
+  if (asked.contains("--max_rows")) setting.max_rows = std::stoll(asked["--max_rows"]);
+  if (asked.contains("--outstanding")) setting.outstanding = std::stoul(asked["--outstanding"]);
   if (asked.contains("--run_us")) setting.run_time = std::chrono::microseconds(std::stoi(asked["--run_us"]));
   if (asked.contains("--seconds"))
     setting.measured = std::chrono::nanoseconds(static_cast<int64_t>(1e9 * std::stod(asked["--seconds"])));

@@ -9,7 +9,7 @@ from tidy_rules.tree import File, Finding, Tree
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 FENCE = re.compile(r"^\s*(```|~~~)")
-FOLDERS = "src|tests|bench|tools|docs|cmake|python|include|demo|requirements|torch_backend"
+FOLDERS = "src|tests|models|bench|tools|docs|cmake|python|include|demo|requirements|torch_backend"
 NAMED_FILE = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w./-]*\w)")
 PLANNED = "docs/design.md"  # describes the whole plan, folders to come included
 
@@ -87,7 +87,7 @@ def tests_named(line: str) -> list[str]:
 def named_tests(tree: Tree) -> Iterator[Finding]:
     """A document that says which test shows what names tests that there are."""
     cpp, python = cpp_tests(tree), python_tests(tree)
-    for path in ("docs/parity.md", "docs/metal-api.md"):
+    for path in ("docs/parity.md", "docs/metal-api.md", "docs/faults.md"):
         for number, line in outside_fences(tree.files[path]) if path in tree.files else ():
             for name in tests_named(line):
                 if name.strip('"') not in (cpp if name.startswith('"') else python):
@@ -106,6 +106,23 @@ def parity(tree: Tree) -> Iterator[Finding]:
         if row and not head and not tests and not re.search(r"not offered|not here|`make test", line):
             message = 'the row names no test and no stage, and says neither "not offered" nor "not here"'
             yield Finding(document.path, number, "parity", message)
+
+
+def faults(tree: Tree) -> Iterator[Finding]:
+    """Each class of docs/faults.md names removals that there are, or `by type`, or says that it is open."""
+    document = tree.files.get("docs/faults.md")
+    for number, line in outside_fences(document) if document else ():
+        if not re.match(r"\| C\d+ ", line):
+            continue
+        column = line.strip("|").split("|")[-1]
+        removals = re.findall(r"`([^`/ ]+)`", column)
+        for name in removals:
+            folders = ("tests/broken", "models/broken")
+            if not any((tree.root / folder / f"{name}.patch").exists() for folder in folders):
+                yield Finding("docs/faults.md", number, "faults", f"no removal is called {name}")
+        if not removals and not re.search(r"\bopen: |\bby type\b", column):
+            message = 'the last column names no removal, and says neither "by type" nor "open: "'
+            yield Finding("docs/faults.md", number, "faults", message)
 
 
 def commands(tree: Tree) -> Iterator[Finding]:
@@ -161,4 +178,4 @@ def version(tree: Tree) -> Iterator[Finding]:
             yield Finding(path, 1, "version", f"says {text}; the files disagree: {said}")
 
 
-RULES = [links, named_tests, parity, commands, ruled, version]
+RULES = [links, named_tests, parity, faults, commands, ruled, version]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-SUFFIXES = {".cpp", ".h", ".mm", ".py", ".md", ".cmake", ".sh", ".txt", ".toml", ".supp"}
+SUFFIXES = {".cpp", ".h", ".mm", ".py", ".md", ".cmake", ".sh", ".txt", ".toml", ".supp", ".pml"}
 LITERAL = re.compile(
     r"""
       (?P<line>//[^\n]*)

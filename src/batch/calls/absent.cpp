@@ -12,6 +12,7 @@ namespace {
 // The timer of the policy, in the place of a seat, less the seat that asks. Seats of one batch may have to
 // ask at the same time: if the timer of one that has left stood for the other's, nobody would ask.
 constexpr uint64_t kAsks = ~uint64_t{0};
+constexpr size_t kAnswersEach = 8;
 
 }  // namespace
 
@@ -133,12 +134,29 @@ void Coalescer::leave_run(const Batch& batch) {
   for (Member* member : leaving) give(batch, *member, late());
 }
 
+// Each so many on a thread of their own, if there is one: what is called may take long.
 void Coalescer::answer_absents(const Batch& batch) {
-  for (size_t seat = 0; seat < batch->seats; ++seat) {
+  for (size_t first = kAnswersEach; first < batch->seats; first += kAnswersEach) {
+    const auto begin = batch->members.begin() + static_cast<ptrdiff_t>(first);
+    const auto end = begin + static_cast<ptrdiff_t>(std::min(kAnswersEach, batch->seats - first));
+    if (std::none_of(begin, end, [](const Member& member) { return member.absent != nullptr; })) continue;
+    leaders_.post([self = shared_from_this(), batch, first] { self->answer_from(batch, first); });
+  }
+  answer_from(batch, 0);
+}
+
+void Coalescer::answer_from(const Batch& batch, size_t first) {
+  const size_t end = std::min(first + kAnswersEach, batch->seats);
+  for (size_t seat = first; seat < end; ++seat) {
     Member& member = batch->members[seat];
     if (member.absent == nullptr || member.gone) continue;
     give(batch, member, answer(batch, member.absent->inputs, seat));
   }
+}
+
+// Once all seats are written.
+void Coalescer::answer_refused(const Batch& batch) {
+  if (batch->has_absents()) serve_later({batch, 0}, Seat::Note::done);
 }
 
 void Coalescer::give(const Batch& batch, Member& member, Result<Views> result) {

@@ -65,5 +65,53 @@ TEST_CASE("simulated: submissions that are late or cancelled are answered once, 
   CHECK(cancelled > 0);
 }
 
+// A seat without a thread that is told before its submission has said so: who tells it, or who sits down,
+// passes on what was told.
+TEST_CASE("simulated: a model closed while callers and submissions sit down answers each of them once") {
+  int right = 0, refused = 0;
+  holds_for_seeds(600, [&](Simulation& sim) {
+    Fixture fixture(with(1 + static_cast<int>(sim.random(2)), 8), false, false, {.asynchronous = true});
+    fixture.kernel = [&sim](const device::Run&) {
+      sim.pause(microseconds(5 + sim.random(40)));
+      return Status();
+    };
+    Atomic<int> answers{0}, rows_right{0}, unavailable{0};
+    const auto answered = [&](Rows& rows, const Result<std::vector<View>>& result) {
+      sim.expect(!result.ok() || fixture.right(rows, result), "its own rows");
+      sim.expect(result.ok() || result.status().code() == Code::unavailable, "or that the model is closed");
+      (result.ok() ? rows_right : unavailable).add_relaxed(1);
+      answers.add_release(1);
+      answers.notify_all();
+    };
+    run_together(2 * kSubmitters + 1, [&](int thread) {
+      if (thread == 2 * kSubmitters) {
+        sim.pause(microseconds(sim.random(100)));
+        return fixture.coalescer->close();
+      }
+      for (size_t i = 0; i < kEach; ++i) {
+        const auto rows = std::make_shared<Rows>(1, static_cast<float>(10 * thread) + static_cast<float>(i));
+        if (thread < static_cast<int>(kSubmitters)) {
+          const View view = rows->view();
+          answered(*rows, fixture.coalescer->join({&view, 1}, Deadline::never(), {}, nullptr));
+          continue;
+        }
+        Coalescer::Submission call;
+        call.inputs = {rows->view()};
+        call.then = [&, rows](const Result<std::vector<View>>& result) { answered(*rows, result); };
+        if (const Status taken = fixture.coalescer->submit(std::move(call)); !taken.ok())
+          answered(*rows, taken);
+      }
+    });
+    constexpr int kAll = static_cast<int>(2 * kSubmitters * kEach);
+    for (int seen = answers.load_acquire(); seen < kAll; seen = answers.load_acquire()) answers.wait(seen);
+    sim.expect(answers.load_acquire() == kAll, "each had one answer");
+    right += rows_right.load_relaxed();
+    refused += unavailable.load_relaxed();
+  });
+  if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
+  CHECK(right > 600);
+  CHECK(refused > 600);
+}
+
 }  // namespace
 }  // namespace heddle::batch

@@ -88,6 +88,14 @@ bool Coalescer::joins(const State& state, int64_t rows, std::span<const ir::Exte
   });
 }
 
+int Coalescer::lanes(const State& state) const {
+  if (state.choice) return state.choice->lanes();
+  const int64_t rows = state.inside_rows + state.returning_rows;
+  if (rows <= options_.lanes) return options_.lanes;  // each has one
+  const int64_t worthwhile = (rows + options_.least_share - 1) / options_.least_share;
+  return static_cast<int>(std::min<int64_t>(worthwhile, options_.lanes));
+}
+
 Running Coalescer::running(State& state) const {
   Running running;
   running.lanes = lanes(state);
@@ -114,7 +122,7 @@ Coalescer::Stats Coalescer::stats() const {
   const uint64_t lone = door_.sum(stats.rows);
   stats.calls += lone;
   stats.batches += lone;
-  stats.lanes = state->choice ? state->choice->chosen() : options_.lanes;
+  stats.lanes = state->choice ? state->choice->chosen() : lanes(*state);
   stats.rows_max = state->costs.empty() ? options_.max_rows : state->costs.back().rows_max;
   return stats;
 }

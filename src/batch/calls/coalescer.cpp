@@ -18,8 +18,9 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       options_(options),
       born_(fork_generation()),
       door_(runtime_->governor().limit(), options.max_rows),
+      stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown)),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
-      leaders_(options.lanes_alone + 1, options.outlives) {
+      leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives) {
   assert(options.lanes_alone >= options.lanes);
   auto state = state_.lock();
   if (options.chooses_lanes) state->choice.emplace(options.lanes);
@@ -42,7 +43,7 @@ bool Coalescer::close_until(Deadline deadline) {
 }
 
 void Coalescer::refuse() {
-  std::vector<Batch> refused;
+  std::vector<Batch> refused, written;
   Batch spare;  // destroyed without the lock
   {
     auto state = state_.lock();
@@ -58,13 +59,14 @@ void Coalescer::refuse() {
       state->stats.parked -= batch->living;
       state->inside -= static_cast<int>(batch->living);
       state->inside_rows -= batch->living_rows;
-      if (batch->is_written_when_taken()) clear_desk(*state, *batch);
+      if (!batch->is_written_when_taken()) continue;
+      clear_desk(*state, *batch);
+      written.push_back(batch);
     }
   }
-  for (const Batch& batch : refused) {
-    batch->tell_next();
-    if (batch->absents != 0) serve_later({batch, 0}, Seat::Note::done);
-  }
+  stock_->drop();
+  for (const Batch& batch : refused) batch->tell_next();
+  for (const Batch& batch : written) answer_refused(batch);
 }
 
 Status Coalescer::check(std::span<const View> inputs) const {
@@ -99,17 +101,20 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   const RowLayout& lies = layout();
   HEDDLE_TRY_ASSIGN(const CallShape shape, lies.shape_of(inputs));
   const Caller caller{inputs, lies, shape, deadline, std::move(keep)};
-  std::optional<Arrival> at = claim(caller);
-  for (Backoff pause; !at.has_value() && replacing_.load_relaxed() && pause.spin();) at = claim(caller);
-  if (!at.has_value()) {
-    HEDDLE_TRY_ASSIGN(at, arrive(caller, false, nullptr));
-    if (at->me.batch == nullptr) return run_alone(caller, at->me);
-    const Next after = written(at->me, at->spare != nullptr, std::move(at->spare));
-    at->next.lead = after.lead;
-    at->next.ask_at = std::min(at->next.ask_at, after.ask_at);
+  Here me;
+  Next next;
+  if (const std::optional<Claimed> claimed = claim(caller)) {
+    me = claimed->me;
+    next = write_claimed(*claimed, caller);
+  } else {
+    HEDDLE_TRY_ASSIGN(Arrival at, arrive(caller, false, nullptr));
+    if (at.me.batch == nullptr) return run_alone(caller, at.me);
+    me = at.me;
+    const Next after = written(me, at.asks);
+    next.lead = after.lead;
+    next.ask_at = std::min(at.next.ask_at, after.ask_at);
   }
-  const Here& me = at->me;
-  Result<Views> result = stay(me, caller, cancel, std::move(at->next));
+  Result<Views> result = stay(me, caller, cancel, std::move(next));
   if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
   // Padding them to one length went beyond what the model takes, such as its table of positions.
   return runtime_->run(*model_, caller.own_call());
@@ -133,14 +138,21 @@ Status Coalescer::submit(Submission call) {
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
   const Caller caller{call.inputs, lies, shape, call.deadline, nullptr};
+  if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller)) {
+    const bool asks = leave_empty(claimed->me, std::move(absent));
+    claimed->asks = claimed->asks || asks;
+    watch(claimed->me, call.cancel);
+    follow(claimed->me, write_claimed(*claimed, caller));
+    return {};
+  }
   const Result<Arrival> seated = arrive(caller, alone, std::move(absent));
   if (!seated.ok()) {
     leaders_.settle();
     return seated.status();
   }
   watch(seated->me, call.cancel);
-  static_cast<void>(written(seated->me, false));
   follow(seated->me, seated->next);
+  follow(seated->me, written(seated->me, seated->asks));
   return {};
 }
 

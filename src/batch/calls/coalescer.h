@@ -9,6 +9,8 @@
 //   Seats      One forming batch is on show: its seats are taken without our lock (open_seats.h), as many as
 //              would not change what the policy says. Our lock is for who opens a batch, for who takes the
 //              last of those seats, and for who has run one. It counts the callers on show first.
+//   Spare      The next batch is on show as well, before anybody needs it: one that is over and has come back
+//              (batch_stock.h), or one that the first caller of a batch makes.
 //   Absent     submit() seats a call without a thread. Where a batch has no member with a thread, a thread of
 //              leaders.h leads and keeps the time; those threads give all absent members their answers.
 //   Together   run_together() takes calls that a queue has joined: they have the seats of one batch, which
@@ -25,8 +27,8 @@
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
 //              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
 //              An absent member that runs alone, with its own memory, leaves as its run does.
-//   Door       Shut while anybody waits, is expected back or was joined. Calls that are on a lane by then
-//              count as lanes busy, and tell us when they end.
+//   Door       Shut while anybody waits, is expected back or was joined, and while a batch is on show. Calls
+//              that are on a lane by then count as lanes busy, and tell us when they end.
 //   Files      coalescer.cpp (the ways in), lone.cpp (calls through the door), seats.cpp (taking one,
 //              waiting, leaving), showing.cpp (seats without our lock), leading.cpp (what runs next, and
 //              running it), absent.cpp (for members without a thread), bookkeeping.cpp.
@@ -45,6 +47,7 @@
 #include <string>
 #include <vector>
 
+#include "batch/calls/batch_stock.h"
 #include "batch/calls/forming_batch.h"
 #include "batch/calls/leaders.h"
 #include "batch/calls/open_seats.h"
@@ -63,6 +66,11 @@ struct CoalescerOptions {
   bool chooses_lanes = false;  // how many of them, by what is served (lane_choice.h)
   // Runs at once where joining does not pay. More than lanes, where a hand-over would leave a lane idle.
   int lanes_alone = 1;
+  // Threads that lead and answer for calls without one, besides lanes_alone + 1: where cores are free while
+  // the lanes run.
+  int more_leaders = 0;
+  int64_t least_share = 1;  // rows that a lane has before another one is used
+  int lookers = 0;          // callers inside, up to which those that wait look for a while before they sleep
   int64_t max_rows = 64;
   size_t max_parked = 4096;                    // callers; one more gets exhausted
   Duration latency_bound = Duration::max();    // batches that are known to run longer are not formed
@@ -164,11 +172,16 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     bool lead = false;                    // the caller itself leads its batch
     TimePoint ask_at = TimePoint::max();  // the caller itself keeps the time
     Batch dropped;                        // its memory is given back without the lock
+    bool empties_stock = false;           // and that of those in stock
   };
   struct Arrival {
     Here me;
     Next next;
-    Batch spare;  // the next batch, where this caller has opened one
+    bool asks = false;  // the policy, once its rows are written
+  };
+  struct Claimed {
+    Here me;
+    bool asks = false;  // the policy, once its rows are written
   };
   struct Run {
     Result<Views> result;
@@ -216,16 +229,18 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
 
   // Without a batch: to run alone. With `absent` there always is one, and `absent` is moved into its seat.
   Result<Arrival> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
-  std::optional<Arrival> claim(const Caller& caller);  // a seat of the batch on show, its rows written
+  std::optional<Claimed> claim(const Caller& caller);  // a seat of a batch on show, its rows not yet written
+  std::optional<Claimed> try_claim(const Caller& caller);
+  Next write_claimed(const Claimed& claimed, const Caller& caller);
   void give_up(const Here& me, bool asks);
   Result<Batch> make_batch(const Caller& caller, bool alone) const;
   Result<Batch> allocate_batch(const Caller& caller, int64_t rows) const;
   Arrival seated(Arrival at, const Caller& caller);
   static void write_rows(const Here& me, const Caller& caller);
-  Batch spare_like(const Caller& caller, const FormingBatch& batch) const;
-  Next written(const Here& me, bool asks, Batch spare = nullptr);
+  void stock_like(const Caller& caller, const FormingBatch& batch) const;
+  Next written(const Here& me, bool asks);
   Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel, Next next);
-  Next ask(const Here& me, Batch spare = nullptr);
+  Next ask(const Here& me);
   Result<Views> leave(const Here& me, Status why);
   bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
 
@@ -254,13 +269,15 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void check_padding(const FormingBatch& batch);
   void leave_run(const Batch& batch);
   void answer_absents(const Batch& batch);
+  void answer_from(const Batch& batch, size_t first);
+  void answer_refused(const Batch& batch);
   void give(const Batch& batch, Member& member, Result<Views> result);
   static Leaders::Timer timer_of(const FormingBatch& batch, const Member& member);
 
   class Leaving;
   void after_lone();
   int lanes_busy(State& state) const;
-  int lanes(const State& state) const { return state.choice ? state.choice->lanes() : options_.lanes; }
+  int lanes(const State& state) const;
   void shut_door(State& state) const;
   void open_door(State& state) const;
 
@@ -271,7 +288,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static bool bring_in_shown(State& state, const Batch& batch, const OpenSeats::Taken& all);
   bool show_seats(State& state);  // true: more were taken than the policy knew of
   OpenSeats::Limits limits_of(State& state, const FormingBatch& batch, int64_t may_park) const;
-  Batch keep_spare(State& state, Batch spare, std::span<const ir::Extents> row_extents);
+  Batch in_stock(State& state, const Caller& caller) const;
+  static bool has_spare(const State& state, const FormingBatch& like);
+  void restock(State& state, const FormingBatch& like);
   Batch take_spare(State& state);
   struct Showing {
     Batch batch;
@@ -291,10 +310,12 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static bool lies_alike(const FormingBatch& batch, const Caller& caller);
   bool may_join(State& state, const FormingBatch& batch, const Caller& caller) const;
   static void fill(Member& member, int64_t first, const Caller& caller);
+  static bool leave_empty(const Here& me, std::unique_ptr<Absent> absent);
   static Here sit_down(State& state, const Batch& batch, const Caller& caller,
                        std::unique_ptr<Absent> absent);
   static void count_out(State& state, FormingBatch& batch, Member& member);
   void advance(State& state, const Here* me, Next& next);  // after each change
+  bool clear_up(State& state, Next& next);
   void take_due(State& state, const Here* me, Next& next);
   void take(State& state, RequestId id, const Here* me, Next& next);
   void hand_over(State& state, const Batch& batch, const Here* me, Next& next);
@@ -322,6 +343,11 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Atomic<uint32_t> first_{0};
   // A batch has gone, and the next is about to be on show: a hint, relaxed; written under the lock.
   Atomic<bool> replacing_{false};
+  // Callers inside: a hint, relaxed; written under the lock.
+  Atomic<int> crowd_{0};
+  // There is no spare batch, and who opens one makes it: a hint, relaxed; written under the lock.
+  Atomic<bool> lacks_spare_{true};
+  const Ref<BatchStock> stock_;
   // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
   // when all its seats are written; a claim comes between.
   std::array<Batch, OpenSeats::kDesks> desks_;

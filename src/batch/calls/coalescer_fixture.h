@@ -95,6 +95,14 @@ struct Fixture {
     return good.load_relaxed();
   }
   std::vector<ir::Extents> runs() { return *sizes.lock(); }
+  // The programs of 1 to `most` rows: a call goes through the door only where its program is there.
+  Status compile(int64_t most) {
+    for (int64_t rows = 1; rows <= most; ++rows) {
+      const Rows like(rows, 0);
+      HEDDLE_TRY(runtime->compile(*model, {&like.extents, 1}));
+    }
+    return {};
+  }
   // A row costs the same in every batch, and the coalescer has seen that. One lane; options as of
   // with_equal_costs().
   void learn_that_joining_does_not_pay() {

@@ -150,6 +150,33 @@ TEST_CASE(
   }
 }
 
+// The door opens when those who were expected back have not come. Nobody may have a seat that was on show for
+// them: who waits in it would not be told when the calls through the door end.
+TEST_CASE("simulated: callers who come through the door and beside it each get their own rows") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    constexpr int kCallers = 6, kRounds = 8;
+    CoalescerOptions options = with(2, 4);
+    options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    Fixture fixture(options);
+    sim.expect(fixture.compile(4).ok(), "the programs are made");
+    fixture.kernel = [&](const device::Run&) {
+      sim.pause(microseconds(sim.random(2) == 0 ? 10 : sim.random(300)));
+      return Status();
+    };
+    Counts counts;
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < kRounds; ++round) {
+        if (sim.random(2) == 0) sim.pause(microseconds(sim.random(300)));
+        Rows rows(1 + static_cast<int64_t>(sim.random(2)), static_cast<float>(100 * caller + 10 * round));
+        sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own rows");
+        counts.right.add_relaxed(1);
+      }
+    });
+    sim.expect(counts.all() == kCallers * kRounds, "each had one answer");
+    check_empty(sim, fixture, counts);
+  });
+}
+
 // What is served behind the door decides over the lanes: callers that come back soon have to find it shut.
 TEST_CASE("simulated: while lanes are chosen, the door is shut until callers have not competed for 5 ms") {
   holds_for_seeds(50, [](Simulation& sim) {
@@ -161,8 +188,7 @@ TEST_CASE("simulated: while lanes are chosen, the door is shut until callers hav
       sim.pause(microseconds(300));
       return Status();
     };
-    const Rows like(1, 0);
-    sim.expect(fixture.runtime->compile(*fixture.model, {&like.extents, 1}).ok(), "the program is made");
+    sim.expect(fixture.compile(1).ok(), "the program is made");
     const auto passes_the_door = [&] {
       Rows rows(1, 5);
       sim.expect(fixture.right(rows, fixture.call(rows)), "whoever leaves may open the door");

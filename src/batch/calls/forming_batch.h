@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/parker.h"
 #include "base/stop_callback.h"
+#include "base/yield.h"
 #include "batch/calls/pace.h"
 #include "batch/calls/row_layout.h"
 #include "device/row_faults.h"
@@ -37,17 +38,30 @@ class Seat {
  public:
   enum class Note : uint8_t { none, ask, cancelled, done, lead };
   void tell(Note note) { parker_.tell(bit(note)); }
+  bool take(Note note) { return parker_.take(bit(note)); }  // true: it was told, and not taken
+  void renew() { parker_.take(~Parker::kAsleep); }          // nobody waits, and nobody tells
+  // For a while, in turn with others of its core. False: it is not told yet.
+  bool look(Duration patience) const {
+    for (const Deadline until = Deadline::in(patience); !until.expired(); give_way()) {
+      for (int looks = 0; looks < kLooksInTurn; ++looks) {
+        if (parker_.is_told()) return true;
+        relax_processor(1);
+      }
+    }
+    return false;
+  }
   Note wait(Deadline deadline) {  // none: the deadline passed
     const uint32_t told = parker_.wait(deadline);
     for (const Note note : {Note::lead, Note::done, Note::cancelled, Note::ask}) {
       if ((told & bit(note)) == 0) continue;
-      parker_.take(bit(note));
+      take(note);
       return note;
     }
     return Note::none;
   }
 
  private:
+  static constexpr int kLooksInTurn = 32;
   static constexpr uint32_t bit(Note note) { return uint32_t{1} << static_cast<uint32_t>(note); }
   Parker parker_;
 };
@@ -66,13 +80,30 @@ struct Member {
   int64_t first = 0, rows = 0;   // its rows in the batch
   std::vector<int64_t> lengths;  // per ragged symbol: its own
   Deadline deadline = Deadline::never();
-  std::unique_ptr<Absent> absent;  // null: a thread waits in the seat
+  std::unique_ptr<Absent> absent;  // null: a thread waits in the seat; once its rows are written
   Pace* pace = nullptr;            // at which its thread is told
   bool gone = false;               // left before the end: cannot lead
   // Set by the member when it needs no telling any more, and by the thread that tells it. The second of them
   // finds it set (acq_rel) and tells the next one. See FormingBatch::tell_next().
   Atomic<bool> met{false};
+  // Whether no thread waits in the seat. Who sits down says so and then takes what was told; who tells a seat
+  // reads this afterwards; all seq_cst: one of them learns that somebody has to act for it.
+  Atomic<bool> is_absent{false};
   Seat seat;
+
+  void renew() {
+    absent.reset();
+    gone = false;
+    met.store_relaxed(false);
+    is_absent.store_relaxed(false);
+    seat.renew();
+  }
+
+  // False: no thread waits there. What was told is the caller's to do.
+  bool tell(Seat::Note note) {
+    seat.tell(note);
+    return !is_absent.load_seq_cst() || !seat.take(note);
+  }
 };
 
 struct FormingBatch {
@@ -98,7 +129,6 @@ struct FormingBatch {
   int64_t run_rows = 0;                  // what it is run with: `rows`, or the next number worth a program
   size_t seats = 0;                      // taken so far, members[0] first
   size_t living = 0;                     // of those, not gone
-  size_t absents = 0;                    // of those taken, without a thread
   bool awaits = false;                   // it was opened while callers were expected back
   bool taken = false, done = false;
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member
@@ -108,6 +138,8 @@ struct FormingBatch {
   // to zero is the last one (acq_rel), and sees what all have written.
   Atomic<int64_t> unwritten{0};
   Atomic<size_t> untold{0};  // seats from here on have not been told the result
+  // Members without a thread. Each adds itself before it counts as written, which publishes it.
+  Atomic<size_t> absents{0};
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
   std::vector<device::View> inputs;
@@ -120,6 +152,26 @@ struct FormingBatch {
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;
 
+  // As it was made, less the kind of its rows, which stays. Nobody holds it.
+  void renew() {
+    for (size_t seat = 0; seat < seats; ++seat) members[seat].renew();
+    id = 0;
+    arrived = began = {};
+    rows = living_rows = run_rows = 0;
+    seats = living = 0;
+    awaits = taken = done = each_alone = false;
+    leader = desk = kNoSeat;
+    unwritten.store_relaxed(0);
+    untold.store_relaxed(0);
+    absents.store_relaxed(0);
+    inputs.clear();
+    in_flight.reset();
+    pace = nullptr;
+    failure = {};
+    outputs.clear();
+    faults.reset();
+  }
+
   // The next member that neither has the result nor has left is told that it is there, and returned; null:
   // there is none. A batch that is refused may have seats whose callers still write them.
   const Member* tell_one() {
@@ -127,10 +179,9 @@ struct FormingBatch {
       const size_t seat = untold.add_acq_rel(1);
       if (seat >= seats) return nullptr;
       Member& member = members[seat];
-      if (member.absent != nullptr) continue;           // leaders answer it
+      if (member.is_absent.load_acquire()) continue;    // leaders answer it
       if (member.met.exchange_acq_rel(true)) continue;  // it has the result, or left
-      member.seat.tell(Seat::Note::done);
-      return &member;
+      if (member.tell(Seat::Note::done)) return &member;
     }
   }
   // The result is passed on by who has it, to a few each: if the leader woke all of them, the last would wait
@@ -147,6 +198,10 @@ struct FormingBatch {
   }
   bool is_last_to_write() { return unwritten.sub_acq_rel(1) == 1; }
 
+  // Once all seats are written.
+  bool has_absents() const { return absents.load_relaxed() != 0; }
+  bool has_threads() const { return absents.load_relaxed() < seats; }
+
   size_t first_living() const {
     size_t seat = 0;
     while (seat < seats && members[seat].gone) ++seat;
@@ -154,7 +209,7 @@ struct FormingBatch {
   }
   // Who leads: the first member with a thread, else the first.
   size_t best_leader() const {
-    for (size_t seat = 0; absents < seats && seat < seats; ++seat) {
+    for (size_t seat = 0; has_threads() && seat < seats; ++seat) {
       if (!members[seat].gone && members[seat].absent == nullptr) return seat;
     }
     return first_living();

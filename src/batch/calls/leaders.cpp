@@ -19,22 +19,13 @@ struct Leaders::Shared {
     size_t starting = 0;   // of those, not yet known to run
     size_t idle = 0;       // of those, asleep, or told and not yet up
     size_t strangers = 0;  // other threads that sleep here
-    uint64_t owed = 0;
     bool stopped = false;
 
-    bool over() const { return stopped && owed == 0 && tasks.empty(); }
     TimePoint next() const { return timers.empty() ? TimePoint::max() : std::get<0>(timers.begin()->first); }
     Ref<Leader> add() {
       ++starting;
       leaders.push_back(std::make_shared<Leader>());
       return leaders.back();
-    }
-    // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
-    // time besides.
-    Ref<Leader> add_if_needed(size_t limit) {
-      const size_t wanted = tasks.size() + (timers.empty() ? 0 : 1);
-      const bool needed = wanted > idle + starting && leaders.size() < limit && !over();
-      return needed ? add() : nullptr;
     }
     // What is due first, a timer before what was posted; an empty one when nothing is.
     Task take() {
@@ -60,9 +51,23 @@ struct Leaders::Shared {
       state.notify_all();
     }
   }
+  bool is_settled() const { return (owed.load_acquire() & ~kStopped) == 0; }
+  bool is_over(const State& at) const { return at.stopped && is_settled() && at.tasks.empty(); }
+  // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
+  // time besides.
+  Ref<Leader> add_if_needed(State& at) const {
+    const size_t wanted = at.tasks.size() + (at.timers.empty() ? 0 : 1);
+    const bool needed = wanted > at.idle + at.starting && at.leaders.size() < most && !is_over(at);
+    return needed ? at.add() : nullptr;
+  }
 
+  static constexpr uint64_t kStopped = uint64_t{1} << 63;
   const size_t most;
   Guarded<State, Rank::kBatch> state;
+  // Promises, and kStopped, set once. owe() adds, settle() takes away (acq_rel); the last promise only under
+  // the lock, so that who sleeps until nothing is owed is told.
+  Atomic<uint64_t> owed{0};
+  Atomic<bool> has_leader{false};  // set (release) by the first one's start, acquired by owe()
 };
 
 Leaders::Leaders(int most, Outlives outlives)
@@ -98,11 +103,14 @@ bool Leaders::is_own_thread() const {
 }
 
 Status Leaders::owe() {
+  if ((shared_->owed.add_acq_rel(1) & Shared::kStopped) != 0) {
+    settle();
+    return Status::unavailable("closed");
+  }
+  if (shared_->has_leader.load_acquire()) return {};
   Ref<Leader> first;
   {
     auto state = shared_->state.lock();
-    if (state->stopped) return Status::unavailable("closed");
-    ++state->owed;
     if (state->leaders.empty()) first = state->add();
   }
   if (first == nullptr || start(shared_, first)) return {};
@@ -111,8 +119,13 @@ Status Leaders::owe() {
 }
 
 void Leaders::settle() {
+  Atomic<uint64_t>& owed = shared_->owed;
+  for (uint64_t seen = owed.load_acquire(); (seen & ~Shared::kStopped) > 1;) {
+    if (owed.cas_weak_acq_rel(seen, seen - 1)) return;
+  }
   auto state = shared_->state.lock();
-  if (--state->owed == 0) state.notify_all();
+  owed.sub_acq_rel(1);
+  if (shared_->is_settled()) state.notify_all();
 }
 
 bool Leaders::start(const Ref<Shared>& shared, const Ref<Leader>& leader) {
@@ -121,6 +134,7 @@ bool Leaders::start(const Ref<Shared>& shared, const Ref<Leader>& leader) {
   auto state = shared->state.lock();
   --state->starting;
   if (!started.ok()) std::erase(state->leaders, leader);
+  if (started.ok()) shared->has_leader.store_release(true);
   if (state->strangers != 0) state.notify_all();  // stop() waits for threads that start
   return started.ok();
 }
@@ -135,7 +149,7 @@ void Leaders::post(Task task) {
   {
     auto state = shared_->state.lock();
     state->tasks.push_back(std::move(task));
-    more = state->add_if_needed(shared_->most);
+    more = shared_->add_if_needed(*state);
     Shared::tell_one(state);
   }
   start_if(shared_, more);
@@ -147,7 +161,7 @@ void Leaders::at(const Timer& timer, Task task) {
     auto state = shared_->state.lock();
     const bool first = std::get<0>(timer) < state->next();
     state->timers.try_emplace(timer, std::move(task));
-    more = state->add_if_needed(shared_->most);
+    more = shared_->add_if_needed(*state);
     if (first) Shared::tell_one(state);
   }
   start_if(shared_, more);
@@ -173,10 +187,12 @@ void Leaders::work(const Ref<Shared>& ref, Leader& self) {
     Ref<Leader> more;
     {
       auto state = shared.state.lock();
-      while (!state->over() && !(task = state->take())) {
+      while (!shared.is_over(*state) && !(task = state->take())) {
         ++state->idle;
         const TimePoint until = state->next();
-        const auto changed = [&] { return state->over() || !state->tasks.empty() || state->next() < until; };
+        const auto changed = [&] {
+          return shared.is_over(*state) || !state->tasks.empty() || state->next() < until;
+        };
         if (until == TimePoint::max()) {
           state.wait(changed);
         } else {
@@ -187,7 +203,7 @@ void Leaders::work(const Ref<Shared>& ref, Leader& self) {
       if (!task) break;
       // This thread may have been told of what is left, or have kept the time for all.
       if (state->idle != 0 && (!state->tasks.empty() || !state->timers.empty())) Shared::tell_one(state);
-      more = state->add_if_needed(shared.most);
+      more = shared.add_if_needed(*state);
     }
     start_if(ref, more);
     task();
@@ -201,11 +217,12 @@ void Leaders::stop() {
   std::vector<Ref<Leader>> leaders;
   {
     auto state = shared_->state.lock();
+    shared_->owed.or_acq_rel(Shared::kStopped);
     state->stopped = true;
     state.notify_all();
     if (own) return;  // it ends when its task has returned; the destructor sees to it
     ++state->strangers;
-    state.wait([&] { return state->starting == 0 && state->owed == 0; });
+    state.wait([&] { return state->starting == 0 && shared_->is_settled(); });
     --state->strangers;
     leaders.swap(state->leaders);  // of two that stop it, one joins each
   }
@@ -216,7 +233,7 @@ bool Leaders::await_settled(Deadline deadline) const {
   if (fork_generation() != born_ || is_own_thread()) return false;
   auto state = shared_->state.lock();
   ++state->strangers;
-  const bool settled = state.wait_until(deadline, [&] { return state->owed == 0; });
+  const bool settled = state.wait_until(deadline, [&] { return shared_->is_settled(); });
   --state->strangers;
   return settled;
 }

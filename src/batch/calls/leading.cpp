@@ -15,10 +15,23 @@ using device::View;
 void Coalescer::advance(State& state, const Here* me, Next& next) {
   do {
     take_due(state, me, next);
-  } while (show_seats(state));
+    if (!state.forming.empty()) restock(state, *state.forming.back());
+  } while (show_seats(state) || !clear_up(state, next));
   replacing_.store_relaxed(false);
-  if (state.inside == 0 && state.returning == 0 && state.spare != nullptr) next.dropped = take_spare(state);
+  crowd_.store_relaxed(state.inside + state.returning);
   open_door(state);
+}
+
+// Once nobody is inside or expected, nothing is on show. False: somebody has taken a seat meanwhile.
+bool Coalescer::clear_up(State& state, Next& next) {
+  if (state.inside != 0) return true;
+  if (state.returning > 0) expire_returning(state, Clock::real().now());
+  if (state.returning != 0 || state.spare == nullptr) return true;
+  next.dropped = take_spare(state);
+  if (state.inside != 0) return false;
+  next.empties_stock = true;
+  lacks_spare_.store_relaxed(true);
+  return true;
 }
 
 void Coalescer::take_due(State& state, const Here* me, Next& next) {
@@ -60,6 +73,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
   state.forming.erase(found);
   replacing_.store_relaxed(true);
   take_down(state, batch);
+  restock(state, *batch);
   ++state.busy;
   batch->taken = true;
   if (batch->awaits) state.forecast.note(batch->seats > 1);
@@ -100,12 +114,9 @@ void Coalescer::keep_time(State& state, TimePoint until, const Here* me, Next& n
 
 void Coalescer::wake(const Next& next) {
   for (const Wake& each : next.wakes) {
-    if (each.who.member().absent == nullptr) {
-      each.who.member().seat.tell(each.note);
-    } else {
-      serve_later(each.who, each.note);
-    }
+    if (!each.who.member().tell(each.note)) serve_later(each.who, each.note);
   }
+  if (next.empties_stock) stock_->drop();
 }
 
 // ---- running
@@ -150,7 +161,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   const trace::Span span("batch", "run", me.batch->id);
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
-  if (me.batch->absents != 0) serve_later(me, Seat::Note::done);
+  if (me.batch->has_absents()) serve_later(me, Seat::Note::done);
   if (me.batch->pace != nullptr) me.batch->pace->add(me.batch);
   return collect(me);
 }

@@ -1,4 +1,6 @@
 // lone.cpp: calls that run alone while nobody else is there: through a door, past our lock.
+#include <cassert>
+
 #include "batch/calls/coalescer.h"
 
 namespace heddle::batch {
@@ -58,11 +60,11 @@ void Coalescer::shut_door(State& state) const {
   state.lone = runtime_->governor().lone(model_->id());
 }
 
-// When the last one is gone.
+// When the last one is gone. Who took a seat without our lock while the door is open would not shut it, and
+// lone calls would not tell us that they end: nothing may be on show.
 void Coalescer::open_door(State& state) const {
-  if (!options_.door || state.closed || state.busy != 0 || state.inside != 0) return;
-  if (state.returning > 0) expire_returning(state, Clock::real().now());
-  if (state.returning != 0) return;
+  if (!options_.door || state.closed || state.busy != 0 || state.inside != 0 || state.returning != 0) return;
+  assert(state.on_show == decltype(state.on_show){});
   if (state.choice) {
     const bool choosing = !state.choice->settled_on_all() && state.competed != TimePoint::min();
     if (choosing && Clock::real().now() - state.competed < kCalm) return;

@@ -9,14 +9,6 @@ namespace heddle::batch {
 
 namespace {
 
-// With the programs of 1 to 4 rows there.
-void compile(Fixture& f) {
-  for (int64_t rows = 1; rows <= 4; ++rows) {
-    const Rows like(rows, 0);
-    REQUIRE(f.runtime->compile(*f.model, {&like.extents, 1}).ok());
-  }
-}
-
 std::optional<Result<std::vector<View>>> try_call(Fixture& f, Rows& rows) {
   const View view = rows.view();
   const View* const input = &view;
@@ -27,7 +19,7 @@ std::optional<Result<std::vector<View>>> try_call(Fixture& f, Rows& rows) {
 
 TEST_CASE("while nobody else is there, calls go through the door and are counted") {
   Fixture f(with(2));
-  compile(f);
+  REQUIRE(f.compile(4).ok());
   for (int i = 0; i < 3; ++i) {
     Rows rows(1 + i, static_cast<float>(i));
     const auto result = try_call(f, rows);
@@ -43,7 +35,7 @@ TEST_CASE("while nobody else is there, calls go through the door and are counted
 
 TEST_CASE("callers that wait behind a call that came through the door run when it ends, in one batch") {
   Fixture f(with(1));
-  compile(f);
+  REQUIRE(f.compile(4).ok());
   const int64_t good = f.behind_a_busy_lane(3, [&](int i) {
     Rows rows(1, static_cast<float>(10 * i));
     return f.right(rows, f.call(rows, Deadline::in(std::chrono::seconds(20))));
@@ -57,7 +49,7 @@ TEST_CASE("callers that wait behind a call that came through the door run when i
 
 TEST_CASE("the door is shut while a caller waits, and open again when all are gone") {
   Fixture f(with(1));
-  compile(f);
+  REQUIRE(f.compile(4).ok());
   Rows late(1, 7);
   const int64_t good = f.behind_a_busy_lane(
       1,
@@ -76,7 +68,7 @@ TEST_CASE("the door is shut while a caller waits, and open again when all are go
 
 TEST_CASE("a closed coalescer's door stays shut") {
   Fixture f(with(1));
-  compile(f);
+  REQUIRE(f.compile(4).ok());
   f.coalescer->close();
   Rows rows(1, 1);
   CHECK_FALSE(try_call(f, rows).has_value());
@@ -86,7 +78,7 @@ TEST_CASE("a closed coalescer's door stays shut") {
 TEST_CASE("16 threads that come and go alone and together get their own rows, and each is counted") {
   constexpr int kThreads = 16, kTimes = 300;
   Fixture f(with(2, 8));
-  compile(f);
+  REQUIRE(f.compile(4).ok());
   Atomic<int> right{0};
   run_together(kThreads, [&](int thread) {
     for (int i = 0; i < kTimes / (1 + thread % 4); ++i) {

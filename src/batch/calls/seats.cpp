@@ -10,6 +10,7 @@ namespace heddle::batch {
 
 namespace {
 
+constexpr Duration kPatience = std::chrono::microseconds(100);  // of one who looks
 constexpr int64_t kStagingMax = int64_t{4} << 20;  // bytes that a batch may reserve for rows yet to come
 
 }  // namespace
@@ -49,6 +50,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         opened = at.me.seat == 0;
       } else {
         Batch batch = apart ? nullptr : joinable(*state, caller);
+        if (batch == nullptr && fresh == nullptr && !apart) fresh = in_stock(*state, caller);
         if (batch == nullptr && fresh != nullptr) {
           batch = open(*state, std::move(fresh), shape.row_extents);
           state->forming.push_back(batch);
@@ -57,8 +59,9 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         if (batch != nullptr) at.me = sit_down(*state, batch, caller, std::move(absent));
       }
       if (at.me.batch != nullptr) advance(*state, &at.me, at.next);
+      at.asks = opened && !has_spare(*state, *at.me.batch);
     }
-    if (opened && at.me.member().absent == nullptr) at.spare = spare_like(caller, *at.me.batch);
+    if (at.asks) stock_like(caller, *at.me.batch);
     if (at.me.batch != nullptr) return seated(std::move(at), caller);
     HEDDLE_TRY_ASSIGN(fresh, make_batch(caller, apart));
   }
@@ -109,10 +112,19 @@ Coalescer::Here Coalescer::sit_down(State& state, const Batch& batch, const Call
   const Here me{batch, batch->seats, true};
   const int64_t first = batch->rows;
   bring_in(state, *batch, {batch->seats + 1, first + caller.shape.rows});
-  if (absent != nullptr) ++batch->absents;
-  me.member().absent = std::move(absent);
   fill(me.member(), first, caller);
+  if (absent != nullptr) leave_empty(me, std::move(absent));
   return me;
+}
+
+// A seat without a thread. True: it was told to ask, as one with a thread.
+bool Coalescer::leave_empty(const Here& me, std::unique_ptr<Absent> absent) {
+  Member& member = me.member();
+  member.absent = std::move(absent);
+  me.batch->absents.add_relaxed(1);
+  member.is_absent.store_seq_cst(true);
+  if (member.seat.take(Seat::Note::done)) me.batch->tell_next();  // refused; others wait to be told
+  return member.seat.take(Seat::Note::ask);
 }
 
 void Coalescer::fill(Member& member, int64_t first, const Caller& caller) {
@@ -148,7 +160,7 @@ Result<Coalescer::Batch> Coalescer::allocate_batch(const Caller& caller, int64_t
     const int64_t bytes = room * caller.layout.row_bytes(caller.shape, i);
     HEDDLE_TRY(slot->reserve_input(i, static_cast<uint64_t>(bytes)));
   }
-  return std::make_shared<FormingBatch>(caller.layout, rows, slot);
+  return stock_->lend(std::make_unique<FormingBatch>(caller.layout, rows, slot));
 }
 
 Coalescer::Arrival Coalescer::seated(Arrival at, const Caller& caller) {
@@ -180,6 +192,8 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
+  if (!next.lead && next.ask_at == TimePoint::max() && crowd_.load_relaxed() <= options_.lookers)
+    static_cast<void>(me.member().seat.look(kPatience));
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
     switch (me.member().seat.wait(until)) {
@@ -200,12 +214,11 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   return me.batch->alone ? run_alone(caller, me) : lead(me, deadline);
 }
 
-Coalescer::Next Coalescer::ask(const Here& me, Batch spare) {
+Coalescer::Next Coalescer::ask(const Here& me) {
   Next next;
   {
     auto state = state_.lock();
     count_in(*state);
-    if (spare != nullptr) spare = keep_spare(*state, std::move(spare), me.batch->row_extents);
     if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
     advance(*state, me.member().gone ? nullptr : &me, next);
   }

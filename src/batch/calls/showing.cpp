@@ -9,34 +9,42 @@ namespace heddle::batch {
 
 // ---- without the lock
 
-std::optional<Coalescer::Arrival> Coalescer::claim(const Caller& caller) {
+// Waits a moment where the next batch is about to be on show.
+std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller) {
   const CallShape& shape = caller.shape;
   if (shape.is_empty() || shape.rows >= options_.max_rows) return std::nullopt;
+  std::optional<Claimed> claimed = try_claim(caller);
+  for (Backoff pause; !claimed.has_value() && replacing_.load_relaxed() && pause.spin();)
+    claimed = try_claim(caller);
+  return claimed;
+}
+
+std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller) {
+  const CallShape& shape = caller.shape;
   const uint16_t kind = kind_of(shape.row_extents, &caller.layout != &equal_);
   const uint32_t first = first_.load_relaxed();
   auto seat = open_[first].claim(kind, shape.rows);
   if (!seat.has_value()) seat = open_[1 - first].claim(kind, shape.rows);
   if (!seat.has_value()) return std::nullopt;
-  Arrival at;
-  at.me = {desks_[seat->desk], seat->seat, true};
-  Member& member = at.me.member();
-  fill(member, seat->first, caller);
-  const FormingBatch& batch = *at.me.batch;
-  if (!lies_alike(batch, caller)) {
-    give_up(at.me, seat->asks);
-    return std::nullopt;
-  }
-  write_rows(at.me, caller);
-  Batch spare = seat->seat == 0 ? spare_like(caller, batch) : nullptr;
-  at.next = written(at.me, seat->asks, std::move(spare));
-  return at;
+  const Claimed claimed{{desks_[seat->desk], seat->seat, true}, seat->asks};
+  fill(claimed.me.member(), seat->first, caller);
+  if (lies_alike(*claimed.me.batch, caller)) return claimed;
+  give_up(claimed.me, claimed.asks);
+  return std::nullopt;
+}
+
+Coalescer::Next Coalescer::write_claimed(const Claimed& claimed, const Caller& caller) {
+  const Here& me = claimed.me;
+  write_rows(me, caller);
+  if (me.seat == 0 && lacks_spare_.load_relaxed()) stock_like(caller, *me.batch);
+  return written(me, claimed.asks);
 }
 
 // Who opens a batch sees to the next one, so that others do not wait for its memory. If there is none, who
-// opens that one will say so.
-Coalescer::Batch Coalescer::spare_like(const Caller& caller, const FormingBatch& batch) const {
-  Result<Batch> made = allocate_batch(caller, batch.capacity);
-  return made.ok() ? std::move(made).value() : nullptr;
+// opens that one will say so. Let go, it is in stock.
+void Coalescer::stock_like(const Caller& caller, const FormingBatch& batch) const {
+  const Result<Batch> made = allocate_batch(caller, batch.capacity);
+  if (made.ok()) (*made)->row_extents = batch.row_extents;
 }
 
 // A seat among rows of other extents: it becomes a member that left, with rows of zeros.
@@ -58,21 +66,22 @@ void Coalescer::give_up(const Here& me, bool asks) {
 }
 
 // After its rows are there. Who writes the last of a batch that is taken leads it, or has another one do so.
-Coalescer::Next Coalescer::written(const Here& me, bool asks, Batch spare) {
-  if (!me.batch->is_last_to_write()) return asks ? ask(me, std::move(spare)) : Next{};
+Coalescer::Next Coalescer::written(const Here& me, bool asks) {
+  if (!me.batch->is_last_to_write()) return asks ? ask(me) : Next{};
   Next next;
-  {
+  const bool refused = [&] {
     auto state = state_.lock();
     count_in(*state);
-    if (spare != nullptr) spare = keep_spare(*state, std::move(spare), me.batch->row_extents);
-    if (me.batch->done) {  // refused meanwhile
+    if (me.batch->done) {
       clear_desk(*state, *me.batch);
-    } else {
-      hand_over(*state, me.batch, &me, next);
-      if (me.batch->living == 0) advance(*state, nullptr, next);
+      return true;
     }
-  }
+    hand_over(*state, me.batch, &me, next);
+    if (me.batch->living == 0) advance(*state, nullptr, next);
+    return false;
+  }();
   wake(next);
+  if (refused) answer_refused(me.batch);
   return next;
 }
 
@@ -188,14 +197,28 @@ Coalescer::Batch Coalescer::take_spare(State& state) {
   return std::exchange(state.spare, nullptr);
 }
 
-// Returns the one that it replaces, or itself: none is needed.
-Coalescer::Batch Coalescer::keep_spare(State& state, Batch spare, std::span<const ir::Extents> row_extents) {
-  const bool have = state.spare != nullptr && &state.spare->layout == &spare->layout &&
-                    same_rows(state.spare->row_extents, row_extents);
-  if (have || state.closed) return spare;
-  Batch before = take_spare(state);
-  state.spare = open(state, std::move(spare), row_extents);
-  return before;
+Coalescer::Batch Coalescer::in_stock(State& state, const Caller& caller) const {
+  const CallShape& shape = caller.shape;
+  const int64_t share = rows_per_batch(running(state), limits(state, shape.row_extents));
+  return stock_->take(caller.layout, shape.row_extents, std::max(shape.rows, share));
+}
+
+bool Coalescer::has_spare(const State& state, const FormingBatch& like) {
+  return state.spare != nullptr && &state.spare->layout == &like.layout &&
+         same_rows(state.spare->row_extents, like.row_extents);
+}
+
+// The next batch is on show before anybody needs it.
+void Coalescer::restock(State& state, const FormingBatch& like) {
+  if (like.alone || state.closed) return;
+  lacks_spare_.store_relaxed(!has_spare(state, like));
+  if (has_spare(state, like)) return;
+  const int64_t rows = rows_per_batch(running(state), limits(state, like.row_extents));
+  Batch batch = stock_->take(like.layout, like.row_extents, rows);
+  if (batch == nullptr) return;
+  const Batch before = take_spare(state);  // for rows of another kind
+  state.spare = open(state, std::move(batch), like.row_extents);
+  lacks_spare_.store_relaxed(false);
 }
 
 // It may have to go when it has its share, or, with a lane free, when all are back that were expected.

@@ -1,0 +1,81 @@
+#include "batch/calls/batch_stock.h"
+
+#include <doctest/doctest.h>
+
+#include "batch/calls/coalescer_fixture.h"
+
+namespace heddle::batch {
+
+namespace {
+
+struct Stocked {
+  Fixture f;
+  RowLayout layout = *RowLayout::make(f.model->inputs(), f.model->outputs(), {}, false);
+  Ref<BatchStock> stock = std::make_shared<BatchStock>(2);
+  std::vector<ir::Extents> kind{ir::Extents{4}};
+
+  Ref<FormingBatch> lent(int64_t rows) {
+    auto batch = std::make_unique<FormingBatch>(layout, rows, f.runtime->slots().take());
+    batch->row_extents = kind;
+    return stock->lend(std::move(batch));
+  }
+};
+
+}  // namespace
+
+TEST_CASE("a batch that is let go comes back as it was made, for as many rows of its kind and no others") {
+  Stocked s;
+  Ref<FormingBatch> batch = s.lent(8);
+  const FormingBatch* const which = batch.get();
+  batch->seats = batch->living = 1;
+  batch->rows = batch->living_rows = 3;
+  batch->id = 7;
+  batch->taken = batch->done = true;
+  batch->failure = Status::invalid("of the last run");
+  Member& member = batch->members[0];
+  member.absent = std::make_unique<Absent>();
+  member.gone = true;
+  member.met.store_relaxed(true);
+  member.is_absent.store_relaxed(true);
+  member.seat.tell(Seat::Note::done);
+  CHECK(s.stock->take(s.layout, s.kind, 1) == nullptr);
+  batch.reset();
+
+  const std::vector<ir::Extents> others{ir::Extents{5}};
+  const RowLayout another = s.layout;
+  CHECK(s.stock->take(s.layout, others, 8) == nullptr);
+  CHECK(s.stock->take(another, s.kind, 8) == nullptr);
+  CHECK(s.stock->take(s.layout, s.kind, 9) == nullptr);
+  const Ref<FormingBatch> again = s.stock->take(s.layout, s.kind, 8);
+  REQUIRE(again.get() == which);
+  CHECK(again->seats == 0);
+  CHECK(again->living == 0);
+  CHECK(again->rows == 0);
+  CHECK(again->living_rows == 0);
+  CHECK_FALSE(again->taken);
+  CHECK_FALSE(again->done);
+  CHECK(again->failure.ok());
+  CHECK(again->members[0].absent == nullptr);
+  CHECK_FALSE(again->members[0].gone);
+  CHECK_FALSE(again->members[0].met.load_relaxed());
+  CHECK_FALSE(again->members[0].is_absent.load_relaxed());
+  CHECK_FALSE(again->members[0].seat.take(Seat::Note::done));
+}
+
+TEST_CASE("the stock keeps the last to come back, and none once it is dropped until one is lent again") {
+  Stocked s;
+  Ref<FormingBatch> batches[] = {s.lent(1), s.lent(2), s.lent(3)};
+  for (Ref<FormingBatch>& each : batches) each.reset();
+  Ref<FormingBatch> last = s.stock->take(s.layout, s.kind, 3), out = s.stock->take(s.layout, s.kind, 2);
+  REQUIRE(last != nullptr);
+  REQUIRE(out != nullptr);
+  CHECK(s.stock->take(s.layout, s.kind, 1) == nullptr);  // the first to come back had to go
+  s.stock->drop();
+  out.reset();
+  CHECK(s.stock->take(s.layout, s.kind, 1) == nullptr);
+  out = s.lent(1);
+  out.reset();
+  CHECK(s.stock->take(s.layout, s.kind, 1) != nullptr);
+}
+
+}  // namespace heddle::batch
