@@ -1,6 +1,7 @@
 // arguments.h: what PyTorch's dispatcher hands over -> what an entry reads.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
@@ -20,5 +21,23 @@ Argument to_argument(const c10::IValue& value, const c10::Type& type, const Tens
 // One schema argument type without the wrapping of optional.
 const c10::Type& plain(const c10::Type& type);
 bool is_scalar_argument(const c10::Argument& argument);  // schema type Scalar, optional or not
+
+// f of each tensor in the value, with the value's structure.
+template <class F>
+c10::IValue mapped(const c10::IValue& value, F&& f) {
+  if (value.isTensor()) return f(value.toTensor());
+  if (value.isTensorList()) {
+    c10::List<at::Tensor> list;
+    for (const at::Tensor& each : value.toTensorVector()) list.push_back(f(each));
+    return list;
+  }
+  if (value.isOptionalTensorList()) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const std::optional<at::Tensor>& each : value.toOptionalTensorVector())
+      list.push_back(each ? std::optional(f(*each)) : std::nullopt);
+    return list;
+  }
+  return value;
+}
 
 }  // namespace heddle::torch_backend

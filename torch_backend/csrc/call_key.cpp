@@ -20,7 +20,8 @@ void append(std::string& key, T value) {
   key.append(bytes, sizeof value);
 }
 
-void append_tensor(std::string& key, const at::Tensor& tensor) {
+void append_tensor(CallKey& call, const at::Tensor& tensor) {
+  std::string& key = call.whole;
   if (!tensor.defined()) {
     key.push_back('-');
     return;
@@ -31,7 +32,7 @@ void append_tensor(std::string& key, const at::Tensor& tensor) {
   key.push_back(static_cast<char>(form));
   key.push_back(static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
   key.push_back(static_cast<char>(tensor.dim()));
-  for (const int64_t extent : tensor.sizes()) append(key, extent);
+  call.extents.insert(call.extents.end(), tensor.sizes().begin(), tensor.sizes().end());
   if (form == Form::permuted) {
     for (const int64_t axis : memory_order(tensor)) key.push_back(static_cast<char>(axis));
   }
@@ -51,16 +52,17 @@ void append_number(std::string& key, const c10::IValue& value, Numbers numbers) 
   if (value.isBool()) append_number(key, static_cast<int64_t>(value.toBool()), numbers);
 }
 
-void append_value(std::string& key, const c10::IValue& value) {
+void append_value(CallKey& call, const c10::IValue& value) {
+  std::string& key = call.whole;
   if (value.isTensor()) {
-    append_tensor(key, value.toTensor());
+    append_tensor(call, value.toTensor());
   } else if (value.isTensorList()) {
     append(key, static_cast<uint32_t>(value.toListRef().size()));
-    for (const c10::IValue& each : value.toListRef()) append_tensor(key, each.toTensor());
+    for (const c10::IValue& each : value.toListRef()) append_tensor(call, each.toTensor());
   } else if (value.isList()) {
     key.push_back('L');
     append(key, static_cast<uint32_t>(value.toListRef().size()));
-    for (const c10::IValue& each : value.toListRef()) append_value(key, each);
+    for (const c10::IValue& each : value.toListRef()) append_value(call, each);
   } else if (value.isInt()) {
     key.push_back('i');
     append(key, value.toInt());
@@ -98,12 +100,23 @@ std::vector<int64_t> memory_order(const at::Tensor& tensor) {
   return order;
 }
 
-void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
-                Numbers numbers) {
-  key.push_back(static_cast<char>(c10::get_default_dtype_as_scalartype()));
+void CallKey::clear() {
+  whole.clear();
+  extents.clear();
+  kind_bytes = 0;
+}
+
+void CallKey::end_kind() {
+  kind_bytes = whole.size();
+  for (const int64_t extent : extents) append(whole, extent);
+}
+
+void append_arguments(CallKey& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                      Numbers numbers) {
+  key.whole.push_back(static_cast<char>(c10::get_default_dtype_as_scalartype()));
   for (size_t i = 0; i < arguments.size(); ++i) {
     if (!arguments[i].isNone() && is_scalar_argument(schema.arguments()[i])) {
-      append_number(key, arguments[i], numbers);
+      append_number(key.whole, arguments[i], numbers);
     } else {
       append_value(key, arguments[i]);
     }

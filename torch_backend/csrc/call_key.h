@@ -6,6 +6,8 @@
 #include <ATen/core/ivalue.h>
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "table.h"
 
@@ -24,8 +26,18 @@ std::vector<int64_t> memory_order(const at::Tensor& tensor);
 // Of numbers that vary, a graph knows 0 and 1. -0.0 is neither.
 bool is_known(double number);
 
+struct CallKey {
+  std::string whole;             // what is said of all but the extents, then the extents
+  std::vector<int64_t> extents;  // of each tensor's axes, in the order of the arguments
+  size_t kind_bytes = 0;
+
+  std::string_view kind() const { return std::string_view(whole).substr(0, kind_bytes); }
+  void clear();
+  void end_kind();  // nothing but extents follows
+};
+
 // The default dtype is part of it: it decides what floats and whole numbers promote to.
-void append_key(std::string& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
-                Numbers numbers);
+void append_arguments(CallKey& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                      Numbers numbers);
 
 }  // namespace heddle::torch_backend

@@ -32,6 +32,7 @@ constexpr TakesCpuScalars kTakesCpuScalars[] = {
     {"aten::addcdiv"},
     {"aten::addcmul"},
     {"aten::atan2"},
+    {"aten::binary_cross_entropy"},
     {"aten::bitwise_and.Tensor"},
     {"aten::bitwise_left_shift.Tensor"},
     {"aten::bitwise_or.Tensor"},
@@ -327,6 +328,8 @@ constexpr std::string_view kIndexErrors[] = {"aten::embedding",
                                              "aten::index_put",
                                              "aten::index_reduce",
                                              "aten::index_select",
+                                             "aten::nll_loss_forward",
+                                             "aten::nll_loss2d_forward",
                                              "aten::put",
                                              "aten::take"};
 
@@ -344,7 +347,31 @@ void for_each_tensor(c10::ArrayRef<c10::IValue> arguments, F&& f) {
   }
 }
 
+c10::DeviceIndex device_of(const c10::IValue& value) {
+  if (value.isTensor() && value.toTensor().defined())
+    return value.toTensor().device().type() == kType ? value.toTensor().device().index()
+                                                     : c10::DeviceIndex{-1};
+  if (value.isDevice()) return index_of(value.toDevice());
+  if (value.isTensorList() || value.isOptionalTensorList()) {
+    for (const c10::IValue& each : value.toListRef()) {
+      if (const c10::DeviceIndex index = device_of(each); index >= 0) return index;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
+
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+c10::DeviceIndex device_of(c10::ArrayRef<c10::IValue> arguments) {
+  for (const c10::IValue& each : arguments) {
+    if (const c10::DeviceIndex index = device_of(each); index >= 0) return index;
+  }
+  return current_device();
+}
 
 void add_checks(Overload& overload) {
   const std::string_view op = overload.entry->op;
@@ -391,6 +418,15 @@ void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> argument
     }
     TORCH_CHECK(++numbers == 1 || overload.entry->op == kTakesAnyNumber,
                 "Trying to pass too many CPU scalars to a kernel of device heddle");
+  });
+}
+
+void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                   c10::Device device) {
+  for_each_tensor(arguments, [&](const at::Tensor& tensor, size_t argument) {
+    if (tensor.device() == device || (tensor.dim() == 0 && tensor.device().is_cpu())) return;
+    c10::impl::common_device_check_failure(device, tensor, schema.name().c_str(),
+                                           schema.arguments()[argument].name().c_str());
   });
 }
 

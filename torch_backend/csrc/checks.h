@@ -13,6 +13,10 @@
 
 namespace heddle::torch_backend {
 
+bool is_written(const c10::Argument& argument);  // in-place and out= forms write to it
+// Of the first tensor of this device, or of an argument that names one; else the current one.
+c10::DeviceIndex device_of(c10::ArrayRef<c10::IValue> arguments);
+
 // What PyTorch checks for this operator, into the overload.
 void add_checks(Overload& overload);
 
@@ -23,6 +27,10 @@ void make_elsewhere(const c10::OperatorHandle& op, c10::Stack& stack);
 
 // RuntimeError unless every tensor is on `device`, or is a number.
 void check_devices(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::Device device);
+
+// The same for an operator without an entry; every CPU tensor without dimensions is a number.
+void check_devices(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
+                   c10::Device device);
 
 // RuntimeError where two elements of a target are one, or where a target and an input share some of their
 // elements. Appends to the key which inputs a target shares all elements with: some operators refuse that.

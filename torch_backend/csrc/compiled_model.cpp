@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include "pinned.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -20,12 +21,16 @@ at::Tensor to_cpu(const Tensor& result) {
 }  // namespace
 
 std::vector<at::Tensor> CompiledModel::operator()(const std::vector<at::Tensor>& inputs) const {
-  std::vector<Tensor> given;
-  given.reserve(inputs.size());
   std::optional<c10::DeviceIndex> index;  // of device "heddle", where the inputs are on it
   for (const at::Tensor& input : inputs) {
     if (!input.is_cpu()) index = input.device().index();
-    given.push_back(to_heddle(input));
+  }
+  std::vector<Tensor> given;
+  given.reserve(inputs.size());
+  for (const at::Tensor& input : inputs) {
+    // Without an input on the device the call returns when it is over, and pinned memory has been read.
+    std::optional<Tensor> pinned = index ? std::nullopt : pinned_view(input, CopySide::source);
+    given.push_back(pinned ? *std::move(pinned) : to_heddle(input));
   }
   CallOptions options;
   if (index && !coalesces_) options.stream = current_stream_of(*index);

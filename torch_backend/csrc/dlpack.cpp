@@ -5,6 +5,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/util/strides.h>
 
+#include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -82,8 +83,15 @@ py::capsule to_dlpack(const at::Tensor& given, int ordinal, std::optional<int64_
 class Unfreed {
  public:
   void add(DLManagedTensor* array) {
-    const std::lock_guard lock(lock_);
-    arrays_.push_back(array);
+    {
+      const std::lock_guard lock(lock_);
+      arrays_.push_back(array);
+    }
+    added_.notify_one();
+  }
+  void await_one() {
+    std::unique_lock lock(lock_);
+    added_.wait(lock, [&] { return !arrays_.empty(); });
   }
   void free_all() {  // with the GIL
     std::vector<DLManagedTensor*> arrays;
@@ -96,6 +104,7 @@ class Unfreed {
 
  private:
   std::mutex lock_;
+  std::condition_variable added_;
   std::vector<DLManagedTensor*> arrays_;
 };
 
@@ -104,9 +113,27 @@ Unfreed& unfreed() {
   return arrays;
 }
 
+#if PY_VERSION_HEX >= 0x030C0000
+constexpr bool kPendingCalls = true;
+#else
+// Py_AddPendingCall then asks the thread that has the GIL for its interpreter, and that thread may be ending.
+constexpr bool kPendingCalls = false;
+#endif
+
 int free_unfreed(void* /*nothing*/) {
   unfreed().free_all();
   return 0;
+}
+
+// The body of a thread, where there are no pending calls. Ends with the process.
+void free_for_ever() {
+  for (;;) {
+    {
+      const FreeGil without_gil;
+      unfreed().await_one();
+    }
+    unfreed().free_all();
+  }
 }
 
 void give_back(DLManagedTensor* array) {
@@ -117,7 +144,7 @@ void give_back(DLManagedTensor* array) {
   }
   unfreed().add(array);
   // Where the interpreter has too many such calls, the next from_dlpack() frees it.
-  static_cast<void>(Py_AddPendingCall(&free_unfreed, nullptr));
+  if (kPendingCalls) static_cast<void>(Py_AddPendingCall(&free_unfreed, nullptr));
 }
 
 DLManagedTensor* take(const py::capsule& capsule) {
@@ -156,6 +183,8 @@ at::Tensor from_dlpack(const py::capsule& capsule, c10::DeviceIndex index) {
 void bind_dlpack(py::module_& m) {
   m.def("to_dlpack", &to_dlpack);
   m.def("from_dlpack", &from_dlpack);
+  m.attr("frees_by_itself") = kPendingCalls;
+  m.def("free_for_ever", &free_for_ever);
 }
 
 }  // namespace heddle::torch_backend

@@ -1,8 +1,9 @@
 // eager.h: one kernel for every operator of the table.
 //
 //   What       The first call with given operator, dtypes, shapes and known arguments asks PyTorch's Meta
-//              kernel for the results' types (which also raises PyTorch's own errors), builds the operator's
-//              graph and loads it as a Heddle model; the next ones find it. Then it runs on the calling
+//              kernel for the results' types, which also raises PyTorch's own errors, and finds or builds the
+//              operator's graph; the next ones find both. A graph is a Heddle model, and serves calls of
+//              other shapes, too, once shapes were seen to vary (dynamic_shapes.h). It runs on the calling
 //              thread's stream.
 //   Refused    A call that PyTorch refuses raises PyTorch's error and leaves nothing behind: devices and
 //              shared memory are checked before each call (checks.h), the rest by the Meta kernel, whose
@@ -22,6 +23,8 @@
 
 namespace heddle::torch_backend {
 
+class CpuOperator;
+
 // An overload of an entry's operator: what is left when its outputs are taken away are the entry's arguments.
 struct Overload {
   const Entry* entry;
@@ -38,6 +41,8 @@ struct Overload {
   size_t apart_from = SIZE_MAX;  // from this argument on, no input may be a target as well
   // Positions of the arguments that say where a new tensor is to be and how it is laid out; -1: none.
   int device_argument = -1, layout_argument = -1;
+  int dtype_argument = -1;
+  CpuOperator* on_complex = nullptr;  // runs calls with complex numbers; null: nothing does
 };
 
 class EagerKernel final : public c10::OperatorKernel {
@@ -52,7 +57,11 @@ class EagerKernel final : public c10::OperatorKernel {
 c10::OperatorName name_of(std::string_view op);  // "aten::add.Tensor" -> its name and its overload's
 at::Tensor cast(const at::Tensor& tensor, c10::ScalarType type);  // a contiguous tensor of the same device
 
-OnceCache::Stats eager_cache_stats();
+// Calls whose arguments and shapes were met before, and graphs, which calls of different shapes share.
+struct EagerCacheStats {
+  OnceCache::Stats calls, graphs;
+};
+EagerCacheStats eager_cache_stats();
 void clear_eager_cache();
 
 }  // namespace heddle::torch_backend

@@ -1,8 +1,9 @@
-// masks.cpp: masks -> indices.
+// masks.cpp: masks -> indices, and what padding masks are asked.
 #include "masks.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/nonzero.h>
+#include <torch/library.h>
 
 namespace heddle::torch_backend {
 namespace {
@@ -46,6 +47,9 @@ void expand_masks(c10::Stack& stack) {
   indices = as_indices(indices.toOptionalTensorVector(), self);
 }
 
+// There are no nested tensors here: a TransformerEncoder that is told so keeps the padded ones.
+bool is_left_aligned(const at::Tensor& /*tensor*/, const at::Tensor& /*mask*/) { return false; }
+
 }  // namespace
 
 void (*preparation_for(std::string_view overload))(c10::Stack&) {
@@ -55,5 +59,7 @@ void (*preparation_for(std::string_view overload))(c10::Stack&) {
   if (overload == "aten::index_put.out") return &expand_masks<3>;
   return nullptr;
 }
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_nested_tensor_from_mask_left_aligned", is_left_aligned); }
 
 }  // namespace heddle::torch_backend

@@ -3,6 +3,7 @@
 #include <ATen/InferSize.h>
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/_conj.h>
 #include <ATen/ops/_neg_view.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -11,11 +12,17 @@
 #include <ATen/ops/eq.h>
 #include <ATen/ops/neg.h>
 #include <ATen/ops/set_native.h>
+#include <ATen/ops/stack.h>
 #include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_complex_native.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/view_as_real_native.h>
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
 #include "eager.h"
+#include "pinned.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -61,7 +68,7 @@ at::Tensor empty_memory_format(at::IntArrayRef sizes, std::optional<c10::ScalarT
                                std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device,
                                std::optional<bool> /*pinned*/, std::optional<c10::MemoryFormat> format) {
   const OnDevice on(index_or_current(device));
-  to_heddle(type_or_default(type));  // says so where there is no such type here
+  check_type(type_or_default(type));
   return at::detail::empty_generic(sizes, c10::GetAllocator(kType),
                                    c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), type_or_default(type),
                                    format);
@@ -71,7 +78,7 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
                          std::optional<c10::Layout> /*layout*/, std::optional<c10::Device> device,
                          std::optional<bool> /*pinned*/) {
   const OnDevice on(index_or_current(device));
-  to_heddle(type_or_default(type));
+  check_type(type_or_default(type));
   return at::detail::empty_strided_generic(sizes, strides, c10::GetAllocator(kType),
                                            c10::DispatchKeySet(c10::DispatchKey::PrivateUse1),
                                            type_or_default(type));
@@ -79,46 +86,77 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 
 // ---- copies
 
-void copy_same_type(const at::Tensor& from, const at::Tensor& to) {
+void copy_same_type(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   const c10::DeviceIndex index = (to.device().type() == kType ? to : from).device().index();
   if (from.device().type() == kType && from.device().index() != index) {
-    copy_same_type(from.to(at::kCPU), to);
+    copy_same_type(from.to(at::kCPU), to, non_blocking);
     return;
   }
-  translated([&] { current_stream_of(index).copy(to_heddle(from), to_heddle(to)); });
+  translated([&] {
+    std::optional<Tensor> pinned_source = pinned_view(from, CopySide::source);
+    std::optional<Tensor> pinned_target = pinned_view(to, CopySide::target);
+    const Tensor source = pinned_source ? *pinned_source : to_heddle(from);
+    const Tensor target = pinned_target ? *pinned_target : to_heddle(to);
+    current_stream_of(index).copy(source, target);
+    if (non_blocking) return;
+    if (pinned_source) pinned_source->mutable_data();
+    if (pinned_target) pinned_target->mutable_data();
+    if (pinned_target) source.wait();  // throws the mistake of the run that made the values
+  });
 }
 
 bool overlap(const at::Tensor& a, const at::Tensor& b) {
   return a.storage().unsafeGetStorageImpl() == b.storage().unsafeGetStorageImpl();
 }
 
-at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool /*non_blocking*/) {
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
   if (target.numel() == 0) return target;
   at::assert_no_internal_overlap(target);
   at::assert_no_partial_overlap(target, self);
   at::Tensor from = self.sizes() == target.sizes() ? self : self.expand(target.sizes());
+  if (from.is_complex() != target.is_complex()) from = from.cpu().to(target.scalar_type());
+  if (target.is_complex()) {
+    if (from.scalar_type() != target.scalar_type()) from = from.cpu().to(target.scalar_type());
+    copy_from(at::view_as_real(from), at::view_as_real(target), non_blocking);
+    return target;
+  }
   if (from.scalar_type() != target.scalar_type())
     from = from.device().type() == kType ? cast(from, target.scalar_type()) : from.to(target.scalar_type());
   // Of one storage, they may overlap.
   if (overlap(from, target) && !from.is_same(target)) {
     at::Tensor apart = empty(from.sizes(), from.scalar_type(), target.device().index());
-    copy_same_type(from, apart);
+    copy_same_type(from, apart, non_blocking);
     from = apart;
   }
-  if (!from.is_same(target)) copy_same_type(from, target);
+  if (!from.is_same(target)) copy_same_type(from, target, non_blocking);
   return target;
 }
 
-// The same memory without the mark that its values are negated ones.
-at::Tensor without_sign(const at::Tensor& tensor) { return tensor.is_neg() ? at::_neg_view(tensor) : tensor; }
+// The same memory without the marks that its values are negated or conjugate ones.
+at::Tensor without_marks(const at::Tensor& tensor) {
+  const at::Tensor positive = tensor.is_neg() ? at::_neg_view(tensor) : tensor;
+  return positive.is_conj() ? at::_conj(positive) : positive;
+}
 
-// PyTorch's own ends in _copy_from, which its fallback for negated views would resolve by a copy, for ever.
+at::Tensor conjugate(const at::Tensor& tensor) {
+  if (!tensor.is_complex()) return tensor;
+  const at::Tensor halves = at::view_as_real(tensor);
+  return at::view_as_complex(at::stack({halves.select(-1, 0), at::neg(halves.select(-1, 1))}, -1));
+}
+
+// PyTorch's own ends in _copy_from, which its fallback for such views would resolve by a copy, for ever.
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& from, bool non_blocking) {
-  if (!self.is_neg() && !from.is_neg()) return at::native::copy_(self, from, non_blocking);
-  at::Tensor target = without_sign(self);
-  const at::Tensor plain = without_sign(from);
-  at::native::copy_(target, self.is_neg() == from.is_neg() ? plain : at::neg(plain), non_blocking);
+  at::Tensor target = without_marks(self);
+  at::Tensor plain = without_marks(from);
+  if (self.is_neg() != from.is_neg()) plain = at::neg(plain);
+  if (self.is_conj() != from.is_conj()) plain = conjugate(plain);
+  at::native::copy_(target, plain, non_blocking);
   return self;
+}
+
+// PyTorch's own has kernels for its own devices only.
+at::Tensor& conj_physical_(at::Tensor& self) {
+  return self.is_complex() ? self.copy_(conjugate(self)) : self;
 }
 
 at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target) {
@@ -190,9 +228,12 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty_strided", empty_strided);
   m.impl("as_strided", at::native::as_strided_tensorimpl);
   m.impl("view", at::native::view);
+  m.impl("view_as_complex", at::native::view_as_complex);
+  m.impl("view_as_real", at::native::view_as_real);
   m.impl("_reshape_alias", at::native::_reshape_alias);
   m.impl("unfold", at::native::unfold);
   m.impl("copy_", copy_);
+  m.impl("conj_physical_", conj_physical_);
   m.impl("_copy_from", copy_from);
   m.impl("_copy_from_and_resize", copy_from_and_resize);
   m.impl("resize_", resize_);

@@ -2,8 +2,10 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "cpu_operators.h"
 #include "dlpack.h"
 #include "eager.h"
+#include "fallback.h"
 #include "generator.h"
 #include "hooks.h"
 #include "lowering.h"
@@ -32,13 +34,14 @@ py::dict memory_stats(c10::DeviceIndex index) {
 }
 
 py::dict cache_stats() {
-  const OnceCache::Stats stats = eager_cache_stats();
+  const auto [stats, graphs] = eager_cache_stats();
   py::dict named;
   named["hits"] = stats.hits;
   named["misses"] = stats.misses;
   named["failures"] = stats.failures;
   named["evictions"] = stats.evictions;
   named["count"] = stats.count;
+  named["graphs"] = graphs.misses;  // built since the process began
   return named;
 }
 
@@ -78,8 +81,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return py::reinterpret_steal<py::object>(THPGenerator_initDefaultGenerator(default_generator(index)));
   });
   m.def("operators", &registered_overloads);
+  m.def("operators_on_cpu", &overloads_on_cpu);
   m.def("fallback", &allow_cpu_fallback);
   m.def("fallbacks", &cpu_fallbacks);
+  m.def("cpu_operators", &cpu_operator_calls);
   m.def("cache_stats", &cache_stats);
   m.def("clear_cache", &clear_eager_cache);
 }

@@ -1,11 +1,16 @@
 #include "pinned.h"
 
-#include <c10/core/CPUAllocator.h>
 #include <pthread.h>
 
+#include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <utility>
+
+#include "device.h"
+#include "storage.h"
 
 namespace heddle::torch_backend {
 namespace {
@@ -16,11 +21,7 @@ PinnedMemory& memory();
 class PinnedMemory final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
-    void* const data = c10::GetDefaultCPUAllocator()->raw_allocate(bytes);
-    if (data != nullptr) {
-      const std::lock_guard lock(lock_);
-      blocks_.emplace(data, bytes);
-    }
+    void* const data = bytes == 0 ? nullptr : translated([&] { return take(bytes); });
     return {data, data, &drop, c10::Device(c10::kCPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &drop; }
@@ -28,44 +29,91 @@ class PinnedMemory final : public c10::Allocator {
     default_copy_data(to, from, bytes);
   }
 
-  bool holds(const void* data) const {
+  bool holds(const void* data) {
     const std::lock_guard lock(lock_);
-    const auto after = blocks_.upper_bound(data);
-    if (after == blocks_.begin()) return false;
-    const auto& [begin, bytes] = *std::prev(after);
-    return static_cast<const std::byte*>(data) < static_cast<const std::byte*>(begin) + bytes;
+    return find(data) != blocks_.end();
+  }
+  struct Found {
+    Tensor block;
+    int64_t offset;
+    bool had_writer;
+  };
+  std::optional<Found> find_for(const void* data, CopySide side) {
+    if (count_.load(std::memory_order_relaxed) == 0) return std::nullopt;
+    const std::lock_guard lock(lock_);
+    const auto found = find(data);
+    if (found == blocks_.end()) return std::nullopt;
+    auto& [begin, block] = *found;
+    const bool had_writer = std::exchange(block.has_writer, side == CopySide::target);
+    return Found{block.bytes, static_cast<const std::byte*>(data) - begin, had_writer};
   }
 
  private:
   friend PinnedMemory& memory();
-  static void drop(void* data);
+  struct Block {
+    Tensor bytes;
+    int64_t size;
+    bool has_writer = false;  // the latest copy went to it
+  };
+  using Blocks = std::map<const std::byte*, Block, std::less<>>;
 
-  mutable std::mutex lock_;
-  std::map<const void*, size_t, std::less<>> blocks_;
+  Blocks::iterator find(const void* data) {
+    const auto* const at = static_cast<const std::byte*>(data);
+    auto found = blocks_.upper_bound(at);
+    if (found == blocks_.begin()) return blocks_.end();
+    --found;
+    return at - found->first < found->second.size ? found : blocks_.end();
+  }
+
+  void* take(size_t bytes) {
+    const auto size = static_cast<int64_t>(bytes);
+    Tensor block = Tensor::pinned(DType::u8, {size}, device_at(current_device()));
+    void* const data = block.mutable_data();
+    const std::lock_guard lock(lock_);
+    blocks_.emplace(static_cast<const std::byte*>(data), Block{std::move(block), size});
+    count_.store(blocks_.size(), std::memory_order_relaxed);
+    return data;
+  }
+  static void drop(void* data) {
+    Blocks::node_type dropped;  // let go of outside the lock
+    const std::lock_guard lock(memory().lock_);
+    dropped = memory().blocks_.extract(static_cast<const std::byte*>(data));
+    memory().count_.store(memory().blocks_.size(), std::memory_order_relaxed);
+  }
+
+  std::mutex lock_;
+  Blocks blocks_;
+  std::atomic<size_t> count_{0};  // of blocks: while there is none, a copy takes no lock
 };
 
 PinnedMemory& memory() {
   static PinnedMemory& made = *[] {
-    // A child, such as a DataLoader's worker, frees what it has inherited.
+    // A child, such as a DataLoader's worker, drops what it has inherited. The blocks are its parent's: the
+    // references made here are never given up.
     pthread_atfork([] { memory().lock_.lock(); }, [] { memory().lock_.unlock(); },
-                   [] { memory().lock_.unlock(); });
+                   [] {
+                     if (!memory().blocks_.empty()) new PinnedMemory::Blocks(memory().blocks_);
+                     memory().lock_.unlock();
+                   });
     return new PinnedMemory;  // tensors may outlive every static
   }();
   return made;
-}
-
-void PinnedMemory::drop(void* data) {
-  if (data == nullptr) return;
-  {
-    const std::lock_guard lock(memory().lock_);
-    memory().blocks_.erase(data);
-  }
-  c10::GetDefaultCPUAllocator()->raw_deallocate(data);
 }
 
 }  // namespace
 
 c10::Allocator& pinned_memory() { return memory(); }
 bool is_pinned(const void* data) { return memory().holds(data); }
+
+std::optional<Tensor> pinned_view(const at::TensorBase& tensor, CopySide side) {
+  if (!tensor.device().is_cpu() || tensor.numel() == 0) return std::nullopt;
+  auto found = memory().find_for(tensor.const_data_ptr(), side);
+  if (!found) return std::nullopt;
+  // Since that copy the CPU may have written the memory: the run whose mistake it brought is not to blame.
+  if (side == CopySide::source && found->had_writer) found->block.mutable_data();
+  const c10::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  return found->block.view(to_heddle(tensor.scalar_type()), {sizes.begin(), sizes.end()},
+                           {strides.begin(), strides.end()}, found->offset);
+}
 
 }  // namespace heddle::torch_backend

@@ -2,7 +2,14 @@
 // in stream order.
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/core/Tensor.h>
+#include <ATen/native/DistributionTemplates.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/leaky_relu.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
 #include <torch/library.h>
 
 #include <cmath>
@@ -44,6 +51,11 @@ at::Tensor& fill(at::Tensor& self, const Chosen& chosen, int per_element, Make&&
 }
 
 at::Tensor& uniform_(at::Tensor& self, double from, double to, Chosen chosen) {
+  if (self.is_complex()) {
+    at::Tensor halves = at::view_as_real(self);
+    uniform_(halves, from, to, chosen);
+    return self;
+  }
   TORCH_CHECK(from <= to, "uniform_ expects to return a [from, to) range, but found from=", from,
               " > to=", to);
   const double top = std::nextafter(to, from);
@@ -58,12 +70,77 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to, Chosen chosen) {
   });
 }
 
+double bell(at::Philox4_32& engine) {  // Box and Muller
+  const double radius = std::sqrt(-2 * std::log1p(-unit(engine)));
+  return radius * std::cos(2 * std::numbers::pi * unit(engine));
+}
+
+// What PyTorch's templates, which check the arguments, want of a device.
+struct OfThisDevice {};
+template <class>
+struct Normal {
+  void operator()(at::Tensor& self, double mean, double deviation, const Chosen& chosen) const {
+    fill(self, chosen, 4, [&](at::Philox4_32& engine) { return mean + deviation * bell(engine); });
+  }
+};
+
 at::Tensor& normal_(at::Tensor& self, double mean, double deviation, Chosen chosen) {
-  TORCH_CHECK(deviation >= 0, "normal expects std >= 0.0, but found std ", deviation);
-  return fill(self, chosen, 4, [&](at::Philox4_32& engine) {  // Box and Muller
-    const double radius = std::sqrt(-2 * std::log1p(-unit(engine)));
-    return mean + deviation * radius * std::cos(2 * std::numbers::pi * unit(engine));
+  return at::native::templates::normal_impl_<Normal, OfThisDevice>(self, mean, deviation, std::move(chosen));
+}
+
+template <class Mean, class Deviation>
+at::Tensor normal(Mean mean, Deviation deviation, Chosen chosen) {
+  return at::native::templates::normal_impl<Normal, OfThisDevice>(mean, deviation, std::move(chosen));
+}
+
+template <class Mean, class Deviation>
+at::Tensor& normal_out(Mean mean, Deviation deviation, Chosen chosen, at::Tensor& out) {
+  return at::native::templates::normal_out_impl<Normal, OfThisDevice>(out, mean, deviation,
+                                                                      std::move(chosen));
+}
+
+at::Tensor& log_normal_(at::Tensor& self, double mean, double deviation, Chosen chosen) {
+  TORCH_CHECK(deviation > 0, "log_normal_ expects std > 0.0, but found std=", deviation);
+  return fill(self, chosen, 4,
+              [&](at::Philox4_32& engine) { return std::exp(mean + deviation * bell(engine)); });
+}
+
+at::Tensor& cauchy_(at::Tensor& self, double median, double scale, Chosen chosen) {
+  TORCH_CHECK(scale > 0, "cauchy_ expects sigma > 0.0, but found sigma=", scale);
+  TORCH_CHECK(self.is_floating_point(),
+              "Cauchy distribution is a continuous probability distribution. dtype must be a floating point "
+              "but you specified ",
+              self.dtype());
+  return fill(self, chosen, 2, [&](at::Philox4_32& engine) {
+    return median + scale * std::tan(std::numbers::pi * (unit(engine) - 0.5));
   });
+}
+
+at::Tensor& geometric_(at::Tensor& self, double p, Chosen chosen) {
+  TORCH_CHECK(p > 0 && p < 1, "geometric_ expects p to be in (0, 1), but got p=", p);
+  return fill(self, chosen, 2, [&](at::Philox4_32& engine) {
+    return std::max(1.0, std::ceil(std::log1p(-unit(engine)) / std::log1p(-p)));
+  });
+}
+
+// What is not positive is multiplied by a slope, which is drawn while training; `noise` gets the slopes.
+at::Tensor rrelu(const at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                 bool training, Chosen chosen) {
+  TORCH_CHECK(self.sizes() == noise.sizes(),
+              "noise tensor shape must match self tensor shape. Got self.shape = ", self.sizes(),
+              " noise.shape = ", noise.sizes());
+  const double from = lower.toDouble(), to = upper.toDouble();
+  TORCH_CHECK(from <= to, "Lower bound should be less than or equal to the upper bound");
+  if (!training) return at::leaky_relu(self, (from + to) / 2);
+  at::Tensor slopes = at::empty_like(self);
+  uniform_(slopes, from, to, std::move(chosen));
+  noise.copy_(at::where(self.le(0), slopes, at::ones_like(slopes)));
+  return at::mul(self, noise);
+}
+
+at::Tensor& rrelu_(at::Tensor& self, at::Tensor& noise, const at::Scalar& lower, const at::Scalar& upper,
+                   bool training, Chosen chosen) {
+  return self.copy_(rrelu(self, noise, lower, upper, training, std::move(chosen)));
 }
 
 at::Tensor& exponential_(at::Tensor& self, double rate, Chosen chosen) {
@@ -181,6 +258,17 @@ at::Tensor multinomial(const at::Tensor& self, int64_t samples, bool replacement
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("uniform_", uniform_);
   m.impl("normal_", normal_);
+  m.impl("normal.Tensor_float", normal<const at::Tensor&, double>);
+  m.impl("normal.Tensor_float_out", normal_out<const at::Tensor&, double>);
+  m.impl("normal.float_Tensor", normal<double, const at::Tensor&>);
+  m.impl("normal.float_Tensor_out", normal_out<double, const at::Tensor&>);
+  m.impl("normal.Tensor_Tensor", normal<const at::Tensor&, const at::Tensor&>);
+  m.impl("normal.Tensor_Tensor_out", normal_out<const at::Tensor&, const at::Tensor&>);
+  m.impl("log_normal_", log_normal_);
+  m.impl("cauchy_", cauchy_);
+  m.impl("geometric_", geometric_);
+  m.impl("rrelu_with_noise", rrelu);
+  m.impl("rrelu_with_noise_", rrelu_);
   m.impl("exponential_", exponential_);
   m.impl("bernoulli_.float", bernoulli_);
   m.impl("bernoulli_.Tensor", bernoulli_of);

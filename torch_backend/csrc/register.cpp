@@ -1,25 +1,18 @@
-// register.cpp: overloads by their schemas, and what becomes of operators without a kernel.
+// register.cpp: overloads by their schemas.
 #include "register.h"
 
-#include <ATen/native/CPUFallback.h>
 #include <torch/library.h>
 
 #include <algorithm>
-#include <atomic>
-#include <map>
-#include <mutex>
 #include <unordered_map>
 
 #include "checks.h"
+#include "cpu_operators.h"
 #include "eager.h"
 #include "masks.h"
 
 namespace heddle::torch_backend {
 namespace {
-
-bool is_written(const c10::Argument& argument) {
-  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
-}
 
 bool returns_view(const c10::FunctionSchema& schema) {
   return std::ranges::any_of(schema.returns(), [](const c10::Argument& each) {
@@ -134,10 +127,29 @@ std::vector<std::string>& registered() {
   return names;
 }
 
+std::vector<std::string>& registered_on_cpu() {
+  static std::vector<std::string> names;
+  return names;
+}
+
+class OnCpu final : public c10::OperatorKernel {
+ public:
+  explicit OnCpu(CpuOperator& its) : its_(its) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
+    its_(op, *stack);
+  }
+
+ private:
+  CpuOperator& its_;
+};
+
 class Registrar {
  public:
   void add_all() {
     for (const Entry& entry : table()) add(entry);
+    for (const std::string_view name : cpu_operator_names()) add_on_cpu("aten::" + std::string(name));
+    for (const std::string_view name : torchvision_names())
+      implement_on_cpu(torchvision_, "torchvision::" + std::string(name));
     std::ranges::sort(registered());
   }
 
@@ -167,41 +179,42 @@ class Registrar {
     add_checks(overload);
     overload.device_argument = overload.op.schema().argumentIndexWithName("device").value_or(-1);
     overload.layout_argument = overload.op.schema().argumentIndexWithName("layout").value_or(-1);
+    overload.dtype_argument = overload.op.schema().argumentIndexWithName("dtype").value_or(-1);
+    if (is_complex_on_cpu(base_name(overload.op.schema().name()).substr(6)) &&
+        overload.op.hasKernelForDispatchKey(c10::DispatchKey::CPU))
+      overload.on_complex = &add_cpu_operator(name);
     registered().push_back(name);
     plain_.impl(name.substr(6).c_str(),
                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<EagerKernel>(std::move(overload))));
   }
 
+  void add_on_cpu(const std::string& given) {
+    const std::string base = name_of(given).name;
+    TORCH_INTERNAL_ASSERT(ops_.contains(base), base, " is unknown to PyTorch");
+    for (const c10::OperatorHandle& op : ops_[base]) {
+      const std::string name = c10::toString(op.operator_name());
+      const bool is_meant = given == base
+                                ? !is_composite(op) && op.hasKernelForDispatchKey(c10::DispatchKey::CPU)
+                                : given == name;
+      if (!is_meant || op.hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
+      registered().push_back(name);
+      registered_on_cpu().push_back(name);
+      implement_on_cpu(plain_, name);
+    }
+  }
+
+  static void implement_on_cpu(torch::Library& library, const std::string& name) {
+    library.impl(name.substr(name.find("::") + 2).c_str(),
+                 torch::CppFunction::makeFromBoxedFunctor(std::make_unique<OnCpu>(add_cpu_operator(name))));
+  }
+
   OpsByBase ops_ = ops_by_base();
   torch::Library plain_{torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__};
+  torch::Library torchvision_{torch::Library::IMPL, "torchvision", c10::DispatchKey::PrivateUse1, __FILE__,
+                              __LINE__};
   torch::Library autograd_{torch::Library::IMPL, "aten", c10::DispatchKey::AutogradPrivateUse1, __FILE__,
                            __LINE__};
 };
-
-// ---- operators without a kernel
-
-struct Fallbacks {
-  std::atomic<bool> allowed{false};
-  std::mutex lock;
-  std::map<std::string, uint64_t> counts;
-};
-Fallbacks& fallbacks() {
-  static Fallbacks& all = *new Fallbacks;
-  return all;
-}
-
-void without_kernel(const c10::OperatorHandle& op, c10::Stack* stack) {
-  const std::string name = c10::toString(op.operator_name());
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      fallbacks().allowed.load(std::memory_order_relaxed), name,
-      " is not implemented on device heddle. Run this part on the CPU "
-      "(tensor.cpu()), or let all such operators run there, counted: torch.heddle.allow_cpu_fallback(True)");
-  {
-    const std::lock_guard lock(fallbacks().lock);
-    ++fallbacks().counts[name];
-  }
-  at::native::cpu_fallback(op, stack);
-}
 
 }  // namespace
 
@@ -215,16 +228,6 @@ void register_operators() {
 }
 
 std::vector<std::string> registered_overloads() { return registered(); }
-
-void allow_cpu_fallback(bool on) { fallbacks().allowed.store(on, std::memory_order_relaxed); }
-
-std::vector<std::pair<std::string, uint64_t>> cpu_fallbacks() {
-  const std::lock_guard lock(fallbacks().lock);
-  return {fallbacks().counts.begin(), fallbacks().counts.end()};
-}
-
-TORCH_LIBRARY_IMPL(_, PrivateUse1, m) {
-  m.fallback(torch::CppFunction::makeFromBoxedFunction<&without_kernel>());
-}
+std::vector<std::string> overloads_on_cpu() { return registered_on_cpu(); }
 
 }  // namespace heddle::torch_backend

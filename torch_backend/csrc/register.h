@@ -9,8 +9,6 @@ namespace heddle::torch_backend {
 
 void register_operators();                        // once a process
 std::vector<std::string> registered_overloads();  // sorted: "aten::add.Tensor"
-// Operators that no kernel here serves: NotImplementedError, unless they may run on the CPU, counted.
-void allow_cpu_fallback(bool on);
-std::vector<std::pair<std::string, uint64_t>> cpu_fallbacks();
+std::vector<std::string> overloads_on_cpu();      // those of them that cpu_operators.h runs
 
 }  // namespace heddle::torch_backend

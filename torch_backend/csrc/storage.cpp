@@ -87,11 +87,17 @@ std::optional<DType> counterpart(c10::ScalarType type) {
   return found == std::end(kTypes) ? std::nullopt : std::optional(found->second);
 }
 
-DType to_heddle(c10::ScalarType type) {
-  const std::optional<DType> dtype = counterpart(type);
-  TORCH_CHECK_NOT_IMPLEMENTED(dtype, "device heddle has no tensors of dtype ", type,
+void check_type(c10::ScalarType type) {
+  TORCH_CHECK_NOT_IMPLEMENTED(counterpart(type) || c10::isComplexType(type),
+                              "device heddle has no tensors of dtype ", type,
                               "; it has float32, float16, bfloat16, float64, int64, int32, int16, int8, "
-                              "uint8 and bool");
+                              "uint8, bool and complex numbers");
+}
+
+DType to_heddle(c10::ScalarType type) {
+  check_type(type);
+  const std::optional<DType> dtype = counterpart(type);
+  TORCH_CHECK_NOT_IMPLEMENTED(dtype, "device heddle does not compute this with complex numbers (", type, ")");
   return *dtype;
 }
 

@@ -17,6 +17,9 @@ namespace heddle::torch_backend {
 DType to_heddle(c10::ScalarType type);  // NotImplementedError names a type that has no counterpart
 std::optional<DType> counterpart(c10::ScalarType type);
 c10::ScalarType to_torch(DType dtype);
+// NotImplementedError unless tensors may have this dtype: those with a counterpart, and complex ones, which
+// no graph computes with.
+void check_type(c10::ScalarType type);
 DType default_float();  // torch.get_default_dtype()
 
 // Borrows: a tensor on this device shares its storage, any other one (CPU) lends its memory and is kept.

@@ -16,7 +16,7 @@ std::span<const Entry> table() {
           reduction_entries(), order_entries(),      shape_entries(),         rearrangement_entries(),
           indexing_entries(),  scatter_entries(),    matrix_entries(),        window_entries(),
           pooling_entries(),   resampling_entries(), normalization_entries(), attention_entries(),
-          recurrent_entries()})
+          recurrent_entries(), loss_entries()})
       entries.insert(entries.end(), list.begin(), list.end());
     return entries;
   }();

@@ -34,6 +34,7 @@ std::span<const Entry> selection_entries();
 std::span<const Entry> comparison_entries();
 std::span<const Entry> creation_entries();
 std::span<const Entry> reduction_entries();
+std::span<const Entry> loss_entries();
 std::span<const Entry> order_entries();
 std::span<const Entry> shape_entries();
 std::span<const Entry> rearrangement_entries();

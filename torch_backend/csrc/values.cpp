@@ -2,9 +2,19 @@
 // the tensor and work on the host.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/index.h>
+#include <ATen/ops/kaiser_window.h>
+#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/view_as_complex.h>
+#include <ATen/ops/view_as_real.h>
 #include <torch/library.h>
+
+#include <algorithm>
 
 #include "storage.h"
 
@@ -14,6 +24,8 @@ namespace {
 // A CPU tensor, which must not be written: on the same memory where the host can address it. Blocks until the
 // values are there.
 at::Tensor as_cpu(const at::Tensor& tensor) {
+  if (tensor.is_conj()) return as_cpu(tensor.conj()).conj();
+  if (tensor.is_complex()) return at::view_as_complex(as_cpu(at::view_as_real(tensor)));
   return translated([&] {
     Tensor lent = to_heddle(tensor).to_host();
     auto* data = const_cast<void*>(lent.data());
@@ -54,12 +66,60 @@ at::Tensor& masked_select_out(const at::Tensor& self, const at::Tensor& mask, at
   return out.copy_(found);
 }
 
+at::Tensor nonzero_static_of(const at::Tensor& self, int64_t size, int64_t fill_value) {
+  TORCH_CHECK(size >= 0, "nonzero_static: 'size' must be an non-negative integer");
+  const at::Tensor found = nonzero_of(self);
+  at::Tensor padded = at::full({size, self.dim()}, fill_value, found.options());
+  const int64_t kept = std::min(size, found.size(0));
+  padded.narrow(0, 0, kept).copy_(found.narrow(0, 0, kept));
+  return padded;
+}
+
+at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fill_value, at::Tensor& out) {
+  const at::Tensor found = nonzero_static_of(self, size, fill_value);
+  at::native::resize_output(out, found.sizes());
+  return out.copy_(found);
+}
+
+// The place of each result is where its number falls among the ends of the repeats.
+at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> size) {
+  TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
+  TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
+              "repeats has to be Long or Int tensor");
+  if (repeats.size(0) == 0) return at::empty_like(repeats);
+  const at::Tensor ends = repeats.cumsum(0, at::kLong);
+  if (!size) {
+    const at::Tensor read = as_cpu(at::stack({ends.select(0, -1), repeats.min().to(at::kLong)}));
+    const auto* const both = read.const_data_ptr<int64_t>();
+    TORCH_CHECK(both[1] >= 0, "repeats can not be negative");
+    size = both[0];
+  }
+  const at::Tensor numbers = at::arange(*size, ends.options());
+  return at::searchsorted(ends, numbers, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
+}
+
+// PyTorch's compositions end in a kernel that only its own devices have. `given`: periodic and beta, if told.
+template <class... Given>
+at::Tensor kaiser_window(int64_t length, Given... given, std::optional<c10::ScalarType> type,
+                         std::optional<c10::Layout> layout, std::optional<c10::Device> device,
+                         std::optional<bool> /*pinned*/) {
+  const at::Tensor made =
+      at::kaiser_window(length, given..., type, layout, c10::Device(c10::kCPU), /*pin_memory=*/false);
+  return made.to(device.value_or(c10::Device(kType, current_device())));
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_local_scalar_dense", local_scalar_dense);
+  m.impl("kaiser_window", kaiser_window<>);
+  m.impl("kaiser_window.periodic", kaiser_window<bool>);
+  m.impl("kaiser_window.beta", kaiser_window<bool, double>);
   m.impl("nonzero", nonzero_of);
   m.impl("nonzero.out", nonzero_out);
+  m.impl("nonzero_static", nonzero_static_of);
+  m.impl("nonzero_static.out", nonzero_static_out);
+  m.impl("repeat_interleave.Tensor", repeat_interleave);
   m.impl("masked_select", masked_select_of);
   m.impl("masked_select.out", masked_select_out);
 }

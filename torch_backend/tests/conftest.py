@@ -35,7 +35,12 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """Leaves out what needs a double or a GPU where there is none, and the cases of other shares."""
-    runs = {"test_on_the_double": ON_THE_DOUBLE, "test_on_cuda": ON_CUDA}
+    runs = {
+        "test_on_the_double": ON_THE_DOUBLE,
+        "test_cpu_operators": not ON_CUDA,
+        "test_on_cuda": ON_CUDA,
+        "test_pinned_on_cuda": ON_CUDA,
+    }
     share = config.getoption("--share")
 
     def is_left_out(item):

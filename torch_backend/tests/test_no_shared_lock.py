@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+from conftest import ON_CUDA
 
 PROGRAM = """import threading
 import heddle, torch
@@ -41,8 +42,12 @@ CASES = {
     "one module": (lambda: [there(one)] * 2, rows, of_one),
     "two modules": (lambda: [there(one), there(two)], rows, of_both),
     "two operators": (lambda: [torch.relu, lambda x: x * 3], wide, [wide[0].relu(), wide[1] * 3]),
+    "two operators of the CPU": (lambda: [torch.lgamma, torch.special.i0e], wide,
+                                 [wide[0].lgamma(), torch.special.i0e(wide[1])]),
     "torch.compile": (lambda: [dynamo(one)] * 2, rows, of_one),
 }
+if torch.heddle.device_names()[0].startswith("cuda"):
+    del CASES["two operators of the CPU"]  # which cannot address a GPU's memory
 ballast, inside, met = [], None, set()
 
 def free_memory():
@@ -94,6 +99,7 @@ CASES = (
     "one module",
     "two modules",
     "two operators",
+    *(() if ON_CUDA else ("two operators of the CPU",)),
     "torch.compile",
 )
 

@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 WORK_UNDER_WAY = """import ctypes, os, threading
 import torch
@@ -155,6 +156,16 @@ def test_a_stream_goes_on_only_after_the_event_that_it_waits_for(wait, outcome):
 def test_recorded_memory_is_not_used_again_while_foreign_work_is_under_way(size, outcome):
     """Freed memory is used again at once, but not while the stream that was recorded is at work."""
     assert_told(outcome, f"record_stream of {size}", (True, False, True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
+def test_tensors_print_without_the_f64_that_the_device_does_not_have(dtype):
+    x = torch.tensor([[1, 0], [0, 12345]]).to(dtype)
+    here = str(x)
+    suffix = ", dtype=" if ", dtype=" in here else ")"
+    wanted = here.replace(suffix, f", device='heddle:0'{suffix}")
+    assert str(x.to("heddle")) == wanted
+    assert str(torch.tensor(2.5, device="heddle")) == "tensor(2.5000, device='heddle:0')"
 
 
 def test_the_double_is_the_mac_that_the_environment_names():

@@ -19,7 +19,7 @@ def test_samples_agree_with_the_cpu(case, device):
     assert not outcome.wrong, "\n".join(outcome.wrong[:5])
     if not opinfo_cases.IN_SCOPE:
         return
-    assert outcome.ran + outcome.not_on_metal >= ran, (
+    assert outcome.ran + outcome.not_here >= ran, (
         f"{outcome.ran} samples ran, {ran} did before: {sorted(outcome.refusals)}"
     )
     assert outcome.refused <= refused, sorted(outcome.refusals)
@@ -51,10 +51,7 @@ def test_whatever_device_a_sample_names_it_is_the_one_under_test(device):
 def test_out_is_written_as_on_the_cpu(case, device):
     outcome = opinfo_cases.run_out(case, device)
     assert not outcome.wrong, "\n".join(outcome.wrong)
-    if case.name in opinfo_cases.OUT_REFUSED:
-        assert outcome.ran == 0
-    else:
-        assert outcome.ran + outcome.not_on_metal > 0
+    assert outcome.ran + outcome.not_here > 0
 
 
 def test_every_registered_operator_has_a_case_or_a_reason():
@@ -68,4 +65,6 @@ def test_the_case_named_for_an_operator_calls_it(operator, device):
     name, _, dtype = OPERATORS[operator][0].rpartition("-")
     case = opinfo_cases.Case(name, getattr(torch, dtype))
     assert case in SCOPE
-    assert operator in opinfo_coverage.operators_of(case, device)
+    # What comes after an operator that this device refuses is not called.
+    called = opinfo_coverage.operators_of(case, device)
+    assert operator in called or opinfo_cases.run_case(case, device).not_here

@@ -51,6 +51,18 @@ CONTINUOUS = {
         -1,
         0.25,
     ),
+    "normal of tensors": (
+        lambda x: torch.normal(torch.full_like(x, 2.0), torch.full_like(x, 0.5)),
+        lambda x: normal_cdf(x, 2, 0.5),
+        2,
+        0.25,
+    ),
+    "log_normal_": (
+        lambda x: x.log_normal_(0.5, 0.25),
+        lambda x: normal_cdf(x.log(), 0.5, 0.25),
+        math.exp(0.5 + 0.25**2 / 2),
+        math.expm1(0.25**2) * math.exp(1 + 0.25**2),
+    ),
     "exponential_": (lambda x: x.exponential_(0.5), lambda x: -torch.expm1(-0.5 * x), 2, 4),
 }
 
@@ -65,6 +77,24 @@ def test_continuous_numbers_have_their_distribution_and_moments(name, dtype, dev
     numbers = numbers.cpu().double()
     assert abs(numbers.mean() - mean) < 4 * math.sqrt(variance / N)
     assert abs(numbers.var() / variance - 1) < 4 * math.sqrt(8 / N)
+
+
+def test_cauchys_numbers_have_their_distribution(device):  # and no moments
+    numbers = made(device, torch.float64).cauchy_(1, 2)
+    assert ks_distance(numbers, lambda x: 0.5 + torch.atan((x - 1) / 2) / math.pi) < KS_BOUND
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_rrelu_multiplies_what_is_negative_by_a_slope(training, device):
+    x = made(device).normal_()
+    y = torch.nn.functional.rrelu(x, 0.25, 0.75, training)
+    slopes = (y / x).cpu()
+    assert (slopes[x.cpu() > 0] == 1).all()
+    below = slopes[x.cpu() < 0]
+    if training:
+        assert ks_distance(below, lambda s: (s - 0.25) / 0.5) < 2.2 / math.sqrt(len(below))
+    else:
+        torch.testing.assert_close(below, torch.full_like(below, 0.5))
 
 
 @pytest.mark.parametrize(("dtype", "step"), [(torch.float16, 2**-11), (torch.bfloat16, 2**-8)])
@@ -86,6 +116,10 @@ DISCRETE = {
     "random_ of uint8": (
         lambda x: torch.zeros(N, dtype=torch.uint8, device=x.device).random_(),
         [1 / 256] * 256,
+    ),
+    "geometric_, five and more as one": (
+        lambda x: x.geometric_(0.75).clamp(max=5) - 1,
+        [0.75, 0.75 / 4, 0.75 / 16, 0.75 / 64, 1 / 256],
     ),
     "multinomial": (
         lambda x: torch.multinomial(torch.tensor([1.0, 0.0, 3.0, 4.0], device=x.device), N, replacement=True),
@@ -123,13 +157,10 @@ def test_every_order_of_a_permutation_is_as_likely(device):
     "draw",
     [
         lambda x: torch.nn.functional.dropout(x, 0.5, training=True),
-        lambda x: x.geometric_(0.5),
-        lambda x: x.log_normal_(),
-        lambda x: x.cauchy_(),
         torch.poisson,
         lambda x: torch.binomial(x, x / 2),
     ],
-    ids=["dropout", "geometric_", "log_normal_", "cauchy_", "poisson", "binomial"],
+    ids=["dropout", "poisson", "binomial"],
 )
 def test_distributions_that_are_not_there_are_refused(draw, device):
     with pytest.raises(NotImplementedError, match="aten::"):

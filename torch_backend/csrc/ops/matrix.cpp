@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "../table.h"
+#include "lanes.h"
 #include "parts.h"
 
 namespace heddle::torch_backend {
@@ -124,6 +124,26 @@ Results distances(Call& call) {
   return call.node("Pow", {reduce(call, "ReduceSum", powers, last, false), call.literal(1 / p, dtype)});
 }
 
+// self, other, dim, along which both have three elements.
+Results cross(Call& call) {
+  const Term a = operand(call, 0);
+  const Term b = operand(call, 1);
+  const int axis = from_front(static_cast<int>(call.integer(2)), a.rank());
+  const auto at = [&](const Term& x, int64_t i) {
+    i %= 3;
+    return Term(call, call.slice(x, axis, Int(i), Int(i + 1)));
+  };
+  std::vector<Value> parts;
+  for (int64_t i = 0; i < 3; ++i) parts.push_back(at(a, i + 1) * at(b, i + 2) - at(a, i + 2) * at(b, i + 1));
+  return call.node("Concat", parts, {{"axis", int64_t{axis}}});
+}
+
+Results trace(Call& call) {
+  const Term x = operand(call, 0);
+  const Term on_diagonal = positions(call, x, 0) == positions(call, x, 1);
+  return Value(Lanes(select(on_diagonal, x, 0), {}, false).reduce("ReduceSum"));
+}
+
 }  // namespace
 
 Value linear(Call& call, Value x, Value weight, Value bias) {
@@ -156,6 +176,8 @@ std::span<const Entry> matrix_entries() {
       {"aten::addbmm", addbmm},
       {"aten::addr", addr},
       {"aten::linear", linear_entry},
+      {"aten::linalg_cross", cross},
+      {"aten::trace", trace},
       {"aten::_cdist_forward", distances},
       {"aten::cdist", distances},
   };

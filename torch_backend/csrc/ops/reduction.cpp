@@ -132,30 +132,6 @@ Results running(Call& call) {
 
 // ---- losses: self, target, reduction (0 none, 1 mean, 2 sum)
 
-Results loss(Call& call, const Term& each) {
-  const int64_t kind = call.integer(2);
-  if (kind == 0) return Value(each);
-  return Value(Lanes(each, {}, false).reduce(kind == 1 ? "ReduceMean" : "ReduceSum"));
-}
-
-Results squared_loss(Call& call) {
-  const Term away = rounded(operand(call, 0) - operand(call, 1));
-  return loss(call, away * away);
-}
-
-Results smooth_loss(Call& call) {  // beta
-  const Term away = abs(operand(call, 0) - operand(call, 1));
-  const double beta = call.real(3);
-  if (beta == 0) return loss(call, away);
-  return loss(call, select(away < beta, away * away * (0.5 / beta), away - 0.5 * beta));
-}
-
-Results huber_loss(Call& call) {  // delta
-  const Term away = abs(operand(call, 0) - operand(call, 1));
-  const double delta = call.real(3);
-  return loss(call, select(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta));
-}
-
 }  // namespace
 
 std::span<const Entry> reduction_entries() {
@@ -196,9 +172,6 @@ std::span<const Entry> reduction_entries() {
       {"aten::logsumexp", logsumexp},
       {"aten::cumsum", running<"CumSum">},
       {"aten::cumprod", running<"CumProd">},
-      {"aten::mse_loss", squared_loss},
-      {"aten::smooth_l1_loss", smooth_loss},
-      {"aten::huber_loss", huber_loss},
   };
   return kEntries;
 }

@@ -26,7 +26,7 @@ from heddle import profiler as profiler
 from heddle.batching import workers as _workers
 
 from . import _C as _C
-from . import dlpack, files
+from . import dlpack, files, printing
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
@@ -56,7 +56,7 @@ from .devices import (
     set_device,
 )
 from .dlpack import from_dlpack
-from .fallback import allow_cpu_fallback, fallbacks, is_cpu_fallback_allowed
+from .fallback import allow_cpu_fallback, cpu_operators, fallbacks, is_cpu_fallback_allowed
 from .memory import (
     current_allocated_memory,
     driver_allocated_memory,
@@ -110,6 +110,7 @@ __all__ = [
     "allow_cpu_fallback",
     "batch_inference",
     "compile",
+    "cpu_operators",
     "current_allocated_memory",
     "current_device",
     "current_stream",
@@ -187,6 +188,7 @@ def _register() -> None:
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.register()
     files.register()
+    printing.install()
 
 
 _register()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import functools
+import threading
 from typing import Any
 
 import torch
@@ -69,6 +71,13 @@ def _native(stream: int | None) -> int | None:
     return None if stream == -1 else stream
 
 
+@functools.cache
+def _start_freeing() -> None:
+    """Before Python 3.12 a thread frees the arrays whose last use ends on threads without the GIL."""
+    if not _C.frees_by_itself:
+        threading.Thread(target=_C.free_for_ever, name="heddle-dlpack", daemon=True).start()
+
+
 def from_dlpack(array: Any) -> torch.Tensor:
     """A tensor of heddle on the memory of another library's array on the same GPU, torch.cuda's say.
 
@@ -85,6 +94,7 @@ def from_dlpack(array: Any) -> torch.Tensor:
             f'{number} in common with others; torch.from_dlpack(array).to("heddle") copies'
         )
     index = places[number]
+    _start_freeing()
     return _C.from_dlpack(array.__dlpack__(stream=_C.native_stream(index)), index)
 
 

@@ -1,13 +1,21 @@
-"""What happens to an operator that the device does not have: NotImplementedError, unless the CPU may do it.
+"""Operators that PyTorch's CPU computes: some by name, always; those that the device lacks, if allowed.
 
-The CPU's way copies the arguments to the CPU and the results back, once per call. It is for finding out what
-a model lacks, so it counts: fallbacks() names each operator that took it and how often.
+Factorisations, Fourier transforms, special functions and the like run PyTorch's own CPU kernels on the
+device's memory, without a copy, wherever the host can address it: cpu_operators() counts them.
+
+An operator that the device does not have raises NotImplementedError, unless the CPU may do it. That way
+copies the arguments to the CPU and the results back, once per call. It is for finding out what a model
+lacks, so it counts: fallbacks() names each operator that took it and how often. The environment variable
+HEDDLE_TORCH_CPU_FALLBACK=1, read once, when the package is imported, allows it from the start.
 """
 
 from __future__ import annotations
 
+import os
+
 from . import _C
 
+VARIABLE = "HEDDLE_TORCH_CPU_FALLBACK"
 _allowed = False
 
 
@@ -23,5 +31,22 @@ def is_cpu_fallback_allowed() -> bool:
 
 
 def fallbacks() -> dict[str, int]:
-    """How often each operator ran on the CPU instead, since the process began."""
+    """How often each operator ran on copies on the CPU instead, since the process began."""
     return dict(_C.fallbacks())
+
+
+def cpu_operators() -> dict[str, int]:
+    """How often each operator ran on the CPU in the device's memory, since the process began."""
+    return dict(_C.cpu_operators())
+
+
+def _read_environment() -> None:
+    value = os.environ.get(VARIABLE, "")
+    if value not in ("", "0", "1"):
+        raise ValueError(
+            f"{VARIABLE}={value}; it has to be 1 (operators that are not there run on the CPU) or 0"
+        )
+    allow_cpu_fallback(value == "1")
+
+
+_read_environment()
