@@ -178,7 +178,8 @@ def phases(machine: Machine, out: Path) -> list[Phase]:
     export += ["--out", "build/models/torch", *MODELS]
     exported = [] if double else [Phase("export", export, 120, json_line)]
     test_cuda: list[str | Path] = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    test_cuda += ["tests/python/test_cuda.py", "tests/python/test_several_devices.py"]
+    tested = ("cuda", "cuda_tensors", "several_devices")
+    test_cuda += [f"tests/python/test_{name}.py" for name in tested]
     test_cuda += ["-k", "dlpack"] * double
     card = {} if double else {"HEDDLE_TEST_CARD": "1"}
     names = ("mixed_shapes", "coalesced", "ragged", "lost", "several", "exact")

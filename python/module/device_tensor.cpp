@@ -55,7 +55,8 @@ Place place_of(const Tensor& tensor) {
 struct Export {
   Managed managed;
   Tensor tensor;
-  void* stream;  // that may still read it then; null: none
+  void* stream;                         // that may still read it then; null: none
+  std::shared_ptr<const void> streams;  // keeps it
   std::vector<int64_t> shape, strides;
 };
 
@@ -68,6 +69,17 @@ void end_export(Managed* managed) {
   } catch (...) {  // the caller is C
     // The device is lost or closed: nothing uses its memory again.
   }
+}
+
+// A stream of CuPy's ends with its object, which the protocol does not hand over. Arrays may live longer, and
+// CUDA ends the process where a stream that has ended is asked what it still does.
+std::shared_ptr<const void> streams_object(int64_t number) {
+  const nb::object modules = nb::module_::import_("sys").attr("modules");
+  const nb::object cupy = modules.attr("get")("cupy");
+  if (cupy.is_none() || !nb::hasattr(cupy, "cuda")) return nullptr;  // half imported
+  nb::object current = cupy.attr("cuda").attr("get_current_stream")();
+  if (nb::cast<int64_t>(current.attr("ptr")) != number) return nullptr;
+  return keep(std::move(current));
 }
 
 nb::object export_of(const Tensor& tensor, nb::handle stream) {
@@ -83,7 +95,9 @@ nb::object export_of(const Tensor& tensor, nb::handle stream) {
         "give 1 or a stream's handle");
   }
   without_gil([&] { native != nullptr ? tensor.hand_to(native) : tensor.wait(); });
-  auto made = std::make_unique<Export>(Export{{}, tensor, native, tensor.shape(), tensor.strides()});
+  std::shared_ptr<const void> streams = native == nullptr ? nullptr : streams_object(number);
+  auto made = std::make_unique<Export>(
+      Export{{}, tensor, native, std::move(streams), tensor.shape(), tensor.strides()});
   nb::dlpack::dltensor& described = made->managed.tensor;
   described.data = const_cast<void*>(tensor.address());
   described.device.device_type = kind;

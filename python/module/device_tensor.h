@@ -3,7 +3,8 @@
 //   In         An array of another library whose __dlpack_device__ is a CUDA GPU is lent to Heddle: its
 //              memory is used where it lies, after all that the library's current stream was given.
 //   Out        __dlpack__(stream=): that stream goes on when the values are there. 1 (or None) is CUDA's
-//              legacy default stream, 2 the thread's, -1 orders nothing.
+//              legacy default stream, -1 orders nothing. The stream has to exist until the tensor is let go
+//              of; the object of CuPy's current stream is kept until then.
 #pragma once
 
 #include <heddle/heddle.h>

@@ -10,6 +10,7 @@ import gc
 import io
 import sys
 import types
+import weakref
 
 import numpy as np
 import pytest
@@ -124,6 +125,27 @@ def test_the_producer_is_asked_for_the_stream_that_will_read():
         torch.heddle.from_dlpack(other)
     assert other.streams == [torch.heddle.current_stream().native_handle, stream.native_handle]
     assert len({*other.streams, 0}) == 3
+
+
+def test_a_stream_of_cupys_lives_as_long_as_what_was_given_out_for_it(monkeypatch):
+    class Stream:
+        def __init__(self):
+            self.stream = torch.heddle.Stream()
+            self.ptr = self.stream.native_handle
+
+    cupy = types.ModuleType("cupy")
+    monkeypatch.setitem(sys.modules, "cupy", cupy)
+    x = on_device(3)
+    x.__dlpack__(stream=1)  # while CuPy is being imported
+    current = [Stream()]
+    cupy.cuda = types.SimpleNamespace(get_current_stream=lambda: current[0])
+    alive = weakref.ref(current[0])
+    capsule, others = x.__dlpack__(stream=current[0].ptr), x.__dlpack__(stream=1)
+    current[0] = Stream()
+    del others
+    assert alive() is not None
+    del capsule
+    assert alive() is None
 
 
 def test_what_one_side_writes_the_other_one_reads():

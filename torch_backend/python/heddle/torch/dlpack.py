@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import sys
 import threading
 from typing import Any
 
@@ -59,7 +60,8 @@ def _dlpack(
         return self.cpu().__dlpack__(max_version=max_version)
     if dl_device is not None and tuple(dl_device) != (DLDeviceType.kDLCUDA, gpu):
         raise BufferError(f"the tensor's memory is GPU {gpu}'s; it goes to {dl_device} by a copy alone")
-    return _C.to_dlpack(self.clone() if copy else self, gpu, _native(stream))
+    native = _native(stream)
+    return _C.to_dlpack(self.clone() if copy else self, gpu, native, _object_of(native))
 
 
 def _native(stream: int | None) -> int | None:
@@ -69,6 +71,13 @@ def _native(stream: int | None) -> int | None:
     if stream is None:
         return 1
     return None if stream == -1 else stream
+
+
+def _object_of(stream: int | None) -> Any:
+    """The object of CuPy's current stream, if it is that one: the stream ends with it, arrays may live on."""
+    cuda = getattr(sys.modules.get("cupy"), "cuda", None)
+    current = cuda.get_current_stream() if cuda is not None else None
+    return current if current is not None and current.ptr == stream else None
 
 
 @functools.cache
