@@ -56,7 +56,7 @@ struct Export {
   Managed managed;
   Tensor tensor;
   void* stream;                         // that may still read it then; null: none
-  std::shared_ptr<const void> streams;  // keeps it
+  std::shared_ptr<const void> streams;  // its object; null: it does not end
   std::vector<int64_t> shape, strides;
 };
 

@@ -1,6 +1,6 @@
 """Tensors in a GPU's memory: from call to call, and to and from other libraries by DLPack.
 
-On the CUDA double, whose device memory is SIGSEGV for a host that touches it, or as in test_cuda.py on a card.
+On the CUDA double, whose device memory is SIGSEGV for a host that touches it, or on a card (test_cuda.py).
 """
 
 import textwrap
