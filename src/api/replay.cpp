@@ -2,7 +2,6 @@
 // becomes JSON.
 #include <heddle/heddle.h>
 
-#include <charconv>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -16,28 +15,12 @@
 namespace heddle {
 namespace {
 
-struct NamedFault {
-  std::string_view name;
-  sim::Fault fault;
-};
-constexpr NamedFault kFaults[] = {
-    {"allocation", sim::Fault::kAllocation}, {"compile", sim::Fault::kCompile},
-    {"queue", sim::Fault::kQueueFailure},    {"device", sim::Fault::kDeviceLoss},
-    {"lost", sim::Fault::kLostCompletion},   {"late", sim::Fault::kLateCompletion},
-};
-
-struct ArmedFault {
-  NamedFault what;
-  int64_t nth;
-};
-
 struct ReplayPlan {
   const scenarios::Scenario* scenario = &scenarios::all().front();
-  std::vector<ArmedFault> faults;
+  std::vector<sim::PlannedFault> faults;
 };
 
-template <class Range>
-std::string names_of(const Range& range) {
+std::string names_of(std::span<const scenarios::Scenario> range) {
   std::string out;
   for (const auto& each : range) out += text(out.empty() ? "" : ", ", each.name);
   return out;
@@ -48,19 +31,6 @@ const scenarios::Scenario& scenario_named(const std::string& name) {
     if (each.name == name) return each;
   }
   raise(Status::invalid("there is no scenario '", name, "'; there are ", names_of(scenarios::all())));
-}
-
-ArmedFault fault_of(const std::string& name, const std::string& nth) {
-  for (const NamedFault& each : kFaults) {
-    if (each.name != name) continue;
-    int64_t number = 0;
-    const char* const end = nth.data() + nth.size();
-    const auto [rest, error] = std::from_chars(nth.data(), end, number);
-    if (error != std::errc() || rest != end || number < 1)
-      raise(Status::invalid("fault ", name, " has to say which time it comes, from 1 on, not '", nth, "'"));
-    return {each, number};
-  }
-  raise(Status::invalid("there is no fault '", name, "'; there are ", names_of(kFaults)));
 }
 
 // Lines "scenario NAME" and "fault NAME NTH"; what follows a # is for people.
@@ -75,7 +45,7 @@ ReplayPlan parse(std::string_view plan) {
     if (what == "scenario" && nth.empty()) {
       parsed.scenario = &scenario_named(name);
     } else if (what == "fault" && more.empty()) {
-      parsed.faults.push_back(fault_of(name, nth));
+      parsed.faults.push_back(take(sim::parse_fault(name, nth)));
     } else {
       raise(Status::invalid("'", line,
                             "' is no line of a plan; those are 'scenario NAME' and 'fault NAME NTH'"));
@@ -111,6 +81,10 @@ class Json {
     key(name);
     out_ += std::to_string(value);
   }
+  void flag(const char* name, bool value) {
+    key(name);
+    out_ += value ? "true" : "false";
+  }
   std::string take() { return std::move(out_); }
 
  private:
@@ -124,11 +98,12 @@ void add_plan(Json& json, uint64_t seed, const ReplayPlan& plan) {
   json.field("meaning", plan.scenario->meaning);
   json.key("faults");
   json.open('[');
-  for (const ArmedFault& each : plan.faults) {
+  for (const sim::PlannedFault& each : plan.faults) {
     json.next();
     json.open('{');
-    json.field("fault", each.what.name);
+    json.field("fault", sim::line_of(each.fault).word);
     json.field("nth", static_cast<uint64_t>(each.nth));
+    json.flag("lasting", each.lasting);
     json.close('}');
   }
   json.close(']');
@@ -170,7 +145,7 @@ std::string replay(uint64_t seed, std::string_view text_of_plan) {
   options.keeps_history = true;
   const Ref<sim::SimDevice> device =
       take(sim::make_sim_device(take(host::make_host_device({.threads = 1})), options));
-  for (const ArmedFault& each : plan.faults) device->faults().arm(each.what.fault, each.nth);
+  for (const sim::PlannedFault& each : plan.faults) each.arm(device->faults());
   const scenarios::Outcome outcome = scenarios::play(*plan.scenario, device, seed);
   Json json;
   json.open('{');

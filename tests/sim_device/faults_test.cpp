@@ -12,6 +12,93 @@ TEST_CASE("the nth allocation is refused, and the one after it is not") {
   CHECK(source->allocate(64).ok());
 }
 
+TEST_CASE("memory is refused by its kind, from a time on until the faults are reset") {
+  Rig rig;
+  const auto source = device::plain_source(*rig.device);
+  rig.device->faults().arm_from(Fault::kStagingMemory, 2);
+  rig.device->faults().arm(Fault::kDeviceMemory, 1);
+  CHECK(source->allocate(64, MemoryKind::staging).ok());
+  CHECK(source->allocate(64).status().code() == Code::exhausted);
+  for (int i = 0; i < 3; ++i)
+    CHECK(source->allocate(64, MemoryKind::staging).status().code() == Code::exhausted);
+  CHECK(source->allocate(64).ok());
+  rig.device->faults().reset();
+  CHECK(source->allocate(64, MemoryKind::staging).ok());
+}
+
+TEST_CASE(
+    "a queue, a model and a submission are refused once, and the submission has its place all the same") {
+  Rig rig;
+  rig.device->faults().set(Fault::kQueue, true);
+  CHECK(rig.device->make_queue(NoLocksHeld{}).status().code() == Code::exhausted);
+  rig.device->faults().set(Fault::kLoad, true);
+  const auto source = device::plain_source(*rig.device);
+  CHECK(rig.device->load(two_products(), {}, source, NoLocksHeld{}).status().code() == Code::unavailable);
+  CHECK(rig.device->load(two_products(), {}, source, NoLocksHeld{}).ok());
+  auto queue = rig.queue();
+  const View view = rig.vector(4);
+  const CommandList first = filling(view, 1), second = filling(view, 2);
+  rig.device->faults().set(Fault::kSubmit, true);
+  CHECK(queue->submit(first, 1, NoLocksHeld{}).code() == Code::unavailable);
+  REQUIRE(queue->submit(second, 2, NoLocksHeld{}).ok());
+  CHECK(wait(*queue, 2).ok());
+  CHECK(rig.device->stats().commands == 1);
+  CHECK(rig.found_nothing());
+}
+
+TEST_CASE("a command that hangs holds its queue alone, until it is let go") {
+  Rig rig;
+  auto hanging = rig.queue(), other = rig.queue();
+  const CommandList one = filling(rig.vector(4), 1), two = filling(rig.vector(4), 1);
+  rig.device->faults().set(Fault::kHang, true);
+  REQUIRE(hanging->submit(one, 1, NoLocksHeld{}).ok());
+  while (rig.device->faults().is_on(Fault::kHang)) give_way();
+  REQUIRE(other->submit(two, 1, NoLocksHeld{}).ok());
+  CHECK(wait(*other, 1).ok());
+  CHECK(hanging->timeline()->wait(1, Deadline::in(std::chrono::milliseconds(5))).code() == Code::deadline);
+  rig.device->deliver_lost();
+  CHECK(wait(*hanging, 1).ok());
+  CHECK(rig.found_nothing());
+}
+
+TEST_CASE("a completion that is told twice is one, and a slow compilation takes its second") {
+  Rig rig;
+  auto queue = rig.queue();
+  const CommandList list = filling(rig.vector(4), 1);
+  rig.device->faults().set(Fault::kSecondCompletion, true);
+  REQUIRE(queue->submit(list, 1, NoLocksHeld{}).ok());
+  REQUIRE(wait(*queue, 1).ok());
+  CHECK(queue->timeline()->reached() == 1);
+  const auto module = load_two_products(*rig.device);
+  const TimePoint begin = rig.device->clock().now();
+  rig.device->faults().set(Fault::kSlowCompile, true);
+  CHECK(module->compile(std::vector<Extents>{{3, 8}}, NoLocksHeld{}).ok());
+  CHECK(rig.device->clock().now() - begin >= kSlow);
+}
+
+TEST_CASE("a device that is lost in a call says so there, and fails its queues") {
+  Rig rig;
+  auto queue = rig.queue();
+  const CommandList list = filling(rig.vector(4), 1);
+  rig.device->hold();
+  REQUIRE(queue->submit(list, 1, NoLocksHeld{}).ok());
+  rig.device->faults().set(Fault::kLossInCall, true);
+  CHECK(rig.device->make_queue(NoLocksHeld{}).status().code() == Code::device_lost);
+  CHECK(rig.device->lost().code() == Code::device_lost);
+  CHECK(wait(*queue, 1).code() == Code::device_lost);
+  CHECK(queue->submit(list, 2, NoLocksHeld{}).code() == Code::device_lost);
+}
+
+TEST_CASE("memory that users have is counted until they give it back") {
+  Rig rig;
+  const uint64_t before = rig.device->stats().bytes;
+  {
+    const View view = rig.vector(16);
+    CHECK(rig.device->stats().bytes == before + 64);
+  }
+  CHECK(rig.device->stats().bytes == before);
+}
+
 TEST_CASE("a compilation fails once") {
   Rig rig;
   const auto module = load_two_products(*rig.device);

@@ -34,7 +34,9 @@ def plan_text(plan: str) -> str:
 
 
 def lines_of(report: dict) -> list[str]:
-    faults = ", ".join(f"{fault['fault']} {fault['nth']}" for fault in report["faults"])
+    faults = ", ".join(
+        f"{fault['fault']} {fault['nth']}{'+' if fault['lasting'] else ''}" for fault in report["faults"]
+    )
     lines = [
         f"seed {report['seed']}, scenario {report['scenario']}: {report['meaning']}",
         f"faults: {faults or 'none'}",

@@ -12,7 +12,6 @@ using device::Point;
 namespace {
 
 constexpr size_t kKnownKept = 64;
-constexpr uint64_t kFarAway = 1'000'000'000;  // when nothing else is left to do
 
 uint64_t in_ns(Duration duration) { return static_cast<uint64_t>(duration.count()); }
 
@@ -149,7 +148,7 @@ EventLoop::Due EventLoop::State::next_of(const Ref<QueueState>& queue) const {
     }
     if (told) due = {Event::kTell, queue, oldest.tell_at, {}};
   }
-  if (queue->pending.empty()) return due;
+  if (queue->pending.empty() || queue->hangs) return due;
   const Submission& current = *queue->pending.front();
   if (due.event != Event::kNone && due.at <= queue->next_at) return due;
   if (current.work != nullptr) return {Event::kEnd, queue, queue->next_at, {}};
@@ -245,9 +244,10 @@ bool EventLoop::begin_step(State& state, QueueState& queue, Submission& submissi
   touch(state, queue, submission, step);
   if (!state.loss.ok()) return false;
   if (faults_.take(Fault::kDeviceLoss)) {
-    state.loss = Status::device_lost("the simulated device was lost, as was asked for");
+    state.loss = asked_loss();
     return false;
   }
+  queue.hangs = faults_.take(Fault::kHang);
   return true;
 }
 
@@ -280,7 +280,7 @@ void EventLoop::finish(State& state, QueueState& queue) {
   if (queue.known_at.size() > kKnownKept) queue.known_at.erase(queue.known_at.begin());
   const bool late = faults_.take(Fault::kLateCompletion);
   submission->tell_at =
-      tick(state) + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? kFarAway : 0);
+      tick(state) + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? in_ns(kSlow) : 0);
   queue.untold.push_back(std::move(submission));
 }
 
@@ -318,7 +318,8 @@ void EventLoop::tell(QueueState& queue) {
     for (const Submission::Named& named : each->named) named.block->show_host({queue.number, each->value});
     for (const Work::LateFaults& faults : each->faults) faults.tell();
   }
-  queue.timeline->advance(told.back()->value, completion_);
+  const int times = faults_.take(Fault::kSecondCompletion) ? 2 : 1;
+  for (int time = 0; time < times; ++time) queue.timeline->advance(told.back()->value, completion_);
   if (!queue.foreign) return;
   auto state = state_.lock();
   std::erase_if(state->queues, [&](const Ref<QueueState>& each) { return each.get() == &queue; });

@@ -12,7 +12,7 @@
 //              ordered. The first violation fails the device, unless the options say otherwise.
 //   Events     A foreign event is a queue of its own, whose one submission ends once the event is reached.
 //   Failure    A queue that fails drops what it has not told. Its timeline fails when none of its commands
-//              runs.
+//              runs. fault_plan.h says what fails on request, and where.
 //   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
 //   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of
 //              other drivers. remove(), until the queue's work is over. await_idle(), until all is over.
@@ -27,6 +27,7 @@
 
 #include "base/clock.h"
 #include "drivers/sim/event.h"
+#include "drivers/sim/fault_plan.h"
 #include "drivers/sim/protocol.h"
 #include "drivers/sim/sim_device.h"
 #include "drivers/sim/work.h"
@@ -34,6 +35,8 @@
 namespace heddle::sim {
 
 struct QueueState;
+
+inline Status asked_loss() { return Status::device_lost("the simulated device was lost, as was asked for"); }
 
 struct Submission {
   uint64_t value = 0;
@@ -73,6 +76,7 @@ struct QueueState {
   uint64_t next_at = 0;  // when the next step of `pending` begins or ends
   bool busy = false;     // the event loop's thread works on it without the lock
   bool mute = false;     // completions are lost
+  bool hangs = false;    // the command that began last does not end
   bool refused = false;  // work, for the failure
   bool removed = false;
   bool foreign = false;  // stands for an event: goes when that is told
@@ -99,6 +103,9 @@ class EventLoop : public std::enable_shared_from_this<EventLoop> {
   Status hand_in(QueueState& queue, std::unique_ptr<Submission> submission);
 
   void report(Violation what, std::string detail);
+  Status lose_in_call();        // Fault::kLossInCall: not ok from then on
+  void spend(Duration longer);  // in a call, of virtual time
+  void given(const Ref<Block>& block);
   void freed(const Ref<Block>& block);
   void check_host_read(const Block& block);
   std::vector<Found> violations() const { return state_.lock()->found; }

@@ -40,7 +40,8 @@ void EventLoop::remove(const Ref<QueueState>& queue) {
     auto state = state_.lock();
     state.wait([&] {
       if (queue->busy) return false;
-      return queue->idle() || queue->mute || state->held || state->stopped || state->waits_in_vain(*queue);
+      return queue->idle() || queue->mute || queue->hangs || state->held || state->stopped ||
+             state->waits_in_vain(*queue);
     });
     std::erase(state->queues, queue);
     queue->removed = true;
@@ -194,11 +195,36 @@ void EventLoop::touch(State& state, QueueState& queue, const Submission& submiss
   }
 }
 
+Status EventLoop::lose_in_call() {
+  if (!faults_.take(Fault::kLossInCall)) return {};
+  Status loss;
+  {
+    auto state = state_.lock();
+    if (state->loss.ok()) state->loss = asked_loss();
+    loss = state->loss;
+  }
+  state_.notify_all();
+  return loss;
+}
+
+void EventLoop::spend(Duration longer) {
+  auto state = state_.lock();
+  if (shares_time_) {
+    static_cast<void>(state.wait_until(Deadline::in(longer), [&] { return state->stopped; }));
+  } else {
+    clock_.advance(longer);
+    state->now += static_cast<uint64_t>(longer.count());
+  }
+}
+
+void EventLoop::given(const Ref<Block>& block) { state_.lock()->stats.bytes += block->bytes->bytes(); }
+
 void EventLoop::freed(const Ref<Block>& block) {
   std::vector<Ref<Block>> dropped;  // freed after the lock
   bool in_use = false;
   {
     auto state = state_.lock();
+    state->stats.bytes -= block->bytes->bytes();
     in_use = block->in_flight > 0;
     if (in_use) {
       state->report(Violation::kUseAfterFree,
@@ -253,7 +279,7 @@ void EventLoop::await_idle() {
 void EventLoop::deliver_lost() {
   {
     auto state = state_.lock();
-    for (const Ref<QueueState>& queue : state->queues) queue->mute = false;
+    for (const Ref<QueueState>& queue : state->queues) queue->mute = queue->hangs = false;
   }
   state_.notify_all();
 }

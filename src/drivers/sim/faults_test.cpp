@@ -33,6 +33,25 @@ TEST_CASE("an armed fault hits the nth time alone") {
   CHECK_FALSE(faults.is_on(Trouble::kFlood));
 }
 
+TEST_CASE(
+    "a fault that is armed from the nth time on hits that one and each one after it, until it is reset") {
+  Faults<Trouble> faults;
+  faults.arm_from(Trouble::kFire, 3);
+  for (const bool hit : {false, false, true, true, true}) CHECK(faults.take(Trouble::kFire) == hit);
+  CHECK(faults.is_on(Trouble::kFire));
+  CHECK_FALSE(faults.take(Trouble::kFlood));
+  faults.reset();
+  CHECK_FALSE(faults.take(Trouble::kFire));
+}
+
+TEST_CASE("a fault that is counted hits never, and says how often it could have") {
+  Faults<Trouble> faults;
+  faults.count(Trouble::kFlood);
+  CHECK(faults.passed(Trouble::kFlood) == 0);
+  for (int i = 0; i < 5; ++i) CHECK_FALSE(faults.take(Trouble::kFlood));
+  CHECK(faults.passed(Trouble::kFlood) == 5);
+}
+
 TEST_CASE("of many threads that meet an armed fault one is hit") {
   Faults<Trouble> faults;
   faults.arm(Trouble::kFire, 500);

@@ -54,7 +54,9 @@ SimMemory::SimMemory(const void* maker, device::MemoryKind kind, Ref<Block> bloc
     : Memory({maker, kind, block->hosts == nullptr ? nullptr : block->hosts->host(), block->address(),
               block->bytes->bytes()}),
       block_(std::move(block)),
-      loop_(std::move(loop)) {}
+      loop_(std::move(loop)) {
+  loop_->given(block_);
+}
 
 SimMemory::~SimMemory() { loop_->freed(block_); }
 

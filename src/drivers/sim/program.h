@@ -6,7 +6,6 @@
 #pragma once
 
 #include "device/device.h"
-#include "drivers/sim/protocol.h"
 
 namespace heddle::sim {
 

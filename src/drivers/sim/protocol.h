@@ -1,4 +1,4 @@
-// protocol.h: what the simulated device can be asked to do wrong, and what it finds its users do wrong.
+// protocol.h: what the simulated device finds its users do wrong, by the rules of src/device.
 //
 //   Threads    Values.
 #pragma once
@@ -7,22 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "drivers/sim/faults.h"
-
 namespace heddle::sim {
 
-// Of the device. Armed for an nth time, or switched on for the next.
-enum class Fault : uint8_t {
-  kAllocation,      // an allocation is refused: exhausted
-  kCompile,         // a program is not compiled: unavailable
-  kQueueFailure,    // at a command: its queue fails with device_lost
-  kDeviceLoss,      // at a command: the device is gone, with all queues
-  kLostCompletion,  // a completion is never told, nor are those behind it; deliver_lost() ends it
-  kLateCompletion,  // a completion is told when nothing else is left to do
-  kCount
-};
-
-// Of the users, by the rules of src/device.
 enum class Violation : uint8_t {
   kUseAfterFree,         // memory was freed while a submission that names it was not over
   kRecycledInFlight,     // a buffer died while a submission that names it was not over

@@ -42,11 +42,14 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
   submission->value = value;
   submission->list = &list;
   submission->commands = list.size();
-  Status refused = translate(list, *submission);
+  Status refused = loop_->faults().take(Fault::kSubmit)
+                       ? Status::unavailable("a submission was refused, as was asked for")
+                       : translate(list, *submission);
   if (!refused.ok()) {
     submission = std::make_unique<Submission>();
     submission->value = value;
   }
+  static_cast<void>(loop_->lose_in_call());  // hand_in() says so, for the queue
   const Status status = loop_->hand_in(*state_, std::move(submission));
   inside_.sub_acq_rel(1);
   return status.ok() ? refused : status;

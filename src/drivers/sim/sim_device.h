@@ -2,8 +2,8 @@
 //
 //   What       Wraps a synchronous device with unified memory, whose programs it runs, behind the same
 //              contract: memory that the host cannot address (memory.h), queues that run side by side in
-//              virtual time (event_loop.h), completions told late. It watches what its users do, and fails
-//              on request (protocol.h).
+//              virtual time (event_loop.h), completions told late. It watches what its users do
+//              (protocol.h), and fails on request (fault_plan.h).
 //   Time       Virtual, and its own: it jumps to the next event. For a device made by a simulated thread
 //              (base/simulation.h) it is the simulation's, and the simulation's seed decides with its own.
 //   Threads    As device.h says. One thread, "heddle-sim", does the work and tells completions.
@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "device/device.h"
+#include "drivers/sim/fault_plan.h"
 #include "drivers/sim/history.h"
 #include "drivers/sim/protocol.h"
 
@@ -38,6 +39,7 @@ struct SimOptions {
 struct SimStats {
   uint64_t commands = 0, runs = 0, submissions = 0, failures = 0;
   uint64_t overlaps = 0;  // commands that began while one of another queue had not ended
+  uint64_t bytes = 0;     // of memory that its users have
 };
 
 class SimDevice : public device::Device {
@@ -47,7 +49,7 @@ class SimDevice : public device::Device {
   // From hold() on nothing begins, ends or is told, until release().
   virtual void hold() = 0;
   virtual void release() = 0;
-  virtual void deliver_lost() = 0;  // completions that Fault::kLostCompletion kept back
+  virtual void deliver_lost() = 0;  // what Fault::kLostCompletion kept back; and what hangs goes on
   // Blocks until there is nothing to do: all is told, lost or failed, or waits for what is lost.
   virtual void await_idle() = 0;
   // To be called where the host is about to read staging memory.
