@@ -142,6 +142,7 @@ void Simulation::let_others_run(const char* at) {
 
 void Simulation::sleep(const seam::Sleep& how) {
   count_step();
+  idle_rounds_ = 0;  // who waits at a seam does not look again and again
   Actor& me = *current_;
   me.state = Actor::kAsleep;
   me.sleep = how;
