@@ -300,7 +300,8 @@ class HEDDLE_API Device {
   void reset_peak_memory() const;
   DeviceStats stats() const;
   // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what
-  // it can, call empty_cache and call models, but not wait for a queue's or a submission's answer.
+  // it can, call empty_cache and call models, but not wait for a queue's or a submission's answer. Memory
+  // that it asks for itself calls no callback.
   void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
   // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
   void close(Timeout timeout = {}) const;

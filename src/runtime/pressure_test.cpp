@@ -71,6 +71,21 @@ TEST_CASE("a pressure callback may call the model and the shape whose compilatio
   CHECK(calls == 1);
 }
 
+TEST_CASE("what a pressure callback asks for itself, and does not get, calls no callback again") {
+  PackingModel m;
+  int calls = 0;
+  Status inner;
+  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t) {
+    ++calls;
+    if (calls < 10) inner = m.runtime->allocate(kMemory).status();
+  }));
+  CHECK(m.runtime->allocate(kMemory).status().code() == Code::exhausted);
+  CHECK(inner.code() == Code::exhausted);
+  CHECK(calls == 1);
+  CHECK(m.runtime->allocate(kMemory).status().code() == Code::exhausted);
+  CHECK(calls == 2);
+}
+
 TEST_CASE("a pressure callback may wait for a compilation that needs what the interrupted one makes") {
   PackingModel m;
   test::Latch other_begins;

@@ -17,7 +17,23 @@ using device::Point;
 
 namespace {
 
-thread_local int callbacks_of_this_thread = 0;  // that it is inside
+// The callbacks that this thread is inside, the innermost first.
+struct InCallbacks {
+  explicit InCallbacks(const Allocator* whose) : of(whose), outer(innermost) { innermost = this; }
+  ~InCallbacks() { innermost = outer; }
+  InCallbacks(const InCallbacks&) = delete;
+  InCallbacks& operator=(const InCallbacks&) = delete;
+  static bool are_of(const Allocator* allocator) {
+    for (const InCallbacks* each = innermost; each != nullptr; each = each->outer) {
+      if (each->of == allocator) return true;
+    }
+    return false;
+  }
+  const Allocator* const of;
+  const InCallbacks* const outer;
+  static thread_local const InCallbacks* innermost;
+};
+thread_local const InCallbacks* InCallbacks::innermost = nullptr;
 
 bool over(const std::vector<Point>& uses) {
   return std::all_of(uses.begin(), uses.end(), [](const Point& use) {
@@ -428,16 +444,15 @@ void Allocator::relieve(uint64_t bytes_asked) {
   wait_for_pending();
 }
 
-bool Allocator::in_pressure_callback() { return callbacks_of_this_thread > 0; }
+bool Allocator::in_pressure_callback() { return InCallbacks::innermost != nullptr; }
 
+// Not for what a callback asks for itself: it would be called again, and again, until the stack ends.
 void Allocator::call_pressure(uint64_t bytes) {
+  if (InCallbacks::are_of(this)) return;
   const CallbackList callbacks = *callbacks_.lock();
   const NoLocksHeld checked;
   static_cast<void>(checked);
-  struct Inside {
-    Inside() { ++callbacks_of_this_thread; }
-    ~Inside() { --callbacks_of_this_thread; }
-  } inside;
+  const InCallbacks inside(this);
   for (const auto& [id, callback] : callbacks) (*callback)(bytes);
   pressure_calls_.add_relaxed(callbacks.size());
 }

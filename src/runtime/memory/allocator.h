@@ -11,8 +11,9 @@
 //              reserved of a kind never passes its limit.
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
-//              held; they may call empty_cache() or drop buffers), then one more try, then `exhausted`. What
-//              other threads are giving back to the driver meanwhile is waited for.
+//              held; they may call empty_cache() or drop buffers; what they ask for themselves calls none),
+//              then one more try, then `exhausted`. What other threads are giving back to the driver
+//              meanwhile is waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait. Of more than kStripes threads several begin at the same stripe.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
