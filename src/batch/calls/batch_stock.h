@@ -25,6 +25,7 @@ class BatchStock : public std::enable_shared_from_this<BatchStock> {
   // For so many rows; null: there is none.
   Ref<FormingBatch> take(const RowLayout& layout, std::span<const ir::Extents> row_extents, int64_t rows);
   void drop();
+  bool keeps() const { return idle_.lock()->keeps; }  // since the last drop() some were lent
 
  private:
   using Batches = std::vector<std::unique_ptr<FormingBatch>>;
@@ -36,7 +37,7 @@ class BatchStock : public std::enable_shared_from_this<BatchStock> {
 
   const size_t kept_;
   const uint32_t born_;  // fork_generation() of the maker
-  SpinGuarded<Idle, Rank::kPool> idle_;
+  mutable SpinGuarded<Idle, Rank::kPool> idle_;
 };
 
 }  // namespace heddle::batch

@@ -22,11 +22,13 @@ void Coalescer::advance(State& state, const Here* me, Next& next) {
   open_door(state);
 }
 
-// Once nobody is inside or expected, nothing is on show. False: somebody has taken a seat meanwhile.
+// Once nobody is inside or expected, nothing is on show, and nothing in stock: also where there is no spare
+// batch, as after requests that came together, or a batch that was made and not needed. False: somebody has
+// taken a seat meanwhile.
 bool Coalescer::clear_up(State& state, Next& next) {
   if (state.inside != 0) return true;
   if (state.returning > 0) expire_returning(state, Clock::real().now());
-  if (state.returning != 0 || state.spare == nullptr) return true;
+  if (state.returning != 0 || (state.spare == nullptr && !stock_->keeps())) return true;
   next.dropped = take_spare(state);
   if (state.inside != 0) return false;
   next.empties_stock = true;
