@@ -48,6 +48,10 @@ function(heddle_test_folders)
         heddle_test(simulated_test LABEL sim LINK heddle_conformance_cases ${HEDDLE_ALL}
                     SOURCES ${sources} ${conformance_checks})
       endif()
+    elseif(name STREQUAL "fault_points")
+      if(HEDDLE_SIM)
+        heddle_test(fault_points_test LABEL sim LINK ${HEDDLE_ALL} SOURCES ${sources})
+      endif()
     elseif(name STREQUAL "hostile")
       # Its models are made as those of the reader's own tests.
       heddle_test(hostile_test LABEL unit SOURCES ${sources} LINK ${HEDDLE_ALL})

@@ -1,0 +1,103 @@
+// Every public operation meets every fault of the device at every call of the driver where it can come.
+// HEDDLE_SIM_OPERATION and HEDDLE_SIM_SEED choose; the first failure ends it, since what it leaves behind
+// would disturb the next one.
+#include <cstdlib>
+
+#include "trial_fixture.h"
+
+namespace heddle::simulated {
+namespace {
+
+constexpr uint64_t kSeeds = 2;
+
+// What is refused once is asked for again; what is refused from then on has to be given up.
+bool may_last(sim::Fault fault) {
+  using enum sim::Fault;
+  return fault == kAllocation || fault == kDeviceMemory || fault == kStagingMemory || fault == kQueue ||
+         fault == kCompile || fault == kSubmit || fault == kLateCompletion;
+}
+
+struct Enumeration {
+  int64_t trials = 0;
+  std::array<int64_t, kFaults> by_fault{};
+
+  void run(const Operation& operation, uint64_t seed, const sim::PlannedFault& planned) {
+    const SimulationReport report = simulate(
+        seed, [&](Simulation& simulation) { run_trial(simulation, operation, planned); }, of_trials());
+    ++trials;
+    ++by_fault[static_cast<size_t>(planned.fault)];
+    REQUIRE_MESSAGE(report.ok(), "operation '", std::string(operation.name), "', fault ", to_string(planned),
+                    ": ", report.failure);
+  }
+
+  void run_all(const Operation& operation, uint64_t seed) {
+    // Twice: what a process makes once, the first run has made.
+    Points points{};
+    SimulationReport report;
+    for (int time = 0; time < 2; ++time) {
+      report = simulate(
+          seed, [&](Simulation& simulation) { points = run_trial(simulation, operation, {}); }, of_trials());
+      REQUIRE_MESSAGE(report.ok(), "operation '", std::string(operation.name),
+                      "', no fault: ", report.failure);
+    }
+    for (size_t i = 0; i < kFaults; ++i) {
+      const auto fault = static_cast<sim::Fault>(i);
+      for (int64_t nth = 1; nth <= points[i]; ++nth) {
+        run(operation, seed, {fault, nth});
+        if (may_last(fault)) run(operation, seed, {fault, nth, true});
+      }
+    }
+  }
+};
+
+TEST_CASE(
+    "simulated: every operation meets every fault at every call of the driver, is answered once, and leaves "
+    "the device whole or named lost") {
+  Enumeration all;
+  const char* const only = std::getenv("HEDDLE_SIM_OPERATION");
+  const auto seed = heddle::test::number_in("HEDDLE_SIM_SEED");
+  const uint64_t seeds = kSeeds * heddle::test::number_in("HEDDLE_SIM_TIMES").value_or(1);
+  for (const Operation& operation : operations()) {
+    if (only != nullptr && std::string_view(only) != operation.name) continue;
+    const int64_t before = all.trials;
+    for (uint64_t each = seed.value_or(1); each <= seed.value_or(seeds); ++each) all.run_all(operation, each);
+    CHECK(all.trials - before > 50);
+    MESSAGE(std::string(operation.name), ": ", (all.trials - before));
+  }
+  for (const sim::FaultLine& line : sim::kFaultLines) {
+    MESSAGE(std::string(line.word), ": ", all.by_fault[static_cast<size_t>(line.fault)]);
+    CHECK_MESSAGE((only != nullptr || all.by_fault[static_cast<size_t>(line.fault)] > 0), "no operation met ",
+                  std::string(line.word));
+  }
+  MESSAGE(all.trials, " operations with a fault");
+  CHECK((only != nullptr || seed || all.trials > 4000));
+}
+
+// Seeds that found something, as it was then.
+struct Kept {
+  const char* operation;
+  std::optional<sim::PlannedFault> fault;
+  uint64_t seed;
+};
+const Kept kKept[] = {
+    // A batch that was made, and not needed in the end, stayed in stock with nobody there.
+    {"call", sim::PlannedFault{sim::Fault::kAllocation, 2}, 1},
+    // So did one of requests that had come together.
+    {"queue", std::nullopt, 1},
+    // A callback was called for what it asked for itself, until the stack ended.
+    {"pressure", sim::PlannedFault{sim::Fault::kAllocation, 1, true}, 1},
+};
+
+TEST_CASE("simulated: operations that a fault once left wrong are whole after it") {
+  for (const Kept& kept : kKept) {
+    const SimulationReport report = simulate(
+        kept.seed,
+        [&](Simulation& simulation) { run_trial(simulation, operation_named(kept.operation), kept.fault); },
+        of_trials());
+    CHECK_MESSAGE(report.ok(), std::string(kept.operation), ", ",
+                  kept.fault ? to_string(*kept.fault) : "no fault", ": ", report.failure);
+  }
+}
+
+}  // namespace
+}  // namespace heddle::simulated
