@@ -148,6 +148,18 @@ void Stream::mark_buffers(CommandList& list, uint64_t value) const {
   }
 }
 
+// What was refused because a point failed that it waits for, ends as if that had failed before: with the
+// cause.
+Status Stream::cause_of(const CommandList& list, Status refused) {
+  if (refused.code() != Code::unavailable) return refused;
+  for (const device::Command& command : list) {
+    const auto* wait = std::get_if<device::Wait>(&command);
+    if (wait == nullptr || wait->point.done() || !wait->point.timeline->failed()) continue;
+    return wait->point.timeline->failure().with_context("what it waits for failed");
+  }
+  return refused;
+}
+
 Result<uint64_t> Stream::do_now(const CommandList& list) {
   const uint64_t value = last_.load_relaxed() + 1;
   last_.store_release(value);
@@ -173,7 +185,7 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     // Stays where it is: only the front is ever taken away, and not before it is accepted.
     kept = &records->back().list;
   }
-  Status status = queue_->submit(*kept, value, NoLocksHeld{});
+  Status status = cause_of(*kept, queue_->submit(*kept, value, NoLocksHeld{}));
   if (foreign_.has_value() && status.ok())
     status = device_->hold_stream(*foreign_, {timeline(), value}, NoLocksHeld{});
   records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn

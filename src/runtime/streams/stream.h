@@ -111,6 +111,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Status check_usable() const;
   Status order_after_others(device::CommandList& list) const;
   void mark_buffers(device::CommandList& list, uint64_t value) const;
+  static Status cause_of(const device::CommandList& list, Status refused);
   Result<uint64_t> do_now(const device::CommandList& list);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
