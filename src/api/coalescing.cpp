@@ -83,8 +83,13 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
     padding =
         std::make_unique<batch::PaddingCheck>(runtime, model.model, *padded, options.ragged.has_value());
   }
-  return submissions::note(
-      std::make_shared<batch::Coalescer>(runtime, model.model, equal, coalesce, std::move(padding)));
+  auto calls = std::make_shared<batch::Coalescer>(runtime, model.model, equal, coalesce, std::move(padding));
+  runtime->slots().also_ask([weak = std::weak_ptr<batch::Coalescer>(calls)] {
+    const auto living = weak.lock();
+    if (living != nullptr) living->give_up_idle();
+    return living != nullptr;
+  });
+  return submissions::note(std::move(calls));
 }
 
 }  // namespace

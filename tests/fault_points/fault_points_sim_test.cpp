@@ -84,6 +84,10 @@ const Kept kKept[] = {
     {"call", sim::PlannedFault{sim::Fault::kAllocation, 2}, 1},
     // So did one of requests that had come together.
     {"queue", std::nullopt, 1},
+    // Memory that batches kept for callers expected back was out of reach for those who needed it.
+    {"queue, cancelled", std::nullopt, 1},
+    // A wait for a stream that failed beside it said unavailable, not what had happened.
+    {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 5}, 1},
     // A callback was called for what it asked for itself, until the stack ended.
     {"pressure", sim::PlannedFault{sim::Fault::kAllocation, 1, true}, 1},
 };

@@ -161,6 +161,10 @@ Points run_trial(Simulation& simulation, const Operation& operation,
     simulation.pause(seconds(1));  // until all is told, and nobody is expected back
     simulation.expect(!is_asked_again(fault) || operation.closes != Closes::nothing || trial.failed() == 0,
                       "what was refused once is asked for again");
+    // Already now, though callers may be expected back.
+    const Level idle = level_of(world);
+    simulation.expect(operation.closes != Closes::nothing || idle == before,
+                      text("memory: before ", to_string(before), ", idle ", to_string(idle)));
     expect_usable(trial);
     const Level after = level_of(world);
     simulation.expect(operation.closes != Closes::nothing || after == before,

@@ -124,6 +124,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   // Calls whose shapes lie in one group. `formed` is called when their rows are staged.
   Result<Batch> run_together(std::span<const Views> calls, const std::function<void()>& formed);
   Result<Views> answer(const Batch& batch, std::span<const device::View> inputs, size_t seat);
+  // Gives back the memory of batches that nobody has a seat in, though callers be expected back. Any thread
+  // that holds no lock.
+  void give_up_idle();
   // Checks the inputs. Calls with the same `row_extents` may run together.
   Result<CallShape> shape_of(std::span<const device::View> inputs) const;
 

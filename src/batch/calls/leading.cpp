@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/fork.h"
 #include "base/no_memory.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
@@ -34,6 +35,22 @@ bool Coalescer::clear_up(State& state, Next& next) {
   next.empties_stock = true;
   lacks_spare_.store_relaxed(true);
   return true;
+}
+
+void Coalescer::give_up_idle() {
+  if (fork_generation() != born_) return;
+  Next next;
+  {
+    auto state = state_.lock();
+    count_in(*state);
+    if (state->inside == 0) {
+      state->returning = 0;
+      state->returning_rows = 0;
+      advance(*state, nullptr, next);
+    }
+  }
+  wake(next);
+  stock_->drop();
 }
 
 void Coalescer::take_due(State& state, const Here* me, Next& next) {

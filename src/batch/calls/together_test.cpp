@@ -38,6 +38,20 @@ TEST_CASE("calls that run together share one run at once, also while the lanes a
   CHECK(f.coalescer->stats().parked == 0);
 }
 
+TEST_CASE("a batch of a queue's, with nobody there or expected back, leaves no memory with the coalescer") {
+  Fixture f;
+  {
+    Together t;
+    t.add(Rows(3, 1));
+    const auto batch = t.run(f);
+    REQUIRE(batch.ok());
+    CHECK(f.right(t.rows[0], f.coalescer->answer(*batch, t.calls[0], 0)));
+    CHECK(f.runtime->stats().slot_bytes > 0);
+  }
+  f.runtime->allocator().empty_cache();
+  CHECK(f.runtime->stats().slot_bytes == 0);
+}
+
 TEST_CASE("of calls that run together a bad row fails its own, and nothing runs twice") {
   Fixture f;
   f.kernel = [&](const device::Run& run) {

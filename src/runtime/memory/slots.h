@@ -4,11 +4,14 @@
 //              when its last holder lets go of it.
 //   Bound      `kept` wait here; one more is freed, and so is one whose queue has failed: its buffers would
 //              make every later run wait for that queue.
+//   Others     Who keeps slots that no run uses, as batches that are over do, is asked to give them up with
+//              those that wait here.
 //   Threads    Any. One lock, held for a look into a list.
 //   Blocks     Never: a slot is made empty.
 //   Lifetime   Slots that are out keep what they come back to.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -24,7 +27,9 @@ class Slots : public std::enable_shared_from_this<Slots> {
       : allocator_(std::move(allocator)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
   Ref<Slot> take();
   std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(allocator_, unified_, held_); }
-  void drop_idle();                                  // frees what no run uses
+  void drop_idle();  // frees what no run uses, and asks the others
+  // Called by drop_idle(), with no lock held. False: it need not be called again.
+  void also_ask(std::function<bool()> give_up);
   const Slot::Held& held() const { return *held_; }  // by all slots that live, lanes' too
 
  private:
@@ -36,6 +41,8 @@ class Slots : public std::enable_shared_from_this<Slots> {
   const Ref<Slot::Held> held_ = std::make_shared<Slot::Held>();
   const uint32_t generation_;  // fork_generation() of the maker
   Guarded<std::vector<std::unique_ptr<Slot>>, Rank::kPool> idle_;
+  using Other = Ref<const std::function<bool()>>;
+  Guarded<std::vector<Other>, Rank::kPool> others_;
 };
 
 }  // namespace heddle::runtime
