@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "base/thread.h"
+#include "device/plain_source_fixture.h"
 #include "metal_driver_fixture.h"
 
 namespace heddle::metal::test {
@@ -84,6 +85,32 @@ TEST_CASE("memory of the caller is mapped from the begin of a page on, and refus
       CHECK(std::memcmp(from.data, to.data, static_cast<size_t>(elements) * 4) == 0);
     }
   }
+}
+
+// The compiler refuses the next program that it is given: were it given one, a run would fail, and the one
+// behind the runs would not.
+TEST_CASE("runs of a compiled program compile nothing, however many threads encode it") {
+  constexpr int kThreads = 4, kRuns = 10;
+  const Machine machine;
+  const auto device = open();
+  ir::Builder b;
+  b.output(*b.node("Exp", {b.input("x", {DType::kF32, {ir::Dim::symbol("batch")}})}));
+  const auto module = *device->load(*b.take(), {}, device::plain_source(*device), NoLocksHeld());
+  const std::vector<Extents> two = {{2}}, three = {{3}};
+  const auto program = *module->compile(two, NoLocksHeld());
+  metal_double::set(Fault::kGraphCompileFailure, true);
+  Atomic<int> right{0};
+  run_together(kThreads, [&](int) {
+    Session own(*device);
+    for (int i = 0; i < kRuns; ++i) {
+      const auto got = own.run(program, std::vector<ir::Tensor>{numbers({2}, 0)});
+      right.add_relaxed(got.ok() && (*got)[0].get(0) == 1 ? 1 : 0);
+    }
+  });
+  CHECK(right.load_acquire() == kThreads * kRuns);
+  CHECK(metal_double::is_on(Fault::kGraphCompileFailure));
+  CHECK_FALSE(module->compile(three, NoLocksHeld()).ok());
+  CHECK_FALSE(metal_double::is_on(Fault::kGraphCompileFailure));
 }
 
 TEST_CASE("thirty-one threads run a hundred submissions each: none lost, all right, none refused by Metal") {
