@@ -489,6 +489,11 @@ struct CallOptions {
   // Results lie in memory of the device, whatever the inputs' is; else where most that reads them is: results
   // of inputs that the host can address are the host's to address. Such a call is not coalesced.
   bool keep_on_device = false;
+  // Memory to write the results to: nothing, or a contiguous tensor for each output, of its type. It may
+  // share memory with inputs: where it is all of an input and the driver can, the run writes in place, which
+  // for a ScatterND or a ScatterElements costs what is written and not the whole; else the result is computed
+  // apart and copied. Such a call is not coalesced.
+  std::vector<Tensor> outputs = {};
 };
 
 struct CoalescingStats {

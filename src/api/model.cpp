@@ -45,6 +45,15 @@ std::vector<device::View> views_of(std::span<const Tensor> inputs) {
   return views;
 }
 
+std::vector<device::View> views_to_write(std::span<const Tensor> outputs) {
+  for (const Tensor& output : outputs) {
+    Internals::view(output);  // invalid for a Tensor that is none
+    if (!Internals::writable(output))
+      throw Error(ErrorCode::invalid, "an output is given memory to write to that was borrowed to be read");
+  }
+  return views_of(outputs);
+}
+
 // What would run alone anyway.
 std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model,
                                                 std::span<const Tensor> inputs,
@@ -254,7 +263,8 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
     if (const Model* const other = taken->other()) return (*other)(inputs, options);
   }
   const std::optional<Stream> guarded = options.stream ? std::nullopt : guarded_stream(rep_->device);
-  if (!options.stream && !guarded && !options.keep_on_device) {
+  const bool is_free = !options.keep_on_device && options.outputs.empty();
+  if (!options.stream && !guarded && is_free) {
     if (auto outputs = call_at_once(*rep_, inputs)) return *std::move(outputs);
   }
   const std::vector<device::View> views = views_of(inputs);
@@ -262,7 +272,7 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
-  if (stream == nullptr && !options.keep_on_device && coalesces(*rep_, views)) {
+  if (stream == nullptr && is_free && coalesces(*rep_, views)) {
     return within_memory([&] {
       return Internals::make_tensors(take(rep_->calls->join(
           views, to_deadline(options.timeout), options.cancel, Internals::keep_all(rep_->device, inputs))));
@@ -274,9 +284,18 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
   call.results_on_device = options.keep_on_device;
-  call.keep = Internals::keep_all(rep_->device, inputs);
+  const std::vector<device::View> outputs = views_to_write(options.outputs);
+  call.outputs = outputs;
+  if (outputs.empty()) {
+    call.keep = Internals::keep_all(rep_->device, inputs);
+  } else {
+    std::vector<Tensor> named(inputs.begin(), inputs.end());
+    named.insert(named.end(), options.outputs.begin(), options.outputs.end());
+    call.keep = Internals::keep_all(rep_->device, named);
+  }
   return within_memory([&] {
-    return Internals::make_tensors(take(Internals::runtime(rep_->device).run(*rep_->model, call)));
+    std::vector<device::View> made = take(Internals::runtime(rep_->device).run(*rep_->model, call));
+    return outputs.empty() ? Internals::make_tensors(std::move(made)) : options.outputs;
   });
 }
 
@@ -299,6 +318,8 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
                     ? "submit takes no stream: what is submitted runs in no order; call the model for that"
                     : "submit gives results to the host; call the model for results on its device");
   }
+  if (!options.outputs.empty())
+    throw Error(ErrorCode::invalid, "submit writes to no memory of the caller's; call the model for that");
   // The answer may come, and end this handle, before submit returns.
   const std::shared_ptr<Rep> kept = rep_;
   if (kept->replicas != nullptr) {

@@ -20,7 +20,8 @@ struct Wait {
   Point point;
 };
 // Its views are contiguous, aligned to their element, and such as Traits::binding says; nothing else reads or
-// writes the outputs and the arena until the submission is over.
+// writes the outputs and the arena until the submission is over. An output overlaps an input only where
+// Program::may_share() says so.
 struct Run {
   Ref<const Program> program;
   Ref<Buffer> arena;  // Program::arena_bytes() of device memory; null where that is 0

@@ -22,6 +22,26 @@ bool is_foreign(const device::Device& device, const View& view) {
   return view.buffer != nullptr && view.buffer->memory().maker() != device.maker();
 }
 
+// The bytes from a view's first to its last one.
+struct Reach {
+  uint64_t begin, end;
+};
+Reach reach_of(const View& view) {
+  const auto size = static_cast<int64_t>(ir::size_of(view.dtype));
+  int64_t before = 0, after = size;
+  for (size_t i = 0; i < view.extents.rank(); ++i) {
+    const int64_t last = (view.extents[i] - 1) * view.strides[i] * size;
+    (last < 0 ? before : after) += last;
+  }
+  return {view.address() + static_cast<uint64_t>(before), view.address() + static_cast<uint64_t>(after)};
+}
+
+bool overlap(const View& a, const View& b) {
+  if (a.bytes() == 0 || b.bytes() == 0) return false;
+  const Reach x = reach_of(a), y = reach_of(b);
+  return x.begin < y.end && y.begin < x.end;
+}
+
 }  // namespace
 
 bool can_run_on(const device::Device& device, const View& view) {
@@ -75,7 +95,9 @@ Status Binding::bind(Allocator& allocator, const device::Device& device, const M
   for (size_t i = 0; i < expected.size(); ++i) {
     if (!call.outputs.empty()) {
       HEDDLE_TRY(check_output(model, i, expected[i], call.outputs[i]));
-      HEDDLE_TRY(bind_given(device, call.outputs[i], call.deadline));
+      HEDDLE_TRY(is_in_the_way(device, program, call, i)
+                     ? bind_apart(allocator, device, call.outputs[i])
+                     : bind_given(device, call.outputs[i], call.deadline));
     } else if (call.results_in_slot) {
       const View made =
           View::contiguous(static_cast<std::byte*>(nullptr), expected[i].dtype, expected[i].extents);
@@ -118,6 +140,31 @@ Status Binding::bind_given(const device::Device& device, const View& given, Dead
   return {};
 }
 
+// What is staged is read before the run, or written after it.
+bool Binding::is_in_the_way(const device::Device& device, const device::Program& program, const Call& call,
+                            size_t output) const {
+  const View& to = call.outputs[output];
+  if (!can_run_on(device, to)) return false;
+  for (size_t i = 0; i < call.inputs.size(); ++i) {
+    const View& from = call.inputs[i];
+    if (!can_run_on(device, from) || !overlap(from, to)) continue;
+    const bool is_same = from.address() == to.address() && from.bytes() == to.bytes();
+    if (!is_same || !program.may_share(output, i)) return true;
+  }
+  return false;
+}
+
+Status Binding::bind_apart(Allocator& allocator, const device::Device& device, const View& given) {
+  HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer, allocator.allocate(given.bytes(), MemoryKind::device));
+  View view = View::contiguous(std::move(buffer), given.dtype, given.extents);
+  if (!can_run_on(device, view)) return Status::internal("a run cannot write to memory of its own device");
+  names_caller_memory_ = names_caller_memory_ || given.buffer == nullptr;
+  apart_.push_back({run_outputs_.size(), given});
+  outputs_.push_back(given);
+  run_outputs_.push_back(std::move(view));
+  return {};
+}
+
 Status Binding::bind_fresh(Allocator& allocator, const device::Device& device, const ir::ConcreteType& type) {
   const auto bytes = static_cast<uint64_t>(type.extents.elements() * ir::size_of(type.dtype));
   const MemoryKind kind = host_reads_results_ ? MemoryKind::staging : MemoryKind::device;
@@ -139,7 +186,7 @@ Status Binding::reserve(Slot& slot, Allocator::Callbacks callbacks) const {
 
 void Binding::stage(Ref<const device::Program> program, const Slot* slot, Ref<device::RowFaults> row_faults,
                     device::CommandList& list) {
-  list.reserve(1 + 2 * staged_.size());
+  list.reserve(1 + 2 * staged_.size() + apart_.size());
   for (const Staged& each : staged_) {
     if (!each.output) stage_input(each, *slot, list);
   }
@@ -148,8 +195,11 @@ void Binding::stage(Ref<const device::Program> program, const Slot* slot, Ref<de
     View& view = run_outputs_[each.index];
     view = View::contiguous(slot->output(each.index).device, view.dtype, view.extents);
   }
+  std::vector<View> made;
+  for (const Apart& each : apart_) made.push_back(run_outputs_[each.output]);
   list.run(std::move(program), arena_bytes_ == 0 ? nullptr : slot->arena(), std::move(run_inputs_),
            std::move(run_outputs_), std::move(row_faults));
+  for (size_t i = 0; i < apart_.size(); ++i) list.copy(std::move(made[i]), apart_[i].to);
   for (const Staged& each : staged_) {
     if (each.output) stage_output(each, *slot, list);
   }

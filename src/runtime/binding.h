@@ -32,8 +32,9 @@ Result<device::View> as_callers(const device::View& view, bool to_write, Deadlin
 
 struct Call {
   std::span<const device::View> inputs = {};
-  std::span<const device::View> outputs = {};  // empty: fresh buffers; else one contiguous view per output
-  Stream* stream = nullptr;                    // null: the lane's own stream; no order among calls
+  // Empty: fresh buffers; else one contiguous view per output. It may overlap inputs.
+  std::span<const device::View> outputs = {};
+  Stream* stream = nullptr;  // null: the lane's own stream; no order among calls
   // Until when it may wait for another thread's compilation, for its turn, its permit and the results.
   // Without `keep` the wait for results has no end while they use memory of the caller.
   Deadline deadline = Deadline::never();
@@ -75,11 +76,18 @@ class Binding {
     device::View given;  // what the caller brought
     bool stays = false;  // an output whose result lies in the slot: `given` says what it is like
   };
+  struct Apart {
+    size_t output;
+    device::View to;  // of the device: the run writes elsewhere, since it reads there
+  };
   struct Back {
     device::View from, to;  // both of the host
   };
   Status bind_input(const device::Device& device, size_t index, Deadline deadline);
   Status bind_given(const device::Device& device, const device::View& given, Deadline deadline);
+  bool is_in_the_way(const device::Device& device, const device::Program& program, const Call& call,
+                     size_t output) const;
+  Status bind_apart(Allocator& allocator, const device::Device& device, const device::View& given);
   Status bind_fresh(Allocator& allocator, const device::Device& device, const ir::ConcreteType& type);
   void stage_input(const Staged& each, const Slot& slot, device::CommandList& list);
   void stage_output(const Staged& each, const Slot& slot, device::CommandList& list);
@@ -88,6 +96,7 @@ class Binding {
   std::vector<device::View> run_inputs_, run_outputs_;  // what the program sees
   std::vector<device::View> outputs_;                   // what the caller gets
   std::vector<Staged> staged_;
+  std::vector<Apart> apart_;
   std::vector<Back> back_;
   std::vector<Ref<device::Buffer>>
       foreign_;  // given to write to, and bound where they lie, as the host's memory

@@ -200,9 +200,23 @@ Tensor operand(const Source& source, c10::ArrayRef<c10::IValue> arguments, const
   return to_heddle(tensor);
 }
 
+// The targets as memory for the run to write to, or nothing where one has another shape or is strided.
+std::vector<Tensor> written_by_run(const Compiled& compiled, c10::ArrayRef<at::Tensor> targets) {
+  std::vector<Tensor> outputs;
+  if (!compiled.results || compiled.results->size() != targets.size()) return outputs;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const Result& result = (*compiled.results)[i];
+    const bool fits = targets[i].sizes() == result.sizes && targets[i].scalar_type() == result.type;
+    if (!fits || !targets[i].is_contiguous()) return {};
+    outputs.push_back(to_heddle(targets[i]));
+  }
+  return outputs;
+}
+
+// The results; nothing where they are in the targets.
 std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
-                            c10::ArrayRef<c10::IValue> arguments, const Device& device,
-                            c10::DeviceIndex index) {
+                            c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> targets,
+                            const Device& device, c10::DeviceIndex index) {
   std::vector<at::Tensor> results;
   if (compiled.graph == nullptr) {
     for (const Result& each : *compiled.results) results.push_back(empty(each.sizes, each.type, index));
@@ -214,6 +228,11 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
   CallOptions options;
   options.stream = current_stream_of(index);
   options.keep_on_device = true;
+  options.outputs = written_by_run(compiled, targets);
+  if (!options.outputs.empty()) {
+    compiled.graph->model(inputs, options);
+    return results;
+  }
   for (Tensor& each : compiled.graph->model(inputs, options)) {
     const size_t i = results.size();
     results.push_back(to_torch(std::move(each), index));
@@ -286,11 +305,12 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     append_arguments(key, schema, arguments, overload_.entry->numbers);
     check_overlap(overload_, targets, arguments, key.whole);
     key.end_kind();
-    return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, device, index);
+    return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, targets, device, index);
   });
   const bool is_functional = overload_.kind == Overload::Kind::functional;
   const size_t wanted = is_functional ? schema.returns().size() : targets.size();
-  TORCH_INTERNAL_ASSERT(results.size() == wanted || (is_functional && returns_list(schema)),
+  const bool is_written = !is_functional && results.empty();
+  TORCH_INTERNAL_ASSERT(is_written || results.size() == wanted || (is_functional && returns_list(schema)),
                         overload_.entry->op, " has ", results.size(), " results, not ", wanted);
   if (is_functional) {
     torch::jit::drop(*stack, count);
@@ -298,7 +318,7 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     return;
   }
   translated([&] {
-    for (size_t i = 0; i < targets.size(); ++i) {
+    for (size_t i = 0; i < targets.size() && !is_written; ++i) {
       if (overload_.kind == Overload::Kind::out && at::native::resize_output(targets[i], results[i].sizes()))
         check_resized(overload_, targets[i], arguments);
       put(results[i], targets[i], index);

@@ -8,8 +8,8 @@
 //   Refused    A call that PyTorch refuses raises PyTorch's error and leaves nothing behind: devices and
 //              shared memory are checked before each call (checks.h), the rest by the Meta kernel, whose
 //              refusals are not kept.
-//   Mutation   In-place and out= overloads compute the same graph and copy its result, in stream order, to
-//              where it belongs.
+//   Mutation   In-place and out= overloads compute the same graph, which writes its result to a contiguous
+//              target of its shape; to any other one it is copied, in stream order.
 //   Threads    Any. A model is made once however many threads ask.
 //   Blocks     For a first compilation, and on synchronous devices until the result is there.
 #pragma once

@@ -135,9 +135,58 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
     resident_bytes_ += (*step)->resident_bytes();
     steps_.push_back({node.op->name.data(), std::move(*step)});
   }
+  if (outermost) note_sharing(graph);
   arena_bytes_ = storage_.arena_bytes + scratch;
   storage_.operands = {};
   return {};
+}
+
+void HostProgram::note_sharing(const ir::Graph& graph) {
+  const std::vector<ir::ValueId> root = plan::roots_of(graph);
+  std::vector<int> last_read(graph.values.size(), kNever), written(graph.values.size(), kNever);
+  std::vector<const ir::Node*> made_by(graph.values.size(), nullptr);
+  int step = 0;
+  bool has_bodies = false;
+  for (const ir::Node& node : graph.nodes) {
+    has_bodies = has_bodies || node.is("If") || node.is("Loop");
+    if (renames(node)) continue;
+    for (const ir::ValueId id : node.inputs) {
+      if (id != ir::kNoValue) last_read[root[id]] = step;
+    }
+    for (const ir::ValueId id : node.outputs) {
+      if (id == ir::kNoValue) continue;
+      written[id] = step;
+      made_by[id] = &node;
+    }
+    ++step;
+  }
+  std::vector<bool> is_copied(graph.outputs.size(), false);
+  for (const auto& [from, to] : storage_.copies) {
+    is_copied[to.offset] = true;
+    last_read[root[graph.outputs[to.offset]]] = kAlways;
+  }
+  for (const ir::ValueId id : graph.inputs) last_reads_.push_back(has_bodies ? kAlways : last_read[id]);
+  for (size_t output = 0; output < graph.outputs.size(); ++output) {
+    const ir::ValueId id = root[graph.outputs[output]];
+    writes_.push_back(is_copied[output] ? step : written[id]);
+    if (is_copied[output]) continue;
+    const Step& writer = *steps_[static_cast<size_t>(writes_.back())].step;
+    const std::vector<ir::ValueId>& operands = made_by[id]->inputs;
+    for (size_t input = 0; input < graph.inputs.size(); ++input) {
+      if (last_reads_[input] != writes_.back()) continue;
+      bool all = true;
+      for (size_t i = 0; i < operands.size(); ++i) {
+        const bool reads = operands[i] != ir::kNoValue && root[operands[i]] == graph.inputs[input];
+        all = all && (!reads || writer.may_write_over(i));
+      }
+      if (all) replaced_.emplace_back(output, input);
+    }
+  }
+}
+
+bool HostProgram::may_share(size_t output, size_t input) const {
+  if (last_reads_[input] < writes_[output]) return true;
+  return std::ranges::find(replaced_, std::pair(output, input)) != replaced_.end();
 }
 
 Status HostProgram::run(const device::Run& run, Team& team) const {

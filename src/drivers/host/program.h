@@ -46,6 +46,7 @@ class HostProgram final : public device::Program {
   // Steps without operands, made elsewhere than by lowering.
   explicit HostProgram(std::vector<Named> steps = {}) : steps_(std::move(steps)) {}
 
+  bool may_share(size_t output, size_t input) const override;
   Status run(const device::Run& run, Team& team) const;
   // The steps alone, on an arena of arena_bytes().
   Status run_steps(const RunContext& context) const;
@@ -57,11 +58,16 @@ class HostProgram final : public device::Program {
   Status prepare_storage(const ir::Graph& graph, const WeightStore& weights);
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, uint64_t bytes_left,
                        bool outermost);
+  void note_sharing(const ir::Graph& graph);
 
   Storage storage_;
   std::vector<ir::Tensor> constants_;  // keeps their bytes
   std::vector<Named> steps_;
-  bool brief_ = false;  // a few microseconds at most
+  static constexpr int kAlways = INT32_MAX, kNever = -1;
+  std::vector<int> last_reads_;  // by input: the last step that reads it; kAlways: it is read to the end
+  std::vector<int> writes_;      // by output: the step that writes it; their number: it is copied after them
+  std::vector<std::pair<size_t, size_t>> replaced_;  // output and input of one step, place by place
+  bool brief_ = false;                               // a few microseconds at most
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
   Ref<FirstRuns> first_runs_;  // null: not counted

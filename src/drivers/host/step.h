@@ -104,6 +104,8 @@ class Step {
     return 0;
   }  // arena bytes needed while it runs, placed by set_scratch before the first run
   virtual void set_scratch(uint64_t /*offset*/) {}
+  // Whether the only output may be the memory of this operand: each place is written after it was last read.
+  virtual bool may_write_over(size_t /*input*/) const { return false; }
   virtual uint64_t resident_bytes() const { return 256; }  // what keeping it costs
   virtual std::string path() const { return {}; }  // how it is computed, for people; "": there is one way
   virtual std::string way() const { return {}; }   // how it is cut and whether that was measured, likewise

@@ -59,12 +59,6 @@ Term ordered(const Term& x, const std::vector<int64_t>& order) {
   return identity(order) ? x : Term(x.call(), x.call().transpose(x, order));
 }
 
-std::vector<int64_t> inverse(const std::vector<int64_t>& order) {
-  std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
-  return back;
-}
-
 // The axes of x, those with an index first.
 std::vector<int64_t> indexed_first(const IndexList& list, int rank) {
   std::vector<int64_t> order(list.axes.begin(), list.axes.end());
@@ -117,59 +111,114 @@ std::optional<Term> put_under_mask(Call& call) {
   return select({call, call.reshape(mask, shape)}, {call, call.cast(call.tensor(2), x.dtype())}, x);
 }
 
+std::vector<Int> joined(std::initializer_list<std::span<const Int>> parts) {
+  std::vector<Int> all;
+  for (const std::span<const Int> part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+// The first `count` axes as one; none: x itself.
+Term outer_as_one(const Term& x, size_t count) {
+  if (count < 2) return x;
+  const std::vector<Int> extents = sizes(x.call(), x);
+  int64_t product = 1;
+  for (const Int& extent : std::span(extents).first(count))
+    product = extent.known && product >= 0 ? product * *extent.known : -1;
+  const std::vector<Int> outer{Int(product)};
+  return {x.call(), x.call().reshape(x, joined({outer, std::span(extents).subspan(count)}))};
+}
+
+Term expanded(const Term& x, const std::vector<Int>& shape) { return {x.call(), x.call().expand(x, shape)}; }
+
+// A column of points: `numbers`, which vary along the axes of `shape` from `at` on, in extents `own`.
+Value column(const Term& numbers, size_t at, const std::vector<Int>& own, const std::vector<Int>& shape) {
+  Call& call = numbers.call();
+  std::vector<Int> alone(shape.size(), Int(1));
+  std::ranges::copy(own, alone.begin() + static_cast<int64_t>(at));
+  return call.unsqueeze(call.expand(call.reshape(numbers, alone), shape), {-1});
+}
+
+Value side_by_side(Call& call, const std::vector<Value>& columns) {
+  return columns.size() == 1 ? columns[0] : call.node("Concat", columns, {{"axis", int64_t{-1}}});
+}
+
+// Where ScatterND writes. No axis of x is moved: the run may write into its memory.
+struct Places {
+  Term x;                   // the axes before a row of indexed ones as one
+  Value points;             // [.., one column for each axis of x up to the last indexed one]
+  std::vector<Int> read;    // the shape that values broadcast to: what reading would give
+  std::vector<Int> values;  // and are reshaped to, if it is another
+};
+
+Places places_of(Call& call, const Term& given, const IndexList& list) {
+  Term shared = list.indices[0];
+  for (size_t i = 1; i < list.indices.size(); ++i) shared = shared + list.indices[i];
+  const std::vector<Int> depth = sizes(call, shared);
+  const std::vector<Int> extents = sizes(call, given);
+  const auto past = static_cast<size_t>(list.axes.back()) + 1;
+  const std::span<const Int> after = std::span(extents).subspan(past);
+  std::vector<Value> columns;
+  if (list.in_row) {
+    const auto first = static_cast<size_t>(list.axes.front());
+    const std::span<const Int> before = std::span(extents).first(first);
+    const Term x = outer_as_one(given, first);
+    std::vector<Int> outer;
+    if (first > 0) outer.push_back(call.size_of(x, 0));
+    const std::vector<Int> shape = joined({outer, depth});
+    if (first > 0) columns.push_back(column(iota(call, outer[0]), 0, outer, shape));
+    for (const Term& index : list.indices)
+      columns.push_back(column(expanded(index, depth), outer.size(), depth, shape));
+    return {x, side_by_side(call, columns), joined({before, depth, after}), joined({shape, after})};
+  }
+  std::vector<Int> between;  // the axes without an index that one with an index follows
+  for (size_t axis = 0; axis < past; ++axis) {
+    if (std::ranges::find(list.axes, static_cast<int>(axis)) == list.axes.end())
+      between.push_back(extents[axis]);
+  }
+  const std::vector<Int> shape = joined({depth, between});
+  size_t indexed = 0;
+  for (size_t axis = 0; axis < past; ++axis) {
+    if (std::ranges::find(list.axes, static_cast<int>(axis)) != list.axes.end()) {
+      columns.push_back(column(expanded(list.indices[indexed++], depth), 0, depth, shape));
+    } else {
+      const size_t at = depth.size() + axis - indexed;
+      columns.push_back(column(iota(call, extents[axis]), at, {extents[axis]}, shape));
+    }
+  }
+  const std::vector<Int> read = joined({shape, after});
+  return {given, side_by_side(call, columns), read, read};
+}
+
+// A shape of the same rank is the same one here.
+Value shaped(Call& call, Value value, const std::vector<Int>& shape) {
+  return call.rank(value) == static_cast<int>(shape.size()) ? value : call.reshape(value, shape);
+}
+
+// Values of the shape Places::read replace those of argument 0, or are added to them.
+Results written(Call& call, const Places& to, const Term& values, std::string_view reduction) {
+  const Value all = call.node("ScatterND", {to.x, to.points, shaped(call, values, to.values)},
+                              {{"reduction", std::string(reduction)}});
+  return shaped(call, all, sizes(call, call.tensor(0)));
+}
+
 Results index_put(Call& call) {  // self, indices, values, accumulate
   if (const std::optional<Term> done = put_under_mask(call)) return Value(*done);
   const bool add = call.flag(3);
   const DType dtype = written_in(call.result_dtype(), add);
   const Term x = given(call, 0).cast(dtype);
-  const IndexList list = index_list(call, 1);
-  const std::vector<int64_t> order = indexed_first(list, x.rank());
-  const Term first = ordered(x, order);
-  const Term places = stacked(call, list);
-
-  // The values broadcast to what reading would give.
-  std::vector<Int> shape = sizes(call, places);
-  shape.pop_back();
-  const std::vector<Int> extents = sizes(call, first);
-  shape.insert(shape.end(), extents.begin() + static_cast<int64_t>(list.axes.size()), extents.end());
-  const std::vector<int64_t> there = in_place(list, result_rank(list, x.rank()));
-  std::vector<Int> read;
-  for (const int64_t axis : there) read.push_back(shape[static_cast<size_t>(axis)]);
-  const Term values = {call, call.expand(given(call, 2).cast(dtype), read)};
-  const Value written = call.node("ScatterND", {first, places, ordered(values, inverse(there))},
-                                  {{"reduction", std::string(add ? "add" : "none")}});
-  return Value(ordered({call, written}, inverse(order)));
+  const Places to = places_of(call, x, index_list(call, 1));
+  return written(call, to, expanded(given(call, 2).cast(dtype), to.read), add ? "add" : "none");
 }
 
 // ---- one axis, an index of rank 0 or 1
 
-// x with `dim` in front.
-struct Fronted {
-  Term x;
-  std::vector<int64_t> back;
-};
-Fronted fronted(const Term& given, int64_t dim) {
-  const Term x = lifted(given);
-  const int front = from_front(static_cast<int>(dim), x.rank());
-  std::vector<int64_t> order = {front};
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (axis != front) order.push_back(axis);
-  }
-  return {ordered(x, order), inverse(order)};
-}
-
 Term flat(const Term& index) { return {index.call(), index.call().reshape(as_index(index), {Int(-1)})}; }
 
-Term shaped_like(const Term& x, const Term& model) {
-  return x.rank() == model.rank() ? x : Term(x.call(), x.call().reshape(x, sizes(x.call(), model)));
-}
-
-// Rows of x at the index replaced by, or added to, `rows` of shape [index, the other axes].
-Results rows_written(Call& call, const Fronted& to, const Term& index, const Term& rows,
-                     std::string_view reduction) {
-  const Value places = call.unsqueeze(flat(index), {-1});
-  const Value written = call.node("ScatterND", {to.x, places, rows}, {{"reduction", std::string(reduction)}});
-  return Value(shaped_like(ordered({call, written}, to.back), given(call, 0)));
+// Rows of argument 0, in this dtype, along the axis that argument 1 names.
+Places rows_at(Call& call, DType dtype, const Term& index) {
+  const Term x = lifted(given(call, 0).cast(dtype));
+  const int axis = from_front(static_cast<int>(call.integer(1)), x.rank());
+  return places_of(call, x, {{axis}, {flat(index)}, 1, true});
 }
 
 Results index_select(Call& call) {  // self, dim, index
@@ -182,25 +231,20 @@ Results index_select(Call& call) {  // self, dim, index
 
 Results index_add(Call& call) {  // self, dim, index, source, alpha
   const DType dtype = written_in(call.result_dtype(), true);
-  const int64_t dim = call.integer(1);
   Term source = given(call, 3).cast(dtype);
   if (!call.is(4, 1))
     source = (source.cast(wide(dtype)) * Term(call, call.scalar(4, wide(dtype)))).cast(dtype);
-  return rows_written(call, fronted(given(call, 0).cast(dtype), dim), without_negatives(given(call, 2)),
-                      fronted(source, dim).x, "add");
+  return written(call, rows_at(call, dtype, without_negatives(given(call, 2))), source, "add");
 }
 
 Results index_copy(Call& call) {  // self, dim, index, source
-  const int64_t dim = call.integer(1);
-  return rows_written(call, fronted(given(call, 0), dim), without_negatives(given(call, 2)),
-                      fronted(given(call, 3), dim).x, "none");
+  const Places to = rows_at(call, call.result_dtype(), without_negatives(given(call, 2)));
+  return written(call, to, given(call, 3), "none");
 }
 
 Results index_filled(Call& call, Value value) {
-  const Fronted to = fronted(given(call, 0), call.integer(1));
-  std::vector<Int> shape = sizes(call, to.x);
-  shape[0] = call.size_of(flat(given(call, 2)), 0);
-  return rows_written(call, to, given(call, 2), {call, call.expand(value, shape)}, "none");
+  const Places to = rows_at(call, call.result_dtype(), given(call, 2));
+  return written(call, to, expanded({call, value}, to.read), "none");
 }
 
 Results index_fill_scalar(Call& call) { return index_filled(call, call.scalar(3, call.result_dtype())); }

@@ -54,6 +54,7 @@ struct Wrap {
 
 template <class T>
 void copy(const BlockArgs& args) {
+  if (args.d == args.a) return;
   std::memcpy(args.d, args.a, static_cast<size_t>(args.count) * sizeof(T));
 }
 

@@ -14,8 +14,12 @@ namespace {
 
 class ElementwiseStep final : public Step {
  public:
-  ElementwiseStep(std::vector<BlockProgram> programs, std::vector<ir::Tensor> constants, int width)
-      : programs_(std::move(programs)), constants_(std::move(constants)), width_(width) {}
+  ElementwiseStep(std::vector<BlockProgram> programs, std::vector<ir::Tensor> constants,
+                  const Lowering& lowering)
+      : programs_(std::move(programs)),
+        constants_(std::move(constants)),
+        replaceable_(alike(lowering)),
+        width_(lowering.width) {}
 
   Status run(const RunContext& context) const override {
     for (const BlockProgram& program : programs_) {
@@ -34,6 +38,7 @@ class ElementwiseStep final : public Step {
     return static_cast<uint64_t>(most * width_ * kPiecesPerThread);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  bool may_write_over(size_t input) const override { return replaceable_[input]; }
   uint64_t resident_bytes() const override { return 1024 * programs_.size(); }
   Sharing sharing() const override {
     const auto heaviest = std::ranges::max_element(programs_, {}, &BlockProgram::work);
@@ -41,8 +46,20 @@ class ElementwiseStep final : public Step {
   }
 
  private:
+  // Operands whose elements lie where those of the only result do. It is made by the last instruction.
+  static std::vector<bool> alike(const Lowering& lowering) {
+    const Operand& y = lowering.outputs[0];
+    std::vector<bool> all;
+    for (const Operand& x : lowering.inputs) {
+      all.push_back(lowering.outputs.size() == 1 && x.present() && x.dtype == y.dtype &&
+                    x.extents == y.extents && x.narrow == y.narrow && x.channels_last == y.channels_last);
+    }
+    return all;
+  }
+
   std::vector<BlockProgram> programs_;
   std::vector<ir::Tensor> constants_;  // of a fused body; the programs point into them
+  std::vector<bool> replaceable_;      // by operand
   int width_;
   uint64_t scratch_ = 0;
 };
@@ -99,7 +116,7 @@ Result<std::unique_ptr<Step>> lower_node(Lowering& lowering) {
   std::vector<BlockProgram> programs;
   programs.push_back(std::move(program));
   return std::unique_ptr<Step>(
-      std::make_unique<ElementwiseStep>(std::move(programs), std::vector<ir::Tensor>{}, lowering.width));
+      std::make_unique<ElementwiseStep>(std::move(programs), std::vector<ir::Tensor>{}, lowering));
 }
 
 // Values of a fused body, compiled when first asked for: a program holds only what its results need.
@@ -195,7 +212,7 @@ Result<std::unique_ptr<Step>> lower_body(Lowering& lowering) {
     if (value.constant.has_value()) constants.push_back(*value.constant);
   }
   return std::unique_ptr<Step>(
-      std::make_unique<ElementwiseStep>(std::move(programs), std::move(constants), lowering.width));
+      std::make_unique<ElementwiseStep>(std::move(programs), std::move(constants), lowering));
 }
 
 }  // namespace

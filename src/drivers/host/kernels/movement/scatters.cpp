@@ -1,6 +1,6 @@
-// Operators that write by index into a copy of their first operand. Indices are checked before anything is
-// written; updates of one place are taken in order, by one thread. Where an index outside is one row's
-// mistake, its update is left out.
+// Operators that write by index into a copy of their first operand, or into itself where the result is its
+// memory. Indices are checked before anything is written; updates of one place are taken in order, by one
+// thread. Where an index outside is one row's mistake, its update is left out.
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -55,10 +55,13 @@ class ScatterStep : public Step {
         size_(ir::size_of(to_.dtype)),
         width_(lowering.width) {}
 
+  bool may_write_over(size_t input) const override { return input == 0; }
+
  protected:
   void copy_operand(const RunContext& context) const {
     const std::byte* from = context.read(from_);
     std::byte* to = context.write(to_);
+    if (from == to) return;
     split(context.caller, to_.elements(), 4096, to_.elements(), width_, [&](int64_t begin, int64_t end, int) {
       std::memcpy(to + begin * size_, from + begin * size_, static_cast<size_t>((end - begin) * size_));
     });
