@@ -67,6 +67,10 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
   return lower(inner);
 }
 
+StorageRules rules_of(const Engine& engine) {
+  return {engine.bf16, !engine.bf16 && engine.row_bits == nullptr};
+}
+
 // How a step is computed, and how it is divided.
 std::string described(const Step& step) {
   std::string all;
@@ -106,7 +110,7 @@ Result<Ref<HostProgram>> HostProgram::prepare(const ir::Graph& graph, WeightStor
 }
 
 Status HostProgram::prepare_storage(const ir::Graph& graph, const WeightStore& weights) {
-  HEDDLE_TRY_ASSIGN(storage_, assign_storage(graph, weights.engine().bf16));
+  HEDDLE_TRY_ASSIGN(storage_, assign_storage(graph, rules_of(weights.engine())));
   take_operands(graph);
   for (const ir::Value& value : graph.values) {
     if (value.is_constant()) constants_.push_back(*value.constant);
@@ -119,7 +123,7 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
   uint64_t scratch = 0;
   resident_bytes_ = 4096;
   for (const ir::Node& node : graph.nodes) {
-    if (renames(node)) continue;
+    if (falls_away(node, storage_)) continue;
     const Lower lower = find_lowering(node.op->name);
     if (lower == nullptr)
       return Status::unsupported(node.describe(), ": the host driver has no lowering for it");
@@ -138,18 +142,19 @@ Status HostProgram::prepare_steps(const ir::Graph& graph, WeightStore& weights, 
   if (outermost) note_sharing(graph);
   arena_bytes_ = storage_.arena_bytes + scratch;
   storage_.operands = {};
+  storage_.root = {};
   return {};
 }
 
 void HostProgram::note_sharing(const ir::Graph& graph) {
-  const std::vector<ir::ValueId> root = plan::roots_of(graph);
+  const std::vector<ir::ValueId>& root = storage_.root;
   std::vector<int> last_read(graph.values.size(), kNever), written(graph.values.size(), kNever);
   std::vector<const ir::Node*> made_by(graph.values.size(), nullptr);
   int step = 0;
   bool has_bodies = false;
   for (const ir::Node& node : graph.nodes) {
     has_bodies = has_bodies || node.is("If") || node.is("Loop");
-    if (renames(node)) continue;
+    if (falls_away(node, storage_)) continue;
     for (const ir::ValueId id : node.inputs) {
       if (id != ir::kNoValue) last_read[root[id]] = step;
     }
@@ -260,7 +265,7 @@ Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialise
 Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
                                                NoLocksHeld none) const {
   HEDDLE_TRY_ASSIGN(const Ref<const device::Program> compiled, lower(specialised, bytes_max, none));
-  HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, weights_->engine().bf16));
+  HEDDLE_TRY_ASSIGN(const Storage storage, assign_storage(specialised, rules_of(weights_->engine())));
   const auto& program = static_cast<const HostProgram&>(*compiled);
   plan::ProgramPlan planned;
   planned.arena_bytes = storage.arena_bytes;
@@ -275,7 +280,7 @@ Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uin
       if (line.outputs.empty()) line.name = specialised.values[id].name;
       line.outputs.push_back({storage.operands[id].dtype, storage.operands[id].extents});
     }
-    if (!renames(node)) {
+    if (!falls_away(node, storage)) {
       line.path = described(*program.steps()[steps].step);
       line.step = ++steps;
       line.cost = plan::cost(specialised, node);

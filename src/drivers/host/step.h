@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -35,6 +36,8 @@ struct Operand {
   const std::byte* constant = nullptr;  // kConstant; kept alive by the module
   bool channels_last = false;           // [N, spatial.., C] in memory, extents as ever (channel_layout.h)
   bool narrow = false;                  // bf16 in memory, dtype kF32 (narrow_values.h)
+  // What a caller's weight is in memory, dtype kF32: kF16 or kBF16 (half_weights.h).
+  std::optional<ir::DType> half = std::nullopt;
 
   bool present() const { return location != Location::kNone; }
   int64_t elements() const { return extents.elements(); }

@@ -146,7 +146,7 @@ TEST_CASE("a value is narrow when a product makes it and products alone read it"
     const ir::Graph graph = *b.take();
     for (const bool bf16 : {true, false}) {
       CAPTURE(bf16);
-      const Result<Storage> storage = assign_storage(graph, bf16);
+      const Result<Storage> storage = assign_storage(graph, {.bf16 = bf16});
       REQUIRE(storage.ok());
       CHECK(storage->operands[id].narrow == (bf16 && chain.narrow));
     }
@@ -157,8 +157,8 @@ TEST_CASE("a narrow value takes half the room") {
   ir::Builder b;
   b.output(linear(b, linear(b, b.input("x", kRowsType))));
   const ir::Graph graph = *b.take();
-  CHECK(assign_storage(graph, false)->arena_bytes == 32 * 8 * 4);
-  CHECK(assign_storage(graph, true)->arena_bytes == 32 * 8 * 2);
+  CHECK(assign_storage(graph, {})->arena_bytes == 32 * 8 * 4);
+  CHECK(assign_storage(graph, {.bf16 = true})->arena_bytes == 32 * 8 * 2);
 }
 
 }  // namespace

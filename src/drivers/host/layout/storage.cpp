@@ -1,6 +1,7 @@
 #include "drivers/host/layout/storage.h"
 
 #include "drivers/host/layout/channel_layout.h"
+#include "drivers/host/layout/half_weights.h"
 #include "drivers/host/layout/narrow_values.h"
 #include "ir/transposed_window.h"
 
@@ -40,19 +41,35 @@ bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Ext
   return false;
 }
 
-Result<Storage> assign_storage(const ir::Graph& graph, bool bf16) {
+bool falls_away(const ir::Node& node, const Storage& storage) {
+  if (renames(node)) return true;
+  const ir::ValueId made = node.outputs.empty() ? ir::kNoValue : node.outputs[0];
+  return made != ir::kNoValue && storage.operands[made].half.has_value();
+}
+
+Result<Storage> assign_storage(const ir::Graph& graph, const StorageRules& rules) {
   Storage storage;
   std::vector<Operand>& operands = storage.operands;
   operands.resize(graph.values.size());
   HEDDLE_TRY(describe(graph, operands));
-  if (bf16) choose_narrow(graph, plan::roots_of(graph), operands);
-  const plan::Placement placed =
-      plan::place_values(graph, [&](ir::ValueId id) { return operands[id].bytes(); });
+  if (rules.bf16) choose_narrow(graph, plan::roots_of(graph), operands);
+  std::vector<ir::ValueId> cast_from(graph.values.size(), ir::kNoValue);
+  if (rules.half_weights) cast_from = half_weights(graph);
+  const plan::Placement placed = plan::place_values(
+      graph, [&](ir::ValueId id) { return cast_from[id] == ir::kNoValue ? operands[id].bytes() : 0; });
+  storage.root = placed.root;
   for (ir::ValueId id = 0; id < operands.size(); ++id) {
     operands[id].location = placed.places[id].kind;
     operands[id].offset = placed.places[id].offset;
     const std::optional<ir::Tensor>& constant = graph.values[placed.root[id]].constant;
     if (constant.has_value()) operands[id].constant = static_cast<const std::byte*>(constant->data());
+  }
+  for (ir::ValueId id = 0; id < operands.size(); ++id) {
+    if (cast_from[id] == ir::kNoValue) continue;
+    operands[id].location = operands[cast_from[id]].location;
+    operands[id].offset = operands[cast_from[id]].offset;
+    operands[id].half = operands[cast_from[id]].dtype;
+    storage.root[id] = storage.root[cast_from[id]];
   }
   choose_layouts(graph, operands);
   for (const plan::Placement::Copy& copy : placed.copies) {

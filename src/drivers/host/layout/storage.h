@@ -2,7 +2,7 @@
 //
 //   What       Operands by value id, placed as plan/placement.h says, the copies that remain at the end, and
 //              the arena's size. channel_layout.h says which lie with their channels last, narrow_values.h
-//              which as bf16.
+//              which as bf16, half_weights.h which where they were cast from.
 //   Threads    Pure.
 #pragma once
 
@@ -21,7 +21,11 @@ struct Storage {
   std::vector<std::pair<Operand, Operand>> copies;  // from, to: after the last step
   uint64_t arena_bytes = 0;
   uint64_t arena_bytes_apart = 0;  // if no byte were used twice
+  std::vector<ir::ValueId> root;   // by value id: the value whose bytes it names, itself for most
 };
+
+// Nodes that no run computes: their output is what they were given.
+bool falls_away(const ir::Node& node, const Storage& storage);
 
 using plan::renames;
 
@@ -31,7 +35,11 @@ bool counts_beyond_padding(const ir::Node& pool);  // an average that oneDNN def
 bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Extents& w,
                        const ir::Extents& y);
 
-// Every type static; internal when one is not. `bf16`: products round their operands (narrow_values.h).
-Result<Storage> assign_storage(const ir::Graph& graph, bool bf16);
+// Every type static; internal when one is not.
+struct StorageRules {
+  bool bf16 = false;          // products round their operands (narrow_values.h)
+  bool half_weights = false;  // products take weights of 16 bits (half_weights.h)
+};
+Result<Storage> assign_storage(const ir::Graph& graph, const StorageRules& rules);
 
 }  // namespace heddle::host

@@ -16,7 +16,7 @@ TEST_CASE("values that are dead leave their memory to later ones") {
   ir::ValueId x = b.input("x", kRow);
   for (int i = 0; i < 20; ++i) x = *b.node("Neg", {x});
   b.output(x);
-  const Result<Storage> storage = assign_storage(*b.take(), false);
+  const Result<Storage> storage = assign_storage(*b.take(), {});
   REQUIRE(storage.ok());
   CHECK(storage->arena_bytes == 2 * 256);
   CHECK(storage->copies.empty());
@@ -29,7 +29,7 @@ TEST_CASE("two values that are alive at once never overlap") {
   for (int i = 0; i < 6; ++i) kept.push_back(*b.node("Neg", {kept.empty() ? x : kept.back()}));
   b.output(*b.node("Max", kept));
   const ir::Graph graph = *b.take();
-  const Result<Storage> storage = assign_storage(graph, false);
+  const Result<Storage> storage = assign_storage(graph, {});
   REQUIRE(storage.ok());
   for (size_t i = 0; i < kept.size(); ++i) {
     const Operand& a = storage->operands[kept[i]];
@@ -51,7 +51,7 @@ TEST_CASE("a renamed value shares its source's location, and keeps it alive") {
   b.output(*b.node("Neg", {renamed}));
   b.output(sum);
   const ir::Graph graph = *b.take();
-  const Result<Storage> storage = assign_storage(graph, false);
+  const Result<Storage> storage = assign_storage(graph, {});
   REQUIRE(storage.ok());
   const auto& operands = storage->operands;
   CHECK(operands[renamed].location == Location::kArena);
@@ -65,7 +65,7 @@ TEST_CASE("outputs are written in place, and copied only when they have no memor
   const ir::ValueId x = b.input("x", kRow), c = b.constant(ir::Tensor::zeros(ir::DType::kF32, {64}));
   const ir::ValueId y = *b.node("Neg", {x}), z = *b.node("Abs", {y});
   for (ir::ValueId id : {y, x, c, y, z}) b.output(id);
-  const Result<Storage> storage = assign_storage(*b.take(), false);
+  const Result<Storage> storage = assign_storage(*b.take(), {});
   REQUIRE(storage.ok());
   CHECK(storage->arena_bytes == 0);
   CHECK(storage->operands[y].location == Location::kOutput);
@@ -90,7 +90,7 @@ TEST_CASE("channels lie last only between operators that read and write them so"
   const ir::ValueId pool = *b.node("GlobalAveragePool", {seen});
   b.output(*b.node("Neg", {seen}));
   b.output(pool);
-  const Result<Storage> storage = assign_storage(*b.take(), false);
+  const Result<Storage> storage = assign_storage(*b.take(), {});
   REQUIRE(storage.ok());
   CHECK_FALSE(storage->operands[x].channels_last);
   CHECK(storage->operands[a].channels_last);
@@ -118,7 +118,7 @@ TEST_CASE("channels stay last through element-wise nodes, Concat, Split and Resi
   b.output(*b.node("Conv", {both, wide}));
   for (ir::ValueId id : parts) b.output(*b.node("Conv", {id, w}));
   b.output(*b.node("Conv", {sum, w}));
-  const Result<Storage> storage = assign_storage(*b.take(), false);
+  const Result<Storage> storage = assign_storage(*b.take(), {});
   REQUIRE(storage.ok());
   for (ir::ValueId id : {a, scaled, once, again, both, parts[0], parts[1]})
     CHECK(storage->operands[id].channels_last);
@@ -130,7 +130,7 @@ TEST_CASE("channels stay last through element-wise nodes, Concat, Split and Resi
 TEST_CASE("a shape that is not numbers is a fault of ours, by the value's name") {
   ir::Builder b;
   b.output(*b.node("Neg", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("n")}})}));
-  const Result<Storage> storage = assign_storage(*b.take(), false);
+  const Result<Storage> storage = assign_storage(*b.take(), {});
   CHECK(storage.status().code() == Code::internal);
   CHECK(storage.status().message().find("'x'") != std::string::npos);
 }

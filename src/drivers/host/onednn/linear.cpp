@@ -5,6 +5,7 @@
 
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/few_rows.h"
+#include "drivers/host/onednn/half_linear.h"
 #include "drivers/host/onednn/linear_weight.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/product_choice.h"
@@ -100,13 +101,13 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
     return Status::unsupported("the residual is ", inputs[3].extents, "; it has to have the output's shape ",
                                y.extents);
   }
+  const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
+  const FewRows plain{p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y};
+  if (inputs[1].half) return half_linear_step(plain, lowering.width);
   const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
   const bool few = p.m <= kMostFewRows && lowering.weights.engine().row_bits == nullptr;
-  if (bare && few && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow) {
-    const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
-    return few_rows_step({p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y},
-                         lowering.width);
-  }
+  if (bare && few && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow)
+    return few_rows_step(plain, lowering.width);
   return LinearStep::make(lowering, p);
 }
 

@@ -1,0 +1,95 @@
+#include "drivers/host/onednn/half_linear.h"
+
+#include <algorithm>
+#include <dnnl.hpp>
+
+#include "drivers/host/machine/aligned_bytes.h"
+#include "drivers/host/onednn/engine.h"
+#include "drivers/host/onednn/half_panel.h"
+#include "drivers/host/onednn/pieces.h"
+
+namespace heddle::host {
+namespace {
+
+constexpr int64_t kPanelFloats = 64 << 10;
+constexpr int64_t kFewestColumns = 16;
+constexpr int64_t kTasksPerCore = 2;
+
+class HalfLinearStep final : public Step {
+ public:
+  HalfLinearStep(const FewRows& problem, int width) : p_(problem) {
+    const bool is_shared = width > 1 && 2 * p_.m * p_.k * p_.n >= kWorthSharing;
+    columns_ = std::max(kPanelFloats / p_.k / kFewestColumns, int64_t{1}) * kFewestColumns;
+    if (is_shared) columns_ = std::min(columns_, whole_lines((p_.n + width - 1) / width));
+    columns_ = std::min(columns_, p_.n);
+    tasks_ = is_shared ? std::min<int64_t>(panels(), kTasksPerCore * width) : 1;
+  }
+
+  Status run(const RunContext& context) const override {
+    if (tasks_ == 1) return run_task(context, 0);
+    return for_each_piece(context, static_cast<size_t>(tasks_), "a matrix product",
+                          [&](size_t i) { return run_task(context, static_cast<int64_t>(i)); });
+  }
+
+  uint64_t scratch_bytes() const override { return panel_bytes() * static_cast<uint64_t>(tasks_); }
+  void set_scratch(uint64_t offset) override { scratch_ = offset; }
+  std::string path() const override {
+    return text(sums_rows() ? "sums of rows, " : "oneDNN sgemm, ", p_.w.half.value(), " weight in ", panels(),
+                " panels", tasks_ == 1 ? "" : text(" by ", tasks_, " tasks"));
+  }
+
+ private:
+  static int64_t whole_lines(int64_t columns) {
+    return (columns + kFewestColumns - 1) / kFewestColumns * kFewestColumns;
+  }
+  int64_t panels() const { return (p_.n + columns_ - 1) / columns_; }
+  // Of a few rows the panel's f32 form would be written and read for little.
+  bool sums_rows() const { return p_.trans_w && p_.m <= kMostRowsOfDots; }
+  uint64_t panel_bytes() const {
+    return sums_rows() ? 0 : aligned(static_cast<uint64_t>(p_.k * columns_) * sizeof(float));
+  }
+
+  Status run_task(const RunContext& context, int64_t task) const {
+    auto* const panel =
+        reinterpret_cast<float*>(context.arena + scratch_ + static_cast<uint64_t>(task) * panel_bytes());
+    for (int64_t i = panels() * task / tasks_; i < panels() * (task + 1) / tasks_; ++i)
+      HEDDLE_TRY(run_panel(context, i * columns_, panel));
+    return {};
+  }
+
+  Status run_panel(const RunContext& context, int64_t column, float* panel) const {
+    const int64_t columns = std::min(columns_, p_.n - column);
+    const uint16_t* const w = context.read<uint16_t>(p_.w);
+    float* const y = context.write<float>(p_.y) + column;
+    const float* const bias = p_.bias.present() ? context.read<float>(p_.bias) + column : nullptr;
+    if (sums_rows()) {
+      few_rows_dots(*p_.w.half,
+                    {p_.m, p_.k, columns, context.read<float>(p_.x), w + column * p_.k, bias, y, p_.n});
+      return {};
+    }
+    if (p_.trans_w) {
+      half_to_f32(*p_.w.half, w + column * p_.k, panel, columns * p_.k);
+    } else {
+      for (int64_t row = 0; row < p_.k; ++row)
+        half_to_f32(*p_.w.half, w + row * p_.n + column, panel + row * columns, columns);
+    }
+    for (int64_t row = 0; bias != nullptr && row < p_.m; ++row) std::copy_n(bias, columns, y + row * p_.n);
+    const dnnl_status_t status =
+        dnnl_sgemm('N', p_.trans_w ? 'T' : 'N', p_.m, columns, p_.k, 1.0f, context.read<float>(p_.x), p_.k,
+                   panel, p_.trans_w ? p_.k : columns, bias != nullptr ? 1.0f : 0.0f, y, p_.n);
+    return onednn_status(status, "a product with a weight of sixteen bits");
+  }
+
+  FewRows p_;
+  int64_t columns_;  // of a panel
+  int64_t tasks_;    // a task is some panels, one after another in its part of the scratch
+  uint64_t scratch_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> half_linear_step(const FewRows& problem, int width) {
+  return std::make_unique<HalfLinearStep>(problem, width);
+}
+
+}  // namespace heddle::host

@@ -1,0 +1,144 @@
+// Products with weights that a caller brings in sixteen bits.
+#include <doctest/doctest.h>
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "device/plain_source_fixture.h"
+#include "drivers/host/host_device.h"
+#include "drivers/host/program.h"
+#include "drivers/host/require_fixture.h"
+#include "ir/builder.h"
+#include "ir/op.h"
+
+namespace heddle::host {
+namespace {
+
+struct HalfProduct {
+  int64_t m, k, n;
+  ir::DType weight = ir::DType::kBF16;
+  bool trans_w = true;
+  bool bias = true;
+  bool weight_read_twice = false;
+};
+
+ir::Tensor uniform(ir::DType dtype, const ir::Extents& extents, unsigned seed) {
+  std::mt19937 random(seed);
+  std::uniform_real_distribution<double> value(-1, 1);
+  ir::Tensor tensor = ir::Tensor::zeros(dtype, extents);
+  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(random));
+  return tensor;
+}
+
+ir::Extents weight_extents(const HalfProduct& p) {
+  return p.trans_w ? ir::Extents{p.n, p.k} : ir::Extents{p.k, p.n};
+}
+
+ir::Graph graph_of_half(const HalfProduct& p) {
+  ir::Builder b;
+  const ir::Attributes to_f32 = {{"to", std::string("f32")}};
+  std::vector<ir::ValueId> inputs = {b.input("x", {ir::DType::kF32, {p.m, p.k}})};
+  const ir::Extents weight = weight_extents(p);
+  inputs.push_back(*b.node("Cast", {b.input("w", {p.weight, {weight[0], weight[1]}})}, to_f32));
+  if (p.bias) inputs.push_back(*b.node("Cast", {b.input("bias", {p.weight, {p.n}})}, to_f32));
+  b.output(*b.node("Linear", inputs, {{"trans_w", int64_t{p.trans_w}}}));
+  if (p.weight_read_twice) b.output(*b.node("Abs", {inputs[1]}));
+  return require(b.take());
+}
+
+std::vector<ir::Tensor> inputs_of_half(const HalfProduct& p) {
+  std::vector<ir::Tensor> inputs = {uniform(ir::DType::kF32, {p.m, p.k}, 1),
+                                    uniform(p.weight, weight_extents(p), 2)};
+  if (p.bias) inputs.push_back(uniform(p.weight, {p.n}, 3));
+  return inputs;
+}
+
+struct HalfRan {
+  std::vector<ir::Tensor> outputs;
+  std::vector<std::string> steps;
+  std::string path;
+  uint64_t arena_bytes;
+};
+
+HalfRan run_half(const HalfProduct& p, int threads, bool exact = false) {
+  const auto device = require(make_host_device({.threads = threads}));
+  const auto module =
+      require(device->load(graph_of_half(p), {.exact = exact}, device::plain_source(*device), NoLocksHeld()));
+  std::vector<ir::Tensor> inputs = inputs_of_half(p);
+  std::vector<ir::Extents> extents;
+  std::vector<device::View> from, to;
+  for (ir::Tensor& input : inputs) {
+    extents.push_back(input.extents());
+    from.push_back(view_of(input));
+  }
+  const auto program = require(module->compile(extents, NoLocksHeld()));
+  const auto& its = static_cast<const HostProgram&>(*program);
+  HalfRan ran{{}, {}, its.path(), program->arena_bytes()};
+  for (const ir::ConcreteType& type : program->outputs())
+    ran.outputs.push_back(ir::Tensor::zeros(type.dtype, type.extents));
+  for (const ir::Tensor& output : ran.outputs) to.push_back(view_of(output));
+  for (const HostProgram::Named& named : its.steps()) ran.steps.emplace_back(named.op);
+  const Ref<device::Buffer> arena = require(device::arena_for(*device, *program));
+  const auto queue = require(device->make_queue(NoLocksHeld()));
+  device::CommandList list;
+  list.run(program, arena, from, to);
+  REQUIRE(queue->submit(list, 1, NoLocksHeld()).ok());
+  return ran;
+}
+
+void check_values(const HalfProduct& p, const HalfRan& ran) {
+  const std::vector<ir::Tensor> inputs = inputs_of_half(p);
+  for (int64_t row = 0; row < p.m; ++row) {
+    for (int64_t column = 0; column < p.n; ++column) {
+      double sum = p.bias ? inputs[2].get(column) : 0;
+      for (int64_t i = 0; i < p.k; ++i)
+        sum += inputs[0].get(row * p.k + i) * inputs[1].get(p.trans_w ? column * p.k + i : i * p.n + column);
+      REQUIRE(ran.outputs[0].get(row * p.n + column) == doctest::Approx(sum).epsilon(1e-4).scale(10));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a weight of sixteen bits is multiplied as it lies, and its f32 form is never whole") {
+  for (const ir::DType dtype : {ir::DType::kBF16, ir::DType::kF16}) {
+    for (const bool trans_w : {true, false}) {
+      for (const int64_t m : {1, 3, 8, 9, 40}) {
+        const HalfProduct p{m, 600, 1001, dtype, trans_w};
+        CAPTURE(dtype);
+        CAPTURE(trans_w);
+        CAPTURE(m);
+        for (const int threads : {1, 3}) {
+          const HalfRan ran = run_half(p, threads);
+          CHECK(ran.steps == std::vector<std::string>{"Cast", "Linear"});  // of the bias
+          CHECK(ran.path.find("weight in ") != std::string::npos);
+          CHECK(ran.arena_bytes < static_cast<uint64_t>(p.k * p.n) * sizeof(float));
+          check_values(p, ran);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("a weight of sixteen bits without a bias, of few columns or of one row is right as well") {
+  for (const HalfProduct& p : {HalfProduct{2, 64, 8, ir::DType::kBF16, true, false},
+                               HalfProduct{2, 1, 40, ir::DType::kF16, false, false},
+                               HalfProduct{7, 70'000, 17, ir::DType::kBF16, true, true}}) {
+    const HalfRan ran = run_half(p, 2);
+    check_values(p, ran);
+  }
+}
+
+TEST_CASE("a weight that something else reads, or that exact rows need, is cast") {
+  HalfProduct p{3, 64, 96};
+  p.weight_read_twice = true;
+  const HalfRan twice = run_half(p, 1);
+  CHECK(std::ranges::count(twice.steps, "Cast") == 2);
+  CHECK(twice.path.find("weight in ") == std::string::npos);
+  check_values(p, twice);
+  p.weight_read_twice = false;
+  check_values(p, run_half(p, 1, true));
+}
+
+}  // namespace heddle::host

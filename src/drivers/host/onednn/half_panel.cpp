@@ -1,0 +1,87 @@
+#include "drivers/host/onednn/half_panel.h"
+
+#include <algorithm>
+#include <array>
+
+#include "drivers/host/kernels/elementwise/narrow.h"
+#include "drivers/host/kernels/elementwise/vectorised.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace heddle::host {
+namespace {
+
+constexpr int64_t kTogether = 4;  // columns: as many sums go on at once, which hides an addition's latency
+constexpr int64_t kChunk = 512;   // floats of each
+
+#if defined(__x86_64__)
+// Returns how many were converted.
+__attribute__((target("avx,f16c"))) int64_t f16_by_eights(const uint16_t* from, float* to, int64_t count) {
+  int64_t i = 0;
+  for (; i + 8 <= count; i += 8) {
+    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
+  }
+  return i;
+}
+bool has_f16c() {
+  static const bool has = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
+  return has;
+}
+#else
+int64_t f16_by_eights(const uint16_t*, float*, int64_t) { return 0; }
+bool has_f16c() { return false; }
+#endif
+
+using Sums = std::array<float, kTogether>;
+
+// Of x with the columns of `w`, which lie kChunk apart.
+HEDDLE_VECTORISED void add_dots(const float* x, const float* w, int64_t count, float* sums) {
+  float a = 0, b = 0, c = 0, d = 0;
+#pragma omp simd reduction(+ : a, b, c, d)
+  for (int64_t i = 0; i < count; ++i) {
+    a += x[i] * w[i];
+    b += x[i] * w[i + kChunk];
+    c += x[i] * w[i + 2 * kChunk];
+    d += x[i] * w[i + 3 * kChunk];
+  }
+  sums[0] += a;
+  sums[1] += b;
+  sums[2] += c;
+  sums[3] += d;
+}
+
+}  // namespace
+
+void half_to_f32(ir::DType dtype, const uint16_t* from, float* to, int64_t count) {
+  if (dtype == ir::DType::kBF16) return bf16_to_f32(from, to, count);
+  const int64_t done = has_f16c() ? f16_by_eights(from, to, count) : 0;
+  f16_to_f32(from + done, to + done, count - done);
+}
+
+void few_rows_dots(ir::DType dtype, const FewRowsDots& dots) {
+  alignas(64) std::array<float, kTogether * kChunk> panel;
+  std::array<Sums, kMostRowsOfDots> sums;
+  for (int64_t column = 0; column < dots.columns; column += kTogether) {
+    const int64_t columns = std::min(kTogether, dots.columns - column);
+    if (columns < kTogether) panel.fill(0);
+    std::ranges::fill(sums, Sums{});
+    for (int64_t at = 0; at < dots.depth; at += kChunk) {
+      const int64_t count = std::min(kChunk, dots.depth - at);
+      for (int64_t i = 0; i < columns; ++i)
+        half_to_f32(dtype, dots.w + (column + i) * dots.depth + at, panel.data() + i * kChunk, count);
+      for (int64_t row = 0; row < dots.rows; ++row)
+        add_dots(dots.x + row * dots.depth + at, panel.data(), count, sums[static_cast<size_t>(row)].data());
+    }
+    for (int64_t row = 0; row < dots.rows; ++row) {
+      for (int64_t i = 0; i < columns; ++i) {
+        dots.y[row * dots.y_stride + column + i] = sums[static_cast<size_t>(row)][static_cast<size_t>(i)] +
+                                                   (dots.bias == nullptr ? 0 : dots.bias[column + i]);
+      }
+    }
+  }
+}
+
+}  // namespace heddle::host
