@@ -348,6 +348,12 @@ void run_on_host(const c10::OperatorHandle& op, c10::Stack& stack, c10::Device d
   HostTensors host(device);
   c10::Stack there;
   std::vector<std::pair<at::Tensor, at::Tensor>> targets;
+  std::vector<at::Tensor> written_to;
+  for (size_t i = 0; i < count; ++i) {
+    if (!is_written(schema.arguments()[i])) continue;
+    mapped(arguments[i], [&](const at::Tensor& tensor) { return written_to.emplace_back(tensor); });
+  }
+  const Writes writes(std::move(written_to));
   for (size_t i = 0; i < count; ++i) {
     const bool written = is_written(schema.arguments()[i]);
     there.push_back(mapped(arguments[i], [&](const at::Tensor& tensor) {

@@ -296,6 +296,7 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   if (overload_.check != nullptr) overload_.check(arguments);
   const std::vector<at::Tensor> targets = targets_of(overload_, arguments);
   const Device& device = device_at(index);
+  const Writes writes(targets);
   std::vector<at::Tensor> results = translated(overload_, [&] {
     thread_local CallKey key;
     key.clear();

@@ -92,6 +92,7 @@ void copy_same_type(const at::Tensor& from, const at::Tensor& to, bool non_block
     copy_same_type(from.to(at::kCPU), to, non_blocking);
     return;
   }
+  const Writes writes({to});
   translated([&] {
     std::optional<Tensor> pinned_source = pinned_view(from, CopySide::source);
     std::optional<Tensor> pinned_target = pinned_view(to, CopySide::target);

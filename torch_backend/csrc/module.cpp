@@ -12,6 +12,7 @@
 #include "process_end.h"
 #include "register.h"
 #include "storage.h"
+#include "weight_casts.h"
 
 namespace py = pybind11;
 
@@ -87,6 +88,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("cpu_operators", &cpu_operator_calls);
   m.def("cache_stats", &cache_stats);
   m.def("clear_cache", &clear_eager_cache);
+  m.def("weight_casts", &weight_casts);
+  m.def("writes", [](const at::Tensor& tensor) -> std::optional<uint64_t> {
+    const Memory* const memory = memory_of(tensor.storage());
+    return memory == nullptr ? std::nullopt : std::optional(memory->writes.load(std::memory_order_acquire));
+  });
 }
 
 }  // namespace heddle::torch_backend

@@ -19,7 +19,7 @@ constexpr std::pair<c10::ScalarType, DType> kTypes[] = {
     {c10::ScalarType::Short, DType::i16},     {c10::ScalarType::Int, DType::i32},
     {c10::ScalarType::Long, DType::i64},      {c10::ScalarType::Bool, DType::boolean}};
 
-void drop(void* context) { delete static_cast<Tensor*>(context); }
+void drop(void* context) { delete static_cast<Memory*>(context); }
 
 class DeviceMemory final : public c10::DeviceAllocator {
  public:
@@ -44,7 +44,8 @@ class DeviceMemory final : public c10::DeviceAllocator {
   // A tensor's memory knows the work that Heddle was given; this covers kernels it does not see.
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     if (data.get_deleter() != &drop) return;
-    translated([&] { static_cast<const Tensor*>(data.get_context())->record_stream(stream_named(stream)); });
+    translated(
+        [&] { static_cast<const Memory*>(data.get_context())->bytes.record_stream(stream_named(stream)); });
   }
   c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex index) override {
     const MemoryStats memory = translated([&] { return device_at(index).stats().memory; });
@@ -79,7 +80,7 @@ Shape shape_of(c10::IntArrayRef sizes) { return {sizes.begin(), sizes.end()}; }
 
 c10::DataPtr data_of(Tensor bytes, c10::DeviceIndex index) {
   auto* data = const_cast<void*>(bytes.address());
-  return {data, new Tensor(std::move(bytes)), &drop, c10::Device(kType, index)};
+  return {data, new Memory(std::move(bytes)), &drop, c10::Device(kType, index)};
 }
 
 std::optional<DType> counterpart(c10::ScalarType type) {
@@ -107,9 +108,14 @@ c10::ScalarType to_torch(DType dtype) {
 
 DType default_float() { return to_heddle(c10::get_default_dtype_as_scalartype()); }
 
-Tensor bytes_of(const c10::Storage& storage) {
+Memory* memory_of(const c10::Storage& storage) {
   const c10::DataPtr& data = storage.data_ptr();
-  if (data.get_deleter() == &drop) return *static_cast<const Tensor*>(data.get_context());
+  return data.get_deleter() == &drop ? static_cast<Memory*>(data.get_context()) : nullptr;
+}
+
+Tensor bytes_of(const c10::Storage& storage) {
+  if (const Memory* const memory = memory_of(storage)) return memory->bytes;
+  const c10::DataPtr& data = storage.data_ptr();
   // Laid around an address by PyTorch (from_blob) or another library (DLPack). In a device's own memory
   // nothing would tell which work writes there.
   TORCH_CHECK_NOT_IMPLEMENTED(device_at(data.device().index()).unified_memory(),

@@ -7,8 +7,12 @@
 //   Blocks     Never; device memory that runs out: torch.OutOfMemoryError.
 #pragma once
 
-#include <ATen/core/TensorBase.h>
+#include <ATen/core/Tensor.h>
 #include <heddle/heddle.h>
+
+#include <atomic>
+#include <mutex>
+#include <vector>
 
 #include "device.h"
 
@@ -28,6 +32,43 @@ Tensor to_heddle(const at::TensorBase& tensor);
 at::Tensor to_torch(Tensor tensor, c10::DeviceIndex index);
 
 at::Tensor empty(at::IntArrayRef sizes, c10::ScalarType type, c10::DeviceIndex index);
+// Of a part of a storage; weight_casts.h.
+struct WeightCast {
+  uint64_t writes;  // to the storage, before it was made
+  c10::ScalarType from;
+  int64_t offset;
+  std::vector<int64_t> strides;
+  at::Tensor made;
+};
+
+// What a storage of this device is.
+struct Memory {
+  explicit Memory(Tensor its) : bytes(std::move(its)) {}
+  const Tensor bytes;
+  std::atomic<uint64_t> writes{0};  // that the device was given; counted after each
+  std::mutex lock;
+  std::vector<WeightCast> casts;  // guarded by `lock`
+};
+Memory* memory_of(
+    const c10::Storage& storage);  // null: laid around an address by PyTorch, or not this device's
+
+// Counts a write to each of these when it ends: when the device was given it, or not all of it.
+class Writes {
+ public:
+  explicit Writes(std::vector<at::Tensor> targets) : targets_(std::move(targets)) {}
+  ~Writes() {
+    for (const at::Tensor& each : targets_) {
+      Memory* const memory = each.defined() && each.has_storage() ? memory_of(each.storage()) : nullptr;
+      if (memory != nullptr) memory->writes.fetch_add(1, std::memory_order_release);
+    }
+  }
+  Writes(const Writes&) = delete;
+  Writes& operator=(const Writes&) = delete;
+
+ private:
+  const std::vector<at::Tensor> targets_;
+};
+
 // The bytes of a storage of this device, and a storage's data made of such bytes.
 Tensor bytes_of(const c10::Storage& storage);
 c10::DataPtr data_of(Tensor bytes, c10::DeviceIndex index);
