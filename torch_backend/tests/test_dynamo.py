@@ -280,3 +280,58 @@ def test_threads_see_a_weight_change():
 def _call(fast, x):
     with torch.no_grad():
         return fast(x)
+
+
+# ---- without a backend
+
+
+def test_a_module_of_the_device_is_compiled_by_heddle_where_no_backend_is_named(built, device):
+    reference = mlp().eval()
+    module = mlp().eval()
+    module.load_state_dict(reference.state_dict())
+    fast = torch.compile(module.to(device))
+    with torch.inference_mode():
+        wanted = [reference(torch.full((4, 32), float(t))) for t in range(8)]
+        fast(torch.zeros(4, 32, device=device))
+
+    def call(thread):
+        with torch.inference_mode():
+            return fast(torch.full((4, 32), float(thread), device=device)).cpu()
+
+    got = run_threads(8, call)
+    assert len(built) == 1
+    for each, right in zip(got, wanted, strict=True):
+        assert_same(each, right)
+
+
+def test_what_a_graph_makes_on_the_device_is_heddle_s_too(built, device):
+    @torch.compile
+    def made():
+        return torch.ones(3, 2, device=device) + 1
+
+    with torch.no_grad():
+        assert_same(made().cpu(), torch.full((3, 2), 2.0))
+    assert len(built) == 1
+
+
+def test_a_module_of_the_cpu_stays_inductor_s(built, monkeypatch):
+    import torch._inductor.compile_fx
+
+    graphs = []
+
+    def compile_fx(graph, _, **__):
+        graphs.append(graph)
+        return graph.forward
+
+    monkeypatch.setattr(torch._inductor.compile_fx, "compile_fx", compile_fx)
+    module = mlp().eval()
+    with torch.no_grad():
+        assert_same(torch.compile(module)(torch.ones(4, 32)), module(torch.ones(4, 32)))
+    assert len(graphs) == 1
+    assert built == []
+
+
+def test_settings_of_inductor_are_refused_for_a_module_of_the_device(device):
+    fast = torch.compile(mlp().eval().to(device), mode="max-autotune")
+    with torch.no_grad(), pytest.raises(Exception, match="max_autotune"):
+        fast(torch.ones(4, 32, device=device))

@@ -26,7 +26,7 @@ from heddle import profiler as profiler
 from heddle.batching import workers as _workers
 
 from . import _C as _C
-from . import dlpack, files, printing
+from . import default_compiler, dlpack, files, printing
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
@@ -189,6 +189,7 @@ def _register() -> None:
     dlpack.register()
     files.register()
     printing.install()
+    default_compiler.install()
 
 
 _register()
