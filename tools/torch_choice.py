@@ -15,7 +15,7 @@ OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "threa
 ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate", "predecessor",
             "cpu_operators")  # fmt: skip
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
-ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo")
+ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo", "in_place", "half_weights")
 METAL_SHARE = 24
 # Macs as the field met them (tests/metal_double/control.h), and what runs on the oldest as well.
 METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
