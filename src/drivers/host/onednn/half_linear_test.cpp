@@ -1,6 +1,8 @@
 // Products with weights that a caller brings in sixteen bits.
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <random>
 #include <string>
 #include <vector>
@@ -87,16 +89,27 @@ HalfRan run_half(const HalfProduct& p, int threads, bool exact = false) {
   return ran;
 }
 
+std::vector<double> numbers_of_half(const ir::Tensor& tensor) {
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < tensor.elements(); ++i) numbers.push_back(tensor.get(i));
+  return numbers;
+}
+
 void check_values(const HalfProduct& p, const HalfRan& ran) {
-  const std::vector<ir::Tensor> inputs = inputs_of_half(p);
-  for (int64_t row = 0; row < p.m; ++row) {
-    for (int64_t column = 0; column < p.n; ++column) {
-      double sum = p.bias ? inputs[2].get(column) : 0;
-      for (int64_t i = 0; i < p.k; ++i)
-        sum += inputs[0].get(row * p.k + i) * inputs[1].get(p.trans_w ? column * p.k + i : i * p.n + column);
-      REQUIRE(ran.outputs[0].get(row * p.n + column) == doctest::Approx(sum).epsilon(1e-4).scale(10));
+  std::vector<std::vector<double>> inputs;
+  for (const ir::Tensor& each : inputs_of_half(p)) inputs.push_back(numbers_of_half(each));
+  const std::vector<double> got = numbers_of_half(ran.outputs[0]);
+  double worst = 0;
+  for (int64_t at = 0; at < p.m * p.n; ++at) {
+    const int64_t row = at / p.n, column = at % p.n;
+    double sum = p.bias ? inputs[2][static_cast<size_t>(column)] : 0;
+    for (int64_t i = 0; i < p.k; ++i) {
+      const int64_t of_w = p.trans_w ? column * p.k + i : i * p.n + column;
+      sum += inputs[0][static_cast<size_t>(row * p.k + i)] * inputs[1][static_cast<size_t>(of_w)];
     }
+    worst = std::max(worst, std::abs(got[static_cast<size_t>(at)] - sum));
   }
+  CHECK(worst < 1e-5 * std::sqrt(static_cast<double>(p.k)));
 }
 
 }  // namespace
@@ -104,7 +117,7 @@ void check_values(const HalfProduct& p, const HalfRan& ran) {
 TEST_CASE("a weight of sixteen bits is multiplied as it lies, and its f32 form is never whole") {
   for (const ir::DType dtype : {ir::DType::kBF16, ir::DType::kF16}) {
     for (const bool trans_w : {true, false}) {
-      for (const int64_t m : {1, 3, 8, 9, 40}) {
+      for (const int64_t m : {1, 8, 9}) {
         const HalfProduct p{m, 600, 1001, dtype, trans_w};
         CAPTURE(dtype);
         CAPTURE(trans_w);
