@@ -7,6 +7,7 @@
 #include "drivers/host/kernels/elementwise/vectorised.h"
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -27,7 +28,10 @@ __attribute__((target("avx,f16c"))) int64_t f16_by_eights(const uint16_t* from, 
   return i;
 }
 bool has_f16c() {
-  static const bool has = __builtin_cpu_supports("avx") != 0 && __builtin_cpu_supports("f16c") != 0;
+  static const bool has = [] {  // clang 16 has no name for it in __builtin_cpu_supports()
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    return __builtin_cpu_supports("avx") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
+  }();
   return has;
 }
 #else
