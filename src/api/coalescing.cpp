@@ -84,11 +84,7 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
         std::make_unique<batch::PaddingCheck>(runtime, model.model, *padded, options.ragged.has_value());
   }
   auto calls = std::make_shared<batch::Coalescer>(runtime, model.model, equal, coalesce, std::move(padding));
-  runtime->slots().also_ask([weak = std::weak_ptr<batch::Coalescer>(calls)] {
-    const auto living = weak.lock();
-    if (living != nullptr) living->give_up_idle();
-    return living != nullptr;
-  });
+  runtime->slots().also_ask(calls, [of = calls.get()] { of->give_up_idle(); });
   return submissions::note(std::move(calls));
 }
 

@@ -86,6 +86,22 @@ TEST_CASE("what a pressure callback asks for itself, and does not get, calls no 
   CHECK(calls == 2);
 }
 
+TEST_CASE("who keeps slots is asked for them while it lives, and forgotten when the next one comes") {
+  PackingModel m;
+  auto owner = std::make_shared<int>();
+  const auto held = std::make_shared<int>();
+  int asked = 0;
+  m.runtime->slots().also_ask(owner, [&asked, held] { ++asked; });
+  m.runtime->slots().drop_idle();
+  CHECK(asked == 1);
+  owner.reset();
+  m.runtime->slots().drop_idle();
+  CHECK(asked == 1);
+  CHECK(held.use_count() == 2);
+  m.runtime->slots().also_ask(held, [] {});
+  CHECK(held.use_count() == 1);
+}
+
 TEST_CASE("a pressure callback may wait for a compilation that needs what the interrupted one makes") {
   PackingModel m;
   test::Latch other_begins;

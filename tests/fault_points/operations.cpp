@@ -150,7 +150,7 @@ void lease_kept(Trial& trial) {
       false);
 }
 
-// Who is asked for memory calls a model itself.
+// The callback that is asked to free memory calls a model.
 void pressure(Trial& trial) {
   const Rows x(2, 18.5);
   const ApiWorld& world = trial.world;

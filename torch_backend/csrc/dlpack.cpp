@@ -26,7 +26,7 @@ void* stream_at(int64_t number) { return reinterpret_cast<void*>(number); }
 
 // ---- what needs the GIL to be let go of
 
-// Of threads without the GIL. Who has it may be waiting for that very thread.
+// A thread without the GIL leaves it here: the thread that has the GIL may be waiting for that one.
 class Unfreed {
  public:
   void add(std::function<void()> free) {

@@ -1,6 +1,6 @@
 #include "runtime/memory/slots.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace heddle::runtime {
 
@@ -22,21 +22,17 @@ void Slots::put_back(std::unique_ptr<Slot> slot) {
   if (idle->size() < kept_) idle->push_back(std::move(slot));
 }  // freed after the lock otherwise: parameters die last
 
-void Slots::also_ask(std::function<bool()> give_up) {
-  others_.lock()->push_back(std::make_shared<const std::function<bool()>>(std::move(give_up)));
+void Slots::also_ask(std::weak_ptr<const void> whose, std::function<void()> give_up) {
+  auto others = others_.lock();
+  std::erase_if(*others, [](const Other& each) { return each.whose.expired(); });
+  others->push_back({std::move(whose), std::move(give_up)});
 }
 
 // The others first: what they give up comes back here.
 void Slots::drop_idle() {
   const std::vector<Other> others = *others_.lock();
-  std::vector<Other> ended;  // die after the lock
   for (const Other& other : others) {
-    if (!(*other)()) ended.push_back(other);
-  }
-  if (!ended.empty()) {
-    std::erase_if(*others_.lock(), [&](const Other& other) {
-      return std::find(ended.begin(), ended.end(), other) != ended.end();
-    });
+    if (const auto living = other.whose.lock()) other.give_up();
   }
   std::vector<std::unique_ptr<Slot>> dropped;  // freed after the lock
   dropped.swap(*idle_.lock());

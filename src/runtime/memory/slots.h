@@ -28,8 +28,8 @@ class Slots : public std::enable_shared_from_this<Slots> {
   Ref<Slot> take();
   std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(allocator_, unified_, held_); }
   void drop_idle();  // frees what no run uses, and asks the others
-  // Called by drop_idle(), with no lock held. False: it need not be called again.
-  void also_ask(std::function<bool()> give_up);
+  // drop_idle() calls it, with no lock held, for as long as `whose` lives.
+  void also_ask(std::weak_ptr<const void> whose, std::function<void()> give_up);
   const Slot::Held& held() const { return *held_; }  // by all slots that live, lanes' too
 
  private:
@@ -41,7 +41,10 @@ class Slots : public std::enable_shared_from_this<Slots> {
   const Ref<Slot::Held> held_ = std::make_shared<Slot::Held>();
   const uint32_t generation_;  // fork_generation() of the maker
   Guarded<std::vector<std::unique_ptr<Slot>>, Rank::kPool> idle_;
-  using Other = Ref<const std::function<bool()>>;
+  struct Other {
+    std::weak_ptr<const void> whose;
+    std::function<void()> give_up;
+  };
   Guarded<std::vector<Other>, Rank::kPool> others_;
 };
 
