@@ -69,7 +69,7 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   if (!traits.synchronous) {
     coalesce.more_leaders = std::max(0, processors() - coalesce.lanes_alone - 1);
     coalesce.least_share = kLeastShare;
-    coalesce.lookers = processors() / 2;
+    coalesce.lookers = processors();
   }
   coalesce.chooses_lanes = traits.synchronous;  // lanes that are left have their cores, as helpers
   coalesce.max_rows = options.max_batch;

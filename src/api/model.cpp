@@ -274,8 +274,9 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   }
   if (stream == nullptr && is_free && coalesces(*rep_, views)) {
     return within_memory([&] {
-      return Internals::make_tensors(take(rep_->calls->join(
-          views, to_deadline(options.timeout), options.cancel, Internals::keep_all(rep_->device, inputs))));
+      const auto keep = [&] { return Internals::keep_all(rep_->device, inputs); };
+      return Internals::make_tensors(
+          take(rep_->calls->join(views, to_deadline(options.timeout), options.cancel, keep)));
     });
   }
   runtime::Call call;

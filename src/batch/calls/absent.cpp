@@ -71,7 +71,8 @@ void Coalescer::lead_lone(const Here& who) {
   Member& member = who.member();
   const CallShape shape{member.rows, who.batch->row_extents, member.lengths};
   const Absent& absent = *member.absent;
-  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, absent.keep};
+  const Keep keep = [&] { return absent.keep; };
+  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, keep};
   give(who.batch, member, run_alone(caller, who));
 }
 

@@ -23,6 +23,22 @@ struct Stocked {
 
 }  // namespace
 
+TEST_CASE("what each caller of a batch writes is on a cache line that others do not read") {
+  constexpr uintptr_t kLine = 64;
+  const auto line_of = [](const void* word) { return reinterpret_cast<uintptr_t>(word) / kLine; };
+  CHECK(sizeof(OpenSeats) == kLine);
+  CHECK(alignof(OpenSeats) == kLine);
+  CHECK(sizeof(Member) % kLine == 0);
+  CHECK(alignof(Member) == kLine);
+  Stocked s;
+  const Ref<FormingBatch> lent = s.lent(4);
+  const FormingBatch& batch = *lent;
+  const std::vector<uintptr_t> lines = {line_of(&batch.members), line_of(&batch.rows),
+                                        line_of(&batch.unwritten), line_of(&batch.untold),
+                                        line_of(&batch.outputs)};
+  for (size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] > lines[i - 1]);
+}
+
 TEST_CASE("a batch that is let go comes back as it was made, for as many rows of its kind and no others") {
   Stocked s;
   Ref<FormingBatch> batch = s.lent(8);

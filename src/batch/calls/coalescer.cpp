@@ -9,6 +9,10 @@ namespace heddle::batch {
 
 using device::View;
 
+namespace {
+const Coalescer::Keep kKeepsNothing;
+}
+
 Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout equal,
                      const CoalescerOptions& options, std::unique_ptr<PaddingCheck> padding)
     : runtime_(std::move(runtime)),
@@ -17,8 +21,8 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       padding_(std::move(padding)),
       options_(options),
       born_(fork_generation()),
-      door_(runtime_->governor().limit(), options.max_rows),
       stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown)),
+      door_(runtime_->governor().limit(), options.max_rows),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
       leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives) {
   assert(options.lanes_alone >= options.lanes);
@@ -47,7 +51,7 @@ void Coalescer::refuse() {
   Batch spare;  // destroyed without the lock
   {
     auto state = state_.lock();
-    for (const Batch& each : state->on_show) take_down(*state, each);
+    for (const Batch& each : state->on_show) take_down(*state, each.get());
     shut_door(*state);
     state->closed = true;
     state->end_watch();
@@ -84,15 +88,15 @@ Result<CallShape> Coalescer::shape_of(std::span<const View> inputs) const {
 }
 
 Result<Coalescer::Views> Coalescer::call(std::span<const View> inputs, Deadline deadline,
-                                         const std::stop_token& cancel, Ref<const void> keep) {
+                                         const std::stop_token& cancel, const Keep& keep) {
   std::vector<const View*> views;
   for (const View& view : inputs) views.push_back(&view);
   if (std::optional<Result<Views>> ran = try_call(views)) return *std::move(ran);
-  return join(inputs, deadline, cancel, std::move(keep));
+  return join(inputs, deadline, cancel, keep);
 }
 
 Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline deadline,
-                                         const std::stop_token& cancel, Ref<const void> keep) {
+                                         const std::stop_token& cancel, const Keep& keep) {
   Pace::begin_call();
   HEDDLE_TRY(check(inputs));
   if (padding_ != nullptr && padding_->is_unknown() && anyone_waits() && padding_->claim()) {
@@ -100,16 +104,16 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   }
   const RowLayout& lies = layout();
   HEDDLE_TRY_ASSIGN(const CallShape shape, lies.shape_of(inputs));
-  const Caller caller{inputs, lies, shape, deadline, std::move(keep)};
+  const Caller caller{inputs, lies, shape, deadline, keep};
   Here me;
   Next next;
-  if (const std::optional<Claimed> claimed = claim(caller)) {
-    me = claimed->me;
+  if (std::optional<Claimed> claimed = claim(caller)) {
     next = write_claimed(*claimed, caller);
+    me = std::move(claimed->me);
   } else {
     HEDDLE_TRY_ASSIGN(Arrival at, arrive(caller, false, nullptr));
     if (at.me.batch == nullptr) return run_alone(caller, at.me);
-    me = at.me;
+    me = std::move(at.me);
     const Next after = written(me, at.asks);
     next.lead = after.lead;
     next.ask_at = std::min(at.next.ask_at, after.ask_at);
@@ -137,7 +141,7 @@ Status Coalescer::submit(Submission call) {
   absent->holds = std::move(call.holds);
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
-  const Caller caller{call.inputs, lies, shape, call.deadline, nullptr};
+  const Caller caller{call.inputs, lies, shape, call.deadline, kKeepsNothing};
   if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller)) {
     const bool asks = leave_empty(claimed->me, std::move(absent));
     claimed->asks = claimed->asks || asks;
@@ -173,7 +177,9 @@ Result<Coalescer::Batch> Coalescer::run_together(std::span<const Views> calls,
     rows += shape.rows;
     shapes.push_back(std::move(shape));
   }
-  const auto caller = [&](size_t i) { return Caller{calls[i], lies, shapes[i], Deadline::never(), nullptr}; };
+  const auto caller = [&](size_t i) {
+    return Caller{calls[i], lies, shapes[i], Deadline::never(), kKeepsNothing};
+  };
   HEDDLE_TRY_ASSIGN(const Batch batch, allocate_batch(caller(0), rows));
   std::vector<Here> seats;
   {

@@ -85,6 +85,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
  public:
   using Views = std::vector<device::View>;
   using Batch = Ref<FormingBatch>;
+  // Makes what runtime::Call::keep asks for. Called, while the caller waits, where its call runs alone only:
+  // threads that share an input would write the count of its owner in each call.
+  using Keep = std::function<Ref<const void>()>;
 
   // `equal`: for rows of equal shapes. `padding`: of ragged rows, if the model can have them.
   Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout equal,
@@ -100,13 +103,13 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
 
   // try_call(), or join().
   Result<Views> call(std::span<const device::View> inputs, Deadline deadline,
-                     const std::stop_token& cancel = {}, Ref<const void> keep = nullptr);  // as Call::keep
+                     const std::stop_token& cancel = {}, const Keep& keep = nullptr);
   // While nobody else is there: runs the call at once. Nothing: nothing was done.
   std::optional<Result<Views>> try_call(std::span<const device::View* const> inputs,
                                         Duration at_most = Duration::max());
   // Alone on a lane, or in a batch.
   Result<Views> join(std::span<const device::View> inputs, Deadline deadline, const std::stop_token& cancel,
-                     Ref<const void> keep);
+                     const Keep& keep);
 
   struct Submission {
     Views inputs;
@@ -150,13 +153,13 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     const RowLayout& layout;
     const CallShape& shape;
     Deadline deadline;
-    Ref<const void> keep;
+    const Keep& keep;
 
     runtime::Call own_call() const {
       runtime::Call call;
       call.inputs = inputs;
       call.deadline = deadline;
-      call.keep = keep;
+      if (keep) call.keep = keep();
       return call;
     }
   };
@@ -285,6 +288,10 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void open_door(State& state) const;
 
   // Under the lock.
+  template <class T>
+  static void hint(Atomic<T>& word, T value) {
+    if (word.load_relaxed() != value) word.store_relaxed(value);
+  }
   static void come_in(State& state, size_t callers, int64_t rows);
   void count_in(State& state) const;  // who has taken a seat since; first after each lock
   static void bring_in(State& state, FormingBatch& batch, const OpenSeats::Taken& all);
@@ -302,7 +309,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   std::array<Showing, kShown> to_show(State& state) const;
   bool put_on_show(State& state, size_t place, const Showing& next);
   bool guard_bound(State& state);
-  bool take_down(State& state, Batch batch);  // nothing, where it is not on show
+  bool take_down(State& state, const FormingBatch* batch);  // nothing, where it is not on show
   void clear_desk(State& state, FormingBatch& batch);
   void drop_empty(State& state, const Batch& batch);
   static void expire_returning(State& state, TimePoint now);
@@ -340,22 +347,20 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   const std::unique_ptr<PaddingCheck> padding_;  // null: nothing is ragged
   const CoalescerOptions options_;
   const uint32_t born_;  // fork_generation() of the maker
+  const Ref<BatchStock> stock_;
   mutable runtime::LoneDoor door_;
   std::array<OpenSeats, kShown> open_;
-  // Where callers look for a seat first: a hint, relaxed; written under the lock.
-  Atomic<uint32_t> first_{0};
-  // A batch has gone, and the next is about to be on show: a hint, relaxed; written under the lock.
-  Atomic<bool> replacing_{false};
-  // Callers inside: a hint, relaxed; written under the lock.
-  Atomic<int> crowd_{0};
-  // There is no spare batch, and who opens one makes it: a hint, relaxed; written under the lock.
-  Atomic<bool> lacks_spare_{true};
-  const Ref<BatchStock> stock_;
+  // Hints for callers without the lock, relaxed; written under it, and only where they change. With what is
+  // written at each call, or under each lock, on other cache lines.
+  alignas(64) Atomic<uint32_t> first_{0};  // where they look for a seat first
+  Atomic<bool> replacing_{false};          // a batch has gone, and the next is about to be on show
+  Atomic<bool> few_{false};                // no more callers than may look while they wait
+  Atomic<bool> lacks_spare_{true};         // there is no spare batch, and who opens one makes it
   // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
   // when all its seats are written; a claim comes between.
-  std::array<Batch, OpenSeats::kDesks> desks_;
-  mutable Guarded<State, Rank::kBatch> state_;
-  Leaders leaders_;
+  alignas(64) std::array<Batch, OpenSeats::kDesks> desks_;
+  alignas(64) mutable Guarded<State, Rank::kBatch> state_;
+  alignas(64) Leaders leaders_;
 };
 
 }  // namespace heddle::batch

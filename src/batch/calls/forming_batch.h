@@ -76,7 +76,8 @@ struct Absent {
   std::optional<StopCallback<std::function<void()>>> on_cancel;
 };
 
-struct Member {
+// On cache lines of its own: its caller, and whoever tells it, write it while those beside it do the same.
+struct alignas(64) Member {
   int64_t first = 0, rows = 0;   // its rows in the batch
   std::vector<int64_t> lengths;  // per ragged symbol: its own
   Deadline deadline = Deadline::never();
@@ -122,27 +123,29 @@ struct FormingBatch {
   const Ref<runtime::Slot> slot;
   const bool alone;
 
-  uint64_t id = 0;
   std::vector<ir::Extents> row_extents;  // what its rows look like in the slot
-  TimePoint arrived;                     // of the first caller
-  int64_t rows = 0, living_rows = 0;     // taken so far; of members that are not gone
-  int64_t run_rows = 0;                  // what it is run with: `rows`, or the next number worth a program
-  size_t seats = 0;                      // taken so far, members[0] first
-  size_t living = 0;                     // of those, not gone
-  bool awaits = false;                   // it was opened while callers were expected back
+  std::vector<Member> members;
+  // What is above, callers read while those under the lock write what follows: it begins a cache line, as do
+  // the words that each caller changes.
+  alignas(64) uint64_t id = 0;
+  TimePoint arrived;                  // of the first caller
+  int64_t rows = 0, living_rows = 0;  // taken so far; of members that are not gone
+  int64_t run_rows = 0;               // what it is run with: `rows`, or the next number worth a program
+  size_t seats = 0;                   // taken so far, members[0] first
+  size_t living = 0;                  // of those, not gone
+  bool awaits = false;                // it was opened while callers were expected back
   bool taken = false, done = false;
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member
   size_t desk = kNoSeat;    // where callers without the lock find it
-  std::vector<Member> members;
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
   // to zero is the last one (acq_rel), and sees what all have written.
-  Atomic<int64_t> unwritten{0};
-  Atomic<size_t> untold{0};  // seats from here on have not been told the result
+  alignas(64) Atomic<int64_t> unwritten{0};
   // Members without a thread. Each adds itself before it counts as written, which publishes it.
   Atomic<size_t> absents{0};
+  alignas(64) Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
-  std::vector<device::View> inputs;
+  alignas(64) std::vector<device::View> inputs;
   std::optional<runtime::InFlight> in_flight;
   TimePoint began;
 

@@ -18,8 +18,8 @@ void Coalescer::advance(State& state, const Here* me, Next& next) {
     take_due(state, me, next);
     if (!state.forming.empty()) restock(state, *state.forming.back());
   } while (show_seats(state) || !clear_up(state, next));
-  replacing_.store_relaxed(false);
-  crowd_.store_relaxed(state.inside + state.returning);
+  hint(replacing_, false);
+  hint(few_, state.inside + state.returning <= options_.lookers);
   open_door(state);
 }
 
@@ -33,7 +33,7 @@ bool Coalescer::clear_up(State& state, Next& next) {
   next.dropped = take_spare(state);
   if (state.inside != 0) return false;
   next.empties_stock = true;
-  lacks_spare_.store_relaxed(true);
+  hint(lacks_spare_, true);
   return true;
 }
 
@@ -90,8 +90,8 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
       std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
   const Batch batch = std::move(*found);
   state.forming.erase(found);
-  replacing_.store_relaxed(true);
-  take_down(state, batch);
+  hint(replacing_, true);
+  take_down(state, batch.get());
   restock(state, *batch);
   ++state.busy;
   batch->taken = true;

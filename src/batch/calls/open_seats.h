@@ -14,6 +14,7 @@
 //              caller with a seat can still find it when another batch is on show.
 //   States     nothing on show -> on show (rows are left, or none) -> taken down, with what was taken.
 //   Threads    claim(): any. The rest: one at a time (the coalescer's lock).
+//   Lines      Each claim writes the cache line of both words, so nothing else lies there.
 //   Ordering   What was done before show() is visible to who takes a seat; what was done before claim() is
 //              not to others: a seat is written afterwards.
 //   Source     An index and a count in one word, as in bounded queues with tickets.
@@ -32,7 +33,7 @@ namespace heddle::batch {
 // Of rows with these extents. Equal rows have equal kinds, and other rows hardly ever the same.
 uint16_t kind_of(std::span<const ir::Extents> row_extents, bool padded);
 
-class OpenSeats {
+class alignas(64) OpenSeats {
  public:
   static constexpr int kRowBits = 14, kDeskBits = 6, kKindBits = 16;
   static constexpr int64_t kRowsMost = (int64_t{1} << kRowBits) - 1;  // of a batch that can be on show

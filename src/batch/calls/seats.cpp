@@ -84,11 +84,11 @@ Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) {
   for (size_t i = 0; i < state.forming.size(); ++i) {
     const Batch batch = state.forming[i];
     if (!may_join(state, *batch, caller)) continue;
-    take_down(state, batch);
+    take_down(state, batch.get());
     if (may_join(state, *batch, caller)) return batch;
   }
   if (state.spare == nullptr || !may_join(state, *state.spare, caller)) return nullptr;
-  take_down(state, state.spare);
+  take_down(state, state.spare.get());
   if (state.spare == nullptr) return joinable(state, caller);  // others have opened it meanwhile
   state.forming.push_back(std::exchange(state.spare, nullptr));
   return state.forming.back();
@@ -192,7 +192,7 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  if (!next.lead && next.ask_at == TimePoint::max() && crowd_.load_relaxed() <= options_.lookers)
+  if (!next.lead && next.ask_at == TimePoint::max() && few_.load_relaxed())
     static_cast<void>(me.member().seat.look(kPatience));
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
@@ -264,7 +264,7 @@ void Coalescer::count_out(State& state, FormingBatch& batch, Member& member) {
 
 // Unless callers have joined it meanwhile.
 void Coalescer::drop_empty(State& state, const Batch& batch) {
-  take_down(state, batch);
+  take_down(state, batch.get());
   if (batch->living != 0) return;
   clear_desk(state, *batch);
   std::erase(state.forming, batch);

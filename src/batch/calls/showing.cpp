@@ -120,11 +120,11 @@ bool Coalescer::bring_in_shown(State& state, const Batch& batch, const OpenSeats
   return true;
 }
 
-bool Coalescer::take_down(State& state, Batch batch) {
+bool Coalescer::take_down(State& state, const FormingBatch* batch) {
   for (size_t place = 0; batch != nullptr && place < kShown; ++place) {
-    if (state.on_show[place] != batch) continue;
-    state.on_show[place] = nullptr;
-    return bring_in_shown(state, batch, open_[place].take_down());
+    if (state.on_show[place].get() != batch) continue;
+    const Batch shown = std::exchange(state.on_show[place], nullptr);
+    return bring_in_shown(state, shown, open_[place].take_down());
   }
   return false;
 }
@@ -169,7 +169,7 @@ bool Coalescer::guard_bound(State& state) {
   bool is_news = false;
   const size_t promised = kShown * static_cast<size_t>(options_.max_rows);
   for (size_t place = 0; place < kShown && state.stats.parked + promised > options_.max_parked; ++place)
-    is_news = take_down(state, state.on_show[place]) || is_news;
+    is_news = take_down(state, state.on_show[place].get()) || is_news;
   return is_news;
 }
 
@@ -178,13 +178,13 @@ bool Coalescer::show_seats(State& state) {
   const std::array<Showing, kShown> shown = to_show(state);
   for (const Batch& each : state.on_show) {
     const auto stays = [&](const Showing& next) { return next.batch == each; };
-    if (std::none_of(shown.begin(), shown.end(), stays)) is_news = take_down(state, each) || is_news;
+    if (std::none_of(shown.begin(), shown.end(), stays)) is_news = take_down(state, each.get()) || is_news;
   }
   for (size_t i = 0; i < kShown && shown[i].batch != nullptr; ++i) {
     auto place = std::find(state.on_show.begin(), state.on_show.end(), shown[i].batch);
     if (place == state.on_show.end()) place = std::find(state.on_show.begin(), state.on_show.end(), nullptr);
     const auto index = static_cast<size_t>(place - state.on_show.begin());
-    if (i == 0) first_.store_relaxed(static_cast<uint32_t>(index));
+    if (i == 0) hint(first_, static_cast<uint32_t>(index));
     is_news = put_on_show(state, index, shown[i]) || is_news;
   }
   return is_news;
@@ -192,7 +192,7 @@ bool Coalescer::show_seats(State& state) {
 
 // Nobody has a seat in it. Its memory is given back without the lock, by whoever owns what is returned.
 Coalescer::Batch Coalescer::take_spare(State& state) {
-  take_down(state, state.spare);
+  take_down(state, state.spare.get());
   if (state.spare != nullptr) clear_desk(state, *state.spare);
   return std::exchange(state.spare, nullptr);
 }
@@ -211,14 +211,14 @@ bool Coalescer::has_spare(const State& state, const FormingBatch& like) {
 // The next batch is on show before anybody needs it.
 void Coalescer::restock(State& state, const FormingBatch& like) {
   if (like.alone || state.closed) return;
-  lacks_spare_.store_relaxed(!has_spare(state, like));
+  hint(lacks_spare_, !has_spare(state, like));
   if (has_spare(state, like)) return;
   const int64_t rows = rows_per_batch(running(state), limits(state, like.row_extents));
   Batch batch = stock_->take(like.layout, like.row_extents, rows);
   if (batch == nullptr) return;
   const Batch before = take_spare(state);  // for rows of another kind
   state.spare = open(state, std::move(batch), like.row_extents);
-  lacks_spare_.store_relaxed(false);
+  hint(lacks_spare_, false);
 }
 
 // It may have to go when it has its share, or, with a lane free, when all are back that were expected.
