@@ -17,41 +17,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import free_threaded
-import torch_choice
-from counts import Count, count_doctest, count_pytest
+from counts import Count
+from stage import JOBS, ROOT, WARNINGS_ARE_ERRORS, Log, build, run_ctest, run_pytest
 from telling import telling_lines
 from torch_choice import APART
+from torch_stages import install_packages, torch_sanitizer_stage, torch_stage, torch_whole_stage
 
-ROOT = Path(__file__).resolve().parent.parent
-LOGS = ROOT / "build" / "logs"
-JOBS = str(os.cpu_count() or 2)
 BIN = Path(sys.executable).parent
-
-
-class Log:
-    """Where a stage's commands write; knows whether one of them failed."""
-
-    def __init__(self, name: str) -> None:
-        LOGS.mkdir(parents=True, exist_ok=True)
-        self.path = LOGS / f"{name}.log"
-        self.path.write_bytes(b"")
-        self.failed = False
-
-    def run(self, *command: str | Path) -> bool:
-        words = [str(word) for word in command]
-        with self.path.open("ab") as out:
-            out.write(f"$ {' '.join(words)}\n".encode())
-            out.flush()
-            done = subprocess.run(
-                words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
-            )
-        self.failed = self.failed or done.returncode != 0
-        return done.returncode == 0
-
-    def note(self, text: str, failed: bool = False) -> None:
-        with self.path.open("a", encoding="utf-8") as out:
-            out.write(text + "\n")
-        self.failed = self.failed or failed
 
 
 def sources(*patterns: str) -> list[str]:
@@ -92,19 +64,6 @@ def judged_stage(tool: str, *options: str) -> Callable[[Log], Count]:
     return stage
 
 
-# There the sanitizers are Apple's, and its Metal is the usual one.
-ON_A_MAC = ("-DCMAKE_CXX_COMPILER=c++", "-DHEDDLE_METAL=APPLE") if sys.platform == "darwin" else ()
-
-WARNINGS_ARE_ERRORS = "-DCMAKE_COMPILE_WARNING_AS_ERROR=ON"  # of the presets
-
-
-def build(log: Log, preset: str, folder: str, *targets: str) -> bool:
-    command: list[str] = ["cmake", "--build", f"build/{folder}", "-j", JOBS]
-    if targets:
-        command += ["--target", *targets]
-    return log.run("cmake", "--preset", preset, *ON_A_MAC) and log.run(*command)
-
-
 def release_stage(log: Log) -> None:
     build(log, "release", "release")
 
@@ -115,15 +74,6 @@ def benches_stage(log: Log) -> None:
 
 def headers_stage(log: Log) -> None:
     build(log, "release", "release", "verify_headers")
-
-
-def run_ctest(log: Log, preset: str, *selection: str) -> Count:
-    junit = ROOT / "build" / preset / "junit.xml"
-    junit.unlink(missing_ok=True)
-    log.run("ctest", "--test-dir", f"build/{preset}", "--output-on-failure", "--no-tests=error", "-j", JOBS,
-            "--test-output-size-passed", "10000000", "--test-output-size-failed", "10000000",
-            "--output-junit", junit, *selection)  # fmt: skip
-    return count_doctest(junit) if junit.exists() else Count(0, 1)
 
 
 def models_stage(log: Log) -> None:
@@ -211,11 +161,6 @@ def install_stage(log: Log) -> None:
     log.run(sys.executable, "tools/check_install.py", "build/release")
 
 
-def install_packages(log: Log) -> bool:
-    """heddle and heddle-torch into .venv, with warnings as errors like the presets."""
-    return log.run("env", f"CMAKE_ARGS={WARNINGS_ARE_ERRORS}", "tools/setup.sh", "torch")
-
-
 def package_stage(log: Log) -> None:
     install_packages(log)
 
@@ -235,84 +180,6 @@ def pytest_stage(log: Log) -> Count:
                   for path in sorted(ROOT.glob(f"tests/python/test_{name}*.py"))]  # fmt: skip
     left_out = [f"--ignore={name}" for name in of_threads]
     return run_pytest(log, *left_out, *APART) + run_pytest(log, *of_threads)
-
-
-def torch_stage(log: Log) -> Count:
-    """The PyTorch device, of heddle-torch: on the host, and what runs threads on the doubles as well."""
-    if not install_packages(log):
-        return Count(0, 1)
-    of_threads = torch_choice.tests(*torch_choice.OF_THREADS)
-    others = [name for name in torch_choice.tests("*") if name not in of_threads]
-    count = run_pytest(log, *others, *APART)
-    count += run_pytest(log, *of_threads)
-    if sys.platform == "darwin":  # its Metal is Apple's, and there is no CUDA
-        return count
-    return count + torch_on_metal(log) + torch_on_cuda(log)
-
-
-def torch_on_metal(log: Log) -> Count:
-    if not build(log, "metal-double", "release", "heddle_on_the_double"):
-        return Count(0, 1)
-    choice, newest, oldest = torch_choice, torch_choice.NEWEST_MAC, torch_choice.OLDEST_MAC
-    also = choice.tests(*choice.ON_METAL, "modules", "compile", "dynamo")
-    count = Count()
-    for mac, selection in (
-        (newest, choice.tests(*choice.ON_METAL)),
-        (newest, choice.share(choice.ON_METAL_SHARED, choice.METAL_SHARE)),
-        (oldest, [*also, "-k", choice.ON_OLDEST, *APART]),
-        (oldest, choice.share(("opinfo",), choice.METAL_SHARE)),
-    ):
-        count += run_pytest(log, *selection, launcher=choice.on_the_double(mac))
-    return count
-
-
-def torch_on_cuda(log: Log) -> Count:
-    if not build(log, "cuda", "release", "cuda_in_its_place"):
-        return Count(0, 1)
-    launcher = torch_choice.on_cuda_double()
-    alone = torch_choice.tests(*torch_choice.ON_CUDA)
-    shared = torch_choice.share(torch_choice.ON_CUDA_SHARED, torch_choice.CUDA_SHARE)
-    return run_pytest(log, *alone, *torch_choice.LEFT_OUT_ON_CUDA, launcher=launcher) + run_pytest(
-        log, *shared, launcher=launcher
-    )
-
-
-def torch_whole_stage(log: Log) -> Count:
-    """All that the stage torch runs a share of."""
-    built = (
-        log.run("tools/setup.sh", "torch")
-        and build(log, "metal-double", "release", "heddle_on_the_double")
-        and build(log, "cuda", "release", "cuda_in_its_place")
-    )
-    if not built:
-        return Count(0, 1)
-    on_metal = torch_choice.share(torch_choice.ON_METAL_SHARED, of=1)
-    on_cuda = [*torch_choice.share(torch_choice.WHOLE_ON_CUDA, of=1), *torch_choice.LEFT_OUT_OF_WHOLE]
-    count = Count()
-    for mac in torch_choice.METAL_MACS:
-        count += run_pytest(log, *on_metal, launcher=torch_choice.on_the_double(mac))
-    return count + run_pytest(log, *on_cuda, launcher=torch_choice.on_cuda_double())
-
-
-def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
-    """The PyTorch device under a sanitizer: on the host, and what runs threads also on the Metal double."""
-    # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.
-    without = ("-k", "not forked and not data_loader_workers")
-    # The samples of OpInfo are run by one thread.
-    on_host = [
-        test for test in torch_choice.tests("*") if name == "asan" or not test.endswith("/test_opinfo.py")
-    ]
-
-    def stage(log: Log) -> Count:
-        if not install_packages(log):
-            return Count(0, 1)
-        total = Count()
-        for device, tests in (("host", on_host), ("metal", torch_choice.tests(*torch_choice.ON_METAL))):
-            launcher = ("env", f"HEDDLE_DEVICE={device}", sys.executable, "tools/torch_sanitized.py", name)
-            total += run_pytest(log, *tests, *without, launcher=launcher)
-        return total
-
-    return stage
 
 
 # Compiled with the sanitizer for this stage alone: their tables take it minutes.
@@ -352,37 +219,6 @@ def free_threaded_stage(log: Log) -> Count:
     # There is no PyTorch there, and nanobind reports no leaks without a GIL.
     without = ("-k", "not torch and not report_of_leaks")
     return run_pytest(log, *FREE_THREADED, *without, python=(sys.executable, "tools/free_threaded.py"))
-
-
-def run_pytest(
-    log: Log, *tests: str, launcher: tuple[str, ...] = (), python: tuple[str, ...] = (sys.executable,)
-) -> Count:
-    junit = log.path.with_suffix(".xml")
-    junit.unlink(missing_ok=True)
-    log.run(*launcher, *python, "-m", "pytest", "-q", "-ra", "--durations=10", f"--junitxml={junit}",
-            *tests)  # fmt: skip
-    if not junit.exists():
-        return Count(0, 1)
-    count, refused = count_pytest(junit, allowed_skips())
-    for line in refused:
-        log.note(line, failed=True)
-    return count
-
-
-def allowed_skips() -> set[str]:
-    """The reasons for which a test may be skipped on this machine: what it shows is not there, by design."""
-    allowed = {"this Python has a GIL"}
-    if "avx512_bf16" not in processor():
-        allowed.add("this processor has no bf16 instructions")
-    if sys.platform == "darwin":
-        # Of torch_backend/tests/test_batching.py, and of what runs on the doubles of Apple's frameworks.
-        allowed |= {"there is one", "needs cmake --build --preset metal-double", "there is no CUDA there"}
-    return allowed
-
-
-def processor() -> str:
-    described = Path("/proc/cpuinfo")
-    return described.read_text(encoding="utf-8") if described.exists() else ""
 
 
 STAGES: dict[str, Callable[[Log], Count | None]] = {

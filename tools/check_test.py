@@ -7,6 +7,8 @@ from pathlib import Path
 import check
 import counts
 import pytest
+import skips
+import stage
 from counts import Count
 
 OUTCOMES = {
@@ -53,8 +55,9 @@ def test_a_refused_skip_fails_the_stage_and_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     junit_of(tmp_path, "test_lacks_a_library")
-    monkeypatch.setattr(check, "ROOT", tmp_path)
-    monkeypatch.setattr(check, "LOGS", tmp_path / "logs")
+    for module in (check, stage):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(stage, "LOGS", tmp_path / "logs")
     monkeypatch.setitem(check.STAGES, "pytest", lambda log: check.run_pytest(log, "."))
     count = check.run_stage("pytest")
     assert (count.passed, count.failed) == (0, 1)
@@ -91,10 +94,10 @@ def test_every_program_of_ctest_is_counted_by_its_cases(
 def test_a_processor_without_bf16_may_skip_its_tests_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     reason, always = "this processor has no bf16 instructions", "this Python has a GIL"
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(check, "processor", lambda: "flags : avx2 avx512f")
-    assert check.allowed_skips() == {reason, always}
-    monkeypatch.setattr(check, "processor", lambda: "flags : avx2 avx512f avx512_bf16")
-    assert check.allowed_skips() == {always}
+    monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f")
+    assert skips.allowed_skips() == {reason, always}
+    monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f avx512_bf16")
+    assert skips.allowed_skips() == {always}
 
 
 def test_no_stage_is_left_out_for_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,5 +47,5 @@ def count_pytest(junit: Path, allowed: set[str]) -> tuple[Count, list[str]]:
             total.failed += 1
             why = skipped.text if skipped.get("message") == "collection skipped" else skipped.get("message")
             name = f"{case.get('classname')}::{case.get('name')}".removeprefix("::")
-            refused.append(f"FAILED {name}: skipped for a reason that tools/check.py does not allow: {why}")
+            refused.append(f"FAILED {name}: skipped for a reason that tools/skips.py does not allow: {why}")
     return total, refused

@@ -1,4 +1,4 @@
-"""Which tests of torch_backend run where: on the host, on the Metal double and on the double of CUDA."""
+"""Which tests of torch_backend run where: host, the doubles of Metal and CUDA, the simulated device."""
 
 import os
 from pathlib import Path
@@ -32,6 +32,12 @@ WHOLE_ON_CUDA = (*ON_CUDA_SHARED, "api", "batching", "error_inputs", "examples",
                  "no_shared_lock", "predecessor", "random", "refusals", "refused_values")  # fmt: skip
 LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
 
+# The simulated device is asynchronous, its memory is out of the host's reach, and it objects to a submission
+# that breaks the protocol or touches memory of another one without order. `make test-long` runs them whole.
+ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "scripted", "exclusive",
+                 "generate", "leases", "random")  # fmt: skip
+SIM_SHARE = 24
+
 
 def tests(*names: str) -> list[str]:
     found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]
@@ -45,6 +51,10 @@ def share(names: tuple[str, ...], of: int) -> list[str]:
 def on_the_double(mac: str) -> tuple[str, ...]:
     double = RELEASE / "on_the_double" / "libheddle.so.0"
     return ("env", f"LD_PRELOAD={double}", "HEDDLE_DEVICE=metal", f"HEDDLE_METAL_DOUBLE_MAC={mac}")
+
+
+def on_sim() -> tuple[str, ...]:
+    return ("env", "HEDDLE_DEVICE=sim")
 
 
 def on_cuda_double() -> tuple[str, ...]:
