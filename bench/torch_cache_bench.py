@@ -8,7 +8,6 @@ Checked   before anything is timed, the cache is the CPU's after three writes.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "models")]
 
 import heddle.torch  # noqa: E402, F401
-from ratios import in_turn, parser, ratio, show, spread, write  # noqa: E402
+from ratios import in_turn, parser, ratio, seconds_a_call, show, spread, write  # noqa: E402
 
 SHORT, LONG = 256, 4096
 DTYPES = (torch.float32, torch.bfloat16)
@@ -37,12 +36,7 @@ class Cache:
 def microseconds_of(cache: Cache, seconds: float) -> Callable[[], float]:
     def measure() -> float:
         torch.set_num_threads(1)
-        begin = time.perf_counter()
-        calls = 0
-        while time.perf_counter() < begin + seconds:
-            cache.write(calls)
-            calls += 1
-        return (time.perf_counter() - begin) / calls * 1e6
+        return seconds_a_call(cache.write, seconds) * 1e6
 
     return measure
 

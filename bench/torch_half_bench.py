@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import sys
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -21,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT / "bench" / "models")]
 
 import heddle.torch  # noqa: E402, F401
-from ratios import in_turn, parser, ratio, show, spread, write  # noqa: E402
+from ratios import in_turn, parser, ratio, seconds_a_call, show, spread, write  # noqa: E402
 
 ROWS = (1, 4, 16, 128)
 WIDTH, INNER, LAYERS = 768, 3072, 4
@@ -60,16 +59,7 @@ def peers(rows: int) -> dict[str, Callable[[], Tensor]]:
 
 
 def milliseconds_of(call: Callable[[], Tensor], seconds: float) -> Callable[[], float]:
-    def measure() -> float:
-        begin = time.perf_counter()
-        calls = 0
-        while time.perf_counter() < begin + seconds:
-            call()
-            calls += 1
-        torch.heddle.synchronize()
-        return (time.perf_counter() - begin) / calls * 1e3
-
-    return measure
+    return lambda: seconds_a_call(lambda _: call(), seconds, torch.heddle.synchronize) * 1e3
 
 
 def check(calls: dict[str, Callable[[], Tensor]]) -> None:

@@ -55,6 +55,19 @@ def calls_per_second(call: Callable[[], object], callers: int, seconds: float) -
     return call_rates(call, callers, seconds)[0]
 
 
+def seconds_a_call(
+    call: Callable[[int], object], seconds: float, end: Callable[[], object] = lambda: None
+) -> float:
+    """This thread's, of calls with 0, 1, ..., until `seconds` are over and `end` returns."""
+    begin = time.perf_counter()
+    calls = 0
+    while time.perf_counter() < begin + seconds:
+        call(calls)
+        calls += 1
+    end()
+    return (time.perf_counter() - begin) / calls
+
+
 def in_turn(peers: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
     """Each peer's measurement once a round, the order rotated from round to round."""
     names = list(peers)
