@@ -1,0 +1,124 @@
+// schedules_fixture.h: every schedule of a small scenario up to a bound, for tests.
+//
+//   What       explore({name, threads, preemptions}, body) runs `body` under every schedule of its threads with
+//              at most so many preemptions (base/strategy.h), the fewest first, and fails the test with the
+//              first one that fails. The body makes its things, calls at_once() once, and checks. some_fails()
+//              is for bodies that are wrong on purpose.
+//   Replay     A failure names its schedule. HEDDLE_SIM_SCHEDULE='once_map 3 3.0:14+1,' runs that one alone.
+//   Printed    A line of JSON for each exploration, on the standard output: HEDDLE_SIM_RATES=1.
+//   Bounds     HEDDLE_SIM_BOUND=3 in place of a test's own bounds where those are lower (tools/check.py, stage
+//              sim_long).
+//   Threads    The test's, outside a simulation.
+#pragma once
+
+#if defined(HEDDLE_SIM)
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/simulation_fixture.h"
+#include "base/strategy.h"
+#include "base/thread.h"
+
+namespace heddle::test {
+
+struct Scenario {
+  const char* name;  // of the protocol
+  int threads = 2;
+  size_t preemptions = 3;
+  bool weak_orders = false;
+  size_t stale = 0;  // with weak orders: loads of a schedule that do not find the newest value
+
+  std::string words() const { return text(name, " ", threads, " "); }
+};
+
+using ScheduledBody = std::function<void(Simulation&, int threads)>;
+
+// body(0) ... body(threads - 1), each on a thread of its own. Only in here is there a choice.
+inline void at_once(Simulation& sim, int threads, const std::function<void(int)>& body) {
+  std::vector<Thread> running;
+  for (int i = 0; i < threads; ++i) {
+    running.emplace_back(text("thread-", i), [&sim, &body, i] {
+      sim.line_up();
+      body(i);
+      sim.step_out();
+    });
+  }
+  sim.let_go(threads);
+}
+
+struct Explored {
+  uint64_t schedules = 0, steps_most = 0;
+  std::optional<std::string> failure;
+};
+
+inline SimulationReport run_schedule(const Scenario& scenario, SystematicChoices& choices,
+                                     const ScheduledBody& body) {
+  SimulationOptions options;
+  options.strategy = &choices;
+  options.weak_orders = scenario.weak_orders;
+  options.steps_max = 20'000;
+  choices.begin();
+  return simulate(1, [&](Simulation& sim) { body(sim, scenario.threads); }, options);
+}
+
+// All schedules with at most `preemptions`; ends at the first that fails.
+inline Explored explore_bound(const Scenario& scenario, size_t preemptions, const ScheduledBody& body) {
+  Explored out;
+  SystematicChoices choices({preemptions, scenario.stale});
+  do {
+    const SimulationReport report = run_schedule(scenario, choices, body);
+    ++out.schedules;
+    out.steps_most = std::max(out.steps_most, report.steps);
+    if (!report.ok()) {
+      out.failure = report.failure + "HEDDLE_SIM_SCHEDULE='" + scenario.words() + choices.describe() + "'";
+    } else if (choices.diverged()) {
+      out.failure = "schedule " + choices.describe() + " has other choices when it is repeated";
+    }
+  } while (!out.failure && choices.advance());
+  return out;
+}
+
+// The fewest preemptions first, so that what fails has as few as can be.
+inline Explored some_fails(const Scenario& scenario, const ScheduledBody& body) {
+  Explored out;
+  for (size_t bound = 0; bound <= scenario.preemptions && !out.failure; ++bound)
+    out = explore_bound(scenario, bound, body);
+  return out;
+}
+
+inline void explore(Scenario scenario, const ScheduledBody& body) {
+  const char* const only = std::getenv("HEDDLE_SIM_SCHEDULE");
+  if (only != nullptr) {
+    const std::string words(only);
+    if (words.find(scenario.words()) != 0) return;
+    SystematicChoices choices = SystematicChoices::replay(words.substr(scenario.words().size()));
+    const SimulationReport report = run_schedule(scenario, choices, body);
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+    return;
+  }
+  scenario.preemptions = std::max<size_t>(scenario.preemptions, number_in("HEDDLE_SIM_BOUND").value_or(0));
+  const TimePoint begin = Clock::real().now();
+  const Explored all = some_fails(scenario, body);
+  const double seconds = std::chrono::duration<double>(Clock::real().now() - begin).count();
+  REQUIRE_MESSAGE(!all.failure, *all.failure);
+  CHECK(all.schedules > 1);
+  if (number_in("HEDDLE_SIM_RATES")) {
+    std::printf(
+        "{\"protocol\": \"%s\", \"threads\": %d, \"preemptions\": %zu, \"stale\": %zu, \"schedules\": %llu, "
+        "\"steps_most\": %llu, \"seconds\": %.1f}\n",
+        scenario.name, scenario.threads, scenario.preemptions, scenario.stale,
+        static_cast<unsigned long long>(all.schedules), static_cast<unsigned long long>(all.steps_most),
+        seconds);
+  }
+}
+
+}  // namespace heddle::test
+
+#endif
