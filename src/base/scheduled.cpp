@@ -1,6 +1,6 @@
 // What a Simulation does where a Strategy decides.
 #include <algorithm>
-#include <bit>
+#include <utility>
 
 #include "base/simulation.h"
 
@@ -66,7 +66,7 @@ void Simulation::decide_by_strategy(const char* at) {
   if (steps == 0 || actors_.size() > 64) fail("a strategy has at most 64 threads");
   quiet = 0;
   expire();
-  if (!armed_ || current_->stepped_out) return;
+  if (!armed_ || current_->stepped_out || std::exchange(current_->let_go, false)) return;
   std::vector<uint32_t> threads{current_->number};
   for (const uint32_t other : others_ready()) threads.push_back(other);
   Actor& next = choose(threads, 1);
@@ -95,6 +95,7 @@ void Simulation::line_up() {
   ++lined_up_;
   wake(&lined_up_, seam::kAll);
   while (!armed_) sleep({.key = &armed_, .at = "line up"});
+  current_->let_go = by_strategy();
 }
 
 void Simulation::let_go(int threads) {

@@ -51,6 +51,7 @@ struct Beat {
   // For tests of what a call costs: read-modify-writes of Atomics, and mutexes taken.
   uint64_t read_modify_writes = 0, locks = 0;
   Memory* memory = nullptr;  // null: a load finds the newest value
+  bool systematic = false;   // a strategy chooses, at each operation that threads can share and nowhere else
 };
 
 // The simulation that this thread belongs to; null: none.
@@ -77,6 +78,13 @@ inline void step(const char* at, int weight = kMeeting) {
   if (beat == nullptr) return;
   ++beat->steps;
   if ((beat->quiet -= weight) <= 0) decide(at);
+}
+
+// Where nothing is shared until the next seam: to go on elsewhere here is to go on elsewhere there.
+inline void pass(const char* at, int weight = kMeeting) {
+  if (beat == nullptr) return;
+  if (!beat->systematic) return step(at, weight);
+  ++beat->steps;
 }
 
 // The rest: on a simulated thread only.
@@ -117,6 +125,7 @@ void join(uint32_t number);
 #else
 
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
+[[gnu::always_inline]] inline void pass(const char*) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
 inline constexpr bool simulated() { return false; }

@@ -78,6 +78,7 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
       stalls_(one_of(order_, {0, 64, 8})),
       no_reasons_(one_of(order_, {0, 64, 8})),
       slow_(static_cast<uint32_t>(order_.below(10))) {
+  systematic = by_strategy();
   quiet = by_strategy() ? 0 : static_cast<int64_t>(1 + order_.below(2 * pace_));
   if (options.weak_orders) {
     memory_ = std::make_unique<WeakMemory>(*options.strategy, [this](const std::string& why) { fail(why); });
@@ -159,7 +160,7 @@ void Simulation::sleep(const seam::Sleep& how) {
 
 void Simulation::wake(const void* key, int sleepers, const char* at) {
   wake(key, sleepers);
-  seam::step(at);
+  seam::pass(at);
 }
 
 // Which ones, if not all, the seed says: so may the system.
@@ -414,7 +415,7 @@ void let_others_run(const char* at) { Simulation::current()->let_others_run(at);
 void sleep(const Sleep& how) { Simulation::current()->sleep(how); }
 void wake(const void* key, int sleepers, const char* at) { Simulation::current()->wake(key, sleepers, at); }
 TimePoint now() {
-  step("clock", kAtomic);
+  pass("clock", kAtomic);
   return Simulation::current()->now();
 }
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
