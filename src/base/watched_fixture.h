@@ -1,7 +1,8 @@
 // watched_fixture.h: a value that is no atomic, for simulations with weak orders.
 //
 //   What       Each access is told to the simulation's WeakMemory, which fails where nothing orders two of
-//              them, one a write, or where the value is gone. In other simulations it is a plain value.
+//              them, one a write, or where the value is gone. In other simulations it is a plain value. Without
+//              kEnds its end is not told: the count of a shared pointer, which orders that, is no Atomic.
 //   Threads    As a plain value: what is used at once has to be ordered.
 #pragma once
 
@@ -11,7 +12,7 @@
 
 namespace heddle::test {
 
-template <class T>
+template <class T, bool kEnds = true>
 class Watched {
  public:
   Watched(T value = {}) : value_(value) {  // NOLINT: implicit, as the value itself
@@ -23,7 +24,7 @@ class Watched {
     return *this;
   }
   ~Watched() {
-    if (WeakMemory* const memory = watcher()) memory->end_watch(this);
+    if (WeakMemory* const memory = kEnds ? watcher() : nullptr) memory->end_watch(this);
   }
   T get() const {
     if (WeakMemory* const memory = watcher()) memory->read(this);
