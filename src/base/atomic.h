@@ -36,6 +36,12 @@ class Atomic {
   T load_acquire() const { return at("load").load(std::memory_order_acquire); }
   T load_seq_cst() const { return at("load").load(std::memory_order_seq_cst); }
 
+  // Of what is set before threads look at it: a seam, and no choice of a strategy's (base/strategy.h).
+  T setting_relaxed() const {
+    seam::pass("load", seam::kAtomic);
+    return value_.load(std::memory_order_relaxed);
+  }
+
   // Parts of a step that has begun, without a seam: for reads whose number no seed decides, as along a hash
   // table.
   T read_on_relaxed() const { return value_.load(std::memory_order_relaxed); }

@@ -1,13 +1,16 @@
 // schedules_fixture.h: every schedule of a small scenario up to a bound, for tests.
 //
-//   What       explore({name, threads, preemptions}, body) runs `body` under every schedule of its threads with
-//              at most so many preemptions (base/strategy.h), the fewest first, and fails the test with the
-//              first one that fails. The body makes its things, calls at_once() once, and checks. some_fails()
-//              is for bodies that are wrong on purpose.
-//   Replay     A failure names its schedule. HEDDLE_SIM_SCHEDULE='once_map 3 3.0:14+1,' runs that one alone.
+//   What       explore({name, threads, preemptions}, body) runs `body` under every schedule of its threads
+//              with at most so many preemptions (base/strategy.h), the fewest first, and fails the test with
+//              the first one that fails. The body makes its things, calls at_once() once, and checks.
+//              some_fails() is for bodies that are wrong on purpose.
+//   Random     draw({name, threads}, runs, depth, body) draws schedules by random priorities (PCT), for more
+//              threads than can be explored. Prints how probable a bug of that depth is to be met, at least.
+//   Replay     A failure names its schedule. HEDDLE_SIM_SCHEDULE='once_map 3 3.0:14+1,' runs that one
+//              alone.
 //   Printed    A line of JSON for each exploration, on the standard output: HEDDLE_SIM_RATES=1.
-//   Bounds     HEDDLE_SIM_BOUND=3 in place of a test's own bounds where those are lower (tools/check.py, stage
-//              sim_long).
+//   Bounds     HEDDLE_SIM_BOUND=3 in place of a test's own bound where that is lower, up to the most that the
+//              scenario allows (tools/check.py, stage sim_long).
 //   Threads    The test's, outside a simulation.
 #pragma once
 
@@ -15,6 +18,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -32,6 +37,7 @@ struct Scenario {
   const char* name;  // of the protocol
   int threads = 2;
   size_t preemptions = 3;
+  size_t most = 3;  // preemptions, where HEDDLE_SIM_BOUND asks for more
   bool weak_orders = false;
   size_t stale = 0;  // with weak orders: loads of a schedule that do not find the newest value
 
@@ -103,7 +109,8 @@ inline void explore(Scenario scenario, const ScheduledBody& body) {
     REQUIRE_MESSAGE(report.ok(), report.failure);
     return;
   }
-  scenario.preemptions = std::max<size_t>(scenario.preemptions, number_in("HEDDLE_SIM_BOUND").value_or(0));
+  const size_t asked = std::min<size_t>(scenario.most, number_in("HEDDLE_SIM_BOUND").value_or(0));
+  scenario.preemptions = std::max(scenario.preemptions, asked);
   const TimePoint begin = Clock::real().now();
   const Explored all = some_fails(scenario, body);
   const double seconds = std::chrono::duration<double>(Clock::real().now() - begin).count();
@@ -117,6 +124,46 @@ inline void explore(Scenario scenario, const ScheduledBody& body) {
         static_cast<unsigned long long>(all.schedules), static_cast<unsigned long long>(all.steps_most),
         seconds);
   }
+}
+
+struct Drawn {
+  uint64_t runs = 0;
+  size_t steps = 0;        // k, of the longest run
+  double probability = 0;  // that one run meets a bug of that depth, at least
+};
+
+// HEDDLE_SIM_SEED=17 draws that one alone.
+inline Drawn draw(const Scenario& scenario, uint64_t runs, size_t depth, const ScheduledBody& body) {
+  Drawn out;
+  const auto run = [&](uint64_t seed, size_t steps, size_t changes) {
+    RandomPriorities priorities(seed, steps, changes);
+    SimulationOptions options;
+    options.strategy = &priorities;
+    const SimulationReport report =
+        simulate(seed, [&](Simulation& sim) { body(sim, scenario.threads); }, options);
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+    out.steps = std::max(out.steps, priorities.steps());
+    ++out.runs;
+  };
+  for (uint64_t seed = 1; seed <= 3; ++seed) run(seed, 1, 1);  // how many steps there are
+  const size_t steps = out.steps;
+  if (const auto only = number_in("HEDDLE_SIM_SEED")) {
+    run(*only, steps, depth);
+    return out;
+  }
+  for (uint64_t seed = 1; seed <= runs * number_in("HEDDLE_SIM_TIMES").value_or(1); ++seed)
+    run(seed, steps, depth);
+  out.probability =
+      std::pow(static_cast<double>(out.steps), 1.0 - static_cast<double>(depth)) / scenario.threads;
+  if (number_in("HEDDLE_SIM_RATES")) {
+    const double met = 1 - std::pow(1 - out.probability, static_cast<double>(out.runs));
+    std::printf(
+        "{\"protocol\": \"%s\", \"threads\": %d, \"steps\": %zu, \"depth\": %zu, \"runs\": %llu, "
+        "\"probability_of_one\": %.3g, \"of_all\": %.3g}\n",
+        scenario.name, scenario.threads, out.steps, depth, static_cast<unsigned long long>(out.runs),
+        out.probability, met);
+  }
+  return out;
 }
 
 }  // namespace heddle::test

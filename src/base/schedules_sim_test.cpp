@@ -47,7 +47,9 @@ TEST_CASE("schedules: each one up to the bound comes once") {
   CHECK(test::explore_bound({"steps"}, 8, steps(4)).schedules == 70);
 }
 
-TEST_CASE("schedules: what fails names its schedule, which fails again alone and with as few preemptions as can be") {
+TEST_CASE(
+    "schedules: what fails names its schedule, which fails again alone and with as few preemptions as can "
+    "be") {
   const test::Scenario scenario{"check_then_act", 2, 3};
   const test::ScheduledBody body = [](Simulation& sim, int threads) {
     Atomic<int> free{1}, takers{0};
@@ -70,6 +72,24 @@ TEST_CASE("schedules: what fails names its schedule, which fails again alone and
   const SimulationReport report = test::run_schedule(scenario, again, body);
   CHECK(report.failure.find("the one place was taken once") != std::string::npos);
   CHECK_FALSE(test::some_fails({"check_then_act", 2, 0}, body).failure.has_value());
+}
+
+// A thread looks, the other one acts, the first one acts: one order of two steps each way, of depth 2.
+TEST_CASE("schedules: random priorities meet a bug at least as often as their authors prove") {
+  int twice = 0;
+  const test::Drawn drawn = test::draw({"check_then_act", 2}, 400, 2, [&](Simulation& sim, int threads) {
+    Atomic<int> free{1}, takers{0};
+    at_once(sim, threads, [&](int) {
+      if (free.load_acquire() == 0) return;
+      free.store_release(0);
+      takers.add_relaxed(1);
+    });
+    if (takers.load_relaxed() == 2) ++twice;
+  });
+  CHECK(drawn.steps >= 4);
+  CHECK(drawn.steps <= 8);
+  CHECK(twice >= static_cast<int>(static_cast<double>(drawn.runs) * drawn.probability / 2));
+  CHECK(twice < 400);
 }
 
 TEST_CASE("schedules: a condition loses no ring, whoever rings when") {
@@ -114,7 +134,8 @@ TEST_CASE("schedules: a cache makes a key once for all who ask, and a failed mak
       });
       const auto stats = map.stats();
       sim.expect(right.newest() + failed.newest() == threads, "each call had one answer");
-      sim.expect(failed.newest() >= 1 && makes.newest() <= 2, "the failure is the first make's, then it is made once");
+      sim.expect(failed.newest() >= 1 && makes.newest() <= 2,
+                 "the failure is the first make's, then it is made once");
       sim.expect(stats.makes == (right.newest() > 0 ? 1u : 0u) && stats.failures == 1, "counted");
       sim.expect(stats.waiting == 0, "nobody waits");
     });
@@ -147,8 +168,8 @@ TEST_CASE("schedules: a cache drops what is evicted when nobody looks at it any 
       {
         OnceMap<Marked, Value, HashOfMarked> map({.count = 1});
         const auto get = [&](int key) {
-          const auto got =
-              map.get_or_make(key, [&]() -> Result<Ref<const Value>> { return std::make_shared<const Value>(key, living); });
+          const auto got = map.get_or_make(
+              key, [&]() -> Result<Ref<const Value>> { return std::make_shared<const Value>(key, living); });
           sim.expect(got.ok() && (*got)->key == key, "the value of the key");
         };
         get(0);
@@ -188,6 +209,23 @@ TEST_CASE("schedules: what a grace lets go of no reader is looking at") {
       sim.expect(epoch.entries() == (threads == 2 ? 2u : 2u), "each reader was counted");
     });
   }
+}
+
+TEST_CASE("schedules: of many threads, drawn: a cache makes each key once and keeps what is looked at") {
+  test::draw({"once_map", 6}, 2000, 3, [](Simulation& sim, int threads) {
+    OnceMap<int, int> map({.count = 2});
+    Atomic<int> right{0};
+    at_once(sim, threads, [&](int i) {
+      for (const int key : {i % 3, (i + 1) % 3}) {
+        const auto got = map.get_or_make(
+            key, [&]() -> Result<Ref<const int>> { return std::make_shared<const int>(10 * key); });
+        sim.expect(got.ok() && **got == 10 * key, "the value of the key");
+        right.add_relaxed(1);
+      }
+    });
+    sim.expect(right.newest() == 2 * threads, "each call had one answer");
+    sim.expect(map.stats().count <= 2 && map.stats().waiting == 0, "within the limit, and nobody waits");
+  });
 }
 
 }  // namespace

@@ -125,7 +125,7 @@ void join(uint32_t number);
 #else
 
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
-[[gnu::always_inline]] inline void pass(const char*) {}
+[[gnu::always_inline]] inline void pass(const char*, int = 0) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
 inline constexpr bool simulated() { return false; }

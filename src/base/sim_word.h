@@ -36,8 +36,7 @@ class SimWord {
     return memory == nullptr ? value_.load(order) : of(memory->load(this, bits(newest()), order));
   }
   void store(T value, std::memory_order order) {
-    if (seam::Memory* const memory = seam::memory())
-      memory->store(this, bits(newest()), bits(value), order);
+    if (seam::Memory* const memory = seam::memory()) memory->store(this, bits(newest()), bits(value), order);
     value_.store(value, order);
   }
   // Read-modify-writes find the newest value, whatever their order.
@@ -45,8 +44,7 @@ class SimWord {
     note(value, order);
     return value_.exchange(value, order);
   }
-  bool compare_exchange_strong(T& expected, T desired, std::memory_order success,
-                               std::memory_order failure) {
+  bool compare_exchange_strong(T& expected, T desired, std::memory_order success, std::memory_order failure) {
     seam::Memory* const memory = seam::memory();
     if (memory == nullptr) return value_.compare_exchange_strong(expected, desired, success, failure);
     const uint64_t wanted = bits(expected);

@@ -354,7 +354,8 @@ std::string Simulation::describe(const Actor& actor) const {
 }
 
 std::string Simulation::describe(const std::string& why) const {
-  std::string out = by_strategy() ? "schedule " + options_.strategy->describe() : "seed " + std::to_string(seed_);
+  std::string out =
+      by_strategy() ? "schedule " + options_.strategy->describe() : "seed " + std::to_string(seed_);
   out += ", step " + std::to_string(steps) + ": " + why + "\n";
   for (const Actor& actor : actors_) out += describe(actor);
   const size_t kept = trace_.size();

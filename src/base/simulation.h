@@ -118,7 +118,7 @@ class Simulation final : public seam::Beat {
     const char* at = "begin";  // the seam where it stands
     uint64_t cpu_steps = 0;
     uint64_t away_until = 0;  // step: others go first until then
-    bool let_go = false;  // just now: it comes to its first operation
+    bool let_go = false;      // just now: it comes to its first operation
     bool stepped_out = false;
     // With a strategy, sets of threads by number: those that ran since this one gave way last, those that
     // could run ever since, and those that it therefore goes behind (CHESS, section 4: fair schedules).

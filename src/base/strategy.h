@@ -2,8 +2,8 @@
 //
 //   What       A Simulation with a Strategy asks it at each choice, and takes nothing else from chance: no
 //              stall, no wait that ends for no reason, no slow thread. SystematicChoices goes through all
-//              schedules with at most so many preemptions; RandomPriorities draws one of them so that a bug of
-//              a given depth is met with a known probability.
+//              schedules with at most so many preemptions; RandomPriorities draws one, so that a bug of a
+//              given depth is met with a known probability.
 //   Preemption A switch away from a thread that could go on. So counts a deadline that passes while others
 //              could run: time jumps to it.
 //   Sources    Musuvathi and Qadeer, "Iterative context bounding for systematic testing of multithreaded
@@ -94,7 +94,7 @@ class RandomPriorities final : public Strategy {
   size_t among(size_t options) override { return static_cast<size_t>(numbers_.below(options)); }
   size_t stale(size_t) override { return 0; }
   std::string describe() const override;
-  size_t steps() const { return step_; }     // that there were
+  size_t steps() const { return step_; }       // that there were
   size_t threads() const { return threads_; }  // that could run at once, at most
 
  private:

@@ -1,8 +1,9 @@
 // watched_fixture.h: a value that is no atomic, for simulations with weak orders.
 //
 //   What       Each access is told to the simulation's WeakMemory, which fails where nothing orders two of
-//              them, one a write, or where the value is gone. In other simulations it is a plain value. Without
-//              kEnds its end is not told: the count of a shared pointer, which orders that, is no Atomic.
+//              them, one a write, or where the value is gone. In other simulations it is a plain value.
+//              Without kEnds its end is not told: the count of a shared pointer, which orders that, is no
+//              Atomic.
 //   Threads    As a plain value: what is used at once has to be ordered.
 #pragma once
 

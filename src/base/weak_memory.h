@@ -4,19 +4,20 @@
 //              the oldest value of each word that its owner may still find, and what happened before. A load
 //              finds the newest value, or an older one that is not before its thread's view: the Strategy
 //              chooses (a stale read). Acquire takes the view that a release left with the value. A
-//              read-modify-write finds the newest value, and goes on with the release sequence that it is in.
+//              read-modify-write finds the newest value, and goes on with the release sequence that it is
+//              in.
 //   seq_cst    Stands in one order, that of the steps. A seq_cst load finds no older value of a word than the
-//              seq_cst operations on it before: what [atomics.order] 4 asks of operations. There are no fences
-//              in src.
+//              seq_cst operations on it before: what [atomics.order] 4 asks of operations. There are no
+//              fences in src.
 //   Locks      acquire() and release(), starts and joins of threads hand views on.
 //   Watched    Data that is no atomic. Two accesses of which neither happened before the other, one of them a
 //              write, are a failure, and so is one to data that is gone. Atomics, too, have to be seen made.
 //   Not shown  Modification order is the order of the steps: a store does not go before one that ran earlier
 //              (2+2W), and no load finds what is stored later (load buffering). A compare-and-swap does not
 //              fail for no reason.
-//   Sources    Kang, Hur, Lahav, Vafeiadis and Dreyer, "A promising semantics for relaxed-memory concurrency",
-//              POPL 2017, without promises; Lahav, Vafeiadis, Kang, Hur and Dreyer, "Repairing sequential
-//              consistency in C/C++11", PLDI 2017.
+//   Sources    Kang, Hur, Lahav, Vafeiadis and Dreyer, "A promising semantics for relaxed-memory
+//              concurrency", POPL 2017, without promises; Lahav, Vafeiadis, Kang, Hur and Dreyer,
+//              "Repairing sequential consistency in C/C++11", PLDI 2017.
 //   Threads    The simulation's, which run one at a time.
 //   Blocks     Never.
 #pragma once

@@ -105,7 +105,8 @@ TEST_CASE("weak orders: two who write theirs and then read the other's miss each
   CHECK(store_buffer(Order::relaxed, Order::relaxed) == all);
 }
 
-TEST_CASE("weak orders: two readers agree which of two words was written first, but for seq_cst they do not") {
+TEST_CASE(
+    "weak orders: two readers agree which of two words was written first, but for seq_cst they do not") {
   Outcomes all;
   for (int bits = 0; bits < 16; ++bits) all.insert({bits & 1, bits >> 1 & 1, bits >> 2 & 1, bits >> 3 & 1});
   CHECK(independent_reads(Order::release_acquire, Order::release_acquire) == all);
@@ -175,7 +176,8 @@ TEST_CASE("weak orders: read-modify-writes lose nothing, and go on with a releas
   CHECK(passed_on(false).count({3, 0}) == 1);  // a store of another thread's ends the release sequence
 }
 
-TEST_CASE("weak orders: a compare-and-swap that fails is a load, one that succeeds has found the newest value") {
+TEST_CASE(
+    "weak orders: a compare-and-swap that fails is a load, one that succeeds has found the newest value") {
   const Outcomes found = outcomes_of(2, [](Simulation& sim) {
     Atomic<int> word{0};
     std::vector<int> seen(2);
@@ -194,7 +196,8 @@ std::string failure_of(const test::ScheduledBody& body) {
       .failure.value_or("");
 }
 
-TEST_CASE("weak orders: data that is no atomic has to be ordered, by an atomic, a lock, or a start and an end") {
+TEST_CASE(
+    "weak orders: data that is no atomic has to be ordered, by an atomic, a lock, or a start and an end") {
   const auto through = [](Order writes, Order reads) {
     return failure_of([=](Simulation& sim, int threads) {
       Watched<int> data;

@@ -1,5 +1,5 @@
-// What base does without a lock, under the orders that it states: loads find older values where those allow it,
-// and data that is no atomic is watched.
+// What base does without a lock, under the orders that it states: loads find older values where those allow
+// it, and data that is no atomic is watched.
 #include <doctest/doctest.h>
 
 #include <memory>
@@ -22,44 +22,64 @@ using test::explore;
 using test::Watched;
 
 test::Scenario weak(const char* name, int threads, size_t preemptions, size_t stale) {
-  return {name, threads, preemptions, true, stale};
+  return {name, threads, preemptions, preemptions, true, stale};
 }
 
 struct HashOfWatched {
   size_t operator()(const Watched<int>& key) const { return static_cast<size_t>(key.get()); }
 };
 
-// The value of 0 is there; thread 0 makes 1, which evicts it while the others look for it or for 1.
-void evict_beside_readers(Simulation& sim, int threads) {
+// The value of 0 is there, in a table with room or without; thread 0 makes 1, which evicts it while the
+// others look for it or for 1.
+void evict_beside_readers(Simulation& sim, int threads, int looked_for, bool room) {
   using Value = Watched<int, false>;
   OnceMap<Watched<int>, Value, HashOfWatched> map({.count = 1});
   const auto get = [&](int key) {
-    const auto got = map.get_or_make(
-        Watched<int>(key), [&]() -> Result<Ref<const Value>> { return std::make_shared<const Value>(10 * key); });
+    const auto got = map.get_or_make(Watched<int>(key), [&]() -> Result<Ref<const Value>> {
+      return std::make_shared<const Value>(10 * key);
+    });
     sim.expect(got.ok() && (*got)->get() == 10 * key, "the value of the key, as it was made");
   };
+  if (room) get(7);
   get(0);
+  const uint64_t tables = map.stats().tables;
   at_once(sim, threads, [&](int i) {
     if (i == 0) return get(1);
-    const Ref<const Value> found = map.peek(Watched<int>(i == 1 ? 0 : 1));
-    if (found != nullptr) sim.expect(found->get() == (i == 1 ? 0 : 10), "the value of the key");
+    const int key = i == threads - 1 ? looked_for : 1 - looked_for;
+    const Ref<const Value> found = map.peek(Watched<int>(key));
+    if (found != nullptr) sim.expect(found->get() == 10 * key, "the value of the key");
   });
   sim.expect(map.stats().count == 1, "within the limit");
+  sim.expect((map.stats().tables == tables) == room, "a table is made where there is no room");
 }
 
 TEST_CASE("weak orders: readers of a cache see what a node holds, and none looks at one that is gone") {
-  explore(weak("once_map_weak", 2, 2, 2), evict_beside_readers);
-  explore(weak("once_map_weak", 3, 1, 1), evict_beside_readers);
+  struct Case {
+    const char* name;
+    int threads, looked_for;
+    bool room;
+  };
+  for (const Case& each : {Case{"once_map_evicted", 2, 0, true},
+                           {"once_map_inserted", 2, 1, true},
+                           {"once_map_renewed", 2, 0, false},
+                           {"once_map_both", 3, 0, true}}) {
+    const bool few = each.threads == 2;
+    explore(weak(each.name, each.threads, few ? 3 : 2, few ? 3 : 1), [&](Simulation& sim, int threads) {
+      evict_beside_readers(sim, threads, each.looked_for, each.room);
+    });
+  }
 }
 
 // Entries that a table has no room for make a new one.
-TEST_CASE("weak orders: a cache's new table is seen whole, and the old one is kept while somebody looks at it") {
+TEST_CASE(
+    "weak orders: a cache's new table is seen whole, and the old one is kept while somebody looks at it") {
   explore(weak("once_map_table", 2, 2, 2), [](Simulation& sim, int threads) {
     using Value = Watched<int, false>;
     OnceMap<Watched<int>, Value, HashOfWatched> map;
     const auto get = [&](int key) {
-      const auto got = map.get_or_make(
-          Watched<int>(key), [&]() -> Result<Ref<const Value>> { return std::make_shared<const Value>(key); });
+      const auto got = map.get_or_make(Watched<int>(key), [&]() -> Result<Ref<const Value>> {
+        return std::make_shared<const Value>(key);
+      });
       sim.expect(got.ok() && (*got)->get() == key, "the value of the key");
     };
     get(0);

@@ -1,5 +1,5 @@
-// The coalescer's hand-over and the request queue under all schedules of two and three threads, up to a number
-// of preemptions.
+// The coalescer's hand-over and the request queue under all schedules of two and three threads, up to a
+// number of preemptions.
 #include <doctest/doctest.h>
 
 #include <vector>
@@ -26,7 +26,8 @@ TEST_CASE("schedules: callers that meet on one lane each get their own rows, and
         right.add_relaxed(1);
       });
       sim.expect(right.newest() == threads, "each had one answer");
-      sim.expect(fixture.coalescer->stats().parked == 0 && !fixture.coalescer->anyone_waits(), "nobody waits");
+      sim.expect(fixture.coalescer->stats().parked == 0 && !fixture.coalescer->anyone_waits(),
+                 "nobody waits");
     });
   }
 }
@@ -66,6 +67,20 @@ TEST_CASE("schedules: each request comes back once, from a batch or from close()
       for (const auto& each : answers) sim.expect(each.newest() == 1, "each request comes back once");
     });
   }
+}
+
+TEST_CASE("schedules: of many threads, drawn: callers on two lanes each get their own rows") {
+  heddle::test::draw({"coalescer", 5}, 500, 3, [](Simulation& sim, int threads) {
+    Fixture fixture(with(2, 4));
+    sim.expect(fixture.compile(4).ok(), "the programs are made");
+    Atomic<int> right{0};
+    at_once(sim, threads, [&](int caller) {
+      Rows rows(1, static_cast<float>(10 * caller));
+      sim.expect(fixture.right(rows, fixture.call(rows)), "its own rows");
+      right.add_relaxed(1);
+    });
+    sim.expect(right.newest() == threads && !fixture.coalescer->anyone_waits(), "nobody waits");
+  });
 }
 
 TEST_CASE("schedules: who waits for room gets it, and a deadline takes nothing with it") {

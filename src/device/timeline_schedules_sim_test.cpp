@@ -38,7 +38,8 @@ TEST_CASE("schedules: a timeline wakes all who wait for a value, and fills a sta
   }
 }
 
-TEST_CASE("schedules: a timeline's failure ends each wait with its cause, and its bell rings for who sleeps") {
+TEST_CASE(
+    "schedules: a timeline's failure ends each wait with its cause, and its bell rings for who sleeps") {
   for (const int count : {2, 3}) {
     explore({"timeline_fails", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
       CompletingQueue queue;

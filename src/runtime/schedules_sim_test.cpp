@@ -16,17 +16,19 @@ namespace {
 using heddle::test::at_once;
 using heddle::test::explore;
 
-Ref<StreamPool> pool_of_one(Exhaustion exhaustion) {
+Ref<StreamPool> pool_of(int places, Exhaustion exhaustion) {
   Options options;
-  options.streams = 2;  // the default stream is one of them
+  options.streams = places + 1;  // the default stream is one of them
   options.exhaustion = exhaustion;
-  return *StreamPool::make(std::make_shared<Roster>(std::make_shared<test::TestDevice>(), Clock::real()), options);
+  return *StreamPool::make(std::make_shared<Roster>(std::make_shared<test::TestDevice>(), Clock::real()),
+                           options);
 }
 
-TEST_CASE("schedules: the one place of a pool goes from lessee to lessee, and nobody who waits is forgotten") {
+TEST_CASE(
+    "schedules: the one place of a pool goes from lessee to lessee, and nobody who waits is forgotten") {
   for (const int count : {2, 3}) {
     explore({"stream_pool_wait", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
-      const auto pool = pool_of_one(Exhaustion::wait);
+      const auto pool = pool_of(1, Exhaustion::wait);
       Atomic<int> inside{0}, leased{0};
       at_once(sim, threads, [&](int) {
         const auto lease = pool->lease(Deadline::never());
@@ -44,12 +46,13 @@ TEST_CASE("schedules: the one place of a pool goes from lessee to lessee, and no
 TEST_CASE("schedules: who seeks a stream to share finds one, and a pool that is closed answers all") {
   for (const int count : {2, 3}) {
     explore({"stream_pool_share", count, count == 2 ? 3u : 1u}, [](Simulation& sim, int threads) {
-      const auto pool = pool_of_one(Exhaustion::share);
+      const auto pool = pool_of(1, Exhaustion::share);
       Atomic<int> answered{0};
       at_once(sim, threads, [&](int i) {
         if (i == 2) return pool->close();
         const auto lease = pool->lease(Deadline::never());
-        sim.expect(lease.ok() || (threads == 3 && lease.status().code() == Code::unavailable), "a lease, or closed");
+        sim.expect(lease.ok() || (threads == 3 && lease.status().code() == Code::unavailable),
+                   "a lease, or closed");
         answered.add_relaxed(1);
       });
       sim.expect(answered.newest() == 2, "each had one answer");
@@ -80,7 +83,8 @@ TEST_CASE("schedules: calls and an exclusive hold exclude each other, and all ge
         }
       });
       const Governor::Stats stats = governor->stats();
-      sim.expect(through.newest() == threads && stats.in_flight == 0 && stats.waiting == 0, "all got through");
+      sim.expect(through.newest() == threads && stats.in_flight == 0 && stats.waiting == 0,
+                 "all got through");
       const auto last = governor->enter(ModelId{1}, Deadline::at(TimePoint()));
       sim.expect(last.ok() && *last, "the lane is free");
     });
@@ -112,6 +116,52 @@ TEST_CASE("schedules: a copy and an exclusive hold exclude each other, and a dea
       });
       const auto last = governor->enter(ModelId{1}, Deadline::at(TimePoint()));
       sim.expect(last.ok() && *last && governor->stats().waiting == 0, "nobody is forgotten");
+    });
+  }
+}
+
+TEST_CASE(
+    "schedules: of many threads, drawn: calls, copies and holds exclude each other, and all get through") {
+  heddle::test::draw({"governor", 6}, 2000, 3, [](Simulation& sim, int threads) {
+    const auto governor = Governor::make("d", 2);
+    Atomic<int> calls{0}, copies{0}, holds{0}, through{0};
+    at_once(sim, threads, [&](int i) {
+      if (i < 3) {
+        const auto permit = governor->enter(ModelId{static_cast<uint64_t>(1 + i % 2)}, Deadline::never());
+        sim.expect(permit.ok() && *permit, "a permit");
+        sim.expect(calls.add_acq_rel(1) < 2 && holds.load_acquire() == 0, "two lanes, and no hold");
+        calls.sub_acq_rel(1);
+      } else if (i < 5) {
+        const auto hold = governor->exclusive(Deadline::never());
+        sim.expect(hold.ok() && holds.add_acq_rel(1) == 0, "one hold");
+        sim.expect(calls.load_acquire() == 0 && copies.load_acquire() == 0, "it is alone");
+        holds.sub_acq_rel(1);
+      } else {
+        const auto copy = governor->enter_copy(ModelId{9}, Deadline::never());
+        sim.expect(copy.ok() && *copy, "a copy");
+        copies.add_acq_rel(1);
+        sim.expect(holds.load_acquire() == 0, "no copy during a hold");
+        copies.sub_acq_rel(1);
+      }
+      through.add_relaxed(1);
+    });
+    sim.expect(through.newest() == threads && governor->stats().waiting == 0, "nobody is forgotten");
+  });
+}
+
+TEST_CASE("schedules: of many threads, drawn: leases of two places all end") {
+  for (const Exhaustion exhaustion : {Exhaustion::wait, Exhaustion::share}) {
+    heddle::test::draw({"stream_pool", 6}, 1000, 3, [=](Simulation& sim, int threads) {
+      const auto pool = pool_of(2, exhaustion);
+      Atomic<int> leased{0};
+      at_once(sim, threads, [&](int) {
+        for (int round = 0; round < 2; ++round) {
+          sim.expect(pool->lease(Deadline::never()).ok(), "a lease");
+          leased.add_relaxed(1);
+        }
+      });
+      sim.expect(leased.newest() == 2 * threads && pool->stats().leased == 0,
+                 "each had it, and all are free");
     });
   }
 }

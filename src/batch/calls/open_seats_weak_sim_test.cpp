@@ -15,7 +15,7 @@ using heddle::test::Watched;
 
 TEST_CASE("weak orders: who takes a seat finds the desk as it was before the batch was shown") {
   for (const int count : {2, 3}) {
-    explore({"open_seats_weak", count, 3, true, 2}, [](Simulation& sim, int threads) {
+    explore({"open_seats_weak", count, 3, 3, true, 2}, [](Simulation& sim, int threads) {
       OpenSeats seats;
       Watched<int> desk(0);
       Atomic<int> claimed{0};
@@ -31,7 +31,8 @@ TEST_CASE("weak orders: who takes a seat finds the desk as it was before the bat
         if (!claim.has_value()) return;
         claimed.add_relaxed(1);
         sim.expect(claim->desk == 3 && desk.get() == 5, "the desk of the batch");
-        sim.expect(claim->asks == (claim->seat == 0 || claim->first == 1), "the first asks, and who reaches the number");
+        sim.expect(claim->asks == (claim->seat == 0 || claim->first == 1),
+                   "the first asks, and who reaches the number");
       });
       sim.expect(all.rows == claimed.newest() && all.seats == static_cast<size_t>(all.rows), "none is lost");
     });
@@ -39,7 +40,7 @@ TEST_CASE("weak orders: who takes a seat finds the desk as it was before the bat
 }
 
 TEST_CASE("weak orders: who lowers the number learns that it is reached, or the caller who reaches it does") {
-  explore({"open_seats_asks", 2, 3, true, 3}, [](Simulation& sim, int threads) {
+  explore({"open_seats_asks", 2, 3, 3, true, 3}, [](Simulation& sim, int threads) {
     OpenSeats seats;
     seats.show(0, 1, {1, 1}, {.ask_at = 4, .most = 4});
     bool caller_asks = false, writer_learns = false;

@@ -18,7 +18,7 @@ constexpr uint64_t kOwner = 7;
 
 TEST_CASE("weak orders: what a place's owner did is visible to the next one") {
   for (const int count : {2, 3}) {
-    explore({"owner_words_weak", count, 2, true, 2}, [](Simulation& sim, int threads) {
+    explore({"owner_words_weak", count, 2, 2, true, 2}, [](Simulation& sim, int threads) {
       OwnerWords words;
       Watched<int> used(0);
       words.open(1, OwnerWords::kFree);
@@ -35,7 +35,7 @@ TEST_CASE("weak orders: what a place's owner did is visible to the next one") {
 }
 
 TEST_CASE("weak orders: who parks finds the place free, or its owner finds that somebody is parked") {
-  explore({"owner_words_parks", 2, 3, true, 3}, [](Simulation& sim, int threads) {
+  explore({"owner_words_parks", 2, 3, 3, true, 3}, [](Simulation& sim, int threads) {
     OwnerWords words;
     words.open(1, kOwner);
     bool told = false, found = false;
