@@ -25,7 +25,9 @@ class Watched {
     return *this;
   }
   ~Watched() {
-    if (WeakMemory* const memory = kEnds ? watcher() : nullptr) memory->end_watch(this);
+    if constexpr (kEnds) {
+      if (WeakMemory* const memory = watcher()) memory->end_watch(this);
+    }
   }
   T get() const {
     if (WeakMemory* const memory = watcher()) memory->read(this);
