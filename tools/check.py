@@ -393,12 +393,10 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "unit": unit_stage,
     "stress": stress_stage,
     "spin": judged_stage("tools/spin_models.py"),
-    # Protocols under thousands of schedules, each of them a seed's (base/simulation.h).
-    "sim": labelled_stage("sim", "^sim$", "sim_tests"),
+    "sim": labelled_stage("sim", "^sim$", "sim_tests"),  # schedules: base/simulation.h, base/strategy.h
     "install": install_stage,
     "package": package_stage,
-    # Before pytest, which runs programs on the double of Apple's driver.
-    "metal": double_stage("metal-double", "metal"),
+    "metal": double_stage("metal-double", "metal"),  # before pytest, which runs programs on that double
     "cuda": double_stage("cuda", "cuda"),
     "pytest": pytest_stage,
     "torch": torch_stage,

@@ -123,6 +123,7 @@ inline void explore(Scenario scenario, const ScheduledBody& body) {
         scenario.name, scenario.threads, scenario.preemptions, scenario.stale,
         static_cast<unsigned long long>(all.schedules), static_cast<unsigned long long>(all.steps_most),
         seconds);
+    std::fflush(stdout);
   }
 }
 

@@ -121,7 +121,7 @@ TEST_CASE("schedules: a condition loses no ring, whoever rings when") {
 
 TEST_CASE("schedules: a cache makes a key once for all who ask, and a failed make for all who joined it") {
   for (const int count : {2, 3}) {
-    explore({"once_map_join", count, count == 2 ? 3u : 1u}, [](Simulation& sim, int threads) {
+    explore({"once_map_join", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
       OnceMap<int, int> map;
       Atomic<int> makes{0}, right{0}, failed{0};
       at_once(sim, threads, [&](int) {
@@ -156,7 +156,7 @@ struct HashOfMarked {
 
 TEST_CASE("schedules: a cache drops what is evicted when nobody looks at it any more, and keeps who has it") {
   for (const int count : {2, 3}) {
-    explore({"once_map_evict", count, count == 2 ? 2u : 1u}, [](Simulation& sim, int threads) {
+    explore({"once_map_evict", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
       Atomic<int> living{0};
       struct Value {
         Value(int of, Atomic<int>& count) : key(of), living(count) { living.add_relaxed(1); }
