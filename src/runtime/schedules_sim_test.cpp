@@ -166,18 +166,19 @@ TEST_CASE("schedules: of many threads, drawn: leases of two places all end") {
   }
 }
 
-constexpr uint64_t kMiB = uint64_t{1} << 20;
+constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 
 TEST_CASE("schedules: memory that another thread has on its way back is room for a request") {
   for (const int count : {2, 3}) {
     explore(
         {"allocator", count, count == 2 ? 2u : 1u, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
-          const auto device = std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMiB});
+          const auto device =
+              std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMebibyte});
           const auto allocator = *Allocator::make(device, {});
-          allocator->allocate(6 * kMiB).value().reset();
+          allocator->allocate(6 * kMebibyte).value().reset();
           at_once(sim, threads, [&](int i) {
             if (i == 0) return allocator->empty_cache();
-            sim.expect(allocator->allocate((i == 1 ? 5 : 2) * kMiB).ok(), "what is in use leaves room");
+            sim.expect(allocator->allocate((i == 1 ? 5 : 2) * kMebibyte).ok(), "what is in use leaves room");
           });
           allocator->empty_cache();
           const Allocator::Stats stats = allocator->stats();
