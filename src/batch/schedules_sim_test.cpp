@@ -16,7 +16,7 @@ using heddle::test::explore;
 
 TEST_CASE("schedules: callers that meet on one lane each get their own rows, and none is forgotten") {
   for (const int count : {2, 3}) {
-    explore({"coalescer", count, 1, 1}, [](Simulation& sim, int threads) {
+    explore({"coalescer", count, count == 2 ? 2u : 1u, 2}, [](Simulation& sim, int threads) {
       Fixture fixture(with(1, 2));
       sim.expect(fixture.compile(2).ok(), "the programs are made");
       Atomic<int> right{0};
