@@ -4,7 +4,8 @@
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
 #   make test-long    the same, each header alone, the benchmarks' programs, the library with each compiler
 #                     it builds with, everything up to the host driver for 64-bit Arm under qemu, the removals
-#                     of tests/broken, the wheels, and Python's module and the PyTorch device under sanitizers
+#                     of tests/broken, schedules with more preemptions, the wheels, and Python's module and
+#                     the PyTorch device under sanitizers
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make bench-cuda  many small callers beside PyTorch, on a machine with a GPU and the .gpu of
 #                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT

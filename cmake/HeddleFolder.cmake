@@ -135,6 +135,15 @@ function(heddle_test name)
     set(arguments "-tce=${of_one_thread}")
   endif()
   heddle_ctest(${name} TARGET ${name} LABELS ${labels} ENVIRONMENT ${environment} ARGUMENTS ${arguments})
+  # More of the schedules that base/schedules_fixture.h explores, for the stage sim_long.
+  set(explores ${arg_SOURCES})
+  list(FILTER explores INCLUDE REGEX "schedules_sim_test\\.cpp$")
+  if(explores)
+    set(HEDDLE_TEST_LAUNCHER "${HEDDLE_PYTHON}" "${PROJECT_SOURCE_DIR}/tools/watched.py" 3300)
+    heddle_ctest(${name}_long TARGET ${name} LABELS sim_long ARGUMENTS "-tc=schedules:*"
+                 ENVIRONMENT ${environment} HEDDLE_SIM_BOUND=3)
+    set_tests_properties(${name}_long PROPERTIES TIMEOUT 3600)
+  endif()
 endfunction()
 
 # heddle_ctest(name TARGET doctest-executable LABELS labels... ENVIRONMENT variables... ARGUMENTS of it...)

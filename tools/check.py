@@ -229,12 +229,10 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "unit": unit_stage,
     "stress": stress_stage,
     "spin": judged_stage("tools/spin_models.py"),
-    # Protocols under thousands of schedules, each of them a seed's (base/simulation.h).
-    "sim": labelled_stage("sim", "^sim$", "sim_tests"),
+    "sim": labelled_stage("sim", "^sim$", "sim_tests"),  # schedules: base/simulation.h, base/strategy.h
     "install": install_stage,
     "package": package_stage,
-    # Before pytest, which runs programs on the double of Apple's driver.
-    "metal": double_stage("metal-double", "metal"),
+    "metal": double_stage("metal-double", "metal"),  # before pytest, which runs programs on that double
     "cuda": double_stage("cuda", "cuda"),
     "pytest": pytest_stage,
     "torch": torch_stage,
@@ -249,6 +247,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
+    "sim_long": labelled_stage("sim", "^sim_long$", "sim_tests"),
     "spin_long": judged_stage("tools/spin_models.py", "--long"),
     "wheel": wheel_stage,
     # What a sanitizer's stages leave out.
@@ -262,8 +261,9 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("headers", "aarch64", "benches", "compilers", "broken", "spin_long", "wheel", "tsan_whole",
-        "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
+LONG = ("headers", "aarch64", "benches", "compilers", "broken", "sim_long", "spin_long", "wheel",
+        "tsan_whole", "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan",
+        "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
 LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)

@@ -12,7 +12,8 @@
 //              publishes.
 //   Blocks     wait(old) sleeps until the value differs from `old` and a notify came; nothing else does.
 //   Seams      In a simulation (base/seam.h) another thread may run before each operation; what is simulated
-//              is their interleavings, all of them seq_cst, and no weaker order.
+//              is their interleavings, all of them seq_cst, unless the simulation has weak orders
+//              (base/weak_memory.h).
 //   Lifetime   notify must not race with destruction: the waiter that saw the value may free the object.
 #pragma once
 
@@ -20,6 +21,7 @@
 #include <concepts>
 
 #include "base/seam.h"
+#include "base/sim_word.h"
 
 namespace heddle {
 
@@ -34,10 +36,20 @@ class Atomic {
   T load_acquire() const { return at("load").load(std::memory_order_acquire); }
   T load_seq_cst() const { return at("load").load(std::memory_order_seq_cst); }
 
+  // Of what is set before threads look at it: a seam, and no choice of a strategy's (base/strategy.h).
+  T setting_relaxed() const {
+    seam::pass("load", seam::kAtomic);
+    return value_.load(std::memory_order_relaxed);
+  }
+
   // Parts of a step that has begun, without a seam: for reads whose number no seed decides, as along a hash
   // table.
   T read_on_relaxed() const { return value_.load(std::memory_order_relaxed); }
   T read_on_seq_cst() const { return value_.load(std::memory_order_seq_cst); }
+
+#if defined(HEDDLE_SIM)
+  T newest() const { return value_.newest(); }  // as the kernel finds it, which compares under a lock
+#endif
 
   void store_relaxed(T value) { at("store").store(value, std::memory_order_relaxed); }
   void store_release(T value) { at("store").store(value, std::memory_order_release); }
@@ -133,7 +145,9 @@ class Atomic {
   void wait(T old) const {
 #if defined(HEDDLE_SIM)
     if (seam::simulated()) {
-      while (load_acquire() == old) seam::sleep({.key = this, .at = "atomic wait"});
+      while (load_acquire() == old) {  // who sleeps is compared with the newest value
+        if (newest() == old) seam::sleep({.key = this, .at = "atomic wait"});
+      }
       return;
     }
 #endif
@@ -153,20 +167,26 @@ class Atomic {
   }
 
  private:
-  [[gnu::always_inline]] const std::atomic<T>& at(const char* operation) const {
+#if defined(HEDDLE_SIM)
+  using Word = SimWord<T>;
+#else
+  using Word = std::atomic<T>;
+#endif
+
+  [[gnu::always_inline]] const Word& at(const char* operation) const {
     seam::step(operation, seam::kAtomic);
     return value_;
   }
-  [[gnu::always_inline]] std::atomic<T>& at(const char* operation) {
+  [[gnu::always_inline]] Word& at(const char* operation) {
     seam::step(operation, seam::kAtomic);
     return value_;
   }
-  [[gnu::always_inline]] std::atomic<T>& change(const char* operation) {
+  [[gnu::always_inline]] Word& change(const char* operation) {
     seam::count_read_modify_write();
     return at(operation);
   }
 
-  std::atomic<T> value_;
+  Word value_;
 };
 
 }  // namespace heddle

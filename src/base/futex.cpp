@@ -34,7 +34,8 @@ void sleep_while(const Atomic<uint32_t>& word, uint32_t value, Deadline deadline
                  [[maybe_unused]] const char* at) {
 #if defined(HEDDLE_SIM)
   if (seam::simulated()) {
-    if (word.load_seq_cst() == value) seam::sleep({.key = &word, .at = at, .until = deadline.when()});
+    seam::step("load", seam::kAtomic);
+    if (word.newest() == value) seam::sleep({.key = &word, .at = at, .until = deadline.when()});
     return;
   }
 #endif

@@ -25,7 +25,7 @@ bool ReadEpoch::passed(Grace& grace) {
     if (!all_left(grace, now ^ 1)) return false;
     parity_.store_relaxed(now ^ 1);
     grace.turned = true;
-    grace.stripes_pending = ~uint32_t{0};
+    grace.stripes_pending = kAllStripes;
     return all_left(grace, now);
   }
   return all_left(grace, now ^ 1);

@@ -14,6 +14,7 @@
 #include <cstdint>
 
 #if defined(HEDDLE_SIM)
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -25,12 +26,32 @@ namespace heddle::seam {
 
 using TimePoint = std::chrono::steady_clock::time_point;
 
+// What loads of Atomics may find under their memory orders (base/weak_memory.h). A word is named by its
+// address; `newest` is its value in the order of the steps; all values as bits.
+class Memory {
+ public:
+  virtual ~Memory() = default;
+  virtual void make(const void* word) = 0;  // its constructor runs
+  virtual uint64_t load(const void* word, uint64_t newest, std::memory_order order) = 0;
+  virtual void store(const void* word, uint64_t newest, uint64_t value, std::memory_order order) = 0;
+  virtual void change(const void* word, uint64_t newest, uint64_t value, std::memory_order order) = 0;
+  struct Comparison {
+    uint64_t expected, desired;
+    std::memory_order success, failure;
+  };
+  virtual uint64_t compare(const void* word, uint64_t newest, const Comparison& how) = 0;  // what was found
+  virtual void acquire(const void* lock) = 0;
+  virtual void release(const void* lock) = 0;
+};
+
 // What a step reads and writes, apart from the rest of its simulation so that it can be inline.
 struct Beat {
   uint64_t steps = 0;  // of all threads
   int64_t quiet = 0;   // weights of steps until another thread may be picked
   // For tests of what a call costs: read-modify-writes of Atomics, and mutexes taken.
   uint64_t read_modify_writes = 0, locks = 0;
+  Memory* memory = nullptr;  // null: a load finds the newest value
+  bool systematic = false;   // a strategy chooses, at each operation that threads can share and nowhere else
 };
 
 // The simulation that this thread belongs to; null: none.
@@ -50,12 +71,20 @@ inline void count_read_modify_write() {
 inline void count_lock() {
   if (beat != nullptr) ++beat->locks;
 }
+inline Memory* memory() { return beat == nullptr ? nullptr : beat->memory; }
 
 // Another thread may run here.
 inline void step(const char* at, int weight = kMeeting) {
   if (beat == nullptr) return;
   ++beat->steps;
   if ((beat->quiet -= weight) <= 0) decide(at);
+}
+
+// Where nothing is shared until the next seam: to go on elsewhere here is to go on elsewhere there.
+inline void pass(const char* at, int weight = kMeeting) {
+  if (beat == nullptr) return;
+  if (!beat->systematic) return step(at, weight);
+  ++beat->steps;
 }
 
 // The rest: on a simulated thread only.
@@ -96,6 +125,7 @@ void join(uint32_t number);
 #else
 
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
+[[gnu::always_inline]] inline void pass(const char*, int = 0) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
 inline constexpr bool simulated() { return false; }

@@ -78,7 +78,12 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
       stalls_(one_of(order_, {0, 64, 8})),
       no_reasons_(one_of(order_, {0, 64, 8})),
       slow_(static_cast<uint32_t>(order_.below(10))) {
-  quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
+  systematic = by_strategy();
+  quiet = by_strategy() ? 0 : static_cast<int64_t>(1 + order_.below(2 * pace_));
+  if (options.weak_orders) {
+    memory_ = std::make_unique<WeakMemory>(*options.strategy, [this](const std::string& why) { fail(why); });
+    memory = memory_.get();
+  }
 }
 
 Simulation* Simulation::current() { return static_cast<Simulation*>(seam::beat); }
@@ -106,6 +111,7 @@ void Simulation::pause(Duration wait) {
 
 void Simulation::decide(const char* at) {
   check_steps();
+  if (by_strategy()) return decide_by_strategy(at);
   quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
   disturb();
   Actor* const next = pick(current_);
@@ -129,6 +135,7 @@ void Simulation::check_steps() {
 
 void Simulation::let_others_run(const char* at) {
   count_step();
+  if (by_strategy()) return give_way_by_strategy(at);
   disturb();
   if (Actor* const next = pick(current_)) {
     idle_rounds_ = 0;
@@ -153,7 +160,7 @@ void Simulation::sleep(const seam::Sleep& how) {
 
 void Simulation::wake(const void* key, int sleepers, const char* at) {
   wake(key, sleepers);
-  seam::step(at);
+  seam::pass(at);
 }
 
 // Which ones, if not all, the seed says: so may the system.
@@ -163,10 +170,14 @@ void Simulation::wake(const void* key, int sleepers) {
   };
   auto there = static_cast<uint64_t>(std::count_if(living_.begin(), living_.end(), sleeps));
   auto wanted = std::min(there, static_cast<uint64_t>(sleepers));
+  // Of `there` that are left, a strategy skips all but `wanted`.
+  const auto skips = [&] {
+    return armed_ && by_strategy() ? options_.strategy->among(2) == 1 : order_.below(there) >= wanted;
+  };
   for (Actor* const each : living_) {
     if (wanted == 0) break;
     if (!sleeps(each)) continue;
-    if (wanted == there || order_.below(there) < wanted) {
+    if (wanted == there || !skips()) {
       each->state = Actor::kReady;
       --wanted;
     }
@@ -183,6 +194,7 @@ seam::NewThread Simulation::announce(std::string name) {
   made.number = static_cast<uint32_t>(actors_.size());
   made.name = std::move(name);
   living_.push_back(&made);
+  if (memory_ != nullptr) memory_->start(current_ == nullptr ? made.number : current_->number, made.number);
   return {this, &made, made.number};
 }
 
@@ -211,6 +223,7 @@ void Simulation::join(uint32_t number) {
   const Actor& other = actors_[number - 1];
   seam::step("join");
   while (other.state != Actor::kEnded) sleep({.key = &other, .at = "join", .holder = number});
+  if (memory_ != nullptr) memory_->join(current_->number, number);
 }
 
 void Simulation::end_thread() {
@@ -225,6 +238,7 @@ void Simulation::end_thread() {
   Actor& next = next_ready();
   record(me.number, next.number, "end");
   current_ = &next;
+  if (memory_ != nullptr) memory_->run(next.number);
   runs_since_ = steps;
   seam::beat = nullptr;
   next.baton.give();
@@ -285,11 +299,19 @@ Simulation::Actor* Simulation::pick(const Actor* but) {
 }
 
 Simulation::Actor& Simulation::next_ready() {
+  if (by_strategy()) {
+    std::vector<uint32_t> ready = others_ready();
+    if (!ready.empty()) return choose(ready, ready.size());
+  }
   if (Actor* const next = pick(nullptr)) return *next;
   const TimePoint next = earliest();
   if (next == TimePoint::max()) fail("deadlock: every thread waits for another one, and none has a deadline");
   skip_to(next);
-  return *pick(nullptr);
+  if (!by_strategy()) return *pick(nullptr);
+  // Of those whose deadline that was.
+  std::vector<uint32_t> late = others_ready();
+  if (current_->state == Actor::kReady) late.insert(late.begin(), current_->number);
+  return choose(late, late.size());
 }
 
 void Simulation::hand_over(Actor& next, const char* at) {
@@ -300,6 +322,7 @@ void Simulation::hand_over(Actor& next, const char* at) {
   ++hand_overs_;
   record(me.number, next.number, at);
   current_ = &next;
+  if (memory_ != nullptr) memory_->run(next.number);
   next.baton.give();
   me.baton.take();
 }
@@ -331,7 +354,9 @@ std::string Simulation::describe(const Actor& actor) const {
 }
 
 std::string Simulation::describe(const std::string& why) const {
-  std::string out = "seed " + std::to_string(seed_) + ", step " + std::to_string(steps) + ": " + why + "\n";
+  std::string out =
+      by_strategy() ? "schedule " + options_.strategy->describe() : "seed " + std::to_string(seed_);
+  out += ", step " + std::to_string(steps) + ": " + why + "\n";
   for (const Actor& actor : actors_) out += describe(actor);
   const size_t kept = trace_.size();
   out += "the last " + std::to_string(kept) + " of " + std::to_string(decisions_) + " decisions:\n";
@@ -391,7 +416,7 @@ void let_others_run(const char* at) { Simulation::current()->let_others_run(at);
 void sleep(const Sleep& how) { Simulation::current()->sleep(how); }
 void wake(const void* key, int sleepers, const char* at) { Simulation::current()->wake(key, sleepers, at); }
 TimePoint now() {
-  step("clock", kAtomic);
+  pass("clock", kAtomic);
   return Simulation::current()->now();
 }
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }

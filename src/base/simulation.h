@@ -13,8 +13,11 @@
 //              leaves a thread, fail() and expect(). The report names the seed, shows where every thread
 //              stands, and the last decisions. The failed simulation's threads stay where they are for good,
 //              with all that they use: nothing is unwound, and the next simulation may begin.
-//   Order      Operations of Atomics are interleaved, and all of them seq_cst: a memory order that is too
-//              weak shows under ThreadSanitizer, or on the machine, not here.
+//   Choices    With a Strategy (base/strategy.h) the seed decides nothing: the strategy does, for the threads
+//              between let_go() and the last step_out(). Before and after that each thread goes on as long as
+//              it can.
+//   Order      Operations of Atomics are interleaved, and all of them seq_cst. With `weak_orders` a load may
+//              find an older value where its order allows that (base/weak_memory.h).
 //   Threads    simulate(): any thread outside a simulation. The rest: simulated threads. What they lock, wait
 //              for or notify is used by no other thread meanwhile. They block through seams only: not on a
 //              file, a std::mutex or the initialisation of a static that meets a seam.
@@ -28,12 +31,16 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/seam.h"
+#include "base/seeded_numbers.h"
+#include "base/strategy.h"
+#include "base/weak_memory.h"
 
 namespace heddle {
 
@@ -42,6 +49,8 @@ struct SimulationOptions {
   size_t trace_max = 40;  // decisions that the report shows, the last ones
   Duration stall_max = std::chrono::milliseconds(20);
   Duration patience = std::chrono::seconds(60);  // of the machine's time, for a thread that blocks natively
+  Strategy* strategy = nullptr;                  // null: the seed decides
+  bool weak_orders = false;                      // for a strategy
 };
 
 struct SimulationReport {
@@ -51,22 +60,6 @@ struct SimulationReport {
   uint64_t fingerprint = 0;  // of all decisions: equal for equal seeds
   Duration took{0};          // virtual
   bool ok() const { return failure.empty(); }
-};
-
-// Equal seeds, equal numbers, on every machine.
-class SeededNumbers {
- public:
-  explicit SeededNumbers(uint64_t seed) : state_(seed) {}
-  uint64_t next() {  // splitmix64
-    uint64_t z = state_ += 0x9E3779B97F4A7C15u;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-    return z ^ (z >> 31);
-  }
-  uint64_t below(uint64_t limit) { return limit == 0 ? 0 : (next() >> 32) * limit >> 32; }
-
- private:
-  uint64_t state_;
 };
 
 class Simulation final : public seam::Beat {
@@ -82,6 +75,12 @@ class Simulation final : public seam::Beat {
   void expect(bool holds, std::string_view what);                    // fails with `what`
   [[noreturn]] void fail(const std::string& why);
   void pause(Duration wait);  // in virtual time
+  // Threads made by the body line up, and are let go at one moment. let_go() returns when all have stepped
+  // out, each as the last thing that it does.
+  void line_up();
+  void let_go(int threads);
+  void step_out();
+  WeakMemory* weak_memory() { return memory_.get(); }  // null without weak_orders
 
   // For the seams.
   void decide(const char* at);
@@ -119,6 +118,11 @@ class Simulation final : public seam::Beat {
     const char* at = "begin";  // the seam where it stands
     uint64_t cpu_steps = 0;
     uint64_t away_until = 0;  // step: others go first until then
+    bool let_go = false;      // just now: it comes to its first operation
+    bool stepped_out = false;
+    // With a strategy, sets of threads by number: those that ran since this one gave way last, those that
+    // could run ever since, and those that it therefore goes behind (CHESS, section 4: fair schedules).
+    uint64_t ran = 0, could = 0, behind = 0;
     Baton baton;
   };
   struct Decision {
@@ -131,6 +135,13 @@ class Simulation final : public seam::Beat {
   void count_step();
   void check_steps();
   void wake(const void* key, int sleepers);
+  bool by_strategy() const { return options_.strategy != nullptr; }
+  void decide_by_strategy(const char* at);
+  void give_way_by_strategy(const char* at);
+  Actor& choose(std::vector<uint32_t>& threads, size_t free);
+  bool may_run(const Actor& actor) const;
+  uint64_t ready_ones() const;
+  std::vector<uint32_t> others_ready() const;  // in turn after this one
   void disturb();
   void expire();
   void skip_to(TimePoint when);
@@ -160,6 +171,9 @@ class Simulation final : public seam::Beat {
   std::vector<Decision> trace_;
   uint64_t decisions_ = 0, hand_overs_ = 0, fingerprint_ = 0;
   std::string failure_;
+  int lined_up_ = 0, inside_ = 0;
+  bool armed_ = false;  // let go: choices are the strategy's
+  std::unique_ptr<WeakMemory> memory_;
   std::atomic<bool> abandoned_{false};  // simulate() has lost its patience (release): who comes yet, stays
   Baton over_;
 };

@@ -104,7 +104,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #ifndef NDEBUG
     lock_order::enter(rank);
 #endif
-    if (counting_.load_relaxed()) [[unlikely]] {
+    if (counting_.setting_relaxed()) [[unlikely]] {
       lock_counted(rank);
     } else if (!try_for_a_while()) {
       mutex_.lock();
@@ -118,7 +118,7 @@ class HEDDLE_CAPABILITY("lock") RankedMutex {
 #ifndef NDEBUG
     if (got) lock_order::enter(rank);
 #endif
-    if (counting_.load_relaxed()) [[unlikely]]
+    if (counting_.setting_relaxed()) [[unlikely]]
       count_try(rank, got);
     return got;
   }

@@ -16,7 +16,7 @@
 
 namespace heddle {
 
-[[gnu::always_inline]] inline void yield_point(const char* name) { seam::step(name); }
+[[gnu::always_inline]] inline void yield_point(const char* name) { seam::pass(name); }
 
 inline void give_way() {
 #if defined(HEDDLE_SIM)

@@ -1,0 +1,113 @@
+#include "base/strategy.h"
+
+#if defined(HEDDLE_SIM)
+
+#include <algorithm>
+#include <charconv>
+
+namespace heddle {
+
+namespace {
+
+// A number, and the character behind it; moves on.
+bool take_number(std::string_view& words, size_t& number, char& behind) {
+  const auto [end, error] = std::from_chars(words.data(), words.data() + words.size(), number);
+  if (error != std::errc()) return false;
+  words.remove_prefix(static_cast<size_t>(end - words.data()));
+  behind = words.empty() ? '\0' : words.front();
+  if (!words.empty()) words.remove_prefix(1);
+  return true;
+}
+
+}  // namespace
+
+bool SystematicChoices::advance() {
+  while (!path_.empty() && path_.back().taken + 1 >= path_.back().options) path_.pop_back();
+  if (path_.empty()) return false;
+  ++path_.back().taken;
+  return true;
+}
+
+size_t SystematicChoices::next(const Turn& turn) {
+  const size_t taken = among(spent_ < bounds_.preemptions ? turn.threads.size() : turn.free);
+  if (taken >= turn.free) ++spent_;
+  return taken;
+}
+
+size_t SystematicChoices::stale(size_t options) {
+  const size_t taken = among(stale_ < bounds_.stale ? options : 1);
+  if (taken != 0) ++stale_;
+  return taken;
+}
+
+size_t SystematicChoices::among(size_t options) {
+  if (options <= 1) return 0;
+  if (at_ == path_.size()) path_.push_back({0, options});
+  Choice& choice = path_[at_++];
+  if (choice.options == 0) choice.options = options;
+  if (choice.options != options) diverged_ = true;
+  return std::min(choice.taken, options - 1);
+}
+
+// Bounds, then each choice that is not the first option, behind the number of first options before it.
+std::string SystematicChoices::describe() const {
+  std::string out = std::to_string(bounds_.preemptions) + "." + std::to_string(bounds_.stale) + ":";
+  size_t before = 0;
+  for (size_t i = 0; i < at_ && i < path_.size(); ++i) {
+    if (path_[i].taken == 0) {
+      ++before;
+      continue;
+    }
+    out += std::to_string(before) + "+" + std::to_string(path_[i].taken) + ",";
+    before = 0;
+  }
+  return out;
+}
+
+SystematicChoices SystematicChoices::replay(std::string_view words) {
+  Bounds bounds;
+  char behind = 0;
+  if (!take_number(words, bounds.preemptions, behind) || behind != '.' ||
+      !take_number(words, bounds.stale, behind) || behind != ':')
+    return SystematicChoices({});
+  SystematicChoices out(bounds);
+  for (size_t before = 0, taken = 0; take_number(words, before, behind) && behind == '+' &&
+                                     take_number(words, taken, behind) && behind == ',';) {
+    out.path_.resize(out.path_.size() + before, {0, 0});
+    out.path_.push_back({taken, 0});
+  }
+  return out;
+}
+
+RandomPriorities::RandomPriorities(uint64_t seed, size_t steps, size_t depth) : seed_(seed), numbers_(seed) {
+  for (size_t i = 1; i < depth; ++i) changes_.push_back(1 + static_cast<size_t>(numbers_.below(steps)));
+  std::sort(changes_.begin(), changes_.end());
+}
+
+uint64_t& RandomPriorities::priority_of(uint32_t thread) {
+  // Above those that a change gives, which are 0 to depth - 2.
+  while (priorities_.size() <= thread) priorities_.push_back(numbers_.next() | uint64_t{1} << 63);
+  return priorities_[thread];
+}
+
+size_t RandomPriorities::next(const Turn& turn) {
+  ++step_;
+  const auto ready = turn.threads.first(std::max<size_t>(1, turn.ready));
+  threads_ = std::max(threads_, ready.size());
+  const auto highest = [&] {
+    return std::max_element(ready.begin(), ready.end(), [&](uint32_t one, uint32_t other) {
+      return priority_of(one) < priority_of(other);
+    });
+  };
+  while (changed_ < changes_.size() && step_ >= changes_[changed_]) {
+    priority_of(*highest()) = changes_.size() - changed_ - 1;
+    ++changed_;
+  }
+  return static_cast<size_t>(highest() - ready.begin());
+}
+
+std::string RandomPriorities::describe() const { return "priorities of seed " + std::to_string(seed_); }
+
+}  // namespace heddle
+
+#endif

@@ -1,0 +1,120 @@
+// The coalescer's hand-over and the request queue under all schedules of two and three threads, up to a
+// number of preemptions.
+#include <doctest/doctest.h>
+
+#include <vector>
+
+#include "base/schedules_fixture.h"
+#include "batch/calls/coalescer_fixture.h"
+#include "batch/requests/request_queue.h"
+
+namespace heddle::batch {
+namespace {
+
+using heddle::test::at_once;
+using heddle::test::explore;
+
+TEST_CASE("schedules: callers that meet on one lane each get their own rows, and none is forgotten") {
+  for (const int count : {2, 3}) {
+    explore({"coalescer", count, count == 2 ? 2u : 1u, 2}, [](Simulation& sim, int threads) {
+      Fixture fixture(with(1, 2));
+      sim.expect(fixture.compile(2).ok(), "the programs are made");
+      Atomic<int> right{0};
+      at_once(sim, threads, [&](int caller) {
+        Rows rows(1, static_cast<float>(10 * caller));
+        sim.expect(fixture.right(rows, fixture.call(rows)), "its own rows");
+        right.add_relaxed(1);
+      });
+      sim.expect(right.newest() == threads, "each had one answer");
+      sim.expect(fixture.coalescer->stats().parked == 0 && !fixture.coalescer->anyone_waits(),
+                 "nobody waits");
+    });
+  }
+}
+
+TEST_CASE("schedules: each request comes back once, from a batch or from close()") {
+  for (const int count : {2, 3}) {
+    explore({"request_queue", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+      QueueOptions options;
+      options.limits.max_rows = 2;
+      options.limits.max_wait = Duration::max();
+      options.lanes = threads - 1;
+      options.capacity = 2;
+      RequestQueue queue(options);
+      char handles[2] = {};
+      Atomic<int> answers[2];
+      const auto add = [&](const std::vector<void*>& payloads) {
+        for (void* const payload : payloads) answers[static_cast<char*>(payload) - handles].add_relaxed(1);
+      };
+      at_once(sim, threads, [&](int thread) {
+        if (thread == 0) {
+          for (char& handle : handles) {
+            Request request;
+            request.payload = &handle;
+            sim.expect(queue.submit(request, Deadline::never()).ok(), "there is room");
+          }
+          return add(queue.close());
+        }
+        for (;;) {
+          const Result<Work> work = queue.take(Deadline::never());
+          if (!work.ok()) return sim.expect(work.status().code() == Code::unavailable, "closed");
+          queue.formed(work->ticket);
+          sim.expect(queue.ran(work->ticket), "nobody abandoned it");
+          add(work->batch);
+          queue.finish(work->ticket, false);
+        }
+      });
+      for (const auto& each : answers) sim.expect(each.newest() == 1, "each request comes back once");
+    });
+  }
+}
+
+TEST_CASE("schedules: of many threads, drawn: callers on two lanes each get their own rows") {
+  heddle::test::draw({"coalescer", 5}, 500, 3, [](Simulation& sim, int threads) {
+    Fixture fixture(with(2, 4));
+    sim.expect(fixture.compile(4).ok(), "the programs are made");
+    Atomic<int> right{0};
+    at_once(sim, threads, [&](int caller) {
+      Rows rows(1, static_cast<float>(10 * caller));
+      sim.expect(fixture.right(rows, fixture.call(rows)), "its own rows");
+      right.add_relaxed(1);
+    });
+    sim.expect(right.newest() == threads && !fixture.coalescer->anyone_waits(), "nobody waits");
+  });
+}
+
+TEST_CASE("schedules: who waits for room gets it, and a deadline takes nothing with it") {
+  for (const int count : {2, 3}) {
+    explore({"request_queue_room", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+      QueueOptions options;
+      options.limits.max_rows = 1;
+      options.capacity = 1;
+      RequestQueue queue(options);
+      char handles[3] = {};
+      Atomic<int> answers[3];
+      const auto add = [&](void* payload) { answers[static_cast<char*>(payload) - handles].add_relaxed(1); };
+      const auto submit = [&](char& handle, Deadline room) {
+        Request request;
+        request.payload = &handle;
+        const Result<RequestId> id = queue.submit(request, room);
+        if (!id.ok()) add(&handle);
+      };
+      submit(handles[0], Deadline::never());
+      at_once(sim, threads, [&](int thread) {
+        if (thread == 1) return submit(handles[1], Deadline::never());
+        if (thread == 2) return submit(handles[2], Deadline::in(std::chrono::milliseconds(1)));
+        for (int left = threads - 1; left > 0; --left) {
+          const Result<Work> work = queue.take(Deadline::never());
+          sim.expect(work.ok(), "there is something to take");
+          for (void* const payload : work->batch) add(payload);
+          queue.finish(work->ticket, false);
+        }
+      });
+      for (void* const payload : queue.close()) add(payload);
+      for (int i = 0; i < threads; ++i) sim.expect(answers[i].newest() == 1, "each request comes back once");
+    });
+  }
+}
+
+}  // namespace
+}  // namespace heddle::batch
