@@ -136,7 +136,7 @@ def models_stage(log: Log) -> None:
 
 
 def unit_stage(log: Log) -> Count:
-    return run_ctest(log, "release", "-LE", "stress|metal|cuda")
+    return run_ctest(log, "release", "-LE", "stress|metal|cuda|graphs")
 
 
 def stress_stage(log: Log) -> Count:
@@ -372,17 +372,13 @@ def run_pytest(
 def allowed_skips() -> set[str]:
     """The reasons for which a test may be skipped on this machine: what it shows is not there, by design."""
     allowed = {"this Python has a GIL"}
-    if "avx512_bf16" not in processor():
+    described = Path("/proc/cpuinfo")
+    if not described.exists() or "avx512_bf16" not in described.read_text(encoding="utf-8"):
         allowed.add("this processor has no bf16 instructions")
     if sys.platform == "darwin":
         # Of torch_backend/tests/test_batching.py, and of what runs on the doubles of Apple's frameworks.
         allowed |= {"there is one", "needs cmake --build --preset metal-double", "there is no CUDA there"}
     return allowed
-
-
-def processor() -> str:
-    described = Path("/proc/cpuinfo")
-    return described.read_text(encoding="utf-8") if described.exists() else ""
 
 
 STAGES: dict[str, Callable[[Log], Count | None]] = {
@@ -404,12 +400,14 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
+    "fuzz": judged_stage("tools/fuzz.py", "--build", "--seconds", "14"),
     # The CUDA driver on its double: what threads do, and what is quick.
     "cuda_tsan": labelled_stage("tsan", "^cuda$", "cuda_tests"),
     "cuda_asan": labelled_stage("asan", "^cuda$", "cuda_tests"),
     "metal_apple": metal_apple_stage,
     "headers": headers_stage,
     "aarch64": aarch64_stage,
+    "graphs": labelled_stage("release", "^graphs$", "differential_test"),
     "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
@@ -426,11 +424,11 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("headers", "aarch64", "benches", "compilers", "broken", "spin_long", "wheel", "tsan_whole",
+LONG = ("headers", "aarch64", "graphs", "benches", "compilers", "broken", "spin_long", "wheel", "tsan_whole",
         "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
-LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
+LINUX_ONLY = ("fuzz", "metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
 
 
 def run_stage(name: str) -> Count:
