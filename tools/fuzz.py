@@ -22,6 +22,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+import fuzz_coverage
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "tests" / "fuzz"
 PROGRAMS = ROOT / "build" / "asan" / "fuzz"
@@ -101,31 +103,17 @@ def run(target: str, seconds: int, corpus: Path) -> Outcome:
         return Outcome(target, "", runs, edges)
     kept = re.findall(r"Test unit written to (\S+)", done.stderr)
     again = " ".join([*command(target), *kept[-1:]])
-    quiet = ("#", "stat::", "INFO:", "\tNEW_FUNC")
-    lines = [line for line in done.stderr.splitlines() if not line.startswith(quiet)]
+    lines = [line for line in done.stderr.splitlines() if not line.startswith(("#", "stat::", "INFO:"))]
     return Outcome(target, "\n".join([*lines[-60:], f"again: {again}"]), runs, edges)
-
-
-def lines_reached(target: str, corpora: Sequence[Path]) -> tuple[set[str], set[str]]:
-    """Lines, as path:number, that the inputs reach, and all that the target has."""
-    done = call(command(target, "-runs=0", "-print_full_coverage=1", *map(str, corpora)))
-    reached, known = set(), set()
-    for line in done.stderr.splitlines():
-        match = re.match(r"\s*(UN)?COVERED_(?:PC|FUNC):.*?(\S+):(\d+)", line)
-        if not match or str(ROOT) not in match[2]:
-            continue
-        place = f"{Path(match[2]).relative_to(ROOT)}:{match[3]}"
-        known.add(place)
-        if not match[1]:
-            reached.add(place)
-    return reached, known
 
 
 def coverage(names: Sequence[str], corpora: dict[str, Path]) -> dict[str, dict[str, int]]:
     reached: set[str] = set()
     known: set[str] = set()
     for target in names:
-        some, every = lines_reached(target, [corpora[target], SOURCES / "corpus" / target])
+        inputs = [str(corpora[target]), str(SOURCES / "corpus" / target)]
+        done = call(command(target, "-runs=0", "-print_full_coverage=1", *inputs))
+        some, every = fuzz_coverage.lines_reached(PROGRAMS / target, done.stderr, ROOT)
         reached |= some
         known |= every
     table = {}

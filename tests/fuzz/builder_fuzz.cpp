@@ -82,7 +82,8 @@ class Program {
     Value value{};
     if (refusal_of([&] { value = builder_.input(name("in"), dtype, dims); })) return;
     int64_t elements = 1;
-    for (const int64_t extent : shape) elements = elements > kElementsMost ? elements : elements * extent;
+    for (const int64_t extent : shape)
+      elements = elements > kElementsMost ? elements : elements * std::min(extent, kElementsMost + 1);
     too_large_ = too_large_ || elements > kElementsMost;
     values_.push_back(value);
     inputs_.push_back(too_large_ ? Tensor() : some_tensor(bytes_, dtype, shape));

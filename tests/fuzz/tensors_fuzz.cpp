@@ -82,9 +82,20 @@ class Tensors {
     return tensors_[bytes_.below(tensors_.size())];
   }
 
+  // Small, or more than there is: what lies between would be memory filled with zeros, and seconds.
+  static bool takes_long(const Shape& shape) {
+    Wide elements = 1;
+    for (const int64_t extent : shape) {
+      if (extent < 0 || elements > Wide{1} << 40) return false;
+      elements *= extent;
+    }
+    return elements > kElementsMost && elements < Wide{1} << 40;
+  }
+
   void zeros() {
     const DType dtype = some_dtype(bytes_);
     const Shape shape = some_shape(bytes_);
+    if (takes_long(shape)) return;
     Tensor tensor;
     if (refusal_of([&] { tensor = Tensor::zeros(dtype, shape); })) return;
     must(tensor.shape() == shape && tensor.dtype() == dtype, "a tensor is what was asked for");
