@@ -42,6 +42,7 @@ LIMITS = (
     "-malloc_limit_mb=3072",
     "-max_len=4096",
     "-print_final_stats=1",
+    "-print_funcs=0",
 )
 
 
@@ -57,9 +58,17 @@ def targets() -> list[str]:
     return sorted(path.name.removesuffix("_fuzz.cpp") for path in SOURCES.glob("*_fuzz.cpp"))
 
 
-def build(jobs: int) -> bool:
+def build() -> bool:
     configure = ["cmake", "--preset", "asan"]
-    compile_all = ["cmake", "--build", "build/asan", "-j", str(jobs), "--target", "fuzz_targets"]
+    compile_all = [
+        "cmake",
+        "--build",
+        "build/asan",
+        "-j",
+        str(os.cpu_count() or 2),
+        "--target",
+        "fuzz_targets",
+    ]
     return all(
         subprocess.run(words, cwd=ROOT, check=False).returncode == 0 for words in (configure, compile_all)
     )
@@ -133,7 +142,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="what is wrong, by target")
     parser.add_argument("--coverage", type=Path, help="also print lines reached, and write them as JSON")
     arguments = parser.parse_args()
-    if arguments.build and not build(arguments.jobs):
+    if arguments.build and not build():
         return 1
     names = [name for name in arguments.only.split(",") if name] or targets()
     unknown = [name for name in names if name not in targets()]

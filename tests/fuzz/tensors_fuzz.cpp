@@ -40,7 +40,10 @@ std::optional<Reach> reach_of(DType dtype, const Shape& shape, const Shape& stri
 
 Shape packed(const Shape& shape) {
   Shape strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * std::max<int64_t>(shape[i], 1);
+  for (size_t i = shape.size(); i-- > 1;) {
+    const Wide next = Wide{strides[i]} * std::max<int64_t>(shape[i], 1);
+    strides[i - 1] = static_cast<int64_t>(std::min(next, Wide{INT64_MAX}));
+  }
   return strides;
 }
 
