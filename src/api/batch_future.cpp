@@ -70,7 +70,7 @@ bool FutureRep::cancel() {
       std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran"));
   Callbacks callbacks;
   {
-    // With begin(), which takes the same lock: of a request in parts none runs from here on, wherever they are.
+    // begin() takes the same lock: of a request in parts none begins from here on, wherever they are.
     auto state = state_.lock();
     if (state->over || state->running) return false;
     callbacks = settle(*state, {}, error);
