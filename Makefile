@@ -3,9 +3,10 @@
 #   make demo     embed sentences from 1 to 16 threads, check them against ONNX Runtime, plot the figures
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
 #   make test-long    the same, each header alone, the benchmarks' programs, the library with each compiler
-#                     it builds with, everything up to the host driver for 64-bit Arm under qemu, the removals
-#                     of tests/broken, schedules with more preemptions, the wheels, and Python's module and
-#                     the PyTorch device under sanitizers
+#                     it builds with, 100,000 random graphs, everything up to the host driver for 64-bit Arm
+#                     under qemu, the removals of tests/broken, schedules with more preemptions, the wheels, and
+#                     Python's module and the PyTorch device under sanitizers
+#   make fuzz     the targets of tests/fuzz, five minutes each, and how many lines they reach; FUZZ_SECONDS=60
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make bench-cuda  many small callers beside PyTorch, on a machine with a GPU and the .gpu of
 #                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT
@@ -16,13 +17,14 @@
 #   make format   rewrite the sources as the checks want them
 PRESET ?= dev
 ONLY ?=
+FUZZ_SECONDS ?= 300
 FIGURE_OUT ?= build/bench_cuda
 GPU_CHECK_PYTHON ?= python3
 VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long bench bench-cuda conformance build format clean package torch wheel
+.PHONY: demo test test-long fuzz bench bench-cuda conformance build format clean package torch wheel
 .PHONY: setup setup-build setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
@@ -32,6 +34,10 @@ test: setup-build
 
 test-long: setup-long
 	@$(PYTHON_IN_VENV) tools/check.py --long
+
+fuzz: setup-build
+	@$(PYTHON_IN_VENV) tools/fuzz.py --build --seconds $(FUZZ_SECONDS) --keep \
+	  --json build/fuzz/verdicts.json --coverage build/fuzz/coverage.json
 
 bench: setup-bench torch
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))

@@ -112,3 +112,8 @@ if(HEDDLE_SANITIZE)
                         "-fsanitize-ignorelist=${PROJECT_SOURCE_DIR}/tests/sanitizers/undefined.ignore")
   endif()
 endif()
+# libFuzzer is Clang's, and its targets of tests/fuzz want the address sanitizer beside them.
+set(HEDDLE_FUZZ OFF)
+if(HEDDLE_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND HEDDLE_API)
+  set(HEDDLE_FUZZ ON)
+endif()

@@ -29,6 +29,7 @@ function(heddle_library name)
     if(NOT name MATCHES "^(base|ir|batch)$")  # whose loops the tests spend their time in
       heddle_unoptimised(heddle_${name})
     endif()
+    heddle_fuzzed(heddle_${name})
   else()
     add_library(heddle_${name} INTERFACE)
     target_link_libraries(heddle_${name} INTERFACE heddle_flags ${link})
@@ -74,6 +75,16 @@ function(heddle_unoptimised target)
   if(HEDDLE_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     heddle_precompiled()
     target_precompile_headers(${target} REUSE_FROM heddle_precompiled)
+  endif()
+endfunction()
+
+# What libFuzzer's searches are guided by: tests/fuzz drives these libraries. Of the others it would count the
+# loops of kernels, which a new input does not make new.
+set(HEDDLE_FUZZED heddle_ir heddle_plan heddle_batch heddle_onnx_proto heddle_onnx heddle_api)
+set(HEDDLE_FUZZ_COUNTERS -fsanitize-coverage=inline-8bit-counters,indirect-calls,trace-cmp,pc-table)
+function(heddle_fuzzed target)
+  if(HEDDLE_FUZZ AND target IN_LIST HEDDLE_FUZZED)
+    target_compile_options(${target} PRIVATE ${HEDDLE_FUZZ_COUNTERS})
   endif()
 endfunction()
 

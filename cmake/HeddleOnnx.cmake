@@ -32,6 +32,7 @@ add_custom_command(
 add_library(heddle_onnx_proto STATIC "${generated}/onnx.pb.cc" "${generated}/onnx.pb.h")
 target_compile_options(heddle_onnx_proto PRIVATE -w)
 heddle_unoptimised(heddle_onnx_proto)
+heddle_fuzzed(heddle_onnx_proto)
 target_include_directories(heddle_onnx_proto SYSTEM PUBLIC "${generated}" "${HEDDLE_PROTOBUF_INCLUDE}")
 target_link_libraries(heddle_onnx_proto PUBLIC "${protobuf}" Threads::Threads)
 

@@ -6,8 +6,9 @@ function(heddle_test_folders)
   foreach(folder IN LISTS folders)
     get_filename_component(name "${folder}" NAME)
     # The consumer is a project of its own: it is built against an install tree (tools/check_install.py).
-    # The doubles and their drivers' tests have files of their own, HeddleMetalTests and HeddleCudaTests.
-    if(NOT IS_DIRECTORY "${folder}" OR name MATCHES "^(consumer|(metal|cuda)_(double|driver))$")
+    # The doubles and their drivers' tests have files of their own, HeddleMetalTests and HeddleCudaTests, and
+    # so has fuzz, HeddleFuzz.
+    if(NOT IS_DIRECTORY "${folder}" OR name MATCHES "^(consumer|fuzz|(metal|cuda)_(double|driver))$")
       continue()
     endif()
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS "${folder}/*.cpp")
@@ -41,8 +42,14 @@ function(heddle_test_folders)
       endif()
     elseif(name STREQUAL "sim_device")
       heddle_test(sim_device_test LABEL unit SOURCES ${sources} LINK heddle_sim heddle_host heddle_batch)
-    elseif(name MATCHES "^(stress|host_models|hostile)$" AND NOT HEDDLE_API)
+    elseif(name MATCHES "^(stress|host_models|hostile|differential)$" AND NOT HEDDLE_API)
       continue()
+    elseif(name STREQUAL "differential")
+      heddle_test(differential_test LABEL unit SOURCES ${sources} LINK heddle_conformance_cases heddle_api)
+      foreach(first 100000 125000 150000 175000)  # others than the unit test's, in the stage graphs
+        heddle_ctest(random_graphs_${first} TARGET differential_test LABELS graphs
+          ENVIRONMENT HEDDLE_GRAPH_FIRST=${first} HEDDLE_GRAPHS=25000)
+      endforeach()
     elseif(name STREQUAL "simulated")
       if(HEDDLE_SIM)
         heddle_test(simulated_test LABEL sim LINK heddle_conformance_cases ${HEDDLE_ALL}

@@ -86,7 +86,7 @@ def models_stage(log: Log) -> None:
 
 
 def unit_stage(log: Log) -> Count:
-    return run_ctest(log, "release", "-LE", "stress|metal|cuda")
+    return run_ctest(log, "release", "-LE", "stress|metal|cuda|graphs")
 
 
 def stress_stage(log: Log) -> Count:
@@ -238,12 +238,14 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
+    "fuzz": judged_stage("tools/fuzz.py", "--build", "--seconds", "14"),
     # The CUDA driver on its double: what threads do, and what is quick.
     "cuda_tsan": labelled_stage("tsan", "^cuda$", "cuda_tests"),
     "cuda_asan": labelled_stage("asan", "^cuda$", "cuda_tests"),
     "metal_apple": metal_apple_stage,
     "headers": headers_stage,
     "aarch64": aarch64_stage,
+    "graphs": labelled_stage("release", "^graphs$", "differential_test"),
     "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
@@ -266,7 +268,7 @@ LONG = ("headers", "aarch64", "benches", "compilers", "broken", "sim_long", "spi
         "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
-LINUX_ONLY = ("metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
+LINUX_ONLY = ("fuzz", "metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
 
 
 def run_stage(name: str) -> Count:

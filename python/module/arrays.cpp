@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "device_tensor.h"
+#include "dlpack_array.h"
 #include "gil.h"
 
 namespace heddle::python {
@@ -166,43 +167,6 @@ nb::object bf16_of_numpy() {
 
 }  // namespace
 
-std::optional<DType> dtype_of(nb::dlpack::dtype d) {
-  using Code = nb::dlpack::dtype_code;
-  if (d.lanes != 1) return std::nullopt;
-  switch (static_cast<Code>(d.code)) {
-    case Code::Float:
-      return d.bits == 32   ? DType::f32
-             : d.bits == 64 ? DType::f64
-             : d.bits == 16 ? std::optional(DType::f16)
-                            : std::nullopt;
-    case Code::Bfloat:
-      return d.bits == 16 ? std::optional(DType::bf16) : std::nullopt;
-    case Code::Int:
-      switch (d.bits) {
-        case 8:
-          return DType::i8;
-        case 16:
-          return DType::i16;
-        case 32:
-          return DType::i32;
-        case 64:
-          return DType::i64;
-        default:
-          return std::nullopt;
-      }
-    case Code::UInt:
-      return d.bits == 8    ? DType::u8
-             : d.bits == 16 ? DType::u16
-             : d.bits == 32 ? DType::u32
-             : d.bits == 64 ? std::optional(DType::u64)
-                            : std::nullopt;
-    case Code::Bool:
-      return DType::boolean;
-    default:
-      return std::nullopt;
-  }
-}
-
 nb::dlpack::dtype to_dlpack(DType dtype) {
   using Code = nb::dlpack::dtype_code;
   Code code = Code::Int;
@@ -252,7 +216,8 @@ Tensor to_tensor(nb::handle array, std::string_view name, const Device* on) {
     throw Error(ErrorCode::unsupported,
                 "input '" + std::string(name) + "' is on another device; copy it to the host first");
   }
-  const auto dtype = dtype_of(view.dtype());
+  const nb::dlpack::dtype given = view.dtype();
+  const auto dtype = dtype_of(DlpackType{given.code, given.bits, given.lanes});
   if (!dtype) refuse_dtype(name, dtype_word(array));
   Shape shape;
   Shape strides;

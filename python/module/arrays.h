@@ -35,7 +35,6 @@ class Kind {
 };
 
 nb::dlpack::dtype to_dlpack(DType dtype);
-std::optional<DType> dtype_of(nb::dlpack::dtype dtype);  // nothing: Heddle has none like it
 Shape to_shape(nb::handle sequence, std::string_view what);
 
 }  // namespace heddle::python

@@ -8,6 +8,7 @@
 
 #include "arrays.h"
 #include "bindings.h"
+#include "dlpack_array.h"
 #include "options.h"
 
 namespace heddle::python {
@@ -172,13 +173,15 @@ Tensor lent(nb::handle array, std::string_view name, const Device* wanted) {
   // holds the GIL; a thread of ours that waited for it could keep one that has it waiting.
   const std::shared_ptr<const void> owner = keep(std::move(capsule));
   const nb::dlpack::dltensor& given = managed->tensor;
-  const std::optional<DType> dtype = dtype_of(given.dtype);
-  if (!dtype)
-    throw Error(ErrorCode::unsupported, "input '" + std::string(name) + "' has a dtype that Heddle lacks");
-  const Shape shape(given.shape, given.shape + given.ndim);
-  const Shape strides = given.strides == nullptr ? Shape() : Shape(given.strides, given.strides + given.ndim);
-  return Tensor::lend(static_cast<std::byte*>(given.data) + given.byte_offset, *dtype, shape, strides, device,
-                      owner, reinterpret_cast<void*>(number));
+  const ArrayParts array = checked({given.data,
+                                    given.ndim,
+                                    {given.dtype.code, given.dtype.bits, given.dtype.lanes},
+                                    given.shape,
+                                    given.strides,
+                                    given.byte_offset},
+                                   name);
+  return Tensor::lend(array.data, array.dtype, array.shape, array.strides, device, owner,
+                      reinterpret_cast<void*>(number));
 }
 
 void bind_device_tensor(nb::module_& m) {

@@ -1,5 +1,7 @@
 #include "api/batch_future.h"
 
+#include <utility>
+
 #include "api/batch_rows.h"
 
 namespace heddle {
@@ -10,20 +12,29 @@ bool FutureRep::begin() {
   return !state->over;
 }
 
-void FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
-  std::vector<std::function<void(const BatchFuture&)>> callbacks;
-  {
-    auto state = state_.lock();
-    if (state->over) return;
-    state->over = true;
-    state->results = std::move(results);
-    state->error = error;
-    callbacks.swap(state->callbacks);
-    state.notify_all();
-  }
+FutureRep::Callbacks FutureRep::settle(State& state, std::vector<Tensor> results,
+                                       const std::exception_ptr& error) {
+  state.over = true;
+  state.results = std::move(results);
+  state.error = error;
+  return std::exchange(state.callbacks, {});
+}
+
+void FutureRep::tell(const Callbacks& callbacks) {
   if (callbacks.empty()) return;
   const BatchFuture future = Internals::make_future(shared_from_this());
   for (const auto& callback : callbacks) callback(future);
+}
+
+void FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
+  Callbacks callbacks;
+  {
+    auto state = state_.lock();
+    if (state->over) return;
+    callbacks = settle(*state, std::move(results), error);
+    state.notify_all();
+  }
+  tell(callbacks);
 }
 
 void FutureRep::give(std::vector<Tensor> results) { answer(std::move(results), nullptr); }
@@ -55,22 +66,24 @@ void FutureRep::then(std::function<void(const BatchFuture&)> callback) {
 }
 
 bool FutureRep::cancel() {
+  const auto error =
+      std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran"));
+  Callbacks callbacks;
   {
+    // begin() takes the same lock: of a request in parts none begins from here on, wherever they are.
     auto state = state_.lock();
     if (state->over || state->running) return false;
+    callbacks = settle(*state, {}, error);
+    state.notify_all();
   }
-  const std::shared_ptr<batch::RequestQueue> owner = queue.lock();
-  size_t withdrawn = 0;
-  Jobs back;
-  for (const uint64_t id : ids) {
-    void* payload = nullptr;
-    if (owner != nullptr && owner->cancel(id, &payload)) {
-      back.emplace_back(static_cast<Job*>(payload));
-      ++withdrawn;
+  Jobs back;  // a worker that has one already drops it
+  if (const std::shared_ptr<batch::RequestQueue> owner = queue.lock()) {
+    for (const uint64_t id : ids) {
+      void* payload = nullptr;
+      if (owner->cancel(id, &payload)) back.emplace_back(static_cast<Job*>(payload));
     }
   }
-  if (withdrawn == 0) return false;  // a worker has it
-  answer({}, std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran")));
+  tell(callbacks);
   return true;
 }
 

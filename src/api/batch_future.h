@@ -34,13 +34,17 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
   std::vector<uint64_t> ids;
 
  private:
+  using Callbacks = std::vector<std::function<void(const BatchFuture&)>>;
   struct State {
     bool running = false, over = false;
     std::vector<Tensor> results;
     std::exception_ptr error;
-    std::vector<std::function<void(const BatchFuture&)>> callbacks;
+    Callbacks callbacks;
   };
   void answer(std::vector<Tensor> results, const std::exception_ptr& error);
+  // The answer of a request that has none: under the lock, then told without it.
+  static Callbacks settle(State& state, std::vector<Tensor> results, const std::exception_ptr& error);
+  void tell(const Callbacks& callbacks);
 
   mutable Guarded<State, Rank::kBatch> state_;
 };

@@ -61,7 +61,10 @@ bool set_numa(std::string_view value, DeviceOptions& o) {
 bool set_stream_wait(std::string_view value, DeviceOptions& o) {
   int64_t ms = 0;
   if (!parse(value, ms) || ms < 0) return false;
-  o.stream_wait = std::chrono::milliseconds(ms);
+  // Nearly 300 years are the longest wait that nanoseconds count: longer ones are that.
+  constexpr auto kLongest =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds::max());
+  o.stream_wait = std::min(std::chrono::milliseconds(ms), kLongest);
   return true;
 }
 

@@ -126,7 +126,7 @@ struct Internals {
     return tensors;
   }
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
-  static bool writable(const Tensor& tensor) { return tensor.rep_->writable; }
+  static bool writable(const Tensor& tensor) { return view(tensor), tensor.rep_->writable; }
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
   // Before anyone else has the model.
   static void set_replicas(const Model& model, std::shared_ptr<const Replicas> replicas) {

@@ -32,16 +32,22 @@ ir::Extents strides_of(const Shape& strides, const Shape& shape) {
   return ir::Extents(std::span<const int64_t>(strides));
 }
 
-// Bytes before and after the first element that a view reaches.
-std::pair<int64_t, int64_t> reach(const device::View& view) {
-  if (view.extents.elements() == 0) return {0, 0};
+// Bytes before and after the first element that a view reaches; invalid: more than there are addresses.
+Result<std::pair<int64_t, int64_t>> reach(const device::View& view) {
+  if (view.extents.elements() == 0) return std::pair<int64_t, int64_t>(0, 0);
+  const auto size = static_cast<int64_t>(ir::size_of(view.dtype));
+  const int64_t most = ir::kMaxBytes / size;
   int64_t first = 0, last = 0;
   for (size_t i = 0; i < view.extents.rank(); ++i) {
-    const int64_t span = (view.extents[i] - 1) * view.strides[i];
-    (span < 0 ? first : last) += span;
+    int64_t span = 0;
+    int64_t& end = view.strides[i] < 0 ? first : last;
+    if (__builtin_mul_overflow(view.extents[i] - 1, view.strides[i], &span) ||
+        __builtin_add_overflow(end, span, &end) || first < -most || last >= most) {
+      return Status::invalid("strides of ", to_string(view.strides), " for a shape of ",
+                             to_string(view.extents), " reach further than memory does");
+    }
   }
-  const auto size = static_cast<int64_t>(ir::size_of(view.dtype));
-  return {first * size, (last + 1) * size};
+  return std::pair(first * size, (last + 1) * size);
 }
 
 }  // namespace
@@ -112,6 +118,7 @@ Tensor Tensor::borrow_mutable(void* data, DType dtype, const Shape& shape, const
     throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
   device::View view = device::View::contiguous(static_cast<std::byte*>(data), to_ir(dtype), extents);
   if (!strides.empty()) view.strides = strides_of(strides, shape);
+  take(reach(view));
   return Internals::make_tensor(std::move(view), std::move(keep));
 }
 
@@ -121,7 +128,7 @@ Tensor Tensor::lend(void* data, DType dtype, const Shape& shape, const Shape& st
   if (extents.elements() == 0) return empty(dtype, shape, device);
   device::View view = device::View::contiguous(nullptr, to_ir(dtype), extents);
   if (!strides.empty()) view.strides = strides_of(strides, shape);
-  const auto [first, last] = reach(view);
+  const auto [first, last] = take(reach(view));
   device::ForeignMemory memory{reinterpret_cast<uint64_t>(data) + static_cast<uint64_t>(first),
                                static_cast<uint64_t>(last - first), std::move(keep)};
   view.buffer = take(Internals::runtime(device).lend(std::move(memory), stream));
@@ -162,14 +169,14 @@ Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64
   view.strides = strides_of(strides, shape);
   if (from.buffer == nullptr) view.callers += offset;
   if (from.buffer != nullptr) {
-    const auto [first, last] = reach(view);
-    const int64_t begin = static_cast<int64_t>(from.offset) + offset;
-    if (begin + first < 0 || begin + last > static_cast<int64_t>(from.buffer->bytes())) {
+    const auto [first, last] = take(reach(view));
+    const auto start = static_cast<int64_t>(from.offset), held = static_cast<int64_t>(from.buffer->bytes());
+    if (offset < -start - first || offset > held - start - last) {
       throw Error(ErrorCode::invalid,
-                  text("a view of ", to_string(view.extents), " at byte ", begin,
-                       " leaves its tensor's memory of ", from.buffer->bytes(), " bytes"));
+                  text("a view of ", to_string(view.extents), ' ', offset, " bytes after byte ", start,
+                       " leaves its tensor's memory of ", held, " bytes"));
     }
-    view.offset = static_cast<uint64_t>(begin);
+    view.offset = static_cast<uint64_t>(start + offset);
   }
   return Internals::make_tensor(std::move(view), rep_->keep, rep_->writable);
 }

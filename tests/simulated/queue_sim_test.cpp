@@ -36,7 +36,7 @@ void request_somehow(Simulation& simulation, BatchQueue& queue, Arrivals& told, 
   const bool cancelled = simulation.random(4) == 0 && future.cancel();
   std::vector<Tensor> results;
   if (const auto error = error_of([&] { results = future.get(); })) {
-    simulation.expect(*error != ErrorCode::cancelled || cancelled, "cancelled only on request");
+    simulation.expect((*error == ErrorCode::cancelled) == cancelled, "cancelled on request, and then always");
     simulation.expect(*error != ErrorCode::deadline || timeout.has_value(), "late only with a deadline");
     simulation.expect(*error != ErrorCode::invalid || wrong, "a bad request fails alone");
     ends.add(simulation, *error);

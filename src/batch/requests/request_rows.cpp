@@ -41,6 +41,7 @@ Result<RequestRows::Described> RequestRows::describe(std::span<const int64_t> ki
   }
   described.rows = arrays[0][0];
   if (described.rows == 0) return Status::invalid("the request has no rows");
+  if (described.rows < 0) return Status::invalid("the request has ", described.rows, " rows");
   std::vector<int64_t> key;
   key.reserve(kinds.size() + 1 + 4 * arrays.size());
   key.assign(kinds.begin(), kinds.end());

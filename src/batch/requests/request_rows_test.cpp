@@ -41,6 +41,7 @@ TEST_CASE("what is wrong with a request is named") {
   };
   CHECK(error({}) == "the request holds no array");
   CHECK(error({{0, 3}}) == "the request has no rows");
+  CHECK(error({{-2, 3}}) == "the request has -2 rows");
   CHECK(error({{2}, {}}) == "input 1 is a single value and has no rows: axis 0 must count rows");
   CHECK(error({{2}, {3}}) ==
         "input 1 has 3 rows and input 0 has 2: all arrays of a request must have equally many rows");
