@@ -19,6 +19,7 @@ from pathlib import Path
 import free_threaded
 import torch_choice
 from counts import Count, count_doctest, count_pytest
+from skips import allowed_skips
 from telling import telling_lines
 from torch_choice import APART
 
@@ -141,6 +142,11 @@ def unit_stage(log: Log) -> Count:
 
 def stress_stage(log: Log) -> Count:
     return run_ctest(log, "release", "-L", "stress")
+
+
+def soak_stage(log: Log) -> None:
+    """Two minutes of `make soak`."""
+    log.run(sys.executable, "tools/soak.py", "--seconds", "120")
 
 
 def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
@@ -369,22 +375,6 @@ def run_pytest(
     return count
 
 
-def allowed_skips() -> set[str]:
-    """The reasons for which a test may be skipped on this machine: what it shows is not there, by design."""
-    allowed = {"this Python has a GIL"}
-    if "avx512_bf16" not in processor():
-        allowed.add("this processor has no bf16 instructions")
-    if sys.platform == "darwin":
-        # Of torch_backend/tests/test_batching.py, and of what runs on the doubles of Apple's frameworks.
-        allowed |= {"there is one", "needs cmake --build --preset metal-double", "there is no CUDA there"}
-    return allowed
-
-
-def processor() -> str:
-    described = Path("/proc/cpuinfo")
-    return described.read_text(encoding="utf-8") if described.exists() else ""
-
-
 STAGES: dict[str, Callable[[Log], Count | None]] = {
     "release": release_stage,
     "format": format_stage,
@@ -413,6 +403,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
+    "soak": soak_stage,
     "spin_long": judged_stage("tools/spin_models.py", "--long"),
     "wheel": wheel_stage,
     # What a sanitizer's stages leave out.
@@ -426,7 +417,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("headers", "aarch64", "benches", "compilers", "broken", "spin_long", "wheel", "tsan_whole",
+LONG = ("headers", "aarch64", "benches", "compilers", "broken", "soak", "spin_long", "wheel", "tsan_whole",
         "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.

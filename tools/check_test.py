@@ -7,6 +7,7 @@ from pathlib import Path
 import check
 import counts
 import pytest
+import skips
 from counts import Count
 
 OUTCOMES = {
@@ -91,10 +92,10 @@ def test_every_program_of_ctest_is_counted_by_its_cases(
 def test_a_processor_without_bf16_may_skip_its_tests_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     reason, always = "this processor has no bf16 instructions", "this Python has a GIL"
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(check, "processor", lambda: "flags : avx2 avx512f")
-    assert check.allowed_skips() == {reason, always}
-    monkeypatch.setattr(check, "processor", lambda: "flags : avx2 avx512f avx512_bf16")
-    assert check.allowed_skips() == {always}
+    monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f")
+    assert skips.allowed_skips() == {reason, always}
+    monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f avx512_bf16")
+    assert skips.allowed_skips() == {always}
 
 
 def test_no_stage_is_left_out_for_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,20 @@
+"""For which reasons a test may be skipped on this machine."""
+
+import sys
+from pathlib import Path
+
+
+def allowed_skips() -> set[str]:
+    """The reasons for which a test may be skipped on this machine: what it shows is not there, by design."""
+    allowed = {"this Python has a GIL"}
+    if "avx512_bf16" not in processor():
+        allowed.add("this processor has no bf16 instructions")
+    if sys.platform == "darwin":
+        # Of torch_backend/tests/test_batching.py, and of what runs on the doubles of Apple's frameworks.
+        allowed |= {"there is one", "needs cmake --build --preset metal-double", "there is no CUDA there"}
+    return allowed
+
+
+def processor() -> str:
+    described = Path("/proc/cpuinfo")
+    return described.read_text(encoding="utf-8") if described.exists() else ""
