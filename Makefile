@@ -7,6 +7,8 @@
 #                     under qemu, the removals of tests/broken, schedules with more preemptions, the wheels, and
 #                     Python's module and the PyTorch device under sanitizers
 #   make fuzz     the targets of tests/fuzz, five minutes each, and how many lines they reach; FUZZ_SECONDS=60
+#   make soak     random threads, models, cancellations and faults for an hour, each answer checked and memory
+#                 watched; SOAK_SECONDS=600 bounds it, SOAK_SEED=7 names its choices; into build/soak
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make bench-cuda  many small callers beside PyTorch, on a machine with a GPU and the .gpu of
 #                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT
@@ -18,13 +20,15 @@
 PRESET ?= dev
 ONLY ?=
 FUZZ_SECONDS ?= 300
+SOAK_SECONDS ?= 3600
+SOAK_SEED ?=
 FIGURE_OUT ?= build/bench_cuda
 GPU_CHECK_PYTHON ?= python3
 VENV := $(or $(HEDDLE_VENV),.venv)
 PYTHON_IN_VENV := $(VENV)/bin/python
 export HEDDLE_PYTHON := $(if $(filter /%,$(VENV)),,$(CURDIR)/)$(VENV)/bin/python
 
-.PHONY: demo test test-long fuzz bench bench-cuda conformance build format clean package torch wheel
+.PHONY: demo test test-long fuzz soak bench bench-cuda conformance build format clean package torch wheel
 .PHONY: setup setup-build setup-test setup-long setup-bench
 demo: package
 	@$(PYTHON_IN_VENV) demo/demo.py
@@ -38,6 +42,11 @@ test-long: setup-long
 fuzz: setup-build
 	@$(PYTHON_IN_VENV) tools/fuzz.py --build --seconds $(FUZZ_SECONDS) --keep \
 	  --json build/fuzz/verdicts.json --coverage build/fuzz/coverage.json
+
+soak: setup-build
+	@cmake --preset release > /dev/null
+	@cmake --build build/release --target stress_test
+	@$(PYTHON_IN_VENV) tools/soak.py --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 bench: setup-bench torch
 	@$(PYTHON_IN_VENV) tools/bench.py $(if $(ONLY),--only $(ONLY))

@@ -93,6 +93,11 @@ def stress_stage(log: Log) -> Count:
     return run_ctest(log, "release", "-L", "stress")
 
 
+def soak_stage(log: Log) -> None:
+    """Two minutes of `make soak`."""
+    log.run(sys.executable, "tools/soak.py", "--seconds", "120")
+
+
 def sanitizer_stage(preset: str) -> Callable[[Log], Count]:
     """Our code under a sanitizer, the Metal driver on the double among it."""
 
@@ -250,6 +255,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
     "sim_long": labelled_stage("sim", "^sim_long$", "sim_tests"),
+    "soak": soak_stage,
     "spin_long": judged_stage("tools/spin_models.py", "--long"),
     "wheel": wheel_stage,
     # What a sanitizer's stages leave out.
@@ -263,8 +269,8 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
-LONG = ("headers", "aarch64", "benches", "compilers", "broken", "sim_long", "spin_long", "wheel",
-        "tsan_whole", "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan",
+LONG = ("headers", "aarch64", "graphs", "benches", "compilers", "broken", "sim_long", "soak", "spin_long",
+        "wheel", "tsan_whole", "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan",
         "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
