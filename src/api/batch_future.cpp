@@ -66,22 +66,26 @@ void FutureRep::then(std::function<void(const BatchFuture&)> callback) {
 }
 
 bool FutureRep::cancel() {
-  const auto error =
-      std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran"));
-  Callbacks callbacks;
   {
-    // begin() takes the same lock: of a request in parts none begins from here on, wherever they are.
     auto state = state_.lock();
     if (state->over || state->running) return false;
-    callbacks = settle(*state, {}, error);
-    state.notify_all();
   }
-  Jobs back;  // a worker that has one already drops it
+  Jobs back;
   if (const std::shared_ptr<batch::RequestQueue> owner = queue.lock()) {
     for (const uint64_t id : ids) {
       void* payload = nullptr;
       if (owner->cancel(id, &payload)) back.emplace_back(static_cast<Job*>(payload));
     }
+  }
+  if (back.empty()) return false;  // workers have it
+  const auto error =
+      std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran"));
+  Callbacks callbacks;
+  {
+    auto state = state_.lock();
+    if (state->over) return false;  // another part of it has failed meanwhile: that is the answer
+    callbacks = settle(*state, {}, error);
+    state.notify_all();
   }
   tell(callbacks);
   return true;

@@ -135,8 +135,9 @@ RandomGraph random_graph(Choices& choices) {
     for (size_t axis = 1; axis < rank; ++axis) extents.push_back(choices.between(1, 6));
     sketch.input(choices.of(kCommon), extents, rows);
   }
-  constexpr Step kSteps[] = {add_pointwise, add_pointwise, add_movement, add_movement, add_reduction,
-                             add_product,   add_window,    add_pattern,  add_case,     add_case};
+  constexpr Step kSteps[] = {add_pointwise, add_pointwise, add_movement, add_movement,
+                             add_reduction, add_product,   add_window,   add_pattern,
+                             add_case,      add_case,      add_case};
   const size_t steps = 1 + choices.below(8);
   for (size_t i = 0; i < steps; ++i) choices.of(kSteps)(sketch);
   return sketch.take();
