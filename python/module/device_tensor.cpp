@@ -173,14 +173,14 @@ Tensor lent(nb::handle array, std::string_view name, const Device* wanted) {
   // holds the GIL; a thread of ours that waited for it could keep one that has it waiting.
   const std::shared_ptr<const void> owner = keep(std::move(capsule));
   const nb::dlpack::dltensor& given = managed->tensor;
-  const ArrayParts array = checked({given.data,
+  const ArrayParts parts = checked({given.data,
                                     given.ndim,
                                     {given.dtype.code, given.dtype.bits, given.dtype.lanes},
                                     given.shape,
                                     given.strides,
                                     given.byte_offset},
                                    name);
-  return Tensor::lend(array.data, array.dtype, array.shape, array.strides, device, owner,
+  return Tensor::lend(parts.data, parts.dtype, parts.shape, parts.strides, device, owner,
                       reinterpret_cast<void*>(number));
 }
 

@@ -90,7 +90,7 @@ class SimWord {
   }
   static T of(uint64_t bits) {
     T out;
-    std::memcpy(&out, &bits, sizeof(T));
+    std::memcpy(static_cast<void*>(&out), &bits, sizeof(T));  // its copies are of bytes, as atomics require
     return out;
   }
   static std::memory_order failing(std::memory_order order) {
