@@ -1,6 +1,6 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only FILE] [--json FILE] [--list]
+usage: mutate.py [--count N] [--seed N] [--only FILE] [--limit S] [--json FILE] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many. The seed chooses among all of src/base, src/runtime and src/batch;
@@ -220,9 +220,11 @@ def main(project: Project | None = None) -> int:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="FILE", help="part of a path")
+    parser.add_argument("--limit", type=float, default=project.limit_s, metavar="S", help="of one program")
     parser.add_argument("--json", type=Path, help="written after each mutation")
     parser.add_argument("--list", action="store_true", help="print what would be run")
     arguments = parser.parse_args()
+    project.limit_s = arguments.limit
     found = project.mutations(arguments.only)
     if not found:
         parser.error(f"no line of {', '.join(project.programs)} can be mutated in '{arguments.only}'")

@@ -25,7 +25,7 @@ namespace {
 
 constexpr int kTrials = 30;
 constexpr double kStudent = 2.045;  // 97.5 % of Student's t with 29 degrees of freedom
-constexpr uint64_t kCalls = 400;    // of each thread or process in a trial
+constexpr uint64_t kCalls = 100;    // of each thread or process in a trial
 constexpr int64_t kOuter = 256, kInner = 512;
 
 [[noreturn]] void give_up(const char* why) {
