@@ -37,7 +37,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 
 Rule = tuple[str, re.Pattern[str], str]
 RULES: list[Rule] = [
-    ("order", re.compile(r"_(?:acquire|release|acq_rel|seq_cst)\("), "_relaxed("),
+    # To what Atomic has.
+    ("order", re.compile(r"\b(load|store|add|sub|read_on)_(?:acquire|release|acq_rel|seq_cst)\("),
+     r"\1_relaxed("),
+    ("order", re.compile(r"\b(cas_strong|and|or)_seq_cst\("), r"\1_acq_rel("),
     # The pointer stays, and the lock ends with the expression.
     ("lock", re.compile(r"(?<=auto )(\w+) = ([\w>.()-]+\.lock\(\));"), r"\1 = &*\2;"),
     ("comparison", re.compile(r" == "), " != "),
@@ -46,12 +49,12 @@ RULES: list[Rule] = [
     ("comparison", re.compile(r" > "), " >= "),
     ("comparison", re.compile(r" <= "), " < "),
     ("comparison", re.compile(r" >= "), " > "),
-    ("notify", re.compile(r"[\w.>()-]+notify_(?:one|all)\(\);"), ";"),
+    ("notify", re.compile(r"[\w.>()-]+notify_(?:one|all)\(\);"), "{}"),
     ("logic", re.compile(r" && "), " || "),
     ("logic", re.compile(r" \|\| "), " && "),
     ("off by one", re.compile(r" \+ 1\b(?!\.)"), " + 2"),
     ("off by one", re.compile(r" - 1\b(?!\.)"), " - 2"),
-]
+]  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for kind, _, _ in RULES))
 # Comments, strings, templates' heads and what only the compiler sees hold no step of the program.
 LEFT_OUT = re.compile(r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(")
