@@ -1,6 +1,6 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only FILE] [--json FILE] [--list]
+usage: mutate.py [--count N] [--seed N] [--only FILE] [--limit S] [--json FILE] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many. The seed chooses among all of src/base, src/runtime and src/batch;
@@ -37,7 +37,10 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
 
 Rule = tuple[str, re.Pattern[str], str]
 RULES: list[Rule] = [
-    ("order", re.compile(r"_(?:acquire|release|acq_rel|seq_cst)\("), "_relaxed("),
+    # To what Atomic has.
+    ("order", re.compile(r"\b(load|store|add|sub|read_on)_(?:acquire|release|acq_rel|seq_cst)\("),
+     r"\1_relaxed("),
+    ("order", re.compile(r"\b(cas_strong|and|or)_seq_cst\("), r"\1_acq_rel("),
     # The pointer stays, and the lock ends with the expression.
     ("lock", re.compile(r"(?<=auto )(\w+) = ([\w>.()-]+\.lock\(\));"), r"\1 = &*\2;"),
     ("comparison", re.compile(r" == "), " != "),
@@ -46,12 +49,12 @@ RULES: list[Rule] = [
     ("comparison", re.compile(r" > "), " >= "),
     ("comparison", re.compile(r" <= "), " < "),
     ("comparison", re.compile(r" >= "), " > "),
-    ("notify", re.compile(r"[\w.>()-]+notify_(?:one|all)\(\);"), ";"),
+    ("notify", re.compile(r"[\w.>()-]+notify_(?:one|all)\(\);"), "{}"),
     ("logic", re.compile(r" && "), " || "),
     ("logic", re.compile(r" \|\| "), " && "),
     ("off by one", re.compile(r" \+ 1\b(?!\.)"), " + 2"),
     ("off by one", re.compile(r" - 1\b(?!\.)"), " - 2"),
-]
+]  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for kind, _, _ in RULES))
 # Comments, strings, templates' heads and what only the compiler sees hold no step of the program.
 LEFT_OUT = re.compile(r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(")
@@ -220,9 +223,11 @@ def main(project: Project | None = None) -> int:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="FILE", help="part of a path")
+    parser.add_argument("--limit", type=float, default=project.limit_s, metavar="S", help="of one program")
     parser.add_argument("--json", type=Path, help="written after each mutation")
     parser.add_argument("--list", action="store_true", help="print what would be run")
     arguments = parser.parse_args()
+    project.limit_s = arguments.limit
     found = project.mutations(arguments.only)
     if not found:
         parser.error(f"no line of {', '.join(project.programs)} can be mutated in '{arguments.only}'")

@@ -59,14 +59,15 @@ def test_only_lines_of_the_product_that_are_code_are_changed(project):
 @pytest.mark.parametrize(
     ("before", "kind", "after"),
     [
-        ("  if (turn_.exchange_acq_rel(kFree)) {", "order", "  if (turn_.exchange_relaxed(kFree)) {"),
+        ("  turn_.store_release(kFree);", "order", "  turn_.store_relaxed(kFree);"),
+        ("  word_.or_seq_cst(1);", "order", "  word_.or_acq_rel(1);"),
         ("  auto state = state_.lock();", "lock", "  auto state = &*state_.lock();"),
         (
             "  const auto held = shared_->state.lock();",
             "lock",
             "  const auto held = &*shared_->state.lock();",
         ),
-        ("  shared_->changed.notify_all();", "notify", "  ;"),
+        ("  shared_->changed.notify_all();", "notify", "  {}"),
         ("  return a && !b;", "logic", "  return a || !b;"),
         ("  return n - 1;", "off by one", "  return n - 2;"),
         ("  while (i >= 0) --i;", "comparison", "  while (i > 0) --i;"),

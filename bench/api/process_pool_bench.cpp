@@ -80,7 +80,10 @@ class Worker {
     close(to_[0]);
     close(from_[1]);
   }
+  // By a word: those forked later have this pipe's end, too, so that closing it says nothing.
   ~Worker() {
+    const char stop = 0;
+    if (write(to_[1], &stop, 1) != 1) give_up("a process is gone");
     close(to_[1]);
     close(from_[0]);
     waitpid(pid_, nullptr, 0);
@@ -105,7 +108,7 @@ class Worker {
     {
       const Work work = make_work();
       char go = 0;
-      while (read(to_[0], &go, 1) == 1) {
+      while (read(to_[0], &go, 1) == 1 && go != 0) {
         const uint64_t right = work.run();
         if (write(from_[1], &right, sizeof right) != sizeof right) break;
       }
