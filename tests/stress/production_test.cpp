@@ -14,7 +14,7 @@ uint64_t reserved_by(const heddle::Device& device) { return device.stats().memor
 }  // namespace
 
 TEST_CASE("what a queue says of itself in production adds up, and memory is level") {
-  constexpr int kThreads = 8, kEach = 40;
+  constexpr int kClients = 8, kEach = 40;
   const heddle::Device device = fresh_device();
   const Case c = small(device);
   heddle::BatchQueueOptions options;
@@ -23,7 +23,7 @@ TEST_CASE("what a queue says of itself in production adds up, and memory is leve
   heddle::BatchQueue queue(c.model, options);
   std::atomic<uint64_t> right = 0, cancelled = 0, rows = 0;
   const auto serve = [&] {
-    const auto errors = run_threads(kThreads, [&](int thread) {
+    const auto errors = run_threads(kClients, [&](int thread) {
       for (int i = 0; i < kEach; ++i) {
         const auto n = static_cast<size_t>(thread + i);
         const auto answer = queue.submit(c.inputs[n % c.inputs.size()]);
@@ -40,7 +40,7 @@ TEST_CASE("what a queue says of itself in production adds up, and memory is leve
   serve();
   const MemoryStats first = device.stats().memory;
   for (int hour = 0; hour < 3; ++hour) serve();
-  constexpr uint64_t kAll = 4 * kThreads * kEach;
+  constexpr uint64_t kAll = 4 * kClients * kEach;
   CHECK(right + cancelled == kAll);
   queue.drain();
   const BatchMetrics metrics = queue.metrics();
