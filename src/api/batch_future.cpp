@@ -1,7 +1,5 @@
 #include "api/batch_future.h"
 
-#include <utility>
-
 #include "api/batch_rows.h"
 
 namespace heddle {
@@ -12,29 +10,21 @@ bool FutureRep::begin() {
   return !state->over;
 }
 
-FutureRep::Callbacks FutureRep::settle(State& state, std::vector<Tensor> results,
-                                       const std::exception_ptr& error) {
-  state.over = true;
-  state.results = std::move(results);
-  state.error = error;
-  return std::exchange(state.callbacks, {});
-}
-
-void FutureRep::tell(const Callbacks& callbacks) {
-  if (callbacks.empty()) return;
-  const BatchFuture future = Internals::make_future(shared_from_this());
-  for (const auto& callback : callbacks) callback(future);
-}
-
-void FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
-  Callbacks callbacks;
+bool FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
+  std::vector<std::function<void(const BatchFuture&)>> callbacks;
   {
     auto state = state_.lock();
-    if (state->over) return;
-    callbacks = settle(*state, std::move(results), error);
+    if (state->over) return false;
+    state->over = true;
+    state->results = std::move(results);
+    state->error = error;
+    callbacks.swap(state->callbacks);
     state.notify_all();
   }
-  tell(callbacks);
+  if (callbacks.empty()) return true;
+  const BatchFuture future = Internals::make_future(shared_from_this());
+  for (const auto& callback : callbacks) callback(future);
+  return true;
 }
 
 void FutureRep::give(std::vector<Tensor> results) { answer(std::move(results), nullptr); }
@@ -78,17 +68,9 @@ bool FutureRep::cancel() {
     }
   }
   if (back.empty()) return false;  // workers have it
-  const auto error =
-      std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran"));
-  Callbacks callbacks;
-  {
-    auto state = state_.lock();
-    if (state->over) return false;  // another part of it has failed meanwhile: that is the answer
-    callbacks = settle(*state, {}, error);
-    state.notify_all();
-  }
-  tell(callbacks);
-  return true;
+  // False: another part of it has failed meanwhile, and that is the answer.
+  return answer(
+      {}, std::make_exception_ptr(Error(ErrorCode::cancelled, "the request was cancelled before it ran")));
 }
 
 void Job::give(std::vector<Tensor> results) {

@@ -34,17 +34,13 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
   std::vector<uint64_t> ids;
 
  private:
-  using Callbacks = std::vector<std::function<void(const BatchFuture&)>>;
   struct State {
     bool running = false, over = false;
     std::vector<Tensor> results;
     std::exception_ptr error;
-    Callbacks callbacks;
+    std::vector<std::function<void(const BatchFuture&)>> callbacks;
   };
-  void answer(std::vector<Tensor> results, const std::exception_ptr& error);
-  // The answer of a request that has none: under the lock, then told without it.
-  static Callbacks settle(State& state, std::vector<Tensor> results, const std::exception_ptr& error);
-  void tell(const Callbacks& callbacks);
+  bool answer(std::vector<Tensor> results, const std::exception_ptr& error);  // false: it has one
 
   mutable Guarded<State, Rank::kBatch> state_;
 };

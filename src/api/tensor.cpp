@@ -117,8 +117,10 @@ Tensor Tensor::borrow_mutable(void* data, DType dtype, const Shape& shape, const
   if (data == nullptr && extents.elements() > 0)
     throw Error(ErrorCode::invalid, "the data of a borrowed tensor is null");
   device::View view = device::View::contiguous(static_cast<std::byte*>(data), to_ir(dtype), extents);
-  if (!strides.empty()) view.strides = strides_of(strides, shape);
-  take(reach(view));
+  if (!strides.empty()) {
+    view.strides = strides_of(strides, shape);
+    take(reach(view));
+  }
   return Internals::make_tensor(std::move(view), std::move(keep));
 }
 

@@ -72,7 +72,7 @@ void Coalescer::lead_lone(const Here& who) {
   const CallShape shape{member.rows, who.batch->row_extents, member.lengths};
   const Absent& absent = *member.absent;
   const Keep keep = [&] { return absent.keep; };
-  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, keep};
+  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, &keep};
   give(who.batch, member, run_alone(caller, who));
 }
 

@@ -9,10 +9,6 @@ namespace heddle::batch {
 
 using device::View;
 
-namespace {
-const Coalescer::Keep kKeepsNothing;
-}
-
 Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout equal,
                      const CoalescerOptions& options, std::unique_ptr<PaddingCheck> padding)
     : runtime_(std::move(runtime)),
@@ -104,7 +100,7 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   }
   const RowLayout& lies = layout();
   HEDDLE_TRY_ASSIGN(const CallShape shape, lies.shape_of(inputs));
-  const Caller caller{inputs, lies, shape, deadline, keep};
+  const Caller caller{inputs, lies, shape, deadline, &keep};
   Here me;
   Next next;
   if (std::optional<Claimed> claimed = claim(caller)) {
@@ -141,7 +137,7 @@ Status Coalescer::submit(Submission call) {
   absent->holds = std::move(call.holds);
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
-  const Caller caller{call.inputs, lies, shape, call.deadline, kKeepsNothing};
+  const Caller caller{call.inputs, lies, shape, call.deadline};
   if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller)) {
     const bool asks = leave_empty(claimed->me, std::move(absent));
     claimed->asks = claimed->asks || asks;
@@ -177,9 +173,7 @@ Result<Coalescer::Batch> Coalescer::run_together(std::span<const Views> calls,
     rows += shape.rows;
     shapes.push_back(std::move(shape));
   }
-  const auto caller = [&](size_t i) {
-    return Caller{calls[i], lies, shapes[i], Deadline::never(), kKeepsNothing};
-  };
+  const auto caller = [&](size_t i) { return Caller{calls[i], lies, shapes[i], Deadline::never()}; };
   HEDDLE_TRY_ASSIGN(const Batch batch, allocate_batch(caller(0), rows));
   std::vector<Here> seats;
   {

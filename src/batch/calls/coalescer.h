@@ -153,13 +153,13 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     const RowLayout& layout;
     const CallShape& shape;
     Deadline deadline;
-    const Keep& keep;
+    const Keep* keep = nullptr;  // null: nothing is to be kept
 
     runtime::Call own_call() const {
       runtime::Call call;
       call.inputs = inputs;
       call.deadline = deadline;
-      if (keep) call.keep = keep();
+      if (keep != nullptr && *keep) call.keep = (*keep)();
       return call;
     }
   };
