@@ -5,7 +5,7 @@
 //              what they use.
 //   Ordering   Libraries make static objects on first use, also in the middle of a computation.
 //              renew_exit_handler() registers the function again, behind all that exists by then. Call it
-//              after a library's code has run for the first time.
+//              after a library's code has run for the first time; not without end.
 //   Threads    Any. The function may be called several times, and by exit() only.
 //   Blocks     Never.
 //   Lifetime   The process. One registration costs the C library 32 bytes.

@@ -125,9 +125,6 @@ struct Level {
   uint64_t books = 0;  // bytes that tensors, weights and calls hold, by the runtime's count
   uint64_t heap = 0;   // bytes that malloc has given out; 0: not known here
   uint64_t rss = 0;    // bytes of the process in memory; 0: not known here
-  // Of the heap, at most: each program's first run may register the handler of exit() again, for good
-  // (base/process_exit.h).
-  uint64_t registrations = 0;
 };
 Level level_of(const heddle::Device& device);
 

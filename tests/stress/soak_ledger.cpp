@@ -108,7 +108,6 @@ void Levels::add(const Level& level, bool is_warm_up) {
   usual_.books = std::max(usual_.books, level.books);
   usual_.heap = std::max(usual_.heap, level.heap);
   usual_.rss = std::max(usual_.rss, level.rss);
-  usual_.registrations = level.registrations;
 }
 
 Level Levels::recent() const {
@@ -117,14 +116,12 @@ Level Levels::recent() const {
     least.books = std::min(least.books, last_[i].books);
     least.heap = std::min(least.heap, last_[i].heap);
     least.rss = std::min(least.rss, last_[i].rss);
-    least.registrations = std::max(least.registrations, last_[i].registrations);
   }
   return least;
 }
 
 std::string Levels::grown() const {
   const Level now = recent();
-  const uint64_t registered = now.registrations - usual_.registrations;
   std::string said;
   const auto judge = [&](const char* what, uint64_t usual, uint64_t is, uint64_t bound) {
     if (is <= usual + bound) return;
@@ -133,8 +130,8 @@ std::string Levels::grown() const {
             " more are allowed";
   };
   judge("the runtime's books", usual_.books, now.books, bounds_.books);
-  judge("malloc's bytes in use", usual_.heap, now.heap, bounds_.heap + registered);
-  judge("resident memory", usual_.rss, now.rss, bounds_.rss + registered);
+  judge("malloc's bytes in use", usual_.heap, now.heap, bounds_.heap);
+  judge("resident memory", usual_.rss, now.rss, bounds_.rss);
   return said;
 }
 

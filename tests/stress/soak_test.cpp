@@ -35,7 +35,6 @@ LevelBounds bounds_here() {
   if (heddle::Device().name().starts_with("metal")) bounds.heap = bounds.rss = UINT64_MAX / 2;
   return bounds;
 }
-constexpr uint64_t kRegistrationBytes = 34;  // an entry of the C library's list, and its share of a block
 constexpr size_t kRoundsLeast = 8;
 // What waits longer is lost: an operation's own patience ends before.
 constexpr std::chrono::seconds kLost{90};
@@ -153,8 +152,7 @@ class Soak {
       }
       const Seconds took = Clock::now() - started;
       if (!ledger_->faults().empty()) return failure(round, fault);
-      Level level = level_of(world_.device);
-      level.registrations = kRegistrationBytes * (compiles_ + world_.device.stats().compiles);
+      const Level level = level_of(world_.device);
       levels_.add(level, is_warm_up);
       figures_.round(at(), took.count(), ledger_->ended() - before, threads, level, fault);
       if (const std::string grown = levels_.grown(); !grown.empty() && !is_warm_up) {
@@ -215,7 +213,6 @@ class Soak {
       driver->faults().reset();
       driver->deliver_lost();
       see_that_it_is_told(world, *driver);
-      compiles_ += world.device.stats().compiles;
     }
     driver->await_idle();
     for (const auto& each : driver->violations()) ledger_->fault("against the rules: " + to_string(each));
@@ -272,7 +269,6 @@ class Soak {
   Figures figures_;
   Levels levels_{bounds_here()};
   size_t rounds_ = 0, faulted_ = 0;
-  uint64_t compiles_ = 0;  // of the simulated devices that were
 };
 
 std::shared_ptr<Ledger> some_ledger() { return std::make_shared<Ledger>(); }

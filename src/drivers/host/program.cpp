@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <set>
 
 #include "base/no_memory.h"
-#include "base/process_exit.h"
 #include "base/trace.h"
+#include "drivers/host/first_runs.h"
 #include "drivers/host/layout/channel_layout.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/engine.h"
@@ -82,8 +81,7 @@ std::string described(const Step& step) {
 
 }  // namespace
 
-Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights,
-                                                     Ref<FirstRuns> first_runs, int width,
+Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, WeightStore& weights, int width,
                                                      const Limits& limits) {
   auto program = std::make_shared<HostProgram>();
   HEDDLE_TRY(program->prepare_storage(graph, weights));
@@ -92,7 +90,6 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   const uint64_t left = limits.bytes_max - limits.weight_bytes - arena;
   HEDDLE_TRY(program->prepare_steps(graph, weights, width, left, true));
   program->brief_ = is_brief(graph);
-  program->first_runs_ = std::move(first_runs);
   return Ref<const device::Program>(std::move(program));
 }
 
@@ -238,13 +235,10 @@ std::string HostProgram::path() const {
   return out + "}";
 }
 
-// oneDNN makes static kernels when a primitive first runs: calls must have ended before those die. A module's
-// first shapes meet all that it needs, or nearly. Every registration is for good, and ragged callers bring
-// shapes without end: later ones renew it at each doubling of their number only.
 void HostProgram::note_first_run() const {
-  constexpr uint64_t kFirstShapes = 64;
-  const uint64_t before = first_runs_ == nullptr ? 0 : first_runs_->programs.add_relaxed(1);
-  if (before < kFirstShapes || std::has_single_bit(before)) renew_exit_handler();
+  std::set<std::string> kinds;
+  for (const Named& named : steps_) kinds.insert(text(named.op, ' ', named.step->path()));
+  FirstRuns::of_process().note(kinds);
   ran_.store_relaxed(true);
 }
 
@@ -259,7 +253,7 @@ Result<Ref<const device::Program>> HostModule::lower(const ir::Graph& specialise
                                                      NoLocksHeld) const {
   // A primitive keeps the team that it was made for, whatever the setting is when it runs.
   const OmpScope team_of_one;
-  return HostProgram::make(specialised, *weights_, first_runs_, width_, {weight_bytes(), bytes_max});
+  return HostProgram::make(specialised, *weights_, width_, {weight_bytes(), bytes_max});
 }
 
 Result<plan::ProgramPlan> HostModule::describe(const ir::Graph& specialised, uint64_t bytes_max,

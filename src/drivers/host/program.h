@@ -23,20 +23,15 @@
 
 namespace heddle::host {
 
-// How many of a module's programs have run: shared by them.
-struct FirstRuns {
-  Atomic<uint64_t> programs{0};  // a count, relaxed
-};
-
 class HostProgram final : public device::Program {
  public:
   struct Limits {
     uint64_t weight_bytes, bytes_max;
   };
   static Result<Ref<const device::Program>> make(const ir::Graph& specialised, WeightStore& weights,
-                                                 Ref<FirstRuns> first_runs, int width, const Limits& limits);
-  // The same without the count of first runs. `bytes_max` is for its arena and what its steps keep. Unless it
-  // is `outermost`, the graph is inside another's node.
+                                                 int width, const Limits& limits);
+  // The same for less than a program: `bytes_max` is for its arena and what its steps keep. Unless it is
+  // `outermost`, the graph is inside another's node.
   static Result<Ref<HostProgram>> prepare(const ir::Graph& specialised, WeightStore& weights, int width,
                                           uint64_t bytes_max, bool outermost = false);
   struct Named {
@@ -70,7 +65,6 @@ class HostProgram final : public device::Program {
   bool brief_ = false;                               // a few microseconds at most
   // Has a run ended: two first runs at once may both say no, which does no harm.
   mutable Atomic<bool> ran_{false};
-  Ref<FirstRuns> first_runs_;  // null: not counted
 };
 
 class HostModule final : public device::Module {
@@ -85,7 +79,6 @@ class HostModule final : public device::Module {
                                      NoLocksHeld) const override;
 
   std::unique_ptr<WeightStore> weights_;
-  Ref<FirstRuns> first_runs_ = std::make_shared<FirstRuns>();
   int width_;
 };
 

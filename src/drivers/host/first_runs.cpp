@@ -1,0 +1,28 @@
+#include "drivers/host/first_runs.h"
+
+#include <bit>
+
+#include "base/process_exit.h"
+
+namespace heddle::host {
+
+FirstRuns& FirstRuns::of_process() {
+  static FirstRuns& only = *new FirstRuns();
+  return only;
+}
+
+void FirstRuns::note(const std::set<std::string>& kinds) {
+  {
+    auto state = state_.lock();
+    const uint64_t before = state->programs++;
+    bool is_new = before < kFirstPrograms || std::has_single_bit(before);
+    for (const std::string& kind : kinds) is_new = state->kinds.insert(kind).second || is_new;
+    if (!is_new) return;
+    ++state->registered;
+  }
+  renew_exit_handler();
+}
+
+uint64_t FirstRuns::registered() const { return state_.lock()->registered; }
+
+}  // namespace heddle::host
