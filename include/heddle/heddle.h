@@ -640,7 +640,7 @@ class HEDDLE_API RequestQueue {
   struct Request {
     void* payload = nullptr;
     uint64_t group = 0;  // only requests of one group share a batch
-    int64_t rows = 1;
+    int64_t rows = 1;    // to 2^40
     int64_t cost = 0;
     int priority = 0;  // higher first
     Timeout timeout;   // expired, when not taken by then

@@ -9,6 +9,17 @@ namespace heddle::batch {
 namespace {
 
 constexpr int64_t kReturnFraction = 4;  // callers are waited for during a quarter of a batch's run time
+constexpr int64_t kRowsMost = int64_t{1} << 40;  // of a request: those of all that may wait fit into 63 bits
+static_assert(WaitingList::kMost <= uint64_t{1} << 22);
+
+Status well_formed(std::span<const Request> requests) {
+  for (const Request& r : requests) {
+    if (r.rows < 1 || r.rows > kRowsMost)
+      return Status::invalid("the request has ", r.rows, " rows; it must have 1 to ", kRowsMost);
+    if (r.cost < 0) return Status::invalid("the request's cost is ", r.cost, "; it must not be negative");
+  }
+  return {};
+}
 
 }  // namespace
 
@@ -88,6 +99,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
 
 Status RequestQueue::submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room) {
   HEDDLE_TRY(forked());
+  HEDDLE_TRY(well_formed(requests));
   const bool may_wait = !room.expired(clock_);
   for (bool reserved = false;; reserved = true) {
     const Admission admission = [&] {
@@ -112,6 +124,7 @@ Status RequestQueue::submit(std::span<const Request> requests, std::span<Request
 Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids,
                                       uint64_t seeker) {
   HEDDLE_TRY(forked());
+  HEDDLE_TRY(well_formed(requests));
   const Admission admission = [&] {
     auto state = state_.lock();
     const bool reserved = let_go(*state, seeker);
