@@ -243,7 +243,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
-    "fuzz": judged_stage("tools/fuzz.py", "--build", "--seconds", "14"),
+    "fuzz": judged_stage("tools/fuzz.py", "--build", "--seconds", "14", "--runs", "4000"),
     # The CUDA driver on its double: what threads do, and what is quick.
     "cuda_tsan": labelled_stage("tsan", "^cuda$", "cuda_tests"),
     "cuda_asan": labelled_stage("asan", "^cuda$", "cuda_tests"),

@@ -1,10 +1,11 @@
 """Run the targets of tests/fuzz, programs of libFuzzer's, for some seconds each, and judge them.
 
-usage: fuzz.py [--build] [--seconds N] [--jobs N] [--only TARGET,TARGET] [--keep] [--json FILE]
+usage: fuzz.py [--build] [--seconds N] [--runs N] [--jobs N] [--only TARGET,TARGET] [--keep] [--json FILE]
                [--coverage FILE]
 
-Each target begins with its committed corpus and a fixed seed. What it finds is kept in build/fuzz/corpus with
---keep, and forgotten otherwise. A failure prints its end and the command that repeats it. --coverage also
+Each target begins with its committed corpus and a fixed seed. With --runs, a faster machine tries no input
+that a slower one with more seconds does not. What it finds is kept in build/fuzz/corpus with --keep, and
+forgotten otherwise. A failure prints its end and the command that repeats it. --coverage also
 prints how many lines of src/onnx and src/api the targets reach together: the lines at which a basic block
 begins, by the tables of Clang's -fsanitize-coverage that guide libFuzzer, no build of its own.
 """
@@ -100,10 +101,15 @@ def last_number(pattern: str, output: str) -> int:
     return int(found[-1]) if found else 0
 
 
-def run(target: str, seconds: int, corpus: Path) -> Outcome:
+def run(target: str, seconds: int, most_runs: int, corpus: Path) -> Outcome:
     committed = SOURCES / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
-    limits = (f"-max_total_time={seconds}", f"-seed={SEED}", f"-artifact_prefix={FOUND}/{target}-")
+    limits = (
+        f"-max_total_time={seconds}",
+        f"-runs={most_runs}",
+        f"-seed={SEED}",
+        f"-artifact_prefix={FOUND}/{target}-",
+    )
     words = command(target, *limits, str(corpus), *([str(committed)] if committed.exists() else []))
     done = call(words)
     runs = last_number(r"stat::number_of_executed_units:\s+(\d+)", done.stderr)
@@ -136,6 +142,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--build", action="store_true", help="build them first, in the preset asan")
     parser.add_argument("--seconds", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=-1, help="of each target, at most")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--only", default="", help="targets, separated by commas")
     parser.add_argument("--keep", action="store_true", help="what is found, in build/fuzz/corpus")
@@ -153,7 +160,9 @@ def main() -> int:
         begin = FOUND / "corpus" if arguments.keep else Path(apart)
         corpora = {name: begin / name for name in names}
         with ThreadPoolExecutor(arguments.jobs) as pool:
-            outcomes = list(pool.map(lambda name: run(name, arguments.seconds, corpora[name]), names))
+            outcomes = list(
+                pool.map(lambda name: run(name, arguments.seconds, arguments.runs, corpora[name]), names)
+            )
         for outcome in outcomes:
             verdict = "FAILED" if outcome.wrong else "ok"
             print(f"{outcome.target:<14} {outcome.runs:>9} runs  {outcome.edges:>6} edges  {verdict}")

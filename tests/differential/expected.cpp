@@ -84,6 +84,24 @@ const std::set<std::string_view>& jumping_ops() {
   return names;
 }
 
+// Does its body round, and then choose by what it has computed?
+bool chooses_by_rounding(const ir::Node& node) {
+  bool rounds = false, chooses = false;
+  const auto look_into = [&](const auto& self, const ir::Node& of) -> void {
+    for (const auto& [name, attribute] : of.attributes) {
+      const auto* const body = std::get_if<std::shared_ptr<const ir::Graph>>(&attribute);
+      if (body == nullptr) continue;
+      for (const ir::Node& inner : (*body)->nodes) {
+        rounds = rounds || !exact_ops().contains(inner.op->name);
+        chooses = chooses || jumping_ops().contains(inner.op->name);
+        self(self, inner);
+      }
+    }
+  };
+  look_into(look_into, node);
+  return rounds && chooses;
+}
+
 bool finite(const Tensor& tensor) {
   if (!ir::is_float(tensor.dtype())) return true;
   for (int64_t i = 0; i < tensor.elements(); ++i) {
@@ -169,6 +187,8 @@ Result<std::vector<Known>> Expected::compute(const ir::Node& node) const {
     floats = floats || ir::is_float(in.back()->dtype());
   }
   if (!is_defined(node, in)) return Status::unsupported("its results are not defined for these operands");
+  if (rounding_ == Rounding::kBf16 && chooses_by_rounding(node))
+    return Status::unsupported("what its body chooses depends on rounding");
   HEDDLE_TRY_ASSIGN(const std::vector<Tensor> right, ir::evaluate(node, in));
   bool jumps = jumping_ops().contains(node.op->name);
   for (const Tensor& out : right) {

@@ -86,7 +86,9 @@ class Program {
       elements = elements > kElementsMost ? elements : elements * std::min(extent, kElementsMost + 1);
     too_large_ = too_large_ || elements > kElementsMost;
     values_.push_back(value);
-    inputs_.push_back(too_large_ ? Tensor() : some_tensor(bytes_, dtype, shape));
+    Tensor tensor;  // rows of too many elements are refused, where there are no rows, too
+    if (!too_large_) too_large_ = refusal_of([&] { tensor = some_tensor(bytes_, dtype, shape); }).has_value();
+    inputs_.push_back(tensor);
   }
 
   void constant() {
@@ -157,7 +159,7 @@ class Program {
       const Port port = builder_.port(value);
       int64_t elements = 1;
       for (const std::string& dim : port.shape) {
-        const bool number = dim.find_first_not_of("0123456789") == std::string::npos;
+        const bool number = !dim.empty() && dim.find_first_not_of("0123456789") == std::string::npos;
         elements *= !number ? 2 : dim.size() > 5 ? kElementsMost : std::stoll(dim);
         if (elements > kElementsMost) return;  // nothing is computed of it
       }
