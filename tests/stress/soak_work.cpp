@@ -96,6 +96,10 @@ struct Worker {
     made.timeout = world.patience;
     return made;
   }
+  // 1 us to 65 ms, each doubling as often: on fast and on slow machines some are met, and some are not.
+  std::chrono::microseconds short_time() const {
+    return std::chrono::microseconds(int64_t{1} << random.below(17));
+  }
   const Model& model() { return random.one_in(4) ? world.apart : world.affine; }
 
   void call() {
@@ -124,7 +128,7 @@ struct Worker {
     answered(ledger, "call with a short deadline", world.may | kDeadline, [&] {
       const Rows x = rows();
       CallOptions made = options();
-      made.timeout = std::chrono::microseconds(random.below(400));
+      made.timeout = short_time();
       return x.give(model()({x.tensor()}, made).at(0));
     });
   }
@@ -162,7 +166,7 @@ struct Worker {
     CallOptions made = options();
     std::stop_source stop;
     const uint64_t kind = random.below(3);
-    if (kind == 0) made.timeout = std::chrono::microseconds(random.below(400));
+    if (kind == 0) made.timeout = short_time();
     if (kind == 1) made.cancel = stop.get_token();
     const Codes may = world.may | (kind == 0 ? kDeadline : kind == 1 ? kCancelled : kNoError);
     const auto operation = ledger.ask("submission", may);
@@ -182,7 +186,7 @@ struct Worker {
     const auto operation = ledger.ask("request of a queue", world.may | (kind == 0 ? kDeadline : kNoError));
     try {
       heddle::Timeout timeout = world.patience;
-      if (kind == 0) timeout = std::chrono::microseconds(random.below(400));
+      if (kind == 0) timeout = short_time();
       const auto answer = const_cast<heddle::BatchQueue&>(world.queue)
                               .submit({x.tensor()}, timeout, static_cast<int>(random.below(3)));
       if (kind == 1 && answer.cancel()) operation->must_end_with(kCancelled);
