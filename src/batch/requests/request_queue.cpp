@@ -9,17 +9,6 @@ namespace heddle::batch {
 namespace {
 
 constexpr int64_t kReturnFraction = 4;  // callers are waited for during a quarter of a batch's run time
-constexpr int64_t kRowsMost = int64_t{1} << 40;  // of a request: those of all that may wait fit into 63 bits
-static_assert(WaitingList::kMost <= uint64_t{1} << 22);
-
-Status well_formed(std::span<const Request> requests) {
-  for (const Request& r : requests) {
-    if (r.rows < 1 || r.rows > kRowsMost)
-      return Status::invalid("the request has ", r.rows, " rows; it must have 1 to ", kRowsMost);
-    if (r.cost < 0) return Status::invalid("the request's cost is ", r.cost, "; it must not be negative");
-  }
-  return {};
-}
 
 }  // namespace
 
@@ -37,6 +26,12 @@ Status RequestQueue::forked() const {
   if (born_ == fork_generation()) return {};
   return Status::unavailable("the queue belongs to the process that made it, and this is a forked child: ",
                              "start children with spawn, or make the queue in the child");
+}
+
+Status RequestQueue::takes(std::span<const Request> requests) const {
+  HEDDLE_TRY(forked());
+  for (const Request& r : requests) HEDDLE_TRY(WaitingList::takes(r.rows, r.cost));
+  return {};
 }
 
 Status RequestQueue::admits(const State& state, size_t wanted) const {
@@ -98,8 +93,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
 }
 
 Status RequestQueue::submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room) {
-  HEDDLE_TRY(forked());
-  HEDDLE_TRY(well_formed(requests));
+  HEDDLE_TRY(takes(requests));
   const bool may_wait = !room.expired(clock_);
   for (bool reserved = false;; reserved = true) {
     const Admission admission = [&] {
@@ -123,8 +117,7 @@ Status RequestQueue::submit(std::span<const Request> requests, std::span<Request
 
 Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::span<RequestId> ids,
                                       uint64_t seeker) {
-  HEDDLE_TRY(forked());
-  HEDDLE_TRY(well_formed(requests));
+  HEDDLE_TRY(takes(requests));
   const Admission admission = [&] {
     auto state = state_.lock();
     const bool reserved = let_go(*state, seeker);
@@ -138,12 +131,6 @@ Result<bool> RequestQueue::try_submit(std::span<const Request> requests, std::sp
 void RequestQueue::after(const Admission& admission) const {
   if (admission.tell) state_.notify_one();
   if (admission.ring) ring();
-}
-
-Result<RequestId> RequestQueue::submit(const Request& request, Deadline room) {
-  RequestId id = 0;
-  HEDDLE_TRY(submit({&request, 1}, {&id, 1}, room));
-  return id;
 }
 
 Status RequestQueue::await_room(const Parked& waiter, Deadline room) {

@@ -110,7 +110,11 @@ class RequestQueue {
 
   // Admits all or none; ids[i] is that of requests[i]. Full: waits for room until `room`.
   Status submit(std::span<const Request> requests, std::span<RequestId> ids, Deadline room);
-  Result<RequestId> submit(const Request& request, Deadline room);
+  Result<RequestId> submit(const Request& request, Deadline room) {
+    RequestId id = 0;
+    HEDDLE_TRY(submit({&request, 1}, {&id, 1}, room));
+    return id;
+  }
   // Without waiting. False: full, and not counted as rejected; the caller may come back and wait.
   Result<bool> try_submit(std::span<const Request> requests, std::span<RequestId> ids, uint64_t seeker = 0);
   // Room for `wanted` requests, for those without a thread that waits. `then` is called once, with no lock
@@ -216,6 +220,7 @@ class RequestQueue {
   using Waiters = std::vector<Waiter>;
 
   Status forked() const;
+  Status takes(std::span<const Request> requests) const;
   Status admits(const State& state, size_t wanted) const;
   struct Admission {
     Status status;

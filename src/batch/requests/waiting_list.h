@@ -23,13 +23,15 @@ namespace heddle::batch {
 
 class WaitingList {
  public:
-  static constexpr size_t kMost = size_t{1} << 20;  // cells that fit into an id
+  static constexpr size_t kMost = size_t{1} << 20;        // cells that fit into an id
+  static constexpr int64_t kRowsMost = int64_t{1} << 40;  // of a request: the sum of all fits into 63 bits
 
   struct Item {
     Waiting request;  // id 0: the cell is free
     void* payload = nullptr;
   };
 
+  static Status takes(int64_t rows, int64_t cost);  // invalid: no request may have as many
   size_t size() const { return size_; }
   int64_t rows() const { return rows_; }
   RequestId add(const Waiting& request, void* payload);

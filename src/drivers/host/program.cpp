@@ -5,9 +5,9 @@
 #include <cstring>
 #include <set>
 
+#include "base/first_runs.h"
 #include "base/no_memory.h"
 #include "base/trace.h"
-#include "drivers/host/first_runs.h"
 #include "drivers/host/layout/channel_layout.h"
 #include "drivers/host/lowering.h"
 #include "drivers/host/onednn/engine.h"

@@ -1,4 +1,4 @@
-#include "drivers/host/first_runs.h"
+#include "base/first_runs.h"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 
 #include "base/thread.h"
 
-namespace heddle::host {
+namespace heddle {
 namespace {
 
 TEST_CASE(
@@ -41,4 +41,4 @@ TEST_CASE("programs of many threads that run for the first time at once are each
 }
 
 }  // namespace
-}  // namespace heddle::host
+}  // namespace heddle

@@ -1,4 +1,4 @@
-// first_runs.h: keeps the handler of exit() behind what the steps' library makes when they first run.
+// first_runs.h: keeps the handler of exit() behind what a driver's library makes when steps first run.
 //
 //   What       oneDNN makes static kernels when a primitive of a new kind first runs: calls must have ended
 //              before those die. note() registers the handler again (process_exit.h) after the first run of a
@@ -17,7 +17,7 @@
 
 #include "base/sync.h"
 
-namespace heddle::host {
+namespace heddle {
 
 class FirstRuns {
  public:
@@ -34,7 +34,7 @@ class FirstRuns {
     std::set<std::string> kinds;
     uint64_t programs = 0, registered = 0;
   };
-  Guarded<State, Rank::kHelpers> state_;
+  Guarded<State, Rank::kLog> state_;
 };
 
-}  // namespace heddle::host
+}  // namespace heddle

@@ -1,10 +1,10 @@
-#include "drivers/host/first_runs.h"
+#include "base/first_runs.h"
 
 #include <bit>
 
 #include "base/process_exit.h"
 
-namespace heddle::host {
+namespace heddle {
 
 FirstRuns& FirstRuns::of_process() {
   static FirstRuns& only = *new FirstRuns();
@@ -25,4 +25,4 @@ void FirstRuns::note(const std::set<std::string>& kinds) {
 
 uint64_t FirstRuns::registered() const { return state_.lock()->registered; }
 
-}  // namespace heddle::host
+}  // namespace heddle
