@@ -9,6 +9,7 @@
 #include "drivers/host/onednn/linear_weight.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/product_choice.h"
+#include "drivers/host/onednn/turned_product.h"
 
 namespace heddle::host {
 namespace {
@@ -105,9 +106,14 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   const FewRows plain{p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y};
   if (inputs[1].half) return half_linear_step(plain, lowering.width);
   const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
-  const bool few = p.m <= kMostFewRows && lowering.weights.engine().row_bits == nullptr;
-  if (bare && few && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow)
-    return few_rows_step(plain, lowering.width);
+  const Engine& engine = lowering.weights.engine();
+  const bool as_it_lies =
+      bare && engine.row_bits == nullptr && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow;
+  if (as_it_lies && p.m <= kMostFewRows) return few_rows_step(plain, lowering.width);
+  if (as_it_lies && transposed && !engine.bf16 && p.m <= kMostTurnedRows) {
+    HEDDLE_TRY_ASSIGN(std::unique_ptr<Step> turned, turned_product_step(engine, plain, lowering.width));
+    if (turned != nullptr) return turned;
+  }
   return LinearStep::make(lowering, p);
 }
 
