@@ -44,6 +44,7 @@ Status Runtime::build() {
   parts_->roster = std::make_shared<Roster>(device_, *options_.clock);
   HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
   parts_->lanes = std::make_shared<Lanes>(parts_->roster, parts_->governor);
+  if (traits.synchronous) parts_->time_slices = std::make_unique<TimeSlices>(traits.threads, *options_.clock);
   parts_->executables->on_change([lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
     if (const Ref<Lanes> living = lanes.lock()) living->drop_programs();
   });
@@ -204,6 +205,8 @@ Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
 Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
                               Ref<const device::Program> program) {
   Binding& binding = started.binding;
+  std::optional<TimeSlices::Call> slice;
+  if (call.stream != nullptr) slice.emplace(*parts_->time_slices, call.deadline);
   for (std::unique_ptr<Slot> grown;;) {
     HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
     Lane& lane = *entry.lane;

@@ -26,6 +26,7 @@
 #include "base/thread.h"
 #include "runtime/admission/governor.h"
 #include "runtime/admission/lone_door.h"
+#include "runtime/admission/time_slices.h"
 #include "runtime/binding.h"
 #include "runtime/executables.h"
 #include "runtime/lane.h"
@@ -57,6 +58,7 @@ class Runtime {
     Ref<StreamPool> streams;
     Ref<Lanes> lanes;
     Ref<Slots> slots;
+    std::unique_ptr<TimeSlices> time_slices;  // of a synchronous device: for calls on a thread's stream
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
     Thread reaper;                     // asynchronous devices only

@@ -1,0 +1,117 @@
+// time_slices.h: which of many threads go on, where each calls again and again on the processors of callers.
+//
+//   What       Threads that run eager operators come back within microseconds. More of them than processors
+//              would take a processor from each other, and Python's lock, for every operator. So `width` of
+//              them have a slice of time at once. A thread keeps its slice from call to call: for kSlice
+//              after others began to wait, else for good.
+//   Idle       The first that waits takes a slice whose owner did not call for kIdle, or whose owner's call
+//              has not ended for kLong: then one thread more goes on.
+//   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
+//              waits for that call: after kLong it has one. A call within a call needs none.
+//   Order      First come, first served. A slice that ends is handed to the first that waits.
+//   Ordering   of a slice's word: kept by its owner -> busy -> kept. Only hints follow from it: relaxed,
+//              but for the hand-over, which the line's lock orders.
+//   Threads    Any. Within its slice a thread writes one line of its own and takes no lock.
+//   Blocks     A Call's constructor, while `width` others have slices, until its deadline.
+//   Lifetime   Outlives its calls.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include "base/atomic.h"
+#include "base/clock.h"
+#include "base/parker.h"
+#include "base/sync.h"
+#include "runtime/admission/owner_words.h"
+
+namespace heddle::runtime {
+
+class TimeSlices {
+ public:
+  static constexpr Duration kSlice = std::chrono::milliseconds(10);
+  static constexpr Duration kIdle = std::chrono::milliseconds(1);
+  static constexpr Duration kLong = std::chrono::milliseconds(10);
+
+  // width >= 1. The clock outlives it.
+  TimeSlices(int width, const Clock& clock);
+  TimeSlices(const TimeSlices&) = delete;
+  TimeSlices& operator=(const TimeSlices&) = delete;
+
+  // One call of the thread that makes and destroys it.
+  class Call {
+   public:
+    // Without a slice after the deadline.
+    Call(TimeSlices& slices, Deadline deadline) : slices_(slices), place_(slices.enter(deadline)) {}
+    ~Call() { slices_.leave(place_); }
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+   private:
+    TimeSlices& slices_;
+    const int place_;
+  };
+
+  struct Stats {
+    uint64_t waits = 0;   // calls that had to
+    uint64_t passed = 0;  // slices that ended because others waited
+    uint64_t idle = 0;    // taken from owners that did not call
+    uint64_t longs = 0;   // taken from owners whose call took long
+  };
+  Stats stats() const;
+
+ private:
+  static constexpr int kNone = -1;
+  static constexpr uint32_t kLook = 1;
+
+  struct Waiter {
+    Parker parker;
+    uint64_t owner = 0;
+    int place = kNone;  // of a slice that was handed to it, once it is not in the line: under its lock
+  };
+  struct Line {
+    std::deque<std::shared_ptr<Waiter>> waiters;
+    Stats stats;
+  };
+  struct alignas(64) Slice {
+    Atomic<uint64_t> word{0};   // 0: nobody's; else its owner and whether a call of it goes on
+    Atomic<uint64_t> calls{0};  // that have begun in it
+    Atomic<TimePoint> since{TimePoint::max()};  // when its owner found that others wait
+  };
+  // What the first that waits saw of a slice, and since when.
+  struct Seen {
+    uint64_t word = 0, calls = 0;
+    TimePoint at;
+  };
+
+  static uint64_t kept_by(uint64_t owner) { return owner << 1; }
+  static uint64_t busy_of(uint64_t owner) { return owner << 1 | 1; }
+
+  int enter(Deadline deadline);
+  void leave(int place);
+  bool begin(Slice& slice, uint64_t from, uint64_t owner);
+  int take_free(uint64_t owner);
+  int wait_in_line(uint64_t owner, Deadline deadline);
+  // The place, and what is counted of it.
+  struct Taken {
+    int place = kNone;
+    uint64_t Stats::* counts = nullptr;
+  };
+  Taken take_idle(uint64_t owner, std::vector<Seen>& seen);
+  bool pass_on(Slice& slice, int place);
+  void removed(Line& line, bool was_first);
+
+  inline static constinit thread_local LastPlaces last_places_;
+  inline static constinit Atomic<uint64_t> made_{0};  // numbers them: orders nothing
+  const uint64_t number_ = made_.add_relaxed(1) + 1;
+  const Clock& clock_;
+  std::vector<Slice> slices_;
+  Atomic<size_t> waiting_{0};  // a hint, written under the line's lock
+  Guarded<Line, Rank::kGovernor> line_;
+};
+
+}  // namespace heddle::runtime
