@@ -7,6 +7,7 @@
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/half_panel.h"
 #include "drivers/host/onednn/pieces.h"
+#include "drivers/host/onednn/turned_panels.h"
 
 namespace heddle::host {
 namespace {
@@ -25,17 +26,29 @@ class HalfLinearStep final : public Step {
     tasks_ = is_shared ? std::min<int64_t>(panels(), kTasksPerCore * width) : 1;
   }
 
+  Status prepare(const Engine& engine) {
+    if (!p_.trans_w || sums_rows() || p_.m <= kMostFewRows || p_.m > kMostTurnedRows) return {};
+    HEDDLE_TRY_ASSIGN(turned_,
+                      TurnedPanels::make(engine, p_.m, p_.k, {columns_, p_.n - (panels() - 1) * columns_}));
+    return {};
+  }
+
   Status run(const RunContext& context) const override {
+    if (turned_ != nullptr)
+      turned_->turn_x(context.read<float>(p_.x), reinterpret_cast<float*>(context.arena + scratch_), 0, p_.k);
     if (tasks_ == 1) return run_task(context, 0);
     return for_each_piece(context, static_cast<size_t>(tasks_), "a matrix product",
                           [&](size_t i) { return run_task(context, static_cast<int64_t>(i)); });
   }
 
-  uint64_t scratch_bytes() const override { return panel_bytes() * static_cast<uint64_t>(tasks_); }
+  uint64_t scratch_bytes() const override { return x_bytes() + task_bytes() * static_cast<uint64_t>(tasks_); }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   std::string path() const override {
-    return text(sums_rows() ? "sums of rows, " : "oneDNN sgemm, ", p_.w.half.value(), " weight in ", panels(),
-                " panels", tasks_ == 1 ? "" : text(" by ", tasks_, " tasks"));
+    const std::string how = turned_ != nullptr ? text("turned, ", turned_->implementation(), ", ")
+                            : sums_rows()      ? "sums of rows, "
+                                               : "oneDNN sgemm, ";
+    return text(how, p_.w.half.value(), " weight in ", panels(), " panels",
+                tasks_ == 1 ? "" : text(" by ", tasks_, " tasks"));
   }
 
  private:
@@ -49,9 +62,14 @@ class HalfLinearStep final : public Step {
     return sums_rows() ? 0 : aligned(static_cast<uint64_t>(p_.k * columns_) * sizeof(float));
   }
 
+  uint64_t x_bytes() const { return turned_ == nullptr ? 0 : turned_->x_bytes(); }
+  uint64_t task_bytes() const {
+    return panel_bytes() + (turned_ == nullptr ? 0 : turned_->scratch_bytes(columns_));
+  }
+
   Status run_task(const RunContext& context, int64_t task) const {
-    auto* const panel =
-        reinterpret_cast<float*>(context.arena + scratch_ + static_cast<uint64_t>(task) * panel_bytes());
+    auto* const panel = reinterpret_cast<float*>(context.arena + scratch_ + x_bytes() +
+                                                 static_cast<uint64_t>(task) * task_bytes());
     for (int64_t i = panels() * task / tasks_; i < panels() * (task + 1) / tasks_; ++i)
       HEDDLE_TRY(run_panel(context, i * columns_, panel));
     return {};
@@ -66,6 +84,11 @@ class HalfLinearStep final : public Step {
       few_rows_dots(*p_.w.half,
                     {p_.m, p_.k, columns, context.read<float>(p_.x), w + column * p_.k, bias, y, p_.n});
       return {};
+    }
+    if (turned_ != nullptr) {
+      half_to_f32(*p_.w.half, w + column * p_.k, panel, columns * p_.k);
+      return turned_->run(columns, reinterpret_cast<const float*>(context.arena + scratch_), panel, bias, y,
+                          p_.n, reinterpret_cast<std::byte*>(panel) + panel_bytes());
     }
     if (p_.trans_w) {
       half_to_f32(*p_.w.half, w + column * p_.k, panel, columns * p_.k);
@@ -83,13 +106,16 @@ class HalfLinearStep final : public Step {
   FewRows p_;
   int64_t columns_;  // of a panel
   int64_t tasks_;    // a task is some panels, one after another in its part of the scratch
+  std::unique_ptr<const TurnedPanels> turned_;  // null: sgemm, or sums
   uint64_t scratch_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Step> half_linear_step(const FewRows& problem, int width) {
-  return std::make_unique<HalfLinearStep>(problem, width);
+Result<std::unique_ptr<Step>> half_linear_step(const Engine& engine, const FewRows& problem, int width) {
+  auto step = std::make_unique<HalfLinearStep>(problem, width);
+  HEDDLE_TRY(step->prepare(engine));
+  return std::unique_ptr<Step>(std::move(step));
 }
 
 }  // namespace heddle::host

@@ -104,9 +104,9 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   }
   const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
   const FewRows plain{p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y};
-  if (inputs[1].half) return half_linear_step(plain, lowering.width);
-  const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
   const Engine& engine = lowering.weights.engine();
+  if (inputs[1].half) return half_linear_step(engine, plain, lowering.width);
+  const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
   const bool as_it_lies =
       bare && engine.row_bits == nullptr && lowering.is_model_input(1) && !inputs[0].narrow && !y.narrow;
   if (as_it_lies && p.m <= kMostFewRows) return few_rows_step(plain, lowering.width);
