@@ -14,28 +14,29 @@ namespace {
 
 using MatmulDesc = dnnl::matmul::primitive_desc;
 
-constexpr int64_t kTile = 4;
-constexpr float kNoBias = -0.0f;  // adds nothing, to -0 neither
+constexpr int64_t kTurnedTile = 4;
+constexpr int64_t kTurnedLine = 16;  // floats of a cache line
+constexpr float kNoBias = -0.0f;     // adds nothing, to -0 neither
 
 using Four = float __attribute__((vector_size(16)));
 
-Four load(const float* from) {
+Four four_at(const float* from) {
   Four values;
   std::memcpy(&values, from, sizeof values);
   return values;
 }
 
 void turn_tile(const float* from, int64_t from_stride, Four bias, float* to, int64_t to_stride) {
-  const Four a = load(from), b = load(from + from_stride), c = load(from + 2 * from_stride),
-             d = load(from + 3 * from_stride);
+  const Four a = four_at(from), b = four_at(from + from_stride), c = four_at(from + 2 * from_stride),
+             d = four_at(from + 3 * from_stride);
   const Four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5);
   const Four ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
   const Four cd_low = __builtin_shufflevector(c, d, 0, 4, 1, 5);
   const Four cd_high = __builtin_shufflevector(c, d, 2, 6, 3, 7);
-  const std::array<Four, kTile> turned = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5) + bias,
-                                          __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7) + bias,
-                                          __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5) + bias,
-                                          __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) + bias};
+  const std::array<Four, kTurnedTile> turned = {__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5) + bias,
+                                                __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7) + bias,
+                                                __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5) + bias,
+                                                __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7) + bias};
   for (size_t i = 0; i < turned.size(); ++i)
     std::memcpy(to + static_cast<int64_t>(i) * to_stride, &turned[i], sizeof turned[i]);
 }
@@ -44,22 +45,24 @@ void turn_tile(const float* from, int64_t from_stride, Four bias, float* to, int
 
 void turn(const float* from, int64_t from_stride, int64_t rows, int64_t columns, const float* bias, float* to,
           int64_t to_stride) {
-  int64_t row = 0;
-  for (; row + kTile <= rows; row += kTile) {
-    const float* const s = from + row * from_stride;
-    const Four its = bias == nullptr ? Four{kNoBias, kNoBias, kNoBias, kNoBias} : load(bias + row);
-    int64_t column = 0;
-    for (; column + kTile <= columns; column += kTile)
-      turn_tile(s + column, from_stride, its, to + column * to_stride + row, to_stride);
-    for (; column < columns; ++column) {
-      for (int64_t i = 0; i < kTile; ++i)
-        to[column * to_stride + row + i] = s[i * from_stride + column] + its[i];
+  const int64_t whole_rows = rows / kTurnedTile * kTurnedTile,
+                whole_columns = columns / kTurnedTile * kTurnedTile;
+  const auto one = [&](int64_t row, int64_t column) {
+    to[column * to_stride + row] = from[row * from_stride + column] + (bias == nullptr ? kNoBias : bias[row]);
+  };
+  // A line of `to` is written whole: further lines would take its place in the cache.
+  for (int64_t first = 0; first < whole_rows; first += kTurnedLine) {
+    const int64_t end = std::min(first + kTurnedLine, whole_rows);
+    for (int64_t column = 0; column < whole_columns; column += kTurnedTile) {
+      for (int64_t row = first; row < end; row += kTurnedTile) {
+        const Four its = bias == nullptr ? Four{kNoBias, kNoBias, kNoBias, kNoBias} : four_at(bias + row);
+        turn_tile(from + row * from_stride + column, from_stride, its, to + column * to_stride + row,
+                  to_stride);
+      }
     }
   }
-  for (; row < rows; ++row) {
-    const float its = bias == nullptr ? kNoBias : bias[row];
-    for (int64_t column = 0; column < columns; ++column)
-      to[column * to_stride + row] = from[row * from_stride + column] + its;
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = column < whole_columns ? whole_rows : 0; row < rows; ++row) one(row, column);
   }
 }
 

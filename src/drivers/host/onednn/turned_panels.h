@@ -16,7 +16,7 @@
 
 namespace heddle::host {
 
-inline constexpr int64_t kMostTurnedRows = 128;
+inline constexpr int64_t kMostTurnedRows = 64;
 
 // to[c * to_stride + r] = from[r * from_stride + c], + bias[r] if that is given.
 void turn(const float* from, int64_t from_stride, int64_t rows, int64_t columns, const float* bias, float* to,

@@ -8,11 +8,6 @@
 namespace heddle::host {
 namespace {
 
-constexpr int64_t kPanel = 128;     // rows of the weight: their y' stays in the core's cache
-constexpr int64_t kCacheLine = 16;  // floats
-constexpr int64_t kTasksPerCore = 2;
-constexpr int64_t kWorthTurningTogether = 1 << 15;  // elements of x
-
 class TurnedProductStep final : public Step {
  public:
   TurnedProductStep(const FewRows& problem, int width)
@@ -64,6 +59,11 @@ class TurnedProductStep final : public Step {
   }
 
  private:
+  static constexpr int64_t kPanel = 128;     // rows of the weight: their y' stays in the core's cache
+  static constexpr int64_t kCacheLine = 16;  // floats
+  static constexpr int64_t kTasksPerCore = 2;
+  static constexpr int64_t kWorthTurningTogether = 1 << 15;  // elements of x
+
   // Of the weight's rows, which are y's columns. A task is some panels, one after the other.
   struct Cut {
     int64_t n, columns;
