@@ -42,10 +42,12 @@ set(narrower 4)
 if(HEDDLE_SANITIZE)
   set(narrower 8)
 endif()
+set(zombies 512)  # fewer dead objects than the double keeps by itself: a soak holds malloc's bytes to a bound
 function(heddle_on_metal name target mac)
   heddle_ctest(${name} TARGET ${target} LABELS metal ARGUMENTS ${ARGN}
     ENVIRONMENT HEDDLE_DEVICE=metal HEDDLE_TEST_DRIVER=metal HEDDLE_METAL_DOUBLE_MAC=${mac}
-                HEDDLE_TEST_NARROWER=${narrower} ${HEDDLE_SANITIZER_OPTIONS})
+                HEDDLE_TEST_NARROWER=${narrower} HEDDLE_METAL_DOUBLE_ZOMBIES=${zombies}
+                ${HEDDLE_SANITIZER_OPTIONS})
   set_property(GLOBAL APPEND PROPERTY HEDDLE_METAL_TARGETS ${target})
 endfunction()
 # Left out: contention is counted for synchronous devices (here handlers and the reaper share a stream's lock

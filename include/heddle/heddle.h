@@ -494,6 +494,10 @@ struct CallOptions {
   // for a ScatterND or a ScatterElements costs what is written and not the whole; else the result is computed
   // apart and copied. Such a call is not coalesced.
   std::vector<Tensor> outputs = {};
+  // One of many short calls of its thread, as operators are. On a device that computes on its callers'
+  // threads such calls of more threads than it has go on in slices of time: a processor does not change hands
+  // at each.
+  bool in_slices = false;
 };
 
 struct CoalescingStats {

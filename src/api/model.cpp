@@ -285,6 +285,7 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   call.deadline = to_deadline(options.timeout);
   call.wait = stream == nullptr;
   call.results_on_device = options.keep_on_device;
+  call.in_slices = options.in_slices;
   const std::vector<device::View> outputs = views_to_write(options.outputs);
   call.outputs = outputs;
   if (outputs.empty()) {

@@ -206,7 +206,7 @@ Status Runtime::run_with_lane(InFlight& started, Model& model, const Call& call,
                               Ref<const device::Program> program) {
   Binding& binding = started.binding;
   std::optional<TimeSlices::Call> slice;
-  if (call.stream != nullptr) slice.emplace(*parts_->time_slices, call.deadline);
+  if (call.in_slices) slice.emplace(*parts_->time_slices, call.deadline);
   for (std::unique_ptr<Slot> grown;;) {
     HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
     Lane& lane = *entry.lane;

@@ -58,7 +58,7 @@ class Runtime {
     Ref<StreamPool> streams;
     Ref<Lanes> lanes;
     Ref<Slots> slots;
-    std::unique_ptr<TimeSlices> time_slices;  // of a synchronous device: for calls on a thread's stream
+    std::unique_ptr<TimeSlices> time_slices;  // of a synchronous device: for calls that ask for them
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
     Thread reaper;                     // asynchronous devices only

@@ -29,12 +29,6 @@ constexpr uint64_t kThreadsMost = 12;
 // However long it takes: malloc keeps some memory for threads, and resident memory has the pages that it
 // does not give back. A leak of 16 bytes an operation passes the second bound after 260,000 operations.
 constexpr LevelBounds kBounds = {.books = 4096, .heap = uint64_t{4} << 20, .rss = uint64_t{32} << 20};
-// On the Metal double malloc's bytes grow by some 500 an operation: docs/faults.md, "A soak".
-LevelBounds bounds_here() {
-  LevelBounds bounds = kBounds;
-  if (heddle::Device().name().starts_with("metal")) bounds.heap = bounds.rss = UINT64_MAX / 2;
-  return bounds;
-}
 constexpr size_t kRoundsLeast = 8;
 // What waits longer is lost: an operation's own patience ends before.
 constexpr std::chrono::seconds kLost{90};
@@ -267,7 +261,7 @@ class Soak {
   const std::shared_ptr<Ledger> ledger_ = std::make_shared<Ledger>();
   World world_;
   Figures figures_;
-  Levels levels_{bounds_here()};
+  Levels levels_{kBounds};
   size_t rounds_ = 0, faulted_ = 0;
 };
 

@@ -60,6 +60,30 @@ TEST_CASE("sixty-four threads share thirty-one streams, two or three on each, an
   CHECK(device.stats().streams_leased == 0);
 }
 
+TEST_CASE("calls in slices, of more threads than the device has, are each answered rightly") {
+  constexpr int kThreads = 12, kEach = 40;
+  heddle::DeviceOptions options;
+  options.threads = 2;
+  const heddle::Device device = fresh_device(options);
+  const Case c = small(device);
+  std::atomic<int> right = 0, late = 0;
+  const auto errors = run_threads(kThreads, [&](int thread) {
+    heddle::CallOptions call = on(heddle::current_stream(device));
+    call.in_slices = true;
+    for (int i = 0; i < kEach; ++i) {
+      call.timeout = i % 10 == 9 ? heddle::Timeout(std::chrono::microseconds(i)) : heddle::Timeout();
+      try {
+        right += c.call(static_cast<size_t>(thread + i), call) ? 1 : 0;
+      } catch (const heddle::Error& error) {
+        late += error.code() == heddle::ErrorCode::deadline && i % 10 == 9 ? 1 : 0;
+      }
+    }
+  });
+  for (const std::string& error : errors) FAIL_CHECK(error);
+  CHECK(right + late == kThreads * kEach);
+  CHECK(right >= kThreads * kEach * 9 / 10);
+}
+
 TEST_CASE("sixty-four threads wait for thirty-two streams and all are served") {
   const heddle::Device device = device_with(heddle::Exhaustion::wait);
   const Case c = small(device);

@@ -228,6 +228,7 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
   CallOptions options;
   options.stream = current_stream_of(index);
   options.keep_on_device = true;
+  options.in_slices = true;
   options.outputs = written_by_run(compiled, targets);
   if (!options.outputs.empty()) {
     compiled.graph->model(inputs, options);

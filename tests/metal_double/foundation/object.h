@@ -1,8 +1,8 @@
 // object.h: the two things of NSObject that the double adds to Apple's: counted objects and zombies.
 //
 //   What       bury() ends an object as -dealloc does, but keeps its memory and turns it into a zombie: any
-//              later message to it aborts with NSZombie's words. The newest kZombies are kept, older ones
-//              are freed.
+//              later message to it aborts with NSZombie's words. The newest kZombies are kept, or as many
+//              as HEDDLE_METAL_DOUBLE_ZOMBIES says, older ones are freed.
 //   Threads    Any.
 #pragma once
 

@@ -61,8 +61,12 @@ void construct_members(id object, Class aClass) {
 }
 
 struct Graves {
+  Graves() {
+    if (const char* const asked = getenv("HEDDLE_METAL_DOUBLE_ZOMBIES")) most = strtoul(asked, nullptr, 10);
+  }
   std::mutex lock;
   std::deque<id> zombies;
+  size_t most = heddle::foundation::kZombies;
 };
 // Never destroyed: objects may die after the process's statics.
 Graves& graves() {
@@ -116,7 +120,7 @@ void bury(id object) {
     Graves& g = graves();
     const std::lock_guard lock(g.lock);
     g.zombies.push_back(object);
-    if (g.zombies.size() > kZombies) {
+    if (g.zombies.size() > g.most) {
       oldest = g.zombies.front();
       g.zombies.pop_front();
     }
