@@ -21,7 +21,13 @@ from counts import Count
 from stage import JOBS, ROOT, WARNINGS_ARE_ERRORS, Log, build, run_ctest, run_pytest
 from telling import telling_lines
 from torch_choice import APART
-from torch_stages import install_packages, torch_sanitizer_stage, torch_stage, torch_whole_stage
+from torch_stages import (
+    install_packages,
+    torch_sanitizer_stage,
+    torch_stage,
+    torch_versions_stage,
+    torch_whole_stage,
+)
 
 BIN = Path(sys.executable).parent
 
@@ -264,14 +270,15 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "python_asan": python_asan_stage,
     "free_threaded": free_threaded_stage,
     "torch_whole": torch_whole_stage,
+    "torch_versions": torch_versions_stage,
     "torch_tsan": torch_sanitizer_stage("tsan"),
     "torch_asan": torch_sanitizer_stage("asan"),
 }
 
 # Another build of everything each, or what no test needs: `make test-long`, or ONLY=.
 LONG = ("headers", "aarch64", "graphs", "benches", "compilers", "broken", "sim_long", "soak", "spin_long",
-        "wheel", "tsan_whole", "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_tsan",
-        "torch_asan")  # fmt: skip
+        "wheel", "tsan_whole", "asan_whole", "python_asan", "free_threaded", "torch_whole", "torch_versions",
+        "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
 LINUX_ONLY = ("fuzz", "metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)

@@ -102,6 +102,7 @@ def last_number(pattern: str, output: str) -> int:
 
 
 def run(target: str, seconds: int, most_runs: int, corpus: Path) -> Outcome:
+    """`most_runs`: -1 for as many as there is time for."""
     committed = SOURCES / "corpus" / target
     corpus.mkdir(parents=True, exist_ok=True)
     limits = (

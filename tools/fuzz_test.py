@@ -33,7 +33,7 @@ def test_a_failure_is_told_with_the_command_that_repeats_it(
     program.chmod(0o755)
     monkeypatch.setattr(fuzz, "PROGRAMS", tmp_path)
     monkeypatch.setenv("FAILS", fails)
-    outcome = fuzz.run("tensors", 1, tmp_path / "corpus")
+    outcome = fuzz.run("tensors", 1, -1, tmp_path / "corpus")
     assert (outcome.runs, outcome.edges) == (17, 5)
     assert bool(outcome.wrong) == bool(fails)
     if fails:
@@ -45,7 +45,7 @@ def test_a_program_that_ran_nothing_has_failed(tmp_path: Path, monkeypatch: pyte
     (tmp_path / "tensors").write_text("#!/bin/sh\nexit 0\n")
     (tmp_path / "tensors").chmod(0o755)
     monkeypatch.setattr(fuzz, "PROGRAMS", tmp_path)
-    assert fuzz.run("tensors", 1, tmp_path / "corpus").wrong
+    assert fuzz.run("tensors", 1, -1, tmp_path / "corpus").wrong
 
 
 def test_lines_are_counted_by_the_file_of_their_function(monkeypatch: pytest.MonkeyPatch) -> None:

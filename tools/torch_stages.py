@@ -78,6 +78,24 @@ def torch_whole_stage(log: Log) -> Count:
     return count + run_pytest(log, *on_cuda, launcher=torch_choice.on_cuda_double())
 
 
+OTHER_VERSIONS = ("2.14.1",)
+
+
+def torch_versions_stage(log: Log) -> Count:
+    """Other PyTorchs than .venv's: what runs threads, the API, models, and a share of OpInfo's samples."""
+    if not log.run("tools/setup.sh", "package"):
+        return Count(0, 1)
+    tests = torch_choice.tests("threads", "api", "modules", "generate", "in_place", "exit")
+    samples = torch_choice.share(("opinfo",), torch_choice.SIM_SHARE)
+    count = Count()
+    for version in OTHER_VERSIONS:
+        if not log.run(sys.executable, "tools/other_torch.py", version):
+            return count + Count(0, 1)
+        python = (f"build/torch-{version}/venv/bin/python",)
+        count += run_pytest(log, *tests, python=python) + run_pytest(log, *samples, python=python)
+    return count
+
+
 def torch_sanitizer_stage(name: str) -> Callable[[Log], Count]:
     """The PyTorch device under a sanitizer: on the host, and what runs threads also on the Metal double."""
     # A sanitizer does not survive the fork of a process with threads: docs/concurrency.md.

@@ -83,6 +83,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("operators", &registered_overloads);
   m.def("operators_on_cpu", &overloads_on_cpu);
+  m.def("operators_unknown", &unknown_overloads);
   m.def("fallback", &allow_cpu_fallback);
   m.def("fallbacks", &cpu_fallbacks);
   m.def("cpu_operators", &cpu_operator_calls);

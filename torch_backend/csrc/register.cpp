@@ -132,6 +132,11 @@ std::vector<std::string>& registered_on_cpu() {
   return names;
 }
 
+std::vector<std::string>& not_in_pytorch() {
+  static std::vector<std::string> names;
+  return names;
+}
+
 class OnCpu final : public c10::OperatorKernel {
  public:
   explicit OnCpu(CpuOperator& its) : its_(its) {}
@@ -151,12 +156,16 @@ class Registrar {
     for (const std::string_view name : torchvision_names())
       implement_on_cpu(torchvision_, "torchvision::" + std::string(name));
     std::ranges::sort(registered());
+    std::ranges::sort(not_in_pytorch());
   }
 
  private:
   void add(const Entry& entry) {
     const auto op = c10::Dispatcher::singleton().findSchema(name_of(entry.op));
-    TORCH_INTERNAL_ASSERT(op, "the table has an entry for ", entry.op, ", which PyTorch does not know");
+    if (!op) {
+      not_in_pytorch().emplace_back(entry.op);
+      return;
+    }
     if (returns_view(op->schema()) || is_pytorch_s(entry.op)) return;  // for traced graphs
     if (is_composite(*op)) {
       if (std::ranges::find(kWhole, entry.op) == std::end(kWhole)) return;
@@ -190,7 +199,7 @@ class Registrar {
 
   void add_on_cpu(const std::string& given) {
     const std::string base = name_of(given).name;
-    TORCH_INTERNAL_ASSERT(ops_.contains(base), base, " is unknown to PyTorch");
+    if (!ops_.contains(base)) not_in_pytorch().push_back(given);
     for (const c10::OperatorHandle& op : ops_[base]) {
       const std::string name = c10::toString(op.operator_name());
       const bool is_meant = given == base
@@ -229,5 +238,6 @@ void register_operators() {
 
 std::vector<std::string> registered_overloads() { return registered(); }
 std::vector<std::string> overloads_on_cpu() { return registered_on_cpu(); }
+std::vector<std::string> unknown_overloads() { return not_in_pytorch(); }
 
 }  // namespace heddle::torch_backend

@@ -3,6 +3,7 @@
 import copy
 import ctypes
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -453,6 +454,29 @@ def test_a_data_loader_pins_for_the_device():
     batches = [batch for (batch,) in loader]
     assert len(batches) == 2
     assert torch.equal(torch.cat([b.to("heddle", non_blocking=True) for b in batches]).cpu(), data.tensors[0])
+
+
+def test_operators_that_this_pytorch_does_not_have_are_told_and_the_others_are_there():
+    unknown = torch.heddle.unknown_operators()
+    known = {name.split(".")[0] for name in torch._C._dispatch_get_all_op_names()}
+    assert [name for name in unknown if name in known] == []
+    if torch.__version__ < (2, 14):
+        assert unknown == []
+    x = on_device(4, 4)
+    assert torch.equal((x + 1).cpu(), x.cpu() + 1)
+
+
+def test_another_pytorch_than_it_was_built_with_is_refused_in_one_sentence():
+    program = "import torch; torch.__version__ = '1.2.3'; import heddle.torch"
+    environment = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=False
+    )
+    built = ".".join(torch.__version__.split(".")[:2])
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith(f"ImportError: heddle-torch was built with PyTorch {built}")
+    assert "and this is PyTorch 1.2.3: build heddle-torch again" in last
 
 
 def test_every_public_name_is_there():

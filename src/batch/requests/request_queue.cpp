@@ -30,7 +30,7 @@ Status RequestQueue::forked() const {
 
 Status RequestQueue::takes(std::span<const Request> requests) const {
   HEDDLE_TRY(forked());
-  for (const Request& r : requests) HEDDLE_TRY(WaitingList::takes(r.rows, r.cost));
+  for (const Request& r : requests) HEDDLE_TRY(WaitingList::takes(r.rows));
   return {};
 }
 

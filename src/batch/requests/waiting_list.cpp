@@ -2,10 +2,9 @@
 
 namespace heddle::batch {
 
-Status WaitingList::takes(int64_t rows, int64_t cost) {
+Status WaitingList::takes(int64_t rows) {
   if (rows < 1 || rows > kRowsMost)
     return Status::invalid("the request has ", rows, " rows; it must have 1 to ", kRowsMost);
-  if (cost < 0) return Status::invalid("the request's cost is ", cost, "; it must not be negative");
   return {};
 }
 

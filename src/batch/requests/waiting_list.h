@@ -31,7 +31,7 @@ class WaitingList {
     void* payload = nullptr;
   };
 
-  static Status takes(int64_t rows, int64_t cost);  // invalid: no request may have as many
+  static Status takes(int64_t rows);  // invalid: no request may have as many
   size_t size() const { return size_; }
   int64_t rows() const { return rows_; }
   RequestId add(const Waiting& request, void* payload);

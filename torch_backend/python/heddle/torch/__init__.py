@@ -25,6 +25,14 @@ from heddle import BatchQueue
 from heddle import profiler as profiler
 from heddle.batching import workers as _workers
 
+from ._built_with import PYTORCH as _BUILT_WITH
+
+if torch.__version__.split(".")[:2] != _BUILT_WITH.split(".")[:2]:
+    raise ImportError(
+        f"heddle-torch was built with PyTorch {_BUILT_WITH} and this is PyTorch {torch.__version__}: "
+        "build heddle-torch again (pip install --no-build-isolation ./torch_backend), or install the former"
+    )
+
 from . import _C as _C
 from . import default_compiler, dlpack, files, printing
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
@@ -56,7 +64,13 @@ from .devices import (
     set_device,
 )
 from .dlpack import from_dlpack
-from .fallback import allow_cpu_fallback, cpu_operators, fallbacks, is_cpu_fallback_allowed
+from .fallback import (
+    allow_cpu_fallback,
+    cpu_operators,
+    fallbacks,
+    is_cpu_fallback_allowed,
+    unknown_operators,
+)
 from .memory import (
     current_allocated_memory,
     driver_allocated_memory,
@@ -161,6 +175,7 @@ __all__ = [
     "set_stream",
     "stream",
     "synchronize",
+    "unknown_operators",
 ]
 
 

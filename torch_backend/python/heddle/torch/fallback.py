@@ -40,6 +40,14 @@ def cpu_operators() -> dict[str, int]:
     return dict(_C.cpu_operators())
 
 
+def unknown_operators() -> list[str]:
+    """Heddle's operators that this version of PyTorch does not have, by name: they are not registered.
+
+    PyTorch adds and removes operators between versions.
+    """
+    return list(_C.operators_unknown())
+
+
 def _read_environment() -> None:
     value = os.environ.get(VARIABLE, "")
     if value not in ("", "0", "1"):

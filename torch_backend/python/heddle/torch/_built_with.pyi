@@ -1,0 +1,1 @@
+PYTORCH: str  # its version when this package was built; CMake writes _built_with.py
