@@ -9,14 +9,13 @@
 //   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
 //              waits for that call: after kLong it has one. A call within a call needs none.
 //   Order      First come, first served. A slice that ends is handed to the first that waits.
-//   Ordering   of a slice's word: kept by its owner -> busy -> kept. Only hints follow from it: relaxed,
-//              but for the hand-over, which the line's lock orders.
+//   States     of a slice's word: nobody's -> busy -> kept by its owner -> busy. Compare-and-swap alone
+//              changes it, so that who takes a slice and its owner do not both have it.
 //   Threads    Any. Within its slice a thread writes one line of its own and takes no lock.
 //   Blocks     A Call's constructor, while `width` others have slices, until its deadline.
 //   Lifetime   Outlives its calls.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
