@@ -471,6 +471,7 @@ Runtime::Stats Runtime::stats() const {
   stats.slot_bytes = parts_->slots->held().device.load_relaxed();
   stats.slot_staging_bytes = parts_->slots->held().staging.load_relaxed();
   stats.governor = parts_->governor->stats();
+  if (parts_->time_slices != nullptr) stats.slices = parts_->time_slices->stats();
   stats.executables = parts_->executables->stats();
   stats.reaper_rings = parts_->roster->bell()->rings();
   for (const Ref<Stream>& stream : parts_->roster->living()) stats.in_flight += stream->in_flight();

@@ -132,6 +132,7 @@ class Runtime {
     // Of memory.allocated, and of memory.staging.allocated: arenas, and inputs and outputs on their way.
     uint64_t slot_bytes = 0, slot_staging_bytes = 0;
     Governor::Stats governor;
+    TimeSlices::Stats slices;
     Executables::Stats executables;
     size_t in_flight = 0;       // submissions that are not over, on all streams
     uint64_t reaper_rings = 0;  // how often the reaper was woken

@@ -3,6 +3,35 @@
 
 namespace heddle::api_test {
 
+TEST_CASE("threads that ask for slices of time wait for each other's, and no others do") {
+  constexpr int kThreads = 4, kCalls = 50;
+  const auto waits = [](bool in_slices) {
+    DeviceOptions opened;
+    opened.threads = 1;
+    const Device device = Device::open("host", opened);
+    GraphBuilder graph("negation");
+    graph.output(graph.add("Neg", {graph.input("x", DType::f32, {"n"})}), "y");
+    ModelOptions loaded;
+    loaded.device = device;
+    const Model model = graph.build(loaded);
+    Atomic<int> right{0};
+    run_together(kThreads, [&](int thread) {
+      CallOptions options;
+      options.stream = current_stream(device);
+      options.in_slices = in_slices;
+      for (int i = 0; i < kCalls; ++i) {
+        const auto value = static_cast<float>(thread * kCalls + i);
+        const Tensor y = model({Tensor::of<float>({1}, {value})}, options).at(0);
+        right.add_relaxed(y.values<float>()[0] == -value ? 1 : 0);
+      }
+    });
+    CHECK(right.load_relaxed() == kThreads * kCalls);
+    return Internals::runtime(device).stats().slices.waits;
+  };
+  CHECK(waits(true) >= kThreads - 1);  // the only slice is some thread's from its first call on
+  CHECK(waits(false) == 0);
+}
+
 TEST_CASE("stream, event and tensor say that work is not over while it runs, and that it is afterwards") {
   const OnTestDevice f(true);
   Latch latch;

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <set>
+#include <sstream>
 
 #include "base/first_runs.h"
 #include "base/no_memory.h"
@@ -75,6 +76,16 @@ std::string described(const Step& step) {
   std::string all;
   for (const std::string& words : {step.path(), step.way(), step.sharing().words}) {
     if (!words.empty()) all += (all.empty() ? "" : "; ") + words;
+  }
+  return all;
+}
+
+// Without the words that are numbers: "oneDNN sgemm in 12 pieces" as "oneDNN sgemm in pieces".
+std::string without_counts(const std::string& path) {
+  std::istringstream words(path);
+  std::string all;
+  for (std::string word; words >> word;) {
+    if (word.find_first_not_of("0123456789") != std::string::npos) all += (all.empty() ? "" : " ") + word;
   }
   return all;
 }
@@ -235,9 +246,10 @@ std::string HostProgram::path() const {
   return out + "}";
 }
 
+// How many pieces it is cut into makes no other kind of step.
 void HostProgram::note_first_run() const {
   std::set<std::string> kinds;
-  for (const Named& named : steps_) kinds.insert(text(named.op, ' ', named.step->path()));
+  for (const Named& named : steps_) kinds.insert(text(named.op, ' ', without_counts(named.step->path())));
   FirstRuns::of_process().note(kinds);
   ran_.store_relaxed(true);
 }

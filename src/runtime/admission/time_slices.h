@@ -9,8 +9,9 @@
 //   Hint       A slice says who should go on, not who may. A call never waits for a slice while every owner
 //              waits for that call: after kLong it has one. A call within a call needs none.
 //   Order      First come, first served. A slice that ends is handed to the first that waits.
-//   States     of a slice's word: nobody's -> busy -> kept by its owner -> busy. Compare-and-swap alone
-//              changes it, so that who takes a slice and its owner do not both have it.
+//   States     A slice is free at first. A call of its owner makes it busy. The end of the call makes it
+//              kept: the owner's next call finds it. Only compare-and-swap changes a slice's word, so that
+//              two threads never have one slice.
 //   Threads    Any. Within its slice a thread writes one line of its own and takes no lock.
 //   Blocks     A Call's constructor, while `width` others have slices, until its deadline.
 //   Lifetime   Outlives its calls.
@@ -58,7 +59,7 @@ class TimeSlices {
   struct Stats {
     uint64_t waits = 0;   // calls that had to
     uint64_t passed = 0;  // slices that ended because others waited
-    uint64_t idle = 0;    // taken from owners that did not call
+    uint64_t idle = 0;    // free, or taken from owners that did not call
     uint64_t longs = 0;   // taken from owners whose call took long
   };
   Stats stats() const;
@@ -77,8 +78,8 @@ class TimeSlices {
     Stats stats;
   };
   struct alignas(64) Slice {
-    Atomic<uint64_t> word{0};   // 0: nobody's; else its owner and whether a call of it goes on
-    Atomic<uint64_t> calls{0};  // that have begun in it
+    Atomic<uint64_t> word{0};   // 0: the slice is free. Else kept_by() or busy_of() gives its value
+    Atomic<uint64_t> calls{0};  // how many have begun in it
     Atomic<TimePoint> since{TimePoint::max()};  // when its owner found that others wait
   };
   // What the first that waits saw of a slice, and since when.

@@ -3,14 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <random>
 #include <string>
 #include <vector>
 
-#include "device/plain_source_fixture.h"
-#include "drivers/host/host_device.h"
-#include "drivers/host/program.h"
-#include "drivers/host/require_fixture.h"
+#include "base/first_runs.h"
+#include "drivers/host/onednn/graph_run_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
 
@@ -24,14 +21,6 @@ struct HalfProduct {
   bool bias = true;
   bool weight_read_twice = false;
 };
-
-ir::Tensor uniform(ir::DType dtype, const ir::Extents& extents, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<double> value(-1, 1);
-  ir::Tensor tensor = ir::Tensor::zeros(dtype, extents);
-  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(random));
-  return tensor;
-}
 
 ir::Extents weight_extents(const HalfProduct& p) {
   return p.trans_w ? ir::Extents{p.n, p.k} : ir::Extents{p.k, p.n};
@@ -65,27 +54,9 @@ struct HalfRan {
 
 HalfRan run_half(const HalfProduct& p, int threads, bool exact = false) {
   const auto device = require(make_host_device({.threads = threads}));
-  const auto module =
-      require(device->load(graph_of_half(p), {.exact = exact}, device::plain_source(*device), NoLocksHeld()));
-  std::vector<ir::Tensor> inputs = inputs_of_half(p);
-  std::vector<ir::Extents> extents;
-  std::vector<device::View> from, to;
-  for (ir::Tensor& input : inputs) {
-    extents.push_back(input.extents());
-    from.push_back(view_of(input));
-  }
-  const auto program = require(module->compile(extents, NoLocksHeld()));
-  const auto& its = static_cast<const HostProgram&>(*program);
-  HalfRan ran{{}, {}, its.path(), program->arena_bytes()};
-  for (const ir::ConcreteType& type : program->outputs())
-    ran.outputs.push_back(ir::Tensor::zeros(type.dtype, type.extents));
-  for (const ir::Tensor& output : ran.outputs) to.push_back(view_of(output));
-  for (const HostProgram::Named& named : its.steps()) ran.steps.emplace_back(named.op);
-  const Ref<device::Buffer> arena = require(device::arena_for(*device, *program));
-  const auto queue = require(device->make_queue(NoLocksHeld()));
-  device::CommandList list;
-  list.run(program, arena, from, to);
-  REQUIRE(queue->submit(list, 1, NoLocksHeld()).ok());
+  GraphRun run = run_graph(*device, graph_of_half(p), inputs_of_half(p), {.exact = exact});
+  HalfRan ran{std::move(run.outputs), {}, run.host().path(), run.program->arena_bytes()};
+  for (const HostProgram::Named& named : run.host().steps()) ran.steps.emplace_back(named.op);
   return ran;
 }
 
@@ -152,6 +123,18 @@ TEST_CASE("a weight that something else reads, or that exact rows need, is cast"
   check_values(p, twice);
   p.weight_read_twice = false;
   check_values(p, run_half(p, 1, true));
+}
+
+TEST_CASE("programs that differ in how many pieces they have register the handler of exit() once") {
+  const auto run = [](int64_t pieces) {
+    const HalfRan ran = run_half({1, 4096, 16 * pieces, ir::DType::kBF16, false}, 1);
+    CHECK(ran.path.find("weight in " + std::to_string(pieces) + " panels") != std::string::npos);
+  };
+  constexpr auto kFirst = static_cast<int64_t>(FirstRuns::kFirstPrograms);
+  for (int64_t i = 1; i <= kFirst; ++i) run(i);
+  const uint64_t before = FirstRuns::of_process().registered();
+  for (int64_t i = kFirst + 1; i <= kFirst + 20; ++i) run(i);
+  CHECK(FirstRuns::of_process().registered() <= before + 1);  // their number may double meanwhile
 }
 
 }  // namespace heddle::host

@@ -11,6 +11,7 @@
 #include "drivers/host/host_device.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/folder_fixture.h"
+#include "drivers/host/onednn/graph_run_fixture.h"
 #include "drivers/host/onednn/panels_fixture.h"
 #include "drivers/host/onednn/weight_store.h"
 #include "drivers/host/program.h"
@@ -27,18 +28,11 @@ struct TestProduct {
   bool residual = false;
 };
 
-ir::Tensor some_floats(const ir::Extents& extents, unsigned seed) {
-  std::mt19937 random(seed);
-  std::uniform_real_distribution<float> value(-1, 1);
-  ir::Tensor tensor = ir::Tensor::zeros(ir::DType::kF32, extents);
-  for (int64_t i = 0; i < tensor.elements(); ++i) tensor.set(i, value(random));
-  return tensor;
-}
-
 ir::Graph graph_of_product(const TestProduct& p) {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {ir::DType::kF32, {p.m, p.k}}),
-                    w = b.constant(some_floats({p.k, p.n}, 1)), bias = b.constant(some_floats({p.n}, 2));
+                    w = b.constant(uniform(ir::DType::kF32, {p.k, p.n}, 1)),
+                    bias = b.constant(uniform(ir::DType::kF32, {p.n}, 2));
   std::vector<ir::ValueId> inputs = {x, w, bias};
   if (p.residual) inputs.push_back(b.input("residual", {ir::DType::kF32, {p.m, p.n}}));
   b.output(*b.node("Linear", inputs, {{"activation", std::string("relu")}}));
@@ -46,8 +40,8 @@ ir::Graph graph_of_product(const TestProduct& p) {
 }
 
 std::vector<ir::Tensor> inputs_of_product(const TestProduct& p) {
-  std::vector<ir::Tensor> inputs = {some_floats({p.m, p.k}, 3)};
-  if (p.residual) inputs.push_back(some_floats({p.m, p.n}, 4));
+  std::vector<ir::Tensor> inputs = {uniform(ir::DType::kF32, {p.m, p.k}, 3)};
+  if (p.residual) inputs.push_back(uniform(ir::DType::kF32, {p.m, p.n}, 4));
   return inputs;
 }
 
@@ -65,25 +59,11 @@ struct RunAs {
 
 Ran run_product(const TestProduct& p, int threads, const RunAs& as = {}) {
   const auto device = require(make_host_device({.threads = threads, .tuning = as.tuning}));
-  const auto module =
-      require(device->load(graph_of_product(p), {.precision = as.precision, .exact = as.exact},
-                           device::plain_source(*device), NoLocksHeld()));
-  std::vector<ir::Tensor> inputs = inputs_of_product(p);
-  std::vector<ir::Extents> extents;
-  std::vector<device::View> views;
-  for (ir::Tensor& input : inputs) {
-    extents.push_back(input.extents());
-    views.push_back(view_of(input));
-  }
-  const auto program = require(module->compile(extents, NoLocksHeld()));
-  const Ref<device::Buffer> arena = require(device::arena_for(*device, *program));
-  const auto queue = require(device->make_queue(NoLocksHeld()));
-  Ran ran{ir::Tensor::zeros(ir::DType::kF32, {p.m, p.n})};
-  device::CommandList list;
-  list.run(program, arena, views, {view_of(ran.y)});
-  REQUIRE(queue->submit(list, 1, NoLocksHeld()).ok());
-  ran.way = static_cast<const HostProgram&>(*program).steps().front().step->way();
-  ran.shared = static_cast<const HostProgram&>(*program).path().find(" pieces") != std::string::npos;
+  GraphRun run = run_graph(*device, graph_of_product(p), inputs_of_product(p),
+                           {.precision = as.precision, .exact = as.exact});
+  Ran ran{std::move(run.outputs[0])};
+  ran.way = run.host().steps().front().step->way();
+  ran.shared = run.host().path().find(" pieces") != std::string::npos;
   return ran;
 }
 
