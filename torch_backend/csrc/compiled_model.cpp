@@ -2,6 +2,7 @@
 
 #include <ATen/ops/from_blob.h>
 
+#include "activities.h"
 #include "pinned.h"
 #include "storage.h"
 
@@ -35,7 +36,10 @@ std::vector<at::Tensor> CompiledModel::operator()(const std::vector<at::Tensor>&
   CallOptions options;
   if (index && !coalesces_) options.stream = current_stream_of(*index);
   options.keep_on_device = index.has_value() && !coalesces_;
+  std::optional<Activity> activity;
+  if (options.keep_on_device) activity.emplace("model", *index);
   const std::vector<Tensor> results = model_(given, options);
+  activity.reset();
   std::vector<at::Tensor> made;
   made.reserve(results.size());
   for (const Tensor& result : results) made.push_back(index ? to_torch(result, *index) : to_cpu(result));

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "activities.h"
 #include "call_key.h"
 #include "checks.h"
 #include "cpu_operators.h"
@@ -225,6 +226,7 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
   std::vector<Tensor> inputs;
   inputs.reserve(compiled.graph->sources.size());
   for (const Source& source : compiled.graph->sources) inputs.push_back(operand(source, arguments, device));
+  const Activity activity(overload.entry->op, index);
   CallOptions options;
   options.stream = current_stream_of(index);
   options.keep_on_device = true;

@@ -21,6 +21,7 @@
 #include <ATen/ops/view_native.h>
 #include <torch/library.h>
 
+#include "activities.h"
 #include "eager.h"
 #include "pinned.h"
 #include "storage.h"
@@ -98,7 +99,10 @@ void copy_same_type(const at::Tensor& from, const at::Tensor& to, bool non_block
     std::optional<Tensor> pinned_target = pinned_view(to, CopySide::target);
     const Tensor source = pinned_source ? *pinned_source : to_heddle(from);
     const Tensor target = pinned_target ? *pinned_target : to_heddle(to);
-    current_stream_of(index).copy(source, target);
+    {
+      const Activity activity("copy", index, Doing::copy);
+      current_stream_of(index).copy(source, target);
+    }
     if (non_blocking) return;
     if (pinned_source) pinned_source->mutable_data();
     if (pinned_target) pinned_target->mutable_data();

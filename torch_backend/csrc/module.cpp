@@ -2,6 +2,7 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "activities.h"
 #include "cpu_operators.h"
 #include "dlpack.h"
 #include "eager.h"
@@ -50,6 +51,7 @@ py::dict cache_stats() {
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   register_hooks();
+  register_activities();
   register_operators();
   bind_lowering(m);
   bind_dlpack(m);

@@ -417,21 +417,7 @@ def test_an_operator_that_is_not_there_is_refused_by_name_and_may_go_to_the_cpu(
         softmax_backward(grad, y, 1, torch.float32)
 
 
-# ---- profiling, queues
-
-
-def test_the_profiler_names_operators(tmp_path):
-    file = tmp_path / "trace.json"
-    with torch.heddle.profiler.profile(str(file)):
-        on_device(8, 8).relu().sum().item()
-    on_host = torch.heddle.device_names()[0] == "host"  # elsewhere it names what is submitted
-    assert ('"Relu"' if on_host else '"submit"') in file.read_text()
-
-
-def test_torch_profiler_sees_operators_of_the_device():
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profile:
-        on_device(8, 8).relu()
-    assert "aten::relu" in {event.key for event in profile.key_averages()}
+# ---- queues
 
 
 def test_a_batch_queue_runs_a_module_of_the_device():
