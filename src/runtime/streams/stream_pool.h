@@ -120,6 +120,7 @@ class StreamPool {
   void hand_over(Queue& queue, Answers& answers);
   static void answer(const Answers& answers);
   void tell_seekers();
+  void tell_changes();
 
   const Ref<Roster> roster_;
   const Exhaustion exhaustion_;
