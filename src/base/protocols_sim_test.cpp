@@ -9,6 +9,8 @@
 
 #include "base/first_failure.h"
 #include "base/once_map.h"
+#include "base/parker.h"
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/spin_guarded.h"
 #include "base/sync.h"
@@ -240,6 +242,31 @@ TEST_CASE("simulated: makes that ask for each other's keys end with an error, an
       sim.expect(got.ok() && **got == i, "each gets its own key");
     });
     sim.expect(map.stats().count == 3, "all keys are there");
+  });
+}
+
+TEST_CASE("replayed: parker: three threads tell one that sleeps, as long as its deadline lets it") {
+  test::log_for_model("parker", "sleep", 100, [](Simulation& sim) {
+    Parker parker;
+    constexpr uint32_t kAll = 2 + 4 + 8;
+    uint32_t all = 0;
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(3)));
+      if (thread < 3) return parker.tell(uint32_t{2} << thread);
+      const bool patient = sim.random(2) == 0;
+      while (all != kAll) {
+        const uint32_t told =
+            parker.wait(patient ? Deadline::never() : Deadline::in(microseconds(sim.random(6))));
+        sim.expect(told != 0 || !patient, "it ends when told");
+        parker.take(told);
+        all |= told;
+        if (told == 0) break;
+      }
+    });
+    for (uint32_t bit = 2; bit < kAll; bit *= 2) {
+      sim.expect(((all & bit) != 0) != parker.take(bit), "what was told is taken, or lies there");
+    }
   });
 }
 

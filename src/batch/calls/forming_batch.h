@@ -103,7 +103,14 @@ struct alignas(64) Member {
   // False: no thread waits there. What was told is the caller's to do.
   bool tell(Seat::Note note) {
     seat.tell(note);
-    return !is_absent.load_seq_cst() || !seat.take(note);
+    const bool is_empty = is_absent.load_seq_cst();
+    seam::did("seat.look_whether_empty", is_empty);
+    return !is_empty || !seat.take(note);
+  }
+  // What was told before is the caller's to take, and to do.
+  void leave_empty() {
+    is_absent.store_seq_cst(true);
+    seam::did("seat.leave_empty");
   }
 };
 

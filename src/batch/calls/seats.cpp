@@ -122,7 +122,7 @@ bool Coalescer::leave_empty(const Here& me, std::unique_ptr<Absent> absent) {
   Member& member = me.member();
   member.absent = std::move(absent);
   me.batch->absents.add_relaxed(1);
-  member.is_absent.store_seq_cst(true);
+  member.leave_empty();
   if (member.seat.take(Seat::Note::done)) me.batch->tell_next();  // refused; others wait to be told
   return member.seat.take(Seat::Note::ask);
 }
