@@ -21,8 +21,12 @@
 //   Run reclaim: safety READERS=2 INSERTS=2
 //   Run reclaim_again: safety READERS=1 PROBES=2 INSERTS=3
 //   Run reclaim_ends: ends_fairly READERS=1 INSERTS=3
+//   Replay flights: base_sim_test THREADS=3 KEYS=1 LATE=1 ERASES=1
+//   Replay nested: base_sim_test THREADS=3 KEYS=2 NESTED=1
 //   Long nested_more: safety THREADS=3 KEYS=2 NESTED=1 ERASES=1
 //   Long reclaim_more: safety READERS=2 INSERTS=3
+
+#include "replay.inc"
 
 #ifndef THREADS
 #define THREADS 0
@@ -58,8 +62,10 @@
 
 byte over;
 
-// ---- flights: each critical section of state_ is one step, each of a flight's outcome one
+// ---- flights: each critical section of state_ is one step, each of a flight's outcome one; but probe() sees
+// present[] without the lock, so that replays have several STEPs in one
 
+bool busy;  // state_'s lock
 bool present[KEYS];
 byte flight[KEYS];            // State::flights: 0, or the flight's number
 byte waits_for[THREADS + 1];  // State::waits
@@ -71,59 +77,65 @@ bool erased;                  // not in the code
 // From the flight along who waits for whom.
 inline leads_to(first) {
   circle = false;
-  next = first;
+  link = first;
   do
-  :: next == 0 -> break
-  :: next != 0 && MAKER(next) == me -> circle = true; break
-  :: next != 0 && MAKER(next) != me -> next = waits_for[MAKER(next)]
+  :: link == 0 -> break
+  :: link != 0 && MAKER(link) == me -> circle = true; break
+  :: link != 0 && MAKER(link) != me -> link = waits_for[MAKER(link)]
   od;
-  next = 0
+  link = 0
 }
 
 inline join_or_make() {
   atomic {
+    !busy -> busy = true;
     if
-    :: present[key] -> result = FOUND
+    :: present[key] -> STEP(once_map_find_landed, me, 0, result = FOUND)
     :: else ->
        if
        :: flight[key] == 0 ->
           flight[key] = FLIGHT(me, depth);
           making[key]++;
           assert(making[key] == 1 || erased);
-          result = 0
+          STEP(once_map_board, me, 0, result = 0)
        :: else ->
           leads_to(flight[key]);
           if
-          :: circle -> result = CIRCLE
+          :: circle -> STEP(once_map_refuse_circle, me, 0, result = CIRCLE)
           :: else ->
              waits_for[me] = flight[key];
              joined_to[me] = flight[key];
              told[me] = 0;
-             joins = true
+             STEP(once_map_board, me, 1, joins = true)
           fi
        fi
-    fi
+    fi;
+    busy = false
   }
 }
 
 inline join() {
   if
-  :: atomic { told[me] != 0 -> result = told[me]; joined_to[me] = 0; told[me] = 0 }
+  :: STEP(once_map_get_outcome, me, told[me] == FOUND, atomic {
+       told[me] != 0 -> result = told[me]; joined_to[me] = 0; told[me] = 0
+     })
   :: atomic { LATE && told[me] == 0 -> joined_to[me] = 0 }
-     atomic { waits_for[me] = 0; result = TIMED_OUT }
+     STEP(once_map_wait_no_longer, me, 0, atomic { !busy -> waits_for[me] = 0; result = TIMED_OUT })
   fi;
   joins = false
 }
 
 inline land() {
   atomic {
+    !busy -> busy = true;
     assert(result == FOUND || result == FAILED);
     making[key]--;
+    wanted = (flight[key] == FLIGHT(me, depth));
     if
-    :: flight[key] == FLIGHT(me, depth) ->  // still wanted
+    :: wanted ->
        flight[key] = 0;
        if
-       :: result == FOUND -> present[key] = true
+       :: result == FOUND -> STEP(once_map_insert, me, 0, present[key] = true)
        :: else
        fi
     :: else
@@ -134,9 +146,11 @@ inline land() {
       :: else
       fi
     }
-    i = 0
+    i = 0;
+    STEP(once_map_land, me, wanted, busy = false);
+    wanted = false
   }
-  atomic {  // the outcome, and who waits for it
+  STEP(once_map_tell_outcome, me, result == FOUND, atomic {  // and who waits for it
     for (i : 0 .. THREADS) {
       if
       :: joined_to[i] == FLIGHT(me, depth) ->
@@ -146,19 +160,20 @@ inline land() {
       fi
     }
     i = 0
-  }
+  })
 }
 
 // get_or_make(), whose make may call it for another key.
 proctype Asker(byte me) {
   byte key = me % KEYS;
-  byte depth, result, next, i;
-  bool circle, joins, makes[DEEPEST];
+  byte depth, result, link, i;
+  bool circle, joins, wanted, makes[DEEPEST];
   do
   :: true ->
+     result = (present[key] -> FOUND : 0);  // in a table that may be an older one at the next step
      if
-     :: present[key] -> result = FOUND  // probe()
-     :: else ->
+     :: STEP(once_map_probe, me, 1, result == FOUND)
+     :: STEP(once_map_probe, me, 0, result == 0) ->
         join_or_make();
         if
         :: joins -> join()
@@ -199,10 +214,16 @@ done:
 }
 
 proctype FlightEraser() {
+  byte me = THREADS;
   atomic {
+    !busy -> busy = true;
     erased = true;
-    present[0] = false;
-    flight[0] = 0
+    if
+    :: present[0] -> STEP(once_map_remove, me, 0, present[0] = false)
+    :: else
+    fi;
+    flight[0] = 0;
+    STEP(once_map_erase, me, 0, busy = false)
   }
   over++
 }
@@ -378,6 +399,7 @@ proctype Eraser() {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. TABLES * SLOTS - 1) { slot[t] = EMPTY }
     t = 0;
@@ -401,5 +423,6 @@ init {
   }
   over == THREADS + READERS + 3;
   for (t : 0 .. KEYS - 1) { assert(making[t] == 0 && flight[t] == 0) }
-  assert(counters[0] == 0 && counters[1] == 0)
+  assert(counters[0] == 0 && counters[1] == 0);
+  REPLAY_END
 }
