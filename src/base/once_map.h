@@ -275,6 +275,7 @@ class OnceMap {
     {
       const auto inside = readers_.enter();
       const Table* table = table_.load_seq_cst();  // pairs with renew(); seq_cst: see ReadEpoch
+      seam::did("once_map.read_table");
       yield_point("once_map.probe");
       const Node* const node = table->find(key, hash);
       seam::did("once_map.probe", node != nullptr);
@@ -449,6 +450,7 @@ class OnceMap {
     auto next = std::make_unique<Table>(state.nodes.size());
     for (const auto& node : state.nodes) next->insert(node.get());
     table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
+    seam::did("once_map.renew");
     ++state.stats.tables;
     if (state.table != nullptr) {
       state.retired.tables.push_back(std::move(state.table));

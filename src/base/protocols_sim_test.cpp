@@ -315,5 +315,38 @@ TEST_CASE("replayed: once_map: three ask for two keys, whose makes ask for each 
   });
 }
 
+Result<Ref<const int>> made_of(int value) { return std::make_shared<const int>(value); }
+
+TEST_CASE(
+    "replayed: read_epoch: two read a cache while entries are evicted, a table goes and all is erased") {
+  test::log_for_model("read_epoch", "reclaim", 80, [](Simulation& sim) {
+    OnceMap<int, int> map({.count = 1});
+    // As in the model at its begin: nothing is there, and the table has room for two.
+    for (const int key : {-1, -2}) {
+      sim.expect(map.get_or_make(key, [] { return made_of(0); }).ok(), "made");
+    }
+    map.clear();
+    run_together(4, [&](int thread) {
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(5)));
+      if (thread % 2 == 1) {  // readers share the second stripe of the epoch's two: so are threads numbered
+        sim.play(thread / 2);
+        for (int i = 0; i < 2; ++i) sim.expect(map.peek(-3) == nullptr, "it was never there");
+      }
+      if (thread != 0) return;
+      for (int key = 0; key < 3; ++key) {
+        const auto made = map.get_or_make(key, [&] {
+          sim.play(2);  // from here on: its own probe is a reader's
+          return made_of(key);
+        });
+        sim.play(-1);
+        sim.expect(made.ok() && **made == key, "the value");
+      }
+      sim.play(3);
+      map.clear();
+    });
+    sim.expect(map.stats().count == 0, "all was erased");
+  });
+}
+
 }  // namespace
 }  // namespace heddle
