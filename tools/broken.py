@@ -52,7 +52,7 @@ class Removal:
         if len(removes) != 1 or not tests:
             raise ValueError(f"{path.name}: the header needs one line 'Removes:' and at least one 'Test:'")
         for test in tests:
-            if len(test) != (3 if test[0] in IN_PRESETS else 2):
+            if len(test) != (3 if test[0] in (*IN_PRESETS, "replay") else 2):
                 raise ValueError(
                     f"{path.name}: 'Test: {shlex.join(test)}' is none of the forms of the README"
                 )
