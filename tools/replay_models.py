@@ -159,6 +159,10 @@ def replay(each: Replay, logs_folder: Path) -> Outcome:
         return outcome
     logs = Log.read(path)
     names = names_of(each.model)
+    # Steps of another protocol's model alone are that model's: of a timeline, say, that this one stands on.
+    others = {name for model in MODELS.glob("*.pml") for name in names_of(model)} - set(names)
+    for log in logs:
+        log.steps = [step for step in log.steps if step.name not in others]
     outcome.names = {step.name for log in logs for step in log.steps}
     if unknown := outcome.names - set(names):
         outcome.wrong = f"{each.model.name} has no STEP for {', '.join(sorted(unknown))}"

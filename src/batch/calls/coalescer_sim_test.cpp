@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
 
@@ -11,6 +12,7 @@ namespace heddle::batch {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 
 constexpr int kFew = 4;
@@ -298,6 +300,29 @@ TEST_CASE("simulated: a batch that fails fails for its callers, and later calls 
     sim.expect(right.load_relaxed() + failed.load_relaxed() == 2 * kFew, "each had one answer");
     sim.expect((failed.load_relaxed() == 0) == (failures.load_relaxed() == 0), "failures reach callers");
     sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
+}
+
+// Where joining does not pay, a batch is one call, as in the model.
+TEST_CASE("replayed: lone_door: calls through the door beside calls that wait for the same lane") {
+  log_for_model("lone_door", "lone", 60, [](Simulation& sim) {
+    Fixture fixture(with_equal_costs(with(1)));
+    fixture.learn_that_joining_does_not_pay();
+    sim.expect(fixture.compile(1).ok(), "the program is made");
+    Atomic<int> right{0};
+    run_together(3, [&](int caller) {
+      sim.play(caller);
+      for (int round = 0; round < 2; ++round) {
+        for (uint64_t pause = sim.random(20); pause > 0; --pause) yield_point("call");
+        Rows rows(1, static_cast<float>(100 * caller + 10 * round));
+        const View view = rows.view();
+        const auto result = caller < 2 ? fixture.call(rows)
+                                       : fixture.coalescer->join({&view, 1}, Deadline::never(), {}, nullptr);
+        sim.expect(fixture.right(rows, result), "its own row");
+        right.add_relaxed(1);
+      }
+    });
+    sim.expect(right.load_relaxed() == 6, "each call had one answer");
   });
 }
 

@@ -95,6 +95,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
   restock(state, *batch);
   ++state.busy;
   batch->taken = true;
+  seam::did("calls.take", static_cast<int64_t>(batch->seats));
   if (batch->awaits) state.forecast.note(batch->seats > 1);
   if (state.watcher.batch == batch) state.end_watch();
   if (batch->is_written_when_taken()) hand_over(state, batch, me, next);

@@ -44,6 +44,7 @@ std::optional<OpenSeats::Claim> OpenSeats::claim(uint16_t kind, int64_t rows) {
     const Taken more{now.seats() + 1, now.rows() + rows};
     const Word next = Word::of(now.desk(), kind, more, now.left() - rows);
     if (!word_.cas_strong_seq_cst(seen, next.bits)) continue;
+    seam::did("seats.claim", static_cast<int64_t>(now.seats()));
     const int64_t ask_at = ask_at_.load_seq_cst();
     const bool reaches = now.rows() < ask_at && more.rows >= ask_at;
     return Claim{now.desk(), now.seats(), now.rows(), reaches || now.seats() == 0};
