@@ -175,7 +175,7 @@ def replay(each: Replay, logs_folder: Path) -> Outcome:
     write_logs(folder, names, logs)
     for step in (
         ["spin", "-DREPLAY", *(f"-D{word}" for word in each.bound), "-a", each.model.name],
-        ["gcc", "-O1", "-w", "-DSAFETY", "-DMEMLIM=1500", "-DVECTORSZ=4096", "-o", "pan", "pan.c"],
+        ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=1500", "-DVECTORSZ=4096", "-o", "pan", "pan.c"],
         # With -E it is no error that processes stand still: those of logs that are no execution do.
         ["./pan", "-m1000000", "-E", "-w21"],
     ):  # fmt: skip

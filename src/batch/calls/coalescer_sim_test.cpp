@@ -55,6 +55,28 @@ void check_empty(Simulation& sim, const Fixture& fixture, const Counts& counts) 
              "each call is counted once");
 }
 
+// One batch is on show, as in the model. Calls that are closed or late are no error.
+void replay_calls(const char* run, int callers, bool late, bool closes) {
+  log_for_model("coalescer", run, 60, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, 2);
+    options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    options.door = options.spare = false;
+    Fixture fixture(options);
+    sim.expect(fixture.compile(2).ok(), "the programs are made");
+    run_together(callers + (closes ? 1 : 0), [&](int caller) {
+      sim.play(caller);
+      for (uint64_t pause = sim.random(caller < callers ? 30 : 200); pause > 0; --pause) yield_point("call");
+      if (caller == callers) return fixture.coalescer->close();
+      Rows rows(1, static_cast<float>(100 * caller));
+      const bool waits = !late || sim.random(3) == 0;
+      const auto result =
+          fixture.call(rows, waits ? Deadline::never() : Deadline::in(microseconds(sim.random(12))));
+      sim.expect(fixture.right(rows, result) || (!result.ok() && (late || closes)), "its own row");
+    });
+    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
+}
+
 }  // namespace
 
 TEST_CASE("simulated: callers that join and leave batches each get one answer, which is theirs") {
@@ -301,6 +323,12 @@ TEST_CASE("simulated: a batch that fails fails for its callers, and later calls 
     sim.expect((failed.load_relaxed() == 0) == (failures.load_relaxed() == 0), "failures reach callers");
     sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
   });
+}
+
+TEST_CASE("replayed: coalescer: calls that take seats, are expected back, leave late, or are refused") {
+  replay_calls("returns", 3, false, false);
+  replay_calls("late", 3, true, false);
+  replay_calls("closes", 3, false, true);
 }
 
 // Where joining does not pay, a batch is one call, as in the model.

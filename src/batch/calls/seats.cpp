@@ -221,6 +221,7 @@ Coalescer::Next Coalescer::ask(const Here& me) {
   {
     auto state = state_.lock();
     count_in(*state);
+    seam::did("calls.ask");
     if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
     advance(*state, me.member().gone ? nullptr : &me, next);
   }
@@ -239,6 +240,7 @@ bool Coalescer::try_leave(const Here& me) {
     Member& member = me.member();
     auto state = state_.lock();
     count_in(*state);
+    seam::did("calls.leave", !batch->done);
     if (batch->done) return false;  // just in time
     if (member.absent != nullptr && (member.gone || (batch->alone && batch->taken))) return false;
     count_out(*state, *batch, member);
