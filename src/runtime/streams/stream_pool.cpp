@@ -106,6 +106,7 @@ Result<std::optional<StreamLease>> StreamPool::try_lease() {
 
 Result<StreamLease> StreamPool::occupy(int place) {
   Place& mine = places_[static_cast<size_t>(place)];
+  discard_failed(mine);  // its work may have failed since the last lease ended
   if (mine.stream == nullptr) [[unlikely]] {
     auto made = roster_->make(place);
     if (!made.ok()) {
@@ -224,12 +225,16 @@ void StreamPool::leave(int place) {
     return;
   Place& mine = places_[static_cast<size_t>(place)];
   if (mine.lessees.sub_acq_rel(1) != 1) return;
-  if (mine.stream->failed()) [[unlikely]] {
-    discarded_.add_relaxed(1);
-    roster_->forget(mine.stream);
-    mine.stream.reset();
-  }
+  discard_failed(mine);
   put_back(place);
+}
+
+void StreamPool::discard_failed(Place& place) {
+  if (place.stream == nullptr || !place.stream->failed()) [[likely]]
+    return;
+  discarded_.add_relaxed(1);
+  roster_->forget(place.stream);
+  place.stream.reset();
 }
 
 void StreamPool::put_back(int place) {
