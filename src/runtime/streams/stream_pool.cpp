@@ -76,7 +76,7 @@ Result<StreamLease> StreamPool::lease() {
 
 Result<StreamLease> StreamPool::lease(Deadline deadline) {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) [[unlikely]]
     return closed_status();
   if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
@@ -96,7 +96,7 @@ Result<StreamLease> StreamPool::lease(Deadline deadline) {
 }
 
 Result<std::optional<StreamLease>> StreamPool::try_lease() {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   if (closed_.load_acquire()) return closed_status();
   const int place = try_take();
   if (place == OwnerWords::kNone) return std::optional<StreamLease>();
@@ -266,7 +266,7 @@ Status StreamPool::exhausted(std::string_view also) const {
 
 Result<Ref<Stream>> StreamPool::default_stream() {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) return closed_status();
   {
     const auto queue = queue_.lock();
