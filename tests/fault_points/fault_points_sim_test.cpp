@@ -78,7 +78,8 @@ TEST_CASE(
   CHECK((only != nullptr || seed || all.trials > 4000));
 }
 
-// Seeds that found something, as it was then.
+// Seeds that find what was wrong. A new step of the simulation moves schedules, so that another seed may be
+// needed: the removals that name this test tell.
 struct Kept {
   const char* operation;
   std::optional<sim::PlannedFault> fault;
@@ -91,13 +92,13 @@ const Kept kKept[] = {
     // So did one of requests that had come together.
     {"queue", std::nullopt, 1},
     // Memory that batches kept for callers expected back was out of reach for those who needed it.
-    {"queue, cancelled", std::nullopt, 1},
+    {"queue, cancelled", sim::PlannedFault{sim::Fault::kCompile, 2, true}, 1},
     // A wait for a stream that failed beside it said unavailable, not what had happened.
-    {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 5}, 1},
+    {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 4}, 9},
     // A callback was called for what it asked for itself, until the stack ended.
     {"pressure", sim::PlannedFault{sim::Fault::kAllocation, 1, true}, 1},
     // A stream that failed after its lease had ended was leased again as it was.
-    {"replicas: on each", sim::PlannedFault{sim::Fault::kQueueFailure, 1}, 10, 1},
+    {"replicas: on each", sim::PlannedFault{sim::Fault::kQueueFailure, 1}, 8},
     // A closed device drew all calls of its model, since it had none under way.
     {"replicas: close a device", std::nullopt, 1},
 };
