@@ -17,7 +17,11 @@ Status Timeline::failure() const {
 
 Status Timeline::wait(uint64_t value, Deadline deadline) {
   const auto settled = [&] { return done(value) || failed(); };
-  if (!settled()) look();
+  if (!settled()) {
+    if (fork_generation() != generation_) [[unlikely]]
+      return forked();
+    look();
+  }
   if (const Duration patience = settled() ? Duration(0) : begin_looking(); patience > Duration(0)) {
     const Deadline until = Deadline::at(std::min(Deadline::in(patience).when(), deadline.when()));
     while (!settled() && !until.expired()) {

@@ -145,7 +145,7 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   auto parked = std::make_shared<Parked>();
   Answers answers;
   {

@@ -76,7 +76,7 @@ Result<StreamLease> StreamPool::lease() {
 
 Result<StreamLease> StreamPool::lease(Deadline deadline) {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) [[unlikely]]
     return closed_status();
   if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
@@ -96,7 +96,7 @@ Result<StreamLease> StreamPool::lease(Deadline deadline) {
 }
 
 Result<std::optional<StreamLease>> StreamPool::try_lease() {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   if (closed_.load_acquire()) return closed_status();
   const int place = try_take();
   if (place == OwnerWords::kNone) return std::optional<StreamLease>();
@@ -106,6 +106,7 @@ Result<std::optional<StreamLease>> StreamPool::try_lease() {
 
 Result<StreamLease> StreamPool::occupy(int place) {
   Place& mine = places_[static_cast<size_t>(place)];
+  discard_failed(mine);  // its work may have failed since the last lease ended
   if (mine.stream == nullptr) [[unlikely]] {
     auto made = roster_->make(place);
     if (!made.ok()) {
@@ -234,12 +235,16 @@ void StreamPool::leave(int place) {
   const bool last = mine.lessees.sub_acq_rel(1) == 1;
   seam::did("pool.leave", last);
   if (!last) return;
-  if (mine.stream->failed()) [[unlikely]] {
-    discarded_.add_relaxed(1);
-    roster_->forget(mine.stream);
-    mine.stream.reset();
-  }
+  discard_failed(mine);
   put_back(place);
+}
+
+void StreamPool::discard_failed(Place& place) {
+  if (place.stream == nullptr || !place.stream->failed()) [[likely]]
+    return;
+  discarded_.add_relaxed(1);
+  roster_->forget(place.stream);
+  place.stream.reset();
 }
 
 void StreamPool::put_back(int place) {
@@ -277,7 +282,7 @@ Status StreamPool::exhausted(std::string_view also) const {
 
 Result<Ref<Stream>> StreamPool::default_stream() {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) return closed_status();
   {
     const auto queue = queue_.lock();
