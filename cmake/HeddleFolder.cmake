@@ -86,6 +86,10 @@ function(heddle_fuzzed target)
   if(HEDDLE_FUZZ AND target IN_LIST HEDDLE_FUZZED)
     target_compile_options(${target} PRIVATE ${HEDDLE_FUZZ_COUNTERS})
   endif()
+  if(HEDDLE_COVERAGE AND target IN_LIST HEDDLE_COVERED)
+    target_compile_options(${target} PRIVATE -fprofile-instr-generate -fcoverage-mapping)
+    target_link_options(${target} PUBLIC -fprofile-instr-generate)
+  endif()
 endfunction()
 
 # The headers of the standard library that most sources include, compiled once for all that is not optimised.

@@ -17,7 +17,7 @@
 //              LIMIT blocks; an emptier (EMPTIES) that calls empty_cache() twice at any time.
 //   Left out   Sizes: blocks of both classes are one unit. Watermarks below the limit, pressure callbacks,
 //              host memory that gives out. Stripes: one list, from which a taker may get nothing (a busy
-//              stripe is passed by).
+//              stripe is passed by). What waits is looked at in one moment.
 //
 //   Run reuse: safety USERS=2 STREAMS=1 LIMIT=1 ROUNDS=1
 //   Run streams: safety USERS=1 STREAMS=2 LIMIT=1 ROUNDS=1
@@ -25,7 +25,12 @@
 //   Run room_of_two: safety USERS=2 STREAMS=0 LIMIT=2 ROUNDS=2 ROOM=1
 //   Run room_of_two_emptied: safety USERS=2 STREAMS=0 LIMIT=2 ROUNDS=2 EMPTIES=1 ROOM=1
 //   Run all_end: ends USERS=1 STREAMS=1 LIMIT=1 ROUNDS=1 EMPTIES=1
+//   Replay reuse: runtime_sim_test USERS=2 STREAMS=1 LIMIT=1 ROUNDS=2 EMPTIES=1
+//   Replay streams: runtime_sim_test USERS=1 STREAMS=2 LIMIT=1 ROUNDS=2
+//   Replay room: runtime_sim_test USERS=2 STREAMS=0 LIMIT=2 ROUNDS=2 EMPTIES=1 ROOM=1
 //   Long reuse_more: safety USERS=2 STREAMS=1 LIMIT=2 ROUNDS=1
+
+#include "replay.inc"
 
 #ifndef EMPTIES
 #define EMPTIES 0
@@ -51,17 +56,18 @@ byte reserved, moving, arrivals, pending_count;
 bool disturbed[USERS];  // a block came into the cache since the user was first refused; not in the code
 bool moved[USERS + 2];  // whether moving_ differs from what the thread saw
 byte over;
+bool lists, line;  // the locks of what is cached and of what waits: replays have several STEPs under one
 
 inline arrived(count) {
   if
   :: count == 0
   :: else ->
-     arrivals++;
-     atomic {
+     STEP(allocator_count_arrival, me, 0, arrivals++);
+     STEP(allocator_arrive, me, 0, atomic {
        moving = moving - count;
        for (i : 0 .. USERS + 1) { moved[i] = true }  // and notify_all()
        i = 0
-     }
+     })
   fi
 }
 
@@ -84,9 +90,10 @@ inline look_over(block) {
 // Under pending_'s lock: one step. Marks of blocks that wait do not change, and values only grow.
 inline reap_pending() {
   if
-  :: pending_count == 0
-  :: else ->
+  :: STEP(allocator_look_for_waiting, me, 0, pending_count == 0)
+  :: STEP(allocator_look_for_waiting, me, 1, pending_count != 0) ->
      atomic {
+       !line -> line = true;
        count = 0;
        for (b : 0 .. BLOCKS - 1) {
          if
@@ -100,7 +107,8 @@ inline reap_pending() {
          fi
        }
        b = 0;
-       moving = moving + count
+       STEP(allocator_take_waiting, me, count, moving = moving + count);
+       line = false
      }
      pending_count = pending_count - count;
      do  // keep() each
@@ -108,13 +116,13 @@ inline reap_pending() {
      :: b < BLOCKS ->
         if
         :: mine[b] ->
-           atomic {
-             assert(place[b] == MOVES);
+           STEP(allocator_keep, me, 0, atomic {
+             !lists -> assert(place[b] == MOVES);
              place[b] = CACHED;
              mine[b] = false;
              for (i : 0 .. USERS - 1) { disturbed[i] = true }
              i = 0
-           }
+           })
         :: else
         fi;
         b++
@@ -127,15 +135,20 @@ inline reap_pending() {
 
 inline free_cached() {
   atomic {
+    !lists -> lists = true;
     count = 0;
     for (b : 0 .. BLOCKS - 1) {
       if
-      :: place[b] == CACHED -> place[b] = MOVES; mine[b] = true; count++
+      :: place[b] == CACHED ->
+         STEP(allocator_take_out, me, 0, moving++);
+         place[b] = MOVES;
+         mine[b] = true;
+         count++
       :: else
       fi
     }
     b = 0;
-    moving = moving + count
+    lists = false
   }
   atomic {  // to the driver
     for (b : 0 .. BLOCKS - 1) {
@@ -146,7 +159,10 @@ inline free_cached() {
     }
     b = 0
   }
-  reserved = reserved - count;
+  if
+  :: count == 0
+  :: else -> STEP(allocator_give_back, me, 0, reserved = reserved - count)
+  fi;
   arrived(count);
   count = 0
 }
@@ -159,14 +175,20 @@ inline empty_cache() {
 inline take_cached() {
   if
   :: atomic {
+       !lists -> lists = true;
        got = NONE;
        for (b : 0 .. BLOCKS - 1) {
          if
-         :: got == NONE && place[b] == CACHED && class[b] == wanted -> got = b; place[b] = GIVEN
+         :: got == NONE && place[b] == CACHED && class[b] == wanted -> got = b
          :: else
          fi
        }
-       b = 0
+       b = 0;
+       if
+       :: got != NONE -> STEP(allocator_take_cached, me, 0, place[got] = GIVEN)
+       :: else
+       fi;
+       lists = false
      }
   :: got = NONE  // the stripe was busy
   fi
@@ -175,7 +197,7 @@ inline take_cached() {
 // reserve(), and the driver's allocation.
 inline take_from_driver() {
   if
-  :: atomic { reserved < LIMIT -> reserved++ }
+  :: STEP(allocator_reserve, me, 0, atomic { reserved < LIMIT -> reserved++ })
      atomic {
        for (b : 0 .. BLOCKS - 1) {
          if
@@ -192,18 +214,21 @@ inline take_from_driver() {
 
 inline take_emptied() {
   do
-  :: seen = arrivals;
+  :: STEP(allocator_see_arrivals, me, 0, seen = arrivals);
      empty_cache();
      take_from_driver();
      if
      :: got != NONE -> break
      :: else
      fi;
-     atomic { moves = moving; moved[me] = false }
+     STEP(allocator_look_for_moving, me, moving != 0, atomic { moves = moving; moved[me] = false });
      if
-     :: moves != 0 -> moved[me]  // moving_.wait()
-     :: moves == 0 && arrivals != seen
-     :: moves == 0 && arrivals == seen -> break
+     :: moves != 0 -> moved[me] || moving != moves  // moving_.wait()
+     :: moves == 0 ->
+        if
+        :: STEP(allocator_look_for_arrivals, me, 1, arrivals != seen)
+        :: STEP(allocator_look_for_arrivals, me, 0, arrivals == seen) -> break
+        fi
      fi
   od
 }
@@ -233,31 +258,50 @@ inline allocate() {
 }
 
 inline ring_at(s, value) {
-  atomic {
+  STEP(timeline_ring_at, me, value, atomic {
     if
     :: value > rings_at[s] -> rings_at[s] = value
     :: else
     fi
-  }
+  });
   if
-  :: reached[s] < value
-  :: else -> awaited = false
+  :: STEP(timeline_look_ahead, me, 1, reached[s] < value)
+  :: STEP(timeline_look_ahead, me, 0, reached[s] >= value) -> awaited = false
   fi
+}
+
+// Buffer::pending() leaves out uses that are over.
+inline look_at_uses() {
+  is_over = true;
+  s = 0;
+  do
+  :: s == STREAMS -> break
+  :: s < STREAMS ->
+     if
+     :: uses[s] > reached[s] -> is_over = false
+     :: else -> uses[s] = 0
+     fi;
+     s++
+  od;
+  s = 0
 }
 
 // Of a buffer that nobody holds any more.
 inline recycle() {
-  look_over(got);
+  look_at_uses();
   if
   :: is_over ->
-     atomic {
-       place[got] = CACHED;
+     STEP(allocator_keep, me, 1, atomic {
+       !lists -> place[got] = CACHED;
        for (b : 0 .. USERS - 1) { disturbed[b] = true }
        b = 0
-     }
+     })
   :: else ->
-     pending_count++;
-     atomic { assert(place[got] == GIVEN); place[got] = PENDING }
+     STEP(allocator_count_waiting, me, 0, pending_count++);
+     STEP(allocator_wait_in_line, me, 0, atomic {
+       !line -> assert(place[got] == GIVEN);
+       place[got] = PENDING
+     });
      awaited = true;
      t = 0;
      do
@@ -286,7 +330,7 @@ proctype User(byte me) {
   :: round == ROUNDS -> break
   :: round < ROUNDS ->
      allocate();
-     assert(got != NONE || !ROOM || disturbed[me]);
+     STEP(test_allocate, me, got != NONE, assert(got != NONE || !ROOM || disturbed[me]));
      if
      :: got == NONE
      :: else ->
@@ -302,7 +346,7 @@ proctype User(byte me) {
         :: t == STREAMS -> break
         :: t < STREAMS -> t++
         :: t < STREAMS ->
-           atomic { last[t]++; touches[got * ALL + t] = last[t] }
+           STEP(test_submit, me, t, atomic { last[t]++; touches[got * ALL + t] = last[t] });
            atomic { marks[got * ALL + t] = last[t]; uses[t] = last[t] }
            t++
         od;
@@ -319,6 +363,7 @@ proctype User(byte me) {
 }
 
 proctype Emptier() {
+  byte me = USERS;
   byte b, s, i, count, times;
   bool mine[BLOCKS], is_over;
   do
@@ -335,16 +380,18 @@ proctype Device(byte me) {
   do
   :: reached[me] < last[me] ->
      before = reached[me];
-     reached[me]++;
+     STEP(timeline_reach, USERS + 2 + me, reached[me] + 1, reached[me]++);
      if
-     :: rings_at[me] > before -> bell++
-     :: else
+     :: STEP(timeline_look_for_bells, USERS + 2 + me, 1, rings_at[me] > before) ->
+        STEP(bell_ring, USERS + 2 + me, 0, bell++)
+     :: STEP(timeline_look_for_bells, USERS + 2 + me, 0, rings_at[me] <= before)
      fi
   :: reached[me] == last[me] && over == USERS + 1 -> break
   od
 }
 
 proctype Reaper() {
+  byte me = USERS + 1;
   byte seen, b, s, i, count;
   bool mine[BLOCKS], is_over;
   do
@@ -357,6 +404,7 @@ end_wait:
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. USERS - 1) { run User(t) }
     do
@@ -371,6 +419,7 @@ init {
   }
   over == USERS + 1;
   timeout;
+  REPLAY_END;
   assert(moving == 0 && pending_count == 0);
   for (t : 0 .. BLOCKS - 1) {
     assert(place[t] == CACHED || place[t] == NOWHERE)

@@ -14,10 +14,11 @@
 //   Fairness   None is needed.
 //   Bound      CALLERS with a row each, batches of MOST rows, one lane. Deadlines pass (LATE), callers just
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
-//              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other.
+//              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
 //              for their seats (parker.pml), looking before sleeping. One batch is on show, not two. The
 //              policy is decide() for one group: a batch is due when it is full or nobody is expected back.
+//   Replayed   By coalescer_sim_test.cpp without a spare batch, so that one is on show in the code, too.
 //
 //   Run seats: safety CALLERS=3
 //   Run late: safety CALLERS=3 LATE=1
@@ -25,10 +26,15 @@
 //   Run stock: safety CALLERS=3 STOCK=1
 //   Run closes: safety CALLERS=2 CLOSES=1 STOCK=1 LATE=1
 //   Run late_ends: ends CALLERS=2 LATE=1
+//   Replay returns: batch_sim_test CALLERS=3 RETURNS=1
+//   Replay late: batch_sim_test CALLERS=3 RETURNS=1 LATE=1
+//   Replay closes: batch_sim_test CALLERS=3 RETURNS=1 CLOSES=1
 //   Long chain: safety CALLERS=4 MOST=3
 //   Long late_more: safety CALLERS=3 LATE=1 RETURNS=1 STOCK=1
 //   Long stock_more: safety CALLERS=3 RETURNS=1 STOCK=1
 //   Long closes_more: safety CALLERS=3 CLOSES=1 LATE=1
+
+#include "replay.inc"
 
 #ifndef LATE
 #define LATE 0
@@ -63,17 +69,15 @@ bool taken[BATCHES], done[BATCHES];
 bool gone[BATCHES * MOST], met[BATCHES * MOST];
 byte told[BATCHES * MOST];
 bool written[BATCHES * MOST];  // not in the code, as is the next
-byte runs[BATCHES];
+byte runs[BATCHES], over;
 // Coalescer::State, under the lock.
 bool lock, closed, watch;
 chan forming = [BATCHES] of { byte };
 byte spare = NONE, next_id, busy, inside, parked, returning;
 byte watcher = NONE;  // AT(batch, seat)
 bool time_is_over;    // returning_until has passed
-byte over;
 
 inline hold() { atomic { !lock -> lock = true } }
-
 inline let_go() { lock = false }
 
 // Seats that were taken since; of the spare batch: it forms.
@@ -108,7 +112,7 @@ inline take_down(which) {
   atomic {
     if
     :: shown == which && which != NONE ->
-       x = word_seats;
+       STEP(seats_take_down, me, word_seats, x = word_seats);
        shown = NONE;
        word_seats = 0;
        word_left = 0;
@@ -149,23 +153,18 @@ inline show_seats() {
     :: b == NONE && spare != NONE && !(busy == 0 && len(forming) == 0 && returning == 0) -> b = spare
     :: else
     fi;
-    x = 0
+    x = 0; y = (shown == b -> NONE : shown)
   }
-  if
-  :: shown != NONE && shown != b ->
-     y = shown;
-     take_down(y)
-  :: else
-  fi;
+  take_down(y);
   if
   :: b == NONE
   :: else ->
      set_limits(b);
-     ask_at = limit;
+     STEP(seats_set_number, me, limit, ask_at = limit);
      if
      :: shown == b ->
         atomic {
-          word_left = MOST - word_seats;
+          STEP(seats_allow, me, word_seats, word_left = MOST - word_seats);
           if
           :: word_seats != seats[b] ->
              bring_in(b, word_seats);
@@ -173,7 +172,11 @@ inline show_seats() {
           :: else
           fi
         }
-     :: else -> atomic { shown = b; word_seats = seats[b]; word_left = MOST - seats[b] }
+     :: else ->
+        atomic {
+          STEP(seats_show, me, seats[b], shown = b);
+          word_seats = seats[b]; word_left = MOST - seats[b]
+        }
      fi
   fi;
   limit = 0
@@ -186,7 +189,7 @@ inline appoint(which) {
   :: else -> break
   od;
   assert(x < seats[which]);
-  leader[which] = x;
+  STEP(calls_appoint, me, x, leader[which] = x);
   wake_lead = AT(which, x);
   x = 0
 }
@@ -196,21 +199,20 @@ inline hand_over(batch, own) {
   atomic {
     if
     :: living[batch] == 0 -> busy--
-    :: living[batch] != 0 && own == batch -> leader[batch] = seat; lead = true
-    :: else -> appoint(batch)
+    :: living[batch] != 0 && own == batch -> STEP(calls_lead, me, seat, leader[batch] = seat); lead = true
+    :: living[batch] != 0 && own != batch -> appoint(batch)
     fi
   }
 }
+
+inline expire_returning() { returning = (time_is_over -> 0 : returning) }
 
 inline take_due(own) {
   do
   :: len(forming) == 0 || busy > 0 -> break
   :: len(forming) > 0 && busy == 0 ->
      atomic {
-       if
-       :: time_is_over -> returning = 0
-       :: else
-       fi;
+       expire_returning();
        due = NONE;
        k = len(forming);
        do
@@ -240,39 +242,34 @@ inline take_due(own) {
              :: gone[AT(due, x)] -> x++
              :: else -> break
              od;
-             watcher = AT(due, x);
-             wake_ask = watcher;
-             x = 0;
-             due = NONE
+             watcher = AT(due, x); wake_ask = watcher;
+             x = 0; due = NONE
           fi
         }
         break
      :: else ->  // take()
         forming ?? eval(due);
         take_down(due);
-        restock();
+        restock(true);
         atomic {
-          busy++;
+          STEP(calls_take, me, seats[due], busy++);
           assert(busy == 1);
           taken[due] = true;
-          if
-          :: watch && watcher / MOST == due -> watch = false; watcher = NONE
-          :: else
-          fi
+          end_watch(watcher / MOST == due)
         }
-        atomic { unwritten[due] = unwritten[due] + seats[due]; k = (unwritten[due] == 0 -> 1 : 0) }
+        expect_rows(due);
         if
-        :: k == 1 -> hand_over(due, own)
+        :: was -> hand_over(due, own)
         :: else
         fi;
-        atomic { k = 0; due = NONE }
+        atomic { was = false; due = NONE }
      fi
   od
 }
 
-inline restock() {
+inline restock(needed) {
   if
-  :: STOCK && spare == NONE && next_id < BATCHES && !closed -> atomic { spare = next_id; next_id++ }
+  :: needed && STOCK && spare == NONE && next_id < BATCHES && !closed -> atomic { spare = next_id; next_id++ }
   :: else
   fi
 }
@@ -280,23 +277,23 @@ inline restock() {
 inline advance(own) {
   do
   :: take_due(own);
-     if
-     :: len(forming) > 0 -> restock()
-     :: else
-     fi;
+     restock(len(forming) > 0);
      show_seats();
      if
-     :: !news -> break
-     :: else
+     :: news
+     :: else ->  // clear_up()
+        atomic {
+          returning = (inside == 0 && time_is_over -> 0 : returning);
+          y = (inside == 0 && returning == 0 -> spare : NONE)
+        }
+        take_down(y);
+        spare = (y == NONE -> spare : NONE);
+        if
+        :: y != NONE && inside > 0
+        :: else -> break
+        fi
      fi
   od;
-  if
-  :: inside == 0 && returning == 0 && spare != NONE ->
-     y = spare;
-     take_down(y);
-     spare = NONE
-  :: else
-  fi;
   atomic { b = 0; news = false }
 }
 
@@ -317,14 +314,27 @@ inline wake() {
   fi
 }
 
+inline let_go_and_wake() {
+  let_go();
+  wake()
+}
+
+#define WRITTEN(b) (unwritten[b] + seats[b] == 0)
+inline expect_rows(which) {
+  atomic {
+    STEP(batch_expect_rows, me, WRITTEN(which), was = WRITTEN(which));
+    unwritten[which] = unwritten[which] + seats[which]
+  }
+}
+
+#define ASKS (seat == 0 || (seat < ask_at && seat + 1 >= ask_at))
 inline claim_seat() {
   atomic {
-    shown != NONE && word_left > 0 ->
-    mine = shown;
+    STEP(seats_claim, me, word_seats, shown != NONE && word_left > 0 -> mine = shown);
     seat = word_seats;
-    word_seats++;
-    word_left--
+    word_seats++; word_left--
   }
+  STEP(seats_look_at_number, me, ASKS, asks = ASKS)
 }
 
 // Under the lock, when no batch on show has a seat left: a new one is opened. joinable() finds none within
@@ -341,9 +351,8 @@ inline sit_down() {
        forming ! x;  // reached in long runs only: the same
        assert(x == shown || seats[x] == MOST || seats[x] >= inside + returning + (returning > 0 -> 0 : 1))
     od;
-    mine = next_id;
-    next_id++;
-    forming ! mine;
+    STEP(calls_sit_down, me, 0, mine = next_id);
+    next_id++; forming ! mine;
     seat = 0;
     x = 0;
     bring_in(mine, 1);
@@ -353,10 +362,10 @@ inline sit_down() {
 
 inline after_run(callers) {
   atomic {
+    STEP(calls_end_run, me, 0, busy--);
     inside = inside - callers;
-    busy--;
     if
-    :: RETURNS && inside > 0 -> returning = returning + callers; time_is_over = false
+    :: RETURNS && inside + callers + returning > 1 -> returning = returning + callers; time_is_over = false
     :: true
     fi
   }
@@ -369,29 +378,34 @@ inline tell_next() {
      if
      :: x >= seats[mine] -> break
      :: else ->
-        atomic { was = met[AT(mine, x)]; met[AT(mine, x)] = true }
         if
-        :: was
-        :: else ->
+        :: met[AT(mine, x)]
+        :: STEP(batch_tell, me, x, atomic { !met[AT(mine, x)] -> met[AT(mine, x)] = true });
            tell(AT(mine, x), DONE);
-           break
+           if
+           :: break
+           :: true  // the code tells a few
+           fi
         fi
      fi
   od;
   x = 0
 }
 
+inline end_watch(his) {
+  if
+  :: watch && his -> watch = false; watcher = NONE
+  :: else
+  fi
+}
+
 inline ask() {
   hold();
-  count_in();
-  if
-  :: watch && watcher == AT(mine, seat) -> watch = false; watcher = NONE
-  :: else
-  fi;
+  STEP(calls_ask, me, 0, count_in());
+  end_watch(watcher == AT(mine, seat));
   timed = false;
   advance(mine);
-  let_go();
-  wake()
+  let_go_and_wake()
 }
 
 // try_leave(): `left` is false where the answer is there.
@@ -399,9 +413,8 @@ inline leave() {
   hold();
   count_in();
   if
-  :: done[mine] -> left = false
-  :: else ->
-     left = true;
+  :: STEP(calls_leave, me, 0, done[mine] -> left = false)
+  :: STEP(calls_leave, me, 1, !done[mine] -> left = true);
      atomic {
        gone[AT(mine, seat)] = true;
        living[mine]--;
@@ -409,12 +422,7 @@ inline leave() {
        inside--
      }
      met[AT(mine, seat)] = true;
-     if
-     :: watch && watcher == AT(mine, seat) ->
-        watch = false;  // reached in long runs only: with LATE and RETURNS
-        watcher = NONE  // reached in long runs only: likewise
-     :: else
-     fi;
+     end_watch(watcher == AT(mine, seat));
      if
      :: living[mine] == 0 && !taken[mine] ->  // drop_empty()
         take_down(mine);
@@ -428,45 +436,40 @@ inline leave() {
      fi;
      advance(NONE)
   fi;
-  let_go();
-  wake()
+  let_go_and_wake()
 }
 
-proctype Caller() {
+proctype Caller(byte me) {
   byte mine = NONE, seat, b, x, y, k, due, limit, note;
   byte wake_lead = NONE, wake_ask = NONE;
   bool asks, lead, timed, left, was, news, alone;
   // ---- a seat, or a lane at once
   if
-  :: claim_seat();
-     asks = (seat == 0 || (seat < ask_at && seat + 1 >= ask_at))
+  :: claim_seat()
   :: shown == NONE || word_left == 0 ->
-     hold();
-     count_in();
+     hold();  // again, where it makes a batch between
+     atomic { count_in(); expire_returning() }
      if
      :: closed ->
         let_go();
         goto answered
      :: !closed && busy == 0 && len(forming) == 0 && returning == 0 ->
-        atomic { inside++; busy++; alone = true }
+        atomic { STEP(calls_run_at_once, me, 0, inside++); busy++; alone = true }
+        let_go();
+        goto has_run
      :: else ->
         if
-        :: claim_seat();
-           count_in()
+        :: atomic { claim_seat(); count_in() }
         :: shown == NONE || word_left == 0 -> sit_down()
         fi;
-        advance(mine)
+        advance(mine);
+        asks = (seat == 0 && spare == NONE)
      fi;
-     let_go();
-     wake()
-  fi;
-  if
-  :: alone -> goto has_run
-  :: else
+     let_go_and_wake()
   fi;
   // ---- its rows
   written[AT(mine, seat)] = true;
-  atomic { unwritten[mine]--; was = (unwritten[mine] == 0) }
+  atomic { STEP(batch_write, me, unwritten[mine] == 1, unwritten[mine]--); was = (unwritten[mine] == 0) }
   if
   :: was ->
      hold();
@@ -480,8 +483,7 @@ proctype Caller() {
         :: else
         fi
      fi;
-     let_go();
-     wake()
+     let_go_and_wake()
      asks = false
   :: else
   fi;
@@ -546,15 +548,17 @@ has_run:
   after_run(x);
   x = 0;
   advance(NONE);
-  let_go();
-  wake();
+  let_go_and_wake();
   if
   :: alone -> goto answered
   :: else
   fi;
 collect:
   assert(done[mine]);
-  atomic { was = met[AT(mine, seat)]; met[AT(mine, seat)] = true }
+  atomic {
+    STEP(batch_collect, me, met[AT(mine, seat)], was = met[AT(mine, seat)]);
+    met[AT(mine, seat)] = true
+  }
   if
   :: was || leader[mine] == seat -> tell_next()
   :: else
@@ -572,14 +576,14 @@ end_wait:
 }
 
 proctype Closer() {  // refuse()
-  byte mine, x, y, k;
+  byte me = CALLERS, mine, x, y, k;
   bool was, news;
   byte refused[BATCHES];
   hold();
   y = shown;
   take_down(y);
   atomic {
-    closed = true;
+    STEP(calls_close, me, 0, closed = true);
     watch = false;
     watcher = NONE;
     k = 0;
@@ -587,11 +591,9 @@ proctype Closer() {  // refuse()
     :: len(forming) > 0 -> forming ? x; refused[k] = x + 1; k++
     :: len(forming) == 0 -> break
     od;
-    k = 0;
-    x = 0
+    k = 0; x = 0; spare = NONE
   }
   atomic {
-    spare = NONE;
     do
     :: k < BATCHES && refused[k] != 0 ->
        mine = refused[k] - 1;
@@ -600,7 +602,7 @@ proctype Closer() {  // refuse()
        leader[mine] = NONE;
        parked = parked - living[mine];
        inside = inside - living[mine];
-       unwritten[mine] = unwritten[mine] + seats[mine];
+       expect_rows(mine);
        k++
     :: else -> break
     od;
@@ -619,8 +621,9 @@ proctype Closer() {  // refuse()
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
-    for (t : 1 .. CALLERS) { run Caller() }
+    for (t : 1 .. CALLERS) { run Caller(t - 1) }
     if
     :: RETURNS -> run Clock()
     :: else
@@ -632,5 +635,6 @@ init {
   }
   over == CALLERS + 1;
   assert(!lock && busy == 0 && inside == 0 && parked == 0 && len(forming) == 0);
-  for (t : 0 .. BATCHES - 1) { assert(runs[t] == 0) }
+  for (t : 0 .. BATCHES - 1) { assert(runs[t] == 0) };
+  REPLAY_END
 }

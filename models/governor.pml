@@ -24,10 +24,15 @@
 //   Run hold_late: safety CALLERS=1 HOLDERS=2 LANES=1 LATE=1
 //   Run copies: safety STREAMERS=1 COPIERS=1 HOLDERS=1 LANES=1
 //   Run copies_end: ends STREAMERS=1 COPIERS=1 HOLDERS=1 LANES=1
+//   Replay lanes: runtime_sim_test CALLERS=3 LANES=1 LATE=1
+//   Replay hold: runtime_sim_test CALLERS=2 HOLDERS=1 LANES=2 LATE=1
+//   Replay copies: runtime_sim_test STREAMERS=1 COPIERS=2 HOLDERS=1 LANES=1
 //   Long overtakes_more: safety CALLERS=4 LANES=1 INSIDE=1
 //   Long aside: safety STREAMERS=2 HOLDERS=1 LANES=1
 //   Long hold_more: safety CALLERS=2 HOLDERS=2 LANES=2
 //   Long aside_more: safety CALLERS=1 STREAMERS=1 COPIERS=1 HOLDERS=1 LANES=1
+
+#include "replay.inc"
 
 #ifndef CALLERS
 #define CALLERS 0
@@ -92,7 +97,7 @@ inline take_parked(as) {
      :: word[lane] != FREE -> lane++
      :: else ->
         if
-        :: atomic { word[lane] == FREE -> word[lane] = as }
+        :: STEP(words_take_parked, me, lane, atomic { word[lane] == FREE -> word[lane] = as })
            break
         :: else -> lane++  // reached in long runs only: another thread had looked before
         fi
@@ -117,7 +122,7 @@ inline next_caller() {
     assert(overtaken[0] <= 1 + excused[0] && overtaken[1] <= 1 + excused[1]);
     excused[last_served] = 0;
     waiting--;
-    owed[who] = lane + 1;
+    owed ! who, lane + 1;
     who = 0
   }
 }
@@ -130,7 +135,7 @@ inline send_aside_of(queue) {
      n--;
      queue ? who, aside;
      if
-     :: aside -> owed[who] = ASIDE; gone++
+     :: aside -> owed ! who, ASIDE; gone++
      :: else -> queue ! who, aside
      fi
   od
@@ -147,14 +152,15 @@ inline collect() {
   if
   :: collected != LANES
   :: else ->
+     STEP(governor_look_for_copies, me, copies != HELD_OFF, left = (copies != HELD_OFF));
      if
-     :: copies != HELD_OFF
+     :: left -> left = false
      :: else ->
         atomic {
           assert(on_lanes == 0);
           held = true;
           alone = true;
-          owed[collecting] = HOLD;
+          owed ! collecting, HOLD;
           collecting = NOBODY;
           gone = 0;
           send_aside_of(calls0);
@@ -175,11 +181,11 @@ inline hand_over() {
   :: !held ->
      if
      :: holder == NOBODY && len(exclusives) > 0 && !(calls_first && waiting > 0) ->
-        atomic {
+        STEP(governor_hold_copies_off, me, 0, atomic {
           exclusives ? holder;
           collecting = holder;
           copies = copies | HELD_OFF
-        }
+        })
      :: else
      fi;
      if
@@ -190,7 +196,7 @@ inline hand_over() {
      fi;
      if
      :: waiting == 0 ->
-        parked = false;
+        STEP(words_unpark, me, 0, parked = false);
         break
      :: else
      fi;
@@ -207,15 +213,22 @@ inline hand_over() {
   lane = NONE
 }
 
+// What Parked::grant() is told: a lane, 0 for a hold, or one of the codes below 0.
+#define PLACE(what) (what == ASIDE -> -1 : (what == COPY -> -2 : (what == HOLD -> 0 : what - 1)))
+
 inline give_answers() {
-  t = 0;
   do
-  :: t == THREADS -> break
-  :: t < THREADS && owed[t] == 0 -> t++
-  :: t < THREADS && owed[t] != 0 ->
-     atomic { assert(answer[t] == 0); answer[t] = owed[t]; owed[t] = 0; t++ }
-  od;
-  t = 0
+  :: empty(owed) -> break
+  :: nempty(owed) ->
+     owed ? <t, what>;
+     STEP(parked_grant, me, PLACE(what), atomic {
+       owed ? t, what;
+       assert(answer[t] == 0);
+       answer[t] = what;
+       t = 0;
+       what = 0
+     })
+  od
 }
 
 // Each inline that calls this stands as seldom in a process as can be: the verifier takes long to compile.
@@ -231,22 +244,24 @@ inline release_collected() {
   :: at == LANES -> break
   :: at < LANES ->
      if
-     :: word[at] == COLLECTED -> word[at] = FREE
+     :: word[at] == COLLECTED ->
+        STEP(words_give_back, me, at, word[at] = FREE);
+        STEP(words_look_for_parked, me, parked, skip)
      :: else
      fi;
      at++
   od;
   atomic { at = 0; collected = 0; holder = NOBODY; held = false; collecting = NOBODY }
-  copies = copies + len(copying);
-  atomic {
+  STEP(governor_count_copies, me, len(copying), copies = copies + len(copying));
+  STEP(governor_let_copies_in, me, 0, atomic {
     copies = copies & 127;
     do
-    :: nempty(copying) -> copying ? who, aside; owed[who] = COPY
+    :: nempty(copying) -> copying ? who, aside; owed ! who, COPY
     :: empty(copying) -> break
     od;
     who = 0;
     aside = false
-  }
+  })
 }
 
 // await() and withdraw(). `got`: PASSED where the deadline has passed.
@@ -265,6 +280,7 @@ inline await_call() {
         withdrawn = true  // reached in long runs only: copies are not late elsewhere
      :: else
      fi;
+     STEP(governor_withdraw, me, withdrawn, skip);
      hand_over_locked();
      if
      :: withdrawn -> got = PASSED
@@ -284,7 +300,7 @@ inline enter(steps_aside, for_copy) {
   if
   :: for_copy ->
      if
-     :: atomic { (copies & HELD_OFF) == 0 -> copies++; got = NO_LANE }
+     :: STEP(governor_enter_copy, me, 0, atomic { (copies & HELD_OFF) == 0 -> copies++; got = NO_LANE })
      :: else
      fi
   :: !for_copy && parked
@@ -297,7 +313,9 @@ inline enter(steps_aside, for_copy) {
         :: word[at] != FREE -> at++
         :: else ->
            if
-           :: atomic { word[at] == FREE -> word[at] = 1 + model; got = at; on_lanes++ }
+           :: STEP(words_take, me, at, atomic {
+                word[at] == FREE -> word[at] = 1 + model; got = at; on_lanes++
+              })
               break
            :: else -> at++
            fi
@@ -312,7 +330,7 @@ inline enter(steps_aside, for_copy) {
      assert(for_copy || holder != me);
      if
      :: for_copy && (holder == NOBODY || holder == me) ->
-        copies++;
+        STEP(governor_enter_copy, me, 0, copies++);
         let_go();
         got = NO_LANE
      :: else ->
@@ -323,17 +341,17 @@ inline enter(steps_aside, for_copy) {
         :: else ->
            if
            :: for_copy ->
-              copying ! me, steps_aside;
+              STEP(governor_wait_copy, me, 0, copying ! me, steps_aside);
               let_go()
            :: else ->
-              parked = true;
-              atomic {
+              STEP(words_park, me, 0, parked = true);
+              STEP(governor_wait, me, 0, atomic {
                 if
                 :: model == 0 -> calls0 ! me, steps_aside
                 :: model == 1 -> calls1 ! me, steps_aside
                 fi;
                 waiting++
-              }
+              });
               hand_over_locked()
            fi;
            await_call();
@@ -341,12 +359,12 @@ inline enter(steps_aside, for_copy) {
            :: got == ASIDE || got == PASSED
            :: got == COPY -> got = NO_LANE
            :: else ->
-              atomic {
+              STEP(words_pass_to, me, got - 1, atomic {
                 got = got - 1;
                 assert(word[got] == GRANTED);
                 word[got] = 1 + model;
                 on_lanes++
-              }
+              })
            fi
         fi
      fi
@@ -356,19 +374,24 @@ inline enter(steps_aside, for_copy) {
 inline leave() {
   if
   :: got == NO_LANE ->
-     atomic { last = (copies == (HELD_OFF | 1)); copies-- }
+     STEP(governor_leave_copy, me, copies == (HELD_OFF | 1), atomic {
+       last = (copies == (HELD_OFF | 1));
+       copies--
+     });
      if
      :: last -> hold_lock()
      :: else
      fi
   :: else ->
-     atomic { on_lanes--; word[got] = FREE }
+     STEP(words_give_back, me, got, atomic { on_lanes--; word[got] = FREE });
+     STEP(words_look_for_parked, me, parked, last = parked);
      if
-     :: parked ->
-        last = true;
+     :: last ->
         hold_lock();
-        last_served = model;
-        excused[model] = excused[model] + ((model == 0 -> len(calls0) : len(calls1)) > 0 -> 1 : 0)
+        STEP(governor_served, me, 0, atomic {
+          last_served = model;
+          excused[model] = excused[model] + ((model == 0 -> len(calls0) : len(calls1)) > 0 -> 1 : 0)
+        })
      :: else
      fi
   fi;
@@ -385,8 +408,9 @@ inline on_the_device() { assert(!alone || holder == me) }
 proctype Caller(byte me) {
   byte model = me % 2;
   byte got, lane, at, t, who, n, gone;
-  byte owed[THREADS];
-  bool aside, withdrawn, last;
+  chan owed = [THREADS] of { byte, byte };  // the answers that it gives when it has let go
+  byte what;
+  bool aside, withdrawn, left, last;
   if
   :: INSIDE && me == CALLERS - 1 ->  // it has the lane when the search begins
      INSIDE == 1 || waiting == CALLERS - 1;
@@ -441,19 +465,21 @@ inline enter_on(for_copy) {
 proctype Streamer(byte me; bool copies_only) {
   byte model = me % 2;
   byte got, lane, at, t, who, n, gone;
-  byte owed[THREADS];
-  bool aside, withdrawn, last, owns, done;
+  chan owed = [THREADS] of { byte, byte };  // the answers that it gives when it has let go
+  byte what;
+  bool aside, withdrawn, left, last, owns, done;
   enter_on(copies_only);
   over++
 }
 
 proctype Holder(byte me) {
   byte lane, at, t, who, n, gone;
-  byte owed[THREADS];
-  bool aside, withdrawn;
+  chan owed = [THREADS] of { byte, byte };  // the answers that it gives when it has let go
+  byte what;
+  bool aside, withdrawn, left;
   hold_lock();
-  parked = true;
-  exclusives ! me;
+  STEP(words_park, me, 0, parked = true);
+  STEP(governor_ask_alone, me, 0, exclusives ! me);
   hand_over_locked();
   if
   :: answer[me] != 0
@@ -467,6 +493,7 @@ proctype Holder(byte me) {
         withdrawn = true
      :: else
      fi;
+     STEP(governor_withdraw, me, withdrawn, skip);
      hand_over_locked()
   fi;
   if
@@ -478,10 +505,10 @@ proctype Holder(byte me) {
      :: STREAMERS + COPIERS > 0 ->  // a copy of the holder's own: enter_on() by enter_copy(), which finds it
         atomic { !turn -> turn = true }
         hold_lock();
-        copies++;
+        STEP(governor_enter_copy, me, 0, copies++);
         let_go();
         turn = false;
-        copies--;
+        STEP(governor_leave_copy, me, 1, copies--);
         hold_lock();
         assert(held);  // hand_over() ends there
         let_go()
@@ -498,6 +525,7 @@ proctype Holder(byte me) {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     if
     :: INSIDE -> word[0] = 1 + (CALLERS - 1) % 2; on_lanes = 1
@@ -514,5 +542,6 @@ init {
   }
   over == THREADS;
   assert(!parked && copies == 0 && waiting == 0 && holder == NOBODY && !held && !lock && !turn);
-  for (t : 0 .. LANES - 1) { assert(word[t] == FREE) }
+  for (t : 0 .. LANES - 1) { assert(word[t] == FREE) };
+  REPLAY_END
 }

@@ -9,14 +9,19 @@
 //   Fairness   None is needed.
 //   Bound      TRIES callers that try the door first, JOINS that join only, with ROUNDS calls each. One lane.
 //              Callers just answered may be expected back (RETURNS); the time for that may be over, or not.
+//              The device has a lane more, so that no batch parks beside a call that looks at the door.
 //   Left out   Batches of more than one row (coalescer.pml): a seat on show is a batch. Calls that wait for
 //              those expected back.
+//   Replayed   By coalescer_sim_test.cpp where joining does not pay: each batch is one call, none on show.
 //
 //   Run claimed: safety TRIES=1 JOINS=2 RETURNS=1
 //   Run lone: safety TRIES=2 JOINS=1
 //   Run again: safety TRIES=2 ROUNDS=2
 //   Run all_end: ends TRIES=1 JOINS=1 RETURNS=1
+//   Replay lone: batch_sim_test TRIES=2 JOINS=1 ROUNDS=2
 //   Long more: safety TRIES=2 JOINS=2 RETURNS=1
+
+#include "replay.inc"
 
 #ifndef TRIES
 #define TRIES 0
@@ -34,9 +39,10 @@
 #define NOBODY 30
 #define FREE 0
 #define CALL 1
+#define BATCH 2
 
 bool door = true;  // LoneDoor::open_
-byte lane = FREE;
+byte lane[2];      // OwnerWords; lone calls take the first only
 // OpenSeats::word_: whether the spare batch is on show, and who has its seat.
 bool shown;
 byte seat = NOBODY;
@@ -56,6 +62,24 @@ inline run_on_the_lane() {
   running--
 }
 
+inline give_back(place) {
+  atomic {
+    STEP(words_give_back, me, place, lane[place] = FREE);
+    STEP(words_look_for_parked, me, 0, skip)
+  }
+}
+
+inline run_batch() {
+  if
+  :: STEP(words_take, me, 0, atomic { lane[0] == FREE -> lane[0] = BATCH; mine = 0 })
+  :: STEP(words_take, me, 1, atomic { lane[1] == FREE -> lane[1] = BATCH; mine = 1 })
+  fi;
+  run_on_the_lane();
+  give_back(mine)
+}
+
+#define LONE (lane[0] == CALL -> 1 : 0)
+
 inline come_in(who) {
   forming ! who;
   inside++;
@@ -74,7 +98,7 @@ inline count_in() {
   fi
 }
 
-inline look_at_lane() { lone = (lone != 0 && lane == CALL -> 1 : 0) }
+inline look_at_lane() { lone = (lone != 0 -> LONE : 0) }
 
 inline take_due() {
   atomic {
@@ -82,8 +106,10 @@ inline take_due() {
     :: len(forming) > 0 ->
        look_at_lane();
        if
-       :: busy + lone == 0 -> forming ? x; busy++; lead[x] = true
-       :: else
+       :: STEP(calls_take, me, 1, busy + lone == 0 -> forming ? x);
+          busy++;
+          lead[x] = true
+       :: busy + lone != 0
        fi;
        x = 0
     :: else
@@ -91,12 +117,13 @@ inline take_due() {
   }
 }
 
-// The spare batch, while a call that comes now would not run at once.
+// The spare batch, if there is one, while a call that comes now would not run at once.
 inline show_seats() {
   atomic {
     look_at_lane();
     if
     :: busy + lone + len(forming) + returning > 0 -> shown = true
+    :: busy + lone + len(forming) + returning > 0
     :: else -> count_in(); shown = false
     fi
   }
@@ -119,7 +146,7 @@ inline clear_up() {
 
 inline open_door() {
   if
-  :: busy + inside + returning == 0 -> door = true
+  :: busy + inside + returning == 0 -> STEP(door_open, me, 1, door = true)
   :: else
   fi
 }
@@ -142,66 +169,101 @@ inline advance() {
   open_door()
 }
 
+inline try_call() {
+  STEP(door_look, me, door, open = door);
+  if
+  :: open ->
+     STEP(door_look, me, door, open = door);  // try_run()
+     if
+     :: STEP(words_take, me, 0, atomic { open && lane[0] == FREE -> lane[0] = CALL });
+        STEP(door_look, me, door, open = door);  // again
+        if
+        :: open -> run_on_the_lane(); ran = true
+        :: else
+        fi;
+        give_back(0)
+     :: !open || lane[0] != FREE
+     fi;
+     STEP(door_look, me, door, open = door);  // Leaving
+     if
+     :: !open -> hold(); advance(); let_go()
+     :: else
+     fi
+  :: else
+  fi
+}
+
+inline shut_door() {
+  STEP(door_look, me, door, open = door);
+  if
+  :: open ->
+     STEP(door_shut, me, 0, door = false);
+     lone = LONE;  // of a lane after the other: said when all are looked at
+     STEP(calls_count_lone, me, lone, skip)
+  :: else
+  fi
+}
+
+// With the lock held at the end: at_once, or with a batch to sit down in.
+inline come() {
+  do
+  :: hold();
+     atomic { count_in() }
+     shut_door();
+     atomic {
+       look_at_lane();
+       at_once = (busy + lone + len(forming) + returning == 0)
+     }
+     if
+     :: at_once || fresh -> break
+     :: !at_once && !fresh ->  // it makes one
+        let_go();
+        fresh = true
+     fi
+  od;
+  fresh = false
+}
+
 proctype Caller(byte me; bool tries) {
-  byte x, times;
-  bool news, ran;
+  byte x, times, mine;
+  bool news, ran, open, fresh, at_once;
   do
   :: times == ROUNDS -> break
   :: else ->
      times++;
      ran = false;
      if
-     :: tries && door ->
-        if
-        :: atomic { lane == FREE -> lane = CALL }
-           if
-           :: door -> run_on_the_lane(); ran = true  // it looks again
-           :: else
-           fi;
-           lane = FREE
-        :: lane != FREE
-        fi;
-        if
-        :: !door -> hold(); advance(); let_go()
-        :: else
-        fi
-     :: !tries || !door
+     :: tries -> try_call()
+     :: else
      fi;
      if
      :: ran -> goto answered
      :: else
      fi;
      if
-     :: atomic { shown && seat == NOBODY -> seat = me }
+     :: STEP(seats_claim, me, 0, atomic { shown && seat == NOBODY -> seat = me })  // not replayed: none shown
         hold();
         advance();
         let_go()
      :: !shown || seat != NOBODY ->
-        hold();
-        atomic { count_in() }
+        come();
         if
-        :: door ->
-           door = false;
-           lone = (lane == CALL -> 1 : 0)
-        :: else -> atomic { look_at_lane() }
-        fi;
-        if
-        :: busy + lone + len(forming) + returning == 0 ->
-           inside++;
+        :: at_once ->
+           STEP(calls_run_at_once, me, 0, inside++);
            busy++;
            let_go();
            goto runs
-        :: else -> come_in(me)
+        :: else -> STEP(calls_sit_down, me, 0, come_in(me))
         fi;
         advance();
         let_go()
      fi;
      lead[me] -> lead[me] = false;
 runs:
-     run_on_the_lane();
+     run_batch();
      hold();
      atomic { count_in() }
-     busy--;
+     STEP(calls_end_run, me, 0, busy--);
      inside--;
      if
      :: RETURNS > 0 -> returning++
@@ -217,6 +279,7 @@ answered:
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     do
     :: t == CALLERS -> break
@@ -224,5 +287,6 @@ init {
     od
   }
   over == CALLERS;
-  assert(busy + inside + running == 0)
+  assert(busy + inside + running == 0);
+  REPLAY_END
 }

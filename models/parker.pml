@@ -9,16 +9,20 @@
 //              empty, or by the one that tells. The owner alone sets and clears kAsleep.
 //   Liveness   An owner that was told does not sleep (invalid end states); no execution is infinite (ends).
 //   Fairness   None is needed.
-//   Bound      TELLERS threads, each with a bit of its own. The deadline passes (LATE) and the kernel wakes
-//              for no reason (SPURIOUS) once at most.
+//   Bound      TELLERS threads, each with a bit of its own. The deadline passes (LATE) once at most, and the
+//              kernel wakes for no reason SPURIOUS times at most.
 //   Left out   Waits in slices for interrupts: each is a wait with a deadline. The parker without a futex.
 //
 //   Run sleep: safety TELLERS=3 SPURIOUS=1
 //   Run late: safety TELLERS=2 LATE=1 SPURIOUS=1
 //   Run late_ends: ends TELLERS=2 LATE=1 SPURIOUS=1
 //   Run seat: safety TELLERS=2 EMPTY=1
+//   Replay sleep: base_sim_test TELLERS=3 LATE=1 SPURIOUS=9
+//   Replay seat: batch_sim_test TELLERS=3 EMPTY=1
 //   Long sleep_more: safety TELLERS=4 LATE=1 SPURIOUS=1
 //   Long seat_more: safety TELLERS=4 EMPTY=1
+
+#include "replay.inc"
 
 #ifndef LATE
 #define LATE 0
@@ -30,6 +34,8 @@
 #define EMPTY 0
 #endif
 #define ASLEEP 128
+#define BIT(teller) (2 << (teller))
+#define ALL_BITS (BIT(TELLERS) - 2)
 
 byte word;       // word_: bits told and not taken, and ASLEEP
 bool in_kernel;  // the owner sleeps in the kernel
@@ -39,7 +45,11 @@ byte acted[TELLERS];
 byte over;
 
 inline tell(bits) {
-  atomic { before = word; word = word | bits; told_so_far = told_so_far | bits }
+  STEP(parker_tell, me, (word & ASLEEP) != 0, atomic {
+    before = word;
+    word = word | bits;
+    told_so_far = told_so_far | bits
+  });
   if
   :: before & ASLEEP -> in_kernel = false  // futex::wake
   :: else
@@ -47,21 +57,23 @@ inline tell(bits) {
 }
 
 // Parker::take: true if the bit was there.
-inline take(bits) { atomic { got = word & bits; word = word & ~bits } }
+inline take(bits) {
+  STEP(parker_take, me, word & (bits), atomic { got = word & (bits); word = word & ~(bits) })
+}
 
 proctype Teller(byte me) {
   byte before, got;
-  tell((1 << me));
+  tell(BIT(me));
   if
   :: EMPTY ->  // Member::tell
      if
-     :: is_absent ->
-        take((1 << me));
+     :: STEP(seat_look_whether_empty, me, 1, is_absent) ->
+        take(BIT(me));
         if
         :: got -> acted[me]++
         :: else
         fi
-     :: else  // the thread in the seat acts
+     :: STEP(seat_look_whether_empty, me, 0, !is_absent)  // the thread in the seat acts
      fi
   :: else
   fi;
@@ -71,41 +83,43 @@ proctype Teller(byte me) {
 // Parker::sleep. What was told stays in the word.
 inline sleep() {
   do
-  :: atomic { word == 0 -> word = ASLEEP }  // cas_strong_acq_rel
+  :: STEP(parker_fall_asleep, me, 0, atomic { word == 0 -> word = ASLEEP })  // cas_strong_acq_rel
      goto_kernel()
-  :: atomic { (word & ~ASLEEP) != 0 -> skip }
+  :: STEP(parker_fall_asleep, me, word & ~ASLEEP, atomic { (word & ~ASLEEP) != 0 -> skip })
      break
-  :: atomic { word == ASLEEP -> skip }  // woken for no reason
+  :: STEP(parker_fall_asleep, me, 0, atomic { word == ASLEEP -> skip })  // woken for no reason
      goto_kernel()
   od;
-  atomic {
+  STEP(parker_wake, me, word & ~ASLEEP, atomic {
     found = word & ~ASLEEP;
     word = word & ~ASLEEP
-  }
+  })
 }
 
 inline goto_kernel() {
   if
   :: late -> break
-  :: else
+  :: LATE && !late -> late = true; break
+  :: !late
   fi;
   if
   :: atomic { word == ASLEEP -> in_kernel = true }
      if
      :: !in_kernel
      :: atomic { LATE && in_kernel -> in_kernel = false; late = true }
-     :: atomic { SPURIOUS && !woken && in_kernel -> in_kernel = false; woken = true }
+     :: atomic { woken < SPURIOUS && in_kernel -> in_kernel = false; woken++ }
      fi
   :: word != ASLEEP
   fi
 }
 
 proctype Owner() {
-  byte found, got;
-  bool late, woken;
+  byte me = TELLERS;
+  byte found, got, woken;
+  bool late;
   do
-  :: taken_so_far == (1 << TELLERS) - 1 -> break
-  :: taken_so_far != (1 << TELLERS) - 1 ->
+  :: taken_so_far == ALL_BITS -> break
+  :: taken_so_far != ALL_BITS ->
      sleep();
      assert((word & ASLEEP) == 0 && !in_kernel);
      assert(found != 0 || late);
@@ -124,12 +138,13 @@ proctype Owner() {
 
 // Coalescer::leave_empty: the seat is told nothing that is lost.
 proctype Leaver() {
+  byte me = TELLERS;
   byte got, note;
-  is_absent = true;
+  STEP(seat_leave_empty, me, 0, is_absent = true);
   do
   :: note == TELLERS -> break
   :: note < TELLERS ->
-     take((1 << note));
+     take(BIT(note));
      if
      :: got -> acted[note]++
      :: else
@@ -141,6 +156,7 @@ proctype Leaver() {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. TELLERS - 1) { run Teller(t) }
     if
@@ -152,5 +168,6 @@ init {
   if
   :: EMPTY -> for (t : 0 .. TELLERS - 1) { assert(acted[t] == 1) }
   :: else
-  fi
+  fi;
+  REPLAY_END
 }

@@ -24,7 +24,11 @@
 //   Run exits: safety OPENERS=3
 //   Run fork: safety FORKS=1
 //   Run all_end: ends CALLERS=1 LONE=1
+//   Replay gate: runtime_sim_test CALLERS=2
+//   Replay lone: runtime_sim_test LONE=1 CALLERS=1
 //   Long close_more: safety CALLERS=2 LONE=2
+
+#include "replay.inc"
 
 #ifndef CALLERS
 #define CALLERS 0
@@ -60,10 +64,10 @@ inline run_call() {
 
 inline leave_gate() {
   if
-  :: atomic { (gate & CLOSED) == 0 -> gate-- }
+  :: STEP(gate_leave, me, 0, atomic { (gate & CLOSED) == 0 -> gate-- })
   :: (gate & CLOSED) != 0 ->
      atomic { !emptied_lock -> emptied_lock = true }
-     atomic { last = (gate == (CLOSED | 1)); gate-- }
+     STEP(gate_leave_closed, me, gate == (CLOSED | 1), atomic { last = (gate == (CLOSED | 1)); gate-- });
      if
      :: last -> closer_sleeps = false  // notify_all()
      :: else
@@ -72,9 +76,9 @@ inline leave_gate() {
   fi
 }
 
-proctype Caller() {
+proctype Caller(byte me) {
   bool passed, last;
-  atomic { passed = ((gate & CLOSED) == 0); gate++ }
+  STEP(gate_enter, me, (gate & CLOSED) == 0, atomic { passed = ((gate & CLOSED) == 0); gate++ });
   if
   :: passed -> run_call()
   :: else
@@ -83,9 +87,9 @@ proctype Caller() {
   over++
 }
 
-proctype LoneCaller() {  // try_run: with the lane, it looks at the gate again
+proctype LoneCaller(byte me) {  // try_run: with the lane, it looks at the gate again
   byte times;
-  bool tell;
+  bool tell, shut;
   do
   :: times == 2 -> break
   :: times < 2 ->
@@ -98,21 +102,22 @@ proctype LoneCaller() {  // try_run: with the lane, it looks at the gate again
      :: else
      fi;
      if
-     :: atomic { lane == FREE -> lane = CALL }
+     :: STEP(words_take, me, 0, atomic { lane == FREE -> lane = CALL })
      :: lane != FREE -> break
      fi;
+     STEP(gate_look_closed, me, (gate & CLOSED) != 0, shut = ((gate & CLOSED) != 0));
      if
-     :: (gate & CLOSED) != 0
+     :: shut
      :: else -> run_call()
      fi;
-     lane = FREE;
-     tell = parked;
+     STEP(words_give_back, me, 0, lane = FREE);
+     STEP(words_look_for_parked, me, parked, tell = parked);
      if
      :: tell ->
         atomic { !queue_lock -> queue_lock = true }
         if
         :: draining -> drainer_sleeps = false  // notify_all()
-        :: else -> parked = false  // hand_over()
+        :: else -> STEP(words_unpark, me, 0, parked = false)  // hand_over()
         fi;
         queue_lock = false
      :: else
@@ -122,12 +127,16 @@ proctype LoneCaller() {  // try_run: with the lane, it looks at the gate again
   over++
 }
 
-proctype Closer() {  // Model::close
-  gate = gate | CLOSED;
+proctype Closer(byte me) {  // Model::close
+  bool empty_now;
+  STEP(gate_close, me, 0, gate = gate | CLOSED);
   atomic { !emptied_lock -> emptied_lock = true }
   do
-  :: (gate & ~CLOSED) == 0 -> break
-  :: else ->
+  :: STEP(gate_look, me, (gate & ~CLOSED) == 0, empty_now = ((gate & ~CLOSED) == 0));
+     if
+     :: empty_now -> break
+     :: else
+     fi;
      atomic { closer_sleeps = true; emptied_lock = false }
      atomic { !closer_sleeps && !emptied_lock -> emptied_lock = true }
   od;
@@ -137,7 +146,7 @@ proctype Closer() {  // Model::close
   :: else ->
      atomic { !queue_lock -> queue_lock = true }
      draining = true;
-     parked = true;
+     STEP(words_park, me, 0, parked = true);
      do
      :: lane != CALL -> break
      :: else ->
@@ -145,7 +154,7 @@ proctype Closer() {  // Model::close
         atomic { !drainer_sleeps && !queue_lock -> queue_lock = true }
      od;
      draining = false;
-     parked = false;  // hand_over()
+     STEP(words_unpark, me, 0, parked = false);  // hand_over()
      queue_lock = false
   fi;
   atomic { assert(running == 0); closed_for_good = true }
@@ -263,18 +272,19 @@ proctype Child() {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     do
     :: t == CALLERS -> break
-    :: t < CALLERS -> run Caller(); t++
+    :: t < CALLERS -> run Caller(t); t++
     od;
     t = 0;
     do
     :: t == LONE -> break
-    :: t < LONE -> run LoneCaller(); t++
+    :: t < LONE -> run LoneCaller(CALLERS + t); t++
     od;
     if
-    :: CALLERS + LONE > 0 -> run Closer()
+    :: CALLERS + LONE > 0 -> run Closer(CALLERS + LONE)
     :: else -> over++
     fi;
     t = 0;
@@ -293,5 +303,6 @@ init {
   }
   over == CALLERS + LONE + OPENERS + 4;
   assert((gate & ~CLOSED) == 0 && lane == FREE && running == 0);
-  for (t : 0 .. OPENERS) { assert(!open[t]) }
+  for (t : 0 .. OPENERS) { assert(!open[t]) };
+  REPLAY_END
 }

@@ -14,11 +14,12 @@
 //   Bound      REQUESTS, each with a submitter and, with KEEPER, a deadline in the order of their numbers;
 //              WORKERS that take two at most; room is waited for until a deadline (LATE). A worker hangs
 //              (HANGS), is busy (BUSY) or does not start (DIES), request 0 is cancelled (CANCELS), drain()
-//              (DRAINS) and close() (CLOSES) come, all at will. Without CLOSES the queue is closed when all
-//              is answered.
-//   Left out   The policy: what waits is due at once. Returning callers, lingering batches, replaced
-//              workers, seekers without a thread. Each critical section of state_ is one step, and the
-//              answers that a thread gives together are.
+//              (DRAINS) and close() (CLOSES) come, all at will. Takers wake for no reason (SPURIOUS). Without
+//              CLOSES the queue is closed when all is answered.
+//   Left out   The policy: what waits is due at once, and a batch is as large as it likes. Returning callers,
+//              lingering batches, replaced workers, seekers without a thread. Each critical section of state_
+//              is one step, and the answers that a thread gives together are.
+//   Replayed   By request_queue_sim_test.cpp, whose threads answer as those of BatchQueue do.
 //
 //   Run queue: safety REQUESTS=2 WORKERS=2 CAPACITY=2
 //   Run room: safety REQUESTS=3 WORKERS=1 CAPACITY=1 LATE=1 CANCELS=1
@@ -29,10 +30,17 @@
 //   Run close: safety REQUESTS=2 WORKERS=1 CAPACITY=1 CLOSES=1 DRAINS=1
 //   Run hang: safety REQUESTS=1 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1
 //   Run dies: safety REQUESTS=2 WORKERS=2 CAPACITY=1 DIES=1
+//   Run wakes: safety REQUESTS=2 WORKERS=2 CAPACITY=1 SPURIOUS=1
 //   Run all_end: ends REQUESTS=2 WORKERS=1 CAPACITY=1 CLOSES=1
+//   Replay room: batch_sim_test REQUESTS=3 WORKERS=2 CAPACITY=1 LATE=1 CANCELS=1 DIES=1 SPURIOUS=1
+//   Replay close: batch_sim_test REQUESTS=3 WORKERS=2 CAPACITY=1 CLOSES=1 DRAINS=1 SPURIOUS=1
+//   Replay deadlines: batch_sim_test REQUESTS=3 WORKERS=1 CAPACITY=2 KEEPER=1 DRAINS=1 SPURIOUS=1
+//   Replay hang: batch_sim_test REQUESTS=3 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1 SPURIOUS=1
 //   Long queue_more: safety REQUESTS=3 WORKERS=2 CAPACITY=2
 //   Long close_more: safety REQUESTS=3 WORKERS=1 CAPACITY=1 CLOSES=1 DRAINS=1
 //   Long hang_more: safety REQUESTS=2 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1
+
+#include "replay.inc"
 
 #ifndef LATE
 #define LATE 0
@@ -58,44 +66,88 @@
 #ifndef BUSY
 #define BUSY 0
 #endif
+#ifndef SPURIOUS
+#define SPURIOUS 0
+#endif
 #define MOST 2
 #define NEVER 30
+#define HANG_TIME 29  // of a batch that runs, before or after any deadline
 #define GRANTED 1
 #define REFUSED 2
 #define WAITS 1
 #define IN_BATCH 2
 #define OUT 3
 #define TURNED_AWAY 4
+// Who does a step: submitters come first.
+#define WORKER(w) (REQUESTS + (w))
+#define CLOSER (REQUESTS + WORKERS)
+#define THE_KEEPER (REQUESTS + WORKERS + 1)
+#define CANCELLER (REQUESTS + WORKERS + 2)
+#define DRAINER (REQUESTS + WORKERS + 3)
 
 // State, under its lock.
 chan waiting = [REQUESTS] of { byte };
 chan seekers = [REQUESTS] of { byte };
 byte reserved, runs, asleep, told, serving = WORKERS;
-byte care_next = NEVER;
+byte care_next;          // a deadline's number + 1, HANG_TIME or NEVER; 0: the keeper has not looked yet
 bool changed[WORKERS];   // turn differs from what the taker saw
-bool running[WORKERS], given_up[WORKERS], hung[WORKERS];
-byte batch[WORKERS * MOST], size[WORKERS];
+bool running[WORKERS];   // in a batch that nobody answers yet
+bool hung[WORKERS], reported[WORKERS];
+byte batch[WORKERS * MOST], size[WORKERS];  // 0: it is in no batch
 bool answering[WORKERS + 1];  // of each worker, and of the keeper
 bool draining, closed, refusal, drainer_waits;
 
 bool sleeping[WORKERS];  // in the Condition
-byte room_answer[REQUESTS];
-bool drained, rung;
+byte parked_answer[REQUESTS + 1];  // Parked, of each submitter and of the drainer: 0: none yet
+bool rung, returned;     // submit() of request 0 has
 byte now;                // deadlines below it have passed
 byte where[REQUESTS], answered[REQUESTS];  // not in the code, as are the next
 byte settled, over;
 
-#define ROOM_LEFT (len(waiting) + reserved + 1 <= CAPACITY)
+#define ROOM_BESIDE(kept) (len(waiting) + reserved - kept + 1 <= CAPACITY)
+#define ROOM_FOR_ME ((was_granted || len(seekers) == 0) && ROOM_BESIDE(was_granted))
+#define OPEN (!closed && !draining && !refusal)
 #define ANSWERING (answering[0] || answering[WORKERS - 1] || answering[WORKERS])
 #define IDLE (len(waiting) == 0 && runs == 0 && (closed || !ANSWERING))
+#define IS_LATE(r) (KEEPER && now > r && waiting ?? [r])
+#define LATE_ONES (IS_LATE(0) + IS_LATE(1) + IS_LATE(2))
+#define CAN_TAKE (!closed && LATE_ONES == 0 && len(waiting) > 0)
+
+// Under the lock: an answer that is given after it.
+inline owe(whom, what) {
+  owed[owes] = whom * 4 + what;
+  owes++
+}
+
+inline pass_answer() {
+  assert(parked_answer[owed[i] / 4] == 0);
+  parked_answer[owed[i] / 4] = owed[i] % 4;
+  owed[i] = 0;
+  i++
+}
+
+inline give_answers(id) {
+  if
+  :: owes == 0
+  :: else ->
+     atomic {
+       do
+       :: i == owes -> break
+       :: i < owes && owed[i] % 4 == GRANTED -> STEP(parked_grant, id, 0, pass_answer())
+       :: i < owes && owed[i] % 4 == REFUSED -> STEP(parked_refuse, id, 0, pass_answer())
+       od;
+       i = 0;
+       owes = 0
+     }
+  fi
+}
 
 inline grant_room() {
   do
-  :: len(seekers) > 0 && ROOM_LEFT ->
+  :: len(seekers) > 0 && ROOM_BESIDE(0) ->
      seekers ? who;
      reserved++;
-     assert(room_answer[who] == 0);
-     room_answer[who] = GRANTED
+     owe(who, GRANTED)
   :: else -> break
   od;
   who = 0
@@ -103,7 +155,7 @@ inline grant_room() {
 
 inline now_idle() {
   if
-  :: drainer_waits && IDLE -> drainer_waits = false; drained = true
+  :: drainer_waits && IDLE -> drainer_waits = false; owe(REQUESTS, GRANTED)
   :: else
   fi
 }
@@ -113,9 +165,10 @@ inline new_turn() {
   i = 0
 }
 
-inline tell_taker() {
+#define TELLS (runs < WORKERS && asleep > told)
+inline tell_taker(at_once) {
   if
-  :: runs < WORKERS && asleep > told -> told++; new_turn(); tell = true
+  :: at_once && TELLS -> told++; new_turn(); tell = true
   :: else -> tell = false
   fi
 }
@@ -145,27 +198,36 @@ inline notify_all() {
   }
 }
 
+inline ring(id) { STEP(queue_ring, id, 0, rung = true) }
+
 inline answer(request) {
   assert(answered[request] == 0 && where[request] != WAITS);
   answered[request]++;
   settled++
 }
 
-// empty(): what waits becomes the caller's, and who waits for room is refused.
-inline empty_queue() {
+inline refuse_seekers() {
   do
-  :: len(waiting) > 0 -> waiting ? who; mine[who] = true; where[who] = OUT
-  :: len(seekers) > 0 -> seekers ? who; assert(room_answer[who] == 0); room_answer[who] = REFUSED
+  :: len(seekers) > 0 -> seekers ? who; owe(who, REFUSED)
   :: else -> break
   od;
   who = 0
 }
 
-inline answer_mine() {
+// empty(): what waits becomes the caller's, and who waits for room is refused.
+inline empty_queue() {
+  do
+  :: len(waiting) > 0 -> waiting ? who; mine[who] = true; where[who] = OUT
+  :: else -> break
+  od;
+  refuse_seekers()
+}
+
+inline answer_mine(id) {
   atomic {
     do
     :: i == REQUESTS -> break
-    :: i < REQUESTS && mine[i] -> answer(i); mine[i] = false; i++
+    :: i < REQUESTS && mine[i] -> STEP(request_answer, id, i, answer(i)); mine[i] = false; i++
     :: i < REQUESTS && !mine[i] -> i++
     od;
     i = 0
@@ -173,56 +235,51 @@ inline answer_mine() {
 }
 
 proctype Submitter(byte me) {
-  byte who, i;
+  byte who, i, owes;
+  byte owed[REQUESTS + 1];
   bool was_granted, parks, tell, rings, refused;
   do
   :: atomic {
        if
-       :: was_granted -> reserved--
-       :: else
-       fi;
-       parks = false;
-       if
-       :: closed || draining || refusal -> refused = true
-       :: else ->
+       :: STEP(queue_refuse, me, 0, !OPEN -> refused = true)
+       :: STEP(queue_admit, me, TELLS, OPEN && ROOM_FOR_ME -> waiting ! me);
+          parks = false;
+          where[me] = WAITS;
+          assert(len(waiting) <= CAPACITY);
+          tell_taker(true);
           if
-          :: (was_granted || len(seekers) == 0) && ROOM_LEFT ->
-             waiting ! me;
-             where[me] = WAITS;
-             rings = (KEEPER && me < care_next);
-             assert(len(waiting) <= CAPACITY);
-             tell_taker()
-          :: else ->
-             parks = true;
-             seekers ! me
+          :: KEEPER && me + 1 < care_next -> rings = true
+          :: !(KEEPER && me + 1 < care_next) || care_next == HANG_TIME
           fi
-       fi
+       :: STEP(queue_reject, me, 0, LATE && OPEN && !ROOM_FOR_ME && !was_granted -> refused = true)
+       :: STEP(queue_seek_room, me, 0, OPEN && !ROOM_FOR_ME -> seekers ! me);
+          parks = true
+       fi;
+       reserved = reserved - was_granted
      }
      if
-     :: !parks -> break
+     :: refused || !parks -> break
      :: else ->
         if
-        :: room_answer[me] != 0
+        :: parked_answer[me] != 0
         :: LATE ->
            atomic {
              if
-             :: room_answer[me] == 0 -> seekers ?? eval(me); refused = true; grant_room()
-             :: else
+             :: STEP(queue_withdraw, me, 1, seekers ?? [eval(me)] -> seekers ?? eval(me));
+                refused = true;
+                grant_room()
+             :: STEP(queue_withdraw, me, 0, !(seekers ?? [eval(me)]))
              fi
            }
+           give_answers(me)
         fi;
         if
         :: refused -> break
-        :: else ->
-           atomic {
-             room_answer[me] != 0 -> refused = (room_answer[me] == REFUSED);
-             was_granted = true;
-             room_answer[me] = 0
-           }
-           if
-           :: refused -> break
-           :: else
-           fi
+        :: atomic { parked_answer[me] == REFUSED -> parked_answer[me] = 0 }
+           refused = true;
+           break
+        :: atomic { parked_answer[me] == GRANTED -> parked_answer[me] = 0 }
+           was_granted = true
         fi
      fi
   od;
@@ -231,15 +288,20 @@ proctype Submitter(byte me) {
   :: else ->
      notify_one();
      if
-     :: rings -> rung = true
+     :: rings -> ring(me)
      :: else
      fi
   fi;
-  over++
+  atomic { returned = (returned || me == 0); over++ }
 }
 
-inline come_back(index) {
-  atomic { answering[index] = false; now_idle() }
+inline come_back(index, id) {
+  if
+  :: answering[index] ->
+     atomic { STEP(queue_come_back, id, 0, answering[index] = false); now_idle() }
+     give_answers(id)
+  :: else
+  fi
 }
 
 inline take_late() {  // an Expire: what waits and is late
@@ -250,7 +312,7 @@ inline take_late() {  // an Expire: what waits and is late
      count--;
      waiting ? who;
      if
-     :: KEEPER && who < now -> mine[who] = true; where[who] = OUT; late = true
+     :: KEEPER && who < now -> mine[who] = true; where[who] = OUT
      :: else -> waiting ! who
      fi
   od;
@@ -258,12 +320,13 @@ inline take_late() {  // an Expire: what waits and is late
 }
 
 proctype Worker(byte me) {
-  byte who, i, count;
-  bool mine[REQUESTS], tell, late, due;
+  byte who, i, count, took, owes;
+  byte owed[REQUESTS + 1];
+  bool mine[REQUESTS], tell, late, due, rings;
   if
   :: DIES ->  // prepare() throws: lost_worker()
      atomic {
-       serving--;
+       STEP(queue_lose_worker, WORKER(me), serving == 1 && !closed, serving--);
        if
        :: serving > 0 || closed
        :: else ->
@@ -272,7 +335,8 @@ proctype Worker(byte me) {
           now_idle()
        fi
      }
-     answer_mine();
+     give_answers(WORKER(me));
+     answer_mine(WORKER(me));
      goto ended
   :: BUSY ->  // with a batch of others, until the end
      closed;
@@ -280,59 +344,63 @@ proctype Worker(byte me) {
   :: !BUSY
   fi;
   do
-  :: come_back(me);
+  :: come_back(me, WORKER(me));
      // await_due()
      do
+     :: closed || len(waiting) > 0 -> break
      :: atomic {
-          if
-          :: closed || len(waiting) > 0 -> due = true
-          :: else -> due = false; asleep++; changed[me] = false; sleeping[me] = true
-          fi
+          STEP(queue_sleep, WORKER(me), 0, !closed && len(waiting) == 0 -> asleep++);
+          changed[me] = false;
+          sleeping[me] = true
         }
-        if
-        :: due -> break
-        :: else ->
-           do
-           :: atomic { !sleeping[me] && changed[me] -> asleep--; told = (told > 0 -> told - 1 : 0) }
-              break
-           :: atomic { !sleeping[me] && !changed[me] -> sleeping[me] = true }
-           od
-        fi
+        do
+        :: atomic {
+             STEP(queue_wake, WORKER(me), 0, !sleeping[me] && changed[me] -> asleep--);
+             told = (told > 0 -> told - 1 : 0)
+           }
+           break
+        :: atomic { !sleeping[me] && !changed[me] -> sleeping[me] = true }
+        :: atomic { SPURIOUS && sleeping[me] && changed[me] -> sleeping[me] = false }
+        od
      od;
      // try_take()
-     late = false;
      atomic {
        if
        :: closed -> goto ended
-       :: else
+       :: !closed && len(waiting) == 0
+       :: STEP(queue_expire, WORKER(me), LATE_ONES, !closed && LATE_ONES > 0 -> late = true);
+          take_late();
+          answering[me] = true
+       :: STEP(queue_take, WORKER(me), 1, CAN_TAKE -> took = 1)
+       :: STEP(queue_take, WORKER(me), 2, CAN_TAKE && len(waiting) > 1 -> took = 2)
        fi;
-       take_late();
        if
-       :: late -> answering[me] = true
-       :: !late && len(waiting) > 0 ->
+       :: took > 0 ->
           do
-          :: len(waiting) > 0 && count < MOST ->
+          :: count == took -> break
+          :: count < took ->
              waiting ? who;
              where[who] = IN_BATCH;
              batch[me * MOST + count] = who;
              count++
-          :: else -> break
           od;
-          size[me] = count;
           count = 0;
           who = 0;
+          size[me] = took;
           running[me] = true;
-          given_up[me] = false;
+          reported[me] = false;
           runs++;
-          assert(runs <= WORKERS)
+          assert(runs <= WORKERS);
+          if
+          :: HANGS && care_next == NEVER -> rings = true
+          :: HANGS && 0 < care_next && care_next < HANG_TIME -> rings = true  // if this may hang before that
+          :: !HANGS || care_next != NEVER
+          fi
        :: else
        fi;
        if
-       :: late || running[me] ->
-          if
-          :: len(waiting) > 0 -> tell_taker()
-          :: else
-          fi;
+       :: late || took > 0 ->
+          tell_taker(len(waiting) > 0);
           grant_room();
           now_idle()
        :: else
@@ -340,43 +408,43 @@ proctype Worker(byte me) {
      }
      notify_one();
      if
-     :: late -> answer_mine()
+     :: rings ->
+        rings = false;
+        ring(WORKER(me))
      :: else
      fi;
+     give_answers(WORKER(me));
      if
-     :: !running[me] && !given_up[me]
-     :: else ->
+     :: late ->
+        late = false;
+        answer_mine(WORKER(me))
+     :: !late && took == 0
+     :: !late && took > 0 ->
         atomic {  // ran()
-          if
-          :: given_up[me] -> due = false
-          :: else -> running[me] = false; due = true
-          fi
+          STEP(queue_ran, WORKER(me), !hung[me], due = !hung[me]);
+          running[me] = false;
+          do
+          :: !due || count == took -> break
+          :: due && count < took -> mine[batch[me * MOST + count]] = true; count++
+          od;
+          count = 0;
+          took = 0
         }
-        if
-        :: due ->
-           atomic {
-             do
-             :: count == size[me] -> break
-             :: count < size[me] -> answer(batch[me * MOST + count]); count++
-             od;
-             count = 0
-           }
-        :: else
-        fi;
+        answer_mine(WORKER(me));
         atomic {  // finish(), and came_back()
           if
-          :: due ->
-             runs--;
-             if
-             :: len(waiting) > 0 -> tell_taker()
-             :: else
-             fi;
+          :: STEP(queue_finish, WORKER(me), len(waiting) > 0 && asleep > told, due -> runs--);
+             size[me] = 0;
+             tell_taker(len(waiting) > 0);
              now_idle()
-          :: !due && hung[me] -> hung[me] = false; serving++; refusal = false
+          :: STEP(queue_hung_comes_back, WORKER(me), 0, !due && hung[me] -> hung[me] = false);
+             serving++;
+             refusal = false
           fi;
-          given_up[me] = false
+          due = false
         }
-        notify_one()
+        notify_one();
+        give_answers(WORKER(me))
      fi
   od;
 ended:
@@ -384,122 +452,132 @@ ended:
 }
 
 proctype Keeper() {
-  byte who, i, count, w;
-  bool mine[REQUESTS], late, hangs;
+  byte who, i, count, w, owes;
+  byte owed[REQUESTS + 1];
+  bool mine[REQUESTS], late, hangs, ends;
   do
-  :: come_back(WORKERS);
-     rung = false;  // `seen` is read
-     late = false;
-     atomic {
-       if
-       :: closed -> break
-       :: else
-       fi;
-       take_late();
-       care_next = NEVER;
-       count = len(waiting);
-       do
-       :: count == 0 -> break
-       :: count > 0 ->
-          count--;
-          waiting ? who;
-          waiting ! who;
-          care_next = (who < care_next -> who : care_next)
-       od;
-       who = 0;
-       if
-       :: late -> answering[WORKERS] = true
-       :: else
-       fi;
-       grant_room();
-       now_idle()
-     }
-     if
-     :: late -> answer_mine()
-     :: else ->
-        if
-        :: rung || now > care_next
-        :: atomic { HANGS && running[0] -> w = 0; hangs = true }
-        :: atomic { HANGS && running[WORKERS - 1] -> w = WORKERS - 1; hangs = true }
-        fi;
-        if
-        :: hangs ->  // hang()
-           atomic {
-             hangs = running[w];
+  :: come_back(WORKERS, THE_KEEPER);
+     do
+     :: STEP(queue_see_bell, THE_KEEPER, 0, rung = false);  // `seen` is read
+        atomic {
+          STEP(queue_care, THE_KEEPER, LATE_ONES, late = (LATE_ONES > 0));
+          ends = closed;
+          take_late();
+          care_next = NEVER;
+          count = len(waiting);
+          do
+          :: count == 0 -> break
+          :: count > 0 ->
+             count--;
+             waiting ? who;
+             waiting ! who;
+             care_next = (who + 1 < care_next -> who + 1 : care_next)
+          od;
+          who = 0; w = 0;
+          do
+          :: w == WORKERS -> break
+          :: w < WORKERS && (!HANGS || size[w] == 0 || reported[w]) -> w++
+          :: w < WORKERS && HANGS && size[w] > 0 && !reported[w] ->
              if
-             :: running[w] ->
-                running[w] = false;
-                given_up[w] = true;
-                hung[w] = true;
-                runs--;
-                serving--;
-                do
-                :: count == size[w] -> break
-                :: count < size[w] -> mine[batch[w * MOST + count]] = true; count++
-                od;
-                count = 0;
-                if
-                :: serving == 0 -> refusal = true; empty_queue()
-                :: else
-                fi;
-                tell_all();
-                now_idle()
-             :: else
+             :: reported[w] = true;
+                break
+             :: care_next = HANG_TIME;
+                w++
+             :: care_next < NEVER -> w++
              fi
-           }
-           if
-           :: hangs ->
-              notify_all();
-              answer_mine()
-           :: else
-           fi;
-           hangs = false
+          od;
+          answering[WORKERS] = late;
+          grant_room();
+          now_idle()
+        }
+        give_answers(THE_KEEPER);
+        if
+        :: ends || late || w < WORKERS -> break
+        :: else -> rung || care_next <= now || care_next == HANG_TIME
+        fi
+     od;
+     answer_mine(THE_KEEPER);
+     if
+     :: w < WORKERS ->  // hang()
+        atomic {
+          STEP(queue_hang, THE_KEEPER, running[w], hangs = running[w]);
+          if
+          :: hangs ->
+             running[w] = false;
+             hung[w] = true;
+             runs--;
+             serving--;
+             do
+             :: count == size[w] -> break
+             :: count < size[w] -> mine[batch[w * MOST + count]] = true; count++
+             od;
+             count = 0;
+             size[w] = 0;
+             if
+             :: serving == 0 -> refusal = true; empty_queue()
+             :: else
+             fi;
+             tell_all();
+             now_idle()
+          :: else
+          fi
+        }
+        if
+        :: hangs ->
+           notify_all();
+           give_answers(THE_KEEPER);
+           answer_mine(THE_KEEPER)
         :: else
         fi
+     :: else
+     fi;
+     if
+     :: ends -> break
+     :: else
      fi
   od;
   over++
 }
 
 proctype Canceller() {
-  byte who, i;
+  byte who, i, owes;
+  byte owed[REQUESTS + 1];
   bool got;
+  returned;  // its id
   atomic {
     if
-    :: waiting ?? [0] ->
-       waiting ?? 0;
+    :: STEP(queue_cancel, CANCELLER, 1, waiting ?? [0] -> waiting ?? 0);
        where[0] = OUT;
        got = true;
        grant_room();
        now_idle()
-    :: else
+    :: STEP(queue_cancel, CANCELLER, 0, !(waiting ?? [0]))
     fi
   }
+  give_answers(CANCELLER);
   if
-  :: got -> atomic { answer(0) }
+  :: got -> atomic { STEP(request_answer, CANCELLER, 0, answer(0)) }
   :: else
   fi;
   over++
 }
 
 proctype Drainer() {
-  byte who, i;
+  byte who, i, owes;
+  byte owed[REQUESTS + 1];
   atomic {
-    draining = true;
-    do
-    :: len(seekers) > 0 -> seekers ? who; assert(room_answer[who] == 0); room_answer[who] = REFUSED
-    :: else -> break
-    od;
-    who = 0;
+    STEP(queue_drain, DRAINER, IDLE, draining = true);
+    refuse_seekers();
     tell_all();
     if
-    :: IDLE -> drained = true
+    :: IDLE -> STEP(parked_grant, DRAINER, 0, parked_answer[REQUESTS] = GRANTED)
     :: else -> drainer_waits = true
     fi
   }
   notify_all();
+  give_answers(DRAINER);
   atomic {
-    drained ->
+    parked_answer[REQUESTS] != 0 ->
     for (i : 0 .. REQUESTS - 1) {
       assert(closed || answered[i] == 1 || where[i] == 0 || where[i] == TURNED_AWAY)
     }
@@ -508,21 +586,23 @@ proctype Drainer() {
 }
 
 proctype Closer() {
-  byte who, i;
+  byte who, i, owes;
+  byte owed[REQUESTS + 1];
   bool mine[REQUESTS];
   if
   :: CLOSES
   :: settled == REQUESTS
   fi;
   atomic {
-    closed = true;
+    STEP(queue_close, CLOSER, len(waiting), closed = true);
     empty_queue();
     tell_all();
     now_idle()
   }
   notify_all();
-  rung = true;
-  answer_mine();
+  ring(CLOSER);
+  give_answers(CLOSER);
+  answer_mine(CLOSER);
   over++
 }
 
@@ -535,6 +615,7 @@ proctype Time() {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. REQUESTS - 1) { run Submitter(t) }
     for (t : 0 .. WORKERS - 1) { run Worker(t) }
@@ -554,5 +635,6 @@ init {
   }
   over == REQUESTS + WORKERS + 4;
   assert(len(waiting) == 0 && len(seekers) == 0 && reserved == 0 && runs == 0);
-  for (t : 0 .. REQUESTS - 1) { assert(answered[t] == (where[t] == TURNED_AWAY -> 0 : 1)) }
+  for (t : 0 .. REQUESTS - 1) { assert(answered[t] == (where[t] == TURNED_AWAY -> 0 : 1)) };
+  REPLAY_END
 }

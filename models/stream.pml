@@ -10,7 +10,10 @@
 //
 //   Run turn: safety THREADS=3
 //   Run turn_ends: ends THREADS=2
+//   Replay turns: runtime_sim_test THREADS=3
 //   Long turn_more: safety THREADS=4
+
+#include "replay.inc"
 
 #define FREE 0
 #define TAKEN 1
@@ -28,11 +31,11 @@ proctype Turner(byte me) {
   :: times == 2 -> break
   :: times < 2 ->
      if
-     :: atomic { word == FREE -> word = TAKEN }  // try_turn
+     :: STEP(turn_take, me, 0, atomic { word == FREE -> word = TAKEN })  // try_turn
      :: else ->
         atomic { !lock -> lock = true }
         do
-        :: atomic { before = word; word = AWAITED }
+        :: STEP(turn_ask, me, word, atomic { before = word; word = AWAITED });
            if
            :: before == FREE -> break
            :: else ->
@@ -45,11 +48,12 @@ proctype Turner(byte me) {
      owners++;
      assert(owners == 1);
      owners--;
-     atomic { before = word; word = FREE }  // end_turn
+     STEP(turn_end, me, word, atomic { before = word; word = FREE });  // end_turn
      if
      :: before == AWAITED ->
         atomic { !lock -> lock = true }
         lock = false;
+        STEP(turn_tell, me, 0, skip);
         if  // notify_one
         :: atomic { asleep[0] -> asleep[0] = false }
         :: atomic { asleep[1] -> asleep[1] = false }
@@ -66,9 +70,11 @@ proctype Turner(byte me) {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. THREADS - 1) { run Turner(t) }
   }
   over == THREADS;
-  assert(word == FREE && !lock)
+  assert(word == FREE && !lock);
+  REPLAY_END
 }

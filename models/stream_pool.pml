@@ -22,9 +22,14 @@
 //   Run share_places: safety MODE=1 THREADS=2 PLACES=2 ROUNDS=1 CLOSES=1 FAILS=1
 //   Run share_ends: ends MODE=1 THREADS=2 PLACES=1 ROUNDS=1 CLOSES=1
 //   Run fail: safety MODE=3 THREADS=2 PLACES=2 ROUNDS=3 FAILS=1
+//   Replay wait: runtime_sim_test MODE=2 THREADS=3 PLACES=1 ROUNDS=2 LATE=1
+//   Replay wait_closes: runtime_sim_test MODE=2 THREADS=3 PLACES=1 ROUNDS=1 CLOSES=1
+//   Replay share_closes: runtime_sim_test MODE=1 THREADS=3 PLACES=2 ROUNDS=2 CLOSES=1
 //   Long wait_more: safety MODE=2 THREADS=3 PLACES=1 LATE=1 CLOSES=1
 //   Long share_more: safety MODE=1 THREADS=3 PLACES=2 ROUNDS=1 CLOSES=1 FAILS=1
 //   Long fail_more: safety MODE=3 THREADS=3 PLACES=3 ROUNDS=1
+
+#include "replay.inc"
 
 #ifndef ROUNDS
 #define ROUNDS 2
@@ -68,9 +73,10 @@ inline notify_seekers() {  // changes_.add_release(1), notify_all()
 }
 
 inline tell_seekers() {
+  STEP(pool_look_for_seekers, me, seekers != 0, tells = (seekers != 0));
   if
-  :: seekers == 0
-  :: else -> notify_seekers()
+  :: tells -> STEP(pool_tell_changes, me, 0, notify_seekers())
+  :: else
   fi
 }
 
@@ -78,7 +84,7 @@ inline tell_seekers() {
 inline hand_over() {
   do
   :: empty(waiting) ->
-     parked = false;
+     STEP(words_unpark, me, 0, parked = false);
      break
   :: nempty(waiting) ->
      at = 0;
@@ -89,7 +95,7 @@ inline hand_over() {
         :: word[at] != FREE -> at++
         :: else ->
            if
-           :: atomic { word[at] == FREE -> word[at] = HANDED }
+           :: STEP(words_take_parked, me, at + 1, atomic { word[at] == FREE -> word[at] = HANDED })
               break
            :: else -> at++  // reached in long runs only: by a fourth thread
            fi
@@ -110,12 +116,11 @@ inline give_answers() {  // StreamPool::answer
   :: t == THREADS -> break
   :: t < THREADS && owed[t] == 0 -> t++
   :: t < THREADS && owed[t] != 0 ->
-     atomic {
-       assert(answer[t] == 0);
-       answer[t] = owed[t];
-       owed[t] = 0;
-       t++
-     }
+     atomic { assert(answer[t] == 0) }
+     if
+     :: owed[t] == REFUSED -> STEP(parked_refuse, me, 0, atomic { answer[t] = owed[t]; owed[t] = 0; t++ })
+     :: else -> STEP(parked_grant, me, owed[t], atomic { answer[t] = owed[t]; owed[t] = 0; t++ })
+     fi
   od;
   t = 0
 }
@@ -125,11 +130,8 @@ inline hold() { atomic { !lock -> lock = true } }
 inline let_go() { lock = false }
 
 inline put_back() {
-  word[place] = FREE;
-  if
-  :: parked -> tell = true
-  :: else -> tell = false
-  fi;
+  STEP(words_give_back, me, place + 1, word[place] = FREE);
+  STEP(words_look_for_parked, me, parked, tell = parked);
   tell_seekers();
   if
   :: tell ->
@@ -158,7 +160,7 @@ inline try_take() {
         :: word[at] != FREE -> skip
         :: else ->
            if
-           :: atomic { word[at] == FREE -> word[at] = me + 1; place = at }
+           :: STEP(words_take, me, at + 1, atomic { word[at] == FREE -> word[at] = me + 1; place = at })
               break
            :: else -> skip
            fi
@@ -187,7 +189,7 @@ inline join_least_loaded() {
   :: at < PLACES && !seen[at] -> at++
   :: at < PLACES && seen[at] ->
      if
-     :: atomic { lessees[at] > 0 -> lessees[at]++; place = at }
+     :: STEP(pool_join, me, at + 1, atomic { lessees[at] > 0 -> lessees[at]++; place = at })
         break
      :: else -> at++
      fi
@@ -206,14 +208,14 @@ inline occupy() {
     :: else
     fi
   }
-  lessees[place] = 1;
+  STEP(pool_occupy, me, place + 1, lessees[place] = 1);
   tell_seekers()
 }
 
 inline join() {
   do
-  :: seekers++;
-     changed[me] = false;  // seen = changes_.load_acquire()
+  :: STEP(pool_seek, me, 0, seekers++);
+     STEP(pool_see_changes, me, 0, changed[me] = false);  // seen = changes_.load_acquire()
      try_take();
      took = (place != NONE);
      if
@@ -228,7 +230,7 @@ inline join() {
         fi
      :: else
      fi;
-     seekers--;
+     STEP(pool_end_seek, me, 0, seekers--);
      if
      :: took ->
         occupy();
@@ -250,9 +252,9 @@ inline wait_for_place() {
      let_go();
      place = NONE
   :: else ->
-     parked = true;
+     STEP(words_park, me, 0, parked = true);
      answer[me] = 0;
-     waiting ! me;
+     STEP(pool_wait, me, 0, waiting ! me);
      hand_over();
      let_go();
      give_answers();
@@ -262,10 +264,10 @@ inline wait_for_place() {
      :: LATE ->  // the deadline has passed
         hold();
         if
-        :: atomic { waiting ?? [eval(me)] -> waiting ?? eval(me) }
+        :: STEP(pool_withdraw, me, 1, atomic { waiting ?? [eval(me)] -> waiting ?? eval(me) })
            withdrawn = true;
            hand_over()
-        :: else
+        :: STEP(pool_withdraw, me, 0, !(waiting ?? [eval(me)]))
         fi;
         let_go();
         give_answers()
@@ -281,9 +283,9 @@ inline wait_for_place() {
         :: else ->
            d_step {
              place = answer[me] - 1;
-             assert(word[place] == HANDED);
-             word[place] = me + 1  // pass_to
+             assert(word[place] == HANDED)
            }
+           STEP(words_pass_to, me, place + 1, word[place] = me + 1);
            occupy()
         fi;
         answer[me] = 0
@@ -293,7 +295,7 @@ inline wait_for_place() {
 
 inline take_undisturbed() {
   hold();
-  parked = true;
+  STEP(words_park, me, 0, parked = true);
   at = 0;
   do
   :: at == PLACES -> break
@@ -302,14 +304,14 @@ inline take_undisturbed() {
      :: word[at] != FREE -> at++
      :: else ->
         if
-        :: atomic { word[at] == FREE -> word[at] = me + 1; place = at }
+        :: STEP(words_take_parked, me, at + 1, atomic { word[at] == FREE -> word[at] = me + 1; place = at })
            break
         :: else -> at++
         fi
      fi
   od;
   at = 0;
-  parked = false;
+  STEP(words_unpark, me, 0, parked = false);
   let_go()
 }
 
@@ -335,11 +337,11 @@ inline lease() {
 }
 
 inline leave() {
-  atomic {
+  STEP(pool_leave, me, lessees[place] == 1, atomic {
     users[place]--;
     lessees[place]--;
     tell = (lessees[place] == 0)
-  }
+  });
   if
   :: tell ->
      if
@@ -359,7 +361,7 @@ proctype Caller(byte me) {
   byte place, at, tried, t, who, round;
   byte owed[THREADS];
   bool seen[PLACES];
-  bool tell, took, withdrawn;
+  bool tell, tells, took, withdrawn;
   do
   :: round == ROUNDS -> break
   :: round < ROUNDS ->
@@ -379,33 +381,35 @@ proctype Caller(byte me) {
         fi;
         leave()
      fi;
-     atomic { round++; place = 0; tell = false; took = false; withdrawn = false }
+     atomic { round++; place = 0; tell = false; took = false; withdrawn = false; tells = false }
   od;
   over++
 }
 
 proctype Closer() {
+  byte me = THREADS;
   byte t, who;
   byte owed[THREADS];
-  closed = true;
+  STEP(pool_close, me, 0, closed = true);
   hold();
-  d_step {
+  STEP(pool_close_queue, me, 0, d_step {
     queue_closed = true;
     do
     :: nempty(waiting) -> waiting ? who; owed[who] = REFUSED
     :: empty(waiting) -> break
     od;
     who = 0
-  }
-  parked = false;
+  });
+  STEP(words_unpark, me, 0, parked = false);
   let_go();
   give_answers();
-  notify_seekers();
+  STEP(pool_tell_changes, me, 0, notify_seekers());
   over++
 }
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. THREADS - 1) { run Caller(t) }
     if
@@ -415,5 +419,6 @@ init {
   }
   over == THREADS + 1;
   assert(!parked && seekers == 0 && !lock && empty(waiting));
-  for (t : 0 .. PLACES - 1) { assert(word[t] == FREE && lessees[t] == 0) }
+  for (t : 0 .. PLACES - 1) { assert(word[t] == FREE && lessees[t] == 0) };
+  REPLAY_END
 }

@@ -13,18 +13,25 @@
 //   Bound      WAITERS that wait and STAMPERS for the values 2 and 1 by turns, RINGERS for 2; the
 //              completion path advances to 1, then to 2 or fails; the first waiter's deadline may pass
 //              (LATE).
-//   Left out   Looking before sleeping (begin_looking): it reads what wait() reads anyway. Futexes that
-//              wake for no reason: a waiter looks again then.
+//   Left out   Looking before sleeping (begin_looking): it reads what wait() reads anyway. Futexes wake for
+//              no reason with SPURIOUS only: a waiter looks again then.
 //
 //   Run wait: safety WAITERS=2
-//   Run wait_late: safety WAITERS=2 LATE=1
+//   Run wait_late: safety WAITERS=2 LATE=1 SPURIOUS=1
 //   Run stamp: safety WAITERS=1 STAMPERS=2
 //   Run ring: safety WAITERS=0 RINGERS=2
 //   Run all_end: ends WAITERS=1 RINGERS=1
+//   Replay wait: device_sim_test WAITERS=2 STAMPERS=1 LATE=1 SPURIOUS=1
+//   Replay ring: device_sim_test WAITERS=1 RINGERS=2 SPURIOUS=1
 //   Long wait_more: safety WAITERS=3 LATE=1
 //   Long stamp_more: safety WAITERS=2 STAMPERS=2
 //   Long ring_more: safety WAITERS=1 RINGERS=1 STAMPERS=1
 
+#include "replay.inc"
+
+#ifndef SPURIOUS
+#define SPURIOUS 0
+#endif
 #ifndef STAMPERS
 #define STAMPERS 0
 #endif
@@ -61,7 +68,7 @@ inline hold() { atomic { !lock -> lock = true } }
 
 inline let_go() { lock = false }
 
-// Under the lock: only lock holders touch the list.
+// Under the lock: only lock holders touch the list. The step says how many are left.
 inline fill_stamps(value) {
   atomic {
     left = 0;
@@ -72,32 +79,34 @@ inline fill_stamps(value) {
       :: else
       fi
     }
-    i = 0
+    i = 0;
+    STEP(timeline_fill_stamps, me, left, skip)
   }
 }
 
 inline notify_all() {  // Condition::ring
-  rings++;
+  STEP(condition_ring, me, 0, rings++);
   if
-  :: sleepers != 0 ->
+  :: STEP(condition_look_for_sleepers, me, 1, sleepers != 0) ->
      atomic {  // the kernel wakes all
        for (i : 0 .. THREADS - 1) { asleep[i] = false }
        i = 0
      }
-  :: else
+  :: STEP(condition_look_for_sleepers, me, 0, sleepers == 0)
   fi
 }
 
 // Held::wait_until with Condition::wait in it; `by` says why it ended.
 inline wait_until(value) {
   do
-  :: reached >= value -> by = OK; break
-  :: else ->
+  :: STEP(timeline_look_parked, me, 1, reached >= value) -> by = OK; break
+  :: STEP(timeline_look_parked, me, 0, reached < value) ->
      if
      :: failed -> by = CAUSE; break
-     :: else ->
-        seen = rings;
-        sleepers++;
+     :: LATE && me == 0 && !failed -> late = true; by = DEADLINE; break
+     :: !failed && !late ->
+        STEP(condition_see_rings, me, 0, seen = rings);
+        STEP(condition_sleep, me, 0, sleepers++);
         let_go();
         if
         :: atomic { rings == seen -> asleep[me] = true }
@@ -106,22 +115,10 @@ inline wait_until(value) {
         if
         :: !asleep[me]
         :: atomic { LATE && me == 0 && asleep[me] -> asleep[me] = false; late = true }
+        :: atomic { SPURIOUS && asleep[me] -> asleep[me] = false }
         fi;
-        sleepers--;
-        hold();
-        if
-        :: late ->  // the predicate is looked at a last time
-           if
-           :: reached >= value -> by = OK
-           :: else ->
-              if
-              :: failed -> by = CAUSE
-              :: else -> by = DEADLINE
-              fi
-           fi;
-           break
-        :: else
-        fi
+        STEP(condition_wake, me, 0, sleepers--);
+        hold()
      fi
   od
 }
@@ -141,9 +138,9 @@ proctype Waiter(byte me) {
         fi
      :: else ->
         hold();
-        parked++;
+        STEP(timeline_park, me, 0, parked++);
         wait_until(value);
-        parked--;
+        STEP(timeline_unpark, me, 0, parked--);
         let_go();
         if
         :: reached >= value -> said = OK
@@ -151,20 +148,20 @@ proctype Waiter(byte me) {
         fi
      fi
   fi;
-  atomic {
+  STEP(test_waited, me, said, atomic {
     assert(said != OK || reached >= value);
     assert(said != CAUSE || (failed && cause));
     assert(said != DEADLINE || late);
     over++
-  }
+  })
 }
 
 proctype Stamper(byte me) {
   hold();
-  stamped++;
+  STEP(timeline_count_stamp, me, 0, stamped++);
   if
-  :: reached >= VALUE(me) -> stamped--; filled[me] = true
-  :: else ->
+  :: STEP(timeline_look_stamped, me, 1, reached >= VALUE(me)) -> stamped--; filled[me] = true
+  :: STEP(timeline_look_stamped, me, 0, reached < VALUE(me)) ->
      if
      :: failed -> stamped--; filled[me] = true
      :: else -> listed[me] = true
@@ -179,18 +176,15 @@ proctype Ringer(byte me) {
   bool awaited;
   pending[me] = true;
   hold();
-  if
-  :: rings_at < 2 -> rings_at = 2
-  :: else
-  fi;
+  STEP(timeline_ring_at, me, 2, rings_at = 2);  // the larger of both
   let_go();
   if
-  :: reached < 2 ->
+  :: STEP(timeline_look_ahead, me, 1, reached < 2) ->
      if
      :: failed -> awaited = false
      :: else -> awaited = true
      fi
-  :: else -> awaited = false
+  :: STEP(timeline_look_ahead, me, 0, reached >= 2) -> awaited = false
   fi;
   if
   :: !awaited -> pending[me] = false
@@ -227,21 +221,18 @@ inline advance(value) {
     left = 0
   }
   if
-  :: stamped != 0 ->
+  :: STEP(timeline_look_for_stamps, me, 1, stamped != 0) ->
      hold();
      fill_stamps(value);
      let_go()
-  :: else
+  :: STEP(timeline_look_for_stamps, me, 0, stamped == 0)
   fi;
-  atomic {
+  STEP(timeline_reach, me, value, atomic {
     reached = value;
     for (i : 0 .. THREADS - 1) { assert(!early[i] || filled[i]) }
     i = 0
-  }
-  if
-  :: parked != 0 -> sleeps = true
-  :: else -> sleeps = false
-  fi;
+  });
+  STEP(timeline_look_for_parked, me, parked != 0, sleeps = (parked != 0));
   if
   :: sleeps || stamped != left ->
      hold();
@@ -254,22 +245,23 @@ inline advance(value) {
   :: else
   fi;
   if
-  :: rings_at > before -> bell++
-  :: else
+  :: STEP(timeline_look_for_bells, me, 1, rings_at > before) -> STEP(bell_ring, me, 0, bell++)
+  :: STEP(timeline_look_for_bells, me, 0, rings_at <= before)
   fi
 }
 
 inline fail() {
   hold();
-  cause = true;
-  failed = true;
+  STEP(timeline_tell_cause, me, 0, cause = true);
+  STEP(timeline_fail, me, 0, failed = true);
   fill_stamps(255);
   let_go();
   notify_all();
-  bell++
+  STEP(bell_ring, me, 0, bell++)
 }
 
 proctype Completion() {
+  byte me = THREADS;
   byte before, left, i;
   bool sleeps;
   advance(1);
@@ -282,6 +274,7 @@ proctype Completion() {
 
 init {
   byte t;
+  REPLAY_BEGIN;
   atomic {
     for (t : 0 .. THREADS - 1) {
       if
@@ -302,5 +295,6 @@ init {
   for (t : 0 .. THREADS - 1) {
     assert(t < WAITERS || t >= WAITERS + STAMPERS || filled[t]);
     assert(!pending[t])
-  }
+  };
+  REPLAY_END
 }

@@ -52,7 +52,7 @@ class Removal:
         if len(removes) != 1 or not tests:
             raise ValueError(f"{path.name}: the header needs one line 'Removes:' and at least one 'Test:'")
         for test in tests:
-            if len(test) != (3 if test[0] in IN_PRESETS else 2):
+            if len(test) != (3 if test[0] in (*IN_PRESETS, "replay") else 2):
                 raise ValueError(
                     f"{path.name}: 'Test: {shlex.join(test)}' is none of the forms of the README"
                 )
@@ -145,6 +145,8 @@ class Copy:
         """Builds what the test needs, runs it, and says whether it failed as a test fails."""
         if test[0] in KINDS:
             return self.pytest_fails(test[0], test[1])
+        if test[0] == "replay":
+            return self.replay_objects(test[1], test[2])
         program, case = test[-2], test[-1]
         preset, folder, device = IN_PRESETS.get(test[0], ("release", "build/release", {}))
         self.must(["cmake", "--preset", preset])
@@ -158,6 +160,13 @@ class Copy:
         if status == -1000:
             return False, f"did not end within {TEST_LIMIT_S} s"
         return status != 0, "passed"
+
+    def replay_objects(self, program: str, model: str) -> tuple[bool, str]:
+        """Whether what the program's threads did is no execution of the model."""
+        self.must(["cmake", "--preset", "sim"])
+        self.must(["cmake", "--build", "build/sim", "--target", program])
+        status, output = self.run([sys.executable, "tools/replay_models.py", model], TEST_LIMIT_S)
+        return status != 0 and "are no execution" in output, "every log is an execution of the model"
 
     def pytest_fails(self, kind: str, test: str) -> tuple[bool, str]:
         # With the compiler's words of the check stage `package`. Building heddle-torch imports torch, which

@@ -241,6 +241,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "stress": stress_stage,
     "spin": judged_stage("tools/spin_models.py"),
     "sim": labelled_stage("sim", "^sim$", "sim_tests"),  # schedules: base/simulation.h, base/strategy.h
+    "replay": judged_stage("tools/replay_models.py"),  # of what simulated threads did, by the models
     "install": install_stage,
     "package": package_stage,
     "metal": double_stage("metal-double", "metal"),  # before pytest, which runs programs on that double
@@ -281,7 +282,18 @@ LONG = ("headers", "aarch64", "graphs", "benches", "compilers", "broken", "sim_l
         "torch_tsan", "torch_asan")  # fmt: skip
 
 # On a Mac the usual builds have Apple's Metal: no double of it there, no futex, no Debian cross compiler.
-LINUX_ONLY = ("fuzz", "metal", "metal_apple", "cuda", "cuda_tsan", "cuda_asan", "spin", "sim", *LONG)
+LINUX_ONLY = (
+    "fuzz",
+    "metal",
+    "metal_apple",
+    "cuda",
+    "cuda_tsan",
+    "cuda_asan",
+    "spin",
+    "sim",
+    "replay",
+    *LONG,
+)
 
 
 def run_stage(name: str) -> Count:

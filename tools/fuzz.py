@@ -6,8 +6,8 @@ usage: fuzz.py [--build] [--seconds N] [--runs N] [--jobs N] [--only TARGET,TARG
 Each target begins with its committed corpus and a fixed seed. With --runs, a faster machine tries no input
 that a slower one with more seconds does not. What it finds is kept in build/fuzz/corpus with --keep, and
 forgotten otherwise. A failure prints its end and the command that repeats it. --coverage also
-prints how many lines of src/onnx and src/api the targets reach together: the lines at which a basic block
-begins, by the tables of Clang's -fsanitize-coverage that guide libFuzzer, no build of its own.
+prints how many lines of src/onnx and src/api the targets reach together (fuzz_coverage.py); with --build it
+builds the preset coverage for that.
 """
 
 import argparse
@@ -30,7 +30,6 @@ SOURCES = ROOT / "tests" / "fuzz"
 PROGRAMS = ROOT / "build" / "asan" / "fuzz"
 FOUND = ROOT / "build" / "fuzz"
 SEED = 1
-COVERED_FOLDERS = ("src/onnx", "src/api")
 # A claim of more memory than there is is refused, as in tests/hostile.
 SANITIZERS = {
     "ASAN_OPTIONS": "allocator_may_return_null=1:detect_leaks=1",
@@ -123,20 +122,11 @@ def run(target: str, seconds: int, most_runs: int, corpus: Path) -> Outcome:
     return Outcome(target, "\n".join([*lines[-60:], f"again: {again}"]), runs, edges)
 
 
-def coverage(names: Sequence[str], corpora: dict[str, Path]) -> dict[str, dict[str, int]]:
-    reached: set[str] = set()
-    known: set[str] = set()
-    for target in names:
-        inputs = [str(corpora[target]), str(SOURCES / "corpus" / target)]
-        done = call(command(target, "-runs=0", "-print_full_coverage=1", *inputs))
-        some, every = fuzz_coverage.lines_reached(PROGRAMS / target, done.stderr, ROOT)
-        reached |= some
-        known |= every
-    table = {}
-    for folder in COVERED_FOLDERS:
-        of = {place for place in known if place.startswith(folder + "/")}
-        table[folder] = {"lines": len(of), "reached": len(of & reached)}
-    return table
+def coverage(names: Sequence[str], corpora: dict[str, Path]) -> fuzz_coverage.Counts:
+    inputs = {target: (SOURCES / "corpus" / target, corpora[target]) for target in names}
+    with tempfile.TemporaryDirectory() as counts:
+        files = fuzz_coverage.files_reached(inputs, SANITIZERS, Path(counts))
+    return fuzz_coverage.by_folder(files, ROOT)
 
 
 def main() -> int:
@@ -150,7 +140,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="what is wrong, by target")
     parser.add_argument("--coverage", type=Path, help="also print lines reached, and write them as JSON")
     arguments = parser.parse_args()
-    if arguments.build and not build():
+    if arguments.build and not (build() and (arguments.coverage is None or fuzz_coverage.build())):
         return 1
     names = [name for name in arguments.only.split(",") if name] or targets()
     unknown = [name for name in names if name not in targets()]

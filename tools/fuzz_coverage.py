@@ -1,71 +1,63 @@
-"""Which lines a target of libFuzzer's reaches, from what it prints and from the tables in its file.
+"""Which lines of src/onnx and src/api the fuzz targets reach with given inputs.
 
--print_full_coverage=1 prints, for each function in the order of the program's table of blocks, the lines of
-the blocks that were not reached (U) and of those that were (C), without a file's name. The table, the section
-__sancov_pcs, has pairs of an address and flags, 1 for a function's first block; its addresses are what the
-loader is told to put there. llvm-symbolizer knows the file of an address.
+The preset coverage compiles these folders with Clang's counters of source regions. Each target runs its
+inputs once and writes what it counted; llvm-profdata adds the counts up, and llvm-cov says which lines have
+any.
 """
 
-import re
-import struct
+import json
+import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-RELATIVE = 8  # R_X86_64_RELATIVE: the addend is the address
-LEFT_OUT = re.compile(r"compiler-rt/lib/|/usr/lib/|/usr/include/|^\?\?$")  # libFuzzer does not print them
-SYMBOLIZER = "llvm-symbolizer-16"
+ROOT = Path(__file__).resolve().parent.parent
+PROGRAMS = ROOT / "build" / "coverage" / "fuzz"
+FOLDERS = ("src/onnx", "src/api")
+PROFDATA, COV = "llvm-profdata-16", "llvm-cov-16"
+
+Counts = dict[str, dict[str, int]]
 
 
-def sections(elf: bytes) -> Iterator[tuple[str, int, int, int]]:
-    """Name, address, offset and size of each section of a little-endian 64-bit file."""
-    start, size, count, names = *struct.unpack_from("<Q", elf, 0x28), *struct.unpack_from("<3H", elf, 0x3A)
-    headers = [struct.unpack_from("<2I4Q2I2Q", elf, start + i * size) for i in range(count)]
-    words = headers[names][4]
-    for name, _, _, address, offset, length, *_ in headers:
-        end = elf.index(b"\0", words + name)
-        yield elf[words + name : end].decode(), address, offset, length
+def build() -> bool:
+    configure = ["cmake", "--preset", "coverage"]
+    compile_all = ["cmake", "--build", "build/coverage", "--target", "fuzz_targets"]
+    return all(
+        subprocess.run(words, cwd=ROOT, check=False).returncode == 0 for words in (configure, compile_all)
+    )
 
 
-def functions(program: Path) -> list[int]:
-    """Addresses of the functions of the table, in its order."""
-    elf = program.read_bytes()
-    of = {name: place for name, *place in sections(elf)}
-    address, offset, length = of["__sancov_pcs"]
-    _, relocations, bytes_of_relocations = of[".rela.dyn"]
-    entries = {}
-    for where, info, addend in struct.iter_unpack(
-        "<QQq", elf[relocations : relocations + bytes_of_relocations]
-    ):
-        at = where - address
-        if info & 0xFFFFFFFF == RELATIVE and 0 <= at < length and at % 16 == 0:
-            (flags,) = struct.unpack_from("<Q", elf, offset + at + 8)
-            if flags & 1:
-                entries[at] = addend
-    return [entries[at] for at in sorted(entries)]
-
-
-def files_of(program: Path, addresses: list[int]) -> list[str]:
-    asked = "".join(f"{address:#x}\n" for address in addresses)
-    command = [SYMBOLIZER, f"--obj={program}", "--no-inlines", "--output-style=GNU", "--functions=none"]
-    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
-    return [line.rsplit(":", 1)[0] for line in done.stdout.splitlines() if line]
-
-
-def lines_reached(program: Path, listing: str, root: Path) -> tuple[set[str], set[str]]:
-    """Of the program's own sources, as path:line: those that were reached, and all."""
-    after = listing.partition("FULL COVERAGE:\n")[2].splitlines()
-    rows = [line.split() for line in after if line[:1] in ("U", "C")]
-    files = [file for file in files_of(program, functions(program)) if not LEFT_OUT.search(file)]
-    if len(rows) != 2 * len(files):
-        raise ValueError(f"{program}: it printed {len(rows) // 2} functions, and its table has {len(files)}")
-    reached, known = set(), set()
-    for i, file in enumerate(files):
-        if not file.startswith(f"{root}/"):
+def by_folder(files: Iterable[Mapping[str, object]], root: Path) -> Counts:
+    """Of llvm-cov's files: lines that hold code, and how many of them were reached. Tests lie beside them."""
+    table = {folder: {"lines": 0, "reached": 0} for folder in FOLDERS}
+    for file in files:
+        name = str(file["filename"]).removeprefix(f"{root}/")
+        folder = next((each for each in FOLDERS if name.startswith(each + "/")), None)
+        if folder is None or name.endswith("_test.cpp"):
             continue
-        name = file.removeprefix(f"{root}/")
-        for kind, *numbers in rows[2 * i : 2 * i + 2]:
-            lines = {f"{name}:{number}" for number in numbers if number != "0"}
-            known |= lines
-            reached |= lines if kind == "C" else set()
-    return reached, known
+        lines = file["summary"]["lines"]  # type: ignore[index]
+        table[folder]["lines"] += lines["count"]
+        table[folder]["reached"] += lines["covered"]
+    return table
+
+
+def run(target: str, inputs: Sequence[Path], raw: Path, environment: Mapping[str, str]) -> None:
+    words = [PROGRAMS / target, "-runs=0", *(folder for folder in inputs if folder.exists())]
+    counting = {**os.environ, **environment, "LLVM_PROFILE_FILE": str(raw)}
+    done = subprocess.run(words, cwd=ROOT, env=counting, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, errors="replace", check=False)  # fmt: skip
+    if done.returncode != 0 or not raw.exists():
+        raise RuntimeError(f"{target} did not end rightly on its inputs: {done.stderr[-2000:]}")
+
+
+def files_reached(inputs: Mapping[str, Sequence[Path]], environment: Mapping[str, str], folder: Path) -> list:
+    """llvm-cov's words about each file, of all targets together. `folder` is empty, and gets their counts."""
+    for target, of_target in inputs.items():
+        run(target, of_target, folder / f"{target}.profraw", environment)
+    profile = folder / "all.profdata"
+    subprocess.run([PROFDATA, "merge", "-o", profile, *sorted(folder.glob("*.profraw"))], check=True)
+    first, *others = [PROGRAMS / target for target in inputs]
+    objects = [word for program in others for word in ("-object", program)]
+    command = [COV, "export", "-summary-only", f"-instr-profile={profile}", first, *objects]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return list(json.loads(done.stdout)["data"][0]["files"])

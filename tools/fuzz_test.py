@@ -48,13 +48,19 @@ def test_a_program_that_ran_nothing_has_failed(tmp_path: Path, monkeypatch: pyte
     assert fuzz.run("tensors", 1, -1, tmp_path / "corpus").wrong
 
 
-def test_lines_are_counted_by_the_file_of_their_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    files = ["/root/src/onnx/a.cpp", "/usr/include/c++/12/vector", "/root/src/api/b.cpp"]
-    monkeypatch.setattr(fuzz_coverage, "functions", lambda program: [1, 2, 3])
-    monkeypatch.setattr(fuzz_coverage, "files_of", lambda program, addresses: files)
-    listing = "FULL COVERAGE:\nU 4 0\nC 3\nU\nC 7 9\n"
-    reached, known = fuzz_coverage.lines_reached(Path("program"), listing, Path("/root"))
-    assert reached == {"src/onnx/a.cpp:3", "src/api/b.cpp:7", "src/api/b.cpp:9"}
-    assert known == reached | {"src/onnx/a.cpp:4"}
-    with pytest.raises(ValueError, match="its table has"):
-        fuzz_coverage.lines_reached(Path("program"), "FULL COVERAGE:\nU 4\nC 3\n", Path("/root"))
+def test_lines_are_counted_by_folder_and_tests_are_left_out() -> None:
+    def file(name: str, count: int, covered: int) -> dict[str, object]:
+        return {"filename": name, "summary": {"lines": {"count": count, "covered": covered}}}
+
+    files = [
+        file("/root/src/onnx/a.cpp", 7, 5),
+        file("/root/src/onnx/operators/b.cpp", 2, 2),
+        file("/root/src/onnx/a_test.cpp", 9, 0),
+        file("/root/src/api/b.cpp", 3, 1),
+        file("/root/src/base/c.h", 4, 4),
+        file("/usr/include/c++/12/vector", 5, 5),
+    ]
+    assert fuzz_coverage.by_folder(files, Path("/root")) == {
+        "src/onnx": {"lines": 9, "reached": 7},
+        "src/api": {"lines": 3, "reached": 1},
+    }

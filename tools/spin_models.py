@@ -35,7 +35,9 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ends_fairly": (("-DNP", "-DNFAIR=3"), ("-l", "-f")),
 }
 FOUND = re.compile(r"^pan:\d+: (assertion violated|invalid end state|non-progress cycle)", re.M)
-TRUNCATED = re.compile(r"^(?:error: max search depth|pan: out of memory|.*-DMEMLIM|.*VECTORSZ)", re.M)
+TRUNCATED = re.compile(
+    r"^(?:error: max search depth|pan: (?:out of memory|reached -DMEMLIM)|.*-DMEMLIM|.*VECTORSZ)", re.M
+)
 UNREACHED = re.compile(r"^\t\S+?:(\d+), state (\d+), \"(.*)\"$", re.M)
 LATER = "// reached in long runs only"
 BEGIN, END = "<!-- written by tools/spin_models.py --document -->", "<!-- end -->"
@@ -144,7 +146,8 @@ def search(title: str, source: Path, run: Run) -> Outcome:
     folder = WORK / title.replace(" ", "_")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    shutil.copy(source, folder / source.name)
+    for file in (source, MODELS / "replay.inc"):
+        shutil.copy(file, folder / file.name)
     outcome = Outcome(title)
     compiled, told = KINDS[run.kind]
     limit = LONG_LIMIT_S if run.is_long else LIMIT_S

@@ -421,7 +421,8 @@ struct RaggedInput {
 struct ModelOptions {
   std::optional<Device> device;  // nothing: Device()
   // Instead of `device`, several of one kind: each has the model. A call goes to the device of its stream or
-  // of its tensors, else to the one with the fewest rows under way, and to a lost one only if all are.
+  // of its tensors, else to the one with the fewest rows under way, and to one that is lost or closed only
+  // if all are.
   std::vector<Device> devices = {};
   std::string precision = "f32";  // factors of f32 products may be rounded: "bf16", "tf32", "f16"
   // Calls that find the device busy are joined into one batch along axis 0, when the model is proven

@@ -122,8 +122,9 @@ def load(
       with 0; outputs of that length are cut back. Padding must not change a row: the model has a mask, say.
       ``None`` knows the common exports of text encoders; with ``{}`` only rows of equal shapes share one.
     - ``devices="cuda"`` instead of ``device``: the model is on each device of that kind, or on those of a
-      list; a call goes to the one with the fewest rows under way, and to none that is lost; calls that were
-      there raise DeviceLostError. Tensors in a device's memory and streams decide themselves where it goes.
+      list; a call goes to the one with the fewest rows under way, and to none that is lost or closed; calls
+      that a lost one had raise DeviceLostError. Tensors in a device's memory and streams decide themselves
+      where it goes.
       ``[Device("cuda"), Device.open("cuda")]`` is two devices on one card.
     - ``precision``: what factors of f32 products may be rounded to where that is faster; sums stay f32.
       ``"bf16"`` on processors that multiply it; ``"tf32"``, ``"bf16"`` or ``"f16"`` on device cuda with

@@ -10,7 +10,13 @@ bool FutureRep::begin() {
   return !state->over;
 }
 
+bool FutureRep::answered() const {
+  check_ours();
+  return state_.lock()->over;
+}
+
 bool FutureRep::answer(std::vector<Tensor> results, const std::exception_ptr& error) {
+  if (!is_ours()) return false;
   std::vector<std::function<void(const BatchFuture&)>> callbacks;
   {
     auto state = state_.lock();
@@ -31,6 +37,7 @@ void FutureRep::give(std::vector<Tensor> results) { answer(std::move(results), n
 void FutureRep::fail(const std::exception_ptr& error) { answer({}, error); }
 
 bool FutureRep::wait_until(Deadline deadline) const {
+  check_ours();
   auto state = state_.lock();
   if (state->over) return true;
   return state.wait_until(deadline, [&] { return state->over; });
@@ -45,6 +52,7 @@ std::vector<Tensor> FutureRep::get() const {
 }
 
 void FutureRep::then(std::function<void(const BatchFuture&)> callback) {
+  check_ours();
   {
     auto state = state_.lock();
     if (!state->over) {
@@ -56,6 +64,7 @@ void FutureRep::then(std::function<void(const BatchFuture&)> callback) {
 }
 
 bool FutureRep::cancel() {
+  check_ours();
   {
     auto state = state_.lock();
     if (state->over || state->running) return false;

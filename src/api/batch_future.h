@@ -3,6 +3,8 @@
 //   What       A FutureRep is answered once: with results, with an exception, or by cancel(). A Job is a
 //              payload of the RequestQueue: a request, or some rows of one that has more than a batch.
 //   States     waiting -> running (begin) -> answered; waiting -> answered (cancel, deadline, close).
+//   Fork       In a child nobody answers, and a thread of the parent's may have held the lock: every question
+//              throws unavailable there, and no answer is taken.
 //   Threads    Any. A job belongs to the thread that got it from the queue.
 //   Blocks     wait_until(). Callbacks run on the thread that answers, with no lock held.
 #pragma once
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "api/internals.h"
+#include "base/fork.h"
 #include "base/sync.h"
 #include "batch/requests/request_queue.h"
 
@@ -24,7 +27,7 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
   bool begin();  // false: answered already, so that nothing has to run
   void give(std::vector<Tensor> results);
   void fail(const std::exception_ptr& error);
-  bool answered() const { return state_.lock()->over; }
+  bool answered() const;
   bool wait_until(Deadline deadline) const;
   std::vector<Tensor> get() const;
   void then(std::function<void(const BatchFuture&)> callback);
@@ -41,7 +44,12 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
     std::vector<std::function<void(const BatchFuture&)>> callbacks;
   };
   bool answer(std::vector<Tensor> results, const std::exception_ptr& error);  // false: it has one
+  bool is_ours() const { return fork_generation() == generation_; }
+  void check_ours() const {
+    if (!is_ours()) raise(forked());
+  }
 
+  const uint32_t generation_ = fork_generation();  // of the maker
   mutable Guarded<State, Rank::kBatch> state_;
 };
 

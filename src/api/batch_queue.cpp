@@ -81,13 +81,17 @@ struct BatchQueue::Rep {
   void admit(const std::shared_ptr<FutureRep>& target, std::vector<Tensor> inputs, Timeout timeout,
              int priority);
   void close();
+  void check_ours() const {
+    if (fork_generation() != generation) raise(forked());
+  }
 
   const BatchFunction function;
   const std::optional<Model> seated;  // its seats are used instead of the function
   const BatchQueueOptions options;
   const batch::RequestRows rows;
   const std::shared_ptr<batch::RequestQueue> queue;
-  Atomic<int64_t> max_batch;  // a setting, relaxed: set_limits() writes, submit() reads
+  const uint32_t generation = fork_generation();  // of the maker
+  Atomic<int64_t> max_batch;                      // a setting, relaxed: set_limits() writes, submit() reads
   Guarded<Roll, Rank::kBatch> roll;
 
   static thread_local const Rep* working;  // whose worker this thread is
@@ -281,7 +285,9 @@ void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vecto
   for (auto& job : jobs) static_cast<void>(job.release());
 }
 
+// A forked child has none of its threads; what waits is the parent's to answer.
 void BatchQueue::Rep::close() {
+  if (fork_generation() != generation) return;
   const Jobs waiting = to_jobs(queue->close());
   fail_all(waiting, failure(ErrorCode::unavailable, "the queue was closed before the request ran"));
   std::vector<Thread> threads;
@@ -323,6 +329,7 @@ BatchQueue::~BatchQueue() {
 }
 
 BatchFuture BatchQueue::submit(std::vector<Tensor> inputs, Timeout timeout, int priority) {
+  rep_->check_ours();
   const auto target = std::make_shared<FutureRep>();
   if (timeout) rep_->keep();
   rep_->admit(target, std::move(inputs), timeout, priority);

@@ -71,6 +71,7 @@ void Device::on_memory_pressure(std::function<void(uint64_t)> callback) const {
 }
 
 DeviceStats Device::stats() const {
+  check(rep_->runtime->ours());
   const runtime::Runtime::Stats s = rep_->runtime->stats();
   DeviceStats out{};
   out.memory = {s.memory.allocated - std::min(s.slot_bytes, s.memory.allocated),  // read one after the other

@@ -12,6 +12,7 @@
 #include "api/internals.h"
 #include "api/log.h"
 #include "api/submissions.h"
+#include "base/fork.h"
 #include "base/process_exit.h"
 #ifdef HEDDLE_CUDA
 #include "drivers/cuda/cuda_device.h"
@@ -27,6 +28,7 @@ namespace heddle::process_devices {
 namespace {
 
 constexpr auto kExitWait = std::chrono::seconds(5);
+constexpr uint32_t kNobody = ~uint32_t{0};
 
 struct Entry {
   std::optional<DeviceOptions> options;
@@ -47,8 +49,18 @@ GuardedTable& table() {
   return *made;
 }
 
+// fork_generation() of the process that opened a device first. Its children open none: they take no lock that
+// one of its threads may have held.
+constinit Atomic<uint32_t> opener{kNobody};
+
+bool is_forked() {
+  const uint32_t first = opener.load_acquire();
+  return first != kNobody && first != fork_generation();
+}
+
 // At exit(): refuses calls from now on and waits for those that run.
 void close_all() {
+  if (is_forked()) return;
   std::map<std::string, Entry, std::less<>> entries;
   std::vector<std::weak_ptr<Internals::DeviceRep>> opened;
   {
@@ -102,7 +114,11 @@ runtime::Options to_runtime(const DeviceOptions& o, const device::Traits& traits
 }
 
 void note_opened(const std::shared_ptr<Internals::DeviceRep>& device) {
-  static const bool set = (set_exit_handler(close_all), true);
+  static const bool set = [] {
+    opener.store_release(fork_generation());
+    set_exit_handler(close_all);
+    return true;
+  }();
   static_cast<void>(set);
   auto t = table().lock();
   if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
@@ -205,7 +221,13 @@ Device make(std::string_view name, const DeviceOptions& options) {
                 text("there is no device '", name, "'; of '", of.name, "' there ",
                      of.devices == 1 ? "is one" : text("are ", of.devices), ", numbered from 0"));
   }
-  auto driver = take(of.make(options, which.ordinal));
+  return adopt(name, take(of.make(options, which.ordinal)), options);
+}
+
+}  // namespace
+
+Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOptions& options) {
+  if (is_forked()) raise(forked());
   const int threads = driver->traits().threads;
   const runtime::Options wanted = to_runtime(options, driver->traits());
   auto runtime = take(runtime::Runtime::make(std::move(driver), wanted));
@@ -224,9 +246,8 @@ Device make(std::string_view name, const DeviceOptions& options) {
   return Internals::make_device(std::move(rep));
 }
 
-}  // namespace
-
 Device get(std::string_view spelled) {
+  if (is_forked()) raise(forked());
   const std::string name = DeviceName::parse(spelled).to_string();
   std::optional<DeviceOptions> configured;
   {

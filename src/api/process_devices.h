@@ -13,10 +13,14 @@
 #include <optional>
 #include <string_view>
 
+#include "device/device.h"
+
 namespace heddle::process_devices {
 
 Device get(std::string_view name);
 Device open(std::string_view name, const DeviceOptions& options);
+// The same with a driver that the caller has made: for tests.
+Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOptions& options);
 void configure(std::string_view name, const DeviceOptions& options);
 int count(std::string_view kind);                   // how many there are
 std::vector<std::string> names();                   // whose drivers find what they need on this machine

@@ -60,12 +60,15 @@ size_t Replicas::named_or_least(std::span<const Tensor> inputs, const Stream* st
 }
 
 size_t Replicas::least_occupied() const {
-  const auto lost = [&](size_t i) { return !Internals::runtime(devices_[i]).device().lost().ok(); };
+  const auto answers = [&](size_t i) {
+    const runtime::Runtime& runtime = Internals::runtime(devices_[i]);
+    return runtime.usable().ok() && runtime.device().lost().ok();
+  };
   size_t best = 0;
   int64_t fewest = INT64_MAX;
   for (size_t i = 0; i < devices_.size(); ++i) {
     const int64_t rows = occupied_[i].rows.load_relaxed();
-    if (rows >= fewest || lost(i)) continue;
+    if (rows >= fewest || !answers(i)) continue;
     best = i;
     fewest = rows;
   }

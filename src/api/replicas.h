@@ -1,8 +1,8 @@
 // replicas.h: one model on several devices of a kind, and which of them a call goes to.
 //
 //   What       take() gives the device with the fewest rows under way, the first of equals, and counts the
-//              call's rows there until the Taken ends. A device that is lost is passed over while another is
-//              not. Each has a coalescer of its own: those who wait on one device share its batches.
+//              call's rows there until the Taken ends. A device that is lost or closed is passed over while
+//              another is not. Each has a coalescer of its own: who waits on one device shares its batches.
 //   Where      What names a device goes there: a stream, the stream of the thread, tensors in its memory.
 //   Threads    Any. The counts are hints: two who choose at once may choose the same.
 //   Blocks     Never.

@@ -236,6 +236,7 @@ void Tensor::wait(Timeout timeout) const {
 }
 
 void Tensor::record_stream(const Stream& stream) const {
+  check(Internals::runtime(stream.device()).ours());
   const device::View& view = view_of(*this);
   const runtime::Stream& s = Internals::stream(stream);
   if (view.buffer != nullptr) view.buffer->mark_read({s.timeline(), s.last_submitted()});

@@ -16,6 +16,7 @@ class Bell {
   void wait(uint64_t seen) const { rings_.wait(seen); }
   void ring() {
     rings_.add_release(1);
+    seam::did("bell.ring");
     rings_.notify_all();
   }
 

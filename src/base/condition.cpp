@@ -8,16 +8,22 @@ namespace heddle {
 
 void Condition::wait(std::unique_lock<Mutex>& held, Deadline deadline) {
   const uint32_t seen = rings_.load_seq_cst();
+  seam::did("condition.see_rings");
   sleepers_.add_seq_cst(1);
+  seam::did("condition.sleep");
   held.unlock();
   futex::sleep_while(rings_, seen, deadline, "condition wait");
   sleepers_.sub_relaxed(1);
+  seam::did("condition.wake");
   held.lock();
 }
 
 void Condition::ring(int sleepers) {
   rings_.add_seq_cst(1);
-  if (sleepers_.load_seq_cst() != 0) futex::wake(rings_, sleepers, "condition notify");
+  seam::did("condition.ring");
+  const bool any = sleepers_.load_seq_cst() != 0;
+  seam::did("condition.look_for_sleepers", any);
+  if (any) futex::wake(rings_, sleepers, "condition notify");
 }
 
 }  // namespace heddle

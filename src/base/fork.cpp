@@ -16,4 +16,11 @@ uint32_t fork_generation() {
   return fork_count.load_relaxed();
 }
 
+Status forked() {
+  return Status::unavailable(
+      "this process was forked from one that had used Heddle; its threads, locks and devices did not come "
+      "along. "
+      "Start workers with 'spawn' or 'forkserver', or fork before the first use");
+}
+
 }  // namespace heddle

@@ -11,11 +11,13 @@
 #include <cstdint>
 
 #include "base/atomic.h"
+#include "base/status.h"
 
 namespace heddle {
 
 inline constinit Atomic<uint32_t> fork_count{0};  // orders nothing: a child has one thread when it changes
 
 uint32_t fork_generation();
+Status forked();  // the error of a child of a process that had used Heddle
 
 }  // namespace heddle

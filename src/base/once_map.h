@@ -105,6 +105,7 @@ class OnceMap {
       for (auto node = state->nodes.begin(); node != state->nodes.end();)
         node = pred((*node)->key) ? retire(*state, node) : std::next(node);
       std::erase_if(state->flights, [&](const auto& flight) { return pred(flight.first); });
+      seam::did("once_map.erase");
       return state->retirements;
     }());
   }
@@ -274,8 +275,11 @@ class OnceMap {
     {
       const auto inside = readers_.enter();
       const Table* table = table_.load_seq_cst();  // pairs with renew(); seq_cst: see ReadEpoch
+      seam::did("once_map.read_table");
       yield_point("once_map.probe");
-      if (const Node* node = table->find(key, hash)) [[likely]] {
+      const Node* const node = table->find(key, hash);
+      seam::did("once_map.probe", node != nullptr);
+      if (node != nullptr) [[likely]] {
         node->touch();
         return node->value;
       }
@@ -292,6 +296,7 @@ class OnceMap {
     {
       auto state = state_.lock();
       if (const Node* node = state->table->find(key, hash)) {  // landed since the probe
+        seam::did("once_map.find_landed");
         node->touch();
         return node->value;
       }
@@ -300,11 +305,13 @@ class OnceMap {
       flight = place->second;
       joined = !first;
       if (joined && leads_to(*state, *flight, me)) {
+        seam::did("once_map.refuse_circle");
         return Status::internal(
             "OnceMap: the make of ", describe(key),
             " asks for that key again, itself or through other makes: it would wait for itself");
       }
       if (joined) state->waits[me] = flight.get();
+      seam::did("once_map.board", joined);
     }
     if (joined) return join(key, *flight, deadline);
     Landing landing(*this, std::move(key), hash, std::move(flight));
@@ -324,11 +331,16 @@ class OnceMap {
       const auto done = [&] { return outcome->done; };
       if (!deadline.has_value()) outcome.wait(done);
       if (!deadline.has_value() || outcome.wait_until(*deadline, done)) {
+        seam::did("once_map.get_outcome", outcome->failure.ok());
         if (!outcome->failure.ok()) return outcome->failure;
         return outcome->value;
       }
     }
-    state_.lock()->waits.erase(std::this_thread::get_id());
+    {
+      auto state = state_.lock();
+      state->waits.erase(std::this_thread::get_id());
+      seam::did("once_map.wait_no_longer");
+    }
     return Status::deadline("another thread was still making ", describe(key), " at the deadline");
   }
 
@@ -370,12 +382,14 @@ class OnceMap {
       if (made.ok() && wanted) settle_up_to = insert(*state, std::move(key), hash, *made);
       std::erase_if(state->waits, [&](const auto& wait) { return wait.second == &flight; });
       if (wanted) state->flights.erase(mine);
+      seam::did("once_map.land", wanted);
     }
     {
       auto outcome = flight.outcome.lock();
       outcome->failure = std::move(failure);
       outcome->value = std::move(value);
       outcome->done = true;
+      seam::did("once_map.tell_outcome", outcome->failure.ok());
       outcome.notify_all();
     }
     settle(settle_up_to > kBacklog ? settle_up_to - kBacklog : 0);
@@ -387,6 +401,7 @@ class OnceMap {
     const Node* newest = node.get();
     if (!state.table->has_room()) renew(state);
     state.table->insert(newest);
+    seam::did("once_map.insert");
     state.nodes.insert(state.hand, std::move(node));  // just behind the hand: the hand comes to it last
     state.bytes += made.bytes;
     evict(state, newest);
@@ -420,6 +435,7 @@ class OnceMap {
   // Gives the node behind it.
   typename Face::iterator retire(State& state, typename Face::iterator node) {
     state.table->remove(node->get());
+    seam::did("once_map.remove");
     state.bytes -= (*node)->bytes;
     state.retired.nodes.push_back(std::move(*node));
     ++state.retirements;
@@ -434,6 +450,7 @@ class OnceMap {
     auto next = std::make_unique<Table>(state.nodes.size());
     for (const auto& node : state.nodes) next->insert(node.get());
     table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
+    seam::did("once_map.renew");
     ++state.stats.tables;
     if (state.table != nullptr) {
       state.retired.tables.push_back(std::move(state.table));

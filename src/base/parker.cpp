@@ -11,8 +11,9 @@ constexpr uint32_t told(uint32_t word) { return word & ~Parker::kAsleep; }
 }  // namespace
 
 void Parker::tell(uint32_t bits) {
-  const uint32_t before = word_.or_seq_cst(bits);
-  if ((before & kAsleep) == 0) return;
+  const bool sleeps = (word_.or_seq_cst(bits) & kAsleep) != 0;
+  seam::did("parker.tell", sleeps);
+  if (!sleeps) return;
 #if defined(__linux__)
   futex::wake(word_, 1, "told");
 #else
@@ -40,7 +41,9 @@ uint32_t Parker::wait(Deadline deadline) {
 uint32_t Parker::sleep(Deadline deadline) {
   for (;;) {
     uint32_t seen = 0;
-    if (!word_.cas_strong_acq_rel(seen, kAsleep) && told(seen) != 0) break;
+    word_.cas_strong_acq_rel(seen, kAsleep);
+    seam::did("parker.fall_asleep", told(seen));
+    if (told(seen) != 0) break;
     if (deadline.expired()) break;
 #if defined(__linux__)
     futex::sleep_while(word_, kAsleep, deadline, "parked");
@@ -49,7 +52,9 @@ uint32_t Parker::sleep(Deadline deadline) {
     if (told(word_.load_acquire()) == 0) changed_.wait(held, deadline);
 #endif
   }
-  return told(word_.and_acq_rel(~kAsleep));
+  const uint32_t bits = told(word_.and_acq_rel(~kAsleep));
+  seam::did("parker.wake", bits);
+  return bits;
 }
 
 }  // namespace heddle

@@ -25,7 +25,11 @@ class Parker {
   bool is_told() const { return (word_.load_acquire() & ~kAsleep) != 0; }  // the owner's, awake
   // 0: the deadline passed, or the thread was asked to end its wait. Leaves the bits where they are.
   uint32_t wait(Deadline deadline);
-  bool take(uint32_t bits) { return (word_.and_seq_cst(~bits) & bits) != 0; }  // true: one of them was there
+  bool take(uint32_t bits) {  // true: one of them was there
+    const uint32_t taken = word_.and_seq_cst(~bits) & bits;
+    seam::did("parker.take", taken);
+    return taken != 0;
+  }
 
  private:
   uint32_t sleep(Deadline deadline);

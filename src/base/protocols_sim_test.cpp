@@ -9,6 +9,8 @@
 
 #include "base/first_failure.h"
 #include "base/once_map.h"
+#include "base/parker.h"
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/spin_guarded.h"
 #include "base/sync.h"
@@ -240,6 +242,109 @@ TEST_CASE("simulated: makes that ask for each other's keys end with an error, an
       sim.expect(got.ok() && **got == i, "each gets its own key");
     });
     sim.expect(map.stats().count == 3, "all keys are there");
+  });
+}
+
+TEST_CASE("replayed: parker: three threads tell one that sleeps, as long as its deadline lets it") {
+  test::log_for_model("parker", "sleep", 100, [](Simulation& sim) {
+    Parker parker;
+    constexpr uint32_t kAll = 2 + 4 + 8;
+    uint32_t all = 0;
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(3)));
+      if (thread < 3) return parker.tell(uint32_t{2} << thread);
+      const bool patient = sim.random(2) == 0;
+      while (all != kAll) {
+        const uint32_t told =
+            parker.wait(patient ? Deadline::never() : Deadline::in(microseconds(sim.random(6))));
+        sim.expect(told != 0 || !patient, "it ends when told");
+        parker.take(told);
+        all |= told;
+        if (told == 0) break;
+      }
+    });
+    for (uint32_t bit = 2; bit < kAll; bit *= 2) {
+      sim.expect(((all & bit) != 0) != parker.take(bit), "what was told is taken, or lies there");
+    }
+  });
+}
+
+// Asks as a process of the model does: for its first key, and within a make at will for the next one.
+Result<Ref<const int>> ask_as_in_model(Simulation& sim, OnceMap<int, int>& map, int key, int keys, int depth,
+                                       Deadline deadline) {
+  return map.get_or_make(
+      key,
+      [&]() -> Result<Ref<const int>> {
+        yield_point("make");
+        const uint64_t choice = sim.random(keys > 1 ? 4 : 2);
+        if (choice == 0) return Status::exhausted("no memory");
+        if (choice == 1 || depth == 2) return std::make_shared<const int>(key);
+        return ask_as_in_model(sim, map, (key + 1) % keys, keys, depth + 1, deadline);
+      },
+      deadline);
+}
+
+TEST_CASE("replayed: once_map: three ask for a key, at most until a deadline, while it is erased") {
+  test::log_for_model("once_map", "flights", 100, [](Simulation& sim) {
+    OnceMap<int, int> map;
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(3)));
+      if (thread == 3) return map.erase_if([](int) { return true; });
+      const bool patient = sim.random(2) == 0;
+      const Deadline deadline = patient ? Deadline::never() : Deadline::in(microseconds(sim.random(6)));
+      const auto got = ask_as_in_model(sim, map, 0, 1, 0, deadline);
+      sim.expect(got.ok() || got.status().code() != Code::deadline || !patient, "late only with a deadline");
+    });
+    sim.expect(map.stats().waiting == 0, "nobody waits");
+  });
+}
+
+TEST_CASE("replayed: once_map: three ask for two keys, whose makes ask for each other") {
+  test::log_for_model("once_map", "nested", 60, [](Simulation& sim) {
+    OnceMap<int, int> map;
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(3)));
+      const auto got = ask_as_in_model(sim, map, thread % 2, 2, 0, Deadline::never());
+      sim.expect(!got.ok() || **got == 0 || **got == 1, "a value");
+    });
+    const auto stats = map.stats();
+    sim.expect(stats.waiting == 0 && stats.makes >= stats.count, "nobody waits, and what is there was made");
+  });
+}
+
+Result<Ref<const int>> made_of(int value) { return std::make_shared<const int>(value); }
+
+TEST_CASE(
+    "replayed: read_epoch: two read a cache while entries are evicted, a table goes and all is erased") {
+  test::log_for_model("read_epoch", "reclaim", 80, [](Simulation& sim) {
+    OnceMap<int, int> map({.count = 1});
+    // As in the model at its begin: nothing is there, and the table has room for two.
+    for (const int key : {-1, -2}) {
+      sim.expect(map.get_or_make(key, [] { return made_of(0); }).ok(), "made");
+    }
+    map.clear();
+    run_together(4, [&](int thread) {
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(5)));
+      if (thread % 2 == 1) {  // readers share the second stripe of the epoch's two: so are threads numbered
+        sim.play(thread / 2);
+        for (int i = 0; i < 2; ++i) sim.expect(map.peek(-3) == nullptr, "it was never there");
+      }
+      if (thread != 0) return;
+      for (int key = 0; key < 3; ++key) {
+        const auto made = map.get_or_make(key, [&] {
+          sim.play(2);  // from here on: its own probe is a reader's
+          return made_of(key);
+        });
+        sim.play(-1);
+        sim.expect(made.ok() && **made == key, "the value");
+      }
+      sim.play(3);
+      map.clear();
+    });
+    sim.expect(map.stats().count == 0, "all was erased");
   });
 }
 

@@ -14,7 +14,9 @@ bool ReadEpoch::all_left(Grace& grace, uint32_t parity) const {
   for (uint32_t i = 0; i < kStripes; ++i) {
     if ((grace.stripes_pending >> i & 1u) == 0) continue;
     // One look at zero is enough: a reader that enters later finds what is published now.
-    if ((stripes_[i].counters[parity].load_seq_cst() & kInsideMask) == 0) grace.stripes_pending &= ~(1u << i);
+    const bool left = (stripes_[i].counters[parity].load_seq_cst() & kInsideMask) == 0;
+    seam::did("read_epoch.look", 2 * i + (left ? 1 : 0));
+    if (left) grace.stripes_pending &= ~(1u << i);
   }
   return grace.stripes_pending == 0;
 }
@@ -24,6 +26,7 @@ bool ReadEpoch::passed(Grace& grace) {
   if (!grace.turned) {
     if (!all_left(grace, now ^ 1)) return false;
     parity_.store_relaxed(now ^ 1);
+    seam::did("read_epoch.turn");
     grace.turned = true;
     grace.stripes_pending = kAllStripes;
     return all_left(grace, now);

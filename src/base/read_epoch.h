@@ -45,7 +45,10 @@ class ReadEpoch {
     explicit Section(Atomic<uint64_t>& counter) : counter_(counter) {}
     Section(const Section&) = delete;
     Section& operator=(const Section&) = delete;
-    ~Section() { counter_.sub_release(kOneInside); }  // pairs with all_left()
+    ~Section() {
+      counter_.sub_release(kOneInside);  // pairs with all_left()
+      seam::did("read_epoch.leave");
+    }
 
    private:
     Atomic<uint64_t>& counter_;
@@ -59,8 +62,10 @@ class ReadEpoch {
 
   Section enter() const {
     Stripe& stripe = stripes_[this_thread_stripe()];
-    Atomic<uint64_t>& counter = stripe.counters[parity_.load_relaxed() & 1];
+    const uint32_t parity = parity_.load_relaxed() & 1;
+    Atomic<uint64_t>& counter = stripe.counters[parity];
     counter.add_seq_cst(kOneEntry | kOneInside);
+    seam::did("read_epoch.enter", parity);
     return Section(counter);
   }
 

@@ -51,6 +51,7 @@ struct Beat {
   // For tests of what a call costs: read-modify-writes of Atomics, and mutexes taken.
   uint64_t read_modify_writes = 0, locks = 0;
   Memory* memory = nullptr;  // null: a load finds the newest value
+  bool told = false;         // what did() says is kept
   bool systematic = false;   // a strategy chooses, at each operation that threads can share and nowhere else
 };
 
@@ -85,6 +86,14 @@ inline void pass(const char* at, int weight = kMeeting) {
   if (beat == nullptr) return;
   if (!beat->systematic) return step(at, weight);
   ++beat->steps;
+}
+
+void tell(const char* step, int64_t value);
+
+// A step of a protocol, said after its operation and before the next seam: so a simulation that listens has
+// the steps in the order in which they were. Steps are compared with the protocol's model (models/README.md).
+inline void did(const char* step, int64_t value = 0) {
+  if (beat != nullptr && beat->told) tell(step, value);
 }
 
 // The rest: on a simulated thread only.
@@ -126,6 +135,7 @@ void join(uint32_t number);
 
 [[gnu::always_inline]] inline void step(const char*, int = 0) {}
 [[gnu::always_inline]] inline void pass(const char*, int = 0) {}
+[[gnu::always_inline]] inline void did(const char*, int64_t = 0) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}
 inline constexpr int kAtomic = 1;
 inline constexpr bool simulated() { return false; }

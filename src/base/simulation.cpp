@@ -79,11 +79,18 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
       no_reasons_(one_of(order_, {0, 64, 8})),
       slow_(static_cast<uint32_t>(order_.below(10))) {
   systematic = by_strategy();
+  told = options_.listen;
   quiet = by_strategy() ? 0 : static_cast<int64_t>(1 + order_.below(2 * pace_));
   if (options.weak_orders) {
     memory_ = std::make_unique<WeakMemory>(*options.strategy, [this](const std::string& why) { fail(why); });
     memory = memory_.get();
   }
+}
+
+void Simulation::play(int role) { current_->role = role; }
+
+void Simulation::tell(const char* step, int64_t value) {
+  if (current_->role >= 0) told_.push_back({current_->role, step, value});
 }
 
 Simulation* Simulation::current() { return static_cast<Simulation*>(seam::beat); }
@@ -391,6 +398,7 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
   report.steps = all.steps;
   report.hand_overs = all.hand_overs_;
   report.fingerprint = all.fingerprint_;
+  report.told = std::move(all.told_);
   report.took = all.now() - TimePoint(std::chrono::hours(1));
   if (report.ok()) {
     runs_first.join();
@@ -423,6 +431,7 @@ std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); 
 uint64_t seed() { return simulated() ? Simulation::current()->seed() : 0; }
 uint32_t thread_number() { return Simulation::current()->thread_number(); }
 uint64_t serial() { return Simulation::current()->serial(); }
+void tell(const char* step, int64_t value) { Simulation::current()->tell(step, value); }
 NewThread announce(std::string name) { return Simulation::current()->announce(std::move(name)); }
 void withdraw(const NewThread& thread) { Simulation::current()->withdraw(thread.number); }
 void run(const NewThread& thread, const std::function<void()>& body) {

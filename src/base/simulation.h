@@ -51,6 +51,14 @@ struct SimulationOptions {
   Duration patience = std::chrono::seconds(60);  // of the machine's time, for a thread that blocks natively
   Strategy* strategy = nullptr;                  // null: the seed decides
   bool weak_orders = false;                      // for a strategy
+  bool listen = false;                           // keep what roles did
+};
+
+// What a thread with a role said by seam::did().
+struct ToldStep {
+  int role;
+  const char* name;
+  int64_t value;
 };
 
 struct SimulationReport {
@@ -59,6 +67,7 @@ struct SimulationReport {
   uint64_t steps = 0, hand_overs = 0;
   uint64_t fingerprint = 0;  // of all decisions: equal for equal seeds
   Duration took{0};          // virtual
+  std::vector<ToldStep> told;
   bool ok() const { return failure.empty(); }
 };
 
@@ -75,6 +84,8 @@ class Simulation final : public seam::Beat {
   void expect(bool holds, std::string_view what);                    // fails with `what`
   [[noreturn]] void fail(const std::string& why);
   void pause(Duration wait);  // in virtual time
+  // This thread plays a process of a protocol's model from here on: its steps are kept, others' are not.
+  void play(int role);
   // Threads made by the body line up, and are let go at one moment. let_go() returns when all have stepped
   // out, each as the last thing that it does.
   void line_up();
@@ -91,6 +102,7 @@ class Simulation final : public seam::Beat {
   Duration cpu_time() const;
   uint32_t thread_number() const { return current_->number; }
   uint64_t serial() { return ++serials_; }
+  void tell(const char* step, int64_t value);
   seam::NewThread announce(std::string name);
   void withdraw(uint32_t number);
   void run(const seam::NewThread& thread, const std::function<void()>& body);
@@ -120,6 +132,7 @@ class Simulation final : public seam::Beat {
     uint64_t away_until = 0;  // step: others go first until then
     bool let_go = false;      // just now: it comes to its first operation
     bool stepped_out = false;
+    int role = -1;  // in the protocol's model; -1: none
     // With a strategy, sets of threads by number: those that ran since this one gave way last, those that
     // could run ever since, and those that it therefore goes behind (CHESS, section 4: fair schedules).
     uint64_t ran = 0, could = 0, behind = 0;
@@ -170,6 +183,7 @@ class Simulation final : public seam::Beat {
   uint64_t runs_since_ = 0;   // step
   std::vector<Decision> trace_;
   uint64_t decisions_ = 0, hand_overs_ = 0, fingerprint_ = 0;
+  std::vector<ToldStep> told_;
   std::string failure_;
   int lined_up_ = 0, inside_ = 0;
   bool armed_ = false;  // let go: choices are the strategy's

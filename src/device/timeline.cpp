@@ -17,7 +17,11 @@ Status Timeline::failure() const {
 
 Status Timeline::wait(uint64_t value, Deadline deadline) {
   const auto settled = [&] { return done(value) || failed(); };
-  if (!settled()) look();
+  if (!settled()) {
+    if (fork_generation() != generation_) [[unlikely]]
+      return forked();
+    look();
+  }
   if (const Duration patience = settled() ? Duration(0) : begin_looking(); patience > Duration(0)) {
     const Deadline until = Deadline::at(std::min(Deadline::in(patience).when(), deadline.when()));
     while (!settled() && !until.expired()) {
@@ -34,9 +38,14 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
   {
     auto waiters = waiters_.lock();
     parked_.add_seq_cst(1);  // before the predicate reads reached_: pairs with advance()
-    over = waiters.wait_until(deadline,
-                              [&] { return reached_.load_seq_cst() >= value || failed_.load_acquire(); });
+    seam::did("timeline.park");
+    over = waiters.wait_until(deadline, [&] {
+      const bool is_reached = reached_.load_seq_cst() >= value;
+      seam::did("timeline.look_parked", is_reached);
+      return is_reached || failed_.load_acquire();
+    });
     parked_.sub_relaxed(1);
+    seam::did("timeline.unpark");
   }
   if (done(value)) return {};
   if (over) return failure();
@@ -47,7 +56,10 @@ Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
   auto stamp = std::make_shared<Stamp>(clock);
   auto waiters = waiters_.lock();
   stamped_.add_seq_cst(1);  // before reached_ is read: pairs with advance()
-  if (reached_.load_seq_cst() >= value || failed_.load_acquire()) {
+  seam::did("timeline.count_stamp");
+  const bool is_reached = reached_.load_seq_cst() >= value;
+  seam::did("timeline.look_stamped", is_reached);
+  if (is_reached || failed_.load_acquire()) {
     stamped_.sub_relaxed(1);
     stamp->fill();
   } else {
@@ -62,6 +74,7 @@ size_t Timeline::fill_stamps(Waiters& waiters, uint64_t value) {
     entry.second->fill();
     return true;
   }));
+  seam::did("timeline.fill_stamps", static_cast<int64_t>(waiters.stamps.size()));
   return waiters.stamps.size();
 }
 
@@ -70,26 +83,35 @@ void Timeline::advance(uint64_t value, Completion) {
   const uint64_t before = reached_.load_relaxed();  // its only writer
   // Who sees the value reached may go on at once, and its time must not depend on what they do.
   size_t left = 0;
-  if (stamped_.load_acquire() != 0) left = fill_stamps(*waiters_.lock(), value);
+  const bool any = stamped_.load_acquire() != 0;
+  seam::did("timeline.look_for_stamps", any);
+  if (any) left = fill_stamps(*waiters_.lock(), value);
   reached_.store_seq_cst(value);
+  seam::did("timeline.reach", static_cast<int64_t>(value));
   // Nobody else takes a stamp away: where the count is the same, none came since.
   const bool sleeps = parked_.load_seq_cst() != 0;
+  seam::did("timeline.look_for_parked", sleeps);
   if (sleeps || stamped_.load_seq_cst() != left) {
     // Taken even when there is nothing to stamp: a waiter that has read the old value holds the lock until it
     // sleeps.
     fill_stamps(*waiters_.lock(), value);
   }
   if (sleeps) waiters_.notify_all();
-  if (rings_at_.load_seq_cst() > before && bell_ != nullptr) bell_->ring();
+  const bool rings = rings_at_.load_seq_cst() > before;
+  seam::did("timeline.look_for_bells", rings);
+  if (rings && bell_ != nullptr) bell_->ring();
 }
 
 bool Timeline::ring_at(uint64_t value) {
   {
     const auto one_writer = waiters_.lock();
     if (value > rings_at_.load_relaxed()) rings_at_.store_seq_cst(value);
+    seam::did("timeline.ring_at", static_cast<int64_t>(value));
   }
   watch(value);
-  return reached_.load_seq_cst() < value && !failed();
+  const bool is_ahead = reached_.load_seq_cst() < value;
+  seam::did("timeline.look_ahead", is_ahead);
+  return is_ahead && !failed();
 }
 
 void Timeline::fail(Status cause, Completion) {
@@ -97,7 +119,9 @@ void Timeline::fail(Status cause, Completion) {
     auto waiters = waiters_.lock();
     if (failed_.load_acquire()) return;
     waiters->cause = std::move(cause);
+    seam::did("timeline.tell_cause");
     failed_.store_release(true);  // pairs with failed()
+    seam::did("timeline.fail");
     fill_stamps(*waiters, std::numeric_limits<uint64_t>::max());
   }
   waiters_.notify_all();

@@ -3,6 +3,7 @@
 //   What       One counter per queue. Submission n is over when done(n); who saw that sees its results.
 //   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
 //              the failure returns its cause.
+//   Fork       In a child nobody advances it: wait() for a value that was not reached gets `unavailable`.
 //   Threads    advance() and fail() belong to the driver's completion path, one thread at a time (only queues
 //              can make a Completion); the rest to anyone.
 //   Blocks     wait(), until its deadline. Nothing else. advance() calls no callback.
@@ -18,6 +19,7 @@
 #include "base/atomic.h"
 #include "base/bell.h"
 #include "base/clock.h"
+#include "base/fork.h"
 #include "base/stamp.h"
 #include "base/status.h"
 #include "base/sync.h"
@@ -38,7 +40,7 @@ class Timeline {
   bool failed() const { return failed_.load_acquire(); }  // pairs with fail()
   Status failure() const;                                 // the cause; ok while it has not failed
 
-  // Ok, the cause, or deadline.
+  // Ok, the cause, deadline, or unavailable in a forked child.
   Status wait(uint64_t value, Deadline deadline);
   // For drivers that no thread tells of completions. look() learns how far the device is, advances, and never
   // blocks; any thread calls it. watch() says that somebody sleeps: `value` must then be reached, or the
@@ -78,7 +80,8 @@ class Timeline {
   // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()
   // the reverse; all seq_cst.
   Atomic<uint64_t> rings_at_{0};
-  Ref<Bell> bell_;  // null: no thread waits for several timelines
+  Ref<Bell> bell_;                                 // null: no thread waits for several timelines
+  const uint32_t generation_ = fork_generation();  // of the maker
 };
 
 // A moment in a queue's work.

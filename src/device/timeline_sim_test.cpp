@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 #include "device/completing_queue_fixture.h"
@@ -14,6 +15,7 @@ namespace {
 
 using std::chrono::microseconds;
 using test::holds_for_seeds;
+using test::log_for_model;
 
 constexpr uint64_t kSeedBetweenTheLooks = 200;
 
@@ -135,6 +137,63 @@ TEST_CASE("simulated: a bell that is to ring at a value rings, and its sleeper i
     });
     reaper.join();
     sim.expect(one_at == 3 && other_at == 3, "it has seen all");
+  });
+}
+
+// Of the value 2 for threads with an even number and of 1 for the others, as the model has it.
+uint64_t value_of(int thread) { return thread % 2 == 0 ? 2 : 1; }
+
+// The completion path: to 1, and to 2 or into failure.
+void complete(Simulation& sim, CompletingQueue& queue) {
+  for (uint64_t pause = sim.random(12); pause > 0; --pause) yield_point("work");
+  queue.advance(1);
+  if (sim.random(3) != 0) return queue.advance(2);
+  queue.fail(Status::device_lost("gone"));
+}
+
+void wait_as_in_model(Simulation& sim, CompletingQueue& queue, int thread, Deadline deadline) {
+  const Status status = queue.timeline()->wait(value_of(thread), deadline);
+  const bool late = status.code() == Code::deadline;
+  sim.expect(!late || deadline.expired(), "late only after the deadline");
+  seam::did("test.waited", status.ok() ? 1 : late ? 3 : 2);
+}
+
+TEST_CASE("replayed: timeline: waiters, one of them with a deadline, and a stamp beside an advance") {
+  log_for_model("timeline", "wait", 80, [](Simulation& sim) {
+    CompletingQueue queue;
+    queue.timeline()->attach(std::make_shared<Bell>());
+    Ref<const Stamp> stamp;
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (thread == 3) return complete(sim, queue);
+      if (thread == 2) {
+        stamp = queue.timeline()->stamp(value_of(thread), Clock::real());
+        return;
+      }
+      const bool patient = thread == 1 || sim.random(2) == 0;
+      const Deadline deadline = patient ? Deadline::never() : Deadline::in(microseconds(sim.random(8)));
+      wait_as_in_model(sim, queue, thread, deadline);
+    });
+    sim.expect(stamp->filled(), "the stamp is filled");
+  });
+}
+
+TEST_CASE("replayed: timeline: bells that are to ring at a value, and a waiter") {
+  log_for_model("timeline", "ring", 80, [](Simulation& sim) {
+    CompletingQueue queue;
+    const auto bell = std::make_shared<Bell>();
+    queue.timeline()->attach(bell);
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (thread == 3) return complete(sim, queue);
+      if (thread == 0) return wait_as_in_model(sim, queue, thread, Deadline::never());
+      uint64_t seen = bell->rings();
+      if (!queue.timeline()->ring_at(2)) return;
+      while (!queue.timeline()->done(2) && !queue.timeline()->failed()) {
+        bell->wait(seen);
+        seen = bell->rings();
+      }
+    });
   });
 }
 

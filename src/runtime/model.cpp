@@ -48,7 +48,7 @@ Model::~Model() {
 Status Model::closed_status() const { return Status::unavailable("model '", name(), "' is closed"); }
 
 Status Model::close(Deadline deadline) {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   refuse();
   Status over = gate_.wait_empty(deadline);
   if (over.ok()) over = governor_->await_no_lone(id_, deadline);

@@ -53,13 +53,6 @@ Result<Ref<Governor>> governor(std::string_view device, int limit) {
   return found;
 }
 
-Status forked() {
-  return Status::unavailable(
-      "this process was forked from one that had used Heddle; its threads, locks and devices did not come "
-      "along. "
-      "Start workers with 'spawn' or 'forkserver', or fork before the first use");
-}
-
 ModelId next_model_id() { return ModelId{next_of(next_model)}; }
 uint64_t next_stream_serial() { return next_of(next_stream); }
 

@@ -16,7 +16,6 @@ namespace heddle::runtime::registry {
 
 // The first to name a limit decides it; 0 names none (a caller from outside that only wants exclusive()).
 Result<Ref<Governor>> governor(std::string_view device, int limit);
-Status forked();  // the error of a child of a process that had used Heddle
 ModelId next_model_id();
 uint64_t next_stream_serial();
 

@@ -89,9 +89,14 @@ void Runtime::reap() {
   }
 }
 
-Status Runtime::usable() const {
+Status Runtime::ours() const {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
+  return {};
+}
+
+Status Runtime::usable() const {
+  HEDDLE_TRY(ours());
   if (gate_.closed()) [[unlikely]]
     return Status::unavailable("the runtime is closed");
   return {};
@@ -329,6 +334,8 @@ Status Runtime::copy(Stream& stream, const View& from, const View& to, Deadline 
 // written.
 Result<View> Runtime::stage(const View& view, bool write, Deadline deadline) {
   if (can_name(*device_, view)) return view;
+  // Before memory is taken: a forked child would lock what threads of its parent may have locked.
+  HEDDLE_TRY(usable());
   HEDDLE_TRY_ASSIGN(const View callers, as_callers(view, write, deadline));
   HEDDLE_TRY_ASSIGN(Ref<device::Buffer> buffer,
                     parts_->allocator->allocate(view.bytes(), device::MemoryKind::staging));

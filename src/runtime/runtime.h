@@ -117,6 +117,7 @@ class Runtime {
   void close(Deadline deadline = Deadline::never());
   bool closed() const { return gate_.closed(); }
   Status usable() const;  // unavailable when closed, or in a forked child
+  Status ours() const;    // unavailable in a forked child
 
   const device::Device& device() const { return *device_; }
   const Options& options() const { return options_; }

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 #include "runtime/runtime.h"
@@ -15,6 +16,7 @@ namespace {
 
 using device::View;
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 using test::Rows;
 
@@ -166,6 +168,22 @@ TEST_CASE("simulated: a stream's wait for work that was over before its stream f
     static_cast<void>(runtime->run(*lost, {.inputs = {&x, 1}, .stream = &*one, .wait = false}));
     latch.open();
     sim.expect(runtime->wait(*other, event).ok(), "the event was over before the failure");
+  });
+}
+
+TEST_CASE("replayed: stream: threads that take the Turn of one stream, twice each") {
+  log_for_model("stream", "turns", 100, [](Simulation& sim) {
+    const Running f(sim);
+    Stream& stream = *f.streams.front();
+    Atomic<int> owners{0};
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      for (int i = 0; i < 2; ++i) {
+        const auto turn = stream.turn();
+        sim.expect(turn.ok() && owners.add_acq_rel(1) == 0, "the Turn, alone");
+        owners.sub_acq_rel(1);
+      }
+    });
   });
 }
 

@@ -153,6 +153,22 @@ TEST_CASE("no call goes to a device that is lost, while another is not") {
   }
 }
 
+TEST_CASE("no call goes to a device that is closed, while another is not") {
+  Pair pair;
+  const Model model = pair.model();
+  const Tensor x = rows(1, 2);
+  pair.first.device.close();
+  for (int i = 0; i < 4; ++i) CHECK(is_affine(x, model({x})[0]));
+  CHECK(pair.second.rows.load_relaxed() == 4);
+  pair.second.device.close();
+  try {
+    model({x});
+    FAIL("both devices are closed");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::unavailable);
+  }
+}
+
 TEST_CASE("a stream and tensors of a device decide where a call goes") {
   Pair pair;
   const Model model = pair.model();

@@ -376,13 +376,21 @@ constexpr Operation kOperations[] = {
 
 }  // namespace
 
-std::span<const Operation> operations() { return kOperations; }
+std::span<const Operation> operations() {
+  static const std::vector<Operation> all = [] {
+    std::vector<Operation> made(std::begin(kOperations), std::end(kOperations));
+    const auto more = replica_operations();
+    made.insert(made.end(), more.begin(), more.end());
+    return made;
+  }();
+  return all;
+}
 
 const Operation& operation_named(std::string_view name) {
-  for (const Operation& each : kOperations) {
+  for (const Operation& each : operations()) {
     if (each.name == name) return each;
   }
-  return kOperations[0];
+  return operations()[0];
 }
 
 }  // namespace heddle::simulated

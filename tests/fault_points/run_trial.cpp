@@ -17,9 +17,14 @@ struct Level {
   uint64_t allocated, staging, slots, driver;
   bool operator==(const Level&) const = default;
 };
-std::string to_string(const Level& level) {
-  return text(level.allocated, " bytes of the device, ", level.staging, " of staging, ", level.slots,
-              " of slots, ", level.driver, " from the driver");
+using Levels = std::vector<Level>;  // by device
+std::string to_string(const Levels& levels) {
+  std::string all;
+  for (const Level& level : levels) {
+    all += text(all.empty() ? "" : "; ", level.allocated, " bytes of the device, ", level.staging,
+                " of staging, ", level.slots, " of slots, ", level.driver, " from the driver");
+  }
+  return all;
 }
 
 // Of memory that the driver refuses once, while some can be given back or nothing else is wrong.
@@ -30,31 +35,66 @@ bool is_asked_again(const std::optional<sim::PlannedFault>& fault) {
 }
 
 // Of memory in use, once nothing is under way and nothing is kept.
-Level level_of(const ApiWorld& world) {
-  static_cast<void>(error_of([&] { world.device.synchronize(); }));  // goes on past a stream that failed
-  world.driver->await_idle();
-  static_cast<void>(error_of([&] { world.device.empty_cache(); }));  // a closed one has none
-  const DeviceStats stats = world.device.stats();
-  return {stats.memory.allocated, Internals::runtime(world.device).stats().memory.staging.allocated,
-          stats.memory.slots, world.driver->stats().bytes};
+Levels levels_of(const ApiWorld& world) {
+  Levels levels;
+  for (size_t i = 0; i < world.devices.size(); ++i) {
+    const Device& device = world.devices[i];
+    static_cast<void>(error_of([&] { device.synchronize(); }));  // goes on past a stream that failed
+    world.drivers[i]->await_idle();
+    static_cast<void>(error_of([&] { device.empty_cache(); }));  // a closed one has none
+    const DeviceStats stats = device.stats();
+    levels.push_back({stats.memory.allocated, Internals::runtime(device).stats().memory.staging.allocated,
+                      stats.memory.slots, world.drivers[i]->stats().bytes});
+  }
+  return levels;
 }
 
-bool calls_rightly(const ApiWorld& world, const Model& model) {
+bool calls_rightly(const ApiWorld& world, const Model& model, const std::optional<Stream>& stream = {}) {
   const Rows x(3, 0.7);
   const std::vector<int64_t> rows = {3, 0};
   CallOptions options;
   options.timeout = kTimeout;
+  options.stream = stream;
   return &model == &world.products ? gives(x, model({tensor_of(x)}, options).at(0))
                                    : looked_up(rows, model({indices(rows)}, options).at(0));
 }
 
+// That of a device among several; a model on one alone is called as most are.
+std::optional<Stream> on_another(const ApiWorld& world, const Device& device) {
+  return world.devices.size() > 1 ? std::optional<Stream>(Stream(device)) : std::nullopt;
+}
+
 // Whether a call that ends so says what has become of its device and model.
-bool is_told(const Trial& trial, const Model& model, std::optional<ErrorCode> error) {
-  const bool closed = trial.operation.closes == Closes::device ||
+bool is_told_on(const Trial& trial, const Model& model, size_t device, std::optional<ErrorCode> error) {
+  const bool closed = (trial.operation.closes == Closes::device && device == 0) ||
                       (trial.operation.closes == Closes::model && &model == &trial.world.products);
   if (closed) return error == ErrorCode::unavailable;
-  if (!trial.world.driver->lost().ok()) return error == ErrorCode::device_lost;
+  if (!trial.world.drivers[device]->lost().ok()) return error == ErrorCode::device_lost;
   return !error;
+}
+
+// The same, where the model chooses the device: one that works, if there is one.
+bool is_told(const Trial& trial, const Model& model, std::optional<ErrorCode> error) {
+  bool some_works = false, some_says_so = false;
+  for (size_t i = 0; i < trial.world.devices.size(); ++i) {
+    some_works = some_works || is_told_on(trial, model, i, std::nullopt);
+    some_says_so = some_says_so || is_told_on(trial, model, i, error);
+  }
+  return some_works ? !error : some_says_so;
+}
+
+// Until what streams ran with has gone: nobody who saw a result has waited for that.
+void let_streams_end(Simulation& simulation, const ApiWorld& world) {
+  if (world.devices.size() > 1) simulation.pause(seconds(1));
+}
+
+// Before: each model runs on each of its devices.
+void expect_whole(Simulation& simulation, const ApiWorld& world) {
+  for (const Model* model : {&world.products, &world.lookup}) {
+    for (const Device& device : world.devices)
+      simulation.expect(calls_rightly(world, *model, on_another(world, device)), "the world is whole before");
+  }
+  let_streams_end(simulation, world);
 }
 
 void expect_usable(Trial& trial) {
@@ -68,7 +108,18 @@ void expect_usable(Trial& trial) {
           text("afterwards a call is right, or says that the device is lost: ", error ? name(*error) : "ok"));
       trial.simulation.expect(right || error, "afterwards a call has its values");
     }
+    for (size_t i = 0; i < world.devices.size() && world.devices.size() > 1; ++i) {
+      bool right = false;
+      const auto error = error_of([&] { right = calls_rightly(world, *model, Stream(world.devices[i])); });
+      // A lost device has no stream for a closed model, either.
+      const bool no_stream = error == ErrorCode::device_lost && !world.drivers[i]->lost().ok();
+      trial.simulation.expect(
+          no_stream || is_told_on(trial, *model, i, error),
+          text("afterwards device ", i, " works, or says that it is lost: ", error ? name(*error) : "ok"));
+      trial.simulation.expect(right || error, "afterwards a call on a stream has its values");
+    }
   }
+  let_streams_end(trial.simulation, world);
 }
 
 // A call of each model, which may share a batch with the operation's.
@@ -102,7 +153,7 @@ class Rescue {
     auto ended = ended_.lock();
     if (ended.wait_until(Deadline::in(kRescue), [&] { return ended->is; })) return;
     came_.store_release(true);
-    trial_.world.driver->deliver_lost();
+    trial_.world.drivers[trial_.faulty]->deliver_lost();
   }
   Trial& trial_;
   Guarded<Ended, Rank::kPool> ended_{Ended{}};
@@ -111,13 +162,13 @@ class Rescue {
 };
 
 // One store each, whether it comes or is counted: up to its point a trial takes the steps of the one without.
-void plan(const ApiWorld& world, const std::optional<sim::PlannedFault>& fault) {
+void plan(sim::SimDevice& driver, const std::optional<sim::PlannedFault>& fault) {
   for (size_t i = 0; i < kFaults; ++i) {
     const auto each = static_cast<sim::Fault>(i);
     if (fault && fault->fault == each) {
-      fault->arm(world.driver->faults());
+      fault->arm(driver.faults());
     } else {
-      world.driver->faults().count(each);
+      driver.faults().count(each);
     }
   }
 }
@@ -136,17 +187,17 @@ bool Trial::note(const char* name, std::optional<ErrorCode> error, bool is_right
 }
 
 Points run_trial(Simulation& simulation, const Operation& operation,
-                 const std::optional<sim::PlannedFault>& fault) {
-  Ref<sim::SimDevice> driver;
+                 const std::optional<sim::PlannedFault>& fault, size_t faulty) {
+  std::vector<Ref<sim::SimDevice>> drivers;
   Points points{};
   {
-    const ApiWorld world(simulation);
-    driver = world.driver;
-    Trial trial(simulation, world, operation, fault);
-    for (const Model* model : {&world.products, &world.lookup})
-      simulation.expect(calls_rightly(world, *model), "the world is whole before");
-    const Level before = level_of(world);
-    plan(world, fault);
+    const ApiWorld world(simulation, {}, operation.devices);
+    drivers = world.drivers;
+    const Ref<sim::SimDevice>& driver = drivers[faulty];
+    Trial trial(simulation, world, operation, fault, faulty);
+    expect_whole(simulation, world);
+    const Levels before = levels_of(world);
+    plan(*driver, fault);
     {
       const Rescue rescue(trial);
       run_together(2, [&](int thread) { thread == 0 ? operation.run(trial) : call_beside(trial); });
@@ -162,17 +213,19 @@ Points run_trial(Simulation& simulation, const Operation& operation,
     simulation.expect(!is_asked_again(fault) || operation.closes != Closes::nothing || trial.failed() == 0,
                       "what was refused once is asked for again");
     // Already now, though callers may be expected back.
-    const Level idle = level_of(world);
+    const Levels idle = levels_of(world);
     simulation.expect(operation.closes != Closes::nothing || idle == before,
                       text("memory: before ", to_string(before), ", idle ", to_string(idle)));
     expect_usable(trial);
-    const Level after = level_of(world);
+    const Levels after = levels_of(world);
     simulation.expect(operation.closes != Closes::nothing || after == before,
                       text("memory: before ", to_string(before), ", after ", to_string(after)));
     world.expect_no_violation(simulation);
   }
-  simulation.expect(driver->stats().bytes == 0, "the driver has all its memory back");
-  for (const sim::Found& each : driver->violations()) simulation.fail(to_string(each));
+  for (const auto& driver : drivers) {
+    simulation.expect(driver->stats().bytes == 0, "the driver has all its memory back");
+    for (const sim::Found& each : driver->violations()) simulation.fail(to_string(each));
+  }
   return points;
 }
 

@@ -1,9 +1,11 @@
-// trial_fixture.h: one public operation, beside a thread that calls, on a device with at most one fault.
+// trial_fixture.h: one public operation, beside a thread that calls, on devices of which one has at most one
+// fault.
 //
 //   What       run_trial() makes a world, warms it up, empties its cache, plans the fault, and lets an
 //              operation and its neighbour run. Then it demands that each step was answered once, rightly or
-//              with the fault's error; that the device works again or says that it is lost; that no memory is
-//              gone. It returns how often each fault could have come: what an enumeration goes through.
+//              with the fault's error; that the device works again or says that it is lost; that the others
+//              work; that no memory is gone. It returns how often each fault could have come: what an
+//              enumeration goes through.
 //   Deadlines  Each step that takes one has kTimeout. What waits without one is let go at kRescue, as a
 //              person would who resets the device.
 //   Threads    Made by a simulation's body.
@@ -28,8 +30,12 @@ struct Operation;
 class Trial {
  public:
   Trial(Simulation& its_simulation, const ApiWorld& its_world, const Operation& its_operation,
-        std::optional<sim::PlannedFault> its_fault)
-      : simulation(its_simulation), world(its_world), operation(its_operation), fault(its_fault) {}
+        std::optional<sim::PlannedFault> its_fault, size_t its_faulty)
+      : simulation(its_simulation),
+        world(its_world),
+        operation(its_operation),
+        fault(its_fault),
+        faulty(its_faulty) {}
 
   // True: it returned, with the right values. `ends` says that the step takes a deadline, and has it.
   template <class Body>
@@ -41,6 +47,13 @@ class Trial {
     const Duration took = Clock::real().now() - begin;
     simulation.expect(!ends || took < kTimeout + seconds(5), text(name, " ends at its deadline"));
     return note(name, error, is_right);
+  }
+  // What runs on one device alone fails with that device's fault, and with no other's.
+  template <class Body>
+  bool step_on(size_t which, const char* name, Body&& right, bool ends = true) {
+    const bool is_right = step(name, std::forward<Body>(right), ends);
+    simulation.expect(is_right || which == faulty, text(name, " does not fail with another device's fault"));
+    return is_right;
   }
   // For answers that come later, through `arrivals`.
   void expect_answer() { asked_.add_relaxed(1); }
@@ -67,25 +80,28 @@ class Trial {
   const ApiWorld& world;
   const Operation& operation;
   const std::optional<sim::PlannedFault> fault;
+  const size_t faulty;  // of the world's devices
 
  private:
   Atomic<int> asked_{0}, answered_{0}, failed_{0};
 };
 
-enum class Closes : uint8_t { nothing, model, device };
+enum class Closes : uint8_t { nothing, model, device };  // the first device
 
 struct Operation {
   const char* name;
   void (*run)(Trial& trial);
   Closes closes = Closes::nothing;
   bool answers_for_hung = false;  // with unavailable, before their deadlines
+  size_t devices = 1;             // that the models are on
 };
-std::span<const Operation> operations();
+std::span<const Operation> operations();          // all of them
+std::span<const Operation> replica_operations();  // of models on two devices
 const Operation& operation_named(std::string_view name);
 
-// In a simulation: with the fault, or with none.
+// In a simulation: with the fault on that device, or with none.
 Points run_trial(Simulation& simulation, const Operation& operation,
-                 const std::optional<sim::PlannedFault>& fault);
+                 const std::optional<sim::PlannedFault>& fault, size_t faulty = 0);
 
 inline SimulationOptions of_trials() { return of_whole_calls(); }
 

@@ -1,7 +1,7 @@
 // api_world_fixture.h: heddle.h on the simulated device, whose threads, time and choices are a simulation's.
 //
 //   What       Two models: "products" computes with floats (two_products_fixture.h), "lookup" takes row i of
-//              a table, so that a request can be wrong by its data alone.
+//              a table, so that a request can be wrong by its data alone. Both are on each of the devices.
 //   Threads    Made by the simulation's body, used by its threads.
 //   Lifetime   Of one simulation.
 #pragma once
@@ -25,21 +25,46 @@ constexpr int64_t kTableRows = 5;
 inline const Device process_device;
 
 struct ApiWorld {
-  explicit ApiWorld(Simulation& simulation, ModelOptions options = {})
-      : driver(make_device(some_device(simulation))),
-        device(Internals::make_device(std::make_shared<Internals::DeviceRep>(
-            Internals::DeviceRep{"sim", *runtime::Runtime::make(driver), 1}))),
+  explicit ApiWorld(Simulation& simulation, ModelOptions options = {}, size_t devices_made = 1)
+      : drivers(make_drivers(simulation, devices_made)),
+        devices(make_devices()),
+        driver(drivers[0]),
+        device(devices[0]),
         products(make_products(options)),
         lookup(make_lookup(options)) {}
   void expect_no_violation(Simulation& simulation) const {
-    for (const sim::Found& each : driver->violations()) simulation.fail(to_string(each));
+    for (const auto& each_driver : drivers) {
+      for (const sim::Found& each : each_driver->violations()) simulation.fail(to_string(each));
+    }
   }
 
-  Ref<sim::SimDevice> driver;
+  std::vector<Ref<sim::SimDevice>> drivers;
+  std::vector<Device> devices;
+  Ref<sim::SimDevice> driver;  // the first
   Device device;
   Model products, lookup;
 
  private:
+  // Of one kind, as a model's devices have to be; each has a governor of its own.
+  static std::string name_of(size_t number) { return number == 0 ? "sim" : text("sim:", number); }
+  static std::vector<Ref<sim::SimDevice>> make_drivers(Simulation& simulation, size_t count) {
+    sim::SimOptions options = some_device(simulation);
+    std::vector<Ref<sim::SimDevice>> made;
+    for (size_t i = 0; i < count; ++i) {
+      options.name = name_of(i);
+      options.seed = i + 1;
+      made.push_back(make_device(options));
+    }
+    return made;
+  }
+  std::vector<Device> make_devices() const {
+    std::vector<Device> made;
+    for (size_t i = 0; i < drivers.size(); ++i) {
+      made.push_back(Internals::make_device(std::make_shared<Internals::DeviceRep>(
+          Internals::DeviceRep{name_of(i), *runtime::Runtime::make(drivers[i]), 1})));
+    }
+    return made;
+  }
   Model make_products(ModelOptions options) const {
     GraphBuilder graph("products");
     const auto x = graph.input("x", heddle::DType::f32, {"batch", 8});
@@ -51,7 +76,7 @@ struct ApiWorld {
     };
     const auto inner = graph.add("Tanh", {graph.add("MatMul", {x, weight(0.1)})});
     graph.output(graph.add("MatMul", {inner, weight(-0.2)}), "y");
-    options.device = device;
+    options.devices = devices;
     return graph.build(options);
   }
   Model make_lookup(ModelOptions options) const {
@@ -61,7 +86,7 @@ struct ApiWorld {
     for (size_t i = 0; i < values.size(); ++i) values[i] = 10.0F + static_cast<float>(i);
     const auto table = graph.constant(Tensor::of<float>({kTableRows, 2}, std::span<const float>(values)));
     graph.output(graph.add("Gather", {table, at}, {{"axis", int64_t{0}}}), "row");
-    options.device = device;
+    options.devices = devices;
     return graph.build(options);
   }
 };

@@ -1,7 +1,9 @@
 // Submissions without a thread under simulated schedules: each is answered once, also when it is late or
 // cancelled, and none is forgotten.
+#include <array>
 #include <stop_token>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
 
@@ -111,6 +113,30 @@ TEST_CASE("simulated: a model closed while callers and submissions sit down answ
   if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
   CHECK(right > 600);
   CHECK(refused > 600);
+}
+
+TEST_CASE("replayed: parker: what a seat is told while its thread leaves it empty, one thread acts upon") {
+  heddle::test::log_for_model("parker", "seat", 100, [](Simulation& sim) {
+    Member member;
+    std::array<Atomic<int>, 3> acted;
+    constexpr std::array kNotes = {Seat::Note::ask, Seat::Note::cancelled, Seat::Note::done};
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(3)));
+      if (thread < 3) {
+        const auto i = static_cast<size_t>(thread);
+        if (!member.tell(kNotes[i])) acted[i].add_relaxed(1);
+        return;
+      }
+      member.leave_empty();
+      if (sim.random(2) == 0) sim.pause(microseconds(1));
+      for (size_t i = 0; i < 3; ++i) {
+        if (member.seat.take(kNotes[i])) acted[i].add_relaxed(1);
+      }
+    });
+    for (const Atomic<int>& times : acted)
+      sim.expect(times.newest() <= 1, "not twice; the model knows that none is lost");
+  });
 }
 
 }  // namespace

@@ -40,6 +40,7 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> row_extents
   state.inside -= callers;
   state.inside_rows -= answered;
   --state.busy;
+  seam::did("calls.end_run");
 }
 
 void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,

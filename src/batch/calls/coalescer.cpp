@@ -50,6 +50,7 @@ void Coalescer::refuse() {
     for (const Batch& each : state->on_show) take_down(*state, each.get());
     shut_door(*state);
     state->closed = true;
+    seam::did("calls.close");
     state->end_watch();
     refused.swap(state->forming);
     spare = take_spare(*state);

@@ -72,10 +72,11 @@ struct CoalescerOptions {
   int64_t least_share = 1;  // rows that a lane has before another one is used
   int lookers = 0;          // callers inside, up to which those that wait look for a while before they sleep
   int64_t max_rows = 64;
-  size_t max_parked = 4096;                    // callers; one more gets exhausted
-  Duration latency_bound = Duration::max();    // batches that are known to run longer are not formed
-  bool alone = false;                          // submissions are not joined
-  bool door = true;                            // where the device has lanes for that
+  size_t max_parked = 4096;                  // callers; one more gets exhausted
+  Duration latency_bound = Duration::max();  // batches that are known to run longer are not formed
+  bool alone = false;                        // submissions are not joined
+  bool door = true;                          // where the device has lanes for that
+  bool spare = true;  // the next batch is on show before anybody needs it; false in tests: one alone is
   std::function<Duration(int64_t rows)> cost;  // for tests: of a run, in the place of what was measured
   // Takes a leader that ends its own coalescer (leaders.h); empty where that cannot happen.
   Outlives outlives;

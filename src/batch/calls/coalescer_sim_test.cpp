@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
 
@@ -11,6 +12,7 @@ namespace heddle::batch {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 
 constexpr int kFew = 4;
@@ -51,6 +53,28 @@ void check_empty(Simulation& sim, const Fixture& fixture, const Counts& counts) 
   sim.expect(stats.calls + stats.left + static_cast<uint64_t>(counts.closed.load_relaxed()) ==
                  static_cast<uint64_t>(counts.all()),
              "each call is counted once");
+}
+
+// One batch is on show, as in the model. Calls that are closed or late are no error.
+void replay_calls(const char* run, int callers, bool late, bool closes) {
+  log_for_model("coalescer", run, 60, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, 2);
+    options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    options.door = options.spare = false;
+    Fixture fixture(options);
+    sim.expect(fixture.compile(2).ok(), "the programs are made");
+    run_together(callers + (closes ? 1 : 0), [&](int caller) {
+      sim.play(caller);
+      for (uint64_t pause = sim.random(caller < callers ? 30 : 200); pause > 0; --pause) yield_point("call");
+      if (caller == callers) return fixture.coalescer->close();
+      Rows rows(1, static_cast<float>(100 * caller));
+      const bool waits = !late || sim.random(3) == 0;
+      const auto result =
+          fixture.call(rows, waits ? Deadline::never() : Deadline::in(microseconds(sim.random(12))));
+      sim.expect(fixture.right(rows, result) || (!result.ok() && (late || closes)), "its own row");
+    });
+    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
 }
 
 }  // namespace
@@ -298,6 +322,35 @@ TEST_CASE("simulated: a batch that fails fails for its callers, and later calls 
     sim.expect(right.load_relaxed() + failed.load_relaxed() == 2 * kFew, "each had one answer");
     sim.expect((failed.load_relaxed() == 0) == (failures.load_relaxed() == 0), "failures reach callers");
     sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
+  });
+}
+
+TEST_CASE("replayed: coalescer: calls that take seats, are expected back, leave late, or are refused") {
+  replay_calls("returns", 3, false, false);
+  replay_calls("late", 3, true, false);
+  replay_calls("closes", 3, false, true);
+}
+
+// Where joining does not pay, a batch is one call, as in the model.
+TEST_CASE("replayed: lone_door: calls through the door beside calls that wait for the same lane") {
+  log_for_model("lone_door", "lone", 60, [](Simulation& sim) {
+    Fixture fixture(with_equal_costs(with(1)));
+    fixture.learn_that_joining_does_not_pay();
+    sim.expect(fixture.compile(1).ok(), "the program is made");
+    Atomic<int> right{0};
+    run_together(3, [&](int caller) {
+      sim.play(caller);
+      for (int round = 0; round < 2; ++round) {
+        for (uint64_t pause = sim.random(20); pause > 0; --pause) yield_point("call");
+        Rows rows(1, static_cast<float>(100 * caller + 10 * round));
+        const View view = rows.view();
+        const auto result = caller < 2 ? fixture.call(rows)
+                                       : fixture.coalescer->join({&view, 1}, Deadline::never(), {}, nullptr);
+        sim.expect(fixture.right(rows, result), "its own row");
+        right.add_relaxed(1);
+      }
+    });
+    sim.expect(right.load_relaxed() == 6, "each call had one answer");
   });
 }
 

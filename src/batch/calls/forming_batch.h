@@ -103,7 +103,14 @@ struct alignas(64) Member {
   // False: no thread waits there. What was told is the caller's to do.
   bool tell(Seat::Note note) {
     seat.tell(note);
-    return !is_absent.load_seq_cst() || !seat.take(note);
+    const bool is_empty = is_absent.load_seq_cst();
+    seam::did("seat.look_whether_empty", is_empty);
+    return !is_empty || !seat.take(note);
+  }
+  // What was told before is the caller's to take, and to do.
+  void leave_empty() {
+    is_absent.store_seq_cst(true);
+    seam::did("seat.leave_empty");
   }
 };
 
@@ -184,6 +191,7 @@ struct FormingBatch {
       Member& member = members[seat];
       if (member.is_absent.load_acquire()) continue;    // leaders answer it
       if (member.met.exchange_acq_rel(true)) continue;  // it has the result, or left
+      seam::did("batch.tell", static_cast<int64_t>(seat));
       if (member.tell(Seat::Note::done)) return &member;
     }
   }
@@ -197,9 +205,16 @@ struct FormingBatch {
   }
   // The seats of a batch that nobody joins any more are written.
   bool is_written_when_taken() {
-    return unwritten.add_acq_rel(static_cast<int64_t>(seats)) + static_cast<int64_t>(seats) == 0;
+    const auto all = static_cast<int64_t>(seats);
+    const bool written = unwritten.add_acq_rel(all) + all == 0;
+    seam::did("batch.expect_rows", written);
+    return written;
   }
-  bool is_last_to_write() { return unwritten.sub_acq_rel(1) == 1; }
+  bool is_last_to_write() {
+    const bool last = unwritten.sub_acq_rel(1) == 1;
+    seam::did("batch.write", last);
+    return last;
+  }
 
   // Once all seats are written.
   bool has_absents() const { return absents.load_relaxed() != 0; }

@@ -95,6 +95,7 @@ void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
   restock(state, *batch);
   ++state.busy;
   batch->taken = true;
+  seam::did("calls.take", static_cast<int64_t>(batch->seats));
   if (batch->awaits) state.forecast.note(batch->seats > 1);
   if (state.watcher.batch == batch) state.end_watch();
   if (batch->is_written_when_taken()) hand_over(state, batch, me, next);
@@ -108,6 +109,7 @@ void Coalescer::hand_over(State& state, const Batch& batch, const Here* me, Next
   } else if (me != nullptr && me->batch == batch && me->member().absent == nullptr) {
     batch->leader = me->seat;
     next.lead = true;
+    seam::did("calls.lead", static_cast<int64_t>(me->seat));
   } else {
     appoint(batch, next);
   }
@@ -115,6 +117,7 @@ void Coalescer::hand_over(State& state, const Batch& batch, const Here* me, Next
 
 void Coalescer::appoint(const Batch& batch, Next& next) {
   const size_t seat = batch->best_leader();
+  seam::did("calls.appoint", static_cast<int64_t>(seat));
   batch->leader = batch->members[seat].absent == nullptr ? seat : FormingBatch::kNoSeat;
   next.wakes.push_back({{batch, seat, true}, Seat::Note::lead});
 }
@@ -254,6 +257,7 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   FormingBatch& batch = *me.batch;
   Member& member = me.member();
   const bool told = member.met.exchange_acq_rel(true);
+  seam::did("batch.collect", told);
   if (batch.pace == nullptr) {
     if (told || batch.leader == me.seat) batch.tell_next();
   } else if (told && member.pace != nullptr) {

@@ -58,6 +58,7 @@ void Coalescer::shut_door(State& state) const {
   if (door_.is_open() == 0) return;
   door_.shut();
   state.lone = runtime_->governor().lone(model_->id());
+  seam::did("calls.count_lone", state.lone);
 }
 
 // When the last one is gone. Who took a seat without our lock while the door is open would not shut it, and

@@ -44,28 +44,35 @@ std::optional<OpenSeats::Claim> OpenSeats::claim(uint16_t kind, int64_t rows) {
     const Taken more{now.seats() + 1, now.rows() + rows};
     const Word next = Word::of(now.desk(), kind, more, now.left() - rows);
     if (!word_.cas_strong_seq_cst(seen, next.bits)) continue;
+    seam::did("seats.claim", static_cast<int64_t>(now.seats()));
     const int64_t ask_at = ask_at_.load_seq_cst();
-    const bool reaches = now.rows() < ask_at && more.rows >= ask_at;
-    return Claim{now.desk(), now.seats(), now.rows(), reaches || now.seats() == 0};
+    const bool asks = now.seats() == 0 || (now.rows() < ask_at && more.rows >= ask_at);
+    seam::did("seats.look_at_number", asks);
+    return Claim{now.desk(), now.seats(), now.rows(), asks};
   }
 }
 
 void OpenSeats::show(size_t desk, uint16_t kind, const Taken& before, const Limits& limits) {
   assert(desk < kDesks && limits.most <= kRowsMost);
   ask_at_.store_seq_cst(limits.ask_at);
+  seam::did("seats.set_number", limits.ask_at);
   const int64_t left = std::max<int64_t>(0, limits.most - before.rows);
   word_.exchange_acq_rel(Word::of(desk, kind, before, left).bits);
+  seam::did("seats.show", static_cast<int64_t>(before.seats));
 }
 
 OpenSeats::Taken OpenSeats::allow(const Limits& limits) {
   assert(limits.most <= kRowsMost);
   ask_at_.store_seq_cst(limits.ask_at);
+  seam::did("seats.set_number", limits.ask_at);
   for (uint64_t seen = word_.load_seq_cst();;) {
     const Word now{seen};
     const Taken same{now.seats(), now.rows()};
     const int64_t left = std::max<int64_t>(0, limits.most - now.rows());
     const Word next = Word::of(now.desk(), now.kind(), same, left);
-    if (next.bits == seen || word_.cas_strong_seq_cst(seen, next.bits)) return same;
+    if (next.bits != seen && !word_.cas_strong_seq_cst(seen, next.bits)) continue;
+    seam::did("seats.allow", static_cast<int64_t>(same.seats));
+    return same;
   }
 }
 
@@ -76,6 +83,7 @@ OpenSeats::Taken OpenSeats::taken() const {
 
 OpenSeats::Taken OpenSeats::take_down() {
   const Word last{word_.exchange_acq_rel(0)};
+  seam::did("seats.take_down", static_cast<int64_t>(last.seats()));
   return {last.seats(), last.rows()};
 }
 

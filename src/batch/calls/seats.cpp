@@ -36,6 +36,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
       if (apart && absent == nullptr) {
         come_in(*state, 1, shape.rows);
         ++state->busy;
+        seam::did("calls.run_at_once");
         at.me.measured = lanes_busy(*state) >= options_.lanes;
         return at;
       }
@@ -112,6 +113,7 @@ Coalescer::Here Coalescer::sit_down(State& state, const Batch& batch, const Call
   const Here me{batch, batch->seats, true};
   const int64_t first = batch->rows;
   bring_in(state, *batch, {batch->seats + 1, first + caller.shape.rows});
+  seam::did("calls.sit_down", static_cast<int64_t>(me.seat));
   fill(me.member(), first, caller);
   if (absent != nullptr) leave_empty(me, std::move(absent));
   return me;
@@ -122,7 +124,7 @@ bool Coalescer::leave_empty(const Here& me, std::unique_ptr<Absent> absent) {
   Member& member = me.member();
   member.absent = std::move(absent);
   me.batch->absents.add_relaxed(1);
-  member.is_absent.store_seq_cst(true);
+  member.leave_empty();
   if (member.seat.take(Seat::Note::done)) me.batch->tell_next();  // refused; others wait to be told
   return member.seat.take(Seat::Note::ask);
 }
@@ -219,6 +221,7 @@ Coalescer::Next Coalescer::ask(const Here& me) {
   {
     auto state = state_.lock();
     count_in(*state);
+    seam::did("calls.ask");
     if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
     advance(*state, me.member().gone ? nullptr : &me, next);
   }
@@ -237,6 +240,7 @@ bool Coalescer::try_leave(const Here& me) {
     Member& member = me.member();
     auto state = state_.lock();
     count_in(*state);
+    seam::did("calls.leave", !batch->done);
     if (batch->done) return false;  // just in time
     if (member.absent != nullptr && (member.gone || (batch->alone && batch->taken))) return false;
     count_out(*state, *batch, member);

@@ -62,6 +62,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
   admission.status = admits(state, wanted);
   if (!admission.status.ok()) {
     ++state.metrics.refused;
+    seam::did("queue.refuse");
     return admission;
   }
   const bool first_in_line = reserved || state.room_seekers.empty();
@@ -70,6 +71,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
     if (may_wait) {
       admission.parked = std::make_shared<runtime::Parked>();
       state.room_seekers.push_back({{admission.parked, {}}, wanted});
+      seam::did("queue.seek_room");
     }
     return admission;
   }
@@ -89,6 +91,7 @@ RequestQueue::Admission RequestQueue::admit(State& state, std::span<const Reques
   const bool quiet = now < state.quiet_until && !urgent && simple && state.returning > 0 &&
                      state.waiting.rows() < rows_per_batch(running(state, now), limits);
   admission.tell = tell_taker(state, !quiet);
+  seam::did("queue.admit", admission.tell);
   return admission;
 }
 
@@ -102,6 +105,7 @@ Status RequestQueue::submit(std::span<const Request> requests, std::span<Request
       Admission a = admit(*state, requests, ids, may_wait, reserved);
       if (a.full && !may_wait) {
         ++state->metrics.rejected;
+        seam::did("queue.reject");
         a.status = Status::exhausted("the queue is full: ", state->waiting.size(), " of ", state->capacity,
                                      " requests wait; try later, or raise capacity");
       }
@@ -141,7 +145,9 @@ Status RequestQueue::await_room(const Parked& waiter, Deadline room) {
     {
       auto state = state_.lock();
       const auto mine = [&](const State::RoomSeeker& s) { return s.waiter.parked == waiter; };
-      if (std::erase_if(state->room_seekers, mine) != 0) {
+      const bool withdrawn = std::erase_if(state->room_seekers, mine) != 0;
+      seam::did("queue.withdraw", withdrawn);
+      if (withdrawn) {
         ++state->metrics.rejected;
         full = Status::exhausted("the queue stayed full: ", state->waiting.size(), " of ", state->capacity,
                                  " requests wait; try later, or raise capacity");
@@ -215,7 +221,9 @@ bool RequestQueue::cancel(RequestId id, void** payload) {
   Waiters room, drained;
   {
     auto state = state_.lock();
-    if (state->waiting.find(id) == nullptr) return false;
+    const bool waits = state->waiting.find(id) != nullptr;
+    seam::did("queue.cancel", waits);
+    if (!waits) return false;
     void* const removed = state->waiting.remove(id).payload;
     if (payload != nullptr) *payload = removed;
     ++state->metrics.cancelled;
@@ -276,6 +284,7 @@ void RequestQueue::come_back() {
     if (answered == 0) return;
     answering_.sub_relaxed(answered);
     drained = now_idle(*state);
+    seam::did("queue.come_back");
   }
   grant(drained);
 }
@@ -317,9 +326,13 @@ std::optional<Work> RequestQueue::try_take() {
     if (state->closed) return std::nullopt;
     const TimePoint now = clock_.now();
     const Decision decision = ask(*state, now);
-    if (const auto* late = std::get_if<Expire>(&decision)) work = expire(*state, *late);
+    if (const auto* late = std::get_if<Expire>(&decision)) {
+      work = expire(*state, *late);
+      seam::did("queue.expire", static_cast<int64_t>(late->ids.size()));
+    }
     if (const auto* taken = std::get_if<Take>(&decision)) {
       work = start(*state, *taken, now);
+      seam::did("queue.take", static_cast<int64_t>(taken->ids.size()));
       hang_clock = hang_after_ != Duration::max() && now + hang_after_ < state->care_next;
     }
     if (!work) return std::nullopt;
@@ -352,6 +365,7 @@ Status RequestQueue::await_due(Deadline deadline) {
     state->quiet_until = state->waiting.size() == 0 ? TimePoint::min() : until;
     ++state->asleep;
     const uint64_t seen = state->turn;
+    seam::did("queue.sleep");
     const auto told = [&] { return state->turn != seen; };
     if (until == TimePoint::max()) {
       state.wait(told);
@@ -360,6 +374,7 @@ Status RequestQueue::await_due(Deadline deadline) {
     }
     --state->asleep;
     state->told = std::max(0, state->told - 1);
+    seam::did("queue.wake");
   }
 }
 
@@ -393,6 +408,7 @@ bool RequestQueue::ran(uint64_t ticket) {
   if (!forked().ok()) return false;
   auto state = state_.lock();
   Run* run = find(*state, ticket);
+  seam::did("queue.ran", run != nullptr);
   if (run == nullptr) return false;
   const TimePoint now = clock_.now();
   run->ran = now;
@@ -473,26 +489,10 @@ bool RequestQueue::finish(uint64_t ticket, bool failed, Duration linger) {
       end_run(*state, ticket);
     }
     tell = tell_taker(*state, state->waiting.size() != 0);
+    seam::did("queue.finish", tell);
     drained = now_idle(*state);
   }
   if (tell) state_.notify_one();
-  grant(drained);
-  return true;
-}
-
-bool RequestQueue::abandon(uint64_t ticket) {
-  if (!forked().ok()) return false;
-  Waiters drained;
-  {
-    auto state = state_.lock();
-    const Run* run = find(*state, ticket);
-    if (run == nullptr || run->answered) return false;
-    ++state->metrics.hung_batches;
-    end_run(*state, ticket);
-    tell_all(*state);
-    drained = now_idle(*state);
-  }
-  state_.notify_all();
   grant(drained);
   return true;
 }

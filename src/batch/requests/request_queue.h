@@ -250,6 +250,7 @@ class RequestQueue {
   static bool is_idle(const State& state);
   void tell_all(State& state);
   void ring() const;
+  uint64_t rings_seen() const;
 
   const uint32_t born_ = fork_generation();
   const Duration hang_after_;

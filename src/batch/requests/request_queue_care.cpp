@@ -10,8 +10,18 @@ void RequestQueue::grant(const Waiters& waiters) {
 }
 
 void RequestQueue::ring() const {
-  ++*bell_.lock();
+  {
+    auto bell = bell_.lock();
+    ++*bell;
+    seam::did("queue.ring");
+  }
   bell_.notify_all();
+}
+
+uint64_t RequestQueue::rings_seen() const {
+  const auto bell = bell_.lock();
+  seam::did("queue.see_bell");
+  return *bell;
 }
 
 Care RequestQueue::care(Deadline deadline) {
@@ -22,7 +32,7 @@ Care RequestQueue::care(Deadline deadline) {
   }
   come_back();
   for (;;) {
-    const uint64_t seen = *bell_.lock();
+    const uint64_t seen = rings_seen();
     Waiters room, drained;
     TimePoint next = TimePoint::max();
     {
@@ -46,6 +56,7 @@ Care RequestQueue::care(Deadline deadline) {
       }
       next = std::min(next, state->waiting.next_deadline());
       state->care_next = next;
+      seam::did("queue.care", static_cast<int64_t>(care.expired.size()));
       room = grant_room(*state);
       drained = now_idle(*state);
     }
@@ -92,8 +103,9 @@ Hang RequestQueue::hang(uint64_t ticket) {
   {
     auto state = state_.lock();
     const Run* run = find(*state, ticket);
-    if (run == nullptr || run->answered) return hang;
-    hang.hangs = true;
+    hang.hangs = run != nullptr && !run->answered;
+    seam::did("queue.hang", hang.hangs);
+    if (!hang.hangs) return hang;
     hang.replace = replaces_hung_ && !state->closed;
     state->reason = text("a worker has run one batch for more than hang_after=",
                          std::chrono::duration<double>(hang_after_).count(), " s");
@@ -115,11 +127,29 @@ Hang RequestQueue::hang(uint64_t ticket) {
   return hang;
 }
 
+bool RequestQueue::abandon(uint64_t ticket) {
+  if (!forked().ok()) return false;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    const Run* run = find(*state, ticket);
+    if (run == nullptr || run->answered) return false;
+    ++state->metrics.hung_batches;
+    end_run(*state, ticket);
+    tell_all(*state);
+    drained = now_idle(*state);
+  }
+  state_.notify_all();
+  grant(drained);
+  return true;
+}
+
 bool RequestQueue::came_back(State& state, uint64_t ticket) {
   const auto found = state.hung.find(ticket);
   if (found == state.hung.end()) return true;
   const bool replaced = found->second;
   state.hung.erase(found);
+  seam::did("queue.hung_comes_back", replaced);
   if (replaced) return false;
   ++state.serving;
   state.refusal = Status();
@@ -134,7 +164,9 @@ std::vector<void*> RequestQueue::lost_worker(const std::string& why) {
   {
     auto state = state_.lock();
     state->reason = why;
-    if (--state->serving > 0 || state->closed) return {};
+    const bool last = --state->serving <= 0 && !state->closed;
+    seam::did("queue.lose_worker", last);
+    if (!last) return {};
     state->refusal = status;
     payloads = empty(*state, refused);
     drained = now_idle(*state);
@@ -176,7 +208,9 @@ Status RequestQueue::drain(Deadline deadline) {
     for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
     state->room_seekers.clear();
     tell_all(*state);
-    if (is_idle(*state)) {
+    const bool idle = is_idle(*state);
+    seam::did("queue.drain", idle);
+    if (idle) {
       waiter.grant();
     } else {
       state->drainers.push_back(waiter);
@@ -202,6 +236,7 @@ std::vector<void*> RequestQueue::close() {
     auto state = state_.lock();
     state->closed = true;
     payloads = empty(*state, refused);
+    seam::did("queue.close", static_cast<int64_t>(payloads.size()));
     tell_all(*state);
     drainers = now_idle(*state);
   }

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 
@@ -14,6 +16,7 @@ namespace heddle::batch {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
@@ -27,8 +30,10 @@ class Answers {
     for (void* const payload : payloads) ++count(payload);
   }
   void add_refused(size_t i) { ++count(handle(i)); }
-  void check(Simulation& sim) {
-    for (const auto& each : answers_) sim.expect(each.load_relaxed() == 1, "each request comes back once");
+  void check(Simulation& sim, size_t requests = kRequests) {
+    for (size_t i = 0; i < requests; ++i) {
+      sim.expect(answers_[i].load_relaxed() == 1, "each request comes back once");
+    }
   }
 
  private:
@@ -218,6 +223,182 @@ TEST_CASE("simulated: without a worker each request comes back once its deadline
     answers.check(sim);
     sim.expect(queue.close().empty(), "nothing is left");
   });
+}
+
+// The processes of models/request_queue.pml, in the order of their roles there.
+struct Played {
+  int requests = 3, workers = 1;
+  size_t capacity = 1;
+  bool late = false, keeper = false, cancels = false, drains = false, closes = false, hangs = false,
+       dies = false;
+};
+
+class Play {
+ public:
+  Play(Simulation& sim, const Played& played)
+      : sim_(sim), played_(played), queue_(options(played)), start_(Clock::real().now()) {}
+
+  void run() {
+    run_together(played_.requests + played_.workers + 4, [&](int role) {
+      sim_.play(role);
+      const int worker = role - played_.requests;
+      if (worker < 0) return submit(role);
+      if (worker < played_.workers) return work();
+      switch (worker - played_.workers) {
+        case 0:
+          return close();
+        case 1:
+          return played_.keeper ? keep() : void();
+        case 2:
+          return played_.cancels ? cancel() : void();
+        default:
+          return played_.drains ? drain() : void();
+      }
+    });
+    answers_.check(sim_, static_cast<size_t>(played_.requests));
+  }
+
+ private:
+  static QueueOptions options(const Played& played) {
+    QueueOptions options;
+    options.limits.max_rows = 2;
+    options.limits.max_wait = Duration::zero();
+    options.lanes = played.workers;
+    options.capacity = played.capacity;
+    if (played.hangs) options.hang_after = microseconds(10);
+    return options;
+  }
+
+  void pause(uint64_t most) {
+    for (uint64_t rest = sim_.random(most); rest > 0; --rest) yield_point("before a process begins");
+  }
+
+  // As BatchQueue's threads: after the lock, each request once.
+  void answer(std::vector<void*> payloads) {
+    std::sort(payloads.begin(), payloads.end());
+    for (void* const payload : payloads) {
+      answers_.add({payload});
+      seam::did("request.answer", static_cast<char*>(payload) - static_cast<char*>(answers_.handle(0)));
+      settle();
+    }
+  }
+  void settle() {
+    ++*settled_.lock();
+    settled_.notify_all();
+  }
+
+  void submit(int number) {
+    pause(12);
+    Request request;
+    request.payload = answers_.handle(static_cast<size_t>(number));
+    if (played_.keeper) request.deadline = start_ + microseconds(4 + 8 * number);
+    const bool patient = !played_.late || sim_.random(2) == 0;
+    const Deadline room = patient ? Deadline::never() : Deadline::in(microseconds(sim_.random(5)));
+    const Result<RequestId> id = queue_.submit(request, room);
+    if (number == 0) {
+      *first_.lock() = id.ok() ? *id : RequestId(0);
+      first_.notify_all();
+    }
+    if (id.ok()) return;
+    answers_.add({request.payload});
+    settle();
+  }
+
+  void work() {
+    if (played_.dies && sim_.random(3) == 0) return answer(queue_.lost_worker("it cannot start"));
+    pause(12);
+    for (;;) {
+      const Result<Work> work = queue_.take(Deadline::never());
+      if (!work.ok()) return;
+      answer(work->expired);
+      if (work->ticket == 0) continue;
+      if (played_.hangs) running_.lock()->emplace_back(work->ticket, work->batch);
+      running_.notify_all();
+      if (sim_.random(2) == 0) sim_.pause(microseconds(sim_.random(24)));
+      if (queue_.ran(work->ticket)) answer(work->batch);
+      sim_.expect(queue_.finish(work->ticket, false), "no worker is replaced");
+    }
+  }
+
+  void keep() {
+    pause(12);
+    for (;;) {
+      const Care care = queue_.care(Deadline::never());
+      answer(care.expired);
+      for (const uint64_t ticket : care.hung) give_up(ticket);
+      if (care.closed) return;
+    }
+  }
+
+  void give_up(uint64_t ticket) {
+    const Hang hang = queue_.hang(ticket);
+    if (!hang.hangs) return;
+    std::vector<void*> all = hang.refused;
+    {
+      auto running = running_.lock();
+      const auto of_ticket = [&](const auto& each) { return each.first == ticket; };
+      running.wait([&] { return std::any_of(running->begin(), running->end(), of_ticket); });
+      const auto found = std::find_if(running->begin(), running->end(), of_ticket);
+      all.insert(all.end(), found->second.begin(), found->second.end());
+    }
+    answer(all);
+  }
+
+  void cancel() {
+    std::optional<RequestId> id;
+    {
+      auto first = first_.lock();
+      first.wait([&] { return first->has_value(); });
+      id = *first;
+    }
+    void* payload = nullptr;
+    if (queue_.cancel(*id, &payload)) answer({payload});
+  }
+
+  void drain() {
+    pause(60);
+    sim_.expect(queue_.drain(Deadline::never()).ok(), "drained");
+  }
+
+  void close() {
+    if (played_.closes) {
+      pause(90);
+    } else {
+      auto settled = settled_.lock();
+      settled.wait([&] { return *settled == played_.requests; });
+    }
+    answer(queue_.close());
+  }
+
+  Simulation& sim_;
+  const Played played_;
+  RequestQueue queue_;
+  const TimePoint start_;
+  Answers answers_;
+  Guarded<int, Rank::kHelpers> settled_{0};
+  Guarded<std::optional<RequestId>, Rank::kHelpers> first_;  // of request 0; 0: it was refused
+  Guarded<std::vector<std::pair<uint64_t, std::vector<void*>>>, Rank::kHelpers> running_;
+};
+
+TEST_CASE("replayed: request_queue: room until a deadline, a cancel, and workers that do not start") {
+  log_for_model("request_queue", "room", 80, [](Simulation& sim) {
+    Play(sim, {.workers = 2, .late = true, .cancels = true, .dies = true}).run();
+  });
+}
+
+TEST_CASE("replayed: request_queue: a drain and a close at any time") {
+  log_for_model("request_queue", "close", 60,
+                [](Simulation& sim) { Play(sim, {.workers = 2, .drains = true, .closes = true}).run(); });
+}
+
+TEST_CASE("replayed: request_queue: deadlines that workers and the keeper find, before a drain") {
+  log_for_model("request_queue", "deadlines", 60,
+                [](Simulation& sim) { Play(sim, {.capacity = 2, .keeper = true, .drains = true}).run(); });
+}
+
+TEST_CASE("replayed: request_queue: the only worker hangs, and comes back") {
+  log_for_model("request_queue", "hang", 60,
+                [](Simulation& sim) { Play(sim, {.keeper = true, .hangs = true}).run(); });
 }
 
 }  // namespace

@@ -103,7 +103,7 @@ class EventLoop : public std::enable_shared_from_this<EventLoop> {
   Status hand_in(QueueState& queue, std::unique_ptr<Submission> submission);
 
   void report(Violation what, std::string detail);
-  Status lose_in_call();        // Fault::kLossInCall: not ok from then on
+  Status enter_call();          // begins each; Fault::kLossInCall: not ok from then on
   void spend(Duration longer);  // in a call, of virtual time
   void given(const Ref<Block>& block);
   void freed(const Ref<Block>& block);

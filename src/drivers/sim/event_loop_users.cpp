@@ -195,7 +195,8 @@ void EventLoop::touch(State& state, QueueState& queue, const Submission& submiss
   }
 }
 
-Status EventLoop::lose_in_call() {
+Status EventLoop::enter_call() {
+  if (options_.inside_call) options_.inside_call();
   if (!faults_.take(Fault::kLossInCall)) return {};
   Status loss;
   {

@@ -50,7 +50,7 @@ class SimModule final : public device::Module {
  private:
   Result<Ref<const device::Program>> lower(const ir::Graph& specialised, uint64_t bytes_max,
                                            NoLocksHeld none) const override {
-    HEDDLE_TRY(loop_->lose_in_call());
+    HEDDLE_TRY(loop_->enter_call());
     if (loop_->faults().take(Fault::kSlowCompile)) loop_->spend(kSlow);
     if (loop_->faults().take(Fault::kCompile))
       return Status::unavailable("the program was not compiled, as was asked for");

@@ -49,7 +49,7 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
     submission = std::make_unique<Submission>();
     submission->value = value;
   }
-  static_cast<void>(loop_->lose_in_call());  // hand_in() says so, for the queue
+  static_cast<void>(loop_->enter_call());  // hand_in() says so, for the queue
   const Status status = loop_->hand_in(*state_, std::move(submission));
   inside_.sub_acq_rel(1);
   return status.ok() ? refused : status;

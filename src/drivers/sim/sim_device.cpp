@@ -46,7 +46,7 @@ class WrappingDevice final : public SimDevice {
   const device::Traits& traits() const override { return traits_; }
   Status lost() const override { return loop_->lost(); }
   Result<std::unique_ptr<device::Memory>> allocate(uint64_t bytes, MemoryKind kind, NoLocksHeld) override {
-    HEDDLE_TRY(loop_->lose_in_call());
+    HEDDLE_TRY(loop_->enter_call());
     const bool refused =
         loop_->faults().take(kind == MemoryKind::staging ? Fault::kStagingMemory : Fault::kDeviceMemory);
     if (loop_->faults().take(Fault::kAllocation) || refused)
@@ -60,7 +60,7 @@ class WrappingDevice final : public SimDevice {
         maker(), kind, std::make_shared<Block>(std::move(own), std::move(hosts)), loop_));
   }
   Result<std::unique_ptr<device::Queue>> make_queue(NoLocksHeld) override {
-    HEDDLE_TRY(loop_->lose_in_call());
+    HEDDLE_TRY(loop_->enter_call());
     HEDDLE_TRY(lost());
     if (loop_->faults().take(Fault::kQueue))
       return Status::exhausted("a queue was refused, as was asked for");
@@ -68,12 +68,12 @@ class WrappingDevice final : public SimDevice {
   }
   Result<device::Point> import_event(const device::ForeignEvent& event, NoLocksHeld) override {
     if (event.handle == nullptr) return Status::invalid("there is no event to wait for");
-    HEDDLE_TRY(loop_->lose_in_call());
+    HEDDLE_TRY(loop_->enter_call());
     return loop_->import_event(static_cast<SimEvent*>(event.handle)->shared_from_this());
   }
   Result<Ref<const device::Module>> make_module(plan::Prepared prepared, const device::LoadOptions& options,
                                                 Ref<device::Source> source, NoLocksHeld) override {
-    HEDDLE_TRY(loop_->lose_in_call());
+    HEDDLE_TRY(loop_->enter_call());
     if (loop_->faults().take(Fault::kLoad))
       return Status::unavailable("the model was not loaded, as was asked for");
     return make_sim_module(*inner_, std::move(prepared), options, std::move(source), loop_);

@@ -33,6 +33,7 @@ struct SimOptions {
   bool fails_on_violation = true;
   Duration longest = std::chrono::milliseconds(1);  // that a command takes, or a completion is late
   std::function<void()> inside_submit = {};         // for tests that want a second thread there
+  std::function<void()> inside_call = {};           // the same for each of the host's calls of the driver
   bool keeps_history = false;
 };
 

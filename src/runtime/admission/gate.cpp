@@ -3,7 +3,9 @@
 namespace heddle::runtime {
 
 bool Gate::enter() {
-  if ((word_.add_acq_rel(1) & kClosed) == 0) return true;
+  const bool open = (word_.add_acq_rel(1) & kClosed) == 0;
+  seam::did("gate.enter", open);
+  if (open) return true;
   leave();
   return false;
 }
@@ -11,16 +13,25 @@ bool Gate::enter() {
 void Gate::leave() {
   uint64_t seen = word_.load_relaxed();
   while ((seen & kClosed) == 0) {
-    if (word_.cas_weak_acq_rel(seen, seen - 1)) return;
+    if (!word_.cas_weak_acq_rel(seen, seen - 1)) continue;
+    seam::did("gate.leave");
+    return;
   }
   // Under the lock, so that wait_empty() cannot return, and the gate be destroyed, while we still notify.
   auto held = emptied_.lock();
-  if (word_.sub_acq_rel(1) == (kClosed | 1)) held.notify_all();
+  const bool last = word_.sub_acq_rel(1) == (kClosed | 1);
+  seam::did("gate.leave_closed", last);
+  if (last) held.notify_all();
 }
 
 Status Gate::wait_empty(Deadline deadline) {
   auto held = emptied_.lock();
-  if (held.wait_until(deadline, [&] { return (word_.load_acquire() & ~kClosed) == 0; })) return {};
+  const auto is_empty = [&] {
+    const bool empty = (word_.load_acquire() & ~kClosed) == 0;
+    seam::did("gate.look", empty);
+    return empty;
+  };
+  if (held.wait_until(deadline, is_empty)) return {};
   return Status::deadline("still running: ", inside(), " calls");
 }
 

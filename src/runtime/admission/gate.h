@@ -36,9 +36,16 @@ class Gate {
     Gate* gate_ = nullptr;
   };
 
-  bool closed() const { return (word_.load_seq_cst() & kClosed) != 0; }  // pairs with close(), see OwnerWords
+  bool closed() const {  // pairs with close(), see OwnerWords
+    const bool closed = (word_.load_seq_cst() & kClosed) != 0;
+    seam::did("gate.look_closed", closed);
+    return closed;
+  }
   uint64_t inside() const { return word_.load_relaxed() & ~kClosed; }
-  void close() { word_.or_seq_cst(kClosed); }
+  void close() {
+    word_.or_seq_cst(kClosed);
+    seam::did("gate.close");
+  }
   Status wait_empty(Deadline deadline);
 
  private:

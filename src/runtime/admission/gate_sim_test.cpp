@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
+#include "runtime/admission/governor.h"
 
 namespace heddle::runtime {
 
@@ -38,6 +40,40 @@ TEST_CASE("simulated: after close() and wait_empty() nobody is inside, and what 
     });
     sim.expect(gate.inside() == 0, "counted");
   });
+}
+
+// As Model::close does, beside calls through the gate and lone ones, which pass it by the word of a lane.
+TEST_CASE("replayed: process_devices: a gate that closes beside the calls inside, and beside lone ones") {
+  for (const bool lone : {false, true}) {
+    heddle::test::log_for_model("process_devices", lone ? "lone" : "gate", 80, [&](Simulation& sim) {
+      constexpr ModelId kModel{1};
+      Gate gate;
+      const auto governor = Governor::make("d", 1);
+      bool closed = false;
+      run_together(3, [&](int thread) {
+        sim.play(thread);
+        if (thread == 2) {
+          gate.close();
+          sim.expect(gate.wait_empty(Deadline::never()).ok(), "empty");
+          sim.expect(governor->await_no_lone(kModel, Deadline::never()).ok(), "no lone call");
+          closed = true;
+          return;
+        }
+        if (!lone || thread == 0) {
+          const Gate::Pass pass(gate);
+          sim.expect(!pass || !closed, "inside, and not closed");
+          return yield_point("inside");
+        }
+        for (int i = 0; i < 2; ++i) {
+          const Permit permit = governor->try_enter_lone(kModel, 1);
+          if (!permit) return;
+          const bool late = gate.closed();
+          sim.expect(late || !closed, "inside, and not closed");
+          yield_point("inside");
+        }
+      });
+    });
+  }
 }
 
 }  // namespace heddle::runtime

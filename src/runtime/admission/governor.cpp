@@ -82,8 +82,10 @@ Result<Permit> Governor::enter_copy(ModelId owner, Deadline deadline, DuringHold
   uint64_t seen = copies_.load_relaxed();
   while ((seen & kHeldOff) == 0) {
     yield_point("governor.enter_copy");
-    if (copies_.cas_weak_acq_rel(seen, seen + 1)) [[likely]]
-      return Permit(this, kNoLane);
+    if (!copies_.cas_weak_acq_rel(seen, seen + 1)) [[unlikely]]
+      continue;
+    seam::did("governor.enter_copy");
+    return Permit(this, kNoLane);
   }
   return park_copy(owner, deadline, during);
 }
@@ -114,6 +116,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
     HEDDLE_TRY(mine.refused);
     words_.park();
     mine.callers.push_back({model, parked, during});
+    seam::did("governor.wait");
     ++queue->waiting;
     hand_over(*queue, answers);
     if (answers.empty()) ++queue->parked_count;
@@ -129,18 +132,20 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
     auto queue = queue_.lock();
     if (queue->holder == kNobody || queue->holder == this_thread_number()) {
       copies_.add_acq_rel(1);
+      seam::did("governor.enter_copy");
       return Permit(this, kNoLane);
     }
     if (queue->held && during == DuringHold::step_aside) return Permit();
     HEDDLE_TRY(queue->models[owner].refused);
     queue->copies.push_back({owner, parked, during});
+    seam::did("governor.wait_copy");
   }
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, owner));
   return lane == OwnerWords::kNone ? Permit() : admit(lane, owner);
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   auto parked = std::make_shared<Parked>();
   Answers answers;
   {
@@ -151,6 +156,7 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
     }
     words_.park();
     queue->exclusives.emplace_back(parked, this_thread_number());
+    seam::did("governor.ask_alone");
     hand_over(*queue, answers);
   }
   answer(answers);
@@ -159,7 +165,9 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
 }
 
 void Governor::leave_copy() {
-  if (copies_.sub_acq_rel(1) != (kHeldOff | 1)) [[likely]]
+  const bool awaited = copies_.sub_acq_rel(1) == (kHeldOff | 1);
+  seam::did("governor.leave_copy", awaited);
+  if (!awaited) [[likely]]
     return;
   if (fork_generation() != generation_) return;
   Answers answers;
@@ -180,6 +188,7 @@ void Governor::leave(int lane) {
   {
     auto queue = queue_.lock();
     queue->models[model].served = ++queue->turn;  // its own next caller stands behind other models' callers
+    seam::did("governor.served");
     hand_over(*queue, answers);
     if (queue->draining != 0) queue.notify_all();
   }
@@ -227,7 +236,9 @@ void Governor::release_collected(Queue& queue, Answers& answers) {
 
 void Governor::release_copies(Queue& queue, Answers& answers) {
   copies_.add_acq_rel(queue.copies.size());  // counted before the next holder looks
+  seam::did("governor.count_copies", static_cast<int64_t>(queue.copies.size()));
   copies_.and_acq_rel(~kHeldOff);
+  seam::did("governor.let_copies_in");
   for (Caller& copy : queue.copies) answers.push_back({std::move(copy.parked), kNoLane});
   queue.copies.clear();
 }
@@ -239,6 +250,7 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
       std::tie(queue.collecting, queue.holder) = std::move(queue.exclusives.front());
       queue.exclusives.pop_front();
       copies_.or_acq_rel(kHeldOff);
+      seam::did("governor.hold_copies_off");
     }
     if (queue.holder != kNobody) {
       collect(queue, answers);
@@ -261,7 +273,9 @@ void Governor::hand_over(Queue& queue, Answers& answers) {
 void Governor::collect(Queue& queue, Answers& answers) {
   while (words_.take_parked(kCollected) != OwnerWords::kNone) ++queue.collected;
   if (queue.collected != limit_.load_relaxed()) return;
-  if (copies_.load_acquire() != kHeldOff) return;  // the last of them hands over
+  const bool copies_left = copies_.load_acquire() != kHeldOff;
+  seam::did("governor.look_for_copies", copies_left);
+  if (copies_left) return;  // the last of them hands over
   queue.held = true;
   ++queue.exclusive_count;
   answers.push_back({std::exchange(queue.collecting, nullptr), 0});
@@ -327,6 +341,7 @@ bool Governor::withdraw(const Ref<Parked>& parked, bool for_exclusive, ModelId m
       queue->waiting -= callers;
       found = callers + std::erase_if(queue->copies, is_it) != 0;
     }
+    seam::did("governor.withdraw", found);
     hand_over(*queue, answers);
   }
   answer(answers);

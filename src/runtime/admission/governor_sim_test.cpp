@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 
@@ -14,6 +15,7 @@ namespace heddle::runtime {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 
 constexpr int kLanes = 2;
@@ -184,6 +186,73 @@ TEST_CASE("simulated: a model that is closed refuses its parked callers, and the
     });
     sim.expect(totals.entered.load_relaxed() + totals.refused.load_relaxed() == 8, "each had one answer");
     check_idle(sim, *governor);
+  });
+}
+
+TEST_CASE(
+    "replayed: governor: calls of two models that take turns on one lane, at most until their deadline") {
+  log_for_model("governor", "lanes", 80, [](Simulation& sim) {
+    const auto governor = Governor::make("d", 1);
+    const bool patient = sim.random(2) == 0;
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      const Deadline deadline = patient ? Deadline::never() : Deadline::in(microseconds(sim.random(5)));
+      const auto permit = governor->enter(ModelId{static_cast<uint64_t>(1 + thread % 2)}, deadline);
+      sim.expect(permit.ok() || !patient, "a lane at some time");
+      yield_point("on the device");
+    });
+  });
+}
+
+TEST_CASE("replayed: governor: a hold collects the lanes, and calls go on when it ends or is late") {
+  log_for_model("governor", "hold", 80, [](Simulation& sim) {
+    const auto governor = Governor::make("d", kLanes);
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      const Deadline deadline = some_deadline(sim);
+      if (thread == 2) {
+        const auto hold = governor->exclusive(deadline);
+        return yield_point("hold");
+      }
+      const auto permit = governor->enter(ModelId{static_cast<uint64_t>(1 + thread % 2)}, deadline);
+      yield_point("on the device");
+    });
+  });
+}
+
+// As Runtime::enter_on does, with a Turn of the test's: each gives what it has back when it is sent aside.
+TEST_CASE("replayed: governor: a call and copies that own a Turn step aside for a hold that wants it, too") {
+  log_for_model("governor", "copies", 80, [](Simulation& sim) {
+    const auto governor = Governor::make("d", 1);
+    Guarded<bool, Rank::kHelpers> turn(false);
+    const auto set_turn = [&](bool taken) {
+      auto held = turn.lock();
+      if (taken) held.wait([&] { return !*held; });
+      *held = taken;
+      held.notify_all();
+    };
+    const auto try_turn = [&] { return !std::exchange(*turn.lock(), true); };
+    run_together(4, [&](int thread) {
+      sim.play(thread);
+      const auto enter = [&](DuringHold during) {
+        return thread == 0 ? governor->enter(ModelId{1}, Deadline::never(), during)
+                           : governor->enter_copy(ModelId{9}, Deadline::never(), during);
+      };
+      if (thread == 3) {
+        const auto hold = governor->exclusive(Deadline::never());
+        set_turn(true);
+        auto copy = enter(DuringHold::step_aside);
+        sim.expect(copy.ok() && *copy, "the holder's copies go on");
+        set_turn(false);
+        return;
+      }
+      for (bool owns = true, done = false; !done; owns = !owns) {
+        if (owns) set_turn(true);
+        const auto permit = enter(owns ? DuringHold::step_aside : DuringHold::wait);
+        done = *permit && (owns || try_turn());
+        if (owns || done) set_turn(false);
+      }
+    });
   });
 }
 

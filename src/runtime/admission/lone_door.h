@@ -27,9 +27,19 @@ class LoneDoor {
     for (Lane& lane : lanes_) delete[] lane.runs.load_acquire();
   }
 
-  void open(int lanes) { open_.store_seq_cst(lanes); }
-  void shut() { open_.store_seq_cst(0); }
-  int is_open() const { return open_.load_seq_cst(); }  // for how many lanes
+  void open(int lanes) {
+    open_.store_seq_cst(lanes);
+    seam::did("door.open", lanes);
+  }
+  void shut() {
+    open_.store_seq_cst(0);
+    seam::did("door.shut");
+  }
+  int is_open() const {  // for how many lanes
+    const int lanes = open_.load_seq_cst();
+    seam::did("door.look", lanes);
+    return lanes;
+  }
 
   void count(int lane, int64_t rows) {
     Atomic<Counts>& mine = lanes_[static_cast<size_t>(lane)].runs;

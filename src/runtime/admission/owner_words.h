@@ -75,6 +75,7 @@ class OwnerWords {
     int place = first < places ? first : 0;
     for (int tried = 0; tried < places; ++tried) {
       if (try_take_at(place, owner)) {
+        seam::did("words.take", place);
         last_places_.of(number_) = place;
         return place;
       }
@@ -92,19 +93,31 @@ class OwnerWords {
   // True: callers are parked, and the thread goes on to hand free places over.
   [[nodiscard]] bool give_back(int place) {
     word(place).store_seq_cst(kFree);
-    return parked_.load_seq_cst();
+    seam::did("words.give_back", place);
+    const bool parked = parked_.load_seq_cst();
+    seam::did("words.look_for_parked", parked);
+    return parked;
   }
   // By the thread that a place was taken for: it is its last one from here on.
   void pass_to(int place, uint64_t owner) {
     word(place).store_relaxed(owner);
+    seam::did("words.pass_to", place);
     last_places_.of(number_) = place;
   }
 
-  void park() { parked_.store_seq_cst(true); }
-  void unpark() { parked_.store_seq_cst(false); }
+  void park() {
+    parked_.store_seq_cst(true);
+    seam::did("words.park");
+  }
+  void unpark() {
+    parked_.store_seq_cst(false);
+    seam::did("words.unpark");
+  }
   int take_parked(uint64_t owner) {  // the lowest free one
     for (int place = 0; place < places(); ++place) {
-      if (try_take_at(place, owner)) return place;
+      if (!try_take_at(place, owner)) continue;
+      seam::did("words.take_parked", place);
+      return place;
     }
     return kNone;
   }

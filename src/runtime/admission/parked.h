@@ -22,12 +22,14 @@ class Parked {
     auto answer = answer_.lock();
     answer->place = place;
     answer->given = true;
+    seam::did("parked.grant", place);
     answer.notify_one();
   }
   void refuse(Status why) {
     auto answer = answer_.lock();
     answer->why = std::move(why);
     answer->given = true;
+    seam::did("parked.refuse");
     answer.notify_one();
   }
   std::optional<Result<int>> wait(Deadline deadline) {  // nothing: the deadline passed

@@ -158,6 +158,7 @@ Allocator::Found Allocator::take_small(Want want) {
     if (blocks.empty()) continue;
     Found found{std::move(blocks.back()), (*stripe)->keeper};
     blocks.pop_back();
+    seam::did("allocator.take_cached");
     Tally& tally = (*stripe)->tally[want.kind];
     tally.cached -= want.size;
     tally.allocated += static_cast<int64_t>(want.size);
@@ -174,6 +175,7 @@ Allocator::Found Allocator::take_large(Want want) {
   if (found == blocks.end() || found->first - want.size > want.size / 8) return {};
   Block block = std::move(found->second);
   blocks.erase(found);
+  seam::did("allocator.take_cached");
   large->tally[want.kind].cached -= block->bytes();
   large->tally[want.kind].allocated += static_cast<int64_t>(block->bytes());
   ++large->hits;
@@ -210,15 +212,19 @@ template <class Take>
 auto Allocator::take_emptied(Take&& take) -> decltype(take()) {
   for (;;) {
     const uint64_t arrivals = arrivals_.load_acquire();
+    seam::did("allocator.see_arrivals");
     empty_cache();
     auto taken = take();
     if (failure_of(taken).code() != Code::exhausted) return taken;
     const uint64_t moving = moving_.load_acquire();
+    seam::did("allocator.look_for_moving", moving != 0);
     if (moving != 0) {
       moving_.wait(moving);
-    } else if (arrivals_.load_acquire() == arrivals) {
-      return taken;
+      continue;
     }
+    const bool any_arrived = arrivals_.load_acquire() != arrivals;
+    seam::did("allocator.look_for_arrivals", any_arrived);
+    if (!any_arrived) return taken;
   }
 }
 
@@ -233,7 +239,9 @@ void Allocator::give_up_cache_for(Want want) {
 void Allocator::arrived(uint64_t bytes) {
   if (bytes == 0) return;
   arrivals_.add_acq_rel(1);  // first: who finds nothing moving finds it counted
+  seam::did("allocator.count_arrival");
   moving_.sub_acq_rel(bytes);
+  seam::did("allocator.arrive");
   moving_.notify_all();
 }
 
@@ -251,6 +259,7 @@ bool Allocator::reserve(Want want) {
     const uint64_t most = kind.limit.load_relaxed();
     if (want.size > most || seen > most - want.size) return false;
   } while (!kind.reserved.cas_weak_acq_rel(seen, seen + want.size));
+  seam::did("allocator.reserve");
   kind.peak_reserved.max_relaxed(seen + want.size);
   return true;
 }
@@ -278,12 +287,14 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
 bool Allocator::try_wait_in_line(Block& block, const std::vector<Point>& uses) noexcept {
   const Want held{block->bytes(), block->kind()};
   pending_count_.add_release(1);
+  seam::did("allocator.count_waiting");
   try {
     Pending waiting{nullptr, uses};
     auto pending = pending_.lock();
     pending->blocks.push_back(std::move(waiting));
     pending->blocks.back().block = std::move(block);
     pending->bytes[held.kind] += held.size;
+    seam::did("allocator.wait_in_line");
   } catch (const std::bad_alloc&) {
     pending_count_.sub_relaxed(1);
     return false;
@@ -312,6 +323,7 @@ bool Allocator::try_keep(Block& block, bool was_allocated) noexcept {
     part.tally[kind].allocated -= taken_back;
     part.tally[kind].cached += size;
     ++part.recycled;
+    seam::did("allocator.keep", was_allocated);
   };
   try {
     if (size > size_class::kSmallMax) {
@@ -350,7 +362,9 @@ void Allocator::count_taken_back(Want want) {
 }
 
 void Allocator::reap_pending() {
-  if (pending_count_.load_acquire() == 0) return;
+  const bool any = pending_count_.load_acquire() != 0;
+  seam::did("allocator.look_for_waiting", any);
+  if (!any) return;
   std::vector<Block> free;
   uint64_t bytes = 0;
   {
@@ -363,6 +377,7 @@ void Allocator::reap_pending() {
       return true;
     });
     moving_.add_acq_rel(bytes);
+    seam::did("allocator.take_waiting", static_cast<int64_t>(free.size()));
   }
   pending_count_.sub_relaxed(free.size());
   for (Block& block : free) keep(std::move(block), false);
@@ -394,6 +409,7 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
     bytes += block->bytes();
     tally[kind].cached -= block->bytes();
     moving_.add_acq_rel(block->bytes());
+    seam::did("allocator.take_out");
     blocks.push_back(std::move(block));
   };
   {
@@ -416,9 +432,11 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
       }
     }
   }
+  if (blocks.empty()) return;
   driver_frees_.add_relaxed(blocks.size());
   blocks.clear();
   of(kind).reserved.sub_relaxed(bytes);
+  seam::did("allocator.give_back");
   arrived(bytes);
 }
 

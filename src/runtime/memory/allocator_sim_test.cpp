@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/bell.h"
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 #include "device/completing_queue_fixture.h"
@@ -18,6 +19,7 @@ namespace heddle::runtime {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
 
@@ -130,6 +132,104 @@ TEST_CASE("simulated: blocks of all sizes come back, and none is given to two at
       }
     });
     check_nothing_used(sim, memory);
+  });
+}
+
+namespace {
+
+// The bound of a model's line "Replay", and the steps of its processes.
+struct AsInModel {
+  int users, streams, limit, rounds, emptiers;
+
+  void run(Simulation& sim) const {
+    // `limit` blocks of any class fit, and no more; none serves a request of the other class.
+    const std::array<uint64_t, 2> sizes =
+        limit == 1 ? std::array{5 * kMiB, 6 * kMiB} : std::array{3 * kMiB, 7 * kMiB / 2};
+    const Ref<Allocator> allocator =
+        *Allocator::make(std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMiB}),
+                         {.high_watermark = 1, .low_watermark = 0});
+    const auto bell = std::make_shared<Bell>();
+    std::array<device::CompletingQueue, 2> queues;
+    for (device::CompletingQueue& queue : queues) queue.timeline()->attach(bell);
+    std::array<Atomic<uint64_t>, 2> last;  // submitted to each
+    Atomic<int> over{0};
+    Atomic<bool> stops{false};
+    Atomic<uint64_t> sweeps{0};  // which ring the last one came after, and one
+    Thread reaper("reaper", [&] {
+      sim.play(users + 1);
+      for (uint64_t seen = bell->rings(); !stops.load_acquire(); seen = bell->rings()) {
+        allocator->reap_pending();
+        sweeps.store_release(seen + 1);
+        bell->wait(seen);
+      }
+    });
+    const auto use = [&](int user) {
+      for (int round = 0; round < rounds; ++round) {
+        const uint64_t bytes = sizes[static_cast<size_t>(user + round) % 2];
+        auto buffer = allocator->allocate(bytes, device::MemoryKind::device, Allocator::Callbacks::no);
+        seam::did("test.allocate", buffer.ok());
+        if (!buffer.ok()) continue;
+        for (int stream = 0; stream < streams; ++stream) {
+          if (sim.random(3) == 0) continue;
+          const auto on = static_cast<size_t>(stream);
+          const uint64_t value = last[on].add_acq_rel(1) + 1;
+          seam::did("test.submit", stream);
+          (*buffer)->mark_read(queues[on].point(value));
+        }
+        yield_point("in use");
+        buffer->reset();
+      }
+    };
+    run_together(users + emptiers + streams, [&](int thread) {
+      if (thread < users) {
+        sim.play(thread);
+        use(thread);
+        over.add_acq_rel(1);
+      } else if (thread < users + emptiers) {
+        sim.play(users);
+        for (int times = 0; times < 2; ++times) allocator->empty_cache();
+      } else {
+        const int stream = thread - users - emptiers;
+        sim.play(users + 2 + stream);
+        device::CompletingQueue& queue = queues[static_cast<size_t>(stream)];
+        for (bool ends = false; !ends;) {
+          ends = over.load_acquire() == users;
+          const uint64_t reached = queue.timeline()->reached();
+          if (reached == last[static_cast<size_t>(stream)].load_acquire()) {
+            give_way();
+          } else {
+            queue.advance(reached + 1);
+            ends = false;
+          }
+        }
+      }
+    });
+    while (sweeps.load_acquire() != bell->rings() + 1) sim.pause(std::chrono::microseconds(10));
+    stops.store_release(true);
+    bell->ring();
+    reaper.join();
+    allocator->empty_cache();
+    sim.expect(allocator->stats().reserved == 0, "all went back");
+  }
+};
+
+}  // namespace
+
+TEST_CASE("replayed: allocator: blocks of two users that one stream works with, while the cache is emptied") {
+  log_for_model("allocator", "reuse", 60, [](Simulation& sim) {
+    AsInModel{.users = 2, .streams = 1, .limit = 1, .rounds = 2, .emptiers = 1}.run(sim);
+  });
+}
+
+TEST_CASE("replayed: allocator: blocks that two streams work with, or one, or none") {
+  log_for_model("allocator", "streams", 60, [](Simulation& sim) {
+    AsInModel{.users = 1, .streams = 2, .limit = 1, .rounds = 2, .emptiers = 0}.run(sim);
+  });
+}
+
+TEST_CASE("replayed: allocator: two look for room for two, while the cache is emptied") {
+  log_for_model("allocator", "room", 60, [](Simulation& sim) {
+    AsInModel{.users = 2, .streams = 0, .limit = 2, .rounds = 2, .emptiers = 1}.run(sim);
   });
 }
 

@@ -51,6 +51,7 @@ Stream::~Stream() {
 std::optional<Turn> Stream::try_turn() {
   uint32_t seen = kFree;
   if (!turn_.cas_strong_acq_rel(seen, kTaken)) return std::nullopt;
+  seam::did("turn.take");
   return Turn(this);
 }
 
@@ -58,17 +59,25 @@ Result<Turn> Stream::turn(Deadline deadline) {
   if (std::optional<Turn> free = try_turn()) [[likely]]
     return *std::move(free);
   auto over = turn_over_.lock();
-  if (!over.wait_until(deadline, [&] { return turn_.exchange_acq_rel(kAwaited) == kFree; })) {
+  const auto take_or_ask = [&] {
+    const uint32_t before = turn_.exchange_acq_rel(kAwaited);
+    seam::did("turn.ask", before);
+    return before == kFree;
+  };
+  if (!over.wait_until(deadline, take_or_ask)) {
     return Status::deadline(to_string(id_), " was used by other threads until the deadline");
   }
   return Turn(this);
 }
 
 void Stream::end_turn() {
-  if (turn_.exchange_acq_rel(kFree) != kAwaited) [[likely]]
+  const uint32_t before = turn_.exchange_acq_rel(kFree);
+  seam::did("turn.end", before);
+  if (before != kAwaited) [[likely]]
     return;
   // Empty on purpose: a waiter that has found the turn taken holds the lock until it sleeps.
   static_cast<void>(turn_over_.lock());
+  seam::did("turn.tell");
   turn_over_.notify_one();
 }
 

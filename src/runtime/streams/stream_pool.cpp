@@ -76,7 +76,7 @@ Result<StreamLease> StreamPool::lease() {
 
 Result<StreamLease> StreamPool::lease(Deadline deadline) {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) [[unlikely]]
     return closed_status();
   if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
@@ -96,7 +96,7 @@ Result<StreamLease> StreamPool::lease(Deadline deadline) {
 }
 
 Result<std::optional<StreamLease>> StreamPool::try_lease() {
-  if (fork_generation() != generation_) return registry::forked();
+  if (fork_generation() != generation_) return forked();
   if (closed_.load_acquire()) return closed_status();
   const int place = try_take();
   if (place == OwnerWords::kNone) return std::optional<StreamLease>();
@@ -106,6 +106,7 @@ Result<std::optional<StreamLease>> StreamPool::try_lease() {
 
 Result<StreamLease> StreamPool::occupy(int place) {
   Place& mine = places_[static_cast<size_t>(place)];
+  discard_failed(mine);  // its work may have failed since the last lease ended
   if (mine.stream == nullptr) [[unlikely]] {
     auto made = roster_->make(place);
     if (!made.ok()) {
@@ -117,6 +118,7 @@ Result<StreamLease> StreamPool::occupy(int place) {
   const uint64_t me = this_thread_number();
   const bool had_by_another = std::exchange(mine.taker, me) != me;
   mine.lessees.store_seq_cst(1);  // from here on others may join: pairs with join_least_loaded()
+  seam::did("pool.occupy", place);
   tell_seekers();
   if (had_by_another) [[unlikely]]
     count_taken();
@@ -133,12 +135,15 @@ void StreamPool::count_taken() const {
 Result<StreamLease> StreamPool::join() {
   for (;;) {
     seekers_.add_seq_cst(1);
+    seam::did("pool.seek");
     const uint32_t seen = changes_.load_acquire();
+    seam::did("pool.see_changes");
     int place = try_take();
     const bool took = place != OwnerWords::kNone;
     if (!took) place = join_least_loaded();
     if (place == OwnerWords::kNone && !closed_.load_acquire()) changes_.wait(seen);
     seekers_.sub_relaxed(1);
+    seam::did("pool.end_seek");
     if (took) return occupy(place);
     if (place != OwnerWords::kNone) {
       joined_.add_relaxed(1);
@@ -169,7 +174,9 @@ int StreamPool::join_least_loaded() {
   for (const Load& load : loads) {
     Atomic<int>& lessees = places_[static_cast<size_t>(load.place)].lessees;
     for (int seen = lessees.load_acquire(); seen > 0;) {
-      if (lessees.cas_weak_acq_rel(seen, seen + 1)) return load.place;
+      if (!lessees.cas_weak_acq_rel(seen, seen + 1)) continue;
+      seam::did("pool.join", load.place);
+      return load.place;
     }
   }
   return OwnerWords::kNone;
@@ -183,6 +190,7 @@ Result<int> StreamPool::wait_for_place(Deadline deadline) {
     if (queue->closed) return closed_status();
     words_.park();
     queue->waiting.push_back(parked);
+    seam::did("pool.wait");
     hand_over(*queue, answers);
     if (answers.empty()) ++queue->waited;
   }
@@ -195,6 +203,7 @@ Result<int> StreamPool::wait_for_place(Deadline deadline) {
   {
     auto queue = queue_.lock();
     withdrawn = std::erase(queue->waiting, parked) != 0;
+    seam::did("pool.withdraw", withdrawn);
     // Ends the parking when no caller is left, and may find a place whose last lessee waits for this lock.
     if (withdrawn) hand_over(*queue, answers);
   }
@@ -223,13 +232,19 @@ void StreamPool::leave(int place) {
   if (fork_generation() != generation_) [[unlikely]]
     return;
   Place& mine = places_[static_cast<size_t>(place)];
-  if (mine.lessees.sub_acq_rel(1) != 1) return;
-  if (mine.stream->failed()) [[unlikely]] {
-    discarded_.add_relaxed(1);
-    roster_->forget(mine.stream);
-    mine.stream.reset();
-  }
+  const bool last = mine.lessees.sub_acq_rel(1) == 1;
+  seam::did("pool.leave", last);
+  if (!last) return;
+  discard_failed(mine);
   put_back(place);
+}
+
+void StreamPool::discard_failed(Place& place) {
+  if (place.stream == nullptr || !place.stream->failed()) [[likely]]
+    return;
+  discarded_.add_relaxed(1);
+  roster_->forget(place.stream);
+  place.stream.reset();
 }
 
 void StreamPool::put_back(int place) {
@@ -246,9 +261,15 @@ void StreamPool::put_back(int place) {
 }
 
 void StreamPool::tell_seekers() {
-  if (seekers_.load_seq_cst() == 0) [[likely]]
-    return;
+  const bool any = seekers_.load_seq_cst() != 0;
+  seam::did("pool.look_for_seekers", any);
+  if (any) [[unlikely]]
+    tell_changes();
+}
+
+void StreamPool::tell_changes() {
   changes_.add_release(1);
+  seam::did("pool.tell_changes");
   changes_.notify_all();
 }
 
@@ -261,7 +282,7 @@ Status StreamPool::exhausted(std::string_view also) const {
 
 Result<Ref<Stream>> StreamPool::default_stream() {
   if (fork_generation() != generation_) [[unlikely]]
-    return registry::forked();
+    return forked();
   if (closed_.load_acquire()) return closed_status();
   {
     const auto queue = queue_.lock();
@@ -283,16 +304,17 @@ Result<Ref<Stream>> StreamPool::default_stream() {
 
 void StreamPool::close() {
   closed_.store_release(true);
+  seam::did("pool.close");
   std::deque<Ref<Parked>> waiting;
   {
     auto queue = queue_.lock();
     queue->closed = true;
     waiting.swap(queue->waiting);
+    seam::did("pool.close_queue");
     words_.unpark();
   }
   for (const Ref<Parked>& caller : waiting) caller->refuse(closed_status());
-  changes_.add_release(1);
-  changes_.notify_all();
+  tell_changes();
 }
 
 StreamPool::Stats StreamPool::stats() const {

@@ -6,7 +6,7 @@
 //              in turn. When all are leased: share, wait or fail, as Options::exhaustion says.
 //   Invariant  A leased place has at least one lessee; it is free again when its last lessee returned it.
 //              Only the lessee that took a free place makes or replaces its stream, before others can join. A
-//              failed stream is discarded with its last lease.
+//              failed stream is discarded with its last lease; one that fails later, with the next.
 //   share      Joins the working stream with the fewest lessees, of those the one with the least in flight.
 //              Submissions take turns.
 //   wait       First come first served; a returned place is handed over; waiters do not poll.
@@ -116,10 +116,12 @@ class StreamPool {
   Result<int> wait_for_place(Deadline deadline);
   Status exhausted(std::string_view also) const;
   void leave(int place);
+  void discard_failed(Place& place);  // by the one that has the place
   void put_back(int place);
   void hand_over(Queue& queue, Answers& answers);
   static void answer(const Answers& answers);
   void tell_seekers();
+  void tell_changes();
 
   const Ref<Roster> roster_;
   const Exhaustion exhaustion_;

@@ -6,6 +6,7 @@
 
 #include <vector>
 
+#include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 #include "runtime/test_device_fixture.h"
@@ -15,6 +16,7 @@ namespace heddle::runtime {
 namespace {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::log_for_model;
 using std::chrono::microseconds;
 
 // Two places to lease, or as many as asked for, the default stream beside them.
@@ -200,6 +202,43 @@ TEST_CASE("simulated: lessees of one asynchronous stream take turns, and their w
     });
     check_returned(sim, *pool);
   });
+}
+
+TEST_CASE("replayed: stream_pool: leases that wait, at most until their deadline") {
+  log_for_model("stream_pool", "wait", 100, [](Simulation& sim) {
+    const auto pool = small_pool(Exhaustion::wait, false, 1);
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      const bool patient = sim.random(2) == 0;
+      for (int i = 0; i < 2; ++i) {
+        const auto lease =
+            pool->lease(patient ? Deadline::never() : Deadline::in(microseconds(sim.random(8))));
+        sim.expect(lease.ok() || !patient, "a place at some time");
+        yield_point("leased");
+      }
+    });
+    check_returned(sim, *pool);
+  });
+}
+
+TEST_CASE("replayed: stream_pool: leases that wait or share, and a pool that is closed beside them") {
+  for (const bool waits : {true, false}) {
+    log_for_model("stream_pool", waits ? "wait_closes" : "share_closes", 60, [&](Simulation& sim) {
+      const auto pool = small_pool(waits ? Exhaustion::wait : Exhaustion::share, false, waits ? 1 : 2);
+      run_together(4, [&](int thread) {
+        sim.play(thread);
+        if (thread == 3) {
+          for (uint64_t pause = sim.random(20); pause > 0; --pause) yield_point("close");
+          return pool->close();
+        }
+        for (int i = 0; i < (waits ? 1 : 2); ++i) {
+          const auto lease = pool->lease();
+          yield_point("leased");
+        }
+      });
+      check_returned(sim, *pool);
+    });
+  }
 }
 
 }  // namespace heddle::runtime

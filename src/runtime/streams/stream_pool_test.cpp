@@ -339,6 +339,23 @@ TEST_CASE("a failed stream is discarded with its last lease and replaced by a ne
   }
 }
 
+// What it was given last may be over only then.
+TEST_CASE("a stream that fails after its last lease has ended is replaced for the next one") {
+  for (const bool asynchronous : {false, true}) {
+    PoolFixture f(Exhaustion::fail, 32, asynchronous);
+    std::optional<StreamLease> lease = *f.pool->lease();
+    const Ref<Stream> failed = lease->stream();
+    lease.reset();
+    f.break_stream(*failed);
+    lease = *f.pool->lease();
+    CHECK((*lease)->id().index == failed->id().index);
+    CHECK((*lease)->id().serial != failed->id().serial);
+    CHECK((*lease)->turn()->submit({}).ok());
+    CHECK(f.pool->stats().discarded == 1);
+    CHECK(f.roster->synchronize(Deadline::never()).ok());
+  }
+}
+
 TEST_CASE("a failed default stream is replaced for the next caller") {
   PoolFixture f(Exhaustion::fail);
   const Ref<Stream> failed = *f.pool->default_stream();

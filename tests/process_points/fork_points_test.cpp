@@ -1,0 +1,194 @@
+// Fork at every call of the driver: the child is refused by each operation, ends what it has inherited and
+// exits; the parent notices nothing.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "api/internals.h"
+#include "base/thread.h"
+#include "tests/child_fixture.h"
+#include "work_fixture.h"
+
+namespace heddle::process_points {
+namespace {
+
+// On a device that does nothing from now on: what a child could wait for without end.
+struct Held {
+  std::optional<Opened> opened;
+  std::unique_ptr<Things> things;
+};
+
+Held hold_a_device() {
+  Held held{open_sim("sim:1", 1, {}), nullptr};
+  const Model model = affine(held.opened->device);
+  make_things(held.opened->device, model)->future.wait();  // what is compiled has been
+  held.opened->driver->hold();
+  held.things = make_things(held.opened->device, model);
+  return held;
+}
+
+// kWaits: refused where what it waits for is not over. kAny: it returns, whatever it says.
+enum class Answer : uint8_t { kRefused, kWaits, kAny };
+
+struct Deed {
+  const char* name;
+  void (*run)(const Things& of);
+  Answer answer = Answer::kRefused;
+};
+
+const Tensor& some_rows() {
+  static const Tensor x = rows(1, 1);
+  return x;
+}
+
+const Deed kDeeds[] = {
+    {"a call", [](const Things& of) { of.model({some_rows()}); }},
+    {"a call on a stream",
+     [](const Things& of) {
+       CallOptions options;
+       options.stream = of.stream;
+       of.model({some_rows()}, options);
+     }},
+    {"a submission",
+     [](const Things& of) { of.model.submit({&some_rows(), 1}, {}, [](const auto&, const auto&) {}); }},
+    {"a brief call", [](const Things& of) { of.model.try_brief({&some_rows(), 1}, std::chrono::seconds(1)); },
+     Answer::kAny},
+    {"requests that run together",
+     [](const Things& of) {
+       const std::vector<std::vector<Tensor>> requests = {{some_rows()}};
+       for (const auto& outcome : of.model.run_together(requests)) {
+         if (outcome.error != nullptr) std::rethrow_exception(outcome.error);
+       }
+     }},
+    {"a compilation",
+     [](const Things& of) {
+       const std::vector<Shape> shapes = {{7, 4}};
+       of.model.compile(shapes);
+     }},
+    {"a plan",
+     [](const Things& of) {
+       const std::vector<Shape> shapes = {{7, 4}};
+       of.model.plan(shapes, {});
+     }},
+    {"loading a model", [](const Things& of) { affine(of.device); }},
+    {"opening a device", [](const Things&) { open_sim("sim", 1, {}); }},
+    {"the process's device", [](const Things&) { Device("sim:2").synchronize(); }},
+    {"synchronizing", [](const Things& of) { of.device.synchronize(); }},
+    {"emptying the cache", [](const Things& of) { of.device.empty_cache(); }},
+    {"the device's figures", [](const Things& of) { static_cast<void>(of.device.stats()); }},
+    {"an exclusive hold", [](const Things& of) { const Exclusive hold(of.device); }},
+    {"a stream", [](const Things& of) { const Stream stream(of.device); }},
+    {"the thread's stream", [](const Things& of) { current_stream(of.device); }},
+    {"the default stream", [](const Things& of) { default_stream(of.device).synchronize(); }},
+    {"giving the thread's stream back", [](const Things& of) { release_current_thread_slot(of.device); },
+     Answer::kAny},
+    {"a stream of the pool", [](const Things& of) { StreamPool(of.device).acquire(); }},
+    {"a stream of the pool, if there is one", [](const Things& of) { StreamPool(of.device).try_acquire(); }},
+    {"recording an event", [](const Things& of) { of.stream.record(); }, Answer::kAny},
+    {"waiting on a stream", [](const Things& of) { of.stream.wait(of.event); }, Answer::kWaits},
+    {"a copy", [](const Things& of) { of.stream.copy(of.result, Tensor::zeros(DType::f32, {1, 4})); },
+     Answer::kWaits},
+    {"looking at a stream", [](const Things& of) { static_cast<void>(of.stream.query()); }, Answer::kAny},
+    {"synchronizing a stream", [](const Things& of) { of.stream.synchronize(); }, Answer::kWaits},
+    {"looking at an event", [](const Things& of) { static_cast<void>(of.event.query()); }, Answer::kAny},
+    {"waiting for an event", [](const Things& of) { of.event.wait(); }, Answer::kWaits},
+    {"memory of the device", [](const Things& of) { Tensor::empty(DType::f32, {1, 4}, of.device); }},
+    {"pinned memory", [](const Things& of) { Tensor::pinned(DType::f32, {1, 4}, of.device); }},
+    {"waiting for a result", [](const Things& of) { of.result.wait(); }, Answer::kWaits},
+    {"reading a result", [](const Things& of) { of.result.values<float>(); }, Answer::kWaits},
+    {"bringing a result to the host", [](const Things& of) { of.result.to_host(); }, Answer::kWaits},
+    {"recording a tensor's use", [](const Things& of) { of.result.record_stream(of.stream); }},
+    {"a request", [](const Things& of) { of.queue->submit({some_rows()}); }},
+    {"the answer to a request", [](const Things& of) { of.future.get(); }, Answer::kWaits},
+    {"waiting for a request", [](const Things& of) { of.future.wait(); }, Answer::kWaits},
+    {"cancelling a request", [](const Things& of) { of.future.cancel(); }, Answer::kAny},
+    {"a queue's figures", [](const Things& of) { of.queue->metrics(); }, Answer::kAny},
+    {"a queue's health", [](const Things& of) { of.queue->health(); }, Answer::kAny},
+    {"draining a queue", [](const Things& of) { of.queue->drain(); }},
+    {"a queue of its own", [](const Things& of) { BatchQueue(of.model).submit({some_rows()}).get(); }},
+    {"closing a queue", [](const Things& of) { of.queue->close(); }, Answer::kAny},
+    {"closing a model", [](const Things& of) { of.model.close(); }, Answer::kAny},
+    {"closing a device", [](const Things& of) { of.device.close(); }, Answer::kAny},
+};
+
+// True: it was answered as it has to be.
+bool is_answered(const Deed& deed, const Things& of, bool is_over) {
+  try {
+    deed.run(of);
+  } catch (const Error& error) {
+    if (error.code() == ErrorCode::unavailable) return true;
+    std::fprintf(stderr, "in a forked child, %s: %s\n", deed.name, error.what());
+    return false;
+  }
+  if (deed.answer == Answer::kAny || (deed.answer == Answer::kWaits && is_over)) return true;
+  std::fprintf(stderr, "in a forked child, %s is not refused\n", deed.name);
+  return false;
+}
+
+bool are_answered(Book& book, const Things& of, bool may_be_over) {
+  bool right = true;
+  for (const Deed& deed : kDeeds) {
+    book.child_at.store_release(deed.name);
+    right = is_answered(deed, of, may_be_over) && right;
+    book.asked.add_relaxed(1);
+  }
+  return right;
+}
+
+// It ends all that it has inherited, and then itself.
+[[noreturn]] void be_the_child(Book& book, Held& held, const Things* things) {
+  bool right = are_answered(book, *held.things, false);
+  if (things != nullptr) right = are_answered(book, *things, true) && right;
+  book.child_at.store_release("the end of what a child has inherited");
+  delete things;
+  held.things.reset();
+  held.opened.reset();
+  book.child_at.store_release("the exit of a child");
+  std::exit(right ? kEnded : kWrong);
+}
+
+[[noreturn]] void use_heddle_and_fork(Book& book, int64_t point) {
+  Held held = hold_a_device();
+  Work work(book, point, false);
+  const Thread opener("opener", [&work] { work.run(); });
+  const bool came = work.await_point();
+  int code = kWhole;
+  if (came) {
+    const pid_t child = fork();
+    if (child == 0) be_the_child(book, held, work.things());
+    int status = 0;
+    waitpid(child, &status, 0);
+    code = WIFEXITED(status) ? WEXITSTATUS(status) : kWrong;
+    book.at.store_release("the parent goes on");
+    work.let_go();
+    work.await_end();
+  }
+  held.opened->driver->release();
+  if (!is_affine(rows(1, 1), held.things->result.to_host())) code = kWrong;
+  std::_Exit(code);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "a child forked at each call of the driver is refused by each operation, ends what it has inherited and "
+    "exits, and its parent notices nothing" *
+    doctest::skip(!heddle::test::kForksWithThreads)) {
+  int64_t points = 0, asked = 0;
+  for (int64_t point = 1;; ++point) {
+    const SharedBook book;
+    const Ended ended = run_process([&] { use_heddle_and_fork(*book, point); });
+    const bool whole = ended.exit_code == kWhole;
+    REQUIRE_MESSAGE((whole || ended.exit_code == kEnded), "at call ", point, ": ", to_string(ended, *book));
+    if (whole) break;
+    ++points;
+    asked += book->asked.load_acquire();
+  }
+  MESSAGE(points, " points, ", asked, " operations of children");
+  CHECK(points > 30);
+  CHECK(asked > points * 40);
+}
+
+}  // namespace heddle::process_points
