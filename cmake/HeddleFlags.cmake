@@ -117,7 +117,7 @@ set(HEDDLE_FUZZ OFF)
 if(HEDDLE_SANITIZE MATCHES "address" AND CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND HEDDLE_API)
   set(HEDDLE_FUZZ ON)
 endif()
-# Which lines of the reader and of the API the fuzz targets reach (tools/fuzz_coverage.py). The rest is compiled
-# as in the preset asan, and comes out of ccache.
-option(HEDDLE_COVERAGE "Count the lines of src/onnx and src/api that run; with the preset asan's sanitizers" OFF)
+# Which lines of the reader and of the API the fuzz targets reach (tools/fuzz_coverage.py). The rest is
+# compiled as in the preset asan, and comes out of ccache.
+option(HEDDLE_COVERAGE "Count the lines of src/onnx and src/api that run, beside the sanitizers" OFF)
 set(HEDDLE_COVERED heddle_onnx heddle_api)

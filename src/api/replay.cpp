@@ -35,6 +35,8 @@ const scenarios::Scenario& scenario_named(const std::string& name) {
 
 // Lines "scenario NAME" and "fault NAME NTH"; what follows a # is for people.
 ReplayPlan parse(std::string_view plan) {
+  if (const size_t at = plan.find('\0'); at != std::string_view::npos)
+    raise(Status::invalid("a plan is text, and byte ", at + 1, " of this one is 0"));
   ReplayPlan parsed;
   std::istringstream lines{std::string(plan)};
   for (std::string line; std::getline(lines, line);) {
@@ -139,7 +141,8 @@ void add_outcome(Json& json, const scenarios::Outcome& outcome, const std::vecto
 std::string replay(uint64_t seed, std::string_view text_of_plan) {
   const ReplayPlan plan = parse(text_of_plan);
   sim::SimOptions options;
-  options.name = text("replay ", reinterpret_cast<uintptr_t>(&options));  // shares its governor with no other
+  options.name = "replay";
+  options.memory_bytes = uint64_t{1} << 30;  // on any machine
   options.seed = seed;
   options.queue_depth = runtime::Governor::kMaxLimit;  // the device is held while all is handed in
   options.keeps_history = true;

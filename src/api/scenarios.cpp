@@ -64,7 +64,9 @@ class Player {
   Player(const Ref<sim::SimDevice>& device, uint64_t seed) : device_(device), choices_(seed, kChoices) {}
 
   Status prepare() {
-    HEDDLE_TRY_ASSIGN(runtime_, runtime::Runtime::make(device_));
+    runtime::Options options;
+    options.own_governor = true;  // replays beside this one are none of its schedule
+    HEDDLE_TRY_ASSIGN(runtime_, runtime::Runtime::make(device_, options));
     HEDDLE_TRY_ASSIGN(graph_, one_product());
     HEDDLE_TRY_ASSIGN(model_, runtime_->load(graph_));
     for (size_t i = 0; i < kStreams; ++i) {

@@ -30,7 +30,8 @@ struct Options {
   double high_watermark = 0.95;  // of the limit: beyond it cached blocks are freed ...
   double low_watermark = 0.8;    // ... down to here
 
-  int in_flight = 0;  // submissions at once, 1 to 1024; 0: as many as the device asks for
+  int in_flight = 0;          // submissions at once, 1 to 1024; 0: as many as the device asks for
+  bool own_governor = false;  // shares the device with no other runtime, whatever its name
   const Clock* clock = &Clock::real();
 };
 

@@ -38,7 +38,11 @@ Result<Ref<Runtime>> Runtime::make(Ref<device::Device> device, Options options) 
 Status Runtime::build() {
   const device::Traits& traits = device_->traits();
   const int limit = options_.in_flight > 0 ? options_.in_flight : traits.queue_depth;
-  HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
+  if (options_.own_governor) {
+    parts_->governor = Governor::make(traits.name, limit);
+  } else {
+    HEDDLE_TRY_ASSIGN(parts_->governor, registry::governor(traits.name, limit));
+  }
   parts_->executables = std::make_shared<Executables>(options_);
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
   parts_->roster = std::make_shared<Roster>(device_, *options_.clock);

@@ -38,6 +38,14 @@ def test_equal_seeds_print_the_same_and_others_something_else():
     assert "error: none" in first.stdout
 
 
+def test_an_error_prints_the_same_in_every_process_and_on_every_machine(tmp_path):
+    plan = plan_of(tmp_path, "fault allocation 1+")
+    first = sim("--seed", 6, "--plan", plan)
+    assert "device 'replay' has no 128 bytes more" in first.stdout
+    assert "limit 1073741824" in first.stdout
+    assert sim("--seed", 6, "--plan", plan).stdout == first.stdout
+
+
 @pytest.mark.parametrize("scenario", ["mix", "copies", "runs", "events"])
 def test_each_scenario_tells_its_operations_in_the_order_of_virtual_time(scenario):
     told = report("--seed", 3, "--plan", scenario)

@@ -96,6 +96,7 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
                                          const std::stop_token& cancel, const Keep& keep) {
   Pace::begin_call();
   HEDDLE_TRY(check(inputs));
+  HEDDLE_TRY(runtime_->governor().refuse_holder());
   if (padding_ != nullptr && padding_->is_unknown() && anyone_waits() && padding_->claim()) {
     padding_->check(inputs);
   }

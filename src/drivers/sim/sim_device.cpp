@@ -33,7 +33,8 @@ class WrappingDevice final : public SimDevice {
     traits_.queue_depth = options.queue_depth;
     traits_.row_sizes = options.row_sizes;
     traits_.events = "heddle::sim::SimEvent";
-    traits_.memory_bytes = traits_.staging_bytes = traits.memory_bytes;
+    const uint64_t bytes = options.memory_bytes != 0 ? options.memory_bytes : traits.memory_bytes;
+    traits_.memory_bytes = traits_.staging_bytes = bytes;
     traits_.facts = traits.facts;
     traits_.facts.push_back({"seed", text(options.seed)});
   }

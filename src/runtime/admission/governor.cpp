@@ -107,10 +107,7 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
   Answers answers;
   {
     auto queue = queue_.lock();
-    if (queue->holder == this_thread_number()) {
-      return Status::invalid("this thread holds device '", device_,
-                             "' exclusively and calls a model on it; release the exclusive hold first");
-    }
+    if (queue->holder == this_thread_number()) return calls_while_it_holds();
     if (queue->held && during == DuringHold::step_aside) return Permit();
     ModelQueue& mine = queue->models[model];
     HEDDLE_TRY(mine.refused);
@@ -142,6 +139,17 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
   }
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, owner));
   return lane == OwnerWords::kNone ? Permit() : admit(lane, owner);
+}
+
+Status Governor::calls_while_it_holds() const {
+  return Status::invalid("this thread holds device '", device_,
+                         "' exclusively and calls a model on it; release the exclusive hold first");
+}
+
+Status Governor::refuse_holder() const {
+  if (alone_.read_on_relaxed() != this_thread_number()) [[likely]]
+    return {};
+  return calls_while_it_holds();
 }
 
 Result<Exclusive> Governor::exclusive(Deadline deadline) {
@@ -230,6 +238,7 @@ void Governor::release_collected(Queue& queue, Answers& answers) {
   release_lanes(queue);
   queue.holder = kNobody;
   queue.held = false;
+  alone_.store_relaxed(kNobody);
   queue.collecting = nullptr;
   release_copies(queue, answers);
 }
@@ -277,6 +286,7 @@ void Governor::collect(Queue& queue, Answers& answers) {
   seam::did("governor.look_for_copies", copies_left);
   if (copies_left) return;  // the last of them hands over
   queue.held = true;
+  alone_.store_relaxed(queue.holder);
   ++queue.exclusive_count;
   answers.push_back({std::exchange(queue.collecting, nullptr), 0});
   send_aside(queue, answers);

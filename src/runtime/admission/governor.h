@@ -98,6 +98,8 @@ class Governor : public std::enable_shared_from_this<Governor> {
   template <class F>
   void with_free_lanes(F&& f);
   Result<Exclusive> exclusive(Deadline deadline);
+  // Invalid on the thread that holds the device: for calls that others would run, who wait for its end.
+  Status refuse_holder() const;
   void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it
   void forget(ModelId model);                            // the model is gone
   void set_limit_once(int limit);                        // no effect when there is a limit
@@ -166,6 +168,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   explicit Governor(std::string device);
   Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
+  Status calls_while_it_holds() const;
   Permit admit(int lane, ModelId model);
   Permit count_in(int lane);
   void put_back(int lane);
@@ -191,6 +194,9 @@ class Governor : public std::enable_shared_from_this<Governor> {
   // changes under the queue's lock. Acquire-release: the holder sees what the copies before it did. The last
   // copy to leave finds the bit and hands over; a collector that set it finds the count.
   Atomic<uint64_t> copies_{0};
+  // The thread that has the device exclusively, 0 for none; changed under the queue's lock. Relaxed: it tells
+  // each thread only whether that is itself, which it was told before it went on.
+  Atomic<uint64_t> alone_{kNobody};
   Atomic<int> limit_{0};                      // set once under the queue's lock
   std::unique_ptr<LaneState[]> lanes_;        // made with the words
   Atomic<Duration::rep> longest_wait_ns_{0};  // a statistic

@@ -37,7 +37,7 @@ Status lower_slice(Lowering& l) {
   for (size_t i = 0; i < starts.size(); ++i) {
     HEDDLE_TRY_ASSIGN(const size_t axis, ir::normalize_axis(axes[i], in.extents.rank()));
     begin += first_of(starts[i], steps[i], in.extents[axis]) * strides[axis];
-    strides[axis] *= steps[i];
+    strides[axis] *= ir::step_within(steps[i], in.extents[axis]);
   }
   const Operand& out = l.outputs[0];
   return l.move(in.from(begin), strides, out, row_major(out.extents.span()), out.extents.span());

@@ -53,7 +53,8 @@ TEST_CASE("host kernels: Transpose in tiles and in runs, for every element size"
 TEST_CASE("host kernels: Slice with any start, end and step") {
   const Tensor x = random_tensor(DType::kF32, {7, 6, 9});
   const Check fixed = with_constants({1, 2, 3, 4});
-  for (int64_t step : {1, 2, 3, 20, -1, -2, -3, -20}) {
+  for (int64_t step : {int64_t{1}, int64_t{2}, int64_t{3}, int64_t{20}, int64_t{-1}, int64_t{-2}, int64_t{-3},
+                       int64_t{-20}, INT64_MAX, -INT64_MAX}) {
     for (int64_t start : {0, 3, 6, 8, 9, 50, -1, -4, -9, -60}) {
       for (int64_t end : {int64_t{0}, int64_t{5}, int64_t{9}, int64_t{-2}, int64_t{-9}, int64_t{-10},
                           INT64_MAX, INT64_MIN}) {

@@ -99,7 +99,7 @@ LoweredStep lower_slice(Lowering& lowering) {
     const int64_t first = starts[i] < 0 ? std::max(starts[i], -extent) + extent : std::min(starts[i], extent);
     start +=
         std::clamp<int64_t>(first, 0, steps[i] > 0 ? extent : std::max<int64_t>(extent - 1, 0)) * own[axis];
-    strides[axis] = own[axis] * steps[i];
+    strides[axis] = own[axis] * ir::step_within(steps[i], extent);
   }
   return view_step(lowering, Strided::make(lowering.outputs[0].extents.span(), strides, start));
 }
