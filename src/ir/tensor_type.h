@@ -71,8 +71,8 @@ Result<int64_t> checked_elements(std::span<const int64_t> dims, DType dtype);
 // derived one. Extents that can never be equal are invalid, naming both shapes.
 Result<Shape> broadcast(const Shape& a, const Shape& b);
 Result<size_t> normalize_axis(int64_t axis, size_t rank);  // -rank <= axis < rank
-// A Slice's step, no longer than its axis: a longer one reads no second element either, and its product with a
-// stride might not fit.
+// A Slice's step, no longer than its axis: a longer one reads no second element either, and its product with
+// a stride might not fit.
 inline int64_t step_within(int64_t step, int64_t extent) {
   const int64_t most = extent > 1 ? extent : 1;
   return step > most ? most : step < -most ? -most : step;
