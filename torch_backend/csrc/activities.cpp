@@ -22,11 +22,18 @@ namespace {
 
 using libkineto::ActivityType;
 
-// Kineto's numbers of the operators that this thread is in, the innermost last.
-std::vector<uint64_t>& correlations() {
-  thread_local std::vector<uint64_t> of_thread;
-  return of_thread;
-}
+// Kineto's numbers of the operators that this thread is in, the innermost last. A profile may end within one,
+// and nobody takes its number away then: they are those of one profile.
+struct Correlations {
+  int64_t profile = 0;  // when it began
+  std::vector<uint64_t> numbers;
+
+  static Correlations& of_thread(int64_t profile) {
+    thread_local Correlations here;
+    if (here.profile != profile) here = {profile, {}};
+    return here;
+  }
+};
 
 struct Recorded {
   std::string name;
@@ -40,7 +47,7 @@ struct Recorded {
 // One profile. Event times are told from an event of a known time, one for each device.
 class Recording {
  public:
-  Recording() {
+  explicit Recording(int64_t began) : began(began) {
     for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
       const Stream& stream = current_stream_of(index);
       stream.synchronize();
@@ -65,6 +72,8 @@ class Recording {
     const auto since = std::chrono::system_clock::now().time_since_epoch();
     return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
   }
+
+  const int64_t began;
 
  private:
   struct Origin {
@@ -101,7 +110,7 @@ class Session final : public libkineto::IActivityProfilerSession {
   void start() override {
     status_ = libkineto::TraceStatus::RECORDING;
     began_ = Recording::now();
-    recording_ = std::make_shared<Recording>();
+    recording_ = std::make_shared<Recording>(began_);
     set_current(recording_);
   }
   void stop() override {
@@ -130,9 +139,10 @@ class Session final : public libkineto::IActivityProfilerSession {
     return streams;
   }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(trace_); }
-  void pushCorrelationId(uint64_t id) override { correlations().push_back(id); }
+  void pushCorrelationId(uint64_t id) override { Correlations::of_thread(began_).numbers.push_back(id); }
   void popCorrelationId() override {
-    if (!correlations().empty()) correlations().pop_back();
+    std::vector<uint64_t>& numbers = Correlations::of_thread(began_).numbers;
+    if (!numbers.empty()) numbers.pop_back();
   }
 
  private:
@@ -204,9 +214,9 @@ Activity::~Activity() {
   if (recording == nullptr) return;  // the profile has ended meanwhile
   try {
     const Stream& stream = current_stream_of(index_);
+    const std::vector<uint64_t>& numbers = Correlations::of_thread(recording->began).numbers;
     recording->add({std::string(name_), doing_, index_, name_of(stream, index_).id(),
-                    correlations().empty() ? 0 : correlations().back(), *std::move(before_),
-                    stream.record()});
+                    numbers.empty() ? 0 : numbers.back(), *std::move(before_), stream.record()});
   } catch (const Error&) {
     // A stream that has failed: the operator that it stands around says so, and has no activity.
   }
