@@ -19,8 +19,7 @@ uint32_t fork_generation() {
 Status forked() {
   return Status::unavailable(
       "this process was forked from one that had used Heddle; its threads, locks and devices did not come "
-      "along. "
-      "Start workers with 'spawn' or 'forkserver', or fork before the first use");
+      "along. Start workers with 'spawn' or 'forkserver', or fork before the first use");
 }
 
 }  // namespace heddle
