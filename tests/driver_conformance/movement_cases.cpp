@@ -43,11 +43,9 @@ void add_movement_cases(std::vector<Case>& cases) {
   cases.push_back({"Split", {T({7, 2})}, {{"axis", I{0}}, {"num_outputs", I{3}}}, kAll, 3});
   cases.push_back(
       {"Slice", {T({6, 7}), ints({1, -1}), ints({5, -8}), ints({0, 1}), ints({2, -2})}, {}, kAll});
-  cases.push_back({"Slice", {T({6, 7}), ints({4}), ints({4})}, {}, kAll});
-  cases.push_back({"Slice",
-                   {T({6, 7}), ints({1, -1}), ints({5, -8}), ints({0, 1}), ints({INT64_MAX, -INT64_MAX})},
-                   {},
-                   kAll});
+  // Nothing, by a step that leaves its axis at once.
+  cases.push_back(
+      {"Slice", {T({6, 7}), ints({4, -1}), ints({4, -8}), ints({0, 1}), ints({1, -INT64_MAX})}, {}, kAll});
   cases.push_back({"Gather", {T({5, 4}), index({2, 3}, -5, 5)}, {{"axis", I{0}}}, kAll});
   cases.push_back({"Gather", {T({3, 5, 2}), index({}, 0, 5)}, {{"axis", I{1}}}, kAll});
   cases.push_back({"Gather", {weight({50, 33}), index({4, 0}, 0, 1)}, {}, kFloats});
