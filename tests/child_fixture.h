@@ -46,6 +46,13 @@ struct Child {
   std::string said;    // stdout and stderr
 };
 
+inline void await_end(pid_t pid, Child& child) {
+  int status = 0;
+  waitpid(pid, &status, 0);
+  if (WIFEXITED(status)) child.exit_code = WEXITSTATUS(status);
+  if (WIFSIGNALED(status)) child.signal = WTERMSIG(status);
+}
+
 // The words that start this program anew.
 inline std::vector<std::string> this_program() {
   std::vector<std::string> words;
@@ -106,10 +113,7 @@ inline Child run_child(const std::string& test_case, std::vector<std::string> al
     child.said.append(bytes, static_cast<size_t>(n));
   }
   close(ends[0]);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  if (WIFEXITED(status)) child.exit_code = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) child.signal = WTERMSIG(status);
+  await_end(pid, child);
   return child;
 }
 

@@ -8,7 +8,6 @@ Exits with 1 when a patch does not apply, a build fails, or a test passes withou
 """
 
 import argparse
-import json
 import os
 import re
 import shlex
@@ -18,6 +17,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from verdict import tell_verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PATCHES = ROOT / "tests" / "broken"
@@ -251,11 +252,7 @@ def main() -> int:
         print(f"{removal.name:<32} {took:6.1f} s{building}  {verdict}", flush=True)
         for line in wrong:
             print(f"    {line}", flush=True)
-    bad = sum(bool(wrong) for wrong in outcome.values())
-    if arguments.json:
-        arguments.json.write_text(json.dumps(outcome, indent=2) + "\n", encoding="utf-8")
-    print(f"{len(outcome) - bad} passed, {bad} failed")
-    return 1 if bad else 0
+    return tell_verdict(outcome, arguments.json)
 
 
 if __name__ == "__main__":

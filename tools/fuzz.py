@@ -58,12 +58,12 @@ def targets() -> list[str]:
     return sorted(path.name.removesuffix("_fuzz.cpp") for path in SOURCES.glob("*_fuzz.cpp"))
 
 
-def build() -> bool:
-    configure = ["cmake", "--preset", "asan"]
+def build(preset: str) -> bool:
+    configure = ["cmake", "--preset", preset]
     compile_all = [
         "cmake",
         "--build",
-        "build/asan",
+        f"build/{preset}",
         "-j",
         str(os.cpu_count() or 2),
         "--target",
@@ -74,21 +74,22 @@ def build() -> bool:
     )
 
 
-def command(target: str, *options: str) -> list[str]:
+def command(target: str, *options: str, programs: Path | None = None) -> list[str]:
     # Clang's sanitizers do not know every place where recent kernels put things.
     fixed = ["setarch", "-R"] if shutil.which("setarch") else []
     words = SOURCES / "dictionaries" / f"{target}.dict"
     return [
         *fixed,
-        str(PROGRAMS / target),
+        str((programs or PROGRAMS) / target),
         *LIMITS,
         *([f"-dict={words}"] if words.exists() else []),
         *options,
     ]
 
 
-def call(words: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **SANITIZERS, "HEDDLE_TUNE": "off"}
+def call(words: Sequence[str], **more: str) -> subprocess.CompletedProcess[str]:
+    """`more`: of the environment."""
+    environment = {**os.environ, **SANITIZERS, "HEDDLE_TUNE": "off", **more}
     return subprocess.run(
         words, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         errors="replace", check=False,
@@ -123,10 +124,14 @@ def run(target: str, seconds: int, most_runs: int, corpus: Path) -> Outcome:
 
 
 def coverage(names: Sequence[str], corpora: dict[str, Path]) -> fuzz_coverage.Counts:
-    inputs = {target: (SOURCES / "corpus" / target, corpora[target]) for target in names}
-    with tempfile.TemporaryDirectory() as counts:
-        files = fuzz_coverage.files_reached(inputs, SANITIZERS, Path(counts))
-    return fuzz_coverage.by_folder(files, ROOT)
+    with tempfile.TemporaryDirectory() as folder:
+        for target in names:
+            inputs = [str(each) for each in (SOURCES / "corpus" / target, corpora[target]) if each.exists()]
+            words = command(target, "-runs=0", *inputs, programs=fuzz_coverage.PROGRAMS)
+            done = call(words, LLVM_PROFILE_FILE=str(Path(folder) / f"{target}.profraw"))
+            if done.returncode != 0:
+                raise RuntimeError(f"{target} did not end rightly on its inputs: {done.stderr[-2000:]}")
+        return fuzz_coverage.by_folder(fuzz_coverage.files_counted(names, Path(folder)), ROOT)
 
 
 def main() -> int:
@@ -140,7 +145,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="what is wrong, by target")
     parser.add_argument("--coverage", type=Path, help="also print lines reached, and write them as JSON")
     arguments = parser.parse_args()
-    if arguments.build and not (build() and (arguments.coverage is None or fuzz_coverage.build())):
+    presets = ["asan"] if arguments.coverage is None else ["asan", "coverage"]
+    if arguments.build and not all(build(preset) for preset in presets):
         return 1
     names = [name for name in arguments.only.split(",") if name] or targets()
     unknown = [name for name in names if name not in targets()]

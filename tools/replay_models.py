@@ -10,7 +10,7 @@ Exits with 1 when a program fails, when a log is no execution of its model, or w
 """
 
 import argparse
-import json
+import functools
 import os
 import re
 import shutil
@@ -20,7 +20,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spin_models import MODELS, ROOT, TRUNCATED, command
+from spin_models import MODELS, ROOT, TRUNCATED, in_turn
+from verdict import tell_verdict
 
 WORK = ROOT / "build" / "replay"
 LIMIT_S = 300
@@ -91,6 +92,7 @@ class Outcome:
     names: set[str] = field(default_factory=set)  # of the steps in its logs
 
 
+@functools.cache
 def names_of(model: Path) -> list[str]:
     return sorted(set(STEP.findall(model.read_text(encoding="utf-8"))))
 
@@ -173,17 +175,15 @@ def replay(each: Replay, logs_folder: Path) -> Outcome:
     for source in (each.model, MODELS / "replay.inc"):
         shutil.copy(source, folder)
     write_logs(folder, names, logs)
-    for step in (
+    steps = [
         ["spin", "-DREPLAY", *(f"-D{word}" for word in each.bound), "-a", each.model.name],
         ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=1500", "-DVECTORSZ=4096", "-o", "pan", "pan.c"],
         # With -E it is no error that processes stand still: those of logs that are no execution do.
         ["./pan", "-m1000000", "-E", "-w21"],
-    ):  # fmt: skip
-        status, output = command(step, folder, LIMIT_S)
-        (folder / f"{Path(step[0]).name}.log").write_text(output, encoding="utf-8")
-        if status != 0 or (step[0] == "spin" and "Error:" in output):
-            outcome.wrong = f"{' '.join(step)}: {output.strip()[-400:]}"
-            return outcome
+    ]
+    output, outcome.wrong = in_turn(steps, folder, LIMIT_S)
+    if outcome.wrong:
+        return outcome
     if TRUNCATED.search(output):
         outcome.wrong = "the search was cut short: too deep, or out of memory"
         return outcome
@@ -255,13 +255,10 @@ def main() -> int:
         print(f"{outcome.title:<40} {outcome.logs:>5} logs {outcome.steps:>6} steps {outcome.seconds:6.1f} s"
               f"  {'error' if outcome.wrong else 'ok'}", flush=True)  # fmt: skip
     told |= {line: [line] for line in silent_steps(outcomes)}
-    wrong = [line for lines in told.values() for line in lines]
-    for line in wrong:
-        print(f"error: {line}")
-    if arguments.json:
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    print(f"{sum(not lines for lines in told.values())} passed, {len(wrong)} failed")
-    return 1 if wrong else 0
+    for lines in told.values():
+        for line in lines:
+            print(f"error: {line}")
+    return tell_verdict(told, arguments.json)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@ reached by none of its runs, when a removal is not noticed, or when the table of
 """
 
 import argparse
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from verdict import tell_verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "models"
@@ -128,6 +129,17 @@ def command(words: Sequence[str], folder: Path, limit_s: float) -> tuple[int, st
     return done.returncode, done.stdout + done.stderr
 
 
+def in_turn(steps: Sequence[Sequence[str]], folder: Path, limit_s: float) -> tuple[str, str]:
+    """Runs spin, the compiler and the verifier, each with a log: the last output, and what is wrong."""
+    output = ""
+    for step in steps:
+        status, output = command(step, folder, limit_s)
+        (folder / f"{Path(step[0]).name}.log").write_text(output, encoding="utf-8")
+        if status != 0 or (step[0] == "spin" and "Error:" in output):
+            return output, f"{' '.join(step)}: {output.strip()[-400:]}"
+    return output, ""
+
+
 def unreached_in(output: str) -> set[tuple[str, int, int, str]]:
     """The statements that a search did not reach: process, line, state, text. Ends of processes aside."""
     found = set()
@@ -159,12 +171,9 @@ def search(title: str, source: Path, run: Run) -> Outcome:
          *(("-DCOLLAPSE",) if run.is_long else ()), *compiled, "-o", "pan", "pan.c"],
         ["./pan", f"-m{depth}", f"-w{26 if run.is_long else 21}", *told],
     ]  # fmt: skip
-    for step in steps:
-        status, output = command(step, folder, limit)
-        (folder / f"{Path(step[0]).name}.log").write_text(output, encoding="utf-8")
-        if status != 0 or (step[0] == "spin" and "Error:" in output):
-            outcome.wrong = f"{' '.join(step)}: {output.strip()[-400:]}"
-            return outcome
+    output, outcome.wrong = in_turn(steps, folder, limit)
+    if outcome.wrong:
+        return outcome
     outcome.seconds = time.monotonic() - begin
     if found := FOUND.search(output):
         outcome.found = found.group(1)
@@ -353,13 +362,8 @@ def main() -> int:
         wrong += document(table(models.values(), removals, outcomes), arguments.document)
     for line in wrong:
         print(f"error: {line}")
-    bad = sum(bool(each.wrong) for each in outcomes.values()) + len(wrong)
-    if arguments.json:
-        told = {each.title: [each.wrong] if each.wrong else [] for each in outcomes.values()}
-        told |= {line: [line] for line in wrong}
-        arguments.json.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    print(f"{len(outcomes) - bad + len(wrong)} passed, {bad} failed")
-    return 1 if bad else 0
+    told = {each.title: [each.wrong] if each.wrong else [] for each in outcomes.values()}
+    return tell_verdict(told | {line: [line] for line in wrong}, arguments.json)
 
 
 if __name__ == "__main__":

@@ -416,6 +416,18 @@ TEST_CASE("what lives at the end outlives the runtime, and nothing is lost") {
   }
 }
 
+TEST_CASE("runtimes of one device share its lanes, but for one that wants a governor of its own") {
+  const auto make = [](bool own) {
+    Options options;
+    options.own_governor = own;
+    return *Runtime::make(std::make_shared<test::TestDevice>(test::TestOptions{.name = "lanes-shared"}),
+                          options);
+  };
+  const auto one = make(false), other = make(false), own = make(true);
+  CHECK(&one->governor() == &other->governor());
+  CHECK(&own->governor() != &one->governor());
+}
+
 TEST_CASE("options out of range are refused by name") {
   const auto device = std::make_shared<TestDevice>();
   Options options;

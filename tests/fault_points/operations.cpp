@@ -232,14 +232,6 @@ void load(Trial& trial) {
   });
 }
 
-void compile(Trial& trial) {
-  const std::vector<Shape> shapes = {{13, 8}};
-  trial.step("compiling a shape", [&] {
-    trial.world.products.compile(shapes);
-    return true;
-  });
-}
-
 void empty_cache(Trial& trial) {
   trial.step("emptying the cache", [&] {
     trial.world.device.empty_cache();
@@ -307,22 +299,6 @@ void pinned(Trial& trial) {
       false);
 }
 
-void together(Trial& trial) {
-  const Rows x(1, 13.5), y(2, 14.5);
-  trial.step(
-      "requests that run together",
-      [&] {
-        const std::vector<std::vector<Tensor>> requests = {{tensor_of(x)}, {tensor_of(y)}};
-        const auto outcomes = trial.world.products.run_together(requests);
-        for (const auto& outcome : outcomes) {
-          if (outcome.error != nullptr) std::rethrow_exception(outcome.error);
-        }
-        return outcomes.size() == 2 && gives(x, outcomes[0].results.at(0)) &&
-               gives(y, outcomes[1].results.at(0));
-      },
-      false);
-}
-
 void close_model(Trial& trial) {
   const Rows x(2, 15.5);
   trial.step("a call before a close",
@@ -349,6 +325,34 @@ void close_device(Trial& trial) {
     return true;
   });
 }
+
+}  // namespace
+
+void compile(Trial& trial) {
+  const std::vector<Shape> shapes = {{13, 8}};
+  trial.step("compiling a shape", [&] {
+    trial.world.products.compile(shapes);
+    return true;
+  });
+}
+
+void together(Trial& trial) {
+  const Rows x(1, 13.5), y(2, 14.5);
+  trial.step(
+      "requests that run together",
+      [&] {
+        const std::vector<std::vector<Tensor>> requests = {{tensor_of(x)}, {tensor_of(y)}};
+        const auto outcomes = trial.world.products.run_together(requests);
+        for (const auto& outcome : outcomes) {
+          if (outcome.error != nullptr) std::rethrow_exception(outcome.error);
+        }
+        return outcomes.size() == 2 && gives(x, outcomes[0].results.at(0)) &&
+               gives(y, outcomes[1].results.at(0));
+      },
+      false);
+}
+
+namespace {
 
 constexpr Operation kOperations[] = {
     {"call", call},

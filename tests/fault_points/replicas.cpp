@@ -112,30 +112,6 @@ void replica_queue(Trial& trial) {
     trial.simulation.expect(future.ready(), "a queue that is gone has answered");
 }
 
-void replica_together(Trial& trial) {
-  const Rows x(1, 9.5), y(2, 10.5);
-  trial.step(
-      "requests that run together on one of two devices",
-      [&] {
-        const std::vector<std::vector<Tensor>> requests = {{tensor_of(x)}, {tensor_of(y)}};
-        const auto outcomes = trial.world.products.run_together(requests);
-        for (const auto& outcome : outcomes) {
-          if (outcome.error != nullptr) std::rethrow_exception(outcome.error);
-        }
-        return outcomes.size() == 2 && gives(x, outcomes[0].results.at(0)) &&
-               gives(y, outcomes[1].results.at(0));
-      },
-      false);
-}
-
-void replica_compile(Trial& trial) {
-  const std::vector<Shape> shapes = {{13, 8}};
-  trial.step("compiling a shape on two devices", [&] {
-    trial.world.products.compile(shapes);
-    return true;
-  });
-}
-
 void replica_load(Trial& trial) {
   trial.step("loading a model on two devices and calling it", [&] {
     GraphBuilder graph("double");
@@ -180,8 +156,8 @@ constexpr Operation kReplicaOperations[] = {
     {"replicas: on each", replicas_by_name, Closes::nothing, false, 2},
     {"replicas: between", between_replicas, Closes::nothing, false, 2},
     {"replicas: queue", replica_queue, Closes::nothing, true, 2},
-    {"replicas: run_together", replica_together, Closes::nothing, false, 2},
-    {"replicas: compile", replica_compile, Closes::nothing, false, 2},
+    {"replicas: run_together", together, Closes::nothing, false, 2},
+    {"replicas: compile", compile, Closes::nothing, false, 2},
     {"replicas: load", replica_load, Closes::nothing, false, 2},
     {"replicas: close a model", replica_close_model, Closes::model, false, 2},
     {"replicas: close a device", close_one_replica, Closes::device, false, 2},

@@ -99,6 +99,10 @@ std::span<const Operation> operations();          // all of them
 std::span<const Operation> replica_operations();  // of models on two devices
 const Operation& operation_named(std::string_view name);
 
+// Operations of models on any number of devices.
+void compile(Trial& trial);
+void together(Trial& trial);
+
 // In a simulation: with the fault on that device, or with none.
 Points run_trial(Simulation& simulation, const Operation& operation,
                  const std::optional<sim::PlannedFault>& fault, size_t faulty = 0);

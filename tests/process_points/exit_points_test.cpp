@@ -66,7 +66,7 @@ TEST_CASE("a process exits with its own code at each call of the driver, whichev
     int64_t points = 0, refused = 0, right = 0;
     for (int64_t point = 1;; ++point) {
       const SharedBook book;
-      const Ended ended = run_process([&] { use_heddle_and_exit(*book, point, which); });
+      const test::Child ended = run_process([&] { use_heddle_and_exit(*book, point, which); });
       const bool whole = ended.exit_code == kWhole;
       REQUIRE_MESSAGE((whole || ended.exit_code == kEnded), "at call ", point, ": ", to_string(ended, *book));
       // Nobody is waited for until the end of patience, which is 5 s.

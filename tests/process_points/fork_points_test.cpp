@@ -179,7 +179,7 @@ TEST_CASE(
   int64_t points = 0, asked = 0;
   for (int64_t point = 1;; ++point) {
     const SharedBook book;
-    const Ended ended = run_process([&] { use_heddle_and_fork(*book, point); });
+    const test::Child ended = run_process([&] { use_heddle_and_fork(*book, point); });
     const bool whole = ended.exit_code == kWhole;
     REQUIRE_MESSAGE((whole || ended.exit_code == kEnded), "at call ", point, ": ", to_string(ended, *book));
     if (whole) break;

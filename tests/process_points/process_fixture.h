@@ -22,6 +22,7 @@
 #include <string>
 
 #include "base/atomic.h"
+#include "tests/child_fixture.h"
 
 namespace heddle::process_points {
 
@@ -58,14 +59,8 @@ class SharedBook {
   Book* book_;
 };
 
-struct Ended {
-  bool hung = false;
-  int exit_code = -1;  // -1: it did not exit by itself
-  int signal = 0;
-};
-
 // The pipe is open for as long as one of them lives.
-inline Ended run_process(const std::function<void()>& body) {
+inline test::Child run_process(const std::function<void()>& body) {
   int ends[2] = {};
   REQUIRE(pipe(ends) == 0);
   std::cout.flush();  // or the child's exit would print it again
@@ -78,7 +73,7 @@ inline Ended run_process(const std::function<void()>& body) {
     _exit(kWrong);
   }
   close(ends[1]);
-  Ended ended;
+  test::Child ended;
   pollfd over{.fd = ends[0], .events = POLLIN, .revents = 0};
   const auto limit = std::chrono::duration_cast<std::chrono::milliseconds>(kLimit);
   if (poll(&over, 1, static_cast<int>(limit.count())) == 0) {
@@ -86,14 +81,11 @@ inline Ended run_process(const std::function<void()>& body) {
     kill(-pid, SIGKILL);
   }
   close(ends[0]);
-  int status = 0;
-  waitpid(pid, &status, 0);
-  if (WIFEXITED(status)) ended.exit_code = WEXITSTATUS(status);
-  if (WIFSIGNALED(status)) ended.signal = WTERMSIG(status);
+  test::await_end(pid, ended);
   return ended;
 }
 
-inline std::string to_string(const Ended& ended, const Book& book) {
+inline std::string to_string(const test::Child& ended, const Book& book) {
   const auto word = [](const char* at) { return at == nullptr ? std::string("none") : at; };
   return (ended.hung ? "it hung" : "code " + std::to_string(ended.exit_code)) + ", signal " +
          std::to_string(ended.signal) + ", last step '" + word(book.at.load_acquire()) + "', of a child '" +

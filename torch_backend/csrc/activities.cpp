@@ -7,9 +7,9 @@
 #include <output_base.h>
 #include <torch/csrc/profiler/standalone/privateuse1_profiler.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -44,18 +44,32 @@ struct Recorded {
   Event before, after;
 };
 
-// One profile. Event times are told from an event of a known time, one for each device.
+int64_t now() {  // as Kineto counts: nanoseconds of Unix time
+  const auto since = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
+}
+
+// Tells the times of events of one device, all of them over, from one whose time is known.
+class EventClock {
+ public:
+  explicit EventClock(c10::DeviceIndex index) : event_(current_stream_of(index).record()) {
+    event_.wait();
+    at_ = now();
+  }
+  int64_t time_of(const Event& before) const {
+    return at_ - static_cast<int64_t>(before.elapsed_ms(event_) * 1e6);
+  }
+
+ private:
+  Event event_;
+  int64_t at_ = 0;
+};
+
+}  // namespace
+
+// One profile.
 class Recording {
  public:
-  explicit Recording(int64_t began) : began(began) {
-    for (c10::DeviceIndex index = 0; index < device_count(); ++index) {
-      const Stream& stream = current_stream_of(index);
-      stream.synchronize();
-      Event event = stream.record();
-      event.wait();
-      origins_.push_back({now(), std::move(event)});
-    }
-  }
   void add(Recorded recorded) {
     const std::lock_guard held(lock_);
     recorded_.push_back(std::move(recorded));
@@ -64,26 +78,15 @@ class Recording {
     const std::lock_guard held(lock_);
     return std::exchange(recorded_, {});
   }
-  int64_t time_of(const Event& event, c10::DeviceIndex index) const {
-    const Origin& origin = origins_[static_cast<size_t>(index)];
-    return origin.at + static_cast<int64_t>(origin.event.elapsed_ms(event) * 1e6);
-  }
-  static int64_t now() {  // as Kineto counts: nanoseconds of Unix time
-    const auto since = std::chrono::system_clock::now().time_since_epoch();
-    return std::chrono::duration_cast<std::chrono::nanoseconds>(since).count();
-  }
 
-  const int64_t began;
+  const int64_t began = now();
 
  private:
-  struct Origin {
-    int64_t at;
-    Event event;
-  };
-  std::vector<Origin> origins_;
   std::mutex lock_;
   std::vector<Recorded> recorded_;
 };
+
+namespace {
 
 // Kineto takes one profile at a time.
 std::atomic<bool> listening{false};  // whether current() may be there
@@ -105,22 +108,36 @@ void set_current(std::shared_ptr<Recording> recording) {
   current_unlocked() = std::move(recording);
 }
 
+// An activity's own times.
+struct Done {
+  Recorded what;
+  int64_t begin, end;
+};
+
 class Session final : public libkineto::IActivityProfilerSession {
  public:
   void start() override {
     status_ = libkineto::TraceStatus::RECORDING;
-    began_ = Recording::now();
-    recording_ = std::make_shared<Recording>(began_);
+    recording_ = std::make_shared<Recording>();
     set_current(recording_);
   }
   void stop() override {
     set_current(nullptr);
-    recorded_ = recording_->take();
-    for (const Recorded& each : recorded_) each.after.wait();
-    ended_ = Recording::now();
+    std::map<c10::DeviceIndex, EventClock> clocks;
+    for (Recorded& each : recording_->take()) {
+      try {
+        each.after.wait();
+        const EventClock& clock = clocks.try_emplace(each.index, each.index).first->second;
+        const int64_t begin = clock.time_of(each.before), end = clock.time_of(each.after);
+        done_.push_back({std::move(each), begin, end});
+      } catch (const Error& error) {
+        errors_.push_back(each.name + ": " + error.what());
+      }
+    }
+    ended_ = now();
     status_ = libkineto::TraceStatus::PROCESSING;
   }
-  std::vector<std::string> errors() override { return {}; }
+  std::vector<std::string> errors() override { return errors_; }
   void processTrace(libkineto::ActivityLogger& logger) override { log(logger, {}); }
   void processTrace(libkineto::ActivityLogger& logger, libkineto::getLinkedActivityCallback linked,
                     int64_t /*begin*/, int64_t /*end*/) override {
@@ -131,17 +148,22 @@ class Session final : public libkineto::IActivityProfilerSession {
         libkineto::DeviceInfo{kDevice, libkineto::kExceedMaxPid, "heddle", "heddle"});
   }
   std::vector<libkineto::ResourceInfo> getResourceInfos() override {
-    std::vector<libkineto::ResourceInfo> streams;
-    for (const Recorded& each : recorded_) {
-      const bool known = std::ranges::any_of(streams, [&](const auto& is) { return is.id == each.stream; });
-      if (!known) streams.push_back({each.stream, each.stream, kDevice, name_of_stream(each)});
+    std::map<std::pair<c10::DeviceIndex, int64_t>, libkineto::ResourceInfo> streams;
+    for (const auto& [what, begin, end] : done_) {
+      streams.try_emplace(
+          {what.index, what.stream},
+          libkineto::ResourceInfo{what.stream, what.stream, what.index, name_of_stream(what)});
     }
-    return streams;
+    std::vector<libkineto::ResourceInfo> infos;
+    for (const auto& [key, info] : streams) infos.push_back(info);
+    return infos;
   }
   std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(trace_); }
-  void pushCorrelationId(uint64_t id) override { Correlations::of_thread(began_).numbers.push_back(id); }
+  void pushCorrelationId(uint64_t id) override {
+    Correlations::of_thread(recording_->began).numbers.push_back(id);
+  }
   void popCorrelationId() override {
-    std::vector<uint64_t>& numbers = Correlations::of_thread(began_).numbers;
+    std::vector<uint64_t>& numbers = Correlations::of_thread(recording_->began).numbers;
     if (!numbers.empty()) numbers.pop_back();
   }
 
@@ -153,19 +175,19 @@ class Session final : public libkineto::IActivityProfilerSession {
 
   void log(libkineto::ActivityLogger& logger, const libkineto::getLinkedActivityCallback& linked) {
     trace_ = std::make_unique<libkineto::CpuTraceBuffer>();
-    trace_->span = libkineto::TraceSpan(began_, ended_, "heddle");
-    trace_->gpuOpCount = static_cast<int>(recorded_.size());
-    for (const Recorded& each : recorded_) {
+    trace_->span = libkineto::TraceSpan(recording_->began, ended_, "heddle");
+    trace_->gpuOpCount = static_cast<int>(done_.size());
+    for (const auto& [what, begin, end] : done_) {
       const ActivityType type =
-          each.doing == Doing::copy ? ActivityType::GPU_MEMCPY : ActivityType::CONCURRENT_KERNEL;
-      trace_->emplace_activity(trace_->span, type, each.name);
+          what.doing == Doing::copy ? ActivityType::GPU_MEMCPY : ActivityType::CONCURRENT_KERNEL;
+      trace_->emplace_activity(trace_->span, type, what.name);
       libkineto::GenericTraceActivity& activity = *trace_->activities.back();
-      activity.startTime = recording_->time_of(each.before, each.index);
-      activity.endTime = recording_->time_of(each.after, each.index);
-      activity.device = each.index;
-      activity.resource = static_cast<int32_t>(each.stream);
-      activity.id = static_cast<int32_t>(each.correlation);
-      activity.flow.id = static_cast<uint32_t>(each.correlation);
+      activity.startTime = begin;
+      activity.endTime = end;
+      activity.device = what.index;
+      activity.resource = static_cast<int32_t>(what.stream);
+      activity.id = static_cast<int32_t>(what.correlation);
+      activity.flow.id = static_cast<uint32_t>(what.correlation);
       activity.flow.type = libkineto::kLinkAsyncCpuGpu;
       activity.flow.start = 0;
       if (linked) activity.linked = linked(activity.id);
@@ -174,8 +196,9 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   std::shared_ptr<Recording> recording_;
-  std::vector<Recorded> recorded_;
-  int64_t began_ = 0, ended_ = 0;
+  std::vector<Done> done_;
+  std::vector<std::string> errors_;
+  int64_t ended_ = 0;
   std::unique_ptr<libkineto::CpuTraceBuffer> trace_;
 };
 
@@ -203,20 +226,20 @@ class Profiler final : public libkineto::IActivityProfiler {
 
 Activity::Activity(std::string_view name, c10::DeviceIndex index, Doing doing)
     : name_(name), index_(index), doing_(doing) {
-  if (listening.load(std::memory_order_relaxed)) [[unlikely]]
-    before_ = current_stream_of(index).record();
+  if (!listening.load(std::memory_order_relaxed)) [[likely]]
+    return;
+  recording_ = current();
+  if (recording_ != nullptr) before_ = current_stream_of(index_).record();
 }
 
 Activity::~Activity() {
-  if (!before_.has_value()) [[likely]]
+  if (recording_ == nullptr) [[likely]]
     return;
-  const std::shared_ptr<Recording> recording = current();
-  if (recording == nullptr) return;  // the profile has ended meanwhile
   try {
     const Stream& stream = current_stream_of(index_);
-    const std::vector<uint64_t>& numbers = Correlations::of_thread(recording->began).numbers;
-    recording->add({std::string(name_), doing_, index_, name_of(stream, index_).id(),
-                    numbers.empty() ? 0 : numbers.back(), *std::move(before_), stream.record()});
+    const std::vector<uint64_t>& numbers = Correlations::of_thread(recording_->began).numbers;
+    recording_->add({std::string(name_), doing_, index_, name_of(stream, index_).id(),
+                     numbers.empty() ? 0 : numbers.back(), std::move(before_), stream.record()});
   } catch (const Error&) {
     // A stream that has failed: the operator that it stands around says so, and has no activity.
   }
@@ -232,6 +255,8 @@ void register_activities() {
 #else  // a PyTorch without the registry
 
 namespace heddle::torch_backend {
+
+class Recording {};
 
 Activity::Activity(std::string_view name, c10::DeviceIndex index, Doing doing)
     : name_(name), index_(index), doing_(doing) {}

@@ -9,16 +9,19 @@
 //   Source     PyTorch's PrivateUse1ProfilerRegistry and Kineto's IActivityProfiler. A PyTorch without that
 //              registry (before 2.13) takes no such activities.
 //   Threads    Any.
-//   Blocks     Only the end of a profile, until what it recorded is over.
+//   Blocks     Only the end of a profile, until what it recorded is over. What failed has no activity; the
+//              profile names it among its errors.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <heddle/heddle.h>
 
-#include <optional>
+#include <memory>
 #include <string_view>
 
 namespace heddle::torch_backend {
+
+class Recording;
 
 enum class Doing : uint8_t { operation, copy };
 
@@ -34,7 +37,8 @@ class Activity {
   std::string_view name_;
   c10::DeviceIndex index_;
   Doing doing_;
-  std::optional<Event> before_;  // nothing: no profile is taken
+  std::shared_ptr<Recording> recording_;  // null: no profile is taken
+  Event before_;
 };
 
 void register_activities();  // once a process, before the first profile

@@ -248,6 +248,7 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
 
 void put(const at::Tensor& result, const at::Tensor& to, c10::DeviceIndex index) {
   if (result.numel() == 0) return;
+  const Activity activity("copy", index, Doing::copy);
   current_stream_of(index).copy(to_heddle(result), to_heddle(to));
 }
 

@@ -61,6 +61,22 @@ def test_torch_profiler_shows_what_the_device_did_beside_the_operators_that_aske
     assert sum(each.get("cat") == "kernel" and each["name"] == "aten::mm" for each in trace) == 3
 
 
+def test_a_profile_shows_copies_and_compiled_models_too():
+    module = torch.nn.Linear(8, 4).eval().to("heddle")
+    compiled = torch.compile(module, backend="heddle")
+    x = torch.randn(3, 8)
+    with torch.no_grad():
+        compiled(x.to("heddle"))  # compiled before the profile
+        with torch.profiler.profile(activities=[ACTIVITY.CPU, ACTIVITY.PrivateUse1]) as profile:
+            got = compiled(x.to("heddle")).cpu()
+        strided = on_device(4, 4).t()
+        with torch.profiler.profile(activities=[ACTIVITY.CPU, ACTIVITY.PrivateUse1]) as of_out:
+            torch.neg(on_device(4, 4), out=strided)  # computed apart, then copied
+    torch.testing.assert_close(got, module.cpu()(x))
+    assert Counter(each.name for each in device_activities(profile)) == {"copy": 2, "model": 1}
+    assert Counter(each.name for each in device_activities(of_out)) == {"copy": 2, "aten::neg": 1}
+
+
 def test_a_profile_counts_what_each_of_eight_threads_asks_for_and_nothing_after_its_end():
     inputs = [on_device(16, 16) for _ in range(8)]
     expected = [(x.cpu() @ x.cpu()).relu() for x in inputs]
