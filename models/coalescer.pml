@@ -15,8 +15,9 @@
 //   Bound      CALLERS with a row each, batches of MOST rows, one lane. Deadlines pass (LATE), callers just
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
 //              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
+//              With LOOKS, members may see the result before they are told, and any of them may be appointed.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
-//              for their seats (parker.pml), looking before sleeping. One batch is on show, not two. The
+//              for their seats (parker.pml). One batch is on show, not two. The
 //              policy is decide() for one group: a batch is due when it is full or nobody is expected back.
 //   Replayed   By coalescer_sim_test.cpp without a spare batch, so that one is on show in the code, too.
 //
@@ -26,8 +27,10 @@
 //   Run stock: safety CALLERS=3 STOCK=1
 //   Run closes: safety CALLERS=2 CLOSES=1 STOCK=1 LATE=1
 //   Run late_ends: ends CALLERS=2 LATE=1
+//   Run looks: safety CALLERS=3 LOOKS=1 LATE=1
 //   Replay returns: batch_sim_test CALLERS=3 RETURNS=1
 //   Replay late: batch_sim_test CALLERS=3 RETURNS=1 LATE=1
+//   Replay looks: batch_sim_test CALLERS=3 RETURNS=1 LATE=1 LOOKS=1
 //   Replay closes: batch_sim_test CALLERS=3 RETURNS=1 CLOSES=1
 //   Long chain: safety CALLERS=4 MOST=3
 //   Long late_more: safety CALLERS=3 LATE=1 RETURNS=1 STOCK=1
@@ -47,6 +50,9 @@
 #endif
 #ifndef CLOSES
 #define CLOSES 0
+#endif
+#ifndef LOOKS
+#define LOOKS 0
 #endif
 #ifndef MOST
 #define MOST 2
@@ -182,11 +188,12 @@ inline show_seats() {
   limit = 0
 }
 
-inline appoint(which) {
+inline appoint(which) {  // the first, or with LOOKS one that led before
   x = 0;
   do
   :: x < seats[which] && gone[AT(which, x)] -> x++
-  :: else -> break
+  :: LOOKS && x + 1 < seats[which] && !gone[AT(which, x)] && !gone[AT(which, x + 1)] -> x++
+  :: x < seats[which] && !gone[AT(which, x)] -> break
   od;
   assert(x < seats[which]);
   STEP(calls_appoint, me, x, leader[which] = x);
@@ -200,7 +207,7 @@ inline hand_over(batch, own) {
     if
     :: living[batch] == 0 -> busy--
     :: living[batch] != 0 && own == batch -> STEP(calls_lead, me, seat, leader[batch] = seat); lead = true
-    :: living[batch] != 0 && own != batch -> appoint(batch)
+    :: living[batch] != 0 && (own != batch || LOOKS) -> appoint(batch)
     fi
   }
 }
@@ -255,6 +262,7 @@ inline take_due(own) {
           STEP(calls_take, me, seats[due], busy++);
           assert(busy == 1);
           taken[due] = true;
+          leader[due] = NONE;
           end_watch(watcher / MOST == due)
         }
         expect_rows(due);
@@ -500,6 +508,7 @@ proctype Caller(byte me) {
         :: atomic { told[AT(mine, seat)] == ASK -> note = ASK; told[AT(mine, seat)] = 0 }
         :: atomic { timed && time_is_over && told[AT(mine, seat)] == 0 -> note = ASK }
         :: atomic { LATE && told[AT(mine, seat)] == 0 -> note = 0 }
+        :: atomic { LOOKS && untold[mine] > 0 -> note = DONE }
         fi
      fi;
      if

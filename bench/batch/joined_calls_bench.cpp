@@ -6,8 +6,8 @@
 //           thread does that watches a device. The bar, on 16 cores: 1.6M with 128 callers and runs of 20 us.
 // Checked   every answer is the caller's own row, doubled.
 // Also      processor time per call, all threads, in the program and in the system; how often a thread slept.
-// Usage     joined_calls_bench [--callers N] [--outstanding N] [--lanes N] [--run_us N] [--max_rows N]
-//           [--seconds S] [--json FILE] [--trace FILE]
+// Usage     joined_calls_bench [--callers N] [--outstanding N] [--lanes N] [--looks 0] [--run_us N]
+//           [--max_rows N] [--seconds S] [--json FILE] [--trace FILE]
 #include <sys/resource.h>
 
 #include <functional>
@@ -30,6 +30,7 @@ using runtime::test::Rows;
 
 struct Setting {
   int lanes = 4;
+  bool looks = true;  // as on device "cuda"
   int64_t max_rows = 64;
   size_t outstanding = 0;  // 0: blocking calls
   Duration run_time = std::chrono::microseconds(20);
@@ -71,6 +72,7 @@ class Joined {
     joins.more_leaders = std::max(0, processors() - setting.lanes - 1);
     joins.door = false;
     joins.max_rows = setting.max_rows;
+    joins.look_on = setting.looks ? processors() : 0;
     coalescer_ = std::make_shared<batch::Coalescer>(
         runtime_, model_, require(batch::RowLayout::make(model_->inputs(), model_->outputs(), {}, false)),
         joins);
@@ -179,6 +181,7 @@ int run(int argc, char** argv) {
   for (int i = 1; i + 1 < argc; i += 2) asked[argv[i]] = argv[i + 1];
   Setting setting;
   if (asked.contains("--lanes")) setting.lanes = std::stoi(asked["--lanes"]);
+  if (asked.contains("--looks")) setting.looks = asked["--looks"] != "0";
   if (asked.contains("--max_rows")) setting.max_rows = std::stoll(asked["--max_rows"]);
   if (asked.contains("--outstanding")) setting.outstanding = std::stoul(asked["--outstanding"]);
   if (asked.contains("--run_us")) setting.run_time = std::chrono::microseconds(std::stoi(asked["--run_us"]));

@@ -5,6 +5,7 @@
 
 #include "api/submissions.h"
 #include "base/thread.h"
+#include "drivers/host/machine/cpu_budget.h"
 
 namespace heddle {
 namespace {
@@ -69,7 +70,8 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   if (!traits.synchronous) {
     coalesce.more_leaders = std::max(0, processors() - coalesce.lanes_alone - 1);
     coalesce.least_share = kLeastShare;
-    coalesce.lookers = processors();
+    // Where looks would use up a quota, the kernel stops all threads for the rest of its period.
+    coalesce.look_on = host::read_budget().quota == 0 ? processors() : 0;
   }
   coalesce.chooses_lanes = traits.synchronous;  // lanes that are left have their cores, as helpers
   coalesce.max_rows = options.max_batch;

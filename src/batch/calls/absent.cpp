@@ -96,10 +96,11 @@ void Coalescer::lead_absent(const Batch& batch) {
   if (!wanted) return;
   check_padding(*batch);
   if (!run_and_publish(*batch, until).ok()) return leave_run(batch);
-  if (batch->pace == nullptr) {
+  Pace* const pace = batch->pace.load_relaxed();
+  if (pace == nullptr) {
     batch->tell_next();
   } else {
-    batch->pace->add(batch);
+    pace->add(batch);
   }
   answer_absents(batch);
 }
@@ -127,7 +128,7 @@ void Coalescer::leave_run(const Batch& batch) {
     if (batch->living == 0) {
       --state->busy;
     } else {
-      appoint(batch, next);
+      appoint(batch, batch->best_leader(), next);
     }
     advance(*state, nullptr, next);
   }

@@ -1,8 +1,10 @@
 // bookkeeping.cpp: the numbers that the policy asks for: callers, lanes, and what runs have cost.
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "batch/calls/coalescer.h"
+#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
@@ -41,6 +43,15 @@ void Coalescer::after_run(State& state, std::span<const ir::Extents> row_extents
   state.inside_rows -= answered;
   --state.busy;
   seam::did("calls.end_run");
+}
+
+// Whose leader was interrupted, a short run seems long.
+int Coalescer::crowd(State& state, Duration took) const {
+  constexpr int kAllLong = 8;
+  state.long_runs = took <= kLookPatience ? 0 : std::min(state.long_runs + 1, kAllLong);
+  if (options_.look_on == 0 || state.long_runs == kAllLong) return 0;
+  const auto callers = static_cast<unsigned>(std::max(state.inside + state.returning, 0));
+  return static_cast<int>(std::bit_ceil(1 + callers / static_cast<unsigned>(options_.look_on)));
 }
 
 void Coalescer::learn(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,

@@ -25,6 +25,7 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
   auto state = state_.lock();
   if (options.chooses_lanes) state->choice.emplace(options.lanes);
   state->stats.rows.resize(static_cast<size_t>(options.max_rows) + 1);
+  hint(crowd_, options.look_on == 0 ? 0 : 1);
   open_door(*state);
 }
 

@@ -5,7 +5,8 @@
 //              Others take a seat in a forming batch, write their rows into it and park; when the policy
 //              says that a batch is due, the last of its callers to have written runs it, or else one that
 //              is woken; those with their result wake others, and copy their own rows out. One of the
-//              waiting callers keeps the time.
+//              waiting callers keeps the time. Where runs are short, callers look for their answer before
+//              they sleep (looking.h), and among few of them who led a batch leads the next one.
 //   Seats      One forming batch is on show: its seats are taken without our lock (open_seats.h), as many as
 //              would not change what the policy says. Our lock is for who opens a batch, for who takes the
 //              last of those seats, and for who has run one. It counts the callers on show first.
@@ -70,7 +71,8 @@ struct CoalescerOptions {
   // the lanes run.
   int more_leaders = 0;
   int64_t least_share = 1;  // rows that a lane has before another one is used
-  int lookers = 0;          // callers inside, up to which those that wait look for a while before they sleep
+  // Processors on which those that wait for short runs look before they sleep (looking.h); 0: they sleep.
+  int look_on = 0;
   int64_t max_rows = 64;
   size_t max_parked = 4096;                  // callers; one more gets exhausted
   Duration latency_bound = Duration::max();  // batches that are known to run longer are not formed
@@ -212,6 +214,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     int lone = 0;             // lanes of calls that came through the door, as last seen
     int inside = 0;           // callers, running ones too
     int64_t inside_rows = 0;  // theirs
+    int long_runs = 0;        // since the last one that was short enough to look for its end
     int returning = 0;        // callers answered and not yet back
     ReturnForecast forecast;
     std::optional<LaneChoice> choice;
@@ -247,6 +250,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void stock_like(const Caller& caller, const FormingBatch& batch) const;
   Next written(const Here& me, bool asks);
   Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel, Next next);
+  bool look(const Here& me, Deadline deadline) const;
   Next ask(const Here& me);
   Result<Views> leave(const Here& me, Status why);
   bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
@@ -283,6 +287,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
 
   class Leaving;
   void after_lone();
+  int crowd(State& state, Duration took) const;
   int lanes_busy(State& state) const;
   int lanes(const State& state) const;
   void shut_door(State& state) const;
@@ -320,17 +325,17 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Batch joinable(State& state, const Caller& caller);
   static bool lies_alike(const FormingBatch& batch, const Caller& caller);
   bool may_join(State& state, const FormingBatch& batch, const Caller& caller) const;
-  static void fill(Member& member, int64_t first, const Caller& caller);
+  void fill(const Here& me, int64_t first, const Caller& caller) const;
   static bool leave_empty(const Here& me, std::unique_ptr<Absent> absent);
-  static Here sit_down(State& state, const Batch& batch, const Caller& caller,
-                       std::unique_ptr<Absent> absent);
+  Here sit_down(State& state, const Batch& batch, const Caller& caller, std::unique_ptr<Absent> absent) const;
   static void count_out(State& state, FormingBatch& batch, Member& member);
   void advance(State& state, const Here* me, Next& next);  // after each change
   bool clear_up(State& state, Next& next);
   void take_due(State& state, const Here* me, Next& next);
   void take(State& state, RequestId id, const Here* me, Next& next);
   void hand_over(State& state, const Batch& batch, const Here* me, Next& next);
-  static void appoint(const Batch& batch, Next& next);
+  static void appoint(const Batch& batch, size_t seat, Next& next);
+  size_t leads_again(const FormingBatch& batch) const;
   static void keep_time(State& state, TimePoint until, const Here* me, Next& next);
   // The run of `rows` is over; of them `answered` rows belong to `callers` that get an answer.
   void after_run(State& state, std::span<const ir::Extents> row_extents, const Run& run, int64_t rows,
@@ -355,7 +360,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   // written at each call, or under each lock, on other cache lines.
   alignas(64) Atomic<uint32_t> first_{0};  // where they look for a seat first
   Atomic<bool> replacing_{false};          // a batch has gone, and the next is about to be on show
-  Atomic<bool> few_{false};                // no more callers than may look while they wait
+  Atomic<int> crowd_{0};                   // callers a processor, in powers of two; 0: runs are not short
   Atomic<bool> lacks_spare_{true};         // there is no spare batch, and who opens one makes it
   // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
   // when all its seats are written; a claim comes between.

@@ -56,11 +56,12 @@ void check_empty(Simulation& sim, const Fixture& fixture, const Counts& counts) 
 }
 
 // One batch is on show, as in the model. Calls that are closed or late are no error.
-void replay_calls(const char* run, int callers, bool late, bool closes) {
+void replay_calls(const char* run, int callers, bool late, bool closes, bool looks = false) {
   log_for_model("coalescer", run, 60, [&](Simulation& sim) {
     CoalescerOptions options = with(1, 2);
     options.cost = [](int64_t rows) { return microseconds(20 + rows); };
     options.door = options.spare = false;
+    options.look_on = looks ? 2 : 0;
     Fixture fixture(options);
     sim.expect(fixture.compile(2).ok(), "the programs are made");
     run_together(callers + (closes ? 1 : 0), [&](int caller) {
@@ -83,6 +84,7 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
   holds_for_seeds(500, [](Simulation& sim) {
     CoalescerOptions options = with(1 + static_cast<int>(sim.random(2)), 4);
     if (sim.random(2) == 0) options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    options.look_on = static_cast<int>(sim.random(3));
     Fixture fixture(options);
     take_time(sim, fixture);
     Counts counts;
@@ -329,6 +331,7 @@ TEST_CASE("replayed: coalescer: calls that take seats, are expected back, leave 
   replay_calls("returns", 3, false, false);
   replay_calls("late", 3, true, false);
   replay_calls("closes", 3, false, true);
+  replay_calls("looks", 3, true, false, true);
 }
 
 // Where joining does not pay, a batch is one call, as in the model.

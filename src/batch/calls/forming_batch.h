@@ -25,7 +25,6 @@
 #include "base/clock.h"
 #include "base/parker.h"
 #include "base/stop_callback.h"
-#include "base/yield.h"
 #include "batch/calls/pace.h"
 #include "batch/calls/row_layout.h"
 #include "device/row_faults.h"
@@ -40,17 +39,9 @@ class Seat {
   void tell(Note note) { parker_.tell(bit(note)); }
   bool take(Note note) { return parker_.take(bit(note)); }  // true: it was told, and not taken
   void renew() { parker_.take(~Parker::kAsleep); }          // nobody waits, and nobody tells
-  // For a while, in turn with others of its core. False: it is not told yet.
-  bool look(Duration patience) const {
-    for (const Deadline until = Deadline::in(patience); !until.expired(); give_way()) {
-      for (int looks = 0; looks < kLooksInTurn; ++looks) {
-        if (parker_.is_told()) return true;
-        relax_processor(1);
-      }
-    }
-    return false;
-  }
-  Note wait(Deadline deadline) {  // none: the deadline passed
+  bool is_told() const { return parker_.is_told(); }
+  bool is_asleep() const { return parker_.is_asleep(); }  // or was, a moment ago
+  Note wait(Deadline deadline) {                          // none: the deadline passed
     const uint32_t told = parker_.wait(deadline);
     for (const Note note : {Note::lead, Note::done, Note::cancelled, Note::ask}) {
       if ((told & bit(note)) == 0) continue;
@@ -61,7 +52,6 @@ class Seat {
   }
 
  private:
-  static constexpr int kLooksInTurn = 32;
   static constexpr uint32_t bit(Note note) { return uint32_t{1} << static_cast<uint32_t>(note); }
   Parker parker_;
 };
@@ -149,6 +139,9 @@ struct FormingBatch {
   alignas(64) Atomic<int64_t> unwritten{0};
   // Members without a thread. Each adds itself before it counts as written, which publishes it.
   Atomic<size_t> absents{0};
+  // What a member says of itself before it counts as written: it led the batch before. 0: none did.
+  Atomic<size_t> led_before{0};          // its seat, and 1
+  Atomic<Pace*> pace{nullptr};           // of the members, or of some; null: none is paced
   alignas(64) Atomic<size_t> untold{0};  // seats from here on have not been told the result
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
@@ -156,7 +149,6 @@ struct FormingBatch {
   std::optional<runtime::InFlight> in_flight;
   TimePoint began;
 
-  Pace* pace = nullptr;     // of its members, or of some; null: none is paced
   Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
@@ -174,14 +166,17 @@ struct FormingBatch {
     unwritten.store_relaxed(0);
     untold.store_relaxed(0);
     absents.store_relaxed(0);
+    led_before.store_relaxed(0);
+    pace.store_relaxed(nullptr);
     inputs.clear();
     in_flight.reset();
-    pace = nullptr;
     failure = {};
     outputs.clear();
     faults.reset();
   }
 
+  // The result is there: the first to tell of it wrote this behind it.
+  bool is_answered() const { return untold.load_acquire() != 0; }
   // The next member that neither has the result nor has left is told that it is there, and returned; null:
   // there is none. A batch that is refused may have seats whose callers still write them.
   const Member* tell_one() {
@@ -220,6 +215,13 @@ struct FormingBatch {
   bool has_absents() const { return absents.load_relaxed() != 0; }
   bool has_threads() const { return absents.load_relaxed() < seats; }
 
+  // Who led the batch before and is awake leads again: what it writes lies in its caches, and moving that
+  // to another core takes longer than to tell it. kNoSeat: nobody.
+  size_t leader_of_before() const {
+    const size_t seat = led_before.load_relaxed() - 1;
+    if (seat >= seats || members[seat].gone || members[seat].absent != nullptr) return kNoSeat;
+    return members[seat].seat.is_asleep() ? kNoSeat : seat;
+  }
   size_t first_living() const {
     size_t seat = 0;
     while (seat < seats && members[seat].gone) ++seat;

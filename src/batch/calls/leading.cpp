@@ -6,6 +6,7 @@
 #include "base/no_memory.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
+#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
@@ -19,7 +20,6 @@ void Coalescer::advance(State& state, const Here* me, Next& next) {
     if (!state.forming.empty()) restock(state, *state.forming.back());
   } while (show_seats(state) || !clear_up(state, next));
   hint(replacing_, false);
-  hint(few_, state.inside + state.returning <= options_.lookers);
   open_door(state);
 }
 
@@ -106,17 +106,27 @@ void Coalescer::hand_over(State& state, const Batch& batch, const Here* me, Next
   clear_desk(state, *batch);
   if (batch->living == 0) {  // its members have left while the last rows were written
     --state.busy;
-  } else if (me != nullptr && me->batch == batch && me->member().absent == nullptr) {
+    return;
+  }
+  const size_t again = leads_again(*batch);
+  const bool is_mine = me != nullptr && me->batch == batch && me->member().absent == nullptr;
+  if (is_mine && (again == FormingBatch::kNoSeat || again == me->seat)) {
     batch->leader = me->seat;
     next.lead = true;
     seam::did("calls.lead", static_cast<int64_t>(me->seat));
   } else {
-    appoint(batch, next);
+    appoint(batch, again == FormingBatch::kNoSeat ? batch->best_leader() : again, next);
   }
 }
 
-void Coalescer::appoint(const Batch& batch, Next& next) {
-  const size_t seat = batch->best_leader();
+// Where it would soon see that it was told: among many callers of a core its turn is far.
+size_t Coalescer::leads_again(const FormingBatch& batch) const {
+  constexpr int kSmallCrowd = 2;
+  const int crowd = crowd_.load_relaxed();
+  return crowd == 0 || crowd > kSmallCrowd ? FormingBatch::kNoSeat : batch.leader_of_before();
+}
+
+void Coalescer::appoint(const Batch& batch, size_t seat, Next& next) {
   seam::did("calls.appoint", static_cast<int64_t>(seat));
   batch->leader = batch->members[seat].absent == nullptr ? seat : FormingBatch::kNoSeat;
   next.wakes.push_back({{batch, seat, true}, Seat::Note::lead});
@@ -181,10 +191,11 @@ Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
 
 Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   const trace::Span span("batch", "run", me.batch->id);
+  Looker::of_this_thread().led_ = this;
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
   if (me.batch->has_absents()) serve_later(me, Seat::Note::done);
-  if (me.batch->pace != nullptr) me.batch->pace->add(me.batch);
+  if (Pace* const pace = me.batch->pace.load_relaxed()) pace->add(me.batch);
   return collect(me);
 }
 
@@ -202,8 +213,6 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
     batch.failure = run.result.status();
     batch.each_alone = batch.layout.ragged() && batch.failure.code() == Code::invalid;
   }
-  for (size_t seat = 0; seat < batch.seats && batch.pace == nullptr; ++seat)
-    batch.pace = batch.members[seat].pace;
   Next next;
   {
     auto state = state_.lock();
@@ -212,6 +221,7 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
     after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), batch.living_rows);
+    hint(crowd_, crowd(*state, run.took));
     advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free
@@ -221,7 +231,7 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
 // Its first `rows` rows, zeros behind those that are written. Moves ragged rows together.
 Coalescer::Views Coalescer::staged(const FormingBatch& batch, int64_t rows) {
   std::vector<int64_t> longest;  // per ragged symbol
-  for (size_t seat = 0; seat < batch.seats; ++seat) {
+  for (size_t seat = 0; batch.layout.ragged() && seat < batch.seats; ++seat) {
     const std::vector<int64_t>& lengths = batch.members[seat].lengths;
     longest.resize(std::max(longest.size(), lengths.size()));
     for (size_t k = 0; k < lengths.size(); ++k) longest[k] = std::max(longest[k], lengths[k]);
@@ -258,7 +268,7 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   Member& member = me.member();
   const bool told = member.met.exchange_acq_rel(true);
   seam::did("batch.collect", told);
-  if (batch.pace == nullptr) {
+  if (batch.pace.load_relaxed() == nullptr) {
     if (told || batch.leader == me.seat) batch.tell_next();
   } else if (told && member.pace != nullptr) {
     Pace::count_as_told();

@@ -14,7 +14,7 @@ TEST_CASE(
     CoalescerOptions options = with(kLanes);
     options.door = false;
     options.least_share = 8;
-    options.lookers = 8;
+    options.look_on = 8;
     Fixture f(options);
     Latch latch;
     f.kernel = [&](const device::Run&) {

@@ -16,7 +16,7 @@ struct Done {
                                              f.runtime->slots().take())) {
     batch->seats = members;
     for (Member& member : batch->members) member.pace = pace;
-    batch->pace = pace;
+    batch->pace.store_relaxed(pace);
   }
   int told() {  // since it was last asked
     int count = 0;

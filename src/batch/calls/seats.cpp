@@ -5,12 +5,12 @@
 #include "base/stop_callback.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
+#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
 namespace {
 
-constexpr Duration kPatience = std::chrono::microseconds(100);  // of one who looks
 constexpr int64_t kStagingMax = int64_t{4} << 20;  // bytes that a batch may reserve for rows yet to come
 
 }  // namespace
@@ -109,12 +109,12 @@ bool Coalescer::may_join(State& state, const FormingBatch& batch, const Caller& 
 }
 
 Coalescer::Here Coalescer::sit_down(State& state, const Batch& batch, const Caller& caller,
-                                    std::unique_ptr<Absent> absent) {
+                                    std::unique_ptr<Absent> absent) const {
   const Here me{batch, batch->seats, true};
   const int64_t first = batch->rows;
   bring_in(state, *batch, {batch->seats + 1, first + caller.shape.rows});
   seam::did("calls.sit_down", static_cast<int64_t>(me.seat));
-  fill(me.member(), first, caller);
+  fill(me, first, caller);
   if (absent != nullptr) leave_empty(me, std::move(absent));
   return me;
 }
@@ -129,12 +129,15 @@ bool Coalescer::leave_empty(const Here& me, std::unique_ptr<Absent> absent) {
   return member.seat.take(Seat::Note::ask);
 }
 
-void Coalescer::fill(Member& member, int64_t first, const Caller& caller) {
+void Coalescer::fill(const Here& me, int64_t first, const Caller& caller) const {
+  Member& member = me.member();
   member.first = first;
   member.rows = caller.shape.rows;
   member.lengths = caller.shape.lengths;
   member.deadline = caller.deadline;
   member.pace = Pace::of_this_thread();
+  if (member.pace != nullptr) me.batch->pace.store_relaxed(member.pace);
+  if (Looker::of_this_thread().led_ == this) me.batch->led_before.store_relaxed(me.seat + 1);
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone) const {
@@ -194,8 +197,8 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  if (!next.lead && next.ask_at == TimePoint::max() && few_.load_relaxed())
-    static_cast<void>(me.member().seat.look(kPatience));
+  if (!next.lead && next.ask_at == TimePoint::max() && crowd_.load_relaxed() != 0 && look(me, deadline))
+    return collect(me);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
     switch (me.member().seat.wait(until)) {
@@ -214,6 +217,15 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
     }
   }
   return me.batch->alone ? run_alone(caller, me) : lead(me, deadline);
+}
+
+// True: its batch has the result, whether somebody has told this member of it or not. A paced member waits to
+// be told.
+bool Coalescer::look(const Here& me, Deadline deadline) const {
+  const Member& member = me.member();
+  const auto answered = [&] { return member.pace == nullptr && me.batch->is_answered(); };
+  const auto is_over = [&] { return member.seat.is_told() || answered(); };
+  return look_for(is_over, crowd_.load_relaxed(), deadline) && answered();
 }
 
 Coalescer::Next Coalescer::ask(const Here& me) {
@@ -249,7 +261,7 @@ bool Coalescer::try_leave(const Here& me) {
     const bool to_lead = batch->taken && batch->leader == me.seat;
     if (batch->living == 0 && !batch->taken) drop_empty(*state, batch);
     if (batch->living == 0 && to_lead) --state->busy;  // no member wants it any more
-    if (batch->living != 0 && to_lead) appoint(batch, next);
+    if (batch->living != 0 && to_lead) appoint(batch, batch->best_leader(), next);
     advance(*state, nullptr, next);
   }
   wake(next);

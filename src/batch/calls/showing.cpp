@@ -27,7 +27,7 @@ std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller) {
   if (!seat.has_value()) seat = open_[1 - first].claim(kind, shape.rows);
   if (!seat.has_value()) return std::nullopt;
   const Claimed claimed{{desks_[seat->desk], seat->seat, true}, seat->asks};
-  fill(claimed.me.member(), seat->first, caller);
+  fill(claimed.me, seat->first, caller);
   if (lies_alike(*claimed.me.batch, caller)) return claimed;
   give_up(claimed.me, claimed.asks);
   return std::nullopt;
@@ -99,7 +99,7 @@ Coalescer::Here Coalescer::claim_shown(State& state, const Caller& caller) {
     if (!seat.has_value()) continue;
     bring_in_shown(state, batch, open_[place].taken());
     Here me{batch, seat->seat, true};
-    fill(me.member(), seat->first, caller);
+    fill(me, seat->first, caller);
     return me;
   }
   return {};

@@ -1,0 +1,133 @@
+// Looking under simulated schedules: for how long, what makes a thread sleep instead, and who leads then.
+#include <doctest/doctest.h>
+
+#include "base/simulation_fixture.h"
+#include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/looking.h"
+
+namespace heddle::batch {
+
+using heddle::test::holds_for_seeds;
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr int kNoCrowd = 1;
+
+// As a thread that makes one call after the other: on a thread of its own, which has looked for nothing yet.
+void on_a_new_thread(const std::function<void()>& body) { Thread("looker", body).join(); }
+
+bool pauses() { return Looker::of_this_thread().pauses(Clock::real().now()); }
+
+struct Runs {
+  int same = 0, all = 0;  // by the thread that ran the one before
+  double share() const { return static_cast<double>(same) / all; }
+};
+void count_runs(Simulation& sim, bool looks, Runs& runs) {
+  constexpr int kCallers = 3, kRounds = 12;
+  CoalescerOptions options = with(1, kCallers);
+  options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+  options.door = false;
+  options.look_on = looks ? kCallers : 0;
+  Fixture fixture(options);
+  uint32_t last = 0;
+  fixture.kernel = [&](const device::Run& run) {
+    sim.pause(microseconds(20));
+    const uint32_t now = sim.thread_number();
+    if (run.inputs[0].extents[0] > 1) {
+      ++runs.all;
+      runs.same += now == last ? 1 : 0;
+    }
+    last = now;
+    return Status();
+  };
+  run_together(kCallers, [&](int caller) {
+    for (int round = 0; round < kRounds; ++round) {
+      Rows rows(1, static_cast<float>(100 * caller + round));
+      sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
+    }
+  });
+  sim.expect(fixture.coalescer->stats().calls == kCallers * kRounds, "no call was lost");
+}
+
+}  // namespace
+
+TEST_CASE("simulated: who looks finds what comes within the patience, and does not pause for what lasts") {
+  holds_for_seeds(200, [](Simulation& sim) {
+    on_a_new_thread([&] {
+      const bool soon = sim.random(2) == 0;
+      Atomic<bool> there{false}, over{false};
+      Thread other("other", [&] {
+        const TimePoint from = Clock::real().now() + (soon ? microseconds(30) : milliseconds(1));
+        while (Clock::real().now() < from) yield_point("works in small steps");
+        there.store_release(true);
+      });
+      const bool found = look_for([&] { return there.load_acquire(); }, kNoCrowd, Deadline::never());
+      sim.expect(found || !soon || pauses(), "what comes soon is found, unless a turn was long");
+      if (!found && !pauses()) sim.expect(!there.load_acquire(), "it gave up before it was there");
+      other.join();
+    });
+  });
+}
+
+TEST_CASE("simulated: a deadline ends a look, and that is no reason to pause") {
+  holds_for_seeds(100, [](Simulation& sim) {
+    on_a_new_thread([&] {
+      const Deadline deadline = Deadline::in(microseconds(20));
+      sim.expect(!look_for([] { return false; }, kNoCrowd, deadline), "there was nothing");
+      sim.expect(deadline.expired(), "not before it");
+      sim.expect(Clock::real().now() < deadline.when() + milliseconds(30), "and soon after it");
+    });
+  });
+}
+
+TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each time for twice as long") {
+  holds_for_seeds(20, [](Simulation& sim) {
+    on_a_new_thread([&] {
+      // Alone, the simulation gives it later turns each time, as a core does that computes for others.
+      Duration last(0);
+      for (int i = 0; i < 12; ++i) {
+        sim.expect(!look_for([] { return false; }, kNoCrowd, Deadline::never()), "there was nothing");
+        const TimePoint begin = Clock::real().now();
+        sim.expect(pauses(), "it pauses");
+        sim.expect(!look_for([] { return true; }, kNoCrowd, Deadline::never()), "and does not look");
+        while (pauses()) sim.pause(microseconds(500));
+        const Duration pause = Clock::real().now() - begin;
+        const Duration jumps = milliseconds(30);
+        sim.expect(pause + jumps >= last && pause <= Looker::kLongest + jumps, "longer, up to a bound");
+        if (i > 0 && last < Looker::kLongest / 4) sim.expect(pause > last * 3 / 2, "about twice as long");
+        last = pause;
+      }
+    });
+  });
+}
+
+TEST_CASE("answers in time shorten the pause after the next long turn, to the first at last") {
+  Looker looker;
+  const TimePoint now = Clock::real().now();
+  for (int i = 0; i < 12; ++i) looker.long_turn(now);
+  CHECK(looker.pauses(now + Looker::kLongest - microseconds(1)));
+  CHECK(!looker.pauses(now + Looker::kLongest));
+  for (int i = 0; i < 50; ++i) looker.in_time();
+  looker.long_turn(now);
+  CHECK(!looker.pauses(now + Looker::kLongest * 2 / 3));
+  CHECK(looker.pauses(now + Looker::kLongest / 3));
+  for (int i = 0; i < 1000; ++i) looker.in_time();
+  looker.long_turn(now);
+  CHECK(looker.pauses(now + Looker::kFirst - microseconds(1)));
+  CHECK(!looker.pauses(now + Looker::kFirst));
+}
+
+TEST_CASE("simulated: among few callers that look, who led a batch leads the next one") {
+  Runs again, otherwise;
+  holds_for_seeds(100, [&](Simulation& sim) {
+    count_runs(sim, true, again);
+    count_runs(sim, false, otherwise);
+  });
+  CAPTURE(again.same);
+  CAPTURE(otherwise.same);
+  CHECK(again.share() > 1.3 * otherwise.share());
+}
+
+}  // namespace heddle::batch
