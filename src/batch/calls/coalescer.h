@@ -204,6 +204,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   };
   // The batch that grows, and the next one for when it is full. Which is which, first_ says.
   static constexpr size_t kShown = 2;
+  static constexpr int kSmallCrowd = 2;  // crowd_ of callers that soon have a turn
   struct State {
     std::vector<Batch> forming;         // oldest first
     Batch spare;                        // the next to be opened: nobody has a seat in it that we know of

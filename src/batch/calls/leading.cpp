@@ -121,7 +121,6 @@ void Coalescer::hand_over(State& state, const Batch& batch, const Here* me, Next
 
 // Where it would soon see that it was told: among many callers of a core its turn is far.
 size_t Coalescer::leads_again(const FormingBatch& batch) const {
-  constexpr int kSmallCrowd = 2;
   const int crowd = crowd_.load_relaxed();
   return crowd == 0 || crowd > kSmallCrowd ? FormingBatch::kNoSeat : batch.leader_of_before();
 }

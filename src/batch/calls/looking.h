@@ -44,17 +44,24 @@ class Looker {
 
 constexpr Duration kLookPatience = std::chrono::microseconds(200);
 
+// Over when both are.
+struct Patience {
+  Duration time;
+  int turns;
+};
+constexpr Patience kForAnswers{kLookPatience, 16};
+
 // True: is_there() said so in time. False: the thread has to sleep, though it may be there by now. `crowd`:
 // threads of a core that may look.
 template <class IsThere>
-bool look_for(IsThere&& is_there, int crowd, Deadline deadline) {
-  constexpr int kLooks = 4, kTurns = 16;
+bool look_for(IsThere&& is_there, int crowd, const Patience& patience, Deadline deadline) {
+  constexpr int kLooks = 4;
   const Duration long_turn = std::chrono::milliseconds(2) + crowd * std::chrono::microseconds(50);
   Looker& me = Looker::of_this_thread();
   TimePoint now = Clock::real().now();
   if (me.pauses(now)) return false;
-  const TimePoint end = now + kLookPatience;
-  for (int turn = 0; (now < end || turn < kTurns) && now < deadline.when(); ++turn) {
+  const TimePoint end = now + patience.time;
+  for (int turn = 0; (now < end || turn < patience.turns) && now < deadline.when(); ++turn) {
     for (int looks = 0; looks < kLooks; ++looks) {
       if (is_there()) {
         me.in_time();

@@ -63,7 +63,8 @@ TEST_CASE("simulated: who looks finds what comes within the patience, and does n
         while (Clock::real().now() < from) yield_point("works in small steps");
         there.store_release(true);
       });
-      const bool found = look_for([&] { return there.load_acquire(); }, kNoCrowd, Deadline::never());
+      const bool found =
+          look_for([&] { return there.load_acquire(); }, kNoCrowd, kForAnswers, Deadline::never());
       sim.expect(found || !soon || pauses(), "what comes soon is found, unless a turn was long");
       if (!found && !pauses()) sim.expect(!there.load_acquire(), "it gave up before it was there");
       other.join();
@@ -75,7 +76,7 @@ TEST_CASE("simulated: a deadline ends a look, and that is no reason to pause") {
   holds_for_seeds(100, [](Simulation& sim) {
     on_a_new_thread([&] {
       const Deadline deadline = Deadline::in(microseconds(20));
-      sim.expect(!look_for([] { return false; }, kNoCrowd, deadline), "there was nothing");
+      sim.expect(!look_for([] { return false; }, kNoCrowd, kForAnswers, deadline), "there was nothing");
       sim.expect(deadline.expired(), "not before it");
       sim.expect(Clock::real().now() < deadline.when() + milliseconds(30), "and soon after it");
     });
@@ -88,10 +89,12 @@ TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each t
       // Alone, the simulation gives it later turns each time, as a core does that computes for others.
       Duration last(0);
       for (int i = 0; i < 12; ++i) {
-        sim.expect(!look_for([] { return false; }, kNoCrowd, Deadline::never()), "there was nothing");
+        sim.expect(!look_for([] { return false; }, kNoCrowd, kForAnswers, Deadline::never()),
+                   "there was nothing");
         const TimePoint begin = Clock::real().now();
         sim.expect(pauses(), "it pauses");
-        sim.expect(!look_for([] { return true; }, kNoCrowd, Deadline::never()), "and does not look");
+        sim.expect(!look_for([] { return true; }, kNoCrowd, kForAnswers, Deadline::never()),
+                   "and does not look");
         while (pauses()) sim.pause(microseconds(500));
         const Duration pause = Clock::real().now() - begin;
         const Duration jumps = milliseconds(30);

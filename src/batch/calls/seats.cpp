@@ -225,7 +225,7 @@ bool Coalescer::look(const Here& me, Deadline deadline) const {
   const Member& member = me.member();
   const auto answered = [&] { return member.pace == nullptr && me.batch->is_answered(); };
   const auto is_over = [&] { return member.seat.is_told() || answered(); };
-  return look_for(is_over, crowd_.load_relaxed(), deadline) && answered();
+  return look_for(is_over, crowd_.load_relaxed(), kForAnswers, deadline) && answered();
 }
 
 Coalescer::Next Coalescer::ask(const Here& me) {

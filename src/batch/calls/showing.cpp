@@ -4,18 +4,28 @@
 #include <cstring>
 
 #include "batch/calls/coalescer.h"
+#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
 // ---- without the lock
 
-// Waits a moment where the next batch is about to be on show.
+// Waits a moment where the next batch is about to be on show: among many callers for a few turns, as whoever
+// shows it may need this core. All of them at the lock would sleep there, one after the other.
 std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller) {
   const CallShape& shape = caller.shape;
   if (shape.is_empty() || shape.rows >= options_.max_rows) return std::nullopt;
+  constexpr Patience kFewTurns{Duration(0), 4};
   std::optional<Claimed> claimed = try_claim(caller);
   for (Backoff pause; !claimed.has_value() && replacing_.load_relaxed() && pause.spin();)
     claimed = try_claim(caller);
+  const int crowd = crowd_.load_relaxed();
+  if (claimed.has_value() || crowd <= kSmallCrowd) return claimed;
+  const auto is_claimed = [&] {
+    claimed = try_claim(caller);
+    return claimed.has_value();
+  };
+  static_cast<void>(look_for(is_claimed, crowd, kFewTurns, caller.deadline));
   return claimed;
 }
 
