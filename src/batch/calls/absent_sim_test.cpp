@@ -20,7 +20,9 @@ constexpr size_t kSubmitters = 3, kEach = 4;
 TEST_CASE("simulated: submissions that are late or cancelled are answered once, and the others run") {
   int right = 0, late = 0, cancelled = 0;
   holds_for_seeds(600, [&](Simulation& sim) {
-    Fixture fixture(with(1 + static_cast<int>(sim.random(3)), 8), false, false, {.asynchronous = true});
+    CoalescerOptions options = with(1 + static_cast<int>(sim.random(3)), 8);
+    options.look_on = static_cast<int>(sim.random(3));
+    Fixture fixture(options, false, false, {.asynchronous = true});
     fixture.kernel = [&sim](const device::Run&) {
       sim.pause(microseconds(5 + sim.random(100)));
       return Status();
@@ -72,7 +74,9 @@ TEST_CASE("simulated: submissions that are late or cancelled are answered once, 
 TEST_CASE("simulated: a model closed while callers and submissions sit down answers each of them once") {
   int right = 0, refused = 0;
   holds_for_seeds(600, [&](Simulation& sim) {
-    Fixture fixture(with(1 + static_cast<int>(sim.random(2)), 8), false, false, {.asynchronous = true});
+    CoalescerOptions options = with(1 + static_cast<int>(sim.random(2)), 8);
+    options.look_on = static_cast<int>(sim.random(3));
+    Fixture fixture(options, false, false, {.asynchronous = true});
     fixture.kernel = [&sim](const device::Run&) {
       sim.pause(microseconds(5 + sim.random(40)));
       return Status();

@@ -20,7 +20,7 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown)),
       door_(runtime_->governor().limit(), options.max_rows),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
-      leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives) {
+      leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives, options.look_on) {
   assert(options.lanes_alone >= options.lanes);
   auto state = state_.lock();
   if (options.chooses_lanes) state->choice.emplace(options.lanes);

@@ -8,6 +8,7 @@
 
 #include "base/fork.h"
 #include "base/sync.h"
+#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
@@ -17,11 +18,13 @@ struct Leaders::Shared {
     std::map<Timer, Task> timers;
     std::vector<Ref<Leader>> leaders;
     size_t starting = 0;   // of those, not yet known to run
-    size_t idle = 0;       // of those, asleep, or told and not yet up
+    size_t idle = 0;       // of those, asleep, or told and not yet up, or looking
+    size_t looking = 0;    // of those idle
     size_t strangers = 0;  // other threads that sleep here
     bool stopped = false;
 
     TimePoint next() const { return timers.empty() ? TimePoint::max() : std::get<0>(timers.begin()->first); }
+    size_t wanted() const { return tasks.size() + (timers.empty() ? 0 : 1); }
     Ref<Leader> add() {
       ++starting;
       leaders.push_back(std::make_shared<Leader>());
@@ -40,38 +43,59 @@ struct Leaders::Shared {
       return task;
     }
   };
-  explicit Shared(int limit) : most(static_cast<size_t>(limit)) {}
+  // What a leader has to do. Without a task: to end, or else to look for one.
+  struct Turn {
+    Task task;
+    Ref<Leader> more;  // to be started
+    bool is_over = false;
+    uint32_t changes = 0;
+    Deadline until = Deadline::never();
+  };
+  Shared(int limit, int processors)
+      : most(static_cast<size_t>(limit)), crowd(processors == 0 ? 0 : 1 + limit / processors) {}
 
+  // `looked`: it was counted as looking. Without `sleeps` it looks where there is nothing yet.
+  Turn take_turn(bool looked, bool sleeps);
   // A stranger that is told instead would leave the leaders asleep.
   template <class Held>
-  static void tell_one(Held& state) {
-    if (state->strangers == 0) {
-      state.notify_one();
-    } else {
-      state.notify_all();
+  void tell_one(Held& held) {
+    changes.add_release(1);
+    if (held->strangers != 0) {
+      held.notify_all();
+    } else if (held->wanted() > held->looking) {
+      held.notify_one();
     }
+  }
+  template <class Held>
+  void tell_all(Held& held) {
+    changes.add_release(1);
+    held.notify_all();
   }
   bool is_settled() const { return (owed.load_acquire() & ~kStopped) == 0; }
   bool is_over(const State& at) const { return at.stopped && is_settled() && at.tasks.empty(); }
   // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
   // time besides.
   Ref<Leader> add_if_needed(State& at) const {
-    const size_t wanted = at.tasks.size() + (at.timers.empty() ? 0 : 1);
-    const bool needed = wanted > at.idle + at.starting && at.leaders.size() < most && !is_over(at);
+    const bool needed = at.wanted() > at.idle + at.starting && at.leaders.size() < most && !is_over(at);
     return needed ? at.add() : nullptr;
   }
 
   static constexpr uint64_t kStopped = uint64_t{1} << 63;
   const size_t most;
+  const int crowd;  // threads of a core that may look; 0: none does
   Guarded<State, Rank::kBatch> state;
+  // Changed (release) under the lock with what a leader has to know that looks; acquired by it.
+  Atomic<uint32_t> changes{0};
   // Promises, and kStopped, set once. owe() adds, settle() takes away (acq_rel); the last promise only under
   // the lock, so that who sleeps until nothing is owed is told.
   Atomic<uint64_t> owed{0};
   Atomic<bool> has_leader{false};  // set (release) by the first one's start, acquired by owe()
 };
 
-Leaders::Leaders(int most, Outlives outlives)
-    : born_(fork_generation()), outlives_(std::move(outlives)), shared_(std::make_shared<Shared>(most)) {}
+Leaders::Leaders(int most, Outlives outlives, int look_on)
+    : born_(fork_generation()),
+      outlives_(std::move(outlives)),
+      shared_(std::make_shared<Shared>(most, look_on)) {}
 
 Leaders::~Leaders() {
   if (fork_generation() != born_) return;
@@ -125,7 +149,7 @@ void Leaders::settle() {
   }
   auto state = shared_->state.lock();
   owed.sub_acq_rel(1);
-  if (shared_->is_settled()) state.notify_all();
+  if (shared_->is_settled()) shared_->tell_all(state);
 }
 
 bool Leaders::start(const Ref<Shared>& shared, const Ref<Leader>& leader) {
@@ -150,7 +174,7 @@ void Leaders::post(Task task) {
     auto state = shared_->state.lock();
     state->tasks.push_back(std::move(task));
     more = shared_->add_if_needed(*state);
-    Shared::tell_one(state);
+    shared_->tell_one(state);
   }
   start_if(shared_, more);
 }
@@ -162,7 +186,7 @@ void Leaders::at(const Timer& timer, Task task) {
     const bool first = std::get<0>(timer) < state->next();
     state->timers.try_emplace(timer, std::move(task));
     more = shared_->add_if_needed(*state);
-    if (first) Shared::tell_one(state);
+    if (first) shared_->tell_one(state);
   }
   start_if(shared_, more);
 }
@@ -176,37 +200,57 @@ void Leaders::forget(const Timer& timer) {
   state->timers.erase(found);
 }
 
+Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool sleeps) {
+  Turn turn;
+  auto at = state.lock();
+  if (looked) {
+    --at->idle;
+    --at->looking;
+  }
+  while (!is_over(*at) && !(turn.task = at->take())) {
+    const TimePoint until = at->next();
+    ++at->idle;
+    if (!sleeps) {
+      ++at->looking;
+      turn.changes = changes.load_relaxed();
+      turn.until = Deadline::at(until);
+      return turn;
+    }
+    const auto changed = [&] { return is_over(*at) || !at->tasks.empty() || at->next() < until; };
+    if (until == TimePoint::max()) {
+      at.wait(changed);
+    } else {
+      static_cast<void>(at.wait_until(Deadline::at(until), changed));
+    }
+    --at->idle;
+  }
+  turn.is_over = !turn.task;
+  if (turn.is_over) return turn;
+  // This thread may have been told of what is left, or have kept the time for all.
+  if (at->idle != 0 && at->wanted() != 0) tell_one(at);
+  turn.more = add_if_needed(*at);
+  return turn;
+}
+
 void Leaders::work(const Ref<Shared>& ref, Leader& self) {
   Shared& shared = *ref;
   {
     const auto state = shared.state.lock();
     self.id = std::this_thread::get_id();
   }
-  for (;;) {
-    Task task;
-    Ref<Leader> more;
-    {
-      auto state = shared.state.lock();
-      while (!shared.is_over(*state) && !(task = state->take())) {
-        ++state->idle;
-        const TimePoint until = state->next();
-        const auto changed = [&] {
-          return shared.is_over(*state) || !state->tasks.empty() || state->next() < until;
-        };
-        if (until == TimePoint::max()) {
-          state.wait(changed);
-        } else {
-          static_cast<void>(state.wait_until(Deadline::at(until), changed));
-        }
-        --state->idle;
-      }
-      if (!task) break;
-      // This thread may have been told of what is left, or have kept the time for all.
-      if (state->idle != 0 && (!state->tasks.empty() || !state->timers.empty())) Shared::tell_one(state);
-      more = shared.add_if_needed(*state);
+  const bool may_look = shared.crowd != 0;
+  for (bool looked = false, sleeps = !may_look;;) {
+    const Shared::Turn turn = shared.take_turn(looked, sleeps);
+    if (turn.is_over) break;
+    start_if(ref, turn.more);
+    looked = !turn.task;
+    sleeps = looked || !may_look;
+    if (looked) {
+      const auto changed = [&] { return shared.changes.load_acquire() != turn.changes; };
+      static_cast<void>(look_for(changed, shared.crowd, kForAnswers, turn.until));
+    } else {
+      turn.task();
     }
-    start_if(ref, more);
-    task();
   }
   self.ended.store_release(true);
 }
@@ -219,7 +263,7 @@ void Leaders::stop() {
     auto state = shared_->state.lock();
     shared_->owed.or_acq_rel(Shared::kStopped);
     state->stopped = true;
-    state.notify_all();
+    shared_->tell_all(state);
     if (own) return;  // it ends when its task has returned; the destructor sees to it
     ++state->strangers;
     state.wait([&] { return state->starting == 0 && shared_->is_settled(); });

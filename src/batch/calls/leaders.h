@@ -2,6 +2,8 @@
 //
 //   What       post() runs a task on one of them, at() does so when its time has come. A thread starts when
 //              none is idle for a task, or to keep the time, up to `most`; the first with the first promise.
+//   Looking    With processors to look on, one that is idle looks for a task before it sleeps (looking.h).
+//              Nobody is woken for as many tasks as look: each looks under the lock before it sleeps.
 //   Promises   Each owe() is followed by one settle(). The threads stay until nothing is owed, so a task that
 //              settles a promise may be posted after stop().
 //   States     open -> stopped (nothing more may be owed) -> over (nothing is owed, the threads have ended).
@@ -39,7 +41,7 @@ class Leaders {
   using Task = std::function<void()>;                       // throws nothing
   using Timer = std::tuple<TimePoint, uint64_t, uint64_t>;  // when, and two numbers that tell it from others
 
-  Leaders(int most, Outlives outlives);
+  Leaders(int most, Outlives outlives, int look_on = 0);
   ~Leaders();
   Leaders(const Leaders&) = delete;
   Leaders& operator=(const Leaders&) = delete;

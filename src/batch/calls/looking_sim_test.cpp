@@ -3,6 +3,7 @@
 
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/leaders.h"
 #include "batch/calls/looking.h"
 
 namespace heddle::batch {
@@ -103,6 +104,32 @@ TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each t
         last = pause;
       }
     });
+  });
+}
+
+// A task that waits for the others of its round would wait for ever, if a leader slept beside them.
+TEST_CASE("simulated: as many tasks as leaders run side by side, whether those look or sleep") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    constexpr int kLeaders = 3, kRounds = 4;
+    Guarded<int, Rank::kHelpers> arrived(0);
+    Leaders leaders(kLeaders, {}, kLeaders);
+    for (int round = 1; round <= kRounds; ++round) {
+      if (sim.random(2) == 0) sim.pause(microseconds(sim.random(400)));
+      for (int task = 0; task < kLeaders; ++task) {
+        sim.expect(leaders.owe().ok(), "promised");
+        leaders.post([&, round] {
+          auto held = arrived.lock();
+          ++*held;
+          held.notify_all();
+          held.wait([&] { return *held >= round * kLeaders; });
+        });
+      }
+      auto held = arrived.lock();
+      held.wait([&] { return *held == round * kLeaders; });
+    }
+    for (int task = 0; task < kLeaders * kRounds; ++task) leaders.settle();
+    leaders.stop();
+    sim.expect(leaders.threads() == 0 && *arrived.lock() == kLeaders * kRounds, "each ran once");
   });
 }
 
