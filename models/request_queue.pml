@@ -1,11 +1,11 @@
 // request_queue.pml: a request from its admission to its one answer, whatever happens to queue and workers.
 //
 //   Models     src/batch/requests/request_queue.cpp: submit, admit, await_room, grant_room, cancel,
-//              await_due, try_take, tell_taker, start, expire, come_back, ran, finish.
+//              await_due, try_take, tell_taker, start, expire, ran, finish.
 //              src/api/batch_queue.cpp: work, run. src/batch/requests/request_queue_care.cpp: care, hang,
-//              came_back, lost_worker, drain, close, tell_all.
+//              came_back, lost_worker, drain, close, tell_all, owe, answered.
 //   Safety     An admitted request is answered once; one that is refused is in no batch. drain() returns
-//              when all that was admitted is answered. No more than CAPACITY requests wait; room that was
+//              when all that was admitted is answered, whoever answers it. No more than CAPACITY requests wait; room that was
 //              granted is used or given on. A worker whose batch was given up as hung does not answer it.
 //   Liveness   Every request is answered while a worker is there, though close() never comes: a free worker
 //              does not sleep beside a request, the keeper wakes for the first deadline, and a submitter
@@ -17,8 +17,8 @@
 //              (DRAINS) and close() (CLOSES) come, all at will. Takers wake for no reason (SPURIOUS). Without
 //              CLOSES the queue is closed when all is answered.
 //   Left out   The policy: what waits is due at once, and a batch is as large as it likes. Returning callers,
-//              lingering batches, replaced workers, seekers without a thread. Each critical section of state_
-//              is one step, and the answers that a thread gives together are.
+//              lingering batches, replaced workers, seekers without a thread, a drain() by who owes answers.
+//              Each critical section of state_ is one step, and the answers that a thread gives together are.
 //   Replayed   By request_queue_sim_test.cpp, whose threads answer as those of BatchQueue do.
 //
 //   Run queue: safety REQUESTS=2 WORKERS=2 CAPACITY=2
@@ -27,15 +27,18 @@
 //   Run keeper: safety REQUESTS=2 WORKERS=1 CAPACITY=2 KEEPER=1 BUSY=1
 //   Run drain: safety REQUESTS=2 WORKERS=2 CAPACITY=1 DRAINS=1
 //   Run drain_late: safety REQUESTS=1 WORKERS=1 CAPACITY=1 KEEPER=1 DRAINS=1
+//   Run drain_cancel: safety REQUESTS=2 WORKERS=1 CAPACITY=1 CANCELS=1 DRAINS=1
+//   Run drain_hang: safety REQUESTS=1 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1 DRAINS=1
+//   Run drain_dies: safety REQUESTS=2 WORKERS=2 CAPACITY=1 DIES=1 DRAINS=1
 //   Run close: safety REQUESTS=2 WORKERS=1 CAPACITY=1 CLOSES=1 DRAINS=1
 //   Run hang: safety REQUESTS=1 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1
 //   Run dies: safety REQUESTS=2 WORKERS=2 CAPACITY=1 DIES=1
 //   Run wakes: safety REQUESTS=2 WORKERS=2 CAPACITY=1 SPURIOUS=1
 //   Run all_end: ends REQUESTS=2 WORKERS=1 CAPACITY=1 CLOSES=1
-//   Replay room: batch_sim_test REQUESTS=3 WORKERS=2 CAPACITY=1 LATE=1 CANCELS=1 DIES=1 SPURIOUS=1
+//   Replay room: batch_sim_test REQUESTS=3 WORKERS=2 CAPACITY=1 LATE=1 CANCELS=1 DIES=1 DRAINS=1 SPURIOUS=1
 //   Replay close: batch_sim_test REQUESTS=3 WORKERS=2 CAPACITY=1 CLOSES=1 DRAINS=1 SPURIOUS=1
 //   Replay deadlines: batch_sim_test REQUESTS=3 WORKERS=1 CAPACITY=2 KEEPER=1 DRAINS=1 SPURIOUS=1
-//   Replay hang: batch_sim_test REQUESTS=3 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1 SPURIOUS=1
+//   Replay hang: batch_sim_test REQUESTS=3 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1 DRAINS=1 SPURIOUS=1
 //   Long queue_more: safety REQUESTS=3 WORKERS=2 CAPACITY=2
 //   Long close_more: safety REQUESTS=3 WORKERS=1 CAPACITY=1 CLOSES=1 DRAINS=1
 //   Long hang_more: safety REQUESTS=2 WORKERS=1 CAPACITY=1 KEEPER=1 HANGS=1
@@ -94,7 +97,10 @@ bool changed[WORKERS];   // turn differs from what the taker saw
 bool running[WORKERS];   // in a batch that nobody answers yet
 bool hung[WORKERS], reported[WORKERS];
 byte batch[WORKERS * MOST], size[WORKERS];  // 0: it is in no batch
-bool answering[WORKERS + 1];  // of each worker, and of the keeper
+bool answering[WORKERS + 3];  // it has an Owed: of each worker, and of the next three
+#define OF_KEEPER WORKERS
+#define OF_CANCELLER (WORKERS + 1)
+#define OF_CLOSER (WORKERS + 2)
 bool draining, closed, refusal, drainer_waits;
 
 bool sleeping[WORKERS];  // in the Condition
@@ -107,8 +113,9 @@ byte settled, over;
 #define ROOM_BESIDE(kept) (len(waiting) + reserved - kept + 1 <= CAPACITY)
 #define ROOM_FOR_ME ((was_granted || len(seekers) == 0) && ROOM_BESIDE(was_granted))
 #define OPEN (!closed && !draining && !refusal)
-#define ANSWERING (answering[0] || answering[WORKERS - 1] || answering[WORKERS])
-#define IDLE (len(waiting) == 0 && runs == 0 && (closed || !ANSWERING))
+#define WORKER_ANSWERS (answering[0] || answering[WORKERS - 1])
+#define OTHER_ANSWERS (answering[OF_KEEPER] || answering[OF_CANCELLER] || answering[OF_CLOSER])
+#define IDLE (len(waiting) == 0 && runs == 0 && !WORKER_ANSWERS && !OTHER_ANSWERS)
 #define IS_LATE(r) (KEEPER && now > r && waiting ?? [r])
 #define LATE_ONES (IS_LATE(0) + IS_LATE(1) + IS_LATE(2))
 #define CAN_TAKE (!closed && LATE_ONES == 0 && len(waiting) > 0)
@@ -215,7 +222,8 @@ inline refuse_seekers() {
 }
 
 // empty(): what waits becomes the caller's, and who waits for room is refused.
-inline empty_queue() {
+inline empty_queue(index) {
+  answering[index] = (answering[index] || len(waiting) > 0);
   do
   :: len(waiting) > 0 -> waiting ? who; mine[who] = true; where[who] = OUT
   :: else -> break
@@ -223,15 +231,22 @@ inline empty_queue() {
   refuse_seekers()
 }
 
-inline answer_mine(id) {
-  atomic {
-    do
-    :: i == REQUESTS -> break
-    :: i < REQUESTS && mine[i] -> STEP(request_answer, id, i, answer(i)); mine[i] = false; i++
-    :: i < REQUESTS && !mine[i] -> i++
-    od;
-    i = 0
-  }
+// What its Owed stands for, and then its end.
+inline answer_mine(index, id) {
+  if
+  :: answering[index] ->
+     atomic {
+       do
+       :: i == REQUESTS -> break
+       :: i < REQUESTS && mine[i] -> STEP(request_answer, id, i, answer(i)); mine[i] = false; i++
+       :: i < REQUESTS && !mine[i] -> i++
+       od;
+       i = 0
+     }
+     atomic { STEP(queue_answered, id, 0, answering[index] = false); now_idle() }
+     give_answers(id)
+  :: else
+  fi
 }
 
 proctype Submitter(byte me) {
@@ -295,15 +310,6 @@ proctype Submitter(byte me) {
   atomic { returned = (returned || me == 0); over++ }
 }
 
-inline come_back(index, id) {
-  if
-  :: answering[index] ->
-     atomic { STEP(queue_come_back, id, 0, answering[index] = false); now_idle() }
-     give_answers(id)
-  :: else
-  fi
-}
-
 inline take_late() {  // an Expire: what waits and is late
   count = len(waiting);
   do
@@ -331,12 +337,11 @@ proctype Worker(byte me) {
        :: serving > 0 || closed
        :: else ->
           refusal = true;
-          empty_queue();
-          now_idle()
+          empty_queue(me)
        fi
      }
      give_answers(WORKER(me));
-     answer_mine(WORKER(me));
+     answer_mine(me, WORKER(me));
      goto ended
   :: BUSY ->  // with a batch of others, until the end
      closed;
@@ -344,8 +349,7 @@ proctype Worker(byte me) {
   :: !BUSY
   fi;
   do
-  :: come_back(me, WORKER(me));
-     // await_due()
+  :: // await_due()
      do
      :: closed || len(waiting) > 0 -> break
      :: atomic {
@@ -401,8 +405,7 @@ proctype Worker(byte me) {
        if
        :: late || took > 0 ->
           tell_taker(len(waiting) > 0);
-          grant_room();
-          now_idle()
+          grant_room()
        :: else
        fi
      }
@@ -417,12 +420,13 @@ proctype Worker(byte me) {
      if
      :: late ->
         late = false;
-        answer_mine(WORKER(me))
+        answer_mine(me, WORKER(me))
      :: !late && took == 0
      :: !late && took > 0 ->
         atomic {  // ran()
           STEP(queue_ran, WORKER(me), !hung[me], due = !hung[me]);
           running[me] = false;
+          answering[me] = due;
           do
           :: !due || count == took -> break
           :: due && count < took -> mine[batch[me * MOST + count]] = true; count++
@@ -430,7 +434,7 @@ proctype Worker(byte me) {
           count = 0;
           took = 0
         }
-        answer_mine(WORKER(me));
+        answer_mine(me, WORKER(me));
         atomic {  // finish(), and came_back()
           if
           :: STEP(queue_finish, WORKER(me), len(waiting) > 0 && asleep > told, due -> runs--);
@@ -456,8 +460,7 @@ proctype Keeper() {
   byte owed[REQUESTS + 1];
   bool mine[REQUESTS], late, hangs, ends;
   do
-  :: come_back(WORKERS, THE_KEEPER);
-     do
+  :: do
      :: STEP(queue_see_bell, THE_KEEPER, 0, rung = false);  // `seen` is read
         atomic {
           STEP(queue_care, THE_KEEPER, LATE_ONES, late = (LATE_ONES > 0));
@@ -486,9 +489,8 @@ proctype Keeper() {
              :: care_next < NEVER -> w++
              fi
           od;
-          answering[WORKERS] = late;
-          grant_room();
-          now_idle()
+          answering[OF_KEEPER] = late;
+          grant_room()
         }
         give_answers(THE_KEEPER);
         if
@@ -496,7 +498,7 @@ proctype Keeper() {
         :: else -> rung || care_next <= now || care_next == HANG_TIME
         fi
      od;
-     answer_mine(THE_KEEPER);
+     answer_mine(OF_KEEPER, THE_KEEPER);
      if
      :: w < WORKERS ->  // hang()
         atomic {
@@ -513,12 +515,12 @@ proctype Keeper() {
              od;
              count = 0;
              size[w] = 0;
+             answering[OF_KEEPER] = true;
              if
-             :: serving == 0 -> refusal = true; empty_queue()
+             :: serving == 0 -> refusal = true; empty_queue(OF_KEEPER)
              :: else
              fi;
-             tell_all();
-             now_idle()
+             tell_all()
           :: else
           fi
         }
@@ -526,7 +528,7 @@ proctype Keeper() {
         :: hangs ->
            notify_all();
            give_answers(THE_KEEPER);
-           answer_mine(THE_KEEPER)
+           answer_mine(OF_KEEPER, THE_KEEPER)
         :: else
         fi
      :: else
@@ -542,23 +544,20 @@ proctype Keeper() {
 proctype Canceller() {
   byte who, i, owes;
   byte owed[REQUESTS + 1];
-  bool got;
+  bool mine[REQUESTS];
   returned;  // its id
   atomic {
     if
     :: STEP(queue_cancel, CANCELLER, 1, waiting ?? [0] -> waiting ?? 0);
        where[0] = OUT;
-       got = true;
-       grant_room();
-       now_idle()
+       mine[0] = true;
+       answering[OF_CANCELLER] = true;
+       grant_room()
     :: STEP(queue_cancel, CANCELLER, 0, !(waiting ?? [0]))
     fi
   }
   give_answers(CANCELLER);
-  if
-  :: got -> atomic { STEP(request_answer, CANCELLER, 0, answer(0)) }
-  :: else
-  fi;
+  answer_mine(OF_CANCELLER, CANCELLER);
   over++
 }
 
@@ -569,17 +568,15 @@ proctype Drainer() {
     STEP(queue_drain, DRAINER, IDLE, draining = true);
     refuse_seekers();
     tell_all();
-    if
-    :: IDLE -> STEP(parked_grant, DRAINER, 0, parked_answer[REQUESTS] = GRANTED)
-    :: else -> drainer_waits = true
-    fi
+    drainer_waits = true;
+    now_idle()
   }
   notify_all();
   give_answers(DRAINER);
   atomic {
     parked_answer[REQUESTS] != 0 ->
     for (i : 0 .. REQUESTS - 1) {
-      assert(closed || answered[i] == 1 || where[i] == 0 || where[i] == TURNED_AWAY)
+      assert(answered[i] == 1 || where[i] == 0 || where[i] == TURNED_AWAY)
     }
   }
   over++
@@ -595,14 +592,13 @@ proctype Closer() {
   fi;
   atomic {
     STEP(queue_close, CLOSER, len(waiting), closed = true);
-    empty_queue();
-    tell_all();
-    now_idle()
+    empty_queue(OF_CLOSER);
+    tell_all()
   }
   notify_all();
   ring(CLOSER);
   give_answers(CLOSER);
-  answer_mine(CLOSER);
+  answer_mine(OF_CLOSER, CLOSER);
   over++
 }
 

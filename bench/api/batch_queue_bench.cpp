@@ -31,7 +31,7 @@ uint64_t mechanism(batch::RequestQueue& queue) {
     while (const auto work = queue.try_take()) {
       for (void* payload : work->batch) right += payload == &queue ? 1 : 0;
       queue.formed(work->ticket);
-      queue.ran(work->ticket);
+      static_cast<void>(queue.ran(work->ticket));
       queue.finish(work->ticket, false);
     }
   }

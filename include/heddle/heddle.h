@@ -629,10 +629,13 @@ struct BatchHealth {
 
 // The mechanism below BatchQueue, for hosts that bring their own worker threads and their own results, as the
 // Python package does: requests wait in it until a worker takes a batch. A payload is the host's handle and
-// comes back exactly once: in a batch, as expired, from hang(), lost_worker() or close(), or it is the host's
-// again when cancel() says true.
+// comes back exactly once: in a batch or in an Owed.
 class HEDDLE_API RequestQueue {
  public:
+  // Requests that the host answers: their payloads, where it has not got them in a batch. It holds this until
+  // it has, and drain() waits for that. None: there is nothing to answer. It must not outlive the queue.
+  using Owed = std::shared_ptr<const std::vector<void*>>;
+
   struct Options {
     BatchLimits limits;
     int workers = 1;
@@ -652,16 +655,17 @@ class HEDDLE_API RequestQueue {
   };
   struct Work {
     uint64_t ticket = 0;  // 0: nothing to run
-    std::vector<void*> batch, expired;
+    std::vector<void*> batch;
+    Owed expired;
   };
   struct Care {
-    std::vector<void*> expired;
+    Owed expired;
     std::vector<uint64_t> hung;  // tickets
     bool closed = false;
   };
   struct Hang {
-    bool hangs = false, replace = false;  // its requests are the host's to answer; by a new worker
-    std::vector<void*> refused;           // what waited, if no other worker is there
+    Owed owed;             // its batch, and what waited, if no other worker is there; none: it came back
+    bool replace = false;  // by a new worker
   };
 
   struct Described {
@@ -690,30 +694,29 @@ class HEDDLE_API RequestQueue {
   // is kept until then, or until leave_room().
   uint64_t seek_room(size_t wanted, std::function<void()> then);
   void leave_room(uint64_t seeker);
-  // True: it had not been taken, and its payload is the host's again.
-  bool cancel(uint64_t id, void** payload = nullptr);
+  Owed cancel(uint64_t id);  // none: it had been taken
 
   void await_due();                // blocks until a batch is due; unavailable once closed
   std::optional<Work> try_take();  // what is due now, unless another worker was quicker
   void formed(uint64_t ticket);
-  bool ran(uint64_t ticket);  // false: abandoned; others have answered
+  Owed ran(uint64_t ticket);  // none: abandoned; others have answered
   // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), at
   // most for that long and for max_wait, so that the next batch begins when they are back.
   // False: the worker was replaced while it hung, and must end.
   bool finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger = {});
   void told(uint64_t ticket);
-  bool abandon(uint64_t ticket);  // true: the caller of abandon() answers the batch
+  Owed abandon(uint64_t ticket);  // a batch that runs: the caller of abandon() answers it
 
   Care care();                 // blocks until a request expired, a batch hangs or the queue is closed
-  Hang hang(uint64_t ticket);  // of a ticket that care() reported; nothing where it came back meanwhile
+  Hang hang(uint64_t ticket);  // of a ticket that care() reported
   // A worker could not start: what waits, if it was the last one. Nothing more is taken then.
-  std::vector<void*> lost_worker(const std::string& why);
+  Owed lost_worker(const std::string& why);
   bool worker_died(const std::string& why);  // true: start another
   BatchHealth health() const;
-  // Takes nothing new and waits until all that waits has run, or was handed out as expired to a thread that
-  // has come back since: to await_due, try_take, care or drain.
+  // Takes nothing new; returns when nothing waits or runs and no Owed is held. A thread that has a batch or
+  // an Owed itself does not wait for its own, nor for those of other such threads that drain.
   void drain(Timeout timeout);
-  std::vector<void*> close();  // what waits comes back, new requests get unavailable
+  Owed close();  // what waits comes back, new requests get unavailable
   bool closed() const;
   void set_limits(const BatchLimits& limits);
   BatchLimits limits() const;
@@ -787,7 +790,8 @@ class HEDDLE_API BatchQueue {
   BatchMetrics metrics() const;
   BatchHealth health() const;
   void set_limits(const BatchLimits& limits);
-  void drain(Timeout timeout = {});  // takes nothing new; returns when all that was submitted is answered
+  // Takes nothing new; returns when all is answered: within then() or a batch, all that others run or answer.
+  void drain(Timeout timeout = {});
   // What waits gets unavailable; batches that run end. Idempotent. Not on a worker's own thread.
   void close();
 

@@ -69,12 +69,15 @@ bool FutureRep::cancel() {
     auto state = state_.lock();
     if (state->over || state->running) return false;
   }
+  const std::shared_ptr<batch::RequestQueue> owner = queue.lock();
+  if (owner == nullptr) return false;
+  std::vector<batch::Owed> owed;
   Jobs back;
-  if (const std::shared_ptr<batch::RequestQueue> owner = queue.lock()) {
-    for (const uint64_t id : ids) {
-      void* payload = nullptr;
-      if (owner->cancel(id, &payload)) back.emplace_back(static_cast<Job*>(payload));
-    }
+  for (const uint64_t id : ids) {
+    batch::Owed part = owner->cancel(id);
+    if (!part) continue;
+    back.emplace_back(static_cast<Job*>(part.payloads().front()));
+    owed.push_back(std::move(part));
   }
   if (back.empty()) return false;  // workers have it
   // False: another part of it has failed meanwhile, and that is the answer.

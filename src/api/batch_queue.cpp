@@ -13,8 +13,9 @@ std::exception_ptr failure(ErrorCode code, const std::string& message) {
   return std::make_exception_ptr(Error(code, message));
 }
 
-void fail_all(const Jobs& jobs, const std::exception_ptr& error) {
-  for (const auto& job : jobs) job->target->fail(error);
+void fail_all(batch::Owed owed, const std::exception_ptr& error) {
+  const batch::Owed held = std::move(owed);
+  for (const auto& job : to_jobs(owed.payloads())) job->target->fail(error);
 }
 
 bool is_device_lost(const std::exception_ptr& error) {
@@ -145,13 +146,13 @@ void BatchQueue::Rep::work() {
     call = prepare();
   } catch (...) {  // kept, and given to every request
     const std::string why = "a worker could not start: " + words_of(std::current_exception());
-    fail_all(to_jobs(queue->lost_worker(why)), failure(ErrorCode::unavailable, why));
+    fail_all(queue->lost_worker(why), failure(ErrorCode::unavailable, why));
     return;
   }
   for (;;) {
     Result<batch::Work> work = queue->take(Deadline::never());
     if (!work.ok()) return;
-    fail_all(to_jobs(work->expired),
+    fail_all(std::move(work->expired),
              failure(ErrorCode::deadline, "the request was not run before its timeout"));
     if (work->ticket != 0 && !run(work->ticket, to_jobs(work->batch), call)) return;
   }
@@ -170,7 +171,7 @@ bool BatchQueue::Rep::run(uint64_t ticket, Jobs jobs, const RunJobs& call) {
   if (!jobs.empty()) all = outcomes(call, jobs, ticket);
   bool failed = false;
   for (const Outcome& outcome : all) failed = failed || outcome.error != nullptr;
-  if (queue->ran(ticket)) answer(all);
+  if (const batch::Owed owed = queue->ran(ticket)) answer(all);
   const bool stays = queue->finish(ticket, failed);
   if (options.hang_after) roll.lock()->running.erase(ticket);
   return stays;
@@ -228,8 +229,8 @@ std::vector<BatchQueue::Rep::Outcome> BatchQueue::Rep::outcomes(const RunJobs& c
 
 void BatchQueue::Rep::care() {
   for (;;) {
-    const batch::Care care = queue->care(Deadline::never());
-    fail_all(to_jobs(care.expired),
+    batch::Care care = queue->care(Deadline::never());
+    fail_all(std::move(care.expired),
              failure(ErrorCode::deadline, "the request was not run before its timeout"));
     for (const uint64_t ticket : care.hung) hangs(ticket);
     if (care.closed) return;
@@ -244,11 +245,11 @@ void BatchQueue::Rep::hangs(uint64_t ticket) {
     if (found == r->running.end()) return;
     targets = found->second;
   }
-  const batch::Hang hang = queue->hang(ticket);
-  if (!hang.hangs) return;
+  batch::Hang hang = queue->hang(ticket);
+  if (!hang.owed) return;
   const std::string why = queue->health().reason;
   for (const auto& target : targets) target->fail(failure(ErrorCode::unavailable, why));
-  fail_all(to_jobs(hang.refused), failure(ErrorCode::unavailable, why));
+  fail_all(std::move(hang.owed), failure(ErrorCode::unavailable, why));
   if (hang.replace) start([this] { work(); });
 }
 
@@ -288,8 +289,7 @@ void BatchQueue::Rep::admit(const std::shared_ptr<FutureRep>& target, std::vecto
 // A forked child has none of its threads; what waits is the parent's to answer.
 void BatchQueue::Rep::close() {
   if (fork_generation() != generation) return;
-  const Jobs waiting = to_jobs(queue->close());
-  fail_all(waiting, failure(ErrorCode::unavailable, "the queue was closed before the request ran"));
+  fail_all(queue->close(), failure(ErrorCode::unavailable, "the queue was closed before the request ran"));
   std::vector<Thread> threads;
   {
     auto r = roll.lock();
@@ -297,6 +297,7 @@ void BatchQueue::Rep::close() {
     threads.swap(r->threads);
   }
   for (Thread& thread : threads) thread.join();
+  static_cast<void>(queue->drain(Deadline::never()));  // answers that others give: of a cancel, of another close
 }
 
 // ---- the public face

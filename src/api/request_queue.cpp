@@ -119,6 +119,16 @@ BatchHealth to_public(const batch::QueueHealth& h) {
   return health;
 }
 
+namespace {
+
+RequestQueue::Owed to_public(batch::Owed owed) {
+  if (!owed) return nullptr;
+  const auto kept = std::make_shared<batch::Owed>(std::move(owed));
+  return {kept, &kept->payloads()};
+}
+
+}  // namespace
+
 struct RequestQueue::Rep {
   explicit Rep(const Options& o)
       : queue(to_batch(o.limits, o.workers, o.hang_after, o.replace_hung)),
@@ -160,37 +170,39 @@ uint64_t RequestQueue::seek_room(size_t wanted, std::function<void()> then) {
   return rep_->queue.seek_room(wanted, std::move(then));
 }
 void RequestQueue::leave_room(uint64_t seeker) { rep_->queue.leave_room(seeker); }
-bool RequestQueue::cancel(uint64_t id, void** payload) { return rep_->queue.cancel(id, payload); }
+RequestQueue::Owed RequestQueue::cancel(uint64_t id) { return to_public(rep_->queue.cancel(id)); }
 void RequestQueue::await_due() { check(rep_->queue.await_due(Deadline::never())); }
 
 std::optional<RequestQueue::Work> RequestQueue::try_take() {
   std::optional<batch::Work> work = rep_->queue.try_take();
   if (!work) return std::nullopt;
-  return Work{work->ticket, std::move(work->batch), std::move(work->expired)};
+  return Work{work->ticket, std::move(work->batch), to_public(std::move(work->expired))};
 }
 
 void RequestQueue::formed(uint64_t ticket) { rep_->queue.formed(ticket); }
-bool RequestQueue::ran(uint64_t ticket) { return rep_->queue.ran(ticket); }
+RequestQueue::Owed RequestQueue::ran(uint64_t ticket) { return to_public(rep_->queue.ran(ticket)); }
 bool RequestQueue::finish(uint64_t ticket, bool failed, std::chrono::nanoseconds linger) {
   return rep_->queue.finish(ticket, failed, linger);
 }
 void RequestQueue::told(uint64_t ticket) { rep_->queue.told(ticket); }
-bool RequestQueue::abandon(uint64_t ticket) { return rep_->queue.abandon(ticket); }
+RequestQueue::Owed RequestQueue::abandon(uint64_t ticket) { return to_public(rep_->queue.abandon(ticket)); }
 
 RequestQueue::Care RequestQueue::care() {
   batch::Care care = rep_->queue.care(Deadline::never());
-  return {std::move(care.expired), std::move(care.hung), care.closed};
+  return {to_public(std::move(care.expired)), std::move(care.hung), care.closed};
 }
 
 RequestQueue::Hang RequestQueue::hang(uint64_t ticket) {
   batch::Hang hang = rep_->queue.hang(ticket);
-  return {hang.hangs, hang.replace, std::move(hang.refused)};
+  return {to_public(std::move(hang.owed)), hang.replace};
 }
-std::vector<void*> RequestQueue::lost_worker(const std::string& why) { return rep_->queue.lost_worker(why); }
+RequestQueue::Owed RequestQueue::lost_worker(const std::string& why) {
+  return to_public(rep_->queue.lost_worker(why));
+}
 bool RequestQueue::worker_died(const std::string& why) { return rep_->queue.worker_died(why); }
 BatchHealth RequestQueue::health() const { return to_public(rep_->queue.health()); }
 void RequestQueue::drain(Timeout timeout) { check(rep_->queue.drain(to_deadline(timeout))); }
-std::vector<void*> RequestQueue::close() { return rep_->queue.close(); }
+RequestQueue::Owed RequestQueue::close() { return to_public(rep_->queue.close()); }
 bool RequestQueue::closed() const { return rep_->queue.closed(); }
 
 void RequestQueue::set_limits(const BatchLimits& limits) {

@@ -216,23 +216,21 @@ void RequestQueue::leave_room(uint64_t seeker) {
   grant(room);
 }
 
-bool RequestQueue::cancel(RequestId id, void** payload) {
-  if (!forked().ok()) return false;
-  Waiters room, drained;
+Owed RequestQueue::cancel(RequestId id) {
+  if (!forked().ok()) return {};
+  Owed owed;
+  Waiters room;
   {
     auto state = state_.lock();
     const bool waits = state->waiting.find(id) != nullptr;
     seam::did("queue.cancel", waits);
-    if (!waits) return false;
-    void* const removed = state->waiting.remove(id).payload;
-    if (payload != nullptr) *payload = removed;
+    if (!waits) return {};
+    owed = owe(*state, {state->waiting.remove(id).payload});
     ++state->metrics.cancelled;
     room = grant_room(*state);
-    drained = now_idle(*state);
   }
   grant(room);
-  grant(drained);
-  return true;
+  return owed;
 }
 
 // ---- out
@@ -266,33 +264,18 @@ Decision RequestQueue::ask(State& state, TimePoint now) {
   return decide(now, offered, running_now, hurried);
 }
 
-Work RequestQueue::expire(State& state, const Expire& decision) {
-  Work work;
-  for (const RequestId id : decision.ids) work.expired.push_back(state.waiting.remove(id).payload);
+Owed RequestQueue::expire(State& state, const Expire& decision) {
+  std::vector<void*> payloads;
+  for (const RequestId id : decision.ids) payloads.push_back(state.waiting.remove(id).payload);
   state.metrics.expired += decision.ids.size();
-  state.answering.push_back(runtime::this_thread_number());
-  answering_.add_relaxed(1);
-  return work;
-}
-
-void RequestQueue::come_back() {
-  if (answering_.load_relaxed() == 0) return;
-  Waiters drained;
-  {
-    auto state = state_.lock();
-    const size_t answered = std::erase(state->answering, runtime::this_thread_number());
-    if (answered == 0) return;
-    answering_.sub_relaxed(answered);
-    drained = now_idle(*state);
-    seam::did("queue.come_back");
-  }
-  grant(drained);
+  return owe(state, std::move(payloads));
 }
 
 Work RequestQueue::start(State& state, const Take& decision, TimePoint now) const {
   Work work;
   Run run;
   run.ticket = work.ticket = ++state.tickets;
+  run.thread = runtime::this_thread_number();
   run.requests = decision.ids.size();
   run.taken = run.formed = run.ran = now;
   work.batch.reserve(run.requests);
@@ -317,9 +300,8 @@ Work RequestQueue::start(State& state, const Take& decision, TimePoint now) cons
 
 std::optional<Work> RequestQueue::try_take() {
   if (!forked().ok()) return std::nullopt;
-  come_back();
   std::optional<Work> work;
-  Waiters room, drained;
+  Waiters room;
   bool tell = false, hang_clock = false;
   {
     auto state = state_.lock();
@@ -327,7 +309,7 @@ std::optional<Work> RequestQueue::try_take() {
     const TimePoint now = clock_.now();
     const Decision decision = ask(*state, now);
     if (const auto* late = std::get_if<Expire>(&decision)) {
-      work = expire(*state, *late);
+      work.emplace().expired = expire(*state, *late);
       seam::did("queue.expire", static_cast<int64_t>(late->ids.size()));
     }
     if (const auto* taken = std::get_if<Take>(&decision)) {
@@ -338,18 +320,15 @@ std::optional<Work> RequestQueue::try_take() {
     if (!work) return std::nullopt;
     tell = tell_taker(*state, state->waiting.size() != 0);
     room = grant_room(*state);
-    drained = now_idle(*state);
   }
   if (tell) state_.notify_one();
   if (hang_clock) ring();
   grant(room);
-  grant(drained);
   return work;
 }
 
 Status RequestQueue::await_due(Deadline deadline) {
   HEDDLE_TRY(forked());
-  come_back();
   auto state = state_.lock();
   for (;;) {
     if (state->closed) return Status::unavailable("the queue is closed");
@@ -404,12 +383,12 @@ void RequestQueue::formed(uint64_t ticket) {
   if (trace::on()) run->phase = std::make_unique<trace::Span>("batch", "run", ticket);
 }
 
-bool RequestQueue::ran(uint64_t ticket) {
-  if (!forked().ok()) return false;
+Owed RequestQueue::ran(uint64_t ticket) {
+  if (!forked().ok()) return {};
   auto state = state_.lock();
   Run* run = find(*state, ticket);
   seam::did("queue.ran", run != nullptr);
-  if (run == nullptr) return false;
+  if (run == nullptr) return {};
   const TimePoint now = clock_.now();
   run->ran = now;
   run->answered = true;
@@ -421,7 +400,7 @@ bool RequestQueue::ran(uint64_t ticket) {
     state->returning += static_cast<int64_t>(run->requests);
     state->returning_until = now + std::min((now - run->taken) / kReturnFraction, state->limits.max_wait);
   }
-  return true;
+  return owe(*state, {});
 }
 
 void RequestQueue::end_run(State& state, uint64_t ticket) {
@@ -435,13 +414,6 @@ void RequestQueue::end_lingering(State& state, TimePoint now) {
     const bool lingers = run.over_at != TimePoint::max();
     if (lingers && (run.over_at <= now || state.draining)) end_run(state, run.ticket);
   }
-}
-
-// All that was admitted is answered. Who answers what has expired may not come back to a closed queue.
-bool RequestQueue::is_idle(const State& state) {
-  return state.waiting.size() == 0 && (state.answering.empty() || state.closed) &&
-         std::none_of(state.runs.begin(), state.runs.end(),
-                      [](const Run& run) { return run.over_at == TimePoint::max(); });
 }
 
 void RequestQueue::told(uint64_t ticket) {

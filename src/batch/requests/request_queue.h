@@ -2,9 +2,10 @@
 //
 //   What       submit() admits requests, take() gives a worker the batch that decide() (batch_policy.h)
 //              chose, finish() says that it is over. A payload is the owner's handle, never looked at here.
-//   Invariant  A payload that was admitted comes back exactly once: in a batch, as expired, from cancel()
-//              when that says true, from hang(), lost_worker() or close(). Its receiver answers it, with no
-//              lock held.
+//   Invariant  A payload that was admitted comes back exactly once: in a batch, or in an Owed. Its receiver
+//              answers it, with no lock held.
+//   Owed       Who takes a request out of the queue to answer it gets an Owed, and holds it until the answer
+//              has been given; drain() waits until none is left. Of a batch, ran() gives it.
 //   States     open -> draining (drain: nothing new, what waits runs without windows) -> closed (close).
 //              Open or draining, it refuses while no worker is there: none could start, or the last hangs. In
 //              a forked child every call gets `unavailable` and touches nothing.
@@ -13,14 +14,14 @@
 //              quarter of its run time is over, or max_wait if that is less, and as long as
 //              return_forecast.h says that it pays: a queue whose requests each have a thread of their own
 //              soon stops waiting.
-//   Expired    What take() and care() hand out as expired is being answered until that thread comes back to
-//              the queue, for its next batch, to care or to drain; drain() waits for that.
 //   Hung       A batch that runs longer than hang_after is reported once by care(), and given up by hang():
 //              its worker then gets false from ran(), so that no request is answered twice. A worker that
 //              was replaced learns so from finish(), and ends.
 //   Threads    Any. A ticket belongs to the thread that took it, but for abandon().
 //   Blocks     submit() for room, until their deadline; take() and await_due() until a batch is
 //              due; care() until there is something to care for; drain() until all is answered. Nothing else.
+//   Inside     A thread that owes answers or runs a batch may drain(): it waits neither for its own nor for
+//              those of others that do the same. A worker's requests that still wait stay for others to run.
 //   Lifetime   close() it, answer what that gives, and join its waiters, before it is destroyed.
 #pragma once
 
@@ -33,6 +34,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/clock.h"
@@ -65,22 +67,49 @@ struct Request {
   TimePoint deadline = TimePoint::max();
 };
 
+class RequestQueue;
+
+// Answers that its holder has yet to give. True: there are some.
+class [[nodiscard]] Owed {
+ public:
+  Owed() = default;
+  Owed(Owed&& other) noexcept
+      : queue_(std::exchange(other.queue_, nullptr)),
+        thread_(other.thread_),
+        payloads_(std::move(other.payloads_)) {}
+  Owed& operator=(Owed&& other) noexcept;
+  ~Owed() { given(); }
+  explicit operator bool() const { return queue_ != nullptr; }
+  // None of a batch: its worker has them.
+  const std::vector<void*>& payloads() const& { return payloads_; }
+  void payloads() && = delete;  // they are answered while it is held
+
+ private:
+  friend class RequestQueue;
+  Owed(RequestQueue& queue, uint64_t thread, std::vector<void*> payloads)
+      : queue_(&queue), thread_(thread), payloads_(std::move(payloads)) {}
+  void given();
+
+  RequestQueue* queue_ = nullptr;
+  uint64_t thread_ = 0;
+  std::vector<void*> payloads_;
+};
+
 struct Work {
   uint64_t ticket = 0;  // 0: nothing to run, only what expired
   std::vector<void*> batch;
-  std::vector<void*> expired;
+  Owed expired;
 };
 
 struct Care {
-  std::vector<void*> expired;
+  Owed expired;
   std::vector<uint64_t> hung;  // tickets
   bool closed = false;
 };
 
 struct Hang {
-  bool hangs = false;  // its requests are the caller's to answer
+  Owed owed;  // its batch, and as payloads what waited, if no other worker is there. False: it came back
   bool replace = false;
-  std::vector<void*> refused;  // what waited, if no other worker is there
 };
 
 struct QueueHealth {
@@ -122,8 +151,7 @@ class RequestQueue {
   // try_submit() tells.
   uint64_t seek_room(size_t wanted, std::function<void()> then);
   void leave_room(uint64_t seeker);  // idempotent; `then` may still be called
-  // True: it was still waiting, and its payload, put into *payload if that is given, is the caller's again.
-  bool cancel(RequestId id, void** payload = nullptr);
+  Owed cancel(RequestId id);  // false: it waits no more
 
   // Blocks until a batch is due or something expired; gives it, or `unavailable` once the queue is closed.
   Result<Work> take(Deadline deadline);
@@ -134,21 +162,21 @@ class RequestQueue {
 
   // The phases of a batch, in this order. False from ran(): the batch was abandoned and answered by others.
   void formed(uint64_t ticket);
-  bool ran(uint64_t ticket);
+  Owed ran(uint64_t ticket);
   // Over. With `linger`, its callers are still being woken, one by one: it counts as running until told(), so
   // that the next batch does not begin before they are back; at most for that long, and for max_wait.
   // False: the worker was replaced while it hung, and ends.
   bool finish(uint64_t ticket, bool failed, Duration linger = Duration::zero());
   void told(uint64_t ticket);
-  bool abandon(uint64_t ticket);  // true: it was running, and the caller of abandon() answers it
+  Owed abandon(uint64_t ticket);  // true: it was running, and the caller of abandon() answers it
 
   Care care(Deadline deadline);
-  Hang hang(uint64_t ticket);  // a ticket of care()'s; nothing where it came back meanwhile
+  Hang hang(uint64_t ticket);  // a ticket of care()'s
   // A worker could not start. Hands out what waits if it was the last: then nothing more is taken.
-  std::vector<void*> lost_worker(const std::string& why);
+  Owed lost_worker(const std::string& why);
   bool worker_died(const std::string& why);  // true: another is to take its place
   Status drain(Deadline deadline);
-  std::vector<void*> close();
+  Owed close();
   bool closed() const;
 
   void set_limits(const Limits& limits);
@@ -158,6 +186,7 @@ class RequestQueue {
   QueueHealth health() const;
 
  private:
+  friend class Owed;
   using Parked = Ref<runtime::Parked>;
   struct Waiter {  // who is told: a thread that sleeps, or a function
     Parked parked;
@@ -167,6 +196,7 @@ class RequestQueue {
   };
   struct Run {
     uint64_t ticket = 0;
+    uint64_t thread = 0;  // its worker
     int64_t rows = 0;
     size_t requests = 0;
     TimePoint taken, formed, ran;
@@ -211,8 +241,13 @@ class RequestQueue {
     std::deque<RoomSeeker> room_seekers;
     uint64_t seekers = 0;
     std::map<uint64_t, size_t> kept;  // of `reserved`, by the seekers' numbers
-    std::vector<Waiter> drainers;
-    std::vector<uint64_t> answering;         // threads that answer what has expired
+    struct Drainer {
+      Parked parked;
+      uint64_t thread;
+      bool inside;  // it owes answers, or runs a batch
+    };
+    std::vector<Drainer> drainers;
+    std::vector<uint64_t> answering;         // of each Owed that is out: the thread that got it
     TimePoint care_next = TimePoint::min();  // when care() looks again by itself
     QueueMetrics metrics;
   };
@@ -235,19 +270,20 @@ class RequestQueue {
   static bool tell_taker(State& state, bool at_once);  // true: notify one
   static Running running(State& state, TimePoint now);
   static Decision ask(State& state, TimePoint now);
-  Work expire(State& state, const Expire& decision);
-  void come_back();  // this thread has answered what had expired
+  Owed owe(State& state, std::vector<void*> payloads);
+  void answered(uint64_t thread);
+  Owed expire(State& state, const Expire& decision);
   Work start(State& state, const Take& decision, TimePoint now) const;
   static Waiters grant_room(State& state);
   static bool let_go(State& state, uint64_t seeker);  // true: room was kept for it
   static void grant(const Waiters& waiters);          // with no lock held
-  static Waiters now_idle(State& state);              // drainers, when nothing waits and nothing runs
+  static Waiters now_idle(State& state);              // drainers that wait for nothing any more
   static Run* find(State& state, uint64_t ticket);
   static std::vector<void*> empty(State& state, Waiters& refused);  // takes all that wait
   static void end_run(State& state, uint64_t ticket);
   static bool came_back(State& state, uint64_t ticket);  // false: it was replaced
   static void end_lingering(State& state, TimePoint now);
-  static bool is_idle(const State& state);
+  static bool is_idle(const State& state, bool inside);
   void tell_all(State& state);
   void ring() const;
   uint64_t rings_seen() const;
@@ -256,9 +292,21 @@ class RequestQueue {
   const Duration hang_after_;
   const bool replaces_hung_;
   const Clock& clock_;
-  Atomic<size_t> answering_{0};  // as many as State::answering: a thread finds its own without the lock
   mutable Shared state_;
   mutable Guarded<uint64_t, Rank::kHelpers> bell_;  // rung when care() has to look again
 };
+
+inline void Owed::given() {
+  if (RequestQueue* const queue = std::exchange(queue_, nullptr)) queue->answered(thread_);
+}
+
+inline Owed& Owed::operator=(Owed&& other) noexcept {
+  if (this == &other) return *this;
+  given();
+  queue_ = std::exchange(other.queue_, nullptr);
+  thread_ = other.thread_;
+  payloads_ = std::move(other.payloads_);
+  return *this;
+}
 
 }  // namespace heddle::batch

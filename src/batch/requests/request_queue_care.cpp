@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "batch/requests/request_queue.h"
+#include "runtime/thread_number.h"
 
 namespace heddle::batch {
 
@@ -30,10 +31,9 @@ Care RequestQueue::care(Deadline deadline) {
     care.closed = true;
     return care;
   }
-  come_back();
   for (;;) {
     const uint64_t seen = rings_seen();
-    Waiters room, drained;
+    Waiters room;
     TimePoint next = TimePoint::max();
     {
       auto state = state_.lock();
@@ -43,7 +43,7 @@ Care RequestQueue::care(Deadline deadline) {
         Running none_free = running(*state, now);
         none_free.busy = none_free.lanes;
         const Decision decision = decide(now, state->waiting.offer(now, 0), none_free, state->limits);
-        if (const auto* late = std::get_if<Expire>(&decision)) care.expired = expire(*state, *late).expired;
+        if (const auto* late = std::get_if<Expire>(&decision)) care.expired = expire(*state, *late);
       }
       for (Run& run : state->runs) {
         if (run.reported || hang_after_ == Duration::max() || run.over_at != TimePoint::max()) continue;
@@ -56,13 +56,11 @@ Care RequestQueue::care(Deadline deadline) {
       }
       next = std::min(next, state->waiting.next_deadline());
       state->care_next = next;
-      seam::did("queue.care", static_cast<int64_t>(care.expired.size()));
+      seam::did("queue.care", static_cast<int64_t>(care.expired.payloads().size()));
       room = grant_room(*state);
-      drained = now_idle(*state);
     }
     grant(room);
-    grant(drained);
-    if (care.closed || !care.expired.empty() || !care.hung.empty() || deadline.expired(clock_)) return care;
+    if (care.closed || care.expired || !care.hung.empty() || deadline.expired(clock_)) return care;
     auto bell = bell_.lock();
     const auto rung = [&] { return *bell != seen; };
     const TimePoint until = std::min(next, deadline.when());
@@ -80,9 +78,50 @@ void RequestQueue::tell_all(State& state) {
   state.quiet_until = TimePoint::min();
 }
 
+// ---- answers
+
+Owed RequestQueue::owe(State& state, std::vector<void*> payloads) {
+  const uint64_t thread = runtime::this_thread_number();
+  state.answering.push_back(thread);
+  return {*this, thread, std::move(payloads)};
+}
+
+void RequestQueue::answered(uint64_t thread) {
+  if (!forked().ok()) return;
+  Waiters drained;
+  {
+    auto state = state_.lock();
+    std::vector<uint64_t>& answering = state->answering;
+    answering.erase(std::find(answering.begin(), answering.end(), thread));
+    seam::did("queue.answered");
+    drained = now_idle(*state);
+  }
+  grant(drained);
+}
+
+// All that was admitted is answered. A drainer inside waits neither for its own answers nor for those of
+// others inside, which wait for it.
+bool RequestQueue::is_idle(const State& state, bool inside) {
+  const auto drains = [&](uint64_t thread) {
+    return inside && std::any_of(state.drainers.begin(), state.drainers.end(),
+                                 [&](const auto& each) { return each.inside && each.thread == thread; });
+  };
+  return state.waiting.size() == 0 && std::all_of(state.answering.begin(), state.answering.end(), drains) &&
+         std::all_of(state.runs.begin(), state.runs.end(), [&](const Run& run) {
+           return run.over_at != TimePoint::max() || drains(run.thread);
+         });
+}
+
 RequestQueue::Waiters RequestQueue::now_idle(State& state) {
-  if (!is_idle(state)) return {};
-  return std::exchange(state.drainers, {});
+  Waiters idle;
+  if (state.drainers.empty()) return idle;
+  const bool for_all = is_idle(state, false), for_those_inside = for_all || is_idle(state, true);
+  std::erase_if(state.drainers, [&](const auto& each) {
+    if (!for_all && !(for_those_inside && each.inside)) return false;
+    idle.push_back({each.parked, {}});
+    return true;
+  });
+  return idle;
 }
 
 std::vector<void*> RequestQueue::empty(State& state, Waiters& refused) {
@@ -98,14 +137,14 @@ std::vector<void*> RequestQueue::empty(State& state, Waiters& refused) {
 Hang RequestQueue::hang(uint64_t ticket) {
   Hang hang;
   if (!forked().ok()) return hang;
-  Waiters refused, drained;
+  Waiters refused;
   Status why;
   {
     auto state = state_.lock();
     const Run* run = find(*state, ticket);
-    hang.hangs = run != nullptr && !run->answered;
-    seam::did("queue.hang", hang.hangs);
-    if (!hang.hangs) return hang;
+    const bool hangs = run != nullptr && !run->answered;
+    seam::did("queue.hang", hangs);
+    if (!hangs) return hang;
     hang.replace = replaces_hung_ && !state->closed;
     state->reason = text("a worker has run one batch for more than hang_after=",
                          std::chrono::duration<double>(hang_after_).count(), " s");
@@ -113,35 +152,34 @@ Hang RequestQueue::hang(uint64_t ticket) {
     end_run(*state, ticket);
     state->hung.emplace(ticket, hang.replace);
     (hang.replace ? state->restarts : state->serving) += hang.replace ? 1 : -1;
+    std::vector<void*> waited;
     if (state->serving == 0) {
       why = Status::unavailable(state->reason, "; new requests are taken when it comes back");
       state->refusal = why;
-      hang.refused = empty(*state, refused);
+      waited = empty(*state, refused);
     }
+    hang.owed = owe(*state, std::move(waited));
     tell_all(*state);
-    drained = now_idle(*state);
   }
   state_.notify_all();
   for (const Waiter& waiter : refused) waiter.refuse(why);
-  grant(drained);
   return hang;
 }
 
-bool RequestQueue::abandon(uint64_t ticket) {
-  if (!forked().ok()) return false;
-  Waiters drained;
+Owed RequestQueue::abandon(uint64_t ticket) {
+  if (!forked().ok()) return {};
+  Owed owed;
   {
     auto state = state_.lock();
     const Run* run = find(*state, ticket);
-    if (run == nullptr || run->answered) return false;
+    if (run == nullptr || run->answered) return {};
     ++state->metrics.hung_batches;
     end_run(*state, ticket);
+    owed = owe(*state, {});
     tell_all(*state);
-    drained = now_idle(*state);
   }
   state_.notify_all();
-  grant(drained);
-  return true;
+  return owed;
 }
 
 bool RequestQueue::came_back(State& state, uint64_t ticket) {
@@ -156,10 +194,10 @@ bool RequestQueue::came_back(State& state, uint64_t ticket) {
   return true;
 }
 
-std::vector<void*> RequestQueue::lost_worker(const std::string& why) {
+Owed RequestQueue::lost_worker(const std::string& why) {
   if (!forked().ok()) return {};
-  Waiters refused, drained;
-  std::vector<void*> payloads;
+  Waiters refused;
+  Owed owed;
   const Status status = Status::unavailable(why);
   {
     auto state = state_.lock();
@@ -168,12 +206,11 @@ std::vector<void*> RequestQueue::lost_worker(const std::string& why) {
     seam::did("queue.lose_worker", last);
     if (!last) return {};
     state->refusal = status;
-    payloads = empty(*state, refused);
-    drained = now_idle(*state);
+    std::vector<void*> waited = empty(*state, refused);
+    if (!waited.empty()) owed = owe(*state, std::move(waited));
   }
   for (const Waiter& waiter : refused) waiter.refuse(status);
-  grant(drained);
-  return payloads;
+  return owed;
 }
 
 bool RequestQueue::worker_died(const std::string& why) {
@@ -199,52 +236,52 @@ QueueHealth RequestQueue::health() const {
 
 Status RequestQueue::drain(Deadline deadline) {
   HEDDLE_TRY(forked());
-  come_back();
-  const Waiter waiter{std::make_shared<runtime::Parked>(), {}};
-  Waiters refused;
+  const Parked parked = std::make_shared<runtime::Parked>();
+  const uint64_t thread = runtime::this_thread_number();
+  Waiters refused, drained;
   {
     auto state = state_.lock();
     state->draining = true;
     for (const State::RoomSeeker& seeker : state->room_seekers) refused.push_back(seeker.waiter);
     state->room_seekers.clear();
     tell_all(*state);
-    const bool idle = is_idle(*state);
-    seam::did("queue.drain", idle);
-    if (idle) {
-      waiter.grant();
-    } else {
-      state->drainers.push_back(waiter);
-    }
+    seam::did("queue.drain", is_idle(*state, false));
+    const bool inside =
+        std::count(state->answering.begin(), state->answering.end(), thread) != 0 ||
+        std::any_of(state->runs.begin(), state->runs.end(), [&](const Run& r) { return r.thread == thread; });
+    state->drainers.push_back({parked, thread, inside});
+    drained = now_idle(*state);
   }
   state_.notify_all();
   for (const Waiter& seeker : refused) seeker.refuse(Status::unavailable("the queue is draining"));
-  std::optional<Result<int>> answer = waiter.parked->wait(deadline);
+  grant(drained);
+  std::optional<Result<int>> answer = parked->wait(deadline);
   if (answer) return answer->status();
   auto state = state_.lock();
-  const auto mine = [&](const Waiter& each) { return each.parked == waiter.parked; };
+  const auto mine = [&](const State::Drainer& each) { return each.parked == parked; };
   if (std::erase_if(state->drainers, mine) == 0) return {};
   return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
-                          " requests wait and ", state->runs.size(), " batches run");
+                          " requests wait, ", state->runs.size(), " batches run and ", state->answering.size(),
+                          " threads answer");
 }
 
-std::vector<void*> RequestQueue::close() {
+Owed RequestQueue::close() {
   if (!forked().ok()) return {};
   const Status why = Status::unavailable("the queue is closed");
-  Waiters refused, drainers;
-  std::vector<void*> payloads;
+  Waiters refused;
+  Owed owed;
   {
     auto state = state_.lock();
     state->closed = true;
-    payloads = empty(*state, refused);
-    seam::did("queue.close", static_cast<int64_t>(payloads.size()));
+    std::vector<void*> waited = empty(*state, refused);
+    seam::did("queue.close", static_cast<int64_t>(waited.size()));
+    if (!waited.empty()) owed = owe(*state, std::move(waited));
     tell_all(*state);
-    drainers = now_idle(*state);
   }
   state_.notify_all();
   ring();
   for (const Waiter& waiter : refused) waiter.refuse(why);
-  grant(drainers);
-  return payloads;
+  return owed;
 }
 
 bool RequestQueue::closed() const {

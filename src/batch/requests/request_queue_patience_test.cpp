@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <map>
 
+#include "batch/requests/owed_fixture.h"
 #include "batch/requests/request_queue.h"
 
 namespace heddle::batch {
 namespace {
+
+using test::mine;
 
 using namespace std::chrono_literals;
 
@@ -65,7 +68,7 @@ class Day {
 
   void end_run() {
     queue_.formed(running_->ticket);
-    CHECK(queue_.ran(running_->ticket));
+    CHECK(mine(queue_.ran(running_->ticket)));
     queue_.finish(running_->ticket, false);
     for (void* const payload : running_->batch) {
       auto* const count = static_cast<uint64_t*>(payload);

@@ -29,11 +29,13 @@ class Answers {
   void add(const std::vector<void*>& payloads) {
     for (void* const payload : payloads) ++count(payload);
   }
+  void add(const Owed& owed) { add(owed.payloads()); }
   void add_refused(size_t i) { ++count(handle(i)); }
   void check(Simulation& sim, size_t requests = kRequests) {
-    for (size_t i = 0; i < requests; ++i) {
-      sim.expect(answers_[i].load_relaxed() == 1, "each request comes back once");
-    }
+    for (size_t i = 0; i < requests; ++i) check_one(sim, i);
+  }
+  void check_one(Simulation& sim, size_t i) {
+    sim.expect(answers_[i].load_relaxed() == 1, "each request comes back once");
   }
 
  private:
@@ -67,8 +69,11 @@ void work(Simulation& sim, RequestQueue& queue, Answers& answers) {
     if (work->ticket == 0) continue;
     queue.formed(work->ticket);
     if (sim.random(2) == 0) sim.pause(microseconds(sim.random(40)));
-    sim.expect(queue.ran(work->ticket), "nobody abandoned it");
-    answers.add(work->batch);
+    if (const Owed owed = queue.ran(work->ticket)) {
+      answers.add(work->batch);
+    } else {
+      sim.expect(false, "nobody abandoned it");
+    }
     const bool lingers = sim.random(3) == 0;
     queue.finish(work->ticket, false, lingers ? Duration(microseconds(20)) : Duration::zero());
     if (lingers) queue.told(work->ticket);
@@ -93,8 +98,8 @@ void produce(Simulation& sim, RequestQueue& queue, Answers& answers, size_t firs
     const Result<RequestId> id = queue.submit(request, room);
     if (!id.ok()) {
       answers.add_refused(i);
-    } else if (sim.random(4) == 0 && queue.cancel(*id)) {
-      answers.add({request.payload});
+    } else if (sim.random(4) == 0) {
+      answers.add(queue.cancel(*id));
     }
   }
 }
@@ -143,7 +148,7 @@ TEST_CASE("simulated: a drain waits until all is answered, without a close by it
         sim.expect(drained.ok(), "drained");
         answers.check(sim);  // what has expired, too
         sim.expect(queue.metrics().depth == 0, "nothing waits");
-        sim.expect(queue.close().empty(), "nothing is left for close()");
+        sim.expect(!queue.close(), "nothing is left for close()");
       } else if (thread < 3) {
         work(sim, queue, answers);
       } else {
@@ -179,7 +184,7 @@ TEST_CASE("simulated: a batch that hangs is reported once, and answered by its w
           running.notify_all();
           queue.formed(work->ticket);
           if (sim.random(3) == 0) sim.pause(milliseconds(2));
-          if (queue.ran(work->ticket)) answers.add(work->batch);
+          if (const Owed owed = queue.ran(work->ticket)) answers.add(work->batch);
           static_cast<void>(queue.finish(work->ticket, false));  // goes on, as the one that replaces it
         }
       } else {
@@ -188,8 +193,8 @@ TEST_CASE("simulated: a batch that hangs is reported once, and answered by its w
           answers.add(care.expired);
           for (const uint64_t ticket : care.hung) {
             const Hang hang = queue.hang(ticket);
-            answers.add(hang.refused);
-            if (!hang.hangs) continue;
+            if (!hang.owed) continue;
+            answers.add(hang.owed);
             auto held = running.lock();
             const auto batch = [&] {
               return std::find_if(held->begin(), held->end(),
@@ -217,11 +222,11 @@ TEST_CASE("simulated: without a worker each request comes back once its deadline
       for (size_t expired = 0; expired < kRequests;) {
         const Care care = queue.care(Deadline::never());
         answers.add(care.expired);
-        expired += care.expired.size();
+        expired += care.expired.payloads().size();
       }
     });
     answers.check(sim);
-    sim.expect(queue.close().empty(), "nothing is left");
+    sim.expect(!queue.close(), "nothing is left");
   });
 }
 
@@ -273,7 +278,11 @@ class Play {
     for (uint64_t rest = sim_.random(most); rest > 0; --rest) yield_point("before a process begins");
   }
 
-  // As BatchQueue's threads: after the lock, each request once.
+  // As BatchQueue's threads: after the lock, each request once, and the Owed ends after them.
+  void answer(Owed owed) {
+    const Owed held = std::move(owed);
+    answer(held.payloads());
+  }
   void answer(std::vector<void*> payloads) {
     std::sort(payloads.begin(), payloads.end());
     for (void* const payload : payloads) {
@@ -299,7 +308,7 @@ class Play {
       *first_.lock() = id.ok() ? *id : RequestId(0);
       first_.notify_all();
     }
-    if (id.ok()) return;
+    if (id.ok()) return accepted_[static_cast<size_t>(number)].store_relaxed(true);
     answers_.add({request.payload});
     settle();
   }
@@ -308,14 +317,14 @@ class Play {
     if (played_.dies && sim_.random(3) == 0) return answer(queue_.lost_worker("it cannot start"));
     pause(12);
     for (;;) {
-      const Result<Work> work = queue_.take(Deadline::never());
+      Result<Work> work = queue_.take(Deadline::never());
       if (!work.ok()) return;
-      answer(work->expired);
+      answer(std::move(work->expired));
       if (work->ticket == 0) continue;
       if (played_.hangs) running_.lock()->emplace_back(work->ticket, work->batch);
       running_.notify_all();
       if (sim_.random(2) == 0) sim_.pause(microseconds(sim_.random(24)));
-      if (queue_.ran(work->ticket)) answer(work->batch);
+      if (const Owed owed = queue_.ran(work->ticket)) answer(work->batch);
       sim_.expect(queue_.finish(work->ticket, false), "no worker is replaced");
     }
   }
@@ -323,8 +332,8 @@ class Play {
   void keep() {
     pause(12);
     for (;;) {
-      const Care care = queue_.care(Deadline::never());
-      answer(care.expired);
+      Care care = queue_.care(Deadline::never());
+      answer(std::move(care.expired));
       for (const uint64_t ticket : care.hung) give_up(ticket);
       if (care.closed) return;
     }
@@ -332,8 +341,8 @@ class Play {
 
   void give_up(uint64_t ticket) {
     const Hang hang = queue_.hang(ticket);
-    if (!hang.hangs) return;
-    std::vector<void*> all = hang.refused;
+    if (!hang.owed) return;
+    std::vector<void*> all = hang.owed.payloads();
     {
       auto running = running_.lock();
       const auto of_ticket = [&](const auto& each) { return each.first == ticket; };
@@ -351,13 +360,15 @@ class Play {
       first.wait([&] { return first->has_value(); });
       id = *first;
     }
-    void* payload = nullptr;
-    if (queue_.cancel(*id, &payload)) answer({payload});
+    answer(queue_.cancel(*id));
   }
 
   void drain() {
     pause(60);
     sim_.expect(queue_.drain(Deadline::never()).ok(), "drained");
+    for (size_t i = 0; i < accepted_.size(); ++i) {
+      if (accepted_[i].load_relaxed()) answers_.check_one(sim_, i);
+    }
   }
 
   void close() {
@@ -375,14 +386,61 @@ class Play {
   RequestQueue queue_;
   const TimePoint start_;
   Answers answers_;
+  std::array<Atomic<bool>, kRequests> accepted_;
   Guarded<int, Rank::kHelpers> settled_{0};
   Guarded<std::optional<RequestId>, Rank::kHelpers> first_;  // of request 0; 0: it was refused
   Guarded<std::vector<std::pair<uint64_t, std::vector<void*>>>, Rank::kHelpers> running_;
 };
 
-TEST_CASE("replayed: request_queue: room until a deadline, a cancel, and workers that do not start") {
+TEST_CASE("simulated: a drain returns after the last answer, to what was cancelled, hung or had no worker") {
+  holds_for_seeds(2000, [](Simulation& sim) {
+    Played played{.requests = 2, .workers = 1, .drains = true};
+    played.capacity = 1 + sim.random(2);
+    played.cancels = sim.random(2) == 0;
+    played.keeper = played.hangs = sim.random(2) == 0;
+    played.dies = sim.random(2) == 0;
+    played.closes = sim.random(4) == 0;
+    Play(sim, played).run();
+  });
+}
+
+TEST_CASE("simulated: those who drain while they answer wait for others and not for one another") {
+  holds_for_seeds(500, [](Simulation& sim) {
+    RequestQueue queue(some_options(sim));
+    Answers answers;
+    RequestId ids[2];
+    for (size_t i = 0; i < 2; ++i) {
+      Request request;
+      request.payload = answers.handle(i);
+      ids[i] = *queue.submit(request, Deadline::never());
+    }
+    run_together(4, [&](int thread) {
+      if (thread < 2) {
+        const Owed owed = queue.cancel(ids[thread]);
+        if (owed) sim.expect(queue.drain(Deadline::never()).ok(), "drained from within an answer");
+        answers.add(owed);
+      } else if (thread == 2) {
+        sim.expect(queue.drain(Deadline::never()).ok(), "drained");
+        answers.check(sim, 2);
+        static_cast<void>(queue.close());
+      } else {
+        for (;;) {
+          const Result<Work> work = queue.take(Deadline::never());
+          if (!work.ok()) return;
+          const Owed owed = queue.ran(work->ticket);
+          answers.add(work->batch);
+          sim.expect(queue.drain(Deadline::never()).ok(), "drained by a worker that answers");
+          queue.finish(work->ticket, false);
+        }
+      }
+    });
+    answers.check(sim, 2);
+  });
+}
+
+TEST_CASE("replayed: request_queue: room until a deadline, a cancel, a drain, and workers that do not start") {
   log_for_model("request_queue", "room", 80, [](Simulation& sim) {
-    Play(sim, {.workers = 2, .late = true, .cancels = true, .dies = true}).run();
+    Play(sim, {.workers = 2, .late = true, .cancels = true, .drains = true, .dies = true}).run();
   });
 }
 
@@ -396,9 +454,10 @@ TEST_CASE("replayed: request_queue: deadlines that workers and the keeper find, 
                 [](Simulation& sim) { Play(sim, {.capacity = 2, .keeper = true, .drains = true}).run(); });
 }
 
-TEST_CASE("replayed: request_queue: the only worker hangs, and comes back") {
-  log_for_model("request_queue", "hang", 60,
-                [](Simulation& sim) { Play(sim, {.keeper = true, .hangs = true}).run(); });
+TEST_CASE("replayed: request_queue: the only worker hangs, and comes back, beside a drain") {
+  log_for_model("request_queue", "hang", 60, [](Simulation& sim) {
+    Play(sim, {.keeper = true, .drains = true, .hangs = true}).run();
+  });
 }
 
 }  // namespace

@@ -7,9 +7,13 @@
 #include <set>
 
 #include "base/thread.h"
+#include "batch/requests/owed_fixture.h"
 
 namespace heddle::batch {
 namespace {
+
+using test::all_of;
+using test::mine;
 
 using namespace std::chrono_literals;
 
@@ -42,7 +46,7 @@ Request request(size_t i, uint64_t group = 0) {
 
 void run_empty(RequestQueue& queue, const Work& work) {
   queue.formed(work.ticket);
-  CHECK(queue.ran(work.ticket));
+  CHECK(mine(queue.ran(work.ticket)));
   queue.finish(work.ticket, false);
 }
 
@@ -110,7 +114,7 @@ TEST_CASE("callers just answered are waited for, a quarter of their batch's run 
   CHECK(first->batch.size() == 3);
   queue.formed(first->ticket);
   clock.advance(40ms);
-  CHECK(queue.ran(first->ticket));
+  CHECK(mine(queue.ran(first->ticket)));
   queue.finish(first->ticket, false);
 
   REQUIRE(queue.submit(request(4), kNow).ok());
@@ -136,7 +140,7 @@ TEST_CASE("a batch whose callers are still being woken counts as running until t
   const auto work = queue.try_take();
   REQUIRE(work);
   queue.formed(work->ticket);
-  CHECK(queue.ran(work->ticket));
+  CHECK(mine(queue.ran(work->ticket)));
   queue.finish(work->ticket, false, 1s);
   REQUIRE(queue.submit(request(1), kNow).ok());
   CHECK_FALSE(queue.try_take());
@@ -169,7 +173,7 @@ TEST_CASE("a full queue refuses at once, or admits in order of arrival when room
     }
     CHECK(taken >= 1);
   }
-  CHECK(taken + queue.close().size() == 3);
+  CHECK(taken + all_of(queue.close()).size() == 3);
 }
 
 TEST_CASE("a request of several parts is admitted whole or not at all") {
@@ -181,20 +185,20 @@ TEST_CASE("a request of several parts is admitted whole or not at all") {
   CHECK(queue.metrics().depth == 3);
   const std::vector<Request> five(5, request(3));
   CHECK(queue.submit(five, ids, kNow).code() == Code::invalid);  // would never fit
-  CHECK(queue.close().size() == 3);
+  CHECK(all_of(queue.close()).size() == 3);
 }
 
 TEST_CASE(
     "cancelling before dispatch gives the payload back and frees the room; during a batch it is refused") {
   RequestQueue queue(options(4, 0ms, 1));
   const RequestId first = *queue.submit(request(0), kNow);
-  CHECK(queue.cancel(first));
-  CHECK_FALSE(queue.cancel(first));
+  CHECK(mine(queue.cancel(first)));
+  CHECK_FALSE(mine(queue.cancel(first)));
   const RequestId second = *queue.submit(request(1), kNow);
   const auto work = queue.try_take();
   REQUIRE(work);
   CHECK(indices(work->batch) == std::vector<size_t>{1});
-  CHECK_FALSE(queue.cancel(second));
+  CHECK_FALSE(mine(queue.cancel(second)));
   run_empty(queue, *work);
   CHECK(queue.metrics().cancelled == 1);
 }
@@ -209,9 +213,9 @@ TEST_CASE("a request whose deadline passes while all workers are busy is given t
   hurried.deadline = clock.now() + 5ms;
   REQUIRE(queue.submit(hurried, kNow).ok());
   REQUIRE(queue.submit(request(2), kNow).ok());
-  CHECK(queue.care(kNow).expired.empty());
+  CHECK(all_of(queue.care(kNow).expired).empty());
   clock.advance(5ms);
-  CHECK(indices(queue.care(kNow).expired) == std::vector<size_t>{1});
+  CHECK(indices(all_of(queue.care(kNow).expired)) == std::vector<size_t>{1});
   CHECK(queue.metrics().expired == 1);
   run_empty(queue, *busy);
   CHECK(indices(queue.try_take()->batch) == std::vector<size_t>{2});
@@ -228,7 +232,7 @@ TEST_CASE("a deadline deep behind a full batch is kept") {
   const auto work = queue.try_take();
   REQUIRE(work);
   CHECK(work->ticket == 0);
-  CHECK(indices(work->expired) == std::vector<size_t>{100});
+  CHECK(indices(all_of(work->expired)) == std::vector<size_t>{100});
 }
 
 TEST_CASE("a hung batch is reported once, and its worker learns that others answered") {
@@ -246,16 +250,16 @@ TEST_CASE("a hung batch is reported once, and its worker learns that others answ
   CHECK(queue.care(kNow).hung == std::vector<uint64_t>{work->ticket});
   CHECK(queue.care(kNow).hung.empty());
   SUBCASE("given up by a close") {
-    CHECK(queue.abandon(work->ticket));
-    CHECK_FALSE(queue.abandon(work->ticket));
-    CHECK_FALSE(queue.hang(work->ticket).hangs);
+    CHECK(mine(queue.abandon(work->ticket)));
+    CHECK_FALSE(mine(queue.abandon(work->ticket)));
+    CHECK_FALSE(mine(queue.hang(work->ticket).owed));
   }
   SUBCASE("given up as hung") {
-    CHECK(queue.hang(work->ticket).hangs);
-    CHECK_FALSE(queue.hang(work->ticket).hangs);
-    CHECK_FALSE(queue.abandon(work->ticket));
+    CHECK(mine(queue.hang(work->ticket).owed));
+    CHECK_FALSE(mine(queue.hang(work->ticket).owed));
+    CHECK_FALSE(mine(queue.abandon(work->ticket)));
   }
-  CHECK_FALSE(queue.ran(work->ticket));
+  CHECK_FALSE(mine(queue.ran(work->ticket)));
   CHECK(queue.finish(work->ticket, false));
   CHECK(queue.metrics().hung_batches == 1);
 }
@@ -264,8 +268,8 @@ TEST_CASE("close gives back what waits and refuses from then on; drain runs it f
   RequestQueue queue(options(4, 1h));
   for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
   SUBCASE("close") {
-    CHECK(queue.close().size() == 3);
-    CHECK(queue.close().empty());
+    CHECK(all_of(queue.close()).size() == 3);
+    CHECK(all_of(queue.close()).empty());
     CHECK(queue.take(Deadline::never()).status().code() == Code::unavailable);
   }
   SUBCASE("drain") {
@@ -281,13 +285,13 @@ TEST_CASE("close gives back what waits and refuses from then on; drain runs it f
       });
       CHECK(queue.drain(Deadline::never()).ok());
       CHECK(queue.submit(request(4), kNow).status().code() == Code::unavailable);
-      CHECK(queue.close().empty());
+      CHECK(all_of(queue.close()).empty());
     }
     CHECK(ran == 3);
   }
   SUBCASE("drain ends at its deadline without a worker") {
     CHECK(queue.drain(Deadline::in(1ms)).code() == Code::deadline);
-    CHECK(queue.close().size() == 3);
+    CHECK(all_of(queue.close()).size() == 3);
   }
   CHECK(queue.submit(request(5), kNow).status().code() == Code::unavailable);
 }
@@ -351,21 +355,21 @@ TEST_CASE("eight producers, three workers, cancels, deadlines and a close: each 
         if (i % 7 == 0) r.deadline = Clock::real().now() + 100us;
         const Result<RequestId> id = queue.submit(r, i % 3 == 0 ? kNow : Deadline::in(10s));
         if (!id.ok()) refused[i].store_relaxed(1);
-        if (id.ok() && i % 5 == 0 && queue.cancel(*id)) answers[i].add_relaxed(1);
+        if (id.ok() && i % 5 == 0 && mine(queue.cancel(*id))) answers[i].add_relaxed(1);
       }
-      if (producing.add_acq_rel(-1) == 1) answer(queue.close());
+      if (producing.add_acq_rel(-1) == 1) answer(all_of(queue.close()));
     } else if (t < kProducers + 3) {
       while (true) {
         const Result<Work> work = queue.take(Deadline::never());
         if (!work.ok()) break;
         answer(work->batch);
-        answer(work->expired);
+        answer(all_of(work->expired));
         if (work->ticket != 0) run_empty(queue, *work);
       }
     } else {
       while (true) {
         const Care care = queue.care(Deadline::never());
-        answer(care.expired);
+        answer(all_of(care.expired));
         if (care.closed) break;
       }
     }

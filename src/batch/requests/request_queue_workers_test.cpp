@@ -1,10 +1,14 @@
 // A queue's workers: those that could not start, died, hang, or were replaced; and room without a thread.
 #include <doctest/doctest.h>
 
+#include "batch/requests/owed_fixture.h"
 #include "batch/requests/request_queue.h"
 
 namespace heddle::batch {
 namespace {
+
+using test::all_of;
+using test::mine;
 
 using namespace std::chrono_literals;
 
@@ -41,21 +45,21 @@ TEST_CASE("a queue whose only worker hangs hands out what waits and refuses unti
   const uint64_t ticket = hung_batch(queue, clock);
   REQUIRE(queue.submit(payload(1), kAtOnce).ok());
   const Hang hang = queue.hang(ticket);
-  CHECK(hang.hangs);
+  CHECK(mine(hang.owed));
   CHECK_FALSE(hang.replace);
-  CHECK(hang.refused == std::vector<void*>{&payloads[1]});
+  CHECK(all_of(hang.owed) == std::vector<void*>{&payloads[1]});
   CHECK(queue.health().serving == 0);
   CHECK(queue.health().hung == 1);
   const Status refused = queue.submit(payload(2), kAtOnce).status();
   CHECK(refused.message() ==
         "a worker has run one batch for more than hang_after=0.05 s; new requests are taken when it comes "
         "back");
-  CHECK_FALSE(queue.ran(ticket));
+  CHECK_FALSE(mine(queue.ran(ticket)));
   CHECK(queue.finish(ticket, false));
   CHECK(queue.health().serving == 1);
   CHECK(queue.health().hung == 0);
   CHECK(queue.submit(payload(2), kAtOnce).ok());
-  CHECK(queue.close().size() == 1);
+  CHECK(all_of(queue.close()).size() == 1);
 }
 
 TEST_CASE("of two workers one that hangs is replaced, and ends when it comes back") {
@@ -66,13 +70,13 @@ TEST_CASE("of two workers one that hangs is replaced, and ends when it comes bac
   REQUIRE(queue.submit(payload(1), kAtOnce).ok());
   const Hang hang = queue.hang(ticket);
   CHECK(hang.replace);
-  CHECK(hang.refused.empty());
+  CHECK(all_of(hang.owed).empty());
   CHECK(queue.health().serving == 2);
   CHECK(queue.health().restarts == 1);
   CHECK_FALSE(queue.finish(ticket, false));
   const auto other = queue.try_take();
   REQUIRE(other);
-  CHECK(queue.ran(other->ticket));
+  CHECK(mine(queue.ran(other->ticket)));
   CHECK(queue.finish(other->ticket, false));
 }
 
@@ -81,10 +85,10 @@ TEST_CASE("a worker that is back before it is given up does not hang") {
   RequestQueue queue(workers(1), clock);
   REQUIRE(queue.submit(payload(0), kAtOnce).ok());
   const uint64_t ticket = hung_batch(queue, clock);
-  CHECK(queue.ran(ticket));
-  CHECK_FALSE(queue.hang(ticket).hangs);
+  CHECK(mine(queue.ran(ticket)));
+  CHECK_FALSE(mine(queue.hang(ticket).owed));
   CHECK(queue.finish(ticket, false));
-  CHECK_FALSE(queue.hang(ticket).hangs);
+  CHECK_FALSE(mine(queue.hang(ticket).owed));
   CHECK(queue.health().serving == 1);
 }
 
@@ -93,11 +97,11 @@ TEST_CASE("the last worker that cannot start hands out what waits, and a dead on
   REQUIRE(queue.submit(payload(0), kAtOnce).ok());
   CHECK(queue.worker_died("it died"));
   CHECK(queue.health().restarts == 1);
-  CHECK(queue.lost_worker("no device").empty());
+  CHECK(all_of(queue.lost_worker("no device")).empty());
   CHECK(queue.health().serving == 1);
-  CHECK(queue.lost_worker("no device").size() == 1);
+  CHECK(all_of(queue.lost_worker("no device")).size() == 1);
   CHECK(queue.submit(payload(1), kAtOnce).status().message() == "no device");
-  queue.close();
+  static_cast<void>(queue.close());
   CHECK_FALSE(queue.worker_died("it died"));
 }
 
@@ -113,21 +117,21 @@ TEST_CASE("room is kept for those who seek it without a thread, in order of arri
   RequestId admitted = 0;
   CHECK_FALSE(*queue.try_submit({&wanted, 1}, {&admitted, 1}, first));  // not yet
   CHECK(told[0] + told[1] == 0);
-  CHECK(queue.cancel(id));
+  CHECK(mine(queue.cancel(id)));
   CHECK(told[0] == 1);
   CHECK(told[1] == 0);
   CHECK_FALSE(*queue.try_submit({&wanted, 1}, {&admitted, 1}));  // kept for another
   CHECK_FALSE(*queue.try_submit({&wanted, 1}, {&admitted, 1}, second));
   SUBCASE("taken") {
     CHECK(*queue.try_submit({&wanted, 1}, {&admitted, 1}, first));
-    CHECK(queue.cancel(admitted));
+    CHECK(mine(queue.cancel(admitted)));
   }
   SUBCASE("given back") { queue.leave_room(first); }
   CHECK(told[1] == 1);
   CHECK(*queue.try_submit({&wanted, 1}, {&admitted, 1}, second));
   queue.leave_room(second);
   CHECK(queue.metrics().depth == 1);
-  CHECK(queue.close().size() == 1);
+  CHECK(all_of(queue.close()).size() == 1);
 }
 
 TEST_CASE("those who seek room are told that there will be none, and are refused") {
@@ -135,7 +139,7 @@ TEST_CASE("those who seek room are told that there will be none, and are refused
   REQUIRE(queue.submit(payload(0), kAtOnce).ok());
   int told = 0;
   const uint64_t seeker = queue.seek_room(1, [&] { ++told; });
-  SUBCASE("closed") { CHECK(queue.close().size() == 1); }
+  SUBCASE("closed") { CHECK(all_of(queue.close()).size() == 1); }
   SUBCASE("draining") { CHECK(queue.drain(kAtOnce).code() == Code::deadline); }
   CHECK(told == 1);
   const Request wanted = payload(1);
@@ -143,7 +147,7 @@ TEST_CASE("those who seek room are told that there will be none, and are refused
   CHECK(queue.try_submit({&wanted, 1}, {&id, 1}, seeker).status().code() == Code::unavailable);
   queue.seek_room(1, [&] { ++told; });
   CHECK(told == 2);
-  queue.close();
+  static_cast<void>(queue.close());
 }
 
 }  // namespace
