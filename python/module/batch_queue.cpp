@@ -27,6 +27,26 @@ nb::list as_list(const std::vector<void*>& payloads) {  // takes over the queue'
   return list;
 }
 
+// Requests that a thread answers: `with owed as jobs:` counts them as under way until it ends. It holds the
+// queue's references to them, and the queue.
+class Owed {
+ public:
+  Owed(nb::object requests, std::vector<RequestQueue::Owed> held)
+      : requests_(std::move(requests)), held_(std::move(held)) {
+    for (const RequestQueue::Owed& each : held_) jobs_.extend(as_list(*each));
+  }
+  nb::list jobs() const { return jobs_; }
+  void end() {
+    held_.clear();
+    jobs_ = nb::list();
+  }
+
+ private:
+  nb::object requests_;
+  std::vector<RequestQueue::Owed> held_;
+  nb::list jobs_;
+};
+
 PyObject* batching_now = nullptr;  // get() of a ContextVar, made at import and held for ever
 
 // A request of more rows than a batch, and its parts: the last answer joins all of them.
@@ -81,7 +101,9 @@ class Requests {
  public:
   explicit Requests(const RequestQueue::Options& options)
       : queue_(options), max_batch_(options.limits.max_batch), costs_(options.limits.max_cost != 0) {}
-  ~Requests() { as_list(queue_.close()); }
+  ~Requests() {
+    if (const RequestQueue::Owed waited = queue_.close()) as_list(*waited);
+  }
 
   // (rows, length, group) of a request with arrays of these shapes. `kind`: a hashable that has to be equal.
   nb::tuple describe(nb::handle kind, nb::handle shapes) {
@@ -120,15 +142,13 @@ class Requests {
     return queue_.seek_room(parts, [then = Callback(then, "room in a batch queue")] { then(); });
   }
 
-  // Takes what of a request still waits out of the queue. True: nothing of it had been taken.
-  bool withdraw(const std::vector<uint64_t>& ids) {
-    std::vector<void*> withdrawn;
+  // Takes what of a request still waits out of the queue: as many jobs as ids, if nothing had been taken.
+  Owed withdraw(const std::vector<uint64_t>& ids) {
+    std::vector<RequestQueue::Owed> withdrawn;
     for (const uint64_t id : ids) {
-      void* payload = nullptr;
-      if (queue_.cancel(id, &payload)) withdrawn.push_back(payload);
+      if (RequestQueue::Owed part = queue_.cancel(id)) withdrawn.push_back(std::move(part));
     }
-    as_list(withdrawn);
-    return withdrawn.size() == ids.size();
+    return {nb::find(this), std::move(withdrawn)};
   }
 
   // (ticket, batch, expired), or None once the queue is closed.
@@ -145,21 +165,27 @@ class Requests {
       });
       if (!open) return nb::none();
       // What came while this thread waited for the GIL joins the batch.
-      if (const auto work = queue_.try_take())
-        return nb::make_tuple(work->ticket, as_list(work->batch), as_list(work->expired));
+      if (auto work = queue_.try_take())
+        return nb::make_tuple(work->ticket, as_list(work->batch), owed(std::move(work->expired)));
     }
   }
 
   nb::tuple care() {
-    const RequestQueue::Care care = without_gil([&] { return queue_.care(); });
-    return nb::make_tuple(as_list(care.expired), care.hung, care.closed);
+    RequestQueue::Care care = without_gil([&] { return queue_.care(); });
+    return nb::make_tuple(owed(std::move(care.expired)), care.hung, care.closed);
   }
 
-  // (to be replaced, what waited and is refused), or None: it came back meanwhile.
+  // (to be replaced, its batch and as jobs what waited), or None: it came back meanwhile.
   nb::object hang(uint64_t ticket) {
-    const RequestQueue::Hang hang = queue_.hang(ticket);
-    if (!hang.hangs) return nb::none();
-    return nb::make_tuple(hang.replace, as_list(hang.refused));
+    RequestQueue::Hang hang = queue_.hang(ticket);
+    if (!hang.owed) return nb::none();
+    return nb::make_tuple(hang.replace, owed(std::move(hang.owed)));
+  }
+  nb::object owed(RequestQueue::Owed some) {  // or None
+    if (!some) return nb::none();
+    std::vector<RequestQueue::Owed> held;
+    held.push_back(std::move(some));
+    return nb::cast(Owed(nb::find(this), std::move(held)));
   }
 
   void drain(nb::handle timeout) {
@@ -376,6 +402,9 @@ void bind_batch_queue(nb::module_& m) {
       .def("begin", &Part::begin)
       .def("give", &Part::give, "result"_a.none(), "mail"_a)
       .def("fail", &Part::fail, "error"_a, "mail"_a);
+  nb::class_<Owed>(m, "Owed")
+      .def("__enter__", &Owed::jobs)
+      .def("__exit__", [](Owed& owed, const nb::args&) { owed.end(); });
   nb::class_<Requests>(m, "Requests")
       .def("__init__", make_requests, "max_batch"_a, "max_cost"_a, "padded_cost"_a, "max_wait"_a, "aging"_a,
            "preferred"_a, "capacity"_a, "workers"_a, "hang_after"_a.none(), "replace_hung"_a, "pad"_a,
@@ -392,22 +421,22 @@ void bind_batch_queue(nb::module_& m) {
       .def("withdraw", &Requests::withdraw, "ids"_a)
       .def("take", &Requests::take)
       .def("formed", [](Requests& r, uint64_t ticket) { r.queue().formed(ticket); })
-      .def("ran", [](Requests& r, uint64_t ticket) { return r.queue().ran(ticket); })
+      .def("ran", [](Requests& r, uint64_t ticket) { return r.owed(r.queue().ran(ticket)); })
       .def("finish",
            [](Requests& r, uint64_t ticket, bool failed, bool lingers) {
              return r.queue().finish(ticket, failed,
                                      lingers ? std::chrono::seconds(1) : std::chrono::seconds(0));
            })
       .def("told", [](Requests& r, uint64_t ticket) { r.queue().told(ticket); })
-      .def("abandon", [](Requests& r, uint64_t ticket) { return r.queue().abandon(ticket); })
+      .def("abandon", [](Requests& r, uint64_t ticket) { return r.owed(r.queue().abandon(ticket)); })
       .def("care", &Requests::care)
       .def("hang", &Requests::hang, "ticket"_a)
       .def("lost_worker",
-           [](Requests& r, const std::string& why) { return as_list(r.queue().lost_worker(why)); })
+           [](Requests& r, const std::string& why) { return r.owed(r.queue().lost_worker(why)); })
       .def("worker_died", [](Requests& r, const std::string& why) { return r.queue().worker_died(why); })
       .def("health", [](Requests& r) { return r.queue().health(); })
       .def("drain", &Requests::drain, "timeout"_a.none())
-      .def("close", [](Requests& r) { return as_list(r.queue().close()); })
+      .def("close", [](Requests& r) { return r.owed(r.queue().close()); })
       .def_prop_ro("closed", [](Requests& r) { return r.queue().closed(); })
       .def("set_limits", &Requests::set_limits, "max_batch"_a.none(), "max_wait"_a.none(),
            "max_cost"_a.none(), "preferred"_a.none(), "capacity"_a.none())

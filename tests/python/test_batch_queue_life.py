@@ -3,6 +3,7 @@
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -135,6 +136,39 @@ def test_every_bucket_and_size_is_warmed_up_before_the_first_request():
         q.submit(np.ones((1, 9), np.float32)).result(30)
     assert sorted(shapes[:6]) == sorted((size, length) for size in (1, 2, 8) for length in (4, 16))
     assert shapes[6:] == [(1, 16)]
+
+
+@pytest.mark.parametrize(
+    ("cancels", "under_way"),
+    [
+        (False, "0 requests wait, 0 batches run and 1 answers are being given"),
+        (True, "1 requests wait, 1 batches run and 0 answers are being given"),
+    ],
+)
+def test_a_drain_waits_for_an_answer_that_another_thread_gives_and_for_none_of_its_own(cancels, under_way):
+    gate = Gate()
+    seen = []
+    q = heddle.BatchQueue(gate, max_batch=1)
+    hold(gate, q)
+    future = q.submit(row(1))
+
+    def answered(_):
+        try:
+            with ThreadPoolExecutor(1) as pool:
+                pool.submit(q.drain, 0).result()
+        except heddle.DeadlineError as waits:
+            seen.append(str(waits))
+        gate.open.set()
+        q.drain()
+        seen.append("drained")
+
+    future.add_done_callback(answered)
+    if cancels:
+        assert future.cancel()
+    gate.open.set()
+    q.drain()
+    assert seen == [f"the queue was not empty at the deadline: {under_way}", "drained"]
+    q.close()
 
 
 def test_drain_runs_what_waits_and_close_fails_it():

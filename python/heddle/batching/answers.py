@@ -211,12 +211,13 @@ class BatchFuture(Future):  # type: ignore[type-arg]
         """Before dispatch: free, and its room is given back. Once it runs: False, and it goes on."""
         if not super().cancel():
             return False
-        if self._queue._requests.withdraw(self.ids):
-            self.begin()  # no worker will: waits for several futures are told here
-        mail = Mail()
-        with self._condition:
-            self._wake(mail)
-        mail.send()
+        with self._queue._requests.withdraw(self.ids) as withdrawn:
+            if len(withdrawn) == len(self.ids):
+                self.begin()  # no worker will: waits for several futures are told here
+            mail = Mail()
+            with self._condition:
+                self._wake(mail)
+            mail.send()
         return True
 
 

@@ -8,6 +8,7 @@ knows. All are daemon threads, ended by shut(), which an atexit handler calls.
 from __future__ import annotations
 
 import atexit
+import contextlib
 import functools
 import itertools
 import logging
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .. import errors
-from .._heddle import Model, Requests
+from .._heddle import Model, Owed, Requests
 from ..errors import DeadlineError, DeviceLostError, UnavailableError
 from .answers import Mail
 from .rows import Rows
@@ -168,12 +169,15 @@ class Workers:
             call(*sample)
         return call
 
-    def fail_all(self, jobs: list[Any], error: BaseException) -> None:
+    def fail_all(self, owed: Owed | None, error: BaseException, batch: Sequence[Any] = ()) -> None:
+        if owed is None:
+            return
         mail = Mail()
-        for job in jobs:
-            if job.begin():
-                job.fail(error, mail)
-        mail.send()
+        with owed as waited:
+            for job in [*batch, *waited]:
+                if job.begin():
+                    job.fail(error, mail)
+            mail.send()
 
     # ---- a worker's work
 
@@ -183,30 +187,33 @@ class Workers:
             if work is None:
                 return
             ticket, jobs, expired = work
-            if expired:
-                self._expire(expired)
+            self._expire(expired)
             if ticket:
                 self._running[ticket] = thread, jobs
                 self._run(thread, ticket, jobs, call)
             del work, jobs, expired  # an idle worker keeps no answer alive
 
-    def _expire(self, jobs: list[Any]) -> None:
-        self.fail_all(jobs, DeadlineError("the request was not run before its timeout"))
+    def _expire(self, owed: Owed | None) -> None:
+        if owed is not None:
+            self.fail_all(owed, DeadlineError("the request was not run before its timeout"))
 
     def _run(self, thread: threading.Thread, ticket: int, jobs: list[Any], call: Callable[..., Any]) -> None:
         requests = self.requests
         mail = Mail()
         failed = True
+        owed = None
         try:
             live = [job for job in jobs if job.begin()]
             outcomes = self._outcomes(call, live, ticket) if live else []
-            if not requests.ran(ticket):
+            owed = requests.ran(ticket)
+            if owed is None:
                 return  # it hung, and the keeper answered
             failed = False
             for outcome in outcomes:
                 failed |= outcome.tell(mail)
         except BaseException as error:
-            if requests.ran(ticket):
+            owed = owed or requests.ran(ticket)
+            if owed is not None:
                 gone = UnavailableError(f"the worker died of {type(error).__name__}: {error}")
                 gone.__cause__ = error
                 for job in jobs:
@@ -219,7 +226,8 @@ class Workers:
                 self._replaced.add(thread)
             self._running.pop(ticket, None)
             self._hung.discard(thread)
-            mail.send(functools.partial(requests.told, ticket) if lingers else None)
+            with owed or contextlib.nullcontext():
+                mail.send(functools.partial(requests.told, ticket) if lingers else None)
 
     def _outcomes(self, call: Callable[..., Any], jobs: list[Any], ticket: int) -> list[Outcome]:
         """One, or more to find a bad request."""
@@ -249,8 +257,7 @@ class Workers:
     def _keep(self) -> None:
         while True:
             expired, hung, closed = self.requests.care()
-            if expired:
-                self._expire(expired)
+            self._expire(expired)
             for ticket in hung:
                 self._hangs(ticket)
             if closed:
@@ -266,10 +273,10 @@ class Workers:
         if hang is None:  # it did
             self._hung.discard(thread)
             return
-        replace, refused = hang
+        replace, owed = hang
         reason = self.requests.health().reason
         _log.warning("%s: %s", self.name, reason)
-        self.fail_all(jobs + refused, UnavailableError(reason))
+        self.fail_all(owed, UnavailableError(reason), jobs)
         if replace:
             self._start_worker()
 
@@ -277,7 +284,7 @@ class Workers:
 
     def shut(self, timeout: float | None = None) -> None:
         """Fails what waits with `unavailable` and waits for running batches, whose requests get it, too, when
-        the timeout passes first."""
+        the timeout passes first; and for answers that others give."""
         if os.getpid() != self._pid:
             return
         closed = UnavailableError("the queue was closed before the request ran")
@@ -290,8 +297,10 @@ class Workers:
                 thread.join(None if end is None else max(0.0, end - time.monotonic()))
         if timeout is not None:
             for ticket, (_, jobs) in list(self._running.items()):
-                if self.requests.abandon(ticket):
-                    self.fail_all(jobs, UnavailableError("the queue was closed while the request ran"))
+                late = UnavailableError("the queue was closed while the request ran")
+                self.fail_all(self.requests.abandon(ticket), late, jobs)
+        with contextlib.suppress(DeadlineError):
+            self.requests.drain(None if end is None else max(0.0, end - time.monotonic()))
 
 
 _living: weakref.WeakSet[Workers] = weakref.WeakSet()

@@ -262,7 +262,7 @@ Status RequestQueue::drain(Deadline deadline) {
   if (std::erase_if(state->drainers, mine) == 0) return {};
   return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
                           " requests wait, ", state->runs.size(), " batches run and ", state->answering.size(),
-                          " threads answer");
+                          " answers are being given");
 }
 
 Owed RequestQueue::close() {
