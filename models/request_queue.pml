@@ -5,8 +5,9 @@
 //              src/api/batch_queue.cpp: work, run. src/batch/requests/request_queue_care.cpp: care, hang,
 //              came_back, lost_worker, drain, close, tell_all, owe, answered.
 //   Safety     An admitted request is answered once; one that is refused is in no batch. drain() returns
-//              when all that was admitted is answered, whoever answers it. No more than CAPACITY requests wait; room that was
-//              granted is used or given on. A worker whose batch was given up as hung does not answer it.
+//              when all that was admitted is answered, whoever answers it. No more than CAPACITY requests
+//              wait; room that was granted is used or given on. A worker whose batch was given up as hung
+//              does not answer it.
 //   Liveness   Every request is answered while a worker is there, though close() never comes: a free worker
 //              does not sleep beside a request, the keeper wakes for the first deadline, and a submitter
 //              that waits for room gets it (invalid end states). No execution is infinite (ends).

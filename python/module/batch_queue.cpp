@@ -402,9 +402,9 @@ void bind_batch_queue(nb::module_& m) {
       .def("begin", &Part::begin)
       .def("give", &Part::give, "result"_a.none(), "mail"_a)
       .def("fail", &Part::fail, "error"_a, "mail"_a);
-  nb::class_<Owed>(m, "Owed")
-      .def("__enter__", &Owed::jobs)
-      .def("__exit__", [](Owed& owed, const nb::args&) { owed.end(); });
+  nb::class_<Owed>(m, "Owed").def("__enter__", &Owed::jobs).def("__exit__", [](Owed& owed, const nb::args&) {
+    owed.end();
+  });
   nb::class_<Requests>(m, "Requests")
       .def("__init__", make_requests, "max_batch"_a, "max_cost"_a, "padded_cost"_a, "max_wait"_a, "aging"_a,
            "preferred"_a, "capacity"_a, "workers"_a, "hang_after"_a.none(), "replace_hung"_a, "pad"_a,

@@ -297,7 +297,7 @@ void BatchQueue::Rep::close() {
     threads.swap(r->threads);
   }
   for (Thread& thread : threads) thread.join();
-  static_cast<void>(queue->drain(Deadline::never()));  // answers that others give: of a cancel, of another close
+  static_cast<void>(queue->drain(Deadline::never()));  // others may give answers yet: a cancel, another close
 }
 
 // ---- the public face

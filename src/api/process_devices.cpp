@@ -11,6 +11,7 @@
 #include "api/environment.h"
 #include "api/internals.h"
 #include "api/log.h"
+#include "api/sim_hooks.h"
 #include "api/submissions.h"
 #include "base/fork.h"
 #include "base/process_exit.h"
@@ -137,6 +138,9 @@ host::HostOptions to_host(const DeviceOptions& o) {
 Result<Ref<device::Device>> make_sim(const DeviceOptions& o, int ordinal) {
   sim::SimOptions options;
   options.name = DeviceName{"sim", ordinal}.to_string();
+#if defined(HEDDLE_SIM)
+  options.inside_call = sim_hooks::inside_call;
+#endif
   if (const char* seed = std::getenv("HEDDLE_SIM_SEED"); seed != nullptr) {
     const char* const end = seed + std::string_view(seed).size();
     if (const auto [rest, error] = std::from_chars(seed, end, options.seed);
@@ -312,17 +316,19 @@ std::vector<DeviceFact> missing() {
   return all;
 }
 
-std::optional<Device> of_maker(const void* maker) {
+std::vector<Device> living() {
   // The last reference to a device may be one of these: it ends without the lock.
-  std::vector<std::shared_ptr<Internals::DeviceRep>> living;
-  {
-    const auto t = table().lock();
-    for (const auto& weak : t->opened) {
-      if (auto rep = weak.lock()) living.push_back(std::move(rep));
-    }
+  std::vector<Device> devices;
+  const auto t = table().lock();
+  for (const auto& weak : t->opened) {
+    if (auto rep = weak.lock()) devices.push_back(Internals::make_device(std::move(rep)));
   }
-  for (auto& rep : living) {
-    if (rep->runtime->device().maker() == maker) return Internals::make_device(std::move(rep));
+  return devices;
+}
+
+std::optional<Device> of_maker(const void* maker) {
+  for (Device& device : living()) {
+    if (Internals::runtime(device).device().maker() == maker) return std::move(device);
   }
   return std::nullopt;
 }

@@ -11,7 +11,9 @@
 #include <heddle/heddle.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "device/device.h"
 
@@ -25,6 +27,7 @@ void configure(std::string_view name, const DeviceOptions& options);
 int count(std::string_view kind);                   // how many there are
 std::vector<std::string> names();                   // whose drivers find what they need on this machine
 std::vector<DeviceFact> missing();                  // the others of this build, and what each misses
+std::vector<Device> living();                       // that are open, in the order in which they were opened
 std::optional<Device> of_maker(const void* maker);  // the opened device whose memory names it; see device.h
 std::string default_name();                         // HEDDLE_DEVICE, else metal on a Mac and host elsewhere
 

@@ -19,14 +19,15 @@ ErrorCode code_of(const BatchFuture& answer) {
 
 // Whether a drain of another thread's still waits for something.
 bool another_waits(BatchQueue& queue) {
-  return std::async(std::launch::async, [&] {
-           try {
-             queue.drain(std::chrono::nanoseconds(0));
-           } catch (const Error& error) {
-             return error.code() == ErrorCode::deadline;
-           }
-           return false;
-         })
+  return std::async(std::launch::async,
+                    [&] {
+                      try {
+                        queue.drain(std::chrono::nanoseconds(0));
+                      } catch (const Error& error) {
+                        return error.code() == ErrorCode::deadline;
+                      }
+                      return false;
+                    })
       .get();
 }
 

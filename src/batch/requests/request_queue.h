@@ -151,7 +151,7 @@ class RequestQueue {
   // try_submit() tells.
   uint64_t seek_room(size_t wanted, std::function<void()> then);
   void leave_room(uint64_t seeker);  // idempotent; `then` may still be called
-  Owed cancel(RequestId id);  // false: it waits no more
+  Owed cancel(RequestId id);         // false: it waits no more
 
   // Blocks until a batch is due or something expired; gives it, or `unavailable` once the queue is closed.
   Result<Work> take(Deadline deadline);

@@ -107,9 +107,8 @@ bool RequestQueue::is_idle(const State& state, bool inside) {
                                  [&](const auto& each) { return each.inside && each.thread == thread; });
   };
   return state.waiting.size() == 0 && std::all_of(state.answering.begin(), state.answering.end(), drains) &&
-         std::all_of(state.runs.begin(), state.runs.end(), [&](const Run& run) {
-           return run.over_at != TimePoint::max() || drains(run.thread);
-         });
+         std::all_of(state.runs.begin(), state.runs.end(),
+                     [&](const Run& run) { return run.over_at != TimePoint::max() || drains(run.thread); });
 }
 
 RequestQueue::Waiters RequestQueue::now_idle(State& state) {
@@ -260,8 +259,9 @@ Status RequestQueue::drain(Deadline deadline) {
   auto state = state_.lock();
   const auto mine = [&](const State::Drainer& each) { return each.parked == parked; };
   if (std::erase_if(state->drainers, mine) == 0) return {};
+  const size_t batches = state->runs.size(), answers = state->answering.size();
   return Status::deadline("the queue was not empty at the deadline: ", state->waiting.size(),
-                          " requests wait, ", state->runs.size(), " batches run and ", state->answering.size(),
+                          " requests wait, ", batches, " batches run and ", answers,
                           " answers are being given");
 }
 

@@ -438,7 +438,7 @@ TEST_CASE("simulated: those who drain while they answer wait for others and not 
   });
 }
 
-TEST_CASE("replayed: request_queue: room until a deadline, a cancel, a drain, and workers that do not start") {
+TEST_CASE("replayed: request_queue: room until a deadline, a cancel, a drain, workers that do not start") {
   log_for_model("request_queue", "room", 80, [](Simulation& sim) {
     Play(sim, {.workers = 2, .late = true, .cancels = true, .drains = true, .dies = true}).run();
   });
@@ -455,9 +455,8 @@ TEST_CASE("replayed: request_queue: deadlines that workers and the keeper find, 
 }
 
 TEST_CASE("replayed: request_queue: the only worker hangs, and comes back, beside a drain") {
-  log_for_model("request_queue", "hang", 60, [](Simulation& sim) {
-    Play(sim, {.keeper = true, .drains = true, .hangs = true}).run();
-  });
+  log_for_model("request_queue", "hang", 60,
+                [](Simulation& sim) { Play(sim, {.keeper = true, .drains = true, .hangs = true}).run(); });
 }
 
 }  // namespace
