@@ -103,6 +103,9 @@ class History {
     for (const uint64_t id : ids) waiting_[id] = ++out_;
   }
 
+  void came_back(const RequestQueue::Owed& owed) {
+    if (owed != nullptr) came_back(*owed);
+  }
   void came_back(const std::vector<void*>& payloads) {
     for (void* payload : payloads) {
       const auto number = reinterpret_cast<uint64_t>(payload);
@@ -130,7 +133,7 @@ class History {
     if (running_.empty()) return;
     Running& one = running_[bytes_.below(running_.size())];
     if (bytes_.below(6) == 5) {
-      const bool mine = queue_.abandon(one.ticket);
+      const bool mine = queue_.abandon(one.ticket) != nullptr;
       must(!mine || !one.abandoned, "a batch is abandoned once");
       one.abandoned = one.abandoned || mine;
       return;
@@ -140,7 +143,7 @@ class History {
         queue_.formed(one.ticket);
         return;
       case 1:
-        must(queue_.ran(one.ticket) != one.abandoned, "who runs a batch answers it, or who abandoned it");
+        must((queue_.ran(one.ticket) == nullptr) == one.abandoned, "who runs a batch answers it, or who abandoned it");
         return;
       default:
         queue_.finish(one.ticket, bytes_.flag(), std::chrono::nanoseconds(bytes_.below(2) * 1000));
@@ -155,10 +158,10 @@ class History {
     std::advance(at, bytes_.below(std::min<size_t>(waiting_.size(), 256)));
     const uint64_t id = at->first + (bytes_.below(8) == 7 ? 1000 : 0);
     const uint64_t payload = id == at->first ? at->second : 0;
-    void* back = nullptr;
-    if (queue_.cancel(id, &back)) {
-      must(payload != 0 && reinterpret_cast<uint64_t>(back) == payload, "its own payload, while it waits");
-      came_back({back});
+    if (const RequestQueue::Owed back = queue_.cancel(id)) {
+      must(payload != 0 && reinterpret_cast<uint64_t>(back->at(0)) == payload,
+           "its own payload, while it waits");
+      came_back(back);
     } else {
       must(payload == 0 || closed_, "what waits can be withdrawn");
     }
