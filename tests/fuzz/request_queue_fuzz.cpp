@@ -143,7 +143,8 @@ class History {
         queue_.formed(one.ticket);
         return;
       case 1:
-        must((queue_.ran(one.ticket) == nullptr) == one.abandoned, "who runs a batch answers it, or who abandoned it");
+        must((queue_.ran(one.ticket) == nullptr) == one.abandoned,
+             "who runs a batch answers it, or who abandoned it");
         return;
       default:
         queue_.finish(one.ticket, bytes_.flag(), std::chrono::nanoseconds(bytes_.below(2) * 1000));
