@@ -66,6 +66,7 @@ int64_t ask(const char* asked) {
   }
   if (word == "count") return count_all(driver), 0;
   if (word == "reset") return reset(driver);
+  if (word == "faults") return static_cast<int64_t>(sim::Fault::kCount);
   if (word == "idle") return driver.await_idle(), 0;
   if (word == "lost") return driver.lost().ok() ? 0 : 1;
   if (word == "bytes") return static_cast<int64_t>(driver.stats().bytes);

@@ -15,7 +15,7 @@
 namespace heddle::sim_hooks {
 
 // "fault compile 3+", "count", "passed compile", "armed compile", "reset", "idle", "lost", "bytes",
-// "staging", "violations": a number, or 0. Below 0: it cannot be asked so.
+// "staging", "violations", "faults" (how many there are): a number, or 0. Below 0: it cannot be asked so.
 HEDDLE_API int64_t ask(const char* words);
 // Called at each of the host's calls of the driver, of every simulated device that is made from now on; null:
 // nothing is.
