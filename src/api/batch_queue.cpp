@@ -14,8 +14,8 @@ std::exception_ptr failure(ErrorCode code, const std::string& message) {
 }
 
 void fail_all(batch::Owed owed, const std::exception_ptr& error) {
-  const batch::Owed held = std::move(owed);
-  for (const auto& job : to_jobs(owed.payloads())) job->target->fail(error);
+  const batch::Owed held = std::move(owed);  // until all are answered
+  for (const auto& job : to_jobs(held.payloads())) job->target->fail(error);
 }
 
 bool is_device_lost(const std::exception_ptr& error) {
