@@ -15,6 +15,8 @@ import itertools
 import logging
 import os
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,6 +32,7 @@ from heddle.batching.answers import BatchFuture, Call
 
 LIMIT_S = 60.0  # of a trial, and of each of its waits: then it hangs, and the process ends with all stacks
 MOST = 4  # rows in a batch
+SOON_S = 5.0
 HANG_S = 0.1  # hang_after= and timeout=, where a fault hangs
 
 # The words of src/drivers/sim/fault_plan.h, and what users get.
@@ -111,6 +114,8 @@ class Promised(BatchFuture):
 
 @pytest.fixture(autouse=True)
 def counted(monkeypatch):
+    gc.collect()
+    gc.freeze()  # looking for what a trial leaves need not look at all else
     monkeypatch.setattr(queue_module, "Call", Asked)
     monkeypatch.setattr(queue_module, "BatchFuture", Promised)
     monkeypatch.setattr(logging.getLogger("concurrent.futures"), "disabled", True)  # of what callbacks raise
@@ -153,6 +158,13 @@ class World:
         self.device.empty_cache()
         stats = self.device.stats()
         return {"device": stats["allocated"], "staging": ask("staging"), "driver": ask("bytes")}
+
+    def is_back_at(self, before: dict[str, int]) -> bool:
+        """Soon: a thread of the runtime's lets go of what a call has left in flight."""
+        end = time.monotonic() + SOON_S
+        while (now := self.levels()) != before and time.monotonic() < end:
+            threading.Event().wait(0.002)
+        return now == before
 
 
 @dataclass
@@ -299,7 +311,7 @@ def answered_once() -> None:
 
 
 def leaves_it_whole(world: World, before: dict[str, int]) -> None:
-    assert world.levels() == before
+    assert world.is_back_at(before), f"before {before}, now {world.levels()}"
     lost = bool(ask("lost"))
     for _ in range(2):
         try:
@@ -307,7 +319,7 @@ def leaves_it_whole(world: World, before: dict[str, int]) -> None:
             assert not lost
         except heddle.DeviceLostError:
             assert lost
-    assert world.levels() == before
+    assert world.is_back_at(before), f"before {before}, now {world.levels()}"
     assert ask("violations") == 0
 
 
@@ -326,7 +338,8 @@ def run_trial(name: str, fault: str | None, nth: int, lasting: bool) -> tuple[bo
     ask("reset")
     queue.close()
     answered_once()
-    if fault is None or not came or (fault in ASKED_AGAIN and not lasting):
+    # A slow machine may take longer than hang_after, with no hang.
+    if fault is None or (not came and not trial.hangs) or (fault in ASKED_AGAIN and not lasting):
         assert trial.failed == 0, f"{trial.failed} failed without a reason"
     leaves_it_whole(world, before)
     faulthandler.cancel_dump_traceback_later()
@@ -338,7 +351,6 @@ trials: Counter[str] = Counter()
 
 @pytest.mark.parametrize("name", WAYS)
 def test_every_fault_at_every_call_is_answered_once_and_leaves_the_device_whole_or_named_lost(name):
-    assert ask("faults") == len(FAULTS) if World() else False
     seen = Counter[str]()
     for _ in range(2):  # what a process makes once, the first has made
         points = run_trial(name, None, 0, False)[1]
@@ -409,5 +421,7 @@ def test_a_task_or_a_future_cancelled_at_every_call_leaves_the_others_right(by_t
 
 def test_no_fault_was_left_out():
     """Last: how many trials there were, by fault."""
+    world = World()
+    assert ask("faults") == len(FAULTS), world
     assert {fault for fault in FAULTS if not trials[fault]} == {"load"}  # a queue loads no model
     print(f"\n{sum(trials.values())} trials: {dict(trials)}", file=sys.stderr)
