@@ -26,7 +26,7 @@ COPY = ROOT / "build" / "broken" / "tree"
 VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
-KINDS = ("pytest", "pytest-metal", "torch", "torch-metal")
+KINDS = ("pytest", "pytest-metal", "pytest-sim", "torch", "torch-metal")
 # Of programs that another preset makes, or that need an environment: preset, folder, environment.
 IN_PRESETS: dict[str, tuple[str, str, dict[str, str]]] = {
     "metal": ("metal-double", "build/release", {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"}),
@@ -170,20 +170,26 @@ class Copy:
         return status != 0 and "are no execution" in output, "every log is an execution of the model"
 
     def pytest_fails(self, kind: str, test: str) -> tuple[bool, str]:
-        # With the compiler's words of the check stage `package`. Building heddle-torch imports torch, which
-        # would load the heddle-torch of the patch before.
-        self.must(
-            ["tools/setup.sh", "torch" if kind.startswith("torch") else "package"],
-            CMAKE_ARGS="-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
-            TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-        )
+        python: tuple[str | Path, ...] = (VENV / "bin" / "python",)
         device = {}
+        if kind == "pytest-sim":
+            simulated = (*python, "tools/python_simulated.py")
+            self.must([*simulated, "true"])
+            python = simulated + python
+        else:
+            # With the compiler's words of the check stage `package`. Building heddle-torch imports torch,
+            # which would load the heddle-torch of the patch before.
+            self.must(
+                ["tools/setup.sh", "torch" if kind.startswith("torch") else "package"],
+                CMAKE_ARGS="-DCMAKE_COMPILE_WARNING_AS_ERROR=ON",
+                TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+            )
         if kind.endswith("-metal"):
             self.must(["cmake", "--preset", "metal-double"])
             self.must(["cmake", "--build", "build/release", "--target", "heddle_on_the_double"])
             double = COPY / "build/release/on_the_double/libheddle.so.0"
             device = {"HEDDLE_DEVICE": "metal", "LD_PRELOAD": str(double)}
-        command = [VENV / "bin" / "python", "-m", "pytest", "-q", "-x", test]
+        command = [*python, "-m", "pytest", "-q", "-x", test]
         status, output = self.run(command, TEST_LIMIT_S, **device)
         if status in (2, 3, 4, 5):
             return False, f"pytest ended with {status}: {output.strip().splitlines()[-1:]}"

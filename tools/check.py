@@ -127,6 +127,13 @@ def labelled_stage(preset: str, label: str, *targets: str) -> Callable[[Log], Co
     return stage
 
 
+def sim_stage(log: Log) -> Count:
+    """Schedules (base/simulation.h, base/strategy.h), and what Python adds under faults."""
+    total = labelled_stage("sim", "^sim$", "sim_tests")(log)
+    launcher = (sys.executable, "tools/python_simulated.py")
+    return total + run_pytest(log, "-s", "tests/fault_points/python_points.py", launcher=launcher)
+
+
 def double_stage(preset: str, label: str) -> Callable[[Log], Count]:
     """A driver and what stands for its vendor's, on Linux; compiled beside the release build."""
 
@@ -240,7 +247,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "unit": unit_stage,
     "stress": stress_stage,
     "spin": judged_stage("tools/spin_models.py"),
-    "sim": labelled_stage("sim", "^sim$", "sim_tests"),  # schedules: base/simulation.h, base/strategy.h
+    "sim": sim_stage,
     "replay": judged_stage("tools/replay_models.py"),  # of what simulated threads did, by the models
     "install": install_stage,
     "package": package_stage,

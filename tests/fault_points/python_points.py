@@ -13,14 +13,12 @@ import faulthandler
 import gc
 import itertools
 import logging
-import os
 import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
@@ -47,7 +45,7 @@ HANGS = ("hang", "lost")
 ASKED_AGAIN = ("allocation", "device_memory", "staging_memory")  # refused once: nobody notices
 MAY_LAST = (*ASKED_AGAIN, "make_queue", "compile", "submit", "late")
 
-library = ctypes.CDLL(str(Path(os.environ.get("HEDDLE_LIBRARY", "libheddle.so.0"))))
+library = ctypes.CDLL("libheddle.so.0")  # the one that heddle has loaded
 _ask = library._ZN6heddle9sim_hooks3askEPKc
 _ask.restype, _ask.argtypes = ctypes.c_int64, [ctypes.c_char_p]
 _at_each_call = library._ZN6heddle9sim_hooks12at_each_callEPFvvE
@@ -279,7 +277,9 @@ async def withdrawn(trial: Trial, queue: heddle.BatchQueue) -> None:
     loop = asyncio.get_running_loop()
     stays, goes = rows(1, 0.8), rows(1, 0.9)
     tasks = [asyncio.ensure_future(queue.asubmit(x)) for x in (stays, goes, goes)]
-    await asyncio.sleep(0)
+    begun = loop.create_future()
+    loop.call_soon(begun.set_result, None)
+    await begun  # all have asked
     future = queue.submit(goes)
     tasks[1].cancel()
     went = future.cancel()
