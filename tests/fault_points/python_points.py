@@ -266,6 +266,13 @@ async def room_awaited(trial: Trial, queue: heddle.BatchQueue) -> None:
     )
 
 
+async def with_deadlines(trial: Trial, queue: heddle.BatchQueue) -> None:
+    """What waits behind a batch that hangs gets its deadline's error, or that of hang_after."""
+    bound = HANG_S / 2 if trial.hangs else LIMIT_S
+    asked = [(x, queue.asubmit(x, timeout=bound)) for x in (rows(4, 0.1), rows(4, 0.2), rows(1, 0.3))]
+    await trial.all("asubmit with a deadline", asked)
+
+
 async def without_a_queue(trial: Trial, queue: heddle.BatchQueue) -> None:
     bound = HANG_S if trial.hangs else LIMIT_S
     asked = [(x, trial.world.model.asubmit(x, timeout=bound)) for x in (rows(1, 0.1), rows(3, 0.2))]
@@ -299,6 +306,7 @@ WAYS: dict[str, Way] = {
     "asubmit to a callable that raises": (of_a_callable, calls_the_model),
     "asubmit in parts": (cut_and_joined, Trial.queue),
     "asubmit into a full queue": (room_awaited, lambda trial: trial.queue(capacity=1, max_batch=1)),
+    "asubmit with deadlines": (with_deadlines, Trial.queue),
     "asubmit, cancelled": (withdrawn, Trial.queue),
     "a model's asubmit": (without_a_queue, Trial.queue),
 }
