@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import run_threads
 from test_batch_queue import Gate, hold, row
+from test_batch_queue_life import wait_until
 
 import heddle
 
@@ -88,6 +89,30 @@ def test_the_await_for_room_has_a_bound(options):
         with pytest.raises(heddle.ExhaustedError):
             asyncio.run(q.asubmit(row(2)))
         gate.open.set()
+
+
+def test_an_await_for_room_that_a_hung_worker_ended_goes_on_when_the_worker_is_back():
+    gate = Gate()
+    with heddle.BatchQueue(gate, capacity=1, max_batch=1, hang_after=1.0) as q:
+        hung = hold(gate, q)
+
+        async def main():
+            q.submit(row(1))
+            task = asyncio.create_task(q.asubmit(row(2)))
+            await turn()
+            # The loop stands still: it hears that there is no room when others have it again.
+            assert isinstance(hung.exception(30), heddle.UnavailableError)
+            gate.open.set()
+            wait_until(lambda: q.health().status == "ok")
+            hold(gate, q)
+            q.submit(row(3))
+            for _ in range(5):
+                await turn()
+            assert not task.done()
+            gate.open.set()
+            return await asyncio.wait_for(task, 30)
+
+        assert asyncio.run(main())[0, 0] == 4
 
 
 def test_errors_and_deadlines_reach_the_awaiting_task():

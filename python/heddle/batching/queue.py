@@ -131,6 +131,23 @@ class BatchQueue:
     async def _await_room(
         self, loop: asyncio.AbstractEventLoop, rows: int, enter: Callable[..., tuple[int, ...] | None]
     ) -> tuple[int, ...]:
+        end = loop.time() + self._room
+        while True:
+            ids, told = await self._seek_room(loop, rows, enter, max(0.0, end - loop.time()))
+            if ids is not None:
+                return ids
+            # Told, and no room: the last worker hung, which ends all waits for room, and is back.
+            if not told:
+                raise ExhaustedError("the queue is full, and stayed so: try later, or raise capacity")
+
+    async def _seek_room(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        rows: int,
+        enter: Callable[..., tuple[int, ...] | None],
+        timeout: float,
+    ) -> tuple[tuple[int, ...] | None, bool]:
+        """The ids, where there was room, and whether there was an answer at all."""
         room = loop.create_future()
 
         def wake() -> None:
@@ -141,13 +158,10 @@ class BatchQueue:
 
         seeker = self._requests.seek_room(rows, wake)
         try:
-            await asyncio.wait([room], timeout=self._room)
-            ids = enter(seeker)
+            await asyncio.wait([room], timeout=timeout)
+            return enter(seeker), room.done()
         finally:
             self._requests.leave_room(seeker)
-        if ids is None:
-            raise ExhaustedError("the queue is full, and stayed so: try later, or raise capacity")
-        return ids
 
     # ---- the queue itself
 
