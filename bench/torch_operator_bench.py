@@ -1,6 +1,6 @@
 """Question  what does one small eager operator cost on device "heddle", and what do its callers share?
-Read as   per operator, microseconds on the device over those on PyTorch's CPU, one thread each; and per device
-          the operators per second of two threads, with inputs of their own and shared weights, over those of
+Read as   per operator, microseconds on the device over those on PyTorch's CPU, one thread each; per device the
+          operators per second of two threads, with inputs of their own and shared weights, over those of
           one. Round by round, all in turn in one process: median and quartiles. TorchScript loops over the
           operator: without Python, whose lock two threads would share.
           --instructions: also the instructions of one operator, as callgrind counts them, dispatch included.
@@ -118,7 +118,8 @@ def run_counted(name: str, device: str) -> None:
         for _ in range(3):  # TorchScript rewrites its loop at the second call
             call(LOOP)
         for word in ("on", "off"):
-            subprocess.run(["callgrind_control", "-i", word, str(os.getpid())], check=True, capture_output=True)
+            control = ["callgrind_control", "-i", word, str(os.getpid())]
+            subprocess.run(control, check=True, capture_output=True)
             for _ in range(COUNTED if word == "on" else 0):
                 call(LOOP)
 

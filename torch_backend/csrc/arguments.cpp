@@ -62,8 +62,14 @@ const c10::Type& plain(const c10::Type& type) {
   return optional == nullptr ? type : *optional->getElementType();
 }
 
-bool is_scalar_argument(const c10::Argument& argument) {
-  return plain(*argument.real_type()).kind() == c10::TypeKind::NumberType;
+uint64_t scalar_arguments(const c10::FunctionSchema& schema) {
+  const std::vector<c10::Argument>& arguments = schema.arguments();
+  TORCH_INTERNAL_ASSERT(arguments.size() <= 64, schema.name(), " has ", arguments.size(), " arguments");
+  uint64_t bits = 0;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (plain(*arguments[i].real_type()).kind() == c10::TypeKind::NumberType) bits |= uint64_t{1} << i;
+  }
+  return bits;
 }
 
 Argument to_argument(const c10::IValue& value, const c10::Type& declared, const TensorMaker& make) {

@@ -20,7 +20,8 @@ Argument to_argument(const c10::IValue& value, const c10::Type& type, const Tens
 
 // One schema argument type without the wrapping of optional.
 const c10::Type& plain(const c10::Type& type);
-bool is_scalar_argument(const c10::Argument& argument);  // schema type Scalar, optional or not
+// Bits of the arguments of schema type Scalar, optional or not.
+uint64_t scalar_arguments(const c10::FunctionSchema& schema);
 
 // f of each tensor in the value, with the value's structure.
 template <class F>

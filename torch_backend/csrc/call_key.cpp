@@ -8,8 +8,6 @@
 #include <cstring>
 #include <numeric>
 
-#include "arguments.h"
-
 namespace heddle::torch_backend {
 namespace {
 
@@ -111,11 +109,10 @@ void CallKey::end_kind() {
   for (const int64_t extent : extents) append(whole, extent);
 }
 
-void append_arguments(CallKey& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
-                      Numbers numbers) {
+void append_arguments(CallKey& key, uint64_t scalars, c10::ArrayRef<c10::IValue> arguments, Numbers numbers) {
   key.whole.push_back(static_cast<char>(c10::get_default_dtype_as_scalartype()));
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!arguments[i].isNone() && is_scalar_argument(schema.arguments()[i])) {
+    if ((scalars >> i & 1) != 0 && !arguments[i].isNone()) {
       append_number(key.whole, arguments[i], numbers);
     } else {
       append_value(key, arguments[i]);

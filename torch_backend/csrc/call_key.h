@@ -36,8 +36,8 @@ struct CallKey {
   void end_kind();  // nothing but extents follows
 };
 
-// The default dtype is part of it: it decides what floats and whole numbers promote to.
-void append_arguments(CallKey& key, const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments,
-                      Numbers numbers);
+// The default dtype is part of it: it decides what floats and whole numbers promote to. `scalars` are bits of
+// the arguments of schema type Scalar.
+void append_arguments(CallKey& key, uint64_t scalars, c10::ArrayRef<c10::IValue> arguments, Numbers numbers);
 
 }  // namespace heddle::torch_backend

@@ -12,6 +12,7 @@
 #include "described.h"
 #include "graph_of_one.h"
 #include "process_end.h"
+#include "recent_calls.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -117,9 +118,13 @@ std::shared_ptr<const Compiled> make(CallKey key, const Overload& overload,
 // Nothing is kept of a call that is refused.
 std::shared_ptr<const Compiled> compiled_of(const CallKey& key, const Overload& overload,
                                             c10::ArrayRef<c10::IValue> arguments, const Device& device) {
+  thread_local RecentCalls<Compiled> recent;
   try {
-    return std::static_pointer_cast<const Compiled>(
-        calls().get_or_make(key.whole, [&] { return make(key, overload, arguments, device); }));
+    return recent.find_or(key.whole, [&] {
+      const auto make_it = [&] { return make(key, overload, arguments, device); };
+      // By reference: it captures more than a std::function holds without the heap.
+      return std::static_pointer_cast<const Compiled>(calls().get_or_make(key.whole, std::cref(make_it)));
+    });
   } catch (const Error&) {
     described(overload, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
     throw;
@@ -183,19 +188,20 @@ c10::Scalar value_of(const at::Tensor& tensor) {  // of a CPU tensor without dim
 }
 
 // The nth tensor of a list that may hold None: sources count those that are there.
-c10::IValue present(c10::ArrayRef<c10::IValue> list, int n) {
+const at::Tensor& present(c10::ArrayRef<c10::IValue> list, int n) {
   const auto* const found = std::ranges::find_if(list, [&](const c10::IValue& each) {
     return each.isTensor() && each.toTensor().defined() && n-- == 0;
   });
-  return *found;
+  return found->toTensor();
 }
 
 Tensor operand(const Source& source, c10::ArrayRef<c10::IValue> arguments, const Device& device) {
   const c10::IValue& argument = arguments[static_cast<size_t>(source.argument)];
   if (source.number && source.form != Form::number)
     return number_tensor(argument.toScalar(), *source.number, device);
-  const c10::IValue element = source.element < 0 ? argument : present(argument.toListRef(), source.element);
-  const at::Tensor& tensor = element.toTensor();
+  // Not copied: threads share weights, and each copy would write their counts of references.
+  const at::Tensor& tensor =
+      source.element < 0 ? argument.toTensor() : present(argument.toListRef(), source.element);
   if (source.form == Form::number) return number_tensor(value_of(tensor), *source.number, device);
   if (source.form == Form::permuted) return to_heddle(tensor.permute(memory_order(tensor)));
   return to_heddle(tensor);
@@ -307,7 +313,7 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     const Overload* self = &overload_;
     key.whole.append(reinterpret_cast<const char*>(&self), sizeof self);
     key.whole.push_back(static_cast<char>(index));
-    append_arguments(key, schema, arguments, overload_.entry->numbers);
+    append_arguments(key, numbers_, arguments, overload_.entry->numbers);
     check_overlap(overload_, targets, arguments, key.whole);
     key.end_kind();
     return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, targets, device, index);
@@ -357,6 +363,7 @@ EagerCacheStats eager_cache_stats() { return {calls().stats(), graphs().stats()}
 void clear_eager_cache() {
   calls().clear();
   graphs().clear();
+  forget_recent_calls();
   forget_kinds();
 }
 

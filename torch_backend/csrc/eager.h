@@ -19,6 +19,7 @@
 
 #include <vector>
 
+#include "arguments.h"
 #include "table.h"
 
 namespace heddle::torch_backend {
@@ -47,11 +48,13 @@ struct Overload {
 
 class EagerKernel final : public c10::OperatorKernel {
  public:
-  explicit EagerKernel(Overload overload) : overload_(std::move(overload)) {}
+  explicit EagerKernel(Overload overload)
+      : overload_(std::move(overload)), numbers_(scalar_arguments(overload_.op.schema())) {}
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
  private:
   const Overload overload_;
+  const uint64_t numbers_;  // bits of the arguments of schema type Scalar
 };
 
 c10::OperatorName name_of(std::string_view op);  // "aten::add.Tensor" -> its name and its overload's

@@ -96,8 +96,9 @@ void check_type(c10::ScalarType type) {
 }
 
 DType to_heddle(c10::ScalarType type) {
-  check_type(type);
   const std::optional<DType> dtype = counterpart(type);
+  if (!dtype) [[unlikely]]
+    check_type(type);
   TORCH_CHECK_NOT_IMPLEMENTED(dtype, "device heddle does not compute this with complex numbers (", type, ")");
   return *dtype;
 }
@@ -127,6 +128,16 @@ Tensor bytes_of(const c10::Storage& storage) {
 
 Tensor to_heddle(const at::TensorBase& tensor) {
   const DType dtype = to_heddle(tensor.scalar_type());
+  const Memory* const memory = tensor.device().type() == kType ? memory_of(tensor.storage()) : nullptr;
+  if (memory != nullptr && tensor.numel() != 0) [[likely]] {
+    // Each operand of each call comes here: blocks of the heap that stay are filled again. A view calls
+    // nobody who could come here meanwhile.
+    thread_local Shape shape, strides;
+    shape.assign(tensor.sizes().begin(), tensor.sizes().end());
+    strides.assign(tensor.strides().begin(), tensor.strides().end());
+    const auto offset = tensor.storage_offset() * static_cast<int64_t>(tensor.element_size());
+    return memory->bytes.view(dtype, shape, strides, offset);
+  }
   const Shape shape = shape_of(tensor.sizes()), strides = shape_of(tensor.strides());
   if (tensor.device().type() == kType) {
     if (tensor.numel() == 0) return Tensor::empty(dtype, shape, device_at(tensor.device().index()));
