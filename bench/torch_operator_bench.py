@@ -1,6 +1,6 @@
 """Question  what does one small eager operator cost on device "heddle", and what do its callers share?
-Read as   per operator, microseconds on the device over those on PyTorch's CPU, one thread each; per device the
-          operators per second of two threads, with inputs of their own and shared weights, over those of
+Read as   per operator, microseconds on the device over those on PyTorch's CPU, one thread each; per device
+          the operators per second of two threads, with inputs of their own and shared weights, over those of
           one. Round by round, all in turn in one process: median and quartiles. TorchScript loops over the
           operator: without Python, whose lock two threads would share.
           --instructions: also the instructions of one operator, as callgrind counts them, dispatch included.

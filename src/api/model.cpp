@@ -54,21 +54,48 @@ std::vector<device::View> views_to_write(std::span<const Tensor> outputs) {
   return views_of(outputs);
 }
 
+// Of a few tensors, without a copy.
+struct FewViews {
+  static constexpr size_t kMost = 8;
+  explicit FewViews(std::span<const Tensor> tensors) : count(tensors.size()) {
+    for (size_t i = 0; i < count; ++i) views[i] = &Internals::view(tensors[i]);
+  }
+  std::span<const device::View* const> span() const { return {views.data(), count}; }
+
+  std::array<const device::View*, kMost> views;
+  const size_t count;  // at most kMost
+};
+
 // What would run alone anyway.
 std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model,
                                                 std::span<const Tensor> inputs,
                                                 Duration at_most = Duration::max()) {
-  constexpr size_t kFew = 8;
-  std::array<const device::View*, kFew> views;
-  if (inputs.size() > kFew) return std::nullopt;
-  for (size_t i = 0; i < inputs.size(); ++i) views[i] = &Internals::view(inputs[i]);
+  if (inputs.size() > FewViews::kMost) return std::nullopt;
+  const FewViews views(inputs);
   return within_memory([&]() -> std::optional<std::vector<Tensor>> {
-    const std::span<const device::View* const> given(views.data(), inputs.size());
+    const std::span<const device::View* const> given = views.span();
     auto ran = model.door == nullptr
                    ? model.calls->try_call(given, at_most)
                    : Internals::runtime(model.device).try_run(*model.model, given, *model.door, at_most);
     if (!ran.has_value()) return std::nullopt;
     return Internals::make_tensors(take(*std::move(ran)));
+  });
+}
+
+// The same on a stream.
+std::optional<std::vector<Tensor>> call_on_stream(const Internals::ModelRep& model, const Stream& stream,
+                                                  std::span<const Tensor> inputs,
+                                                  const CallOptions& options) {
+  if (std::max(inputs.size(), options.outputs.size()) > FewViews::kMost) return std::nullopt;
+  if (!std::ranges::all_of(options.outputs, &Internals::writable)) return std::nullopt;
+  const FewViews given(inputs), outputs(options.outputs);
+  return within_memory([&]() -> std::optional<std::vector<Tensor>> {
+    auto ran = Internals::runtime(model.device)
+                   .try_run_on(*model.model, {Internals::stream(stream), given.span(), outputs.span(),
+                                              options.in_slices, to_deadline(options.timeout)});
+    if (!ran.has_value()) return std::nullopt;
+    std::vector<device::View> views = take(*std::move(ran));
+    return options.outputs.empty() ? Internals::make_tensors(std::move(views)) : options.outputs;
   });
 }
 
@@ -267,11 +294,14 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (!options.stream && !guarded && is_free) {
     if (auto outputs = call_at_once(*rep_, inputs)) return *std::move(outputs);
   }
-  const std::vector<device::View> views = views_of(inputs);
   const Stream* stream = options.stream ? &*options.stream : guarded ? &*guarded : nullptr;
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
+  if (stream != nullptr) {
+    if (auto made = call_on_stream(*rep_, *stream, inputs, options)) return *std::move(made);
+  }
+  const std::vector<device::View> views = views_of(inputs);
   if (stream == nullptr && is_free && coalesces(*rep_, views)) {
     return within_memory([&] {
       const auto keep = [&] { return Internals::keep_all(rep_->device, inputs); };

@@ -58,6 +58,13 @@ bool can_name(const device::Device& device, const View& view) {
          view.address() % rule.caller_alignment == 0;
 }
 
+bool may_write_beside(const device::Program& program, size_t output, const View& to, size_t input,
+                      const View& from) {
+  if (!overlap(from, to)) return true;
+  const bool is_same = from.address() == to.address() && from.bytes() == to.bytes();
+  return is_same && program.may_share(output, input);
+}
+
 Result<View> as_callers(const View& view, bool to_write, Deadline deadline) {
   if (view.buffer == nullptr) return view;
   if (view.buffer->host() == nullptr && view.bytes() != 0) {
@@ -147,9 +154,7 @@ bool Binding::is_in_the_way(const device::Device& device, const device::Program&
   if (!can_run_on(device, to)) return false;
   for (size_t i = 0; i < call.inputs.size(); ++i) {
     const View& from = call.inputs[i];
-    if (!can_run_on(device, from) || !overlap(from, to)) continue;
-    const bool is_same = from.address() == to.address() && from.bytes() == to.bytes();
-    if (!is_same || !program.may_share(output, i)) return true;
+    if (can_run_on(device, from) && !may_write_beside(program, output, to, i, from)) return true;
   }
   return false;
 }

@@ -26,6 +26,10 @@ bool can_name(const device::Device& device, const device::View& view);
 // What a Run may name: contiguous, aligned to its element, and such as the device's Binding says.
 bool can_run_on(const device::Device& device, const device::View& view);
 
+// Whether a run may write an output to `to`, where it reads `from` as an input.
+bool may_write_beside(const device::Program& program, size_t output, const device::View& to, size_t input,
+                      const device::View& from);
+
 // A view of the same bytes as the caller's memory, once no other device's work is in the way. invalid when
 // the host cannot address them.
 Result<device::View> as_callers(const device::View& view, bool to_write, Deadline deadline);

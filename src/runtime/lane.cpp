@@ -17,8 +17,9 @@ bool PreparedCall::is_for(ModelId asked, std::span<const View* const> given) {
                     });
 }
 
-PreparedCall* Lane::find(ModelId model, std::span<const View* const> inputs) {
-  for (PreparedCall& each : prepared) {
+PreparedCall* PreparedCalls::find(ModelId model, std::span<const View* const> inputs) {
+  if (sets_.empty()) return nullptr;
+  for (PreparedCall& each : sets_[place_of(model)].calls) {
     if (each.is_for(model, inputs)) return &each;
   }
   return nullptr;
@@ -37,15 +38,21 @@ const device::CommandList& PreparedCall::bound_to(std::span<const View* const> i
     bound.inputs[i].offset = inputs[i]->offset;
     bound.inputs[i].callers = inputs[i]->callers;
   }
-  for (size_t i = 0; i < outputs.size(); ++i) bound.outputs[i].buffer = without_owner(outputs[i].buffer);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    bound.outputs[i].buffer = without_owner(outputs[i].buffer);
+    bound.outputs[i].offset = outputs[i].offset;
+    bound.outputs[i].callers = outputs[i].callers;
+  }
   bound.arena = without_owner(arena);
   return list;
 }
 
-PreparedCall& Lane::prepare(ModelId model, Ref<const device::Program> program,
-                            std::span<const View* const> given) {
-  PreparedCall& fresh = prepared[oldest];
-  oldest = (oldest + 1) % prepared.size();
+PreparedCall& PreparedCalls::prepare(ModelId model, Ref<const device::Program> program,
+                                     std::span<const View* const> given) {
+  if (sets_.empty()) sets_.resize(kSets);
+  Set& set = sets_[place_of(model)];
+  PreparedCall& fresh = set.calls[set.oldest];
+  set.oldest = (set.oldest + 1) % kWays;
   fresh.model = ModelId::kForeign;
   std::vector<View> inputs, outputs;
   fresh.output_bytes.clear();
@@ -80,7 +87,7 @@ Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
 }
 
 void Lanes::drop_programs() {
-  std::vector<std::array<PreparedCall, 4>> dropped;  // destroyed with no lane taken
+  std::vector<PreparedCalls> dropped;  // destroyed with no lane taken
   governor_->with_free_lanes([&](int index) {
     Lane& lane = lanes_[static_cast<size_t>(index)];
     dropped.push_back(std::exchange(lane.prepared, {}));

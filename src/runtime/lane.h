@@ -43,19 +43,34 @@ struct PreparedCall {
                                       const Ref<device::Buffer>& arena);
 };
 
+// The last calls that ran on a lane. A thread that runs operators one by one calls hundreds of models in
+// turn.
+class PreparedCalls {
+ public:
+  PreparedCall* find(ModelId model, std::span<const device::View* const> inputs);
+  PreparedCall& prepare(ModelId model, Ref<const device::Program> program,
+                        std::span<const device::View* const> inputs);
+  void clear() { sets_.clear(); }
+
+ private:
+  static constexpr size_t kSets = 64, kWays = 4;
+  struct Set {
+    std::array<PreparedCall, kWays> calls;
+    size_t oldest = 0;  // the next of them to make room
+  };
+  static size_t place_of(ModelId model) { return static_cast<size_t>(model) % kSets; }
+
+  std::vector<Set> sets_;  // none until something is prepared
+};
+
 struct Lane {
   int index = 0;
   Ref<Stream> stream;
   std::unique_ptr<Slot> slot;  // null: none has been needed
   device::CommandList list;
-  std::array<PreparedCall, 4> prepared;
-  size_t oldest = 0;  // the next of them to make room
+  PreparedCalls prepared;
   uint32_t long_runs = 0;
   uint64_t programs = 0;  // Executables::changes() when the first of them was prepared
-
-  PreparedCall* find(ModelId model, std::span<const device::View* const> inputs);
-  PreparedCall& prepare(ModelId model, Ref<const device::Program> program,
-                        std::span<const device::View* const> inputs);
 };
 
 class Lanes {

@@ -30,10 +30,10 @@ class Runtime::LoneLane {
   explicit operator bool() const { return static_cast<bool>(permit_); }
   void use() { used_ = true; }  // it counts as a call
   // With programs that were there when it was taken.
-  Result<Lane*> lane() {
-    HEDDLE_TRY_ASSIGN(Lane * lane, parts_.lanes->at(permit_, true));
+  Result<Lane*> lane(bool needs_stream = true) {
+    HEDDLE_TRY_ASSIGN(Lane * lane, parts_.lanes->at(permit_, needs_stream));
     if (lane->programs != changes_) {
-      lane->prepared = {};
+      lane->prepared.clear();
       lane->programs = changes_;
     }
     return lane;
@@ -67,6 +67,36 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
   return result;
 }
 
+std::optional<Result<Runtime::Views>> Runtime::try_run_on(const Model& model, const OnStream& given) {
+  if (!can_run_at_once_ || fork_generation() != generation_) return std::nullopt;
+  std::optional<TimeSlices::Call> slice;
+  if (given.in_slices) slice.emplace(*parts_->time_slices, given.deadline);
+  const std::optional<Turn> turn = given.stream.try_turn();
+  if (!turn.has_value()) return std::nullopt;
+  LoneLane mine(*parts_, model.id(), parts_->governor->limit());
+  if (!mine || model.closed()) return std::nullopt;  // with the lane: see try_run()
+  const Result<Lane*> taken = mine.lane(false);
+  if (!taken.ok()) return std::nullopt;
+  Lane& lane = **taken;
+  PreparedCall* call = prepared(lane, model, given.inputs);
+  if (call == nullptr) return std::nullopt;
+  std::optional<Views> outputs = given.outputs.empty() ? fresh_outputs(*call) : given_outputs(*call, given);
+  if (!outputs.has_value()) return std::nullopt;
+  const uint64_t arena = call->run().program->arena_bytes();
+  if (!reserve_arena(lane, arena)) return std::nullopt;
+  mine.use();
+  const Status status =
+      given.stream.run_now(call->bound_to(given.inputs, *outputs, arena == 0 ? nullptr : lane.slot->arena()));
+  if (!status.ok()) return Result<Views>(status);
+  return Result<Views>(*std::move(outputs));
+}
+
+bool Runtime::reserve_arena(Lane& lane, uint64_t bytes) {
+  if (bytes == 0) return true;
+  if (lane.slot == nullptr) lane.slot = parts_->slots->make();
+  return lane.slot->reserve_arena(bytes, Allocator::Callbacks::no).ok();
+}
+
 std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Model& model,
                                                            std::span<const View* const> inputs,
                                                            Duration at_most, bool among_many) {
@@ -77,8 +107,7 @@ std::optional<Result<Runtime::Views>> Runtime::run_on_lane(Lane& lane, const Mod
   std::optional<Views> outputs = fresh_outputs(*call);
   if (!outputs.has_value()) return std::nullopt;
   const uint64_t arena = call->run().program->arena_bytes();
-  if (lane.slot == nullptr && arena != 0) lane.slot = parts_->slots->make();
-  if (arena != 0 && !lane.slot->reserve_arena(arena, Allocator::Callbacks::no).ok()) return std::nullopt;
+  if (!reserve_arena(lane, arena)) return std::nullopt;
   const bool timed = call->timed < PreparedCall::kTimed;
   const TimePoint begin = timed ? Clock::real().now() : TimePoint();
   const Status status =
@@ -97,13 +126,13 @@ PreparedCall* Runtime::prepared(Lane& lane, const Model& model, std::span<const 
     if (!can_run_on(*device_, *view)) return nullptr;
     if (view->buffer != nullptr && !view->buffer->pending().empty()) return nullptr;  // has to be waited for
   }
-  if (PreparedCall* known = lane.find(model.id(), inputs)) [[likely]]
+  if (PreparedCall* known = lane.prepared.find(model.id(), inputs)) [[likely]]
     return known;
   std::vector<View> views;
   for (const View* view : inputs) views.push_back(*view);
   Ref<const device::Program> program = parts_->executables->peek(model.id(), views);
   if (program == nullptr) return nullptr;
-  return &lane.prepare(model.id(), std::move(program), inputs);
+  return &lane.prepared.prepare(model.id(), std::move(program), inputs);
 }
 
 // Nothing where memory can only be had with pressure callbacks, which may call models.
@@ -120,6 +149,25 @@ std::optional<Runtime::Views> Runtime::fresh_outputs(PreparedCall& call) {
     output.extents = like[i].extents;
     output.strides = like[i].strides;
     output.buffer = std::move(buffer).value();
+  }
+  return outputs;
+}
+
+// Nothing where one is of another type, has to be waited for or staged, or is in the way of what is read.
+std::optional<Runtime::Views> Runtime::given_outputs(PreparedCall& call, const OnStream& given) const {
+  const device::Run& run = call.run();
+  if (given.outputs.size() != run.outputs.size()) return std::nullopt;
+  Views outputs;
+  outputs.reserve(given.outputs.size());
+  for (size_t i = 0; i < given.outputs.size(); ++i) {
+    const View& to = *given.outputs[i];
+    if (to.dtype != run.outputs[i].dtype || to.extents != run.outputs[i].extents || !can_run_on(*device_, to))
+      return std::nullopt;
+    if (to.buffer != nullptr && !to.buffer->pending().empty()) return std::nullopt;
+    for (size_t input = 0; input < given.inputs.size(); ++input) {
+      if (!may_write_beside(*run.program, i, to, input, *given.inputs[input])) return std::nullopt;
+    }
+    outputs.push_back(to);
   }
   return outputs;
 }

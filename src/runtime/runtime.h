@@ -78,6 +78,14 @@ class Runtime {
   using Views = std::vector<device::View>;
   std::optional<Result<Views>> try_run(const Model& model, std::span<const device::View* const> inputs,
                                        LoneDoor& door, Duration at_most = Duration::max());
+  // The same on a stream whose Turn is free, in its order, with any lane: for calls as short as operators.
+  struct OnStream {
+    Stream& stream;
+    std::span<const device::View* const> inputs, outputs;  // outputs: empty, or memory to write to
+    bool in_slices;
+    Deadline deadline;  // of the wait for a slice
+  };
+  std::optional<Result<Views>> try_run_on(const Model& model, const OnStream& call);
   // run() in two steps; Call::wait says that finish() will be called. After a deadline it may be called
   // again, by any one thread.
   Result<InFlight> start(Model& model, const Call& call);
@@ -158,8 +166,10 @@ class Runtime {
   std::optional<Result<Views>> run_on_lane(Lane& lane, const Model& model,
                                            std::span<const device::View* const> inputs, Duration at_most,
                                            bool among_many);
+  bool reserve_arena(Lane& lane, uint64_t bytes);  // false: not without pressure callbacks
   PreparedCall* prepared(Lane& lane, const Model& model, std::span<const device::View* const> inputs);
   std::optional<Views> fresh_outputs(PreparedCall& call);
+  std::optional<Views> given_outputs(PreparedCall& call, const OnStream& given) const;
   Status begin(InFlight& started, Model& model, const Call& call);
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   Result<device::View> stage(const device::View& view, bool write, Deadline deadline);
