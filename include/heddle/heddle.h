@@ -495,9 +495,8 @@ struct CallOptions {
   // for a ScatterND or a ScatterElements costs what is written and not the whole; else the result is computed
   // apart and copied. Such a call is not coalesced.
   std::vector<Tensor> outputs = {};
-  // One of many short calls of its thread, as operators are. On a device that computes on its callers'
-  // threads such calls of more threads than it has go on in slices of time: a processor does not change hands
-  // at each.
+  // One of many short calls of its thread, as operators are. Where callers' threads compute, such calls of
+  // more threads than the device has go on in slices of time: a processor does not change hands at each.
   bool in_slices = false;
 };
 
@@ -512,8 +511,7 @@ struct CoalescingStats {
   int lanes;                   // that batches are spread over, likewise
 };
 
-// A compiled model. Weights are loaded and packed once; a shape is compiled on its first call, once,
-// however many threads ask.
+// A compiled model. Weights are loaded and packed once, a shape is compiled once, however many threads ask.
 class HEDDLE_API Model {
  public:
   // Reads an ONNX file, opset 7 or newer; external data beside it is mapped. invalid or unsupported name
@@ -541,13 +539,19 @@ class HEDDLE_API Model {
 
   // Inputs and results in the order of inputs() and outputs().
   std::vector<Tensor> operator()(std::span<const Tensor> inputs, const CallOptions& options = {}) const;
-  std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs,
-                                 const CallOptions& options = {}) const {
-    return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), options);
+  std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs, const CallOptions& given = {}) const {
+    return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), given);
   }
-  // The same for hosts that hold a lock of their own over the call, as Python's does: only where it runs
-  // alone, at once and waiting for nobody, and has taken at most so long in its first runs. Nothing: nothing
-  // was done.
+  // The same with windows on memory in the place of the Tensors that memory.view() would make of them.
+  struct Window {
+    const Tensor& memory;
+    DType dtype;
+    std::span<const int64_t> shape, strides;
+    int64_t offset;
+  };
+  std::vector<Tensor> call_windows(std::span<const Window> inputs, const CallOptions& options) const;
+  // The same for hosts that hold a lock over the call, as Python's does: only where it runs alone, at once,
+  // waits for nobody, and took at most so long in its first runs. Nothing: nothing was done.
   std::optional<std::vector<Tensor>> try_brief(std::span<const Tensor> inputs,
                                                std::chrono::nanoseconds at_most) const;
   // The same without a thread that waits. A call that is wrong, or one too many, throws here, and `then` is

@@ -53,7 +53,7 @@ auto within_memory(F&& call) -> decltype(call()) {
 Deadline to_deadline(const Timeout& timeout);
 inline ir::DType to_ir(DType dtype) { return static_cast<ir::DType>(dtype); }
 inline DType to_public(ir::DType dtype) { return static_cast<DType>(dtype); }
-ir::Extents to_extents(const Shape& shape, DType dtype);  // checked: rank, signs, size
+ir::Extents to_extents(std::span<const int64_t> shape, DType dtype);  // checked: rank, signs, size
 
 struct Device::Rep {
   std::string name;
@@ -126,6 +126,9 @@ struct Internals {
     return tensors;
   }
   static const device::View& view(const Tensor& tensor);  // invalid for a Tensor that is none
+  // All of a view but for its buffer: memory.view(dtype, shape, strides, offset). invalid where it leaves it.
+  static void set_window(device::View& view, const Model::Window& window);
+  static Tensor make_view(const Model::Window& window);  // shares the memory
   static bool writable(const Tensor& tensor) { return view(tensor), tensor.rep_->writable; }
   static Model make_model(std::shared_ptr<Model::Rep> rep) { return Model(std::move(rep)); }
   // Before anyone else has the model.

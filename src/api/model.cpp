@@ -84,14 +84,14 @@ std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model
 
 // The same on a stream.
 std::optional<std::vector<Tensor>> call_on_stream(const Internals::ModelRep& model, const Stream& stream,
-                                                  std::span<const Tensor> inputs,
+                                                  std::span<const device::View* const> inputs,
                                                   const CallOptions& options) {
-  if (std::max(inputs.size(), options.outputs.size()) > FewViews::kMost) return std::nullopt;
+  if (options.outputs.size() > FewViews::kMost) return std::nullopt;
   if (!std::ranges::all_of(options.outputs, &Internals::writable)) return std::nullopt;
-  const FewViews given(inputs), outputs(options.outputs);
+  const FewViews outputs(options.outputs);
   return within_memory([&]() -> std::optional<std::vector<Tensor>> {
     auto ran = Internals::runtime(model.device)
-                   .try_run_on(*model.model, {Internals::stream(stream), given.span(), outputs.span(),
+                   .try_run_on(*model.model, {Internals::stream(stream), inputs, outputs.span(),
                                               options.in_slices, to_deadline(options.timeout)});
     if (!ran.has_value()) return std::nullopt;
     std::vector<device::View> views = take(*std::move(ran));
@@ -298,8 +298,8 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
-  if (stream != nullptr) {
-    if (auto made = call_on_stream(*rep_, *stream, inputs, options)) return *std::move(made);
+  if (stream != nullptr && inputs.size() <= FewViews::kMost) {
+    if (auto made = call_on_stream(*rep_, *stream, FewViews(inputs).span(), options)) return *std::move(made);
   }
   const std::vector<device::View> views = views_of(inputs);
   if (stream == nullptr && is_free && coalesces(*rep_, views)) {
@@ -329,6 +329,29 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
     std::vector<device::View> made = take(Internals::runtime(rep_->device).run(*rep_->model, call));
     return outputs.empty() ? Internals::make_tensors(std::move(made)) : options.outputs;
   });
+}
+
+std::vector<Tensor> Model::call_windows(std::span<const Window> inputs, const CallOptions& options) const {
+  const bool at_once = options.stream && rep_->replicas == nullptr && inputs.size() <= FewViews::kMost &&
+                       Internals::runtime(rep_->device).device().traits().synchronous &&
+                       Internals::is_on(*options.stream, rep_->device);
+  if (at_once) {
+    // They own nothing: each copy of a reference to memory that threads share would write its count.
+    std::array<device::View, FewViews::kMost> views;
+    std::array<const device::View*, FewViews::kMost> places;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      Internals::set_window(views[i], inputs[i]);
+      views[i].buffer = {Ref<void>(), Internals::view(inputs[i].memory).buffer.get()};
+      places[i] = &views[i];
+    }
+    const trace::Span span("api", "call");
+    if (auto made = call_on_stream(*rep_, *options.stream, {places.data(), inputs.size()}, options))
+      return *std::move(made);
+  }
+  std::vector<Tensor> tensors;
+  tensors.reserve(inputs.size());
+  for (const Window& each : inputs) tensors.push_back(Internals::make_view(each));
+  return (*this)(tensors, options);
 }
 
 std::optional<std::vector<Tensor>> Model::try_brief(std::span<const Tensor> inputs,

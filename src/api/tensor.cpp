@@ -24,12 +24,12 @@ std::byte* host_address(const device::View& view) {
               "the host cannot address this tensor's memory, which is the device's own; to_host() copies it");
 }
 
-ir::Extents strides_of(const Shape& strides, const Shape& shape) {
+ir::Extents strides_of(std::span<const int64_t> strides, std::span<const int64_t> shape) {
   if (strides.size() != shape.size()) {
     throw Error(ErrorCode::invalid,
                 text(strides.size(), " strides for a shape of ", shape.size(), " dimensions"));
   }
-  return ir::Extents(std::span<const int64_t>(strides));
+  return ir::Extents(strides);
 }
 
 // Bytes before and after the first element that a view reaches; invalid: more than there are addresses.
@@ -55,13 +55,13 @@ Result<std::pair<int64_t, int64_t>> reach(const device::View& view) {
 std::string_view name(DType dtype) { return ir::name(to_ir(dtype)); }
 size_t size_of(DType dtype) { return static_cast<size_t>(ir::size_of(to_ir(dtype))); }
 
-ir::Extents to_extents(const Shape& shape, DType dtype) {
+ir::Extents to_extents(std::span<const int64_t> shape, DType dtype) {
   if (shape.size() > ir::kMaxRank) {
     throw Error(ErrorCode::invalid,
                 text("a shape of ", shape.size(), " dimensions; at most ", ir::kMaxRank, " are possible"));
   }
   take(ir::checked_elements(shape, to_ir(dtype)));
-  return ir::Extents(std::span<const int64_t>(shape));
+  return ir::Extents(shape);
 }
 
 Tensor Internals::make_tensor(device::View view, std::shared_ptr<const void> keep, bool writable) {
@@ -163,24 +163,36 @@ Tensor Tensor::pinned(DType dtype, const Shape& shape, const Device& device) {
       to_ir(dtype), to_extents(shape, dtype), device::MemoryKind::staging)));
 }
 
-Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const {
-  const device::View& from = view_of(*this);
-  device::View view = from;
-  view.dtype = to_ir(dtype);
-  view.extents = to_extents(shape, dtype);
-  view.strides = strides_of(strides, shape);
-  if (from.buffer == nullptr) view.callers += offset;
-  if (from.buffer != nullptr) {
-    const auto [first, last] = take(reach(view));
-    const auto start = static_cast<int64_t>(from.offset), held = static_cast<int64_t>(from.buffer->bytes());
-    if (offset < -start - first || offset > held - start - last) {
-      throw Error(ErrorCode::invalid,
-                  text("a view of ", to_string(view.extents), ' ', offset, " bytes after byte ", start,
-                       " leaves its tensor's memory of ", held, " bytes"));
-    }
-    view.offset = static_cast<uint64_t>(start + offset);
+void Internals::set_window(device::View& view, const Model::Window& window) {
+  const device::View& from = view_of(window.memory);
+  const int64_t offset = window.offset;
+  view.dtype = to_ir(window.dtype);
+  view.extents = to_extents(window.shape, window.dtype);
+  view.strides = strides_of(window.strides, window.shape);
+  if (from.buffer == nullptr) {
+    view.callers = from.callers + offset;
+    return;
   }
-  return Internals::make_tensor(std::move(view), rep_->keep, rep_->writable);
+  const auto [first, last] = take(reach(view));
+  const auto start = static_cast<int64_t>(from.offset), held = static_cast<int64_t>(from.buffer->bytes());
+  if (offset < -start - first || offset > held - start - last) {
+    throw Error(ErrorCode::invalid,
+                text("a view of ", to_string(view.extents), ' ', offset, " bytes after byte ", start,
+                     " leaves its tensor's memory of ", held, " bytes"));
+  }
+  view.offset = static_cast<uint64_t>(start + offset);
+}
+
+Tensor Internals::make_view(const Model::Window& window) {
+  device::View view;
+  set_window(view, window);
+  const TensorRep& whole = *window.memory.rep_;
+  view.buffer = whole.view.buffer;
+  return make_tensor(std::move(view), whole.keep, whole.writable);
+}
+
+Tensor Tensor::view(DType dtype, const Shape& shape, const Shape& strides, int64_t offset) const {
+  return Internals::make_view({*this, dtype, shape, strides, offset});
 }
 
 DType Tensor::dtype() const { return to_public(view_of(*this).dtype); }

@@ -3,10 +3,8 @@
 
 #include <c10/core/DefaultDtype.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 namespace heddle::torch_backend {
 namespace {
@@ -25,12 +23,11 @@ void append_tensor(CallKey& call, const at::Tensor& tensor) {
     return;
   }
   const Form form = form_of(tensor);
-  key.push_back('T');
-  key.push_back(static_cast<char>(tensor.scalar_type()));
-  key.push_back(static_cast<char>(form));
-  key.push_back(static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()));
-  key.push_back(static_cast<char>(tensor.dim()));
-  call.extents.insert(call.extents.end(), tensor.sizes().begin(), tensor.sizes().end());
+  const char said[] = {'T', static_cast<char>(tensor.scalar_type()), static_cast<char>(form),
+                       static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()),
+                       static_cast<char>(tensor.dim())};
+  key.append(said, sizeof said);
+  for (const int64_t extent : tensor.sizes()) call.extents.push_back(extent);
   if (form == Form::permuted) {
     for (const int64_t axis : memory_order(tensor)) key.push_back(static_cast<char>(axis));
   }
@@ -88,13 +85,20 @@ Form form_of(const at::Tensor& tensor) {
   return Form::permuted;
 }
 
-std::vector<int64_t> memory_order(const at::Tensor& tensor) {
-  std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
-  std::iota(order.begin(), order.end(), 0);
-  std::ranges::stable_sort(order, [&](int64_t a, int64_t b) {
-    if (tensor.stride(a) != tensor.stride(b)) return tensor.stride(a) > tensor.stride(b);
-    return tensor.size(a) > tensor.size(b);
-  });
+// By insertion, which keeps the order of equals and needs no memory, as std::stable_sort() does.
+Axes memory_order(const at::Tensor& tensor) {
+  const c10::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+  const auto is_outer = [&](int64_t a, int64_t b) {
+    const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
+    return strides[i] != strides[j] ? strides[i] > strides[j] : sizes[i] > sizes[j];
+  };
+  Axes order;
+  for (int64_t axis = 0; axis < tensor.dim(); ++axis) {
+    size_t place = order.size();
+    order.push_back(axis);
+    for (; place > 0 && is_outer(axis, order[place - 1]); --place) order[place] = order[place - 1];
+    order[place] = axis;
+  }
   return order;
 }
 
@@ -106,7 +110,7 @@ void CallKey::clear() {
 
 void CallKey::end_kind() {
   kind_bytes = whole.size();
-  for (const int64_t extent : extents) append(whole, extent);
+  whole.append(reinterpret_cast<const char*>(extents.data()), extents.size() * sizeof(int64_t));
 }
 
 void append_arguments(CallKey& key, uint64_t scalars, c10::ArrayRef<c10::IValue> arguments, Numbers numbers) {

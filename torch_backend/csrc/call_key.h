@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
+#include <c10/util/SmallVector.h>
 
 #include <string>
 #include <string_view>
@@ -20,8 +21,9 @@ enum class Form : uint8_t {
   number,    // a CPU tensor without dimensions: by value
 };
 Form form_of(const at::Tensor& tensor);
+using Axes = c10::SmallVector<int64_t, 8>;
 // Axes from the outermost in memory to the innermost; only for Form::permuted.
-std::vector<int64_t> memory_order(const at::Tensor& tensor);
+Axes memory_order(const at::Tensor& tensor);
 
 // Of numbers that vary, a graph knows 0 and 1. -0.0 is neither.
 bool is_known(double number);

@@ -195,17 +195,66 @@ const at::Tensor& present(c10::ArrayRef<c10::IValue> list, int n) {
   return found->toTensor();
 }
 
-Tensor operand(const Source& source, c10::ArrayRef<c10::IValue> arguments, const Device& device) {
-  const c10::IValue& argument = arguments[static_cast<size_t>(source.argument)];
-  if (source.number && source.form != Form::number)
-    return number_tensor(argument.toScalar(), *source.number, device);
-  // Not copied: threads share weights, and each copy would write their counts of references.
-  const at::Tensor& tensor =
-      source.element < 0 ? argument.toTensor() : present(argument.toListRef(), source.element);
-  if (source.form == Form::number) return number_tensor(value_of(tensor), *source.number, device);
-  if (source.form == Form::permuted) return to_heddle(tensor.permute(memory_order(tensor)));
-  return to_heddle(tensor);
-}
+// The operands of a call, as windows on the memory of their tensors: threads share weights, and what owned
+// their memory would write its count of references.
+class Operands {
+ public:
+  Operands(const std::vector<Source>& sources, c10::ArrayRef<c10::IValue> arguments, const Device& device)
+      : count_(sources.size()) {
+    windows_.reserve(count_);
+    for (const Source& source : sources) add(source, arguments, device);
+  }
+  Operands(const Operands&) = delete;
+  Operands& operator=(const Operands&) = delete;
+  std::span<const Model::Window> windows() const { return {windows_.data(), windows_.size()}; }
+
+ private:
+  struct Permuted {
+    Axes sizes, strides;
+  };
+
+  void add(const Source& source, c10::ArrayRef<c10::IValue> arguments, const Device& device) {
+    const c10::IValue& argument = arguments[static_cast<size_t>(source.argument)];
+    if (source.number && source.form != Form::number)
+      return add_made(number_tensor(argument.toScalar(), *source.number, device), {}, {});
+    const at::Tensor& tensor =
+        source.element < 0 ? argument.toTensor() : present(argument.toListRef(), source.element);
+    if (source.form == Form::number)
+      return add_made(number_tensor(value_of(tensor), *source.number, device), {}, {});
+    if (source.form == Form::as_it_is) return add_tensor(tensor, tensor.sizes(), tensor.strides());
+    if (permuted_.empty()) permuted_.reserve(count_);
+    Permuted& turned = permuted_.emplace_back();
+    for (const int64_t axis : memory_order(tensor)) {
+      turned.sizes.push_back(tensor.size(axis));
+      turned.strides.push_back(tensor.stride(axis));
+    }
+    add_tensor(tensor, turned.sizes, turned.strides);
+  }
+
+  void add_tensor(const at::Tensor& tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    const Memory* const memory = tensor.device().type() == kType ? memory_of(tensor.storage()) : nullptr;
+    if (memory == nullptr || tensor.numel() == 0) {
+      const bool as_it_is = sizes.data() == tensor.sizes().data();
+      return add_made(to_heddle(as_it_is ? tensor : tensor.permute(memory_order(tensor))), sizes, strides);
+    }
+    windows_.push_back({memory->bytes, to_heddle(tensor.scalar_type()), span_of(sizes), span_of(strides),
+                        tensor.storage_offset() * static_cast<int64_t>(tensor.element_size())});
+  }
+
+  void add_made(Tensor tensor, c10::IntArrayRef sizes, c10::IntArrayRef strides) {
+    if (made_.empty()) made_.reserve(count_);
+    made_.push_back(std::move(tensor));
+    windows_.push_back({made_.back(), made_.back().dtype(), span_of(sizes), span_of(strides), 0});
+  }
+
+  static std::span<const int64_t> span_of(c10::IntArrayRef list) { return {list.data(), list.size()}; }
+
+  const size_t count_;
+  c10::SmallVector<Model::Window, 4> windows_;
+  // What windows refer to: of a reserved size.
+  std::vector<Tensor> made_;
+  std::vector<Permuted> permuted_;
+};
 
 // The targets as memory for the run to write to, or nothing where one has another shape or is strided.
 std::vector<Tensor> written_by_run(const Compiled& compiled, c10::ArrayRef<at::Tensor> targets) {
@@ -229,9 +278,7 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
     for (const Result& each : *compiled.results) results.push_back(empty(each.sizes, each.type, index));
     return results;
   }
-  std::vector<Tensor> inputs;
-  inputs.reserve(compiled.graph->sources.size());
-  for (const Source& source : compiled.graph->sources) inputs.push_back(operand(source, arguments, device));
+  const Operands operands(compiled.graph->sources, arguments, device);
   const Activity activity(overload.entry->op, index);
   CallOptions options;
   options.stream = current_stream_of(index);
@@ -239,10 +286,10 @@ std::vector<at::Tensor> run(const Compiled& compiled, const Overload& overload,
   options.in_slices = true;
   options.outputs = written_by_run(compiled, targets);
   if (!options.outputs.empty()) {
-    compiled.graph->model(inputs, options);
+    compiled.graph->model.call_windows(operands.windows(), options);
     return results;
   }
-  for (Tensor& each : compiled.graph->model(inputs, options)) {
+  for (Tensor& each : compiled.graph->model.call_windows(operands.windows(), options)) {
     const size_t i = results.size();
     results.push_back(to_torch(std::move(each), index));
     TORCH_INTERNAL_ASSERT(!compiled.results || results[i].sizes() == (*compiled.results)[i].sizes,

@@ -86,7 +86,10 @@ class Builder final : Call::NumberInputs {
     const DType dtype = to_heddle(tensor.scalar_type());
     std::vector<int64_t> order(static_cast<size_t>(tensor.dim()));
     std::iota(order.begin(), order.end(), 0);
-    if (form == Form::permuted) order = memory_order(tensor);
+    if (form == Form::permuted) {
+      const Axes axes = memory_order(tensor);
+      order.assign(axes.begin(), axes.end());
+    }
     std::vector<GraphBuilder::DimArgument> shape;
     for (const int64_t axis : order) shape.push_back(dims_[read_ + static_cast<size_t>(axis)]);
     read_ += order.size();
