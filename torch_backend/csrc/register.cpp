@@ -77,10 +77,10 @@ OpsByBase ops_by_base() {
 
 // Made of other operators by PyTorch; those of them that one entry does better as a whole, without gradients.
 constexpr std::string_view kWhole[] = {
-    "aten::linear",        "aten::layer_norm", "aten::scaled_dot_product_attention",
-    "aten::max_pool1d",    "aten::max_pool2d", "aten::max_pool3d",
-    "aten::lstm.input",    "aten::gru.input",  "aten::rnn_tanh.input",
-    "aten::rnn_relu.input"};
+    "aten::linear",         "aten::layer_norm",    "aten::scaled_dot_product_attention",
+    "aten::matmul",         "aten::max_pool1d",    "aten::max_pool2d",
+    "aten::max_pool3d",     "aten::lstm.input",    "aten::gru.input",
+    "aten::rnn_tanh.input", "aten::rnn_relu.input"};
 
 // They move between devices and memory formats, too: PyTorch's own end in _copy_from. What PyTorch makes with
 // _unsafe_view is a view, which kron(out=) writes through. Memory that leaves its elements open is PyTorch's
@@ -121,6 +121,27 @@ class WholeUnlessGradients final : public c10::OperatorKernel {
     if (value.isTensor()) return has_gradient(value.toTensor());
     return value.isTensorList() && std::ranges::any_of(value.toTensorVector(), has_gradient);
   }
+};
+
+// PyTorch's composition copies operands of batches that are no plain batches of matrices, as the heads of an
+// attention are: each copy is work of its own. Other products it makes a single mm, mv or dot.
+class MatmulOfBatches final : public c10::OperatorKernel {
+ public:
+  explicit MatmulOfBatches(Overload overload) : of_batches_(std::move(overload)) {}
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack) {
+    const auto arguments = torch::jit::last(*stack, 2);
+    if (std::ranges::all_of(arguments, is_batch)) {
+      of_batches_(op, keys, stack);
+    } else {
+      op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    }
+  }
+
+ private:
+  static bool is_batch(const c10::IValue& value) {
+    return value.toTensor().dim() > 2 && !value.toTensor().is_complex();
+  }
+  EagerKernel of_batches_;
 };
 
 std::vector<std::string>& registered() {
@@ -194,8 +215,17 @@ class Registrar {
         overload.op.hasKernelForDispatchKey(c10::DispatchKey::CPU))
       overload.on_complex = &add_cpu_operator(name);
     registered().push_back(name);
+    if (name == "aten::matmul") {
+      implement<MatmulOfBatches>(name, std::move(overload));
+    } else {
+      implement<EagerKernel>(name, std::move(overload));
+    }
+  }
+
+  template <class Kernel>
+  void implement(const std::string& name, Overload overload) {
     plain_.impl(name.substr(6).c_str(),
-                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<EagerKernel>(std::move(overload))));
+                torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Kernel>(std::move(overload))));
   }
 
   void add_on_cpu(const std::string& given) {
