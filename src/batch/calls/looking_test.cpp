@@ -1,4 +1,4 @@
-// Callers and leaders that look before they sleep, on threads of the machine: values, and that nothing is lost.
+// Callers and leaders that look before they sleep, on threads of the machine: values; nothing is lost.
 #include "batch/calls/absent_fixture.h"
 
 namespace heddle::batch {
