@@ -1,29 +1,41 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only FILE] [--limit S] [--json FILE] [--list]
+usage: mutate.py [--count N] [--seed N] [--only WORD] [--jobs N] [--seconds S] [--json FILE] [--packed DIR]
+                 [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
-"and" and "or", or counts one too many. The seed chooses among all of src/base, src/runtime and src/batch;
---only keeps the files whose path contains a word. The tests of the file's folder are built and run in the
-build of the preset `sim`, in order, until one fails: the mutation is killed. One that hangs is killed, too.
-One that no test notices survived; one that does not compile counts for nothing. Before the first mutation the
-tests have to pass. Exits with 1 when they do not; survivors are findings, and no failure.
+"and" and "or", or counts one too many (tools/mutations.py). The seed draws from all of src/base, src/runtime
+and src/batch; --only keeps the files whose path contains a word. The tests of the file's folder are built, as
+the preset `sim` has them, and run in order until one fails: the mutation is killed. One that no test notices
+survived; one that does not compile counts for nothing; one of tools/mutate_explained.tsv that survives is
+explained. Before the first mutation every worker runs the tests unchanged, all at once: they have to pass. A
+mutated program that takes ten times as long as the slowest of these, and a minute, hangs, which kills, too.
+
+--jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
+--seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
+its 95 % interval. Exits with 1 when the tests fail unchanged; survivors are findings, and no failure.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
-import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
+
+import mutate_pack
+from mutations import Mutation, choose, explanations, mutations_of, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 SIM = Path("build/sim")
@@ -34,83 +46,44 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "src/runtime": ("runtime_test", "runtime_sim_test"),
     "src/batch": ("batch_test", "batch_sim_test"),
 }
-
-Rule = tuple[str, re.Pattern[str], str]
-RULES: list[Rule] = [
-    # To what Atomic has.
-    ("order", re.compile(r"\b(load|store|add|sub|read_on)_(?:acquire|release|acq_rel|seq_cst)\("),
-     r"\1_relaxed("),
-    ("order", re.compile(r"\b(cas_strong|and|or)_seq_cst\("), r"\1_acq_rel("),
-    # The pointer stays, and the lock ends with the expression.
-    ("lock", re.compile(r"(?<=auto )(\w+) = ([\w>.()-]+\.lock\(\));"), r"\1 = &*\2;"),
-    ("comparison", re.compile(r" == "), " != "),
-    ("comparison", re.compile(r" != "), " == "),
-    ("comparison", re.compile(r" < "), " <= "),
-    ("comparison", re.compile(r" > "), " >= "),
-    ("comparison", re.compile(r" <= "), " < "),
-    ("comparison", re.compile(r" >= "), " > "),
-    ("notify", re.compile(r"[\w.>()-]+notify_(?:one|all)\(\);"), "{}"),
-    ("logic", re.compile(r" && "), " || "),
-    ("logic", re.compile(r" \|\| "), " && "),
-    ("off by one", re.compile(r" \+ 1\b(?!\.)"), " + 2"),
-    ("off by one", re.compile(r" - 1\b(?!\.)"), " - 2"),
-]  # fmt: skip
-KINDS = tuple(dict.fromkeys(kind for kind, _, _ in RULES))
-# Comments, strings, templates' heads and what only the compiler sees hold no step of the program.
-LEFT_OUT = re.compile(r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(")
-
-
-@dataclass
-class Mutation:
-    path: str
-    line: int  # from 1
-    kind: str
-    before: str
-    after: str
-    verdict: str = ""  # killed, survived, does not compile
-    by: str = ""  # the program that noticed, and how
-    seconds: float = 0.0
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}: {self.kind}: {self.before.strip()}  ->  {self.after.strip()}"
-
-
-def code_of(line: str) -> str:
-    """The line with comments and strings blanked, so that columns stay."""
-    blanked = re.sub(r'"(?:\\.|[^"\\])*"', lambda found: " " * len(found.group()), line)
-    at = blanked.find("//")
-    return blanked if at < 0 else blanked[:at] + " " * (len(blanked) - at)
-
-
-def mutations_of(path: str, text: str) -> Iterator[Mutation]:
-    for number, line in enumerate(text.splitlines(), 1):
-        if LEFT_OUT.search(line):
-            continue
-        code = code_of(line)
-        for kind, pattern, instead in RULES:
-            for found in pattern.finditer(code):
-                after = line[: found.start()] + found.expand(instead) + line[found.end() :]
-                if after != line:
-                    yield Mutation(path, number, kind, line, after)
+# What these programs are made of. CMake asks for no library of a folder that is not here.
+SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base", "src/ir", "src/plan",
+           "src/device", "src/drivers/sim", "src/runtime", "src/batch", "tests/*.h", "tests/doctest_main.cpp",
+           "tools/find_file.py", "tools/watched.py")  # fmt: skip
+# A change compiles alone, and a warning about it is no verdict of a test.
+CONFIGURE = (
+    "cmake",
+    "--preset",
+    "sim",
+    "-DHEDDLE_UNITY=OFF",
+    "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF",
+    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1",
+    "-DHEDDLE_CCACHE=",
+    f"-DHEDDLE_PYTHON={sys.executable}",
+)
+# In KiB, blocks of 512 bytes and blocks: a mutation that never stops asking for more harms no other.
+LIMITS = "ulimit -v 33554432; ulimit -f 2097152; ulimit -c 0; exec \"$0\" \"$@\""  # fmt: skip
+TIMES = 10  # as long as the slowest unchanged run of the program, and a program hangs
 
 
 @dataclass
 class Project:
-    """A tree, a copy of it, and how the copy's programs are made."""
+    """A tree, and how its programs are made and tested."""
 
     root: Path = ROOT
-    copy: Path = ROOT / "build" / "mutate" / "tree"
+    folder: Path = ROOT / "build" / "mutate"  # of the copies
     programs: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict(PROGRAMS))
-    configure: Sequence[str] = ("cmake", "--preset", "sim")
-    build: Sequence[str] = ("cmake", "--build", str(SIM), "-j", "2", "--target")
-    folder: Path = SIM  # of the copy, where the programs lie
-    limit_s: float = 300.0  # of one program
-    log: Path = ROOT / "build" / "logs" / "mutate_runs.log"
+    sources: Sequence[str] = SOURCES
+    configure: Sequence[str] = CONFIGURE
+    build: Sequence[str] = ("ninja", "-C", str(SIM))
+    out: Path = SIM  # of a copy, where the programs lie
+    least_limit_s: float = 60.0  # of one program
 
     def files(self) -> list[str]:
-        listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=self.root,
-                                capture_output=True, text=True, check=True).stdout  # fmt: skip
-        return sorted(name for name in listed.split("\0") if name and (self.root / name).is_file())
+        listed = [path for pattern in self.sources for path in self.root.glob(pattern)]
+        below = [each for path in listed for each in (path.rglob("*") if path.is_dir() else [path])]
+        return sorted(str(path.relative_to(self.root)) for path in below
+                      if path.is_file() and path.suffix != ".pyc")  # fmt: skip
 
     def mutations(self, only: str = "") -> list[Mutation]:
         found: list[Mutation] = []
@@ -122,112 +95,212 @@ class Project:
                 found += mutations_of(name, (self.root / name).read_text(encoding="utf-8"))
         return found
 
-    def refresh(self) -> None:
-        """Makes the copy equal to the tree; unchanged files keep their times, so that builds stay."""
-        wanted = self.files()
+    def programs_of(self, path: str) -> tuple[str, ...]:
+        return next(names for folder, names in self.programs.items() if path.startswith(folder + "/"))
+
+
+def stamps(folder: Path) -> dict[str, tuple[int, int]]:
+    """Every file below the folder, with its time and size."""
+    found: dict[str, tuple[int, int]] = {}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            known = os.stat(os.path.join(at, name))
+            found[os.path.relpath(os.path.join(at, name), folder)] = (known.st_mtime_ns, known.st_size)
+    return found
+
+
+class Copy:
+    """A copy of the tree with a build of its own."""
+
+    def __init__(self, project: Project, name: str, cores: int) -> None:
+        self.project = project
+        self.tree = project.folder / name
+        self.log = project.folder / f"{name}.log"  # of the last mutation
+        self.cores = cores
+
+    def run(self, command: Sequence[str], limit_s: float | None = None) -> int:
+        """The exit status; -1000 when the limit was passed. What it started ends with it."""
+        scratch = self.tree / "tmp"
+        scratch.mkdir(exist_ok=True)
+        with self.log.open("a", encoding="utf-8") as out:
+            out.write(f"$ {' '.join(command)}\n")
+            out.flush()
+            with subprocess.Popen(["/bin/sh", "-c", LIMITS, *command], cwd=self.tree, stdout=out,
+                                  stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
+                                  env=os.environ | {"TMPDIR": str(scratch)}) as process:  # fmt: skip
+                try:
+                    return process.wait(timeout=limit_s)
+                except subprocess.TimeoutExpired:
+                    return -1000
+                finally:
+                    with contextlib.suppress(ProcessLookupError):  # all of it has ended
+                        os.killpg(process.pid, signal.SIGKILL)
+
+    def builds(self, *programs: str) -> bool:
+        return self.run([*self.project.build, "-j", str(self.cores), *programs]) == 0
+
+    def fails(self, program: str, limit_s: float | None) -> str:
+        """How the program fails; empty: it passes."""
+        status = self.run([str(self.tree / self.project.out / program), "--abort-after=1"], limit_s)
+        if status == -1000:
+            return "did not end"
+        return "" if status == 0 else "failed" if status > 0 else f"died of signal {-status}"
+
+    def relate(self) -> None:
+        """Names no folder above the build's in the build's rules, so that a copy of the build is a build."""
+        rules, tree = self.tree / self.project.out / "build.ninja", str(self.tree)
+        text = re.sub(r"^build [^\n]*: (?:RERUN_CMAKE|VERIFY_GLOBS)\b[^\n]*\n(?:  [^\n]*\n)*", "",
+                      rules.read_text(encoding="utf-8"), flags=re.MULTILINE)  # fmt: skip
+        build, up = f"{tree}/{self.project.out}", "/".join(".." for _ in self.project.out.parts)
+        lines = [line if line.startswith("cmake_ninja_workdir") else
+                 line.replace(build + "/", "").replace(build, ".").replace(tree, up)
+                 for line in text.split("\n")]  # fmt: skip
+        rules.write_text("\n".join(lines), encoding="utf-8")
+
+    def refresh(self, programs: Sequence[str]) -> str:
+        """Makes the copy the tree's, built; unchanged files keep their times. Says what is wrong."""
+        wanted = self.project.files()
         for name in wanted:
-            source, target = self.root / name, self.copy / name
+            source, target = self.project.root / name, self.tree / name
             data = source.read_bytes()
             if not target.exists() or target.read_bytes() != data:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.write_bytes(data)
                 target.chmod(source.stat().st_mode)
-        for path in sorted(self.copy.rglob("*.cpp")) + sorted(self.copy.rglob("*.h")):
-            name = str(path.relative_to(self.copy))
-            if not name.startswith(("build/", ".")) and name not in set(wanted):
-                path.unlink()
-        packages, link = self.root / ".venv", self.copy / ".venv"
-        if packages.exists() and not link.exists():
-            link.symlink_to(packages.resolve())
+        for name in stamps(self.tree).keys() - set(wanted):
+            if not name.startswith((str(self.project.out) + "/", "build/")):
+                (self.tree / name).unlink()
+        self.log.write_bytes(b"")
+        if self.project.configure:
+            if self.run(self.project.configure) != 0:
+                return f"the copy cannot be configured: see {self.log}"
+            self.relate()
+        return "" if self.builds(*programs) else f"the unchanged copy does not build: see {self.log}"
 
-    def run(self, command: Sequence[str], limit_s: float | None = None) -> int:
-        """The exit status; -1000 when the limit was passed. What it started ends with it."""
-        with self.log.open("a", encoding="utf-8") as out:
-            out.write(f"$ {' '.join(command)}\n")
-            out.flush()
-            with subprocess.Popen(command, cwd=self.copy, stdin=subprocess.DEVNULL, stdout=out,
-                                  stderr=subprocess.STDOUT, start_new_session=True) as process:  # fmt: skip
-                try:
-                    return process.wait(timeout=limit_s)
-                except subprocess.TimeoutExpired:
-                    os.killpg(process.pid, signal.SIGKILL)
-                    return -1000
+    def mirror(self, unchanged: Copy, known: dict[str, tuple[int, int]]) -> None:
+        """Makes the copy equal to the unchanged one, whose files are known, times and all."""
+        here = stamps(self.tree) if self.tree.exists() else {}
+        for name in here.keys() - known.keys():
+            (self.tree / name).unlink()
+        for name, stamp in known.items():
+            if here.get(name) != stamp:
+                target = self.tree / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(unchanged.tree / name, target)
 
-    def builds(self, program: str) -> bool:
-        return self.run([*self.build, program]) == 0
-
-    def fails(self, program: str) -> str:
-        """How the program fails; empty: it passes."""
-        status = self.run([str(self.copy / self.folder / program)], self.limit_s)
-        if status == -1000:
-            return "did not end"
-        return "" if status == 0 else "failed" if status > 0 else f"died of signal {-status}"
-
-    def programs_of(self, path: str) -> tuple[str, ...]:
-        return next(names for folder, names in self.programs.items() if path.startswith(folder + "/"))
-
-    def is_sound(self, chosen: Sequence[Mutation]) -> str:
-        """What is wrong with the unchanged copy; empty: its tests pass."""
-        if self.configure and self.run(self.configure) != 0:
-            return "the copy cannot be configured"
-        for program in dict.fromkeys(name for each in chosen for name in self.programs_of(each.path)):
-            if not self.builds(program):
-                return f"{program} does not build"
-            if failure := self.fails(program):
-                return f"{program} {failure} without a mutation"
-        return ""
-
-    def judge(self, mutation: Mutation) -> None:
+    def judge(self, mutation: Mutation, limits: dict[str, float]) -> None:
+        """The verdict. The copy is to be mirrored again before the next one."""
         begin = time.monotonic()
-        path = self.copy / mutation.path
-        unchanged = path.read_bytes()
-        lines = unchanged.decode("utf-8").split("\n")
+        path = self.tree / mutation.path
+        lines = path.read_bytes().decode("utf-8").split("\n")
         assert lines[mutation.line - 1] == mutation.before
         lines[mutation.line - 1] = mutation.after
         path.write_text("\n".join(lines), encoding="utf-8")
-        try:
-            mutation.verdict = "survived"
-            for program in self.programs_of(mutation.path):
-                if not self.builds(program):
-                    mutation.verdict = "does not compile"
-                    break
-                if failure := self.fails(program):
-                    mutation.verdict, mutation.by = "killed", f"{program} {failure}"
-                    break
-        finally:
-            path.write_bytes(unchanged)
+        self.log.write_text(f"{mutation}\n", encoding="utf-8")
+        mutation.verdict = "survived"
+        for program in self.project.programs_of(mutation.path):
+            if not self.builds(program):
+                mutation.verdict = "does not compile"
+                break
+            if failure := self.fails(program, limits[program]):
+                mutation.verdict, mutation.by = "killed", f"{program} {failure}"
+                break
         mutation.seconds = round(time.monotonic() - begin, 1)
 
 
-def choose(found: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
-    """As many, the kinds in turn, so that a rare kind is among them."""
-    chooser = random.Random(seed)
-    by_kind = {kind: [each for each in found if each.kind == kind] for kind in KINDS}
-    for each in by_kind.values():
-        chooser.shuffle(each)
-    chosen: list[Mutation] = []
-    while len(chosen) < count and any(by_kind.values()):
-        chosen += [by_kind[kind].pop() for kind in KINDS if by_kind[kind]]
-    return chosen[:count]
+class Judges:
+    """Workers, each with a copy, that take mutations from one list."""
+
+    def __init__(self, project: Project, jobs: int) -> None:
+        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        self.project = project
+        self.unchanged = Copy(project, "unchanged", cores)
+        self.copies = [Copy(project, f"worker{number}", max(1, cores // jobs)) for number in range(jobs)]
+        self.known: dict[str, tuple[int, int]] = {}
+        self.limits: dict[str, float] = {}
+
+    def each(self, work: Callable[[Copy], str]) -> list[str]:
+        with ThreadPoolExecutor(len(self.copies)) as pool:
+            return list(pool.map(work, self.copies))
+
+    def prepare(self, chosen: Sequence[Mutation]) -> str:
+        """Builds, copies, and runs the tests unchanged in all copies at once. Says what is wrong."""
+        programs = list(
+            dict.fromkeys(name for each in chosen for name in self.project.programs_of(each.path))
+        )
+        self.project.folder.mkdir(parents=True, exist_ok=True)
+        self.unchanged.tree.mkdir(exist_ok=True)
+        if wrong := self.unchanged.refresh(programs):
+            return wrong
+        self.known = stamps(self.unchanged.tree)
+        took: dict[str, list[float]] = {program: [] for program in programs}
+
+        def try_out(copy: Copy) -> str:
+            copy.mirror(self.unchanged, self.known)
+            copy.log.write_bytes(b"")
+            for program in programs:
+                begin = time.monotonic()
+                if failure := copy.fails(program, None):
+                    return f"{program} {failure} without a mutation: see {copy.log}"
+                took[program].append(time.monotonic() - begin)
+            return ""
+
+        wrong = next(filter(None, self.each(try_out)), "")
+        if not wrong:
+            self.limits = {program: max(self.project.least_limit_s, TIMES * max(times))
+                           for program, times in took.items()}  # fmt: skip
+            slowest = ", ".join(f"{program} {max(times):.1f} s" for program, times in took.items())
+            print(f"unchanged: {slowest}", flush=True)
+        return wrong
+
+    def judge(
+        self, chosen: Sequence[Mutation], seconds: float | None, tell: Callable[[Mutation], None]
+    ) -> None:
+        """Calls `tell` with one after the other; hands none out after that many seconds."""
+        begin, lock, waiting = time.monotonic(), threading.Lock(), iter(chosen)
+
+        def handed_out() -> Iterator[Mutation]:
+            while seconds is None or time.monotonic() - begin < seconds:
+                with lock:
+                    following = next(waiting, None)
+                if following is None:
+                    return
+                yield following
+
+        def work(copy: Copy) -> str:
+            for mutation in handed_out():
+                copy.mirror(self.unchanged, self.known)
+                copy.judge(mutation, self.limits)
+                with lock:
+                    tell(mutation)
+            return ""
+
+        self.each(work)
 
 
-def summary(judged: Sequence[Mutation]) -> dict:
-    verdicts = {word: sum(each.verdict == word for each in judged)
-                for word in ("killed", "survived", "does not compile")}  # fmt: skip
-    return {"verdicts": verdicts, "mutations": [asdict(each) for each in judged]}
+def score_text(told: dict) -> str:
+    lines = [", ".join(f"{count} {word}" for word, count in told["verdicts"].items())]
+    for name, score in told["scores"].items():
+        if score["of"]:
+            lines.append(f"score {name}: {score['killed']} of {score['of']}, {score['share']:.1%} "
+                         f"(95 % interval {score['low']:.1%} to {score['high']:.1%})")  # fmt: skip
+    return "\n".join(lines)
 
 
-def main(project: Project | None = None) -> int:
+def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mutate_explained.tsv") -> int:
     project = project or Project()
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", metavar="FILE", help="part of a path")
-    parser.add_argument("--limit", type=float, default=project.limit_s, metavar="S", help="of one program")
+    parser.add_argument("--only", default="", metavar="WORD", help="part of a path")
+    parser.add_argument("--jobs", type=int, default=1, help="workers, each with a copy of tree and build")
+    parser.add_argument("--seconds", type=float, metavar="S", help="from the start; none is handed out later")
     parser.add_argument("--json", type=Path, help="written after each mutation")
+    parser.add_argument("--packed", type=Path, metavar="DIR", help="what tools/mutate_pack.py laid down")
     parser.add_argument("--list", action="store_true", help="print what would be run")
     arguments = parser.parse_args()
-    project.limit_s = arguments.limit
+    begin = time.monotonic()
+    reasons = explanations(explained)
     found = project.mutations(arguments.only)
     if not found:
         parser.error(f"no line of {', '.join(project.programs)} can be mutated in '{arguments.only}'")
@@ -236,21 +309,37 @@ def main(project: Project | None = None) -> int:
     if arguments.list:
         print("\n".join(map(str, chosen)))
         return 0
-    project.log.parent.mkdir(parents=True, exist_ok=True)
-    project.log.write_bytes(b"")
-    project.refresh()
-    if wrong := project.is_sound(chosen):
-        print(f"{wrong}: see {project.log}")
+    if arguments.packed:
+        mutate_pack.use(arguments.packed.resolve(), project.folder)
+    judges = Judges(project, max(1, min(arguments.jobs, len(chosen))))
+    if wrong := judges.prepare(chosen):
+        print(wrong)
         return 1
     judged: list[Mutation] = []
-    for each in chosen:
-        project.judge(each)
-        judged.append(each)
-        print(f"{each.verdict:<16} {each.seconds:6.1f} s  {each}{each.by and f'  ({each.by})'}", flush=True)
+
+    def told() -> dict:
+        return {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)} | summary(
+            judged
+        )
+
+    def tell(mutation: Mutation) -> None:
+        if reason := reasons.get(mutation.place(), ""):
+            if mutation.verdict == "survived":
+                mutation.verdict, mutation.by = "explained", reason
+            elif mutation.verdict == "killed":
+                mutation.by += ", although tools/mutate_explained.tsv says that no test can"
+        judged.append(mutation)
+        by = mutation.by and f"  ({mutation.by})"
+        print(f"{mutation.verdict:<16} {mutation.seconds:6.1f} s  {mutation}{by}", flush=True)
         if arguments.json:
-            arguments.json.write_text(json.dumps(summary(judged), indent=2) + "\n", encoding="utf-8")
-    verdicts = summary(judged)["verdicts"]
-    print(", ".join(f"{count} {word}" for word, count in verdicts.items()))
+            part = arguments.json.with_name(arguments.json.name + ".part")
+            part.write_text(json.dumps(told(), indent=2) + "\n", encoding="utf-8")
+            part.replace(arguments.json)
+
+    left = None if arguments.seconds is None else arguments.seconds - (time.monotonic() - begin)
+    judges.judge(chosen, left, tell)
+    print(f"{len(judged)} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
+    print(score_text(told()))
     return 0
 
 

@@ -1,11 +1,15 @@
 """tools/mutate.py on a tree of a few lines: what it changes, and what it says of tests that notice it."""
 
 import json
+import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import mutate
+import mutate_pack
+import mutations
 import pytest
 
 SOURCE = """// not code: a < b, x + 1
@@ -21,30 +25,45 @@ int main() {
   return is_small(9) && !is_small(10) ? 0 : 1;
 }
 """
+BUILD = """#!/bin/sh
+mkdir -p out && c++ -o "out/$3" src/base/sum_test.cpp
+"""
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> mutate.Project:
-    root, copy = tmp_path / "root", tmp_path / "copy"
+    root = tmp_path / "root"
     folder = root / "src" / "base"
     folder.mkdir(parents=True)
     (folder / "sum.cpp").write_text(SOURCE)
     (folder / "sum_test.cpp").write_text(TEST)
     build = root / "build.sh"
-    build.write_text("#!/bin/sh\nmkdir -p out && c++ -o out/$1 src/base/sum_test.cpp\n")
+    build.write_text(BUILD)
     build.chmod(0o755)
-    subprocess.run(["git", "init", "-q"], cwd=root, check=True)
-    return mutate.Project(root, copy, {"src/base": ("base_test",)}, (), ("./build.sh",), Path("out"), 5.0,
-                          tmp_path / "log")  # fmt: skip
+    return mutate.Project(root, tmp_path / "copies", {"src/base": ("base_test",)}, ("build.sh", "src"), (),
+                          ("./build.sh",), Path("out"), 2.0)  # fmt: skip
 
 
-def judged(project: mutate.Project, kind: str, word: str) -> mutate.Mutation:
-    project.refresh()
-    found = [each for each in project.mutations() if each.kind == kind and word in each.before]
-    assert len(found) == 1
-    assert project.is_sound(found) == ""
-    project.judge(found[0])
-    return found[0]
+def ran(project, monkeypatch, tmp_path, *words: str, explained: str = "") -> tuple[int, dict]:
+    """The exit status and what is in the file of --json."""
+    out, reasons = tmp_path / "mutate.json", tmp_path / "explained.tsv"
+    out.unlink(missing_ok=True)
+    reasons.write_text("# a comment\n" + explained)
+    monkeypatch.setattr(sys, "argv", ["mutate.py", "--json", str(out), *words])
+    status = mutate.main(project, reasons)
+    return status, json.loads(out.read_text()) if out.exists() else {}
+
+
+def verdicts(told: dict) -> dict[int, tuple[str, str]]:
+    return {each["line"]: (each["verdict"], each["by"]) for each in told["mutations"]}
+
+
+# Of the lines 2, 3 and 4 of SOURCE.
+EXPECTED = {
+    2: ("killed", "base_test failed"),
+    3: ("killed", "base_test did not end"),
+    4: ("survived", ""),
+}
 
 
 def test_only_lines_of_the_product_that_are_code_are_changed(project):
@@ -74,7 +93,7 @@ def test_only_lines_of_the_product_that_are_code_are_changed(project):
     ],
 )
 def test_each_kind_changes_one_thing(before, kind, after):
-    assert [(each.kind, each.after) for each in mutate.mutations_of("src/base/a.cpp", before)] == [
+    assert [(each.kind, each.after) for each in mutations.mutations_of("src/base/a.cpp", before)] == [
         (kind, after)
     ]
 
@@ -84,53 +103,148 @@ def test_each_kind_changes_one_thing(before, kind, after):
     ["// a == b", '  fail("a == b");', "template <class T>", "  static_assert(a == b);", "  x += 1.5;"],
 )
 def test_what_is_no_step_of_the_program_stays(line):
-    assert list(mutate.mutations_of("src/base/a.cpp", line)) == []
+    assert list(mutations.mutations_of("src/base/a.cpp", line)) == []
 
 
-def test_a_mutation_that_a_test_notices_is_killed(project):
-    killed = judged(project, "comparison", "is_small")
-    assert (killed.verdict, killed.by) == ("killed", "base_test failed")
+def test_what_a_test_notices_or_hangs_in_is_killed_and_the_rest_survives(
+    project, monkeypatch, tmp_path, capsys
+):
+    status, told = ran(project, monkeypatch, tmp_path, "--count", "9", "--seed", "3")
+    assert status == 0
+    assert verdicts(told) == EXPECTED
+    assert told["verdicts"] == {"killed": 2, "survived": 1, "explained": 0, "does not compile": 0}
+    said = capsys.readouterr().out
+    assert "3 of the 3 chosen were tried" in said
+    assert "score of all: 2 of 3, 66.7% (95 % interval 20.8% to 93.8%)" in said
+    assert (project.root / "src" / "base" / "sum.cpp").read_text() == SOURCE
 
 
-def test_a_mutation_that_hangs_is_killed_too(project):
-    killed = judged(project, "off by one", "next")
-    assert (killed.verdict, killed.by) == ("killed", "base_test did not end")
+def test_workers_judge_what_one_does_each_in_a_copy_of_its_own(project, monkeypatch, tmp_path):
+    told = ran(project, monkeypatch, tmp_path, "--jobs", "3")[1]
+    assert verdicts(told) == EXPECTED
+    changed = [project.folder / f"worker{number}" / "src" / "base" / "sum.cpp" for number in range(3)]
+    assert sorted(path.read_text() != SOURCE for path in changed) == [True, True, True]
 
 
-def test_a_mutation_that_nothing_notices_survives_and_leaves_no_trace(project):
-    survivor = judged(project, "comparison", "is_unused")
-    assert (survivor.verdict, survivor.by) == ("survived", "")
-    for tree in (project.root, project.copy):
-        assert (tree / "src" / "base" / "sum.cpp").read_text() == SOURCE
+def test_a_copy_is_made_the_unchanged_one_before_each_mutation(project, monkeypatch, tmp_path):
+    """Its programs, too: a program of the mutation before would give that one's verdict."""
+    assert verdicts(ran(project, monkeypatch, tmp_path, "--count", "3", "--seed", "1")[1]) == EXPECTED
+    (project.folder / "worker0" / "out" / "base_test").write_text("left over")
+    (project.folder / "worker0" / "left over").write_text("left over")
+    judges = mutate.Judges(project, 1)
+    assert judges.prepare(project.mutations()) == ""
+    assert mutate.stamps(judges.copies[0].tree) == judges.known
+
+
+def test_no_mutation_is_handed_out_after_the_time(project, monkeypatch, tmp_path, capsys):
+    assert ran(project, monkeypatch, tmp_path, "--seconds", "0") == (0, {})
+    assert "0 of the 3 chosen were tried" in capsys.readouterr().out
+
+
+def test_an_explained_survivor_is_counted_apart_and_a_killed_one_says_so(project, monkeypatch, tmp_path):
+    rows = [(each.path, each.before.strip(), each.after.strip(), "a reason") for each in project.mutations()]
+    told = ran(project, monkeypatch, tmp_path, explained="".join("\t".join(row) + "\n" for row in rows))[1]
+    seen = verdicts(told)
+    assert seen[4] == ("explained", "a reason")
+    assert seen[2] == (
+        "killed",
+        "base_test failed, although tools/mutate_explained.tsv says that no test can",
+    )
+    assert {name: (score["killed"], score["of"]) for name, score in told["scores"].items()} == {
+        "of all": (2, 3),
+        "without explained": (2, 2),
+    }
+
+
+def test_every_explanation_is_of_a_mutation_that_there_is():
+    told = mutations.explanations(Path(mutate.__file__).with_name("mutate_explained.tsv"))
+    assert told.keys() - {each.place() for each in mutate.Project().mutations()} == set()
+
+
+def test_an_explanation_without_a_reason_is_an_error(tmp_path):
+    file = tmp_path / "explained.tsv"
+    file.write_text("src/base/a.cpp\ta < b\ta <= b\t\n")
+    with pytest.raises(ValueError, match="between tabs"):
+        mutations.explanations(file)
 
 
 def test_a_mutation_that_does_not_compile_is_no_verdict_on_the_tests(project):
-    project.refresh()
-    wrong = mutate.Mutation("src/base/sum.cpp", 3, "off by one", SOURCE.splitlines()[2], "int next(int a) {")
-    project.judge(wrong)
+    judges = mutate.Judges(project, 1)
+    assert judges.prepare(project.mutations()) == ""
+    wrong = mutations.Mutation(
+        "src/base/sum.cpp", 3, "off by one", SOURCE.splitlines()[2], "int next(int a) {"
+    )
+    judges.judge([wrong], None, lambda mutation: None)
     assert wrong.verdict == "does not compile"
 
 
-def test_tests_that_fail_without_a_mutation_judge_none(project, monkeypatch, capsys):
+def test_tests_that_fail_without_a_mutation_judge_none(project, monkeypatch, tmp_path, capsys):
     (project.root / "src" / "base" / "sum_test.cpp").write_text("int main() { return 1; }\n")
-    monkeypatch.setattr(sys, "argv", ["mutate.py"])
-    assert mutate.main(project) == 1
+    assert ran(project, monkeypatch, tmp_path, "--jobs", "2") == (1, {})
     assert "base_test failed without a mutation" in capsys.readouterr().out
 
 
-def test_the_whole_run_counts_and_writes_what_it_found(project, monkeypatch, tmp_path, capsys):
-    out = tmp_path / "mutate.json"
-    monkeypatch.setattr(sys, "argv", ["mutate.py", "--count", "9", "--seed", "3", "--json", str(out)])
-    assert mutate.main(project) == 0
-    written = json.loads(out.read_text())
-    assert written["verdicts"] == {"killed": 2, "survived": 1, "does not compile": 0}
-    assert [each["line"] for each in written["mutations"] if each["verdict"] == "survived"] == [4]
-    assert "2 killed, 1 survived, 0 does not compile" in capsys.readouterr().out
+def test_a_changed_test_is_what_the_next_run_asks(project, monkeypatch, tmp_path):
+    assert verdicts(ran(project, monkeypatch, tmp_path)[1]) == EXPECTED
+    (project.root / "src" / "base" / "sum_test.cpp").write_text(TEST.replace("next(i);", "i + 1;"))
+    assert verdicts(ran(project, monkeypatch, tmp_path)[1])[3] == ("survived", "")
 
 
-def test_a_seed_chooses_the_same_again_and_every_kind(project):
+def test_a_hang_is_told_by_the_slowest_unchanged_run_under_the_same_load(project):
+    slow = TEST.replace("int main() {", "#include <unistd.h>\nint main() {\n  usleep(400000);")
+    (project.root / "src" / "base" / "sum_test.cpp").write_text(slow)
+    judges = mutate.Judges(project, 2)
+    assert judges.prepare(project.mutations()) == ""
+    assert judges.limits["base_test"] >= mutate.TIMES * 0.4
+
+
+def test_a_seed_draws_the_same_again_and_a_shorter_draw_is_its_start():
     found = mutate.Project().mutations()
-    first, again, other = (mutate.choose(found, 12, seed) for seed in (1, 1, 2))
+    first, again, other = (mutations.choose(found, 200, seed) for seed in (1, 1, 2))
     assert first == again
     assert first != other
-    assert {each.kind for each in first} == set(mutate.KINDS)
+    assert {each.kind for each in first} == set(mutations.KINDS)
+    assert mutations.choose(found, 10**6, 1)[:5] == mutations.choose(found, 5, 1)
+
+
+@pytest.mark.parametrize(
+    ("hits", "tries", "low", "high"),
+    [(0, 0, 0.0, 1.0), (6, 10, 0.3127, 0.8318), (10, 10, 0.7225, 1.0), (0, 10, 0.0, 0.2775)],
+)
+def test_the_interval_is_wilsons(hits, tries, low, high):
+    assert mutations.wilson(hits, tries) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_rules_of_a_build_name_no_folder_above_it(tmp_path):
+    project = mutate.Project(tmp_path, tmp_path / "copies")
+    copy = mutate.Copy(project, "unchanged", 1)
+    rules = copy.tree / "build" / "sim" / "build.ninja"
+    rules.parent.mkdir(parents=True)
+    rules.write_text(
+        f"build a.o: CXX {copy.tree}/src/a.cpp\n  INCLUDES = -I{copy.tree}/src -I{copy.tree}\n"
+        f"build build.ninja: RERUN_CMAKE | {copy.tree}/CMakeLists.txt\n  pool = console\n\n"
+        f"build x: RUN {copy.tree}/build/sim/y\n  COMMAND = cd {copy.tree}/build/sim && y\n"
+    )
+    copy.relate()
+    assert rules.read_text() == (
+        "build a.o: CXX ../../src/a.cpp\n  INCLUDES = -I../../src -I../..\n\n"
+        "build x: RUN y\n  COMMAND = cd . && y\n"
+    )
+
+
+def test_packed_tools_are_taken_where_the_machine_has_none(tmp_path, monkeypatch):
+    packed, path = tmp_path / "packed", tmp_path / "path"
+    (packed / "include").mkdir(parents=True)
+    path.mkdir()
+    (path / "ninja").write_text("#!/bin/sh\necho of the machine\n")
+    (path / "ninja").chmod(0o755)
+    for tool, place in (("cmake", "cmake/data/bin"), ("ninja", "ninja-1.data/scripts")):
+        with zipfile.ZipFile(packed / f"{tool}-1-any.whl", "w") as archive:
+            archive.writestr(f"{place}/{tool}", f"#!/bin/sh\necho packed {tool}\n")
+    monkeypatch.setenv("PATH", str(path))
+    monkeypatch.setenv("CPLUS_INCLUDE_PATH", "/before")
+    mutate_pack.use(packed, tmp_path / "unpacked")
+    said = {tool: subprocess.run([tool], capture_output=True, text=True, check=True).stdout.strip()
+            for tool in mutate_pack.TOOLS}  # fmt: skip
+    assert said == {"cmake": "packed cmake", "ninja": "of the machine"}
+    assert os.environ["CPLUS_INCLUDE_PATH"] == f"{packed}/include:/before"
