@@ -1,7 +1,7 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only WORD] [--jobs N] [--seconds S] [--json FILE] [--packed DIR]
-                 [--list]
+usage: mutate.py [--count N] [--seed N] [--only WORD] [--again FILE] [--jobs N] [--seconds S] [--tsan]
+                 [--json FILE] [--packed DIR] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many (tools/mutations.py). The seed draws from all of src/base, src/runtime
@@ -13,7 +13,11 @@ mutated program that takes ten times as long as the slowest of these, and a minu
 
 --jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
 --seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
-its 95 % interval. Exits with 1 when the tests fail unchanged; survivors are findings, and no failure.
+its 95 % interval. --tsan then asks the folder's tests under the thread sanitizer, with threads and no
+simulation, about survivors that are an order or a lock: the simulation is sequentially consistent, and none
+of its steps is between a lock's end and what the lock guards. --again asks about the survivors of an earlier
+--json file, in place of a draw. Exits with 1 when the tests fail unchanged; survivors are findings, and no
+failure.
 """
 
 from __future__ import annotations
@@ -40,30 +44,54 @@ from mutations import Mutation, choose, explanations, mutations_of, summary
 ROOT = Path(__file__).resolve().parent.parent
 SIM = Path("build/sim")
 
-# What is mutated, and the programs that test it, the quickest first.
-PROGRAMS: dict[str, tuple[str, ...]] = {
-    "src/base": ("base_test", "base_sim_test"),
-    "src/runtime": ("runtime_test", "runtime_sim_test"),
-    "src/batch": ("batch_test", "batch_sim_test"),
-}
 # What these programs are made of. CMake asks for no library of a folder that is not here.
 SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base", "src/ir", "src/plan",
            "src/device", "src/drivers/sim", "src/runtime", "src/batch", "tests/*.h", "tests/doctest_main.cpp",
-           "tools/find_file.py", "tools/watched.py")  # fmt: skip
+           "tests/sanitizers", "tools/find_file.py", "tools/watched.py")  # fmt: skip
 # A change compiles alone, and a warning about it is no verdict of a test.
-CONFIGURE = (
-    "cmake",
-    "--preset",
-    "sim",
-    "-DHEDDLE_UNITY=OFF",
-    "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF",
-    "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1",
-    "-DHEDDLE_CCACHE=",
-    f"-DHEDDLE_PYTHON={sys.executable}",
-)
+OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
+           "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1", f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
 # In KiB, blocks of 512 bytes and blocks: a mutation that never stops asking for more harms no other.
 LIMITS = "ulimit -v 33554432; ulimit -f 2097152; ulimit -c 0; exec \"$0\" \"$@\""  # fmt: skip
 TIMES = 10  # as long as the slowest unchanged run of the program, and a program hangs
+
+
+@dataclass
+class Build:
+    """One way to make and run the tests."""
+
+    name: str
+    out: Path  # of a copy, where the programs lie
+    configure: Sequence[str]
+    make: Sequence[str]
+    programs: dict[str, tuple[str, ...]]  # that test a folder, the quickest first
+    launcher: Sequence[str] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def programs_of(self, path: str) -> tuple[str, ...]:
+        return next(names for folder, names in self.programs.items() if path.startswith(folder + "/"))
+
+
+SIM = Build(
+    "sim",
+    Path("build/sim"),
+    ("cmake", "--preset", "sim", *OPTIONS),
+    ("ninja", "-C", "build/sim"),
+    {f"src/{name}": (f"{name}_test", f"{name}_sim_test") for name in ("base", "runtime", "batch")},
+)
+# The compiler of the machine, where the preset tsan wants clang. Its run time cannot place its memory under
+# recent kernels' address randomisation.
+TSAN = Build(
+    "tsan",
+    Path("build/tsan"),
+    ("cmake", "-B", "build/tsan", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo", "-DHEDDLE_METAL=OFF",
+     "-DHEDDLE_SANITIZE=thread", *OPTIONS),
+    ("ninja", "-C", "build/tsan"),
+    {f"src/{name}": (f"{name}_test",) for name in ("base", "runtime", "batch")},
+    ("setarch", "-R"),
+    {"TSAN_OPTIONS": "halt_on_error=1 atexit_sleep_ms=100 suppressions=tests/sanitizers/tsan.supp"},
+)  # fmt: skip
+TSAN_KINDS = ("order", "lock")
 
 
 @dataclass
@@ -72,11 +100,9 @@ class Project:
 
     root: Path = ROOT
     folder: Path = ROOT / "build" / "mutate"  # of the copies
-    programs: dict[str, tuple[str, ...]] = field(default_factory=lambda: dict(PROGRAMS))
     sources: Sequence[str] = SOURCES
-    configure: Sequence[str] = CONFIGURE
-    build: Sequence[str] = ("ninja", "-C", str(SIM))
-    out: Path = SIM  # of a copy, where the programs lie
+    sim: Build = field(default_factory=lambda: SIM)
+    tsan: Build = field(default_factory=lambda: TSAN)
     least_limit_s: float = 60.0  # of one program
 
     def files(self) -> list[str]:
@@ -89,14 +115,11 @@ class Project:
         found: list[Mutation] = []
         for name in self.files():
             stem, dot, suffix = name.rpartition(".")
-            is_ours = any(name.startswith(folder + "/") for folder in self.programs)
+            is_ours = any(name.startswith(folder + "/") for folder in self.sim.programs)
             is_product = not stem.endswith(("_test", "_fixture", "_bench")) and dot and suffix in ("cpp", "h")
             if is_ours and is_product and only in name:
                 found += mutations_of(name, (self.root / name).read_text(encoding="utf-8"))
         return found
-
-    def programs_of(self, path: str) -> tuple[str, ...]:
-        return next(names for folder, names in self.programs.items() if path.startswith(folder + "/"))
 
 
 def stamps(folder: Path) -> dict[str, tuple[int, int]]:
@@ -112,10 +135,10 @@ def stamps(folder: Path) -> dict[str, tuple[int, int]]:
 class Copy:
     """A copy of the tree with a build of its own."""
 
-    def __init__(self, project: Project, name: str, cores: int) -> None:
-        self.project = project
-        self.tree = project.folder / name
-        self.log = project.folder / f"{name}.log"  # of the last mutation
+    def __init__(self, project: Project, build: Build, name: str, cores: int) -> None:
+        self.project, self.build = project, build
+        self.tree = project.folder / build.name / name
+        self.log = project.folder / build.name / f"{name}.log"  # of the last mutation
         self.cores = cores
 
     def run(self, command: Sequence[str], limit_s: float | None = None) -> int:
@@ -127,7 +150,8 @@ class Copy:
             out.flush()
             with subprocess.Popen(["/bin/sh", "-c", LIMITS, *command], cwd=self.tree, stdout=out,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
-                                  env=os.environ | {"TMPDIR": str(scratch)}) as process:  # fmt: skip
+                                  env=os.environ | self.build.environment | {"TMPDIR": str(scratch)}
+                                  ) as process:  # fmt: skip
                 try:
                     return process.wait(timeout=limit_s)
                 except subprocess.TimeoutExpired:
@@ -137,21 +161,22 @@ class Copy:
                         os.killpg(process.pid, signal.SIGKILL)
 
     def builds(self, *programs: str) -> bool:
-        return self.run([*self.project.build, "-j", str(self.cores), *programs]) == 0
+        return self.run([*self.build.make, "-j", str(self.cores), *programs]) == 0
 
     def fails(self, program: str, limit_s: float | None) -> str:
         """How the program fails; empty: it passes."""
-        status = self.run([str(self.tree / self.project.out / program), "--abort-after=1"], limit_s)
+        path = str(self.tree / self.build.out / program)
+        status = self.run([*self.build.launcher, path, "--abort-after=1"], limit_s)
         if status == -1000:
             return "did not end"
         return "" if status == 0 else "failed" if status > 0 else f"died of signal {-status}"
 
     def relate(self) -> None:
         """Names no folder above the build's in the build's rules, so that a copy of the build is a build."""
-        rules, tree = self.tree / self.project.out / "build.ninja", str(self.tree)
+        rules, tree = self.tree / self.build.out / "build.ninja", str(self.tree)
         text = re.sub(r"^build [^\n]*: (?:RERUN_CMAKE|VERIFY_GLOBS)\b[^\n]*\n(?:  [^\n]*\n)*", "",
                       rules.read_text(encoding="utf-8"), flags=re.MULTILINE)  # fmt: skip
-        build, up = f"{tree}/{self.project.out}", "/".join(".." for _ in self.project.out.parts)
+        build, up = f"{tree}/{self.build.out}", "/".join(".." for _ in self.build.out.parts)
         lines = [line if line.startswith("cmake_ninja_workdir") else
                  line.replace(build + "/", "").replace(build, ".").replace(tree, up)
                  for line in text.split("\n")]  # fmt: skip
@@ -168,11 +193,11 @@ class Copy:
                 target.write_bytes(data)
                 target.chmod(source.stat().st_mode)
         for name in stamps(self.tree).keys() - set(wanted):
-            if not name.startswith((str(self.project.out) + "/", "build/")):
+            if not name.startswith((str(self.build.out) + "/", "build/")):
                 (self.tree / name).unlink()
         self.log.write_bytes(b"")
-        if self.project.configure:
-            if self.run(self.project.configure) != 0:
+        if self.build.configure:
+            if self.run(self.build.configure) != 0:
                 return f"the copy cannot be configured: see {self.log}"
             self.relate()
         return "" if self.builds(*programs) else f"the unchanged copy does not build: see {self.log}"
@@ -198,24 +223,25 @@ class Copy:
         path.write_text("\n".join(lines), encoding="utf-8")
         self.log.write_text(f"{mutation}\n", encoding="utf-8")
         mutation.verdict = "survived"
-        for program in self.project.programs_of(mutation.path):
+        for program in self.build.programs_of(mutation.path):
             if not self.builds(program):
                 mutation.verdict = "does not compile"
                 break
             if failure := self.fails(program, limits[program]):
-                mutation.verdict, mutation.by = "killed", f"{program} {failure}"
+                mutation.verdict, mutation.by = "killed", f"{self.build.name}/{program} {failure}"
                 break
-        mutation.seconds = round(time.monotonic() - begin, 1)
+        mutation.seconds += round(time.monotonic() - begin, 1)
 
 
 class Judges:
     """Workers, each with a copy, that take mutations from one list."""
 
-    def __init__(self, project: Project, jobs: int) -> None:
+    def __init__(self, project: Project, build: Build, jobs: int) -> None:
         cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-        self.project = project
-        self.unchanged = Copy(project, "unchanged", cores)
-        self.copies = [Copy(project, f"worker{number}", max(1, cores // jobs)) for number in range(jobs)]
+        self.project, self.build = project, build
+        self.unchanged = Copy(project, build, "unchanged", cores)
+        each = max(1, cores // jobs)
+        self.copies = [Copy(project, build, f"worker{number}", each) for number in range(jobs)]
         self.known: dict[str, tuple[int, int]] = {}
         self.limits: dict[str, float] = {}
 
@@ -225,11 +251,8 @@ class Judges:
 
     def prepare(self, chosen: Sequence[Mutation]) -> str:
         """Builds, copies, and runs the tests unchanged in all copies at once. Says what is wrong."""
-        programs = list(
-            dict.fromkeys(name for each in chosen for name in self.project.programs_of(each.path))
-        )
-        self.project.folder.mkdir(parents=True, exist_ok=True)
-        self.unchanged.tree.mkdir(exist_ok=True)
+        programs = list(dict.fromkeys(name for each in chosen for name in self.build.programs_of(each.path)))
+        self.unchanged.tree.mkdir(parents=True, exist_ok=True)
         if wrong := self.unchanged.refresh(programs):
             return wrong
         self.known = stamps(self.unchanged.tree)
@@ -250,7 +273,7 @@ class Judges:
             self.limits = {program: max(self.project.least_limit_s, TIMES * max(times))
                            for program, times in took.items()}  # fmt: skip
             slowest = ", ".join(f"{program} {max(times):.1f} s" for program, times in took.items())
-            print(f"unchanged: {slowest}", flush=True)
+            print(f"{self.build.name}, unchanged: {slowest}", flush=True)
         return wrong
 
     def judge(
@@ -278,68 +301,101 @@ class Judges:
         self.each(work)
 
 
-def score_text(told: dict) -> str:
-    lines = [", ".join(f"{count} {word}" for word, count in told["verdicts"].items())]
-    for name, score in told["scores"].items():
-        if score["of"]:
-            lines.append(f"score {name}: {score['killed']} of {score['of']}, {score['share']:.1%} "
-                         f"(95 % interval {score['low']:.1%} to {score['high']:.1%})")  # fmt: skip
-    return "\n".join(lines)
+class Report:
+    """What was judged so far, printed and in the file of --json, which stays when the run is stopped."""
+
+    def __init__(self, drawn: dict, reasons: dict[tuple[str, str, str], str], file: Path | None) -> None:
+        self.drawn, self.reasons, self.file = drawn, reasons, file
+        self.judged: list[Mutation] = []
+
+    def told(self) -> dict:
+        return self.drawn | summary(self.judged)
+
+    def add(self, mutation: Mutation) -> None:
+        self.judged.append(mutation)
+        self.tell(mutation)
+
+    def tell(self, mutation: Mutation) -> None:
+        if reason := self.reasons.get(mutation.place(), ""):
+            if mutation.verdict == "survived":
+                mutation.verdict, mutation.by = "explained", reason
+            elif mutation.verdict == "killed":
+                mutation.by += ", although tools/mutate_explained.tsv says that no test can"
+        by = mutation.by and f"  ({mutation.by})"
+        print(f"{mutation.verdict:<16} {mutation.seconds:6.1f} s  {mutation}{by}", flush=True)
+        if self.file:
+            part = self.file.with_name(self.file.name + ".part")
+            part.write_text(json.dumps(self.told(), indent=2) + "\n", encoding="utf-8")
+            part.replace(self.file)
+
+    def text(self) -> str:
+        told = self.told()
+        lines = [", ".join(f"{count} {word}" for word, count in told["verdicts"].items())]
+        for name, score in told["scores"].items():
+            if score["of"]:
+                lines.append(f"score {name}: {score['killed']} of {score['of']}, {score['share']:.1%} "
+                             f"(95 % interval {score['low']:.1%} to {score['high']:.1%})")  # fmt: skip
+        return "\n".join(lines)
 
 
-def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mutate_explained.tsv") -> int:
-    project = project or Project()
+def survivors(file: Path, found: Sequence[Mutation]) -> list[Mutation]:
+    """Those of the file that are still in the tree."""
+    told = [Mutation(**each) for each in json.loads(file.read_text(encoding="utf-8"))["mutations"]]
+    places = {each.place() for each in told if each.verdict in ("survived", "explained")}
+    return [each for each in found if each.place() in places]
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="WORD", help="part of a path")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of this file of --json")
     parser.add_argument("--jobs", type=int, default=1, help="workers, each with a copy of tree and build")
     parser.add_argument("--seconds", type=float, metavar="S", help="from the start; none is handed out later")
+    parser.add_argument("--tsan", action="store_true", help="ask the thread sanitizer about survivors")
     parser.add_argument("--json", type=Path, help="written after each mutation")
     parser.add_argument("--packed", type=Path, metavar="DIR", help="what tools/mutate_pack.py laid down")
     parser.add_argument("--list", action="store_true", help="print what would be run")
-    arguments = parser.parse_args()
+    return parser.parse_args()
+
+
+def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mutate_explained.tsv") -> int:
+    project = project or Project()
+    arguments = parsed()
     begin = time.monotonic()
-    reasons = explanations(explained)
     found = project.mutations(arguments.only)
-    if not found:
-        parser.error(f"no line of {', '.join(project.programs)} can be mutated in '{arguments.only}'")
-    chosen = choose(found, arguments.count, arguments.seed)
+    drawn = {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)}
+    if arguments.again:
+        chosen = survivors(arguments.again, found)
+    else:
+        chosen = choose(found, arguments.count, arguments.seed)
     print(f"{len(chosen)} of {len(found)} mutations, seed {arguments.seed}", flush=True)
+    if not chosen:
+        print("there is nothing to change")
+        return 1
     if arguments.list:
         print("\n".join(map(str, chosen)))
         return 0
     if arguments.packed:
         mutate_pack.use(arguments.packed.resolve(), project.folder)
-    judges = Judges(project, max(1, min(arguments.jobs, len(chosen))))
+    report = Report(drawn, explanations(explained), arguments.json)
+    judges = Judges(project, project.sim, max(1, min(arguments.jobs, len(chosen))))
     if wrong := judges.prepare(chosen):
         print(wrong)
         return 1
-    judged: list[Mutation] = []
-
-    def told() -> dict:
-        return {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)} | summary(
-            judged
-        )
-
-    def tell(mutation: Mutation) -> None:
-        if reason := reasons.get(mutation.place(), ""):
-            if mutation.verdict == "survived":
-                mutation.verdict, mutation.by = "explained", reason
-            elif mutation.verdict == "killed":
-                mutation.by += ", although tools/mutate_explained.tsv says that no test can"
-        judged.append(mutation)
-        by = mutation.by and f"  ({mutation.by})"
-        print(f"{mutation.verdict:<16} {mutation.seconds:6.1f} s  {mutation}{by}", flush=True)
-        if arguments.json:
-            part = arguments.json.with_name(arguments.json.name + ".part")
-            part.write_text(json.dumps(told(), indent=2) + "\n", encoding="utf-8")
-            part.replace(arguments.json)
-
     left = None if arguments.seconds is None else arguments.seconds - (time.monotonic() - begin)
-    judges.judge(chosen, left, tell)
-    print(f"{len(judged)} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
-    print(score_text(told()))
+    judges.judge(chosen, left, report.add)
+    print(f"{len(report.judged)} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
+    print(report.text(), flush=True)
+    silent = [each for each in report.judged if each.verdict == "survived" and each.kind in TSAN_KINDS]
+    if arguments.tsan and silent:
+        judges = Judges(project, project.tsan, max(1, min(arguments.jobs, len(silent))))
+        if wrong := judges.prepare(silent):
+            print(wrong)
+            return 1
+        judges.judge(silent, None, report.tell)
+        print(f"with the thread sanitizer, after {time.monotonic() - begin:.0f} s:\n{report.text()}")
     return 0
 
 

@@ -3,8 +3,8 @@
 usage: mutate_pack.py [DIR]
 
 DIR (.mutate/, which git ignores) is carried there beside the tree; `mutate.py --packed DIR` takes it. CMake
-and ninja travel as wheels for Linux on x86-64, and are unpacked where the machine has none. A compiler of C++20
-and Python it has to have.
+and ninja travel as wheels for Linux on x86-64, and are unpacked where the machine has none. A compiler of
+C++20 and Python it has to have.
 """
 
 from __future__ import annotations

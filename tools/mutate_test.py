@@ -40,8 +40,10 @@ def project(tmp_path: Path) -> mutate.Project:
     build = root / "build.sh"
     build.write_text(BUILD)
     build.chmod(0o755)
-    return mutate.Project(root, tmp_path / "copies", {"src/base": ("base_test",)}, ("build.sh", "src"), (),
-                          ("./build.sh",), Path("out"), 2.0)  # fmt: skip
+    programs = {"src/base": ("base_test",)}
+    sim = mutate.Build("sim", Path("out"), (), ("./build.sh",), programs)
+    tsan = mutate.Build("tsan", Path("out"), (), ("./build.sh",), programs, ("env",), {"STRICT": "1"})
+    return mutate.Project(root, tmp_path / "copies", ("build.sh", "src"), sim, tsan, 2.0)
 
 
 def ran(project, monkeypatch, tmp_path, *words: str, explained: str = "") -> tuple[int, dict]:
@@ -60,8 +62,8 @@ def verdicts(told: dict) -> dict[int, tuple[str, str]]:
 
 # Of the lines 2, 3 and 4 of SOURCE.
 EXPECTED = {
-    2: ("killed", "base_test failed"),
-    3: ("killed", "base_test did not end"),
+    2: ("killed", "sim/base_test failed"),
+    3: ("killed", "sim/base_test did not end"),
     4: ("survived", ""),
 }
 
@@ -122,16 +124,16 @@ def test_what_a_test_notices_or_hangs_in_is_killed_and_the_rest_survives(
 def test_workers_judge_what_one_does_each_in_a_copy_of_its_own(project, monkeypatch, tmp_path):
     told = ran(project, monkeypatch, tmp_path, "--jobs", "3")[1]
     assert verdicts(told) == EXPECTED
-    changed = [project.folder / f"worker{number}" / "src" / "base" / "sum.cpp" for number in range(3)]
+    changed = [project.folder / "sim" / f"worker{number}" / "src" / "base" / "sum.cpp" for number in range(3)]
     assert sorted(path.read_text() != SOURCE for path in changed) == [True, True, True]
 
 
 def test_a_copy_is_made_the_unchanged_one_before_each_mutation(project, monkeypatch, tmp_path):
     """Its programs, too: a program of the mutation before would give that one's verdict."""
     assert verdicts(ran(project, monkeypatch, tmp_path, "--count", "3", "--seed", "1")[1]) == EXPECTED
-    (project.folder / "worker0" / "out" / "base_test").write_text("left over")
-    (project.folder / "worker0" / "left over").write_text("left over")
-    judges = mutate.Judges(project, 1)
+    (project.folder / "sim" / "worker0" / "out" / "base_test").write_text("left over")
+    (project.folder / "sim" / "worker0" / "left over").write_text("left over")
+    judges = mutate.Judges(project, project.sim, 1)
     assert judges.prepare(project.mutations()) == ""
     assert mutate.stamps(judges.copies[0].tree) == judges.known
 
@@ -141,6 +143,35 @@ def test_no_mutation_is_handed_out_after_the_time(project, monkeypatch, tmp_path
     assert "0 of the 3 chosen were tried" in capsys.readouterr().out
 
 
+def test_a_survivor_that_is_a_lock_or_an_order_is_asked_of_the_thread_sanitizer(
+    project, monkeypatch, tmp_path, capsys
+):
+    """Its tests are the same here, and stricter by what the build puts into the environment."""
+    test = TEST.replace(
+        "return is_small", 'if (getenv("STRICT") && is_unused(7) != 1) return 1;\n  return is_small'
+    )
+    (project.root / "src" / "base" / "sum_test.cpp").write_text("#include <cstdlib>\n" + test)
+    plain = verdicts(ran(project, monkeypatch, tmp_path, "--tsan")[1])
+    assert plain == EXPECTED  # a comparison is not asked about
+    monkeypatch.setattr(mutate, "TSAN_KINDS", ("comparison",))
+    told = ran(project, monkeypatch, tmp_path, "--tsan")[1]
+    assert verdicts(told) == EXPECTED | {4: ("killed", "tsan/base_test failed")}
+    assert told["verdicts"]["killed"] == 3
+    assert "with the thread sanitizer" in capsys.readouterr().out
+
+
+def test_survivors_of_an_earlier_run_are_asked_about_again_where_their_line_is_now(
+    project, monkeypatch, tmp_path
+):
+    ran(project, monkeypatch, tmp_path)
+    earlier = (tmp_path / "mutate.json").rename(tmp_path / "earlier.json")
+    (project.root / "src" / "base" / "sum.cpp").write_text("// a line more\n" + SOURCE)
+    test = project.root / "src" / "base" / "sum_test.cpp"
+    test.write_text(TEST.replace("return is_small", "return is_unused(7) && is_small"))
+    told = ran(project, monkeypatch, tmp_path, "--again", str(earlier))[1]
+    assert verdicts(told) == {5: ("killed", "sim/base_test failed")}
+
+
 def test_an_explained_survivor_is_counted_apart_and_a_killed_one_says_so(project, monkeypatch, tmp_path):
     rows = [(each.path, each.before.strip(), each.after.strip(), "a reason") for each in project.mutations()]
     told = ran(project, monkeypatch, tmp_path, explained="".join("\t".join(row) + "\n" for row in rows))[1]
@@ -148,7 +179,7 @@ def test_an_explained_survivor_is_counted_apart_and_a_killed_one_says_so(project
     assert seen[4] == ("explained", "a reason")
     assert seen[2] == (
         "killed",
-        "base_test failed, although tools/mutate_explained.tsv says that no test can",
+        "sim/base_test failed, although tools/mutate_explained.tsv says that no test can",
     )
     assert {name: (score["killed"], score["of"]) for name, score in told["scores"].items()} == {
         "of all": (2, 3),
@@ -169,7 +200,7 @@ def test_an_explanation_without_a_reason_is_an_error(tmp_path):
 
 
 def test_a_mutation_that_does_not_compile_is_no_verdict_on_the_tests(project):
-    judges = mutate.Judges(project, 1)
+    judges = mutate.Judges(project, project.sim, 1)
     assert judges.prepare(project.mutations()) == ""
     wrong = mutations.Mutation(
         "src/base/sum.cpp", 3, "off by one", SOURCE.splitlines()[2], "int next(int a) {"
@@ -193,7 +224,7 @@ def test_a_changed_test_is_what_the_next_run_asks(project, monkeypatch, tmp_path
 def test_a_hang_is_told_by_the_slowest_unchanged_run_under_the_same_load(project):
     slow = TEST.replace("int main() {", "#include <unistd.h>\nint main() {\n  usleep(400000);")
     (project.root / "src" / "base" / "sum_test.cpp").write_text(slow)
-    judges = mutate.Judges(project, 2)
+    judges = mutate.Judges(project, project.sim, 2)
     assert judges.prepare(project.mutations()) == ""
     assert judges.limits["base_test"] >= mutate.TIMES * 0.4
 
@@ -217,7 +248,7 @@ def test_the_interval_is_wilsons(hits, tries, low, high):
 
 def test_rules_of_a_build_name_no_folder_above_it(tmp_path):
     project = mutate.Project(tmp_path, tmp_path / "copies")
-    copy = mutate.Copy(project, "unchanged", 1)
+    copy = mutate.Copy(project, mutate.SIM, "unchanged", 1)
     rules = copy.tree / "build" / "sim" / "build.ninja"
     rules.parent.mkdir(parents=True)
     rules.write_text(
