@@ -16,8 +16,8 @@ mutated program that takes ten times as long as the slowest of these, and a minu
 its 95 % interval. --tsan then asks the folder's tests under the thread sanitizer, with threads and no
 simulation, about survivors that are an order or a lock: the simulation is sequentially consistent, and none
 of its steps is between a lock's end and what the lock guards. --again asks about the survivors of an earlier
---json file, in place of a draw. Exits with 1 when the tests fail unchanged; survivors are findings, and no
-failure.
+--json file, in place of a draw, and counts the others as that file does. Exits with 1 when the tests fail
+unchanged; survivors are findings, and no failure.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import mutate_pack
-from mutations import Mutation, choose, explanations, mutations_of, summary
+from mutations import Mutation, Place, choose, explanations, mutations_of, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 SIM = Path("build/sim")
@@ -304,7 +304,7 @@ class Judges:
 class Report:
     """What was judged so far, printed and in the file of --json, which stays when the run is stopped."""
 
-    def __init__(self, drawn: dict, reasons: dict[tuple[str, str, str], str], file: Path | None) -> None:
+    def __init__(self, drawn: dict, reasons: dict[Place, str], file: Path | None) -> None:
         self.drawn, self.reasons, self.file = drawn, reasons, file
         self.judged: list[Mutation] = []
 
@@ -338,11 +338,12 @@ class Report:
         return "\n".join(lines)
 
 
-def survivors(file: Path, found: Sequence[Mutation]) -> list[Mutation]:
-    """Those of the file that are still in the tree."""
-    told = [Mutation(**each) for each in json.loads(file.read_text(encoding="utf-8"))["mutations"]]
-    places = {each.place() for each in told if each.verdict in ("survived", "explained")}
-    return [each for each in found if each.place() in places]
+def earlier(file: Path) -> tuple[dict, list[Mutation], set[Place]]:
+    """What a file of --json says: how it was drawn, what has its verdict, and the places of what survived."""
+    told = json.loads(file.read_text(encoding="utf-8"))
+    every = [Mutation(**each) for each in told.pop("mutations")]
+    alive = {each.place() for each in every if each.verdict in ("survived", "explained")}
+    return told, [each for each in every if each.place() not in alive], alive
 
 
 def parsed() -> argparse.Namespace:
@@ -366,11 +367,15 @@ def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mut
     begin = time.monotonic()
     found = project.mutations(arguments.only)
     drawn = {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)}
+    settled: list[Mutation] = []
     if arguments.again:
-        chosen = survivors(arguments.again, found)
+        drawn, settled, alive = earlier(arguments.again)
+        chosen = [each for each in found if each.place() in alive]
+        gone = len(alive) - len({each.place() for each in chosen})
+        print(f"{len(settled)} have their verdict, and of the survivors {gone} are no longer in the tree")
     else:
         chosen = choose(found, arguments.count, arguments.seed)
-    print(f"{len(chosen)} of {len(found)} mutations, seed {arguments.seed}", flush=True)
+    print(f"{len(chosen)} of {len(found)} mutations, seed {drawn['seed']}", flush=True)
     if not chosen:
         print("there is nothing to change")
         return 1
@@ -380,15 +385,17 @@ def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mut
     if arguments.packed:
         mutate_pack.use(arguments.packed.resolve(), project.folder)
     report = Report(drawn, explanations(explained), arguments.json)
+    report.judged += settled
     judges = Judges(project, project.sim, max(1, min(arguments.jobs, len(chosen))))
     if wrong := judges.prepare(chosen):
         print(wrong)
         return 1
     left = None if arguments.seconds is None else arguments.seconds - (time.monotonic() - begin)
     judges.judge(chosen, left, report.add)
-    print(f"{len(report.judged)} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
+    tried = len(report.judged) - len(settled)
+    print(f"{tried} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
     print(report.text(), flush=True)
-    silent = [each for each in report.judged if each.verdict == "survived" and each.kind in TSAN_KINDS]
+    silent = [each for each in chosen if each.verdict == "survived" and each.kind in TSAN_KINDS]
     if arguments.tsan and silent:
         judges = Judges(project, project.tsan, max(1, min(arguments.jobs, len(silent))))
         if wrong := judges.prepare(silent):

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 Rule = tuple[str, re.Pattern[str], str]
+Place = tuple[str, str, str, str]
 RULES: list[Rule] = [
     # To what Atomic has.
     ("order", re.compile(r"\b(load|store|add|sub|read_on)_(?:acquire|release|acq_rel|seq_cst)\("),
@@ -30,8 +31,11 @@ RULES: list[Rule] = [
     ("off by one", re.compile(r" - 1\b(?!\.)"), " - 2"),
 ]  # fmt: skip
 KINDS = tuple(dict.fromkeys(kind for kind, _, _ in RULES))
-# Comments, strings, templates' heads and what only the compiler sees hold no step of the program.
-LEFT_OUT = re.compile(r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(")
+# Comments, strings, templates' heads and what only the compiler sees hold no step of the program, and room
+# that is asked for early changes no result.
+LEFT_OUT = re.compile(
+    r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(|\breserve\("
+)
 VERDICTS = ("killed", "survived", "explained", "does not compile")
 
 
@@ -42,6 +46,7 @@ class Mutation:
     kind: str
     before: str
     after: str
+    above: str = ""  # the line before it
     verdict: str = ""  # one of VERDICTS
     by: str = ""  # the program that noticed, and how, or why none can
     seconds: float = 0.0
@@ -49,9 +54,9 @@ class Mutation:
     def __str__(self) -> str:
         return f"{self.path}:{self.line}: {self.kind}: {self.before.strip()}  ->  {self.after.strip()}"
 
-    def place(self) -> tuple[str, str, str]:
-        """What it is wherever its line lies."""
-        return self.path, self.before.strip(), self.after.strip()
+    def place(self) -> Place:
+        """What it is wherever its line lies: the same line is often in a file twice."""
+        return self.path, self.above.strip(), self.before.strip(), self.after.strip()
 
 
 def code_of(line: str) -> str:
@@ -62,7 +67,8 @@ def code_of(line: str) -> str:
 
 
 def mutations_of(path: str, text: str) -> Iterator[Mutation]:
-    for number, line in enumerate(text.splitlines(), 1):
+    lines = text.splitlines()
+    for number, (above, line) in enumerate(zip(["", *lines], lines, strict=False), 1):
         if LEFT_OUT.search(line):
             continue
         code = code_of(line)
@@ -70,7 +76,7 @@ def mutations_of(path: str, text: str) -> Iterator[Mutation]:
             for found in pattern.finditer(code):
                 after = line[: found.start()] + found.expand(instead) + line[found.end() :]
                 if after != line:
-                    yield Mutation(path, number, kind, line, after)
+                    yield Mutation(path, number, kind, line, after, above)
 
 
 def choose(found: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
@@ -78,13 +84,15 @@ def choose(found: Sequence[Mutation], count: int, seed: int) -> list[Mutation]:
     return random.Random(seed).sample(found, min(count, len(found)))
 
 
-def explanations(file: Path) -> dict[tuple[str, str, str], str]:
-    """Survivors that no test can kill, with the reason: path, line, changed line and reason between tabs."""
+def explanations(file: Path) -> dict[Place, str]:
+    """Survivors that no test can kill: path, line above, line, changed line and reason, between tabs."""
     rows = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
     for row in rows:
-        if len(row) != 4 or not all(row):
-            raise ValueError(f"{file.name}: path, line, changed line and reason between tabs: {row}")
-    return {(path, before, after): reason for path, before, after, reason in rows}
+        if len(row) != 5 or not (row[0] and row[2] and row[3] and row[4]):
+            raise ValueError(
+                f"{file.name}: path, line above, line, changed line and reason between tabs: {row}"
+            )
+    return {(path, above, before, after): reason for path, above, before, after, reason in rows}
 
 
 def wilson(hits: int, tries: int) -> tuple[float, float]:
