@@ -50,7 +50,7 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base"
            "tests/sanitizers", "tools/find_file.py", "tools/watched.py")  # fmt: skip
 # A change compiles alone, and a warning about it is no verdict of a test.
 OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
-           "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1", f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
+           f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
 # In KiB, blocks of 512 bytes and blocks: a mutation that never stops asking for more harms no other.
 LIMITS = "ulimit -v 33554432; ulimit -f 2097152; ulimit -c 0; exec \"$0\" \"$@\""  # fmt: skip
 TIMES = 10  # as long as the slowest unchanged run of the program, and a program hangs

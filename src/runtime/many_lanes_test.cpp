@@ -141,7 +141,7 @@ TEST_CASE("130 callers of a device with 128 lanes: 128 run at once, and every an
     const Crowd crowd(kCallers, [&](int who) {
       for (int i = 0; i < kTimes; ++i) {
         test::Rows x(1 + who % 3, static_cast<float>(1000 * who + i));
-        const View view = x.view();
+        const device::View view = x.view();
         Call call;
         call.inputs = {&view, 1};
         const auto y = runtime->run(*model, call);
