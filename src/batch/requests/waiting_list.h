@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/status.h"
 #include "batch/policy/batch_policy.h"
 
 namespace heddle::batch {
