@@ -51,8 +51,6 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base"
 # A change compiles alone, and a warning about it is no verdict of a test.
 OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
            f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
-# In KiB, blocks of 512 bytes and blocks: a mutation that never stops asking for more harms no other.
-LIMITS = "ulimit -v 33554432; ulimit -f 2097152; ulimit -c 0; exec \"$0\" \"$@\""  # fmt: skip
 TIMES = 10  # as long as the slowest unchanged run of the program, and a program hangs
 
 
@@ -67,6 +65,9 @@ class Build:
     programs: dict[str, tuple[str, ...]]  # that test a folder, the quickest first
     launcher: Sequence[str] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    # Of a process that never stops asking for more, so that it harms no other: a file in blocks of 512 bytes,
+    # no core, memory in KiB.
+    limits: str = "ulimit -f 2097152; ulimit -c 0; ulimit -v 33554432"
 
     def programs_of(self, path: str) -> tuple[str, ...]:
         return next(names for folder, names in self.programs.items() if path.startswith(folder + "/"))
@@ -90,6 +91,7 @@ TSAN = Build(
     {f"src/{name}": (f"{name}_test",) for name in ("base", "runtime", "batch")},
     ("setarch", "-R"),
     {"TSAN_OPTIONS": "halt_on_error=1 atexit_sleep_ms=100 suppressions=tests/sanitizers/tsan.supp"},
+    "ulimit -f 2097152; ulimit -c 0",  # it reserves terabytes
 )  # fmt: skip
 TSAN_KINDS = ("order", "lock")
 
@@ -145,10 +147,11 @@ class Copy:
         """The exit status; -1000 when the limit was passed. What it started ends with it."""
         scratch = self.tree / "tmp"
         scratch.mkdir(exist_ok=True)
+        limited = f'{self.build.limits}; exec "$0" "$@"'
         with self.log.open("a", encoding="utf-8") as out:
             out.write(f"$ {' '.join(command)}\n")
             out.flush()
-            with subprocess.Popen(["/bin/sh", "-c", LIMITS, *command], cwd=self.tree, stdout=out,
+            with subprocess.Popen(["/bin/sh", "-c", limited, *command], cwd=self.tree, stdout=out,
                                   stdin=subprocess.DEVNULL, stderr=subprocess.STDOUT, start_new_session=True,
                                   env=os.environ | self.build.environment | {"TMPDIR": str(scratch)}
                                   ) as process:  # fmt: skip
