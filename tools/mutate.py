@@ -9,7 +9,7 @@ and src/batch; --only keeps the files whose path contains a word. The tests of t
 the preset `sim` has them, and run in order until one fails: the mutation is killed. One that no test notices
 survived; one that does not compile counts for nothing; one of tools/mutate_explained.tsv that survives is
 explained. Before the first mutation every worker runs the tests unchanged, all at once: they have to pass. A
-mutated program that takes ten times as long as the slowest of these, and a minute, hangs, which kills, too.
+mutated program that takes five times as long as the slowest of these, and a minute, hangs, which kills, too.
 
 --jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
 --seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
@@ -51,7 +51,7 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base"
 # A change compiles alone, and a warning about it is no verdict of a test.
 OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
            f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
-TIMES = 10  # as long as the slowest unchanged run of the program, and a program hangs
+TIMES = 5  # as long as the slowest unchanged run of the program, and a program hangs
 
 
 @dataclass

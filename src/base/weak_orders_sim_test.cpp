@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/bell.h"
 #include "base/condition.h"
 #include "base/first_failure.h"
 #include "base/once_map.h"
@@ -161,6 +162,22 @@ TEST_CASE("weak orders: a thread that is told finds what came before, asleep or 
         told |= now;
       }
     });
+  });
+}
+
+TEST_CASE("weak orders: who waits for a bell hears each ring, and finds what came before it") {
+  explore(weak("bell_weak", 3, 2, 2), [](Simulation& sim, int threads) {
+    Bell bell;
+    Watched<int> left[2];
+    at_once(sim, threads, [&](int i) {
+      if (i > 0) {
+        left[i - 1].set(i);
+        return bell.ring();
+      }
+      for (uint64_t seen = bell.rings(); seen < 2; seen = bell.rings()) bell.wait(seen);
+      sim.expect(left[0].get() + left[1].get() == 3, "what both left is visible");
+    });
+    sim.expect(bell.rings() == 2, "each ring is counted");
   });
 }
 
