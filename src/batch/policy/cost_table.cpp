@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <limits>
+#include <span>
 
 namespace heddle::batch {
 
@@ -38,9 +39,9 @@ struct CostTable::Curve {
 
   double between(double rows) const {  // rows lie between first() and last()
     size_t above = 0;
-    while (above + 1 < count && points[above]->rows < rows) ++above;
+    while (points[above]->rows < rows) ++above;
     const Size& high = *points[above];
-    if (above == 0 || high.rows <= rows) return high.ns() * rows / high.rows;
+    if (high.rows <= rows) return high.ns();
     const Size& low = *points[above - 1];
     return low.ns() + (high.ns() - low.ns()) * (rows - low.rows) / (high.rows - low.rows);
   }
@@ -116,7 +117,7 @@ std::optional<Duration> CostTable::estimate(int64_t rows) const {
 int64_t CostTable::worthwhile_rows(int64_t max_rows) const {
   double least = std::numeric_limits<double>::max();
   int64_t end = max_rows;
-  for (size_t i = 0; i < kClasses && least_rows(i) <= max_rows; ++i) {
+  for (size_t i = 0; i <= class_of(max_rows); ++i) {
     const Size& size = sizes_[i];
     if (!is_known(size)) continue;
     if (size.ns_row * kLeastRate <= least) {
@@ -138,10 +139,10 @@ bool CostTable::weigh_joining() {
   const Size& alone = sizes_[0];
   const Size* usual = nullptr;
   uint64_t batches = 0;
-  for (size_t i = 1; i < kClasses; ++i) {
-    if (!is_known(sizes_[i])) continue;
-    batches += sizes_[i].runs;
-    if (usual == nullptr || sizes_[i].runs > usual->runs) usual = &sizes_[i];
+  for (const Size& size : std::span(sizes_).subspan(1)) {
+    if (!is_known(size)) continue;
+    batches += size.runs;
+    if (usual == nullptr || size.runs > usual->runs) usual = &size;
   }
   if (batches < kSure || !is_known(alone)) return true;
   const bool worthwhile = alone.ns_row > usual->ns_row * kGain + kHandOverNs;

@@ -394,5 +394,24 @@ TEST_CASE("a histogram's percentiles are at most an eighth too high") {
   CHECK(Histogram().percentile(0.5) == 0);
 }
 
+TEST_CASE("a histogram's buckets follow each other without a gap, and none is wider than an eighth") {
+  const auto last_of_bucket = [](int64_t value) {
+    Histogram h;
+    h.add(value);
+    return static_cast<int64_t>(h.percentile(1));
+  };
+  CHECK(last_of_bucket(-1) == 0);
+  for (int64_t first = 0; first < 1 << 20;) {
+    const int64_t last = last_of_bucket(first);
+    REQUIRE(last >= first);
+    CHECK(last - first <= first / 8);
+    CHECK(last_of_bucket(last) == last);
+    CHECK((first < 8 ? last == first : (last + 1) % ((last - first) + 1) == 0));
+    first = last + 1;
+  }
+  const int64_t most = std::numeric_limits<int64_t>::max();
+  CHECK(last_of_bucket(most) == most);
+}
+
 }  // namespace
 }  // namespace heddle::batch
