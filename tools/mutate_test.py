@@ -93,6 +93,7 @@ def test_only_lines_of_the_product_that_are_code_are_changed(project):
         ("  return a && !b;", "logic", "  return a || !b;"),
         ("  return n - 1;", "off by one", "  return n - 2;"),
         ("  while (i >= 0) --i;", "comparison", "  while (i > 0) --i;"),
+        ("  if (a.at != b.at) return a.at < b.at;", "comparison", "  if (a.at == b.at) return a.at < b.at;"),
     ],
 )
 def test_each_kind_changes_one_thing(before, kind, after):

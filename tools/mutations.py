@@ -36,6 +36,8 @@ KINDS = tuple(dict.fromkeys(kind for kind, _, _ in RULES))
 LEFT_OUT = re.compile(
     r"^\s*(?://|#|\*|template\b|static_assert\b)|\boperator\b|\bstatic_assert\(|\breserve\("
 )
+# Behind "they differ", "less" and "at most" are the same.
+UNEQUAL = re.compile(r"if \((\S+) != (\S+)\) return \1( [<>] )\2;")
 VERDICTS = ("killed", "survived", "explained", "does not compile")
 
 
@@ -72,8 +74,11 @@ def mutations_of(path: str, text: str) -> Iterator[Mutation]:
         if LEFT_OUT.search(line):
             continue
         code = code_of(line)
+        unequal = UNEQUAL.search(code)
         for kind, pattern, instead in RULES:
             for found in pattern.finditer(code):
+                if unequal and found.span() == unequal.span(3):
+                    continue
                 after = line[: found.start()] + found.expand(instead) + line[found.end() :]
                 if after != line:
                     yield Mutation(path, number, kind, line, after, above)
