@@ -1,9 +1,11 @@
 #include "base/kept_file.h"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <vector>
@@ -68,6 +70,33 @@ TEST_CASE("a file that is too large, and a folder that is none, are named") {
   CHECK(below.code() == Code::invalid);
   CHECK(below.message().find(path) != std::string::npos);
 }
+
+#if defined(__linux__)
+TEST_CASE("a file that cannot be read, or not be written whole, is named, and the old one stays") {
+  const Status unreadable = read_kept("/proc/self/mem", kMost).status();
+  CHECK(unreadable.code() == Code::invalid);
+  CHECK(unreadable.message().find("it cannot be read") != std::string::npos);
+
+  const KeptFolder folder;
+  const std::string path = folder.path + "/file";
+  REQUIRE(replace_kept(path, "old").ok());
+  rlimit before{};
+  REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const auto handler = std::signal(SIGXFSZ, SIG_IGN);  // a write beyond the limit fails in its place
+  rlimit small = before;
+  small.rlim_cur = 1000;
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const Status cut = replace_kept(path, std::string(5000, 'n'));
+  const Status whole = replace_kept(folder.path + "/other", std::string(1000, 'n'));
+  REQUIRE(setrlimit(RLIMIT_FSIZE, &before) == 0);
+  std::signal(SIGXFSZ, handler);
+  CHECK(cut.code() == Code::invalid);
+  CHECK(cut.message().find("writing '" + path) != std::string::npos);
+  CHECK(whole.ok());
+  CHECK(**read_kept(path, kMost) == "old");
+  CHECK(std::distance(fs::directory_iterator(folder.path), {}) == 2);
+}
+#endif
 
 TEST_CASE("a checksum tells bytes apart that differ in one, and has 16 digits") {
   CHECK(checksum("").size() == 16);
