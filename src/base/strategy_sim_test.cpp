@@ -1,0 +1,184 @@
+#include "base/strategy.h"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace heddle {
+namespace {
+
+using Taken = std::vector<size_t>;
+
+Taken three_turns(Strategy& choices, size_t free) {
+  const std::vector<uint32_t> threads{1, 2, 3};
+  Taken taken;
+  for (int i = 0; i < 3; ++i) taken.push_back(choices.next({threads, free, threads.size()}));
+  return taken;
+}
+
+// Every run of three turns, each once.
+std::vector<Taken> all_of(SystematicChoices& choices, size_t free) {
+  std::vector<Taken> out;
+  do {
+    choices.begin();
+    out.push_back(three_turns(choices, free));
+    CHECK_FALSE(choices.diverged());
+  } while (choices.advance() && out.size() < 1000);
+  CHECK(std::set<Taken>(out.begin(), out.end()).size() == out.size());
+  return out;
+}
+
+TEST_CASE("systematic choices: each schedule with so many preemptions comes once, in order") {
+  // Three turns of three threads, the first of which goes on for nothing.
+  const size_t counts[] = {1, 1 + 3 * 2, 1 + 3 * 2 + 3 * 4, 27, 27};
+  for (size_t bound = 0; bound < 5; ++bound) {
+    CAPTURE(bound);
+    SystematicChoices choices({bound, 0});
+    const std::vector<Taken> found = all_of(choices, 1);
+    CHECK(found.size() == counts[bound]);
+    CHECK(std::is_sorted(found.begin(), found.end()));
+    for (const Taken& taken : found) {
+      const auto preemptions = 3 - std::count(taken.begin(), taken.end(), size_t{0});
+      CHECK(preemptions <= static_cast<std::ptrdiff_t>(bound));
+    }
+  }
+  SystematicChoices free_ones({0, 0});
+  CHECK(all_of(free_ones, 2).size() == 8);
+}
+
+TEST_CASE(
+    "systematic choices: so many loads find an older value, and where there is one value there is no "
+    "choice") {
+  SystematicChoices choices({0, 1});
+  std::set<Taken> found;
+  size_t runs = 0;
+  do {
+    choices.begin();
+    Taken taken;
+    for (int i = 0; i < 3; ++i) {
+      taken.push_back(choices.stale(3));
+      CHECK(choices.stale(1) == 0);
+      CHECK(choices.among(1) == 0);
+    }
+    found.insert(taken);
+  } while (choices.advance() && ++runs < 1000);
+  CHECK(found.size() == 7);
+  CHECK(runs == 6);
+}
+
+TEST_CASE("systematic choices: a schedule's words repeat it") {
+  SystematicChoices choices({2, 0});
+  do {
+    choices.begin();
+    const Taken taken = three_turns(choices, 1);
+    const std::string words = choices.describe();
+    CAPTURE(words);
+    SystematicChoices again = SystematicChoices::replay(words);
+    again.begin();
+    CHECK(three_turns(again, 1) == taken);
+    CHECK_FALSE(again.diverged());
+    CHECK(again.describe() == words);
+  } while (choices.advance());
+}
+
+TEST_CASE("systematic choices: words that are none make no choice, and what follows an error is left out") {
+  struct Case {
+    const char* words;
+    Taken taken;
+    const char* described;
+  };
+  for (const Case& each : {Case{"", {0, 0, 0}, "0.0:"},
+                           {"x", {0, 0, 0}, "0.0:"},
+                           {"3", {0, 0, 0}, "0.0:"},
+                           {"3,1:0+1,", {0, 0, 0}, "0.0:"},
+                           {"3.", {0, 0, 0}, "0.0:"},
+                           {"3.x:0+1,", {0, 0, 0}, "0.0:"},
+                           {"3.1", {0, 0, 0}, "0.0:"},
+                           {"3.1;0+1,", {0, 0, 0}, "0.0:"},
+                           {"3.1:", {0, 0, 0}, "3.1:"},
+                           {"3.1:1+1", {0, 0, 0}, "3.1:"},
+                           {"3.1:1-1,", {0, 0, 0}, "3.1:"},
+                           {"3.1:1+1;", {0, 0, 0}, "3.1:"},
+                           {"3.1:1+1,", {0, 1, 0}, "3.1:1+1,"},
+                           {"3.1:0+1,1+2,", {1, 0, 2}, "3.1:0+1,1+2,"},
+                           {"3.1:0+1,1+2", {1, 0, 0}, "3.1:0+1,"},
+                           {"3.1:0+1,x", {1, 0, 0}, "3.1:0+1,"}}) {
+    CAPTURE(each.words);
+    SystematicChoices choices = SystematicChoices::replay(each.words);
+    choices.begin();
+    CHECK(three_turns(choices, 1) == each.taken);
+    CHECK(choices.describe() == each.described);
+  }
+}
+
+TEST_CASE("systematic choices: a run with other choices than its schedule's has diverged") {
+  SystematicChoices fewer = SystematicChoices::replay("3.0:3+1,");  // the fourth choice of three
+  fewer.begin();
+  three_turns(fewer, 1);
+  CHECK(fewer.diverged());
+
+  SystematicChoices other({3, 0});
+  other.begin();
+  three_turns(other, 1);
+  REQUIRE(other.advance());
+  other.begin();
+  CHECK(other.among(2) == 0);  // there were three options
+  CHECK(other.diverged());
+  other.begin();
+  CHECK(three_turns(other, 1) == Taken{0, 0, 1});
+  CHECK_FALSE(other.diverged());
+
+  SystematicChoices far = SystematicChoices::replay("3.0:0+5,");
+  far.begin();
+  CHECK(far.among(3) == 2);  // the last there is
+}
+
+// In which order these threads go, each for one turn.
+std::vector<uint32_t> order_of(RandomPriorities& choices, std::vector<uint32_t> threads) {
+  std::vector<uint32_t> out;
+  while (!threads.empty()) {
+    const size_t taken = choices.next({threads, 1, threads.size()});
+    out.push_back(threads[taken]);
+    threads.erase(threads.begin() + static_cast<std::ptrdiff_t>(taken));
+  }
+  return out;
+}
+
+TEST_CASE(
+    "random priorities: at each change the thread that runs goes behind all, before those of later changes") {
+  constexpr size_t kNever = size_t{1} << 40;
+  std::set<std::vector<uint32_t>> orders;
+  for (uint64_t seed = 1; seed <= 50; ++seed) {
+    CAPTURE(seed);
+    RandomPriorities never(seed, kNever, 3), at_once(seed, 1, 3);
+    const std::vector<uint32_t> order = order_of(never, {1, 2, 3});
+    orders.insert(order);
+    CHECK(order_of(at_once, {1, 2, 3}) == std::vector<uint32_t>{order[2], order[0], order[1]});
+    RandomPriorities once(seed, 1, 2), none(seed, 1, 1);
+    const std::vector<uint32_t> first = order_of(once, {1, 2, 3});
+    RandomPriorities later(seed, kNever, 2);
+    const std::vector<uint32_t> unchanged = order_of(later, {1, 2, 3});
+    CHECK(first == std::vector<uint32_t>{unchanged[1], unchanged[2], unchanged[0]});
+    CHECK(order_of(none, {1, 2, 3}).size() == 3);
+    CHECK(none.steps() == 3);
+    CHECK(none.threads() == 3);
+  }
+  CHECK(orders.size() == 6);
+}
+
+TEST_CASE("random priorities: who sleeps does not go, whatever its priority") {
+  const std::vector<uint32_t> threads{1, 2, 3};
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    RandomPriorities choices(seed, 100, 2);
+    CHECK(choices.next({threads, 1, 1}) == 0);
+    CHECK(choices.next({threads, 1, 0}) == 0);  // nobody can: the first sleeper's deadline passes
+    CHECK(choices.threads() == 1);
+    CHECK(choices.steps() == 2);
+  }
+}
+
+}  // namespace
+}  // namespace heddle
