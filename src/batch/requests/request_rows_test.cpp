@@ -34,6 +34,16 @@ TEST_CASE("with padding, equal ranks share a group, and buckets part them") {
   CHECK(bucketed.describe(kFloats, std::vector<Shape>{{1, 9}}).status().code() == Code::invalid);
 }
 
+TEST_CASE("groups are forgotten when there are more than 4096, and no number is used twice") {
+  constexpr int64_t kGroups = 4096;
+  const RequestRows rows({});
+  for (int64_t i = 0; i < kGroups; ++i) REQUIRE(rows.group({i}) == static_cast<uint64_t>(i) + 1);
+  CHECK(rows.group({0}) == 1);
+  CHECK(rows.group({kGroups}) == kGroups + 1);
+  CHECK(rows.group({0}) == kGroups + 2);
+  CHECK(rows.group({kGroups}) == kGroups + 1);
+}
+
 TEST_CASE("what is wrong with a request is named") {
   const RequestRows rows({});
   const auto error = [&](const std::vector<Shape>& arrays) {
@@ -52,6 +62,7 @@ TEST_CASE("a batch is as long as its longest request along each axis, or as its 
   CHECK(RequestRows({.on = true}).stacked(arrays, 4) == Shape{3, 4, 5});
   CHECK(RequestRows({.on = true, .buckets = {6}}).stacked(arrays, 4) == Shape{3, 6, 5});
   CHECK(RequestRows({}).stacked(std::vector<Shape>{{1, 3}, {4, 3}}, 0) == Shape{5, 3});
+  CHECK(RequestRows({.on = true, .buckets = {6}}).stacked(std::vector<Shape>{{1}, {2}}, 0) == Shape{3});
 }
 
 TEST_CASE("a result is cut back to its request's length, and never made longer") {
