@@ -1,23 +1,24 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only WORD] [--again FILE] [--jobs N] [--seconds S] [--tsan]
-                 [--json FILE] [--packed DIR] [--list]
+usage: mutate.py [--count N] [--seed N] [--only WORD] [--more FILE | --again FILE] [--jobs N] [--seconds S]
+                 [--tsan] [--json FILE] [--packed DIR] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many (tools/mutations.py). The seed draws from all of src/base, src/runtime
 and src/batch; --only keeps the files whose path contains a word. The tests of the file's folder are built, as
 the preset `sim` has them, and run in order until one fails: the mutation is killed. One that no test notices
 survived; one that does not compile counts for nothing; one of tools/mutate_explained.tsv that survives is
-explained. Before the first mutation every worker runs the tests unchanged, all at once: they have to pass. A
-mutated program that takes five times as long as the slowest of these, and a minute, hangs, which kills, too.
+explained. Before the first mutation the workers run the tests unchanged, all at once: they have to pass, in
+one of three tries. A program that failed once kills nothing until it has failed twice. A mutated program that
+takes five times as long as the slowest unchanged run, and a minute, hangs, which kills, too.
 
 --jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
 --seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
 its 95 % interval. --tsan then asks the folder's tests under the thread sanitizer, with threads and no
 simulation, about survivors that are an order or a lock: the simulation is sequentially consistent, and none
-of its steps is between a lock's end and what the lock guards. --again asks about the survivors of an earlier
---json file, in place of a draw, and counts the others as that file does. Exits with 1 when the tests fail
-unchanged; survivors are findings, and no failure.
+of its steps is between a lock's end and what the lock guards. --more goes on with the draw of an earlier file
+of --json, and --again asks about its survivors once more; both count what else is there. Exits with 1 when
+the tests fail unchanged; survivors are findings, and no failure.
 """
 
 from __future__ import annotations
@@ -216,7 +217,7 @@ class Copy:
                 target.parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(unchanged.tree / name, target)
 
-    def judge(self, mutation: Mutation, limits: dict[str, float]) -> None:
+    def judge(self, mutation: Mutation, limits: dict[str, float], unsure: set[str]) -> None:
         """The verdict. The copy is to be mirrored again before the next one."""
         begin = time.monotonic()
         path = self.tree / mutation.path
@@ -230,7 +231,10 @@ class Copy:
             if not self.builds(program):
                 mutation.verdict = "does not compile"
                 break
-            if failure := self.fails(program, limits[program]):
+            failure = self.fails(program, limits[program])
+            if failure and program in unsure:
+                failure = self.fails(program, limits[program])
+            if failure:
                 mutation.verdict, mutation.by = "killed", f"{self.build.name}/{program} {failure}"
                 break
         mutation.seconds += round(time.monotonic() - begin, 1)
@@ -247,6 +251,7 @@ class Judges:
         self.copies = [Copy(project, build, f"worker{number}", each) for number in range(jobs)]
         self.known: dict[str, tuple[int, int]] = {}
         self.limits: dict[str, float] = {}
+        self.unsure: set[str] = set()  # programs that failed unchanged
 
     def each(self, work: Callable[[Copy], str]) -> list[str]:
         with ThreadPoolExecutor(len(self.copies)) as pool:
@@ -261,14 +266,24 @@ class Judges:
         self.known = stamps(self.unchanged.tree)
         took: dict[str, list[float]] = {program: [] for program in programs}
 
+        def passes(copy: Copy, program: str) -> bool:
+            for _ in range(3):
+                begin = time.monotonic()
+                if not copy.fails(program, None):
+                    took[program].append(time.monotonic() - begin)
+                    return True
+                self.unsure.add(program)
+            return False
+
         def try_out(copy: Copy) -> str:
             copy.mirror(self.unchanged, self.known)
             copy.log.write_bytes(b"")
-            for program in programs:
-                begin = time.monotonic()
-                if failure := copy.fails(program, None):
-                    return f"{program} {failure} without a mutation: see {copy.log}"
-                took[program].append(time.monotonic() - begin)
+            mine, jobs = self.copies.index(copy), len(self.copies)
+            # Every program in some worker, every worker with some program.
+            for number in range(mine, max(jobs, len(programs)), jobs):
+                program = programs[number % len(programs)]
+                if not passes(copy, program):
+                    return f"{program} fails without a mutation: see {copy.log}"
             return ""
 
         wrong = next(filter(None, self.each(try_out)), "")
@@ -277,6 +292,8 @@ class Judges:
                            for program, times in took.items()}  # fmt: skip
             slowest = ", ".join(f"{program} {max(times):.1f} s" for program, times in took.items())
             print(f"{self.build.name}, unchanged: {slowest}", flush=True)
+            for program in sorted(self.unsure):
+                print(f"{self.build.name}/{program} failed unchanged, and passed when it was tried again")
         return wrong
 
     def judge(
@@ -296,7 +313,7 @@ class Judges:
         def work(copy: Copy) -> str:
             for mutation in handed_out():
                 copy.mirror(self.unchanged, self.known)
-                copy.judge(mutation, self.limits)
+                copy.judge(mutation, self.limits, self.unsure)
                 with lock:
                     tell(mutation)
             return ""
@@ -341,12 +358,30 @@ class Report:
         return "\n".join(lines)
 
 
-def earlier(file: Path) -> tuple[dict, list[Mutation], set[Place]]:
-    """What a file of --json says: how it was drawn, what has its verdict, and the places of what survived."""
+def earlier(file: Path) -> tuple[dict, list[Mutation]]:
+    """What a file of --json says: how it was drawn, and what was tried."""
     told = json.loads(file.read_text(encoding="utf-8"))
-    every = [Mutation(**each) for each in told.pop("mutations")]
-    alive = {each.place() for each in every if each.verdict in ("survived", "explained")}
-    return told, [each for each in every if each.place() not in alive], alive
+    return told, [Mutation(**each) for each in told.pop("mutations")]
+
+
+def drawn_of(
+    arguments: argparse.Namespace, found: Sequence[Mutation]
+) -> tuple[dict, list[Mutation], list[Mutation]]:
+    """How it is drawn, what has its verdict already, and what is to be tried."""
+    drawn = {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)}
+    if arguments.more:
+        drawn, settled = earlier(arguments.more)
+        done = {each.place() for each in settled}
+        rest = [each for each in choose(found, len(found), drawn["seed"]) if each.place() not in done]
+        return drawn, settled, rest[: arguments.count]
+    if arguments.again:
+        drawn, tried = earlier(arguments.again)
+        alive = {each.place() for each in tried if each.verdict in ("survived", "explained")}
+        chosen = [each for each in found if each.place() in alive]
+        gone = len(alive - {each.place() for each in chosen})
+        print(f"{gone} of {len(alive)} survivors are no longer in the tree")
+        return drawn, [each for each in tried if each.place() not in alive], chosen
+    return drawn, [], choose(found, arguments.count, arguments.seed)
 
 
 def parsed() -> argparse.Namespace:
@@ -354,7 +389,10 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", metavar="WORD", help="part of a path")
-    parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of this file of --json")
+    parser.add_argument(
+        "--more", type=Path, metavar="FILE", help="go on with the draw of this file of --json"
+    )
+    parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of that file")
     parser.add_argument("--jobs", type=int, default=1, help="workers, each with a copy of tree and build")
     parser.add_argument("--seconds", type=float, metavar="S", help="from the start; none is handed out later")
     parser.add_argument("--tsan", action="store_true", help="ask the thread sanitizer about survivors")
@@ -369,15 +407,7 @@ def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mut
     arguments = parsed()
     begin = time.monotonic()
     found = project.mutations(arguments.only)
-    drawn = {"seed": arguments.seed, "only": arguments.only, "mutations there are": len(found)}
-    settled: list[Mutation] = []
-    if arguments.again:
-        drawn, settled, alive = earlier(arguments.again)
-        chosen = [each for each in found if each.place() in alive]
-        gone = len(alive) - len({each.place() for each in chosen})
-        print(f"{len(settled)} have their verdict, and of the survivors {gone} are no longer in the tree")
-    else:
-        chosen = choose(found, arguments.count, arguments.seed)
+    drawn, settled, chosen = drawn_of(arguments, found)
     print(f"{len(chosen)} of {len(found)} mutations, seed {drawn['seed']}", flush=True)
     if not chosen:
         print("there is nothing to change")

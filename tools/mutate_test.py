@@ -182,6 +182,17 @@ def test_survivors_of_an_earlier_run_are_asked_about_again_where_their_line_is_n
     assert told["verdicts"]["killed"] == 3
 
 
+def test_a_draw_goes_on_where_an_earlier_run_ended(project, monkeypatch, tmp_path):
+    first = ran(project, monkeypatch, tmp_path, "--count", "1", "--seed", "5")[1]
+    before = (tmp_path / "mutate.json").rename(tmp_path / "before.json")
+    told = ran(project, monkeypatch, tmp_path, "--more", str(before))[1]
+    assert len(first["mutations"]) == 1
+    assert told["mutations"][0] == first["mutations"][0]
+    assert len(told["mutations"]) == 3
+    assert verdicts(told) == EXPECTED
+    assert told["seed"] == 5
+
+
 def test_an_explained_survivor_is_counted_apart_and_a_killed_one_says_so(project, monkeypatch, tmp_path):
     rows = [(*each.place(), "a reason") for each in project.mutations()]
     told = ran(project, monkeypatch, tmp_path, explained="".join("\t".join(row) + "\n" for row in rows))[1]
@@ -223,7 +234,32 @@ def test_a_mutation_that_does_not_compile_is_no_verdict_on_the_tests(project):
 def test_tests_that_fail_without_a_mutation_judge_none(project, monkeypatch, tmp_path, capsys):
     (project.root / "src" / "base" / "sum_test.cpp").write_text("int main() { return 1; }\n")
     assert ran(project, monkeypatch, tmp_path, "--jobs", "2") == (1, {})
-    assert "base_test failed without a mutation" in capsys.readouterr().out
+    assert "base_test fails without a mutation" in capsys.readouterr().out
+
+
+# Fails each time that it finds no file, and leaves one: each other run.
+UNSURE = """#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include "sum.cpp"
+int main() {
+  const std::string mark = std::string(getenv("TMPDIR")) + "/mark";
+  if (std::remove(mark.c_str()) != 0) {
+    std::fclose(std::fopen(mark.c_str(), "w"));
+    return 1;
+  }
+  return is_small(9) && !is_small(10) ? 0 : 1;
+}
+"""
+
+
+def test_a_program_that_fails_now_and_then_kills_what_it_fails_for_twice(
+    project, monkeypatch, tmp_path, capsys
+):
+    (project.root / "src" / "base" / "sum_test.cpp").write_text(UNSURE)
+    told = ran(project, monkeypatch, tmp_path)[1]
+    assert "sim/base_test failed unchanged, and passed when it was tried again" in capsys.readouterr().out
+    assert verdicts(told) == {2: EXPECTED[2], 3: ("survived", ""), 4: ("survived", "")}
 
 
 def test_a_changed_test_is_what_the_next_run_asks(project, monkeypatch, tmp_path):
