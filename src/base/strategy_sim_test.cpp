@@ -84,6 +84,19 @@ TEST_CASE("systematic choices: a schedule's words repeat it") {
   } while (choices.advance());
 }
 
+TEST_CASE("systematic choices: words are of the choices that the run came to, and one option is no choice") {
+  SystematicChoices choices = SystematicChoices::replay("3.0:0+1,1+2,");
+  choices.begin();
+  CHECK(choices.describe() == "3.0:");
+  CHECK(choices.among(1) == 0);
+  CHECK(choices.among(3) == 1);
+  CHECK(choices.describe() == "3.0:0+1,");
+  CHECK(choices.among(1) == 0);
+  CHECK(choices.among(3) == 0);
+  CHECK(choices.among(3) == 2);
+  CHECK(choices.describe() == "3.0:0+1,1+2,");
+}
+
 TEST_CASE("systematic choices: words that are none make no choice, and what follows an error is left out") {
   struct Case {
     const char* words;
