@@ -107,6 +107,64 @@ TEST_CASE("padding that makes a finite row of an infinite one is never used") {
   CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
 }
 
+// What a check says where the last element of a row of five is `alone`, and `padded` beside padding; the others
+// are as they were given.
+bool is_harmless(float others, float alone, float padded, int64_t rows = 1, Code wide = Code::ok) {
+  static Atomic<int> next{0};
+  runtime::test::TestOptions device_options;
+  device_options.name = text("checked", next.add_relaxed(1));
+  auto device = std::make_shared<runtime::test::TestDevice>(device_options);
+  device->set_kernel("sum", [&](const device::Run& run) {
+    const View& x = run.inputs[0];
+    const bool is_wide = x.extents[1] != 5;
+    for (int64_t i = 0; i < x.extents[0]; ++i) {
+      for (int64_t j = 0; j < x.extents[1]; ++j) at(run.outputs[0], i, j) = at(x, i, j);
+      at(run.outputs[0], i, 4) = is_wide ? padded : alone;
+    }
+    return is_wide && wide != Code::ok ? Status(Status::unsupported("padding")) : Status();
+  });
+  const Ref<runtime::Runtime> runtime = *runtime::Runtime::make(device, runtime::Options());
+  ir::Graph graph = runtime::test::graph_named("sum");
+  for (ir::Value& value : graph.values) value.type.shape[1] = ir::Dim::symbol("length");
+  const Ref<runtime::Model> model = *runtime->load(std::move(graph));
+  const std::vector<RaggedInput> axes = {{"x0", 1, 0}};
+  PaddingCheck check(runtime, model, *RowLayout::make(model->inputs(), model->outputs(), axes, false), false);
+  CHECK_FALSE(check.is_harmless());
+  CHECK(check.claim());
+  CHECK_FALSE(check.claim());
+  runtime::test::Rows x(1, others);
+  x.values.resize(static_cast<size_t>(5 * rows), others);
+  x.extents = {rows, 5};
+  const View view = x.view();
+  check.check({&view, 1});
+  return check.is_harmless();
+}
+
+TEST_CASE("padding is harmless where each element is the same, or off by a hundredth of the largest") {
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  constexpr float kNone = std::numeric_limits<float>::quiet_NaN();
+  CHECK(is_harmless(7, 7, 7));
+  CHECK(is_harmless(0, 0, 0));
+  CHECK(is_harmless(100, 100, 101));
+  CHECK(is_harmless(100, 100, 99));
+  CHECK_FALSE(is_harmless(100, 100, 102));
+  CHECK_FALSE(is_harmless(0, 0, 1));
+  CHECK_FALSE(is_harmless(1, 50, 51));
+  CHECK(is_harmless(100, 50, 51));
+  CHECK(is_harmless(1, kNone, kNone));
+  CHECK_FALSE(is_harmless(1, kNone, 1));
+  CHECK_FALSE(is_harmless(1, 1, kNone));
+  CHECK(is_harmless(1, kInfinity, kInfinity));
+  CHECK_FALSE(is_harmless(1, kInfinity, -kInfinity));
+  CHECK_FALSE(is_harmless(1, 1, kInfinity));
+  CHECK_FALSE(is_harmless(1, kInfinity, 1));
+}
+
+TEST_CASE("padding is not harmless where the padded call fails, or there was nothing to pad") {
+  CHECK_FALSE(is_harmless(7, 7, 7, 1, Code::unsupported));
+  CHECK_FALSE(is_harmless(7, 7, 7, 0));
+}
+
 TEST_CASE("what the user declares is not checked") {
   CallsFixture f(0, true);
   CHECK(right_calls(f, 0, 8, 100) == 800);

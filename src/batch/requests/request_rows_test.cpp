@@ -28,6 +28,8 @@ TEST_CASE("with padding, equal ranks share a group, and buckets part them") {
   const RequestRows padded({.on = true});
   CHECK(group_of(padded, {{1, 3, 5}}) == group_of(padded, {{2, 9, 1}}));
   CHECK(group_of(padded, {{1, 3, 5}}) != group_of(padded, {{1, 3}}));
+  CHECK(padded.describe(kFloats, std::vector<Shape>{{1, 3, 5}, {1, 9}, {1}})->length == 9);
+  CHECK(RequestRows({}).describe(kFloats, std::vector<Shape>{{1, 3, 5}})->length == 0);
   const RequestRows bucketed({.on = true, .buckets = {4, 8}});
   CHECK(group_of(bucketed, {{1, 3}}) == group_of(bucketed, {{1, 4}}));
   CHECK(group_of(bucketed, {{1, 3}}) != group_of(bucketed, {{1, 5}}));
