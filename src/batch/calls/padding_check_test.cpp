@@ -107,8 +107,8 @@ TEST_CASE("padding that makes a finite row of an infinite one is never used") {
   CHECK(f.calls->describe().find("changed a row's result") != std::string::npos);
 }
 
-// What a check says where the last element of a row of five is `alone`, and `padded` beside padding; the others
-// are as they were given.
+// What a check says where the last element of a row of five is `alone`, and `padded` beside padding. The
+// others are as they were given.
 bool is_harmless(float others, float alone, float padded, int64_t rows = 1, Code wide = Code::ok) {
   static Atomic<int> next{0};
   runtime::test::TestOptions device_options;
