@@ -133,7 +133,7 @@ bool is_harmless(float others, float alone, float padded, int64_t rows = 1, Code
   CHECK(check.claim());
   CHECK_FALSE(check.claim());
   runtime::test::Rows x(1, others);
-  x.values.resize(static_cast<size_t>(5 * rows), others);
+  x.values.assign(static_cast<size_t>(5 * rows), others);
   x.extents = {rows, 5};
   const View view = x.view();
   check.check({&view, 1});
