@@ -1,7 +1,7 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only WORD] [--more FILE | --again FILE] [--jobs N] [--seconds S]
-                 [--tsan] [--json FILE] [--packed DIR] [--list]
+usage: mutate.py [--count N] [--seed N] [--only WORD] [--more FILE | --again FILE [--tsan]] [--jobs N]
+                 [--seconds S] [--json FILE] [--packed DIR] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many (tools/mutations.py). The seed draws from all of src/base, src/runtime
@@ -14,11 +14,11 @@ takes five times as long as the slowest unchanged run, and a minute, hangs, whic
 
 --jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
 --seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
-its 95 % interval. --tsan then asks the folder's tests under the thread sanitizer, with threads and no
-simulation, about survivors that are an order or a lock: the simulation is sequentially consistent, and none
-of its steps is between a lock's end and what the lock guards. --more goes on with the draw of an earlier file
-of --json, and --again asks about its survivors once more; both count what else is there. Exits with 1 when
-the tests fail unchanged; survivors are findings, and no failure.
+its 95 % interval. --more goes on with the draw of an earlier file of --json, and --again asks about its
+survivors once more; both count what else is there. --tsan asks the folder's tests under the thread sanitizer
+about those survivors that are an order or a lock: the simulation is sequentially consistent, and none of its
+steps is between a lock's end and what the lock guards. Exits with 1 when the tests fail unchanged; survivors
+are findings, and no failure.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import mutate_pack
-from mutations import Mutation, Place, choose, explanations, mutations_of, summary
+from mutations import KINDS, Mutation, Place, choose, explanations, mutations_of, summary
 
 ROOT = Path(__file__).resolve().parent.parent
 SIM = Path("build/sim")
@@ -334,9 +334,6 @@ class Report:
 
     def add(self, mutation: Mutation) -> None:
         self.judged.append(mutation)
-        self.tell(mutation)
-
-    def tell(self, mutation: Mutation) -> None:
         if reason := self.reasons.get(mutation.place(), ""):
             if mutation.verdict == "survived":
                 mutation.verdict, mutation.by = "explained", reason
@@ -377,7 +374,9 @@ def drawn_of(
         return drawn, settled, rest[: arguments.count]
     if arguments.again:
         drawn, tried = earlier(arguments.again)
-        alive = {each.place() for each in tried if each.verdict in ("survived", "explained")}
+        asked = TSAN_KINDS if arguments.tsan else KINDS
+        alive = {each.place() for each in tried
+                 if each.verdict in ("survived", "explained") and each.kind in asked}  # fmt: skip
         chosen = [each for each in found if each.place() in alive]
         gone = len(alive - {each.place() for each in chosen})
         print(f"{gone} of {len(alive)} survivors are no longer in the tree")
@@ -396,11 +395,14 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--again", type=Path, metavar="FILE", help="the survivors of that file")
     parser.add_argument("--jobs", type=int, default=1, help="workers, each with a copy of tree and build")
     parser.add_argument("--seconds", type=float, metavar="S", help="from the start; none is handed out later")
-    parser.add_argument("--tsan", action="store_true", help="ask the thread sanitizer about survivors")
+    parser.add_argument("--tsan", action="store_true", help="ask the thread sanitizer, with --again")
     parser.add_argument("--json", type=Path, help="written after each mutation")
     parser.add_argument("--packed", type=Path, metavar="DIR", help="what tools/mutate_pack.py laid down")
     parser.add_argument("--list", action="store_true", help="print what would be run")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.tsan and not arguments.again:
+        parser.error("--tsan asks about survivors: --again names the file")
+    return arguments
 
 
 def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mutate_explained.tsv") -> int:
@@ -420,7 +422,8 @@ def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mut
         mutate_pack.use(arguments.packed.resolve(), project.folder)
     report = Report(drawn, explanations(explained), arguments.json)
     report.judged += settled
-    judges = Judges(project, project.sim, max(1, min(arguments.jobs, len(chosen))))
+    build = project.tsan if arguments.tsan else project.sim
+    judges = Judges(project, build, max(1, min(arguments.jobs, len(chosen))))
     if wrong := judges.prepare(chosen):
         print(wrong)
         return 1
@@ -429,14 +432,6 @@ def main(project: Project | None = None, explained: Path = ROOT / "tools" / "mut
     tried = len(report.judged) - len(settled)
     print(f"{tried} of the {len(chosen)} chosen were tried in {time.monotonic() - begin:.0f} s")
     print(report.text(), flush=True)
-    silent = [each for each in chosen if each.verdict == "survived" and each.kind in TSAN_KINDS]
-    if arguments.tsan and silent:
-        judges = Judges(project, project.tsan, max(1, min(arguments.jobs, len(silent))))
-        if wrong := judges.prepare(silent):
-            print(wrong)
-            return 1
-        judges.judge(silent, None, report.tell)
-        print(f"with the thread sanitizer, after {time.monotonic() - begin:.0f} s:\n{report.text()}")
     return 0
 
 

@@ -160,13 +160,14 @@ def test_a_survivor_that_is_a_lock_or_an_order_is_asked_of_the_thread_sanitizer(
         "return is_small", 'if (getenv("STRICT") && is_unused(7) != 1) return 1;\n  return is_small'
     )
     (project.root / "src" / "base" / "sum_test.cpp").write_text("#include <cstdlib>\n" + test)
-    plain = verdicts(ran(project, monkeypatch, tmp_path, "--tsan")[1])
-    assert plain == EXPECTED  # a comparison is not asked about
+    assert verdicts(ran(project, monkeypatch, tmp_path)[1]) == EXPECTED
+    before = (tmp_path / "mutate.json").rename(tmp_path / "before.json")
+    assert ran(project, monkeypatch, tmp_path, "--again", str(before), "--tsan") == (1, {})
+    assert "there is nothing to change" in capsys.readouterr().out  # the survivor is a comparison
     monkeypatch.setattr(mutate, "TSAN_KINDS", ("comparison",))
-    told = ran(project, monkeypatch, tmp_path, "--tsan")[1]
+    told = ran(project, monkeypatch, tmp_path, "--again", str(before), "--tsan")[1]
     assert verdicts(told) == EXPECTED | {4: ("killed", "tsan/base_test failed")}
     assert told["verdicts"]["killed"] == 3
-    assert "with the thread sanitizer" in capsys.readouterr().out
 
 
 def test_survivors_of_an_earlier_run_are_asked_about_again_where_their_line_is_now(
