@@ -10,13 +10,13 @@
 namespace heddle::batch {
 namespace {
 
-constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
 
 void record(CostTable& table, int64_t rows, const std::vector<int64_t>& ns_each_row) {
   for (const int64_t ns : ns_each_row) table.record(rows, Duration(ns * rows));
 }
 
-int64_t estimated(const CostTable& table, int64_t rows) { return table.estimate(rows).value().count(); }
+int64_t estimate_in_ns(const CostTable& table, int64_t rows) { return table.estimate(rows).value().count(); }
 
 TEST_CASE("an estimate lies on the line between its two neighbours, whichever of many sizes they are") {
   CostTable table;
@@ -24,24 +24,24 @@ TEST_CASE("an estimate lies on the line between its two neighbours, whichever of
   record(table, 3, {900});
   record(table, 8, {800});
   record(table, 16, {700});
-  CHECK(estimated(table, 2) == (1000 + 2700) / 2);
-  CHECK(estimated(table, 4) == 2700 + (6400 - 2700) / 5);
-  CHECK(estimated(table, 12) == (6400 + 11200) / 2);
+  CHECK(estimate_in_ns(table, 2) == (1000 + 2700) / 2);
+  CHECK(estimate_in_ns(table, 4) == 2700 + (6400 - 2700) / 5);
+  CHECK(estimate_in_ns(table, 12) == (6400 + 11200) / 2);
   for (const auto& [rows, ns] : {std::pair{1, 1000}, {3, 2700}, {8, 6400}, {16, 11200}})
-    CHECK(estimated(table, rows) == ns);
+    CHECK(estimate_in_ns(table, rows) == ns);
 }
 
 TEST_CASE(
     "two runs of a size give the lower time, three the middle one, and later ones move it by an eighth") {
   CostTable table;
   record(table, 8, {1000});
-  CHECK(estimated(table, 8) == 8 * 1000);
+  CHECK(estimate_in_ns(table, 8) == 8 * 1000);
   record(table, 8, {3000});
-  CHECK(estimated(table, 8) == 8 * 1000);
+  CHECK(estimate_in_ns(table, 8) == 8 * 1000);
   record(table, 8, {2000});
-  CHECK(estimated(table, 8) == 8 * 2000);
+  CHECK(estimate_in_ns(table, 8) == 8 * 2000);
   record(table, 8, {2800});  // the middle of the last three
-  CHECK(estimated(table, 8) == 8 * 2100);
+  CHECK(estimate_in_ns(table, 8) == 8 * 2100);
 }
 
 TEST_CASE("a size is kept for 512 runs of others, and made anew after one more") {
@@ -51,7 +51,7 @@ TEST_CASE("a size is kept for 512 runs of others, and made anew after one more")
     record(table, 8, {1000, 1000, 1000});
     record(table, 64, std::vector<int64_t>(static_cast<size_t>(others), 1000));
     record(table, 8, {5000});
-    CHECK(estimated(table, 8) == 8 * (others == 512 ? 1000 : 5000));
+    CHECK(estimate_in_ns(table, 8) == 8 * (others == 512 ? 1000 : 5000));
   }
 }
 
@@ -64,7 +64,7 @@ TEST_CASE(
     record(table, slow, {2000, 2000, 2000});
     CHECK(table.best_rows(slow - 1) == slow - 1);
     CHECK(table.best_rows(slow) == slow - 1);
-    CHECK(table.best_rows(kHuge) == slow - 1);
+    CHECK(table.best_rows(kEndless) == slow - 1);
   }
   CostTable table;
   record(table, 1, {750, 750, 750});
@@ -77,8 +77,8 @@ TEST_CASE("the two largest sizes of a table are told apart") {
   CostTable table;
   record(table, kBelow, {100});
   record(table, kLast, {300});
-  CHECK(estimated(table, kBelow) == 100 * kBelow);
-  CHECK(estimated(table, kLast) == 300 * kLast);
+  CHECK(estimate_in_ns(table, kBelow) == 100 * kBelow);
+  CHECK(estimate_in_ns(table, kLast) == 300 * kLast);
 }
 
 // Joining is worth it where a row alone costs more than 1.03 times a row of a batch and 10 us.
@@ -113,8 +113,8 @@ TEST_CASE("when joining is tried again nothing is known of any batch") {
   REQUIRE(!table.is_joining_worthwhile());
   for (int i = 0; i < 10'000 && !table.is_joining_worthwhile(); ++i) record(table, 1, {1000});
   REQUIRE(table.is_joining_worthwhile());
-  CHECK(estimated(table, 2) == 2 * 1000);
-  CHECK(estimated(table, 4) == 4 * 1000);
+  CHECK(estimate_in_ns(table, 2) == 2 * 1000);
+  CHECK(estimate_in_ns(table, 4) == 4 * 1000);
 }
 
 TEST_CASE("the longest run that there is has an estimate") {
