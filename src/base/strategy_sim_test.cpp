@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/schedules_fixture.h"
+
 namespace heddle {
 namespace {
 
@@ -147,6 +149,21 @@ TEST_CASE("systematic choices: a run with other choices than its schedule's has 
   SystematicChoices far = SystematicChoices::replay("3.0:0+5,");
   far.begin();
   CHECK(far.among(3) == 2);  // the last there is
+}
+
+TEST_CASE("systematic choices: a simulation of more than 64 threads is refused") {
+  for (const int threads : {63, 64}) {  // and the one that starts them
+    CAPTURE(threads);
+    SystematicChoices choices({0, 0});
+    const SimulationReport report =
+        test::run_schedule({"many", threads, 0}, choices, [](Simulation& sim, int count) {
+          Atomic<int> there{0};
+          test::at_once(sim, count, [&](int) { there.add_relaxed(1); });
+          sim.expect(there.load_relaxed() == count, "all were there");
+        });
+    CHECK((report.failure.find("at most 64 threads") != std::string::npos) == (threads == 64));
+    CHECK(report.failure.empty() == (threads == 63));
+  }
 }
 
 // In which order these threads go, each for one turn.

@@ -172,6 +172,19 @@ TEST_CASE("what the user declares is not checked") {
   CHECK(f.longest.load_relaxed() <= 7);
 }
 
+TEST_CASE(
+    "a length is rounded up to the smallest of 8, 12, 16, 24, 32 and so on that holds it, and none stays "
+    "none") {
+  CHECK(RowLayout::bucket(0) == 0);
+  int64_t before = 0;
+  for (const int64_t bucket : {8, 12, 16, 24, 32, 48, 64, 96, 128}) {
+    CAPTURE(bucket);
+    CHECK(RowLayout::bucket(before + 1) == bucket);
+    CHECK(RowLayout::bucket(bucket) == bucket);
+    before = bucket;
+  }
+}
+
 TEST_CASE("a layout refuses rows that it could not take apart again") {
   const auto signature = [](std::string name, std::vector<ir::Dim> shape) {
     return device::Signature{std::move(name), {ir::DType::kF32, std::move(shape)}};

@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <deque>
+#include <limits>
 
 #include "base/thread.h"
 #include "runtime/test_device_fixture.h"
@@ -185,10 +186,33 @@ TEST_CASE("the memory fraction bounds what is reserved") {
   REQUIRE(f.allocator->set_memory_fraction(0.125).ok());
   CHECK(f.allocator->limit() == 8 * kMiB);
   CHECK(f.allocator->allocate(9 * kMiB).status().code() == Code::exhausted);
-  Options options;
-  options.low_watermark = 0.9;
-  options.high_watermark = 0.8;
-  CHECK(Allocator::make(f.device, options).status().code() == Code::invalid);
+}
+
+TEST_CASE("watermarks are from nothing to everything, the low one no higher than the high one") {
+  AllocatorFixture f(64 * kMiB);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  struct Case {
+    double low, high;
+    bool ok;
+  };
+  for (const Case& each : {Case{0, 0, true},
+                           {0, 1, true},
+                           {0.5, 0.5, true},
+                           {1, 1, true},
+                           {0.9, 0.8, false},
+                           {-0.1, 0.8, false},
+                           {0.5, 1.1, false},
+                           {-0.2, -0.1, false},
+                           {1.1, 1.2, false},
+                           {kNone, 0.8, false},
+                           {0.5, kNone, false}}) {
+    CAPTURE(each.low);
+    CAPTURE(each.high);
+    Options options;
+    options.low_watermark = each.low;
+    options.high_watermark = each.high;
+    CHECK(Allocator::make(f.device, options).ok() == each.ok);
+  }
 }
 
 TEST_CASE(
