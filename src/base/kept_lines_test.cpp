@@ -19,7 +19,7 @@ namespace heddle {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr uint64_t kMostBytes = 1 << 20;
+constexpr uint64_t kMostOfLines = 1 << 20;
 
 struct LinesFolder {  // gone with the test
   LinesFolder() {
@@ -41,7 +41,7 @@ Status rewritten(const KeptLines& kept, const Lines& lines) {
   return kept.rewrite([&](const Lines&) { return lines; });
 }
 
-std::string bytes_of(const KeptLines& kept) { return *read_kept(kept.path(), kMostBytes).value(); }
+std::string bytes_of(const KeptLines& kept) { return *read_kept(kept.path(), kMostOfLines).value(); }
 
 TEST_CASE(
     "lines are read as they were written, none of no file, and a writer is given those that it replaces") {

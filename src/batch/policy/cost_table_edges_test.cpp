@@ -10,48 +10,48 @@
 namespace heddle::batch {
 namespace {
 
-constexpr int64_t kEndless = std::numeric_limits<int64_t>::max();
+constexpr int64_t kAnyRows = std::numeric_limits<int64_t>::max();
 
-void record(CostTable& table, int64_t rows, const std::vector<int64_t>& ns_each_row) {
+void run_of(CostTable& table, int64_t rows, const std::vector<int64_t>& ns_each_row) {
   for (const int64_t ns : ns_each_row) table.record(rows, Duration(ns * rows));
 }
 
-int64_t estimate_in_ns(const CostTable& table, int64_t rows) { return table.estimate(rows).value().count(); }
+int64_t estimate_of(const CostTable& table, int64_t rows) { return table.estimate(rows).value().count(); }
 
 TEST_CASE("an estimate lies on the line between its two neighbours, whichever of many sizes they are") {
   CostTable table;
-  record(table, 1, {1000});
-  record(table, 3, {900});
-  record(table, 8, {800});
-  record(table, 16, {700});
-  CHECK(estimate_in_ns(table, 2) == (1000 + 2700) / 2);
-  CHECK(estimate_in_ns(table, 4) == 2700 + (6400 - 2700) / 5);
-  CHECK(estimate_in_ns(table, 12) == (6400 + 11200) / 2);
+  run_of(table, 1, {1000});
+  run_of(table, 3, {900});
+  run_of(table, 8, {800});
+  run_of(table, 16, {700});
+  CHECK(estimate_of(table, 2) == (1000 + 2700) / 2);
+  CHECK(estimate_of(table, 4) == 2700 + (6400 - 2700) / 5);
+  CHECK(estimate_of(table, 12) == (6400 + 11200) / 2);
   for (const auto& [rows, ns] : {std::pair{1, 1000}, {3, 2700}, {8, 6400}, {16, 11200}})
-    CHECK(estimate_in_ns(table, rows) == ns);
+    CHECK(estimate_of(table, rows) == ns);
 }
 
 TEST_CASE(
     "two runs of a size give the lower time, three the middle one, and later ones move it by an eighth") {
   CostTable table;
-  record(table, 8, {1000});
-  CHECK(estimate_in_ns(table, 8) == 8 * 1000);
-  record(table, 8, {3000});
-  CHECK(estimate_in_ns(table, 8) == 8 * 1000);
-  record(table, 8, {2000});
-  CHECK(estimate_in_ns(table, 8) == 8 * 2000);
-  record(table, 8, {2800});  // the middle of the last three
-  CHECK(estimate_in_ns(table, 8) == 8 * 2100);
+  run_of(table, 8, {1000});
+  CHECK(estimate_of(table, 8) == 8 * 1000);
+  run_of(table, 8, {3000});
+  CHECK(estimate_of(table, 8) == 8 * 1000);
+  run_of(table, 8, {2000});
+  CHECK(estimate_of(table, 8) == 8 * 2000);
+  run_of(table, 8, {2800});  // the middle of the last three
+  CHECK(estimate_of(table, 8) == 8 * 2100);
 }
 
 TEST_CASE("a size is kept for 512 runs of others, and made anew after one more") {
   for (const int others : {512, 513}) {
     CAPTURE(others);
     CostTable table;
-    record(table, 8, {1000, 1000, 1000});
-    record(table, 64, std::vector<int64_t>(static_cast<size_t>(others), 1000));
-    record(table, 8, {5000});
-    CHECK(estimate_in_ns(table, 8) == 8 * (others == 512 ? 1000 : 5000));
+    run_of(table, 8, {1000, 1000, 1000});
+    run_of(table, 64, std::vector<int64_t>(static_cast<size_t>(others), 1000));
+    run_of(table, 8, {5000});
+    CHECK(estimate_of(table, 8) == 8 * (others == 512 ? 1000 : 5000));
   }
 }
 
@@ -60,25 +60,25 @@ TEST_CASE(
   for (const int64_t slow : {2, 3, 4, 5, 7, 17}) {
     CAPTURE(slow);
     CostTable table;
-    record(table, 1, {750, 750, 750});
-    record(table, slow, {2000, 2000, 2000});
+    run_of(table, 1, {750, 750, 750});
+    run_of(table, slow, {2000, 2000, 2000});
     CHECK(table.best_rows(slow - 1) == slow - 1);
     CHECK(table.best_rows(slow) == slow - 1);
-    CHECK(table.best_rows(kEndless) == slow - 1);
+    CHECK(table.best_rows(kAnyRows) == slow - 1);
   }
   CostTable table;
-  record(table, 1, {750, 750, 750});
-  record(table, 2, {1000, 1000, 1000});  // three quarters of it are no more
+  run_of(table, 1, {750, 750, 750});
+  run_of(table, 2, {1000, 1000, 1000});  // three quarters of it are no more
   CHECK(table.best_rows(2) == 2);
 }
 
 TEST_CASE("the two largest sizes of a table are told apart") {
   constexpr int64_t kBelow = 7 << 14, kLast = 1 << 17;
   CostTable table;
-  record(table, kBelow, {100});
-  record(table, kLast, {300});
-  CHECK(estimate_in_ns(table, kBelow) == 100 * kBelow);
-  CHECK(estimate_in_ns(table, kLast) == 300 * kLast);
+  run_of(table, kBelow, {100});
+  run_of(table, kLast, {300});
+  CHECK(estimate_of(table, kBelow) == 100 * kBelow);
+  CHECK(estimate_of(table, kLast) == 300 * kLast);
 }
 
 // Joining is worth it where a row alone costs more than 1.03 times a row of a batch and 10 us.
@@ -86,10 +86,10 @@ TEST_CASE("joining is given up at the eighth batch where a row alone is no deare
   for (const int64_t alone : {10103, 10104}) {
     CAPTURE(alone);
     CostTable table;
-    record(table, 1, {alone, alone, alone});
-    record(table, 4, std::vector<int64_t>(7, 100));
+    run_of(table, 1, {alone, alone, alone});
+    run_of(table, 4, std::vector<int64_t>(7, 100));
     CHECK(table.is_joining_worthwhile());
-    record(table, 4, {100});
+    run_of(table, 4, {100});
     CHECK(table.is_joining_worthwhile() == (alone > 10103));
   }
 }
@@ -98,23 +98,23 @@ TEST_CASE("of sizes that ran equally often the smaller one says whether joining 
   for (const bool small_pays : {false, true}) {
     CAPTURE(small_pays);
     CostTable table;
-    record(table, 1, {101'000, 101'000, 101'000});
-    record(table, 2, std::vector<int64_t>(4, small_pays ? 10'000 : 100'000));
-    record(table, 4, std::vector<int64_t>(4, small_pays ? 100'000 : 10'000));
+    run_of(table, 1, {101'000, 101'000, 101'000});
+    run_of(table, 2, std::vector<int64_t>(4, small_pays ? 10'000 : 100'000));
+    run_of(table, 4, std::vector<int64_t>(4, small_pays ? 100'000 : 10'000));
     CHECK(table.is_joining_worthwhile() == small_pays);
   }
 }
 
 TEST_CASE("when joining is tried again nothing is known of any batch") {
   CostTable table;
-  record(table, 1, {1000, 1000, 1000});
-  record(table, 2, std::vector<int64_t>(8, 4000));
-  record(table, 4, {3000});
+  run_of(table, 1, {1000, 1000, 1000});
+  run_of(table, 2, std::vector<int64_t>(8, 4000));
+  run_of(table, 4, {3000});
   REQUIRE(!table.is_joining_worthwhile());
-  for (int i = 0; i < 10'000 && !table.is_joining_worthwhile(); ++i) record(table, 1, {1000});
+  for (int i = 0; i < 10'000 && !table.is_joining_worthwhile(); ++i) run_of(table, 1, {1000});
   REQUIRE(table.is_joining_worthwhile());
-  CHECK(estimate_in_ns(table, 2) == 2 * 1000);
-  CHECK(estimate_in_ns(table, 4) == 4 * 1000);
+  CHECK(estimate_of(table, 2) == 2 * 1000);
+  CHECK(estimate_of(table, 4) == 4 * 1000);
 }
 
 TEST_CASE("the longest run that there is has an estimate") {
