@@ -542,7 +542,7 @@ class HEDDLE_API Model {
   std::vector<Tensor> operator()(std::initializer_list<Tensor> inputs, const CallOptions& given = {}) const {
     return (*this)(std::span<const Tensor>(inputs.begin(), inputs.size()), given);
   }
-  // The same with windows on memory in the place of the Tensors that memory.view() would make of them.
+  // The same with windows on memory, which stays meanwhile, in the place of the Tensors of memory.view().
   struct Window {
     const Tensor& memory;
     DType dtype;

@@ -85,14 +85,14 @@ std::optional<std::vector<Tensor>> call_at_once(const Internals::ModelRep& model
 // The same on a stream.
 std::optional<std::vector<Tensor>> call_on_stream(const Internals::ModelRep& model, const Stream& stream,
                                                   std::span<const device::View* const> inputs,
-                                                  const CallOptions& options) {
+                                                  const CallOptions& options, Deadline deadline) {
   if (options.outputs.size() > FewViews::kMost) return std::nullopt;
   if (!std::ranges::all_of(options.outputs, &Internals::writable)) return std::nullopt;
   const FewViews outputs(options.outputs);
   return within_memory([&]() -> std::optional<std::vector<Tensor>> {
     auto ran = Internals::runtime(model.device)
                    .try_run_on(*model.model, {Internals::stream(stream), inputs, outputs.span(),
-                                              options.in_slices, to_deadline(options.timeout)});
+                                              options.in_slices, deadline});
     if (!ran.has_value()) return std::nullopt;
     std::vector<device::View> views = take(*std::move(ran));
     return options.outputs.empty() ? Internals::make_tensors(std::move(views)) : options.outputs;
@@ -298,21 +298,22 @@ std::vector<Tensor> Model::operator()(std::span<const Tensor> inputs, const Call
   if (stream != nullptr && !Internals::is_on(*stream, rep_->device)) {
     throw Error(ErrorCode::invalid, "the call's stream belongs to another device than the model");
   }
+  const Deadline deadline = to_deadline(options.timeout);
   if (stream != nullptr && inputs.size() <= FewViews::kMost) {
-    if (auto made = call_on_stream(*rep_, *stream, FewViews(inputs).span(), options)) return *std::move(made);
+    if (auto made = call_on_stream(*rep_, *stream, FewViews(inputs).span(), options, deadline))
+      return *std::move(made);
   }
   const std::vector<device::View> views = views_of(inputs);
   if (stream == nullptr && is_free && coalesces(*rep_, views)) {
     return within_memory([&] {
       const auto keep = [&] { return Internals::keep_all(rep_->device, inputs); };
-      return Internals::make_tensors(
-          take(rep_->calls->join(views, to_deadline(options.timeout), options.cancel, keep)));
+      return Internals::make_tensors(take(rep_->calls->join(views, deadline, options.cancel, keep)));
     });
   }
   runtime::Call call;
   call.inputs = views;
   call.stream = stream == nullptr ? nullptr : &Internals::stream(*stream);
-  call.deadline = to_deadline(options.timeout);
+  call.deadline = deadline;
   call.wait = stream == nullptr;
   call.results_on_device = options.keep_on_device;
   call.in_slices = options.in_slices;
@@ -345,7 +346,8 @@ std::vector<Tensor> Model::call_windows(std::span<const Window> inputs, const Ca
       places[i] = &views[i];
     }
     const trace::Span span("api", "call");
-    if (auto made = call_on_stream(*rep_, *options.stream, {places.data(), inputs.size()}, options))
+    if (auto made = call_on_stream(*rep_, *options.stream, {places.data(), inputs.size()}, options,
+                                   to_deadline(options.timeout)))
       return *std::move(made);
   }
   std::vector<Tensor> tensors;

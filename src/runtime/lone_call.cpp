@@ -11,8 +11,8 @@ using device::View;
 // A lane for one call. Gives it back and then looks whether programs were dropped meanwhile.
 class Runtime::LoneLane {
  public:
-  LoneLane(Parts& parts, ModelId model, int lanes)
-      : parts_(parts), permit_(parts.governor->try_enter_lone(model, lanes)) {
+  LoneLane(Parts& parts, ModelId model, int lanes, Governor::Way way)
+      : parts_(parts), permit_(parts.governor->try_enter_lone(model, lanes, way)) {
     if (permit_) changes_ = parts.executables->changes();
   }
   LoneLane(const LoneLane&) = delete;
@@ -51,7 +51,7 @@ std::optional<Result<Runtime::Views>> Runtime::try_run(const Model& model,
                                                        Duration at_most) {
   const int lanes = door.is_open();
   if (lanes == 0 || !can_run_at_once_ || fork_generation() != generation_) return std::nullopt;
-  LoneLane mine(*parts_, model.id(), lanes);
+  LoneLane mine(*parts_, model.id(), lanes, Governor::Way::door);
   if (!mine) return std::nullopt;
   // With the lane, so that who closes the model, or shuts the door, has seen us or is seen by us.
   if (model.closed() || door.is_open() == 0) return std::nullopt;
@@ -73,7 +73,7 @@ std::optional<Result<Runtime::Views>> Runtime::try_run_on(const Model& model, co
   if (given.in_slices) slice.emplace(*parts_->time_slices, given.deadline);
   const std::optional<Turn> turn = given.stream.try_turn();
   if (!turn.has_value()) return std::nullopt;
-  LoneLane mine(*parts_, model.id(), parts_->governor->limit());
+  LoneLane mine(*parts_, model.id(), parts_->governor->limit(), Governor::Way::stream);
   if (!mine || model.closed()) return std::nullopt;  // with the lane: see try_run()
   const Result<Lane*> taken = mine.lane(false);
   if (!taken.ok()) return std::nullopt;

@@ -31,7 +31,7 @@ class RecentCalls {
  public:
   static constexpr size_t kSets = 256, kWays = 2;
 
-  // `find` gives the value where it is not here. It may call this table.
+  // `find` gives the value where it is not here. It may call this table, and change what `key` shows.
   template <class Find>
   std::shared_ptr<const Value> find_or(std::string_view key, Find&& find) {
     if (sets_.empty()) sets_.resize(kSets);
@@ -40,13 +40,14 @@ class RecentCalls {
     for (Entry& entry : sets_[place].entries) {
       if (entry.epoch == epoch && entry.key == key) return entry.value;
     }
+    std::string kept_key(key);
     std::shared_ptr<const Value> found = find();
     const Value* const value = found.get();
     Set& set = sets_[place];
     Entry& entry = set.entries[set.oldest];
     set.oldest = (set.oldest + 1) % kWays;
     entry.epoch = epoch;  // as before find(): what was forgotten meanwhile stays so
-    entry.key.assign(key);
+    entry.key = std::move(kept_key);
     entry.value = {value, [kept = std::move(found)](const Value*) {}};
     return entry.value;
   }

@@ -96,11 +96,10 @@ void Coalescer::lead_absent(const Batch& batch) {
   if (!wanted) return;
   check_padding(*batch);
   if (!run_and_publish(*batch, until).ok()) return leave_run(batch);
-  Pace* const pace = batch->pace.load_relaxed();
-  if (pace == nullptr) {
+  if (batch->told_at == nullptr) {
     batch->tell_next();
   } else {
-    pace->add(batch);
+    batch->told_at->add(batch);
   }
   answer_absents(batch);
 }

@@ -106,7 +106,7 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   const Caller caller{inputs, lies, shape, deadline, &keep};
   Here me;
   Next next;
-  if (std::optional<Claimed> claimed = claim(caller)) {
+  if (std::optional<Claimed> claimed = claim(caller, true)) {
     next = write_claimed(*claimed, caller);
     me = std::move(claimed->me);
   } else {
@@ -141,7 +141,7 @@ Status Coalescer::submit(Submission call) {
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
   const Caller caller{call.inputs, lies, shape, call.deadline};
-  if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller)) {
+  if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller, false)) {
     const bool asks = leave_empty(claimed->me, std::move(absent));
     claimed->asks = claimed->asks || asks;
     watch(claimed->me, call.cancel);

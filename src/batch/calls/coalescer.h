@@ -240,8 +240,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
 
   // Without a batch: to run alone. With `absent` there always is one, and `absent` is moved into its seat.
   Result<Arrival> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
-  std::optional<Claimed> claim(const Caller& caller);  // a seat of a batch on show, its rows not yet written
-  std::optional<Claimed> try_claim(const Caller& caller);
+  // A seat of a batch on show, its rows not yet written. `may_look`: for one, among many callers.
+  std::optional<Claimed> claim(const Caller& caller, bool may_look);
+  std::optional<Claimed> try_claim(const Caller& caller, bool& met_others);
   Next write_claimed(const Claimed& claimed, const Caller& caller);
   void give_up(const Here& me, bool asks);
   Result<Batch> make_batch(const Caller& caller, bool alone) const;

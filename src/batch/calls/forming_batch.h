@@ -149,6 +149,7 @@ struct FormingBatch {
   std::optional<runtime::InFlight> in_flight;
   TimePoint began;
 
+  Pace* told_at = nullptr;  // by its leader, of its members or of some; null: at once, as a refused batch is
   Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
@@ -170,6 +171,7 @@ struct FormingBatch {
     pace.store_relaxed(nullptr);
     inputs.clear();
     in_flight.reset();
+    told_at = nullptr;
     failure = {};
     outputs.clear();
     faults.reset();

@@ -194,7 +194,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
   if (me.batch->has_absents()) serve_later(me, Seat::Note::done);
-  if (Pace* const pace = me.batch->pace.load_relaxed()) pace->add(me.batch);
+  if (me.batch->told_at != nullptr) me.batch->told_at->add(me.batch);
   return collect(me);
 }
 
@@ -206,6 +206,7 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
   const Status over = run.result.status();
   if (over.code() == Code::deadline && !deadline.is_never()) return over;
   batch.in_flight.reset();
+  batch.told_at = batch.pace.load_relaxed();
   if (run.result.ok()) {
     batch.outputs = std::move(run.result).value();
   } else {
@@ -267,7 +268,7 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   Member& member = me.member();
   const bool told = member.met.exchange_acq_rel(true);
   seam::did("batch.collect", told);
-  if (batch.pace.load_relaxed() == nullptr) {
+  if (batch.told_at == nullptr) {
     if (told || batch.leader == me.seat) batch.tell_next();
   } else if (told && member.pace != nullptr) {
     Pace::count_as_told();

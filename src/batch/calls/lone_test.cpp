@@ -47,6 +47,30 @@ TEST_CASE("callers that wait behind a call that came through the door run when i
   CHECK(f.coalescer->stats().calls == 5);
 }
 
+// It tells nobody when it ends: a caller that waited for its lane would wait for ever.
+TEST_CASE("a call on a stream is no lane busy to those who join calls: one beside it is answered meanwhile") {
+  Fixture f(with(1));
+  REQUIRE(f.compile(4).ok());
+  f.hold_first = true;
+  Thread on_stream("on a stream", [&] {
+    const Ref<runtime::Stream> stream = *f.runtime->streams().default_stream();
+    Rows rows(1, 9);
+    const View view = rows.view();
+    const View* const input = &view;
+    const auto result = f.runtime->try_run_on(*f.model, {*stream, {&input, 1}, {}, false, Deadline::never()});
+    REQUIRE(result.has_value());
+    CHECK(f.right(rows, *result));
+  });
+  wait_until([&] { return f.latch.arrived() == 1; });
+  CHECK(f.runtime->governor().lone(f.model->id()) == 0);
+  for (int i = 0; i < 3; ++i) {
+    Rows rows(1, static_cast<float>(i));
+    CHECK(f.right(rows, f.call(rows, Deadline::in(std::chrono::seconds(20)))));
+  }
+  f.latch.open();
+  on_stream.join();
+}
+
 TEST_CASE("the door is shut while a caller waits, and open again when all are gone") {
   Fixture f(with(1));
   REQUIRE(f.compile(4).ok());

@@ -61,6 +61,7 @@ class Pace {
   // Its members have a result.
   void add(Ref<FormingBatch> batch);
   int waiting() const { return static_cast<int>(state_.lock()->line.size()); }  // batches, for tests
+  int on_the_way() const { return state_.lock()->on_the_way; }                  // likewise
 
  private:
   struct State {

@@ -102,6 +102,37 @@ TEST_CASE("simulated: callers that make call after call in one scope, and say no
   });
 }
 
+// A refused batch is told at once: nobody adds it to a pace, and those told are not on a pace's way.
+TEST_CASE("simulated: all paced callers that wait when a model is closed are answered, and none is counted") {
+  constexpr int kPaced = 9, kMost = 2;
+  holds_for_seeds(200, [](Simulation& sim) {
+    Pace pace(kMost, Duration(0));
+    CoalescerOptions options = with(1, kPaced);
+    options.look_on = static_cast<int>(sim.random(2)) * kPaced;
+    Fixture fixture(options), other(with(1, kPaced));
+    const auto takes_time = [&](const device::Run&) {
+      sim.pause(microseconds(100));
+      return Status();
+    };
+    fixture.kernel = other.kernel = takes_time;
+    Atomic<int> right{0}, refused{0};
+    run_together(kPaced + 1, [&](int caller) {
+      if (caller == kPaced) {
+        sim.pause(microseconds(sim.random(200)));
+        return fixture.coalescer->close();
+      }
+      Rows rows(1, static_cast<float>(10 * caller));
+      const Pace::Scope scope(pace);
+      const auto result = fixture.call(rows);
+      const bool is_refused = result.status().code() == Code::unavailable;
+      sim.expect(is_refused || fixture.right(rows, result), "its own rows, or refused");
+      (is_refused ? refused : right).add_relaxed(1);
+    });
+    sim.expect(right.load_relaxed() + refused.load_relaxed() == kPaced, "each had one answer");
+    sim.expect(pace.waiting() == 0 && pace.on_the_way() == 0, "nobody waits to be told or is on the way");
+  });
+}
+
 TEST_CASE("simulated: a turn is awaited until its owner's next scope, and no longer than the spin") {
   holds_for_seeds(200, [](Simulation& sim) {
     constexpr auto kSpin = microseconds(40);

@@ -12,24 +12,26 @@ namespace heddle::batch {
 
 // Waits a moment where the next batch is about to be on show: among many callers for a few turns, as whoever
 // shows it may need this core. All of them at the lock would sleep there, one after the other.
-std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller) {
+std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller, bool may_look) {
   const CallShape& shape = caller.shape;
   if (shape.is_empty() || shape.rows >= options_.max_rows) return std::nullopt;
   constexpr Patience kFewTurns{Duration(0), 4};
-  std::optional<Claimed> claimed = try_claim(caller);
-  for (Backoff pause; !claimed.has_value() && replacing_.load_relaxed() && pause.spin();)
-    claimed = try_claim(caller);
-  const int crowd = crowd_.load_relaxed();
-  if (claimed.has_value() || crowd <= kSmallCrowd) return claimed;
-  const auto is_claimed = [&] {
-    claimed = try_claim(caller);
-    return claimed.has_value();
+  bool met_others = false;  // rows of another kind, which look alike
+  std::optional<Claimed> claimed = try_claim(caller, met_others);
+  const auto is_over = [&] {
+    if (!met_others) claimed = try_claim(caller, met_others);
+    return met_others || claimed.has_value();
   };
-  static_cast<void>(look_for(is_claimed, crowd, kFewTurns, caller.deadline));
+  for (Backoff pause; !claimed.has_value() && replacing_.load_relaxed() && pause.spin();) {
+    if (is_over()) break;
+  }
+  const int crowd = crowd_.load_relaxed();
+  if (may_look && !claimed.has_value() && crowd > kSmallCrowd)
+    static_cast<void>(look_for(is_over, crowd, kFewTurns, caller.deadline));
   return claimed;
 }
 
-std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller) {
+std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller, bool& met_others) {
   const CallShape& shape = caller.shape;
   const uint16_t kind = kind_of(shape.row_extents, &caller.layout != &equal_);
   const uint32_t first = first_.load_relaxed();
@@ -40,6 +42,7 @@ std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller) {
   fill(claimed.me, seat->first, caller);
   if (lies_alike(*claimed.me.batch, caller)) return claimed;
   give_up(claimed.me, claimed.asks);
+  met_others = true;
   return std::nullopt;
 }
 

@@ -57,25 +57,25 @@ Result<Permit> Governor::enter(ModelId model, Deadline deadline, DuringHold duri
   return park(model, deadline, during);
 }
 
-Permit Governor::try_enter_lone(ModelId model, int lanes) {
-  const int lane = words_.try_take(tag(model, kLone), words_.last(), lanes);
+Permit Governor::try_enter_lone(ModelId model, int lanes, Way way) {
+  const int lane = words_.try_take(tag(model, way == Way::door ? kLone : kOnStream), words_.last(), lanes);
   return lane == OwnerWords::kNone ? Permit() : count_in(lane);
 }
 
 Status Governor::await_no_lone(ModelId model, Deadline deadline) {
-  if (lone(model) == 0) return {};
+  if (lone_and_on_streams(model) == 0) return {};
   Answers answers;
   bool over = false;
   {
     auto queue = queue_.lock();
     ++queue->draining;
     words_.park();  // a lone call that leaves tells us
-    over = queue.wait_until(deadline, [&] { return lone(model) == 0; });
+    over = queue.wait_until(deadline, [&] { return lone_and_on_streams(model) == 0; });
     --queue->draining;
     hand_over(*queue, answers);
   }
   answer(answers);
-  return over ? Status() : Status::deadline("still running: ", lone(model), " calls");
+  return over ? Status() : Status::deadline("still running: ", lone_and_on_streams(model), " calls");
 }
 
 Result<Permit> Governor::enter_copy(ModelId owner, Deadline deadline, DuringHold during) {

@@ -89,10 +89,12 @@ class Governor : public std::enable_shared_from_this<Governor> {
   Result<Permit> enter(ModelId model, Deadline deadline, DuringHold during = DuringHold::wait);
   // `owner` is the id that refuse_parked() and forget() take later: each runtime has one for its copies.
   Result<Permit> enter_copy(ModelId owner, Deadline deadline, DuringHold during = DuringHold::wait);
-  // One of the first `lanes` lanes, for a call that will not wait; empty when there is none.
-  Permit try_enter_lone(ModelId model, int lanes);
+  // One of the first `lanes` lanes, for a call that will not wait; empty when there is none. Who joins calls
+  // counts those through its door alone, as they tell it when they end.
+  enum class Way : uint8_t { door, stream };
+  Permit try_enter_lone(ModelId model, int lanes, Way way = Way::door);
   int lone(ModelId model) const { return words_.count(tag(model, kLone)); }
-  // Ok once no lone call of the model is on a lane; deadline.
+  // Ok once no lone call of the model is on a lane, whichever way it came; deadline.
   Status await_no_lone(ModelId model, Deadline deadline);
   // Calls f(lane) for each lane that is free, with the lane taken meanwhile: f neither blocks nor enters.
   template <class F>
@@ -121,8 +123,9 @@ class Governor : public std::enable_shared_from_this<Governor> {
   // The lane of a copy's Permit. Not kNone, which says that a caller has to step aside.
   static constexpr int kNoLane = OwnerWords::kNone - 1;
   // In a lane's word, the first two beside the model's id.
-  static constexpr uint64_t kTaken = 1, kLone = 2, kCollected = 3, kGranted = 4, kVisited = 5;
+  static constexpr uint64_t kTaken = 1, kLone = 2, kCollected = 3, kGranted = 4, kVisited = 5, kOnStream = 6;
   static constexpr int kTagBits = 3;
+  int lone_and_on_streams(ModelId model) const { return lone(model) + words_.count(tag(model, kOnStream)); }
   static uint64_t tag(ModelId model, uint64_t how) { return static_cast<uint64_t>(model) << kTagBits | how; }
   static constexpr uint64_t kHeldOff = uint64_t{1} << 63;  // in copies_
   struct Caller {
