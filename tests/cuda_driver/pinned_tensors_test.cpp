@@ -106,8 +106,8 @@ TEST_CASE("pinned memory that is dropped is used again once the copies from and 
     held.stream.synchronize();
     bool again = false;
     for (const Deadline end = Deadline::in(std::chrono::seconds(20)); !again && !end.expired(); give_way()) {
-      std::vector<Tensor> some;  // of those that wait to be used again it may be any
-      for (int i = 0; i < 4; ++i) {
+      std::vector<Tensor> some;  // of those that wait to be used again, in any thread's place, it may be any
+      for (int i = 0; i < 32 && !again; ++i) {
         some.push_back(Tensor::pinned(DType::f32, {kMany}, device));
         again = again || some.back().address() == at;
       }
