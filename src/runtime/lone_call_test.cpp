@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device_fixture.h"
+#include "runtime/at_once_fixture.h"
 
 namespace heddle::runtime {
 
@@ -17,41 +16,18 @@ using device::View;
 using test::Rows;
 using test::TestDevice;
 
-struct LoneFixture {
-  explicit LoneFixture(const test::TestOptions& given = {}, const Options& options = {}) {
-    static Atomic<int> next{0};
-    test::TestOptions own = given;
-    own.name = text("lone", next.add_relaxed(1));
-    device = std::make_shared<TestDevice>(own);
-    device->set_kernel("slow", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    device->set_kernel("wrong",
-                       [](const device::Run&) { return Status::invalid("index 7 is out of range"); });
-    runtime = *Runtime::make(device, options);
+struct LoneFixture : test::AtOnceFixture {
+  explicit LoneFixture(const test::TestOptions& given = {}, const Options& options = {})
+      : AtOnceFixture("lone", given, options) {
     door.emplace(runtime->governor().limit(), 8);
     door->open(runtime->governor().limit());
-  }
-  Ref<Model> load(const std::string& name, int64_t rows = 2) {
-    auto model = *runtime->load(test::graph_named(name));
-    const Rows like(rows, 0);
-    REQUIRE(runtime->compile(*model, {&like.extents, 1}).ok());
-    return model;
   }
   std::optional<Result<Runtime::Views>> call(Model& model, Rows& rows, Duration at_most = Duration::max()) {
     const View view = rows.view();
     const View* const inputs = &view;
     return runtime->try_run(model, {&inputs, 1}, *door, at_most);
   }
-  static bool is_copy(const std::optional<Result<Runtime::Views>>& result, const Rows& rows) {
-    return result.has_value() && result->ok() && (*result)->size() == 1 &&
-           test::values_of((*result)->front()) == rows.values;
-  }
 
-  test::Latch latch;
-  Ref<TestDevice> device;
-  Ref<Runtime> runtime;
   std::optional<LoneDoor> door;
 };
 

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "base/thread.h"
-#include "runtime/runtime.h"
-#include "runtime/test_device_fixture.h"
+#include "runtime/at_once_fixture.h"
 
 namespace heddle::runtime {
 
@@ -16,26 +15,10 @@ using device::View;
 using test::Rows;
 using test::TestDevice;
 
-struct OperatorFixture {
-  explicit OperatorFixture(const test::TestOptions& given = {}, const Options& options = {}) {
-    static Atomic<int> next{0};
-    test::TestOptions own = given;
-    own.name = text("operators", next.add_relaxed(1));
-    device = std::make_shared<TestDevice>(own);
-    device->set_kernel("slow", [this](const device::Run& run) {
-      latch.wait();
-      return test::copy_through(run);
-    });
-    device->set_kernel("wrong",
-                       [](const device::Run&) { return Status::invalid("index 7 is out of range"); });
-    runtime = *Runtime::make(device, options);
+struct OperatorFixture : test::AtOnceFixture {
+  explicit OperatorFixture(const test::TestOptions& given = {}, const Options& options = {})
+      : AtOnceFixture("operators", given, options) {
     stream = *runtime->streams().default_stream();
-  }
-  Ref<Model> load(const std::string& name, int64_t rows = 2) {
-    auto model = *runtime->load(test::graph_named(name));
-    const Rows like(rows, 0);
-    REQUIRE(runtime->compile(*model, {&like.extents, 1}).ok());
-    return model;
   }
   std::optional<Result<Runtime::Views>> call(Stream& on, Model& model, const View& input,
                                              const View* output = nullptr) {
@@ -50,18 +33,11 @@ struct OperatorFixture {
   Result<std::vector<View>> run(Stream& on, Model& model, const View& input) {
     return runtime->run(model, {.inputs = {&input, 1}, .stream = &on, .wait = false, .in_slices = true});
   }
-  static bool is_copy(const std::optional<Result<Runtime::Views>>& result, const Rows& rows) {
-    return result.has_value() && result->ok() && (*result)->size() == 1 &&
-           test::values_of((*result)->front()) == rows.values;
-  }
   uint64_t lookups() const {
     const Executables::Stats stats = runtime->executables().stats();
     return stats.hits + stats.misses;
   }
 
-  test::Latch latch;
-  Ref<TestDevice> device;
-  Ref<Runtime> runtime;
   Ref<Stream> stream;
 };
 
