@@ -216,6 +216,7 @@ class Copy:
             if here.get(name) != stamp:
                 target = self.tree / name
                 target.parent.mkdir(parents=True, exist_ok=True)
+                target.unlink(missing_ok=True)  # a child that a test forked may still run it
                 shutil.copy2(unchanged.tree / name, target)
 
     def judge(self, mutation: Mutation, limits: dict[str, float], unsure: set[str]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -292,6 +293,17 @@ def test_a_seed_draws_the_same_again_and_a_shorter_draw_is_its_start():
 )
 def test_the_interval_is_wilsons(hits, tries, low, high):
     assert mutations.wilson(hits, tries) == (pytest.approx(low, abs=1e-4), pytest.approx(high, abs=1e-4))
+
+
+def test_a_program_is_mirrored_while_the_one_in_its_place_still_runs(project):
+    unchanged, copy = (mutate.Copy(project, mutate.SIM, name, 1) for name in ("unchanged", "worker0"))
+    for tree, program in ((unchanged.tree, "true"), (copy.tree, "sleep")):
+        tree.mkdir(parents=True)
+        shutil.copy(str(shutil.which(program)), tree / "program")
+    with subprocess.Popen([copy.tree / "program", "5"]) as running:
+        copy.mirror(unchanged, mutate.stamps(unchanged.tree))
+        running.kill()
+    assert subprocess.run([copy.tree / "program", "60"], timeout=30, check=False).returncode == 0
 
 
 def test_rules_of_a_build_name_no_folder_above_it(tmp_path):
