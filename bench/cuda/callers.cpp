@@ -129,26 +129,26 @@ class Bench {
     ask_the_host(work.rows);
     const auto n = static_cast<size_t>(work.callers);
     std::vector<Caller> callers(n);
-    std::vector<Steady::time_point> ends(n);
+    std::vector<Steady::time_point> begins(n), ends(n);
+    // From the first caller's first call, as the peers: their threads are there by then.
     const auto together = [&](double seconds) {
-      const auto begin = Steady::now();
       run_together(work.callers, [&](int index) {
         const auto i = static_cast<size_t>(index);
         callers[i].us.clear();
-        loop(work, callers[i], i, begin + since(seconds));
+        begins[i] = Steady::now();
+        loop(work, callers[i], i, begins[i] + since(seconds));
         ends[i] = Steady::now();
       });
-      return begin;
+      return *std::max_element(ends.begin(), ends.end()) - *std::min_element(begins.begin(), begins.end());
     };
     for (size_t i = 0; i < n; ++i) callers[i].at = 7 * i;
     together(work.seconds / 4);  // warms up
     const auto before = stats();
     if (!setting_.trace.empty()) start_trace(setting_.trace);
-    const auto begin = together(work.seconds);
+    const Steady::duration took = together(work.seconds);
     if (!setting_.trace.empty()) stop_trace();
     const auto after = stats();
-    const auto last = *std::max_element(ends.begin(), ends.end());
-    return told(work, callers, std::chrono::duration<double>(last - begin).count(), before, after);
+    return told(work, callers, std::chrono::duration<double>(took).count(), before, after);
   }
 
  private:

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/looking.h"
 #include "base/yield.h"
 
 namespace heddle::device {
@@ -13,6 +14,22 @@ namespace heddle::device {
 Status Timeline::failure() const {
   if (!failed()) return {};
   return waiters_.lock()->cause;
+}
+
+template <class Settled>
+void Timeline::look_until(TimePoint end, Settled&& settled) {
+  constexpr int kLooksATurn = 16;
+  Looker& me = Looker::of_this_thread();
+  TimePoint now = Clock::real().now();
+  for (int looks = 1; !settled() && now < end; ++looks) {
+    relax_processor(1);
+    look();
+    if (me.crowd > 1 && looks % kLooksATurn == 0 && !me.pauses(now)) {
+      static_cast<void>(me.gives_turn(now, me.crowd));
+    } else {
+      now = Clock::real().now();
+    }
+  }
 }
 
 Status Timeline::wait(uint64_t value, Deadline deadline) {
@@ -23,11 +40,7 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
     look();
   }
   if (const Duration patience = settled() ? Duration(0) : begin_looking(); patience > Duration(0)) {
-    const Deadline until = Deadline::at(std::min(Deadline::in(patience).when(), deadline.when()));
-    while (!settled() && !until.expired()) {
-      relax_processor(1);
-      look();
-    }
+    look_until(std::min(Deadline::in(patience).when(), deadline.when()), settled);
     end_looking();
   }
   if (done(value)) return {};

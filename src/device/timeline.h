@@ -47,7 +47,8 @@ class Timeline {
   // timeline fail, though nobody looks.
   virtual void look() {}
   virtual void watch(uint64_t /*value*/) {}
-  // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking().
+  // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking(). It
+  // gives turns to those of its core that look for what it waits for (Looker::crowd).
   virtual Duration begin_looking() { return Duration(0); }
   virtual void end_looking() {}
   // Filled when `value` is reached (at once, if it is), or on failure. Who sees `value` reached finds it
@@ -75,6 +76,8 @@ class Timeline {
     Status cause;
     std::vector<std::pair<uint64_t, Ref<Stamp>>> stamps;
   };
+  template <class Settled>
+  void look_until(TimePoint end, Settled&& settled);
   size_t fill_stamps(Waiters& waiters, uint64_t value);  // those up to `value`; how many are left
   mutable Guarded<Waiters, Rank::kTimeline> waiters_;
   // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()

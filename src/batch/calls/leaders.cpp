@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/fork.h"
+#include "base/looking.h"
 #include "base/sync.h"
-#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 

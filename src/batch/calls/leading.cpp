@@ -3,10 +3,10 @@
 #include <utility>
 
 #include "base/fork.h"
+#include "base/looking.h"
 #include "base/no_memory.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
-#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
@@ -190,7 +190,7 @@ Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
 
 Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   const trace::Span span("batch", "run", me.batch->id);
-  Looker::of_this_thread().led_ = this;
+  Looker::of_this_thread().led = this;
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
   if (me.batch->has_absents()) serve_later(me, Seat::Note::done);
@@ -200,9 +200,12 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
 
 Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
   if (!batch.in_flight.has_value()) batch.began = Clock::real().now();
+  Looker& me = Looker::of_this_thread();
+  if (const int crowd = crowd_.load_relaxed(); crowd >= kLargeCrowd) me.crowd = crowd;
   Run run = timed(batch.began, [&] {
     return or_exhausted("a batch of calls", [&] { return run_batch(batch, deadline); });
   });
+  me.crowd = 1;
   const Status over = run.result.status();
   if (over.code() == Code::deadline && !deadline.is_never()) return over;
   batch.in_flight.reset();

@@ -1,10 +1,10 @@
 // Looking under simulated schedules: for how long, what makes a thread sleep instead, and who leads then.
 #include <doctest/doctest.h>
 
+#include "base/looking.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
 #include "batch/calls/leaders.h"
-#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 

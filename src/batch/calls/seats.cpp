@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/looking.h"
 #include "base/stop_callback.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
-#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 
@@ -137,7 +137,7 @@ void Coalescer::fill(const Here& me, int64_t first, const Caller& caller) const 
   member.deadline = caller.deadline;
   member.pace = Pace::of_this_thread();
   if (member.pace != nullptr) me.batch->pace.store_relaxed(member.pace);
-  if (Looker::of_this_thread().led_ == this) me.batch->led_before.store_relaxed(me.seat + 1);
+  if (Looker::of_this_thread().led == this) me.batch->led_before.store_relaxed(me.seat + 1);
 }
 
 Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone) const {

@@ -3,8 +3,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/looking.h"
 #include "batch/calls/coalescer.h"
-#include "batch/calls/looking.h"
 
 namespace heddle::batch {
 

@@ -1,4 +1,4 @@
-// looking.h: a caller looks for its answer a while before it sleeps.
+// looking.h: a thread looks for what it waits for a while before it sleeps.
 //
 //   What       Who looks takes turns with the other threads of its core until the answer is there. Nobody has
 //              to wake it, and its answer does not wait for a wake-up: on 16 cores 128 callers get 1.7 times
@@ -21,7 +21,7 @@
 #include "base/clock.h"
 #include "base/yield.h"
 
-namespace heddle::batch {
+namespace heddle {
 
 class Looker {
  public:
@@ -34,10 +34,21 @@ class Looker {
     until_ = now + next_;
     next_ = std::min(2 * next_, kLongest);
   }
+  // Gives the others of its core, `crowd` with it, a turn, and moves `now` behind it. False: it was long.
+  bool gives_turn(TimePoint& now, int crowd) {
+    give_way();
+    const TimePoint last = std::exchange(now, Clock::real().now());
+    if (now - last < std::chrono::milliseconds(2) + crowd * std::chrono::microseconds(50)) return true;
+    long_turn(now);
+    return false;
+  }
+  // Threads of its core, with it, that look for what it waits for on a device (device/timeline.h): it gives
+  // them turns meanwhile. 1: there is none but this one.
+  int crowd = 1;
+  // Whose batch it led last: compared, never followed.
+  const void* led = nullptr;
 
  private:
-  friend class Coalescer;
-  const void* led_ = nullptr;  // whose batch it led last
   TimePoint until_ = TimePoint::min();
   Duration next_ = kFirst;
 };
@@ -56,7 +67,6 @@ constexpr Patience kForAnswers{kLookPatience, 16};
 template <class IsThere>
 bool look_for(IsThere&& is_there, int crowd, const Patience& patience, Deadline deadline) {
   constexpr int kLooks = 4;
-  const Duration long_turn = std::chrono::milliseconds(2) + crowd * std::chrono::microseconds(50);
   Looker& me = Looker::of_this_thread();
   TimePoint now = Clock::real().now();
   if (me.pauses(now)) return false;
@@ -69,13 +79,9 @@ bool look_for(IsThere&& is_there, int crowd, const Patience& patience, Deadline 
       }
       relax_processor(1);
     }
-    give_way();
-    const TimePoint last = std::exchange(now, Clock::real().now());
-    if (now - last < long_turn) continue;
-    me.long_turn(now);
-    break;
+    if (!me.gives_turn(now, crowd)) break;
   }
   return false;
 }
 
-}  // namespace heddle::batch
+}  // namespace heddle

@@ -1,6 +1,6 @@
-#include "batch/calls/looking.h"
+#include "base/looking.h"
 
-namespace heddle::batch {
+namespace heddle {
 
 namespace {
 
@@ -10,4 +10,4 @@ thread_local Looker own;
 
 Looker& Looker::of_this_thread() { return own; }
 
-}  // namespace heddle::batch
+}  // namespace heddle
