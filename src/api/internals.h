@@ -141,8 +141,10 @@ struct Internals {
     return BatchFuture(std::move(rep));
   }
   static const std::shared_ptr<const void>& keep(const Tensor& tensor) { return tensor.rep_->keep; }
-  // Owns the caller's memory of `tensors` for work that may outlive the call; null where a tensor borrows
-  // memory without an owner, and where the device is synchronous.
+  // Whether `tensors` own the caller's memory that they show, for work that may outlive the call. False on a
+  // synchronous device, where none does.
+  static bool keeps_all(const Device& device, std::span<const Tensor> tensors);
+  // Owns that memory; null where keeps_all() is false.
   static std::shared_ptr<const void> keep_all(const Device& device, std::span<const Tensor> tensors);
 };
 

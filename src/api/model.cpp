@@ -397,8 +397,8 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
   call.deadline = to_deadline(options.timeout);
   call.cancel = options.cancel;
   call.alone = !coalesces(*kept, call.inputs);
-  call.keep = Internals::keep_all(kept->device, inputs);
   call.holds = std::make_shared<const std::vector<Tensor>>(inputs.begin(), inputs.end());
+  if (Internals::keeps_all(kept->device, inputs)) call.keep = call.holds;
   call.then = [then = std::move(then)](Result<std::vector<device::View>> result) {
     give(then, std::move(result));
   };

@@ -1,4 +1,5 @@
 // tensor.cpp: Tensor: views of the caller's memory and of results.
+#include <algorithm>
 #include <cstring>
 
 #include "api/internals.h"
@@ -71,13 +72,19 @@ Tensor Internals::make_tensor(device::View view, std::shared_ptr<const void> kee
   return tensor;
 }
 
+bool Internals::keeps_all(const Device& device, std::span<const Tensor> tensors) {
+  if (runtime(device).device().traits().synchronous) return false;
+  return std::all_of(tensors.begin(), tensors.end(), [](const Tensor& each) {
+    const device::View& view = each.rep_->view;
+    return view.buffer != nullptr || each.rep_->keep != nullptr || view.bytes() == 0;
+  });
+}
+
 std::shared_ptr<const void> Internals::keep_all(const Device& device, std::span<const Tensor> tensors) {
-  if (runtime(device).device().traits().synchronous) return nullptr;
+  if (!keeps_all(device, tensors)) return nullptr;
   auto owners = std::make_shared<std::vector<std::shared_ptr<const void>>>();
   for (const Tensor& each : tensors) {
-    if (each.rep_->view.buffer != nullptr) continue;
-    if (each.rep_->keep == nullptr && each.rep_->view.bytes() != 0) return nullptr;
-    owners->push_back(each.rep_->keep);
+    if (each.rep_->view.buffer == nullptr) owners->push_back(each.rep_->keep);
   }
   return owners;
 }

@@ -12,7 +12,7 @@ namespace {
 // The timer of the policy, in the place of a seat, less the seat that asks. Seats of one batch may have to
 // ask at the same time: if the timer of one that has left stood for the other's, nobody would ask.
 constexpr uint64_t kAsks = ~uint64_t{0};
-constexpr size_t kAnswersEach = 8;
+constexpr size_t kAnswersEach = 16;
 
 }  // namespace
 
@@ -135,15 +135,16 @@ void Coalescer::leave_run(const Batch& batch) {
   for (Member* member : leaving) give(batch, *member, late());
 }
 
-// Each so many on a thread of their own, if there is one: what is called may take long.
+// So many at a time, since what is called may take long. Who begins has another thread do so as well where
+// there is more: as many take part as it needs, however long that is.
 void Coalescer::answer_absents(const Batch& batch) {
-  for (size_t first = kAnswersEach; first < batch->seats; first += kAnswersEach) {
-    const auto begin = batch->members.begin() + static_cast<ptrdiff_t>(first);
-    const auto end = begin + static_cast<ptrdiff_t>(std::min(kAnswersEach, batch->seats - first));
-    if (std::none_of(begin, end, [](const Member& member) { return member.absent != nullptr; })) continue;
-    leaders_.post([self = shared_from_this(), batch, first] { self->answer_from(batch, first); });
+  const auto next = [&] { return batch->next_absent.add_relaxed(kAnswersEach); };
+  bool begins = true;
+  for (size_t first = next(); first < batch->seats; first = next()) {
+    if (std::exchange(begins, false) && first + kAnswersEach < batch->seats)
+      serve_later({batch, 0}, Seat::Note::done);
+    answer_from(batch, first);
   }
-  answer_from(batch, 0);
 }
 
 void Coalescer::answer_from(const Batch& batch, size_t first) {

@@ -48,6 +48,26 @@ TEST_CASE("submissions that find the lane busy share one run, and each gets its 
   CHECK(f.coalescer->leaders() <= 2);
 }
 
+TEST_CASE("answers of a batch that take long keep as many leaders as there are sixteens, at the same time") {
+  constexpr int kAnswers = 64, kTogether = 4;
+  CoalescerOptions options = with(1, kAnswers);
+  options.more_leaders = kTogether;
+  Fixture f(options);
+  Letters letters(f);
+  Atomic<int> inside{0};
+  const Letters::Counts counts = behind_a_held_lane(f, letters, [&] {
+    for (int i = 0; i < kAnswers; ++i) {
+      const auto waits = [&](Sent&) {
+        inside.add_relaxed(1);
+        wait_until([&] { return inside.load_relaxed() >= kTogether; });
+      };
+      REQUIRE(letters.post(Rows(1, static_cast<float>(i)), Deadline::never(), {}, waits).ok());
+    }
+  });
+  CHECK(counts.right == kAnswers + 1);
+  CHECK(f.coalescer->stats().batches == 2);
+}
+
 TEST_CASE("a batch that has a member with a thread is led by it, and the others are answered by leaders") {
   Fixture f(with(1));
   Letters letters(f);

@@ -136,11 +136,12 @@ Status Coalescer::submit(Submission call) {
     return promised.code() == Code::unavailable ? model_->closed_status() : promised;
   }
   auto absent = std::make_unique<Absent>();
-  absent->inputs = call.inputs;
+  absent->inputs = std::move(call.inputs);
   absent->holds = std::move(call.holds);
   absent->keep = std::move(call.keep);
   absent->then = std::move(call.then);
-  const Caller caller{call.inputs, lies, shape, call.deadline};
+  // Which is there until the batch ends, and no batch does before the rows of all its seats are written.
+  const Caller caller{absent->inputs, lies, shape, call.deadline};
   if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller, false)) {
     const bool asks = leave_empty(claimed->me, std::move(absent));
     claimed->asks = claimed->asks || asks;

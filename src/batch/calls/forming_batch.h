@@ -143,6 +143,8 @@ struct FormingBatch {
   Atomic<size_t> led_before{0};          // its seat, and 1
   Atomic<Pace*> pace{nullptr};           // of the members, or of some; null: none is paced
   alignas(64) Atomic<size_t> untold{0};  // seats from here on have not been told the result
+  // Seats from here on have not been looked at for members without a thread that await their answer.
+  alignas(64) Atomic<size_t> next_absent{0};
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
   alignas(64) std::vector<device::View> inputs;
@@ -166,6 +168,7 @@ struct FormingBatch {
     leader = desk = kNoSeat;
     unwritten.store_relaxed(0);
     untold.store_relaxed(0);
+    next_absent.store_relaxed(0);
     absents.store_relaxed(0);
     led_before.store_relaxed(0);
     pace.store_relaxed(nullptr);
