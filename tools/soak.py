@@ -22,6 +22,15 @@ ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "soak"
 LOST_S = 600.0  # beyond its seconds: a program that has not ended by then never does
 MIB = 1 << 20
+CASE = "-tc=a soak*"  # the program's argument
+
+
+def environment(seconds: float, seed: int, figures: Path) -> dict[str, str]:
+    return {
+        "HEDDLE_SOAK_SECONDS": str(seconds),
+        "HEDDLE_SOAK_SEED": str(seed),
+        "HEDDLE_SOAK_JSON": str(figures),
+    }
 
 
 def rates(rounds: list[dict], buckets: int = 60) -> tuple[list[float], list[float]]:
@@ -85,15 +94,11 @@ def main() -> int:
     for path in (arguments.json, arguments.plot):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)
-    environment = os.environ | {
-        "HEDDLE_SOAK_SECONDS": str(arguments.seconds),
-        "HEDDLE_SOAK_SEED": str(seed),
-        "HEDDLE_SOAK_JSON": str(arguments.json),
-    }
-    command = [str(arguments.program), "-tc=a soak*"]
+    command = [str(arguments.program), CASE]
+    inside = os.environ | environment(arguments.seconds, seed, arguments.json)
     try:
         limit_s = arguments.seconds + LOST_S
-        status = subprocess.run(command, env=environment, check=False, timeout=limit_s).returncode
+        status = subprocess.run(command, env=inside, check=False, timeout=limit_s).returncode
     except subprocess.TimeoutExpired:
         print(f"soak: seed {seed} has not ended {LOST_S:.0f} s after its time: something waits for ever")
         return 1

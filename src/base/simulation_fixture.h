@@ -4,7 +4,8 @@
 //              does not repeat itself. some_seed_fails(n, body) is for bodies that are wrong on purpose: it
 //              gives the report of the first seed that fails.
 //   Replay     HEDDLE_SIM_SEED=17 runs that seed alone. HEDDLE_SIM_TIMES=10 runs ten times as many seeds,
-//              HEDDLE_SIM_RATES=1 prints how many simulations a second there were.
+//              HEDDLE_SIM_FIRST=5000 begins with another one than 1. HEDDLE_SIM_RATES=1 prints how many
+//              seeds there were, and how many simulations a second.
 //   Threads    The test's, outside a simulation. The body uses Simulation::expect(), not doctest: a failure
 //              has to end the simulation, and its report has to name the seed.
 #pragma once
@@ -46,19 +47,30 @@ inline std::optional<uint64_t> number_in(const char* variable) {
   return std::strtoull(text, nullptr, 10);
 }
 
-inline void holds_for_seeds(uint64_t seeds, const SimulatedBody& body,
+// Those that the variables above ask for, where a test has `usual` of them by itself.
+struct Seeds {
+  uint64_t first, last;
+};
+inline Seeds asked_seeds(uint64_t usual) {
+  if (const auto only = number_in("HEDDLE_SIM_SEED")) return {*only, *only};
+  const uint64_t first = number_in("HEDDLE_SIM_FIRST").value_or(1);
+  return {first, first + usual * number_in("HEDDLE_SIM_TIMES").value_or(1) - 1};
+}
+
+inline void holds_for_seeds(uint64_t usual, const SimulatedBody& body,
                             const SimulationOptions& options = {}) {
   SimulationReport sum;
-  if (const auto only = number_in("HEDDLE_SIM_SEED")) return check_seed(*only, body, options, sum);
-  seeds *= number_in("HEDDLE_SIM_TIMES").value_or(1);
+  const auto [first, last] = asked_seeds(usual);
   const TimePoint begin = Clock::real().now();
-  for (uint64_t seed = 1; seed <= seeds; ++seed) check_seed(seed, body, options, sum);
+  for (uint64_t seed = first; seed <= last; ++seed) check_seed(seed, body, options, sum);
+  if (first == last) return;
+  const uint64_t seeds = last - first + 1;
   const double seconds = std::chrono::duration<double>(Clock::real().now() - begin).count();
   CHECK(sum.hand_overs > seeds);
   if (number_in("HEDDLE_SIM_RATES")) {
     const auto rate = static_cast<uint64_t>(static_cast<double>(seeds) / seconds);
-    MESSAGE(rate, " simulations a second of ", (sum.steps / seeds), " steps and ", (sum.hand_overs / seeds),
-            " hand-overs each");
+    MESSAGE(seeds, " seeds: ", rate, " simulations a second of ", (sum.steps / seeds), " steps and ",
+            (sum.hand_overs / seeds), " hand-overs each");
   }
 }
 
