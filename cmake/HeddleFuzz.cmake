@@ -19,7 +19,8 @@ foreach(source IN LISTS sources)
   heddle_test_options(${name})
   add_executable(fuzz_${short} EXCLUDE_FROM_ALL $<TARGET_OBJECTS:${name}>)
   target_link_libraries(fuzz_${short} PRIVATE heddle_api)
-  target_link_options(fuzz_${short} PRIVATE -fsanitize=fuzzer "LINKER:--defsym=LLVMFuzzerTestOneInput=${name}")
+  target_link_options(fuzz_${short} PRIVATE
+    -fsanitize=fuzzer "LINKER:--defsym=LLVMFuzzerTestOneInput=${name}")
   set_target_properties(fuzz_${short} PROPERTIES
     LINKER_LANGUAGE CXX OUTPUT_NAME ${short} RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/fuzz")
   add_dependencies(fuzz_targets fuzz_${short})

@@ -29,11 +29,14 @@ def bounded(
     limit_s: float,
     env: Mapping[str, str],
     *,
-    asked_with: int = signal.SIGTERM,
+    abort: bool = False,
     grace_s: float = 1.5,
 ) -> Ended:
-    """Runs it in a session of its own, all of which is gone afterwards. After `limit_s` it is asked to end,
-    and killed `grace_s` later. What it prints goes into `said`."""
+    """Runs it in a session of its own, all of which is gone afterwards. What it prints goes into `said`.
+
+    After `limit_s` all there are asked to end (SIGTERM), and killed `grace_s` later. `abort`: SIGABRT in its
+    place, to the first process alone, since it would kill a leak sanitizer that looks at that one.
+    """
     begin = time.monotonic()
     started = subprocess.Popen(
         [str(word) for word in words],
@@ -53,7 +56,10 @@ def bounded(
     def watch() -> None:
         if not over.wait(limit_s):
             late.set()
-            tell(asked_with)
+            if abort:
+                os.kill(started.pid, signal.SIGABRT)
+            else:
+                tell(signal.SIGTERM)
             if not over.wait(grace_s):
                 tell(signal.SIGKILL)
 

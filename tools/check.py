@@ -70,6 +70,14 @@ def judged_stage(tool: str, *options: str) -> Callable[[Log], Count]:
     return stage
 
 
+def fuzz_stage(log: Log) -> Count:
+    """Each target for a while, and those that tools/cores_pack.py lays down."""
+    total = judged_stage("tools/fuzz.py", "--build", "--seconds", "14", "--runs", "4000")(log)
+    if not build(log, "asan", "asan", "fuzz_every"):
+        return total + Count(0, 1)
+    return total + run_pytest(log, "tests/fuzz/packed_programs.py")
+
+
 def release_stage(log: Log) -> None:
     build(log, "release", "release")
 
@@ -257,7 +265,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "torch": torch_stage,
     "tsan": sanitizer_stage("tsan"),
     "asan": sanitizer_stage("asan"),
-    "fuzz": judged_stage("tools/fuzz.py", "--build", "--seconds", "14", "--runs", "4000"),
+    "fuzz": fuzz_stage,
     # The CUDA driver on its double: what threads do, and what is quick.
     "cuda_tsan": labelled_stage("tsan", "^cuda$", "cuda_tests"),
     "cuda_asan": labelled_stage("asan", "^cuda$", "cuda_tests"),

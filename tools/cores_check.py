@@ -30,7 +30,7 @@ from pathlib import Path
 import fuzz
 import soak
 from bounded import bounded
-from cores_fuzz import Fuzzing
+from cores_fuzz import GRACE_S, Fuzzing
 from cores_pack import ARCHIVE, FUZZ, ROOT, SEEDS, SOAK, SOAK_TSAN
 from cores_seeds import Seeds
 
@@ -127,6 +127,7 @@ def main() -> int:
     parser.add_argument("--corpus", type=Path, help="corpus.tar.xz of an earlier call: goes on from it")
     parser.add_argument("--round", type=int, default=0, help="of seeds, to begin with")
     parser.add_argument("--limit", type=float, default=240, help="seconds of one case: longer, and it hangs")
+    parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds until a fuzz target hangs")
     arguments = parser.parse_args()
     unknown = [name for name in arguments.phases if name not in PHASES]
     if unknown:
@@ -143,7 +144,7 @@ def main() -> int:
             seconds = max(left, 1) / (len(phases) - at)
             if phase == "fuzz":
                 programs = packed.programs(FUZZ.name), packed.libraries(FUZZ.name)
-                fuzzing = Fuzzing(*programs, work / phase, out, packed.commit)
+                fuzzing = Fuzzing(*programs, work / phase, out, packed.commit, arguments.grace)
                 if arguments.corpus:
                     fuzzing.go_on_from(arguments.corpus)
                 right &= fuzzing.run(arguments.workers, seconds)

@@ -11,7 +11,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import sys
 import tarfile
 import threading
@@ -59,8 +58,11 @@ class Target:
 class Fuzzing:
     """One call. `programs`: the folder with the targets; `work`: one for what they write."""
 
-    def __init__(self, programs: Path, libraries: str, work: Path, out: Path, commit: str) -> None:
-        self.programs, self.work, self.out = programs, work, out
+    def __init__(
+        self, programs: Path, libraries: str, work: Path, out: Path, commit: str, grace_s: float = GRACE_S
+    ) -> None:
+        self.programs, self.work, self.out, self.grace_s = programs, work, out, grace_s
+        self.begin = time.monotonic()
         self.commits = [commit]
         # A machine without llvm-symbolizer may have addr2line, which finds names in what is packed.
         asan = f"{fuzz.SANITIZERS['ASAN_OPTIONS']}:allow_addr2line=1"
@@ -101,21 +103,22 @@ class Fuzzing:
             return target, target.slices, seconds
 
     def run(self, workers: int, seconds: float) -> bool:
-        begin = time.monotonic()
-        end = begin + seconds - min(MERGE_MOST_S, MERGE_SHARE * seconds)
-        of_each = (end - begin) * workers / len(self.targets)
+        end = self.begin + seconds - min(MERGE_MOST_S, MERGE_SHARE * seconds)
+        of_each = (end - self.begin) * workers / len(self.targets)
         longest = max(1, min(SLICE_MOST_S, int(of_each / SLICES)))
 
         def work_of(_: int) -> None:
             while (picked := self.next(end - time.monotonic(), longest)) is not None:
                 self.slice(*picked)
 
-        with ThreadPoolExecutor(workers) as pool:
-            list(pool.map(work_of, range(workers)))
-            list(pool.map(lambda target: self.merge(target, begin + seconds), self.targets))
-        self.write(time.monotonic() - begin, workers)
-        self.keep()
-        return all(target.runs_here > 0 and not target.failures for target in self.targets)
+        try:
+            with ThreadPoolExecutor(workers) as pool:
+                list(pool.map(work_of, range(workers)))
+                list(pool.map(lambda target: self.merge(target, self.begin + seconds), self.targets))
+        finally:
+            self.write(workers)
+            self.keep()
+        return all(target.runs_here > 0 and target.failures_here == 0 for target in self.targets)
 
     def call(self, target: Target, log: Path, limit_s: float, *options: str) -> tuple[Ended, str]:
         with log.open("wb") as said:
@@ -124,7 +127,7 @@ class Fuzzing:
                 said,
                 limit_s,
                 self.env,
-                asked_with=signal.SIGABRT,
+                abort=True,
                 grace_s=DUMP_S,
             )
         return ended, log.read_text(encoding="utf-8", errors="replace")
@@ -139,7 +142,7 @@ class Fuzzing:
         ended, said = self.call(
             target,
             log,
-            seconds + GRACE_S,
+            seconds + self.grace_s,
             f"-max_total_time={seconds}",
             f"-seed={nth}",
             f"-artifact_prefix={self.work / 'artifacts' / prefix}",
@@ -199,10 +202,10 @@ class Fuzzing:
     def state(self) -> dict[str, object]:
         return {"commits": self.commits, "targets": [asdict(target) for target in self.targets]}
 
-    def write(self, wall_s: float, workers: int) -> None:
+    def write(self, workers: int) -> None:
         told = {
             **self.state(),
-            "seconds": round(wall_s, 1),
+            "seconds": round(time.monotonic() - self.begin, 1),
             "workers": workers,
             "processors": os.cpu_count(),
             "cpu_s_least": min(target.cpu_s for target in self.targets),

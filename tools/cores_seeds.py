@@ -22,6 +22,7 @@ from bounded import bounded
 
 APART = 1_000_000  # from the first seed of one round to that of the next
 TAIL = 4000
+GIVEN_UP = 3  # failures of a case, after which it runs no more
 PREFIX = "simulated:"  # of the names of what runs under seeds
 
 
@@ -54,7 +55,8 @@ class Seeds:
         self.cases = cases(programs, libraries)
         self.turn = threading.Lock()
         self.of_case: dict[Case, int] = {}
-        self.without: set[Case] = set()
+        self.without: set[Case] = set()  # seeds
+        self.left_out: set[Case] = set()  # of further rounds
         self.failures: list[dict[str, object]] = []
         self.rounds = self.cut = 0
         self.cpu_s = 0.0
@@ -63,9 +65,9 @@ class Seeds:
     def jobs(self, first: int) -> Iterator[tuple[int, Case]]:
         """Round by round, without end as long as a case has seeds."""
         at = first
-        while at == first or len(self.without) < len(self.cases):
+        while len(self.left_out) < len(self.cases):
             for case in self.cases:
-                if case not in self.without:
+                if case not in self.left_out:
                     yield at, case
             at += 1
 
@@ -104,6 +106,7 @@ class Seeds:
                 self.fail(case, first, ended.code, said)
             elif seeds == 0:
                 self.without.add(case)
+                self.left_out.add(case)
             else:
                 self.of_case[case] = self.of_case.get(case, 0) + seeds
 
@@ -119,6 +122,8 @@ class Seeds:
             "tail": said[-TAIL:],
         }
         self.failures.append(failure)
+        if sum(each["case"] == case.name for each in self.failures) == GIVEN_UP:
+            self.left_out.add(case)
         print(f"seeds: {case.name}: {failure['what']}, seed {failure['seed']}", file=sys.stderr, flush=True)
 
     def write(self, wall_s: float, workers: int, first: int) -> None:

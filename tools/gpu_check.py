@@ -7,11 +7,9 @@ their output.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tarfile
@@ -20,6 +18,7 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
+from bounded import bounded
 from gpu_phases import ROOT, Machine, Phase, phases
 
 AT_ONCE = 12  # phases; a GPU serves several processes in turns
@@ -78,25 +77,7 @@ class Run:
 
     def code_of(self, phase: Phase, said: BinaryIO, limit: float) -> int | None:
         """The exit code; None: it had to be ended."""
-        started = subprocess.Popen(
-            [str(word) for word in phase.command],
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
-            env=os.environ | self.machine.env | phase.env,
-            start_new_session=True,
-        )
-        try:
-            return started.wait(limit)
-        except subprocess.TimeoutExpired:
-            os.killpg(started.pid, signal.SIGTERM)
-            time.sleep(GRACE)
-            return None
-        finally:  # and what it left behind
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(started.pid, signal.SIGKILL)
-            started.wait()
+        return bounded(phase.command, said, limit, self.machine.env | phase.env, grace_s=GRACE).code
 
     def judge(self, phase: Phase, log: Path, code: int | None, seconds: float) -> None:
         said = log.read_text(encoding="utf-8", errors="replace")

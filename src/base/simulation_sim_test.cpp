@@ -3,6 +3,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -23,12 +25,51 @@ bool says(const SimulationReport& report, const std::string& words) {
   return report.failure.find(words) != std::string::npos;
 }
 
-void count_on_three_threads(Simulation& sim) {
+std::vector<int> count_on_three_threads(Simulation& sim) {
   Guarded<std::vector<int>, Rank::kPool> order;
   run_together(3, [&](int thread) {
     for (int i = 0; i < 5; ++i) order.lock()->push_back(thread);
   });
   sim.expect(order.lock()->size() == 15, "each thread counted five times");
+  return *order.lock();
+}
+
+// Says for its life what an environment variable is, or that there is none.
+class EnvironmentVariable {
+ public:
+  EnvironmentVariable(const char* name, const char* value) : name_(name) {
+    if (const char* const before = std::getenv(name)) before_ = before;
+    set(value);
+  }
+  ~EnvironmentVariable() { set(before_ ? before_->c_str() : nullptr); }
+  EnvironmentVariable(const EnvironmentVariable&) = delete;
+  EnvironmentVariable& operator=(const EnvironmentVariable&) = delete;
+
+ private:
+  void set(const char* value) { value == nullptr ? ::unsetenv(name_) : ::setenv(name_, value, 1); }
+  const char* name_;
+  std::optional<std::string> before_;
+};
+
+std::vector<std::vector<int>> orders_of_seeds(const char* only, const char* first, const char* times) {
+  const EnvironmentVariable its_only("HEDDLE_SIM_SEED", only), its_first("HEDDLE_SIM_FIRST", first),
+      its_times("HEDDLE_SIM_TIMES", times);
+  std::vector<std::vector<int>> orders;
+  test::holds_for_seeds(4, [&](Simulation& sim) { orders.push_back(count_on_three_threads(sim)); });
+  return orders;
+}
+
+TEST_CASE("the seeds that a test runs are its own, or those that the environment asks for") {
+  const std::vector<std::vector<int>> own = orders_of_seeds(nullptr, nullptr, nullptr);
+  REQUIRE(own.size() == 4);
+  CHECK(std::set(own.begin(), own.end()).size() > 1);
+  CHECK(orders_of_seeds("3", nullptr, nullptr) == std::vector<std::vector<int>>{own[2]});
+  CHECK(orders_of_seeds("3", "2", "2") == std::vector<std::vector<int>>{own[2]});
+  const std::vector<std::vector<int>> twice = orders_of_seeds(nullptr, nullptr, "2"),
+                                      later = orders_of_seeds(nullptr, "5", nullptr);
+  REQUIRE(twice.size() == 8);
+  CHECK(std::vector(twice.begin(), twice.begin() + 4) == own);
+  CHECK(std::vector(twice.begin() + 4, twice.end()) == later);
 }
 
 TEST_CASE("equal seeds make equal decisions, and different seeds different ones") {

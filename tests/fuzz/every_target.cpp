@@ -1,5 +1,5 @@
-// All targets in one program: it is the one whose name it is started by. Most of each program of its own is the
-// library, so that one is sent to another machine in the place of twelve.
+// All targets in one program: it is the one whose name it is started by. Most of a target's program is the
+// library, so that one is sent to another machine in the place of all.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
