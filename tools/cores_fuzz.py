@@ -47,6 +47,7 @@ class Target:
     cpu_s_here: float = 0.0
     wall_s_here: float = 0.0
     runs_here: int = 0
+    slices_here: int = 0
     failures_here: int = 0
     under_way_here: float = 0.0  # seconds
 
@@ -91,13 +92,16 @@ class Fuzzing:
                     setattr(target, key, value)
 
     def next(self, left: float, longest: int) -> tuple[Target, int, int] | None:
-        """A target, which slice of it that is and how long; None: no more."""
-        seconds = min(longest, int(left))
+        """A target, which slice of it that is and how long; None: no more. Each has one, however late."""
+        seconds = max(1, min(longest, int(left)))
         with self.turn:
             wanted = [target for target in self.targets if target.failures_here < GIVEN_UP]
-            if seconds < 1 or not wanted:
+            if left < 1:
+                wanted = [target for target in self.targets if target.slices_here == 0]
+            if not wanted:
                 return None
             target = min(wanted, key=Target.cpu_s_soon)
+            target.slices_here += 1
             target.slices += 1
             target.under_way_here += seconds
             return target, target.slices, seconds
