@@ -1,7 +1,7 @@
 """Run what tools/cores_pack.py laid down, on a machine of many cores: fuzz targets, soak, simulations' seeds.
 
 usage: cores_check.py OUT [fuzz] [soak] [seeds] --seconds S [--workers N] [--packed DIR] [--corpus FILE]
-                      [--round N]
+                      [--round N] [--soaks N]
 
 The phases that are named (all, without a word) run one after the other and share the seconds. Needs Python
 3.12 alone, the tree and DIR (.cores/), which it unpacks into a folder of its own. OUT then has
@@ -9,7 +9,7 @@ The phases that are named (all, without a word) run one after the other and shar
   fuzz.json       for each target CPU seconds, executions, edges, features and what failed
   corpus.tar.xz   the inputs that were found, and the sums so far: the next call's --corpus
   failures.tar.xz inputs and output of what failed or was slow; only then
-  soak.json       the figures of tools/soak.py, of one process a worker, each with a seed of its own
+  soak.json       the figures of tools/soak.py, of one process a worker (or --soaks), each with a seed of its own
   seeds.json      how many seeds of each case ran, and which failed; the next call's --round goes on
 
 whatever fails. Exit status: 0 nothing failed, 1 something did.
@@ -68,7 +68,7 @@ def fewer(rounds: list[dict]) -> list[dict]:
     ]
 
 
-def run_soak(packed: Packed, work: Path, out: Path, workers: int, seconds: float) -> bool:
+def run_soak(packed: Packed, work: Path, out: Path, count: int, seconds: float) -> bool:
     """Soaks beside each other; those under the thread sanitizer, if it was packed, are every other one."""
     groups = [name for name in (SOAK.name, SOAK_TSAN.name) if packed.programs(name).is_dir()]
     work.mkdir()
@@ -109,8 +109,8 @@ def run_soak(packed: Packed, work: Path, out: Path, workers: int, seconds: float
         print(f"soak: {group}, seed {nth + 1}: {result['what'] or 'ok'}", file=sys.stderr, flush=True)
         return result
 
-    with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(one, range(workers)))
+    with ThreadPoolExecutor(count) as pool:
+        results = list(pool.map(one, range(count)))
     whole = {"commit": packed.commit, "processors": os.cpu_count(), "soaks": results}
     (out / "soak.json").write_text(json.dumps(whole) + "\n", encoding="utf-8")
     return not any(result["what"] for result in results)
@@ -126,6 +126,7 @@ def main() -> int:
     parser.add_argument("--packed", type=Path, default=ROOT / ".cores")
     parser.add_argument("--corpus", type=Path, help="corpus.tar.xz of an earlier call: goes on from it")
     parser.add_argument("--round", type=int, default=0, help="of seeds, to begin with")
+    parser.add_argument("--soaks", type=int, help="at once; otherwise as many as workers")
     parser.add_argument("--limit", type=float, default=240, help="seconds of one case: longer, and it hangs")
     parser.add_argument("--grace", type=float, default=GRACE_S, help="seconds until a fuzz target hangs")
     arguments = parser.parse_args()
@@ -149,7 +150,7 @@ def main() -> int:
                     fuzzing.go_on_from(arguments.corpus)
                 right &= fuzzing.run(arguments.workers, seconds)
             elif phase == "soak":
-                right &= run_soak(packed, work / phase, out, arguments.workers, seconds)
+                right &= run_soak(packed, work / phase, out, arguments.soaks or arguments.workers, seconds)
             else:
                 programs = packed.programs(SEEDS.name), packed.libraries(SEEDS.name)
                 seeds = Seeds(*programs, work / phase, out, packed.commit)
