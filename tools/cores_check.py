@@ -9,7 +9,7 @@ The phases that are named (all, without a word) run one after the other and shar
   fuzz.json       for each target CPU seconds, executions, edges, features and what failed
   corpus.tar.xz   the inputs that were found, and the sums so far: the next call's --corpus
   failures.tar.xz inputs and output of what failed or was slow; only then
-  soak.json       the figures of tools/soak.py, of one process a worker (or --soaks), each with a seed of its own
+  soak.json       the figures of tools/soak.py, of a process for each worker (or --soaks), and its seed
   seeds.json      how many seeds of each case ran, and which failed; the next call's --round goes on
 
 whatever fails. Exit status: 0 nothing failed, 1 something did.

@@ -27,7 +27,9 @@ SLICES = 16  # of each target in a call, about
 GIVEN_UP = 3  # failures in a call, after which a target gets no further slice
 MERGE_SHARE = 0.1  # of the seconds, for choosing among what was found
 MERGE_MOST_S = 60.0
-GRACE_S = 20.0  # beyond its slice: a process that has not ended by then hangs
+# Beyond its slice: a process that has not ended by then hangs. It reads all inputs before it looks
+# at the clock, and tells of an input that takes 30 s itself.
+GRACE_S = 45.0
 DUMP_S = 5.0  # from SIGABRT, at which libFuzzer writes the input that it is at, to SIGKILL
 TAIL = 4000  # characters of the output of a process that failed
 TOTALS, FOUND = "totals.json", "corpus"
