@@ -10,6 +10,7 @@ The phases that are named (all, without a word) run one after the other and shar
   corpus.tar.xz   the inputs that were found, and the sums so far: the next call's --corpus
   failures.tar.xz inputs and output of what failed or was slow; only then
   soak.json       the figures of tools/soak.py, of a process for each worker (or --soaks), and its seed
+  soak_failures.tar.xz  the output of those that failed; only then
   seeds.json      how many seeds of each case ran, and which failed; the next call's --round goes on
 
 whatever fails. Exit status: 0 nothing failed, 1 something did.
@@ -111,6 +112,11 @@ def run_soak(packed: Packed, work: Path, out: Path, count: int, seconds: float) 
 
     with ThreadPoolExecutor(count) as pool:
         results = list(pool.map(one, range(count)))
+    failed = [f"{nth}.log" for nth, result in enumerate(results) if result["what"]]
+    if failed:
+        with tarfile.open(out / "soak_failures.tar.xz", "w:xz") as tar:
+            for name in failed:
+                tar.add(work / name, name)
     whole = {"commit": packed.commit, "processors": os.cpu_count(), "soaks": results}
     (out / "soak.json").write_text(json.dumps(whole) + "\n", encoding="utf-8")
     return not any(result["what"] for result in results)

@@ -41,7 +41,9 @@ sleep 0.05
 """
 SOAK = f"""#!/bin/sh
 echo '{json.dumps(FIGURES)}' > "$HEDDLE_SOAK_JSON"
-[ "$HEDDLE_SOAK_SEED" = 1 ]
+[ "$HEDDLE_SOAK_SEED" = 1 ] && exit 0
+echo "seed $HEDDLE_SOAK_SEED is wrong"
+exit 1
 """
 
 
@@ -141,6 +143,10 @@ def test_each_worker_has_a_soak_of_its_own_seed_and_a_failure_is_told(tmp_path: 
     assert checked.done.returncode == 1
     soaks = checked.result("soak")["soaks"]
     assert [(each["seed"], each["what"]) for each in soaks] == [(1, ""), (2, "failed"), (3, "failed")]
+    assert checked.archived("soak_failures.tar.xz") == {
+        "1.log": b"seed 2 is wrong\n",
+        "2.log": b"seed 3 is wrong\n",
+    }
     assert soaks[0]["figures"]["ends"] == FIGURES["ends"]
     assert sum(each["operations"] for each in soaks[0]["figures"]["rounds"]) == 400
 
