@@ -118,7 +118,8 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
     next.ask_at = std::min(at.next.ask_at, after.ask_at);
   }
   Result<Views> result = stay(me, caller, cancel, std::move(next));
-  if (!me.batch->each_alone || result.status().code() != Code::invalid) return result;
+  // In this order: who left the batch, late or cancelled, must not look at what its leader may write now.
+  if (result.status().code() != Code::invalid || !me.batch->each_alone) return result;
   // Padding them to one length went beyond what the model takes, such as its table of positions.
   return runtime_->run(*model_, caller.own_call());
 }
