@@ -34,11 +34,11 @@ class Looker {
     until_ = now + next_;
     next_ = std::min(2 * next_, kLongest);
   }
-  // Gives the others of its core, `crowd` with it, a turn, and moves `now` behind it. False: it was long.
-  bool gives_turn(TimePoint& now, int crowd) {
+  // Gives the others of its core, `looking` with it, a turn, and moves `now` behind it. False: it was long.
+  bool gives_turn(TimePoint& now, int looking) {
     give_way();
     const TimePoint last = std::exchange(now, Clock::real().now());
-    if (now - last < std::chrono::milliseconds(2) + crowd * std::chrono::microseconds(50)) return true;
+    if (now - last < std::chrono::milliseconds(2) + looking * std::chrono::microseconds(50)) return true;
     long_turn(now);
     return false;
   }

@@ -171,6 +171,28 @@ TEST_CASE("a failure of the run reaches all of its batch, and the next call work
   CHECK(f.right(x, f.call(x)));
 }
 
+// The thread sanitizer judges what it looks at.
+TEST_CASE("a caller that left does not look at the failure of the run that goes on without it") {
+  Fixture f(with(1));
+  std::stop_source stop;
+  Atomic<bool> left{false};
+  f.kernel = [&](const device::Run& run) {
+    if (run.inputs[0].extents[0] == 1) return Status();
+    stop.request_stop();
+    wait_until([&] { return left.load_relaxed(); });
+    return Status::invalid("this run fails");
+  };
+  const int64_t good = f.behind_a_busy_lane(2, [&](int i) {
+    Rows x(1, static_cast<float>(i));
+    if (i == 0) return f.call(x).status().code() == Code::invalid;  // it leads
+    const Code code = f.call(x, Deadline::never(), stop.get_token()).status().code();
+    left.store_relaxed(true);
+    return code == Code::cancelled;
+  });
+  CHECK(good == 3);
+  CHECK(f.coalescer->stats().left == 1);
+}
+
 TEST_CASE("a caller that leaves, by its deadline or cancelled, does not disturb the others") {
   Fixture f(with(1));
   std::stop_source stop;
