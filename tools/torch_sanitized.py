@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-SUPPRESSIONS = [ROOT / "tests" / "sanitizers" / name for name in ("tsan.supp", "torch_tsan.supp")]
+SUPPRESSIONS = ROOT / "tests" / "sanitizers" / "tsan.supp"
 COMPILER = "clang++-16"  # of the presets
 
 SANITIZERS = {"tsan": "thread", "asan": "address"}
@@ -111,11 +111,9 @@ def libraries(*names: str) -> str:
 
 def environment_of(name: str, package: Path, reports: Path) -> dict[str, str]:
     before = os.environ.get("PYTHONPATH")
-    suppressions = package / "suppressions"
-    suppressions.write_text("".join(file.read_text() for file in SUPPRESSIONS))
     options = ":".join((*OPTIONS[name], f"log_path={reports}"))
     if name == "tsan":
-        options += f":suppressions={suppressions}"
+        options += f":suppressions={SUPPRESSIONS}"
     return {
         "PYTHONPATH": os.pathsep.join((str(package), *([before] if before else []))),
         # The interpreter is linked with neither; what the first replaces in the second it looks up early.

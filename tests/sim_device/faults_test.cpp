@@ -1,4 +1,6 @@
 // Faults on request, and what the simulated device does with time.
+#include "base/thread.h"
+#include "base/yield.h"
 #include "rig_fixture.h"
 
 namespace heddle::sim::test {
@@ -87,6 +89,24 @@ TEST_CASE("a device that is lost in a call says so there, and fails its queues")
   CHECK(rig.device->lost().code() == Code::device_lost);
   CHECK(wait(*queue, 1).code() == Code::device_lost);
   CHECK(queue->submit(list, 2, NoLocksHeld{}).code() == Code::device_lost);
+}
+
+// The thread sanitizer judges what the maker looks at beside the device's end.
+TEST_CASE("a device that is lost beside the maker of a queue fails that queue once") {
+  Rig rig;
+  std::unique_ptr<device::Queue> queue;
+  Atomic<bool> made{false};
+  Thread maker("maker", [&] {
+    queue = rig.queue();
+    made.store_relaxed(true);  // which orders nothing
+  });
+  while (!made.load_relaxed()) give_way();
+  rig.device->faults().set(Fault::kLossInCall, true);
+  CHECK(rig.device->make_queue(NoLocksHeld{}).status().code() == Code::device_lost);
+  while (rig.device->stats().failures == 0) give_way();
+  maker.join();
+  CHECK(wait(*queue, 1).code() == Code::device_lost);
+  CHECK(rig.device->stats().failures == 1);
 }
 
 TEST_CASE("memory that users have is counted until they give it back") {

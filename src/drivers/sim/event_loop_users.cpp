@@ -22,15 +22,17 @@ void poison(const Ref<device::Buffer>& buffer) {
 
 Ref<QueueState> EventLoop::add(Ref<device::Timeline> timeline) {
   Ref<QueueState> queue;
+  Status loss;
   {
     auto state = state_.lock();
     queue = std::make_shared<QueueState>(++state->queues_made, std::move(timeline), seed_);
     queue->next_at = tick(*state);
-    queue->failure = state->loss;
+    queue->failure = loss = state->loss;
     state->queues.push_back(queue);
   }
-  // Made beside the device's end: nobody else would end the waits for it.
-  if (!queue->failure.ok()) queue->timeline->fail(queue->failure, completion_);
+  // Made beside the device's end: nobody else would end the waits for it. One that fails later the event loop
+  // fails, which may do so now.
+  if (!loss.ok()) queue->timeline->fail(loss, completion_);
   return queue;
 }
 
