@@ -151,6 +151,11 @@ bool Call::is(int argument, double n) const {
   return known && *known == n;
 }
 
+bool Call::are_equal(int argument, int other) const {
+  const std::optional<double>& known = as<Number>(argument).known;
+  return known && is(other, *known);
+}
+
 double Call::known(int argument) const {
   const std::optional<double>& known = as<Number>(argument).known;
   if (!known) unsupported(joined("argument ", std::to_string(argument), " has to be a fixed number"));

@@ -68,7 +68,6 @@ constexpr std::string_view kNames[] = {
     "_unique",
     "_unique2",
     "bincount",
-    "histc",
     "histogram",
     "mode",
     "mode.values",

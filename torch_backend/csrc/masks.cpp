@@ -1,9 +1,12 @@
-// masks.cpp: masks -> indices, and what padding masks are asked.
+// masks.cpp: masks -> indices, bounds of values, and what padding masks are asked.
 #include "masks.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/aminmax.h>
 #include <ATen/ops/nonzero.h>
 #include <torch/library.h>
+
+#include <cmath>
 
 namespace heddle::torch_backend {
 namespace {
@@ -47,6 +50,33 @@ void expand_masks(c10::Stack& stack) {
   indices = as_indices(indices.toOptionalTensorVector(), self);
 }
 
+// self, bins, min, max, then `rest` further arguments.
+template <size_t rest>
+void find_bounds(c10::Stack& stack) {
+  const at::Tensor self = torch::jit::peek(stack, 0, 4 + rest).toTensor();
+  c10::IValue& min = torch::jit::peek(stack, 2, 4 + rest);
+  c10::IValue& max = torch::jit::peek(stack, 3, 4 + rest);
+  if (self.is_complex()) return;  // refused by name
+  double low = min.toScalar().to<double>();
+  double high = max.toScalar().to<double>();
+  if (low == high) {
+    if (self.numel() != 0) {
+      const auto [least, greatest] = at::aminmax(self);
+      low = least.item().to<double>();
+      high = greatest.item().to<double>();
+    }
+    if (low == high) {
+      low -= 1;
+      high += 1;
+    }
+    min = low;
+    max = high;
+  }
+  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high,
+              "] is not finite");
+  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+}
+
 // There are no nested tensors here: a TransformerEncoder that is told so keeps the padded ones.
 bool is_left_aligned(const at::Tensor& /*tensor*/, const at::Tensor& /*mask*/) { return false; }
 
@@ -57,6 +87,8 @@ void (*preparation_for(std::string_view overload))(c10::Stack&) {
   if (overload == "aten::index.Tensor_out") return &expand_masks<1>;
   if (overload == "aten::index_put" || overload == "aten::index_put_") return &expand_masks<2>;
   if (overload == "aten::index_put.out") return &expand_masks<3>;
+  if (overload == "aten::histc") return &find_bounds<0>;
+  if (overload == "aten::histc.out") return &find_bounds<1>;
   return nullptr;
 }
 

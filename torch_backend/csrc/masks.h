@@ -1,5 +1,5 @@
-// masks.h: index.Tensor and index_put take masks in place of indices. A mask stands for
-// indices that are known only after it was read, so they are made before the graph is.
+// masks.h: what has to be read before a graph can be made. index.Tensor and index_put take masks in place of
+// indices; histc without bounds takes those of the values.
 #pragma once
 
 #include <ATen/core/boxing/KernelFunction.h>

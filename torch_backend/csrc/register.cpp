@@ -85,8 +85,9 @@ constexpr std::string_view kWhole[] = {
 // They move between devices and memory formats, too: PyTorch's own end in _copy_from. What PyTorch makes with
 // _unsafe_view is a view, which kron(out=) writes through. Memory that leaves its elements open is PyTorch's
 // to lay out over empty.memory_format and empty_strided: an entry would have the device fill it.
-constexpr std::string_view kPyTorchs[] = {"aten::_to_copy",   "aten::clone",     "aten::_unsafe_view",
-                                          "aten::empty_like", "aten::new_empty", "aten::new_empty_strided"};
+constexpr std::string_view kPyTorchs[] = {"aten::_to_copy",         "aten::clone",      "aten::copy",
+                                          "aten::_unsafe_view",     "aten::empty_like", "aten::new_empty",
+                                          "aten::new_empty_strided"};
 bool is_pytorch_s(std::string_view op) { return std::ranges::find(kPyTorchs, op) != std::end(kPyTorchs); }
 
 bool is_composite(const c10::OperatorHandle& op) {

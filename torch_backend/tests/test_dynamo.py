@@ -174,6 +174,60 @@ def test_sizes_and_integers_among_the_arguments():
             assert_same(fast(x, n), module(x, n))
 
 
+def test_results_lie_where_the_code_has_them(device):
+    """No tensor goes into the graph, and it makes one result for the CPU."""
+
+    def counted(lengths):
+        first, second = lengths.tolist()
+        x = torch.arange(first, device=device)
+        return x, torch.arange(second, device=device), x * 2, torch.arange(second) + first
+
+    fast = torch.compile(counted, backend="heddle", dynamic=False)
+    with torch.no_grad():
+        for pair in ((3, 4), (6, 5)):
+            for got, wanted in zip(fast(torch.tensor(pair)), counted(torch.tensor(pair)), strict=True):
+                assert got.device == wanted.device
+                assert torch.equal(got.cpu(), wanted.cpu())
+
+
+def test_a_graph_that_computes_nothing_gives_its_arguments_back(built):
+    class Kept(nn.Module):
+        def forward(self, x, y):
+            return y, x
+
+    fast = compiled(Kept().eval())
+    x, y = torch.randn(2, 3)
+    with torch.no_grad():
+        for _ in range(2):
+            got = fast(x, y)
+            assert_same(got, (y, x))
+
+
+def test_writes_to_parts_of_what_the_graph_made():
+    def shifted(x, start):
+        x = x + 1
+        x[0] += start
+        x[1].copy_(x[0, :1])
+        return x
+
+    fast = torch.compile(shifted, backend="heddle")
+    x = torch.randn(3, 4)
+    with torch.no_grad():
+        assert_same(fast(x, torch.tensor(2)), shifted(x, torch.tensor(2)))
+
+
+def test_extents_of_several_parts_are_added_up():
+    def joined(*parts):
+        whole = torch.cat(parts)
+        return whole.new_ones(whole.shape[0] + 1) * whole.shape[0]
+
+    fast = torch.compile(joined, backend="heddle", dynamic=True)
+    with torch.no_grad():
+        for lengths in ((2, 3, 4, 5), (7, 3, 2, 6)):
+            parts = [torch.randn(length) for length in lengths]
+            assert_same(fast(*parts), joined(*parts))
+
+
 class Breaking(nn.Module):
     def __init__(self):
         super().__init__()

@@ -1,4 +1,4 @@
-// scatter.cpp: reading and writing along one axis with an index for every element, and writing slices.
+// scatter.cpp: reading and writing along one axis with an index for every element, counting, writing slices.
 #include <cmath>
 #include <limits>
 
@@ -148,6 +148,30 @@ Results index_reduce(Call& call) {
   return shaped_like(call, reduced(at, source, call.text(4), call.flag(5)), call.tensor(0));
 }
 
+// ---- counting
+
+// self, bins, min, max. Floats are rounded as PyTorch's CPU rounds them, whole numbers are reckoned with as
+// PyTorch's CUDA does; what is outside, or NaN, is counted in a bin of its own, which goes.
+Results histc(Call& call) {
+  if (call.are_equal(2, 3)) call.unsupported("bounds that the values decide are not offered in a graph");
+  const DType dtype = call.result_dtype();
+  if (dtype == DType::boolean) call.unsupported("bools are not counted in bins");
+  const DType in = is_float(dtype) ? wide(dtype) : DType::i64;
+  const auto stepped = [&](const Term& x) { return is_float(dtype) ? rounded(x) : x; };
+  const auto bound = [&](int argument) { return Term(call, call.scalar(argument, dtype)).cast(in); };
+  const int64_t bins = call.integer(1);
+  const Term x = {call, call.reshape(call.cast(call.tensor(0), in), {Int(-1)})};
+  const Term low = bound(2);
+  const Term high = bound(3);
+  const Term away = stepped(stepped(x - low) * stepped(x.like(static_cast<double>(bins))));
+  const Term last = {call, call.literal(static_cast<double>(bins - 1), DType::i64)};
+  const Term bin = lesser(stepped(away / stepped(high - low)).cast(DType::i64), last);
+  const Term place = select((x >= low) & (x <= high), bin, last + 1);
+  const Term none = spread(call, call.literal(0, DType::i64), iota(call, bins + 1));
+  const Term ones = spread(call, call.literal(1, DType::i64), place);
+  return call.slice(written({none, place, 0}, none, ones, "add"), 0, 0, bins);
+}
+
 // ---- slices: the elements before, the source, the elements after
 
 Results joined(Call& call, const Term& x, const Term& source, int axis, Int begin, Int end) {
@@ -200,6 +224,7 @@ std::span<const Entry> scatter_entries() {
       {"aten::scatter_add", scatter_add},
       {"aten::scatter_reduce.two", scatter_reduce},
       {"aten::index_reduce", index_reduce},
+      {"aten::histc", histc},
       {"aten::select_scatter", select_scatter},
       {"aten::slice_scatter", slice_scatter},
   };

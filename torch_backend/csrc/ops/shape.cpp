@@ -56,6 +56,10 @@ Results expand(Call& call) {
 }
 Results expand_as(Call& call) { return call.expand(call.tensor(0), sizes_of(call, call.tensor(1))); }
 
+Results copy(Call& call) {  // self, src: what self becomes
+  return call.expand(call.cast(call.tensor(1), call.result_dtype()), sizes_of(call, call.tensor(0)));
+}
+
 Results permute(Call& call) {
   std::vector<int64_t> order = call.integers(1);
   const int rank = call.rank(call.tensor(0));
@@ -230,6 +234,7 @@ std::span<const Entry> shape_entries() {
       {"aten::expand_copy", expand},
       {"aten::broadcast_to", expand},
       {"aten::expand_as", expand_as},
+      {"aten::copy", copy},
       {"aten::permute", permute},
       {"aten::permute_copy", permute},
       {"aten::transpose.int", transpose},

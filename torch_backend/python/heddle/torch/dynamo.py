@@ -41,7 +41,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Built:
-    model: _C.CompiledModel
+    model: _C.CompiledModel | None  # None: every result is an argument, or known
     weights: Mapping[int, Seen]
     arguments: Sequence[int]
     outputs: Outputs
@@ -66,6 +66,8 @@ class GraphCall:
         built = self._built
         if built is None or self._changed(built, given):
             built = self._build(given)
+        if built.model is None:
+            return built.outputs.assemble((), given)
         inputs = [_as_tensor(given[i]) for i in built.arguments]
         return built.outputs.assemble(built.model(inputs), given)
 
@@ -89,7 +91,7 @@ class GraphCall:
             lowering = GraphLowering(self._graph_module.graph, self._graph_module, "dynamo")
             copied = {i: Seen(given[i]) for i in weights}  # before they are copied
             lowering.lower(self._roles(weights, given))
-            model = lowering.lowering.build(**self._options)
+            model = lowering.lowering.build(**self._options) if lowering.outputs.made else None
             self._built = Built(model, copied, lowering.arguments, lowering.outputs)
             return self._built
 

@@ -7,6 +7,7 @@ before anything is built, each with the line of the user's code that asks for it
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ RECKONED: dict[Callable[..., Any], str] = {
     torch.sym_max: "max",
     torch.sym_min: "min",
 }
-OF_SIZES = (operator.getitem, operator.neg, torch.sym_float, aten.sym_size.int)
+OF_SIZES = (operator.getitem, operator.neg, torch.sym_float, torch.sym_sum, aten.sym_size.int)
 CHECKS = {  # of what was traced; values do not depend on them
     "aten::_assert_async",
     "aten::_assert_async.msg",
@@ -93,10 +94,12 @@ class Outputs:
 
     plan: list[tuple[str, Any]] = field(default_factory=list)
     made: int = 0
+    # Results that the code has on another device than the model leaves them on, which is its inputs'.
+    elsewhere: dict[int, torch.device] = field(default_factory=dict)
 
     def assemble(self, results: Sequence[torch.Tensor], arguments: Sequence[Any]) -> list[Any]:
         sources: dict[str, Callable[[Any], Any]] = {
-            "result": lambda i: results[i],
+            "result": lambda i: results[i].to(self.elsewhere[i]) if i in self.elsewhere else results[i],
             "number": lambda i: results[i].item(),
             "argument": lambda i: arguments[i],
             "known": lambda value: value,
@@ -105,7 +108,7 @@ class Outputs:
 
     @property
     def plain(self) -> bool:
-        return self.plan == [("result", i) for i in range(self.made)]
+        return not self.elsewhere and self.plan == [("result", i) for i in range(self.made)]
 
 
 def place_of(node: fx.Node) -> str:
@@ -148,12 +151,7 @@ class GraphLowering:
 
     @staticmethod
     def _is_known(target: Any) -> bool:
-        if target in RECKONED or target in (
-            operator.getitem,
-            operator.neg,
-            torch.sym_float,
-            aten.sym_size.int,
-        ):
+        if target in RECKONED or target in OF_SIZES:
             return True
         if not isinstance(target, OpOverload):
             return False
@@ -221,6 +219,8 @@ class GraphLowering:
             return self.lowering.reckon("sub", 0, args[0])
         if target is torch.sym_float:
             return self.lowering.reckon("truediv", args[0], 1)
+        if target is torch.sym_sum:
+            return functools.reduce(lambda sum, each: self.lowering.reckon("add", sum, each), args[0])
         if target in RECKONED:
             return self.lowering.reckon(RECKONED[target], *args)
         name = qualified(target)
@@ -241,6 +241,8 @@ class GraphLowering:
 
     def _output(self, node: fx.Node, roles: Mapping[fx.Node, Role]) -> None:
         made: dict[fx.Node, tuple[str, int]] = {}
+        inputs = [given for given, role in roles.items() if isinstance(role, Input)]
+        left_on_cpu = all(given.meta["val"].is_cpu for given in inputs)
         for each in node.args[0]:
             role = roles.get(each) if isinstance(each, fx.Node) else Known(each)
             if isinstance(role, Input | Size):
@@ -251,6 +253,9 @@ class GraphLowering:
                 if each not in made:
                     self.lowering.output(self.values[each], f"output_{len(made)}")
                     made[each] = ("number" if self.values[each].number else "result", len(made))
+                    value = each.meta.get("val")
+                    if isinstance(value, torch.Tensor) and value.is_cpu != left_on_cpu:
+                        self.outputs.elsewhere[made[each][1]] = value.device
                 self.outputs.plan.append(made[each])
             else:
                 self.outputs.plan.append(("known", self.values[each]))

@@ -28,6 +28,7 @@ from torch.utils import _pytree as pytree
 
 from . import _C
 from .fused_layers import FUSED_LAYERS
+from .grouped_products import grouped_products
 
 Decompositions = dict[OpOverload, Callable[..., Any]]
 
@@ -42,6 +43,7 @@ def decompositions() -> Decompositions:
     """Everything PyTorch, or this package, can decompose and the table has no entry for."""
     table = torch.export.default_decompositions()
     table.update(FUSED_LAYERS)
+    table.update(grouped_products())
     for op in list(table.keys()):
         if isinstance(op, OpOverload) and _C.has_entry(qualified(op)):
             del table[op]

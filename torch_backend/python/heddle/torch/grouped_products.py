@@ -1,0 +1,66 @@
+"""Products of groups of rows with a matrix each, as mixtures of experts take them, for traced graphs.
+
+Where a group ends is known only when the graph runs, and extents inside a graph are not read off values. So
+every row meets every matrix, and its own group's product is kept; of fewer rows than matrices, each takes a
+copy of its group's. An eager call multiplies each group alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch._ops import OpOverload
+
+
+def _groups(ends: Tensor, count: int) -> Tensor:
+    """The group of each of `count` places; places past the last end have the number of groups."""
+    places = torch.arange(count, device=ends.device)
+    return (ends[:, None] <= places).sum(0)
+
+
+def _rows_of_groups(a: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
+    """[rows, k] with [groups, k, n]: [rows, n], zeros past the last end."""
+    groups, rows = matrices.shape[0], a.shape[0]
+    group = _groups(ends, rows)
+    if isinstance(rows, int) and rows < groups:
+        own = matrices[group.clamp(max=groups - 1)]
+        made = torch.matmul(a.unsqueeze(1), own).squeeze(1)
+        return torch.where((group < groups).unsqueeze(1), made, 0)
+    is_own = group == torch.arange(groups, device=ends.device)[:, None]
+    return torch.where(is_own.unsqueeze(-1), torch.matmul(a, matrices), 0).sum(0)
+
+
+def grouped_mm(
+    a: Tensor,
+    b: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """Of 3 dimensions on both sides: a product each. Of 2 on one side: groups along its rows (columns). Of 2
+    on both: groups along what is summed over."""
+    if offs is None:
+        made = torch.matmul(a, b)
+    elif b.dim() == 3:
+        made = _rows_of_groups(a, b, offs)
+    elif a.dim() == 3:
+        made = _rows_of_groups(b.t(), a.transpose(1, 2), offs).t()
+    else:
+        own = _groups(offs, a.shape[1]) == torch.arange(offs.shape[0], device=offs.device)[:, None]
+        made = torch.matmul(torch.where(own.unsqueeze(1), a, 0), b)
+    if bias is not None:
+        made = made + bias
+    return made if out_dtype is None else made.to(out_dtype)
+
+
+def grouped_products() -> dict[OpOverload, Callable[..., Any]]:
+    """PyTorch's operator, and that of transformers for PyTorchs without one, where transformers is loaded."""
+    products: dict[OpOverload, Callable[..., Any]] = {}
+    if hasattr(torch.ops.aten, "_grouped_mm"):
+        products[torch.ops.aten._grouped_mm.default] = grouped_mm
+    if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        products[torch.ops.transformers.grouped_mm_fallback.default] = grouped_mm
+    return products
