@@ -233,6 +233,7 @@ case "${1:-}" in
     install_python test
     install_python weights --no-deps
     install_python test_weights --no-deps
+    install_python test_apart --no-deps --upgrade --target "$VENV/apart"
     compile_bytecode ;;
   long)
     tools/setup.sh test

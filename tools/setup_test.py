@@ -123,6 +123,12 @@ def test_the_python_packages_are_installed_once(system: System) -> None:
     assert len([line for line in system.noted("python") if "requirements/demo.txt" in line]) == 1
 
 
+def test_torchvision_is_installed_where_only_its_test_looks(system: System) -> None:
+    assert system.setup("test", FAKE_SYSTEM="Darwin", FAKE_BREW=BUILD + " doctest").returncode == 0
+    (asked,) = [line for line in system.noted("python") if "requirements/test_apart.txt" in line]
+    assert f"--no-deps --upgrade --target {system.folder}/venv/apart" in asked
+
+
 def test_the_torch_package_is_built_once_and_after_the_package(system: System) -> None:
     for _ in range(2):
         done = system.setup("torch")

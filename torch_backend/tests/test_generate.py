@@ -3,6 +3,7 @@
 import copy
 
 import pytest
+import real_models
 import torch
 import transformers
 from threads import count_right
@@ -40,38 +41,93 @@ def llama():
     )
 
 
-MODELS = {"gpt2": (gpt2, None), "llama": (llama, None), "llama with a static cache": (llama, "static")}
+def words(thread):
+    ids = torch.randint(3, real_models.WORDS, (2, 3 + thread % 4))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
 
 
-def said(module, ids, cache):
+def sound(thread):
+    return {"input_features": torch.randn(1 + thread % 2, 8, 20)}
+
+
+MODELS = {
+    "gpt2": (gpt2, words, None),
+    "gpt2 with a static cache": (gpt2, words, "static"),
+    "llama": (llama, words, None),
+    "llama with a static cache": (llama, words, "static"),
+    "mixtral": (real_models.mixtral, words, None),
+    "bart": (real_models.bart, words, None),
+    "t5": (real_models.t5, words, None),
+    "whisper": (real_models.whisper, sound, None),
+}
+
+
+def said(module, arguments, cache, device="cpu", **sampling):
     """Tokens, then the logits that each was chosen by."""
     made = module.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
+        **{name: x.to(device) for name, x in arguments.items()},
         max_new_tokens=NEW,
-        do_sample=False,
+        min_new_tokens=NEW,
         pad_token_id=0,
         cache_implementation=cache,
         return_dict_in_generate=True,
         output_logits=True,
+        **({"do_sample": False} | sampling),
     )
     return torch.cat([made.sequences.flatten().cpu().float(), torch.stack(made.logits).cpu().flatten()])
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_eight_threads_generate_what_the_cpu_does(name, device):
-    make, cache = MODELS[name]
+    make, arguments, cache = MODELS[name]
     reference = make().eval().requires_grad_(False)
     module = copy.deepcopy(reference).to(device)
-    prompts = torch.randint(1, WORDS, (THREADS, 2, 6))
-
-    def prompt(thread, _):
-        return prompts[thread, :, : 3 + thread % 4]
-
+    given = [arguments(thread) for thread in range(THREADS)]
     done = count_right(
         THREADS,
         1,
-        lambda *which: said(module, prompt(*which).to(device), cache),
-        lambda *which: said(reference, prompt(*which), cache),
+        lambda thread, _: said(module, given[thread], cache, device),
+        lambda thread, _: said(reference, given[thread], cache),
     )
     assert done == THREADS
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_eight_threads_generate_with_a_compiled_model_what_the_cpu_does(make, cache, device):
+    torch._dynamo.reset()
+    reference = make().eval().requires_grad_(False)
+    module = copy.deepcopy(reference).to(device)
+    module.forward = torch.compile(module.forward, backend="heddle")
+    given = [words(0) for _ in range(THREADS)]
+
+    def call(thread, _):
+        return said(module, given[thread], cache, device)
+
+    def expected(thread, _):
+        return said(reference, given[thread], cache)
+
+    assert count_right(1, 1, call, expected) == 1
+    graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
+    assert count_right(THREADS, 2, call, expected) == 2 * THREADS
+    assert (
+        torch._dynamo.utils.counters["stats"]["unique_graphs"] <= graphs + 1
+    )  # none for a token or a thread
+
+
+@pytest.mark.parametrize("cache", [None, "static"])
+@pytest.mark.parametrize("make", [gpt2, llama])
+def test_eight_threads_sample_from_a_seed_what_their_streams_sample_alone(make, cache, device):
+    module = make().eval().requires_grad_(False).to(device)
+    prompt = words(0)
+    streams = [torch.Stream(device) for _ in range(THREADS)]
+
+    def sample(thread, _=0):
+        with streams[thread]:
+            return said(module, prompt, cache, device, do_sample=True, top_k=20)
+
+    torch.heddle.manual_seed(9)
+    alone = [sample(thread) for thread in range(THREADS)]
+    assert len({tuple(each.tolist()) for each in alone}) == THREADS
+    torch.heddle.manual_seed(9)
+    assert count_right(THREADS, 1, sample, lambda thread, _: alone[thread]) == THREADS

@@ -52,6 +52,7 @@ SAME_VALUE = {  # where the table has no entry: the same value by another name
     "aten::lift_fresh",
     "aten::lift_fresh_copy",
 }
+CONVERTED = "prims::convert_element_type"  # PyTorch's tracer adds it between dtypes by itself
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,7 @@ class GraphLowering:
         if not isinstance(target, OpOverload):
             return False
         name = qualified(target)
-        return name in CHECKS or name in SAME_VALUE or _C.has_entry(name)
+        return name in CHECKS or name in SAME_VALUE or name == CONVERTED or _C.has_entry(name)
 
     def lower(self, roles: Sequence[Role]) -> None:
         """`roles` of the placeholders, in order."""
@@ -228,6 +229,8 @@ class GraphLowering:
             return None
         if name in SAME_VALUE and not _C.has_entry(name):
             return args[0]
+        if name == CONVERTED:
+            name, args, kwargs = "aten::_to_copy", args[:1], {"dtype": args[1]}
         several = isinstance(value, tuple | list)
         types = [_type_of(each) for each in (value if several else (value,))]
         results = self.lowering.call(name, args, kwargs, types)
