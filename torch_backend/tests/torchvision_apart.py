@@ -1,5 +1,7 @@
-"""torchvision, which tools/setup.sh keeps out of the way, in apart/ of the virtual environment: the operators of
-its wheel are compiled for PyTorch's CUDA build. Beside another they do not load, and these are their CPU kernels.
+"""torchvision, which tools/setup.sh keeps out of the way, in apart/ of the virtual environment.
+
+The operators of its wheel are compiled for PyTorch's CUDA build. Beside another they do not load, and what is
+here stands for their CPU kernels.
 """
 
 import ctypes

@@ -4,6 +4,9 @@ Dynamo passes parameters and buffers with every call. Here they are constants of
 call looks whether one of them is another tensor, or was written to, since: then the model is built anew. What
 changes for the third time is passed with every call from then on. (Writing through ``.data`` in place
 leaves no trace that a program could see; assign to it, or write under ``torch.no_grad()``.)
+
+A number is an input of the model. Where an extent follows from it, which models do not do, there is a model
+for each value.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from . import _C, tracing
 from .graph_lowering import GraphLowering, Input, Known, Outputs, Role, Size, Weight, dims_of
 
 CHANGES_OF_A_WEIGHT = 2  # a third makes it an input
+VALUES_OF_NUMBERS = 8  # models at a time, as many as dynamo makes graphs
 
 
 class Seen:
@@ -44,6 +48,7 @@ class Built:
     model: _C.CompiledModel | None  # None: every result is an argument, or known
     weights: Mapping[int, Seen]
     arguments: Sequence[int]
+    numbers: Sequence[int]  # those of the arguments that are no tensors
     outputs: Outputs
 
 
@@ -56,20 +61,33 @@ class GraphCall:
         self._graph_module = graph_module
         self._options = options
         self._changes = dict.fromkeys(weights, 0)
-        self._built: Built | None = None
+        self._built: dict[tuple[int, ...], Built] = {}  # replaced, never changed
+        self._fixed: Sequence[int] = ()  # arguments whose values are part of the models
         self._building = threading.Lock()
         GraphLowering(graph_module.graph, graph_module, "check").refuse_unknown()
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         given = tuple(arguments)
         arguments.clear()
-        built = self._built
+        built = self._built.get(tuple(given[i] for i in self._fixed))
         if built is None or self._changed(built, given):
             built = self._build(given)
         if built.model is None:
             return built.outputs.assemble((), given)
         inputs = [_as_tensor(given[i]) for i in built.arguments]
-        return built.outputs.assemble(built.model(inputs), given)
+        try:
+            results = built.model(inputs)
+        except errors.UnsupportedError:
+            if not built.numbers:
+                raise
+            self._fix(built.numbers)
+            return self(list(given))
+        return built.outputs.assemble(results, given)
+
+    def _fix(self, numbers: Sequence[int]) -> None:
+        with self._building:
+            if not self._fixed:
+                self._built, self._fixed = {}, numbers
 
     @staticmethod
     def _changed(built: Built, given: Sequence[Any]) -> bool:
@@ -77,7 +95,8 @@ class GraphCall:
 
     def _build(self, given: Sequence[Any]) -> Built:
         with self._building:
-            last = self._built
+            values = tuple(given[i] for i in self._fixed)
+            last = self._built.get(values)
             if last is not None:
                 if not self._changed(last, given):
                     return last
@@ -92,8 +111,10 @@ class GraphCall:
             copied = {i: Seen(given[i]) for i in weights}  # before they are copied
             lowering.lower(self._roles(weights, given))
             model = lowering.lowering.build(**self._options) if lowering.outputs.made else None
-            self._built = Built(model, copied, lowering.arguments, lowering.outputs)
-            return self._built
+            built = Built(model, copied, lowering.arguments, lowering.number_inputs, lowering.outputs)
+            others = [(had, its) for had, its in self._built.items() if had != values]
+            self._built = dict([*others[1 - VALUES_OF_NUMBERS :], (values, built)])
+            return built
 
     def _roles(self, weights: set[int], given: Sequence[Any]) -> list[Role]:
         placeholders = [node for node in self._graph_module.graph.nodes if node.op == "placeholder"]
@@ -102,6 +123,8 @@ class GraphCall:
             traced = node.meta.get("val")
             if i in weights:
                 roles.append(Weight(given[i].detach()))
+            elif isinstance(traced, torch.SymInt) and i in self._fixed:
+                roles.append(Known(given[i]))
             elif isinstance(traced, torch.SymInt):
                 roles.append(Size(i, str(traced)))
             elif isinstance(traced, Tensor):
