@@ -24,7 +24,7 @@ ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it
 ON_CUDA = ("on_cuda", "pinned_on_cuda", "threads", "scripted", "exclusive")
 # Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
 LEFT_OUT_ON_CUDA = ("-k", "not exits")
-ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate")
+ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts")
 CUDA_SHARE = 24
 # Of `make test-long`. Left out: PyTorch's fallback to the CPU copies results that nothing has written yet,
 # which the double takes for a mistake.
@@ -35,7 +35,7 @@ LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
 # The simulated device is asynchronous, its memory is out of the host's reach, and it objects to a submission
 # that breaks the protocol or touches memory of another one without order. `make test-long` runs them whole.
 ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "scripted", "exclusive",
-                 "generate", "leases", "random")  # fmt: skip
+                 "generate", "leases", "random", "experts")  # fmt: skip
 SIM_SHARE = 24
 
 

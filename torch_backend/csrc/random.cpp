@@ -221,7 +221,7 @@ at::Tensor& randperm_out(int64_t n, Chosen chosen, at::Tensor& out) {
 at::Tensor multinomial(const at::Tensor& self, int64_t samples, bool replacement, Chosen chosen) {
   TORCH_CHECK(self.is_floating_point(),
               "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
-  const at::Tensor weights = self.to(at::kCPU, at::kDouble).contiguous();
+  const at::Tensor weights = self.to(at::kCPU).to(at::kDouble).contiguous();  // Metal has no f64
   TORCH_CHECK(weights.dim() == 1 || weights.dim() == 2, "prob_dist must be 1 or 2 dim");
   const int64_t rows = weights.dim() == 2 ? weights.size(0) : 1, kinds = weights.size(-1);
   TORCH_CHECK(samples > 0, "cannot sample n_sample <= 0 samples");
