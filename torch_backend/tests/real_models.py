@@ -359,5 +359,5 @@ REAL = {
     "resnet": Real(resnet, lambda: {"x": picture()}),
     "detr": Real(detr, masked_picture),
     "unet": Real(unet, noise),
-    "faster r-cnn": Real(FasterRCNN, lambda: {"pictures": picture()}, compiled=False),
+    "faster r-cnn": Real(FasterRCNN, lambda: {"pictures": picture(1)}, compiled=False),
 }
