@@ -175,6 +175,42 @@ TEST_CASE("given outputs are written, in the caller's memory, a buffer, or a par
   }
 }
 
+TEST_CASE("a call waits for its results where it names memory of the caller, and nowhere else") {
+  enum class To : uint8_t { fresh, device, beside_the_input, caller };
+  for (const bool callers_input : {false, true}) {
+    for (const To to : {To::fresh, To::device, To::beside_the_input, To::caller}) {
+      CAPTURE(callers_input);
+      CAPTURE(static_cast<int>(to));
+      BindingFixture f({.asynchronous = true});
+      const auto host = std::make_shared<Rows>(3, 1.0F), other = std::make_shared<Rows>(2);
+      const View all = callers_input ? host->view() : f.on_device(*host);
+      View in = all, out = to == To::caller ? other->view() : f.on_device(*other);
+      in.extents = {2, 4};
+      if (to == To::beside_the_input) {
+        out = in;
+        constexpr uint64_t kRow = 4 * sizeof(float);
+        if (callers_input) {
+          out.callers += kRow;
+        } else {
+          out.offset += kRow;
+        }
+      }
+      Call call;
+      if (to != To::fresh) call.outputs = {&out, 1};
+      call.wait = false;
+      call.deadline = Deadline::at(TimePoint());  // of what there is to wait for
+      call.keep = std::make_shared<std::pair<Ref<Rows>, Ref<Rows>>>(host, other);
+      test::Latch latch;
+      f.latch.store_release(&latch);
+      const auto y = f.run(in, call);
+      const bool names_callers = callers_input || to == To::caller;
+      CHECK(y.status().code() == (names_callers ? Code::deadline : Code::ok));
+      latch.open();
+      CHECK(f.runtime->synchronize().ok());
+    }
+  }
+}
+
 TEST_CASE("memory of another device comes and goes through staging, after the work on it") {
   for (const Kind& kind : kDevices) {
     CAPTURE(kind.name);

@@ -428,6 +428,21 @@ TEST_CASE("runtimes of one device share its lanes, but for one that wants a gove
   CHECK(&own->governor() != &one->governor());
 }
 
+TEST_CASE("as many calls may be in flight as there can be lanes, and no more can be asked for") {
+  const auto with = [](int in_flight) {
+    Options options;
+    options.in_flight = in_flight;
+    return Runtime::make(std::make_shared<TestDevice>(RuntimeFixture::unique({.lanes = 3})), options);
+  };
+  for (const int allowed : {1, Governor::kMaxLimit}) {
+    const auto runtime = with(allowed);
+    REQUIRE(runtime.ok());
+    CHECK((*runtime)->governor().limit() == allowed);
+  }
+  CHECK((*with(0))->governor().limit() == 3);
+  for (const int wrong : {-1, Governor::kMaxLimit + 1}) CHECK(with(wrong).status().code() == Code::invalid);
+}
+
 TEST_CASE("options out of range are refused by name") {
   const auto device = std::make_shared<TestDevice>();
   Options options;

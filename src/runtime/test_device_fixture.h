@@ -165,6 +165,8 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   void set_pack(Pack pack) { pack_ = std::move(pack); }
   // Before the streams are made: called by every copy and fill, before it begins.
   void set_copy(std::function<void()> copy) { copy_ = std::move(copy); }
+  // Before the streams are made: asked by every submission, which is refused where it is not ok, and over.
+  void set_submit(std::function<Status()> submit) { submit_ = std::move(submit); }
   void refuse_memory(bool refuse) { refuse_memory_.store_release(refuse); }
   // Until `meeting` is null again, work of this kind waits there for that of another thread.
   void meet_at(Work where, Meeting* meeting) { counts_->meetings.set(where, meeting); }
@@ -189,6 +191,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   std::function<Status(std::span<const ir::Extents>)> compile_;
   Pack pack_ = [](int64_t, device::Source&) { return Status(); };
   std::function<void()> copy_ = [] {};
+  std::function<Status()> submit_ = [] { return Status(); };
   Atomic<bool> refuse_memory_{false};
   FirstFailure loss_;
 };
@@ -302,8 +305,11 @@ class TestModule final : public device::Module {
 
 class TestQueue final : public device::Queue {
  public:
-  TestQueue(bool asynchronous, std::function<void()> copy, Ref<Counts> counts)
-      : Queue(std::make_shared<device::Timeline>()), copy_(std::move(copy)), counts_(std::move(counts)) {
+  TestQueue(bool asynchronous, std::function<void()> copy, std::function<Status()> submit, Ref<Counts> counts)
+      : Queue(std::make_shared<device::Timeline>()),
+        copy_(std::move(copy)),
+        submit_(std::move(submit)),
+        counts_(std::move(counts)) {
     counts_->queues.add_relaxed(1);
     if (asynchronous) worker_ = Thread("test-queue", [this] { work(); });
   }
@@ -316,6 +322,7 @@ class TestQueue final : public device::Queue {
 
   Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
     counts_->meetings.arrive(Work::kSubmit);
+    if (Status refused = submit_(); !refused.ok()) return timeline()->advance(value, completion()), refused;
     if (!worker_.joinable()) return run(list, value);
     work_.lock()->items.push_back({&list, value});
     work_.notify_all();
@@ -390,6 +397,7 @@ class TestQueue final : public device::Queue {
   }
 
   const std::function<void()> copy_;
+  const std::function<Status()> submit_;
   const Ref<Counts> counts_;
   Guarded<Items, Rank::kHelpers> work_;
   Thread worker_;
@@ -405,7 +413,7 @@ inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t byt
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
   counts_->meetings.arrive(Work::kMakeQueue);
   counts_->queues_made.add_relaxed(1);
-  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, counts_));
+  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, submit_, counts_));
 }
 inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
                                                                  const device::LoadOptions&,

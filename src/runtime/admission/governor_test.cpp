@@ -157,6 +157,31 @@ TEST_CASE("callers parked for a closed model are refused, the others stay") {
   CHECK(governor->enter(kHeavy, Deadline::at(TimePoint())).status().code() == Code::deadline);
 }
 
+TEST_CASE("a model that is forgotten leaves no refusal behind, and one that is waited for is not forgotten") {
+  const auto governor = Governor::make("d", 1);
+  std::optional<Permit> running = std::move(*governor->enter(kHeavy, Deadline::never()));
+  const auto code = [&](ModelId model) {
+    return governor->enter(model, Deadline::at(TimePoint())).status().code();
+  };
+  governor->refuse_parked(kLight, Status::unavailable("closed"));
+  CHECK(code(kLight) == Code::unavailable);
+  CHECK(code(kOther) == Code::deadline);
+  governor->forget(kOther);
+  CHECK(code(kLight) == Code::unavailable);
+  governor->forget(kLight);
+  CHECK(code(kLight) == Code::deadline);
+
+  Status late = Status::internal("never came");
+  {
+    const Thread caller("caller", [&] { late = governor->enter(kLight, Deadline::never()).status(); });
+    until_waiting(*governor, 1);
+    governor->forget(kLight);
+    CHECK(governor->stats().waiting == 1);
+    running.reset();
+  }
+  CHECK(late.ok());
+}
+
 TEST_CASE("permits are exclusive under contention, and every enter is answered") {
   constexpr int kThreads = 8, kCalls = 2000, kLimit = 3;
   const auto governor = Governor::make("d", kLimit);

@@ -283,6 +283,42 @@ TEST_CASE("a failed stream stays failed, returns the cause to every caller, and 
   CHECK(f.a->drop_finished() == 0);
 }
 
+TEST_CASE(
+    "what a queue refuses to begin because a point that it waits for has failed, fails with that cause") {
+  StreamFixture f;
+  Status refusal = Status::unavailable("the driver takes no such wait");
+  Atomic<bool> refuses{false};
+  f.device->set_submit([&] { return refuses.load_acquire() ? refusal : Status(); });
+  const Ref<Stream> a = *f.roster.make(3), b = *f.roster.make(4);
+  Latch latch;
+  const auto lost = f.program([](const device::Run&) { return Status::device_lost("the cable was pulled"); });
+  const auto slow = f.program([&](const device::Run&) { return latch.wait(), Status(); });
+  const device::View x = f.tensor(), y = f.tensor(), z = f.tensor(), w = f.tensor();
+  REQUIRE(f.fill(*a, x, 7).ok());
+  REQUIRE(a->synchronize(Deadline::never()).ok());
+  const device::Point done = a->record().point();
+  REQUIRE(a->turn()->submit(f.run(lost, f.arena_a, x, y)).ok());
+  const device::Point failed = a->record().point();
+  CHECK(a->synchronize(Deadline::never()).code() == Code::device_lost);
+  REQUIRE(b->turn()->submit(f.run(slow, f.arena_b, z, w)).ok());
+  const device::Point unfinished = b->record().point();
+  refuses.store_release(true);
+  const auto refused = [&](std::vector<device::Point> points) {
+    device::CommandList list;
+    list.fill(f.tensor(), 1);
+    for (device::Point& point : points) list.wait(std::move(point));
+    return (*f.roster.make(5))->turn()->submit(std::move(list)).status();
+  };
+  const Status told = refused({done, unfinished, failed});
+  CHECK(told.code() == Code::device_lost);
+  CHECK(told.message().find("what it waits for failed") != std::string::npos);
+  CHECK(told.message().find("cable") != std::string::npos);
+  CHECK(refused({done, unfinished}).message() == refusal.message());
+  refusal = Status::exhausted("the driver has no memory");
+  CHECK(refused({failed}).code() == Code::exhausted);
+  latch.open();
+}
+
 TEST_CASE("a mistake that only the data shows fails its submission and not the stream") {
   StreamFixture f(false);
   const auto wrong = f.program([](const device::Run&) { return Status::invalid("index 9 of 4"); });
