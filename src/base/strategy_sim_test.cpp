@@ -166,6 +166,42 @@ TEST_CASE("systematic choices: a simulation of more than 64 threads is refused")
   }
 }
 
+TEST_CASE("systematic choices: who is woken before the threads are let go is no choice of the schedule") {
+  SystematicChoices choices({0, 0});
+  int runs = 0;
+  do {
+    choices.begin();
+    const SimulationReport report =
+        test::run_schedule({"woken", 1, 0}, choices, [](Simulation& sim, int count) {
+          Guarded<int, Rank::kPool> woken(0), there(0);
+          std::vector<Thread> sleepers;
+          for (int i = 0; i < 2; ++i) {
+            sleepers.emplace_back("sleeper", [&] {
+              ++*there.lock();
+              there.notify_all();
+              auto held = woken.lock();
+              held.wait([&] { return *held > 0; });
+              --*held;
+            });
+          }
+          {
+            auto held = there.lock();
+            held.wait([&] { return *held == 2; });
+          }
+          sim.pause(std::chrono::milliseconds(1));
+          for (int i = 0; i < 2; ++i) {
+            ++*woken.lock();
+            woken.notify_one();
+          }
+          sleepers.clear();
+          test::at_once(sim, count, [](int) {});
+        });
+    CHECK_MESSAGE(report.ok(), report.failure);
+    ++runs;
+  } while (choices.advance() && runs < 10);
+  CHECK(runs == 1);
+}
+
 // In which order these threads go, each for one turn.
 std::vector<uint32_t> order_of(RandomPriorities& choices, std::vector<uint32_t> threads) {
   std::vector<uint32_t> out;
