@@ -70,14 +70,15 @@ OpenSeats::Taken OpenSeats::allow(const Limits& limits) {
     const Taken same{now.seats(), now.rows()};
     const int64_t left = std::max<int64_t>(0, limits.most - now.rows());
     const Word next = Word::of(now.desk(), now.kind(), same, left);
-    if (next.bits != seen && !word_.cas_strong_seq_cst(seen, next.bits)) continue;
+    // Who changed the word before us makes this fail, and who does so afterwards acquires it.
+    if (next.bits != seen && !word_.cas_strong_acq_rel(seen, next.bits)) continue;
     seam::did("seats.allow", static_cast<int64_t>(same.seats));
     return same;
   }
 }
 
 OpenSeats::Taken OpenSeats::taken() const {
-  const Word now{word_.load_acquire()};
+  const Word now{word_.load_relaxed()};  // of a seat nothing is to be seen before it is written
   return {now.seats(), now.rows()};
 }
 
