@@ -335,8 +335,8 @@ TEST_CASE("closing while threads submit: what was taken is answered once, the re
   }
 }
 
-TEST_CASE("a run that never ends lets its submissions go at their deadlines, and the coalescer goes on") {
-  Fixture f(with(1), false, false, {.asynchronous = true});
+void check_a_run_that_never_ends(int64_t max_rows) {
+  Fixture f(with(1, max_rows), false, false, {.asynchronous = true});
   Latch stuck;
   f.kernel = [&](const device::Run& run) {
     if (run.inputs[0].extents[0] > 1) stuck.wait();
@@ -344,7 +344,7 @@ TEST_CASE("a run that never ends lets its submissions go at their deadlines, and
   };
   Letters letters(f);
   const auto counts = behind_a_held_lane(f, letters, [&] {
-    for (int i = 0; i < 4; ++i) REQUIRE(letters.post(Rows(1, 1), Deadline::in(20ms * (i + 1))).ok());
+    for (int i = 0; i < 4; ++i) REQUIRE(letters.post(Rows(1, 1), Deadline::in(10ms * (i + 1))).ok());
   });
   CHECK(counts.right == 1);
   CHECK(counts.deadline == 4);
@@ -353,6 +353,14 @@ TEST_CASE("a run that never ends lets its submissions go at their deadlines, and
   stuck.open();
   CHECK(f.runtime->synchronize().ok());
   wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+}
+
+TEST_CASE("a run that never ends lets its submissions go at their deadlines, and the coalescer goes on") {
+  check_a_run_that_never_ends(64);
+}
+
+TEST_CASE("so does one whose batch is full: each of its seats is let go, and no other") {
+  check_a_run_that_never_ends(4);
 }
 
 TEST_CASE("when the device is lost, each submission gets device_lost once") {

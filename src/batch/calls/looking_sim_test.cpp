@@ -84,6 +84,56 @@ TEST_CASE("simulated: a deadline ends a look, and that is no reason to pause") {
   });
 }
 
+// The simulation's clock goes on at each look at it, by this at least.
+Duration step_of_the_clock() {
+  Duration step = Duration::max();
+  for (int i = 0; i < 20; ++i) {
+    const TimePoint before = Clock::real().now();
+    step = std::min(step, Clock::real().now() - before);
+  }
+  return step;
+}
+
+TEST_CASE("simulated: at its deadline a thread does not look any more, and just before it does") {
+  holds_for_seeds(20, [](Simulation& sim) {
+    on_a_new_thread([&] {
+      const Duration step = step_of_the_clock();
+      for (const bool in_time : {false, true}) {
+        bool looked = false;
+        const auto look = [&] { return looked = true; };
+        const Duration left = in_time ? milliseconds(1000) : step;
+        const bool found = look_for(look, kNoCrowd, kForAnswers, Deadline::at(Clock::real().now() + left));
+        sim.expect(found == in_time && looked == in_time, "it looks while there is time");
+      }
+    });
+  });
+}
+
+TEST_CASE(
+    "simulated: what comes while a leader sleeps starts no other, and what comes beside its task does") {
+  holds_for_seeds(50, [](Simulation& sim) {
+    Leaders leaders(3, {});
+    sim.expect(leaders.owe().ok(), "promised");
+    sim.pause(milliseconds(20));
+    Atomic<int> done{0};
+    Guarded<bool, Rank::kHelpers> open(false);
+    leaders.post([&] {
+      auto held = open.lock();
+      held.wait([&] { return *held; });
+      done.add_relaxed(1);
+    });
+    sim.expect(leaders.threads() == 1, "the one that sleeps is told");
+    sim.pause(milliseconds(20));
+    leaders.post([&] { done.add_relaxed(1); });
+    sim.expect(leaders.threads() == 2, "a second one for what the first cannot do");
+    *open.lock() = true;
+    open.notify_all();
+    leaders.settle();
+    leaders.stop();
+    sim.expect(done.newest() == 2, "each task ran");
+  });
+}
+
 TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each time for twice as long") {
   holds_for_seeds(20, [](Simulation& sim) {
     on_a_new_thread([&] {

@@ -27,6 +27,8 @@ struct CallsFixture {
     device_options.name = text("padded", next.add_relaxed(1));
     auto device = std::make_shared<runtime::test::TestDevice>(device_options);
     device->set_kernel("sum", [this, last](const device::Run& run) {
+      if (runtime::test::Latch* const latch = hold_next.exchange_acq_rel(nullptr)) latch->wait();
+      runs.add_relaxed(1);
       const View& x = run.inputs[0];
       longest.max_relaxed(x.extents[1]);
       for (int64_t i = 0; i < x.extents[0]; ++i) {
@@ -54,7 +56,8 @@ struct CallsFixture {
   Ref<runtime::Runtime> runtime;
   Ref<runtime::Model> model;
   Ref<Coalescer> calls;
-  Atomic<int64_t> longest{0};
+  Atomic<int64_t> longest{0}, runs{0};
+  Atomic<runtime::test::Latch*> hold_next{nullptr};  // where the next run waits
 };
 
 // Threads with rows of 3 to 7 elements; how many answers were right.
@@ -89,6 +92,47 @@ TEST_CASE("padding that changes no row is used after one call has checked it") {
   CHECK(f.calls->describe().find("padded are") == 0);
   CHECK(f.longest.load_relaxed() >= 8);  // the check's
   CHECK(right_calls(f, 0, 8, 100) == 800);
+}
+
+// While one submission holds the only lane, two of rows as long as its own wait; then the lane is let go.
+void submit_three(CallsFixture& f, float last, int64_t length) {
+  runtime::test::Latch latch;
+  f.hold_next.store_release(&latch);
+  Atomic<int> answered{0}, right{0};
+  runtime::test::Rows x(1, 0);
+  x.values.assign(static_cast<size_t>(length), 3);
+  x.extents = {1, length};
+  const auto submit = [&] {
+    Coalescer::Submission call;
+    call.inputs = {x.view()};
+    call.then = [&](Result<std::vector<View>> y) {
+      const std::vector<float> expected(x.values.size(), 3 + 3 * last);
+      right.add_relaxed(y.ok() && runtime::test::values_of(y->front()) == expected ? 1 : 0);
+      answered.add_release(1);
+    };
+    REQUIRE(f.calls->submit(std::move(call)).ok());
+  };
+  submit();
+  runtime::test::wait_until([&] { return latch.arrived() == 1; });
+  submit();
+  submit();
+  CHECK(f.calls->describe().find("once") != std::string::npos);  // a call alone shows nothing
+  latch.open();
+  runtime::test::wait_until([&] { return answered.load_acquire() == 3; });
+  CHECK(right.load_relaxed() == 3);
+}
+
+TEST_CASE("the first batch of submissions checks the padding with rows of its own, and no later one does") {
+  for (const float last : {0.0F, 1.0F}) {
+    CallsFixture f(last);
+    submit_three(f, last, 5);
+    CHECK(f.calls->describe().find("once") == std::string::npos);
+    CHECK((f.calls->describe().find("changed a row's result") == std::string::npos) == (last == 0));
+    CHECK(f.longest.load_relaxed() > 5);
+    CHECK(f.runs.load_relaxed() == 2 + 2);  // the check's
+    CHECK(right_calls(f, last, 1, 5) == 5);
+    CHECK(f.runs.load_relaxed() == 2 + 2 + 5);
+  }
 }
 
 TEST_CASE("padding that changes a row is never used, and every answer is right") {

@@ -45,6 +45,18 @@ TEST_CASE(
   CHECK(rows > 4);  // seats that were given up had a row of zeros
 }
 
+TEST_CASE("a batch of more rows than the word of seats can count is joined under the lock") {
+  constexpr int64_t kRows = 3000, kCallers = 6;
+  static_assert(kRows * kCallers > OpenSeats::kRowsMost);
+  Fixture f(with(1, kRows * kCallers));
+  const int64_t good = f.behind_a_busy_lane(kCallers, [&](int caller) {
+    Rows rows(kRows, static_cast<float>(10 * caller));
+    return f.right(rows, f.call(rows));
+  });
+  CHECK(good == kCallers + 1);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {kRows * kCallers, 4}});
+}
+
 TEST_CASE("callers who come to the lock take seats where others go on taking theirs: all are answered once") {
   constexpr int kCallers = 24, kCalls = 400;
   CoalescerOptions options = with(2);

@@ -131,5 +131,43 @@ TEST_CASE("callers that begin to come back are noticed") {
   CHECK(std::count(batches.end() - 100, batches.end(), Day::kCallers) >= 95);
 }
 
+// Of `requests` with `rows` each: taken at once, 40 ms of run, answered.
+void run_at_once(RequestQueue& queue, ManualClock& clock, size_t requests, int64_t rows) {
+  static char payload;
+  for (size_t i = 0; i < requests; ++i) {
+    Request request;
+    request.payload = &payload;
+    request.rows = rows;
+    CHECK(queue.submit(request, Deadline::at(TimePoint::min())).ok());
+  }
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  CHECK(work->batch.size() == requests);
+  queue.formed(work->ticket);
+  clock.advance(40ms);
+  CHECK(mine(queue.ran(work->ticket)));
+  queue.finish(work->ticket, false);
+}
+
+TEST_CASE("a full batch, which waits for nobody, says nothing of whether callers come back") {
+  ManualClock clock;
+  QueueOptions options;
+  options.limits.max_rows = 8;
+  options.limits.max_wait = 100ms;
+  RequestQueue queue(options, clock);
+  for (int round = 0; round < 3; ++round) {
+    run_at_once(queue, clock, 8, 1);
+    run_at_once(queue, clock, 1, 8);  // seven more are expected, and have no place in it
+    clock.advance(1s);
+  }
+  run_at_once(queue, clock, 8, 1);
+  Request one;
+  one.payload = &clock;
+  CHECK(queue.submit(one, Deadline::at(TimePoint::min())).ok());
+  CHECK_FALSE(queue.try_take());  // it waits for the others
+  clock.advance(11ms);
+  CHECK(queue.try_take()->batch.size() == 1);
+}
+
 }  // namespace
 }  // namespace heddle::batch
