@@ -37,6 +37,21 @@ TEST_CASE("a lone caller runs at once, on its own thread, with its own memory") 
   CHECK(stats.parked == 0);
 }
 
+TEST_CASE("runs are counted by their rows, and all that are larger than a batch together, door or not") {
+  for (const bool door : {false, true}) {
+    CAPTURE(door);
+    CoalescerOptions options = with(1, 4);
+    options.door = door;
+    Fixture f(options);
+    for (const int64_t rows : {1, 3, 3, 4, 5, 9}) {
+      Rows x(rows, 7);
+      CHECK(f.right(x, f.call(x)));
+    }
+    CHECK(f.coalescer->stats().rows == std::vector<uint64_t>{0, 1, 0, 2, 3});
+    CHECK(f.coalescer->stats().batches == 6);
+  }
+}
+
 TEST_CASE("callers that find the lane busy share one run, and each gets its own rows") {
   Fixture f(with(1));
   std::vector<Rows> xs;
