@@ -19,15 +19,16 @@ void Gate::leave() {
   }
   // Under the lock, so that wait_empty() cannot return, and the gate be destroyed, while we still notify.
   auto held = emptied_.lock();
-  const bool last = word_.sub_acq_rel(1) == (kClosed | 1);
+  const bool last = word_.sub_relaxed(1) == (kClosed | 1);
   seam::did("gate.leave_closed", last);
   if (last) held.notify_all();
 }
 
+// Calls that left before it was closed it has seen by that, and those after that by the lock.
 Status Gate::wait_empty(Deadline deadline) {
   auto held = emptied_.lock();
   const auto is_empty = [&] {
-    const bool empty = (word_.load_acquire() & ~kClosed) == 0;
+    const bool empty = (word_.load_relaxed() & ~kClosed) == 0;
     seam::did("gate.look", empty);
     return empty;
   };

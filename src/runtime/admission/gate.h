@@ -54,8 +54,8 @@ class Gate {
   void leave();
 
   struct Nothing {};
-  // Low bits: the calls inside. kClosed is set once. The last to leave a closed gate wakes the waiters
-  // (acq_rel: they see its work).
+  // Low bits: the calls inside. kClosed is set once. Changes are acq_rel, so that who closes it sees the work
+  // of calls that have left; of a closed gate the lock orders that, and the last to leave wakes the waiters.
   Atomic<uint64_t> word_{0};
   Guarded<Nothing, Rank::kModel> emptied_;
 };
