@@ -20,11 +20,6 @@ ALLOWED_GLOBALS = [
     ("src/ir/dim.cpp", r"count", "names for unknown dimensions: unique in the process, in no order"),
     ("src/drivers/cuda/kernels/portable.h", r"on_touch", "of a thread of tests/cuda_double; null elsewhere"),
     (
-        "src/batch/calls/looking.cpp",
-        r"own",
-        "what a thread learned of its core, and what that has in its caches: of no runtime",
-    ),
-    (
         "src/batch/calls/pace.cpp",
         r"innermost|has_turn",
         "a thread's own scope and turn: hosts have one lock a process",
