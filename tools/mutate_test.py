@@ -284,6 +284,7 @@ def test_a_seed_draws_the_same_again_and_a_shorter_draw_is_its_start():
     assert first == again
     assert first != other
     assert {each.kind for each in found} == set(mutations.KINDS)
+    assert len({each.path for each in first}) > len({each.path for each in found}) // 3
     assert mutations.choose(found, 10**6, 1)[:5] == mutations.choose(found, 5, 1)
 
 

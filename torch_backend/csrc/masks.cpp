@@ -59,6 +59,10 @@ void find_bounds(c10::Stack& stack) {
   if (self.is_complex()) return;  // refused by name
   double low = min.toScalar().to<double>();
   double high = max.toScalar().to<double>();
+  if (c10::isIntegralType(self.scalar_type(), true)) {  // its bins lie between whole numbers
+    min = low = std::trunc(low);
+    max = high = std::trunc(high);
+  }
   if (low == high) {
     if (self.numel() != 0) {
       const auto [least, greatest] = at::aminmax(self);

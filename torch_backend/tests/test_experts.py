@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 REAL = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
-BOUNDS = ((9, 0, 8), (4, 0, 3), (7,), (5, 2, 6), (3, 20, 30), (2, 4, 4))
+BOUNDS = ((9, 0, 8), (4, 0, 3), (7,), (5, 2, 6), (3, 20, 30), (2, 4, 4), (4, -1, 3))
 
 
 @pytest.mark.parametrize("dtype", WHOLE)
@@ -17,6 +17,17 @@ def test_whole_numbers_are_counted_as_the_cpu_counts_their_floats(dtype, device)
         got = torch.histc(x.to(device), *bounds)
         assert got.dtype == dtype
         assert torch.equal(got.cpu().double(), torch.histc(x.double(), *bounds))
+
+
+@pytest.mark.parametrize("dtype", WHOLE)
+def test_bounds_beyond_the_values_type_and_between_whole_numbers(dtype, device):
+    for value in (0, torch.iinfo(dtype).max if dtype.itemsize < 4 else 9):
+        x = torch.full((5,), value, dtype=dtype)
+        assert torch.equal(torch.histc(x.to(device), 4).cpu().double(), torch.histc(x.double(), 4))
+    x = torch.arange(5).to(dtype)
+    assert torch.equal(
+        torch.histc(x.to(device), 4, 0.2, 3.9).cpu().double(), torch.histc(x.double(), 4, 0, 3)
+    )
 
 
 @pytest.mark.parametrize("dtype", REAL)

@@ -136,13 +136,16 @@ void Coalescer::leave_run(const Batch& batch) {
 }
 
 // So many at a time, since what is called may take long. Who begins has another thread do so as well where
-// there is more: as many take part as it needs, however long that is.
+// there is more. It owes an answer meanwhile: once nothing is owed, no task may be posted.
 void Coalescer::answer_absents(const Batch& batch) {
   const auto next = [&] { return batch->next_absent.add_relaxed(kAnswersEach); };
   bool begins = true;
   for (size_t first = next(); first < batch->seats; first = next()) {
-    if (std::exchange(begins, false) && first + kAnswersEach < batch->seats)
-      serve_later({batch, 0}, Seat::Note::done);
+    const size_t end = std::min(first + kAnswersEach, batch->seats);
+    if (begins && batch->awaits_answers(first, end)) {
+      begins = false;
+      if (batch->awaits_answers(end, batch->seats)) serve_later({batch, 0}, Seat::Note::done);
+    }
     answer_from(batch, first);
   }
 }
@@ -158,7 +161,7 @@ void Coalescer::answer_from(const Batch& batch, size_t first) {
 
 // Once all seats are written.
 void Coalescer::answer_refused(const Batch& batch) {
-  if (batch->has_absents()) serve_later({batch, 0}, Seat::Note::done);
+  if (batch->awaits_answers(0, batch->seats)) serve_later({batch, 0}, Seat::Note::done);
 }
 
 void Coalescer::give(const Batch& batch, Member& member, Result<Views> result) {

@@ -271,42 +271,6 @@ TEST_CASE("simulated: calls that join take the lock for their batch, not for the
       long_ones);
 }
 
-// The second of two callers that meet is opened while nobody is expected. It waits for the first, which does
-// not come, round after round.
-TEST_CASE("simulated: a batch that was opened while nobody was expected says nothing of who comes back") {
-  using std::chrono::milliseconds;
-  int met = 0;
-  holds_for_seeds(10, [&](Simulation& sim) {
-    CoalescerOptions options = with(1, 8);
-    options.cost = [](int64_t) { return milliseconds(1); };
-    options.door = false;
-    Fixture fixture(options);
-    TimePoint begin, over;
-    fixture.kernel = [&](const device::Run&) {
-      begin = Clock::real().now();
-      if (over == TimePoint()) sim.pause(milliseconds(1));
-      if (over == TimePoint()) over = Clock::real().now();
-      return Status();
-    };
-    for (int round = 0; round < 8; ++round) {
-      begin = over = TimePoint();
-      Atomic<Duration::rep> last{0};
-      run_together(2, [&](int caller) {
-        if (caller == 1) sim.pause(microseconds(500));
-        last.max_relaxed(Clock::real().now().time_since_epoch().count());
-        Rows rows(1, static_cast<float>(10 * caller));
-        sim.expect(fixture.right(rows, fixture.call(rows)), "its own row");
-      });
-      if (TimePoint(Duration(last.load_relaxed())) + microseconds(100) < over) {
-        ++met;
-        sim.expect(begin - over > microseconds(300), "the second waits for the first");
-      }
-      sim.pause(milliseconds(5));
-    }
-  });
-  CHECK(met > 40);
-}
-
 TEST_CASE("simulated: calls that come and go leave no batch behind that an emptied cache would not get") {
   holds_for_seeds(300, [](Simulation& sim) {
     CoalescerOptions options = with(1, 4);

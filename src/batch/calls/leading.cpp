@@ -193,7 +193,7 @@ Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
   Looker::of_this_thread().led = this;
   Status over = run_and_publish(*me.batch, deadline);
   if (!over.ok()) return leave(me, std::move(over));
-  if (me.batch->has_absents()) serve_later(me, Seat::Note::done);
+  if (me.batch->awaits_answers(0, me.batch->seats)) serve_later(me, Seat::Note::done);
   if (me.batch->told_at != nullptr) me.batch->told_at->add(me.batch);
   return collect(me);
 }

@@ -387,7 +387,7 @@ Owed RequestQueue::ran(uint64_t ticket) {
   if (!forked().ok()) return {};
   auto state = state_.lock();
   Run* run = find(*state, ticket);
-  seam::did("queue.ran");
+  seam::did("queue.ran", run != nullptr);
   if (run == nullptr) return {};
   const TimePoint now = clock_.now();
   run->ran = now;

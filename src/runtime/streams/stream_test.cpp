@@ -285,12 +285,12 @@ TEST_CASE("a failed stream stays failed, returns the cause to every caller, and 
 
 TEST_CASE(
     "what a queue refuses to begin because a point that it waits for has failed, fails with that cause") {
-  StreamFixture f;
   Status refusal = Status::unavailable("the driver takes no such wait");
   Atomic<bool> refuses{false};
+  Latch latch;
+  StreamFixture f;  // whose queues end before what their work names
   f.device->set_submit([&] { return refuses.load_acquire() ? refusal : Status(); });
   const Ref<Stream> a = *f.roster.make(3), b = *f.roster.make(4);
-  Latch latch;
   const auto lost = f.program([](const device::Run&) { return Status::device_lost("the cable was pulled"); });
   const auto slow = f.program([&](const device::Run&) { return latch.wait(), Status(); });
   const device::View x = f.tensor(), y = f.tensor(), z = f.tensor(), w = f.tensor();

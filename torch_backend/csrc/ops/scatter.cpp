@@ -158,7 +158,10 @@ Results histc(Call& call) {
   if (dtype == DType::boolean) call.unsupported("bools are not counted in bins");
   const DType in = is_float(dtype) ? wide(dtype) : DType::i64;
   const auto stepped = [&](const Term& x) { return is_float(dtype) ? rounded(x) : x; };
-  const auto bound = [&](int argument) { return Term(call, call.scalar(argument, dtype)).cast(in); };
+  // A whole bound may lie beyond the values' own type.
+  const auto bound = [&](int argument) {
+    return Term(call, call.scalar(argument, is_float(dtype) ? dtype : in)).cast(in);
+  };
   const int64_t bins = call.integer(1);
   const Term x = {call, call.reshape(call.cast(call.tensor(0), in), {Int(-1)})};
   const Term low = bound(2);

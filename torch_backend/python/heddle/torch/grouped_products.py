@@ -50,7 +50,8 @@ def grouped_mm(
         made = _rows_of_groups(b.t(), a.transpose(1, 2), offs).t()
     else:
         own = _groups(offs, a.shape[1]) == torch.arange(offs.shape[0], device=offs.device)[:, None]
-        made = torch.matmul(torch.where(own.unsqueeze(1), a, 0), b)
+        # Both, for what is no number in one group's rows is none in a product with zeros.
+        made = torch.matmul(torch.where(own.unsqueeze(1), a, 0), torch.where(own.unsqueeze(2), b, 0))
     if bias is not None:
         made = made + bias
     return made if out_dtype is None else made.to(out_dtype)
