@@ -17,7 +17,8 @@ struct Leaders::Shared {
     std::deque<Task> tasks;
     std::map<Timer, Task> timers;
     std::vector<Ref<Leader>> leaders;
-    size_t starting = 0;   // of those, not yet known to run
+    size_t starting = 0;   // of those, without a thread that can be joined
+    size_t coming = 0;     // of those, not yet here: one that has come may have a task already
     size_t idle = 0;       // of those, asleep, or told and not yet up, or looking
     size_t looking = 0;    // of those idle
     size_t strangers = 0;  // other threads that sleep here
@@ -27,6 +28,7 @@ struct Leaders::Shared {
     size_t wanted() const { return tasks.size() + (timers.empty() ? 0 : 1); }
     Ref<Leader> add() {
       ++starting;
+      ++coming;
       leaders.push_back(std::make_shared<Leader>());
       return leaders.back();
     }
@@ -76,7 +78,7 @@ struct Leaders::Shared {
   // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
   // time besides.
   Ref<Leader> add_if_needed(State& at) const {
-    const bool needed = at.wanted() > at.idle + at.starting && at.leaders.size() < most && !is_over(at);
+    const bool needed = at.wanted() > at.idle + at.coming && at.leaders.size() < most && !is_over(at);
     return needed ? at.add() : nullptr;
   }
 
@@ -157,7 +159,10 @@ bool Leaders::start(const Ref<Shared>& shared, const Ref<Leader>& leader) {
   if (started.ok()) leader->thread = std::move(started).value();
   auto state = shared->state.lock();
   --state->starting;
-  if (!started.ok()) std::erase(state->leaders, leader);
+  if (!started.ok()) {
+    --state->coming;
+    std::erase(state->leaders, leader);
+  }
   if (started.ok()) shared->has_leader.store_release(true);
   if (state->strangers != 0) state.notify_all();  // stop() waits for threads that start
   return started.ok();
@@ -235,7 +240,8 @@ Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool sleeps) {
 void Leaders::work(const Ref<Shared>& ref, Leader& self) {
   Shared& shared = *ref;
   {
-    const auto state = shared.state.lock();
+    auto state = shared.state.lock();
+    --state->coming;
     self.id = std::this_thread::get_id();
   }
   const bool may_look = shared.crowd != 0;
