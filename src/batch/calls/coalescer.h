@@ -206,7 +206,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static constexpr size_t kShown = 2;
   static constexpr int kSmallCrowd = 2;  // crowd_ of callers that soon have a turn
   // crowd_ of callers who lose more by a leader that keeps its core than their batch does by one that sees
-  // its end late: 16 cores have 1.2 times the rate with 512 callers, and 0.9 times with 256 (cuda_callers, H100).
+  // its end late: 16 cores have 1.2 times the rate with 512 callers, and 0.9 times with 256 (cuda_callers,
+  // H100).
   static constexpr int kLargeCrowd = 64;
   struct State {
     std::vector<Batch> forming;         // oldest first

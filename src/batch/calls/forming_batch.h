@@ -220,12 +220,12 @@ struct FormingBatch {
   bool has_absents() const { return absents.load_relaxed() != 0; }
   bool has_threads() const { return absents.load_relaxed() < seats; }
 
-  // Of the seats from `first` up to `end` one has a member without a thread that did not leave. Once it is done.
+  // Of the seats from `first` up to `end` one has a member without a thread that did not leave. Once done.
   bool awaits_answers(size_t first, size_t end) const {
-    return has_absents() &&
-           std::any_of(members.begin() + static_cast<ptrdiff_t>(first),
-                       members.begin() + static_cast<ptrdiff_t>(end),
-                       [](const Member& each) { return each.absent != nullptr && !each.gone; });
+    const auto at = [&](size_t seat) { return members.begin() + static_cast<ptrdiff_t>(seat); };
+    return has_absents() && std::any_of(at(first), at(end), [](const Member& each) {
+             return each.absent != nullptr && !each.gone;
+           });
   }
 
   // Who led the batch before and is awake leads again: what it writes lies in its caches, and moving that
