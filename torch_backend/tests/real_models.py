@@ -142,7 +142,7 @@ class Padded(nn.Module):
         self.encoder = nn.TransformerEncoder(layer, 2)
 
     def forward(self, x: Tensor, padded: Tensor) -> Tensor:
-        # What stands in padded places is nobody's.
+        # The layers leave any values in padded places, and not the same ones on each device.
         return self.encoder(x, src_key_padding_mask=padded).masked_fill(padded.unsqueeze(-1), 0)
 
 
