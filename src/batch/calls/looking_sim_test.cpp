@@ -183,6 +183,32 @@ TEST_CASE("simulated: as many tasks as leaders run side by side, whether those l
   });
 }
 
+// The first leader starts with the first promise, the second with the second task, which needs a third.
+TEST_CASE("simulated: a task that waits for one that it posts is not alone, however new its leader is") {
+  holds_for_seeds(200, [](Simulation& sim) {
+    constexpr int kTasks = 3;
+    Guarded<bool, Rank::kHelpers> ran(false);
+    const auto waits = [&] {
+      auto held = ran.lock();
+      held.wait([&] { return *held; });
+    };
+    Leaders leaders(kTasks, {});
+    for (int task = 0; task < kTasks; ++task) sim.expect(leaders.owe().ok(), "promised");
+    leaders.post(waits);
+    leaders.post([&] {
+      leaders.post([&] {
+        auto held = ran.lock();
+        *held = true;
+        held.notify_all();
+      });
+      waits();
+    });
+    waits();
+    for (int task = 0; task < kTasks; ++task) leaders.settle();
+    leaders.stop();
+  });
+}
+
 TEST_CASE("answers in time shorten the pause after the next long turn, to the first at last") {
   Looker looker;
   const TimePoint now = Clock::real().now();
