@@ -119,16 +119,11 @@ std::shared_ptr<const Compiled> make(CallKey key, const Overload& overload,
 std::shared_ptr<const Compiled> compiled_of(const CallKey& key, const Overload& overload,
                                             c10::ArrayRef<c10::IValue> arguments, const Device& device) {
   thread_local RecentCalls<Compiled> recent;
-  try {
-    return recent.find_or(key.whole, [&] {
-      const auto make_it = [&] { return make(key, overload, arguments, device); };
-      // By reference: it captures more than a std::function holds without the heap.
-      return std::static_pointer_cast<const Compiled>(calls().get_or_make(key.whole, std::cref(make_it)));
-    });
-  } catch (const Error&) {
-    described(overload, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
-    throw;
-  }
+  return recent.find_or(key.whole, [&] {
+    const auto make_it = [&] { return make(key, overload, arguments, device); };
+    // By reference: it captures more than a std::function holds without the heap.
+    return std::static_pointer_cast<const Compiled>(calls().get_or_make(key.whole, std::cref(make_it)));
+  });
 }
 
 // ---- running
@@ -363,7 +358,14 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
     append_arguments(key, numbers_, arguments, overload_.entry->numbers);
     check_overlap(overload_, targets, arguments, key.whole);
     key.end_kind();
-    return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, targets, device, index);
+    try {
+      return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, targets, device,
+                 index);
+    } catch (const Error&) {
+      // A graph whose extents are free is there before anyone has asked whether these ones fit.
+      described(overload_, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
+      throw;
+    }
   });
   const bool is_functional = overload_.kind == Overload::Kind::functional;
   const size_t wanted = is_functional ? schema.returns().size() : targets.size();

@@ -417,6 +417,15 @@ def test_a_refused_call_leaves_no_model(device):
     assert heddle.torch._C.cache_stats()["count"] == before
 
 
+def test_a_graph_of_free_extents_leaves_refusals_to_pytorch(device):
+    for extent in range(50, 54):  # of the first call, which is refused, two extents are others from here on
+        x, y = (torch.ones(rows, 5, 7, extent, device=device) for rows in (3, 4))
+        for _ in range(2):
+            with pytest.raises(RuntimeError, match="must match the size"):
+                torch.sub(x, y)
+            assert torch.equal(torch.sub(x, x).cpu(), torch.zeros(3, 5, 7, extent))
+
+
 def test_every_thread_that_meets_a_refusal_gets_pytorchs_error(device):
     threads, rounds = 8, 20
     start = threading.Barrier(threads)
