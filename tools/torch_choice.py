@@ -38,6 +38,10 @@ ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "
                  "generate", "leases", "random", "experts")  # fmt: skip
 SIM_SHARE = 24
 
+# With other PyTorchs than .venv's.
+ON_OTHER_VERSIONS = ("threads", "api", "modules", "generate", "real_models", "dynamo", "in_place", "exit",
+                     "refused_values", "error_inputs")  # fmt: skip
+
 
 def tests(*names: str) -> list[str]:
     found = [path for name in names for path in sorted(ROOT.glob(f"torch_backend/tests/test_{name}.py"))]

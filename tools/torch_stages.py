@@ -78,14 +78,14 @@ def torch_whole_stage(log: Log) -> Count:
     return count + run_pytest(log, *on_cuda, launcher=torch_choice.on_cuda_double())
 
 
-OTHER_VERSIONS = ("2.14.1",)
+OTHER_VERSIONS = ("2.14.1", "2.15.0")
 
 
 def torch_versions_stage(log: Log) -> Count:
-    """Other PyTorchs than .venv's: what runs threads, the API, models, and a share of OpInfo's samples."""
+    """Other PyTorchs than .venv's: ON_OTHER_VERSIONS, and a share of OpInfo's samples."""
     if not log.run("tools/setup.sh", "package"):
         return Count(0, 1)
-    tests = torch_choice.tests("threads", "api", "modules", "generate", "in_place", "exit")
+    tests = torch_choice.tests(*torch_choice.ON_OTHER_VERSIONS)
     samples = torch_choice.share(("opinfo",), torch_choice.SIM_SHARE)
     count = Count()
     for version in OTHER_VERSIONS:

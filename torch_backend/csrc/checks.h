@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "device.h"
 #include "eager.h"
@@ -19,6 +20,9 @@ c10::DeviceIndex device_of(c10::ArrayRef<c10::IValue> arguments);
 
 // What PyTorch checks for this operator, into the overload.
 void add_checks(Overload& overload);
+
+// What is checked of this operator's values; null: nothing (value_checks.cpp).
+Overload::Check value_check(std::string_view op);
 
 // Whether the call asks for a tensor of another device or another layout: torch.ones_like(x, device="cpu").
 // make_elsewhere() runs it as PyTorch's composition of other operators.

@@ -33,6 +33,7 @@ FITS = {  # a number that PyTorch's CPU converts to the result's dtype
     "scatter": lambda x, n: x.scatter(0, torch.tensor([1], device=x.device), n),
     "scatter_reduce": lambda x, n: x.scatter(0, torch.tensor([1], device=x.device), n, reduce="add"),
     "clamp": lambda x, n: x.clamp(0, n),
+    "clamp_from": lambda x, n: x.clamp(n, 3),
     "clamp_": lambda x, n: x.clone().clamp_(max=n),
     "clamp_min": lambda x, n: x.clamp_min(n),
     "clamp_max": lambda x, n: x.clamp_max(n),

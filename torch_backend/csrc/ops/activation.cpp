@@ -45,7 +45,7 @@ Results prelu(Call& call) {
   return Value(select(x > 0, x, x * operand(call, 1)));
 }
 
-Results hardtanh(Call& call) { return Value(clip(operand(call, 0), number(call, 1), number(call, 2))); }
+Results hardtanh(Call& call) { return Value(clip(operand(call, 0), bound(call, 1), bound(call, 2))); }
 
 Results softplus_above(Call& call) {  // self, beta, threshold
   const Term x = operand(call, 0);
@@ -82,7 +82,11 @@ Results log_sigmoid(Call& call) {
 
 Results logit(Call& call) {
   Term x = operand(call, 0);
-  if (call.has(1)) x = clip(x, x.like(call.real(1)), x.like(1 - call.real(1)));
+  if (call.has(1)) {
+    const Term low = x.like(call.real(1)), high = x.like(1 - call.real(1));
+    // With eps above a half the bounds cross, and what is below both takes the lower one.
+    x = call.real(1) <= 0.5 ? clip(x, low, high) : select(x < low, low, select(x > high, high, x));
+  }
   return Value(log(rounded(x / rounded(1 - x))));
 }
 

@@ -12,12 +12,17 @@ Term of_numbers(const Term& a, const Term& b) {
 }
 
 // self, min, max; either may be None. A NaN anywhere stays; max wins over min.
-template <Term (*bound)(Call&, int)>
+template <Term (*of)(Call&, int)>
 Results clamp(Call& call) {
   Term x = operand(call, 0);
-  if (call.has(1)) x = greater(x, bound(call, 1));
-  if (call.has(2)) x = lesser(x, bound(call, 2));
+  if (call.has(1)) x = greater(x, of(call, 1));
+  if (call.has(2)) x = lesser(x, of(call, 2));
   return Value(x);
+}
+
+template <Term (*f)(const Term&, const Term&)>
+Results clamp_on_one_side(Call& call) {  // self, the bound
+  return Value(f(operand(call, 0), bound(call, 1)));
 }
 
 Results where(Call& call) {
@@ -44,11 +49,11 @@ std::span<const Entry> selection_entries() {
       {"aten::minimum", of_operands<lesser>},
       {"aten::fmax", of_operands<of_numbers<greater>>},
       {"aten::fmin", of_operands<of_numbers<lesser>>},
-      {"aten::clamp", clamp<number>},
+      {"aten::clamp", clamp<bound>},
       {"aten::clamp.Tensor", clamp<operand>},
-      {"aten::clamp_min", of_operands<greater, Scalar::right>},
+      {"aten::clamp_min", clamp_on_one_side<greater>},
       {"aten::clamp_min.Tensor", of_operands<greater>},
-      {"aten::clamp_max", of_operands<lesser, Scalar::right>},
+      {"aten::clamp_max", clamp_on_one_side<lesser>},
       {"aten::clamp_max.Tensor", of_operands<lesser>},
       {"aten::where.self", where},
       {"aten::masked_fill.Scalar", masked_fill_scalar},

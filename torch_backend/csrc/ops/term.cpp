@@ -1,6 +1,10 @@
 // term.cpp: the functions that several entries share.
 #include "term.h"
 
+#include <cmath>
+
+#include "../since.h"
+
 namespace heddle::torch_backend {
 
 // Near zero 1 + x would lose x's digits.
@@ -23,6 +27,16 @@ Term sign_bit(const Term& x) {
 Term copy_sign(const Term& x, const Term& sign) {
   const Term size = abs(x);
   return select(sign_bit(sign), -size, size);
+}
+
+Term bound(Call& call, int argument) {
+  const DType dtype = wide(call.result_dtype());
+  const bool narrow = !is_float(dtype) && dtype != DType::boolean && dtype != DType::i64;
+  if (!kBoundsMayLieOutside || !narrow) return number(call, argument);
+  const Term held(call, call.scalar(argument, DType::i64));
+  const double values = std::ldexp(1, 8 * static_cast<int>(size_of(dtype)));
+  const double lowest = dtype == DType::u8 ? 0 : -values / 2;
+  return lesser(greater(held, held.like(lowest)), held.like(lowest + values - 1)).cast(dtype);
 }
 
 Term without_negatives(const Term& index) {
