@@ -76,7 +76,7 @@ def test_compiled_from_one_and_from_eight_threads(name, device, monkeypatch):
     built = []
     build = dynamo.GraphCall._build
     monkeypatch.setattr(
-        dynamo.GraphCall, "_build", lambda self, given: built.append(self) or build(self, given)
+        dynamo.GraphCall, "_build", lambda self, *given: built.append(self) or build(self, *given)
     )
     torch._dynamo.reset()
     module = torch.compile(copy.deepcopy(reference(name)).to(device), backend="heddle")

@@ -5,12 +5,13 @@ call looks whether one of them is another tensor, or was written to, since: then
 changes for the third time is passed with every call from then on. (Writing through ``.data`` in place
 leaves no trace that a program could see; assign to it, or write under ``torch.no_grad()``.)
 
-A number is an input of the model. Where an extent follows from it, which models do not do, there is a model
-for each value.
+A number is an input of the model. Where the device refuses that and takes the same call with the number in
+the model, as it does where an extent follows from it, there is a model for each value from then on.
 """
 
 from __future__ import annotations
 
+import itertools
 import threading
 import weakref
 from collections.abc import Mapping, Sequence
@@ -43,13 +44,44 @@ class Seen:
         return is_same and self._version == tensor._version and self._data == tensor.data_ptr()
 
 
-@dataclass(frozen=True)
+@dataclass
 class Built:
     model: _C.CompiledModel | None  # None: every result is an argument, or known
     weights: Mapping[int, Seen]
     arguments: Sequence[int]
-    numbers: Sequence[int]  # those of the arguments that are no tensors
     outputs: Outputs
+    last_use: int = 0
+
+    def run(self, given: Sequence[Any]) -> list[Any]:
+        if self.model is None:
+            return self.outputs.assemble((), given)
+        results = self.model([_as_tensor(given[i]) for i in self.arguments])
+        return self.outputs.assemble(results, given)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Those of a graph, by the values of the arguments `fixed`, which are numbers."""
+
+    fixed: Sequence[int]
+    built: Mapping[tuple[int, ...], Built]
+
+    def of(self, fixed: Sequence[int], given: Sequence[Any]) -> Built | None:
+        return self.built.get(_values(fixed, given)) if self.fixed == fixed else None
+
+    def with_one(self, given: Sequence[Any], built: Built) -> Models:
+        """In the place of the one that was used least lately, where there are many."""
+        values = _values(self.fixed, given)
+        others = sorted((each for each in self.built.items() if each[0] != values), key=_last_use)
+        return Models(self.fixed, dict([*others[1 - VALUES_OF_NUMBERS :], (values, built)]))
+
+
+def _values(fixed: Sequence[int], given: Sequence[Any]) -> tuple[int, ...]:
+    return tuple(given[i] for i in fixed)
+
+
+def _last_use(item: tuple[tuple[int, ...], Built]) -> int:
+    return item[1].last_use
 
 
 class GraphCall:
@@ -61,69 +93,80 @@ class GraphCall:
         self._graph_module = graph_module
         self._options = options
         self._changes = dict.fromkeys(weights, 0)
-        self._built: dict[tuple[int, ...], Built] = {}  # replaced, never changed
-        self._fixed: Sequence[int] = ()  # arguments whose values are part of the models
+        self._seen: dict[int, Seen] = {}  # weights as they were at the last build of any of the models
+        self._models = Models((), {})  # replaced, never changed
+        self._numbers: Sequence[int] = ()  # arguments that are numbers, and inputs where none is fixed
+        self._uses = itertools.count(1)
         self._building = threading.Lock()
         GraphLowering(graph_module.graph, graph_module, "check").refuse_unknown()
 
     def __call__(self, arguments: list[Any]) -> list[Any]:
         given = tuple(arguments)
         arguments.clear()
-        built = self._built.get(tuple(given[i] for i in self._fixed))
-        if built is None or self._changed(built, given):
-            built = self._build(given)
-        if built.model is None:
-            return built.outputs.assemble((), given)
-        inputs = [_as_tensor(given[i]) for i in built.arguments]
+        fixed = self._models.fixed
         try:
-            results = built.model(inputs)
+            return self._model_of(fixed, given).run(given)
         except errors.UnsupportedError:
-            if not built.numbers:
+            if fixed or not self._numbers:
                 raise
-            self._fix(built.numbers)
-            return self(list(given))
-        return built.outputs.assemble(results, given)
-
-    def _fix(self, numbers: Sequence[int]) -> None:
+        numbers = self._numbers
+        built = self._model_of(numbers, given)
+        results = built.run(given)
         with self._building:
-            if not self._fixed:
-                self._built, self._fixed = {}, numbers
+            if not self._models.fixed:  # now that one is known to run, and not before
+                self._models = Models(numbers, {}).with_one(given, built)
+        return results
+
+    def _model_of(self, fixed: Sequence[int], given: Sequence[Any]) -> Built:
+        built = self._models.of(fixed, given)
+        if built is None or self._changed(built, given):
+            built = self._build(fixed, given)
+        built.last_use = next(self._uses)
+        return built
 
     @staticmethod
     def _changed(built: Built, given: Sequence[Any]) -> bool:
         return not all(seen.is_still(given[i]) for i, seen in built.weights.items())
 
-    def _build(self, given: Sequence[Any]) -> Built:
+    def _build(self, fixed: Sequence[int], given: Sequence[Any]) -> Built:
         with self._building:
-            values = tuple(given[i] for i in self._fixed)
-            last = self._built.get(values)
-            if last is not None:
-                if not self._changed(last, given):
-                    return last
-                for i, seen in last.weights.items():
-                    self._changes[i] += not seen.is_still(given[i])
-            weights = {
-                i
-                for i, changes in self._changes.items()
-                if changes <= CHANGES_OF_A_WEIGHT and not given[i].is_inference()
-            }
+            last = self._models.of(fixed, given)
+            if last is not None and not self._changed(last, given):
+                return last
+            copied = self._see_weights(given)  # before they are copied
             lowering = GraphLowering(self._graph_module.graph, self._graph_module, "dynamo")
-            copied = {i: Seen(given[i]) for i in weights}  # before they are copied
-            lowering.lower(self._roles(weights, given))
+            try:
+                lowering.lower(self._roles(set(copied), fixed, given))
+            finally:
+                if not fixed:
+                    self._numbers = tuple(lowering.number_inputs)
             model = lowering.lowering.build(**self._options) if lowering.outputs.made else None
-            built = Built(model, copied, lowering.arguments, lowering.number_inputs, lowering.outputs)
-            others = [(had, its) for had, its in self._built.items() if had != values]
-            self._built = dict([*others[1 - VALUES_OF_NUMBERS :], (values, built)])
+            built = Built(model, copied, lowering.arguments, lowering.outputs, next(self._uses))
+            if self._models.fixed == fixed:
+                self._models = self._models.with_one(given, built)
             return built
 
-    def _roles(self, weights: set[int], given: Sequence[Any]) -> list[Role]:
+    def _see_weights(self, given: Sequence[Any]) -> dict[int, Seen]:
+        """Those that become constants. A write counts once, however many models are built anew for it."""
+        constants = {}
+        for i in self._changes:
+            if given[i].is_inference():  # writes to it leave no trace
+                continue
+            if i not in self._seen or not self._seen[i].is_still(given[i]):
+                self._changes[i] += i in self._seen
+                self._seen[i] = Seen(given[i])
+            if self._changes[i] <= CHANGES_OF_A_WEIGHT:
+                constants[i] = self._seen[i]
+        return constants
+
+    def _roles(self, weights: set[int], fixed: Sequence[int], given: Sequence[Any]) -> list[Role]:
         placeholders = [node for node in self._graph_module.graph.nodes if node.op == "placeholder"]
         roles: list[Role] = []
         for i, node in enumerate(placeholders):
             traced = node.meta.get("val")
             if i in weights:
                 roles.append(Weight(given[i].detach()))
-            elif isinstance(traced, torch.SymInt) and i in self._fixed:
+            elif isinstance(traced, torch.SymInt) and i in fixed:
                 roles.append(Known(given[i]))
             elif isinstance(traced, torch.SymInt):
                 roles.append(Size(i, str(traced)))
