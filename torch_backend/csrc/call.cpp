@@ -151,9 +151,10 @@ bool Call::is(int argument, double n) const {
   return known && *known == n;
 }
 
-bool Call::are_equal(int argument, int other) const {
-  const std::optional<double>& known = as<Number>(argument).known;
-  return known && is(other, *known);
+bool Call::is_known(int argument) const { return as<Number>(argument).known.has_value(); }
+
+bool Call::is_computed(int argument) const {
+  return !is_known(argument) && as<Number>(argument).value.id != GraphBuilder::absent().id;
 }
 
 double Call::known(int argument) const {

@@ -98,10 +98,11 @@ class Call {
   std::vector<int64_t> integers(int argument) const;  // all known, else unsupported; a lone int counts as one
   std::vector<double> reals(int argument) const;
   std::vector<bool> flags(int argument) const;
-  Value scalar(int argument, DType dtype);        // of schema type Scalar, as a rank-0 value of any dtype
-  bool is(int argument, double n) const;          // the Scalar is known to be n
-  bool are_equal(int argument, int other) const;  // both Scalars are known, and the same number
-  double known(int argument) const;               // the Scalar's value; only under Numbers::known
+  Value scalar(int argument, DType dtype);  // of schema type Scalar, as a rank-0 value of any dtype
+  bool is(int argument, double n) const;    // the Scalar is known to be n
+  bool is_known(int argument) const;        // the Scalar is; an eager call's 0 and 1, a graph's number
+  bool is_computed(int argument) const;     // the Scalar is what a node of a traced graph gives
+  double known(int argument) const;         // the Scalar's value, else unsupported
 
   // ---- types
   DType dtype(Value value) const;

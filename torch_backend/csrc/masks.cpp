@@ -8,6 +8,8 @@
 
 #include <cmath>
 
+#include "bins.h"
+
 namespace heddle::torch_backend {
 namespace {
 
@@ -76,9 +78,8 @@ void find_bounds(c10::Stack& stack) {
     min = low;
     max = high;
   }
-  TORCH_CHECK(std::isfinite(low) && std::isfinite(high), "torch.histc: range of [", low, ", ", high,
-              "] is not finite");
-  TORCH_CHECK(low < high, "torch.histc: max must be larger than min");
+  const std::string wrong = wrong_with_bounds(low, high);
+  TORCH_CHECK(wrong.empty(), wrong);
 }
 
 // There are no nested tensors here: a TransformerEncoder that is told so keeps the padded ones.

@@ -1,5 +1,7 @@
 """What mixtures of experts count and multiply with: histc of whole numbers, grouped_mm."""
 
+import re
+
 import pytest
 import torch
 from threads import count_right
@@ -76,6 +78,37 @@ def test_a_compiled_graph_counts_between_bounds_and_refuses_those_of_the_values(
         assert torch.equal(got.cpu(), torch.bincount(x, minlength=4).int())
         with pytest.raises(Exception, match="bounds that the values decide"):
             torch.compile(lambda x: torch.histc(x, 4), backend="heddle")(x.float())
+
+
+INF = float("inf")
+REFUSED = (
+    ((4, 0, INF), "range of [0, inf] is not finite"),
+    ((4, -INF, 2), "range of [-inf, 2] is not finite"),
+    ((4, 3, 0), "max must be larger than min"),
+    ((4, 0.5, -0.5), "max must be larger than min"),
+    ((0, 0, 1), "bins must be"),
+)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32])
+@pytest.mark.parametrize(("bounds", "named"), REFUSED)
+def test_a_compiled_graph_refuses_bounds_in_the_words_of_an_eager_call(bounds, named, dtype, device):
+    x = torch.arange(5).to(dtype)
+    torch._dynamo.reset()
+    with torch.no_grad():
+        if dtype == torch.float32 or bounds != (4, 0.5, -0.5):  # which are 0 and 0 among whole numbers
+            with pytest.raises(RuntimeError, match=re.escape(named)):
+                torch.histc(x.to(device), *bounds)
+        with pytest.raises(Exception, match=re.escape(named)):
+            torch.compile(lambda x: torch.histc(x, *bounds), backend="heddle")(x.to(device))
+
+
+def test_a_compiled_graph_does_not_count_whole_numbers_between_bounds_that_are_one(device):
+    x = torch.arange(5)
+    assert torch.histc(x.to(device), 2, 0.2, 0.9).tolist() == [2, 3]  # from 0 to 0: those of the values
+    torch._dynamo.reset()
+    with torch.no_grad(), pytest.raises(Exception, match="bounds that the values decide"):
+        torch.compile(lambda x: torch.histc(x, 2, 0.2, 0.9), backend="heddle")(x.to(device))
 
 
 def products(*shapes, dtype=torch.float32):

@@ -140,3 +140,17 @@ def test_a_refused_call_leaves_the_model_that_takes_any_number(built, monkeypatc
             assert_same(fast(torch.ones(3, 2), n), torch.full((3, 2), float(n)))
     assert len(built) == before
     assert built[0]._models.built == {(): model}
+
+
+def test_a_refused_value_leaves_the_models_of_others(built):
+    def counted(x, high: int):
+        return torch.histc(x, 4, 2, high)
+
+    fast = compiled(counted)
+    x = torch.tensor([2.0, 3.0, 5.0])
+    with torch.no_grad():
+        for _ in range(2):
+            for high, wanted in ((6, [1, 1, 0, 1]), (5, [1, 1, 0, 1]), (4, [1, 0, 1, 0])):
+                assert fast(x, high).tolist() == wanted
+            with pytest.raises(errors.UnsupportedError, match="bounds that the values decide"):
+                fast(x, 2)

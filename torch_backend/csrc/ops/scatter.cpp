@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 
+#include "bins.h"
 #include "lanes.h"
 
 namespace heddle::torch_backend {
@@ -150,12 +151,24 @@ Results index_reduce(Call& call) {
 
 // ---- counting
 
+// A graph has to have them: it refuses nothing by a number that is known only when it runs.
+void check_bounds(Call& call, bool whole) {
+  if (call.is_computed(2) || call.is_computed(3))
+    call.unsupported("bounds have to be fixed numbers in a graph");
+  if (!call.is_known(2) || !call.is_known(3)) return;  // an eager call's were looked at before
+  const double low = whole ? std::trunc(call.known(2)) : call.known(2);
+  const double high = whole ? std::trunc(call.known(3)) : call.known(3);
+  if (low == high) call.unsupported("bounds that the values decide are not offered in a graph");
+  const std::string wrong = wrong_with_bounds(low, high);
+  if (!wrong.empty()) throw Error(ErrorCode::invalid, wrong);
+}
+
 // self, bins, min, max. Floats are rounded as PyTorch's CPU rounds them, whole numbers are reckoned with as
 // PyTorch's CUDA does; what is outside, or NaN, is counted in a bin of its own, which goes.
 Results histc(Call& call) {
-  if (call.are_equal(2, 3)) call.unsupported("bounds that the values decide are not offered in a graph");
   const DType dtype = call.result_dtype();
   if (dtype == DType::boolean) call.unsupported("bools are not counted in bins");
+  check_bounds(call, !is_float(dtype));
   const DType in = is_float(dtype) ? wide(dtype) : DType::i64;
   const auto stepped = [&](const Term& x) { return is_float(dtype) ? rounded(x) : x; };
   // A whole bound may lie beyond the values' own type.
