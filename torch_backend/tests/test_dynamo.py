@@ -228,6 +228,16 @@ def test_extents_of_several_parts_are_added_up():
             assert_same(fast(*parts), joined(*parts))
 
 
+def test_conversions_that_the_tracer_adds():
+    x = 3 * torch.randn(4, 5)
+    with torch.no_grad():  # by name, as PyTorch's decompositions do it, of renorm() in 16 bits for one
+        got = compiled(lambda x: torch.ops.prims.convert_element_type(x, torch.int32))(x)
+        assert torch.equal(got, x.int())
+        half = x.half()
+        got = compiled(lambda x: torch.renorm(x, 2, 0, 1.0))(half)
+        torch.testing.assert_close(got, torch.renorm(half, 2, 0, 1.0))
+
+
 class Breaking(nn.Module):
     def __init__(self):
         super().__init__()
