@@ -30,7 +30,9 @@ Result<Ref<const Module>> Device::load(ir::Graph graph, const LoadOptions& optio
     return Status::unsupported("device '", traits().name, "' computes in precision ", all, ", not '",
                                options.precision, "'");
   }
-  HEDDLE_TRY_ASSIGN(plan::Prepared prepared, plan::prepare(std::move(graph)));
+  plan::Fusions fusions;
+  fusions.groups = traits().grouped_products;
+  HEDDLE_TRY_ASSIGN(plan::Prepared prepared, plan::prepare(std::move(graph), fusions));
   return make_module(std::move(prepared), options, std::move(source), none);
 }
 

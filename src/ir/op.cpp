@@ -20,14 +20,15 @@ constexpr std::string_view kKindNames[] = {"an int", "a float",  "a string", "in
 std::vector<OpDef> gather_tables() {
   std::vector<OpDef> all;
   for (std::vector<OpDef>& family :
-       std::array{unary_ops(),         binary_ops(),      chain_ops(),
-                  shape_ops(),         movement_ops(),    slicing_ops(),
-                  indexing_ops(),      reduce_ops(),      order_ops(),
-                  linear_ops(),        convolution_ops(), pooling_ops(),
-                  normalization_ops(), attention_ops(),   convolution_transpose_ops(),
-                  integer_ops(),       recurrent_ops(),   trigonometry_ops(),
-                  bitwise_ops(),       scatter_ops(),     resize_ops(),
-                  sampling_ops(),      control_ops(),     linear_attention_ops()}) {
+       std::array{unary_ops(),          binary_ops(),      chain_ops(),
+                  shape_ops(),          movement_ops(),    slicing_ops(),
+                  indexing_ops(),       reduce_ops(),      order_ops(),
+                  linear_ops(),         convolution_ops(), pooling_ops(),
+                  normalization_ops(),  attention_ops(),   convolution_transpose_ops(),
+                  integer_ops(),        recurrent_ops(),   trigonometry_ops(),
+                  bitwise_ops(),        scatter_ops(),     resize_ops(),
+                  sampling_ops(),       control_ops(),     linear_attention_ops(),
+                  grouped_product_ops()}) {
     std::move(family.begin(), family.end(), std::back_inserter(all));
   }
   std::sort(all.begin(), all.end(), [](const OpDef& a, const OpDef& b) { return a.name < b.name; });

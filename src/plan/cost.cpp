@@ -76,7 +76,7 @@ std::optional<double> product_flops(const Graph& graph, const Node& node) {
   if (node.is("LinearAttention")) return linear_attention_flops(graph, node);
   if (node.outputs[0] == ir::kNoValue) return std::nullopt;
   const double out = elements(graph, node.outputs[0]);
-  if (is_any(node, {"MatMul", "MatMulInteger", "Linear"})) {
+  if (is_any(node, {"MatMul", "MatMulInteger", "Linear", "GroupedMatMul"})) {
     return 2 * out * from_end(extents(graph, node.inputs[0]), 1);
   }
   if (node.is("Gemm")) {

@@ -2,7 +2,6 @@
 
 #include <set>
 
-#include "plan/passes/optimize.h"
 #include "plan/rows/batchable.h"
 
 namespace heddle::plan {
@@ -25,8 +24,8 @@ uint64_t bytes_of_constants(const ir::Graph& graph) {
 
 }  // namespace
 
-Result<Prepared> prepare(ir::Graph graph) {
-  HEDDLE_TRY_ASSIGN(ir::Graph optimised, optimize(std::move(graph)));
+Result<Prepared> prepare(ir::Graph graph, const Fusions& fusions) {
+  HEDDLE_TRY_ASSIGN(ir::Graph optimised, optimize(std::move(graph), fusions));
   const auto kept = std::make_shared<const ir::Graph>(mark_rows(std::move(optimised)));
   return Prepared{kept, signatures_of(*kept, kept->inputs), signatures_of(*kept, kept->outputs),
                   bytes_of_constants(*kept)};

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "base/sync.h"
 #include "ir/graph.h"
+#include "plan/passes/optimize.h"
 
 namespace heddle::plan {
 
@@ -26,6 +27,6 @@ struct Prepared {
   uint64_t weight_bytes = 0;  // each constant once, however many branches share it
 };
 
-Result<Prepared> prepare(ir::Graph graph);
+Result<Prepared> prepare(ir::Graph graph, const Fusions& fusions = {});
 
 }  // namespace heddle::plan

@@ -82,6 +82,9 @@ constexpr std::string_view kWhole[] = {
     "aten::max_pool3d",     "aten::lstm.input",    "aten::gru.input",
     "aten::rnn_tanh.input", "aten::rnn_relu.input"};
 
+// Operators of this package, which tracers put into graphs.
+constexpr std::string_view kOurs = "heddle::";
+
 // They move between devices and memory formats, too: PyTorch's own end in _copy_from. What PyTorch makes with
 // _unsafe_view is a view, which kron(out=) writes through. Memory that leaves its elements open is PyTorch's
 // to lay out over empty.memory_format and empty_strided: an entry would have the device fill it.
@@ -184,6 +187,7 @@ class Registrar {
 
  private:
   void add(const Entry& entry) {
+    if (entry.op.starts_with(kOurs)) return;
     const auto op = c10::Dispatcher::singleton().findSchema(name_of(entry.op));
     if (!op) {
       not_in_pytorch().emplace_back(entry.op);

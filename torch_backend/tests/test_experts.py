@@ -1,9 +1,11 @@
 """What mixtures of experts count and multiply with: histc of whole numbers, grouped_mm."""
 
+import os
 import re
 
 import pytest
 import torch
+from heddle.torch import dynamo
 from threads import count_right
 from torch.nn import functional as F
 
@@ -147,11 +149,34 @@ def test_eight_threads_get_the_cpus_products_of_groups(form, how, device):
     assert done == 24
 
 
-def test_rows_past_the_last_group_are_zeros_in_a_compiled_graph():
-    from heddle.torch.grouped_products import grouped_mm
+@pytest.mark.parametrize("transposed", [False, True])
+def test_a_compiled_graph_multiplies_each_row_with_its_own_matrix(transposed, monkeypatch):
+    """On the host; where the driver has no such product, every row meets every matrix."""
+    graphs = []
+    run = dynamo.Built.run
+    monkeypatch.setattr(
+        dynamo.Built, "run", lambda built, given: graphs.append(built.model.graph()) or run(built, given)
+    )
+    a, b = products((16, 8), (4, 24, 8) if transposed else (4, 8, 24), dtype=torch.bfloat16)
 
-    a, b = products((6, 8), (2, 8, 4))
-    for rows in (1, 6):
-        got = grouped_mm(a[:rows], b, torch.tensor([0, rows - 1]))
-        torch.testing.assert_close(got[: rows - 1], a[: rows - 1] @ b[1])
-        assert not got[rows - 1 :].any()
+    def multiply(a, b, ends):
+        return F.grouped_mm(a, b.transpose(1, 2) if transposed else b, offs=ends)
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        got = torch.compile(multiply, backend="heddle")(a, b, ENDS)
+        torch.testing.assert_close(got, multiply(a, b, ENDS))
+    is_host = os.environ.get("HEDDLE_DEVICE", "host") in ("host", "sim")
+    assert ("GroupedMatMul" in graphs[0]) == is_host
+    assert not (is_host and "Transpose" in graphs[0])
+
+
+def test_rows_past_the_last_group_are_zeros_in_a_compiled_graph():
+    a, b = products((6, 8), (2, 8, 16), dtype=torch.bfloat16)
+    with torch.no_grad():
+        for rows in (1, 6):
+            torch._dynamo.reset()
+            ends = torch.tensor([0, rows - 1], dtype=torch.int32)
+            got = torch.compile(F.grouped_mm, backend="heddle", dynamic=False)(a[:rows], b, offs=ends)
+            torch.testing.assert_close(got[: rows - 1], a[: rows - 1] @ b[1])
+            assert not got[rows - 1 :].any()

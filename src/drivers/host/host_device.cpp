@@ -137,6 +137,7 @@ class HostDevice final : public device::Device {
     traits_.binding.caller_memory = true;
     traits_.unified_memory = true;
     traits_.synchronous = true;
+    traits_.grouped_products = true;
     traits_.precisions = {"f32", "bf16"};
     traits_.threads = threads;
     traits_.lanes = threads;

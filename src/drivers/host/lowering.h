@@ -65,7 +65,7 @@ std::span<const LoweringEntry> integer_lowerings();
 std::span<const LoweringEntry> control_lowerings();
 
 // And in onednn/.
-std::span<const LoweringEntry> matmul_lowerings();     // MatMul, Gemm, Linear
+std::span<const LoweringEntry> matmul_lowerings();     // MatMul, Gemm, Linear, GroupedMatMul
 std::span<const LoweringEntry> conv_lowerings();       // Conv, ConvTranspose, the pools, BatchNormalization
 std::span<const LoweringEntry> recurrent_lowerings();  // RNN, GRU, LSTM
 std::span<const LoweringEntry> attention_lowerings();  // Attention

@@ -32,6 +32,7 @@ class WrappingDevice final : public SimDevice {
     traits_.lanes = options.lanes;
     traits_.queue_depth = options.queue_depth;
     traits_.row_sizes = options.row_sizes;
+    traits_.grouped_products = inner_->traits().grouped_products;
     traits_.events = "heddle::sim::SimEvent";
     const uint64_t bytes = options.memory_bytes != 0 ? options.memory_bytes : traits.memory_bytes;
     traits_.memory_bytes = traits_.staging_bytes = bytes;

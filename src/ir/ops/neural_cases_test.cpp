@@ -21,6 +21,15 @@ void add_products(std::vector<Case>& all) {
                  {f32({kB, kS, 1, 1}, {5, 11, 17, 11, 25, 39})}});
   all.push_back({"MatMul", {i64({1, 2}, {3, 4}), i64({2, 1}, {5, 6})}, {}, {i64({1, 1}, {39})}});
   all.push_back({"MatMul", {f32({kB, 0}, {}), f32({0, 1}, {})}, {}, {f32({kB, 1}, {0, 0})}});
+  const Sample many = f32({4, 1}, {1, 2, 3, 4}), of_groups = f32({kS, 1, 2}, kSix);
+  all.push_back({"GroupedMatMul",
+                 {many, of_groups, i32({kS}, {1, 1, 3})},  // the second has no row, the last row no group
+                 {},
+                 {f32({4, 2}, {1, 2, 10, 12, 15, 18, 0, 0})}});
+  all.push_back({"GroupedMatMul",
+                 {x, f32({2, 2, 3}, {1, 0, 1, 0, 1, -1, 2, 0, 0, 0, 0, 1}), i64({2}, {1, 9})},
+                 {{"trans_b", i(1)}},
+                 {f32({kB, 2}, {4, -1, 8, 6})}});
   all.push_back({"Gemm", {x, w, f32({2}, {1, 2})}, {}, {f32({kB, 2}, {5, 1, 11, 1})}});
   all.push_back({"Gemm",
                  {f32({3, kB}, {1, 4, 2, 5, 3, 6}), wt, f32({}, {1})},

@@ -21,6 +21,7 @@ std::vector<OpDef> indexing_ops();
 std::vector<OpDef> reduce_ops();
 std::vector<OpDef> order_ops();
 std::vector<OpDef> linear_ops();
+std::vector<OpDef> grouped_product_ops();
 std::vector<OpDef> convolution_ops();
 std::vector<OpDef> convolution_transpose_ops();
 std::vector<OpDef> integer_ops();

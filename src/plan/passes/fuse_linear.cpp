@@ -57,6 +57,15 @@ Status from_matmul(Rewriter& rw, const Node& node) {
                                      : Status();
 }
 
+// Matrices that lie as [groups, n, k] stay there.
+Status absorb_transpose(Rewriter& rw, const Node& grouped) {
+  const Node* transpose = rw.maker(grouped.inputs[1], "Transpose");
+  if (transpose == nullptr || permutation(*transpose, 3) != std::vector<int64_t>{0, 2, 1}) return {};
+  const int64_t other = grouped.attributes.i64("trans_b") != 0 ? 0 : 1;
+  return rw.replace(grouped, "GroupedMatMul", {grouped.inputs[0], transpose->inputs[0], grouped.inputs[2]},
+                    {{"trans_b", other}});
+}
+
 Status from_gemm(Rewriter& rw, const Node& node) {
   const bool has_c = node.has_input(2);
   const ir::Attributes& a = node.attributes;
@@ -129,6 +138,7 @@ Result<ir::Graph> fuse_linear(ir::Graph graph) {
   return rewriter.run([](Rewriter& rw, const Node& node) -> Status {
     if (node.is("MatMul")) return from_matmul(rw, node);
     if (node.is("Gemm")) return from_gemm(rw, node);
+    if (node.is("GroupedMatMul")) return absorb_transpose(rw, node);
     if (node.is("Reshape") || node.is("Transpose")) return absorb_movement(rw, node);
     if (node.is("Add")) {
       HEDDLE_TRY(absorb_bias(rw, node));

@@ -45,6 +45,7 @@ Result<ir::Graph> optimize_within(ir::Graph graph, const Fusions& fusions, int64
   // cancel. GELU and LayerNormalization precede Linear, which takes in GELU; element-wise chains come last
   // and get what no other pass wanted.
   const Stage stages[] = {
+      {!fusions.groups, spread_groups},
       {true, canonicalise},
       {true, merge_equal},
       {fusions.gelu, fuse_gelu},

@@ -21,6 +21,7 @@ struct Fusions {
   // Projections, scores, mask, softmax -> Attention, packed where one input gives q, k, v.
   bool attention = true;
   bool elementwise = true;  // chains -> Elementwise
+  bool groups = true;       // GroupedMatMul stays, where else it is made of other products
 };
 
 Result<ir::Graph> optimize(ir::Graph graph, const Fusions& fusions = {});

@@ -29,6 +29,8 @@ ir::Graph drop_dead(ir::Graph graph);
 Result<ir::Graph> merge_equal(ir::Graph graph);
 // No-ops go, movement chains get short, one meaning gets one spelling.
 Result<ir::Graph> canonicalise(ir::Graph graph);
+// GroupedMatMul becomes a product of every row with every matrix, or of each with a copy of its own.
+Result<ir::Graph> spread_groups(ir::Graph graph);
 Result<ir::Graph> fuse_linear(ir::Graph graph);
 Result<ir::Graph> fuse_conv(ir::Graph graph);
 Result<ir::Graph> fuse_layer_norm(ir::Graph graph);

@@ -45,6 +45,11 @@ Rows by_example(const RowContext& c) {
   return all_fixed_but_first(c);
 }
 
+// Groups end at places among all rows.
+Rows grouped_product(const RowContext&) {
+  return Rows::mixed("takes the group of a row by its place among all rows");
+}
+
 // The indices of a pool count through the whole batch.
 Rows max_pool(const RowContext& c) {
   if (c.node.outputs.size() > 1) return Rows::mixed("gives indices that count through all examples");
@@ -225,6 +230,7 @@ std::vector<RowRule> arithmetic_row_rules() {
   std::vector<RowRule> rules = {{"MatMul", matmul},
                                 {"Gemm", gemm},
                                 {"Linear", linear},
+                                {"GroupedMatMul", grouped_product},
                                 {"Conv", conv},
                                 {"ConvTranspose", conv},
                                 {"ConvInteger", by_example},

@@ -11,6 +11,7 @@
 #include "drivers/metal/lowering/lowering.h"
 #include "ir/builder.h"
 #include "ir/op.h"
+#include "plan/passes/passes.h"
 #include "tests/close_fixture.h"
 #include "tests/driver_conformance/op_cases_fixture.h"
 #include "tests/metal_double/graph/lowering_bench.h"
@@ -56,6 +57,8 @@ Result<Problem> problem_of(const Case& c, DType t, std::optional<double> planted
                     builder.nodes(c.op, ids, c.outputs, c.attributes, "node"));
   for (const ir::ValueId result : results) builder.output(result);
   HEDDLE_TRY_ASSIGN(out.graph, builder.take());
+  HEDDLE_TRY_ASSIGN(out.graph,
+                    plan::spread_groups(std::move(out.graph)));  // as plan::prepare() does for Metal
   HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph, out.inputs));
   return out;
 }

@@ -102,6 +102,11 @@ Results linear_entry(Call& call) {
   return linear(call, factor(call, 0), factor(call, 1), bias);
 }
 
+// self [rows, k], matrices [groups, k, n], where the groups of rows end.
+Results rows_of_groups(Call& call) {
+  return call.node("GroupedMatMul", {call.tensor(0), call.tensor(1), call.tensor(2)});
+}
+
 // All differences at once: products would lose the digits of near points.
 Results distances(Call& call) {
   const Value a = widened(call, 0), b = widened(call, 1);
@@ -176,6 +181,7 @@ std::span<const Entry> matrix_entries() {
       {"aten::addbmm", addbmm},
       {"aten::addr", addr},
       {"aten::linear", linear_entry},
+      {"heddle::rows_of_groups", rows_of_groups},
       {"aten::linalg_cross", cross},
       {"aten::trace", trace},
       {"aten::_cdist_forward", distances},

@@ -9,6 +9,7 @@
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/float_steps.h"
+#include "drivers/host/onednn/grouped_product.h"
 #include "drivers/host/onednn/linear.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
@@ -237,6 +238,7 @@ std::span<const LoweringEntry> matmul_lowerings() {
   static constexpr LoweringEntry kEntries[] = {
       {"MatMul", [](Lowering& l) { return lower_floats(l, lower_matmul_f32); }},
       {"Gemm", [](Lowering& l) { return lower_floats(l, lower_gemm_f32); }},
+      {"GroupedMatMul", lower_grouped_product},
       {"Linear", [](Lowering& l) { return lower_floats(l, lower_linear); }},
   };
   return kEntries;

@@ -159,6 +159,8 @@ std::span<const PathEntry> product_paths() {
       {"MatMul", composed, lower_matmul, kWide | kHalves, kAxis},
       {"Gemm", composed, lower_gemm, kWide | kHalves, kAxis},
       {"Linear", composed, lower_linear, kWide | kHalves, kAxis},
+      {"GroupedMatMul", refused, nullptr, kPlain,
+       "the plan makes it of others: MPSGraph has no such product"},
       {"MatMulInteger", composed, lower_matmul_integer, kPlain,
        "in f32, 258 terms at a time, which is exact: MPSGraph's product takes floats only"},
   };

@@ -1,8 +1,9 @@
 """Products of groups of rows with a matrix each, as mixtures of experts take them, for traced graphs.
 
-Where a group ends is known only when the graph runs, and extents inside a graph are not read off values. So
-every row meets every matrix, and its own group's product is kept; of fewer rows than matrices, each takes a
-copy of its group's. An eager call multiplies each group alone.
+Where a group ends is known only when the graph runs, and extents inside a graph are not read off values.
+heddle::rows_of_groups is an operator of the runtime's that reads the ends while it runs. Groups along what is
+summed over have none: every matrix gets all of it, with zeros for the other groups. An eager call multiplies
+each group alone.
 """
 
 from __future__ import annotations
@@ -21,16 +22,14 @@ def _groups(ends: Tensor, count: int) -> Tensor:
     return (ends[:, None] <= places).sum(0)
 
 
+_OURS = torch.library.Library("heddle", "DEF")
+# [rows, k] with [groups, k, n]: [rows, n], zeros past the last end.
+_OURS.define("rows_of_groups(Tensor a, Tensor matrices, Tensor ends) -> Tensor")
+
+
+@torch.library.impl(_OURS, "rows_of_groups", "Meta")
 def _rows_of_groups(a: Tensor, matrices: Tensor, ends: Tensor) -> Tensor:
-    """[rows, k] with [groups, k, n]: [rows, n], zeros past the last end."""
-    groups, rows = matrices.shape[0], a.shape[0]
-    group = _groups(ends, rows)
-    if isinstance(rows, int) and rows < groups:
-        own = matrices[group.clamp(max=groups - 1)]
-        made = torch.matmul(a.unsqueeze(1), own).squeeze(1)
-        return torch.where((group < groups).unsqueeze(1), made, 0)
-    is_own = group == torch.arange(groups, device=ends.device)[:, None]
-    return torch.where(is_own.unsqueeze(-1), torch.matmul(a, matrices), 0).sum(0)
+    return a.new_empty((a.shape[0], matrices.shape[2]))
 
 
 def grouped_mm(
@@ -45,9 +44,9 @@ def grouped_mm(
     if offs is None:
         made = torch.matmul(a, b)
     elif b.dim() == 3:
-        made = _rows_of_groups(a, b, offs)
+        made = torch.ops.heddle.rows_of_groups(a, b, offs)
     elif a.dim() == 3:
-        made = _rows_of_groups(b.t(), a.transpose(1, 2), offs).t()
+        made = torch.ops.heddle.rows_of_groups(b.t(), a.transpose(1, 2), offs).t()
     else:
         own = _groups(offs, a.shape[1]) == torch.arange(offs.shape[0], device=offs.device)[:, None]
         # Both, for what is no number in one group's rows is none in a product with zeros.
