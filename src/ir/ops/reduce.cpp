@@ -63,6 +63,12 @@ Inferred infer_number(const Node& node, Operands in) {
   return infer_over(node, in);
 }
 
+// Of bools, too.
+Inferred infer_extreme(const Node& node, Operands in) {
+  if (in[0]->type.dtype != DType::kBool) HEDDLE_TRY(accept(*in[0], "x", Accept::kNumber));
+  return infer_over(node, in);
+}
+
 // What one output element collects: floats in double, integers in 64 bits.
 struct Sum {
   double real = 0;
@@ -165,8 +171,8 @@ std::vector<OpDef> reduce_ops() {
       entry("ReduceSum", infer_total<false>, reduce<Total>),
       entry("ReduceProd", infer_total<true>, reduce<Product>),
       entry("ReduceMean", infer_number, reduce<Mean>),
-      entry("ReduceMax", infer_over, reduce<Greatest>),
-      entry("ReduceMin", infer_over, reduce<Least>),
+      entry("ReduceMax", infer_extreme, reduce<Greatest>),
+      entry("ReduceMin", infer_extreme, reduce<Least>),
       entry("ReduceL2", infer_number, reduce<Length>),
       entry("ReduceSumSquare", infer_number, reduce<SumSquare>),
   };

@@ -70,6 +70,8 @@ std::vector<Refusal> value_refusals() {
       {"GatherND", {x, i64({4}, {})}, {}, "its last extent has to be 1 to 3"},
       {"NonZero", {x}, {}, "unsupported: node 'n' (NonZero): its result has a data-dependent shape"},
       {"ReduceSum", {x, numbers({3})}, {}, "axis 3 is outside [-3, 2]"},
+      {"ReduceMin", {{DType::kU64, {2, 3}, {}, {}}}, {}, "other than u64"},
+      {"ReduceMax", {{DType::kU64, {2, 3}, {}, {}}}, {}, "other than u64"},
       {"ReduceSum", {x, words}, {}, "axes is data-dependent; it has to be constant"},
       {"TopK", {x, numbers({9})}, {}, "has 1 outputs; it takes 2"},
       {"MatMul", {x, x}, {}, "the inner extents differ: 4 of f32[2, 3, 4] against 3"},
