@@ -8,6 +8,7 @@ Exits with 1 when a patch does not apply, a build fails, or a test passes withou
 """
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -33,6 +34,7 @@ IN_PRESETS: dict[str, tuple[str, str, dict[str, str]]] = {
     "cuda": ("cuda", "build/release", {}),
     "avx2": ("release", "build/release", {"DNNL_MAX_CPU_ISA": "AVX2"}),
     "sim": ("sim", "build/sim", {}),
+    "tsan": ("tsan", "build/tsan", {}),
 }
 
 
@@ -152,15 +154,32 @@ class Copy:
         preset, folder, device = IN_PRESETS.get(test[0], ("release", "build/release", {}))
         self.must(["cmake", "--preset", preset])
         self.must(["cmake", "--build", folder, "--target", program])
-        path = next(path for path in (COPY / folder).rglob(program) if path.is_file())
-        status, output = self.run([path, "-tc=" + case.replace(",", "\\,")], TEST_LIMIT_S, **device)
+        command: list[str | Path] = []
+        limit_s = TEST_LIMIT_S
+        if test[0] == "tsan":
+            command, device = self.as_ctest_runs(folder, program)
+            limit_s += 120  # tools/watched.py, which is among those words, ends it before
+        else:
+            command = [next(path for path in (COPY / folder).rglob(program) if path.is_file())]
+        status, output = self.run([*command, "-tc=" + case.replace(",", "\\,")], limit_s, **device)
         output = re.sub(r"\x1b\[[0-9;]*m", "", output)
         ran = re.search(r"test cases:\s*(\d+)", output)
         if ran and ran.group(1) == "0":
             return False, "no such test case"
         if status == -1000:
             return False, f"did not end within {TEST_LIMIT_S} s"
+        if test[0] == "tsan" and status != 0:
+            return "WARNING: ThreadSanitizer:" in output, "failed without a report of the thread sanitizer"
         return status != 0, "passed"
+
+    def as_ctest_runs(self, folder: str, program: str) -> tuple[list[str | Path], dict[str, str]]:
+        """The command and the environment of a test program, which a sanitizer needs."""
+        status, output = self.run(["ctest", "--test-dir", folder, "--show-only=json-v1"])
+        for test in json.loads(output)["tests"] if status == 0 else ():
+            if test["name"] == program:
+                lists = [each["value"] for each in test["properties"] if each["name"] == "ENVIRONMENT"]
+                return test["command"], dict(word.split("=", 1) for words in lists for word in words)
+        raise RuntimeError(f"ctest knows no test {program} in {folder}")
 
     def replay_objects(self, program: str, model: str) -> tuple[bool, str]:
         """Whether what the program's threads did is no execution of the model."""
