@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/schedules_fixture.h"
+#include "base/sync.h"
 
 namespace heddle {
 namespace {
