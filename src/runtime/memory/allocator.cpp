@@ -222,7 +222,7 @@ auto Allocator::take_emptied(Take&& take) -> decltype(take()) {
       moving_.wait(moving);
       continue;
     }
-    const bool any_arrived = arrivals_.load_acquire() != arrivals;
+    const bool any_arrived = arrivals_.load_relaxed() != arrivals;
     seam::did("allocator.look_for_arrivals", any_arrived);
     if (!any_arrived) return taken;
   }
@@ -238,9 +238,9 @@ void Allocator::give_up_cache_for(Want want) {
 
 void Allocator::arrived(uint64_t bytes) {
   if (bytes == 0) return;
-  arrivals_.add_acq_rel(1);  // first: who finds nothing moving finds it counted
+  arrivals_.add_release(1);  // first: who finds nothing moving finds it counted
   seam::did("allocator.count_arrival");
-  moving_.sub_acq_rel(bytes);
+  moving_.sub_release(bytes);
   seam::did("allocator.arrive");
   moving_.notify_all();
 }
@@ -286,7 +286,7 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
 
 bool Allocator::try_wait_in_line(Block& block, const std::vector<Point>& uses) noexcept {
   const Want held{block->bytes(), block->kind()};
-  pending_count_.add_release(1);
+  pending_count_.add_relaxed(1);
   seam::did("allocator.count_waiting");
   try {
     Pending waiting{nullptr, uses};
@@ -376,10 +376,10 @@ void Allocator::reap_pending() {
       free.push_back(std::move(each.block));
       return true;
     });
-    moving_.add_acq_rel(bytes);
+    moving_.add_relaxed(bytes);
     seam::did("allocator.take_waiting", static_cast<int64_t>(free.size()));
   }
-  pending_count_.sub_relaxed(free.size());
+  pending_count_.sub_release(free.size());  // who finds none waiting finds them moving
   for (Block& block : free) keep(std::move(block), false);
   arrived(bytes);
 }
@@ -408,7 +408,7 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
   const auto take = [&](Block& block, PerKind<Tally>& tally) {
     bytes += block->bytes();
     tally[kind].cached -= block->bytes();
-    moving_.add_acq_rel(block->bytes());
+    moving_.add_relaxed(block->bytes());
     seam::did("allocator.take_out");
     blocks.push_back(std::move(block));
   };

@@ -187,11 +187,16 @@ class Allocator final : public device::Recycler,
   const double high_watermark_, low_watermark_;
   const uint32_t generation_;  // fork_generation() of the maker
   mutable PerKind<Kind> kinds_;
-  // Bytes that a thread has taken out of a list and not yet given to the driver or to another list.
+  // Bytes that a thread has taken out of a list and not yet given to the driver or to another list. Added
+  // under the list's lock, or before pending_count_ goes down: who looks for memory there finds it, or this.
   Atomic<uint64_t> moving_{0};
-  Atomic<uint64_t> arrivals_{0};  // how often some of them arrived
+  // How often some of them arrived. Read with acquire before a thread looks for them: `reserved`, which it
+  // reads relaxed, is then no older.
+  Atomic<uint64_t> arrivals_{0};
   Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
-  Atomic<uint64_t> pending_count_{0};  // how many blocks wait; spares the lock when none does
+  // How many blocks wait; spares the lock when none does. Subtracted with release, after moving_ was added
+  // to.
+  Atomic<uint64_t> pending_count_{0};
   mutable std::array<PaddedStripe, kStripes> stripes_;
   mutable Guarded<Large, Rank::kAllocator> large_;
   mutable Guarded<Waiting, Rank::kAllocator> pending_;
