@@ -38,7 +38,7 @@ void Governor::set_limit_once(int limit) {
   {
     auto queue = queue_.lock();
     if (limit_.load_relaxed() != 0) return;
-    limit_.store_release(limit);  // pairs with limit()
+    limit_.store_relaxed(limit);
     lanes_ = std::make_unique<LaneState[]>(static_cast<size_t>(limit));
     words_.open(limit, kCollected);
     queue->collected = limit;
@@ -128,7 +128,7 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
   {
     auto queue = queue_.lock();
     if (queue->holder == kNobody || queue->holder == this_thread_number()) {
-      copies_.add_acq_rel(1);
+      copies_.add_relaxed(1);  // the lock orders it behind the last hold
       seam::did("governor.enter_copy");
       return Permit(this, kNoLane);
     }
@@ -173,7 +173,7 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
 }
 
 void Governor::leave_copy() {
-  const bool awaited = copies_.sub_acq_rel(1) == (kHeldOff | 1);
+  const bool awaited = copies_.sub_release(1) == (kHeldOff | 1);
   seam::did("governor.leave_copy", awaited);
   if (!awaited) [[likely]]
     return;
@@ -244,7 +244,7 @@ void Governor::release_collected(Queue& queue, Answers& answers) {
 }
 
 void Governor::release_copies(Queue& queue, Answers& answers) {
-  copies_.add_acq_rel(queue.copies.size());  // counted before the next holder looks
+  copies_.add_relaxed(queue.copies.size());  // counted before the next holder looks
   seam::did("governor.count_copies", static_cast<int64_t>(queue.copies.size()));
   copies_.and_acq_rel(~kHeldOff);
   seam::did("governor.let_copies_in");

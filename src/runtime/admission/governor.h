@@ -105,7 +105,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
   void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it
   void forget(ModelId model);                            // the model is gone
   void set_limit_once(int limit);                        // no effect when there is a limit
-  int limit() const { return limit_.load_acquire(); }
+  int limit() const { return limit_.load_relaxed(); }
 
   struct Stats {
     uint64_t entered = 0;
@@ -194,13 +194,15 @@ class Governor : public std::enable_shared_from_this<Governor> {
   const uint32_t generation_;  // fork_generation() of the maker: a child hands nothing over
   OwnerWords words_;
   // How many copies' Permits are out, and kHeldOff while a holder collects or has the device; that bit
-  // changes under the queue's lock. Acquire-release: the holder sees what the copies before it did. The last
-  // copy to leave finds the bit and hands over; a collector that set it finds the count.
+  // changes under the queue's lock. The last copy to leave finds the bit and hands over; a collector that set
+  // it finds the count. Copies leave with release, and who collects acquires: the holder sees what they did.
+  // The bit is cleared with release, and copies enter with acquire: they see what the holder did.
   Atomic<uint64_t> copies_{0};
   // The thread that has the device exclusively, 0 for none; changed under the queue's lock. Relaxed: it tells
   // each thread only whether that is itself, which it was told before it went on.
   Atomic<uint64_t> alone_{kNobody};
-  Atomic<int> limit_{0};                      // set once under the queue's lock
+  // Set once under the queue's lock. A number: what lanes need is published by the words.
+  Atomic<int> limit_{0};
   std::unique_ptr<LaneState[]> lanes_;        // made with the words
   Atomic<Duration::rep> longest_wait_ns_{0};  // a statistic
   mutable Guarded<Queue, Rank::kGovernor> queue_;

@@ -70,7 +70,7 @@ class OwnerWords {
   // A free place below `most`: `first`, or the next one in turn. kNone when it found none, or callers are
   // parked.
   int try_take(uint64_t owner, int first, int most) {
-    if (parked_.load_acquire()) return kNone;
+    if (parked_.load_relaxed()) return kNone;  // a hint here: who parks looks at the words afterwards
     const int places = std::min(most, this->places());
     int place = first < places ? first : 0;
     for (int tried = 0; tried < places; ++tried) {
