@@ -55,7 +55,7 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
     over = waiters.wait_until(deadline, [&] {
       const bool is_reached = reached_.load_seq_cst() >= value;
       seam::did("timeline.look_parked", is_reached);
-      return is_reached || failed_.load_acquire();
+      return is_reached || failed_.load_relaxed();  // set under this lock
     });
     parked_.sub_relaxed(1);
     seam::did("timeline.unpark");
@@ -72,7 +72,7 @@ Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
   seam::did("timeline.count_stamp");
   const bool is_reached = reached_.load_seq_cst() >= value;
   seam::did("timeline.look_stamped", is_reached);
-  if (is_reached || failed_.load_acquire()) {
+  if (is_reached || failed_.load_relaxed()) {
     stamped_.sub_relaxed(1);
     stamp->fill();
   } else {
@@ -92,11 +92,11 @@ size_t Timeline::fill_stamps(Waiters& waiters, uint64_t value) {
 }
 
 void Timeline::advance(uint64_t value, Completion) {
-  if (failed_.load_acquire()) return;
-  const uint64_t before = reached_.load_relaxed();  // its only writer
+  if (failed_.load_relaxed()) return;  // this path's own, as is the next
+  const uint64_t before = reached_.load_relaxed();
   // Who sees the value reached may go on at once, and its time must not depend on what they do.
   size_t left = 0;
-  const bool any = stamped_.load_acquire() != 0;
+  const bool any = stamped_.load_relaxed() != 0;
   seam::did("timeline.look_for_stamps", any);
   if (any) left = fill_stamps(*waiters_.lock(), value);
   reached_.store_seq_cst(value);
@@ -130,7 +130,7 @@ bool Timeline::ring_at(uint64_t value) {
 void Timeline::fail(Status cause, Completion) {
   {
     auto waiters = waiters_.lock();
-    if (failed_.load_acquire()) return;
+    if (failed_.load_relaxed()) return;
     waiters->cause = std::move(cause);
     seam::did("timeline.tell_cause");
     failed_.store_release(true);  // pairs with failed()

@@ -65,12 +65,14 @@ class Timeline {
  private:
   // One writer (the completion path), many readers; results of submissions <= reached_ are published by it.
   Atomic<uint64_t> reached_{0};
-  Atomic<bool> failed_{false};  // set once, after the cause
+  // Set once, under the lock, after the cause. Who acquires it has the memory that the queue used.
+  Atomic<bool> failed_{false};
   // Waiters that may sleep. advance() writes reached_ and then reads this, a waiter the reverse; all seq_cst,
   // so they cannot both miss each other, and advance() takes the lock for them only when one sleeps.
   mutable Atomic<int> parked_{0};
-  // Unfilled stamps, changed under the lock. advance() reads it (acquire) before it writes reached_, to fill
-  // what is due, and again (seq_cst) after, for one that came between; stamp() adds and then reads reached_.
+  // Unfilled stamps, changed under the lock. advance() reads it (relaxed: who submitted after stamp() is in
+  // order with it) before it writes reached_, to fill what is due, and again (seq_cst) after, for one that
+  // came between; stamp() adds and then reads reached_.
   Atomic<size_t> stamped_{0};
   struct Waiters {
     Status cause;
