@@ -67,7 +67,7 @@ int StreamPool::take_undisturbed() {
 }
 
 Result<StreamLease> StreamPool::lease() {
-  if (!closed_.load_acquire() && fork_generation() == generation_) [[likely]] {
+  if (!closed_.load_relaxed() && fork_generation() == generation_) [[likely]] {
     if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
       return occupy(place);
   }
@@ -77,7 +77,7 @@ Result<StreamLease> StreamPool::lease() {
 Result<StreamLease> StreamPool::lease(Deadline deadline) {
   if (fork_generation() != generation_) [[unlikely]]
     return forked();
-  if (closed_.load_acquire()) [[unlikely]]
+  if (closed_.load_relaxed()) [[unlikely]]
     return closed_status();
   if (const int place = try_take(); place != OwnerWords::kNone) [[likely]]
     return occupy(place);
@@ -97,7 +97,7 @@ Result<StreamLease> StreamPool::lease(Deadline deadline) {
 
 Result<std::optional<StreamLease>> StreamPool::try_lease() {
   if (fork_generation() != generation_) return forked();
-  if (closed_.load_acquire()) return closed_status();
+  if (closed_.load_relaxed()) return closed_status();
   const int place = try_take();
   if (place == OwnerWords::kNone) return std::optional<StreamLease>();
   HEDDLE_TRY_ASSIGN(StreamLease lease, occupy(place));
@@ -141,7 +141,7 @@ Result<StreamLease> StreamPool::join() {
     int place = try_take();
     const bool took = place != OwnerWords::kNone;
     if (!took) place = join_least_loaded();
-    if (place == OwnerWords::kNone && !closed_.load_acquire()) changes_.wait(seen);
+    if (place == OwnerWords::kNone && !closed_.load_relaxed()) changes_.wait(seen);
     seekers_.sub_relaxed(1);
     seam::did("pool.end_seek");
     if (took) return occupy(place);
@@ -149,7 +149,7 @@ Result<StreamLease> StreamPool::join() {
       joined_.add_relaxed(1);
       return StreamLease(places_[static_cast<size_t>(place)].keeper, place);
     }
-    if (closed_.load_acquire()) return closed_status();
+    if (closed_.load_relaxed()) return closed_status();
   }
 }
 
@@ -173,7 +173,7 @@ int StreamPool::join_least_loaded() {
   });
   for (const Load& load : loads) {
     Atomic<int>& lessees = places_[static_cast<size_t>(load.place)].lessees;
-    for (int seen = lessees.load_acquire(); seen > 0;) {
+    for (int seen = lessees.load_relaxed(); seen > 0;) {
       if (!lessees.cas_weak_acq_rel(seen, seen + 1)) continue;
       seam::did("pool.join", load.place);
       return load.place;
@@ -283,7 +283,7 @@ Status StreamPool::exhausted(std::string_view also) const {
 Result<Ref<Stream>> StreamPool::default_stream() {
   if (fork_generation() != generation_) [[unlikely]]
     return forked();
-  if (closed_.load_acquire()) return closed_status();
+  if (closed_.load_relaxed()) return closed_status();
   {
     const auto queue = queue_.lock();
     if (queue->default_stream != nullptr && !queue->default_stream->failed()) return queue->default_stream;
@@ -303,7 +303,7 @@ Result<Ref<Stream>> StreamPool::default_stream() {
 }
 
 void StreamPool::close() {
-  closed_.store_release(true);
+  closed_.store_relaxed(true);
   seam::did("pool.close");
   std::deque<Ref<Parked>> waiting;
   {

@@ -133,13 +133,15 @@ class StreamPool {
   // all seq_cst, so one of them sees the other (owner_words.h).
   OwnerWords words_;
   std::vector<Place> places_;   // limit_ of them
-  Atomic<bool> closed_{false};  // set once, by close(); read by lease()
+  Atomic<bool> closed_{false};  // set once, by close(); read by lease(). It publishes nothing: relaxed
   // A caller that finds neither a free place nor one to join (all are being made) announces itself in
   // seekers_, looks once more, and sleeps until changes_ differs. A thread that makes a place joinable or
   // free then reads seekers_. The first lessee's count, words and seekers_ are written and read seq_cst, so
   // the two cannot miss each other. A place that the seeker saw free and did not get is another thread's,
   // which makes it joinable or free again, and then reads seekers_.
   Atomic<int> seekers_{0};
+  // Added with release, behind the change, and read with acquire, before the looks: who has read a change
+  // finds what changed, closed_ too.
   Atomic<uint32_t> changes_{0};
   mutable Atomic<int> most_leased_{0};
   // Written by threads that do not lease a place of their own: apart from what those read that do.
