@@ -22,7 +22,7 @@ void join_ended() {
   {
     auto all = open().lock();
     std::erase_if(all->leaders, [&](const Ref<batch::Leader>& leader) {
-      if (!leader->ended.load_acquire()) return false;
+      if (!leader->ended.load_relaxed()) return false;
       ended.push_back(leader);
       return true;
     });

@@ -61,7 +61,7 @@ struct Leaders::Shared {
   // A stranger that is told instead would leave the leaders asleep.
   template <class Held>
   void tell_one(Held& held) {
-    changes.add_release(1);
+    changes.add_relaxed(1);
     if (held->strangers != 0) {
       held.notify_all();
     } else if (held->wanted() > held->looking) {
@@ -70,7 +70,7 @@ struct Leaders::Shared {
   }
   template <class Held>
   void tell_all(Held& held) {
-    changes.add_release(1);
+    changes.add_relaxed(1);
     held.notify_all();
   }
   bool is_settled() const { return (owed.load_acquire() & ~kStopped) == 0; }
@@ -86,12 +86,12 @@ struct Leaders::Shared {
   const size_t most;
   const int crowd;  // threads of a core that may look; 0: none does
   Guarded<State, Rank::kBatch> state;
-  // Changed (release) under the lock with what a leader has to know that looks; acquired by it.
+  // Changed under the lock with what a leader has to know that looks; relaxed: it takes the lock next.
   Atomic<uint32_t> changes{0};
-  // Promises, and kStopped, set once. owe() adds, settle() takes away (acq_rel); the last promise only under
-  // the lock, so that who sleeps until nothing is owed is told.
+  // Promises, and kStopped, set once. owe() adds, settle() takes away, with release; the last promise only
+  // under the lock, so that who sleeps until nothing is owed is told. That one acquires what came before.
   Atomic<uint64_t> owed{0};
-  Atomic<bool> has_leader{false};  // set (release) by the first one's start, acquired by owe()
+  Atomic<bool> has_leader{false};  // set by the first one's start: a hint for owe(), relaxed
 };
 
 Leaders::Leaders(int most, Outlives outlives, int look_on)
@@ -129,11 +129,11 @@ bool Leaders::is_own_thread() const {
 }
 
 Status Leaders::owe() {
-  if ((shared_->owed.add_acq_rel(1) & Shared::kStopped) != 0) {
+  if ((shared_->owed.add_relaxed(1) & Shared::kStopped) != 0) {
     settle();
     return Status::unavailable("closed");
   }
-  if (shared_->has_leader.load_acquire()) return {};
+  if (shared_->has_leader.load_relaxed()) return {};
   Ref<Leader> first;
   {
     auto state = shared_->state.lock();
@@ -146,11 +146,11 @@ Status Leaders::owe() {
 
 void Leaders::settle() {
   Atomic<uint64_t>& owed = shared_->owed;
-  for (uint64_t seen = owed.load_acquire(); (seen & ~Shared::kStopped) > 1;) {
+  for (uint64_t seen = owed.load_relaxed(); (seen & ~Shared::kStopped) > 1;) {
     if (owed.cas_weak_acq_rel(seen, seen - 1)) return;
   }
   auto state = shared_->state.lock();
-  owed.sub_acq_rel(1);
+  owed.sub_relaxed(1);  // the lock releases what came before
   if (shared_->is_settled()) shared_->tell_all(state);
 }
 
@@ -163,7 +163,7 @@ bool Leaders::start(const Ref<Shared>& shared, const Ref<Leader>& leader) {
     --state->coming;
     std::erase(state->leaders, leader);
   }
-  if (started.ok()) shared->has_leader.store_release(true);
+  if (started.ok()) shared->has_leader.store_relaxed(true);
   if (state->strangers != 0) state.notify_all();  // stop() waits for threads that start
   return started.ok();
 }
@@ -252,13 +252,13 @@ void Leaders::work(const Ref<Shared>& ref, Leader& self) {
     looked = !turn.task;
     sleeps = looked || !may_look;
     if (looked) {
-      const auto changed = [&] { return shared.changes.load_acquire() != turn.changes; };
+      const auto changed = [&] { return shared.changes.load_relaxed() != turn.changes; };
       static_cast<void>(look_for(changed, shared.crowd, kForAnswers, turn.until));
     } else {
       turn.task();
     }
   }
-  self.ended.store_release(true);
+  self.ended.store_relaxed(true);
 }
 
 void Leaders::stop() {

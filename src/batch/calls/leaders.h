@@ -31,7 +31,8 @@ namespace heddle::batch {
 struct Leader {
   Thread thread;
   decltype(std::this_thread::get_id()) id;  // under the lock of the Leaders
-  // Set (release) by the thread when it has nothing left to do; acquired by the owner that then joins it.
+  // Set by the thread when it has nothing left to do, read by the owner that then joins it; relaxed: the join
+  // orders them.
   Atomic<bool> ended{false};
 };
 using Outlives = std::function<void(Ref<Leader>)>;
