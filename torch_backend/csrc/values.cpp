@@ -1,9 +1,10 @@
 // values.cpp: operators whose result, or its shape, is known only after the values were read. They wait for
-// the tensor and work on the host.
+// the tensor and work on the host, or wait for the size alone and work on the device.
 #include <ATen/MemoryOverlap.h>
 #include <ATen/native/Resize.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/broadcast_tensors.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/index.h>
@@ -12,10 +13,13 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
 #include <torch/library.h>
 
 #include <algorithm>
 
+#include "device.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -37,8 +41,28 @@ at::Tensor as_cpu(const at::Tensor& tensor) {
 
 at::Scalar local_scalar_dense(const at::Tensor& self) { return as_cpu(self).item(); }
 
+// The nth element that is not zero writes its place to the nth row; the others write theirs to a row that
+// goes. Only how many there are goes to the host.
+at::Tensor nonzero_on_device(const at::Tensor& self) {
+  const at::Tensor is_found = self.ne(0).flatten();
+  const at::Tensor counts = is_found.cumsum(0, at::kLong);
+  const auto found = as_cpu(counts.select(0, -1)).item<int64_t>();
+  const at::Tensor rows = at::where(is_found, counts.sub(1), found);
+  const at::Tensor all = at::arange(self.numel(), counts.options());
+  at::Tensor left = at::zeros({found + 1}, counts.options()).scatter(0, rows, all).narrow(0, 0, found);
+  std::vector<at::Tensor> places(static_cast<size_t>(self.dim()));
+  for (int64_t axis = self.dim(); axis-- > 0;) {
+    places[static_cast<size_t>(axis)] = left.remainder(self.size(axis));
+    left = left.floor_divide(self.size(axis));
+  }
+  return places.empty() ? at::empty({found, 0}, counts.options()) : at::stack(places, 1);
+}
+
+// Where the host addresses the values, it finds them where they lie.
 at::Tensor nonzero_of(const at::Tensor& self) {
   if (self.numel() == 0) return empty({0, self.dim()}, at::kLong, self.device().index());
+  const bool lies_here = translated([&] { return device_at(self.device().index()).unified_memory(); });
+  if (!lies_here && !self.is_complex()) return nonzero_on_device(self);
   return as_cpu(self).nonzero().to(self.device());
 }
 

@@ -252,6 +252,31 @@ def test_a_copy_is_made_where_it_is_asked_for():
         assert torch.equal(copied.cpu(), values)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.int64, torch.bool])
+@pytest.mark.parametrize("shape", [(5,), (3, 4), (2, 3, 4), (), (0, 3), (70, 80)])
+def test_places_that_are_not_zero_are_found_on_the_gpu(shape, dtype):
+    x = (torch.randn(shape) > 0.3).to(dtype)
+    assert torch.equal(x.to("heddle").nonzero().cpu(), x.nonzero())
+
+
+def test_of_a_mask_only_the_number_of_its_places_goes_to_the_host():
+    x = torch.randn(40, 50)
+    x[1, 2] = float("nan")
+    there = x.to("heddle")
+
+    def find():
+        return there.nonzero(), there[there > 0], torch.masked_select(there, there <= 0)
+
+    find()  # PyTorch's shape functions compute, too, when a call is new
+    with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as profile:
+        found = find()
+    assert not {each.key for each in profile.key_averages()} & {"aten::copy_", "copy"}
+    for got, wanted in zip(found, (x.nonzero(), x[x > 0], x[x <= 0]), strict=True):
+        assert torch.equal(got.cpu(), wanted)
+    transposed = there.t()
+    assert torch.equal(transposed.nonzero().cpu(), x.t().nonzero())
+
+
 def test_what_cannot_be_exchanged_is_refused_by_name():
     x = on_device(4)
     with pytest.raises(ValueError, match="stream 0 is ambiguous"):
