@@ -167,10 +167,11 @@ Result<Ref<const RowPlan>> RowBits::plan(const Engine& engine, const ProductProb
   });
 }
 
-Result<bool> mixes_rows(const Engine& engine) {
-  const OmpScope team_of_one;
+namespace {
+
+Result<bool> mixes_rows_of(const Engine& engine, int64_t k, int64_t n) {
   ProductProblem problem;
-  problem.k = 640, problem.n = 128;
+  problem.k = k, problem.n = n;
   LinearWeight weight;
   weight.k = problem.k, weight.n = problem.n;
   weight.bf16 = engine.bf16;
@@ -181,6 +182,18 @@ Result<bool> mixes_rows(const Engine& engine) {
   for (const int64_t rows : {2, 3, 4, 7, 16, 24}) {
     HEDDLE_TRY_ASSIGN(const bool agrees, trial.agrees(rows));
     if (!agrees) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<bool> mixes_rows(const Engine& engine) {
+  const OmpScope team_of_one;
+  // Of the second no block of columns is whole: on one processor with matrix units only that one mixes rows.
+  for (const auto& [k, n] : {std::pair<int64_t, int64_t>(640, 128), {128, 333}}) {
+    HEDDLE_TRY_ASSIGN(const bool mixes, mixes_rows_of(engine, k, n));
+    if (mixes) return true;
   }
   return false;
 }
