@@ -36,8 +36,10 @@ def make(version: str) -> Path:
         numpy = f"numpy=={metadata.version('numpy')}"
         run(python, "-m", "pip", "install", "--disable-pip-version-check", "-q", f"torch=={version}", numpy)
         (site_packages(python) / "tests.pth").write_text(f"{ours}\n")
-        (folder / "venv" / "apart").symlink_to(Path(sys.prefix) / "apart")
         stamp.touch()
+    apart = folder / "venv" / "apart"
+    if not apart.is_symlink():
+        apart.symlink_to(Path(sys.prefix) / "apart")
     theirs = site_packages(python) / "heddle"
     shutil.rmtree(theirs, ignore_errors=True)
     shutil.copytree(

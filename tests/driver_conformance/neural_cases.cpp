@@ -37,9 +37,16 @@ void add_products(std::vector<Case>& cases) {
     // A group of none, of one, of few and of many rows, and rows of no group; fewer rows than groups.
     const In ends = {{5}, 0, 0, DType::kI32, false, Is{0, 1, 7, 30, 31}, false};
     const In past = {{4}, 0, 0, DType::kI64, false, Is{1, 1, 2, 2}, false};
+    // What no program means: ends out of order and beyond all rows, and none that is within.
+    const In wild = {{5}, 0, 0, DType::kI32, false, Is{-5, 40, 3, 3, INT32_MAX}, false};
+    const In far = {{4}, 0, 0, DType::kI64, false, Is{INT64_MIN, 20, 10, INT64_MAX}, false};
+    const In before = {{4}, 0, 0, DType::kI64, false, Is{0, -1, -7, 0}, false};
     cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, false), ends}, how, kFloats});
     cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, true), ends}, how, kFloats});
     cases.push_back({"GroupedMatMul", {T({3, 8}), matrices(4, 8, 5, false), past}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(5, 8, 5, false), wild}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), far}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), before}, how, kFloats});
     cases.push_back({"GroupedMatMul", {T({33, 600}), matrices(5, 600, 250, false), ends}, how, short_floats});
   }
   cases.push_back(

@@ -224,7 +224,7 @@ def test_a_tangent_goes_through_operators_that_are_taken_whole(call, mode):
     torch.testing.assert_close(tangents("heddle"), tangents("cpu"), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int64], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64], ids=str)
 @pytest.mark.parametrize("eps", [None, 0.3, 0.5, 0.69, 1.0])
 def test_logit_takes_bounds_that_cross_as_the_cpu_does(eps, dtype):
     x = (torch.linspace(-0.5, 1.5, 33) if dtype.is_floating_point else torch.arange(-1, 3)).to(dtype)

@@ -2,6 +2,9 @@
 //
 // Inputs a [M, K], b [G, K, N] (with trans_b [G, N, K]), ends [G] of i32 or i64, which ascend; output [M, N].
 // A row's group is the number of ends that are not beyond it; what is past the last end gives 0.
+#include <algorithm>
+#include <vector>
+
 #include "ir/ops/rules.h"
 #include "ir/ops/tables.h"
 
@@ -29,10 +32,12 @@ Inferred infer_grouped_product(const Node& node, Operands in) {
 Status reference_grouped_product(const Node& node, DataIn in, DataOut out) {
   const Tensor &a = *in[0], &b = *in[1], &ends = *in[2];
   const bool transposed = node.attributes.i64("trans_b") != 0;
+  std::vector<int64_t> sorted;
+  for (int64_t g = 0; g < ends.elements(); ++g) sorted.push_back(ends.get_i64(g));
+  std::ranges::sort(sorted);
   const int64_t groups = ends.elements(), k = a.extents()[1], n = out[0].extents()[1];
   for (int64_t row = 0; row < a.extents()[0]; ++row) {
-    int64_t group = 0;
-    for (int64_t g = 0; g < groups; ++g) group += ends.get_i64(g) <= row ? 1 : 0;
+    const int64_t group = std::ranges::upper_bound(sorted, row) - sorted.begin();
     for (int64_t column = 0; column < n; ++column) {
       double sum = 0;
       for (int64_t i = 0; group < groups && i < k; ++i) {

@@ -53,7 +53,7 @@ int64_t reference_work(const Node& node, std::span<const ir::Value* const> in,
   const auto any_of = [&](std::initializer_list<std::string_view> ops) {
     return std::any_of(ops.begin(), ops.end(), [&](std::string_view op) { return node.is(op); });
   };
-  if (any_of({"MatMul", "Gemm", "Linear", "MatMulInteger"})) {
+  if (any_of({"MatMul", "Gemm", "Linear", "MatMulInteger", "GroupedMatMul"})) {
     const ir::Shape& x = in[0]->type.shape;
     if (!x.empty()) terms = (node.attributes.i64("transA") != 0 ? x.front() : x.back()).value();
   } else if (any_of({"Conv", "ConvTranspose", "ConvInteger", "Attention", "RNN", "GRU", "LSTM"})) {

@@ -239,6 +239,12 @@ std::vector<Case> neural_cases() {
          return s.op("MatMulInteger", {bytes, s.constant(ir::Tensor::zeros(DType::kI8, {8, 3}))});
        },
        ""},
+      {"products of groups",
+       [](Sketch& s, Id x) {
+         const Id rows = s.op("ReduceMax", {x, s.ints({1})}, {{"keepdims", int64_t{0}}});
+         return s.op("GroupedMatMul", {rows, s.random({2, 8, 3}), s.ints({1, 3})});
+       },
+       "by its place among all rows"},
       {"linear with residual",
        [](Sketch& s, Id x) { return s.op("Linear", {x, s.random({8, 8}), ir::kNoValue, x}); }, ""},
       {"number of rows as data",

@@ -109,7 +109,7 @@ inline Term number(Call& call, int argument) {
   return {call, call.scalar(argument, wide(call.result_dtype()))};
 }
 // The same of one that bounds the result: a whole one is brought into the range of the result's dtype, since
-// what lies outside bounds nothing (since.h). A call that it would force is refused before.
+// what lies outside bounds nothing (since.h). An eager call that it would force was refused before.
 Term bound(Call& call, int argument);
 // As PyTorch rounds between two steps on f16 and bf16, where it does not compute in f32 throughout.
 inline Term rounded(const Term& x) { return x.cast(x.call().result_dtype()).cast(x.dtype()); }
