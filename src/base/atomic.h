@@ -39,13 +39,20 @@ class Atomic {
   // Of what is set before threads look at it: a seam, and no choice of a strategy's (base/strategy.h).
   T setting_relaxed() const {
     seam::pass("load", seam::kAtomic);
+    seam::notice("load", &value_);
     return value_.load(std::memory_order_relaxed);
   }
 
   // Parts of a step that has begun, without a seam: for reads whose number no seed decides, as along a hash
   // table.
-  T read_on_relaxed() const { return value_.load(std::memory_order_relaxed); }
-  T read_on_seq_cst() const { return value_.load(std::memory_order_seq_cst); }
+  T read_on_relaxed() const {
+    seam::notice("load", &value_);
+    return value_.load(std::memory_order_relaxed);
+  }
+  T read_on_seq_cst() const {
+    seam::notice("load", &value_);
+    return value_.load(std::memory_order_seq_cst);
+  }
 
 #if defined(HEDDLE_SIM)
   T newest() const { return value_.newest(); }  // as the kernel finds it, which compares under a lock
@@ -146,6 +153,7 @@ class Atomic {
 #if defined(HEDDLE_SIM)
     if (seam::simulated()) {
       while (load_acquire() == old) {  // who sleeps is compared with the newest value
+        if (seam::Memory* const memory = seam::memory()) memory->look(this);
         if (newest() == old) seam::sleep({.key = this, .at = "atomic wait"});
       }
       return;
@@ -174,11 +182,11 @@ class Atomic {
 #endif
 
   [[gnu::always_inline]] const Word& at(const char* operation) const {
-    seam::step(operation, seam::kAtomic);
+    seam::step(operation, seam::kAtomic, &value_);
     return value_;
   }
   [[gnu::always_inline]] Word& at(const char* operation) {
-    seam::step(operation, seam::kAtomic);
+    seam::step(operation, seam::kAtomic, &value_);
     return value_;
   }
   [[gnu::always_inline]] Word& change(const char* operation) {

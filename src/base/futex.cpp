@@ -34,7 +34,8 @@ void sleep_while(const Atomic<uint32_t>& word, uint32_t value, Deadline deadline
                  [[maybe_unused]] const char* at) {
 #if defined(HEDDLE_SIM)
   if (seam::simulated()) {
-    seam::step("load", seam::kAtomic);
+    seam::step("load", seam::kAtomic, &word);
+    if (seam::Memory* const memory = seam::memory()) memory->look(&word);
     if (word.newest() == value) seam::sleep({.key = &word, .at = at, .until = deadline.when()});
     return;
   }

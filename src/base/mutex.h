@@ -9,6 +9,8 @@
 #include <mutex>
 
 #if defined(HEDDLE_SIM)
+#include <type_traits>
+
 #include "base/seam.h"
 #endif
 
@@ -22,22 +24,28 @@ using Mutex = std::mutex;
 
 class Mutex {
  public:
+  constexpr Mutex() {
+    if (!std::is_constant_evaluated()) {
+      if (seam::Memory* const memory = seam::memory()) memory->make_lock(this);
+    }
+  }
   void lock() {
     if (!seam::simulated()) return mutex_.lock();
     seam::count_lock();
-    seam::step("lock");
-    while (!mutex_.try_lock()) seam::sleep({.key = this, .at = "lock", .holder = holder_, .what = name_});
+    seam::step("lock", seam::kMeeting, this);
+    while (!try_take()) seam::sleep({.key = this, .at = "lock", .holder = holder_, .what = name_});
     taken();
   }
   bool try_lock() {
     seam::count_lock();
-    seam::step("try_lock");
-    if (!mutex_.try_lock()) return false;
+    seam::step("try_lock", seam::kMeeting, this);
+    if (!try_take()) return false;
     if (seam::simulated()) taken();
     return true;
   }
   void unlock() {
     if (!seam::simulated()) return mutex_.unlock();
+    seam::notice("unlock", this);
     holder_ = 0;
     if (seam::Memory* const memory = seam::memory()) memory->release(this);
     mutex_.unlock();
@@ -46,6 +54,11 @@ class Mutex {
   void set_name(const char* name) { name_ = name; }  // by its holder, for reports; a string literal
 
  private:
+  bool try_take() {
+    if (mutex_.try_lock()) return true;
+    if (seam::Memory* const memory = seam::memory()) memory->look(this);
+    return false;
+  }
   void taken() {
     holder_ = seam::thread_number();
     if (seam::Memory* const memory = seam::memory()) memory->acquire(this);

@@ -23,7 +23,7 @@ uint64_t Simulation::ready_ones() const {
 }
 
 bool Simulation::may_run(const Actor& actor) const {
-  return actor.state == Actor::kReady && (actor.behind & ready_ones()) == 0;
+  return actor.state == Actor::kReady && (actor.fair.behind & ready_ones()) == 0;
 }
 
 std::vector<uint32_t> Simulation::others_ready() const {
@@ -39,9 +39,26 @@ std::vector<uint32_t> Simulation::others_ready() const {
   return out;
 }
 
+// All that decides how the threads can go on, apart from the preemptions that are left.
+uint64_t Simulation::state() const {
+  if (pasts_ == nullptr) return 0;
+  uint64_t out =
+      Pasts::mixed({idle_rounds_, static_cast<uint64_t>(now().time_since_epoch().count()), pasts_->all()});
+  for (const Actor* const each : living_) {
+    const bool asleep = each->state == Actor::kAsleep;
+    const auto until = static_cast<uint64_t>(each->sleep.until.time_since_epoch().count());
+    // Who gives way goes behind those that could run ever since, and did not.
+    out = Pasts::mixed({out, each->number, each->state, asleep ? until : 0,
+                        each->cpu_steps + (each == current_ ? steps - runs_since_ : 0),
+                        each->fair.could & ~each->fair.ran, each->fair.behind,
+                        (each->let_go ? 1u : 0u) + (each->stepped_out ? 2u : 0u)});
+  }
+  return out;
+}
+
 // The chosen one runs next: who was behind it is not any more.
-Simulation::Actor& Simulation::choose(std::vector<uint32_t>& threads, size_t free) {
-  const size_t ready = threads.size();
+Simulation::Actor& Simulation::choose(std::vector<uint32_t>& threads, Strategy::Turn turn) {
+  turn.ready = threads.size();
   if (armed_) {
     const Actor* late = nullptr;
     for (const Actor* const each : living_) {
@@ -50,26 +67,42 @@ Simulation::Actor& Simulation::choose(std::vector<uint32_t>& threads, size_t fre
     }
     if (late != nullptr) threads.push_back(late->number);
   }
-  const size_t taken = armed_ ? options_.strategy->next({threads, free, ready}) : 0;
+  turn.threads = threads;
+  for (Actor* const each : living_) {  // the put-off choice is made as if it were then
+    if (turn.unnoticed) each->before = each->fair;
+    if (turn.owed) each->fair = each->before;
+  }
+  if (!turn.unnoticed) turn.state = state();
+  const size_t taken = armed_ ? options_.strategy->next(turn) : 0;
+  owes = turn.unnoticed;
   Actor& next = actors_[threads[taken] - 1];
-  if (taken >= ready) skip_to(next.sleep.until);
+  if (taken >= turn.ready) skip_to(next.sleep.until);
   const uint64_t can = ready_ones();
   for (Actor* const each : living_) {
-    each->ran |= bit(next.number);
-    each->could &= can;
-    each->behind &= ~bit(next.number);
+    each->fair.ran |= bit(next.number);
+    each->fair.could &= can;
+    each->fair.behind &= ~bit(next.number);
   }
   return next;
 }
 
-void Simulation::decide_by_strategy(const char* at) {
+void Simulation::decide_by_strategy(const char* at, const void* word) {
   if (steps == 0 || actors_.size() > 64) fail("a strategy has at most 64 threads");
   quiet = 0;
   expire();
   if (!armed_ || current_->stepped_out || std::exchange(current_->let_go, false)) return;
+  const bool unnoticed = pasts_ != nullptr && word != nullptr && !pasts_->is_shared(word);
+  turn_by_strategy(at, {.free = 1, .unnoticed = unnoticed});
+}
+
+void Simulation::decide_owed(const char* at, const void* word) {
+  if (pasts_->is_shared(word)) turn_by_strategy(at, {.free = 1, .owed = true});
+}
+
+void Simulation::turn_by_strategy(const char* at, Strategy::Turn turn) {
   std::vector<uint32_t> threads{current_->number};
   for (const uint32_t other : others_ready()) threads.push_back(other);
-  Actor& next = choose(threads, 1);
+  Actor& next = choose(threads, turn);
   if (&next != current_) hand_over(next, at);
 }
 
@@ -78,13 +111,13 @@ void Simulation::give_way_by_strategy(const char* at) {
   expire();
   Actor& me = *current_;
   const uint64_t ready = ready_ones();
-  me.behind |= me.could & ready & ~me.ran & ~bit(me.number);
-  me.could = ready;
-  me.ran = 0;
+  me.fair.behind |= me.fair.could & ready & ~me.fair.ran & ~bit(me.number);
+  me.fair.could = ready;
+  me.fair.ran = 0;
   std::vector<uint32_t> threads = others_ready();
   if (!threads.empty()) {
     idle_rounds_ = 0;
-    return hand_over(choose(threads, threads.size()), at);
+    return hand_over(choose(threads, {.free = threads.size()}), at);
   }
   // Longer each time, as without a strategy.
   const Duration longer{int64_t{1000} << std::min<uint64_t>(idle_rounds_++, 20)};
@@ -102,6 +135,9 @@ void Simulation::let_go(int threads) {
   while (lined_up_ < threads) sleep({.key = &lined_up_, .at = "line up"});
   inside_ = threads;
   armed_ = true;
+  stands_ = by_strategy() && options_.strategy->time_stands();
+  stands_since_ = steps;
+  if (pasts_ != nullptr) pasts_->meet(true);
   wake(&armed_, seam::kAll);
   while (inside_ != 0) sleep({.key = &inside_, .at = "let go"});
   lined_up_ = 0;
@@ -110,7 +146,8 @@ void Simulation::let_go(int threads) {
 void Simulation::step_out() {
   current_->stepped_out = true;
   if (--inside_ != 0) return;
-  armed_ = false;
+  armed_ = stands_ = owes = false;
+  if (pasts_ != nullptr) pasts_->meet(false);
   wake(&inside_, seam::kAll);
 }
 

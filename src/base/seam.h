@@ -40,6 +40,9 @@ class Memory {
     std::memory_order success, failure;
   };
   virtual uint64_t compare(const void* word, uint64_t newest, const Comparison& how) = 0;  // what was found
+  virtual void make_lock(const void*) {}
+  virtual void look(const void*) {}  // at a word or a lock, and at no value that a load could miss
+  virtual void wake(const void*) {}  // who sleeps there
   virtual void acquire(const void* lock) = 0;
   virtual void release(const void* lock) = 0;
 };
@@ -53,6 +56,7 @@ struct Beat {
   Memory* memory = nullptr;  // null: a load finds the newest value
   bool told = false;         // what did() says is kept
   bool systematic = false;   // a strategy chooses, at each operation that threads can share and nowhere else
+  bool owes = false;         // a choice, which was put off until the running thread does what others notice
 };
 
 // The simulation that this thread belongs to; null: none.
@@ -64,7 +68,9 @@ uint64_t seed();  // of this thread's simulation; 0: it belongs to none
 // A lock or a wait is a place where threads meet: four times as likely to switch there as at an atomic.
 inline constexpr int kAtomic = 1, kMeeting = 4;
 
-void decide(const char* at);
+// `word` is what the operation is on; null: not known.
+void decide(const char* at, const void* word);
+void decide_owed(const char* at, const void* word);
 
 inline void count_read_modify_write() {
   if (beat != nullptr) ++beat->read_modify_writes;
@@ -75,10 +81,15 @@ inline void count_lock() {
 inline Memory* memory() { return beat == nullptr ? nullptr : beat->memory; }
 
 // Another thread may run here.
-inline void step(const char* at, int weight = kMeeting) {
+inline void step(const char* at, int weight = kMeeting, const void* word = nullptr) {
   if (beat == nullptr) return;
   ++beat->steps;
-  if ((beat->quiet -= weight) <= 0) decide(at);
+  if ((beat->quiet -= weight) <= 0) decide(at, word);
+}
+
+// Before what others notice, where no step() is.
+inline void notice(const char* at, const void* word) {
+  if (beat != nullptr && beat->owes) decide_owed(at, word);
 }
 
 // Where nothing is shared until the next seam: to go on elsewhere here is to go on elsewhere there.
@@ -133,7 +144,8 @@ void join(uint32_t number);
 
 #else
 
-[[gnu::always_inline]] inline void step(const char*, int = 0) {}
+[[gnu::always_inline]] inline void step(const char*, int = 0, const void* = nullptr) {}
+[[gnu::always_inline]] inline void notice(const char*, const void*) {}
 [[gnu::always_inline]] inline void pass(const char*, int = 0) {}
 [[gnu::always_inline]] inline void did(const char*, int64_t = 0) {}
 [[gnu::always_inline]] inline void count_read_modify_write() {}

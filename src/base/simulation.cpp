@@ -84,6 +84,9 @@ Simulation::Simulation(uint64_t seed, const SimulationOptions& options)
   if (options.weak_orders) {
     memory_ = std::make_unique<WeakMemory>(*options.strategy, [this](const std::string& why) { fail(why); });
     memory = memory_.get();
+  } else if (SharedWords* const shared = by_strategy() ? options.strategy->shared_words() : nullptr) {
+    pasts_ = std::make_unique<Pasts>(*shared);
+    memory = pasts_.get();
   }
 }
 
@@ -112,13 +115,13 @@ void Simulation::stay() {
 }
 
 void Simulation::pause(Duration wait) {
-  const TimePoint until = now() + wait;
+  const TimePoint until = look_at_clock() + wait;
   while (now() < until) sleep({.key = &current_->baton, .at = "pause", .until = until});
 }
 
-void Simulation::decide(const char* at) {
+void Simulation::decide(const char* at, const void* word) {
   check_steps();
-  if (by_strategy()) return decide_by_strategy(at);
+  if (by_strategy()) return decide_by_strategy(at, word);
   quiet = static_cast<int64_t>(1 + order_.below(2 * pace_));
   disturb();
   Actor* const next = pick(current_);
@@ -155,6 +158,7 @@ void Simulation::let_others_run(const char* at) {
 }
 
 void Simulation::sleep(const seam::Sleep& how) {
+  if (how.until != TimePoint::max()) seam::notice(how.at, &kTime);
   count_step();
   idle_rounds_ = 0;  // who waits at a seam does not look again and again
   Actor& me = *current_;
@@ -166,6 +170,8 @@ void Simulation::sleep(const seam::Sleep& how) {
 }
 
 void Simulation::wake(const void* key, int sleepers, const char* at) {
+  seam::notice(at, key);
+  if (memory != nullptr) memory->wake(key);
   wake(key, sleepers);
   seam::pass(at);
 }
@@ -201,7 +207,9 @@ seam::NewThread Simulation::announce(std::string name) {
   made.number = static_cast<uint32_t>(actors_.size());
   made.name = std::move(name);
   living_.push_back(&made);
-  if (memory_ != nullptr) memory_->start(current_ == nullptr ? made.number : current_->number, made.number);
+  const uint32_t parent = current_ == nullptr ? made.number : current_->number;
+  if (memory_ != nullptr) memory_->start(parent, made.number);
+  if (pasts_ != nullptr) pasts_->start(parent, made.number);
   return {this, &made, made.number};
 }
 
@@ -231,6 +239,7 @@ void Simulation::join(uint32_t number) {
   seam::step("join");
   while (other.state != Actor::kEnded) sleep({.key = &other, .at = "join", .holder = number});
   if (memory_ != nullptr) memory_->join(current_->number, number);
+  if (pasts_ != nullptr) pasts_->join(current_->number, number);
 }
 
 void Simulation::end_thread() {
@@ -244,8 +253,7 @@ void Simulation::end_thread() {
   count_step();
   Actor& next = next_ready();
   record(me.number, next.number, "end");
-  current_ = &next;
-  if (memory_ != nullptr) memory_->run(next.number);
+  goes_on(next);
   runs_since_ = steps;
   seam::beat = nullptr;
   next.baton.give();
@@ -274,7 +282,10 @@ void Simulation::expire() {
 }
 
 void Simulation::skip_to(TimePoint when) {
-  if (when > now()) skipped_ += when - now();
+  if (when > now()) {
+    skipped_ += when - now();
+    if (pasts_ != nullptr) pasts_->jump(&kTime);
+  }
   record(current_->number, current_->number, "time jumps");
   expire();
 }
@@ -308,7 +319,7 @@ Simulation::Actor* Simulation::pick(const Actor* but) {
 Simulation::Actor& Simulation::next_ready() {
   if (by_strategy()) {
     std::vector<uint32_t> ready = others_ready();
-    if (!ready.empty()) return choose(ready, ready.size());
+    if (!ready.empty()) return choose(ready, {.free = ready.size()});
   }
   if (Actor* const next = pick(nullptr)) return *next;
   const TimePoint next = earliest();
@@ -318,7 +329,7 @@ Simulation::Actor& Simulation::next_ready() {
   // Of those whose deadline that was.
   std::vector<uint32_t> late = others_ready();
   if (current_->state == Actor::kReady) late.insert(late.begin(), current_->number);
-  return choose(late, late.size());
+  return choose(late, {.free = late.size()});
 }
 
 void Simulation::hand_over(Actor& next, const char* at) {
@@ -328,10 +339,16 @@ void Simulation::hand_over(Actor& next, const char* at) {
   runs_since_ = steps;
   ++hand_overs_;
   record(me.number, next.number, at);
-  current_ = &next;
-  if (memory_ != nullptr) memory_->run(next.number);
+  goes_on(next);
   next.baton.give();
   me.baton.take();
+}
+
+void Simulation::goes_on(Actor& next) {
+  current_ = &next;
+  owes = false;
+  if (memory_ != nullptr) memory_->run(next.number);
+  if (pasts_ != nullptr) pasts_->run(next.number);
 }
 
 void Simulation::record(uint32_t from, uint32_t to, const char* at) {
@@ -398,6 +415,7 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
   report.steps = all.steps;
   report.hand_overs = all.hand_overs_;
   report.fingerprint = all.fingerprint_;
+  if (report.ok() && all.pasts_ != nullptr) report.past = all.pasts_->all();
   report.told = std::move(all.told_);
   report.took = all.now() - TimePoint(std::chrono::hours(1));
   if (report.ok()) {
@@ -419,13 +437,14 @@ SimulationReport simulate(uint64_t seed, const std::function<void(Simulation&)>&
 
 namespace seam {
 
-void decide(const char* at) { Simulation::current()->decide(at); }
+void decide(const char* at, const void* word) { Simulation::current()->decide(at, word); }
+void decide_owed(const char* at, const void* word) { Simulation::current()->decide_owed(at, word); }
 void let_others_run(const char* at) { Simulation::current()->let_others_run(at); }
 void sleep(const Sleep& how) { Simulation::current()->sleep(how); }
 void wake(const void* key, int sleepers, const char* at) { Simulation::current()->wake(key, sleepers, at); }
 TimePoint now() {
   pass("clock", kAtomic);
-  return Simulation::current()->now();
+  return Simulation::current()->look_at_clock();
 }
 std::chrono::nanoseconds cpu_time() { return Simulation::current()->cpu_time(); }
 uint64_t seed() { return simulated() ? Simulation::current()->seed() : 0; }

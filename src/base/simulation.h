@@ -39,6 +39,7 @@
 #include "base/clock.h"
 #include "base/seam.h"
 #include "base/seeded_numbers.h"
+#include "base/seen.h"
 #include "base/strategy.h"
 #include "base/weak_memory.h"
 
@@ -67,6 +68,7 @@ struct SimulationReport {
   uint64_t steps = 0, hand_overs = 0;
   uint64_t fingerprint = 0;  // of all decisions: equal for equal seeds
   Duration took{0};          // virtual
+  uint64_t past = 0;         // what all threads did and found (base/seen.h), for a strategy that asks
   std::vector<ToldStep> told;
   bool ok() const { return failure.empty(); }
 };
@@ -80,8 +82,8 @@ class Simulation final : public seam::Beat {
   // For the body and its threads.
   static Simulation* current();  // of this thread; null outside
   uint64_t seed() const { return seed_; }
-  uint64_t random(uint64_t below) { return choices_.below(below); }  // the body's own choices
-  void expect(bool holds, std::string_view what);                    // fails with `what`
+  uint64_t random(uint64_t below) { return learn(choices_.below(below)); }  // the body's own choices
+  void expect(bool holds, std::string_view what);                           // fails with `what`
   [[noreturn]] void fail(const std::string& why);
   void pause(Duration wait);  // in virtual time
   // This thread plays a process of a protocol's model from here on: its steps are kept, others' are not.
@@ -94,14 +96,27 @@ class Simulation final : public seam::Beat {
   WeakMemory* weak_memory() { return memory_.get(); }  // null without weak_orders
 
   // For the seams.
-  void decide(const char* at);
+  void decide(const char* at, const void* word);
+  void decide_owed(const char* at, const void* word);
   void let_others_run(const char* at);
   void sleep(const seam::Sleep& sleep);
   void wake(const void* key, int sleepers, const char* at);
-  TimePoint now() const { return TimePoint(skipped_ + kStep * static_cast<Duration::rep>(steps)); }
+  TimePoint now() const {
+    return TimePoint(skipped_ + kStep * static_cast<Duration::rep>(stands_ ? stands_since_ : steps));
+  }
+  TimePoint look_at_clock() {
+    seam::notice("clock", &kTime);
+    if (pasts_ != nullptr) pasts_->look(&kTime);
+    learn(static_cast<uint64_t>(now().time_since_epoch().count()));
+    return now();
+  }
   Duration cpu_time() const;
   uint32_t thread_number() const { return current_->number; }
-  uint64_t serial() { return ++serials_; }
+  uint64_t serial() { return learn(++serials_); }
+  uint64_t learn(uint64_t value) {  // by this thread, from no Atomic
+    if (pasts_ != nullptr) pasts_->tell(value);
+    return value;
+  }
   void tell(const char* step, int64_t value);
   seam::NewThread announce(std::string name);
   void withdraw(uint32_t number);
@@ -135,7 +150,9 @@ class Simulation final : public seam::Beat {
     int role = -1;  // in the protocol's model; -1: none
     // With a strategy, sets of threads by number: those that ran since this one gave way last, those that
     // could run ever since, and those that it therefore goes behind (CHESS, section 4: fair schedules).
-    uint64_t ran = 0, could = 0, behind = 0;
+    struct Fair {
+      uint64_t ran = 0, could = 0, behind = 0;
+    } fair, before;  // before: the last turn that was unnoticed
     Baton baton;
   };
   struct Decision {
@@ -149,9 +166,11 @@ class Simulation final : public seam::Beat {
   void check_steps();
   void wake(const void* key, int sleepers);
   bool by_strategy() const { return options_.strategy != nullptr; }
-  void decide_by_strategy(const char* at);
+  void decide_by_strategy(const char* at, const void* word);
+  void turn_by_strategy(const char* at, Strategy::Turn turn);
   void give_way_by_strategy(const char* at);
-  Actor& choose(std::vector<uint32_t>& threads, size_t free);
+  Actor& choose(std::vector<uint32_t>& threads, Strategy::Turn turn);
+  uint64_t state() const;
   bool may_run(const Actor& actor) const;
   uint64_t ready_ones() const;
   std::vector<uint32_t> others_ready() const;  // in turn after this one
@@ -163,9 +182,11 @@ class Simulation final : public seam::Beat {
   bool stays_away(const Actor& actor) const { return actor.away_until > steps; }
   Actor& next_ready();
   void hand_over(Actor& next, const char* at);
+  void goes_on(Actor& next);
   void record(uint32_t from, uint32_t to, const char* at);
   std::string describe(const std::string& why) const;
   std::string describe(const Actor& actor) const;
+  static constexpr char kTime = 0;  // names the time, as a word is named by its address
   static std::string name_of(const Actor& actor);
 
   const uint64_t seed_;
@@ -186,8 +207,11 @@ class Simulation final : public seam::Beat {
   std::vector<ToldStep> told_;
   std::string failure_;
   int lined_up_ = 0, inside_ = 0;
-  bool armed_ = false;  // let go: choices are the strategy's
+  bool armed_ = false;   // let go: choices are the strategy's
+  bool stands_ = false;  // time: it passes by jumps alone
+  uint64_t stands_since_ = 0;
   std::unique_ptr<WeakMemory> memory_;
+  std::unique_ptr<Pasts> pasts_;
   std::atomic<bool> abandoned_{false};  // simulate() has lost its patience (release): who comes yet, stays
   Baton over_;
 };

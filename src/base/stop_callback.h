@@ -44,13 +44,25 @@ class StopCallback {
   ~StopCallback() {
     if (!seam::simulated()) return;
     seam::step("stop callback");
-    while (running_->on != 0 && running_->on != seam::thread_number()) {
+    while (running_->is_on_another()) {
       seam::let_others_run("stop callback");
     }
   }
 
  private:
   struct Running {
+    Running() {
+      if (seam::Memory* const memory = seam::memory()) memory->make_lock(this);
+    }
+    void set(uint32_t thread) {
+      seam::notice("stop callback", this);
+      if (seam::Memory* const memory = seam::memory()) memory->release(this);
+      on = thread;
+    }
+    bool is_on_another() const {
+      if (seam::Memory* const memory = seam::memory()) memory->look(this);
+      return on != 0 && on != seam::thread_number();
+    }
     uint32_t on = 0;  // the number of the simulated thread that runs it; 0: none. Only that one writes
   };
   struct Watched {
@@ -59,9 +71,9 @@ class StopCallback {
     void operator()() {
       if (!seam::simulated()) return callback();
       const std::shared_ptr<Running> kept = running;  // the callback may destroy this
-      kept->on = seam::thread_number();
+      kept->set(seam::thread_number());
       callback();
-      kept->on = 0;
+      kept->set(0);
     }
   };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/seen.h"
+
 namespace heddle {
 
 namespace {
@@ -22,15 +24,48 @@ bool take_number(std::string_view& words, size_t& number, char& behind) {
 }  // namespace
 
 bool SystematicChoices::advance() {
-  while (!path_.empty() && path_.back().taken + 1 >= path_.back().options) path_.pop_back();
-  if (path_.empty()) return false;
-  ++path_.back().taken;
-  return true;
+  while (!path_.empty()) {
+    Choice& last = path_.back();
+    do ++last.taken;
+    while (last.taken < last.options && (last.left_out >> last.taken & 1) != 0);
+    if (last.taken < last.options) return true;
+    path_.pop_back();
+  }
+  return false;
+}
+
+// By the choices that all schedules behind them have in common, so that shares of any sizes come out even.
+bool SystematicChoices::is_of_share() const {
+  uint64_t mixed = 0;
+  for (size_t i = 0; i < std::min(Share::kChoices, path_.size()); ++i)
+    mixed = SeededNumbers(mixed + path_[i].taken + 1).next();
+  return mixed % share_.of == share_.which;
 }
 
 size_t SystematicChoices::next(const Turn& turn) {
-  const size_t taken = among(spent_ < bounds_.preemptions ? turn.threads.size() : turn.free);
+  const size_t options = spent_ < bounds_.preemptions ? turn.threads.size() : turn.free;
+  if (options <= 1) return 0;
+  if (turn.unnoticed) {
+    ++came_;
+    return 0;
+  }
+  if (turn.owed) --came_;
+  // The same thread by its deadline is another one.
+  const auto name = [&](size_t option) { return turn.threads[option] + (option < turn.ready ? 0u : 256u); };
+  uint64_t left_out = 0;
+  // Where choices are repeated the states are this schedule's own.
+  if (seen_ != nullptr && is_new()) {
+    const size_t left = bounds_.preemptions - spent_;
+    std::vector<SeenStates::Option> each;
+    for (size_t i = 0; i < options; ++i) each.push_back({name(i), left - (i < turn.free ? 0 : 1)});
+    left_out = seen_->states.met(turn.state, each);
+  }
+  const size_t taken = choose(options, left_out, turn.state);
   if (taken >= turn.free) ++spent_;
+  if (seen_ != nullptr && at_ == path_.size()) {
+    if (taken != 0) seen_->states.forget_way();
+    seen_->states.take(turn.state, name(taken));
+  }
   return taken;
 }
 
@@ -40,26 +75,30 @@ size_t SystematicChoices::stale(size_t options) {
   return taken;
 }
 
-size_t SystematicChoices::among(size_t options) {
+size_t SystematicChoices::choose(size_t options, uint64_t left_out, uint64_t state) {
   if (options <= 1) return 0;
-  if (at_ == path_.size()) path_.push_back({0, options});
+  const size_t place = came_++;
+  if (is_new()) {
+    size_t first = 0;
+    while (first < options && (left_out >> first & 1) != 0) ++first;
+    cut_ = first == options || (at_ == Share::kChoices && !is_of_share());
+    if (!cut_) path_.push_back({first, options, left_out, state, place});
+  }
+  if (at_ == path_.size()) return 0;
   Choice& choice = path_[at_++];
-  if (choice.options == 0) choice.options = options;
-  if (choice.options != options) diverged_ = true;
+  if (choice.options == 0) choice = {choice.taken, options, 0, state, place};
+  if (choice.options != options || choice.state != state || choice.place != place) diverged_ = true;
   return std::min(choice.taken, options - 1);
 }
 
 // Bounds, then each choice that is not the first option, behind the number of first options before it.
 std::string SystematicChoices::describe() const {
   std::string out = std::to_string(bounds_.preemptions) + "." + std::to_string(bounds_.stale) + ":";
-  size_t before = 0;
+  size_t next = 0;
   for (size_t i = 0; i < at_ && i < path_.size(); ++i) {
-    if (path_[i].taken == 0) {
-      ++before;
-      continue;
-    }
-    out += std::to_string(before) + "+" + std::to_string(path_[i].taken) + ",";
-    before = 0;
+    if (path_[i].taken == 0) continue;
+    out += std::to_string(path_[i].place - next) + "+" + std::to_string(path_[i].taken) + ",";
+    next = path_[i].place + 1;
   }
   return out;
 }
@@ -73,13 +112,14 @@ SystematicChoices SystematicChoices::replay(std::string_view words) {
   SystematicChoices out(bounds);
   for (size_t before = 0, taken = 0; take_number(words, before, behind) && behind == '+' &&
                                      take_number(words, taken, behind) && behind == ',';) {
-    out.path_.resize(out.path_.size() + before, {0, 0});
-    out.path_.push_back({taken, 0});
+    out.path_.resize(out.path_.size() + before, {0, 0, 0, 0, 0});
+    out.path_.push_back({taken, 0, 0, 0, 0});
   }
   return out;
 }
 
-RandomPriorities::RandomPriorities(uint64_t seed, size_t steps, size_t depth) : seed_(seed), numbers_(seed) {
+RandomPriorities::RandomPriorities(uint64_t seed, size_t steps, size_t depth, SharedWords* shared)
+    : seed_(seed), shared_(shared), numbers_(seed) {
   for (size_t i = 1; i < depth; ++i) changes_.push_back(1 + static_cast<size_t>(numbers_.below(steps)));
   std::sort(changes_.begin(), changes_.end());
 }

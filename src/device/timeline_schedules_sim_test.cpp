@@ -13,7 +13,7 @@ using test::explore;
 
 TEST_CASE("schedules: a timeline wakes all who wait for a value, and fills a stamp that comes beside it") {
   for (const int count : {2, 3}) {
-    explore({"timeline", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+    explore({"timeline", count, 3}, [](Simulation& sim, int threads) {
       CompletingQueue queue;
       int done = 0;
       Atomic<int> seen{0};
@@ -41,7 +41,7 @@ TEST_CASE("schedules: a timeline wakes all who wait for a value, and fills a sta
 TEST_CASE(
     "schedules: a timeline's failure ends each wait with its cause, and its bell rings for who sleeps") {
   for (const int count : {2, 3}) {
-    explore({"timeline_fails", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+    explore({"timeline_fails", count, 3}, [](Simulation& sim, int threads) {
       CompletingQueue queue;
       const auto bell = std::make_shared<Bell>();
       queue.timeline()->attach(bell);

@@ -45,7 +45,7 @@ TEST_CASE(
 
 TEST_CASE("schedules: who seeks a stream to share finds one, and a pool that is closed answers all") {
   for (const int count : {2, 3}) {
-    explore({"stream_pool_share", count, count == 2 ? 3u : 1u}, [](Simulation& sim, int threads) {
+    explore({"stream_pool_share", count, 3}, [](Simulation& sim, int threads) {
       const auto pool = pool_of(1, Exhaustion::share);
       Atomic<int> answered{0};
       at_once(sim, threads, [&](int i) {
@@ -63,7 +63,7 @@ TEST_CASE("schedules: who seeks a stream to share finds one, and a pool that is 
 
 TEST_CASE("schedules: calls and an exclusive hold exclude each other, and all get through") {
   for (const int count : {2, 3}) {
-    explore({"governor", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+    explore({"governor", count, 3}, [](Simulation& sim, int threads) {
       const auto governor = Governor::make("d", 1);
       Atomic<int> inside{0}, through{0};
       at_once(sim, threads, [&](int i) {
@@ -93,7 +93,7 @@ TEST_CASE("schedules: calls and an exclusive hold exclude each other, and all ge
 
 TEST_CASE("schedules: a copy and an exclusive hold exclude each other, and a deadline forgets nothing") {
   for (const int count : {2, 3}) {
-    explore({"governor_copies", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+    explore({"governor_copies", count, 3}, [](Simulation& sim, int threads) {
       const auto governor = Governor::make("d", 1);
       Atomic<int> copies{0}, holds{0};
       at_once(sim, threads, [&](int i) {
@@ -170,21 +170,20 @@ constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 
 TEST_CASE("schedules: memory that another thread has on its way back is room for a request") {
   for (const int count : {2, 3}) {
-    explore(
-        {"allocator", count, count == 2 ? 2u : 1u, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
-          const auto device =
-              std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMebibyte});
-          const auto allocator = *Allocator::make(device, {});
-          allocator->allocate(6 * kMebibyte).value().reset();
-          at_once(sim, threads, [&](int i) {
-            if (i == 0) return allocator->empty_cache();
-            sim.expect(allocator->allocate((i == 1 ? 5 : 2) * kMebibyte).ok(), "what is in use leaves room");
-          });
-          allocator->empty_cache();
-          const Allocator::Stats stats = allocator->stats();
-          sim.expect(stats.allocated == 0 && stats.cached == 0 && stats.reserved == 0, "all went back");
-          sim.expect(device->counts().memory.newest() == 0, "to the driver");
-        });
+    explore({"allocator", count, count == 2 ? 2u : 1u, 3u}, [](Simulation& sim, int threads) {
+      const auto device =
+          std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMebibyte});
+      const auto allocator = *Allocator::make(device, {});
+      allocator->allocate(6 * kMebibyte).value().reset();
+      at_once(sim, threads, [&](int i) {
+        if (i == 0) return allocator->empty_cache();
+        sim.expect(allocator->allocate((i == 1 ? 5 : 2) * kMebibyte).ok(), "what is in use leaves room");
+      });
+      allocator->empty_cache();
+      const Allocator::Stats stats = allocator->stats();
+      sim.expect(stats.allocated == 0 && stats.cached == 0 && stats.reserved == 0, "all went back");
+      sim.expect(device->counts().memory.newest() == 0, "to the driver");
+    });
   }
 }
 

@@ -235,14 +235,15 @@ class TestProgram final : public device::Program {
   Status execute(const device::Run& run) const {
     HEDDLE_TRY(check_operands(run));
     // No lock: the benchmarks of the runtime measure on this device.
-    auto& users = *reinterpret_cast<Atomic<uint64_t>*>(run.arena->address());
-    if (users.exchange_acq_rel(kArenaTaken) == kArenaTaken)
+    // No Atomic: none was made there, so a simulation would take it for what lay there before.
+    auto* const users = reinterpret_cast<uint64_t*>(run.arena->address());
+    if (__atomic_exchange_n(users, kArenaTaken, __ATOMIC_ACQ_REL) == kArenaTaken)
       return Status::internal("two submissions use one arena");
     counts_->most_running.max_relaxed(counts_->running.add_acq_rel(1) + 1);
     counts_->meetings.arrive(Work::kRun);
     const Status status = kernel_(run);
     counts_->running.sub_acq_rel(1);
-    users.store_release(0);
+    __atomic_store_n(users, 0, __ATOMIC_RELEASE);
     counts_->runs.add_relaxed(1);
     return status;
   }
