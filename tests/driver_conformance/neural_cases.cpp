@@ -5,6 +5,31 @@ namespace {
 
 using S = std::string;
 
+void add_grouped_products(std::vector<Case>& cases) {
+  const std::vector<DType> short_floats = {DType::kF32, DType::kF16, DType::kBF16};
+  for (const int64_t transposed : {0, 1}) {
+    const ir::Attributes how = {{"trans_b", I{transposed}}};
+    const auto matrices = [&](int64_t groups, int64_t k, int64_t n, bool constant) {
+      const Extents extents = transposed != 0 ? Extents{groups, n, k} : Extents{groups, k, n};
+      return constant ? weight(extents, -0.3, 0.3) : T(extents, -0.3, 0.3);
+    };
+    // A group of none, of one, of few and of many rows, and rows of no group; fewer rows than groups.
+    const In ends = {{5}, 0, 0, DType::kI32, false, Is{0, 1, 7, 30, 31}, false};
+    const In past = {{4}, 0, 0, DType::kI64, false, Is{1, 1, 2, 2}, false};
+    // What no program means: ends out of order and beyond all rows, and none that is within.
+    const In wild = {{5}, 0, 0, DType::kI32, false, Is{-5, 40, 3, 3, INT32_MAX}, false};
+    const In far = {{4}, 0, 0, DType::kI64, false, Is{INT64_MIN, 20, 10, INT64_MAX}, false};
+    const In before = {{4}, 0, 0, DType::kI64, false, Is{0, -1, -7, 0}, false};
+    cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, false), ends}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, true), ends}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({3, 8}), matrices(4, 8, 5, false), past}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(5, 8, 5, false), wild}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), far}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), before}, how, kFloats});
+    cases.push_back({"GroupedMatMul", {T({33, 600}), matrices(5, 600, 250, false), ends}, how, short_floats});
+  }
+}
+
 void add_products(std::vector<Case>& cases) {
   const std::vector<DType> products = {DType::kF32, DType::kF16, DType::kBF16,
                                        DType::kF64, DType::kI32, DType::kI64};
@@ -28,27 +53,7 @@ void add_products(std::vector<Case>& cases) {
   cases.push_back({"MatMul", {T({17, 16}), T({16, 17})}, {}, short_floats});
   cases.push_back({"MatMul", {T({33, 15}), T({15, 31})}, {}, short_floats});
   cases.push_back({"MatMul", {T({150, 2, 3}), T({150, 3, 2})}, {}, short_floats});
-  for (const int64_t transposed : {0, 1}) {
-    const ir::Attributes how = {{"trans_b", I{transposed}}};
-    const auto matrices = [&](int64_t groups, int64_t k, int64_t n, bool constant) {
-      const Extents extents = transposed != 0 ? Extents{groups, n, k} : Extents{groups, k, n};
-      return constant ? weight(extents, -0.3, 0.3) : T(extents, -0.3, 0.3);
-    };
-    // A group of none, of one, of few and of many rows, and rows of no group; fewer rows than groups.
-    const In ends = {{5}, 0, 0, DType::kI32, false, Is{0, 1, 7, 30, 31}, false};
-    const In past = {{4}, 0, 0, DType::kI64, false, Is{1, 1, 2, 2}, false};
-    // What no program means: ends out of order and beyond all rows, and none that is within.
-    const In wild = {{5}, 0, 0, DType::kI32, false, Is{-5, 40, 3, 3, INT32_MAX}, false};
-    const In far = {{4}, 0, 0, DType::kI64, false, Is{INT64_MIN, 20, 10, INT64_MAX}, false};
-    const In before = {{4}, 0, 0, DType::kI64, false, Is{0, -1, -7, 0}, false};
-    cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, false), ends}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({33, 70}), matrices(5, 70, 33, true), ends}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({3, 8}), matrices(4, 8, 5, false), past}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(5, 8, 5, false), wild}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), far}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({33, 8}), matrices(4, 8, 5, false), before}, how, kFloats});
-    cases.push_back({"GroupedMatMul", {T({33, 600}), matrices(5, 600, 250, false), ends}, how, short_floats});
-  }
+  add_grouped_products(cases);
   cases.push_back(
       {"Gemm", {T({40, 36}), T({72, 40}), T({1, 72})}, {{"transA", I{1}}, {"transB", I{1}}}, short_floats});
   cases.push_back({"Gemm", {T({5, 7}), T({7, 3}), T({3})}, {}, kFloats});
