@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string>
@@ -118,6 +119,7 @@ struct Program {
   std::string name;
   int threads;
   std::function<std::string(Simulation&, int threads)> run;
+  size_t most = 3;  // preemptions
 };
 
 std::string condition_with_deadline(Simulation& sim, int threads) {
@@ -140,6 +142,29 @@ std::string condition_with_deadline(Simulation& sim, int threads) {
   std::string out;
   for (const std::string& each : got) out += each + " ";
   return out;
+}
+
+// Which of two sleepers was woken no word says. The last thread runs before that one does, or after.
+std::string one_is_woken(Simulation& sim, int threads) {
+  Guarded<int, Rank::kPool> coins(0);
+  Atomic<int> rung{0}, seen{0};
+  std::string got[4];
+  at_once(sim, threads, [&](int i) {
+    if (i == 0) {
+      ++*coins.lock();
+      rung.store_release(1);
+      return coins.notify_one();
+    }
+    if (i == 3) return seen.store_release(1 + rung.load_acquire());
+    got[i] = rung.load_acquire() == 1 ? "after " : "before ";
+    auto held = coins.lock();
+    int looks = 0;
+    const bool found =
+        held.wait_until(Deadline::in(std::chrono::milliseconds(1)), [&] { return ++looks > 0 && *held > 0; });
+    if (found) --*held;
+    got[i] += (found ? "found" : "late") + std::to_string(looks) + std::to_string(seen.load_acquire());
+  });
+  return got[1] + " " + got[2];
 }
 
 std::vector<Program> programs() {
@@ -221,6 +246,7 @@ std::vector<Program> programs_that_wait() {
          });
          return out;
        }},
+      {"one_is_woken", 4, one_is_woken, 1},
       {"deadlines", 2, condition_with_deadline},
       {"deadlines", 3, condition_with_deadline},
   };
@@ -252,7 +278,7 @@ Ends ends_of(const Program& program, const Scenario& scenario, size_t bound) {
 
 TEST_CASE("seen states: with them there are fewer schedules, and all the outcomes that there are without") {
   for (const Program& program : all_programs()) {
-    for (size_t bound = 0; bound <= 3; ++bound) {
+    for (size_t bound = 0; bound <= program.most; ++bound) {
       CAPTURE(program.name);
       CAPTURE(program.threads);
       CAPTURE(bound);
@@ -274,16 +300,17 @@ TEST_CASE("shares: each schedule is in one of them, and they have all outcomes a
     Scenario every = scenario;
     every.reduced = false;
     Seen seen;
-    const Ends whole = ends_of(program, every, 2);
-    CHECK(ends_of(program, scenario, 2, seen).all == whole.all);
+    const size_t bound = std::min<size_t>(2, program.most);
+    const Ends whole = ends_of(program, every, bound);
+    CHECK(ends_of(program, scenario, bound, seen).all == whole.all);
     for (const size_t shares : {2, 3}) {
       uint64_t schedules = 0;
       std::set<std::string> ends;
       for (size_t i = 0; i < shares; ++i) {
         Scenario of_every = every, part = scenario;
         of_every.share = part.share = {i, shares};
-        schedules += ends_of(program, of_every, 2).schedules;
-        ends.merge(ends_of(program, part, 2, seen).all);
+        schedules += ends_of(program, of_every, bound).schedules;
+        ends.merge(ends_of(program, part, bound, seen).all);
       }
       CHECK(schedules == whole.schedules);
       CHECK(ends == whole.all);
