@@ -286,7 +286,7 @@ void Allocator::recycle(Block block, std::vector<Point> uses) noexcept {
 
 bool Allocator::try_wait_in_line(Block& block, const std::vector<Point>& uses) noexcept {
   const Want held{block->bytes(), block->kind()};
-  pending_count_.add_relaxed(1);
+  pending_count_.add_seq_cst(1);  // before ring_at() reads how far the uses are
   seam::did("allocator.count_waiting");
   try {
     Pending waiting{nullptr, uses};
@@ -362,7 +362,7 @@ void Allocator::count_taken_back(Want want) {
 }
 
 void Allocator::reap_pending() {
-  const bool any = pending_count_.load_acquire() != 0;
+  const bool any = pending_count_.load_seq_cst() != 0;
   seam::did("allocator.look_for_waiting", any);
   if (!any) return;
   std::vector<Block> free;

@@ -195,7 +195,8 @@ class Allocator final : public device::Recycler,
   Atomic<uint64_t> arrivals_{0};
   Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
   // How many blocks wait; spares the lock when none does. Subtracted with release, after moving_ was added
-  // to.
+  // to. Who frees adds to it and then reads how far the uses are; a use's end is written, and then who reaps
+  // reads it. All four are seq_cst, so they cannot both miss each other.
   Atomic<uint64_t> pending_count_{0};
   mutable std::array<PaddedStripe, kStripes> stripes_;
   mutable Guarded<Large, Rank::kAllocator> large_;

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/bell.h"
 #include "base/schedules_fixture.h"
 #include "device/completing_queue_fixture.h"
 #include "runtime/memory/allocator.h"
@@ -52,6 +53,23 @@ TEST_CASE("weak orders: memory that another thread has on its way to the cache i
     });
     allocator->empty_cache();
     sim.expect(allocator->stats().reserved == 0, "all went back");
+  });
+}
+
+TEST_CASE("weak orders: a block freed beside the end of its last use goes to the cache at that end") {
+  explore({"allocator_bell_weak", 2, 2, 2, true, 1}, [](Simulation& sim, int threads) {
+    const auto allocator = allocator_of(1);
+    device::CompletingQueue queue;
+    queue.timeline()->attach(std::make_shared<Bell>());
+    auto buffer = allocator->allocate(kPart).value();
+    buffer->mark_write(queue.point(1));
+    static_cast<void>(queue.timeline()->ring_at(1));  // as a stream asks at its submission
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) return buffer.reset();
+      queue.advance(1);
+      allocator->reap_pending();  // as the thread does that the bell wakes
+    });
+    sim.expect(allocator->stats().pending == 0, "nobody else comes for it");
   });
 }
 
