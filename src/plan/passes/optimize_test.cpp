@@ -115,5 +115,19 @@ TEST_CASE("folding is bounded for a model as a whole, and what is not folded sta
   CHECK(count(*optimised, "Expand") > kNodes / 2);
 }
 
+// 3.3e7 multiplications of 4e5 numbers.
+TEST_CASE("a product of groups of constants is too much work for folding where it is for one matrix") {
+  for (const bool grouped : {false, true}) {
+    Sketch s;
+    const auto square = s.constant(ir::Tensor::zeros(ir::DType::kF32, {320, 320}));
+    const auto matrices = s.constant(ir::Tensor::zeros(ir::DType::kF32, {2, 320, 320}));
+    s.out(grouped ? s.op("GroupedMatMul", {square, matrices, s.ints({160, 320})})
+                  : s.op("MatMul", {square, square}));
+    const auto optimised = optimize(s.take());
+    REQUIRE(optimised.ok());
+    CHECK(optimised->nodes.size() == 1);
+  }
+}
+
 }  // namespace
 }  // namespace heddle::plan
