@@ -8,7 +8,7 @@
 
 #include <cmath>
 
-#include "bins.h"
+#include "bounds.h"
 
 namespace heddle::torch_backend {
 namespace {

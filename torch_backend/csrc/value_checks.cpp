@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "bounds.h"
 #include "checks.h"
 #include "since.h"
+#include "storage.h"
 
 namespace heddle::torch_backend {
 namespace {
@@ -87,22 +89,14 @@ void check_threshold(c10::ArrayRef<c10::IValue> arguments) {  // self, threshold
   check_fit_self<2>(arguments);
 }
 
-// The least and the greatest number of a whole type; of 64 bits as near as a double comes.
-std::pair<double, double> range_of(at::ScalarType type) {
-  const double values = std::ldexp(1, 8 * static_cast<int>(c10::elementSize(type)));
-  if (type == at::kByte) return {0, values - 1};
-  return {-values / 2, values / 2 - 1};
-}
-
 // Before PyTorch 2.15 a bound of clamp that its dtype does not hold is refused. From then on a whole one is
 // where it would force every element to it, and bounds nothing on the other side.
 enum class Bound : uint8_t { least, greatest };
 void check_bound(const c10::IValue& value, at::ScalarType type, Bound bound) {
   if constexpr (kBoundsMayLieOutside) {
-    if (c10::isIntegralType(type, /*includeBool=*/false)) {
+    if (const auto range = range_of(to_heddle(type))) {
       const double number = value.toScalar().toDouble();
-      const auto [lowest, highest] = range_of(type);
-      const bool forces = bound == Bound::least ? number > highest : number < lowest;
+      const bool forces = bound == Bound::least ? number > range->highest : number < range->lowest;
       TORCH_CHECK(!forces, "Clamp ", bound == Bound::least ? "min" : "max", " value ", number,
                   " is outside the representable range of ", type);
       return;
@@ -128,8 +122,13 @@ void check_bounds(c10::ArrayRef<c10::IValue> arguments) {
 }
 
 void check_limits(c10::ArrayRef<c10::IValue> arguments) {  // of hardtanh: self, min, max
-  check_bound(arguments[1], dtype_of(arguments, 0), Bound::least);
-  check_bound(arguments[2], dtype_of(arguments, 0), Bound::greatest);
+  const at::ScalarType type = dtype_of(arguments, 0);
+  if (c10::isIntegralType(type, /*includeBool=*/false)) {  // reals become whole numbers first
+    check_fits(arguments[1], at::kLong);
+    check_fits(arguments[2], at::kLong);
+  }
+  check_bound(arguments[1], type, Bound::least);
+  check_bound(arguments[2], type, Bound::greatest);
 }
 
 void check_exponent(c10::ArrayRef<c10::IValue> arguments) {  // self, exponent

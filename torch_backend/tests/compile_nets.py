@@ -12,6 +12,10 @@ from torch.nn import functional as F
 WIDTH, HEADS, WORDS = 32, 4, 50
 
 
+def assert_same(got: Any, wanted: Any) -> None:
+    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
+
+
 def mlp(width: int = 64) -> nn.Module:
     return nn.Sequential(
         nn.Linear(32, width),

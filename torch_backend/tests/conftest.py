@@ -61,3 +61,23 @@ def device() -> str:
 @pytest.fixture(autouse=True)
 def _seeded():
     torch.manual_seed(5)
+
+
+@pytest.fixture
+def fresh_dynamo():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+@pytest.fixture
+def built(monkeypatch):
+    """The calls of dynamo's graphs, each once for each model that it built."""
+    from heddle.torch import dynamo
+
+    times = []
+    original = dynamo.GraphCall._build
+    monkeypatch.setattr(
+        dynamo.GraphCall, "_build", lambda self, *given: times.append(self) or original(self, *given)
+    )
+    return times

@@ -2,37 +2,17 @@
 
 import pytest
 import torch
-from compile_nets import NETS, encoder, mlp
+from compile_nets import NETS, assert_same, encoder, mlp
 from heddle.torch import dynamo
 from heddle.torch.fused_layers import native_multi_head_attention
 from threads import count_right, run_threads
 from torch import nn
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def built(monkeypatch):
-    """How many models were built."""
-    times = []
-    original = dynamo.GraphCall._build
-    monkeypatch.setattr(
-        dynamo.GraphCall, "_build", lambda self, *given: times.append(self) or original(self, *given)
-    )
-    return times
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def compiled(module):
     return torch.compile(module, backend="heddle")
-
-
-def assert_same(got, wanted):
-    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", NETS)

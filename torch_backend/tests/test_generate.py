@@ -1,13 +1,12 @@
 """transformers' generate(): the tokens and logits of the CPU, from eight threads that share a model."""
 
-import contextlib
 import copy
-import logging
 
 import pytest
 import real_models
 import torch
 import transformers
+from recompiled import needed, recompilations
 from threads import count_right
 
 WORDS, NEW, THREADS = 64, 5, 8
@@ -94,22 +93,6 @@ def test_eight_threads_generate_what_the_cpu_does(name, device):
     assert done == THREADS
 
 
-@contextlib.contextmanager
-def recompilations():
-    """What Dynamo says of each recompilation that is made within, in the order they began."""
-    reasons = []
-    handler = logging.Handler()
-    handler.emit = lambda record: reasons.append(record.getMessage())
-    log = logging.getLogger("torch._dynamo.guards.__recompiles")
-    torch._logging.set_logs(recompiles=True)
-    log.addHandler(handler)
-    try:
-        yield reasons
-    finally:
-        log.removeHandler(handler)
-        torch._logging.set_logs()
-
-
 @pytest.mark.parametrize("cache", [None, "static"])
 @pytest.mark.parametrize("make", [gpt2, llama])
 def test_eight_threads_generate_with_a_compiled_model_what_the_cpu_does(make, cache, device):
@@ -132,9 +115,7 @@ def test_eight_threads_generate_with_a_compiled_model_what_the_cpu_does(make, ca
         assert count_right(1, 2, call, expected) == 2
         assert reasons == []  # none for a token
         assert count_right(THREADS, 2, call, expected) == 2 * THREADS
-    # None for a thread. Dynamo looks through a list of graphs that another thread's look reorders, and may
-    # compile one again that it has: it says so itself.
-    assert [reason for reason in reasons if "passed during recompilation-reason analysis" not in reason] == []
+    assert needed(reasons) == []  # none for a thread
 
 
 @pytest.mark.parametrize("cache", [None, "static"])

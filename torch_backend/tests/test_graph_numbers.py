@@ -2,37 +2,18 @@
 
 import pytest
 import torch
+from compile_nets import assert_same
 from heddle.torch import dynamo
 from threads import count_right
 from torch import nn
 
 from heddle import errors
 
-
-@pytest.fixture(autouse=True)
-def _fresh():
-    torch._dynamo.reset()
-    yield
-    torch._dynamo.reset()
-
-
-@pytest.fixture
-def built(monkeypatch):
-    """The graph's call, once for each model that was built."""
-    times = []
-    original = dynamo.GraphCall._build
-    monkeypatch.setattr(
-        dynamo.GraphCall, "_build", lambda self, *given: times.append(self) or original(self, *given)
-    )
-    return times
+pytestmark = pytest.mark.usefixtures("fresh_dynamo")
 
 
 def compiled(module):
     return torch.compile(module, backend="heddle", dynamic=True)
-
-
-def assert_same(got, wanted):
-    torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-4)
 
 
 class Ramp(nn.Module):

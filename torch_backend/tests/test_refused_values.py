@@ -75,6 +75,15 @@ def test_a_whole_number_that_does_not_fit_is_refused_where_the_cpu_refuses(name,
     assert refused or name in ("add", "eq")
 
 
+@pytest.mark.parametrize("dtype", [*WHOLE, torch.int64], ids=str)
+def test_limits_beyond_all_whole_numbers_are_refused_as_the_cpu_refuses_them(dtype, device):
+    x = torch.tensor([3, 1, 2], dtype=dtype)
+    for limits in ((0, 1e300), (1e300, 2e300)):
+        expected, got = (answer(torch.nn.functional.hardtanh, each, *limits) for each in (x, x.to(device)))
+        assert isinstance(expected, RuntimeError)
+        assert str(got).split("\n")[0] == str(expected).split("\n")[0]
+
+
 HALVES = [torch.float16, torch.bfloat16, torch.float32]
 
 

@@ -2,7 +2,7 @@
 #include <cmath>
 #include <limits>
 
-#include "bins.h"
+#include "bounds.h"
 #include "lanes.h"
 
 namespace heddle::torch_backend {

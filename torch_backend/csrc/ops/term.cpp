@@ -1,8 +1,7 @@
 // term.cpp: the functions that several entries share.
 #include "term.h"
 
-#include <cmath>
-
+#include "../bounds.h"
 #include "../since.h"
 
 namespace heddle::torch_backend {
@@ -31,12 +30,10 @@ Term copy_sign(const Term& x, const Term& sign) {
 
 Term bound(Call& call, int argument) {
   const DType dtype = wide(call.result_dtype());
-  const bool narrow = !is_float(dtype) && dtype != DType::boolean && dtype != DType::i64;
-  if (!kBoundsMayLieOutside || !narrow) return number(call, argument);
+  const std::optional<WholeRange> range = range_of(dtype);
+  if (!kBoundsMayLieOutside || !range) return number(call, argument);
   const Term held(call, call.scalar(argument, DType::i64));
-  const double values = std::ldexp(1, 8 * static_cast<int>(size_of(dtype)));
-  const double lowest = dtype == DType::u8 ? 0 : -values / 2;
-  return lesser(greater(held, held.like(lowest)), held.like(lowest + values - 1)).cast(dtype);
+  return lesser(greater(held, held.like(range->lowest)), held.like(range->highest)).cast(dtype);
 }
 
 Term without_negatives(const Term& index) {
