@@ -179,6 +179,12 @@ std::string Agreement::check_bf16(const RandomGraph& drawn) {
 
 std::string described(const RandomGraph& drawn) {
   std::string words = to_string(drawn.graph);
+  for (const ir::Node& node : drawn.graph.nodes) {
+    for (const auto& [name, attribute] : node.attributes) {
+      if (const auto* const body = std::get_if<std::shared_ptr<const ir::Graph>>(&attribute))
+        words += text('\n', to_string(**body));
+    }
+  }
   for (size_t i = 0; i < drawn.inputs.size(); ++i) {
     words += text("\nin", i, " = ", drawn.inputs[i].type(), ':');
     for (int64_t k = 0; k < std::min<int64_t>(drawn.inputs[i].elements(), 16); ++k)

@@ -48,13 +48,15 @@ class Expected {
   Result<std::vector<Known>> compute(const ir::Node& node) const;
 
  private:
+  Result<std::vector<Known>> chain(const ir::Node& node) const;
   Result<std::vector<ir::Tensor>> moved(const ir::Node& node, size_t which, bool steady) const;
 
   Rounding rounding_;
   std::map<ir::ValueId, Known> known_;
 };
 
-// All outputs of a graph for these inputs.
+// All outputs of a graph for these inputs, which may themselves be known up to rounding.
+Result<std::vector<Known>> through(const ir::Graph& graph, std::span<const Known> inputs, Rounding rounding);
 Result<std::vector<Known>> expect(const ir::Graph& graph, std::span<const ir::Tensor> inputs,
                                   Rounding rounding = Rounding::kOwn);
 
