@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <exception>
 #include <thread>
 
 namespace heddle::torch_backend {
@@ -22,12 +23,27 @@ struct Caller {
   Caller& operator=(const Caller&) = delete;
 };
 
+[[noreturn]] void wait_for_the_end() {
+  for (;;) pause();
+}
+
+std::terminate_handler terminate_before = nullptr;
+
+// CPython ends a thread by unwinding it, so no exception is active in the frame that nothing may leave.
+[[noreturn]] void terminate() {
+  if (!ends_the_process && std::current_exception() == nullptr) wait_for_the_end();
+  terminate_before();
+  std::abort();
+}
+
 }  // namespace
 
 void count_caller() { thread_local const Caller while_it_lives; }
 
 void before_exit() {
   ends_the_process = true;
+  terminate_before = std::get_terminate();
+  std::set_terminate(terminate);
   announced.store(true, std::memory_order_release);
   const pybind11::gil_scoped_release released;
   const auto end = std::chrono::steady_clock::now() + kLongest;
@@ -43,7 +59,7 @@ void stay_out_of_exit() {
     return;
   if (ends_the_process || PyGILState_Check() != 0) return;
   waiting.fetch_add(1, std::memory_order_release);
-  for (;;) pause();
+  wait_for_the_end();
 }
 
 FreeGil::FreeGil() {

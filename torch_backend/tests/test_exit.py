@@ -64,6 +64,21 @@ SHAPES = {
                     square @ square
         start(call)
     """,
+    # They come back while the interpreter finalises, later than exit waits for them.
+    "daemon threads in operators of PyTorch's own that outlast the wait": """
+        torch.set_num_threads(1)
+        def long(square=torch.ones(1500, 1500)):
+            return square @ square
+        class AtTheEnd:
+            def __del__(self, long=long):
+                for _ in range(20):
+                    long()
+        at_the_end = AtTheEnd()
+        def call():
+            module(x)
+            long()
+        start(call)
+    """,
     "daemon threads that wait for the device": """
         held = threading.Event()
         def hold():
