@@ -121,6 +121,9 @@ std::optional<std::vector<Dim>> Value::integers() const {
   if (is_float(constant->dtype()) || constant->elements() > static_cast<int64_t>(kMaxContents))
     return std::nullopt;
   const std::vector<int64_t> numbers = constant->to_i64();
+  const auto negative = [](int64_t number) { return number < 0; };
+  if (constant->dtype() == DType::kU64 && std::any_of(numbers.begin(), numbers.end(), negative))
+    return std::nullopt;
   return std::vector<Dim>(numbers.begin(), numbers.end());
 }
 

@@ -87,6 +87,7 @@ void add_unary(std::vector<Case>& all) {
   all.push_back(
       unary("Gelu", {-1, 0, 2}, {-0.15880801, 0, 1.95459769}, {{"approximate", std::string("tanh")}}));
   all.push_back(unary("Identity", {1, -2}, {1, -2}));
+  all.push_back({"Neg", {{DType::kI8, {2}, {-128, 5}, {}}}, {}, {{DType::kI8, {2}, {-128, -5}, {}}}});
   all.push_back({"Identity", {dims({kB, 7})}, {}, {dims({kB, 7})}});
   all.push_back({"Neg", {dims({kB, 7})}, {}, {dims({Dim(-1) * kB, -7})}});
   all.push_back({"Abs", {i32({kB}, {-5, 5})}, {}, {i32({kB}, {5, 5})}});

@@ -54,8 +54,8 @@ Inferred infer_total(const Node& node, Operands in) {
   Dim total(multiply ? 1 : 0);
   for (const Dim& dim : *dims) total = multiply ? total * dim : total + dim;
   const bool saturated = total.is_static() && (total.value() == Dim::kHuge || total.value() == -Dim::kHuge);
-  if (!saturated) out[0].contents = std::vector<Dim>{total};
-  return out;
+  if (saturated) return out;
+  return one(out[0].type.dtype, out[0].type.shape, std::vector<Dim>{total});
 }
 
 Inferred infer_number(const Node& node, Operands in) {

@@ -44,6 +44,15 @@ std::optional<int64_t> small_count(const TensorType& type) {
   return count <= static_cast<int64_t>(kMaxContents) ? std::optional(count) : std::nullopt;
 }
 
+// Operators wrap where their dtype ends, and Dims do not.
+bool holds(DType dtype, const Dim& dim) {
+  if (!dim.is_static()) return true;
+  if (dtype == DType::kU64) return dim.value() >= 0;
+  Tensor number = Tensor::zeros(dtype, {});
+  number.set_i64(0, dim.value());
+  return number.get_i64(0) == dim.value();
+}
+
 }  // namespace
 
 Status accept(const Value& value, std::string_view argument, Accept wanted) {
@@ -113,7 +122,10 @@ Value typed(DType dtype, Shape shape, std::optional<std::vector<Dim>> contents) 
   Value value;
   value.type = {dtype, std::move(shape)};
   const std::optional<int64_t> count = small_count(value.type);
-  if (contents.has_value() && !is_float(dtype) && count == static_cast<int64_t>(contents->size())) {
+  const bool known =
+      contents.has_value() && !is_float(dtype) && count == static_cast<int64_t>(contents->size());
+  if (known &&
+      std::all_of(contents->begin(), contents->end(), [&](const Dim& dim) { return holds(dtype, dim); })) {
     value.contents = std::move(contents);
   }
   return value;
