@@ -73,7 +73,7 @@ struct Value {
   std::optional<size_t> row_axis = {};
 
   bool is_constant() const { return constant.has_value(); }
-  // The elements as Dims: from the constant when it is a small integer tensor that i64 holds, else `contents`.
+  // The elements as Dims: from the constant when it is small and of integers that i64 holds, else `contents`.
   std::optional<std::vector<Dim>> integers() const;
 };
 

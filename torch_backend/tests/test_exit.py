@@ -65,18 +65,19 @@ SHAPES = {
         start(call)
     """,
     # They come back while the interpreter finalises, later than exit waits for them.
-    "daemon threads in operators of PyTorch's own that outlast the wait": """
+    "daemon threads in long operators of the CPU": """
         torch.set_num_threads(1)
-        def long(square=torch.ones(1500, 1500)):
+        def long(square=torch.ones(1000, 1000)):
             return square @ square
         class AtTheEnd:
             def __del__(self, long=long):
-                for _ in range(20):
+                for _ in range(30):
                     long()
         at_the_end = AtTheEnd()
         def call():
             module(x)
-            long()
+            for _ in range(4):
+                long()
         start(call)
     """,
     "daemon threads that wait for the device": """
