@@ -64,19 +64,21 @@ SHAPES = {
                     square @ square
         start(call)
     """,
-    # They come back while the interpreter finalises, later than exit waits for them.
+    # They come back for the GIL while the interpreter finalises, and call the device no more.
     "daemon threads in long operators of the CPU": """
         torch.set_num_threads(1)
         def long(square=torch.ones(1000, 1000)):
             return square @ square
-        class AtTheEnd:
+        class AtTheEnd(type(sys)):  # a module's own frames do not keep this one
             def __del__(self, long=long):
-                for _ in range(30):
+                for _ in range(20):
                     long()
-        at_the_end = AtTheEnd()
+        sys.modules["at_the_end"] = AtTheEnd("at_the_end")
+        here = threading.local()
         def call():
             module(x)
-            for _ in range(4):
+            here.calls = getattr(here, "calls", 0) + 1
+            while here.calls > 4:
                 long()
         start(call)
     """,
