@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from torch_choice import on_cuda_double
 from verdict import tell_verdict
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -27,7 +28,7 @@ COPY = ROOT / "build" / "broken" / "tree"
 VENV = COPY / ".venv"  # where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 TEST_LIMIT_S = 600
-KINDS = ("pytest", "pytest-metal", "pytest-sim", "torch", "torch-metal")
+KINDS = ("pytest", "pytest-metal", "pytest-sim", "torch", "torch-metal", "torch-cuda")
 # Of programs that another preset makes, or that need an environment: preset, folder, environment.
 IN_PRESETS: dict[str, tuple[str, str, dict[str, str]]] = {
     "metal": ("metal-double", "build/release", {"HEDDLE_DEVICE": "metal", "HEDDLE_TEST_NARROWER": "4"}),
@@ -208,6 +209,10 @@ class Copy:
             self.must(["cmake", "--build", "build/release", "--target", "heddle_on_the_double"])
             double = COPY / "build/release/on_the_double/libheddle.so.0"
             device = {"HEDDLE_DEVICE": "metal", "LD_PRELOAD": str(double)}
+        if kind.endswith("-cuda"):
+            self.must(["cmake", "--preset", "cuda"])
+            self.must(["cmake", "--build", "build/release", "--target", "cuda_in_its_place"])
+            python = (*on_cuda_double(COPY / "build/release"), *python)
         command = [*python, "-m", "pytest", "-q", "-x", test]
         status, output = self.run(command, TEST_LIMIT_S, **device)
         if status in (2, 3, 4, 5):

@@ -61,7 +61,7 @@ def on_sim() -> tuple[str, ...]:
     return ("env", "HEDDLE_DEVICE=sim")
 
 
-def on_cuda_double() -> tuple[str, ...]:
-    folder = RELEASE / "cuda_double"
+def on_cuda_double(release: Path = RELEASE) -> tuple[str, ...]:
+    folder = release / "cuda_double"
     kernels = f"HEDDLE_CUDA_IMAGE={folder / 'kernels'}"
     return ("env", f"LD_LIBRARY_PATH={folder}", kernels, "HEDDLE_DEVICE=cuda")
