@@ -4,8 +4,9 @@
 #   make test     every check of the project;  ONLY=unit,tsan picks stages
 #   make test-long    the same, each header alone, the benchmarks' programs, the library with each compiler
 #                     it builds with, 100,000 random graphs, everything up to the host driver for 64-bit Arm
-#                     under qemu, the removals of tests/broken, schedules with more preemptions, the wheels,
-#                     and Python's module and the PyTorch device under sanitizers
+#                     under qemu, the removals of tests/broken, schedules with more preemptions, simulations
+#                     under 200,000 seeds, the wheels, and Python's module and the PyTorch device under
+#                     sanitizers
 #   make fuzz     the targets of tests/fuzz, five minutes each, and how many lines they reach; FUZZ_SECONDS=60
 #   make soak     random threads, models, cancellations and faults for an hour, each answer checked and memory
 #                 watched; SOAK_SECONDS=600 bounds it, SOAK_SEED=7 names its choices; into build/soak

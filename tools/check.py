@@ -142,6 +142,18 @@ def sim_stage(log: Log) -> Count:
     return total + run_pytest(log, "-s", "tests/fault_points/python_points.py", launcher=launcher)
 
 
+def sim_long_stage(log: Log) -> Count:
+    """Schedules with more preemptions, and the simulations under 200,000 seeds that the stage sim has not."""
+    total = labelled_stage("sim", "^sim_long$", "sim_tests")(log)
+    outcome = log.path.with_suffix(".json")
+    outcome.unlink(missing_ok=True)
+    log.run(sys.executable, "tools/sim_seeds.py", "--json", outcome)
+    if not outcome.exists():
+        return total + Count(0, 1)
+    told = json.loads(outcome.read_text(encoding="utf-8"))
+    return total + Count(told["cases"], len(told["wrong"]))
+
+
 def double_stage(preset: str, label: str) -> Callable[[Log], Count]:
     """A driver and what stands for its vendor's, on Linux; compiled beside the release build."""
 
@@ -276,7 +288,7 @@ STAGES: dict[str, Callable[[Log], Count | None]] = {
     "benches": benches_stage,
     "compilers": compilers_stage,
     "broken": judged_stage("tools/broken.py"),
-    "sim_long": labelled_stage("sim", "^sim_long$", "sim_tests"),
+    "sim_long": sim_long_stage,
     "soak": soak_stage,
     "spin_long": judged_stage("tools/spin_models.py", "--long"),
     "wheel": wheel_stage,

@@ -158,8 +158,9 @@ def main() -> int:
             elif phase == "soak":
                 right &= run_soak(packed, work / phase, out, arguments.soaks or arguments.workers, seconds)
             else:
-                programs = packed.programs(SEEDS.name), packed.libraries(SEEDS.name)
-                seeds = Seeds(*programs, work / phase, out, packed.commit)
+                simulations = [path for path in packed.programs(SEEDS.name).iterdir() if path.is_file()]
+                libraries = packed.libraries(SEEDS.name)
+                seeds = Seeds(simulations, libraries, work / phase, out, packed.commit)
                 right &= seeds.run(arguments.workers, seconds, arguments.round, arguments.limit)
     print(f"{out}: {'nothing failed' if right else 'something failed'}", file=sys.stderr, flush=True)
     return 0 if right else 1

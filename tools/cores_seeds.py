@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -35,9 +35,9 @@ class Case:
         return [self.program, "-tc=" + self.name.replace(",", "\\,")]
 
 
-def cases(programs: Path, libraries: str) -> list[Case]:
+def cases(programs: Iterable[Path], libraries: str) -> list[Case]:
     found = []
-    for program in sorted(path for path in programs.iterdir() if path.is_file()):
+    for program in sorted(programs):
         done = subprocess.run(
             [program, "--list-test-cases"],
             env=os.environ | {"LD_LIBRARY_PATH": libraries},
@@ -50,31 +50,35 @@ def cases(programs: Path, libraries: str) -> list[Case]:
 
 
 class Seeds:
-    def __init__(self, programs: Path, libraries: str, work: Path, out: Path, commit: str) -> None:
+    def __init__(self, programs: Iterable[Path], libraries: str, work: Path, out: Path, commit: str) -> None:
         self.libraries, self.work, self.out, self.commit = libraries, work, out, commit
         self.cases = cases(programs, libraries)
         self.turn = threading.Lock()
         self.of_case: dict[Case, int] = {}
+        self.of_rounds: dict[Case, list[int]] = {}  # the same, each round's
         self.without: set[Case] = set()  # seeds
         self.left_out: set[Case] = set()  # of further rounds
         self.failures: list[dict[str, object]] = []
-        self.rounds = self.cut = 0
-        self.cpu_s = 0.0
+        self.first = self.rounds = self.cut = self.workers = 0
+        self.cpu_s = self.wall_s = 0.0
         work.mkdir(parents=True, exist_ok=True)
 
-    def jobs(self, first: int) -> Iterator[tuple[int, Case]]:
-        """Round by round, without end as long as a case has seeds."""
+    def jobs(self, first: int, rounds: int | None) -> Iterator[tuple[int, Case]]:
+        """Round by round, without `rounds` for as long as a case has seeds."""
         at = first
-        while len(self.left_out) < len(self.cases):
+        while len(self.left_out) < len(self.cases) and (rounds is None or at < first + rounds):
             for case in self.cases:
                 if case not in self.left_out:
                     yield at, case
             at += 1
 
-    def run(self, workers: int, seconds: float, first: int, limit_s: float) -> bool:
+    def run(
+        self, workers: int, seconds: float, first: int, limit_s: float, rounds: int | None = None
+    ) -> bool:
         begin = time.monotonic()
-        jobs = self.jobs(first)
-        self.rounds = first
+        jobs = self.jobs(first, rounds)
+        self.rounds = self.first = first
+        self.workers = workers
 
         def work_of(worker: int) -> None:
             while (left := begin + seconds - time.monotonic()) > 0:
@@ -86,7 +90,8 @@ class Seeds:
 
         with ThreadPoolExecutor(workers) as pool:
             list(pool.map(work_of, range(workers)))
-        self.write(time.monotonic() - begin, workers, first)
+        self.wall_s = time.monotonic() - begin
+        self.write()
         return not self.failures and sum(self.of_case.values()) > 0
 
     def job(self, worker: int, at: int, case: Case, left: float, limit_s: float) -> None:
@@ -100,6 +105,7 @@ class Seeds:
         with self.turn:
             self.rounds = max(self.rounds, at + 1)
             self.cpu_s += ended.cpu_s
+            self.told(case, seeds)
             if ended.code is None and left <= limit_s:
                 self.cut += 1  # by the end of the whole
             elif ended.code != 0:
@@ -109,6 +115,10 @@ class Seeds:
                 self.left_out.add(case)
             else:
                 self.of_case[case] = self.of_case.get(case, 0) + seeds
+                self.of_rounds.setdefault(case, []).append(seeds)
+
+    def told(self, case: Case, seeds: int) -> None:
+        """A job is over, and its program says that it ran so many."""
 
     def fail(self, case: Case, first: int, code: int | None, said: str) -> None:
         named = re.findall(r"\bseed (\d+)", said)
@@ -126,14 +136,14 @@ class Seeds:
             self.left_out.add(case)
         print(f"seeds: {case.name}: {failure['what']}, seed {failure['seed']}", file=sys.stderr, flush=True)
 
-    def write(self, wall_s: float, workers: int, first: int) -> None:
-        told = {
+    def figures(self) -> dict[str, object]:
+        return {
             "commit": self.commit,
-            "seconds": round(wall_s, 1),
-            "workers": workers,
+            "seconds": round(self.wall_s, 1),
+            "workers": self.workers,
             "processors": os.cpu_count(),
             "cpu_s": round(self.cpu_s, 1),
-            "rounds": [first, self.rounds],  # a next call begins with the second
+            "rounds": [self.first, self.rounds],  # a next call begins with the second
             "cases": len(self.of_case),
             "seeds": sum(self.of_case.values()),
             "failures": self.failures,
@@ -142,6 +152,9 @@ class Seeds:
                         key=lambda each: (each[0].program.name, each[0].name))},
             "without_seeds": sorted(case.name for case in self.without),
         }  # fmt: skip
-        (self.out / "seeds.json").write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
-        print(f"seeds: {told['seeds']} of {told['cases']} cases, {len(self.failures)} failures",
+
+    def write(self) -> None:
+        figures = self.figures()
+        (self.out / "seeds.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+        print(f"seeds: {figures['seeds']} of {figures['cases']} cases, {len(self.failures)} failures",
               file=sys.stderr, flush=True)  # fmt: skip
