@@ -89,16 +89,11 @@ void check_threshold(c10::ArrayRef<c10::IValue> arguments) {  // self, threshold
   check_fit_self<2>(arguments);
 }
 
-// Before PyTorch 2.15 a bound of clamp that its dtype does not hold is refused. From then on a whole one is
-// where it would force every element to it, and bounds nothing on the other side.
-enum class Bound : uint8_t { least, greatest };
 void check_bound(const c10::IValue& value, at::ScalarType type, Bound bound) {
   if constexpr (kBoundsMayLieOutside) {
     if (const auto range = range_of(to_heddle(type))) {
-      const double number = value.toScalar().toDouble();
-      const bool forces = bound == Bound::least ? number > range->highest : number < range->lowest;
-      TORCH_CHECK(!forces, "Clamp ", bound == Bound::least ? "min" : "max", " value ", number,
-                  " is outside the representable range of ", type);
+      const std::string wrong = wrong_with_bound(*range, bound, value.toScalar().toDouble());
+      TORCH_CHECK(wrong.empty(), wrong);
       return;
     }
   }

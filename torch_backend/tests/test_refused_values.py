@@ -1,9 +1,12 @@
 """Numbers, indices and targets that PyTorch's CPU refuses by their values: the device refuses the same."""
 
+import re
 import warnings
 
 import pytest
 import torch
+
+from heddle import errors
 
 
 def answer(call, *given):
@@ -82,6 +85,39 @@ def test_limits_beyond_all_whole_numbers_are_refused_as_the_cpu_refuses_them(dty
         expected, got = (answer(torch.nn.functional.hardtanh, each, *limits) for each in (x, x.to(device)))
         assert isinstance(expected, RuntimeError)
         assert str(got).split("\n")[0] == str(expected).split("\n")[0]
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+@pytest.mark.parametrize("dtype", WHOLE, ids=str)
+@pytest.mark.parametrize("name", ["clamp", "clamp_from", "clamp_min", "clamp_max", "hardtanh"])
+def test_a_graph_refuses_a_bound_that_does_not_fit_in_the_words_of_the_cpu(name, dtype, device):
+    x, held = torch.tensor([3, 1, 2], dtype=dtype), torch.iinfo(dtype)
+    refused = 0
+    for number in (2, held.max, held.max + 1, held.min, held.min - 1, 2**40, -(2**40)):
+        expected = answer(FITS[name], x, number)
+        compiled = torch.compile(lambda x, number=number: FITS[name](x, number), backend="heddle")
+        with torch.no_grad():
+            got = answer(compiled, x.to(device))
+        if isinstance(expected, Exception):
+            refused += 1
+            assert isinstance(got, Exception), f"{number}: {got} instead of {expected!r}"
+            assert str(expected).split("\n")[0] in str(got)
+        else:
+            assert torch.equal(got.cpu(), expected), number
+    assert refused
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_a_graph_has_a_model_for_each_bound_of_whole_numbers_and_refuses_what_does_not_fit(device):
+    x = torch.tensor([-100, 3, 100], dtype=torch.int8)
+    fast = torch.compile(lambda x, most: x.clamp(max=most), backend="heddle", dynamic=True)
+    with torch.no_grad():
+        for most in (5, 7, -3, 127, 5):
+            assert torch.equal(fast(x.to(device), most).cpu(), x.clamp(max=most))
+        expected = answer(torch.clamp_max, x, -200)
+        with pytest.raises(errors.InvalidError, match=re.escape(str(expected).split("\n")[0])):
+            fast(x.to(device), -200)
+        assert torch.equal(fast(x.to(device), 9).cpu(), x.clamp(max=9))
 
 
 HALVES = [torch.float16, torch.bfloat16, torch.float32]

@@ -45,7 +45,7 @@ Results prelu(Call& call) {
   return Value(select(x > 0, x, x * operand(call, 1)));
 }
 
-Results hardtanh(Call& call) { return Value(clip(operand(call, 0), bound(call, 1), bound(call, 2))); }
+Results hardtanh(Call& call) { return Value(clip(operand(call, 0), least(call, 1), greatest(call, 2))); }
 
 Results softplus_above(Call& call) {  // self, beta, threshold
   const Term x = operand(call, 0);

@@ -12,18 +12,16 @@ Term of_numbers(const Term& a, const Term& b) {
 }
 
 // self, min, max; either may be None. A NaN anywhere stays; max wins over min.
-template <Term (*of)(Call&, int)>
+template <Term (*low)(Call&, int), Term (*high)(Call&, int)>
 Results clamp(Call& call) {
   Term x = operand(call, 0);
-  if (call.has(1)) x = greater(x, of(call, 1));
-  if (call.has(2)) x = lesser(x, of(call, 2));
+  if (call.has(1)) x = greater(x, low(call, 1));
+  if (call.has(2)) x = lesser(x, high(call, 2));
   return Value(x);
 }
 
-template <Term (*f)(const Term&, const Term&)>
-Results clamp_on_one_side(Call& call) {  // self, the bound
-  return Value(f(operand(call, 0), bound(call, 1)));
-}
+Results clamp_min(Call& call) { return Value(greater(operand(call, 0), least(call, 1))); }
+Results clamp_max(Call& call) { return Value(lesser(operand(call, 0), greatest(call, 1))); }
 
 Results where(Call& call) {
   const DType dtype = call.result_dtype();
@@ -49,11 +47,11 @@ std::span<const Entry> selection_entries() {
       {"aten::minimum", of_operands<lesser>},
       {"aten::fmax", of_operands<of_numbers<greater>>},
       {"aten::fmin", of_operands<of_numbers<lesser>>},
-      {"aten::clamp", clamp<bound>},
-      {"aten::clamp.Tensor", clamp<operand>},
-      {"aten::clamp_min", clamp_on_one_side<greater>},
+      {"aten::clamp", clamp<least, greatest>},
+      {"aten::clamp.Tensor", clamp<operand, operand>},
+      {"aten::clamp_min", clamp_min},
       {"aten::clamp_min.Tensor", of_operands<greater>},
-      {"aten::clamp_max", clamp_on_one_side<lesser>},
+      {"aten::clamp_max", clamp_max},
       {"aten::clamp_max.Tensor", of_operands<lesser>},
       {"aten::where.self", where},
       {"aten::masked_fill.Scalar", masked_fill_scalar},

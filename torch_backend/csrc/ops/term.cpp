@@ -1,6 +1,8 @@
 // term.cpp: the functions that several entries share.
 #include "term.h"
 
+#include <cmath>
+
 #include "../bounds.h"
 #include "../since.h"
 
@@ -28,13 +30,27 @@ Term copy_sign(const Term& x, const Term& sign) {
   return select(sign_bit(sign), -size, size);
 }
 
-Term bound(Call& call, int argument) {
+namespace {
+
+Term bound(Call& call, int argument, Bound side) {
   const DType dtype = wide(call.result_dtype());
   const std::optional<WholeRange> range = range_of(dtype);
-  if (!kBoundsMayLieOutside || !range) return number(call, argument);
+  if (!range) return number(call, argument);
+  if (call.is_computed(argument))
+    call.unsupported("a bound of whole numbers has to be a fixed number in a graph");
+  if (call.is_known(argument)) {  // an eager call's was looked at before
+    const std::string wrong = wrong_with_bound(*range, side, std::trunc(call.known(argument)));
+    if (!wrong.empty()) throw Error(ErrorCode::invalid, wrong);
+  }
+  if (!kBoundsMayLieOutside) return number(call, argument);
   const Term held(call, call.scalar(argument, DType::i64));
   return lesser(greater(held, held.like(range->lowest)), held.like(range->highest)).cast(dtype);
 }
+
+}  // namespace
+
+Term least(Call& call, int argument) { return bound(call, argument, Bound::least); }
+Term greatest(Call& call, int argument) { return bound(call, argument, Bound::greatest); }
 
 Term without_negatives(const Term& index) {
   return index.cast(DType::i64).with("BitwiseAnd", index.call().rank0(Int(INT64_MAX)));

@@ -108,9 +108,11 @@ inline Term operand(Call& call, int argument) {
 inline Term number(Call& call, int argument) {
   return {call, call.scalar(argument, wide(call.result_dtype()))};
 }
-// The same of one that bounds the result: a whole one is brought into the range of the result's dtype, since
-// what lies outside bounds nothing (since.h). An eager call that it would force was refused before.
-Term bound(Call& call, int argument);
+// The same of one that bounds the result from below and from above. What PyTorch refuses of a whole one is
+// refused (bounds.h); it is brought into the range of the result's dtype, since what is left outside bounds
+// nothing.
+Term least(Call& call, int argument);
+Term greatest(Call& call, int argument);
 // As PyTorch rounds between two steps on f16 and bf16, where it does not compute in f32 throughout.
 inline Term rounded(const Term& x) { return x.cast(x.call().result_dtype()).cast(x.dtype()); }
 // A tensor as it is.
