@@ -88,6 +88,7 @@ Result<Lane*> Lanes::at(const Permit& permit, bool needs_stream) {
 
 void Lanes::drop_programs() {
   std::vector<PreparedCalls> dropped;  // destroyed with no lane taken
+  const auto visitor = visitor_.lock();
   governor_->with_free_lanes([&](int index) {
     Lane& lane = lanes_[static_cast<size_t>(index)];
     dropped.push_back(std::exchange(lane.prepared, {}));
@@ -96,6 +97,7 @@ void Lanes::drop_programs() {
 
 void Lanes::drop_idle_slots() {
   std::vector<std::unique_ptr<Slot>> dropped;  // freed with no lane taken
+  const auto visitor = visitor_.lock();
   governor_->with_free_lanes(
       [&](int index) { dropped.push_back(std::move(lanes_[static_cast<size_t>(index)].slot)); });
 }

@@ -9,7 +9,8 @@
 //              runtime, drop_programs() empties the free lanes; the owner of another one does it after its
 //              call.
 //   Idle       drop_programs() and drop_idle_slots() have each free lane in turn. A caller that comes
-//              meanwhile takes another one, or parks for that moment.
+//              meanwhile takes another one, or parks for that moment. One thread at a time does so: a lane
+//              that it has would be passed by.
 //   Blocks     at(): makes the stream on first use, and again after it has failed.
 #pragma once
 
@@ -85,6 +86,8 @@ class Lanes {
   const Ref<Roster> roster_;
   const Ref<Governor> governor_;
   std::vector<Padded> lanes_;
+  struct Visitor {};
+  Guarded<Visitor, Rank::kPool> visitor_;
 };
 
 }  // namespace heddle::runtime

@@ -57,8 +57,10 @@ Status Runtime::build() {
                                           2 * static_cast<size_t>(parts_->governor->limit()));
   parts_->allocator->hoard(
       [slots = std::weak_ptr<Slots>(parts_->slots), lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
-        if (const Ref<Slots> living = slots.lock()) living->drop_idle();
+        Allocator::LetGo asked;
+        if (const Ref<Slots> living = slots.lock()) asked = living->drop_idle();
         if (const Ref<Lanes> living = lanes.lock()) living->drop_idle_slots();
+        return asked;
       });
   if (!traits.synchronous) {
     HEDDLE_TRY_ASSIGN(parts_->reaper, Thread::start("heddle-reaper", [this] { reap(); }));

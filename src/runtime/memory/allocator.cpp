@@ -395,8 +395,25 @@ void Allocator::wait_for_pending() {
   wait_for(points, Deadline::in(std::chrono::seconds(1)));
 }
 
+void Allocator::give_up() {
+  LetGo after;
+  struct Turn {
+    Atomic<uint32_t>& taken;
+    explicit Turn(Atomic<uint32_t>& word) : taken(word) {
+      for (uint32_t free = 0; !taken.cas_strong_acq_rel(free, 1); free = 0) taken.wait(1);
+    }
+    ~Turn() {
+      taken.store_release(0);
+      taken.notify_one();
+    }
+    Turn(const Turn&) = delete;
+    Turn& operator=(const Turn&) = delete;
+  } const turn(giving_up_);
+  after = give_up_();
+}
+
 void Allocator::empty_cache() {
-  give_up_();
+  give_up();
   reap_pending();
   for (const MemoryKind kind : {MemoryKind::device, MemoryKind::staging}) free_cached_down_to(kind, 0);
 }

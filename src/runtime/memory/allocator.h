@@ -13,7 +13,7 @@
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
 //              held; they may call empty_cache() or drop buffers; what they ask for themselves calls none),
 //              then one more try, then `exhausted`. What other threads are giving back to the driver
-//              meanwhile is waited for.
+//              meanwhile, or are about to, is waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait. Of more than kStripes threads several begin at the same stripe.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
@@ -58,8 +58,10 @@ class Allocator final : public device::Recycler,
   void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override;
   // Frees every cached block whose uses are over, and what hoard() says can be given up.
   void empty_cache();
-  // Once, before the first allocation. Called with no lock held.
-  void hoard(std::function<void()> give_up) { give_up_ = std::move(give_up); }
+  // Once, before the first allocation. Called with no lock held, by one thread at a time, others wait for it:
+  // it allocates nothing and blocks on nothing. What it returns is let go of after that.
+  using LetGo = std::vector<Ref<const void>>;
+  void hoard(std::function<LetGo()> give_up) { give_up_ = std::move(give_up); }
   void reap_pending();  // moves freed blocks whose uses are over to the cache
 
   Status set_memory_fraction(double fraction);  // of what the device says; what is in use stays
@@ -164,6 +166,7 @@ class Allocator final : public device::Recycler,
   // With the cache emptied, and with what other threads are moving out of it waited for.
   template <class Take>
   auto take_emptied(Take&& take) -> decltype(take());
+  void give_up();
   void give_up_cache_for(Want want);
   void arrived(uint64_t bytes);  // what was moving
   bool reserve(Want want);
@@ -203,7 +206,10 @@ class Allocator final : public device::Recycler,
   mutable Guarded<Waiting, Rank::kAllocator> pending_;
   Guarded<CallbackList, Rank::kAllocator> callbacks_;
   Atomic<uint64_t> next_callback_{1};
-  std::function<void()> give_up_ = [] {};
+  std::function<LetGo()> give_up_ = [] { return LetGo(); };
+  // A thread is inside give_up_: taken by compare-and-swap (acquire), given back with release. What it gives
+  // up is in the lists, or in moving_, before the next one looks for it.
+  Atomic<uint32_t> giving_up_{0};
 };
 
 }  // namespace heddle::runtime

@@ -29,13 +29,18 @@ void Slots::also_ask(std::weak_ptr<const void> whose, std::function<void()> give
 }
 
 // The others first: what they give up comes back here.
-void Slots::drop_idle() {
+Allocator::LetGo Slots::drop_idle() {
+  Allocator::LetGo asked;
   const std::vector<Other> others = *others_.lock();
   for (const Other& other : others) {
-    if (const auto living = other.whose.lock()) other.give_up();
+    auto living = other.whose.lock();
+    if (living == nullptr) continue;
+    asked.push_back(std::move(living));
+    other.give_up();
   }
   std::vector<std::unique_ptr<Slot>> dropped;  // freed after the lock
   dropped.swap(*idle_.lock());
+  return asked;
 }
 
 }  // namespace heddle::runtime

@@ -5,7 +5,7 @@
 //   Bound      `kept` wait here; one more is freed, and so is one whose queue has failed: its buffers would
 //              make every later run wait for that queue.
 //   Others     Who keeps slots that no run uses, as batches that are over do, is asked to give them up with
-//              those that wait here.
+//              those that wait here. They are let go of by who calls drop_idle(): one of them may end then.
 //   Threads    Any. One lock, held for a look into a list.
 //   Blocks     Never: a slot is made empty.
 //   Lifetime   Slots that are out keep what they come back to.
@@ -27,7 +27,7 @@ class Slots : public std::enable_shared_from_this<Slots> {
       : allocator_(std::move(allocator)), unified_(unified), kept_(kept), generation_(fork_generation()) {}
   Ref<Slot> take();
   std::unique_ptr<Slot> make() const { return std::make_unique<Slot>(allocator_, unified_, held_); }
-  void drop_idle();  // frees what no run uses, and asks the others
+  Allocator::LetGo drop_idle();  // frees what no run uses, and asks the others, whom it returns
   // drop_idle() calls it, with no lock held, for as long as `whose` lives.
   void also_ask(std::weak_ptr<const void> whose, std::function<void()> give_up);
   const Slot::Held& held() const { return *held_; }  // by all slots that live, lanes' too
