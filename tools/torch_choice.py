@@ -13,7 +13,7 @@ APART = ("--numprocesses", str(os.cpu_count() or 2), "--dist", "worksteal")
 OF_THREADS = ("batching", "exclusive", "no_shared_lock", "on_the_double", "threads")
 
 ON_METAL = ("on_the_double", "threads", "scripted", "overloads", "exclusive", "generate", "predecessor",
-            "cpu_operators")  # fmt: skip
+            "cpu_operators", "sorted_places")  # fmt: skip
 # One of so many cases of these files on the Metal double; `make test-long` runs them whole.
 ON_METAL_SHARED = ("opinfo", "modules", "compile", "dynamo", "in_place", "half_weights")
 METAL_SHARE = 24
@@ -24,7 +24,8 @@ ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it
 ON_CUDA = ("on_cuda", "pinned_on_cuda", "threads", "scripted", "exclusive")
 # Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
 LEFT_OUT_ON_CUDA = ("-k", "not exits")
-ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts")
+ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts",
+                  "sorted_places")  # fmt: skip
 CUDA_SHARE = 24
 # Of `make test-long`. Left out: PyTorch's fallback to the CPU copies results that nothing has written yet,
 # which the double takes for a mistake.
@@ -35,7 +36,7 @@ LEFT_OUT_OF_WHOLE = ("-k", "not operator_that_is_not_there")
 # The simulated device is asynchronous, its memory is out of the host's reach, and it objects to a submission
 # that breaks the protocol or touches memory of another one without order. `make test-long` runs them whole.
 ON_SIM_SHARED = ("opinfo", "threads", "in_place", "half_weights", "overloads", "scripted", "exclusive",
-                 "generate", "leases", "random", "experts")  # fmt: skip
+                 "generate", "leases", "random", "experts", "sorted_places")  # fmt: skip
 SIM_SHARE = 24
 
 # With other PyTorchs than .venv's.

@@ -103,6 +103,7 @@ class Call {
   bool is_known(int argument) const;        // the Scalar is; an eager call's 0 and 1, a graph's number
   bool is_computed(int argument) const;     // the Scalar is what a node of a traced graph gives
   double known(int argument) const;         // the Scalar's value, else unsupported
+  bool is_eager() const { return numbers_ != nullptr; }  // and may have a graph for each extent
 
   // ---- types
   DType dtype(Value value) const;

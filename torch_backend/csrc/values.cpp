@@ -9,7 +9,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/index.h>
 #include <ATen/ops/kaiser_window.h>
-#include <ATen/ops/searchsorted.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/view_as_complex.h>
 #include <ATen/ops/view_as_real.h>
@@ -105,7 +105,7 @@ at::Tensor& nonzero_static_out(const at::Tensor& self, int64_t size, int64_t fil
   return out.copy_(found);
 }
 
-// The place of each result is where its number falls among the ends of the repeats.
+// The place of each result is how many repeats have ended where it stands.
 at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> size) {
   TORCH_CHECK(repeats.dim() == 1, "repeat_interleave only accept 1D vector as repeat");
   TORCH_CHECK(repeats.scalar_type() == at::kLong || repeats.scalar_type() == at::kInt,
@@ -118,8 +118,9 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> s
     TORCH_CHECK(both[1] >= 0, "repeats can not be negative");
     size = both[0];
   }
-  const at::Tensor numbers = at::arange(*size, ends.options());
-  return at::searchsorted(ends, numbers, /*out_int32=*/false, /*right=*/true).to(repeats.scalar_type());
+  at::Tensor ended = at::empty({*size + 1}, repeats.options()).zero_();
+  ended.scatter_add_(0, ends, at::ones_like(repeats));
+  return ended.narrow(0, 0, *size).cumsum(0, repeats.scalar_type());
 }
 
 // PyTorch's compositions end in a kernel that only its own devices have. `given`: periodic and beta, if told.

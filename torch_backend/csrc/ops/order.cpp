@@ -1,4 +1,5 @@
 // order.cpp: operators that need the elements of an axis in order.
+#include <bit>
 #include <cmath>
 
 #include "lanes.h"
@@ -97,15 +98,37 @@ Results median(Call& call) {
   return middle(Lanes(flat, {0}, false), skip).front();
 }
 
-// ---- places in a sorted sequence: how many of its elements are below, every pair compared
+// ---- places in a sorted sequence, each found by halving it
 
-Results count_below(Call& call, const Term& sequence, const Term& values, bool right) {
-  const bool one_for_all = sequence.rank() == 1;
-  const Term row = one_for_all ? sequence : Term(call, call.unsqueeze(sequence, {-2}));
-  const Term column = {call, call.unsqueeze(values, {-1})};
-  // A NaN among the values is beyond all.
-  const Term below = right ? !(row > column) : !(row >= column);
-  return Value(Lanes(below.cast(DType::i64), {-1}, false).reduce("ReduceSum"));
+// How often a sequence is halved until one place is left. A traced graph that may get any sequence halves as
+// often as the longest one that memory has addresses for.
+int halvings(const Int& length) {
+  constexpr int kAddressBits = 47;
+  return length.known ? static_cast<int>(std::bit_width(static_cast<uint64_t>(*length.known))) : kAddressBits;
+}
+
+Term elements_at(const Term& sequence, const Term& places) {
+  if (sequence.rank() == 1) return sequence.with("Gather", places);
+  return sequence.with("GatherElements", places, {{"axis", int64_t{-1}}});
+}
+
+// The elements that are looked at are those that PyTorch's CPU looks at: they decide, where one is a NaN.
+Results place_among(Call& call, const Term& sequence, const Term& values, bool right) {
+  const Int length = call.is_eager() ? Int(call.extent(sequence, -1)) : call.size_of(sequence, -1);
+  const bool is_short = length.known && *length.known < (1 << 30);  // of two places the sum is an i32
+  const DType dtype = is_short ? DType::i32 : DType::i64;
+  const Term all = Term(call, call.rank0(length)).cast(dtype);
+  const Term last = all - 1;
+  Term begin = {call, call.node("Expand", {call.literal(0, dtype), shape_of(call, values)})};
+  Term end = {call, call.node("Expand", {all, shape_of(call, values)})};
+  for (int i = halvings(length); i-- > 0;) {
+    const Term middle = (begin + end).with("BitShift", begin.like(1), {{"direction", std::string("RIGHT")}});
+    const Term element = elements_at(sequence, lesser(middle, last));
+    const Term is_before = right ? element > values : element >= values;
+    begin = lesser(select(is_before, begin, middle + 1), end);  // no further, once they have met
+    end = select(is_before, middle, end);
+  }
+  return Value(begin);
 }
 
 Term compared(Call& call, int argument, bool number) {
@@ -120,13 +143,13 @@ Results search_sorted(Call& call) {
   Term sequence = compared(call, 0, false);
   if (call.has(5)) sequence = sequence.with("GatherElements", call.tensor(5), {{"axis", int64_t{-1}}});
   const bool right = call.has(4) ? call.text(4) == "right" : call.flag(3);
-  return count_below(call, sequence, compared(call, 1, scalar == Scalar::right), right);
+  return place_among(call, sequence, compared(call, 1, scalar == Scalar::right), right);
 }
 
 // self, boundaries, out_int32, right
 template <Scalar scalar = Scalar::none>
 Results bucketize(Call& call) {
-  return count_below(call, compared(call, 1, false), compared(call, 0, scalar == Scalar::left), call.flag(3));
+  return place_among(call, compared(call, 1, false), compared(call, 0, scalar == Scalar::left), call.flag(3));
 }
 
 }  // namespace
