@@ -1,9 +1,12 @@
 // Exit at every call of the driver: a process ends with its own exit code while threads of it use Heddle.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
+#include <string>
 
 #include "base/thread.h"
 #include "work_fixture.h"
@@ -46,10 +49,11 @@ void exit_ends() {
 
 enum class Ends : uint8_t { kMainThread, kAnotherThread };
 
-[[noreturn]] void use_heddle_and_exit(Book& book, int64_t point, Ends which) {
+[[noreturn]] void use_heddle_and_exit(Book& book, int64_t point, Ends which,
+                                      const std::optional<Trouble>& trouble = {}) {
   book_of_exit = &book;
   std::atexit(exit_ends);
-  Work& work = *new Work(book, point, true);
+  Work& work = *new Work(book, point, true, trouble);
   if (which == Ends::kMainThread) {
     static_cast<void>(new Thread("opener", [&work] { work.run(); }));
     end_at_the_point(work);
@@ -57,6 +61,46 @@ enum class Ends : uint8_t { kMainThread, kAnotherThread };
   static_cast<void>(new Thread("ends", [&work] { end_at_the_point(work); }));
   work.run();
   for (;;) pause();  // the other thread has the process end
+}
+
+// Without a fault, up to the point that never came.
+int64_t calls_of_the_driver() {
+  const SharedBook book;
+  const test::Child ended = run_process([&] { use_heddle_and_exit(*book, 100'000, Ends::kMainThread); });
+  REQUIRE_MESSAGE(ended.exit_code == kWhole, to_string(ended, *book));
+  return book->calls.load_acquire();
+}
+
+// What comes once only is late, or makes exit() patient: a longer one would be the sum of such.
+sim::PlannedFault from_now_on(const sim::FaultLine& line) {
+  return {line.fault, 1, line.error != Code::ok && line.error != Code::deadline};
+}
+
+struct Tried {
+  int64_t points = 0, right = 0, refused = 0, failed = 0;
+  Duration longest{0};  // that exit() took
+};
+
+// The fault is there from the call on at which the process ends, or from one half as far.
+void exit_with(const sim::FaultLine& line, int64_t point, int64_t from, Tried& tried) {
+  const Ends which = point % 2 == 0 ? Ends::kMainThread : Ends::kAnotherThread;
+  const Trouble trouble{from_now_on(line), from};
+  const SharedBook book;
+  const test::Child ended = run_process([&] { use_heddle_and_exit(*book, point, which, trouble); });
+  const bool came = ended.exit_code == kEnded;
+  REQUIRE_MESSAGE((came || ended.exit_code == kWhole), line.word, " from call ", from, ", exit at call ",
+                  point, ": ", to_string(ended, *book));
+  tried.points += came ? 1 : 0;
+  tried.right += book->right.load_acquire();
+  tried.refused += book->refused.load_acquire();
+  tried.failed += book->failed.load_acquire();
+  tried.longest = std::max(tried.longest, Duration(book->closing_ns.load_acquire()));
+}
+
+// HEDDLE_EXIT_POINTS=1 takes each point, 2 each second one.
+int64_t stride() {
+  const char* const given = std::getenv("HEDDLE_EXIT_POINTS");
+  return given == nullptr ? 3 : std::stoll(given);
 }
 
 }  // namespace
@@ -81,6 +125,31 @@ TEST_CASE("a process exits with its own code at each call of the driver, whichev
     CHECK(right > points);
     CHECK(refused > points);
   }
+}
+
+TEST_CASE("a process exits with its own code while its device fails, whatever the fault and the call") {
+  const int64_t calls = calls_of_the_driver();
+  Tried all;
+  for (const sim::FaultLine& line : sim::kFaultLines) {
+    const bool hangs = line.error == Code::deadline;
+    const int64_t step = hangs ? calls : stride();
+    Tried tried;
+    for (int64_t point = 1 + static_cast<int64_t>(line.fault) % step; point <= calls; point += step) {
+      const int64_t at = hangs ? calls / 2 : point;
+      exit_with(line, at, at, tried);
+      if (!hangs) exit_with(line, at, (at + 1) / 2, tried);
+    }
+    CAPTURE(line.word);
+    CHECK(tried.points > 0);
+    CHECK(tried.longest < std::chrono::seconds(hangs ? 9 : 4));  // patience is 5 s, and is for these
+    all.points += tried.points, all.right += tried.right;
+    all.refused += tried.refused, all.failed += tried.failed;
+  }
+  MESSAGE(all.points, " points, ", all.right, " steps were right, ", all.refused, " refused and ", all.failed,
+          " failed");
+  CHECK(all.points > static_cast<int64_t>(std::size(sim::kFaultLines)) * calls / stride() / 2);
+  CHECK(all.failed > all.points / 4);
+  CHECK(all.refused > all.points / 2);
 }
 
 }  // namespace heddle::process_points

@@ -33,6 +33,7 @@ constexpr int kEnded = 42, kWhole = 43,
 struct Book {
   Atomic<int64_t> calls{0};               // of the driver
   Atomic<int64_t> right{0}, refused{0};   // steps
+  Atomic<int64_t> failed{0};              // steps, with the error of a fault
   Atomic<int64_t> asked{0};               // by forked children
   Atomic<int64_t> taken{0}, answered{0};  // submissions
   Atomic<int64_t> closing_ns{0};          // that exit() took for what is ours

@@ -54,8 +54,24 @@ std::unique_ptr<Things> make_things(const Device& device, const Model& model) {
   return things;
 }
 
+// At the first such call that finds the device made.
+void Work::plan_trouble(int64_t call) {
+  sim::SimDevice* const driver = driver_.load_acquire();
+  if (!trouble_ || call < trouble_->from || driver == nullptr) return;
+  int planned = 0;
+  if (is_planned_.cas_strong_acq_rel(planned, 1)) trouble_->fault.arm(driver->faults());
+}
+
+bool Work::may_fail_with(ErrorCode code) const {
+  if (is_planned_.load_acquire() != 0 && static_cast<Code>(code) == sim::line_of(trouble_->fault.fault).error)
+    return true;
+  return code == ErrorCode::unavailable && ends_ && came();
+}
+
 void Work::enter_call() {
-  if (book_.calls.add_acq_rel(1) + 1 != point_) return;
+  const int64_t call = book_.calls.add_acq_rel(1) + 1;
+  plan_trouble(call);
+  if (call != point_) return;
   state_.store_release(kCame);
   state_.notify_all();
   for (int seen = kCame; seen == kCame; seen = state_.load_acquire()) state_.wait(seen);
@@ -94,8 +110,8 @@ bool Work::step(const char* name, const std::function<bool()>& right) {
     book_.right.add_relaxed(1);
     return true;
   } catch (const Error& error) {
-    if (error.code() != ErrorCode::unavailable || !ends_ || !came()) wrong(error.what());
-    book_.refused.add_relaxed(1);
+    if (!may_fail_with(error.code())) wrong(error.what());
+    (error.code() == ErrorCode::unavailable ? book_.refused : book_.failed).add_relaxed(1);
     return false;
   }
 }
@@ -205,6 +221,7 @@ void Work::run() {
   std::optional<Opened> opened;
   const bool made = step("opening a device", [&] {
     opened = open_sim("sim", static_cast<uint64_t>(point_), [this] { enter_call(); });
+    driver_.store_release(opened->driver.get());
     return true;
   });
   const bool loaded = made && step("loading a model", [&] {

@@ -3,8 +3,8 @@
 //   What       run() opens a device, loads a model, and lets three threads use it, each operation in a step.
 //              The thread that enters the driver for the `point`th time waits there until let_go(): meanwhile
 //              another one ends the process, or forks.
-//   Answers    A step is right, or throws `unavailable` once the process ends; anything else ends the process
-//              with kWrong.
+//   Answers    A step is right, or throws `unavailable` once the process ends, or the error of a fault that
+//              the device has; anything else ends the process with kWrong.
 //   Threads    run(): one, which makes the others; they end by themselves. await_point() and let_go(): any.
 //   Lifetime   Of the process: exit() finds threads within it.
 #pragma once
@@ -45,10 +45,17 @@ struct Things {
 };
 std::unique_ptr<Things> make_things(const Device& device, const Model& model);
 
+// A fault that the device has from the `from`th call of its driver on.
+struct Trouble {
+  sim::PlannedFault fault;
+  int64_t from;
+};
+
 class Work {
  public:
   // `ends`: from its point on the process ends, so that steps may be refused.
-  Work(Book& book, int64_t point, bool ends) : book_(book), point_(point), ends_(ends) {}
+  Work(Book& book, int64_t point, bool ends, const std::optional<Trouble>& trouble = {})
+      : book_(book), point_(point), ends_(ends), trouble_(trouble) {}
   Work(const Work&) = delete;
   Work& operator=(const Work&) = delete;
 
@@ -63,6 +70,8 @@ class Work {
  private:
   enum : int { kRuns, kOver, kCame, kGoesOn };
   void enter_call();
+  void plan_trouble(int64_t call);
+  bool may_fail_with(ErrorCode code) const;
   void finish();
   bool step(const char* name, const std::function<bool()>& right);
   void calls(const Things& all);
@@ -72,9 +81,12 @@ class Work {
   Book& book_;
   const int64_t point_;
   const bool ends_;
-  Atomic<int> state_{kRuns};  // one of the above, which only grows, but for kOver, which ends it
-  Atomic<int> missing_{3};    // threads that are not through
-  Atomic<int> ended_{0};      // run() has
+  const std::optional<Trouble> trouble_;
+  Atomic<sim::SimDevice*> driver_{nullptr};
+  Atomic<int> is_planned_{0};  // the trouble is
+  Atomic<int> state_{kRuns};   // one of the above, which only grows, but for kOver, which ends it
+  Atomic<int> missing_{3};     // threads that are not through
+  Atomic<int> ended_{0};       // run() has
   Atomic<const Things*> things_{nullptr};
 };
 

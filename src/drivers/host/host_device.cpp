@@ -182,6 +182,8 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
   if (seam::simulated()) threads = 1;
   int (*const core)() = options.core != nullptr ? options.core : this_core;
   const Nodes nodes = Nodes::read(seam::simulated() ? Budget{} : budget, options.root, core);
+  // What oneDNN keeps for the whole process is older than the handler of exit() then, and outlives it.
+  HEDDLE_TRY(make_engine(false, false, nullptr, 1).status());
   return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget, nodes, options));
 }
 

@@ -6,7 +6,7 @@
 #include <set>
 #include <sstream>
 
-#include "base/first_runs.h"
+#include "base/first_uses.h"
 #include "base/no_memory.h"
 #include "base/trace.h"
 #include "drivers/host/layout/channel_layout.h"
@@ -101,6 +101,7 @@ Result<Ref<const device::Program>> HostProgram::make(const ir::Graph& graph, Wei
   const uint64_t left = limits.bytes_max - limits.weight_bytes - arena;
   HEDDLE_TRY(program->prepare_steps(graph, weights, width, left, true));
   program->brief_ = is_brief(graph);
+  program->note_first("made ");
   return Ref<const device::Program>(std::move(program));
 }
 
@@ -215,7 +216,7 @@ Status HostProgram::run(const device::Run& run, Team& team) const {
     return run_steps({arena, inputs.data(), outputs.data(), caller, run.row_faults.get()});
   }));
   if (!ran_.load_relaxed()) [[unlikely]]
-    note_first_run();
+    note_first("ran "), ran_.store_relaxed(true);
   return {};
 }
 
@@ -247,11 +248,11 @@ std::string HostProgram::path() const {
 }
 
 // How many pieces it is cut into makes no other kind of step.
-void HostProgram::note_first_run() const {
+void HostProgram::note_first(const char* what) const {
   std::set<std::string> kinds;
-  for (const Named& named : steps_) kinds.insert(text(named.op, ' ', without_counts(named.step->path())));
-  FirstRuns::of_process().note(kinds);
-  ran_.store_relaxed(true);
+  for (const Named& named : steps_)
+    kinds.insert(text(what, named.op, ' ', without_counts(named.step->path())));
+  FirstUses::of_process().note(kinds);
 }
 
 HostModule::HostModule(plan::Prepared prepared, Ref<const Engine> engine, Ref<device::Source> source,

@@ -49,7 +49,7 @@ class HostProgram final : public device::Program {
   std::string path() const;  // of all steps that have one, each once
 
  private:
-  void note_first_run() const;
+  void note_first(const char* what) const;
   Status prepare_storage(const ir::Graph& graph, const WeightStore& weights);
   Status prepare_steps(const ir::Graph& graph, WeightStore& weights, int width, uint64_t bytes_left,
                        bool outermost);

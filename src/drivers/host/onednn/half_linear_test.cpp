@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "base/first_runs.h"
+#include "base/first_uses.h"
 #include "drivers/host/onednn/graph_run_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
@@ -130,11 +130,11 @@ TEST_CASE("programs that differ in how many pieces they have register the handle
     const HalfRan ran = run_half({1, 4096, 16 * pieces, ir::DType::kBF16, false}, 1);
     CHECK(ran.path.find("weight in " + std::to_string(pieces) + " panels") != std::string::npos);
   };
-  constexpr auto kFirst = static_cast<int64_t>(FirstRuns::kFirstPrograms);
+  constexpr auto kFirst = static_cast<int64_t>(FirstUses::kFirst);
   for (int64_t i = 1; i <= kFirst; ++i) run(i);
-  const uint64_t before = FirstRuns::of_process().registered();
+  const uint64_t before = FirstUses::of_process().registered();
   for (int64_t i = kFirst + 1; i <= kFirst + 20; ++i) run(i);
-  CHECK(FirstRuns::of_process().registered() <= before + 1);  // their number may double meanwhile
+  CHECK(FirstUses::of_process().registered() <= before + 1);  // their number may double meanwhile
 }
 
 }  // namespace heddle::host

@@ -1,4 +1,4 @@
-#include "base/first_runs.h"
+#include "base/first_uses.h"
 
 #include <bit>
 
@@ -7,17 +7,17 @@
 
 namespace heddle {
 
-FirstRuns& FirstRuns::of_process() {
-  static FirstRuns& only = *new FirstRuns();
+FirstUses& FirstUses::of_process() {
+  static FirstUses& only = *new FirstUses();
   return only;
 }
 
-void FirstRuns::note(const std::set<std::string>& kinds) {
+void FirstUses::note(const std::set<std::string>& kinds) {
   if (seam::simulated()) return;  // what earlier seeds have run is no decision of this one's
   {
     auto state = state_.lock();
-    const uint64_t before = state->programs++;
-    bool is_new = before < kFirstPrograms || std::has_single_bit(before);
+    const uint64_t before = state->uses++;
+    bool is_new = before < kFirst || std::has_single_bit(before);
     for (const std::string& kind : kinds) is_new = state->kinds.insert(kind).second || is_new;
     if (!is_new) return;
     ++state->registered;
@@ -25,6 +25,6 @@ void FirstRuns::note(const std::set<std::string>& kinds) {
   renew_exit_handler();
 }
 
-uint64_t FirstRuns::registered() const { return state_.lock()->registered; }
+uint64_t FirstUses::registered() const { return state_.lock()->registered; }
 
 }  // namespace heddle
