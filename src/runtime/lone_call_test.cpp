@@ -47,6 +47,35 @@ TEST_CASE("a lone call gives fresh values, and is counted by its rows") {
   CHECK(f.runtime->governor().stats().in_flight == 0);
 }
 
+TEST_CASE("a lone call of a single value is counted as one row") {
+  LoneFixture f;
+  ir::Builder builder("identity");
+  builder.output(*builder.node("Relu", {builder.input("x", {ir::DType::kF32, {}})}), "y");
+  const Ref<Model> model = *f.runtime->load(*builder.take());
+  const ir::Extents scalar;
+  REQUIRE(f.runtime->compile(*model, {&scalar, 1}).ok());
+  float value = 5;
+  const View view = View::contiguous(reinterpret_cast<std::byte*>(&value), ir::DType::kF32, scalar);
+  const View* const inputs = &view;
+  CHECK(f.runtime->try_run(*model, {&inputs, 1}, *f.door)->ok());
+  std::vector<uint64_t> by_rows(9);
+  CHECK(f.door->sum(by_rows) == 1);
+  CHECK(by_rows[1] == 1);
+}
+
+TEST_CASE("what a lane has prepared serves rows that lie alike, whatever the stride of an axis of one says") {
+  LoneFixture f({.lanes = 1});
+  const Ref<Model> model = f.load("identity", 1);
+  Rows rows(1, 1);
+  View view = rows.view();
+  view.strides[0] = 1000;
+  const View* const inputs = &view;
+  for (int run = 0; run < PreparedCall::kTimed; ++run)
+    CHECK(f.is_copy(f.runtime->try_run(*model, {&inputs, 1}, *f.door), rows));
+  // The same prepared call has been timed so often.
+  CHECK(f.is_copy(f.runtime->try_run(*model, {&inputs, 1}, *f.door, std::chrono::hours(1)), rows));
+}
+
 TEST_CASE("a lone call does nothing where it could not run at once") {
   LoneFixture f({.lanes = 1});
   const Ref<Model> model = f.load("identity"), slow = f.load("slow");

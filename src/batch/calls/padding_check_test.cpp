@@ -243,9 +243,27 @@ TEST_CASE("a layout refuses rows that it could not take apart again") {
   CHECK(RowLayout::make(x, {signature("y", {batch, length})}, along, false).ok());
   CHECK(code({signature("y", {batch * length, other})}, along) == Code::unsupported);
   CHECK(code({signature("y", {batch, length + length})}, along) == Code::unsupported);
+  CHECK(code({signature("y", {length, batch})}, along) == Code::unsupported);
   CHECK(code({signature("y", {batch})}, both) == Code::unsupported);
-  CHECK(code({signature("y", {batch})}, std::vector<RaggedInput>{{"z", 1, 0}}) == Code::invalid);
-  CHECK(code({signature("y", {batch})}, std::vector<RaggedInput>{{"x", 0, 0}}) == Code::invalid);
+  const auto code_of_axis = [&](const std::string& input, size_t axis) {
+    return code({signature("y", {batch})}, std::vector<RaggedInput>{{input, axis, 0}});
+  };
+  CHECK(code_of_axis("z", 1) == Code::invalid);
+  for (const size_t axis : {0, 3, 4}) CHECK(code_of_axis("x", axis) == Code::invalid);
+}
+
+TEST_CASE("a layout makes room for one more than the rows' length, and names what is ragged") {
+  const std::vector<device::Signature> x = {device::Signature{
+      "x", {ir::DType::kF32, {ir::Dim::symbol("batch"), ir::Dim::symbol("length"), ir::Dim(3)}}}};
+  const RowLayout layout = *RowLayout::make(x, {}, std::vector<RaggedInput>{{"x", 1, -7}}, false);
+  CHECK(layout.describe() == "'x' axis 1 (pad -7)");
+  for (const auto& [length, room] : std::vector<std::pair<int64_t, int64_t>>{{6, 8}, {7, 8}, {8, 12}}) {
+    CAPTURE(length);
+    const View rows = View::contiguous(static_cast<std::byte*>(nullptr), ir::DType::kF32, {2, length, 3});
+    CallShape shape = *layout.shape_of({&rows, 1});
+    layout.make_room(shape);
+    CHECK(shape.row_extents == std::vector<ir::Extents>{{room, 3}});
+  }
 }
 
 }  // namespace heddle::batch

@@ -133,6 +133,34 @@ TEST_CASE("callers just answered are waited for, a quarter of their batch's run 
   }
 }
 
+TEST_CASE(
+    "callers expected back have their share of the lanes until their time is over, or the queue drains") {
+  ManualClock clock;
+  QueueOptions two = options(8, 100ms);
+  two.lanes = 2;
+  RequestQueue queue(two, clock);
+  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  const auto one = queue.try_take(), other = queue.try_take();
+  REQUIRE(one);
+  REQUIRE(other);
+  clock.advance(40ms);
+  for (const auto* const run : {&one, &other}) {
+    CHECK((*run)->batch.size() == 3);
+    run_empty(queue, **run);
+  }
+  for (size_t i = 0; i < 4; ++i) REQUIRE(queue.submit(request(i), kNow).ok());  // four of six come back
+  size_t share = 2;
+  SUBCASE("the time is not over") {
+    share = 3;
+    clock.advance(9ms);
+  }
+  SUBCASE("the time is over") { clock.advance(10ms); }
+  SUBCASE("the queue drains") { CHECK(queue.drain(kNow).code() == Code::deadline); }
+  const auto next = queue.try_take();
+  REQUIRE(next);
+  CHECK(next->batch.size() == share);
+}
+
 TEST_CASE("a batch whose callers are still being woken counts as running until told, max_wait at most") {
   ManualClock clock;
   RequestQueue queue(options(8, 5ms), clock);
