@@ -68,7 +68,6 @@ class Pasts final : public seam::Memory {
   void jump(const void* time);               // it is written, by none of the threads
   bool is_shared(const void* word);
 
-  uint64_t of(uint32_t thread) const { return thread < threads_.size() ? threads_[thread] : 0; }
   uint64_t all() const;  // of all threads that there were
 
   void make(const void* word) override;

@@ -12,8 +12,7 @@ bool PreparedCall::is_for(ModelId asked, std::span<const View* const> given) {
   const std::vector<View>& inputs = run().inputs;
   return std::equal(given.begin(), given.end(), inputs.begin(), inputs.end(),
                     [](const View* view, const View& prepared) {
-                      return view->dtype == prepared.dtype && view->extents == prepared.extents &&
-                             (view->strides == prepared.strides || view->is_contiguous());
+                      return view->dtype == prepared.dtype && view->extents == prepared.extents;
                     });
 }
 

@@ -48,6 +48,7 @@ struct PreparedCall {
 // turn.
 class PreparedCalls {
  public:
+  // Of contiguous inputs; null: there is none.
   PreparedCall* find(ModelId model, std::span<const device::View* const> inputs);
   PreparedCall& prepare(ModelId model, Ref<const device::Program> program,
                         std::span<const device::View* const> inputs);

@@ -232,6 +232,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
     std::vector<GroupCosts> costs;  // the last used last
     Stats stats;
 
+    void end_watch_of(const Here& who) {
+      if (watcher.batch == who.batch && watcher.seat == who.seat) end_watch();
+    }
     void end_watch() {
       watcher = {};
       watch_at = TimePoint::max();

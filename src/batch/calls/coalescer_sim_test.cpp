@@ -1,6 +1,7 @@
 // Coalesced calls under simulated schedules: each caller gets its own rows, or leaves; none is forgotten.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "base/replay_fixture.h"
@@ -287,6 +288,35 @@ TEST_CASE("simulated: calls that come and go leave no batch behind that an empti
     fixture.coalescer->give_up_idle();
     fixture.runtime->allocator().empty_cache();
     sim.expect(fixture.runtime->stats().slot_bytes == 0, "no batch is kept");
+  });
+}
+
+// One caller is answered and never comes back; the other, who waits behind its run, expects it. That one's
+// batch was open before, so that nobody joins it says nothing. In some rounds they do not meet.
+TEST_CASE("simulated: a batch that was opened while nobody was expected says nothing of who comes back") {
+  constexpr microseconds kRun{400}, kPatience{200}, kLater{100};
+  constexpr int kRounds = 8;
+  holds_for_seeds(40, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, 8);
+    options.cost = [&](int64_t rows) { return kRun + microseconds(rows); };
+    options.door = false;
+    Fixture fixture(options);
+    fixture.kernel = [&](const device::Run&) { return sim.pause(kRun), Status(); };
+    int waited = 0;
+    for (int round = 0; round < kRounds; ++round) {
+      Duration took[2] = {};
+      run_together(2, [&](int caller) {
+        if (caller == 1) sim.pause(kLater);
+        const TimePoint begin = Clock::real().now();
+        Rows rows(1, static_cast<float>(100 * caller + round));
+        sim.expect(fixture.right(rows, fixture.call(rows)), "its own row");
+        took[caller] = Clock::real().now() - begin;
+      });
+      waited += std::max(took[0], took[1]) > kRun - kLater + kPatience / 2 + kRun ? 1 : 0;
+      sim.pause(microseconds(5000));
+    }
+    sim.expect(waited > kRounds / 2, text("it waits for the one just answered, not only ", waited, " times"));
+    sim.expect(fixture.coalescer->stats().batches == 2 * kRounds, "nobody joined another");
   });
 }
 

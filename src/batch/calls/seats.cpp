@@ -234,7 +234,7 @@ Coalescer::Next Coalescer::ask(const Here& me) {
     auto state = state_.lock();
     count_in(*state);
     seam::did("calls.ask");
-    if (state->watcher.batch == me.batch && state->watcher.seat == me.seat) state->end_watch();
+    state->end_watch_of(me);
     advance(*state, me.member().gone ? nullptr : &me, next);
   }
   wake(next);
@@ -257,7 +257,7 @@ bool Coalescer::try_leave(const Here& me) {
     if (member.absent != nullptr && (member.gone || (batch->alone && batch->taken))) return false;
     count_out(*state, *batch, member);
     static_cast<void>(member.met.exchange_acq_rel(true));  // the next to tell the result skips it
-    if (state->watcher.batch == batch && state->watcher.seat == me.seat) state->end_watch();
+    state->end_watch_of(me);
     const bool to_lead = batch->taken && batch->leader == me.seat;
     if (batch->living == 0 && !batch->taken) drop_empty(*state, batch);
     if (batch->living == 0 && to_lead) --state->busy;  // no member wants it any more

@@ -169,9 +169,16 @@ Status Stream::cause_of(const CommandList& list, Status refused) {
   return refused;
 }
 
-Result<uint64_t> Stream::do_now(const CommandList& list) {
+// Relaxed: who reads it learns of no other memory by it. Whoever finds the timeline at a value finds that
+// value, or a later one, here: it was stored before the queue could reach it.
+uint64_t Stream::take_value() {
   const uint64_t value = last_.load_relaxed() + 1;
-  last_.store_release(value);
+  last_.store_relaxed(value);
+  return value;
+}
+
+Result<uint64_t> Stream::do_now(const CommandList& list) {
+  const uint64_t value = take_value();
   HEDDLE_TRY(queue_->submit(list, value, NoLocksHeld{}));
   if (!timeline()->done(value)) return timeline()->failure();
   return value;
@@ -183,8 +190,7 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     HEDDLE_TRY_ASSIGN(Point given, device_->import_stream(*foreign_, NoLocksHeld{}));
     list.wait_first({std::move(given)});
   }
-  const uint64_t value = last_.load_relaxed() + 1;
-  last_.store_release(value);
+  const uint64_t value = take_value();
   mark_buffers(list, value);
   const bool awaited = extras.awaited;
   const CommandList* kept = nullptr;

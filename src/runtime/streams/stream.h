@@ -90,7 +90,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;
   Status await(uint64_t value, Deadline deadline);  // waits for an awaited submission and drops its record
-  uint64_t last_submitted() const { return last_.load_acquire(); }
+  uint64_t last_submitted() const { return last_.load_relaxed(); }
 
   uint64_t in_flight() const;                    // submissions that are not over
   size_t drop_finished();                        // lets go of what is over; how many are left
@@ -112,6 +112,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
   Status order_after_others(device::CommandList& list) const;
   void mark_buffers(device::CommandList& list, uint64_t value) const;
   static Status cause_of(const device::CommandList& list, Status refused);
+  uint64_t take_value();
   Result<uint64_t> do_now(const device::CommandList& list);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
