@@ -22,12 +22,12 @@ TEST_CASE(
   TimePoint now = TimePoint() + 1h;
   const auto pause = [&] {
     looker.long_turn(now);
-    Duration pause = 0ns;
+    Duration length = 0ns;
     for (Duration step = 1s; step > 0ns; step /= 2) {
-      if (looker.pauses(now + pause + step)) pause += step;
+      if (looker.pauses(now + length + step)) length += step;
     }
     now += 1h;
-    return std::chrono::ceil<std::chrono::milliseconds>(pause);
+    return std::chrono::ceil<std::chrono::milliseconds>(length);
   };
   for (const auto expected : {2ms, 4ms, 8ms, 16ms, 32ms, 64ms, 128ms, 256ms, 512ms, 1000ms, 1000ms})
     CHECK(pause() == expected);
