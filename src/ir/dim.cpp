@@ -188,11 +188,12 @@ Dim Dim::extreme(const Dim& a, const Dim& b, std::string_view function, std::str
   if ((b - a).non_negative()) return least ? a : b;
   std::string x = to_string(a);
   std::string y = to_string(b);
-  // min(a, max(a, ..)) is a, and min(a, min(a, ..)) is the second operand; so with the two exchanged.
-  if (is_call_of(x, opposite, y)) return b;
-  if (is_call_of(y, opposite, x)) return a;
-  if (is_call_of(x, function, y)) return a;
-  if (is_call_of(y, function, x)) return b;
+  // min(a, max(a, ..)) is a, and min(a, min(a, ..)) is the second operand; so with the two exchanged. A sum
+  // may begin and end as a call does.
+  if (a.is_symbol() && is_call_of(x, opposite, y)) return b;
+  if (b.is_symbol() && is_call_of(y, opposite, x)) return a;
+  if (a.is_symbol() && is_call_of(x, function, y)) return a;
+  if (b.is_symbol() && is_call_of(y, function, x)) return b;
   if (y < x) std::swap(x, y);
   return opaque(text(function, '(', x, ", ", y, ')'));
 }

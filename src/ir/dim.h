@@ -73,6 +73,10 @@ class Dim {
   static Dim opaque(std::string text);
   static Dim extreme(const Dim& a, const Dim& b, std::string_view function, std::string_view opposite);
   Terms terms() const;
+  bool is_symbol() const {  // one, by itself
+    return terms_ != nullptr && terms_->size() == 1 && terms_->front().coefficient == 1 &&
+           terms_->front().factors.size() == 1;
+  }
 
   int64_t value_ = 0;
   std::shared_ptr<const Terms> terms_;

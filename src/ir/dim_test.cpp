@@ -97,6 +97,16 @@ TEST_CASE("equal expressions are equal, however they were made") {
   CHECK(unknown == unknown);
 }
 
+TEST_CASE("a sum that begins, or ends, as a minimum does is none") {
+  const Dim least = Dim::min(0, kX - 1), most = Dim::min(kX * Dim(2), kY);
+  CHECK(Dim::max(least - kY, 0) != Dim(0));
+  CHECK(Dim::max(0, least - kY) != Dim(0));
+  CHECK(Dim::min(most + 1, kY) != kY);
+  CHECK(Dim::min(least - most, kY) != kY);
+  CHECK(Dim::max(least, 0) == Dim(0));
+  CHECK(Dim::max(most, kY) == kY);
+}
+
 TEST_CASE("text names the expression") {
   CHECK(to_string(Dim(128)) == "128");
   CHECK(to_string(Dim(1) + kX * kY * Dim(2)) == "2*x*y + 1");

@@ -185,6 +185,12 @@ std::string described(const RandomGraph& drawn) {
         words += text('\n', to_string(**body));
     }
   }
+  for (size_t id = 0; id < drawn.graph.values.size(); ++id) {
+    const std::optional<ir::Tensor>& constant = drawn.graph.values[id].constant;
+    if (!constant || ir::is_float(constant->dtype()) || constant->elements() > 8) continue;
+    words += text("\n%", id, " = ", constant->type(), ':');
+    for (const int64_t number : constant->to_i64()) words += text(' ', number);
+  }
   for (size_t i = 0; i < drawn.inputs.size(); ++i) {
     words += text("\nin", i, " = ", drawn.inputs[i].type(), ':');
     for (int64_t k = 0; k < std::min<int64_t>(drawn.inputs[i].elements(), 16); ++k)

@@ -71,7 +71,13 @@ class Layouts {
       }
       for (size_t i = 0; i < data_inputs(node); ++i) {
         const ir::ValueId id = node.inputs[i];
-        if (id == ir::kNoValue || same_bytes(operands_[id].extents, rank)) continue;
+        if (id == ir::kNoValue) continue;
+        if (same_bytes(operands_[id].extents, rank)) {
+          // Those of its plain form: the last of its own axes may be others.
+          if (operands_[id].extents.rank() != rank)
+            changed = std::exchange(operands_[id].channels_last, false) || changed;
+          continue;
+        }
         mine.push_back(id);
         all = all && operands_[id].channels_last && operands_[id].extents.rank() == rank;
       }

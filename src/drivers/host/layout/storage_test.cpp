@@ -127,6 +127,20 @@ TEST_CASE("channels stay last through element-wise nodes, Concat, Split and Resi
   CHECK_FALSE(storage->operands[sum].channels_last);
 }
 
+TEST_CASE("what is read with an axis more lies plain, also where that axis is the channels' one") {
+  ir::Builder b;
+  const ir::Attributes two{{"kernel_shape", std::vector<int64_t>{2}}};
+  const ir::ValueId x = b.input("x", {ir::DType::kF32, {1, 3, 7}});
+  const ir::ValueId wide = b.input("wide", {ir::DType::kF32, {1, 1, 3, 6}});
+  const ir::ValueId pool = *b.node("AveragePool", {x}, two), other = *b.node("AveragePool", {x}, two);
+  b.output(*b.node("Min", {pool, wide}));
+  b.output(*b.node("AveragePool", {other}, two));
+  const Result<Storage> storage = assign_storage(*b.take(), {});
+  REQUIRE(storage.ok());
+  CHECK_FALSE(storage->operands[pool].channels_last);
+  CHECK(storage->operands[other].channels_last);
+}
+
 TEST_CASE("a shape that is not numbers is a fault of ours, by the value's name") {
   ir::Builder b;
   b.output(*b.node("Neg", {b.input("x", {ir::DType::kF32, {ir::Dim::symbol("n")}})}));
