@@ -125,6 +125,19 @@ Tensor stepped(const Tensor& tensor, Rounding rounding, std::mt19937& random) {
   return out;
 }
 
+// Each element a step further from the right one, so that one rounding does not undo another.
+Tensor pushed(const Tensor& tensor, const Tensor& right, Rounding rounding, std::mt19937& random) {
+  if (!ir::is_float(tensor.dtype())) return tensor;
+  const double step = step_of(tensor.dtype(), rounding);
+  Tensor out = Tensor::zeros(tensor.dtype(), tensor.extents());
+  for (int64_t i = 0; i < tensor.elements(); ++i) {
+    const double is = tensor.get(i), wanted = right.get(i);
+    const bool up = is == wanted ? (random() & 1) != 0 : is > wanted;
+    out.set(i, up ? is + std::fabs(is) * step : is - std::fabs(is) * step);
+  }
+  return out;
+}
+
 // C leaves it open what a float beyond an integer type's range becomes; a divisor of 0 likewise.
 bool is_defined(const ir::Node& node, std::span<const Tensor* const> in) {
   if (node.is("Div") || node.is("Mod")) {
@@ -156,7 +169,8 @@ double Known::spread() const {
   return most;
 }
 
-Result<std::vector<Tensor>> Expected::moved(const ir::Node& node, size_t which, bool steady) const {
+Result<std::vector<Tensor>> Expected::moved(const ir::Node& node, size_t which, bool steady,
+                                            std::span<const Tensor> right) const {
   const bool exact = exact_ops().contains(node.op->name);
   std::mt19937 random(static_cast<uint32_t>(which * 7919 + node.outputs.front()));
   std::vector<Tensor> operands(node.inputs.size());
@@ -170,9 +184,7 @@ Result<std::vector<Tensor>> Expected::moved(const ir::Node& node, size_t which, 
   }
   HEDDLE_TRY_ASSIGN(std::vector<Tensor> out, ir::evaluate(node, in));
   const bool rounds = !exact || (node.is("Cast") && !steady);
-  for (Tensor& tensor : out) {
-    if (rounds) tensor = stepped(tensor, rounding_, random);
-  }
+  for (size_t i = 0; rounds && i < out.size(); ++i) out[i] = pushed(out[i], right[i], rounding_, random);
   return out;
 }
 
@@ -211,7 +223,7 @@ Result<std::vector<Known>> Expected::compute(const ir::Node& node) const {
     std::mt19937 random(static_cast<uint32_t>(which * 104729 + node.outputs.front()));
     std::vector<Tensor> moved = right;
     if (!jumps) {
-      HEDDLE_TRY_ASSIGN(moved, this->moved(node, which, steady));
+      HEDDLE_TRY_ASSIGN(moved, this->moved(node, which, steady, right));
     }
     for (size_t i = 0; i < all.size(); ++i)
       all[i].moved[which] = jumps ? stepped(right[i], rounding_, random) : moved[i];

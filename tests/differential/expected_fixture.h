@@ -49,7 +49,8 @@ class Expected {
 
  private:
   Result<std::vector<Known>> chain(const ir::Node& node) const;
-  Result<std::vector<ir::Tensor>> moved(const ir::Node& node, size_t which, bool steady) const;
+  Result<std::vector<ir::Tensor>> moved(const ir::Node& node, size_t which, bool steady,
+                                        std::span<const ir::Tensor> right) const;
 
   Rounding rounding_;
   std::map<ir::ValueId, Known> known_;

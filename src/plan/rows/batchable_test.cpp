@@ -57,6 +57,10 @@ ir::Attributes at(int64_t axis) { return {{"axis", axis}}; }
 std::vector<Case> product_and_shape_cases() {
   return {
       {"element-wise", [](Sketch& s, Id x) { return s.op("Mul", {s.op("Exp", {x}), s.random({6, 1})}); }, ""},
+      {"a slope for each channel",
+       [](Sketch& s, Id x) { return s.op("PRelu", {s.op("Exp", {x}), s.random({6, 1})}); }, ""},
+      {"a slope for each row, of one x",
+       [](Sketch& s, Id x) { return s.op("PRelu", {s.random({1, 6, 8}), x}); }, "takes a slope for each row"},
       {"against another row of itself",
        [](Sketch& s, Id x) { return s.op("Add", {x, s.op("Gather", {x, s.ints({0})})}); },
        "takes a part of axis 0"},

@@ -29,7 +29,29 @@ Rows broadcast_rows(const RowContext& c, const std::vector<size_t>& operands, si
   return *found;
 }
 
+namespace {
+
+// A slope may not be larger than x, so one that has rows needs an x that has them. Of several callers' rows it
+// would be larger, where it is not for one.
+bool slopes_outgrow(const RowContext& c) {
+  if (c.node.is("PRelu")) return c.rows(1) && !c.rows(0);
+  const auto body = c.node.attributes.graph("body");
+  if (body == nullptr) return false;
+  std::vector<bool> has_rows(body->values.size(), false);
+  for (size_t i = 0; i < body->inputs.size(); ++i) has_rows[body->inputs[i]] = c.rows(i);
+  for (const ir::Node& inner : body->nodes) {
+    const auto has = [&](ir::ValueId id) { return id != ir::kNoValue && has_rows[id]; };
+    const bool some = std::any_of(inner.inputs.begin(), inner.inputs.end(), has);
+    if (some && inner.is("PRelu") && !has(inner.inputs[0])) return true;
+    for (const ir::ValueId id : inner.outputs) has_rows[id] = some;
+  }
+  return false;
+}
+
+}  // namespace
+
 Rows elementwise_rows(const RowContext& c) {
+  if (slopes_outgrow(c)) return Rows::mixed("takes a slope for each row and one x for all");
   // A chain's constants have one element, so its operands broadcast as those of one operator do.
   if (const auto body = c.node.attributes.graph("body")) {
     for (const ir::Value& value : body->values) {
