@@ -49,7 +49,7 @@ uint64_t Pasts::all() const {
 }
 
 void Pasts::make(const void* word) {
-  words_[word] = Word{mixed({kMade, running_, ++made_[running_]}), 0, 0, false, false, false};
+  words_[word] = Word{.name = mixed({kMade, running_, ++made_[running_]}), .is_left_out = leaves_out_};
 }
 
 Pasts::Word& Pasts::at(const void* word) {
@@ -61,7 +61,7 @@ Pasts::Word& Pasts::at(const void* word) {
 
 Pasts::Word& Pasts::use(const void* word, uint32_t thread, bool writes) {
   Word& out = at(word);
-  if (!meets_) return out;
+  if (!meets_ || out.is_left_out) return out;
   out.has_several = out.has_several || (out.has_user && out.user != thread);
   out.user = thread;
   out.has_user = true;

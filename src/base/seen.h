@@ -17,6 +17,8 @@
 //              out by running: an exploration in which another one was found begins again. In the last one
 //              no run has shared another word. A switch before an operation that nobody notices is a switch
 //              before the thread's next one that somebody does; there it is made (Beat::owes).
+//   Left out   Words of parts that have explorations of their own: no thread is switched before an operation
+//              on one, unless it waits there. What was found there still tells states apart.
 //   Not seen   Data that is no Atomic is held to be ordered by those and by locks, as C++ demands. What
 //              nothing orders, such as the count of a std::shared_ptr or a std::stop_token, is not seen.
 //              Where threads then go on otherwise it may be told: all schedules that go on from an equal
@@ -66,6 +68,9 @@ class Pasts final : public seam::Memory {
   void tell(uint64_t value);                 // what the running thread learns that no word has
   void meet(bool begin) { meets_ = begin; }  // from here on, or no longer, threads run beside each other
   void jump(const void* time);               // it is written, by none of the threads
+  void leave_out(bool begin) {
+    leaves_out_ = begin;
+  }  // words made from here on, or no longer, have no choice
   bool is_shared(const void* word);
 
   uint64_t all() const;  // of all threads that there were
@@ -87,7 +92,7 @@ class Pasts final : public seam::Memory {
   struct Word {
     uint64_t name = 0, past = 0;  // the Past of who wrote it last; 0: nobody has
     uint32_t user = 0;            // since threads run beside each other; 0: none
-    bool has_user = false, has_several = false, is_written = false;
+    bool has_user = false, has_several = false, is_written = false, is_left_out = false;
   };
   Word& use(const void* word, uint32_t thread, bool writes);
   Word& at(const void* word);
@@ -96,7 +101,7 @@ class Pasts final : public seam::Memory {
 
   SharedWords& shared_;
   uint32_t running_ = 1;
-  bool meets_ = false;
+  bool meets_ = false, leaves_out_ = false;
   std::vector<uint64_t> threads_ = {0, 0}, made_ = {0, 0};  // by number
   std::unordered_map<const void*, Word> words_;
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <utility>
@@ -346,6 +347,25 @@ TEST_CASE("seen states: an Atomic that was never constructed has no name, and is
       });
   REQUIRE(explored.failure.has_value());
   CHECK(explored.failure->find("never constructed") != std::string::npos);
+}
+
+TEST_CASE("left out: no thread is switched before operations on such words, which still tell states apart") {
+  for (const bool is_left_out : {false, true}) {
+    std::set<int> ends;
+    const test::Explored explored =
+        test::explore_bound({.name = "left_out", .threads = 2}, 3, [&](Simulation& sim, int threads) {
+          const auto make = [] { return std::make_unique<Atomic<int>>(0); };
+          const auto order = is_left_out ? sim.leave_out(make) : make();
+          Atomic<int> begun{0};
+          at_once(sim, threads, [&](int i) {
+            begun.add_relaxed(1);
+            order->store_relaxed(10 * order->load_relaxed() + i + 1);
+          });
+          ends.insert(order->newest());
+        });
+    CHECK_FALSE(explored.failure.has_value());
+    CHECK(ends == (is_left_out ? std::set{12, 21} : std::set{1, 2, 12, 21}));
+  }
 }
 
 TEST_CASE("seen states: a failure's schedule repeats it alone, without what was left out") {

@@ -86,6 +86,19 @@ class Simulation final : public seam::Beat {
   void expect(bool holds, std::string_view what);                           // fails with `what`
   [[noreturn]] void fail(const std::string& why);
   void pause(Duration wait);  // in virtual time
+  // What `make` makes has schedules of its own elsewhere: where a strategy explores states (base/seen.h),
+  // threads are not switched before operations on its words.
+  template <class Make>
+  auto leave_out(Make&& make) {
+    struct Until {
+      Pasts* pasts;
+      ~Until() {
+        if (pasts != nullptr) pasts->leave_out(false);
+      }
+    } const until{pasts_.get()};
+    if (pasts_ != nullptr) pasts_->leave_out(true);
+    return make();
+  }
   // This thread plays a process of a protocol's model from here on: its steps are kept, others' are not.
   void play(int role);
   // Threads made by the body line up, and are let go at one moment. let_go() returns when all have stepped

@@ -4,7 +4,9 @@
 
 #include <memory>
 
+#include "base/bell.h"
 #include "base/schedules_fixture.h"
+#include "device/completing_queue_fixture.h"
 #include "runtime/admission/governor.h"
 #include "runtime/memory/allocator.h"
 #include "runtime/streams/stream_pool.h"
@@ -186,6 +188,62 @@ TEST_CASE("schedules: memory that another thread has on its way back is room for
           sim.expect(device->counts().memory.newest() == 0, "to the driver");
         });
   }
+}
+
+// The device's counts are left out.
+struct FreedBlock {
+  explicit FreedBlock(Simulation& sim)
+      : device(sim.leave_out([] {
+          return std::make_shared<test::TestDevice>(test::TestOptions{.memory_bytes = 8 * kMebibyte});
+        })) {
+    queue.timeline()->attach(std::make_shared<Bell>());
+    buffer = allocator->allocate(6 * kMebibyte).value();
+    buffer->mark_write(queue.point(1));
+    static_cast<void>(queue.timeline()->ring_at(1));  // as a stream asks at its submission
+  }
+  void check_all_went_back(Simulation& sim) {
+    allocator->empty_cache();
+    const Allocator::Stats stats = allocator->stats();
+    sim.expect(stats.allocated == 0 && stats.cached == 0 && stats.reserved == 0, "all went back");
+    sim.expect(device->counts().memory.newest() == 0, "to the driver");
+  }
+  const Ref<test::TestDevice> device;
+  const Ref<Allocator> allocator = *Allocator::make(device, {});
+  device::CompletingQueue queue;
+  Ref<device::Buffer> buffer;
+};
+
+TEST_CASE("schedules: memory that one thread reaps and another one gives to the driver is room for a third") {
+  explore({"allocator_reaps", 3, 1, 3}, [](Simulation& sim, int threads) {
+    FreedBlock freed(sim);
+    freed.buffer.reset();
+    freed.queue.advance(1);
+    Ref<device::Buffer> room;
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) return freed.allocator->reap_pending();
+      if (i == 1) return freed.allocator->empty_cache();
+      auto got =
+          freed.allocator->allocate(5 * kMebibyte, device::MemoryKind::device, Allocator::Callbacks::no);
+      sim.expect(got.ok(), "nothing is in use");
+      room = std::move(*got);
+    });
+    room.reset();
+    freed.check_all_went_back(sim);
+  });
+}
+
+TEST_CASE("schedules: a block freed beside the end of its last use is reaped once, by one of three") {
+  explore({"allocator_freed", 3, 3}, [](Simulation& sim, int threads) {
+    FreedBlock freed(sim);
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) return freed.buffer.reset();
+      if (i == 1) freed.queue.advance(1);
+      freed.allocator->reap_pending();
+    });
+    const Allocator::Stats stats = freed.allocator->stats();
+    sim.expect(stats.pending == 0 && stats.cached == 6 * kMebibyte, "nobody else comes for it");
+    freed.check_all_went_back(sim);
+  });
 }
 
 }  // namespace
