@@ -109,52 +109,61 @@ TEST_CASE("simulated: at its deadline a thread does not look any more, and just 
   });
 }
 
+// Time does not jump while others could run: after a pause they have done what they do without one.
+const SimulationOptions kNoStalls{.stall_max = Duration(0)};
+
 TEST_CASE(
     "simulated: what comes while a leader sleeps starts no other, and what comes beside its task does") {
-  holds_for_seeds(50, [](Simulation& sim) {
-    Leaders leaders(3, {});
-    sim.expect(leaders.owe().ok(), "promised");
-    sim.pause(milliseconds(20));
-    Atomic<int> done{0};
-    Guarded<bool, Rank::kHelpers> open(false);
-    leaders.post([&] {
-      auto held = open.lock();
-      held.wait([&] { return *held; });
-      done.add_relaxed(1);
-    });
-    sim.expect(leaders.threads() == 1, "the one that sleeps is told");
-    sim.pause(milliseconds(20));
-    leaders.post([&] { done.add_relaxed(1); });
-    sim.expect(leaders.threads() == 2, "a second one for what the first cannot do");
-    *open.lock() = true;
-    open.notify_all();
-    leaders.settle();
-    leaders.stop();
-    sim.expect(done.newest() == 2, "each task ran");
-  });
+  holds_for_seeds(
+      50,
+      [](Simulation& sim) {
+        Leaders leaders(3, {});
+        sim.expect(leaders.owe().ok(), "promised");
+        sim.pause(milliseconds(20));
+        Atomic<int> done{0};
+        Guarded<bool, Rank::kHelpers> open(false);
+        leaders.post([&] {
+          auto held = open.lock();
+          held.wait([&] { return *held; });
+          done.add_relaxed(1);
+        });
+        sim.expect(leaders.threads() == 1, "the one that sleeps is told");
+        sim.pause(milliseconds(20));
+        leaders.post([&] { done.add_relaxed(1); });
+        sim.expect(leaders.threads() == 2, "a second one for what the first cannot do");
+        *open.lock() = true;
+        open.notify_all();
+        leaders.settle();
+        leaders.stop();
+        sim.expect(done.newest() == 2, "each task ran");
+      },
+      kNoStalls);
 }
 
 TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each time for twice as long") {
-  holds_for_seeds(20, [](Simulation& sim) {
-    on_a_new_thread([&] {
-      // Alone, the simulation gives it later turns each time, as a core does that computes for others.
-      Duration last(0);
-      for (int i = 0; i < 12; ++i) {
-        sim.expect(!look_for([] { return false; }, kNoCrowd, kForAnswers, Deadline::never()),
-                   "there was nothing");
-        const TimePoint begin = Clock::real().now();
-        sim.expect(pauses(), "it pauses");
-        sim.expect(!look_for([] { return true; }, kNoCrowd, kForAnswers, Deadline::never()),
-                   "and does not look");
-        while (pauses()) sim.pause(microseconds(500));
-        const Duration pause = Clock::real().now() - begin;
-        const Duration jumps = milliseconds(30);
-        sim.expect(pause + jumps >= last && pause <= Looker::kLongest + jumps, "longer, up to a bound");
-        if (i > 0 && last < Looker::kLongest / 4) sim.expect(pause > last * 3 / 2, "about twice as long");
-        last = pause;
-      }
-    });
-  });
+  holds_for_seeds(
+      20,
+      [](Simulation& sim) {
+        on_a_new_thread([&] {
+          // Alone, the simulation gives it later turns each time, as a core does that computes for others.
+          Duration last(0);
+          for (int i = 0; i < 12; ++i) {
+            sim.expect(!look_for([] { return false; }, kNoCrowd, kForAnswers, Deadline::never()),
+                       "there was nothing");
+            const TimePoint begin = Clock::real().now();
+            sim.expect(pauses(), "it pauses");
+            sim.expect(!look_for([] { return true; }, kNoCrowd, kForAnswers, Deadline::never()),
+                       "and does not look");
+            while (pauses()) sim.pause(microseconds(500));
+            const Duration pause = Clock::real().now() - begin;
+            const Duration jumps = milliseconds(30);
+            sim.expect(pause + jumps >= last && pause <= Looker::kLongest + jumps, "longer, up to a bound");
+            if (i > 0 && last < Looker::kLongest / 4) sim.expect(pause > last * 3 / 2, "about twice as long");
+            last = pause;
+          }
+        });
+      },
+      kNoStalls);
 }
 
 // A task that waits for the others of its round would wait for ever, if a leader slept beside them.
