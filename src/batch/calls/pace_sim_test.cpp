@@ -53,8 +53,8 @@ TEST_CASE("simulated: paced callers and others all get their rows, and none stay
 }
 
 // A member that is told and goes no further until the others are through, as a thread that Python does not
-// let in. They come again until then: who comes passes on what is due, who leaves does so if nobody else is on
-// the way.
+// let in. They come again until then: who comes passes on what is due, and who leaves does so only if nobody
+// else is on the way.
 TEST_CASE("simulated: while one that was told does not get through, others still do") {
   constexpr int kPaced = 8, kMost = 2;
   holds_for_seeds(100, [](Simulation& sim) {
