@@ -21,7 +21,7 @@ METAL_SHARE = 24
 METAL_MACS = NEWEST_MAC, OLDEST_MAC = "26.0-M4", "14.0-M1"
 ON_OLDEST = "names or predecessor or (eight_threads and not exits) or compile_it_once or decode or resnet"
 
-ON_CUDA = ("on_cuda", "pinned_on_cuda", "threads", "scripted", "exclusive")
+ON_CUDA = ("on_cuda", "pinned_on_cuda", "threads", "scripted", "exclusive", "unique")
 # Processes that end with work in flight take long there, and a program of tests/gpu has them on that double.
 LEFT_OUT_ON_CUDA = ("-k", "not exits")
 ON_CUDA_SHARED = ("opinfo", "overloads", "modules", "compile", "dynamo", "generate", "experts",

@@ -16,6 +16,7 @@
 #include "fallback.h"
 #include "process_end.h"
 #include "storage.h"
+#include "unique.h"
 
 namespace heddle::torch_backend {
 namespace {
@@ -380,6 +381,10 @@ void CpuOperator::operator()(const c10::OperatorHandle& op, c10::Stack& stack) {
   const c10::DeviceIndex index = device_of(arguments);
   check_devices(schema, arguments, c10::Device(kType, index));
   if (!translated([&] { return device_at(index).unified_memory(); })) {
+    const bool has_complex = std::ranges::any_of(
+        arguments, [](const c10::IValue& each) { return each.isTensor() && each.toTensor().is_complex(); });
+    if (auto* const on_device = unique_on_device(name_); on_device != nullptr && !has_complex)
+      return on_device(stack);
     run_on_copies(op, stack,
                   " runs on PyTorch's CPU, which cannot address the memory of this device heddle.");
     return;

@@ -4,8 +4,8 @@
 //   What       A call waits for the work that its tensors still need and sees their memory as CPU tensors,
 //              without a copy. In-place and out= forms write there. Results are copied into new tensors of
 //              the device, with the CPU's strides.
-//   Refused    On a device whose memory the host cannot address: NotImplementedError with the operator's
-//              name, unless the fallback of fallback.h is allowed, which copies the arguments.
+//   Refused    On a device whose memory the host cannot address, but for unique.h: NotImplementedError with
+//              the operator's name, unless the fallback of fallback.h is allowed, which copies the arguments.
 //   Threads    Any; no lock.
 //   Blocks     Until the tensors are ready, then as long as the kernel computes.
 #pragma once

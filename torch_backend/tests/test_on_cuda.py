@@ -277,6 +277,28 @@ def test_of_a_mask_only_the_number_of_its_places_goes_to_the_host():
     assert torch.equal(transposed.nonzero().cpu(), x.t().nonzero())
 
 
+def test_of_unique_elements_only_their_number_goes_to_the_host():
+    x = torch.randint(0, 9, (40, 2)).float()
+    there = x.to("heddle")
+
+    def find(x):
+        everything = {"return_inverse": True, "return_counts": True}
+        return (
+            *torch.unique(x, **everything),
+            *torch.unique_consecutive(x, **everything),
+            *torch.unique(x, dim=0, **everything),
+        )
+
+    find(there)  # PyTorch's shape functions compute, too, when a call is new
+    with torch.profiler.profile(activities=list(torch.profiler.supported_activities())) as profile:
+        found = find(there)
+    assert not {each.key for each in profile.key_averages()} & {"aten::copy_", "copy"}
+    for got, wanted in zip(found, find(x), strict=True):
+        assert torch.equal(got.cpu(), wanted)
+    with pytest.raises(NotImplementedError, match=r"_unique2 .*cannot address"):
+        torch.unique(there.to(torch.complex64))
+
+
 def test_what_cannot_be_exchanged_is_refused_by_name():
     x = on_device(4)
     with pytest.raises(ValueError, match="stream 0 is ambiguous"):

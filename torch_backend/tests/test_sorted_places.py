@@ -127,7 +127,7 @@ def bytes_at_most(call):
     return result, torch.heddle.max_memory_allocated() - before
 
 
-COUNT = 60_000  # a byte for each pair would be 3.6 GB
+COUNT = 20_000  # a byte for each pair would be 400 MB
 
 
 def test_memory_for_places_grows_with_the_values(device):
@@ -136,7 +136,7 @@ def test_memory_for_places_grows_with_the_values(device):
     sequence, values = sequence.to(device), values.to(device)
     got, peak = bytes_at_most(lambda: torch.searchsorted(sequence, values))
     assert torch.equal(got.cpu(), expected)
-    assert peak < 64 * COUNT
+    assert peak < 128 * COUNT
 
 
 def test_memory_for_repeats_grows_with_their_sum(device):
@@ -146,4 +146,4 @@ def test_memory_for_repeats_grows_with_their_sum(device):
     x, repeats = x.to(device), repeats.to(device)
     got, peak = bytes_at_most(lambda: torch.repeat_interleave(x, repeats))
     assert torch.equal(got.cpu(), expected)
-    assert peak < 64 * COUNT
+    assert peak < 128 * COUNT
