@@ -320,6 +320,31 @@ TEST_CASE("simulated: a batch that was opened while nobody was expected says not
   });
 }
 
+// Unless the last of them is kept from the lock until they are expected no more.
+TEST_CASE(
+    "simulated: the next batch stays made while callers are expected back, and is given up when asked") {
+  constexpr uint64_t kSeeds = 20;
+  uint64_t kept = 0;
+  holds_for_seeds(kSeeds, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, 4);
+    options.cost = [](int64_t rows) { return microseconds(400 + rows); };
+    options.door = false;
+    Fixture fixture(options);
+    fixture.kernel = [&](const device::Run&) { return sim.pause(microseconds(400)), Status(); };
+    run_together(3, [&](int caller) {
+      sim.pause(microseconds(100 * caller));
+      Rows rows(1, static_cast<float>(100 * caller));
+      sim.expect(fixture.right(rows, fixture.call(rows)), "its own row");
+    });
+    fixture.runtime->allocator().empty_cache();
+    kept += fixture.runtime->stats().slot_bytes > 0 ? 1 : 0;
+    fixture.coalescer->give_up_idle();
+    fixture.runtime->allocator().empty_cache();
+    sim.expect(fixture.runtime->stats().slot_bytes == 0, "no batch is kept");
+  });
+  CHECK(kept > kSeeds / 2);
+}
+
 TEST_CASE("simulated: on an asynchronous device callers' rows are theirs, too") {
   holds_for_seeds(300, [](Simulation& sim) {
     Fixture fixture(with(2, 4), false, false, {.asynchronous = true});
