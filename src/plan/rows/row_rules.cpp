@@ -31,8 +31,8 @@ Rows broadcast_rows(const RowContext& c, const std::vector<size_t>& operands, si
 
 namespace {
 
-// A slope may not be larger than x, so one that has rows needs an x that has them. Of several callers' rows it
-// would be larger, where it is not for one.
+// A slope may not be larger than x, so one that has rows needs an x that has them. Of several callers' rows
+// it would be larger, where it is not for one.
 bool slopes_outgrow(const RowContext& c) {
   if (c.node.is("PRelu")) return c.rows(1) && !c.rows(0);
   const auto body = c.node.attributes.graph("body");
