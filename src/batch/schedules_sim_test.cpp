@@ -64,7 +64,7 @@ TEST_CASE("schedules: a seat is claimed, led, or left at a deadline, and each ca
 // is left out: one lane's runs follow each other, and the runtime's parts have schedules of their own.
 TEST_CASE(
     "schedules: of three callers of a lane one leads each batch, one may be late, and none is forgotten") {
-  explore({"coalescer_hand_over", 3, 1, 3}, [](Simulation& sim, int threads) {
+  explore({"coalescer_hand_over", 3, 2, 3}, [](Simulation& sim, int threads) {
     CoalescerOptions options = with(1, 2);
     options.cost = [](int64_t rows) { return std::chrono::microseconds(20 + rows); };
     options.door = options.spare = false;
