@@ -20,7 +20,7 @@ TEST_CASE(
     "each long turn that follows doubles the pause up to a second, and fifty answers in time halve it") {
   Looker looker;
   TimePoint now = TimePoint() + 1h;
-  const auto pause = [&] {
+  const auto next_pause = [&] {
     looker.long_turn(now);
     Duration length = 0ns;
     for (Duration step = 1s; step > 0ns; step /= 2) {
@@ -30,13 +30,13 @@ TEST_CASE(
     return std::chrono::ceil<std::chrono::milliseconds>(length);
   };
   for (const auto expected : {2ms, 4ms, 8ms, 16ms, 32ms, 64ms, 128ms, 256ms, 512ms, 1000ms, 1000ms})
-    CHECK(pause() == expected);
+    CHECK(next_pause() == expected);
   for (int i = 0; i < 50; ++i) looker.in_time();
-  const auto half = pause();
+  const auto half = next_pause();
   CHECK(half > 400ms);
   CHECK(half < 500ms);
   for (int i = 0; i < 1000; ++i) looker.in_time();
-  CHECK(pause() == 2ms);  // never shorter
+  CHECK(next_pause() == 2ms);  // never shorter
 }
 
 // A crowd whose turns may take long, so that none is too long here.

@@ -51,7 +51,7 @@ struct Plain {
   }
 };
 
-TimePoint at(uint64_t ns) { return TimePoint(Duration(static_cast<Duration::rep>(ns))); }
+TimePoint moment(uint64_t ns) { return TimePoint(Duration(static_cast<Duration::rep>(ns))); }
 
 std::vector<RequestId> ids_of(std::span<const Waiting> requests) {
   std::vector<RequestId> ids;
@@ -69,7 +69,7 @@ class Pair {
     request.group = random_.below(groups_);
     request.priority = static_cast<int>(random_.below(3)) - 1;
     request.rows = 1 + static_cast<int64_t>(random_.below(5));
-    if (random_.below(3) == 0) request.deadline = at(random_.below(kTimes));
+    if (random_.below(3) == 0) request.deadline = moment(random_.below(kTimes));
     char* const payload = &payloads_[added_++];
     request.id = list_.add(request, payload);
     CHECK(request.id > last_);  // ids grow
@@ -92,7 +92,7 @@ class Pair {
     CHECK(list_.size() == plain_.items.size());
     CHECK(list_.rows() == plain_.rows());
     CHECK(list_.next_deadline() == plain_.next_deadline());
-    const TimePoint now = at(random_.below(kTimes));
+    const TimePoint now = moment(random_.below(kTimes));
     const auto max_rows = 1 + static_cast<int64_t>(random_.below(8));
     CHECK(ids_of(list_.offer(now, max_rows)) == plain_.offer(now, max_rows));
   }
