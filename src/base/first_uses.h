@@ -26,7 +26,7 @@ class FirstUses {
   static FirstUses& of_process();
 
   // A program was made, or has run for the first time; of each step what was done, its operator and its
-  // implementation, in words.
+  // implementation, in words. Or a library was used otherwise.
   void note(const std::set<std::string>& kinds);
   uint64_t registered() const;
 

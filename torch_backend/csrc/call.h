@@ -76,13 +76,14 @@ class Call {
 
   // `real`: what Python's floats are in promotion, torch.get_default_dtype().
   Call(std::string_view op, GraphBuilder& graph, std::vector<Argument> arguments, std::vector<Type> results,
-       DType real, NumberInputs* numbers = nullptr)
+       DType real, NumberInputs* numbers = nullptr, bool has_numbers = false)
       : op_(op),
         graph_(graph),
         arguments_(std::move(arguments)),
         results_(std::move(results)),
         real_(real),
-        numbers_(numbers) {}
+        numbers_(numbers),
+        has_numbers_(has_numbers) {}
 
   // ---- arguments, by position; of another type than the schema's: internal
   bool has(int argument) const;      // not None
@@ -102,7 +103,9 @@ class Call {
   bool is(int argument, double n) const;    // the Scalar is known to be n
   bool is_known(int argument) const;        // the Scalar is; an eager call's 0 and 1, a graph's number
   bool is_computed(int argument) const;     // the Scalar is what a node of a traced graph gives
-  double known(int argument) const;         // the Scalar's value, else unsupported
+  // The same, and it may follow from a number among the graph's inputs, which refusing it fixes.
+  bool is_fixable(int argument) const { return has_numbers_ && is_computed(argument); }
+  double known(int argument) const;                      // the Scalar's value, else unsupported
   bool is_eager() const { return numbers_ != nullptr; }  // and may have a graph for each extent
 
   // ---- types
@@ -153,6 +156,7 @@ class Call {
   std::vector<Type> results_;
   DType real_;
   NumberInputs* numbers_;
+  bool has_numbers_;
 };
 
 // Arithmetic is done in this: f32 for f16 and bf16, as PyTorch's CPU kernels do; itself otherwise.

@@ -39,7 +39,8 @@ Lowering::Results Lowering::call(const std::string& op, const py::sequence& posi
   if (entry == nullptr) throw Error(ErrorCode::unsupported, op + " has no entry in Heddle's table");
   std::vector<Type> expected;
   for (const auto& [dtype, shape] : types) expected.push_back({to_heddle(dtype), shape});
-  Call call(op, graph_, from_python(schema_of(op), positional, named, graph_), expected, default_float());
+  Call call(op, graph_, from_python(schema_of(op), positional, named, graph_), expected, default_float(),
+            nullptr, has_numbers_);
   Results results;
   for (const Value& value : entry->build(call)) {
     if (value.id == GraphBuilder::absent().id) {

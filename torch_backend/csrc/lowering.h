@@ -25,6 +25,8 @@ class Lowering {
   Results call(const std::string& op, const pybind11::sequence& positional, const pybind11::dict& named,
                const std::vector<std::pair<at::ScalarType, Extents>>& types);
 
+  // Of an input of rank 0: what its caller may also fix, and build anew where an operator refuses it.
+  Node as_number(const Node& scalar) { return has_numbers_ = true, Node{scalar.value, true}; }
   std::variant<int64_t, Node> size_of(const Node& tensor, int axis);
   // "add", "sub", "mul", "floordiv", "mod", "max", "min", "truediv" of numbers, known ones or Nodes.
   Node reckon(const std::string& operation, pybind11::handle left, pybind11::handle right);
@@ -40,6 +42,7 @@ class Lowering {
   Value number(pybind11::handle known_or_node);
 
   GraphBuilder graph_;
+  bool has_numbers_ = false;
   std::map<std::pair<uint32_t, int>, Value> sizes_;  // read once for each tensor and axis
 };
 

@@ -93,9 +93,7 @@ void bind_lowering(py::module_& m) {
       .def("constant", &Lowering::constant, py::arg("tensor"))
       .def("call", &Lowering::call, py::arg("op"), py::arg("args"), py::arg("kwargs"), py::arg("types"))
       .def("size_of", &Lowering::size_of, py::arg("tensor"), py::arg("axis"))
-      .def(
-          "as_number", [](Lowering&, const Node& scalar) { return Node{scalar.value, true}; },
-          py::arg("scalar"))
+      .def("as_number", &Lowering::as_number, py::arg("scalar"))
       .def("reckon", &Lowering::reckon, py::arg("operation"), py::arg("left"), py::arg("right"))
       .def("output", &Lowering::output, py::arg("node"), py::arg("name"))
       .def("type", &Lowering::type, py::arg("node"))

@@ -42,8 +42,10 @@ void count_caller() { thread_local const Caller while_it_lives; }
 
 void before_exit() {
   ends_the_process = true;
-  terminate_before = std::get_terminate();
-  std::set_terminate(terminate);
+  if (std::get_terminate() != terminate) {
+    terminate_before = std::get_terminate();
+    std::set_terminate(terminate);
+  }
   announced.store(true, std::memory_order_release);
   const pybind11::gil_scoped_release released;
   const auto end = std::chrono::steady_clock::now() + kLongest;

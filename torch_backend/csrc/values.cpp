@@ -58,11 +58,14 @@ at::Tensor nonzero_on_device(const at::Tensor& self) {
   return places.empty() ? at::empty({found, 0}, counts.options()) : at::stack(places, 1);
 }
 
-// Where the host addresses the values, it finds them where they lie.
+// The host addresses the values where they lie.
+bool lies_here(const at::Tensor& self) {
+  return translated([&] { return device_at(self.device().index()).unified_memory(); });
+}
+
 at::Tensor nonzero_of(const at::Tensor& self) {
   if (self.numel() == 0) return empty({0, self.dim()}, at::kLong, self.device().index());
-  const bool lies_here = translated([&] { return device_at(self.device().index()).unified_memory(); });
-  if (!lies_here && !self.is_complex()) return nonzero_on_device(self);
+  if (!lies_here(self) && !self.is_complex()) return nonzero_on_device(self);
   return as_cpu(self).nonzero().to(self.device());
 }
 
@@ -112,10 +115,11 @@ at::Tensor repeat_interleave(const at::Tensor& repeats, std::optional<int64_t> s
               "repeats has to be Long or Int tensor");
   if (repeats.size(0) == 0) return at::empty_like(repeats);
   const at::Tensor ends = repeats.cumsum(0, at::kLong);
-  if (!size) {
+  if (!size || lies_here(repeats)) {  // a GPU is not waited for where the caller knows the size
     const at::Tensor read = as_cpu(at::stack({ends.select(0, -1), repeats.min().to(at::kLong)}));
     const auto* const both = read.const_data_ptr<int64_t>();
     TORCH_CHECK(both[1] >= 0, "repeats can not be negative");
+    TORCH_CHECK(size.value_or(both[0]) == both[0], "allocated size does not match required size");
     size = both[0];
   }
   at::Tensor ended = at::empty({*size + 1}, repeats.options()).zero_();

@@ -120,6 +120,18 @@ def test_a_graph_has_a_model_for_each_bound_of_whole_numbers_and_refuses_what_do
         assert torch.equal(fast(x.to(device), 9).cpu(), x.clamp(max=9))
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_a_bound_of_whole_numbers_that_follows_from_an_extent_is_computed(device):
+    index = torch.arange(-9, 12, dtype=torch.int32)
+    inside = torch.compile(
+        lambda x, index: index.clamp(min=-x.shape[0], max=x.shape[0] - 1), backend="heddle", dynamic=True
+    )
+    with torch.no_grad():
+        for rows in (5, 7, 3):
+            got = inside(torch.ones(rows, 3, device=device), index.to(device))
+            assert torch.equal(got.cpu(), index.clamp(-rows, rows - 1))
+
+
 HALVES = [torch.float16, torch.bfloat16, torch.float32]
 
 

@@ -1,8 +1,13 @@
 """searchsorted, bucketize and repeat_interleave with a tensor: their places, and the memory they take."""
 
+import os
+
 import pytest
 import torch
 from torch import nan
+
+# By the host, where the values lie.
+ADDRESSED = os.environ.get("HEDDLE_DEVICE", "host").startswith(("host", "metal"))
 
 REALS = [torch.float32, torch.float16, torch.bfloat16]
 DTYPES = [*REALS, torch.int64, torch.int32, torch.int8, torch.uint8]
@@ -50,6 +55,14 @@ def test_places_are_those_of_the_cpu_with_equals_and_nans(dtype, device):
                     assert torch.equal(got.cpu(), expected), (sequence, values, options)
                 compared += 1
     assert compared > 300
+
+
+@pytest.mark.skipif(not ADDRESSED, reason="a GPU is not waited for where the caller gives the size")
+@pytest.mark.parametrize(("repeats", "size"), [([1, 2], 2), ([1, 2], 4), ([3, -1, 2], 4), ([3, -1], None)])
+def test_repeats_that_do_not_make_the_size_are_refused(repeats, size, device):
+    for place in ("cpu", device):
+        with pytest.raises(RuntimeError, match=r"does not match required size|can not be negative"):
+            torch.repeat_interleave(torch.tensor(repeats, device=place), output_size=size)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/first_uses.h"
 #include "base/no_memory.h"
 #include "base/seam.h"
 #include "device/device.h"
@@ -184,6 +185,7 @@ Result<Ref<device::Device>> make_host_device(const HostOptions& options) {
   const Nodes nodes = Nodes::read(seam::simulated() ? Budget{} : budget, options.root, core);
   // What oneDNN keeps for the whole process is older than the handler of exit() then, and outlives it.
   HEDDLE_TRY(make_engine(false, false, nullptr, 1).status());
+  FirstUses::of_process().note({"made an engine"});  // another device may have registered that handler
   return Ref<device::Device>(std::make_shared<HostDevice>(threads, budget, nodes, options));
 }
 

@@ -52,9 +52,11 @@ Inferred infer_total(const Node& node, Operands in) {
   const bool wide = in[0]->type.dtype == DType::kI64 || in[0]->type.dtype == DType::kI32;
   if (!wide || !dims.has_value() || !extents.has_value() || extents->elements() != 1) return out;
   Dim total(multiply ? 1 : 0);
-  for (const Dim& dim : *dims) total = multiply ? total * dim : total + dim;
-  const bool saturated = total.is_static() && (total.value() == Dim::kHuge || total.value() == -Dim::kHuge);
-  if (saturated) return out;
+  const auto saturated = [&] { return total.is(Dim::kHuge) || total.is(-Dim::kHuge); };
+  for (const Dim& dim : *dims) {
+    total = multiply ? total * dim : total + dim;
+    if (saturated()) return out;
+  }
   return one(out[0].type.dtype, out[0].type.shape, std::vector<Dim>{total});
 }
 

@@ -45,6 +45,8 @@ std::vector<Case> reduce_cases() {
       {"ReduceMax", {flags({2}, {0, 1})}, {}, {flags({1}, {1})}},
       {"ReduceProd", {dims({kB, 4, kS})}, {{"keepdims", i(0)}}, {{DType::kI64, {}, {}, {kB * kS * Dim(4)}}}},
       {"ReduceSum", {dims({kB, 4, kS})}, {}, {dims({kB + kS + 4})}},
+      // Beyond i64 and back: it wraps, as no Dim does.
+      {"ReduceSum", {i64({3}, {0x1p62, 0x1p62, -0x1p62})}, {}, {i64({1}, {0x1p62})}},
       {"ArgMax", {x}, {{"axis", i(1)}}, {i64({kB, 1}, {1, 0})}},
       {"ArgMax",
        {x},

@@ -220,8 +220,8 @@ Status skip_expand(Rewriter& rw, const Node& node) {
       if (fits) without = std::move(*shape);
     }
     if (!fits || without != full) continue;
-    // A slope, unlike other operands, may not be larger than x.
-    if (node.is("PRelu") && i == 0) continue;
+    // These give x its shape, whatever the others have.
+    if (i == 0 && is_one_of(node, {"PRelu", "Clip"})) continue;
     std::vector<ValueId> inputs = node.inputs;
     inputs[i] = expand->inputs[0];
     return rw.replace(node, node.op->name, std::move(inputs), node.attributes);

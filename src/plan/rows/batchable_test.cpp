@@ -60,7 +60,14 @@ std::vector<Case> product_and_shape_cases() {
       {"a slope for each channel",
        [](Sketch& s, Id x) { return s.op("PRelu", {s.op("Exp", {x}), s.random({6, 1})}); }, ""},
       {"a slope for each row, of one x",
-       [](Sketch& s, Id x) { return s.op("PRelu", {s.random({1, 6, 8}), x}); }, "takes a slope for each row"},
+       [](Sketch& s, Id x) { return s.op("PRelu", {s.random({1, 6, 8}), x}); },
+       "takes a slope or a bound for each row"},
+      {"a bound for each row",
+       [](Sketch& s, Id x) {
+         const Id most = s.op("ReduceMax", {x, s.ints({1, 2})}, {{"keepdims", int64_t{0}}});
+         return s.op("Clip", {x, most});
+       },
+       "takes a slope or a bound for each row"},
       {"against another row of itself",
        [](Sketch& s, Id x) { return s.op("Add", {x, s.op("Gather", {x, s.ints({0})})}); },
        "takes a part of axis 0"},

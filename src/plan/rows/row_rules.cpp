@@ -1,6 +1,7 @@
 #include "plan/rows/row_rules.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "plan/rows/batchable.h"
@@ -31,10 +32,16 @@ Rows broadcast_rows(const RowContext& c, const std::vector<size_t>& operands, si
 
 namespace {
 
-// A slope may not be larger than x, so one that has rows needs an x that has them. Of several callers' rows
-// it would be larger, where it is not for one.
-bool slopes_outgrow(const RowContext& c) {
-  if (c.node.is("PRelu")) return c.rows(1) && !c.rows(0);
+// A slope may not be larger than x, so one that has rows needs an x that has them; a bound of Clip may only
+// have one element. Of several callers' rows they would be larger, where they are not for one.
+bool outgrows(const ir::Node& node, const std::function<bool(size_t)>& has_rows) {
+  const auto some = [&](size_t input) { return node.has_input(input) && has_rows(input); };
+  if (node.is("PRelu")) return some(1) && !some(0);
+  return node.is("Clip") && (some(1) || some(2));
+}
+
+bool some_outgrow(const RowContext& c) {
+  if (outgrows(c.node, [&](size_t input) { return c.rows(input); })) return true;
   const auto body = c.node.attributes.graph("body");
   if (body == nullptr) return false;
   std::vector<bool> has_rows(body->values.size(), false);
@@ -42,7 +49,7 @@ bool slopes_outgrow(const RowContext& c) {
   for (const ir::Node& inner : body->nodes) {
     const auto has = [&](ir::ValueId id) { return id != ir::kNoValue && has_rows[id]; };
     const bool some = std::any_of(inner.inputs.begin(), inner.inputs.end(), has);
-    if (some && inner.is("PRelu") && !has(inner.inputs[0])) return true;
+    if (outgrows(inner, [&](size_t input) { return has(inner.inputs[input]); })) return true;
     for (const ir::ValueId id : inner.outputs) has_rows[id] = some;
   }
   return false;
@@ -51,7 +58,7 @@ bool slopes_outgrow(const RowContext& c) {
 }  // namespace
 
 Rows elementwise_rows(const RowContext& c) {
-  if (slopes_outgrow(c)) return Rows::mixed("takes a slope for each row and one x for all");
+  if (some_outgrow(c)) return Rows::mixed("takes a slope or a bound for each row and one x for all");
   // A chain's constants have one element, so its operands broadcast as those of one operator do.
   if (const auto body = c.node.attributes.graph("body")) {
     for (const ir::Value& value : body->values) {

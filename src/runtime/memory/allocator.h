@@ -59,7 +59,7 @@ class Allocator final : public device::Recycler,
   // Frees every cached block whose uses are over, and what hoard() says can be given up.
   void empty_cache();
   // Once, before the first allocation. Called with no lock held, by one thread at a time, others wait for it:
-  // it allocates nothing and blocks on nothing. What it returns is let go of after that.
+  // it asks for no device memory, and waits for nobody who may. What it returns is let go of after that.
   using LetGo = std::vector<Ref<const void>>;
   void hoard(std::function<LetGo()> give_up) { give_up_ = std::move(give_up); }
   void reap_pending();  // moves freed blocks whose uses are over to the cache

@@ -36,13 +36,13 @@ Term bound(Call& call, int argument, Bound side) {
   const DType dtype = wide(call.result_dtype());
   const std::optional<WholeRange> range = range_of(dtype);
   if (!range) return number(call, argument);
-  if (call.is_computed(argument))
+  if (call.is_fixable(argument))
     call.unsupported("a bound of whole numbers has to be a fixed number in a graph");
   if (call.is_known(argument)) {  // an eager call's was looked at before
     const std::string wrong = wrong_with_bound(*range, side, std::trunc(call.known(argument)));
     if (!wrong.empty()) throw Error(ErrorCode::invalid, wrong);
   }
-  if (!kBoundsMayLieOutside) return number(call, argument);
+  if (!kBoundsMayLieOutside && !call.is_computed(argument)) return number(call, argument);
   const Term held(call, call.scalar(argument, DType::i64));
   return lesser(greater(held, held.like(range->lowest)), held.like(range->highest)).cast(dtype);
 }
