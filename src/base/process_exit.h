@@ -7,7 +7,8 @@
 //              renew_exit_handler() registers the function again, behind all that exists by then. Call it
 //              after a library's code has run for the first time; not without end.
 //   Threads    Any. The function may be called several times, and by exit() only.
-//   Blocks     Never.
+//   Fork       Waits while a thread registers: the C library's lock would stay taken in the child.
+//   Blocks     As long as a registration, or fork().
 //   Lifetime   The process. One registration costs the C library 32 bytes.
 #pragma once
 
