@@ -68,9 +68,8 @@ class Pasts final : public seam::Memory {
   void tell(uint64_t value);                 // what the running thread learns that no word has
   void meet(bool begin) { meets_ = begin; }  // from here on, or no longer, threads run beside each other
   void jump(const void* time);               // it is written, by none of the threads
-  void leave_out(bool begin) {
-    leaves_out_ = begin;
-  }  // words made from here on, or no longer, have no choice
+  // Words made from here on, or no longer, are left out.
+  void leave_out(bool begin) { leaves_out_ = begin; }
   bool is_shared(const void* word);
 
   uint64_t all() const;  // of all threads that there were

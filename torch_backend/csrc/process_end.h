@@ -4,7 +4,8 @@
 //              of whatever frames it has; PyTorch's do not survive that (std::terminate). So exit is
 //              announced first, and from then on a thread that starts work, or comes back for the GIL, waits
 //              for the end of the process. What is longer in PyTorch's own operators than exit waits is
-//              killed there, and waits in the terminate handler, as threads of CPython 3.14 do.
+//              killed there, and waits in the terminate handler, as threads of CPython 3.14 do. So does any
+//              other thread that ends without an exception from then on.
 //   Threads    Any. before_exit() on the one that ends the interpreter.
 //   Blocks     before_exit(): until all threads that ever called wait so, at most kLongest.
 #pragma once

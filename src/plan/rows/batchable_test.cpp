@@ -64,8 +64,8 @@ std::vector<Case> product_and_shape_cases() {
        "takes a slope or a bound for each row"},
       {"a bound for each row",
        [](Sketch& s, Id x) {
-         const Id most = s.op("ReduceMax", {x, s.ints({1, 2})}, {{"keepdims", int64_t{0}}});
-         return s.op("Clip", {x, most});
+         const Id all = s.op("ReduceMax", {x, s.ints({1, 2})}, {{"keepdims", int64_t{0}}});
+         return s.op("Clip", {all, s.op("Neg", {all})});
        },
        "takes a slope or a bound for each row"},
       {"against another row of itself",
