@@ -39,7 +39,7 @@ struct Table {
   std::map<std::string, Entry, std::less<>> entries;
   bool making = false;                                      // one first use at a time; the others wait for it
   std::vector<std::weak_ptr<Internals::DeviceRep>> opened;  // all that live, those of Device::open() too
-  bool ended = false;
+  std::optional<Deadline> ended;                            // until when exit() waits for what runs
 };
 using GuardedTable = Guarded<Table, Rank::kRegistry>;
 
@@ -59,18 +59,20 @@ bool is_forked() {
   return first != kNobody && first != fork_generation();
 }
 
-// At exit(): refuses calls from now on and waits for those that run.
+// At exit(), once for each registration: refuses calls from now on and waits for those that run, all times
+// together for kExitWait.
 void close_all() {
   if (is_forked()) return;
   std::map<std::string, Entry, std::less<>> entries;
   std::vector<std::weak_ptr<Internals::DeviceRep>> opened;
+  Deadline until = Deadline::never();
   {
     auto t = table().lock();
-    t->ended = true;
+    if (!t->ended) t->ended = Deadline::in(kExitWait);
+    until = *t->ended;
     entries.swap(t->entries);
     opened.swap(t->opened);
   }
-  const Deadline until = Deadline::in(kExitWait);
   submissions::end_all(until);
   for (const auto& weak : opened) {
     if (const auto rep = weak.lock()) rep->runtime->close(until);
