@@ -70,10 +70,21 @@ void require_written(const std::byte* at, uint64_t bytes, const char* what) {
   }
 }
 
+namespace {
+
+// Before the host can see it.
+void show_host_what_is_over() { WorkOrder::of_thread()->show_host(); }
+
+}  // namespace
+
 KernelWatch::KernelWatch(const char* kernel, int device) {
+  cuda::on_tell = show_host_what_is_over;
   watched = {kernel, device, Watched::kMost, {}};
   tell_touches_to(note_touch);
 }
-KernelWatch::~KernelWatch() { tell_touches_to(nullptr); }
+KernelWatch::~KernelWatch() {
+  tell_touches_to(nullptr);
+  cuda::on_tell = nullptr;
+}
 
 }  // namespace heddle::cuda_double

@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <vector>
 
 #include "device/plain_source_fixture.h"
@@ -98,6 +99,39 @@ inline ir::Tensor result_at(device::Device& device, Session& session,
 inline ir::Tensor rows_of(int64_t rows, uint32_t seed) {
   return random_tensor(ir::DType::kF32, {rows, kWidth}, seed);
 }
+
+// What a call of arrays submits: copies in, the run, copies out.
+struct Staged {
+  Place place;
+  device::View in, out;  // pinned
+
+  Staged(device::Device& device, const device::Program& program, const ir::Tensor& x)
+      : place(place_of(device, program, {rows_of(x.extents()[0], 99)})),
+        in(pinned_like(device, x)),
+        out(pinned_like(device, x)) {
+    put(x);
+  }
+  static device::View pinned_like(device::Device& device, const ir::Tensor& x) {
+    const auto buffer =
+        device::plain_source(device)->allocate(static_cast<uint64_t>(x.bytes()), device::MemoryKind::staging);
+    REQUIRE(buffer.ok());
+    return device::View::contiguous(*buffer, x.dtype(), x.extents());
+  }
+  void put(const ir::Tensor& x) { std::memcpy(in.host(), x.data(), static_cast<size_t>(x.bytes())); }
+  device::CommandList list_for(const Ref<const device::Program>& program) const {
+    device::CommandList list;
+    list.copy(in, place.inputs[0]);
+    list.run(program, place.arena, place.inputs, place.outputs);
+    list.copy(place.outputs[0], out);
+    return list;
+  }
+  Status submit(Session& session, const Ref<const device::Program>& program) const {
+    return session.submit(list_for(program));
+  }
+  bool holds(const ir::Tensor& wanted) const {
+    return std::memcmp(out.host(), wanted.data(), static_cast<size_t>(wanted.bytes())) == 0;
+  }
+};
 
 // By a device that makes no graphs.
 inline ir::Tensor launched_directly(const ir::Tensor& x, uint32_t seed = 1) {

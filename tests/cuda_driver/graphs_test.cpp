@@ -50,36 +50,6 @@ TEST_CASE("addresses that come a second time become a graph, and from then on a 
   CHECK(conformance::same_bits(result_at(*device, session, program, place), wanted));
 }
 
-// What a call of arrays submits: copies in, the run, copies out.
-struct Staged {
-  Place place;
-  device::View in, out;  // pinned
-
-  Staged(device::Device& device, const device::Program& program, const ir::Tensor& x)
-      : place(place_of(device, program, {rows_of(x.extents()[0], 99)})),
-        in(pinned_like(device, x)),
-        out(pinned_like(device, x)) {
-    put(x);
-  }
-  static device::View pinned_like(device::Device& device, const ir::Tensor& x) {
-    const auto buffer =
-        device::plain_source(device)->allocate(static_cast<uint64_t>(x.bytes()), device::MemoryKind::staging);
-    REQUIRE(buffer.ok());
-    return device::View::contiguous(*buffer, x.dtype(), x.extents());
-  }
-  void put(const ir::Tensor& x) { std::memcpy(in.host(), x.data(), static_cast<size_t>(x.bytes())); }
-  Status submit(Session& session, const Ref<const device::Program>& program) const {
-    device::CommandList list;
-    list.copy(in, place.inputs[0]);
-    list.run(program, place.arena, place.inputs, place.outputs);
-    list.copy(place.outputs[0], out);
-    return session.submit(list);
-  }
-  bool holds(const ir::Tensor& wanted) const {
-    return std::memcmp(out.host(), wanted.data(), static_cast<size_t>(wanted.bytes())) == 0;
-  }
-};
-
 TEST_CASE("copies beside a run are part of its graph, which serves what lies in them each time") {
   const auto device = device_with_graphs();
   const auto program = layers(*device, 5);

@@ -11,6 +11,11 @@ constexpr uint64_t kMix = 0x9e3779b97f4a7c15u;
 
 uint64_t begun(const void* program) { return reinterpret_cast<uintptr_t>(program); }
 
+// `ticket` 0: it tells of nothing.
+Status give_noted(const OpenDevice& device, const device::Copy& copy, Address ticket, StepTaker& to) {
+  return ticket == 0 ? give_copy(device, copy, to) : give_copy_and_tell(device, copy, ticket, to);
+}
+
 uint64_t mixed(uint64_t hash, uint64_t value) {
   hash = (hash ^ value) * kMix;
   return hash ^ (hash >> 29);
@@ -22,6 +27,7 @@ template <class F>
 void GraphPlace::each_word(F&& f) const {
   f(run.arena->address());
   f(flags);
+  f(tells() ? 1 : 0);
   for (const device::View& view : run.inputs) f(view.address());
   for (const device::View& view : run.outputs) f(view.address());
   for (const auto& copies : {before, after}) {
@@ -86,37 +92,43 @@ Graphs::Graph::~Graph() {
   if (graph != nullptr) device.api.graph_destroy(graph);
 }
 
-Status Graphs::launch(const GraphPlace& place, StreamHandle stream) {
-  if (launched(place, stream)) return {};
+Result<Ref<const void>> Graphs::launch(const GraphPlace& place, StreamHandle stream) {
+  if (Ref<const Graph> graph = launched(place, stream)) {
+    return place.tells() ? Ref<const void>(std::move(graph)) : nullptr;
+  }
   IntoStream into(*device_, stream);
-  return place.give(*device_, into);
+  HEDDLE_TRY(place.give(*device_, into));
+  return Ref<const void>();
 }
 
-bool Graphs::launched(const GraphPlace& place, StreamHandle stream) {
+Ref<const Graphs::Graph> Graphs::launched(const GraphPlace& place, StreamHandle stream) {
   const CudaProgram& program = place.program();
-  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return false;
-  const Ref<const Graph> graph = find(place);
-  if (graph == nullptr) return false;
+  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return nullptr;
+  Ref<const Graph> graph = find(place);
+  if (graph == nullptr) return nullptr;
   Status status = bring_up_to_date(*graph, place);
   if (status.ok())
     status = device_->check(device_->api.graph_launch(graph->executable, stream), "cuGraphLaunch");
   if (status.ok()) [[likely]]
-    return true;
+    return graph;
   // If the device is lost, the launches say so. They overwrite all that they read but the run's inputs: what
   // CUDA took of the graph does no harm.
   program.count_graph_failure();
   built_.erase_if([&](const GraphKey& key) { return key == place; });
-  return false;
+  return nullptr;
 }
 
 Status Graphs::bring_up_to_date(const Graph& graph, const GraphPlace& place) const {
-  auto node = graph.copies.begin();
+  const Tickets::Lease& ticket = graph.drawn.ticket;
+  if (ticket != nullptr) *static_cast<Ticket*>(ticket->host()) = place.end;
+  auto node = graph.drawn.copies.begin();
   const auto update = [&](const device::Copy& copy) -> Status {
     CopyNode& now = *node++;
     if (now.node == nullptr || (now.from == copy.from.address() && now.to == copy.to.address())) return {};
     NodeUpdate change(*device_, graph.executable, now.node);
-    HEDDLE_TRY(give_copy(*device_, copy, change));
-    now = {now.node, copy.from.address(), copy.to.address()};
+    HEDDLE_TRY(give_noted(*device_, copy, now.ticket, change));
+    now.from = copy.from.address();
+    now.to = copy.to.address();
     return {};
   };
   HEDDLE_TRY(place.each_copy(place.before, update));
@@ -168,15 +180,20 @@ bool Graphs::came_before(uint64_t hash) {
 
 Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
   GraphBuilder builder(*device_);
-  std::vector<CopyNode> copies;
+  Drawn drawn;
   const auto copy = [&](const device::Copy& each) -> Status {
     const GraphNode before = builder.last();
-    HEDDLE_TRY(give_copy(*device_, each, builder));
-    copies.push_back(
-        {builder.last() == before ? nullptr : builder.last(), each.from.address(), each.to.address()});
+    const bool tells = drawn.ticket != nullptr && drawn.copies.size() + 1 == place.copies();
+    const Address ticket = tells ? drawn.ticket->address() : 0;
+    HEDDLE_TRY(give_noted(*device_, each, ticket, builder));
+    const GraphNode node = builder.last() == before ? nullptr : builder.last();
+    drawn.copies.push_back({node, each.from.address(), each.to.address(), ticket});
     return {};
   };
   const auto made = [&]() -> Result<GraphExec> {
+    if (place.tells()) {
+      HEDDLE_TRY_ASSIGN(drawn.ticket, tickets_->take());
+    }
     HEDDLE_TRY(builder.begin());
     HEDDLE_TRY(place.each_copy(place.before, copy));
     HEDDLE_TRY(place.program().give_steps(place.run, place.flags, builder));
@@ -187,8 +204,8 @@ Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
     place.program().count_graph_failure();
     return made.status();
   }
-  const GraphHandle drawn = copies.empty() ? nullptr : builder.take();
-  return std::make_shared<const Graph>(*device_, drawn, *made, std::move(copies), place.bytes(), bytes_);
+  const GraphHandle nodes = drawn.copies.empty() ? nullptr : builder.take();
+  return std::make_shared<const Graph>(*device_, std::move(drawn), nodes, *made, place.bytes(), bytes_);
 }
 
 }  // namespace heddle::cuda

@@ -4,6 +4,9 @@
 //              into an executable graph (graph_builder.h), and launched as one from then on. The small copies
 //              before and after it, as calls stage them, are part of the graph; their nodes are told where
 //              they copy from and to whenever that changes, so that one graph serves each result's memory.
+//   End        Where such a copy to the host is a submission's last command, the graph's last kernel writes
+//              the timeline's word itself (kernels/tell.h). What that reads has to live until it has: the
+//              submission keeps the graph.
 //   Which      CudaProgram::fits_graph(): some steps at least, and an arena. The others are launched step by
 //              step, and so is a program whose graphs failed kMostFailures times, and one that calls a
 //              library where others of the process use CUDA: building its graphs might make their calls fail.
@@ -28,6 +31,7 @@
 #include "base/once_map.h"
 #include "device/command_list.h"
 #include "drivers/cuda/program.h"
+#include "drivers/cuda/tickets.h"
 
 namespace heddle::cuda {
 
@@ -36,6 +40,10 @@ struct GraphPlace {
   const device::Run& run;
   Address flags = 0;  // 0: it has none
   std::span<const device::Command> before = {}, after = {};
+  Ticket end =
+      {};  // the submission's, where `after` ends it and a graph can tell of that; else without a word
+
+  bool tells() const { return end.word != 0; }
 
   const CudaProgram& program() const { return static_cast<const CudaProgram&>(*run.program); }
   size_t copies() const { return before.size() + after.size(); }
@@ -78,12 +86,14 @@ class Graphs {
 
   Graphs(Ref<const OpenDevice> device, uint64_t bytes_max, bool (*others_use_cuda)())
       : device_(std::move(device)),
+        tickets_(std::make_shared<Tickets>(device_)),
         bytes_max_(bytes_max),
         others_use_cuda_(others_use_cuda),
         built_({.bytes = bytes_max}) {}
 
-  // Enqueues all of it; the device's context is current.
-  Status launch(const GraphPlace& place, StreamHandle stream);
+  // Enqueues all of it; the device's context is current. Not null: it tells of its end itself, and this has to
+  // live until then.
+  Result<Ref<const void>> launch(const GraphPlace& place, StreamHandle stream);
 
   uint64_t bytes() const { return bytes_.load_relaxed(); }
 
@@ -91,11 +101,16 @@ class Graphs {
   struct CopyNode {
     GraphNode node = nullptr;  // null: it copies no elements
     Address from = 0, to = 0;
+    Address ticket = 0;  // 0: it tells of nothing
+  };
+  struct Drawn {
+    std::vector<CopyNode> copies;
+    Tickets::Lease ticket;  // null: the graph does not tell of its end
   };
   struct Graph {
-    Graph(const OpenDevice& of, GraphHandle drawn, GraphExec handle, std::vector<CopyNode> nodes,
-          uint64_t size, Atomic<uint64_t>& all)
-        : device(of), graph(drawn), executable(handle), copies(std::move(nodes)), bytes(size), sum(all) {
+    Graph(const OpenDevice& of, Drawn made, GraphHandle nodes, GraphExec handle, uint64_t size,
+          Atomic<uint64_t>& all)
+        : device(of), drawn(std::move(made)), graph(nodes), executable(handle), bytes(size), sum(all) {
       sum.add_relaxed(bytes);
     }
     ~Graph();
@@ -103,18 +118,18 @@ class Graphs {
     Graph& operator=(const Graph&) = delete;
 
     const OpenDevice& device;
+    mutable Drawn drawn;      // changed by whoever has the arena
     const GraphHandle graph;  // by which the nodes of copies are named; null: there are none
     const GraphExec executable;
-    mutable std::vector<CopyNode> copies;  // changed by whoever has the arena
     const uint64_t bytes;
     Atomic<uint64_t>& sum;
   };
 
   using Built = OnceMap<GraphKey, Graph, GraphHash>;
 
-  bool launched(const GraphPlace& place, StreamHandle stream);  // as one; false: not this time
-  Ref<const Graph> find(const GraphPlace& place);               // null: not this time
-  // Its copies become those of the place.
+  Ref<const Graph> launched(const GraphPlace& place, StreamHandle stream);  // as one; null: not this time
+  Ref<const Graph> find(const GraphPlace& place);                           // null: not this time
+  // Its copies become those of the place, and its end the submission's.
   Status bring_up_to_date(const Graph& graph, const GraphPlace& place) const;
   bool is_wanted(const GraphPlace& place);
   bool came_before(uint64_t hash);
@@ -122,6 +137,7 @@ class Graphs {
   Result<Ref<const Graph>> build(const GraphPlace& place);
 
   const Ref<const OpenDevice> device_;
+  const Ref<Tickets> tickets_;
   const uint64_t bytes_max_;
   bool (*const others_use_cuda_)();
   Atomic<bool> others_{false};        // were seen to use it; looked for when a graph is built

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "drivers/cuda/kernels/map.h"
+#include "drivers/cuda/kernels/tell.h"
 #include "drivers/cuda/strides.h"
 #include "ir/tensor.h"
 
@@ -12,6 +13,8 @@ namespace {
 
 // From here on the copy engines are faster than a kernel.
 constexpr uint64_t kLargeCopy = 512 * 1024;
+// Up to here one block keeps the bus to the host as busy as it can be.
+constexpr uint64_t kMostOfOneBlock = 128 * 1024;
 
 std::vector<int64_t> strides_of(const device::View& view) {
   return {view.strides.begin(), view.strides.end()};
@@ -41,6 +44,18 @@ Status give_copy(const OpenDevice& device, const device::Copy& copy, StepTaker& 
   params.from = copy.from.address();
   params.to = copy.to.address();
   return give(device, ir::size_of(copy.to.dtype), params, to);
+}
+
+bool can_tell(const device::Copy& copy) {
+  const uint64_t bytes = copy.to.bytes();
+  return is_small_copy(copy) && bytes > 0 && bytes <= kMostOfOneBlock && copy.to.buffer != nullptr &&
+         copy.to.buffer->memory().kind() == device::MemoryKind::staging;
+}
+
+Status give_copy_and_tell(const OpenDevice& device, const device::Copy& copy, Address ticket, StepTaker& to) {
+  CopyAndTellParams params{copy.to.bytes(), copy.from.address(), copy.to.address(), ticket};
+  const Launch launch = {device.kernels.copy_and_tell(), 1, CopyAndTell::kThreads, 0, {}};
+  return to.launch(launch, reinterpret_cast<std::byte*>(&params));
 }
 
 Status give_fill(const OpenDevice& device, const device::Fill& fill, StepTaker& to) {

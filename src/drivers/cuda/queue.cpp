@@ -26,7 +26,8 @@ CudaQueue::~CudaQueue() {
   device_->api.stream_destroy(stream_);
 }
 
-// Whatever becomes of the list, its value is reached: the write that says so is enqueued in any case.
+// Whatever becomes of the list, its value is reached: the write that says so is enqueued in any case, by
+// itself or as the end of a graph.
 Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLocksHeld) {
   const trace::Span span("cuda", "submit", value);
   HEDDLE_TRY(timeline_->broken());
@@ -35,11 +36,14 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   const Status refused = recorder.check(list);
   const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
   Flight flight = recorder.take();
+  const bool told = flight.told_by != nullptr;
   if (!broken.ok())
     flight.spoiled = Status::device_lost("a submission could not be enqueued to its end: ", broken.message());
   timeline_->begin(std::move(flight));
-  const Status written =
-      device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0), "cuStreamWriteValue64");
+  const Status written = told
+                             ? Status()
+                             : device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0),
+                                              "cuStreamWriteValue64");
   if (!written.ok()) timeline_->write_failed(value, written);
   timeline_->enqueue_done(value);
   if (!written.ok()) return written;

@@ -91,7 +91,8 @@ Status Recorder::enqueue(const device::CommandList& list) {
     const Commands copies = take(small_copies(rest));
     const Commands next = take(rest.empty() ? 0 : 1);
     if (!next.empty() && std::holds_alternative<device::Run>(next[0])) {
-      HEDDLE_TRY(enqueue_run(std::get<device::Run>(next[0]), copies, take(small_copies(rest))));
+      const Commands after = take(small_copies(rest));
+      HEDDLE_TRY(enqueue_run(std::get<device::Run>(next[0]), copies, after, rest.empty()));
       continue;
     }
     for (const Commands& some : {copies, next}) {
@@ -106,16 +107,18 @@ Status Recorder::enqueue_one(const device::Wait& wait) {
   return wait.point.timeline == timeline_ ? Status() : hold(*device_, stream_, wait.point);
 }
 
-Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands after) {
+Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands after, bool last) {
   const CudaProgram& program = static_cast<const CudaProgram&>(*run.program);
   const bool checks = program.lowered().flag_words > 0;
   const Address flags = checks ? flight_.flags->address() + flags_used_ * sizeof(uint32_t) : 0;
-  const GraphPlace place{run, flags, before, after};
+  const bool may_tell = last && !after.empty() && can_tell(std::get<device::Copy>(after.back()));
+  const Ticket end = may_tell ? Ticket{timeline_->word(), flight_.value} : Ticket();
+  const GraphPlace place{run, flags, before, after, end};
   if (graphs_ == nullptr) {
     IntoStream into(*device_, stream_);
     HEDDLE_TRY(place.give(*device_, into));
   } else {
-    HEDDLE_TRY(graphs_->launch(place, stream_));
+    HEDDLE_TRY_ASSIGN(flight_.told_by, graphs_->launch(place, stream_));
   }
   const auto* const words =
       checks ? static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_ : nullptr;

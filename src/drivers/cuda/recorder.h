@@ -30,12 +30,13 @@ class Recorder {
   Status check_view(const device::View& view) const;
 
   Status enqueue_one(const device::Wait& wait);
-  Status enqueue_one(const device::Run& run) { return enqueue_run(run, {}, {}); }
+  Status enqueue_one(const device::Run& run) { return enqueue_run(run, {}, {}, false); }
   Status enqueue_one(const device::Copy& copy);
   Status enqueue_one(const device::Fill& fill);
   Status enqueue_one(const device::Signal& signal);
+  // `last`: nothing follows.
   Status enqueue_run(const device::Run& run, std::span<const device::Command> before,
-                     std::span<const device::Command> after);
+                     std::span<const device::Command> after, bool last);
 
   const Ref<const OpenDevice> device_;
   Graphs* const graphs_;

@@ -29,7 +29,7 @@ CudaTimeline::CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Re
       pinned_(std::move(word)),
       word_(*new (pinned_->host()) Atomic<uint64_t>(0)),
       completion_(completion),
-      state_(State{{}, 0, UINT64_MAX, {}, {}}),
+      state_(State{{}, 0, UINT64_MAX, {}, {}, {}}),
       stream_(stream) {}
 
 Status CudaTimeline::broken() const {
@@ -38,7 +38,9 @@ Status CudaTimeline::broken() const {
 }
 
 void CudaTimeline::begin(Flight flight) {
+  std::vector<Ref<const void>> over;
   auto state = state_.lock();
+  over.swap(state->over);
   if (!flight.spoiled.ok() && state->cause.ok()) {
     state->cause = flight.spoiled;
     state->broken_from = flight.value;
@@ -115,6 +117,7 @@ void CudaTimeline::settle(State& state) {
     cause = flight.spoiled;
     if (cause.ok()) last = flight.value;
     if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
+    if (flight.told_by != nullptr) state.over.push_back(std::move(flight.told_by));
     state.in_flight.pop_front();
   }
   if (last != 0) advance(last, completion_);

@@ -1,6 +1,6 @@
 // timeline.h: how far a CUDA queue has got: a word in pinned memory that the GPU writes and anyone reads.
 //
-//   What       Each submission ends with a write of its value. look() reads the word, puts what the kernels
+//   What       Each submission ends with a write of its value, by its stream or by its graph. look() reads the word, puts what the kernels
 //              found wrong in the data into the runs' row faults, and advances. No call of the driver.
 //   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
 //              an event that is recorded once it is enqueued, never before: CUDA ignores a wait for an event
@@ -35,7 +35,8 @@ struct Flight {
   uint64_t value = 0;
   Status spoiled;  // it could not be enqueued to its end
   std::vector<CheckedRun> runs;
-  Ref<Pinned> flags;  // null: nothing of it can be wrong
+  Ref<Pinned> flags;        // null: nothing of it can be wrong
+  Ref<const void> told_by;  // what writes its value, and has to live until then; null: the stream does
 };
 
 class CudaTimeline final : public Watched {
@@ -51,7 +52,8 @@ class CudaTimeline final : public Watched {
   Address word() const { return pinned_->address(); }
   Status broken() const;                           // the cause for which it takes no more
   Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
-  void begin(Flight flight);                       // before the write of its value is enqueued
+  // Before the stream's write of its value is enqueued. One that its graph wrote before is seen by the next look.
+  void begin(Flight flight);
   void enqueue_done(uint64_t value);
   // CUDA refused the write of `value`. Waits for the stream, writes the word itself, and breaks the queue.
   void write_failed(uint64_t value, const Status& why);
@@ -68,6 +70,7 @@ class CudaTimeline final : public Watched {
     uint64_t broken_from = UINT64_MAX;
     Status cause;
     std::vector<Ref<Pinned>> idle_flags;
+    std::vector<Ref<const void>> over;  // of flights that are: dropped without the lock, by the next begin()
   };
   void settle(State& state);
   static void finish(const CheckedRun& run);

@@ -36,6 +36,7 @@ Result<Kernels> Kernels::load(const DriverApi& api, const void* image) {
   kernels.moves_ = {kernels.find("move_1"), kernels.find("move_2"), kernels.find("move_4"),
                     kernels.find("move_8")};
   kernels.pause_ = kernels.find("pause");
+  kernels.copy_and_tell_ = kernels.find("copy_and_tell");
   return kernels;
 }
 

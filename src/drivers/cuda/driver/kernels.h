@@ -36,6 +36,7 @@ class Kernels {
     return moves_[static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(size)))];
   }
   const Kernel* pause() const { return pause_; }
+  const Kernel* copy_and_tell() const { return copy_and_tell_; }
   bool clusters() const { return clusters_; }  // the code for this GPU has kernels whose blocks form clusters
   ModuleHandle module() const { return module_; }
 
@@ -44,6 +45,7 @@ class Kernels {
   std::map<std::string, Kernel, std::less<>> by_name_;
   std::array<const Kernel*, 4> moves_{};
   const Kernel* pause_ = nullptr;
+  const Kernel* copy_and_tell_ = nullptr;
   bool clusters_ = true;
 };
 

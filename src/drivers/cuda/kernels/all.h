@@ -21,6 +21,7 @@
 #include "drivers/cuda/kernels/rows.h"                // IWYU pragma: export
 #include "drivers/cuda/kernels/sample.h"              // IWYU pragma: export
 #include "drivers/cuda/kernels/scatter.h"             // IWYU pragma: export
+#include "drivers/cuda/kernels/tell.h"                // IWYU pragma: export
 #include "drivers/cuda/kernels/tensor_attention.h"    // IWYU pragma: export
 #include "drivers/cuda/kernels/tiled_product.h"       // IWYU pragma: export
 #include "drivers/cuda/kernels/turn.h"                // IWYU pragma: export

@@ -39,6 +39,9 @@ inline OnTouch* (*on_touch_of_thread)() = nullptr;
 inline thread_local constinit OnTouch on_touch = nullptr;
 inline OnTouch* on_touch_of_thread() { return &on_touch; }
 #endif
+// Called before a kernel lets the host see what came before it; null: nobody looks.
+using OnTell = void (*)();
+inline thread_local constinit OnTell on_tell = nullptr;
 #endif
 
 template <class T>

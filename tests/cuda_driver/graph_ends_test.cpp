@@ -1,0 +1,118 @@
+// Graphs that tell of their end, and submissions of which their stream does.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "tests/cuda_driver/graphs_fixture.h"
+
+namespace heddle::cuda {
+namespace {
+
+using namespace graphs_fixture;  // NOLINT
+
+TEST_CASE("a graph that ends a submission with a copy to the host tells of its end, and no stream does") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  Session session(*device);
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  const Staged staged(*device, *program, x);
+  const device::View there = conformance::empty_like(*device, x.dtype(), x.extents());
+  struct Ends {
+    const char* with;
+    bool tells;
+    std::function<void(device::CommandList&)> add;
+  };
+  const Ends cases[] = {
+      {"the copy to the host", true, [](auto&) {}},
+      {"a copy from the host", false, [&](auto& list) { list.copy(staged.in, there); }},
+      {"two copies to the host", true, [&](auto& list) { list.copy(staged.place.outputs[0], staged.out); }},
+      {"a fill", false, [&](auto& list) { list.fill(there, 1); }},
+      {"the run once more", false,
+       [&](auto& list) { list.run(program, staged.place.arena, staged.place.inputs, staged.place.outputs); }},
+  };
+  for (const auto& [with, tells, add] : cases) {
+    CAPTURE(with);
+    for (int time = 0; time < 4; ++time) {
+      device::CommandList list = staged.list_for(program);
+      add(list);
+      std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
+      cuda_double::forget_faults();
+      REQUIRE(session.submit(list).ok());
+      CHECK(staged.holds(wanted));
+      if (time > 1) CHECK(calls_of(Call::kWrite) == (tells ? 0 : 1));
+    }
+  }
+}
+
+TEST_CASE("one graph tells of its ends on several streams in turn, each its own values") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  std::vector<std::unique_ptr<Session>> sessions;
+  for (int i = 0; i < 3; ++i) sessions.push_back(std::make_unique<Session>(*device));
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  const Staged staged(*device, *program, x);
+  cuda_double::forget_faults();
+  for (size_t time = 0; time < 30; ++time) {
+    std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
+    REQUIRE(staged.submit(*sessions[time * time % 3], program).ok());
+    CHECK(staged.holds(wanted));
+  }
+  CHECK(calls_of(Call::kInstantiate) == 1);
+  CHECK(calls_of(Call::kWrite) == 1);
+}
+
+TEST_CASE("a copy that one block would make too slowly ends a graph of which the stream tells") {
+  for (const int64_t rows : {4096, 4097}) {  // of 32 bytes
+    const auto device = device_with_graphs();
+    const auto program = layers(*device, rows);
+    Session session(*device);
+    const ir::Tensor x = rows_of(rows, 1), wanted = launched_directly(x);
+    const Staged staged(*device, *program, x);
+    for (int time = 0; time < 3; ++time) {
+      cuda_double::forget_faults();
+      REQUIRE(staged.submit(session, program).ok());
+      CHECK(calls_of(Call::kGraphLaunch) == (time > 0 ? 1 : 0));
+      CHECK(calls_of(Call::kWrite) == (time > 0 && rows == 4096 ? 0 : 1));
+      CHECK(staged.holds(wanted));
+    }
+  }
+}
+
+TEST_CASE("what a graph tells by lives until it has, though the graph may be gone before") {
+  const auto device = device_with_graphs(2 * Graphs::bytes_of(6 + 2));  // room for one
+  const auto program = layers(*device, 5);
+  Session held(*device), other(*device);
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  std::vector<Staged> staged;
+  for (int i = 0; i < 3; ++i) staged.emplace_back(*device, *program, x);
+  for (int time = 0; time < 2; ++time) REQUIRE(staged[0].submit(held, program).ok());
+
+  const EventHandle event = cuda_double::make_held_event();
+  const auto gate = device->import_event({event}, NoLocksHeld());
+  REQUIRE(gate.ok());
+  device::CommandList list = staged[0].list_for(program);
+  list.wait_first({*gate});
+  std::memset(staged[0].out.host(), 0, static_cast<size_t>(x.bytes()));
+  const device::Point end{held.queue().timeline(), held.next_value()};
+  cuda_double::forget_faults();
+  REQUIRE(held.queue().submit(list, end.value, NoLocksHeld()).ok());
+  CHECK(calls_of(Call::kGraphLaunch) == 1);
+  CHECK(calls_of(Call::kWrite) == 0);
+  for (size_t time = 0; time < 200; ++time) {  // its graph goes, and others come
+    const Staged& at = staged[1 + time / 2 % 2];
+    std::memset(at.out.host(), 0, static_cast<size_t>(x.bytes()));
+    REQUIRE(at.submit(other, program).ok());
+    CHECK(at.holds(wanted));
+  }
+  CHECK(calls_of(Call::kInstantiate) > 2);
+  CHECK(calls_of(Call::kPin) < calls_of(Call::kInstantiate));  // tickets are taken again
+  CHECK_FALSE(end.timeline->done(end.value));
+  cuda_double::reach(event);
+  REQUIRE(end.timeline->wait(end.value, Deadline::in(std::chrono::seconds(20))).ok());
+  CHECK(staged[0].holds(wanted));
+}
+
+}  // namespace
+}  // namespace heddle::cuda
