@@ -44,6 +44,7 @@ void count_runs(Simulation& sim, bool looks, Runs& runs) {
     return Status();
   };
   run_together(kCallers, [&](int caller) {
+    sim.play(caller);  // so that what it says is kept
     for (int round = 0; round < kRounds; ++round) {
       Rows rows(1, static_cast<float>(100 * caller + round));
       sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
@@ -164,6 +165,30 @@ TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each t
         });
       },
       kNoStalls);
+}
+
+// How often callers of short runs have slept.
+int sleeps_of(uint64_t seed, bool looks) {
+  SimulationOptions options = kNoStalls;
+  options.listen = true;
+  Runs runs;
+  const SimulationReport report =
+      simulate(seed, [&](Simulation& sim) { count_runs(sim, looks, runs); }, options);
+  REQUIRE_MESSAGE(report.ok(), report.failure);
+  return static_cast<int>(std::ranges::count_if(report.told, [](const ToldStep& step) {
+    return std::string_view(step.name) == "parker.fall_asleep" && step.value == 0;
+  }));
+}
+
+// One that looked until its time had come goes through the motions of falling asleep before it asks.
+TEST_CASE("simulated: where runs are short callers do not sleep, nor does the one that keeps the time") {
+  int sleeps = 0, without = 0;
+  for (uint64_t seed = 1; seed <= 40; ++seed) {
+    sleeps += sleeps_of(seed, true);
+    without += sleeps_of(seed, false);
+  }
+  CHECK(without > 1000);
+  CHECK(sleeps < without / 10);
 }
 
 // A task that waits for the others of its round would wait for ever, if a leader slept beside them.

@@ -197,10 +197,9 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  if (!next.lead && next.ask_at == TimePoint::max() && crowd_.load_relaxed() != 0 && look(me, deadline))
-    return collect(me);
   while (!next.lead) {
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
+    if (crowd_.load_relaxed() != 0 && look(me, until)) return collect(me);
     switch (me.member().seat.wait(until)) {
       case Seat::Note::lead:
         next.lead = true;
