@@ -7,8 +7,8 @@
 
 namespace heddle::batch {
 
-BatchStock::BatchStock(size_t kept) : kept_(kept), born_(fork_generation()) {
-  idle_.lock()->batches.reserve(kept_ + 1);
+BatchStock::BatchStock(size_t kept, bool tidied) : kept_(kept), tidied_(tidied), born_(fork_generation()) {
+  idle_.lock()->entries.reserve(kept_ + 1);
 }
 
 Ref<FormingBatch> BatchStock::lend(std::unique_ptr<FormingBatch> batch) {
@@ -20,25 +20,56 @@ Ref<FormingBatch> BatchStock::lend(std::unique_ptr<FormingBatch> batch) {
 
 Ref<FormingBatch> BatchStock::take(const RowLayout& layout, std::span<const ir::Extents> row_extents,
                                    int64_t rows) {
-  std::unique_ptr<FormingBatch> taken;
+  Entry taken;
   {
-    const auto idle = idle_.lock();
-    const auto found = std::find_if(idle->batches.rbegin(), idle->batches.rend(), [&](const auto& each) {
-      return &each->layout == &layout && each->capacity >= rows && same_rows(each->row_extents, row_extents);
-    });
-    if (found == idle->batches.rend()) return nullptr;
-    taken = std::move(*found);
-    idle->batches.erase(std::next(found).base());
+    auto idle = idle_.lock();
+    auto& entries = idle->entries;
+    auto best = entries.rend();  // one that is emptied, if there is
+    for (auto each = entries.rbegin(); each != entries.rend() && (best == entries.rend() || best->is_used);
+         ++each) {
+      const FormingBatch& batch = *each->batch;
+      const bool fits =
+          &batch.layout == &layout && batch.capacity >= rows && same_rows(batch.row_extents, row_extents);
+      if (fits && (best == entries.rend() || !each->is_used)) best = each;
+    }
+    if (best == entries.rend()) return nullptr;
+    taken = std::move(*best);
+    entries.erase(std::next(best).base());
+    if (taken.is_used) used_.sub_relaxed(1);
   }
-  return lend(std::move(taken));
+  if (taken.is_used && !taken.batch->slot->is_quiet()) {  // who frees it is to hold no lock
+    keep(std::move(taken));
+    return nullptr;
+  }
+  if (taken.is_used) taken.batch->renew();
+  return lend(std::move(taken.batch));
+}
+
+void BatchStock::tidy() {
+  if (used_.load_relaxed() == 0) return;
+  Entry entry;
+  {
+    auto idle = idle_.try_lock();
+    if (!idle.has_value()) return;
+    auto& entries = (*idle)->entries;
+    const auto found = std::ranges::find_if(entries, &Entry::is_used);
+    if (found == entries.end()) return;
+    entry = std::move(*found);
+    entries.erase(found);
+    used_.sub_relaxed(1);
+  }
+  if (!entry.batch->slot->is_quiet()) return;
+  entry.batch->renew();
+  keep({std::move(entry.batch), false});
 }
 
 void BatchStock::drop() {
-  Batches dropped;  // freed after the lock
+  std::vector<Entry> dropped;  // freed after the lock
   dropped.reserve(kept_ + 1);
-  const auto idle = idle_.lock();
+  auto idle = idle_.lock();
   idle->keeps = false;
-  idle->batches.swap(dropped);
+  idle->entries.swap(dropped);
+  used_.store_relaxed(0);
 }
 
 void BatchStock::put_back(std::unique_ptr<FormingBatch> batch) {
@@ -46,15 +77,25 @@ void BatchStock::put_back(std::unique_ptr<FormingBatch> batch) {
     static_cast<void>(batch.release());  // the parent's
     return;
   }
-  if (!batch->slot->is_quiet()) return;
-  batch->renew();
-  std::unique_ptr<FormingBatch> oldest;  // freed after the lock, as the batch itself
-  const auto idle = idle_.lock();
+  const bool is_used = tidied_ && batch->seats != 0 && !batch->has_absents();
+  if (!is_used) {
+    if (!batch->slot->is_quiet()) return;
+    batch->renew();
+  }
+  keep({std::move(batch), is_used});
+}
+
+void BatchStock::keep(Entry entry) {
+  Entry oldest;  // freed after the lock, as the entry itself
+  auto idle = idle_.lock();
   if (!idle->keeps) return;
-  idle->batches.push_back(std::move(batch));
-  if (idle->batches.size() <= kept_) return;
-  oldest = std::move(idle->batches.front());
-  idle->batches.erase(idle->batches.begin());
+  if (entry.is_used) used_.add_relaxed(1);
+  auto& entries = idle->entries;
+  entries.push_back(std::move(entry));
+  if (entries.size() <= kept_) return;
+  oldest = std::move(entries.front());
+  if (oldest.is_used) used_.sub_relaxed(1);
+  entries.erase(entries.begin());
 }
 
 }  // namespace heddle::batch

@@ -11,7 +11,7 @@ namespace {
 struct Stocked {
   Fixture f;
   RowLayout layout = *RowLayout::make(f.model->inputs(), f.model->outputs(), {}, false);
-  Ref<BatchStock> stock = std::make_shared<BatchStock>(2);
+  Ref<BatchStock> stock = std::make_shared<BatchStock>(2, true);
   std::vector<ir::Extents> kind{ir::Extents{4}};
 
   Ref<FormingBatch> lent(int64_t rows) {
@@ -76,6 +76,73 @@ TEST_CASE("a batch that is let go comes back as it was made, for as many rows of
   CHECK_FALSE(again->members[0].met.load_relaxed());
   CHECK_FALSE(again->members[0].is_absent.load_relaxed());
   CHECK_FALSE(again->members[0].seat.take(Seat::Note::done));
+}
+
+TEST_CASE(
+    "a caller that waits empties what others have used, one a time, and takes none from those who take") {
+  Stocked s;
+  const auto use = [](const Ref<FormingBatch>& batch) {
+    batch->seats = 1;
+    batch->members[0].met.store_relaxed(true);
+    batch->failure = Status::invalid("of the last run");
+  };
+  s.stock->tidy();  // there is none
+  Ref<FormingBatch> one = s.lent(4), other = s.lent(4);
+  FormingBatch* const first = one.get();
+  FormingBatch* const second = other.get();
+  use(one);
+  use(other);
+  one.reset();
+  other.reset();
+  CHECK_FALSE(first->failure.ok());  // kept by the stock
+  s.stock->tidy();
+  CHECK(first->failure.ok());
+  CHECK(first->seats == 0);
+  CHECK_FALSE(second->failure.ok());
+  one = s.stock->take(s.layout, s.kind, 4);  // the one that needs nothing
+  CHECK(one.get() == first);
+  other = s.stock->take(s.layout, s.kind, 4);
+  REQUIRE(other.get() == second);
+  CHECK(second->failure.ok());
+  CHECK_FALSE(second->members[0].met.load_relaxed());
+  s.stock->tidy();
+  CHECK(s.stock->take(s.layout, s.kind, 4) == nullptr);
+}
+
+TEST_CASE("where no caller looks a batch is emptied as it comes back") {
+  Stocked s;
+  s.stock = std::make_shared<BatchStock>(2, false);
+  Ref<FormingBatch> batch = s.lent(4);
+  const FormingBatch* const which = batch.get();
+  batch->seats = 1;
+  batch.reset();
+  CHECK(which->seats == 0);
+}
+
+TEST_CASE("what a batch holds of its callers is let go with it, though nobody waits") {
+  Stocked s;
+  const auto held = std::make_shared<int>(7);
+  Ref<FormingBatch> batch = s.lent(4);
+  batch->seats = 1;
+  batch->absents.add_relaxed(1);
+  batch->members[0].absent = std::make_unique<Absent>();
+  batch->members[0].absent->holds = held;
+  REQUIRE(held.use_count() == 2);
+  batch.reset();
+  CHECK(held.use_count() == 1);
+}
+
+TEST_CASE("a stock of batches that nobody has used or empties keeps those that come back") {
+  Stocked s;
+  Ref<FormingBatch> batches[] = {s.lent(4), s.lent(4)};  // as many as are kept
+  for (Ref<FormingBatch>& each : batches) each.reset();
+  Ref<FormingBatch> again = s.stock->take(s.layout, s.kind, 4);
+  REQUIRE(again != nullptr);
+  FormingBatch* const which = again.get();
+  again->seats = 1;
+  again->absents.add_relaxed(1);
+  again.reset();
+  CHECK(s.stock->take(s.layout, s.kind, 4).get() == which);
 }
 
 TEST_CASE("the stock keeps the last to come back, and none once it is dropped until one is lent again") {

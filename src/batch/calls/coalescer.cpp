@@ -17,7 +17,7 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       padding_(std::move(padding)),
       options_(options),
       born_(fork_generation()),
-      stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown)),
+      stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown, options.look_on != 0)),
       door_(runtime_->governor().limit(), options.max_rows),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
       leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives, options.look_on) {

@@ -221,6 +221,7 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
 // True: its batch has the result, whether somebody has told this member of it or not. A paced member waits to
 // be told.
 bool Coalescer::look(const Here& me, Deadline deadline) const {
+  stock_->tidy();
   const Member& member = me.member();
   const auto answered = [&] { return member.pace == nullptr && me.batch->is_answered(); };
   const auto is_over = [&] { return member.seat.is_told() || answered(); };
