@@ -91,8 +91,8 @@ class Graphs {
         others_use_cuda_(others_use_cuda),
         built_({.bytes = bytes_max}) {}
 
-  // Enqueues all of it; the device's context is current. Not null: it tells of its end itself, and this has to
-  // live until then.
+  // Enqueues all of it; the device's context is current. Not null: it tells of its end itself, and this has
+  // to live until then.
   Result<Ref<const void>> launch(const GraphPlace& place, StreamHandle stream);
 
   uint64_t bytes() const { return bytes_.load_relaxed(); }

@@ -1,7 +1,7 @@
 // tickets.h: what graphs that tell of their end read (kernels/tell.h), in pinned memory.
 //
-//   What       A graph has one for as long as it lives. It is not given back to CUDA before the last, since that
-//              may wait for work in flight: the next graph takes it.
+//   What       A graph has one for as long as it lives, and then the next graph takes it: CUDA may wait for
+//              work in flight before it takes it back.
 //   Threads    Any.
 //   Lifetime   Leases keep what they came from.
 #pragma once

@@ -1,7 +1,8 @@
 // timeline.h: how far a CUDA queue has got: a word in pinned memory that the GPU writes and anyone reads.
 //
-//   What       Each submission ends with a write of its value, by its stream or by its graph. look() reads the word, puts what the kernels
-//              found wrong in the data into the runs' row faults, and advances. No call of the driver.
+//   What       Each submission ends with a write of its value, by its stream or by its graph. look() reads the
+//              word, puts what the kernels found wrong in the data into the runs' row faults, and advances. No
+//              call of the driver.
 //   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
 //              an event that is recorded once it is enqueued, never before: CUDA ignores a wait for an event
 //              that was never recorded.
@@ -52,7 +53,8 @@ class CudaTimeline final : public Watched {
   Address word() const { return pinned_->address(); }
   Status broken() const;                           // the cause for which it takes no more
   Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
-  // Before the stream's write of its value is enqueued. One that its graph wrote before is seen by the next look.
+  // Before the stream's write of its value is enqueued. Where its graph has written it before, the next look
+  // finds it.
   void begin(Flight flight);
   void enqueue_done(uint64_t value);
   // CUDA refused the write of `value`. Waits for the stream, writes the word itself, and breaks the queue.

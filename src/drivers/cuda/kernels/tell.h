@@ -2,9 +2,9 @@
 //
 //   What       The last kernel of a graph (graphs.h): the host sees its word 1.2 us sooner than one that the
 //              stream writes behind the graph (../shared probes, P1 and P4), and launches one command less.
-//   Ticket     Where the word is and what it becomes changes from run to run, and a graph's parameters do not:
-//              they lie in pinned memory, where the host writes them before it launches the graph. They are
-//              read while the copy is on its way.
+//   Ticket     Where the word is and what it becomes changes from run to run, and a graph's parameters do
+//              not: they lie in pinned memory, where the host writes them before it launches the graph. They
+//              are read while the copy is on its way.
 //   Order      One block alone copies, so that its barrier orders all that it wrote before the word.
 #pragma once
 
