@@ -63,7 +63,7 @@ std::string this_thread_name() {
 }
 
 void record(uint64_t of, const Event& event) {
-  if (of == 0 || session.load_relaxed() != of) return;  // the recording ended meanwhile
+  if (session.load_relaxed() != of) return;  // the recording ended meanwhile
   if (my_buffer == nullptr || my_buffer->session != of) {
     auto fresh = std::make_shared<Buffer>(of, this_thread_name());
     auto held = registry().lock();

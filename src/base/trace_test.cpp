@@ -121,6 +121,23 @@ TEST_CASE("nothing is recorded while off") {
   CHECK(spans[0].at("name").text == "on");
 }
 
+TEST_CASE("a span that is open across the end of the recording is not recorded, nor in the next one") {
+  trace::start("");
+  {
+    const trace::Span first("test", "first");
+    CHECK(trace::stop().ok());
+  }
+  CHECK(events_of(trace::take_json(), "X").empty());
+  trace::start("");
+  {
+    const trace::Span second("test", "second");
+    CHECK(trace::stop().ok());
+    trace::start("");
+  }
+  CHECK(trace::stop().ok());
+  CHECK(events_of(trace::take_json(), "X").empty());
+}
+
 TEST_CASE("spans nest, carry their ids, and stand beside instants and counters") {
   trace::start("");
   {
