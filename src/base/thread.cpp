@@ -79,12 +79,12 @@ void Thread::join() {
 int processors() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 void run_together(int threads, const std::function<void(int)>& body) {
-  Atomic<int> missing(threads);  // at zero all have arrived; the caller's writes before are visible to them
+  Atomic<int> missing(threads);  // relaxed: who arrives has written nothing that the others read
   std::vector<Thread> running;
   for (int i = 0; i < threads; ++i) {
     running.emplace_back(text("together-", i), [&missing, &body, i] {
-      if (missing.sub_acq_rel(1) == 1) missing.notify_all();
-      for (int left = missing.load_acquire(); left != 0; left = missing.load_acquire()) missing.wait(left);
+      if (missing.sub_relaxed(1) == 1) missing.notify_all();
+      for (int left = missing.load_relaxed(); left != 0; left = missing.load_relaxed()) missing.wait(left);
       body(i);
     });
   }
