@@ -32,8 +32,7 @@ void Pasts::start(uint32_t parent, uint32_t child) {
     threads_.resize(child + 1);
     made_.resize(child + 1);
   }
-  threads_[child] = mixed({kStart, threads_[parent], child});
-  if (parent != child) threads_[parent] = mixed({kStart, threads_[child]});
+  threads_[child] = mixed({kStart, threads_[parent], child});  // so all() says when it was started
 }
 
 void Pasts::join(uint32_t parent, uint32_t child) {
