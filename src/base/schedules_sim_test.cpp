@@ -7,8 +7,10 @@
 
 #include "base/condition.h"
 #include "base/once_map.h"
+#include "base/parker.h"
 #include "base/read_epoch.h"
 #include "base/schedules_fixture.h"
+#include "base/sync.h"
 
 namespace heddle {
 namespace {
@@ -94,6 +96,54 @@ TEST_CASE("schedules: random priorities meet a bug at least as often as their au
   CHECK(drawn.steps <= 8);
   CHECK(twice >= static_cast<int>(static_cast<double>(drawn.runs) * drawn.probability / 2));
   CHECK(twice < 400);
+}
+
+TEST_CASE("schedules: a deadline passes while others could run, at the price of a preemption") {
+  for (const size_t preemptions : {0, 1}) {
+    std::set<bool> told;
+    const test::Explored all = test::explore_bound({"deadline", 2}, preemptions, [&](Simulation& sim, int) {
+      Guarded<bool, Rank::kPool> there(false);
+      at_once(sim, 2, [&](int i) {
+        auto held = there.lock();
+        if (i == 1) {
+          *held = true;
+          return held.notify_all();
+        }
+        told.insert(held.wait_until(Deadline::in(std::chrono::milliseconds(1)), [&] { return *held; }));
+      });
+    });
+    CHECK(!all.failure);
+    CHECK(told == (preemptions == 0 ? std::set{true} : std::set{false, true}));
+  }
+}
+
+int asked_by_waits = 0;  // the check that is asked keeps nothing of its own
+
+// Only where time stands is a wait of one period exactly that long.
+TEST_CASE("schedules: a wait asks whether to go on after each period, and not where it ends with one") {
+  ask_while_waiting([] {
+    ++asked_by_waits;
+    return false;
+  });
+  for (const int periods : {1, 2}) {
+    for (const Duration beyond : {Duration(0), Duration(1)}) {
+      asked_by_waits = 0;
+      SystematicChoices first({});
+      const SimulationReport report =
+          test::run_schedule({"interrupt_period", 1}, first, [&](Simulation& sim, int threads) {
+            const Duration time = periods * kInterruptPeriod + beyond;
+            at_once(sim, threads, [&](int) {
+              Guarded<bool, Rank::kPool> never(false);
+              sim.expect(!never.lock().wait_until(Deadline::in(time), [] { return false; }), "late");
+              Parker parker;
+              sim.expect(parker.wait(Deadline::in(time)) == 0, "late");
+            });
+          });
+      CHECK_MESSAGE(report.ok(), report.failure);
+      CHECK(asked_by_waits == 2 * (periods - (beyond == Duration(0) ? 1 : 0)));
+    }
+  }
+  ask_while_waiting(nullptr);
 }
 
 TEST_CASE("schedules: a condition loses no ring, whoever rings when") {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/condition.h"
 #include "base/simulation_fixture.h"
 #include "base/sync.h"
 #include "base/thread.h"
@@ -105,6 +106,34 @@ TEST_CASE("the seed decides who comes first, and each order comes") {
     orders.insert(order);
   }
   CHECK(orders.size() == 6);
+}
+
+TEST_CASE("for two seeds of three waits end for no reason, and for the third each waits until it is woken") {
+  constexpr int kSeeds = 90;
+  int disturbed = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const SimulationReport report = simulate(seed, [&](Simulation&) {
+      Mutex mutex;
+      Condition changed;
+      bool over = false;
+      int ends = 0;
+      Thread waiter("waiter", [&] {
+        std::unique_lock held(mutex);
+        for (; !over; ++ends) changed.wait(held, Deadline::never());
+      });
+      for (int i = 0; i < 10'000; ++i) yield_point("work");
+      {
+        const std::lock_guard held(mutex);
+        over = true;
+      }
+      changed.notify_all();
+      waiter.join();
+      disturbed += ends > 1 ? 1 : 0;
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
+  CHECK(disturbed > kSeeds / 2);
+  CHECK(disturbed < kSeeds * 5 / 6);
 }
 
 TEST_CASE("time is virtual: it stands in no relation to the machine's") {
