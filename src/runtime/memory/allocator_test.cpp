@@ -122,6 +122,20 @@ TEST_CASE("beyond the high watermark cached blocks are freed down to the low one
   CHECK(f.allocator->stats().driver_frees == 5);
 }
 
+TEST_CASE("up to the high watermark cached blocks stay, also beyond the low one") {
+  Options options;
+  options.high_watermark = 0.5;
+  options.low_watermark = 0.25;
+  AllocatorFixture f(64 * kMiB, options);
+  {
+    std::vector<Ref<device::Buffer>> all;
+    for (uint64_t i = 0; i < 5; ++i) all.push_back(*f.allocator->allocate(4 * kMiB));
+  }
+  const auto next = *f.allocator->allocate(12 * kMiB);
+  CHECK(f.allocator->stats().reserved == 32 * kMiB);
+  CHECK(f.allocator->stats().driver_frees == 0);
+}
+
 TEST_CASE("the watermarks follow the memory fraction") {
   Options options;
   options.high_watermark = 0.5;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "runtime/memory/slots.h"
 #include "runtime/test_device_fixture.h"
 
 namespace heddle::runtime {
@@ -83,6 +84,17 @@ TEST_CASE("what a slot holds is counted by kind, grows where it has to, and is g
     CHECK(f.held->device.load_relaxed() == 0);
     CHECK(f.held->staging.load_relaxed() == 0);
   }
+}
+
+TEST_CASE("of slots that come back as many wait as may, and one more gives its memory back") {
+  const auto device = std::make_shared<test::TestDevice>(test::TestOptions{});
+  const auto slots = std::make_shared<Slots>(*Allocator::make(device, {}), true, 2);
+  {
+    const Ref<Slot> taken[] = {slots->take(), slots->take(), slots->take()};
+    for (const Ref<Slot>& each : taken) REQUIRE(each->reserve_arena(64).ok());
+    CHECK(slots->held().device.load_relaxed() == 3 * 64);
+  }
+  CHECK(slots->held().device.load_relaxed() == 2 * 64);
 }
 
 }  // namespace heddle::runtime
