@@ -1,0 +1,72 @@
+// Threads that wait in a request queue under simulated schedules: what wakes them in time.
+#include <doctest/doctest.h>
+
+#include "base/simulation_fixture.h"
+#include "base/thread.h"
+#include "batch/requests/request_queue.h"
+
+namespace heddle::batch {
+namespace {
+
+using heddle::test::holds_for_seeds;
+using std::chrono::milliseconds;
+
+Request request_until(TimePoint deadline) {
+  static char payload;
+  Request request;
+  request.payload = &payload;
+  request.deadline = deadline;
+  return request;
+}
+
+// Of how many requests its batch was, none of which was late.
+size_t run_next_batch(Simulation& sim, RequestQueue& queue, Duration time) {
+  const Result<Work> work = queue.take(Deadline::never());
+  sim.expect(work.ok() && !work->expired, "nothing was late");
+  queue.formed(work->ticket);
+  sim.pause(time);
+  sim.expect(static_cast<bool>(queue.ran(work->ticket)), "nobody abandoned it");
+  queue.finish(work->ticket, false);
+  return work->batch.size();
+}
+
+TEST_CASE("simulated: who waits for batches that hang learns of one that is taken afterwards") {
+  holds_for_seeds(50, [](Simulation& sim) {
+    QueueOptions options;
+    options.hang_after = milliseconds(1);
+    RequestQueue queue(options);
+    run_together(2, [&](int thread) {
+      if (thread == 0) return sim.expect(queue.care(Deadline::never()).hung.size() == 1, "it is reported");
+      sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
+      sim.expect(queue.take(Deadline::never()).ok(), "it is taken, and hangs");
+    });
+  });
+}
+
+TEST_CASE("simulated: a request with a deadline wakes a worker that waits for callers to come back") {
+  SimulationOptions no_stalls;
+  no_stalls.stall_max = Duration(0);
+  holds_for_seeds(
+      50,
+      [](Simulation& sim) {
+        QueueOptions options;
+        options.limits.max_rows = 8;
+        RequestQueue queue(options);
+        const auto submit = [&](TimePoint deadline) {
+          sim.expect(queue.submit(request_until(deadline), Deadline::never()).ok(), "there is room");
+        };
+        for (int i = 0; i < 3; ++i) submit(TimePoint::max());
+        sim.expect(run_next_batch(sim, queue, milliseconds(40)) == 3, "three are expected back");
+        Thread worker("worker", [&] {
+          sim.expect(run_next_batch(sim, queue, milliseconds(1)) == 2, "it has those that came");
+        });
+        submit(TimePoint::max());
+        sim.pause(milliseconds(1));
+        submit(Clock::real().now() + milliseconds(1));
+        worker.join();
+      },
+      no_stalls);
+}
+
+}  // namespace
+}  // namespace heddle::batch
