@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "base/looking.h"
+#include "base/schedules_fixture.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
 #include "batch/calls/leaders.h"
@@ -189,6 +190,43 @@ TEST_CASE("simulated: where runs are short callers do not sleep, nor does the on
   }
   CHECK(without > 1000);
   CHECK(sleeps < without / 10);
+}
+
+TEST_CASE("simulated: for as many tasks as leaders look for no other leader is woken") {
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    RandomPriorities priorities(seed, 1, 1);
+    SimulationOptions options;
+    options.strategy = &priorities;
+    const SimulationReport report = simulate(
+        seed,
+        [](Simulation& sim) {
+          Leaders leaders(2, {}, 1);
+          Atomic<int> done{0};
+          sim.expect(leaders.owe().ok(), "promised");  // who settles the last promise wakes all
+          const auto post = [&] {
+            sim.expect(leaders.owe().ok(), "promised");
+            leaders.post([&] {
+              done.add_release(1);
+              leaders.settle();
+            });
+          };
+          for (int i = 0; i < 2; ++i) post();
+          sim.pause(milliseconds(20));
+          sim.expect(leaders.threads() == 2 && done.load_acquire() == 2, "two, and both sleep");
+          heddle::test::at_once(sim, 1, [&](int) {
+            post();
+            while (done.load_acquire() < 3) give_way();
+            for (int turn = 0; turn < 100; ++turn) give_way();  // the one that was woken looks
+            post();
+            while (done.load_acquire() < 4) give_way();
+          });
+          leaders.settle();
+          leaders.stop();
+        },
+        options);
+    CHECK_MESSAGE(report.ok(), report.failure);
+    CHECK(priorities.threads() == 2);  // who posts, and one leader
+  }
 }
 
 // A task that waits for the others of its round would wait for ever, if a leader slept beside them.
