@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
+
 #include "batch/calls/coalescer_fixture.h"
 
 namespace heddle::batch {
@@ -88,6 +90,21 @@ TEST_CASE(
     Pace::count_as_told();
   }
   CHECK(done.told() == 3);  // both that are not paced, and the next that is
+}
+
+TEST_CASE("batches that threads add at once are all told, and leave the line") {
+  constexpr size_t kThreads = 4, kBatches = 50, kMembers = 3;
+  Fixture f;
+  Pace pace(2, Duration(0));
+  std::deque<Done> all;
+  for (size_t i = 0; i < kThreads * kBatches; ++i) all.emplace_back(f, kMembers, nullptr);
+  run_together(kThreads, [&](int thread) {
+    for (size_t i = 0; i < kBatches; ++i) pace.add(all[static_cast<size_t>(thread) * kBatches + i].batch);
+  });
+  size_t told = 0;
+  for (Done& each : all) told += static_cast<size_t>(each.told());
+  CHECK(told == kThreads * kBatches * kMembers);
+  CHECK(pace.waiting() == 0);
 }
 
 }  // namespace heddle::batch
