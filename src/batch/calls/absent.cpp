@@ -111,7 +111,8 @@ void Coalescer::check_padding(const FormingBatch& batch) {
   padding_->check(staged(batch, batch.members[0].rows));
 }
 
-// The run was not over when the last of its members had to leave. One with a thread goes on waiting for it.
+// The run was not over when the last of its members had to leave. Of those with a thread all have left before:
+// one would lead.
 void Coalescer::leave_run(const Batch& batch) {
   std::vector<Member*> leaving;
   Next next;
@@ -120,15 +121,11 @@ void Coalescer::leave_run(const Batch& batch) {
     count_in(*state);
     for (size_t seat = 0; seat < batch->seats; ++seat) {
       Member& member = batch->members[seat];
-      if (member.gone || member.absent == nullptr) continue;
+      if (member.gone) continue;
       count_out(*state, *batch, member);
       leaving.push_back(&member);
     }
-    if (batch->living == 0) {
-      --state->busy;
-    } else {
-      appoint(batch, batch->best_leader(), next);
-    }
+    --state->busy;
     advance(*state, nullptr, next);
   }
   wake(next);
