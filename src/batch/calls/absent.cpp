@@ -111,8 +111,8 @@ void Coalescer::check_padding(const FormingBatch& batch) {
   padding_->check(staged(batch, batch.members[0].rows));
 }
 
-// The run was not over when the last of its members had to leave. Of those with a thread all have left before:
-// one would lead.
+// The run was not over when the last of its members had to leave. Those with a thread have left before: one
+// that had not would lead.
 void Coalescer::leave_run(const Batch& batch) {
   std::vector<Member*> leaving;
   Next next;
