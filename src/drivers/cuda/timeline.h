@@ -1,8 +1,8 @@
 // timeline.h: how far a CUDA queue has got: a word in pinned memory that the GPU writes and anyone reads.
 //
-//   What       Each submission ends with a write of its value, by its stream or by its graph. look() reads the
-//              word, puts what the kernels found wrong in the data into the runs' row faults, and advances. No
-//              call of the driver.
+//   What       Each submission ends with a write of its value, by its stream or by its graph. look() reads
+//              the word, puts what the kernels found wrong in the data into the runs' row faults, and
+//              advances. No call of the driver.
 //   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
 //              an event that is recorded once it is enqueued, never before: CUDA ignores a wait for an event
 //              that was never recorded.
