@@ -166,12 +166,20 @@ def test_what_is_timed_runs_in_its_order_and_brings_what_it_needs() -> None:
         picked("bild")
 
 
-def test_a_side_that_has_ended_is_told_and_leaves_the_rows_after_it_alone():
+def of_figure_sides(code: str) -> subprocess.CompletedProcess:
     root = TOOL.parent.parent
-    code = """
-import sys
-import figure_sides
+    places = os.pathsep.join(str(root / "bench" / name) for name in ("cuda", "models"))
+    return subprocess.run(
+        [sys.executable, "-c", "import sys\nimport figure_sides\n" + code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"PYTHONPATH": places},
+    )
 
+
+def test_a_side_that_has_ended_is_told_and_leaves_the_rows_after_it_alone():
+    done = of_figure_sides("""
 child = figure_sides.Child("gone", [sys.executable, "-c", ""], {})
 child.process.wait()
 try:
@@ -179,13 +187,21 @@ try:
 except figure_sides.Failed as said:
     print(said)
 child.end()
-"""
-    places = os.pathsep.join(str(root / "bench" / name) for name in ("cuda", "models"))
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=os.environ | {"PYTHONPATH": places},
-    )
+""")
     assert (done.returncode, done.stdout) == (0, "gone ended with 0 when asked {}\n"), done.stderr
+
+
+def test_a_side_that_one_question_ends_answers_the_next():
+    done = of_figure_sides("""
+peer = "for line in sys.stdin:\\n    if '0' in line: sys.exit(6)\\n    print('{}', flush=True)"
+sides = figure_sides.Sides(None)
+key = (sys.executable, "-c", "import sys\\n" + peer)
+print(sides.child(*key).ask("1"))
+try:
+    sides.child(*key).ask("0")
+except figure_sides.Failed as said:
+    print(str(said).rpartition(" ended ")[2])
+print(sides.child(*key).ask("1"))
+sides.end()
+""")
+    assert done.stdout == "{}\nwith 6 when asked 0\n{}\n", done.stderr

@@ -55,7 +55,7 @@ class Child:
 
 
 class Sides:
-    """Processes by what they run; each is started when it is first asked, and ended by end()."""
+    """Processes by what they run; each is started when it is asked and there is none, and ended by end()."""
 
     def __init__(self, options) -> None:
         self.options = options
@@ -65,7 +65,8 @@ class Sides:
         self.left_out: list[str] = []  # settings, of a peer that works with others
 
     def child(self, *key: str, env: dict[str, str] | None = None) -> Child:
-        if key not in self.children:
+        # A peer that many threads have ended still has an answer for few.
+        if key not in self.children or self.children[key].process.poll() is not None:
             program = [sys.executable, str(ROOT / "bench" / "cuda" / "figure_peers.py")]
             command = [*program, *key[1:]] if key[0] == "peer" else list(key)
             name = " ".join(word.rpartition("/")[2] for word in key)
