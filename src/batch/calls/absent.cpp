@@ -1,5 +1,6 @@
 // absent.cpp: what is done for members without a thread: leading, the time, leaving, the answer.
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "base/trace.h"
@@ -122,6 +123,7 @@ void Coalescer::leave_run(const Batch& batch) {
     for (size_t seat = 0; seat < batch->seats; ++seat) {
       Member& member = batch->members[seat];
       if (member.gone) continue;
+      assert(member.absent != nullptr);
       count_out(*state, *batch, member);
       leaving.push_back(&member);
     }

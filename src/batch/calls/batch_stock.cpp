@@ -37,10 +37,6 @@ Ref<FormingBatch> BatchStock::take(const RowLayout& layout, std::span<const ir::
     entries.erase(std::next(best).base());
     if (taken.is_used) used_.sub_relaxed(1);
   }
-  if (taken.is_used && !taken.batch->slot->is_quiet()) {  // who frees it is to hold no lock
-    keep(std::move(taken));
-    return nullptr;
-  }
   if (taken.is_used) taken.batch->renew();
   return lend(std::move(taken.batch));
 }
@@ -58,7 +54,6 @@ void BatchStock::tidy() {
     entries.erase(found);
     used_.sub_relaxed(1);
   }
-  if (!entry.batch->slot->is_quiet()) return;
   entry.batch->renew();
   keep({std::move(entry.batch), false});
 }
@@ -77,11 +72,11 @@ void BatchStock::put_back(std::unique_ptr<FormingBatch> batch) {
     static_cast<void>(batch.release());  // the parent's
     return;
   }
-  const bool is_used = tidied_ && batch->seats != 0 && !batch->has_absents();
-  if (!is_used) {
-    if (!batch->slot->is_quiet()) return;
-    batch->renew();
-  }
+  if (!batch->slot->is_quiet()) return;
+  // A run that nobody waited for keeps its model open, and an absent member what it was given.
+  const bool holds_nothing = batch->seats != 0 && !batch->has_absents() && !batch->in_flight.has_value();
+  const bool is_used = tidied_ && holds_nothing;
+  if (!is_used) batch->renew();
   keep({std::move(batch), is_used});
 }
 

@@ -4,7 +4,7 @@
 //              its seats and its slot. take() gives it to others whose rows lie alike.
 //   Emptied    By a caller that waits (tidy()), else by take(): each member's words lie in another core's
 //              caches, and the last to let go, whose next row others wait for, would lose 2 us. What holds
-//              something of its callers' is emptied at once.
+//              something of its callers', or a run that is not over, is emptied at once.
 //   Bound      The last `kept` to come back, and none from drop() to the next lend(): nobody calls. One whose
 //              slot is named by work that has not ended is freed.
 //   Threads    Any.

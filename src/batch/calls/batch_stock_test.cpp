@@ -132,6 +132,16 @@ TEST_CASE("what a batch holds of its callers is let go with it, though nobody wa
   CHECK(held.use_count() == 1);
 }
 
+TEST_CASE("a batch that comes back with the run that nobody waited for keeps its model open no longer") {
+  Stocked s;
+  Ref<FormingBatch> batch = s.lent(4);
+  batch->seats = 1;
+  batch->in_flight.emplace(runtime::InFlight{s.f.model->enter()});
+  CHECK_FALSE(s.f.model->close(Deadline::in(std::chrono::milliseconds(1))).ok());
+  batch.reset();
+  CHECK(s.f.model->close(Deadline::in(std::chrono::milliseconds(1))).ok());
+}
+
 TEST_CASE("a stock of batches that nobody has used or empties keeps those that come back") {
   Stocked s;
   Ref<FormingBatch> batches[] = {s.lent(4), s.lent(4)};  // as many as are kept
