@@ -59,8 +59,8 @@ bool is_forked() {
   return first != kNobody && first != fork_generation();
 }
 
-// At exit(), once for each registration: refuses calls from now on and waits for those that run, all times
-// together for kExitWait.
+// At exit(), once for each registration: refuses calls from now on and waits for those that run, until
+// kExitWait after the first time, whatever others' handlers do between.
 void close_all() {
   if (is_forked()) return;
   std::map<std::string, Entry, std::less<>> entries;

@@ -5,6 +5,7 @@
 #include <memory>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "base/yield.h"
 #include "tests/cuda_double/contexts.h"
@@ -201,6 +202,9 @@ Code set_kernel(cuda::GraphExec handle, cuda::GraphNode node, const cuda::Kernel
   return cuda::kSuccess;
 }
 
+// The one that runs on this thread, whose host may launch it again from its end on.
+thread_local constinit Executable* under_way = nullptr;
+
 Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
   constexpr const char* kWhat = "cuGraphLaunch";
   Stream* const stream = stream_of(at, kWhat);
@@ -217,13 +221,19 @@ Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
   }
   stream->tell(
       [executable, nodes = executable->nodes, number = take_launch_numbers(executable->nodes->size())] {
+        under_way = executable.get();
         run(*nodes, executable->device, number);
-        --executable->in_flight.lock()->count;
+        end_graph_of_thread();
       });
   return cuda::kSuccess;
 }
 
 }  // namespace
+
+void end_graph_of_thread() {
+  Executable* const ended = std::exchange(under_way, nullptr);
+  if (ended != nullptr) --ended->in_flight.lock()->count;
+}
 
 void add_graphs(cuda::DriverApi& api) {
   api.graph_create = [](cuda::GraphHandle* graph, unsigned flags) {

@@ -13,5 +13,7 @@ namespace heddle::cuda_double {
 
 void add_graphs(cuda::DriverApi& api);
 int live_graphs();  // executable and others that were not destroyed
+// The graph that the thread runs lets the host know that it is over: from now on any stream may run it.
+void end_graph_of_thread();
 
 }  // namespace heddle::cuda_double

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "drivers/cuda/kernels/portable.h"
+#include "tests/cuda_double/graph_double.h"
 #include "tests/cuda_double/work_order.h"
 
 namespace heddle::cuda_double {
@@ -73,7 +74,10 @@ void require_written(const std::byte* at, uint64_t bytes, const char* what) {
 namespace {
 
 // Before the host can see it.
-void show_host_what_is_over() { WorkOrder::of_thread()->show_host(); }
+void show_host_what_is_over() {
+  WorkOrder::of_thread()->show_host();
+  end_graph_of_thread();
+}
 
 }  // namespace
 

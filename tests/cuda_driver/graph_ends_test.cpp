@@ -1,10 +1,13 @@
 // Graphs that tell of their end, and submissions of which their stream does.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <utility>
 
+#include "drivers/cuda/kernels/tell.h"
 #include "tests/cuda_driver/graphs_fixture.h"
 
 namespace heddle::cuda {
@@ -78,6 +81,83 @@ TEST_CASE("a copy that one block would make too slowly ends a graph of which the
       CHECK(staged.holds(wanted));
     }
   }
+}
+
+TEST_CASE("the copy that tells copies each byte and none beyond, wherever it begins") {
+  constexpr size_t kRoom = 5000, kGuard = 32;
+  alignas(16) static std::byte from[kRoom], to[kRoom];
+  for (size_t i = 0; i < kRoom; ++i) from[i] = static_cast<std::byte>(i * 7 + 1);
+  for (const uint64_t bytes : {1, 2, 3, 4, 7, 8, 12, 15, 16, 20, 24, 31, 48, 100, 1023, 4096, 4100}) {
+    for (const size_t offset : {0, 1, 2, 4, 8}) {
+      CAPTURE(bytes);
+      CAPTURE(offset);
+      std::fill(std::begin(to), std::end(to), std::byte{0});
+      uint64_t word = 0;
+      const Ticket ticket{reinterpret_cast<uint64_t>(&word), bytes + offset};
+      std::byte* const target = to + kGuard + offset;
+      const CopyAndTell kernel{{bytes, reinterpret_cast<uint64_t>(from + offset),
+                                reinterpret_cast<uint64_t>(target), reinterpret_cast<uint64_t>(&ticket)}};
+      HostBlock block(0, 1, CopyAndTell::kThreads, 0, bytes);
+      kernel(block);
+      CHECK(word == bytes + offset);
+      CHECK(std::memcmp(target, from + offset, bytes) == 0);
+      CHECK(std::all_of(std::begin(to), target, [](std::byte each) { return each == std::byte{0}; }));
+      CHECK(std::all_of(target + bytes, std::end(to), [](std::byte each) { return each == std::byte{0}; }));
+    }
+  }
+}
+
+// The address sanitizer looks at what ends last.
+TEST_CASE("a timeline may outlive the device whose graph told it of its last submission") {
+  const int others = cuda_double::live_graphs();
+  device::Point last;
+  {
+    const auto device = device_with_graphs();
+    const auto program = layers(*device, 5);
+    const ir::Tensor x = rows_of(5, 1);
+    const Staged staged(*device, *program, x);
+    Session session(*device);
+    cuda_double::forget_faults();
+    for (int time = 0; time < 4; ++time) REQUIRE(staged.submit(session, program).ok());
+    CHECK(calls_of(Call::kWrite) == 1);
+    last = {session.queue().timeline(), session.next_value() - 1};
+    CHECK(cuda_double::live_graphs() > others);
+  }
+  CHECK(cuda_double::live_graphs() == others);
+  CHECK(last.done());
+}
+
+TEST_CASE("a graph that cannot be launched tells of nothing, and its submission is told of by the stream") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  const Staged staged(*device, *program, x);
+  Session session(*device);
+  for (int time = 0; time < 2; ++time) REQUIRE(staged.submit(session, program).ok());
+  for (const bool refused : {true, false}) {
+    std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
+    cuda_double::forget_faults();
+    if (refused) cuda_double::refuse(Call::kGraphLaunch, kInvalidValue, 0, 1);
+    REQUIRE(staged.submit(session, program).ok());
+    CHECK(staged.holds(wanted));
+    CHECK(calls_of(Call::kWrite) == (refused ? 1 : 0));
+  }
+}
+
+TEST_CASE("a graph for whose end no memory can be pinned is one, and the stream tells") {
+  const auto device = device_with_graphs();
+  const auto program = layers(*device, 5);
+  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  const Staged staged(*device, *program, x);
+  Session session(*device);
+  REQUIRE(staged.submit(session, program).ok());
+  cuda_double::forget_faults();
+  cuda_double::refuse(Call::kPin, kOutOfMemory, 0, 1);
+  for (int time = 0; time < 3; ++time) REQUIRE(staged.submit(session, program).ok());
+  CHECK(calls_of(Call::kInstantiate) == 1);
+  CHECK(calls_of(Call::kGraphLaunch) == 3);
+  CHECK(calls_of(Call::kWrite) == 3);
+  CHECK(staged.holds(wanted));
 }
 
 TEST_CASE("what a graph tells by lives until it has, though the graph may be gone before") {

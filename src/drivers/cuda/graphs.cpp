@@ -85,42 +85,46 @@ size_t GraphHash::operator()(const GraphPlace& place) const {
 
 // CUDA lets a graph that is in flight end, and frees it then (cuGraphExecDestroy).
 Graphs::Graph::~Graph() {
-  sum.sub_relaxed(bytes);
-  if (!device.is_ours()) return;
-  const Current current(device);
-  device.api.graph_exec_destroy(executable);
-  if (graph != nullptr) device.api.graph_destroy(graph);
+  sum->sub_relaxed(bytes);
+  if (!device->is_ours()) return;
+  const Current current(*device);
+  device->api.graph_exec_destroy(executable);
+  if (graph != nullptr) device->api.graph_destroy(graph);
 }
 
-Result<Ref<const void>> Graphs::launch(const GraphPlace& place, StreamHandle stream) {
-  if (Ref<const Graph> graph = launched(place, stream)) {
-    return place.tells() ? Ref<const void>(std::move(graph)) : nullptr;
-  }
+Result<Graphs::Launched> Graphs::launch(const GraphPlace& place, StreamHandle stream) {
+  Launched made;
+  if (std::optional<Launched> whole = launched(place, stream, made.keep)) return *std::move(whole);
   IntoStream into(*device_, stream);
   HEDDLE_TRY(place.give(*device_, into));
-  return Ref<const void>();
+  return made;
 }
 
-Ref<const Graphs::Graph> Graphs::launched(const GraphPlace& place, StreamHandle stream) {
+// As one; nothing: not this time. `failed` then is what CUDA may have taken a part of.
+std::optional<Graphs::Launched> Graphs::launched(const GraphPlace& place, StreamHandle stream,
+                                                 Ref<const void>& failed) {
   const CudaProgram& program = place.program();
-  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return nullptr;
+  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return std::nullopt;
   Ref<const Graph> graph = find(place);
-  if (graph == nullptr) return nullptr;
+  if (graph == nullptr) return std::nullopt;
   Status status = bring_up_to_date(*graph, place);
   if (status.ok())
     status = device_->check(device_->api.graph_launch(graph->executable, stream), "cuGraphLaunch");
-  if (status.ok()) [[likely]]
-    return graph;
+  if (status.ok()) [[likely]] {
+    if (!graph->tells()) return Launched();
+    return Launched{true, std::move(graph)};
+  }
   // If the device is lost, the launches say so. They overwrite all that they read but the run's inputs: what
-  // CUDA took of the graph does no harm.
+  // CUDA took of the graph does no harm, since it tells of nothing.
+  if (graph->tells()) Tickets::write_nothing(graph->drawn.ticket);
+  failed = graph;
   program.count_graph_failure();
   built_.erase_if([&](const GraphKey& key) { return key == place; });
-  return nullptr;
+  return std::nullopt;
 }
 
 Status Graphs::bring_up_to_date(const Graph& graph, const GraphPlace& place) const {
-  const Tickets::Lease& ticket = graph.drawn.ticket;
-  if (ticket != nullptr) *static_cast<Ticket*>(ticket->host()) = place.end;
+  if (graph.tells()) Tickets::write(graph.drawn.ticket, place.end);
   auto node = graph.drawn.copies.begin();
   const auto update = [&](const device::Copy& copy) -> Status {
     CopyNode& now = *node++;
@@ -152,7 +156,7 @@ bool Graphs::is_wanted(const GraphPlace& place) {
   if (!came_before(GraphHash()(place)) || would_disturb(place.program())) return false;
   const uint64_t bytes = place.bytes();
   if (bytes > bytes_max_) return false;
-  if (bytes_.load_relaxed() + bytes <= bytes_max_) return true;
+  if (bytes_->load_relaxed() + bytes <= bytes_max_) return true;
   if (replacements_.add_relaxed(1) % kRunsPerReplacement != 0) return false;
   built_.erase_if([](const GraphKey& key) { return key.life.expired(); });
   return true;
@@ -191,8 +195,8 @@ Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
     return {};
   };
   const auto made = [&]() -> Result<GraphExec> {
-    if (place.tells()) {
-      HEDDLE_TRY_ASSIGN(drawn.ticket, tickets_->take());
+    if (place.tells()) {  // without one the stream tells
+      if (Result<Tickets::Lease> ticket = tickets_->take(); ticket.ok()) drawn.ticket = *std::move(ticket);
     }
     HEDDLE_TRY(builder.begin());
     HEDDLE_TRY(place.each_copy(place.before, copy));
@@ -205,7 +209,7 @@ Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
     return made.status();
   }
   const GraphHandle nodes = drawn.copies.empty() ? nullptr : builder.take();
-  return std::make_shared<const Graph>(*device_, std::move(drawn), nodes, *made, place.bytes(), bytes_);
+  return std::make_shared<const Graph>(device_, std::move(drawn), nodes, *made, place.bytes(), bytes_);
 }
 
 }  // namespace heddle::cuda

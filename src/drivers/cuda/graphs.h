@@ -6,7 +6,8 @@
 //              they copy from and to whenever that changes, so that one graph serves each result's memory.
 //   End        Where such a copy to the host is a submission's last command, the graph's last kernel writes
 //              the timeline's word itself (kernels/tell.h). What that reads has to live until it has: the
-//              submission keeps the graph.
+//              submission keeps the graph. The host may launch the graph anew once it has seen the word,
+//              when a few last instructions of it are left.
 //   Which      CudaProgram::fits_graph(): some steps at least, and an arena. The others are launched step by
 //              step, and so is a program whose graphs failed kMostFailures times, and one that calls a
 //              library where others of the process use CUDA: building its graphs might make their calls fail.
@@ -26,6 +27,7 @@
 #pragma once
 
 #include <array>
+#include <optional>
 #include <span>
 
 #include "base/once_map.h"
@@ -91,11 +93,14 @@ class Graphs {
         others_use_cuda_(others_use_cuda),
         built_({.bytes = bytes_max}) {}
 
-  // Enqueues all of it; the device's context is current. Not null: it tells of its end itself, and this has
-  // to live until then.
-  Result<Ref<const void>> launch(const GraphPlace& place, StreamHandle stream);
+  struct Launched {
+    bool tells = false;              // of its end, itself
+    Ref<const void> keep = nullptr;  // has to live until the submission is over
+  };
+  // Enqueues all of it; the device's context is current.
+  Result<Launched> launch(const GraphPlace& place, StreamHandle stream);
 
-  uint64_t bytes() const { return bytes_.load_relaxed(); }
+  uint64_t bytes() const { return bytes_->load_relaxed(); }
 
  private:
   struct CopyNode {
@@ -108,27 +113,34 @@ class Graphs {
     Tickets::Lease ticket;  // null: the graph does not tell of its end
   };
   struct Graph {
-    Graph(const OpenDevice& of, Drawn made, GraphHandle nodes, GraphExec handle, uint64_t size,
-          Atomic<uint64_t>& all)
-        : device(of), drawn(std::move(made)), graph(nodes), executable(handle), bytes(size), sum(all) {
-      sum.add_relaxed(bytes);
+    Graph(Ref<const OpenDevice> of, Drawn made, GraphHandle nodes, GraphExec handle, uint64_t size,
+          Ref<Atomic<uint64_t>> all)
+        : device(std::move(of)),
+          drawn(std::move(made)),
+          graph(nodes),
+          executable(handle),
+          bytes(size),
+          sum(std::move(all)) {
+      sum->add_relaxed(bytes);
     }
     ~Graph();
     Graph(const Graph&) = delete;
     Graph& operator=(const Graph&) = delete;
 
-    const OpenDevice& device;
-    mutable Drawn drawn;      // changed by whoever has the arena
-    const GraphHandle graph;  // by which the nodes of copies are named; null: there are none
+    bool tells() const { return drawn.ticket != nullptr; }
+
+    const Ref<const OpenDevice> device;  // a timeline may let go of it last
+    mutable Drawn drawn;                 // changed by whoever has the arena
+    const GraphHandle graph;             // by which the nodes of copies are named; null: there are none
     const GraphExec executable;
     const uint64_t bytes;
-    Atomic<uint64_t>& sum;
+    const Ref<Atomic<uint64_t>> sum;
   };
 
   using Built = OnceMap<GraphKey, Graph, GraphHash>;
 
-  Ref<const Graph> launched(const GraphPlace& place, StreamHandle stream);  // as one; null: not this time
-  Ref<const Graph> find(const GraphPlace& place);                           // null: not this time
+  std::optional<Launched> launched(const GraphPlace& place, StreamHandle stream, Ref<const void>& failed);
+  Ref<const Graph> find(const GraphPlace& place);  // null: not this time
   // Its copies become those of the place, and its end the submission's.
   Status bring_up_to_date(const Graph& graph, const GraphPlace& place) const;
   bool is_wanted(const GraphPlace& place);
@@ -140,9 +152,9 @@ class Graphs {
   const Ref<Tickets> tickets_;
   const uint64_t bytes_max_;
   bool (*const others_use_cuda_)();
-  Atomic<bool> others_{false};        // were seen to use it; looked for when a graph is built
-  Atomic<uint64_t> bytes_{0};         // of the graphs that live
-  Atomic<uint32_t> replacements_{0};  // asked for; some are made
+  Atomic<bool> others_{false};  // were seen to use it; looked for when a graph is built
+  const Ref<Atomic<uint64_t>> bytes_ = std::make_shared<Atomic<uint64_t>>(0);  // of the graphs that live
+  Atomic<uint32_t> replacements_{0};                                           // asked for; some are made
   // Hashes of runs that came once, in the set that each gives: the latest first, the oldest leaves.
   std::array<std::array<Atomic<uint64_t>, kWays>, kSets> seen_;
   Built built_;

@@ -13,8 +13,8 @@ namespace {
 
 // From here on the copy engines are faster than a kernel.
 constexpr uint64_t kLargeCopy = 512 * 1024;
-// Up to here one block keeps the bus to the host as busy as it can be.
-constexpr uint64_t kMostOfOneBlock = 128 * 1024;
+// Up to here one block keeps the bus to the host as busy as it can be, and bytewise up to there.
+constexpr uint64_t kMostOfOneBlock = 128 * 1024, kMostBytewise = 16 * 1024;
 
 std::vector<int64_t> strides_of(const device::View& view) {
   return {view.strides.begin(), view.strides.end()};
@@ -48,8 +48,9 @@ Status give_copy(const OpenDevice& device, const device::Copy& copy, StepTaker& 
 
 bool can_tell(const device::Copy& copy) {
   const uint64_t bytes = copy.to.bytes();
-  return is_small_copy(copy) && bytes > 0 && bytes <= kMostOfOneBlock && copy.to.buffer != nullptr &&
-         copy.to.buffer->memory().kind() == device::MemoryKind::staging;
+  const bool bytewise = (bytes | copy.from.address() | copy.to.address()) % sizeof(uint32_t) != 0;
+  return is_small_copy(copy) && bytes > 0 && bytes <= (bytewise ? kMostBytewise : kMostOfOneBlock) &&
+         copy.to.buffer != nullptr && copy.to.buffer->memory().kind() == device::MemoryKind::staging;
 }
 
 Status give_copy_and_tell(const OpenDevice& device, const device::Copy& copy, Address ticket, StepTaker& to) {

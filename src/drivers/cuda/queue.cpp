@@ -36,7 +36,7 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   const Status refused = recorder.check(list);
   const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
   Flight flight = recorder.take();
-  const bool told = flight.told_by != nullptr;
+  const bool told = flight.is_told;
   if (!broken.ok())
     flight.spoiled = Status::device_lost("a submission could not be enqueued to its end: ", broken.message());
   timeline_->begin(std::move(flight));

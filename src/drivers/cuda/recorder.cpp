@@ -118,7 +118,9 @@ Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands a
     IntoStream into(*device_, stream_);
     HEDDLE_TRY(place.give(*device_, into));
   } else {
-    HEDDLE_TRY_ASSIGN(flight_.told_by, graphs_->launch(place, stream_));
+    HEDDLE_TRY_ASSIGN(Graphs::Launched launched, graphs_->launch(place, stream_));
+    if (launched.keep != nullptr) flight_.graph = std::move(launched.keep);
+    flight_.is_told = launched.tells;
   }
   const auto* const words =
       checks ? static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_ : nullptr;

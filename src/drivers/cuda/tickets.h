@@ -19,10 +19,18 @@ class Tickets : public std::enable_shared_from_this<Tickets> {
  public:
   explicit Tickets(Ref<const OpenDevice> device) : device_(std::move(device)) {}
 
-  using Lease = Ref<Pinned>;  // of one Ticket
+  using Lease = Ref<Pinned>;  // of one Ticket, and a word that nobody reads behind it
   Result<Lease> take();
+  static void write(const Lease& lease, const Ticket& ticket) { at(lease)->ticket = ticket; }
+  static void write_nothing(const Lease& lease);  // who has it tells of nothing
 
  private:
+  struct Page {
+    Ticket ticket;
+    uint64_t nowhere = 0;
+  };
+  static Page* at(const Lease& lease) { return static_cast<Page*>(lease->host()); }
+
   const Ref<const OpenDevice> device_;
   Guarded<std::vector<Ref<Pinned>>, Rank::kBuffer> idle_;
 };

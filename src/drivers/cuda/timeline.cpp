@@ -117,13 +117,16 @@ void CudaTimeline::settle(State& state) {
     cause = flight.spoiled;
     if (cause.ok()) last = flight.value;
     if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
-    if (flight.told_by != nullptr) state.over.push_back(std::move(flight.told_by));
+    if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
     state.in_flight.pop_front();
   }
   if (last != 0) advance(last, completion_);
   if (cause.ok()) cause = device_->lost.status();
   if (cause.ok()) return;
   fail(std::move(cause), completion_);
+  for (Flight& flight : state.in_flight) {
+    if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
+  }
   state.in_flight.clear();  // the submissions' lists are dropped from now on
 }
 
@@ -181,7 +184,10 @@ void CudaTimeline::close() {
     const Code code = device_->api.stream_synchronize(stream);  // no lock held: it may take long
     static_cast<void>(device_->check_work(code, "the last work of a queue"));
   }
-  settle(*state_.lock());
+  std::vector<Ref<const void>> over;
+  auto state = state_.lock();
+  settle(*state);
+  over.swap(state->over);
 }
 
 }  // namespace heddle::cuda

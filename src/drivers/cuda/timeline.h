@@ -36,8 +36,9 @@ struct Flight {
   uint64_t value = 0;
   Status spoiled;  // it could not be enqueued to its end
   std::vector<CheckedRun> runs;
-  Ref<Pinned> flags;        // null: nothing of it can be wrong
-  Ref<const void> told_by;  // what writes its value, and has to live until then; null: the stream does
+  Ref<Pinned> flags;      // null: nothing of it can be wrong
+  Ref<const void> graph;  // that is to live until it is over; null: none
+  bool is_told = false;   // its graph writes its value, and not the stream
 };
 
 class CudaTimeline final : public Watched {
@@ -72,7 +73,8 @@ class CudaTimeline final : public Watched {
     uint64_t broken_from = UINT64_MAX;
     Status cause;
     std::vector<Ref<Pinned>> idle_flags;
-    std::vector<Ref<const void>> over;  // of flights that are: dropped without the lock, by the next begin()
+    // Graphs of flights that are over: dropped without the lock, by the next begin() or close().
+    std::vector<Ref<const void>> over;
   };
   void settle(State& state);
   static void finish(const CheckedRun& run);

@@ -56,9 +56,13 @@ struct CopyAndTell {
     block.each_alone([&](int t) {
       if (t == 0) ticket[t] = read_ticket(p.ticket);
     });
-    const bool in_quads = (p.bytes | p.from | p.to) % sizeof(Quad<uint32_t>) == 0;
-    if (in_quads) {
+    const uint64_t all = p.bytes | p.from | p.to;  // whose lowest bit says how large pieces may be
+    if (all % 16 == 0) {
       copy<Quad<uint32_t>>(block);
+    } else if (all % 8 == 0) {
+      copy<uint64_t>(block);
+    } else if (all % 4 == 0) {
+      copy<uint32_t>(block);
     } else {
       copy<uint8_t>(block);
     }
