@@ -46,7 +46,11 @@ CASES = {
     "_native_batch_norm_legit_no_training": [(ROWS[:, :3], None, None, *STATE, 0.1, 1e-5)],
     "_native_multi_head_attention": [(ROWS, ROWS, ROWS, *MHA), (ROWS, ROWS, ROWS, *MHA, None, True, False)],
     "_reshape_copy": [(X, [2, 6])],
-    "_scaled_dot_product_flash_attention_for_cpu": [(PACKED, PACKED, PACKED, 0.0, True)],
+    "_scaled_dot_product_flash_attention_for_cpu": [
+        (PACKED, PACKED, PACKED),
+        (PACKED, PACKED, PACKED, 0.0, True),
+        (numbers(2, 4, 3, 4), PACKED, PACKED, 0.0, True),  # two query heads share a key head
+    ],
     "_thnn_fused_gru_cell": [],
     "_thnn_fused_lstm_cell": [],
     "_transformer_encoder_layer_fwd": [
@@ -117,6 +121,10 @@ CASES = {
 }
 NAMED = {  # arguments by name
     "_addmm_activation": ((numbers(5), X, numbers(4, 5)), {"use_gelu": True}),
+    "_scaled_dot_product_flash_attention_for_cpu": (  # the third query sees no key
+        (PACKED, PACKED, PACKED),
+        {"attn_mask": numbers(5, 5).index_fill(0, torch.tensor(2), -torch.inf), "scale": -0.7},
+    ),
     "arange.start": ((2, 9), {"dtype": torch.int64}),
     "bucketize.Scalar": ((1.5, EDGES), {"right": True}),
     "div.Scalar_mode": ((WHOLE, -2), {"rounding_mode": "floor"}),
@@ -134,7 +142,6 @@ ELSEWHERE = {
     "_thnn_fused_lstm_cell": ("lstm_cell", None),
 }
 COMPARED_FIRST = {  # what follows the first result means nothing without gradients
-    "_scaled_dot_product_flash_attention_for_cpu",
     "_native_batch_norm_legit_no_training",
     "_batch_norm_no_update",
 }
@@ -159,7 +166,8 @@ def flat(results):
 def compare(name, op, arguments, named, device, reference=None):
     expected = flat((reference or op)(*arguments, **named))
     where = {"device": device} if name.startswith("arange") else {}
-    got = flat(op(*[on(device, each) for each in arguments], **named, **where))
+    there = {which: on(device, each) for which, each in named.items()}
+    got = flat(op(*[on(device, each) for each in arguments], **there, **where))
     count = 1 if name in COMPARED_FIRST else len(expected)
     assert len(got) >= count
     compared = 0

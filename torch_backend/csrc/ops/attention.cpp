@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "../table.h"
+#include "lanes.h"
 #include "parts.h"
 
 namespace heddle::torch_backend {
@@ -110,15 +111,37 @@ Results scaled_dot_product(Call& call) {
   return attention(call, operands(call, 3), call.flag(5), scale_argument(call, 6));
 }
 
-// What the CPU's tracer makes of it: (query, key, value, dropout_p, is_causal, attn_mask, scale). The second
-// result means something to a backward pass alone: NaN.
+// [batch, heads, positions, size] with a key head for each query head.
+Value keys_of_heads(Call& call, const Operands& in) {
+  if (!fits_heads(call, in) || call.extent(in.q, 1) == call.extent(in.k, 1)) return in.k;
+  const int64_t key_heads = call.extent(in.k, 1), shared = call.extent(in.q, 1) / key_heads;
+  const Int batch = call.size_of(in.k, 0), keys = call.size_of(in.k, 2), size = call.size_of(in.k, 3);
+  const Value apart = call.expand(call.unsqueeze(in.k, {2}), {batch, key_heads, shared, keys, size});
+  return call.reshape(apart, {batch, key_heads * shared, keys, size});
+}
+
+// Of each query's scores. One that sees no key has 0, as PyTorch's CPU says.
+Value logsumexp_of_scores(Call& call, const Operands& in, bool causal, std::optional<double> scale) {
+  const Term q(call, in.q);
+  const Term factor = scale ? q.like(*scale) : 1 / sqrt(Lanes(q, {-1}, false).count());
+  Term scores = q.with("MatMul", call.swap_axes(keys_of_heads(call, in), -2, -1)) * factor;
+  if (causal) {
+    const Term visible = positions(call, scores, -2) >= positions(call, scores, -1);
+    scores = select(visible, scores, -std::numeric_limits<double>::infinity());
+  }
+  if (present(in.mask)) scores = scores + Term(call, in.mask).cast(scores.dtype());
+  const Term sums = logsumexp(Lanes(scores, {-1}, false));
+  return select(sums == -std::numeric_limits<double>::infinity(), 0, sums);
+}
+
+// What the CPU's tracer makes of it: (query, key, value, dropout_p, is_causal, attn_mask, scale). A graph
+// drops what computes the second result where nobody uses it.
 Results flash(Call& call) {
   refuse_dropout(call, 3);
-  Operands in = operands(call, 5);
-  const Value y = attention(call, in, call.flag(4), scale_argument(call, 6));
-  std::vector<Int> rows = sizes_of(call, in.q);
-  rows.pop_back();
-  return {y, call.expand(call.literal(std::numeric_limits<double>::quiet_NaN(), DType::f32), rows)};
+  const Operands in = operands(call, 5);
+  const bool causal = call.flag(4);
+  const std::optional<double> scale = scale_argument(call, 6);
+  return {attention(call, in, causal, scale), logsumexp_of_scores(call, in, causal, scale)};
 }
 
 // ---- with projections

@@ -63,4 +63,12 @@ Term position_of_least(const Lanes& lanes) {
   return position(lanes, "ArgMin", x.boolean() ? x.cast(DType::i64) : x);
 }
 
+// A lane whose greatest is infinite has no finite shift.
+Term logsumexp(const Lanes& lanes) {
+  const Term most = lanes.spread("ReduceMax", lanes.x());
+  const Term shift = select(is_infinite(most), 0, most);
+  const Term total = lanes.spread("ReduceSum", exp(lanes.x() - shift));
+  return lanes.finished(log(total) + shift);
+}
+
 }  // namespace heddle::torch_backend

@@ -40,5 +40,7 @@ Lanes lanes_of(const Term& x, int dims, int keep);
 // Position of the greatest (least) element of the one lane axis, the first of equals; a NaN is both.
 Term position_of_greatest(const Lanes& lanes);
 Term position_of_least(const Lanes& lanes);
+// The logarithm of the sum of a lane's exponentials.
+Term logsumexp(const Lanes& lanes);
 
 }  // namespace heddle::torch_backend
