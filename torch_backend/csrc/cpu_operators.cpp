@@ -208,6 +208,7 @@ constexpr std::string_view kComplexNames[] = {
     "mm",
     "mul",
     "mv",
+    "nan_to_num",
     "ne",
     "neg",
     "norm",

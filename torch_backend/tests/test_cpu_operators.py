@@ -257,6 +257,14 @@ def test_complex_tensors_are_copied_converted_and_conjugated():
     assert there[1, 2].item() == z[1, 2].item()
 
 
+def test_halves_that_are_no_numbers_become_numbers():
+    inf, nan = torch.inf, torch.nan
+    z = torch.tensor([complex(nan, 1), complex(2, inf), complex(-inf, nan), complex(0.5, -0.0)])
+    same(torch.nan_to_num, z)
+    same(lambda z: torch.nan_to_num(z, 1.5, 2.5, -2.5), z)
+    same(lambda z: z.clone().nan_to_num_(posinf=4), z)
+
+
 def test_drawn_complex_numbers_have_both_halves():
     z = torch.randn(1000, dtype=torch.complex64, device="heddle").cpu()
     for half in (z.real, z.imag):
