@@ -45,6 +45,8 @@ constexpr std::string_view kNames[] = {
     "linalg_lu_factor_ex",
     "linalg_lu_solve",
     "linalg_matrix_exp",
+    "linalg_matrix_sqrth",  // since PyTorch 2.14, as linalg_polar
+    "linalg_polar",
     "linalg_qr",
     "linalg_solve_triangular",
     "lu_unpack",

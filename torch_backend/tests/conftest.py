@@ -34,12 +34,13 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leaves out what needs a double or a GPU where there is none, and the cases of other shares."""
+    """Leaves out what needs a double, a GPU or a later PyTorch where there is none, and other shares."""
     runs = {
         "test_on_the_double": ON_THE_DOUBLE,
         "test_cpu_operators": not ON_CUDA,
         "test_on_cuda": ON_CUDA,
         "test_pinned_on_cuda": ON_CUDA,
+        "test_opinfo_later": torch.__version__ >= (2, 14),
     }
     share = config.getoption("--share")
 

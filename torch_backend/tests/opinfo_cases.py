@@ -3,7 +3,8 @@
 A case is an OpInfo and a dtype. Of its samples a few are taken: the first ones, zero-size and non-contiguous
 ones where there are some, and more spread over the rest; the first one comes a second time with every tensor
 laid out otherwise. A sample that the CPU refuses is none; one that the device refuses (NotImplementedError)
-is counted as refused. What each case had when it was last looked at is in opinfo_scope.tsv.
+is counted as refused. What each case had when it was last looked at is in opinfo_scope.tsv, and in
+opinfo_scope_later.tsv with the version for cases that came after PyTorch 2.13.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import functools
 import itertools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from torch.utils import _pytree
 common_utils.extract_test_fn = core.extract_test_fn = lambda: None
 
 SCOPE = Path(__file__).with_name("opinfo_scope.tsv")
+LATER = Path(__file__).with_name("opinfo_scope_later.tsv")
 DTYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64,
     torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64,
@@ -64,6 +66,9 @@ UNINITIALISED = {
 
 # They draw where they pool, which may change no value of a small sample. test_cpu_operators.py says where.
 DRAWN = {"nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"}
+
+# PyTorch's CPU takes the last axis for one without gaps there, and writes beside its result.
+WITHOUT_GAPS = {"torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"}
 
 # Their tensor arguments beside the input have to be on the CPU.
 ON_CPU = {"tensor_split"}
@@ -109,6 +114,17 @@ def read_scope() -> dict[Case, tuple[int, int]]:
     return out
 
 
+def read_later() -> dict[Case, tuple[int, int]]:
+    """The same of what PyTorchs after 2.13 brought, as far as this one has it."""
+    out = {}
+    for line in LATER.read_text().splitlines():
+        if not line.startswith("#"):
+            since, name, dtype, ran, refused = line.split("\t")
+            if torch.__version__ >= since:
+                out[Case(name, getattr(torch, dtype))] = int(ran), int(refused)
+    return out
+
+
 # ---- samples
 
 
@@ -146,7 +162,7 @@ def samples_of(case: Case) -> list[tuple[str, Any, Any, Any]]:
         warnings.simplefilter("ignore")
         made = list(itertools.islice(info.sample_inputs("cpu", case.dtype, requires_grad=False), _LOOKED_AT))
     out = [(f"sample {i}", s.input, s.args, s.kwargs) for i, s in enumerate(_chosen(made))]
-    if out:
+    if out and case.name not in WITHOUT_GAPS:
         _, *first = out[0]
         out.append(("sample 0, strided otherwise", *_pytree.tree_map(_strided_otherwise, tuple(first))))
     return out
@@ -450,10 +466,10 @@ NO_OUT = {
 }  # fmt: skip
 
 
-def out_cases() -> list[Case]:
-    """Each OpInfo in scope with an out= form, in one dtype."""
+def out_cases(scope: Iterable[Case]) -> list[Case]:
+    """Each OpInfo of them with an out= form, in one dtype."""
     cases: dict[str, Case] = {}
-    for case in read_scope():
+    for case in scope:
         if not op_infos()[case.name].supports_out or case.name in NO_OUT:
             continue
         if case.dtype is torch.float32 or case.name not in cases:

@@ -447,7 +447,7 @@ def test_operators_that_this_pytorch_does_not_have_are_told_and_the_others_are_t
     known = {name.split(".")[0] for name in torch._C._dispatch_get_all_op_names()}
     assert [name for name in unknown if name in known] == []
     if torch.__version__ < (2, 14):
-        assert unknown == []
+        assert unknown == ["aten::linalg_matrix_sqrth", "aten::linalg_polar"]
     x = on_device(4, 4)
     assert torch.equal((x + 1).cpu(), x.cpu() + 1)
 

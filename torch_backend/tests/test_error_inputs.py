@@ -14,7 +14,7 @@ from torch.utils import _pytree
 
 NAMES = sorted(
     name
-    for name in {case.name for case in opinfo_cases.read_scope()}
+    for name in {case.name for case in (*opinfo_cases.read_scope(), *opinfo_cases.read_later())}
     if op_infos()[name].error_inputs_func is not None
 )
 

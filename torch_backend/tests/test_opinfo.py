@@ -9,7 +9,9 @@ import pytest
 import torch
 
 SCOPE = opinfo_cases.read_scope()
+LATER = opinfo_cases.read_later()
 OPERATORS = opinfo_coverage.read_list()
+UNKNOWN = set(heddle.torch._C.operators_unknown())  # to this PyTorch
 
 
 @pytest.mark.parametrize("case", list(SCOPE), ids=str)
@@ -47,7 +49,7 @@ def test_whatever_device_a_sample_names_it_is_the_one_under_test(device):
         assert moved[1:] == (torch.device(where), torch.device(where), where, where, words)
 
 
-@pytest.mark.parametrize("case", opinfo_cases.out_cases(), ids=str)
+@pytest.mark.parametrize("case", opinfo_cases.out_cases(SCOPE), ids=str)
 def test_out_is_written_as_on_the_cpu(case, device):
     outcome = opinfo_cases.run_out(case, device)
     assert not outcome.wrong, "\n".join(outcome.wrong)
@@ -56,7 +58,7 @@ def test_out_is_written_as_on_the_cpu(case, device):
 
 def test_every_registered_operator_has_a_case_or_a_reason():
     registered = {name for name in heddle.torch._C.operators() if opinfo_coverage.is_functional(name)}
-    assert registered == set(OPERATORS)
+    assert registered == set(OPERATORS) - UNKNOWN
     assert all(reason for case, reason in OPERATORS.values() if case == "-")
 
 
@@ -65,13 +67,15 @@ def test_every_registered_operator_has_a_case_or_a_reason():
     [
         name
         for name, (case, _) in OPERATORS.items()
-        if case != "-" and (opinfo_cases.IN_SCOPE or case.rpartition("-")[0] in opinfo_cases.op_infos())
+        if case != "-"
+        and name not in UNKNOWN
+        and (opinfo_cases.IN_SCOPE or case.rpartition("-")[0] in opinfo_cases.op_infos())
     ],
 )
 def test_the_case_named_for_an_operator_calls_it(operator, device):
     name, _, dtype = OPERATORS[operator][0].rpartition("-")
     case = opinfo_cases.Case(name, getattr(torch, dtype))
-    assert case in SCOPE
+    assert case in SCOPE or case in LATER
     # What comes after an operator that this device refuses is not called.
     called = opinfo_coverage.operators_of(case, device)
     assert operator in called or opinfo_cases.run_case(case, device).not_here

@@ -57,18 +57,21 @@ def write_scope(found: dict[Case, Outcome]) -> None:
 
 
 def write_operators(cases: list[Case], device: str) -> None:
-    registered = sorted(name for name in heddle.torch._C.operators() if opinfo_coverage.is_functional(name))
-    reasons = {name: reason for name, (case, reason) in opinfo_coverage.read_list().items() if case == "-"}
+    registered = {name for name in heddle.torch._C.operators() if opinfo_coverage.is_functional(name)}
+    before = opinfo_coverage.read_list()
+    unknown = {name for name in heddle.torch._C.operators_unknown() if name in before}
+    reasons = {name: reason for name, (case, reason) in before.items() if case == "-"}
     runs: dict[str, Case] = {}
     for case in cases:
         if len(runs) == len(registered):
             break
-        for name in opinfo_coverage.operators_of(case, device) & set(registered):
+        for name in opinfo_coverage.operators_of(case, device) & registered:
             runs.setdefault(name, case)
+    named = {name: str(case) for name, case in runs.items()} | {name: before[name][0] for name in unknown}
     lines = ["# operator\ta case that runs it, or -\twhy none does"]
     lines += [
-        f"{name}\t{runs[name]}" if name in runs else f"{name}\t-\t{reasons.get(name, '')}"
-        for name in registered
+        f"{name}\t{named[name]}" if name in named else f"{name}\t-\t{reasons.get(name, '')}"
+        for name in sorted(registered | unknown)
     ]
     opinfo_coverage.LIST.write_text("\n".join(lines) + "\n")
 
