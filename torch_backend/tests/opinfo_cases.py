@@ -67,7 +67,7 @@ UNINITIALISED = {
 # They draw where they pool, which may change no value of a small sample. test_cpu_operators.py says where.
 DRAWN = {"nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d"}
 
-# PyTorch's CPU takes the last axis for one without gaps there, and writes beside its result.
+# PyTorch's CPU takes the last axis for one without gaps there: its own result is wrong where it has some.
 WITHOUT_GAPS = {"torch.ops.aten._scaled_dot_product_flash_attention_for_cpu"}
 
 # Their tensor arguments beside the input have to be on the CPU.

@@ -35,7 +35,7 @@ class BatchStock : public std::enable_shared_from_this<BatchStock> {
  private:
   struct Entry {
     std::unique_ptr<FormingBatch> batch;
-    bool is_used;  // as its callers left it
+    bool is_used = false;  // as its callers left it
   };
   struct Idle {
     std::vector<Entry> entries;  // the last to come back last

@@ -42,8 +42,8 @@ struct GraphPlace {
   const device::Run& run;
   Address flags = 0;  // 0: it has none
   std::span<const device::Command> before = {}, after = {};
-  Ticket end =
-      {};  // the submission's, where `after` ends it and a graph can tell of that; else without a word
+  // The submission's, where `after` ends it and a graph can tell of that; else without a word.
+  Ticket end = {};
 
   bool tells() const { return end.word != 0; }
 
