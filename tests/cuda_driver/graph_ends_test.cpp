@@ -15,13 +15,27 @@ namespace {
 
 using namespace graphs_fixture;  // NOLINT
 
+// A program with what it is asked, at one place.
+struct Asked {
+  Ref<device::Device> device = device_with_graphs();
+  Ref<const device::Program> program = layers(*device, 5);
+  ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
+  Staged staged{*device, *program, x};
+
+  // Whether the answer is right; what was there before is not.
+  bool answers(Session& session) const {
+    forget();
+    REQUIRE(staged.submit(session, program).ok());
+    return staged.holds(wanted);
+  }
+  void forget() const { std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes())); }
+};
+
 TEST_CASE("a graph that ends a submission with a copy to the host tells of its end, and no stream does") {
-  const auto device = device_with_graphs();
-  const auto program = layers(*device, 5);
-  Session session(*device);
-  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
-  const Staged staged(*device, *program, x);
-  const device::View there = conformance::empty_like(*device, x.dtype(), x.extents());
+  const Asked a;
+  const Staged& staged = a.staged;
+  Session session(*a.device);
+  const device::View there = conformance::empty_like(*a.device, a.x.dtype(), a.x.extents());
   struct Ends {
     const char* with;
     bool tells;
@@ -33,35 +47,30 @@ TEST_CASE("a graph that ends a submission with a copy to the host tells of its e
       {"two copies to the host", true, [&](auto& list) { list.copy(staged.place.outputs[0], staged.out); }},
       {"a fill", false, [&](auto& list) { list.fill(there, 1); }},
       {"the run once more", false,
-       [&](auto& list) { list.run(program, staged.place.arena, staged.place.inputs, staged.place.outputs); }},
+       [&](auto& list) {
+         list.run(a.program, staged.place.arena, staged.place.inputs, staged.place.outputs);
+       }},
   };
   for (const auto& [with, tells, add] : cases) {
     CAPTURE(with);
     for (int time = 0; time < 4; ++time) {
-      device::CommandList list = staged.list_for(program);
+      device::CommandList list = staged.list_for(a.program);
       add(list);
-      std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
+      a.forget();
       cuda_double::forget_faults();
       REQUIRE(session.submit(list).ok());
-      CHECK(staged.holds(wanted));
+      CHECK(staged.holds(a.wanted));
       if (time > 1) CHECK(calls_of(Call::kWrite) == (tells ? 0 : 1));
     }
   }
 }
 
 TEST_CASE("one graph tells of its ends on several streams in turn, each its own values") {
-  const auto device = device_with_graphs();
-  const auto program = layers(*device, 5);
+  const Asked a;
   std::vector<std::unique_ptr<Session>> sessions;
-  for (int i = 0; i < 3; ++i) sessions.push_back(std::make_unique<Session>(*device));
-  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
-  const Staged staged(*device, *program, x);
+  for (int i = 0; i < 3; ++i) sessions.push_back(std::make_unique<Session>(*a.device));
   cuda_double::forget_faults();
-  for (size_t time = 0; time < 30; ++time) {
-    std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
-    REQUIRE(staged.submit(*sessions[time * time % 3], program).ok());
-    CHECK(staged.holds(wanted));
-  }
+  for (size_t time = 0; time < 30; ++time) CHECK(a.answers(*sessions[time * time % 3]));
   CHECK(calls_of(Call::kInstantiate) == 1);
   CHECK(calls_of(Call::kWrite) == 1);
 }
@@ -112,13 +121,10 @@ TEST_CASE("a timeline may outlive the device whose graph told it of its last sub
   const int others = cuda_double::live_graphs();
   device::Point last;
   {
-    const auto device = device_with_graphs();
-    const auto program = layers(*device, 5);
-    const ir::Tensor x = rows_of(5, 1);
-    const Staged staged(*device, *program, x);
-    Session session(*device);
+    const Asked a;
+    Session session(*a.device);
     cuda_double::forget_faults();
-    for (int time = 0; time < 4; ++time) REQUIRE(staged.submit(session, program).ok());
+    for (int time = 0; time < 4; ++time) CHECK(a.answers(session));
     CHECK(calls_of(Call::kWrite) == 1);
     last = {session.queue().timeline(), session.next_value() - 1};
     CHECK(cuda_double::live_graphs() > others);
@@ -127,37 +133,28 @@ TEST_CASE("a timeline may outlive the device whose graph told it of its last sub
   CHECK(last.done());
 }
 
-TEST_CASE("a graph that cannot be launched tells of nothing, and its submission is told of by the stream") {
-  const auto device = device_with_graphs();
-  const auto program = layers(*device, 5);
-  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
-  const Staged staged(*device, *program, x);
-  Session session(*device);
-  for (int time = 0; time < 2; ++time) REQUIRE(staged.submit(session, program).ok());
+TEST_CASE("a submission whose graph cannot be launched is told of by the stream") {
+  const Asked a;
+  Session session(*a.device);
+  for (int time = 0; time < 2; ++time) CHECK(a.answers(session));
   for (const bool refused : {true, false}) {
-    std::memset(staged.out.host(), 0, static_cast<size_t>(x.bytes()));
     cuda_double::forget_faults();
     if (refused) cuda_double::refuse(Call::kGraphLaunch, kInvalidValue, 0, 1);
-    REQUIRE(staged.submit(session, program).ok());
-    CHECK(staged.holds(wanted));
+    CHECK(a.answers(session));
     CHECK(calls_of(Call::kWrite) == (refused ? 1 : 0));
   }
 }
 
 TEST_CASE("a graph for whose end no memory can be pinned is one, and the stream tells") {
-  const auto device = device_with_graphs();
-  const auto program = layers(*device, 5);
-  const ir::Tensor x = rows_of(5, 1), wanted = launched_directly(x);
-  const Staged staged(*device, *program, x);
-  Session session(*device);
-  REQUIRE(staged.submit(session, program).ok());
+  const Asked a;
+  Session session(*a.device);
+  CHECK(a.answers(session));
   cuda_double::forget_faults();
   cuda_double::refuse(Call::kPin, kOutOfMemory, 0, 1);
-  for (int time = 0; time < 3; ++time) REQUIRE(staged.submit(session, program).ok());
+  for (int time = 0; time < 3; ++time) CHECK(a.answers(session));
   CHECK(calls_of(Call::kInstantiate) == 1);
   CHECK(calls_of(Call::kGraphLaunch) == 3);
   CHECK(calls_of(Call::kWrite) == 3);
-  CHECK(staged.holds(wanted));
 }
 
 TEST_CASE("what a graph tells by lives until it has, though the graph may be gone before") {

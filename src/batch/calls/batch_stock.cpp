@@ -24,17 +24,18 @@ Ref<FormingBatch> BatchStock::take(const RowLayout& layout, std::span<const ir::
   {
     auto idle = idle_.lock();
     auto& entries = idle->entries;
-    auto best = entries.rend();  // one that is emptied, if there is
-    for (auto each = entries.rbegin(); each != entries.rend() && (best == entries.rend() || best->is_used);
-         ++each) {
-      const FormingBatch& batch = *each->batch;
-      const bool fits =
-          &batch.layout == &layout && batch.capacity >= rows && same_rows(batch.row_extents, row_extents);
-      if (fits && (best == entries.rend() || !each->is_used)) best = each;
-    }
-    if (best == entries.rend()) return nullptr;
-    taken = std::move(*best);
-    entries.erase(std::next(best).base());
+    const auto last_that_is = [&](bool used) {
+      return std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& each) {
+        const FormingBatch& batch = *each.batch;
+        return each.is_used == used && &batch.layout == &layout && batch.capacity >= rows &&
+               same_rows(batch.row_extents, row_extents);
+      });
+    };
+    auto found = last_that_is(false);
+    if (found == entries.rend()) found = last_that_is(true);
+    if (found == entries.rend()) return nullptr;
+    taken = std::move(*found);
+    entries.erase(std::next(found).base());
     if (taken.is_used) used_.sub_relaxed(1);
   }
   if (taken.is_used) taken.batch->renew();

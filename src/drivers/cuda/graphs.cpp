@@ -93,34 +93,28 @@ Graphs::Graph::~Graph() {
 }
 
 Result<Graphs::Launched> Graphs::launch(const GraphPlace& place, StreamHandle stream) {
-  Launched made;
-  if (std::optional<Launched> whole = launched(place, stream, made.keep)) return *std::move(whole);
+  const CudaProgram& program = place.program();
+  const bool may = program.fits_graph(place.copies()) && program.graph_failures() < kMostFailures;
+  Ref<const Graph> graph = may ? find(place) : nullptr;
+  if (graph != nullptr && is_launched(*graph, place, stream)) [[likely]]
+    return Launched{graph->tells(), graph->tells() ? graph : nullptr};
   IntoStream into(*device_, stream);
   HEDDLE_TRY(place.give(*device_, into));
-  return made;
+  return Launched{false, std::move(graph)};  // CUDA may have taken a part of it
 }
 
-// As one; nothing: not this time. `failed` then is what CUDA may have taken a part of.
-std::optional<Graphs::Launched> Graphs::launched(const GraphPlace& place, StreamHandle stream,
-                                                 Ref<const void>& failed) {
-  const CudaProgram& program = place.program();
-  if (!program.fits_graph(place.copies()) || program.graph_failures() >= kMostFailures) return std::nullopt;
-  Ref<const Graph> graph = find(place);
-  if (graph == nullptr) return std::nullopt;
-  Status status = bring_up_to_date(*graph, place);
+bool Graphs::is_launched(const Graph& graph, const GraphPlace& place, StreamHandle stream) {
+  Status status = bring_up_to_date(graph, place);
   if (status.ok())
-    status = device_->check(device_->api.graph_launch(graph->executable, stream), "cuGraphLaunch");
-  if (status.ok()) [[likely]] {
-    if (!graph->tells()) return Launched();
-    return Launched{true, std::move(graph)};
-  }
+    status = device_->check(device_->api.graph_launch(graph.executable, stream), "cuGraphLaunch");
+  if (status.ok()) [[likely]]
+    return true;
   // If the device is lost, the launches say so. They overwrite all that they read but the run's inputs: what
   // CUDA took of the graph does no harm, since it tells of nothing.
-  if (graph->tells()) Tickets::write_nothing(graph->drawn.ticket);
-  failed = graph;
-  program.count_graph_failure();
+  if (graph.tells()) Tickets::write_nothing(graph.drawn.ticket);
+  place.program().count_graph_failure();
   built_.erase_if([&](const GraphKey& key) { return key == place; });
-  return std::nullopt;
+  return false;
 }
 
 Status Graphs::bring_up_to_date(const Graph& graph, const GraphPlace& place) const {

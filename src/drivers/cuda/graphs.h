@@ -27,7 +27,6 @@
 #pragma once
 
 #include <array>
-#include <optional>
 #include <span>
 
 #include "base/once_map.h"
@@ -95,7 +94,7 @@ class Graphs {
 
   struct Launched {
     bool tells = false;              // of its end, itself
-    Ref<const void> keep = nullptr;  // has to live until the submission is over
+    Ref<const void> keep = nullptr;  // has to live until the submission is over; null: nothing
   };
   // Enqueues all of it; the device's context is current.
   Result<Launched> launch(const GraphPlace& place, StreamHandle stream);
@@ -139,8 +138,8 @@ class Graphs {
 
   using Built = OnceMap<GraphKey, Graph, GraphHash>;
 
-  std::optional<Launched> launched(const GraphPlace& place, StreamHandle stream, Ref<const void>& failed);
-  Ref<const Graph> find(const GraphPlace& place);  // null: not this time
+  bool is_launched(const Graph& graph, const GraphPlace& place, StreamHandle stream);  // false: not this time
+  Ref<const Graph> find(const GraphPlace& place);                                      // null: not this time
   // Its copies become those of the place, and its end the submission's.
   Status bring_up_to_date(const Graph& graph, const GraphPlace& place) const;
   bool is_wanted(const GraphPlace& place);

@@ -106,15 +106,22 @@ TEST_CASE("empty_cache gives everything back that is not in use") {
   CHECK(f.device->counts().memory_bytes.load_relaxed() == 1024);
 }
 
-TEST_CASE("beyond the high watermark cached blocks are freed down to the low one") {
-  Options options;
-  options.high_watermark = 0.5;
-  options.low_watermark = 0.25;
-  AllocatorFixture f(64 * kMiB, options);
-  {
+// Cached blocks of 4 MiB; the watermarks are 32 and 16.
+struct Watermarked : AllocatorFixture {
+  explicit Watermarked(int blocks) : AllocatorFixture(64 * kMiB, options()) {
     std::vector<Ref<device::Buffer>> all;
-    for (uint64_t i = 0; i < 7; ++i) all.push_back(*f.allocator->allocate(4 * kMiB));
+    for (int i = 0; i < blocks; ++i) all.push_back(*allocator->allocate(4 * kMiB));
   }
+  static Options options() {
+    Options options;
+    options.high_watermark = 0.5;
+    options.low_watermark = 0.25;
+    return options;
+  }
+};
+
+TEST_CASE("beyond the high watermark cached blocks are freed down to the low one") {
+  Watermarked f(7);
   CHECK(f.allocator->stats().reserved == 28 * kMiB);
   const auto next = *f.allocator->allocate(
       6 * kMiB);  // 34 MiB would be reserved, 32 are the high watermark, 16 the low one
@@ -123,14 +130,7 @@ TEST_CASE("beyond the high watermark cached blocks are freed down to the low one
 }
 
 TEST_CASE("up to the high watermark cached blocks stay, also beyond the low one") {
-  Options options;
-  options.high_watermark = 0.5;
-  options.low_watermark = 0.25;
-  AllocatorFixture f(64 * kMiB, options);
-  {
-    std::vector<Ref<device::Buffer>> all;
-    for (uint64_t i = 0; i < 5; ++i) all.push_back(*f.allocator->allocate(4 * kMiB));
-  }
+  Watermarked f(5);
   const auto next = *f.allocator->allocate(12 * kMiB);
   CHECK(f.allocator->stats().reserved == 32 * kMiB);
   CHECK(f.allocator->stats().driver_frees == 0);
