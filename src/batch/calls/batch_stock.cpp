@@ -75,7 +75,7 @@ void BatchStock::put_back(std::unique_ptr<FormingBatch> batch) {
   }
   if (!batch->slot->is_quiet()) return;
   // A run that nobody waited for keeps its model open, and an absent member what it was given.
-  const bool holds_nothing = batch->seats != 0 && !batch->has_absents() && !batch->in_flight.has_value();
+  const bool holds_nothing = !batch->has_absents() && !batch->in_flight.has_value();
   const bool is_used = tidied_ && holds_nothing;
   if (!is_used) batch->renew();
   keep({std::move(batch), is_used});
