@@ -117,6 +117,48 @@ void give(const Model::Answer& then, Result<std::vector<device::View>> result) {
   }
 }
 
+// Some of these, in the memory of whoever has them where they are few.
+template <class T>
+class Some {
+ public:
+  explicit Some(size_t count) : count_(count), many_(count > kFew ? count : 0) {}
+  std::span<T> span() { return {count_ > kFew ? many_.data() : few_.data(), count_}; }
+  std::span<const T> span() const { return {count_ > kFew ? many_.data() : few_.data(), count_}; }
+
+ private:
+  static constexpr size_t kFew = 2;
+  const size_t count_;
+  std::array<T, kFew> few_ = {};
+  std::vector<T> many_;
+};
+
+// A submission, in one piece of memory: the thread that answers it is seldom the one that made it.
+class Submitted final : public batch::Absent {
+ public:
+  Submitted(const Device& device, std::span<const Tensor> inputs, Model::Answer then)
+      : views_(inputs.size()), owners_(inputs.size()), then_(std::move(then)) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      views_.span()[i] = Internals::view(inputs[i]);
+      owners_.span()[i] = Internals::keep(inputs[i]);
+    }
+    may_be_left_ = Internals::keeps_all(device, inputs);
+  }
+  std::span<const device::View> inputs() const override { return views_.span(); }
+  Ref<const void> keep() const override {
+    if (!may_be_left_) return nullptr;
+    const auto owners = owners_.span();
+    return std::make_shared<const std::vector<Owner>>(owners.begin(), owners.end());
+  }
+  void answer(Result<Views> result) override { give(then_, std::move(result)); }
+
+ private:
+  using Owner = std::shared_ptr<const void>;
+  Some<device::View> views_;
+  Some<Owner> owners_;  // of memory that is in no buffer
+  bool may_be_left_ = false;
+  const Model::Answer then_;
+};
+
 std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::vector<Port>& inputs) {
   if (shapes.size() != inputs.size()) {
     throw Error(ErrorCode::invalid, text(shapes.size(), " shapes for a model of ", inputs.size(), " inputs"));
@@ -392,17 +434,14 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
     if (const Model* const other = held->taken.other())
       return other->submit(inputs, options, std::move(then));
   }
-  batch::Coalescer::Submission call;
-  call.inputs = views_of(inputs);
-  call.deadline = to_deadline(options.timeout);
-  call.cancel = options.cancel;
-  call.alone = !coalesces(*kept, call.inputs);
-  call.holds = std::make_shared<const std::vector<Tensor>>(inputs.begin(), inputs.end());
-  if (Internals::keeps_all(kept->device, inputs)) call.keep = call.holds;
-  call.then = [then = std::move(then)](Result<std::vector<device::View>> result) {
-    give(then, std::move(result));
-  };
-  within_memory([&] { check(kept->calls->submit(std::move(call))); });
+  within_memory([&] {
+    batch::Coalescer::Submission call;
+    call.absent = std::make_unique<Submitted>(kept->device, inputs, std::move(then));
+    call.deadline = to_deadline(options.timeout);
+    call.cancel = options.cancel;
+    call.alone = !coalesces(*kept, call.absent->inputs());
+    check(kept->calls->submit(std::move(call)));
+  });
 }
 
 void Model::compile(std::span<const Shape> shapes) const {

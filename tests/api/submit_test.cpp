@@ -66,6 +66,48 @@ struct Picky : OnTestDevice {
 
 }  // namespace
 
+TEST_CASE("a submission owns its inputs until it is answered, however many they are") {
+  for (const size_t count : {size_t{1}, size_t{2}, size_t{3}, size_t{9}}) {
+    CAPTURE(count);
+    OnTestDevice on(true);
+    Latch door;
+    on.driver->set_kernel("sum", [&door](const device::Run& run) {
+      door.wait();
+      auto* const to = reinterpret_cast<float*>(run.outputs[0].host());
+      for (const device::View& each : run.inputs) {
+        for (int64_t i = 0; i < 4; ++i) to[i] += reinterpret_cast<const float*>(each.host())[i];
+      }
+      return Status();
+    });
+    GraphBuilder graph("sum");
+    std::vector<GraphBuilder::Value> inputs;
+    for (size_t i = 0; i < count; ++i) {
+      inputs.push_back(graph.input("x" + std::to_string(i), DType::f32, {"batch", 4}));
+    }
+    graph.output(graph.add("Max", inputs), "y");
+    ModelOptions options;
+    options.device = on.device;
+    options.coalesce = false;
+    const Model model = graph.build(options);
+    Answers answers(1);
+    std::vector<float> expected(4, 0.0F);
+    {
+      std::vector<Tensor> xs;
+      for (size_t i = 0; i < count; ++i) {
+        xs.push_back(rows(1, static_cast<float>(10 * i)));
+        for (size_t column = 0; column < 4; ++column) expected[column] += xs[i].values<float>()[column];
+      }
+      model.submit(xs, {}, answers.take(0));
+    }
+    const std::vector<Tensor> others(count, rows(1, 1000));  // where the first ones lay, if they went
+    door.open();
+    answers.wait(1);
+    REQUIRE(answers.all[0].code == ErrorCode{});
+    const auto values = answers.all[0].results[0].values<float>();
+    CHECK(std::vector<float>(values.begin(), values.end()) == expected);
+  }
+}
+
 TEST_CASE("what is submitted is answered once with its own rows, whatever the model and the device") {
   for (const bool asynchronous : {false, true}) {
     for (const bool coalesce : {false, true}) {

@@ -33,12 +33,12 @@ std::function<void()> Coalescer::weakly(const Here& who, Seat::Note note) {
 
 // While the seat counts as not written, so that no leader has it yet.
 void Coalescer::watch(const Here& me, const std::stop_token& cancel) {
-  const Member& member = me.member();
+  Member& member = me.member();
   if (!member.deadline.is_never()) {
     leaders_.at(timer_of(*me.batch, member), weakly(me, Seat::Note::none));
   }
   if (cancel.stop_possible()) {
-    member.absent->on_cancel.emplace(cancel, weakly(me, Seat::Note::cancelled));
+    member.on_cancel = std::make_unique<Member::OnCancel>(cancel, weakly(me, Seat::Note::cancelled));
   }
 }
 
@@ -72,8 +72,8 @@ void Coalescer::lead_lone(const Here& who) {
   Member& member = who.member();
   const CallShape shape{member.rows, who.batch->row_extents, member.lengths};
   const Absent& absent = *member.absent;
-  const Keep keep = [&] { return absent.keep; };
-  const Caller caller{absent.inputs, who.batch->layout, shape, member.deadline, &keep};
+  const Keep keep = [&] { return absent.keep(); };
+  const Caller caller{absent.inputs(), who.batch->layout, shape, member.deadline, &keep};
   give(who.batch, member, run_alone(caller, who));
 }
 
@@ -151,11 +151,14 @@ void Coalescer::answer_absents(const Batch& batch) {
 
 void Coalescer::answer_from(const Batch& batch, size_t first) {
   const size_t end = std::min(first + kAnswersEach, batch->seats);
+  uint64_t answered = 0;
   for (size_t seat = first; seat < end; ++seat) {
     Member& member = batch->members[seat];
-    if (member.absent == nullptr || member.gone) continue;
-    give(batch, member, answer(batch, member.absent->inputs, seat));
+    if (!member.is_absent.load_relaxed() || member.gone) continue;
+    tell(batch, member, answer(batch, member.absent->inputs(), seat));
+    ++answered;
   }
+  if (answered != 0) leaders_.settle(answered);
 }
 
 // Once all seats are written.
@@ -164,12 +167,15 @@ void Coalescer::answer_refused(const Batch& batch) {
 }
 
 void Coalescer::give(const Batch& batch, Member& member, Result<Views> result) {
-  if (!member.deadline.is_never()) leaders_.forget(timer_of(*batch, member));
-  {
-    const auto then = std::move(member.absent->then);
-    then(std::move(result));
-  }
+  tell(batch, member, std::move(result));
   leaders_.settle();
+}
+
+void Coalescer::tell(const Batch& batch, Member& member, Result<Views> result) {
+  if (!member.deadline.is_never()) leaders_.forget(timer_of(*batch, member));
+  // The rows of one that left may still be copied from where it has them.
+  const std::unique_ptr<Absent> over = member.gone ? nullptr : std::move(member.absent);
+  (over == nullptr ? member.absent : over)->answer(std::move(result));
 }
 
 }  // namespace heddle::batch

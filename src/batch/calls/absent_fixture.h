@@ -8,6 +8,7 @@
 #include <deque>
 
 #include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/submission_fixture.h"
 
 namespace heddle::batch {
 
@@ -27,18 +28,14 @@ class Letters {
   Status post(Rows rows, Deadline deadline = Deadline::never(), std::stop_token cancel = {},
               std::function<void(Sent&)> also = {}) {
     Sent& sent = sent_.lock()->emplace_back(std::move(rows));
-    Coalescer::Submission call;
-    call.inputs = {sent.rows.view()};
-    call.deadline = deadline;
-    call.cancel = std::move(cancel);
-    call.then = [this, &sent, also = std::move(also)](Result<std::vector<View>> result) {
+    const auto then = [this, &sent, also = std::move(also)](const Result<std::vector<View>>& result) {
       sent.code = result.status().code();
       sent.right = on_.right(sent.rows, result);
       if (also) also(sent);
       sent.answers.add_release(1);
       answered_.add_release(1);
     };
-    Status status = on_.coalescer->submit(std::move(call));
+    Status status = on_.coalescer->submit({submitted(sent.rows.view(), then), deadline, std::move(cancel)});
     if (status.ok()) posted_.add_relaxed(1);
     return status;
   }

@@ -6,6 +6,7 @@
 #include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/submission_fixture.h"
 
 namespace heddle::batch {
 namespace {
@@ -39,11 +40,10 @@ TEST_CASE("simulated: submissions that are late or cancelled are answered once, 
         const auto rows = std::make_shared<Rows>(1 + static_cast<int64_t>(i % 2),
                                                  static_cast<float>(10 * thread) + static_cast<float>(i));
         Coalescer::Submission call;
-        call.inputs = {rows->view()};
         const uint64_t kind = sim.random(4);
         if (kind == 0) call.deadline = Deadline::in(microseconds(sim.random(80)));
         if (kind == 1) call.cancel = stop.get_token();
-        call.then = [&, rows](const Result<std::vector<View>>& result) {
+        call.absent = submitted(rows->view(), [&, rows](const Result<std::vector<View>>& result) {
           const Code code = result.status().code();
           sim.expect(!result.ok() || fixture.right(*rows, result), "its own rows");
           sim.expect(result.ok() || code == Code::deadline || code == Code::cancelled,
@@ -51,7 +51,7 @@ TEST_CASE("simulated: submissions that are late or cancelled are answered once, 
           (result.ok() ? in_time : code == Code::deadline ? too_late : stopped).add_relaxed(1);
           answers.add_release(1);
           answers.notify_all();
-        };
+        });
         sim.expect(fixture.coalescer->submit(std::move(call)).ok(), "it is taken");
       }
     });
@@ -102,8 +102,8 @@ TEST_CASE("simulated: a model closed while callers and submissions sit down answ
           continue;
         }
         Coalescer::Submission call;
-        call.inputs = {rows->view()};
-        call.then = [&, rows](const Result<std::vector<View>>& result) { answered(*rows, result); };
+        call.absent = submitted(
+            rows->view(), [&, rows](const Result<std::vector<View>>& result) { answered(*rows, result); });
         if (const Status taken = fixture.coalescer->submit(std::move(call)); !taken.ok())
           answered(*rows, taken);
       }

@@ -68,6 +68,23 @@ TEST_CASE("answers of a batch that take long keep as many leaders as there are s
   CHECK(f.coalescer->stats().batches == 2);
 }
 
+TEST_CASE("what a submission brought goes with its answer, though its batch has others to answer") {
+  Fixture f(with(1));
+  Letters letters(f);
+  Rows first(1, 1);
+  auto owner = std::make_shared<int>(0);
+  const std::weak_ptr<int> held = owner;
+  bool was_held = true;
+  const Letters::Counts counts = behind_a_held_lane(f, letters, [&] {
+    REQUIRE(f.coalescer->submit({submitted(first.view(), [](const auto&) {}, std::move(owner))}).ok());
+    REQUIRE(letters.post(Rows(1, 2), Deadline::never(), {}, [&](Sent&) { was_held = !held.expired(); }).ok());
+    CHECK_FALSE(held.expired());
+  });
+  CHECK(counts.right == 2);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {2, 4}});
+  CHECK_FALSE(was_held);
+}
+
 TEST_CASE("a batch that has a member with a thread is led by it, and the others are answered by leaders") {
   Fixture f(with(1));
   Letters letters(f);
@@ -239,18 +256,16 @@ TEST_CASE("an answer may close the coalescer, and be the end of it") {
       f.runtime, f.model, *RowLayout::make(f.model->inputs(), f.model->outputs(), {}, false), options);
   Rows x(1, 5);
   Atomic<int> answers{0};
-  Coalescer::Submission call;
-  call.inputs = {x.view()};
   Latch mine;
-  call.then = [&, &held = own](const Result<std::vector<View>>& result) {
+  const auto then = [&, &held = own](const Result<std::vector<View>>& result) {
     mine.wait();
     CHECK(f.right(x, result));
     held->close();
-    CHECK(held->submit({}).code() != Code::ok);
+    CHECK(held->submit({submitted(x.view())}).code() == Code::unavailable);
     held.reset();
     answers.add_release(1);
   };
-  REQUIRE(own->submit(std::move(call)).ok());
+  REQUIRE(own->submit({submitted(x.view(), then)}).ok());
   mine.open();
   wait_until([&] { return answers.load_acquire() == 1; });
   wait_until([&] { return outlived.lock()->size() == 1; });

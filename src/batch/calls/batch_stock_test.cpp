@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/submission_fixture.h"
 
 namespace heddle::batch {
 
@@ -49,7 +50,7 @@ TEST_CASE("a batch that is let go comes back as it was made, for as many rows of
   batch->taken = batch->done = true;
   batch->failure = Status::invalid("of the last run");
   Member& member = batch->members[0];
-  member.absent = std::make_unique<Absent>();
+  member.absent = submitted({});
   member.gone = true;
   member.met.store_relaxed(true);
   member.is_absent.store_relaxed(true);
@@ -125,8 +126,7 @@ TEST_CASE("what a batch holds of its callers is let go with it, though nobody wa
   Ref<FormingBatch> batch = s.lent(4);
   batch->seats = 1;
   batch->absents.add_relaxed(1);
-  batch->members[0].absent = std::make_unique<Absent>();
-  batch->members[0].absent->holds = held;
+  batch->members[0].absent = submitted({}, {}, held);
   REQUIRE(held.use_count() == 2);
   batch.reset();
   CHECK(held.use_count() == 1);

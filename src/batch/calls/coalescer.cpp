@@ -125,32 +125,28 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
 }
 
 Status Coalescer::submit(Submission call) {
-  HEDDLE_TRY(check(call.inputs));
+  const std::span<const View> inputs = call.absent->inputs();
+  HEDDLE_TRY(check(inputs));
   const RowLayout& lies = layout();
   CallShape shape;
   shape.rows = 1;
   const bool alone = call.alone || options_.alone;
   if (!alone) {
-    HEDDLE_TRY_ASSIGN(shape, lies.shape_of(call.inputs));
+    HEDDLE_TRY_ASSIGN(shape, lies.shape_of(inputs));
   }
   if (const Status promised = leaders_.owe(); !promised.ok()) {
     return promised.code() == Code::unavailable ? model_->closed_status() : promised;
   }
-  auto absent = std::make_unique<Absent>();
-  absent->inputs = std::move(call.inputs);
-  absent->holds = std::move(call.holds);
-  absent->keep = std::move(call.keep);
-  absent->then = std::move(call.then);
-  // Which is there until the batch ends, and no batch does before the rows of all its seats are written.
-  const Caller caller{absent->inputs, lies, shape, call.deadline};
+  // There until it is answered, which is not before the rows of all seats of its batch are written.
+  const Caller caller{inputs, lies, shape, call.deadline};
   if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller, false)) {
-    const bool asks = leave_empty(claimed->me, std::move(absent));
+    const bool asks = leave_empty(claimed->me, std::move(call.absent));
     claimed->asks = claimed->asks || asks;
     watch(claimed->me, call.cancel);
     follow(claimed->me, write_claimed(*claimed, caller));
     return {};
   }
-  const Result<Arrival> seated = arrive(caller, alone, std::move(absent));
+  const Result<Arrival> seated = arrive(caller, alone, std::move(call.absent));
   if (!seated.ok()) {
     leaders_.settle();
     return seated.status();
@@ -205,7 +201,7 @@ Result<Coalescer::Views> Coalescer::answer(const Batch& batch, std::span<const V
   runtime::Call call;
   call.inputs = inputs;
   call.deadline = member.deadline;
-  if (member.absent != nullptr) call.keep = member.absent->keep;
+  if (member.absent != nullptr) call.keep = member.absent->keep();
   return runtime_->run(*model_, call);
 }
 

@@ -115,16 +115,13 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
                      const Keep& keep);
 
   struct Submission {
-    Views inputs;
+    std::unique_ptr<Absent> absent;
     Deadline deadline = Deadline::never();
     std::stop_token cancel = {};
-    Ref<const void> keep = nullptr;   // as runtime::Call::keep
-    Ref<const void> holds = nullptr;  // let go with the batch
-    bool alone = false;               // not to be joined, whatever its rows are
-    std::function<void(Result<Views>)> then;
+    bool alone = false;  // not to be joined, whatever its rows are
   };
-  // `then` is called once, on a thread of leaders.h, with no lock held; it throws nothing. Where this returns
-  // a failure, the call was not seated, and `then` is not called.
+  // It is answered once, on a thread of leaders.h. Where this returns a failure, the call was not seated, and
+  // is not answered.
   Status submit(Submission call);
 
   // Calls whose shapes lie in one group. `formed` is called when their rows are staged.
@@ -291,7 +288,9 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void answer_absents(const Batch& batch);
   void answer_from(const Batch& batch, size_t first);
   void answer_refused(const Batch& batch);
+  // Answers, and keeps the promise. tell() leaves that to the caller.
   void give(const Batch& batch, Member& member, Result<Views> result);
+  void tell(const Batch& batch, Member& member, Result<Views> result);
   static Leaders::Timer timer_of(const FormingBatch& batch, const Member& member);
 
   class Leaving;

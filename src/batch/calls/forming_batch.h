@@ -19,6 +19,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -56,14 +57,15 @@ class Seat {
   Parker parker_;
 };
 
-// What stands in for the thread of a member that has none. Only `then` changes once the seat is taken: the
-// thread that answers takes it.
-struct Absent {
-  std::vector<device::View> inputs;
-  Ref<const void> holds;  // owns what `inputs` show, as far as it has an owner; until the batch ends
-  Ref<const void> keep;   // as runtime::Call::keep
-  std::function<void(Result<std::vector<device::View>>)> then;  // called once, with no lock held
-  std::optional<StopCallback<std::function<void()>>> on_cancel;
+// What stands in for the thread of a member that has none. Who answers it drops it, unless it left before the
+// end: a thread that submits again then finds memory of its own, and frees none of another's.
+class Absent {
+ public:
+  using Views = std::vector<device::View>;
+  virtual ~Absent() = default;
+  virtual std::span<const device::View> inputs() const = 0;  // the same for as long as it lives, and owned
+  virtual Ref<const void> keep() const { return nullptr; }   // as runtime::Call::keep
+  virtual void answer(Result<Views> result) = 0;             // called once, with no lock held; throws nothing
 };
 
 // On cache lines of its own: its caller, and whoever tells it, write it while those beside it do the same.
@@ -71,9 +73,12 @@ struct alignas(64) Member {
   int64_t first = 0, rows = 0;   // its rows in the batch
   std::vector<int64_t> lengths;  // per ragged symbol: its own
   Deadline deadline = Deadline::never();
-  std::unique_ptr<Absent> absent;  // null: a thread waits in the seat; once its rows are written
-  Pace* pace = nullptr;            // at which its thread is told
-  bool gone = false;               // left before the end: cannot lead
+  std::unique_ptr<Absent> absent;  // where no thread waits in the seat
+  // Its cancellation, until the batch ends: it may come, and be answered, before this is there.
+  using OnCancel = StopCallback<std::function<void()>>;
+  std::unique_ptr<OnCancel> on_cancel;  // null: nobody can
+  Pace* pace = nullptr;                 // at which its thread is told
+  bool gone = false;                    // left before the end: cannot lead
   // Set by the member when it needs no telling any more, and by the thread that tells it. The second of them
   // finds it set (acq_rel) and tells the next one. See FormingBatch::tell_next().
   Atomic<bool> met{false};
@@ -84,6 +89,7 @@ struct alignas(64) Member {
 
   void renew() {
     absent.reset();
+    on_cancel.reset();
     gone = false;
     met.store_relaxed(false);
     is_absent.store_relaxed(false);
@@ -224,7 +230,7 @@ struct FormingBatch {
   bool awaits_answers(size_t first, size_t end) const {
     const auto at = [&](size_t seat) { return members.begin() + static_cast<ptrdiff_t>(seat); };
     return has_absents() && std::any_of(at(first), at(end), [](const Member& each) {
-             return each.absent != nullptr && !each.gone;
+             return each.is_absent.load_relaxed() && !each.gone;
            });
   }
 
@@ -232,7 +238,7 @@ struct FormingBatch {
   // to another core takes longer than to tell it. kNoSeat: nobody.
   size_t leader_of_before() const {
     const size_t seat = led_before.load_relaxed() - 1;
-    if (seat >= seats || members[seat].gone || members[seat].absent != nullptr) return kNoSeat;
+    if (seat >= seats || members[seat].gone || members[seat].is_absent.load_relaxed()) return kNoSeat;
     return members[seat].seat.is_asleep() ? kNoSeat : seat;
   }
   size_t first_living() const {
@@ -243,7 +249,7 @@ struct FormingBatch {
   // Who leads: the first member with a thread, else the first.
   size_t best_leader() const {
     for (size_t seat = 0; has_threads() && seat < seats; ++seat) {
-      if (!members[seat].gone && members[seat].absent == nullptr) return seat;
+      if (!members[seat].gone && !members[seat].is_absent.load_relaxed()) return seat;
     }
     return first_living();
   }

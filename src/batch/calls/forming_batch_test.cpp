@@ -5,6 +5,8 @@
 
 #include <set>
 
+#include "batch/calls/submission_fixture.h"
+
 namespace heddle::batch {
 
 namespace {
@@ -20,7 +22,7 @@ struct Taken {
     batch.seats = batch.living = seats;
   }
   void leave_empty(size_t seat) {
-    batch.members[seat].absent = std::make_unique<Absent>();
+    batch.members[seat].absent = submitted({});
     batch.members[seat].leave_empty();
     batch.absents.add_relaxed(1);
   }

@@ -144,13 +144,13 @@ Status Leaders::owe() {
   return Status::exhausted("no thread can be started to lead calls that have none");
 }
 
-void Leaders::settle() {
+void Leaders::settle(uint64_t promises) {
   Atomic<uint64_t>& owed = shared_->owed;
-  for (uint64_t seen = owed.load_relaxed(); (seen & ~Shared::kStopped) > 1;) {
-    if (owed.cas_weak_acq_rel(seen, seen - 1)) return;
+  for (uint64_t seen = owed.load_relaxed(); (seen & ~Shared::kStopped) > promises;) {
+    if (owed.cas_weak_acq_rel(seen, seen - promises)) return;
   }
   auto state = shared_->state.lock();
-  owed.sub_relaxed(1);  // the lock releases what came before
+  owed.sub_relaxed(promises);  // the lock releases what came before
   if (shared_->is_settled()) shared_->tell_all(state);
 }
 

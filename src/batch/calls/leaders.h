@@ -4,7 +4,7 @@
 //              none is idle for a task, or to keep the time, up to `most`; the first with the first promise.
 //   Looking    With processors to look on, one that is idle looks for a task before it sleeps (looking.h).
 //              Nobody is woken for as many tasks as look: each looks under the lock before it sleeps.
-//   Promises   Each owe() is followed by one settle(). The threads stay until nothing is owed, so a task that
+//   Promises   Each owe() is settled once, later. The threads stay until nothing is owed, so a task that
 //              settles a promise may be posted after stop().
 //   States     open -> stopped (nothing more may be owed) -> over (nothing is owed, the threads have ended).
 //   Threads    Any. Tasks and timers may call everything here, and destroy the Leaders.
@@ -48,7 +48,7 @@ class Leaders {
   Leaders& operator=(const Leaders&) = delete;
 
   Status owe();  // unavailable once stopped; exhausted when not even one thread can be started
-  void settle();
+  void settle(uint64_t promises = 1);  // several at once write the word that all threads share once
   void post(Task task);
   void at(const Timer& timer, Task task);  // a timer of this name that is set already stays
   void forget(const Timer& timer);         // nothing when it has rung

@@ -6,6 +6,7 @@
 
 #include "base/simulation_fixture.h"
 #include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/submission_fixture.h"
 
 namespace heddle::batch {
 
@@ -105,16 +106,15 @@ TEST_CASE("simulated: a batch that its members have left while it was written ma
       for (uint64_t steps = sim.random(100); steps > 0; --steps) yield_point("comes");
       if (thread != 0) return call_rows(sim, fixture, 2, static_cast<float>(thread));
       const auto rows = std::make_shared<Rows>(2, 100.0F);
-      Coalescer::Submission call;
-      call.inputs = {rows->view()};
-      call.holds = rows;
-      call.cancel = stop.get_token();
-      call.then = [&](const Result<std::vector<View>>& result) {
+      const auto then = [&](const Result<std::vector<View>>& result) {
         sim.expect(result.ok() || result.status().code() == Code::cancelled, "its rows, or cancelled");
         answers.add_release(1);
         answers.notify_all();
       };
-      sim.expect(fixture.coalescer->submit(std::move(call)).ok(), "it is taken");
+      sim.expect(fixture.coalescer
+                     ->submit({submitted(rows->view(), then, rows), Deadline::never(), stop.get_token()})
+                     .ok(),
+                 "it is taken");
       answers.wait(0);
     });
     fixture.coalescer->close();

@@ -6,6 +6,7 @@
 
 #include "base/thread.h"
 #include "batch/calls/coalescer.h"
+#include "batch/calls/submission_fixture.h"
 #include "runtime/test_device_fixture.h"
 
 namespace heddle::batch {
@@ -103,14 +104,12 @@ void submit_three(CallsFixture& f, float last, int64_t length) {
   x.values.assign(static_cast<size_t>(length), 3);
   x.extents = {1, length};
   const auto submit = [&] {
-    Coalescer::Submission call;
-    call.inputs = {x.view()};
-    call.then = [&](Result<std::vector<View>> y) {
+    const auto then = [&](Result<std::vector<View>> y) {
       const std::vector<float> expected(x.values.size(), 3 + 3 * last);
       right.add_relaxed(y.ok() && runtime::test::values_of(y->front()) == expected ? 1 : 0);
       answered.add_release(1);
     };
-    REQUIRE(f.calls->submit(std::move(call)).ok());
+    REQUIRE(f.calls->submit({submitted(x.view(), then)}).ok());
   };
   submit();
   runtime::test::wait_until([&] { return latch.arrived() == 1; });

@@ -254,7 +254,7 @@ bool Coalescer::try_leave(const Here& me) {
     count_in(*state);
     seam::did("calls.leave", !batch->done);
     if (batch->done) return false;  // just in time
-    if (member.absent != nullptr && (member.gone || (batch->alone && batch->taken))) return false;
+    if (member.is_absent.load_relaxed() && (member.gone || (batch->alone && batch->taken))) return false;
     count_out(*state, *batch, member);
     static_cast<void>(member.met.exchange_acq_rel(true));  // the next to tell the result skips it
     state->end_watch_of(me);
