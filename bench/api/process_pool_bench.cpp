@@ -1,7 +1,7 @@
 // Question  Are as many processes, each with a model of its own, faster than threads that share one?
 // Peer      In the same run: worker processes, forked before this one uses Heddle, which wait at a pipe.
 // Read as   calls a second of an MLP 256-512-256 over f32[1, 256], by N threads of one process and by N
-//           processes with one thread each; kTrials trials, in turn. The ratio threads / processes has
+//           processes with one thread each, N up to the processors; kTrials trials, in turn. The ratio threads / processes has
 //           its mean and the 95 % interval of the mean (Student's t). Calls, not the start of a process, are
 //           timed; each process has a copy of the weights.
 // Checked   every result, against the reference interpreter.
@@ -18,6 +18,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "bench/base/rounds.h"
 #include "heddle/heddle.h"
 
 namespace heddle::bench {
@@ -175,8 +176,8 @@ int run(int argc, char** argv) {
     std::fprintf(stderr, "usage: %s [--json FILE]\n", argv[0]);
     return 2;
   }
-  const std::vector<int> counts = {1, 2, 4};
-  const std::vector<Worker> pool(4);
+  const std::vector<int> counts = up_to_processors(4);
+  const std::vector<Worker> pool(static_cast<size_t>(counts.back()));
   const Work work = make_work();
   std::string out = "{\"bench\": \"process_pool\", \"figures\": [";
   std::printf("%8s  %-34s %-34s %s\n", "workers", "threads, calls/s (95 %)", "processes, calls/s (95 %)",

@@ -1,7 +1,7 @@
 // Question  How far is a call from the ceiling, the driver's own queue with nothing of Heddle's above it?
 // Peer      In the same run: one command list per call, the program and its buffers made before, given to a
 //           queue of the host driver by the thread that has it.
-// Read as   wall ns per run of y = tanh(x w1) w2 over f32[1, 8], by one thread and by two; the ratio is what
+// Read as   wall ns per run of y = tanh(x w1) w2 over f32[1, 8], by one thread and up to one a processor; the ratio is what
 //           streams, admission, fresh outputs and batches add. "apart": calls of the model are not joined.
 // Checked   the values of every run.
 #include <memory>
@@ -95,7 +95,7 @@ int run(int argc, char** argv) {
   const Ref<const device::Program> program = require(module->compile(shapes, NoLocksHeld{}));
   const Model joined = model_of(true), apart = model_of(false);
   std::vector<Case> cases;
-  for (const int threads : {1, 2}) {
+  for (const int threads : up_to_processors(2)) {
     cases.push_back({"the driver's queue", threads, kCalls,
                      [&](int thread) { return on_queue(*driver, *program, program, thread); }});
     cases.push_back({"call, apart", threads, kCalls, [&](int thread) { return by_call(apart, thread); }});

@@ -39,6 +39,13 @@ T require(Result<T> result) {
   return std::move(result).value();
 }
 
+// 1, 2, 4 and so on: up to `least`, or to one a processor where there are more.
+inline std::vector<int> up_to_processors(int least) {
+  std::vector<int> counts;
+  for (int count = 1; count <= std::max(least, processors()); count *= 2) counts.push_back(count);
+  return counts;
+}
+
 struct Case {
   std::string name;
   int threads;
