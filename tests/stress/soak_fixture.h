@@ -127,6 +127,10 @@ struct Level {
   uint64_t rss = 0;    // bytes of the process in memory; 0: not known here
 };
 Level level_of(const heddle::Device& device);
+// malloc makes up to eight arenas a processor as threads come, and each keeps pages: with many processors
+// resident memory grows by that for as long as a soak of minutes takes. From now on it makes no more than for
+// two.
+void keep_arenas_few();
 
 // How far a level may rise over the highest of its warm-up: threads' stacks, and what malloc keeps apart.
 struct LevelBounds {

@@ -83,6 +83,12 @@ void Ledger::fault(const std::string& what) {
   if (faults_.size() < kMost) faults_.push_back(what);
 }
 
+void keep_arenas_few() {
+#if defined(__GLIBC__)
+  mallopt(M_ARENA_MAX, 16);
+#endif
+}
+
 Level level_of(const heddle::Device& device) {
   device.synchronize();
   device.empty_cache();

@@ -272,6 +272,7 @@ std::shared_ptr<Ledger> some_ledger() { return std::make_shared<Ledger>(); }
 TEST_CASE("a soak: each operation of random threads is answered once and rightly, and no memory is gained") {
   const double seconds = number_of("HEDDLE_SOAK_SECONDS", heddle::test::kSanitized ? 2 : 4);
   const auto seed = static_cast<uint64_t>(number_of("HEDDLE_SOAK_SEED", 1));
+  keep_arenas_few();
   Soak soak(seed, seconds);
   const std::string failed = soak.run();
   CHECK_MESSAGE(failed.empty(), failed);
