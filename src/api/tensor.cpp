@@ -241,6 +241,7 @@ const void* Tensor::checked_data(DType dtype) const {
 
 bool Tensor::ready() const {
   for (const device::Point& point : users(view_of(*this), false)) {
+    point.timeline->want(point.value);
     point.timeline->look();
     if (!point.timeline->done(point.value)) return false;
   }
@@ -258,7 +259,7 @@ void Tensor::record_stream(const Stream& stream) const {
   check(Internals::runtime(stream.device()).ours());
   const device::View& view = view_of(*this);
   const runtime::Stream& s = Internals::stream(stream);
-  if (view.buffer != nullptr) view.buffer->mark_read({s.timeline(), s.last_submitted()});
+  if (view.buffer != nullptr) view.buffer->mark_read(s.record().point());
 }
 
 Tensor Tensor::contiguous() const {

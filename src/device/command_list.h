@@ -67,6 +67,7 @@ class CommandList {
   void copy(View from, View to) { commands_.emplace_back(Copy{std::move(from), std::move(to)}); }
   void fill(View to, double value) { commands_.emplace_back(Fill{std::move(to), value}); }
   void signal(ForeignEvent event) { commands_.emplace_back(Signal{std::move(event)}); }
+  void add(Command command) { commands_.push_back(std::move(command)); }
   void reserve(size_t commands) { commands_.reserve(commands); }
   void clear() { commands_.clear(); }
 

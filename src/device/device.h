@@ -39,6 +39,7 @@ struct Traits {
   int threads = 0;                // of this process that compute, callers included; 0: the device has its own
   int lanes = 1;                  // batches of one model at once that keep the device busy
   int queue_depth = 1;            // submissions to hold at once by default, all queues together; 1 to 1024
+  int runs_together = 1;          // runs that nobody waits for, in one submission; synchronous devices: 1
   bool grouped_products = false;  // its driver runs GroupedMatMul; elsewhere it is made of other products
   std::vector<int64_t> row_sizes;                // numbers of rows worth a program, ascending; empty: any
   uint64_t memory_bytes = 0, staging_bytes = 0;  // of each kind, to use at most; 0: till it is refused

@@ -24,13 +24,14 @@ class Queue {
   //   invalid      only the data could show the mistake (an index out of range, named with its node), or the
   //                operands are not the program's; the outputs are undefined, and the queue goes on
   //   others       refused before anything was started
-  // In both cases the timeline has reached `value`, or does when all before is over. What the data shows
-  // later than that an asynchronous device records in the run's row faults.
+  // Refused, its value is reached when all before is over. An asynchronous device records in the runs' row
+  // faults what the data shows later, and before the value is reached that they were refused: refuse().
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
 
  protected:
   explicit Queue(Ref<Timeline> timeline) : timeline_(std::move(timeline)) {}
   static Completion completion() { return {}; }  // for drivers: the right to advance and fail
+  static void refuse(const CommandList& list, const Status& why);  // in its runs' faults
 
  private:
   Ref<Timeline> timeline_;

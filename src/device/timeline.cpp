@@ -37,6 +37,7 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
   if (!settled()) {
     if (fork_generation() != generation_) [[unlikely]]
       return forked();
+    want(value);
     look();
   }
   if (const Duration patience = settled() ? Duration(0) : begin_looking(); patience > Duration(0)) {

@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/atomic.h"
-#include "base/bell.h"
 #include "base/clock.h"
 #include "base/fork.h"
+#include "base/held_back.h"
 #include "base/stamp.h"
 #include "base/status.h"
 #include "base/sync.h"
@@ -31,7 +31,7 @@ class Completion {
   Completion() = default;
 };
 
-class Timeline {
+class Timeline : public HeldBack {
  public:
   Timeline() = default;
   virtual ~Timeline() = default;  // a driver may keep its own event with it

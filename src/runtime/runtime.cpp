@@ -47,6 +47,7 @@ Status Runtime::build() {
   HEDDLE_TRY_ASSIGN(parts_->allocator, Allocator::make(device_, options_));
   parts_->roster = std::make_shared<Roster>(device_, *options_.clock);
   HEDDLE_TRY_ASSIGN(parts_->streams, StreamPool::make(parts_->roster, options_));
+  if (traits.runs_together > 1) parts_->governor->ask_when_full(parts_->roster);
   parts_->lanes = std::make_shared<Lanes>(parts_->roster, parts_->governor);
   if (traits.synchronous) parts_->time_slices = std::make_unique<TimeSlices>(traits.threads, *options_.clock);
   parts_->executables->on_change([lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
@@ -89,9 +90,15 @@ void Runtime::reap() {
   for (;;) {
     const uint64_t seen = bell->rings();  // first: work that ends while we sweep rings again
     parts_->roster->drop_finished();
+    const bool held_back = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
     parts_->allocator->reap_pending();
     if (parts_->reaper_stops.load_acquire()) return;
-    bell->wait(seen);
+    if (held_back) {
+      const auto never = [] { return false; };
+      static_cast<void>(parts_->reaper_rests.lock().wait_until(Deadline::in(Stream::kPatience), never));
+    } else {
+      bell->wait(seen);
+    }
   }
 }
 
@@ -198,12 +205,11 @@ Status Runtime::begin(InFlight& started, Model& model, const Call& call) {
                    : submit_staged(started, model, call, std::move(program));
 }
 
-Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call) {
+Result<Runtime::Entry> Runtime::enter(const Model& model, const Call& call, const Joining* joining) {
   Entry entry;
   if (call.stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(auto both, enter_on(*call.stream, &Governor::enter, model.id(), call.deadline));
-    entry.turn.emplace(std::move(both.first));
-    entry.permit = std::move(both.second);
+    HEDDLE_TRY(enter_on(*call.stream, &Governor::enter, model.id(), call.deadline, entry, joining));
+    if (entry.joined.has_value()) return entry;
   } else {
     HEDDLE_TRY_ASSIGN(entry.permit, parts_->governor->enter(model.id(), call.deadline));
   }
@@ -253,16 +259,22 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
   CommandList list;
   binding.stage(std::move(program), started.slot.get(), started.faults, list);
 
-  HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call));
+  Submission extras;
+  extras.awaited = call.wait || binding.names_caller_memory() || binding.copies_back();
+  extras.joins = call.stream != nullptr && !extras.awaited;
+  extras.keep = call.keep;
+  extras.slot = started.slot;
+  const Joining joining{list, extras};
+  HEDDLE_TRY_ASSIGN(Entry entry, enter(model, call, extras.joins ? &joining : nullptr));
+  if (entry.joined.has_value()) {
+    HEDDLE_TRY_ASSIGN(started.value, *std::move(entry.joined));
+    return {};
+  }
   if (!entry.turn.has_value()) {
     HEDDLE_TRY_ASSIGN(Turn own, entry.lane->stream->turn());
     entry.turn.emplace(std::move(own));
   }
-  Submission extras;
   extras.permit = std::move(entry.permit);
-  extras.awaited = call.wait || binding.names_caller_memory() || binding.copies_back();
-  extras.keep = call.keep;
-  extras.slot = started.slot;
   if (extras.awaited && !synchronous) started.stream = entry.turn->stream().shared_from_this();
   started.may_leave = !binding.names_caller_memory() || call.keep != nullptr;
   const Ref<device::Timeline> timeline = entry.turn->stream().timeline();
@@ -280,21 +292,34 @@ Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) 
   return started.binding.take_outputs();
 }
 
-Result<std::pair<Turn, Permit>> Runtime::enter_on(Stream& stream, Enter enter, ModelId who,
-                                                  Deadline deadline) {
+// What joins the submission before it needs no Permit. Else nothing is held back while one is waited for.
+Status Runtime::enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline, Entry& entry,
+                         const Joining* joining) {
   Governor& governor = *parts_->governor;
+  const auto join_or_send = [&] {
+    if (joining != nullptr) entry.joined = entry.turn->try_join(joining->list, joining->extras);
+    if (joining == nullptr) static_cast<void>(entry.turn->send());  // its runs' faults say what became of it
+    return entry.joined.has_value();
+  };
   for (;;) {
     {
       HEDDLE_TRY_ASSIGN(Turn turn, stream.turn(deadline));
-      HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::step_aside));
-      if (permit) [[likely]]
-        return std::pair(std::move(turn), std::move(permit));
+      entry.turn.emplace(std::move(turn));
+      if (join_or_send()) return {};
+      HEDDLE_TRY_ASSIGN(entry.permit, (governor.*enter)(who, deadline, DuringHold::step_aside));
+      if (entry.permit) [[likely]]
+        return {};
+      entry.turn.reset();
     }
     // Parked without the Turn, the call has its place before the next exclusive hold. The Turn's owner may be
     // parked for a Permit: waiting for that Turn while holding a Permit could deadlock.
-    HEDDLE_TRY_ASSIGN(Permit permit, (governor.*enter)(who, deadline, DuringHold::wait));
-    if (std::optional<Turn> turn = stream.try_turn()) return std::pair(*std::move(turn), std::move(permit));
-    permit.decline();
+    HEDDLE_TRY_ASSIGN(entry.permit, (governor.*enter)(who, deadline, DuringHold::wait));
+    if (std::optional<Turn> turn = stream.try_turn()) {
+      entry.turn.emplace(*std::move(turn));
+      if (join_or_send()) entry.permit.decline();
+      return {};
+    }
+    entry.permit.decline();
   }
 }
 
@@ -370,92 +395,19 @@ Status Runtime::wait(Stream& stream, const Event& event, Deadline deadline) {
   return move_data(stream, std::move(list), deadline, {});
 }
 
-namespace {
-
-// Memory that is another library's goes back to it once nothing of ours uses it.
-class Returner final : public device::Recycler {
- public:
-  void recycle(std::unique_ptr<device::Memory> memory, std::vector<device::Point> uses) noexcept override {
-    if (fork_generation() != generation_) {
-      static_cast<void>(memory.release());  // the parent's
-      return;
-    }
-    for (const device::Point& point : uses)
-      static_cast<void>(point.timeline->wait(point.value, Deadline::never()));
-    memory.reset();
-  }
-
- private:
-  const uint32_t generation_ = fork_generation();
-};
-
-}  // namespace
-
-Result<Ref<device::Buffer>> Runtime::lend(device::ForeignMemory memory, void* stream) {
-  HEDDLE_TRY(usable());
-  const uint64_t bytes = memory.bytes;
-  HEDDLE_TRY_ASSIGN(auto imported, device_->import_memory(memory, NoLocksHeld{}));
-  auto buffer = std::make_shared<device::Buffer>(std::move(imported), bytes, std::make_shared<Returner>());
-  if (stream != nullptr) {
-    HEDDLE_TRY_ASSIGN(device::Point written, device_->import_stream(stream, NoLocksHeld{}));
-    buffer->mark_write(written);
-  }
-  return buffer;
-}
-
-Status Runtime::hand_to(void* stream, const View& view) {
-  HEDDLE_TRY(usable());
-  std::vector<device::Point> uses;  // reads too: the other library may write
-  if (view.buffer != nullptr) view.buffer->collect_waits(true, nullptr, uses);
-  for (const device::Point& point : uses) HEDDLE_TRY(device_->hold_stream(stream, point, NoLocksHeld{}));
-  return {};
-}
-
-Status Runtime::released_by(void* stream, const View& view) {
-  HEDDLE_TRY(usable());
-  HEDDLE_TRY_ASSIGN(device::Point over, device_->import_stream(stream, NoLocksHeld{}));
-  if (view.buffer == nullptr) return {};
-  std::vector<device::Point> ours;
-  view.buffer->collect_waits(true, nullptr, ours);
-  view.buffer->mark_write(over, view.buffer->writer());  // the other library may have written
-  for (const device::Point& point : ours) view.buffer->mark_read(point);
-  return {};
-}
-
-Result<Ref<Stream>> Runtime::follow(void* stream) {
-  HEDDLE_TRY(usable());
-  HEDDLE_TRY(device_->import_stream(stream, NoLocksHeld{}).status());  // or no call on it would ever work
-  return parts_->roster->make(StreamId::kForeign, stream);
-}
-
-Result<Event> Runtime::import_event(const device::ForeignEvent& event) {
-  HEDDLE_TRY(usable());
-  HEDDLE_TRY_ASSIGN(device::Point point, device_->import_event(event, NoLocksHeld{}));
-  return Event(std::move(point));
-}
-
-Status Runtime::signal(Stream& stream, device::ForeignEvent event, Deadline deadline) {
-  if (device_->traits().events.empty()) {
-    return Status::unsupported("device '", device_->traits().name,
-                               "' has no events that others could wait for; wait for the stream on the host");
-  }
-  CommandList list;
-  list.signal(std::move(event));
-  return move_data(stream, std::move(list), deadline, {});
-}
-
 Status Runtime::move_data(Stream& stream, CommandList list, Deadline deadline, Moving moving) {
   HEDDLE_TRY(usable());
   const Gate::Pass inside(gate_);
   if (!inside) return usable();
-  HEDDLE_TRY_ASSIGN(auto entry, enter_on(stream, &Governor::enter_copy, copies_, deadline));
+  Entry entry;
+  HEDDLE_TRY(enter_on(stream, &Governor::enter_copy, copies_, deadline, entry));
   Submission extras;
-  extras.permit = std::move(entry.second);
+  extras.permit = std::move(entry.permit);
   extras.awaited = moving.wait && !device_->traits().synchronous;
   const bool awaited = extras.awaited, may_leave = moving.may_leave;
   extras.keep = std::move(moving.keep);
   const Ref<Stream> kept = stream.shared_from_this();
-  HEDDLE_TRY_ASSIGN(const uint64_t value, submit(std::move(entry.first), std::move(list), std::move(extras)));
+  HEDDLE_TRY_ASSIGN(const uint64_t value, submit(*std::move(entry.turn), std::move(list), std::move(extras)));
   return awaited ? kept->await(value, may_leave ? deadline : Deadline::never()) : Status();
 }
 

@@ -61,7 +61,9 @@ class Runtime {
     std::unique_ptr<TimeSlices> time_slices;  // of a synchronous device: for calls that ask for them
     Guarded<std::vector<std::weak_ptr<Model>>, Rank::kRegistry> models;
     Atomic<bool> reaper_stops{false};  // set once, before the bell is rung a last time
-    Thread reaper;                     // asynchronous devices only
+    struct Nothing {};
+    Guarded<Nothing, Rank::kHelpers> reaper_rests;
+    Thread reaper;  // asynchronous devices only
   };
 
  public:
@@ -157,10 +159,15 @@ class Runtime {
     Permit permit;
     std::optional<Turn> turn;  // of the call's stream
     Lane* lane = nullptr;
+    std::optional<Result<uint64_t>> joined = std::nullopt;  // the value: there is no permit and no lane
+  };
+  struct Joining {
+    device::CommandList& list;
+    Submission& extras;
   };
   template <class Find>
   Result<Ref<const device::Program>> find_program(const Model& model, Find&& find);
-  Result<Entry> enter(const Model& model, const Call& call);
+  Result<Entry> enter(const Model& model, const Call& call, const Joining* joining = nullptr);
   Status run_with_lane(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   class LoneLane;
   std::optional<Result<Views>> run_on_lane(Lane& lane, const Model& model,
@@ -174,7 +181,8 @@ class Runtime {
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
   Result<device::View> stage(const device::View& view, bool write, Deadline deadline);
   using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
-  Result<std::pair<Turn, Permit>> enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline);
+  Status enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline, Entry& entry,
+                  const Joining* joining = nullptr);
   Result<uint64_t> submit(Turn turn, device::CommandList list, Submission extras);
   struct Moving {
     bool wait = false;      // until it is over

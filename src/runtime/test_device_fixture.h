@@ -134,6 +134,8 @@ struct TestOptions {
   std::vector<int64_t> row_sizes = {};
   int lanes = 2;
   int queue_depth = 0;  // 0: as many as lanes
+  int runs_together = 1;
+  bool shows_native = false;  // a vendor's stream
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t staging_bytes = uint64_t{1} << 30;  // where it is not unified
   std::string name = "test";
@@ -142,7 +144,7 @@ struct TestOptions {
 class TestDevice final : public device::Device, public std::enable_shared_from_this<TestDevice> {
  public:
   explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
-      : counts_(std::move(counts)) {
+      : counts_(std::move(counts)), shows_native_(options.shows_native) {
     traits_.name = options.name;
     traits_.binding.caller_memory = options.binds_caller_memory;
     traits_.binding.offsets = options.binds_offsets;
@@ -151,6 +153,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
     traits_.synchronous = !options.asynchronous;
     traits_.lanes = options.lanes;
     traits_.queue_depth = options.queue_depth == 0 ? options.lanes : options.queue_depth;
+    traits_.runs_together = options.runs_together;
     traits_.memory_bytes = options.memory_bytes;
     traits_.staging_bytes = options.unified ? 0 : options.staging_bytes;
   }
@@ -186,6 +189,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
  private:
   friend class TestModule;
   const Ref<Counts> counts_;
+  const bool shows_native_;
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
   std::function<Status(std::span<const ir::Extents>)> compile_;
@@ -306,8 +310,10 @@ class TestModule final : public device::Module {
 
 class TestQueue final : public device::Queue {
  public:
-  TestQueue(bool asynchronous, std::function<void()> copy, std::function<Status()> submit, Ref<Counts> counts)
+  TestQueue(bool asynchronous, void* native, std::function<void()> copy, std::function<Status()> submit,
+            Ref<Counts> counts)
       : Queue(std::make_shared<device::Timeline>()),
+        native_(native),
         copy_(std::move(copy)),
         submit_(std::move(submit)),
         counts_(std::move(counts)) {
@@ -321,9 +327,14 @@ class TestQueue final : public device::Queue {
     counts_->queues.sub_relaxed(1);
   }
 
+  void* native() const override { return native_; }
   Status submit(const device::CommandList& list, uint64_t value, NoLocksHeld) override {
     counts_->meetings.arrive(Work::kSubmit);
-    if (Status refused = submit_(); !refused.ok()) return timeline()->advance(value, completion()), refused;
+    if (Status refused = submit_(); !refused.ok()) {
+      refuse(list, refused);
+      timeline()->advance(value, completion());
+      return refused;
+    }
     if (!worker_.joinable()) return run(list, value);
     work_.lock()->items.push_back({&list, value});
     work_.notify_all();
@@ -367,8 +378,9 @@ class TestQueue final : public device::Queue {
         return {};
       }
       Status status = static_cast<const TestProgram&>(*run->program).execute(*run);
-      if (status.code() == Code::invalid && worker_.joinable()) run->row_faults->record_whole(status);
-      return status;
+      if (status.code() != Code::invalid || !worker_.joinable()) return status;
+      run->row_faults->record_whole(status);
+      return {};  // the others of its submission go on
     }
     copy_();
     if (const auto* copy = std::get_if<device::Copy>(&command)) {
@@ -397,6 +409,7 @@ class TestQueue final : public device::Queue {
     }
   }
 
+  void* const native_;
   const std::function<void()> copy_;
   const std::function<Status()> submit_;
   const Ref<Counts> counts_;
@@ -414,7 +427,8 @@ inline Result<std::unique_ptr<device::Memory>> TestDevice::allocate(uint64_t byt
 inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld) {
   counts_->meetings.arrive(Work::kMakeQueue);
   counts_->queues_made.add_relaxed(1);
-  return std::unique_ptr<device::Queue>(new TestQueue(!traits_.synchronous, copy_, submit_, counts_));
+  return std::unique_ptr<device::Queue>(
+      new TestQueue(!traits_.synchronous, shows_native_ ? this : nullptr, copy_, submit_, counts_));
 }
 inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
                                                                  const device::LoadOptions&,

@@ -2,11 +2,13 @@
 // Permit" of docs/concurrency.md, on a synchronous and on an asynchronous device.
 #include <doctest/doctest.h>
 
+#include <utility>
 #include <vector>
 
 #include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
+#include "device/row_faults.h"
 #include "runtime/runtime.h"
 #include "runtime/test_device_fixture.h"
 
@@ -25,7 +27,9 @@ struct Running {
     static Atomic<int> next{0};
     asynchronous = sim.random(2) == 0;
     device = std::make_shared<test::TestDevice>(
-        test::TestOptions{.asynchronous = asynchronous, .name = text("turns-", next.add_relaxed(1))});
+        test::TestOptions{.asynchronous = asynchronous,
+                          .runs_together = asynchronous ? 1 + static_cast<int>(sim.random(4)) : 1,
+                          .name = text("turns-", next.add_relaxed(1))});
     device->set_kernel("slow", [&sim](const device::Run& run) {
       if (sim.random(3) == 0) sim.pause(microseconds(sim.random(20)));
       return test::copy_through(run);
@@ -71,6 +75,23 @@ struct Running {
     if (!ends_well(runtime->copy(some_stream(), *mine, back.view()), Deadline::never())) return;
     sim.expect(back.values == rows.values, "its own values, from whatever stream");
   }
+  // Nobody waits for any of them but the last.
+  void chain(Rows& rows) {
+    const auto begin = runtime->allocate(ir::DType::kF32, {1, 4});
+    if (!ends_well(begin.status(), Deadline::never())) return;
+    if (!ends_well(runtime->copy(some_stream(), rows.view(), *begin), Deadline::never())) return;
+    View x = *begin;
+    for (uint64_t left = sim.random(6); left > 0; --left) {
+      const Deadline deadline = some_deadline();
+      const auto outputs = runtime->run(
+          *model, {.inputs = {&x, 1}, .stream = &some_stream(), .deadline = deadline, .wait = false});
+      if (!ends_well(outputs.status(), deadline)) return;
+      x = outputs->front();
+    }
+    Rows back(1, -1);
+    if (!ends_well(runtime->copy(some_stream(), x, back.view()), Deadline::never())) return;
+    sim.expect(back.values == rows.values, "its own values, through the chain");
+  }
   void wait_for_the_other_stream() {
     const Event event = streams[0]->record();
     ends_well(runtime->wait(*streams[1], event), Deadline::never());
@@ -91,7 +112,7 @@ struct Running {
   }
   void act(int thread, int round) {
     Rows rows(1, static_cast<float>(100 * thread + 10 * round));
-    switch (sim.random(6)) {
+    switch (sim.random(8)) {
       case 0:
         return hold();
       case 1:
@@ -99,6 +120,9 @@ struct Running {
       case 2:
       case 3:
         return copy_there_and_back(rows);
+      case 4:
+      case 5:
+        return chain(rows);
       default:
         return call(rows);
     }
@@ -184,6 +208,40 @@ TEST_CASE("replayed: stream: threads that take the Turn of one stream, twice eac
         owners.sub_acq_rel(1);
       }
     });
+  });
+}
+
+TEST_CASE("replayed: stream: what a thread holds back is sent, by whoever has the Turn when it is wanted") {
+  log_for_model("stream", "held", 200, [](Simulation& sim) {
+    const auto device =
+        std::make_shared<test::TestDevice>(test::TestOptions{.asynchronous = true, .runs_together = 4});
+    const auto allocator = *Allocator::make(device, {});
+    Roster roster(device, Clock::real());
+    const Ref<Stream> stream = *roster.make(1);
+    const auto module = *device->load(test::graph_named("copy"), {}, allocator, {});
+    const ir::Extents extents{1, 4};
+    const auto tensor = [&] { return View::contiguous(*allocator->allocate(16), ir::DType::kF32, extents); };
+    const View x = tensor(), y = tensor();
+    device::CommandList list;
+    list.run(*module->compile({&extents, 1}, {}), *allocator->allocate(64), {x}, {y},
+             std::make_shared<device::RowFaults>(0));
+    bool given = false;  // the Turn's owner's
+    run_together(3, [&](int thread) {
+      sim.play(thread);
+      if (thread == 2) return stream->timeline()->want(1);
+      for (int i = 0; i < 2; ++i) {
+        Turn turn = *stream->turn();
+        if (!std::exchange(given, true)) {
+          Submission extras;
+          extras.joins = true;
+          sim.expect(turn.submit(std::move(list), std::move(extras)).ok(), "held back");
+        } else if (stream->timeline()->holds_back() && sim.random(2) == 0) {
+          sim.expect(turn.send().ok(), "sent");
+        }
+      }
+    });
+    sim.play(-1);
+    sim.expect(stream->synchronize(Deadline::never()).ok(), "it is over");
   });
 }
 

@@ -46,6 +46,7 @@ inline sim::SimOptions some_device(Simulation& simulation) {
   options.offsets = simulation.random(2) == 0;
   options.lanes = 1 + static_cast<int>(simulation.random(3));
   options.queue_depth = 2 + static_cast<int>(simulation.random(7));
+  options.runs_together = options.lanes == 1 ? 1 : options.queue_depth;
   if (simulation.random(3) == 0) options.row_sizes = {1, 2, 4, 8, 16};
   constexpr Duration kLongest[] = {microseconds(1), microseconds(20), milliseconds(1)};
   options.longest = kLongest[simulation.random(3)];

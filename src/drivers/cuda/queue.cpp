@@ -34,6 +34,7 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   const Current current(*device_);
   Recorder recorder(device_, graphs_.get(), stream_, timeline_, value);
   const Status refused = recorder.check(list);
+  if (!refused.ok()) refuse(list, refused);
   const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
   Flight flight = recorder.take();
   const bool told = flight.is_told;

@@ -33,6 +33,7 @@ Status MetalQueue::submit_within_pool(const device::CommandList& list, uint64_t 
   for (auto command = list.begin(); status.ok() && command != list.end(); ++command) {
     status = std::visit([&](const auto& each) { return recorder.record(each); }, *command);
   }
+  if (!status.ok()) refuse(list, status);
   return status.ok() ? recorder.commit() : recorder.drop(std::move(status));
 }
 

@@ -46,6 +46,7 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
                        ? Status::unavailable("a submission was refused, as was asked for")
                        : translate(list, *submission);
   if (!refused.ok()) {
+    refuse(list, refused);
     submission = std::make_unique<Submission>();
     submission->value = value;
   }

@@ -31,6 +31,7 @@ class WrappingDevice final : public SimDevice {
     traits_.precisions = traits.precisions;
     traits_.lanes = options.lanes;
     traits_.queue_depth = options.queue_depth;
+    traits_.runs_together = options.runs_together;
     traits_.row_sizes = options.row_sizes;
     traits_.grouped_products = inner_->traits().grouped_products;
     traits_.events = "heddle::sim::SimEvent";

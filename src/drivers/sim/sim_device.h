@@ -28,6 +28,7 @@ struct SimOptions {
   std::string name = "sim";  // Traits::name: devices of one name share a governor
   uint64_t seed = 1;
   int lanes = 3, queue_depth = 8;
+  int runs_together = 1;                // Traits::runs_together
   uint64_t memory_bytes = 0;            // of each kind; 0: as the inner device says
   bool offsets = true;                  // Traits::binding.offsets
   std::vector<int64_t> row_sizes = {};  // Traits::row_sizes

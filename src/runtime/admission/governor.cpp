@@ -105,6 +105,7 @@ Permit Governor::count_in(int lane) {
 Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold during) {
   auto parked = std::make_shared<Parked>();
   Answers answers;
+  std::vector<std::weak_ptr<Holder>> holders;
   {
     auto queue = queue_.lock();
     if (queue->holder == this_thread_number()) return calls_while_it_holds();
@@ -116,9 +117,13 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
     seam::did("governor.wait");
     ++queue->waiting;
     hand_over(*queue, answers);
-    if (answers.empty()) ++queue->parked_count;
+    if (answers.empty()) {
+      ++queue->parked_count;
+      holders = queue->holders;
+    }
   }
   answer(answers);
+  ask(holders);
   HEDDLE_TRY_ASSIGN(const int lane, await(parked, deadline, false, model));
   return lane == OwnerWords::kNone ? Permit() : admit(lane, model);
 }
@@ -141,6 +146,18 @@ Result<Permit> Governor::park_copy(ModelId owner, Deadline deadline, DuringHold 
   return lane == OwnerWords::kNone ? Permit() : admit(lane, owner);
 }
 
+void Governor::ask_when_full(std::weak_ptr<Holder> holder) {
+  auto queue = queue_.lock();
+  std::erase_if(queue->holders, [](const auto& each) { return each.expired(); });
+  queue->holders.push_back(std::move(holder));
+}
+
+void Governor::ask(const std::vector<std::weak_ptr<Holder>>& holders) {
+  for (const auto& each : holders) {
+    if (const Ref<Holder> living = each.lock()) living->send();
+  }
+}
+
 Status Governor::calls_while_it_holds() const {
   return Status::invalid("this thread holds device '", device_,
                          "' exclusively and calls a model on it; release the exclusive hold first");
@@ -156,6 +173,7 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
   if (fork_generation() != generation_) return forked();
   auto parked = std::make_shared<Parked>();
   Answers answers;
+  std::vector<std::weak_ptr<Holder>> holders;
   {
     auto queue = queue_.lock();
     if (queue->holder == this_thread_number()) {
@@ -166,8 +184,10 @@ Result<Exclusive> Governor::exclusive(Deadline deadline) {
     queue->exclusives.emplace_back(parked, this_thread_number());
     seam::did("governor.ask_alone");
     hand_over(*queue, answers);
+    holders = queue->holders;
   }
   answer(answers);
+  ask(holders);
   HEDDLE_TRY(await(parked, deadline, true, ModelId::kForeign));
   return Exclusive(shared_from_this());
 }

@@ -16,6 +16,8 @@
 //              that use the device without us. From the moment that it collects lanes, copies park, too, so
 //              that a stream of copies cannot keep a hold away. Only the thread that holds the device gets
 //              Permits for copies. Parked calls and copies run between two exclusive holds.
+//   Held back  Permits may be with submissions that their streams hold back (stream.h). Who parks for a lane,
+//              or for the device, has them sent.
 //   Aside      A caller that owns a Turn passes DuringHold::step_aside, since the holder may wait for that
 //              Turn. If a hold is on, or begins while the caller is parked, the caller gets an empty Permit,
 //              drops the Turn and enters again without it.
@@ -36,6 +38,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/held_back.h"
 #include "runtime/admission/owner_words.h"
 #include "runtime/admission/parked.h"
 #include "runtime/ids.h"
@@ -104,7 +107,9 @@ class Governor : public std::enable_shared_from_this<Governor> {
   Status refuse_holder() const;
   void refuse_parked(ModelId model, const Status& why);  // answers `why` to present and later callers of it
   void forget(ModelId model);                            // the model is gone
-  void set_limit_once(int limit);                        // no effect when there is a limit
+  // Told when somebody waits for permits that it may keep for nothing yet; once by each runtime.
+  void ask_when_full(std::weak_ptr<Holder> holder);
+  void set_limit_once(int limit);  // no effect when there is a limit
   int limit() const { return limit_.load_relaxed(); }
 
   struct Stats {
@@ -153,6 +158,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
     uint64_t turn = 0;         // counts grants
     bool calls_first = false;  // after a hold: parked calls before the next hold
     uint64_t parked_count = 0, exclusive_count = 0;
+    std::vector<std::weak_ptr<Holder>> holders;
   };
   struct Answer {
     Ref<Parked> caller;
@@ -171,6 +177,7 @@ class Governor : public std::enable_shared_from_this<Governor> {
 
   explicit Governor(std::string device);
   Result<Permit> park(ModelId model, Deadline deadline, DuringHold during);
+  static void ask(const std::vector<std::weak_ptr<Holder>>& holders);
   Status calls_while_it_holds() const;
   Permit admit(int lane, ModelId model);
   Permit count_in(int lane);

@@ -5,6 +5,7 @@ namespace heddle::runtime {
 bool Event::query() const {
   const auto over = [&] { return point_.done() || point_.timeline->failed(); };
   if (over()) return true;
+  point_.timeline->want(point_.value);
   point_.timeline->look();
   return over();
 }

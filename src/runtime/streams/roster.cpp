@@ -15,6 +15,7 @@ Result<Ref<Stream>> Roster::make(int index, std::optional<void*> foreign) {
   if (!device_->traits().synchronous) queue->timeline()->attach(bell_);
   const StreamId id{index, registry::next_stream_serial()};
   auto stream = std::make_shared<Stream>(device_, std::move(queue), id, *clock_, foreign);
+  stream->share_submissions(bell_);
   auto members = members_.lock();
   if (members->closed) return Status::unavailable("the runtime is closed; it makes no more streams");
   std::erase_if(members->streams, [](const auto& each) { return each.expired(); });
@@ -37,7 +38,21 @@ void Roster::forget(const Ref<Stream>& stream) {
   });
 }
 
-Status Roster::synchronize(Deadline deadline) const {
+void Roster::send() {
+  for (const Ref<Stream>& stream : living()) {
+    if (stream->timeline()->holds_back()) stream->send();
+  }
+}
+
+bool Roster::send_older(TimePoint than) const {
+  bool some = false;
+  for (const Ref<Stream>& stream : living()) some = stream->send_if_older(than) || some;
+  return some;
+}
+
+// Sent first, so that they run beside each other.
+Status Roster::synchronize(Deadline deadline) {
+  send();
   Status first;
   for (const Ref<Stream>& stream : living()) {
     const Status status = stream->synchronize(deadline);

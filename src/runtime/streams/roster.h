@@ -16,14 +16,16 @@
 
 namespace heddle::runtime {
 
-class Roster {
+class Roster final : public Holder {
  public:
   Roster(Ref<device::Device> device, const Clock& clock);
 
   Result<Ref<Stream>> make(int index, std::optional<void*> foreign = std::nullopt);
-  Status synchronize(Deadline deadline) const;  // all; goes on past a failing one, returns the first failure
-  size_t drop_finished() const;                 // how many submissions are still in flight
-  void close();                                 // refuses submissions on all, and new streams
+  Status synchronize(Deadline deadline);  // all; goes on past a failing one, returns the first failure
+  void send() override;                   // what any of them holds back
+  bool send_older(TimePoint than) const;  // the reaper's (Stream::send_if_older); true: some hold back still
+  size_t drop_finished() const;           // how many submissions are still in flight
+  void close();                           // refuses submissions on all, and new streams
   std::vector<Ref<Stream>> living() const;
   void forget(const Ref<Stream>& stream);  // a failed one that has been replaced: synchronize() omits it
   const Ref<Bell>& bell() const { return bell_; }  // rings when work of any stream is over

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/fork.h"
 #include "device/row_faults.h"
 
 namespace heddle::runtime {
@@ -17,11 +18,20 @@ Turn::~Turn() {
 }
 
 Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
+  static_cast<void>(send());  // its runs' faults say what became of it
   HEDDLE_TRY(stream_->check_usable());
   HEDDLE_TRY(stream_->order_after_others(list));
   if (stream_->synchronous_) return stream_->do_now(list);
+  if (extras.joins && stream_->may_hold_back(list))
+    return stream_->hold_back(std::move(list), std::move(extras));
   return stream_->submit_in_flight(std::move(list), std::move(extras));
 }
+
+std::optional<Result<uint64_t>> Turn::try_join(CommandList& list, Submission& extras) {
+  return stream_->try_join(list, extras);
+}
+
+Status Turn::send() { return stream_->send_held(); }
 
 Status Stream::submit_now(CommandList& list) {
   HEDDLE_TRY(check_usable());
@@ -41,9 +51,11 @@ Stream::Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue,
       id_(id),
       clock_(&clock),
       synchronous_(device_->traits().synchronous),
-      foreign_(foreign) {}
+      foreign_(foreign),
+      generation_(fork_generation()) {}
 
 Stream::~Stream() {
+  if (fork_generation() == generation_) static_cast<void>(send_held());  // nobody else has it
   // Only to be sure that it is over: a failure has been, or will be, returned by the waits for it.
   static_cast<void>(synchronize(Deadline::never()));
 }
@@ -71,24 +83,33 @@ Result<Turn> Stream::turn(Deadline deadline) {
 }
 
 void Stream::end_turn() {
+  const bool holds_back = held_.has_value();
   const uint32_t before = turn_.exchange_acq_rel(kFree);
   seam::did("turn.end", before);
-  if (before != kAwaited) [[likely]]
+  if (before == kAwaited) [[unlikely]] {
+    // Empty on purpose: a waiter that has found the turn taken holds the lock until it sleeps.
+    static_cast<void>(turn_over_.lock());
+    seam::did("turn.tell");
+    turn_over_.notify_one();
+  }
+  if (!holds_back) [[likely]]
     return;
-  // Empty on purpose: a waiter that has found the turn taken holds the lock until it sleeps.
-  static_cast<void>(turn_over_.lock());
-  seam::did("turn.tell");
-  turn_over_.notify_one();
+  const uint32_t asked = asked_.exchange_acq_rel(0);
+  seam::did("stream.look_asked", asked);
+  if (asked != 0) send();
 }
 
 Event Stream::record(Timed timed) const {
   const Point point{timeline(), last_submitted()};
+  timeline()->want(point.value);
   return Event(point, timed == Timed::yes ? timeline()->stamp(point.value, *clock_) : nullptr);
 }
 
 bool Stream::query() const {
+  const uint64_t last = last_submitted();
+  timeline()->want(last);
   timeline()->look();
-  return timeline()->done(last_submitted()) || failed();
+  return timeline()->done(last) || failed();
 }
 
 Status Stream::await(uint64_t value, Deadline deadline) {
@@ -123,8 +144,14 @@ Status Stream::order_after_others(CommandList& list) const {
   std::vector<Point> waits;
   list.for_each_buffer(
       [&](Buffer& buffer, bool write) { buffer.collect_waits(write, timeline().get(), waits); });
+  for (const device::Command& command : list) {
+    if (const auto* wait = std::get_if<device::Wait>(&command);
+        wait != nullptr && wait->point.timeline != nullptr)
+      wait->point.timeline->want(wait->point.value);
+  }
   if (waits.empty()) return {};
   for (const Point& point : waits) {
+    point.timeline->want(point.value);
     if (!point.timeline->failed() || point.done()) continue;
     return point.timeline->failure().with_context("a buffer was in use by a stream that failed");
   }
@@ -169,11 +196,11 @@ Status Stream::cause_of(const CommandList& list, Status refused) {
   return refused;
 }
 
-// Relaxed: who reads it learns of no other memory by it. Whoever finds the timeline at a value finds that
+// Whoever finds the timeline at a value finds that
 // value, or a later one, here: it was stored before the queue could reach it.
 uint64_t Stream::take_value() {
   const uint64_t value = last_.load_relaxed() + 1;
-  last_.store_relaxed(value);
+  last_.store_release(value);
   return value;
 }
 
@@ -192,11 +219,17 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   }
   const uint64_t value = take_value();
   mark_buffers(list, value);
-  const bool awaited = extras.awaited;
+  HEDDLE_TRY(start({value, false, std::move(list), std::move(extras)}));
+  return value;
+}
+
+Status Stream::start(Record record) {
+  const uint64_t value = record.value;
+  const bool awaited = record.extras.awaited;
   const CommandList* kept = nullptr;
   {
     auto records = records_.lock();
-    records->push_back({value, false, std::move(list), std::move(extras)});
+    records->push_back(std::move(record));
     // Stays where it is: only the front is ever taken away, and not before it is accepted.
     kept = &records->back().list;
   }
@@ -206,8 +239,7 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn
   // After it was accepted: a thread that the bell woke before has passed over it.
   if (!awaited || !status.ok()) leave_to_reaper(value);
-  if (!status.ok()) return status;
-  return value;
+  return status;
 }
 
 size_t Stream::drop_finished() {

@@ -10,6 +10,15 @@
 //   Waits      submit() collects what the named buffers have to wait for *before* it takes its own value. A
 //              value therefore only waits for values that were taken earlier, and no circle of waits can
 //              arise, whatever buffers threads submit in whatever order.
+//   Held back  On an asynchronous device runs that nobody waits for share a submission: one value, record
+//              and Permit. The first is held back; others join it, up to Traits::runs_together. Only runs
+//              that wait for no other stream do so: a value that is held back waits for nothing. It is sent
+//              when it is full, before anything else is submitted to the stream, when somebody asks (send()),
+//              and by the reaper when nobody has joined it for kPatience.
+//   Asking     Who waits for a point wants it first (HeldBack::want). That sends it, or leaves it to the
+//              owner of the Turn, and waits for no Turn. So that it is sent soon, a thread that has a Turn
+//              sends what the stream holds back before it waits: for a Permit, or while it submits what
+//              waits for other streams.
 //   In flight  On an asynchronous device a record keeps list, buffers and permit until the timeline has
 //              passed it. The thread that waits for the results drops it; without such a thread a later
 //              submission or the reaper does. On a synchronous device the work is over when submit() returns:
@@ -28,6 +37,7 @@
 #include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "device/device.h"
 #include "runtime/admission/governor.h"
@@ -43,6 +53,7 @@ struct Submission {  // kept until the work is over
   Ref<const void> keep;
   Ref<const void> slot;  // whose memory the commands name
   bool awaited = false;  // the submitter calls Stream::await(): the reaper is not woken for it
+  bool joins = false;    // a run that nobody waits for: it may share a submission, and then its Permit
 };
 
 class Turn {  // the right to submit to one stream; move-only
@@ -57,6 +68,11 @@ class Turn {  // the right to submit to one stream; move-only
   //                 have written
   //   unavailable   the runtime is closed
   Result<uint64_t> submit(device::CommandList list, Submission extras = {});
+  // Adds a run to what the stream holds back, without a Permit of its own. Nothing: it cannot, and nothing is
+  // held back any more.
+  std::optional<Result<uint64_t>> try_join(device::CommandList& list, Submission& extras);
+  // Submits what the stream holds back. What is refused then, its runs' row faults report, too.
+  Status send();
   Stream& stream() const { return *stream_; }
 
  private:
@@ -65,18 +81,20 @@ class Turn {  // the right to submit to one stream; move-only
   Stream* stream_;
 };
 
-class Stream : public std::enable_shared_from_this<Stream> {
+class Stream final : public Holder, public std::enable_shared_from_this<Stream> {
  public:
+  static constexpr Duration kPatience = std::chrono::microseconds(100);
   Stream(Ref<device::Device> device, std::unique_ptr<device::Queue> queue, StreamId id, const Clock& clock,
          std::optional<void*> foreign = std::nullopt);
-  ~Stream();
+  ~Stream() override;
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   StreamId id() const { return id_; }
   bool is_default() const { return id_.index == 0; }
   const Ref<device::Timeline>& timeline() const { return queue_->timeline(); }
-  void* native() const { return foreign_.has_value() ? *foreign_ : queue_->native(); }
+  // What others submit there comes after all that this stream was given before: it holds nothing back again.
+  void* native();
   bool failed() const { return timeline()->failed(); }
 
   Result<Turn> turn(Deadline deadline = Deadline::never());
@@ -90,11 +108,18 @@ class Stream : public std::enable_shared_from_this<Stream> {
   bool query() const;                           // everything submitted so far is over
   Status synchronize(Deadline deadline) const;
   Status await(uint64_t value, Deadline deadline);  // waits for an awaited submission and drops its record
-  uint64_t last_submitted() const { return last_.load_relaxed(); }
+  uint64_t last_submitted() const { return last_.load_acquire(); }  // or held back
 
-  uint64_t in_flight() const;                    // submissions that are not over
-  size_t drop_finished();                        // lets go of what is over; how many are left
-  void close() { closed_.store_release(true); }  // for the runtime: refuses submissions from here on
+  // Once, before the first submission: from here on it may hold submissions back.
+  void share_submissions(Ref<Bell> bell);
+  // What is held back is submitted, by this thread or by the owner of the Turn at its end.
+  void send() override;
+  // For the reaper: sends what nobody has added to since then. True: something is held back still.
+  bool send_if_older(TimePoint than);
+
+  uint64_t in_flight() const;  // submissions that are not over
+  size_t drop_finished();      // lets go of what is over; how many are left
+  void close();                // for the runtime: refuses submissions from here on
 
  private:
   friend class Turn;
@@ -103,6 +128,7 @@ class Stream : public std::enable_shared_from_this<Stream> {
     bool accepted;  // the queue's submit() has returned. Work may be over before: the list is still read
     device::CommandList list;
     Submission extras;
+    std::vector<Submission> joined = {};  // what came later to the same submission
   };
   enum : uint32_t { kFree, kTaken, kAwaited };
   struct Nothing {};
@@ -114,6 +140,11 @@ class Stream : public std::enable_shared_from_this<Stream> {
   static Status cause_of(const device::CommandList& list, Status refused);
   uint64_t take_value();
   Result<uint64_t> do_now(const device::CommandList& list);
+  bool may_hold_back(const device::CommandList& list) const;
+  uint64_t hold_back(device::CommandList list, Submission extras);
+  std::optional<Result<uint64_t>> try_join(device::CommandList& list, Submission& extras);
+  Status send_held();
+  Status start(Record record);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
 
@@ -123,8 +154,18 @@ class Stream : public std::enable_shared_from_this<Stream> {
   const Clock* const clock_;
   const bool synchronous_;
   const std::optional<void*> foreign_;  // devices that order such streams are asynchronous
-  Atomic<bool> closed_{false};          // set once by the runtime, read by submit()
-  // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it.
+  const uint32_t generation_;           // fork_generation() of the maker
+  bool shares_ = false;
+  std::optional<Record> held_;        // the owner of the Turn's
+  Atomic<Duration::rep> touched_{0};  // when the last run came to it, for the reaper: a hint
+  // Somebody wants what is held back. Who asks exchanges it and then tries to take the Turn; who ends a Turn
+  // and leaves something held back exchanges it after that. So the later one sees the other: the asker finds
+  // the Turn free, or its owner the question.
+  Atomic<uint32_t> asked_{0};
+  Atomic<bool> exposed_{false};  // others may submit to native(): set once
+  Atomic<bool> closed_{false};   // set once by the runtime, read by submit()
+  // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it. Released:
+  // who finds a value that is held back finds that the timeline says so.
   Atomic<uint64_t> last_{0};
   // The Turn: kAwaited says that a thread sleeps on turn_over_. Acquire-release: the next Turn sees what
   // the last one did.

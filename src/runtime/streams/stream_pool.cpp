@@ -235,6 +235,7 @@ void StreamPool::leave(int place) {
   const bool last = mine.lessees.sub_acq_rel(1) == 1;
   seam::did("pool.leave", last);
   if (!last) return;
+  if (mine.stream != nullptr && mine.stream->timeline()->holds_back()) mine.stream->send();
   discard_failed(mine);
   put_back(place);
 }

@@ -1,0 +1,15 @@
+#include "device/queue.h"
+
+#include "device/row_faults.h"
+
+namespace heddle::device {
+
+void Queue::refuse(const CommandList& list, const Status& why) {
+  for (const Command& command : list) {
+    const auto* run = std::get_if<Run>(&command);
+    if (run != nullptr && run->row_faults != nullptr && run->row_faults->rows() == 0)
+      run->row_faults->record_whole(why);
+  }
+}
+
+}  // namespace heddle::device
