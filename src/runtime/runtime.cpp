@@ -56,13 +56,15 @@ Status Runtime::build() {
   // One forms while another runs.
   parts_->slots = std::make_shared<Slots>(parts_->allocator, traits.unified_memory,
                                           2 * static_cast<size_t>(parts_->governor->limit()));
-  parts_->allocator->hoard(
-      [slots = std::weak_ptr<Slots>(parts_->slots), lanes = std::weak_ptr<Lanes>(parts_->lanes)] {
-        Allocator::LetGo asked;
-        if (const Ref<Slots> living = slots.lock()) asked = living->drop_idle();
-        if (const Ref<Lanes> living = lanes.lock()) living->drop_idle_slots();
-        return asked;
-      });
+  parts_->allocator->hoard([slots = std::weak_ptr<Slots>(parts_->slots),
+                            lanes = std::weak_ptr<Lanes>(parts_->lanes),
+                            roster = std::weak_ptr<Roster>(parts_->roster)] {
+    Allocator::LetGo asked;
+    if (const Ref<Roster> living = roster.lock()) living->give_up();
+    if (const Ref<Slots> living = slots.lock()) asked = living->drop_idle();
+    if (const Ref<Lanes> living = lanes.lock()) living->drop_idle_slots();
+    return asked;
+  });
   if (!traits.synchronous) {
     HEDDLE_TRY_ASSIGN(parts_->reaper, Thread::start("heddle-reaper", [this] { reap(); }));
   }

@@ -22,11 +22,13 @@ constexpr int kTogether = 8;
 
 // Time stands still: nothing is sent because it is old, unless a test lets time pass.
 struct HeldBackFixture {
-  explicit HeldBackFixture(int in_flight = 4, int together = kTogether) {
+  explicit HeldBackFixture(int in_flight = 4, int together = kTogether,
+                           uint64_t memory_bytes = uint64_t{1} << 30) {
     static Atomic<int> next{0};
     device = std::make_shared<TestDevice>(test::TestOptions{.asynchronous = true,
                                                             .runs_together = together,
                                                             .shows_native = true,
+                                                            .memory_bytes = memory_bytes,
                                                             .name = text("held-back", next.add_relaxed(1))});
     device->set_kernel("add one", [](const device::Run& run) {
       const auto* const from = reinterpret_cast<const float*>(run.inputs[0].host());
@@ -61,7 +63,7 @@ struct HeldBackFixture {
     return outputs->front();
   }
   float first_of(Stream& stream, const View& x) {
-    Rows read(1, -1);
+    Rows read(x.extents[0], -1);
     REQUIRE(runtime->copy(stream, x, read.view()).ok());
     return read.values[0];
   }
@@ -199,6 +201,15 @@ TEST_CASE("a call that waits for the only permit gets it from a stream that hold
   const View again = f.run(f.on_a(), y);
   REQUIRE(f.on_a().timeline()->holds_back());
   CHECK(test::values_of(f.run(f.on_a(), again, true))[0] == 8);  // from its own
+}
+
+TEST_CASE("memory that a stream holds back is there for who needs it") {
+  constexpr uint64_t kBytes = uint64_t{1} << 20;
+  HeldBackFixture f(4, kTogether, 5 * kBytes);
+  View x = *f.runtime->allocate(ir::DType::kF32, {int64_t{kBytes} / 16, 4});
+  REQUIRE(f.runtime->fill(f.on_a(), x, 1).ok());
+  for (int i = 0; i < kTogether - 1; ++i) x = f.run(f.on_a(), x);  // nobody else has what came before
+  CHECK(f.first_of(f.on_a(), x) == kTogether);
 }
 
 TEST_CASE("what is asked for while a thread has the Turn is sent at the end of that Turn") {

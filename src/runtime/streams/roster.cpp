@@ -44,6 +44,21 @@ void Roster::send() {
   }
 }
 
+// By who has neither a Turn nor a Permit, and needs memory.
+void Roster::give_up() {
+  const Deadline deadline = Deadline::in(std::chrono::seconds(1));
+  std::vector<Ref<Stream>> sent;
+  for (const Ref<Stream>& stream : living()) {
+    if (!stream->timeline()->holds_back()) continue;
+    stream->send();
+    sent.push_back(stream);
+  }
+  for (const Ref<Stream>& stream : sent) {
+    static_cast<void>(stream->synchronize(deadline));  // in vain: there is less to give up
+    stream->drop_finished();
+  }
+}
+
 bool Roster::send_older(TimePoint than) const {
   bool some = false;
   for (const Ref<Stream>& stream : living()) some = stream->send_if_older(than) || some;

@@ -23,6 +23,7 @@ class Roster final : public Holder {
   Result<Ref<Stream>> make(int index, std::optional<void*> foreign = std::nullopt);
   Status synchronize(Deadline deadline);  // all; goes on past a failing one, returns the first failure
   void send() override;                   // what any of them holds back
+  void give_up();                         // sends that, and waits a second at most to let go of it
   bool send_older(TimePoint than) const;  // the reaper's (Stream::send_if_older); true: some hold back still
   size_t drop_finished() const;           // how many submissions are still in flight
   void close();                           // refuses submissions on all, and new streams
