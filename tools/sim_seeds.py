@@ -7,7 +7,8 @@ round, and the stage `sim` has round 0. What is counted is what the programs say
 
 Exit status: 0, or 1 if a case failed or hung (its seed is named, and the command that repeats it), if there
 were fewer seeds than --floor (200,000), if rounds were not over within --seconds, or if a case had fewer
-seeds in one round than in another, or none where it is not known for that.
+seeds in one round than in another, or none where it is not known for that; or if a case that is known for
+that is no longer there.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Told(Seeds):
                 found.append(f"{title}: {len(counts)} of {rounds} rounds were over in time")
             elif len(set(counts)) > 1:
                 found.append(f"{title}: {min(counts)} seeds in one round, {max(counts)} in another")
+        for name in sorted(WITHOUT - {case.name for case in self.cases}):
+            found.append(f"WITHOUT of tools/sim_seeds.py names '{name}', and no case has that name")
         ran = sum(self.of_case.values())
         if ran < self.floor:
             found.append(f"{ran:,} seeds, and at least {self.floor:,} are asked for")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sim_seeds import WITHOUT
 
 TOOLS = Path(__file__).parent
 
@@ -32,11 +33,12 @@ echo "MESSAGE: ${seeds:-499} seeds: 9 simulations a second of 7 steps"
 RUNS_NONE = """#!/bin/sh
 echo 'simulated: runs none'
 """
+KNOWN = "#!/bin/sh\n" + "".join(f"echo '{name}'\n" for name in sorted(WITHOUT))
 
 
 class Ran:
-    def __init__(self, folder: Path, programs: dict[str, str], *words: str) -> None:
-        for name, text in programs.items():
+    def __init__(self, folder: Path, programs: dict[str, str], *words: str, known: str = KNOWN) -> None:
+        for name, text in (programs | {"0_sim_test": known} if programs else {}).items():
             path = folder / "sim" / name
             path.parent.mkdir(exist_ok=True)
             path.write_text(text.replace("FOLDER", str(folder)))
@@ -94,8 +96,19 @@ def test_a_case_that_hangs_or_runs_fewer_seeds_than_before_or_none_is_a_failure(
     assert ran.figures["wrong"] == [f"b_sim_test: {wrong}"]
 
 
+def test_a_case_known_for_no_seeds_that_no_program_has_is_a_failure(tmp_path: Path) -> None:
+    first, *others = sorted(WITHOUT)
+    known = "#!/bin/sh\n" + "".join(f"echo '{name}'\n" for name in [*others, first + " today"])
+    ran = Ran(tmp_path, {"a_sim_test": HOLDS}, "--floor", "500", known=known)
+    assert ran.code == 1
+    assert ran.figures["wrong"] == [
+        f"0_sim_test: {first} today: ran no seed",
+        f"WITHOUT of tools/sim_seeds.py names '{first}', and no case has that name",
+    ]
+
+
 def test_rounds_that_are_not_over_in_time_are_a_failure(tmp_path: Path) -> None:
-    ran = Ran(tmp_path, {"a_sim_test": HOLDS, "b_sim_test": HANGS}, "--floor", "500", "--seconds", "1",
+    ran = Ran(tmp_path, {"a_sim_test": HOLDS, "b_sim_test": HANGS}, "--floor", "500", "--seconds", "2",
               "--workers", "1", "--rounds", "2")  # fmt: skip
     assert ran.code == 1
     assert ran.figures["wrong"] == [
