@@ -60,38 +60,51 @@ TEST_CASE("schedules: a seat is claimed, led, or left at a deadline, and each ca
   }
 }
 
-// The least that hands a batch over: one on show, programs and memory there, the costs known. What a run does
-// is left out: one lane's runs follow each other, and the runtime's parts have schedules of their own.
-TEST_CASE(
-    "schedules: of three callers of a lane one leads each batch, one may be late, and none is forgotten") {
-  explore({"coalescer_hand_over", 3, 2, 3}, [](Simulation& sim, int threads) {
-    CoalescerOptions options = with(1, 2);
-    options.cost = [](int64_t rows) { return std::chrono::microseconds(20 + rows); };
-    options.door = options.spare = false;
-    const auto fixture = sim.leave_out([&] {
-      auto made = std::make_unique<Fixture>(options);
-      Rows rows(2, 1);
-      sim.expect(made->compile(2).ok() && made->right(rows, made->call(rows)), "the programs are made");
-      return made;
-    });
-    const runtime::Model& model = *fixture->model;
-    fixture->coalescer =
-        std::make_shared<Coalescer>(fixture->runtime, fixture->model,
-                                    *RowLayout::make(model.inputs(), model.outputs(), {}, false), options);
-    std::vector<int> answers(static_cast<size_t>(threads));
-    at_once(sim, threads, [&](int caller) {
-      Rows rows(1, static_cast<float>(10 * caller));
-      const View view = rows.view();
-      const Deadline deadline = caller == 0 ? Deadline::in(std::chrono::milliseconds(1)) : Deadline::never();
-      const auto result = fixture->coalescer->join({&view, 1}, deadline, {}, nullptr);
-      sim.expect(fixture->right(rows, result) || (caller == 0 && result.status().code() == Code::deadline),
-                 "its own rows, or late");
-      ++answers[static_cast<size_t>(caller)];
-    });
-    for (const int each : answers) sim.expect(each == 1, "each had one answer");
-    sim.expect(fixture->coalescer->stats().parked == 0 && !fixture->coalescer->anyone_waits(),
-               "nobody waits");
+// Callers of one lane, of whom the first may be late. What a run does is left out: one lane's runs follow
+// each other, and the runtime's parts have schedules of their own.
+void hand_over(Simulation& sim, int threads, const CoalescerOptions& options) {
+  const auto fixture = sim.leave_out([&] {
+    auto made = std::make_unique<Fixture>(options);
+    Rows rows(2, 1);
+    sim.expect(made->compile(2).ok() && made->right(rows, made->call(rows)), "the programs are made");
+    return made;
   });
+  const runtime::Model& model = *fixture->model;
+  fixture->coalescer =
+      std::make_shared<Coalescer>(fixture->runtime, fixture->model,
+                                  *RowLayout::make(model.inputs(), model.outputs(), {}, false), options);
+  std::vector<int> answers(static_cast<size_t>(threads));
+  at_once(sim, threads, [&](int caller) {
+    Rows rows(1, static_cast<float>(10 * caller));
+    const View view = rows.view();
+    const Deadline deadline = caller == 0 ? Deadline::in(std::chrono::milliseconds(1)) : Deadline::never();
+    const auto result = fixture->coalescer->join({&view, 1}, deadline, {}, nullptr);
+    sim.expect(fixture->right(rows, result) || (caller == 0 && result.status().code() == Code::deadline),
+               "its own rows, or late");
+    ++answers[static_cast<size_t>(caller)];
+  });
+  for (const int each : answers) sim.expect(each == 1, "each had one answer");
+  sim.expect(fixture->coalescer->stats().parked == 0 && !fixture->coalescer->anyone_waits(), "nobody waits");
+}
+
+// The least that hands a batch over: one on show, programs and memory there, the costs known.
+TEST_CASE("schedules: of callers of a lane one leads each batch, one may be late, and none is forgotten") {
+  for (const int count : {2, 3}) {
+    explore({"coalescer_hand_over", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
+      CoalescerOptions options = with(1, 2);
+      options.cost = [](int64_t rows) { return std::chrono::microseconds(20 + rows); };
+      options.door = options.spare = false;
+      hand_over(sim, threads, options);
+    });
+  }
+}
+
+// With a spare batch, a door that they shut, and costs that are measured.
+TEST_CASE("schedules: callers of a lane with a spare batch each have one answer, and none is forgotten") {
+  for (const int count : {2, 3}) {
+    explore({"coalescer_spare", count, count == 2 ? 3u : 1u, count == 2 ? 3u : 2u},
+            [](Simulation& sim, int threads) { hand_over(sim, threads, with(1, 2)); });
+  }
 }
 
 TEST_CASE("schedules: each request comes back once, from a batch or from close()") {
