@@ -1,4 +1,5 @@
 #include <functional>
+#include <optional>
 
 #include "plan/passes/optimize.h"
 #include "plan/passes/passes.h"
@@ -188,6 +189,64 @@ TEST_CASE("an Expand of what a slope or a bound is for stays: x gives the shape"
   s.out(s.op("PRelu", {s.op("Expand", {x, s.ints({1, 2, 1})}), slope}));
   s.out(s.op("PRelu", {slope, s.op("Expand", {x, s.ints({1, 2, 1})})}), "of the slope");
   CHECK(count(apply(canonicalise, s.take(), kSymbols, 0), "Expand") == 2);
+}
+
+// What an element-wise node makes of operands with these shapes; none: it is refused.
+std::optional<ir::Shape> shape_made(const ir::Node& node, const std::vector<ir::Value>& operands) {
+  std::vector<const ir::Value*> in;
+  for (const ir::Value& operand : operands) in.push_back(&operand);
+  const auto made = ir::infer(node, in);
+  return made.ok() ? std::optional((*made)[0].type.shape) : std::nullopt;
+}
+
+struct WithOperands {
+  ir::Node node;
+  std::vector<ir::Value> operands;  // of one element each; none: it takes no operands but with a graph inside
+};
+
+WithOperands with_operands(const ir::OpDef& op) {
+  using enum ir::DType;
+  const size_t count = op.inputs_max < 0 ? 3 : static_cast<size_t>(op.inputs_max);
+  ir::Node node;
+  node.op = &op;
+  if (op.name == std::string_view("Mod")) node.attributes.set("fmod", int64_t{1});
+  if (op.name == std::string_view("BitShift")) node.attributes.set("direction", std::string("LEFT"));
+  for (size_t i = 0; i < count; ++i) node.inputs.push_back(static_cast<ir::ValueId>(i));
+  node.outputs = {static_cast<ir::ValueId>(count)};
+  for (const ir::DType first : {kF32, kU8, kBool}) {
+    for (const ir::DType others : {first, kF32}) {
+      std::vector<ir::Value> operands(count, ir::Value{"", {others, {1}}, {}, {}});
+      operands[0].type.dtype = first;
+      if (shape_made(node, operands)) return {node, operands};
+    }
+  }
+  return {node, {}};
+}
+
+TEST_CASE("an Expand before element-wise work stays where the node is refused without it, and nowhere else") {
+  std::string left_out, stays;
+  for (const ir::OpDef* const op : ir::all_ops()) {
+    if (op->dependence != ir::Dependence::kElementwise || op->inputs_max == 1) continue;
+    const auto [node, operands] = with_operands(*op);
+    if (operands.empty()) left_out += op->name;
+    for (size_t i = 0; i < operands.size(); ++i) {
+      std::vector<ir::Value> without = operands;
+      without[i].type.shape = {};
+      const bool needed = shape_made(node, without) != ir::Shape{1};
+      if (needed) stays += text(op->name, ' ', i, ' ');
+      Sketch s;
+      std::vector<Sketch::Id> in;
+      for (size_t k = 0; k < operands.size(); ++k)
+        in.push_back(s.in(text("in", k), without[k].type.shape, operands[k].type.dtype));
+      in[i] = s.op("Expand", {in[i], s.ints({1})});
+      s.out(s.op(op->name, in, node.attributes));
+      CAPTURE(op->name);
+      CAPTURE(i);
+      CHECK(count(apply(canonicalise, s.take(), kSymbols, 0), "Expand") == (needed ? 1 : 0));
+    }
+  }
+  CHECK(left_out == "Elementwise");  // no pass before canonicalise() makes one
+  CHECK(stays == "Clip 0 PRelu 0 ");
 }
 
 TEST_CASE("equal nodes become one, different ones do not") {
