@@ -10,6 +10,7 @@
 
 #include "base/process_exit.h"
 #include "base/thread.h"
+#include "drivers/host/host_device.h"
 #include "work_fixture.h"
 
 namespace heddle::process_points {
@@ -59,7 +60,7 @@ enum class Ends : uint8_t { kMainThread, kAnotherThread };
 [[noreturn]] void use_heddle_and_exit(Book& book, int64_t point, Ends which,
                                       const std::optional<Trouble>& trouble = {}) {
   book_of_exit = &book;
-  device_hangs = trouble && sim::line_of(trouble->fault.fault).error == Code::deadline;
+  device_hangs = trouble && trouble->error() == Code::deadline;
   std::atexit(exit_ends);
   Work& work = *new Work(book, point, true, trouble);
   if (which == Ends::kMainThread) {
@@ -96,9 +97,13 @@ int64_t calls_of_the_driver() {
   std::exit(kEnded);
 }
 
-// What comes once only is late, or makes exit() patient: a longer one would be the sum of such.
-sim::PlannedFault from_now_on(const sim::FaultLine& line) {
-  return {line.fault, 1, line.error != Code::ok && line.error != Code::deadline};
+// What opening another device does; then a static object is made, and after it the host device.
+[[noreturn]] void open_the_host_after_another(Book& book) {
+  book_of_exit = &book;
+  set_exit_handler([] { book_of_exit->closing_ns.store_release(1); });
+  std::atexit([] { book_of_exit->right.add_relaxed(book_of_exit->closing_ns.load_acquire()); });
+  if (!host::make_host_device({.threads = 1}).ok()) _exit(kWrong);
+  std::exit(kEnded);
 }
 
 struct Tried {
@@ -109,7 +114,7 @@ struct Tried {
 // The fault is there from the call on at which the process ends, or from one half as far.
 void exit_with(const sim::FaultLine& line, int64_t point, int64_t from, Tried& tried) {
   const Ends which = point % 2 == 0 ? Ends::kMainThread : Ends::kAnotherThread;
-  const Trouble trouble{from_now_on(line), from};
+  const Trouble trouble = trouble_from(line, from);
   const SharedBook book;
   const test::Child ended = run_process([&] { use_heddle_and_exit(*book, point, which, trouble); });
   const bool came = ended.exit_code == kEnded;
@@ -160,6 +165,14 @@ TEST_CASE("exit waits once for a submission that never ends, however often its h
   CHECK(book->answered.load_acquire() == 0);
   CHECK(Duration(book->closing_ns.load_acquire()) >= kPatience);
   CHECK(Duration(book->closing_ns.load_acquire()) < kAfterPatience);
+}
+
+TEST_CASE(
+    "a host device opened after another device has exit's handler run before older static objects die") {
+  const SharedBook book;
+  const test::Child ended = run_process([&] { open_the_host_after_another(*book); });
+  REQUIRE_MESSAGE(ended.exit_code == kEnded, to_string(ended, *book));
+  CHECK(book->right.load_acquire() == 1);
 }
 
 TEST_CASE("a process exits with its own code while its device fails, whatever the fault and the call") {

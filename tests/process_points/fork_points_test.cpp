@@ -5,8 +5,10 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "api/internals.h"
+#include "base/process_exit.h"
 #include "base/thread.h"
 #include "tests/child_fixture.h"
 #include "work_fixture.h"
@@ -113,12 +115,16 @@ const Deed kDeeds[] = {
     {"closing a device", [](const Things& of) { of.device.close(); }, Answer::kAny},
 };
 
-// True: it was answered as it has to be.
-bool is_answered(const Deed& deed, const Things& of, bool is_over) {
+using MayBeTrouble = std::optional<Trouble>;
+
+// True: it was answered as it has to be. What it waits for may have ended with the error of the trouble.
+bool is_answered(const Deed& deed, const Things& of, bool is_over, const MayBeTrouble& trouble) {
   try {
     deed.run(of);
   } catch (const Error& error) {
     if (error.code() == ErrorCode::unavailable) return true;
+    const bool has_failed = trouble && static_cast<Code>(error.code()) == trouble->error();
+    if (has_failed && deed.answer != Answer::kRefused) return true;
     std::fprintf(stderr, "in a forked child, %s: %s\n", deed.name, error.what());
     return false;
   }
@@ -127,20 +133,20 @@ bool is_answered(const Deed& deed, const Things& of, bool is_over) {
   return false;
 }
 
-bool are_answered(Book& book, const Things& of, bool may_be_over) {
+bool are_answered(Book& book, const Things& of, bool may_be_over, const MayBeTrouble& trouble) {
   bool right = true;
   for (const Deed& deed : kDeeds) {
     book.child_at.store_release(deed.name);
-    right = is_answered(deed, of, may_be_over) && right;
+    right = is_answered(deed, of, may_be_over, trouble) && right;
     book.asked.add_relaxed(1);
   }
   return right;
 }
 
 // It ends all that it has inherited, and then itself.
-[[noreturn]] void be_the_child(Book& book, Held& held, const Things* things) {
-  bool right = are_answered(book, *held.things, false);
-  if (things != nullptr) right = are_answered(book, *things, true) && right;
+[[noreturn]] void be_the_child(Book& book, Held& held, const Things* things, const MayBeTrouble& trouble) {
+  bool right = are_answered(book, *held.things, false, {});
+  if (things != nullptr) right = are_answered(book, *things, true, trouble) && right;
   book.child_at.store_release("the end of what a child has inherited");
   delete things;
   held.things.reset();
@@ -149,15 +155,15 @@ bool are_answered(Book& book, const Things& of, bool may_be_over) {
   std::exit(right ? kEnded : kWrong);
 }
 
-[[noreturn]] void use_heddle_and_fork(Book& book, int64_t point) {
+[[noreturn]] void use_heddle_and_fork(Book& book, int64_t point, const MayBeTrouble& trouble = {}) {
   Held held = hold_a_device();
-  Work work(book, point, false);
+  Work work(book, point, false, trouble);
   const Thread opener("opener", [&work] { work.run(); });
   const bool came = work.await_point();
   int code = kWhole;
   if (came) {
     const pid_t child = fork();
-    if (child == 0) be_the_child(book, held, work.things());
+    if (child == 0) be_the_child(book, held, work.things(), trouble);
     int status = 0;
     waitpid(child, &status, 0);
     code = WIFEXITED(status) ? WEXITSTATUS(status) : kWrong;
@@ -168,6 +174,43 @@ bool are_answered(Book& book, const Things& of, bool may_be_over) {
   held.opened->driver->release();
   if (!is_affine(rows(1, 1), held.things->result.to_host())) code = kWrong;
   std::_Exit(code);
+}
+
+// Without a fault, up to the point that never came.
+int64_t calls_until_whole() {
+  const SharedBook book;
+  const test::Child ended = run_process([&] { use_heddle_and_fork(*book, 100'000); });
+  REQUIRE_MESSAGE(ended.exit_code == kWhole, to_string(ended, *book));
+  return book->calls.load_acquire();
+}
+
+constexpr int kForks = 100;
+
+// One thread registers the handler over and over. A child that finds the C library's lock taken waits for it
+// without end, and its alarm ends it.
+[[noreturn]] void register_and_fork(Book& book) {
+  constexpr int64_t kMost = 4'000'000;  // of 32 bytes each
+  Atomic<int> is_over{0};
+  set_exit_handler([] {});
+  Thread registers("registers", [&] {
+    while (is_over.load_acquire() == 0 && book.right.add_relaxed(1) < kMost) renew_exit_handler();
+  });
+  while (book.right.load_acquire() == 0) std::this_thread::yield();
+  for (int i = 0; i < kForks; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(5);
+      renew_exit_handler();
+      _exit(kEnded);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    book.asked.add_relaxed(WIFEXITED(status) && WEXITSTATUS(status) == kEnded ? 1 : 0);
+    if (WIFSIGNALED(status)) break;
+  }
+  is_over.store_release(1);
+  registers.join();
+  std::_Exit(kEnded);
 }
 
 }  // namespace
@@ -189,6 +232,46 @@ TEST_CASE(
   MESSAGE(points, " points, ", asked, " operations of children");
   CHECK(points > 30);
   CHECK(asked > points * 40);
+}
+
+// A device that hangs has no parent whose steps end; the children's other device is such a one.
+TEST_CASE(
+    "a child forked while a device fails is refused by each operation, and its parent gets right values "
+    "or the fault's error" *
+    doctest::skip(!heddle::test::kForksWithThreads)) {
+  constexpr int64_t kStep = 6;
+  const int64_t calls = calls_until_whole();
+  int64_t points = 0, asked = 0, failed = 0, planned = 0;
+  for (const sim::FaultLine& line : sim::kFaultLines) {
+    if (line.error == Code::deadline) continue;
+    for (int64_t point = 1 + static_cast<int64_t>(line.fault) % kStep; point <= calls; point += kStep) {
+      for (const int64_t from : {point, (point + 1) / 2}) {
+        const SharedBook book;
+        const auto trouble = trouble_from(line, from);
+        const test::Child ended = run_process([&] { use_heddle_and_fork(*book, point, trouble); });
+        const bool came = ended.exit_code == kEnded;
+        REQUIRE_MESSAGE((came || ended.exit_code == kWhole), line.word, " from call ", from,
+                        ", fork at call ", point, ": ", to_string(ended, *book));
+        points += came ? 1 : 0, ++planned;
+        asked += book->asked.load_acquire();
+        failed += book->failed.load_acquire() + book->refused.load_acquire();
+      }
+    }
+  }
+  MESSAGE(points, " points of ", planned, ", ", asked, " operations of children, ", failed,
+          " steps of parents had the fault's error");
+  CHECK(points > planned / 2);
+  CHECK(asked > points * 40);
+  CHECK(failed > points / 4);
+}
+
+TEST_CASE("a child that is forked while another thread registers the handler of exit can register it, too" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
+  const SharedBook book;
+  const test::Child ended = run_process([&] { register_and_fork(*book); });
+  REQUIRE_MESSAGE(ended.exit_code == kEnded, to_string(ended, *book));
+  CHECK(book->right.load_acquire() > kForks);
+  CHECK(book->asked.load_acquire() == kForks);
 }
 
 }  // namespace heddle::process_points

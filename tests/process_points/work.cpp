@@ -54,6 +54,10 @@ std::unique_ptr<Things> make_things(const Device& device, const Model& model) {
   return things;
 }
 
+Trouble trouble_from(const sim::FaultLine& line, int64_t call) {
+  return {{line.fault, 1, line.error != Code::ok && line.error != Code::deadline}, call};
+}
+
 // At the first such call that finds the device made.
 void Work::plan_trouble(int64_t call) {
   sim::SimDevice* const driver = driver_.load_acquire();
@@ -63,8 +67,7 @@ void Work::plan_trouble(int64_t call) {
 }
 
 bool Work::may_fail_with(ErrorCode code) const {
-  if (is_planned_.load_acquire() != 0 && static_cast<Code>(code) == sim::line_of(trouble_->fault.fault).error)
-    return true;
+  if (is_planned_.load_acquire() != 0 && static_cast<Code>(code) == trouble_->error()) return true;
   return code == ErrorCode::unavailable && ends_ && came();
 }
 

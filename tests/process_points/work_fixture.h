@@ -49,7 +49,10 @@ std::unique_ptr<Things> make_things(const Device& device, const Model& model);
 struct Trouble {
   sim::PlannedFault fault;
   int64_t from;
+  Code error() const { return sim::line_of(fault.fault).error; }  // that users get for it
 };
+// What comes once only is late, or makes exit() patient: a longer one would be the sum of such.
+Trouble trouble_from(const sim::FaultLine& line, int64_t call);
 
 class Work {
  public:
