@@ -117,7 +117,7 @@ void CudaTimeline::settle(State& state) {
     cause = flight.spoiled;
     if (cause.ok()) last = flight.value;
     if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
-    if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
+    for (Ref<const void>& graph : flight.graphs) state.over.push_back(std::move(graph));
     state.in_flight.pop_front();
   }
   if (last != 0) advance(last, completion_);
@@ -125,7 +125,7 @@ void CudaTimeline::settle(State& state) {
   if (cause.ok()) return;
   fail(std::move(cause), completion_);
   for (Flight& flight : state.in_flight) {
-    if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
+    for (Ref<const void>& graph : flight.graphs) state.over.push_back(std::move(graph));
   }
   state.in_flight.clear();  // the submissions' lists are dropped from now on
 }

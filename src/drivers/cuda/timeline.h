@@ -36,9 +36,9 @@ struct Flight {
   uint64_t value = 0;
   Status spoiled;  // it could not be enqueued to its end
   std::vector<CheckedRun> runs;
-  Ref<Pinned> flags;      // null: nothing of it can be wrong
-  Ref<const void> graph;  // that is to live until it is over; null: none
-  bool is_told = false;   // its graph writes its value, and not the stream
+  Ref<Pinned> flags;                    // null: nothing of it can be wrong
+  std::vector<Ref<const void>> graphs;  // that are to live until it is over
+  bool is_told = false;                 // its graph writes its value, and not the stream
 };
 
 class CudaTimeline final : public Watched {
