@@ -266,3 +266,64 @@ def test_two_threads_submit_and_run_at_once(calls, place, meetings):
 
 def test_two_threads_compile_at_once(meetings):
     assert_told(meetings, "two modules, compile", (1, 0, [True, True]))
+
+
+# ---- operators share command buffers
+
+SHARED = """import ctypes, threading
+import torch
+count = ctypes.CDLL(None)["_ZN6heddle12metal_double5countENS0_5CountE"]
+count.restype = ctypes.c_uint64
+COMMITS, OPERATORS = 0, 64  # Count of tests/metal_double/control.h
+start = torch.arange(12.0).reshape(3, 4)
+
+def chain(x, y):
+    for _ in range(OPERATORS):
+        x = x + y  # whole numbers: exact
+    return x
+
+there = start.to("heddle")
+chain(there, there).cpu()  # compiled from here on
+torch.heddle.synchronize()
+before = count(COMMITS)
+result = chain(there, there)
+torch.heddle.synchronize()
+print("commits", count(COMMITS) - before, sep=": ")
+print("values", torch.equal(result.cpu(), (1 + OPERATORS) * start), sep=": ")
+
+THREADS, ROUNDS = 8, 6
+links = [[there] for _ in range(THREADS)]  # each thread's results, which another one goes on with
+steps = [torch.full((3, 4), 1.0 + t).to("heddle") for t in range(THREADS)]
+barrier = threading.Barrier(THREADS)
+right = []
+
+def work(t):
+    for i in range(ROUNDS):
+        links[t].append(chain(links[(t + 1) % THREADS][i], steps[t]))
+        barrier.wait(60)
+    added = sum(1 + (t + i) % THREADS for i in range(ROUNDS)) * OPERATORS
+    right.append(torch.equal(links[t][-1].cpu(), start + added))
+
+threads = [threading.Thread(target=work, args=(t,)) for t in range(THREADS)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print("threads", right == [True] * THREADS, sep=": ")
+"""
+
+
+@pytest.fixture(scope="module")
+def shared():
+    return told_by(SHARED)
+
+
+def test_operators_that_nobody_waits_for_share_command_buffers(shared):
+    """Eight at most. How many did depends on how soon the next one comes."""
+    told, errors = shared
+    assert 64 // 8 <= int(told.get("commits", 0)) < 64, errors
+    assert_told(shared, "values", True)
+
+
+def test_threads_that_go_on_with_each_other_s_operators_get_their_values(shared):
+    assert_told(shared, "threads", True)

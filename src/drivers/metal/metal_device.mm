@@ -22,6 +22,7 @@ constexpr int kLanes = 3;
 // One for each stream that a device has by default. Threads that submit operator by operator have several in
 // flight each, and what is small overlaps on the GPU. Each one in flight has intermediates of its own.
 constexpr int kQueueDepth = 32;
+constexpr int kRunsTogether = 8;  // more would begin later, and keep what they read for longer
 
 constexpr uint64_t kWorthMapping = 64 * 1024;
 
@@ -82,6 +83,7 @@ class MetalDevice final : public device::Device {
     traits_.precisions = {"f32", "f16"};
     traits_.lanes = kLanes;
     traits_.queue_depth = kQueueDepth;
+    traits_.runs_together = kRunsTogether;
     traits_.memory_bytes = open_->memory_bytes;
     traits_.events = "id<MTLSharedEvent>";
     NSProcessInfo* const process = [NSProcessInfo processInfo];
