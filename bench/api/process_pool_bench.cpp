@@ -1,9 +1,9 @@
 // Question  Are as many processes, each with a model of its own, faster than threads that share one?
 // Peer      In the same run: worker processes, forked before this one uses Heddle, which wait at a pipe.
 // Read as   calls a second of an MLP 256-512-256 over f32[1, 256], by N threads of one process and by N
-//           processes with one thread each, N up to the processors; kTrials trials, in turn. The ratio threads / processes has
-//           its mean and the 95 % interval of the mean (Student's t). Calls, not the start of a process, are
-//           timed; each process has a copy of the weights.
+//           processes with one thread each, N up to the processors; kTrials trials, in turn. The ratio
+//           threads / processes has its mean and the 95 % interval of the mean (Student's t). Calls, not the
+//           start of a process, are timed; each process has a copy of the weights.
 // Checked   every result, against the reference interpreter.
 #include <sys/wait.h>
 #include <unistd.h>

@@ -1,8 +1,9 @@
 // Question  How far is a call from the ceiling, the driver's own queue with nothing of Heddle's above it?
 // Peer      In the same run: one command list per call, the program and its buffers made before, given to a
 //           queue of the host driver by the thread that has it.
-// Read as   wall ns per run of y = tanh(x w1) w2 over f32[1, 8], by one thread and up to one a processor; the ratio is what
-//           streams, admission, fresh outputs and batches add. "apart": calls of the model are not joined.
+// Read as   wall ns per run of y = tanh(x w1) w2 over f32[1, 8], by one thread and up to one a processor;
+//           the ratio is what streams, admission, fresh outputs and batches add. "apart": calls of the model
+//           are not joined.
 // Checked   the values of every run.
 #include <memory>
 #include <vector>

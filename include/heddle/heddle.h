@@ -236,7 +236,7 @@ struct DeviceOptions {
   std::chrono::nanoseconds stream_wait = std::chrono::seconds(30);
   uint64_t executable_bytes = uint64_t{512} << 20;  // compiled shapes kept; the least used go first
   double memory_fraction = 1.0;                     // of the device's memory, for this process
-  // Calls on the device at once, of the whole process; 0: what the device asks for; at most 1024.
+  // Submissions to the device at once, of the whole process; 0: what it asks for; at most 1024.
   int in_flight = 0;
   bool numa_copies = true;  // of weights, to each memory node whose threads call the model, where that pays
 };

@@ -194,7 +194,9 @@ void bind_stream(nb::module_& m) {
           "handle"_a, "device"_a = nb::none())
       .def_prop_ro("id", &Stream::id)
       .def_prop_ro("native_handle",
-                   [](const Stream& s) { return reinterpret_cast<uintptr_t>(s.native_handle()); })
+                   [](const Stream& s) {
+                     return reinterpret_cast<uintptr_t>(without_gil([&] { return s.native_handle(); }));
+                   })
       .def_prop_ro("device", &Stream::device)
       .def("record_event", [](const Stream& s) { return s.record(); })
       .def(

@@ -149,14 +149,17 @@ class Submitted final : public batch::Absent {
     const auto owners = owners_.span();
     return std::make_shared<const std::vector<Owner>>(owners.begin(), owners.end());
   }
-  void answer(Result<Views> result) override { give(then_, std::move(result)); }
+  void answer(Result<Views> result) override {
+    const Model::Answer then = std::move(then_);  // what it holds goes with it, also where this stays
+    give(then, std::move(result));
+  }
 
  private:
   using Owner = std::shared_ptr<const void>;
   Some<device::View> views_;
   Some<Owner> owners_;  // of memory that is in no buffer
   bool may_be_left_ = false;
-  const Model::Answer then_;
+  Model::Answer then_;
 };
 
 std::vector<ir::Extents> extents_of(std::span<const Shape> shapes, const std::vector<Port>& inputs) {

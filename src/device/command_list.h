@@ -70,6 +70,8 @@ class CommandList {
   void add(Command command) { commands_.push_back(std::move(command)); }
   void reserve(size_t commands) { commands_.reserve(commands); }
   void clear() { commands_.clear(); }
+  void share() { shared_ = true; }  // by callers who were told that their runs were taken
+  bool is_shared() const { return shared_; }
 
   auto begin() const { return commands_.begin(); }
   auto end() const { return commands_.end(); }
@@ -83,6 +85,7 @@ class CommandList {
 
  private:
   std::vector<Command> commands_;
+  bool shared_ = false;
 };
 
 template <class F>

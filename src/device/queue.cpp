@@ -5,6 +5,7 @@
 namespace heddle::device {
 
 void Queue::refuse(const CommandList& list, const Status& why) {
+  if (!list.is_shared()) return;
   for (const Command& command : list) {
     const auto* run = std::get_if<Run>(&command);
     if (run != nullptr && run->row_faults != nullptr && run->row_faults->rows() == 0)

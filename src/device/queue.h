@@ -25,13 +25,13 @@ class Queue {
   //                operands are not the program's; the outputs are undefined, and the queue goes on
   //   others       refused before anything was started
   // Refused, its value is reached when all before is over. An asynchronous device records in the runs' row
-  // faults what the data shows later, and before the value is reached that they were refused: refuse().
+  // faults what the data shows later, and before that value that a shared list was refused: refuse().
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
 
  protected:
   explicit Queue(Ref<Timeline> timeline) : timeline_(std::move(timeline)) {}
   static Completion completion() { return {}; }  // for drivers: the right to advance and fail
-  static void refuse(const CommandList& list, const Status& why);  // in its runs' faults
+  static void refuse(const CommandList& list, const Status& why);  // in its runs' faults, if it is shared
 
  private:
   Ref<Timeline> timeline_;

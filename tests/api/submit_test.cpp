@@ -74,6 +74,7 @@ TEST_CASE("a submission owns its inputs until it is answered, however many they 
     on.driver->set_kernel("sum", [&door](const device::Run& run) {
       door.wait();
       auto* const to = reinterpret_cast<float*>(run.outputs[0].host());
+      std::fill_n(to, 4, 0.0F);
       for (const device::View& each : run.inputs) {
         for (int64_t i = 0; i < 4; ++i) to[i] += reinterpret_cast<const float*>(each.host())[i];
       }
@@ -303,15 +304,21 @@ TEST_CASE("deadline and cancellation answer a submission that waits, once, while
   Answers answers(40);
   std::stop_source stop;
   const Tensor x = rows(1, 1);
+  const auto owner = std::make_shared<int>(0);
   for (size_t i = 0; i < 40; ++i) {
     CallOptions options;
     if (i >= 20 && i < 30) options.timeout = 1ms;
     if (i >= 30) options.cancel = stop.get_token();
-    model.submit({&x, 1}, options, answers.take(i));
+    const auto then = [take = answers.take(i), owner](std::vector<Tensor> y,
+                                                      const std::exception_ptr& error) {
+      take(std::move(y), error);
+    };
+    model.submit({&x, 1}, options, then);
   }
   wait_until([&] { return answers.came.load_acquire() >= 10; });
   stop.request_stop();
   wait_until([&] { return answers.came.load_acquire() >= 20; });
+  wait_until([&] { return owner.use_count() == 21; });  // the functions of those that left are gone
   on.door.open();
   answers.wait(40);
   for (size_t i = 0; i < 40; ++i) {

@@ -117,10 +117,8 @@ Result<Permit> Governor::park(ModelId model, Deadline deadline, DuringHold durin
     seam::did("governor.wait");
     ++queue->waiting;
     hand_over(*queue, answers);
-    if (answers.empty()) {
-      ++queue->parked_count;
-      holders = queue->holders;
-    }
+    if (answers.empty()) ++queue->parked_count;
+    holders = queue->holders;
   }
   answer(answers);
   ask(holders);

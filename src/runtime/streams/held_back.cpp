@@ -33,12 +33,14 @@ void Stream::share_submissions(Ref<Bell> bell) {
   shares_ = true;
 }
 
+// With the Turn, so that another thread has submitted what it holds back or is just sending.
 void* Stream::native() {
   if (foreign_.has_value()) return *foreign_;
   void* const native = queue_->native();
-  if (native == nullptr) return nullptr;
+  if (native == nullptr || !shares_) return native;
+  const Result<Turn> mine = turn();
   exposed_.store_release(true);
-  timeline()->want(last_submitted());
+  static_cast<void>(send_held());
   return native;
 }
 
@@ -52,6 +54,7 @@ uint64_t Stream::hold_back(CommandList list, Submission extras) {
   const uint64_t value = take_value();
   mark_buffers(list, value);
   touched_.store_relaxed(clock_->now().time_since_epoch().count());
+  list.share();
   held_.emplace(Record{value, false, std::move(list), std::move(extras)});
   return value;
 }
@@ -107,7 +110,7 @@ bool Stream::send_if_older(TimePoint than) {
 
 void Stream::close() {
   closed_.store_release(true);
-  if (timeline()->holds_back()) send();
+  if (shares_) send();
 }
 
 }  // namespace heddle::runtime

@@ -32,10 +32,13 @@ std::vector<Ref<Stream>> Roster::living() const {
   return living;
 }
 
+// What it holds back has a Permit, for which nobody will ask it again.
 void Roster::forget(const Ref<Stream>& stream) {
   std::erase_if(members_.lock()->streams, [&stream](const auto& each) {
     return !each.owner_before(stream) && !stream.owner_before(each);
   });
+  if (stream->timeline()->holds_back()) stream->send();
+  stream->drop_finished();
 }
 
 void Roster::send() {
@@ -44,13 +47,15 @@ void Roster::send() {
   }
 }
 
-// By who has neither a Turn nor a Permit, and needs memory.
+// By who has neither a Turn nor a Permit, and needs memory. Runs that share submissions keep more of it than
+// there are Permits, those that are under way as well.
 void Roster::give_up() {
+  if (device_->traits().runs_together < 2) return;
   const Deadline deadline = Deadline::in(std::chrono::seconds(1));
   std::vector<Ref<Stream>> sent;
   for (const Ref<Stream>& stream : living()) {
-    if (!stream->timeline()->holds_back()) continue;
-    stream->send();
+    if (stream->in_flight() == 0) continue;
+    if (stream->timeline()->holds_back()) stream->send();
     sent.push_back(stream);
   }
   for (const Ref<Stream>& stream : sent) {

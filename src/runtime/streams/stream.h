@@ -94,6 +94,7 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   bool is_default() const { return id_.index == 0; }
   const Ref<device::Timeline>& timeline() const { return queue_->timeline(); }
   // What others submit there comes after all that this stream was given before: it holds nothing back again.
+  // Blocks while another thread submits. The caller has no Turn.
   void* native();
   bool failed() const { return timeline()->failed(); }
 
