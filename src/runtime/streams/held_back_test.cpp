@@ -269,6 +269,21 @@ TEST_CASE("a submission that is refused is reported for each of its runs, and fo
   CHECK(f.runtime->copy(f.on_b(), f.run(f.on_b(), two), read.view()).code() == Code::exhausted);
 }
 
+TEST_CASE("a call that is refused by itself leaves what it was to write as it was, and can be made again") {
+  HeldBackFixture f;
+  const View x = f.filled(5), y = f.filled(7);
+  const auto call = [&] {
+    return f.runtime->run(*f.add_one,
+                          {.inputs = {&x, 1}, .outputs = {&y, 1}, .stream = &f.on_a(), .wait = true});
+  };
+  f.refuse.store_release(true);
+  CHECK(call().status().code() == Code::exhausted);
+  CHECK(y.buffer->fault().ok());
+  CHECK(f.first_of(f.on_b(), y) == 7);
+  CHECK(call().ok());
+  CHECK(f.first_of(f.on_b(), y) == 6);
+}
+
 TEST_CASE("a run whose operands are wrong is refused alone, and its caller told") {
   HeldBackFixture f;
   const View x = f.filled(5), y = f.run(f.on_a(), x), wrong = *f.runtime->allocate(ir::DType::kF32, {3, 4});
