@@ -119,7 +119,7 @@ Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands a
     HEDDLE_TRY(place.give(*device_, into));
   } else {
     HEDDLE_TRY_ASSIGN(Graphs::Launched launched, graphs_->launch(place, stream_));
-    if (launched.keep != nullptr) flight_.graphs.push_back(std::move(launched.keep));
+    if (launched.keep != nullptr) flight_.keep(std::move(launched.keep));
     flight_.is_told = launched.tells;
   }
   const auto* const words =

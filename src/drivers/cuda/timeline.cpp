@@ -117,17 +117,20 @@ void CudaTimeline::settle(State& state) {
     cause = flight.spoiled;
     if (cause.ok()) last = flight.value;
     if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
-    for (Ref<const void>& graph : flight.graphs) state.over.push_back(std::move(graph));
+    let_go_of_graphs(flight, state);
     state.in_flight.pop_front();
   }
   if (last != 0) advance(last, completion_);
   if (cause.ok()) cause = device_->lost.status();
   if (cause.ok()) return;
   fail(std::move(cause), completion_);
-  for (Flight& flight : state.in_flight) {
-    for (Ref<const void>& graph : flight.graphs) state.over.push_back(std::move(graph));
-  }
+  for (Flight& flight : state.in_flight) let_go_of_graphs(flight, state);
   state.in_flight.clear();  // the submissions' lists are dropped from now on
+}
+
+void CudaTimeline::let_go_of_graphs(Flight& flight, State& state) {
+  if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
+  for (Ref<const void>& other : flight.others) state.over.push_back(std::move(other));
 }
 
 void CudaTimeline::finish(const CheckedRun& checked) {

@@ -37,8 +37,17 @@ struct Flight {
   Status spoiled;  // it could not be enqueued to its end
   std::vector<CheckedRun> runs;
   Ref<Pinned> flags;                    // null: nothing of it can be wrong
-  std::vector<Ref<const void>> graphs;  // that are to live until it is over
+  Ref<const void> graph;                // that is to live until it is over; null: none
+  std::vector<Ref<const void>> others;  // likewise, of a submission of several runs
   bool is_told = false;                 // its graph writes its value, and not the stream
+
+  void keep(Ref<const void> more) {
+    if (graph == nullptr) {
+      graph = std::move(more);
+    } else {
+      others.push_back(std::move(more));
+    }
+  }
 };
 
 class CudaTimeline final : public Watched {
@@ -77,6 +86,7 @@ class CudaTimeline final : public Watched {
     std::vector<Ref<const void>> over;
   };
   void settle(State& state);
+  static void let_go_of_graphs(Flight& flight, State& state);
   static void finish(const CheckedRun& run);
 
   const Ref<const OpenDevice> device_;
