@@ -75,8 +75,7 @@ class Buffer {
   uint64_t bytes() const { return bytes_; }
   const Memory& memory() const { return *memory_; }
 
-  // The points a new access on timeline `own` must wait for: a read waits for the last write, a write also
-  // for the reads since.
+  // What a new access on timeline `own` must wait for: the last write, and a write also the reads since it.
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);

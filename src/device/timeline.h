@@ -42,9 +42,8 @@ class Timeline : public HeldBack {
 
   // Ok, the cause, deadline, or unavailable in a forked child.
   Status wait(uint64_t value, Deadline deadline);
-  // For drivers that no thread tells of completions. look() learns how far the device is, advances, and never
-  // blocks; any thread calls it. watch() says that somebody sleeps: `value` must then be reached, or the
-  // timeline fail, though nobody looks.
+  // For drivers that no thread tells of completions. look() learns how far the device is, and never blocks;
+  // any thread calls it. watch(): somebody sleeps; `value` is reached, or it fails, though nobody looks.
   virtual void look() {}
   virtual void watch(uint64_t /*value*/) {}
   // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking(). It
@@ -55,8 +54,7 @@ class Timeline : public HeldBack {
   // filled, unless stamp() ran beside the advance(): then soon after.
   Ref<const Stamp> stamp(uint64_t value, const Clock& clock);
   void attach(Ref<Bell> bell) { bell_ = std::move(bell); }  // once, before the first submission
-  // The bell rings when `value` is reached, and perhaps earlier. False: it is reached, or the timeline has
-  // failed, and the bell may have rung before.
+  // The bell rings by the time `value` is reached. False: it is, or this has failed; it may have rung before.
   bool ring_at(uint64_t value);
 
   void advance(uint64_t value, Completion);

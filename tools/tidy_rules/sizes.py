@@ -10,7 +10,7 @@ FILE_LINES = 500
 FUNCTION_LINES = 70
 COLUMNS = 110
 PUBLIC_HEADER, PUBLIC_HEADER_LINES = "include/heddle/heddle.h", 936
-CONTRACT_LINES = 650
+CONTRACT_LINES = 640
 MODEL_LINES = 660  # a model is one file: Promela has no parts to split it into, and a line for each step
 TEXT = {".md"}
 
