@@ -5,6 +5,7 @@
 
 #include "base/sync.h"
 #include "base/thread.h"
+#include "tests/cuda_double/touches.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -13,6 +14,7 @@ const char* wrong_with(const cuda::HostBlock& block) {
   if (block.overrun()) return "it takes more shared memory than the launch gave";
   if (block.astray()) return "it puts to a block of its cluster that is not open, or beyond shared memory";
   if (block.unsettled()) return "a block of its cluster does not await just what is put to it";
+  if (!block.followed_once()) return "a block does not wait, once, for what its kernel follows";
   return nullptr;
 }
 
@@ -54,7 +56,9 @@ class ClusterRun final : public cuda::HostCluster {
     cuda::HostBlock block(shape_.first + rank, shape_.blocks, shape_.threads, shape_.shared_bytes,
                           shape_.seed + static_cast<uint64_t>(rank), this);
     seat.block = &block;
+    watch_block(&block);
     kernel_(block);
+    watch_block(nullptr);
     seat.block = nullptr;
     seat.over = true;
     if (wrong_ == nullptr) wrong_ = wrong_with(block);
@@ -113,7 +117,9 @@ class ClusterRun final : public cuda::HostCluster {
 const char* run_cluster(const ClusterShape& shape, const std::function<void(cuda::HostBlock&)>& kernel) {
   if (shape.count > 1) return ClusterRun(shape, kernel).run();
   cuda::HostBlock block(shape.first, shape.blocks, shape.threads, shape.shared_bytes, shape.seed);
+  watch_block(&block);
   kernel(block);
+  watch_block(nullptr);
   return wrong_with(block);
 }
 

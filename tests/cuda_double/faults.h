@@ -18,6 +18,7 @@ enum class Call {
   kQuery,
   kSynchronize,
   kNode,
+  kEdge,
   kInstantiate,
   kSetKernel,
   kGraphLaunch,

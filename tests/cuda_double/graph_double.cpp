@@ -13,6 +13,7 @@
 #include "tests/cuda_double/device_memory.h"
 #include "tests/cuda_double/faults.h"
 #include "tests/cuda_double/kernel_launch.h"
+#include "tests/cuda_double/touches.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -22,6 +23,7 @@ using cuda::Code;
 struct Node {
   std::function<void(uint64_t number)> run;
   std::vector<size_t> before;  // indices of nodes
+  bool is_kernel = false;
 };
 using Nodes = std::vector<Node>;
 
@@ -118,7 +120,7 @@ void run(const Nodes& nodes, int device, uint64_t number) {
 
 Code add_node(cuda::GraphNode* made, GraphObject& graph, const cuda::GraphNode* before, size_t count,
               std::function<void(uint64_t number)> work) {
-  Node node{std::move(work), {}};
+  Node node{std::move(work), {}, false};
   for (size_t i = 0; i < count; ++i) {
     const auto index = reinterpret_cast<size_t>(before[i]);
     if (index == 0 || index > graph.nodes.size()) return cuda::kInvalidValue;
@@ -136,7 +138,27 @@ Code add_kernel(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::Gra
   if (const Code failed = fails(Call::kNode); failed != 0) return failed;
   KernelLaunch launch;
   if (!launch.take(*kernel)) return cuda::kInvalidValue;
-  return add_node(made, *graph, before, count, [launch](uint64_t number) { launch.run(number); });
+  const Code added = add_node(made, *graph, before, count, [launch](uint64_t number) { launch.run(number); });
+  if (added == cuda::kSuccess) graph->nodes.back().is_kernel = true;
+  return added;
+}
+
+// All kernels here wait for what they follow, or stop the process (cluster_run.cpp): the order is the same.
+Code add_edges(cuda::GraphHandle handle, const cuda::GraphNode* from, const cuda::GraphNode* to,
+               const cuda::GraphEdge* edges, size_t count) {
+  constexpr const char* kWhat = "cuGraphAddDependencies";
+  require_context(kWhat);
+  const auto graph = handles<GraphObject>().find(handle, kWhat);
+  if (const Code failed = fails(Call::kEdge); failed != 0) return failed;
+  for (size_t i = 0; i < count; ++i) {
+    const auto before = reinterpret_cast<size_t>(from[i]), after = reinterpret_cast<size_t>(to[i]);
+    if (before == 0 || after <= before || after > graph->nodes.size()) return cuda::kInvalidValue;
+    const bool early = edges[i].from_port == 1 && edges[i].to_port == 0 && edges[i].type == 1;
+    if (!early || !graph->nodes[before - 1].is_kernel || !graph->nodes[after - 1].is_kernel)
+      return cuda::kInvalidValue;
+    graph->nodes[after - 1].before.push_back(before - 1);
+  }
+  return cuda::kSuccess;
 }
 
 Code add_child(cuda::GraphNode* made, cuda::GraphHandle handle, const cuda::GraphNode* before, size_t count,
@@ -167,7 +189,7 @@ Code end_capture(cuda::StreamHandle at, cuda::GraphHandle* made) {
   for (auto& work : told) {
     std::vector<size_t> before;
     if (!graph->nodes.empty()) before.push_back(graph->nodes.size() - 1);
-    graph->nodes.push_back({[work = std::move(work)](uint64_t) { work(); }, std::move(before)});
+    graph->nodes.push_back({[work = std::move(work)](uint64_t) { work(); }, std::move(before), false});
   }
   return *made = handles<GraphObject>().make(std::move(graph)), cuda::kSuccess;
 }
@@ -222,7 +244,9 @@ Code launch(cuda::GraphExec handle, cuda::StreamHandle at) {
   stream->tell(
       [executable, nodes = executable->nodes, number = take_launch_numbers(executable->nodes->size())] {
         under_way = executable.get();
+        begin_graph();
         run(*nodes, executable->device, number);
+        end_graph();
         end_graph_of_thread();
       });
   return cuda::kSuccess;
@@ -246,6 +270,7 @@ void add_graphs(cuda::DriverApi& api) {
     return handles<GraphObject>().destroy(graph, "cuGraphDestroy"), cuda::kSuccess;
   };
   api.graph_add_kernel = add_kernel;
+  api.graph_add_edges = add_edges;
   api.graph_add_child = add_child;
   api.begin_capture = begin_capture;
   api.end_capture = end_capture;

@@ -12,7 +12,7 @@ using namespace cuda;  // NOLINT: the list names structs
 
 template <class K>
 void run(const void* params, HostBlock& block) {
-  (*static_cast<const K*>(params))(block);
+  start(*static_cast<const K*>(params), block);
 }
 
 constexpr int kFirst = __COUNTER__ + 1;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include "drivers/cuda/kernels/portable.h"
 #include "tests/cuda_double/graph_double.h"
@@ -11,6 +12,13 @@ namespace heddle::cuda_double {
 namespace {
 
 constexpr uint64_t kLook = 16;  // bytes that are as they were allocated by no chance
+
+struct GraphUnderWay {
+  bool runs = false;
+  std::vector<uint64_t> written;  // by its kernels: ends of allocations
+};
+thread_local GraphUnderWay graph;
+thread_local constinit const cuda::HostBlock* block_of_thread = nullptr;
 
 struct Watched {
   static constexpr size_t kSlots = 32;
@@ -23,6 +31,15 @@ thread_local constinit Watched watched{};
 
 void tell_touches_to(cuda::OnTouch whom) { __atomic_store_n(&cuda::on_touch, whom, __ATOMIC_RELAXED); }
 
+// Until it waits for them, those in front of it are not over.
+void check_early(uint64_t allocation, bool writes) {
+  if (!graph.runs || block_of_thread == nullptr) return;
+  const bool known = std::ranges::find(graph.written, allocation) != graph.written.end();
+  if ((writes || known) && !block_of_thread->followed_once())
+    stop(watched.kernel, "the kernel touches what those in front of it write, and has not waited for them");
+  if (writes && !known) graph.written.push_back(allocation);
+}
+
 void check(uint64_t address, uint64_t bytes, bool writes) {
   const Block block = block_at(address);
   const uint64_t at = address & ~cuda::kDoubleMark;
@@ -33,6 +50,7 @@ void check(uint64_t address, uint64_t bytes, bool writes) {
   const uint64_t look = std::min(kLook, block.end - at);
   if (!writes && look >= 4 && at % 2 == 0 && is_unwritten(reinterpret_cast<const std::byte*>(at), look))
     stop(watched.kernel, "the kernel reads memory that nothing has written");
+  check_early(block.end, writes);
   WorkOrder::of_thread()->touch(address, bytes, writes, watched.kernel);
 }
 
@@ -90,5 +108,10 @@ KernelWatch::~KernelWatch() {
   tell_touches_to(nullptr);
   cuda::on_tell = nullptr;
 }
+
+void watch_block(const cuda::HostBlock* block) { block_of_thread = block; }
+
+void begin_graph() { graph = {true, {}}; }
+void end_graph() { graph = {}; }
 
 }  // namespace heddle::cuda_double

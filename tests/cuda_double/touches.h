@@ -9,6 +9,7 @@
 //   Threads    Those of streams.
 #pragma once
 
+#include "drivers/cuda/kernels/block.h"
 #include "tests/cuda_double/device_memory.h"
 
 namespace heddle::cuda_double {
@@ -28,5 +29,12 @@ class KernelWatch {
   KernelWatch(const KernelWatch&) = delete;
   KernelWatch& operator=(const KernelWatch&) = delete;
 };
+
+// Between them the thread's kernels are those of one graph: each may touch what those in front of it write when
+// it has waited for them. Other kernels begin when those are over.
+void begin_graph();
+void end_graph();
+// Which the thread runs; null: none.
+void watch_block(const cuda::HostBlock* block);
 
 }  // namespace heddle::cuda_double

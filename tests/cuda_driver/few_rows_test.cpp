@@ -281,6 +281,7 @@ struct Ring {
   static constexpr int kCluster = 4;
   int puts = 1;
   bool awaits_all = true, awaits_puts = true, reads_early = false;
+  int follows = 1;
   uint64_t out = 0;
 
   template <class Block>
@@ -292,6 +293,7 @@ struct Ring {
         if (thread == 0) global<float>(out)[rank] = mine->v[3];
       });
     };
+    for (int i = 0; i < follows; ++i) block.follow();
     block.arrive(puts);
     if (awaits_all) block.await();
     block.each([&](int thread) {
@@ -320,6 +322,8 @@ TEST_CASE("what a kernel of clusters does not await shows") {
     CHECK(run({.awaits_puts = false}) != nullptr);
     CHECK(run({.puts = 0}) != nullptr);
     CHECK(run({.puts = 2}) != nullptr);
+    CHECK(run({.follows = 0}) != nullptr);
+    CHECK(run({.follows = 2}) != nullptr);
     CHECK(run({.reads_early = true}) == nullptr);
     CHECK(out != right);
   }

@@ -13,7 +13,7 @@ using namespace graphs_fixture;  // NOLINT
 
 TEST_CASE("a graph that fails three times is asked for no more: runs are launched, and none is lost") {
   const ir::Tensor x = rows_of(4, 1), wanted = launched_directly(x);
-  for (const Call call : {Call::kNode, Call::kInstantiate, Call::kGraphLaunch}) {
+  for (const Call call : {Call::kNode, Call::kEdge, Call::kInstantiate, Call::kGraphLaunch}) {
     for (const heddle::cuda::Code code : {kOutOfMemory, kInvalidValue}) {
       CAPTURE(static_cast<int>(call));
       CAPTURE(code);
@@ -51,7 +51,7 @@ TEST_CASE("a graph that fails once is built at the next run") {
 }
 
 TEST_CASE("a device that is lost while a graph is built or launched is lost by its name") {
-  for (const Call call : {Call::kNode, Call::kInstantiate, Call::kGraphLaunch}) {
+  for (const Call call : {Call::kNode, Call::kEdge, Call::kInstantiate, Call::kGraphLaunch}) {
     CAPTURE(static_cast<int>(call));
     const auto device = device_with_graphs();
     const auto program = layers(*device, 4);

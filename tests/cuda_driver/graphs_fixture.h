@@ -27,7 +27,7 @@ inline constexpr int64_t kWidth = 8;
 inline Ref<device::Device> device_of(const CudaOptions& wanted) {
   cuda_double::forget_faults();
   CudaOptions options = wanted;
-  options.api = &cuda_double::api();
+  if (options.api == nullptr) options.api = &cuda_double::api();
   options.image = cuda_double::image();
   const auto made = make_cuda_device(options);
   REQUIRE(made.ok());

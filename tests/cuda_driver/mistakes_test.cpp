@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/yield.h"
+#include "drivers/cuda/kernels/few_rows.h"
 
 namespace heddle::cuda_double {
 namespace {
@@ -257,6 +258,40 @@ void launch_graph_from_two_threads(const Ground& ground) {
   });
 }
 
+// The weights of a product are what the kernel in front of it fills.
+void read_weights_too_early(const Ground& ground) {
+  using Shape = cuda::Few8x16;
+  cuda::ProductParams product;
+  product.m = Shape::kRows;
+  product.n = Shape::kColumns;
+  product.k = product.x_row = product.y_column = 256;
+  product.x_column = product.y_row = 1;
+  product.y_is_constant = 1;
+  product.x = ground.written(4 * Shape::kRows * 256);
+  product.y = ground.written(4 * Shape::kColumns * 256);
+  product.out = ground.fresh(4 * Shape::kRows * Shape::kColumns);
+  cuda::MoveParams weights = fill_params(product.y, int64_t{4} * Shape::kColumns * 256, 0);
+  void *of_fill[] = {&weights}, *of_product[] = {&product};
+  cuda::KernelNode fill, multiply;
+  fill.function = ground.kernel("heddle_move_1");
+  fill.params = of_fill;
+  multiply.function = ground.kernel("heddle_product_few_8x16");
+  multiply.params = of_product;
+  multiply.grid_x = cuda::FewRows<Shape>::kCluster;
+  multiply.block_x = Shape::kThreads;
+  multiply.shared_bytes = Shape::kSharedBytes;
+  cuda::GraphHandle graph = nullptr;
+  cuda::GraphNode first = nullptr, second = nullptr;
+  cuda::GraphExec executable = nullptr;
+  api().graph_create(&graph, 0);
+  api().graph_add_kernel(&first, graph, nullptr, 0, &fill);
+  api().graph_add_kernel(&second, graph, nullptr, 0, &multiply);
+  api().graph_add_edges(graph, &first, &second, &cuda::kEarlyEdge, 1);
+  api().graph_instantiate(&executable, graph, 0);
+  api().graph_launch(executable, ground.stream);
+  synchronize(ground);
+}
+
 // ---- captures of our own
 
 template <class Ask>
@@ -349,6 +384,7 @@ constexpr Mistake kDriverMistakes[] = {
     {"a destroyed executable graph", "cuGraphLaunch: the graph was destroyed", launch_destroyed_graph},
     {"a graph on two streams", "another stream runs the graph", launch_graph_on_two_streams},
     {"a graph in two threads", "another thread has the graph in its hands", launch_graph_from_two_threads},
+    {"weights that a graph writes, read too early", "and has not waited for them", read_weights_too_early},
     {"querying a captured stream", "cuStreamQuery: the stream is captured",
      [](const Ground& ground) { while_capturing(ground, [&] { api().stream_query(ground.stream); }); }},
     {"synchronising a captured stream", "cuStreamSynchronize: the stream is captured",

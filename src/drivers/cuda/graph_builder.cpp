@@ -26,11 +26,23 @@ Status GraphBuilder::begin() { return device_.check(device_.api.graph_create(&gr
 Status GraphBuilder::launch(const Launch& launch, std::byte* params) {
   void* pointers[] = {params};
   const KernelNode kernel = node_of(launch, pointers);
+  const bool early = may_begin_early(launch);
   GraphNode node = nullptr;
-  HEDDLE_TRY(device_.check(device_.api.graph_add_kernel(&node, graph_, &last_, before(), &kernel),
+  HEDDLE_TRY(device_.check(device_.api.graph_add_kernel(&node, graph_, &last_, early ? 0 : before(), &kernel),
                            "cuGraphAddKernelNode"));
+  if (early)
+    HEDDLE_TRY(device_.check(device_.api.graph_add_edges(graph_, &last_, &node, &kEarlyEdge, 1),
+                             "cuGraphAddDependencies"));
   last_ = node;
+  last_blocks_ = launch.blocks;
   return {};
+}
+
+// Code that has clusters has what lets kernels follow each other, too.
+bool GraphBuilder::may_begin_early(const Launch& launch) const {
+  const auto few = static_cast<unsigned>(device_.multiprocessors);
+  return last_blocks_ > 0 && last_blocks_ <= few && launch.blocks <= few && device_.kernels.clusters() &&
+         device_.api.graph_add_edges != nullptr;
 }
 
 Result<bool> GraphBuilder::call(const LibraryCall& call, const std::byte* operands) {
@@ -40,6 +52,7 @@ Result<bool> GraphBuilder::call(const LibraryCall& call, const std::byte* operan
   device_.api.graph_destroy(child);  // the graph has a copy
   HEDDLE_TRY(device_.check(code, "cuGraphAddChildGraphNode"));
   last_ = node;
+  last_blocks_ = 0;
   return true;
 }
 

@@ -2,6 +2,9 @@
 //
 //   What       A kernel of ours is an explicit node. A call of a library cannot be one: it is captured alone,
 //              in a stream that nobody else knows, and is a child graph.
+//   Early      Between two kernels of few blocks lies mostly the launch of the second: it begins before the
+//              first has ended, and waits itself (kernels/block.h, follow()). Many blocks that wait would take
+//              the place of other streams' blocks.
 //   Captures   One lasts for as long as a library takes to enqueue its kernels, some 10 us. If another thread
 //              calls cudaDeviceSynchronize() meanwhile, CUDA fails that call, in every mode of capture, and
 //              ends the capture: then there is no graph.
@@ -32,10 +35,12 @@ class GraphBuilder final : public StepTaker {
  private:
   Result<GraphHandle> captured(const LibraryCall& call, const std::byte* operands);
   size_t before() const { return last_ == nullptr ? 0 : 1; }
+  bool may_begin_early(const Launch& launch) const;
 
   const OpenDevice& device_;
   GraphHandle graph_ = nullptr;
   GraphNode last_ = nullptr;
+  unsigned last_blocks_ = 0;       // of the last node; 0: it is no kernel of ours
   StreamHandle stream_ = nullptr;  // of captures; null: there was none yet
 };
 

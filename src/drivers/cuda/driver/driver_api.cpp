@@ -31,6 +31,11 @@ Result<DriverApi> load() {
   }
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_LOAD)
 #undef HEDDLE_CUDA_LOAD
+#define HEDDLE_CUDA_LOOK_FOR(member, name, arguments)                                           \
+  if (void* function = nullptr; find(name, &function, kNewerInterface, 0, nullptr) == kSuccess) \
+    api.member = reinterpret_cast<decltype(api.member)>(function);
+  HEDDLE_CUDA_NEWER_FUNCTIONS(HEDDLE_CUDA_LOOK_FOR)
+#undef HEDDLE_CUDA_LOOK_FOR
   return api;
 }
 

@@ -65,6 +65,14 @@ struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
 };
 static_assert(sizeof(KernelNode) == 72);
 
+struct GraphEdge {  // CUgraphEdgeData
+  unsigned char from_port = 0, to_port = 0, type = 0;
+  unsigned char reserved[5] = {};
+};
+static_assert(sizeof(GraphEdge) == 8);
+// From a kernel that says when the next may begin (kernels/block.h), to one that waits itself for its end.
+inline constexpr GraphEdge kEarlyEdge = {1, 0, 1, {}};
+
 // name in the table, function of CUDA 12.0, arguments
 #define HEDDLE_CUDA_FUNCTIONS(X)                                                                            \
   X(init, "cuInit", (unsigned flags))                                                                       \
@@ -125,16 +133,22 @@ static_assert(sizeof(KernelNode) == 72);
   X(error_name, "cuGetErrorName", (Code code, const char** name))                                           \
   X(error_text, "cuGetErrorString", (Code code, const char** text))
 
+// The same, of CUDA 12.3: null with an older driver.
+#define HEDDLE_CUDA_NEWER_FUNCTIONS(X)         \
+  X(graph_add_edges, "cuGraphAddDependencies", \
+    (GraphHandle graph, const GraphNode* from, const GraphNode* to, const GraphEdge* edges, size_t count))
+
 struct DriverApi {
 #define HEDDLE_CUDA_MEMBER(member, symbol, arguments) Code(*member) arguments = nullptr;
   HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_MEMBER)
+  HEDDLE_CUDA_NEWER_FUNCTIONS(HEDDLE_CUDA_MEMBER)
 #undef HEDDLE_CUDA_MEMBER
 };
 
 // By which the library gives its functions: of the version that is asked for, whatever its own.
 using FindFunction = Code (*)(const char* name, void** function, int version, uint64_t flags, int* why);
 inline constexpr char kFindFunction[] = "cuGetProcAddress_v2";
-inline constexpr int kInterface = 12000;  // the version of CUDA whose functions these are
+inline constexpr int kInterface = 12000, kNewerInterface = 12030;  // the versions whose functions these are
 
 // Loads the library once; later calls give the same answer. Blocks for as long as the loader does.
 Result<const DriverApi*> nvidia_driver();

@@ -22,8 +22,12 @@
 //              16 bytes to where the block of that rank has what this one has at `to`, which may change at
 //              any time until its await_puts(): that returns when all n are there. No block ends before it.
 //              Only GPUs of compute capability 9.0 and more have clusters.
-//   Uniform    each(), shared(), end_copies(), await_copies(), arrive(), await(), await_puts() and the
-//              helpers below are called by all threads alike, never inside a phase.
+//   Follows    In a graph a kernel may begin before the one in front of it has ended. follow() returns when
+//              that has, and all before it, and lets the next one begin. A kernel calls it once, before it
+//              reads what another kernel writes, and before it writes: start() does, but for a struct that
+//              says `static constexpr bool kFollows = true` and calls it itself.
+//   Uniform    each(), shared(), end_copies(), await_copies(), arrive(), await(), await_puts(), follow() and
+//              the helpers below are called by all threads alike, never inside a phase.
 #pragma once
 
 #include "drivers/cuda/kernels/portable.h"
@@ -58,6 +62,12 @@ template <class K>
 constexpr bool is_everywhere() {
   return !requires { K::kNewer; };
 }
+// What each block of a launch does.
+template <class K, class Block>
+HEDDLE_DEVICE void start(const K& kernel, Block& block) {
+  if constexpr (!requires { K::kFollows; }) block.follow();
+  kernel(block);
+}
 inline constexpr int kWarp = 32;  // a block has whole ones wherever they are combined
 inline constexpr int kPutBytes = 16, kArriveBytes = 16;
 
@@ -74,6 +84,13 @@ class GpuBlock {
   HEDDLE_DEVICE int64_t index() const { return blockIdx.x; }
   HEDDLE_DEVICE int64_t blocks() const { return gridDim.x; }
   HEDDLE_DEVICE int threads() const { return static_cast<int>(blockDim.x); }
+  // Instructions of compute capability 9.0; code of older ones is never begun early.
+  HEDDLE_DEVICE void follow() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+  }
   template <class F>
   HEDDLE_DEVICE void each(F f) {
     f(static_cast<int>(threadIdx.x));
@@ -294,9 +311,11 @@ class HostBlock {
     coming_.clear();
     awaited_puts_ = true;
   }
+  void follow() { ++follows_; }
   int64_t copied() const { return copied_; }  // how many copies it began
   bool arrived() const { return arrivals_ > 0; }
   bool has_all_puts() const { return received_ >= puts_; }
+  bool followed_once() const { return follows_ == 1; }
   bool overrun() const { return overrun_; }  // it took more shared memory than the launch gave
   bool astray() const { return astray_; }    // it put to a block that is not open, or to no shared memory
   // At its end: it was sent what it did not expect or await, or arrived more than once.
@@ -332,7 +351,7 @@ class HostBlock {
   size_t shared_bytes_, used_ = 0;
   uint64_t seed_;
   HostCluster* cluster_;
-  int arrivals_ = 0, puts_ = 0, received_ = 0;
+  int arrivals_ = 0, puts_ = 0, received_ = 0, follows_ = 0;
   bool awaited_puts_ = false, overrun_ = false, astray_ = false;
   std::vector<Shared> shared_;
   std::vector<std::vector<Copy>> copies_ = std::vector<std::vector<Copy>>(1);  // the last group goes on

@@ -320,7 +320,7 @@ struct CompiledChain {
   extern "C" __global__ void __launch_bounds__(heddle::cuda::CompiledChain<__VA_ARGS__>::kThreads) \
       heddle_chain(const __grid_constant__ heddle::cuda::CompiledChain<__VA_ARGS__> kernel) {      \
     heddle::cuda::GpuBlock block;                                                                  \
-    kernel(block);                                                                                 \
+    heddle::cuda::start(kernel, block);                                                            \
   }
 #else
 namespace heddle::cuda {
@@ -334,7 +334,7 @@ struct HostChain {
 
 template <class Body>
 void run_on_host(const void* params, HostBlock& block) {
-  (*static_cast<const CompiledChain<Body>*>(params))(block);
+  start(*static_cast<const CompiledChain<Body>*>(params), block);
 }
 
 }  // namespace heddle::cuda

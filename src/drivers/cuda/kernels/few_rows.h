@@ -52,6 +52,7 @@ struct FewRows {
   static constexpr int kOwnRows = Shape::kOwnRows, kGroups = Shape::kGroups, kStep = Shape::kStep;
   static constexpr int kStages = Shape::kStages, kLine = Shape::kLine;
   static constexpr int32_t kBeyond = -1;
+  static constexpr bool kFollows = true;
 
   ProductParams p;
 
@@ -115,24 +116,29 @@ struct FewRows {
     for (int i = 0; i < Shape::kColumnLoads; ++i)
       my.column_from[i] = from(lot.columns, column_spot<kAlongK>(thread, i));
   }
+  template <class Block>
+  HEDDLE_DEVICE static void load(Block& block, const Lot& lot, const TileSide& side, int32_t from, int k,
+                                 Four<float>* to) {
+    if (from == kBeyond || k >= static_cast<int>(lot.part)) return;
+    const int32_t at = from + k * static_cast<int32_t>(side.inner);
+    block.copy(to, side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
+  }
   template <bool kAlongK, class Block>
-  HEDDLE_DEVICE static void start(Block& block, const Lot& lot, int thread, int step, Four<float>* stage,
-                                  const Mine& my) {
-    const int part = static_cast<int>(lot.part);
-    const auto load = [&](Four<float>* to, const TileSide& side, int32_t from, int k) {
-      if (from == kBeyond || k >= part) return;
-      const int32_t at = from + k * static_cast<int32_t>(side.inner);
-      block.copy(to, side.data + static_cast<uint64_t>(int64_t{at}) * sizeof(float));
-    };
+  HEDDLE_DEVICE static void load_columns(Block& block, const Lot& lot, int thread, int step,
+                                         Four<float>* stage, const Mine& my) {
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kColumnLoads; ++i) {
       const TileSpot spot = column_spot<kAlongK>(thread, i);
-      load(column_place<kAlongK>(stage, spot), lot.columns, my.column_from[i], step + spot.k);
+      load(block, lot, lot.columns, my.column_from[i], step + spot.k, column_place<kAlongK>(stage, spot));
     }
+  }
+  template <class Block>
+  HEDDLE_DEVICE static void load_rows(Block& block, const Lot& lot, int thread, int step, Four<float>* stage,
+                                      const Mine& my) {
     HEDDLE_UNROLL
     for (int i = 0; i < Shape::kRowLoads; ++i) {
       const TileSpot spot = row_spot(thread, i);
-      load(row_place(stage, spot), lot.rows, my.row_from[i], step + spot.k);
+      load(block, lot, lot.rows, my.row_from[i], step + spot.k, row_place(stage, spot));
     }
   }
 
@@ -231,15 +237,31 @@ struct FewRows {
   HEDDLE_DEVICE void sum_whole(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
     const int part = static_cast<int>(lot.part);
     block.each_alone([&](int thread) { begin<kAlongK>(lot, thread, mine[thread]); });
-    const auto start_at = [&](int step, int stage) {
+    const auto columns_at = [&](int step, int stage) {
       block.each_alone([&](int thread) {
-        if (step < part)
-          start<kAlongK>(block, lot, thread, step, pool + stage * Shape::kStageQuads, mine[thread]);
+        load_columns<kAlongK>(block, lot, thread, step, pool + stage * Shape::kStageQuads, mine[thread]);
+      });
+    };
+    const auto rows_at = [&](int step, int stage) {
+      block.each_alone([&](int thread) {
+        load_rows(block, lot, thread, step, pool + stage * Shape::kStageQuads, mine[thread]);
       });
       block.end_copies();
     };
-    HEDDLE_UNROLL
-    for (int stage = 0; stage < kStages; ++stage) start_at(stage * kStep, stage);
+    if (p.y_is_constant != 0) {
+      HEDDLE_UNROLL
+      for (int stage = 0; stage < kStages; ++stage) columns_at(stage * kStep, stage);
+      block.follow();
+      HEDDLE_UNROLL
+      for (int stage = 0; stage < kStages; ++stage) rows_at(stage * kStep, stage);
+    } else {
+      block.follow();
+      HEDDLE_UNROLL
+      for (int stage = 0; stage < kStages; ++stage) {
+        columns_at(stage * kStep, stage);
+        rows_at(stage * kStep, stage);
+      }
+    }
     block.template await_copies<kStages - 1>();
     int stage = 0;
     HEDDLE_ROLLED
@@ -250,7 +272,8 @@ struct FewRows {
       step += kStep;
       if (step >= part) break;
       block.template await_copies<kStages - 2>();  // and the stage before this one is free
-      start_at(step + (kStages - 1) * kStep, stage);
+      columns_at(step + (kStages - 1) * kStep, stage);
+      rows_at(step + (kStages - 1) * kStep, stage);
       stage = stage + 1 == kStages ? 0 : stage + 1;
     }
     block.each([](int) {});  // all have multiplied: their sums may lie where the stages do
@@ -258,6 +281,7 @@ struct FewRows {
 
   template <bool kAlongK, class Block, class Own>
   HEDDLE_DEVICE void sum_any(Block& block, const Lot& lot, Four<float>* pool, Own& mine) const {
+    block.follow();
     HEDDLE_ROLLED
     for (int step = 0; step < static_cast<int>(lot.part); step += kStep) {
       block.each([&](int thread) { fetch_and_put<kAlongK>(lot, thread, step, pool); });

@@ -6,7 +6,7 @@
                                                heddle::cuda::blocks_at_once<__VA_ARGS__>()) \
       heddle_##name(const __grid_constant__ __VA_ARGS__ kernel) {                           \
     heddle::cuda::GpuBlock block;                                                           \
-    kernel(block);                                                                          \
+    heddle::cuda::start(kernel, block);                                                     \
   }
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 #define HEDDLE_TENSOR_KERNEL(name, ...)  // a driver that takes code for older GPUs finds none of these
@@ -22,7 +22,7 @@
                         heddle::cuda::blocks_at_once<__VA_ARGS__>())                         \
           heddle_##name(const __grid_constant__ __VA_ARGS__ kernel) {                        \
     heddle::cuda::GpuBlock block;                                                            \
-    kernel(block);                                                                           \
+    heddle::cuda::start(kernel, block);                                                      \
   }
 #endif
 using namespace heddle::cuda;  // NOLINT: the list names structs

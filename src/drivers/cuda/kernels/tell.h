@@ -4,7 +4,7 @@
 //              stream writes behind the graph (../shared probes, P1 and P4), and launches one command less.
 //   Ticket     Where the word is and what it becomes changes from run to run, and a graph's parameters do
 //              not: they lie in pinned memory, where the host writes them before it launches the graph. They
-//              are read while the copy is on its way.
+//              are read while what is in front goes on.
 //   Order      One block alone copies, so that its barrier orders all that it wrote before the word.
 #pragma once
 
@@ -48,6 +48,7 @@ struct CopyAndTellParams {
 
 struct CopyAndTell {
   static constexpr int kThreads = 1024;
+  static constexpr bool kFollows = true;
   CopyAndTellParams p;
 
   template <class Block>
@@ -56,6 +57,7 @@ struct CopyAndTell {
     block.each_alone([&](int t) {
       if (t == 0) ticket[t] = read_ticket(p.ticket);
     });
+    block.follow();
     const uint64_t all = p.bytes | p.from | p.to;  // whose lowest bit says how large pieces may be
     if (all % 16 == 0) {
       copy<Quad<uint32_t>>(block);

@@ -223,7 +223,8 @@ Status launch_floats(Lowering& l, const ProductParams& params, const Extras& ext
                   end_grid(l, params));
 }
 
-Status launch_product(Lowering& l, const ProductParams& params, const Extras& extras) {
+Status launch_product(Lowering& l, ProductParams params, const Extras& extras) {
+  params.y_is_constant = l.inputs[1].place.kind == plan::Place::Kind::kConstant ? 1 : 0;
   const std::string_view computed = computed_in(l.inputs[0].dtype);
   if (computed == "_f32") return launch_floats(l, params, extras);
   return launch_kernel(l, text("product", computed == "_u64" ? "_i64" : computed), params, extras,
