@@ -30,8 +30,8 @@ class KernelWatch {
   KernelWatch& operator=(const KernelWatch&) = delete;
 };
 
-// Between them the thread's kernels are those of one graph: each may touch what those in front of it write when
-// it has waited for them. Other kernels begin when those are over.
+// Between them the thread's kernels are those of one graph: each may touch what those in front of it write
+// when it has waited for them. Other kernels begin when those are over.
 void begin_graph();
 void end_graph();
 // Which the thread runs; null: none.

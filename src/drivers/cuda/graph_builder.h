@@ -3,8 +3,8 @@
 //   What       A kernel of ours is an explicit node. A call of a library cannot be one: it is captured alone,
 //              in a stream that nobody else knows, and is a child graph.
 //   Early      Between two kernels of few blocks lies mostly the launch of the second: it begins before the
-//              first has ended, and waits itself (kernels/block.h, follow()). Many blocks that wait would take
-//              the place of other streams' blocks.
+//              first has ended, and waits itself (kernels/block.h, follow()). Many blocks that wait would
+//              take the place of other streams' blocks.
 //   Captures   One lasts for as long as a library takes to enqueue its kernels, some 10 us. If another thread
 //              calls cudaDeviceSynchronize() meanwhile, CUDA fails that call, in every mode of capture, and
 //              ends the capture: then there is no graph.
