@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <optional>
 #include <set>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -207,6 +208,27 @@ TEST_CASE("a livelock is a failure once the steps are used up") {
   CHECK(says(report, "more than 20000 steps"));
   CHECK(says(report, "'together-0' (2)"));
   CHECK(says(report, "give_way"));
+}
+
+TEST_CASE("a failure shows the last decisions, in order, and no more of them than it is told") {
+  for (const size_t most : {size_t{0}, size_t{5}, size_t{40}}) {
+    const SimulationReport report = simulate(5,
+                                             [](Simulation&) {
+                                               Atomic<bool> never;
+                                               run_together(2, [&](int) {
+                                                 while (!never.load_acquire()) give_way();
+                                               });
+                                             },
+                                             {.steps_max = 2'000, .trace_max = most});
+    std::vector<int> steps;
+    std::istringstream lines(report.failure);
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with("  step ")) steps.push_back(std::stoi(line.substr(7)));
+    }
+    CHECK(steps.size() == most);
+    CHECK(std::is_sorted(steps.begin(), steps.end()));
+    if (most != 0) CHECK(steps.back() > 1'900);
+  }
 }
 
 TEST_CASE("locks in the wrong order are a failure with a seed, not the end of the process") {

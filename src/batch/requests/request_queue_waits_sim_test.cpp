@@ -68,5 +68,35 @@ TEST_CASE("simulated: a request with a deadline wakes a worker that waits for ca
       no_stalls);
 }
 
+TEST_CASE("simulated: limits that change wake a worker that waits for callers to come back") {
+  SimulationOptions no_stalls;
+  no_stalls.stall_max = Duration(0);
+  holds_for_seeds(
+      50,
+      [](Simulation& sim) {
+        QueueOptions options;
+        options.limits.max_rows = 8;
+        options.limits.max_wait = std::chrono::seconds(10);
+        RequestQueue queue(options);
+        for (int i = 0; i < 3; ++i)
+          sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
+        sim.expect(run_next_batch(sim, queue, std::chrono::seconds(4)) == 3, "three are expected back");
+        sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
+        const TimePoint began = Clock::real().now();
+        Duration waited{};
+        Thread worker("worker", [&] {
+          sim.expect(queue.take(Deadline::never()).ok(), "it has the one that came");
+          waited = Clock::real().now() - began;
+        });
+        sim.pause(milliseconds(2));
+        Limits one = queue.limits();
+        one.max_rows = 1;
+        queue.set_limits(one);
+        worker.join();
+        sim.expect(waited >= milliseconds(2) && waited < milliseconds(10), "it waits for no others");
+      },
+      no_stalls);
+}
+
 }  // namespace
 }  // namespace heddle::batch
