@@ -24,7 +24,8 @@ struct Watched {
   static constexpr size_t kSlots = 32;
   static constexpr int kMost = 24;  // kernels have fewer operands; some make an address for each element
   const char* kernel;
-  int device, left;
+  int device;
+  std::array<int, 3> left;  // what is looked at still, before it waits for those in front, then reads, writes
   std::array<uint64_t, kSlots> seen;  // by address: whoever comes with another takes its place
 };
 thread_local constinit Watched watched{};
@@ -55,11 +56,14 @@ void check(uint64_t address, uint64_t bytes, bool writes) {
 }
 
 void note_touch(uint64_t address, uint64_t bytes, bool writes) {
+  const bool waited = block_of_thread == nullptr || block_of_thread->followed_once();
+  int& left = watched.left[waited ? writes ? 2 : 1 : 0];
+  if (left == 0) return;
   const uint64_t key = address * 2 + (writes ? 1 : 0);
   uint64_t& seen = watched.seen[(address ^ (address >> 8)) / 4 % Watched::kSlots];
   if (address == 0 || seen == key) return;
   seen = key;
-  if (--watched.left == 0) tell_touches_to(nullptr);
+  --left;
   check(address, bytes, writes);
 }
 
@@ -101,7 +105,7 @@ void show_host_what_is_over() {
 
 KernelWatch::KernelWatch(const char* kernel, int device) {
   cuda::on_tell = show_host_what_is_over;
-  watched = {kernel, device, Watched::kMost, {}};
+  watched = {kernel, device, {Watched::kMost, Watched::kMost, Watched::kMost}, {}};
   tell_touches_to(note_touch);
 }
 KernelWatch::~KernelWatch() {

@@ -38,7 +38,8 @@ Status GraphBuilder::launch(const Launch& launch, std::byte* params) {
   return {};
 }
 
-// Code that has clusters has what lets kernels follow each other, too.
+// Code of this source that has clusters has what lets kernels follow each other, too. An edge that CUDA
+// refuses is a failure of the graph.
 bool GraphBuilder::may_begin_early(const Launch& launch) const {
   const auto few = static_cast<unsigned>(device_.multiprocessors);
   return last_blocks_ > 0 && last_blocks_ <= few && launch.blocks <= few && device_.kernels.clusters() &&

@@ -4,7 +4,7 @@
 //              in a stream that nobody else knows, and is a child graph.
 //   Early      Between two kernels of few blocks lies mostly the launch of the second: it begins before the
 //              first has ended, and waits itself (kernels/block.h, follow()). Many blocks that wait would
-//              take the place of other streams' blocks.
+//              take the place of other streams' blocks. How long they wait is not looked at.
 //   Captures   One lasts for as long as a library takes to enqueue its kernels, some 10 us. If another thread
 //              calls cudaDeviceSynchronize() meanwhile, CUDA fails that call, in every mode of capture, and
 //              ends the capture: then there is no graph.

@@ -16,11 +16,15 @@ extern "C" __attribute__((visibility("default"))) heddle::cuda::Code cuGetProcAd
   using namespace heddle;  // NOLINT: the list names types of cuda
   using namespace cuda;    // NOLINT
   *function = nullptr;
-  if (version != kInterface) return kInvalidValue;
+  if (version != kInterface && version != kNewerInterface) return kInvalidValue;
   const DriverApi& api = cuda_double::api();
 #define HEDDLE_CUDA_FIND(member, symbol, arguments) \
   if (std::string_view(name) == symbol) *function = reinterpret_cast<void*>(api.member);
-  HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_FIND)
+  if (version == kInterface) {
+    HEDDLE_CUDA_FUNCTIONS(HEDDLE_CUDA_FIND)
+  } else {
+    HEDDLE_CUDA_NEWER_FUNCTIONS(HEDDLE_CUDA_FIND)
+  }
 #undef HEDDLE_CUDA_FIND
   return *function == nullptr ? kNotFound : kSuccess;
 }

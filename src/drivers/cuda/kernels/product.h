@@ -71,7 +71,7 @@ struct ProductParams {
   uint64_t x = 0, y = 0, out = 0, c = 0, bias = 0, residual = 0;
   Type type = Type::kF32;
   Act act = Act::kNone;
-  int32_t y_is_constant = 0;  // no kernel of the program writes it
+  int32_t y_is_constant = 0;  // no kernel of a graph writes it, copies among them
   Numbers act_numbers;
   Axes batch;
   int64_t x_batch[kAxes] = {}, y_batch[kAxes] = {};
