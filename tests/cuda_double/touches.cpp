@@ -23,6 +23,7 @@ thread_local constinit const cuda::HostBlock* block_of_thread = nullptr;
 struct Watched {
   static constexpr size_t kSlots = 32;
   static constexpr int kMost = 24;  // kernels have fewer operands; some make an address for each element
+  static constexpr int kMostEarly = 4096;  // all of it: a product's columns come before its rows
   const char* kernel;
   int device;
   std::array<int, 3> left;  // what is looked at still, before it waits for those in front, then reads, writes
@@ -105,7 +106,8 @@ void show_host_what_is_over() {
 
 KernelWatch::KernelWatch(const char* kernel, int device) {
   cuda::on_tell = show_host_what_is_over;
-  watched = {kernel, device, {Watched::kMost, Watched::kMost, Watched::kMost}, {}};
+  const int early = graph.runs ? Watched::kMostEarly : Watched::kMost;
+  watched = {kernel, device, {early, Watched::kMost, Watched::kMost}, {}};
   tell_touches_to(note_touch);
 }
 KernelWatch::~KernelWatch() {
