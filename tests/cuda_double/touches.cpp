@@ -18,7 +18,12 @@ struct GraphUnderWay {
   std::vector<uint64_t> written;  // by its kernels: ends of allocations
 };
 thread_local GraphUnderWay graph;
+// As on_touch (portable.h): blocks that one thread runs are those of several for the thread sanitizer.
 thread_local constinit const cuda::HostBlock* block_of_thread = nullptr;
+bool has_followed() {
+  const cuda::HostBlock* const block = __atomic_load_n(&block_of_thread, __ATOMIC_RELAXED);
+  return block == nullptr || block->followed_once();
+}
 
 struct Watched {
   static constexpr size_t kSlots = 32;
@@ -35,9 +40,9 @@ void tell_touches_to(cuda::OnTouch whom) { __atomic_store_n(&cuda::on_touch, who
 
 // Until it waits for them, those in front of it are not over.
 void check_early(uint64_t allocation, bool writes) {
-  if (!graph.runs || block_of_thread == nullptr) return;
+  if (!graph.runs) return;
   const bool known = std::ranges::find(graph.written, allocation) != graph.written.end();
-  if ((writes || known) && !block_of_thread->followed_once())
+  if ((writes || known) && !has_followed())
     stop(watched.kernel, "the kernel touches what those in front of it write, and has not waited for them");
   if (writes && !known) graph.written.push_back(allocation);
 }
@@ -57,8 +62,7 @@ void check(uint64_t address, uint64_t bytes, bool writes) {
 }
 
 void note_touch(uint64_t address, uint64_t bytes, bool writes) {
-  const bool waited = block_of_thread == nullptr || block_of_thread->followed_once();
-  int& left = watched.left[waited ? writes ? 2 : 1 : 0];
+  int& left = watched.left[has_followed() ? writes ? 2 : 1 : 0];
   if (left == 0) return;
   const uint64_t key = address * 2 + (writes ? 1 : 0);
   uint64_t& seen = watched.seen[(address ^ (address >> 8)) / 4 % Watched::kSlots];
@@ -115,7 +119,9 @@ KernelWatch::~KernelWatch() {
   cuda::on_tell = nullptr;
 }
 
-void watch_block(const cuda::HostBlock* block) { block_of_thread = block; }
+void watch_block(const cuda::HostBlock* block) {
+  __atomic_store_n(&block_of_thread, block, __ATOMIC_RELAXED);
+}
 
 void begin_graph() { graph = {true, {}}; }
 void end_graph() { graph = {}; }
