@@ -31,8 +31,8 @@ int early_edges(const CudaOptions& options, int64_t rows) {
 TEST_CASE("kernels of few blocks begin before those in front have ended, where GPU and driver have that") {
   const CudaOptions graphs{.graph_bytes = 64 << 20};
   CHECK(early_edges(graphs, 5) == 7);
-  CHECK(early_edges(graphs, 4096) ==
-        0);  // of more blocks than there are multiprocessors, but for the last copy
+  // Of more blocks than there are multiprocessors, but for the last copy.
+  CHECK(early_edges(graphs, 4096) == 0);
   {
     const cuda_double::NoClusters older_gpu;
     CHECK(early_edges(graphs, 5) == 0);

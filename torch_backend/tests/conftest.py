@@ -40,6 +40,7 @@ def pytest_collection_modifyitems(config, items):
         "test_cpu_operators": not ON_CUDA,
         "test_on_cuda": ON_CUDA,
         "test_pinned_on_cuda": ON_CUDA,
+        "test_shared_submissions": ON_THE_DOUBLE or ON_CUDA,
         "test_opinfo_later": torch.__version__ >= (2, 14),
     }
     share = config.getoption("--share")
@@ -52,6 +53,12 @@ def pytest_collection_modifyitems(config, items):
     left_out = [item for item in items if is_left_out(item)]
     config.hook.pytest_deselected(items=left_out)
     items[:] = [item for item in items if item not in set(left_out)]
+
+
+@pytest.fixture(scope="session")
+def on_the_double() -> bool:
+    """Of Metal."""
+    return ON_THE_DOUBLE
 
 
 @pytest.fixture

@@ -8,10 +8,7 @@ a GPU's memory gets SIGSEGV.
 import copy
 import gc
 import io
-import json
-import subprocess
 import sys
-import threading
 import types
 import weakref
 
@@ -435,55 +432,3 @@ def test_workers_of_a_data_loader_fork_beside_a_device_that_is_in_use():
         data, batch_size=8, num_workers=2, pin_memory=True, multiprocessing_context="fork"
     )
     assert sum(batch.to("heddle").sum().item() for (batch,) in loader) == sum(range(64))
-
-
-# ---- operators share submissions
-
-
-SHARED = """import json, sys
-import heddle, torch
-
-def chain(x, y):
-    for _ in range(64):
-        x = x + y  # whole numbers: exact
-    return x
-
-there = torch.arange(12.0).reshape(3, 4).to("heddle")
-chain(there, there).cpu()  # compiled from here on
-with heddle.profiler.profile(sys.argv[1]):
-    result = chain(there, there)
-    torch.heddle.synchronize()
-print(torch.equal(result.cpu(), 65 * there.cpu()))
-"""
-
-
-def test_operators_that_nobody_waits_for_share_submissions(tmp_path):
-    """Eight at most. How many did depends on how soon the next one comes. A process of its own: what has
-    given its stream to others shares none any more."""
-    path = tmp_path / "trace.json"
-    command = [sys.executable, "-c", SHARED, str(path)]
-    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "True\n"
-    events = json.loads(path.read_text())["traceEvents"]
-    submissions = sum(each.get("cat") == "cuda" and each["name"] == "submit" for each in events)
-    assert 64 // 8 <= submissions < 64
-
-
-def test_threads_that_go_on_with_each_other_s_operators_get_their_values():
-    threads, rounds, operators = 8, 6, 64
-    start = torch.arange(12.0).reshape(3, 4)
-    links = [[start.to("heddle")] for _ in range(threads)]
-    steps = [torch.full((3, 4), 1.0 + t).to("heddle") for t in range(threads)]
-    barrier = threading.Barrier(threads)
-
-    def work(t):
-        for i in range(rounds):
-            x = links[(t + 1) % threads][i]
-            for _ in range(operators):
-                x = x + steps[t]
-            links[t].append(x)
-            barrier.wait(60)
-
-    run_threads(threads, work)
-    for t in range(threads):
-        added = sum(1 + (t + i) % threads for i in range(rounds)) * operators
-        assert torch.equal(links[t][-1].cpu(), start + added)

@@ -30,6 +30,16 @@ size_t run_next_batch(Simulation& sim, RequestQueue& queue, Duration time) {
   return work->batch.size();
 }
 
+void submit(Simulation& sim, RequestQueue& queue, TimePoint deadline = TimePoint::max()) {
+  sim.expect(queue.submit(request_until(deadline), Deadline::never()).ok(), "there is room");
+}
+
+// Three requests have run together for `time`: as many are expected back.
+void run_three(Simulation& sim, RequestQueue& queue, Duration time) {
+  for (int i = 0; i < 3; ++i) submit(sim, queue);
+  sim.expect(run_next_batch(sim, queue, time) == 3, "three are expected back");
+}
+
 TEST_CASE("simulated: who waits for batches that hang learns of one that is taken afterwards") {
   holds_for_seeds(50, [](Simulation& sim) {
     QueueOptions options;
@@ -37,65 +47,54 @@ TEST_CASE("simulated: who waits for batches that hang learns of one that is take
     RequestQueue queue(options);
     run_together(2, [&](int thread) {
       if (thread == 0) return sim.expect(queue.care(Deadline::never()).hung.size() == 1, "it is reported");
-      sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
+      submit(sim, queue);
       sim.expect(queue.take(Deadline::never()).ok(), "it is taken, and hangs");
     });
   });
 }
 
 TEST_CASE("simulated: a request with a deadline wakes a worker that waits for callers to come back") {
-  SimulationOptions no_stalls;
-  no_stalls.stall_max = Duration(0);
-  holds_for_seeds(
-      50,
-      [](Simulation& sim) {
-        QueueOptions options;
-        options.limits.max_rows = 8;
-        RequestQueue queue(options);
-        const auto submit = [&](TimePoint deadline) {
-          sim.expect(queue.submit(request_until(deadline), Deadline::never()).ok(), "there is room");
-        };
-        for (int i = 0; i < 3; ++i) submit(TimePoint::max());
-        sim.expect(run_next_batch(sim, queue, milliseconds(40)) == 3, "three are expected back");
-        Thread worker("worker", [&] {
-          sim.expect(run_next_batch(sim, queue, milliseconds(1)) == 2, "it has those that came");
-        });
-        submit(TimePoint::max());
-        sim.pause(milliseconds(1));
-        submit(Clock::real().now() + milliseconds(1));
-        worker.join();
-      },
-      no_stalls);
+  holds_for_seeds(50,
+                  [](Simulation& sim) {
+                    QueueOptions options;
+                    options.limits.max_rows = 8;
+                    RequestQueue queue(options);
+                    run_three(sim, queue, milliseconds(40));
+                    Thread worker("worker", [&] {
+                      sim.expect(run_next_batch(sim, queue, milliseconds(1)) == 2, "it has those that came");
+                    });
+                    submit(sim, queue);
+                    sim.pause(milliseconds(1));
+                    submit(sim, queue, Clock::real().now() + milliseconds(1));
+                    worker.join();
+                  },
+                  {.stall_max = Duration(0)});  // how long it waits is its own doing then
 }
 
 TEST_CASE("simulated: limits that change wake a worker that waits for callers to come back") {
-  SimulationOptions no_stalls;
-  no_stalls.stall_max = Duration(0);
-  holds_for_seeds(
-      50,
-      [](Simulation& sim) {
-        QueueOptions options;
-        options.limits.max_rows = 8;
-        options.limits.max_wait = std::chrono::seconds(10);
-        RequestQueue queue(options);
-        for (int i = 0; i < 3; ++i)
-          sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
-        sim.expect(run_next_batch(sim, queue, std::chrono::seconds(4)) == 3, "three are expected back");
-        sim.expect(queue.submit(request_until(TimePoint::max()), Deadline::never()).ok(), "there is room");
-        const TimePoint began = Clock::real().now();
-        Duration waited{};
-        Thread worker("worker", [&] {
-          sim.expect(queue.take(Deadline::never()).ok(), "it has the one that came");
-          waited = Clock::real().now() - began;
-        });
-        sim.pause(milliseconds(2));
-        Limits one = queue.limits();
-        one.max_rows = 1;
-        queue.set_limits(one);
-        worker.join();
-        sim.expect(waited >= milliseconds(2) && waited < milliseconds(10), "it waits for no others");
-      },
-      no_stalls);
+  holds_for_seeds(50,
+                  [](Simulation& sim) {
+                    QueueOptions options;
+                    options.limits.max_rows = 8;
+                    options.limits.max_wait = std::chrono::seconds(10);
+                    RequestQueue queue(options);
+                    run_three(sim, queue, std::chrono::seconds(4));
+                    submit(sim, queue);
+                    const TimePoint began = Clock::real().now();
+                    Duration waited{};
+                    Thread worker("worker", [&] {
+                      sim.expect(queue.take(Deadline::never()).ok(), "it has the one that came");
+                      waited = Clock::real().now() - began;
+                    });
+                    sim.pause(milliseconds(2));
+                    Limits one = queue.limits();
+                    one.max_rows = 1;
+                    queue.set_limits(one);
+                    worker.join();
+                    sim.expect(waited >= milliseconds(2) && waited < milliseconds(10),
+                               "it waits for no others");
+                  },
+                  {.stall_max = Duration(0)});  // how long it waits is its own doing then
 }
 
 }  // namespace
