@@ -36,7 +36,7 @@ PaddingCheck::PaddingCheck(Ref<runtime::Runtime> runtime, Ref<runtime::Model> mo
                            bool trusted)
     : runtime_(std::move(runtime)),
       model_(std::move(model)),
-      layout_(std::move(layout)),
+      layout_(std::move(layout).on(runtime_->device().traits())),
       state_(trusted ? State::harmless : State::unknown) {}
 
 bool PaddingCheck::claim() {

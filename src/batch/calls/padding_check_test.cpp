@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <deque>
 #include <limits>
 
 #include "base/thread.h"
@@ -22,9 +23,10 @@ float& at(const View& view, int64_t i, int64_t j) {
 // y[i][j] = x[i][j] + `last` times the last element of row i: what padding changes unless `last` is 0. A
 // `last` of infinity makes every row infinite that is not padded.
 struct CallsFixture {
-  explicit CallsFixture(float last, bool trusted = false) {
+  explicit CallsFixture(float last, bool trusted = false, const std::vector<int64_t>& row_sizes = {}) {
     static Atomic<int> next{0};
     runtime::test::TestOptions device_options;
+    device_options.row_sizes = row_sizes;
     device_options.name = text("padded", next.add_relaxed(1));
     auto device = std::make_shared<runtime::test::TestDevice>(device_options);
     device->set_kernel("sum", [this, last](const device::Run& run) {
@@ -95,42 +97,44 @@ TEST_CASE("padding that changes no row is used after one call has checked it") {
   CHECK(right_calls(f, 0, 8, 100) == 800);
 }
 
-// While one submission holds the only lane, two of rows as long as its own wait; then the lane is let go.
-void submit_three(CallsFixture& f, float last, int64_t length) {
+// Submissions of one row each, of these lengths. While the first holds the only lane the others wait; then the
+// lane is let go.
+void submit_rows(CallsFixture& f, float last, const std::vector<int64_t>& lengths) {
   runtime::test::Latch latch;
   f.hold_next.store_release(&latch);
-  Atomic<int> answered{0}, right{0};
-  runtime::test::Rows x(1, 0);
-  x.values.assign(static_cast<size_t>(length), 3);
-  x.extents = {1, length};
-  const auto submit = [&] {
-    const auto then = [&](Result<std::vector<View>> y) {
-      const std::vector<float> expected(x.values.size(), 3 + 3 * last);
+  Atomic<size_t> answered{0}, right{0};
+  std::deque<runtime::test::Rows> rows;
+  const auto submit = [&](int64_t length) {
+    runtime::test::Rows& x = rows.emplace_back(1, 0);
+    x.values.assign(static_cast<size_t>(length), 3);
+    x.extents = {1, length};
+    const auto then = [&, length](Result<std::vector<View>> y) {
+      const std::vector<float> expected(static_cast<size_t>(length), 3 + 3 * last);
       right.add_relaxed(y.ok() && runtime::test::values_of(y->front()) == expected ? 1 : 0);
       answered.add_release(1);
     };
     REQUIRE(f.calls->submit({submitted(x.view(), then)}).ok());
   };
-  submit();
+  submit(lengths[0]);
   runtime::test::wait_until([&] { return latch.arrived() == 1; });
-  submit();
-  submit();
-  CHECK(f.calls->describe().find("once") != std::string::npos);  // a call alone shows nothing
+  for (size_t i = 1; i < lengths.size(); ++i) submit(lengths[i]);
   latch.open();
-  runtime::test::wait_until([&] { return answered.load_acquire() == 3; });
-  CHECK(right.load_relaxed() == 3);
+  runtime::test::wait_until([&] { return answered.load_acquire() == lengths.size(); });
+  CHECK(right.load_relaxed() == lengths.size());
 }
 
 TEST_CASE("the first batch of submissions checks the padding with rows of its own, and no later one does") {
   for (const float last : {0.0F, 1.0F}) {
     CallsFixture f(last);
-    submit_three(f, last, 5);
+    CHECK(right_calls(f, last, 1, 1) == 1);
+    CHECK(f.calls->describe().find("once") != std::string::npos);  // a call alone shows nothing
+    submit_rows(f, last, {5, 5, 5});
     CHECK(f.calls->describe().find("once") == std::string::npos);
     CHECK((f.calls->describe().find("changed a row's result") == std::string::npos) == (last == 0));
     CHECK(f.longest.load_relaxed() > 5);
-    CHECK(f.runs.load_relaxed() == 2 + 2);  // the check's
+    CHECK(f.runs.load_relaxed() == 1 + 2 + 2);  // the check's
     CHECK(right_calls(f, last, 1, 5) == 5);
-    CHECK(f.runs.load_relaxed() == 2 + 2 + 5);
+    CHECK(f.runs.load_relaxed() == 1 + 2 + 2 + 5);
   }
 }
 
@@ -213,6 +217,20 @@ TEST_CASE("what the user declares is not checked") {
   CHECK(right_calls(f, 0, 8, 100) == 800);
   CHECK(f.calls->describe().find("once") == std::string::npos);
   CHECK(f.longest.load_relaxed() <= 7);
+}
+
+TEST_CASE("a device that rounds numbers of rows up has few kinds of length, and runs the longest one's") {
+  for (const std::vector<int64_t>& sizes : {std::vector<int64_t>{}, std::vector<int64_t>{1, 2, 4}}) {
+    CAPTURE(sizes.size());
+    CallsFixture f(0, true, sizes);
+    submit_rows(f, 0, {3, 17, 30});  // the second and the third wait together
+    CHECK(f.runs.load_relaxed() == (sizes.empty() ? 3 : 2));
+    CHECK(f.longest.load_relaxed() == 30);
+    f.longest.exchange_acq_rel(0);
+    submit_rows(f, 0, {20, 1, 16, 33, 64});
+    CHECK(f.runs.load_relaxed() == (sizes.empty() ? 3 + 5 : 2 + 3));
+    CHECK(f.longest.load_relaxed() == 64);
+  }
 }
 
 TEST_CASE(

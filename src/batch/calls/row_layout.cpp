@@ -1,6 +1,7 @@
 #include "batch/calls/row_layout.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace heddle::batch {
@@ -79,6 +80,17 @@ int64_t RowLayout::bucket(int64_t length) {
     step *= 2;
   }
   return step;
+}
+
+int64_t RowLayout::bucket_here(int64_t length) const {
+  constexpr uint64_t kShortest = 16;
+  if (!few_buckets_ || length == 0) return bucket(length);
+  return static_cast<int64_t>(std::bit_ceil(std::max(static_cast<uint64_t>(length), kShortest)));
+}
+
+RowLayout RowLayout::on(const device::Traits& traits) && {
+  few_buckets_ = !traits.row_sizes.empty();
+  return std::move(*this);
 }
 
 Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,
@@ -166,7 +178,7 @@ Result<CallShape> RowLayout::shape_of(std::span<const View> inputs) const {
                                shape.lengths[static_cast<size_t>(symbol)], " along axis ", read.axis,
                                "; both are '", read.name, "' and must be equal");
       }
-      row.push_back(exact_ ? extents[axis] : bucket(extents[axis]));
+      row.push_back(exact_ ? extents[axis] : bucket_here(extents[axis]));
     }
     shape.row_extents.push_back(row);
   }

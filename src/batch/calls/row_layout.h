@@ -3,8 +3,9 @@
 //   What       A row is index i along axis 0 of every input and output of a model proven batchable. Calls
 //              whose rows have the same shape share a batch; along a ragged axis they may differ and are
 //              padded.
-//   Staging    A row occupies the bucket of its length. Before a batch runs, its rows are moved together to
-//              the length of the longest: what is between that and the bucket costs no computation.
+//   Staging    A row occupies the bucket of its length, and shares batches with others of that bucket. Before
+//              a batch runs, its rows are moved together to the length of the longest: what is between that
+//              and the bucket costs no computation.
 //   Cut back   Every output axis that has the symbol of a ragged input axis gets the caller's own length.
 //   Threads    Immutable after make(); any thread. write_rows() and read_rows() touch disjoint rows.
 //   Lifetime   A value; keeps nothing.
@@ -15,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "device/program.h"
 #include "device/view.h"
 #include "ir/tensor.h"
@@ -76,14 +78,17 @@ class RowLayout {
                  const device::View& part) const;
 
   bool ragged() const { return !symbols_.empty(); }
-  // For a look at what padding does: ragged axes get a bucket longer than the rows themselves, which
-  // whole_input() shows.
+  // For a look at what padding does: ragged axes get the next bucket() that is longer than the rows
+  // themselves, which whole_input() shows. A model may take no longer ones.
   void make_room(CallShape& shape) const;
   device::View whole_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                            int64_t rows) const;
   std::string describe() const;  // "input_ids axis 1 (pad 0), ...", for people
 
   static int64_t bucket(int64_t length);  // the smallest of 0, 8, 12, 16, 24, 32 ... that holds it
+  // On a device that rounds numbers of rows up (Traits::row_sizes) a run costs more than rows that it has too
+  // many, and batches are larger: rows of 1 to 16 share one, of 17 to 32, of 33 to 64 and so on.
+  RowLayout on(const device::Traits& traits) &&;
 
  private:
   struct RowPort {
@@ -98,7 +103,8 @@ class RowLayout {
   };
   std::vector<RowPort> inputs_, outputs_;
   std::vector<Symbol> symbols_;
-  bool exact_ = false;
+  int64_t bucket_here(int64_t length) const;
+  bool exact_ = false, few_buckets_ = false;
 };
 
 }  // namespace heddle::batch
