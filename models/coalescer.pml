@@ -4,8 +4,8 @@
 //              src/batch/calls/coalescer.cpp: join, refuse. src/batch/calls/seats.cpp: arrive, joinable,
 //              sit_down, stay, ask, try_leave. src/batch/calls/showing.cpp: try_claim, written, count_in,
 //              show_seats, put_on_show, restock. src/batch/calls/leading.cpp: advance, take_due, take,
-//              hand_over, appoint, keep_time, lead. src/batch/calls/forming_batch.h: unwritten, tell_next,
-//              met.
+//              hand_over, appoint, keep_time, lead, claims_end. src/batch/calls/forming_batch.h: unwritten,
+//              tell_next, met. src/batch/calls/run_end.h.
 //   Safety     A caller has one answer. A batch has one leader at a time, and runs once all its rows are
 //              written; what its members collect is published. One lane runs one batch. At the end nobody
 //              is inside or parked, and the lane is free.
@@ -16,6 +16,7 @@
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
 //              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
 //              With LOOKS, members may see the result before they are told, and any of them may be appointed.
+//              With HELPS, a leader may show the end of its run, and a member claims it and publishes.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
 //              for their seats (parker.pml). One batch is on show, not two. The
 //              policy is decide() for one group: a batch is due when it is full or nobody is expected back.
@@ -28,9 +29,11 @@
 //   Run closes: safety CALLERS=2 CLOSES=1 STOCK=1 LATE=1
 //   Run late_ends: ends CALLERS=2 LATE=1
 //   Run looks: safety CALLERS=3 LOOKS=1 LATE=1
+//   Run helps: safety CALLERS=3 LOOKS=1 LATE=1 HELPS=1
 //   Replay returns: batch_sim_test CALLERS=3 RETURNS=1
 //   Replay late: batch_sim_test CALLERS=3 RETURNS=1 LATE=1
 //   Replay looks: batch_sim_test CALLERS=3 RETURNS=1 LATE=1 LOOKS=1
+//   Replay helps: batch_sim_test CALLERS=5 RETURNS=1 LATE=1 LOOKS=1 HELPS=1
 //   Replay closes: batch_sim_test CALLERS=3 RETURNS=1 CLOSES=1
 //   Long chain: safety CALLERS=4 MOST=3
 //   Long late_more: safety CALLERS=3 LATE=1 RETURNS=1 STOCK=1
@@ -54,6 +57,9 @@
 #ifndef LOOKS
 #define LOOKS 0
 #endif
+#ifndef HELPS
+#define HELPS 0
+#endif
 #ifndef MOST
 #define MOST 2
 #endif
@@ -72,6 +78,7 @@ byte ask_at;
 byte seats[BATCHES], living[BATCHES], leader[BATCHES], untold[BATCHES];
 short unwritten[BATCHES];
 bool taken[BATCHES], done[BATCHES];
+bool shown_end[BATCHES], claimed[BATCHES];  // RunEnd
 bool gone[BATCHES * MOST], met[BATCHES * MOST];
 byte told[BATCHES * MOST];
 bool written[BATCHES * MOST];  // not in the code, as is the next
@@ -345,8 +352,7 @@ inline claim_seat() {
   STEP(seats_look_at_number, me, ASKS, asks = ASKS)
 }
 
-// Under the lock, when no batch on show has a seat left: a new one is opened. joinable() finds none within
-// this bound.
+// Under the lock, when no batch on show has a seat left: a new one is opened.
 inline sit_down() {
   atomic {
     assert(spare == NONE || shown == spare);
@@ -438,7 +444,7 @@ inline leave() {
         :: living[mine] == 0 -> forming ?? eval(mine)
         :: else
         fi
-     :: living[mine] == 0 && taken[mine] && leader[mine] == seat -> busy--
+     :: living[mine] == 0 && taken[mine] && leader[mine] == seat -> atomic { busy--; runs[mine] = 0 }
      :: living[mine] != 0 && taken[mine] && leader[mine] == seat -> atomic { appoint(mine) }
      :: else
      fi;
@@ -450,7 +456,7 @@ inline leave() {
 proctype Caller(byte me) {
   byte mine = NONE, seat, b, x, y, k, due, limit, note;
   byte wake_lead = NONE, wake_ask = NONE;
-  bool asks, lead, timed, left, was, news, alone;
+  bool asks, lead, timed, left, was, news, alone, has_end;
   // ---- a seat, or a lane at once
   if
   :: claim_seat()
@@ -468,7 +474,11 @@ proctype Caller(byte me) {
      :: else ->
         if
         :: atomic { claim_seat(); count_in() }
-        :: shown == NONE || word_left == 0 -> sit_down()
+        :: shown == NONE || word_left == 0 ->
+           y = (shown != NONE && seats[shown] < MOST -> shown : NONE);  // joinable(): its last seat is gone
+           take_down(y);
+           y = 0;
+           sit_down()
         fi;
         advance(mine);
         asks = (seat == 0 && spare == NONE)
@@ -496,6 +506,7 @@ proctype Caller(byte me) {
   :: else
   fi;
   // ---- waiting
+waiting:
   do
   :: lead -> break
   :: !lead ->
@@ -509,12 +520,19 @@ proctype Caller(byte me) {
         :: atomic { timed && time_is_over && told[AT(mine, seat)] == 0 -> note = ASK }
         :: atomic { LATE && told[AT(mine, seat)] == 0 -> note = 0 }
         :: atomic { LOOKS && untold[mine] > 0 -> note = DONE }
+        :: HELPS && shown_end[mine] ->
+           if
+           :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true });
+              has_end = true; note = LEAD
+           :: STEP(batch_claim_end, me, 0, claimed[mine]); note = NONE
+           fi
         fi
      fi;
      if
      :: note == LEAD -> lead = true
      :: note == DONE -> goto collect
      :: note == ASK -> ask()
+     :: note == NONE
      :: note == 0 ->
 leaving:
         leave();
@@ -525,19 +543,40 @@ leaving:
      fi
   od;
   // ---- leading
-  atomic {
-    runs[mine]++;
-    assert(runs[mine] == 1 && unwritten[mine] == 0 && !done[mine] && taken[mine] && leader[mine] == seat);
-    x = 0;
-    do
-    :: x == seats[mine] -> break
-    :: x < seats[mine] -> assert(written[AT(mine, x)]); x++
-    od;
-    x = 0
-  }
   if
-  :: LATE ->  // its deadline passes while the run goes on: another member waits for it
-     runs[mine]--;
+  :: shown_end[mine]
+  :: else ->
+     atomic {
+       runs[mine]++;
+       assert(runs[mine] == 1 && unwritten[mine] == 0 && !done[mine] && taken[mine] && leader[mine] == seat);
+       x = 0;
+       do
+       :: x == seats[mine] -> break
+       :: x < seats[mine] -> assert(written[AT(mine, x)]); x++
+       od;
+       x = 0
+     }
+     if
+     :: HELPS -> STEP(batch_show_end, me, 0, shown_end[mine] = true)
+     :: true
+     fi
+  fi;
+  if
+  :: !shown_end[mine] || has_end
+  :: shown_end[mine] && !has_end ->  // claims_end()
+     do
+     :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true }); break
+     :: STEP(batch_claim_end, me, 0, claimed[mine])
+     :: claimed[mine] -> lead = false; goto waiting
+     od
+  fi;
+  if
+  :: LATE && !has_end ->  // its deadline passes while the run goes on: another member waits for it
+     if
+     :: shown_end[mine] -> STEP(batch_give_back_end, me, 0, claimed[mine] = false)
+     :: else -> runs[mine]--
+     fi;
+     lead = false;
      goto leaving
   :: true
   fi;
@@ -548,8 +587,10 @@ has_run:
     if
     :: alone -> x = 1
     :: else ->
+       assert(runs[mine] == 1 && !done[mine]);
        runs[mine]--;
        done[mine] = true;
+       leader[mine] = seat;
        x = living[mine];
        parked = parked - x
     fi

@@ -42,9 +42,6 @@ class Looker {
     long_turn(now);
     return false;
   }
-  // Threads of its core, with it, that look for what it waits for on a device (device/timeline.h): it gives
-  // them turns meanwhile. 1: there is none but this one.
-  int crowd = 1;
   // Whose batch it led last: compared, never followed.
   const void* led = nullptr;
 

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/looking.h"
 #include "base/yield.h"
 
 namespace heddle::device {
@@ -18,17 +17,9 @@ Status Timeline::failure() const {
 
 template <class Settled>
 void Timeline::look_until(TimePoint end, Settled&& settled) {
-  constexpr int kLooksATurn = 16;
-  Looker& me = Looker::of_this_thread();
-  TimePoint now = Clock::real().now();
-  for (int looks = 1; !settled() && now < end; ++looks) {
+  while (!settled() && Clock::real().now() < end) {
     relax_processor(1);
     look();
-    if (me.crowd > 1 && looks % kLooksATurn == 0 && !me.pauses(now)) {
-      static_cast<void>(me.gives_turn(now, me.crowd));
-    } else {
-      now = Clock::real().now();
-    }
   }
 }
 

@@ -46,8 +46,7 @@ class Timeline : public HeldBack {
   // any thread calls it. watch(): somebody sleeps; `value` is reached, or it fails, though nobody looks.
   virtual void look() {}
   virtual void watch(uint64_t /*value*/) {}
-  // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking(). It
-  // gives turns to those of its core that look for what it waits for (Looker::crowd).
+  // How long a thread that waits may look before it sleeps. After anything but 0 it calls end_looking().
   virtual Duration begin_looking() { return Duration(0); }
   virtual void end_looking() {}
   // Filled when `value` is reached (at once, if it is), or on failure. Who sees `value` reached finds it

@@ -6,7 +6,6 @@
 #include <functional>
 #include <vector>
 
-#include "base/looking.h"
 #include "base/thread.h"
 #include "device/completing_queue_fixture.h"
 
@@ -192,30 +191,6 @@ TEST_CASE("a wait looks before it sleeps: at once, and for as long as it may") {
   queue.polled().step = [] {};
   CHECK(queue.polled().wait(51, Deadline::in(Duration(0))).code() == Code::deadline);
   CHECK(queue.polled().ended.load_relaxed() == 2);  // its own deadline comes first
-}
-
-// The look before each turn takes 3 ms, as a turn of somebody who computes does.
-TEST_CASE("who looks gives turns to a crowd of its core, and none for a while after a long one") {
-  for (const int crowd : {1, 4}) {
-    CAPTURE(crowd);
-    PolledQueue queue;
-    int looks = 0;
-    bool paused = false;
-    queue.polled().patience = std::chrono::seconds(60);
-    queue.polled().step = [&] {
-      paused = paused || Looker::of_this_thread().pauses(Clock::real().now());
-      const TimePoint end = Clock::real().now() + std::chrono::milliseconds(3);
-      while (looks % 16 == 0 && Clock::real().now() < end) {
-      }
-      if (++looks == 40) queue.advance(1);
-    };
-    Thread("waiter", [&] {
-      Looker::of_this_thread().crowd = crowd;
-      CHECK(queue.polled().wait(1, Deadline::never()).ok());
-    }).join();
-    CHECK(looks == 40);
-    CHECK(paused == (crowd > 1));
-  }
 }
 
 TEST_CASE("before a thread sleeps, and before a bell is awaited, the driver is told up to where") {

@@ -139,12 +139,13 @@ struct TestOptions {
   uint64_t memory_bytes = uint64_t{1} << 30;
   uint64_t staging_bytes = uint64_t{1} << 30;  // where it is not unified
   std::string name = "test";
+  std::function<void()> look = {};  // called by who looks whether a queue's work is over
 };
 
 class TestDevice final : public device::Device, public std::enable_shared_from_this<TestDevice> {
  public:
   explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
-      : counts_(std::move(counts)), shows_native_(options.shows_native) {
+      : counts_(std::move(counts)), shows_native_(options.shows_native), look_(options.look) {
     traits_.name = options.name;
     traits_.binding.caller_memory = options.binds_caller_memory;
     traits_.binding.offsets = options.binds_offsets;
@@ -190,6 +191,7 @@ class TestDevice final : public device::Device, public std::enable_shared_from_t
   friend class TestModule;
   const Ref<Counts> counts_;
   const bool shows_native_;
+  const std::function<void()> look_;
   device::Traits traits_;
   std::map<std::string, Kernel> kernels_;
   std::function<Status(std::span<const ir::Extents>)> compile_;
@@ -308,11 +310,22 @@ class TestModule final : public device::Module {
   Kernel kernel_;
 };
 
+class TestTimeline final : public device::Timeline {
+ public:
+  explicit TestTimeline(std::function<void()> look) : look_(std::move(look)) {}
+  void look() override {
+    if (look_) look_();
+  }
+
+ private:
+  const std::function<void()> look_;
+};
+
 class TestQueue final : public device::Queue {
  public:
-  TestQueue(bool asynchronous, void* native, std::function<void()> copy, std::function<Status()> submit,
-            Ref<Counts> counts)
-      : Queue(std::make_shared<device::Timeline>()),
+  TestQueue(bool asynchronous, void* native, std::function<void()> look, std::function<void()> copy,
+            std::function<Status()> submit, Ref<Counts> counts)
+      : Queue(std::make_shared<TestTimeline>(std::move(look))),
         native_(native),
         copy_(std::move(copy)),
         submit_(std::move(submit)),
@@ -428,7 +441,7 @@ inline Result<std::unique_ptr<device::Queue>> TestDevice::make_queue(NoLocksHeld
   counts_->meetings.arrive(Work::kMakeQueue);
   counts_->queues_made.add_relaxed(1);
   return std::unique_ptr<device::Queue>(
-      new TestQueue(!traits_.synchronous, shows_native_ ? this : nullptr, copy_, submit_, counts_));
+      new TestQueue(!traits_.synchronous, shows_native_ ? this : nullptr, look_, copy_, submit_, counts_));
 }
 inline Result<Ref<const device::Module>> TestDevice::make_module(plan::Prepared prepared,
                                                                  const device::LoadOptions&,

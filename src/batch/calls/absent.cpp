@@ -96,7 +96,7 @@ void Coalescer::lead_absent(const Batch& batch) {
   wake(next);
   if (!wanted) return;
   check_padding(*batch);
-  if (!run_and_publish(*batch, until).ok()) return leave_run(batch);
+  if (!run_and_publish(*batch, until, FormingBatch::kNoSeat, false).ok()) return leave_run(batch);
   if (batch->told_at == nullptr) {
     batch->tell_next();
   } else {

@@ -189,7 +189,7 @@ Result<Coalescer::Batch> Coalescer::run_together(std::span<const Views> calls,
   }
   for (size_t i = 0; i < calls.size(); ++i) write_rows(seats[i], caller(i));
   formed();
-  static_cast<void>(run_and_publish(*batch, Deadline::never()));
+  static_cast<void>(run_and_publish(*batch, Deadline::never(), FormingBatch::kNoSeat, false));
   if (!batch->failure.ok() && !batch->each_alone) return batch->failure;
   return batch;
 }

@@ -43,6 +43,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -202,10 +203,6 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   // The batch that grows, and the next one for when it is full. Which is which, first_ says.
   static constexpr size_t kShown = 2;
   static constexpr int kSmallCrowd = 2;  // crowd_ of callers that soon have a turn
-  // crowd_ of callers who lose more by a leader that keeps its core than their batch does by one that sees
-  // its end late: 16 cores have 1.2 times the rate with 512 callers, and 0.9 times with 256 (cuda_callers,
-  // H100).
-  static constexpr int kLargeCrowd = 64;
   struct State {
     std::vector<Batch> forming;         // oldest first
     Batch spare;                        // the next to be opened: nobody has a seat in it that we know of
@@ -256,19 +253,25 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void stock_like(const Caller& caller, const FormingBatch& batch) const;
   Next written(const Here& me, bool asks);
   Result<Views> stay(const Here& me, const Caller& caller, const std::stop_token& cancel, Next next);
-  bool look(const Here& me, Deadline deadline) const;
+  enum class Seen : uint8_t { nothing, note, answer, end };  // end: and it has claimed it
+  Seen look(const Here& me, Deadline deadline) const;
   Next ask(const Here& me);
   Result<Views> leave(const Here& me, Status why);
   bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
 
   Result<Views> run_alone(const Caller& caller, const Here& me);
-  Result<Views> lead(const Here& me, Deadline deadline);
-  Status run_and_publish(FormingBatch& batch, Deadline deadline);  // deadline: the run is not over by then
+  // Null: another member publishes the result.
+  std::optional<Result<Views>> lead(const Here& me, Deadline deadline, bool has_end);
+  // False: another member does. `seat`: of the thread, kNoSeat where it has none. `has_end`: it has claimed
+  // it. deadline: the run is not over by then.
+  Result<bool> run_and_publish(FormingBatch& batch, Deadline deadline, size_t seat, bool has_end);
+  void publish(FormingBatch& batch, Run run, size_t seat);
   Result<Views> collect(const Here& me);
   Result<Views> rows_of(const FormingBatch& batch, const Member& member);
   template <class Body>
   Run timed(TimePoint start, Body&& body);
-  Result<Views> run_batch(FormingBatch& batch, Deadline deadline);
+  Status start(FormingBatch& batch, Deadline deadline, size_t seat);
+  bool claims_end(FormingBatch& batch, Deadline deadline) const;
   static Views staged(const FormingBatch& batch, int64_t rows);  // the first of its rows
   void wake(const Next& next);
 

@@ -2,10 +2,12 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "base/replay_fixture.h"
 #include "base/simulation_fixture.h"
+#include "base/yield.h"
 #include "batch/calls/coalescer_fixture.h"
 
 namespace heddle::batch {
@@ -57,13 +59,13 @@ void check_empty(Simulation& sim, const Fixture& fixture, const Counts& counts) 
 }
 
 // One batch is on show, as in the model. Calls that are closed or late are no error.
-void replay_calls(const char* run, int callers, bool late, bool closes, bool looks = false) {
+void replay_calls(const char* run, int callers, bool late, bool closes, int look_on = 0) {
   log_for_model("coalescer", run, 60, [&](Simulation& sim) {
     CoalescerOptions options = with(1, 2);
     options.cost = [](int64_t rows) { return microseconds(20 + rows); };
     options.door = options.spare = false;
-    options.look_on = looks ? 2 : 0;
-    Fixture fixture(options);
+    options.look_on = look_on;
+    Fixture fixture(options, false, false, {.asynchronous = look_on == 1});
     sim.expect(fixture.compile(2).ok(), "the programs are made");
     run_together(callers + (closes ? 1 : 0), [&](int caller) {
       sim.play(caller);
@@ -86,7 +88,7 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
     CoalescerOptions options = with(1 + static_cast<int>(sim.random(2)), 4);
     if (sim.random(2) == 0) options.cost = [](int64_t rows) { return microseconds(20 + rows); };
     options.look_on = static_cast<int>(sim.random(3));
-    Fixture fixture(options);
+    Fixture fixture(options, false, false, {.asynchronous = sim.random(2) == 0});
     take_time(sim, fixture);
     Counts counts;
     run_together(kFew, [&](int caller) {
@@ -94,6 +96,49 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
     });
     sim.expect(counts.all() == 3 * kFew && counts.closed.load_relaxed() == 0, "each had one answer");
     check_empty(sim, fixture, counts);
+  });
+}
+
+// Once, among callers that look, a leader looks for the end of its run and has no turn for a long while.
+TEST_CASE("simulated: the end of a run is published by a caller that sees it, while its leader has no turn") {
+  constexpr int kCallers = 8, kRounds = 4;
+  constexpr auto kAway = std::chrono::milliseconds(100);
+  static thread_local const char place = 0;  // of the thread
+  holds_for_seeds(200, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, kCallers / 2);
+    options.door = false;
+    options.look_on = 1;
+    Atomic<const char*> leader{nullptr};
+    Atomic<int> large{0}, right{0}, late{0};
+    Atomic<bool> leaves{false}, is_away{false};
+    const auto look = [&] {
+      if (leader.load_acquire() != &place || !leaves.exchange_acq_rel(false)) return;
+      is_away.store_release(true);
+      sim.pause(kAway);
+    };
+    Fixture fixture(options, false, false, {.asynchronous = true, .look = look});
+    fixture.device->set_submit([&] {
+      leader.store_release(&place);
+      return Status();
+    });
+    fixture.kernel = [&](const device::Run& run) {
+      if (run.inputs[0].extents[0] < kCallers / 2 || large.add_acq_rel(1) != 2) return Status();
+      leaves.store_release(true);
+      while (!is_away.load_acquire()) give_way();
+      return Status();
+    };
+    run_together(kCallers, [&](int caller) {
+      for (int round = 0; round < kRounds; ++round) {
+        Rows rows(1, static_cast<float>(100 * caller + round));
+        const TimePoint begin = Clock::real().now();
+        right.add_relaxed(fixture.right(rows, fixture.call(rows)) ? 1 : 0);
+        late.add_relaxed(Clock::real().now() - begin >= kAway ? 1 : 0);
+      }
+    });
+    sim.expect(right.load_relaxed() == kCallers * kRounds, "its own row");
+    sim.expect(late.load_relaxed() == (is_away.load_relaxed() ? 1 : 0), "nobody waits for the leader");
+    sim.expect(is_away.load_relaxed(), "it was away");
+    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
   });
 }
 
@@ -405,7 +450,8 @@ TEST_CASE("replayed: coalescer: calls that take seats, are expected back, leave 
   replay_calls("returns", 3, false, false);
   replay_calls("late", 3, true, false);
   replay_calls("closes", 3, false, true);
-  replay_calls("looks", 3, true, false, true);
+  replay_calls("looks", 3, true, false, 2);
+  replay_calls("helps", 5, true, false, 1);
 }
 
 // Where joining does not pay, a batch is one call, as in the model.

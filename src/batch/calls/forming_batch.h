@@ -28,6 +28,7 @@
 #include "base/stop_callback.h"
 #include "batch/calls/pace.h"
 #include "batch/calls/row_layout.h"
+#include "batch/calls/run_end.h"
 #include "device/row_faults.h"
 #include "runtime/runtime.h"
 
@@ -138,7 +139,7 @@ struct FormingBatch {
   size_t living = 0;                  // of those, not gone
   bool awaits = false;                // it was opened while callers were expected back
   bool taken = false, done = false;
-  size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member
+  size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member. Once done: who published
   size_t desk = kNoSeat;    // where callers without the lock find it
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
   // to zero is the last one (acq_rel), and sees what all have written.
@@ -154,7 +155,8 @@ struct FormingBatch {
 
   // The run, while a leader waits for it; the next one goes on if that one leaves.
   alignas(64) std::vector<device::View> inputs;
-  std::optional<runtime::InFlight> in_flight;
+  std::optional<runtime::InFlight> in_flight;  // once its end is shown: of who claimed that
+  RunEnd end;
   TimePoint began;
 
   Pace* told_at = nullptr;  // by its leader, of its members or of some; null: at once, as a refused batch is
@@ -180,6 +182,7 @@ struct FormingBatch {
     pace.store_relaxed(nullptr);
     inputs.clear();
     in_flight.reset();
+    end.renew();
     told_at = nullptr;
     failure = {};
     outputs.clear();

@@ -188,26 +188,40 @@ Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
   return {std::move(result), end, end - start, synchronous ? used : end - start};
 }
 
-Result<Coalescer::Views> Coalescer::lead(const Here& me, Deadline deadline) {
+std::optional<Result<Coalescer::Views>> Coalescer::lead(const Here& me, Deadline deadline, bool has_end) {
   const trace::Span span("batch", "run", me.batch->id);
   Looker::of_this_thread().led = this;
-  Status over = run_and_publish(*me.batch, deadline);
-  if (!over.ok()) return leave(me, std::move(over));
+  Result<bool> published = run_and_publish(*me.batch, deadline, me.seat, has_end);
+  if (!published.ok()) return leave(me, std::move(published).status());
+  if (!*published) return std::nullopt;
   if (me.batch->awaits_answers(0, me.batch->seats)) serve_later(me, Seat::Note::done);
   if (me.batch->told_at != nullptr) me.batch->told_at->add(me.batch);
   return collect(me);
 }
 
-Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
-  if (!batch.in_flight.has_value()) batch.began = Clock::real().now();
-  Looker& me = Looker::of_this_thread();
-  if (const int crowd = crowd_.load_relaxed(); crowd >= kLargeCrowd) me.crowd = crowd;
+Result<bool> Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline, size_t seat, bool has_end) {
+  const bool starts = !batch.end.is_shown() && !batch.in_flight.has_value();
+  if (starts) batch.began = Clock::real().now();
+  bool is_anothers = false;
   Run run = timed(batch.began, [&] {
-    return or_exhausted("a batch of calls", [&] { return run_batch(batch, deadline); });
+    return or_exhausted("a batch of calls", [&]() -> Result<Views> {
+      if (starts) HEDDLE_TRY(start(batch, deadline, seat));
+      is_anothers = !has_end && !claims_end(batch, deadline);
+      if (is_anothers) return Views();
+      return runtime_->finish(*batch.in_flight, has_end ? Deadline::never() : deadline);
+    });
   });
-  me.crowd = 1;
+  if (is_anothers) return false;
   const Status over = run.result.status();
-  if (over.code() == Code::deadline && !deadline.is_never()) return over;
+  if (over.code() == Code::deadline && !deadline.is_never()) {
+    if (batch.end.is_shown()) batch.end.give_back();
+    return over;
+  }
+  publish(batch, std::move(run), seat);
+  return true;
+}
+
+void Coalescer::publish(FormingBatch& batch, Run run, size_t seat) {
   batch.in_flight.reset();
   batch.told_at = batch.pace.load_relaxed();
   if (run.result.ok()) {
@@ -221,6 +235,7 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
     auto state = state_.lock();
     count_in(*state);
     batch.done = true;
+    if (seat != FormingBatch::kNoSeat) batch.leader = seat;
     state->stats.parked -= batch.living;
     state->stats.calls += batch.living;
     after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), batch.living_rows);
@@ -228,7 +243,6 @@ Status Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline) {
     advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free
-  return {};
 }
 
 // Its first `rows` rows, zeros behind those that are written. Moves ragged rows together.
@@ -247,23 +261,37 @@ Coalescer::Views Coalescer::staged(const FormingBatch& batch, int64_t rows) {
   return inputs;
 }
 
-Result<Coalescer::Views> Coalescer::run_batch(FormingBatch& batch, Deadline deadline) {
-  if (!batch.in_flight.has_value()) {
-    if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
-      batch.run_rows = worth_running(runtime_->device().traits().row_sizes, batch.rows);
-      batch.inputs = staged(batch, batch.run_rows);
-    }
-    batch.faults = std::make_shared<device::RowFaults>(batch.run_rows);
-    runtime::Call call;
-    call.inputs = batch.inputs;
-    call.row_faults = batch.faults;
-    call.deadline = deadline;
-    call.slot = batch.slot;
-    call.results_in_slot = true;
-    HEDDLE_TRY_ASSIGN(runtime::InFlight started, runtime_->start(*model_, call));
-    batch.in_flight.emplace(std::move(started));
+// Its end is shown where callers look for answers, and do not soon have a turn after a leader that keeps its
+// core. Members without a thread cannot look, and who leads for them answers them.
+Status Coalescer::start(FormingBatch& batch, Deadline deadline, size_t seat) {
+  const device::Traits& traits = runtime_->device().traits();
+  if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
+    batch.run_rows = worth_running(traits.row_sizes, batch.rows);
+    batch.inputs = staged(batch, batch.run_rows);
   }
-  return runtime_->finish(*batch.in_flight, deadline);
+  batch.faults = std::make_shared<device::RowFaults>(batch.run_rows);
+  runtime::Call call;
+  call.inputs = batch.inputs;
+  call.row_faults = batch.faults;
+  call.deadline = deadline;
+  call.slot = batch.slot;
+  call.results_in_slot = true;
+  HEDDLE_TRY_ASSIGN(runtime::InFlight started, runtime_->start(*model_, call));
+  const runtime::InFlight& run = batch.in_flight.emplace(std::move(started));
+  const bool is_looked_for = seat != FormingBatch::kNoSeat && crowd_.load_relaxed() > kSmallCrowd;
+  if (is_looked_for && !traits.synchronous && run.stream != nullptr && !batch.has_absents())
+    batch.end.show(run.stream->timeline(), run.value);
+  return {};
+}
+
+// True: this thread waits for the end, if it has to, and publishes the result.
+bool Coalescer::claims_end(FormingBatch& batch, Deadline deadline) const {
+  if (!batch.end.is_shown()) return true;
+  constexpr Patience kForRuns{std::chrono::milliseconds(1), 16};
+  bool claimed = false;
+  const auto is_over = [&] { return batch.is_answered() || (claimed = batch.end.claim_if_over()); };
+  static_cast<void>(look_for(is_over, crowd_.load_relaxed(), kForRuns, deadline));
+  return claimed || (!batch.is_answered() && batch.end.claim());
 }
 
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {

@@ -1,5 +1,4 @@
 // Callers and leaders that look before they sleep, on threads of the machine: values; nothing is lost.
-#include "base/looking.h"
 #include "batch/calls/absent_fixture.h"
 
 namespace heddle::batch {
@@ -38,32 +37,6 @@ TEST_CASE("callers that look, some with deadlines, each get their own rows, besi
     const Coalescer::Stats stats = f.coalescer->stats();
     CHECK(stats.parked == 0);
     CHECK(stats.calls + stats.left == static_cast<uint64_t>(callers) * kCalls * 6 / 5);
-  }
-}
-
-TEST_CASE("who leads a run gives turns while it waits, among very many callers alone, and never after it") {
-  constexpr int kCallers = 200, kCalls = 20;
-  for (const int look_on : {1, 200}) {
-    CAPTURE(look_on);
-    CoalescerOptions options = with(1, 128);
-    options.door = false;
-    options.look_on = look_on;
-    Fixture f(options);
-    Atomic<int> widest{0}, right{0}, after{0};
-    f.kernel = [&](const device::Run&) {
-      widest.max_relaxed(Looker::of_this_thread().crowd);
-      return Status();
-    };
-    run_together(kCallers, [&](int caller) {
-      for (int i = 0; i < kCalls; ++i) {
-        Rows x(1, static_cast<float>(100 * caller + i));
-        right.add_relaxed(f.right(x, f.call(x)) ? 1 : 0);
-        after.max_relaxed(Looker::of_this_thread().crowd);
-      }
-    });
-    CHECK(right.load_relaxed() == kCallers * kCalls);
-    CHECK(after.load_relaxed() == 1);
-    CHECK((widest.load_relaxed() > 1) == (look_on == 1));
   }
 }
 

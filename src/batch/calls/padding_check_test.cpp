@@ -97,8 +97,8 @@ TEST_CASE("padding that changes no row is used after one call has checked it") {
   CHECK(right_calls(f, 0, 8, 100) == 800);
 }
 
-// Submissions of one row each, of these lengths. While the first holds the only lane the others wait; then the
-// lane is let go.
+// Submissions of one row each, of these lengths. While the first holds the only lane the others wait; then
+// the lane is let go.
 void submit_rows(CallsFixture& f, float last, const std::vector<int64_t>& lengths) {
   runtime::test::Latch latch;
   f.hold_next.store_release(&latch);

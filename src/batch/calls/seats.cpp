@@ -197,9 +197,17 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   const Deadline deadline = caller.deadline;
   const trace::Span span("batch", "wait", me.batch->id);
   const StopCallback on_cancel(cancel, [&] { me.member().seat.tell(Seat::Note::cancelled); });
-  while (!next.lead) {
+  for (bool has_end = false;;) {
+    if (next.lead || has_end) {
+      if (me.batch->alone) return run_alone(caller, me);
+      if (auto led = lead(me, deadline, has_end)) return *std::move(led);
+      next.lead = false;
+    }
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
-    if (crowd_.load_relaxed() != 0 && look(me, until)) return collect(me);
+    const Seen seen = crowd_.load_relaxed() == 0 ? Seen::nothing : look(me, until);
+    if (seen == Seen::answer) return collect(me);
+    has_end = seen == Seen::end;
+    if (has_end) continue;
     switch (me.member().seat.wait(until)) {
       case Seat::Note::lead:
         next.lead = true;
@@ -215,17 +223,25 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
         next = ask(me);
     }
   }
-  return me.batch->alone ? run_alone(caller, me) : lead(me, deadline);
 }
 
-// True: its batch has the result, whether somebody has told this member of it or not. A paced member waits to
-// be told.
-bool Coalescer::look(const Here& me, Deadline deadline) const {
+// The answer is there whether somebody has told this member of it or not. A paced member waits to be told.
+Coalescer::Seen Coalescer::look(const Here& me, Deadline deadline) const {
   stock_->tidy();
   const Member& member = me.member();
-  const auto answered = [&] { return member.pace == nullptr && me.batch->is_answered(); };
-  const auto is_over = [&] { return member.seat.is_told() || answered(); };
-  return look_for(is_over, crowd_.load_relaxed(), kForAnswers, deadline) && answered();
+  Seen seen = Seen::nothing;
+  const auto is_over = [&] {
+    if (member.pace == nullptr && me.batch->is_answered()) {
+      seen = Seen::answer;
+    } else if (member.seat.is_told()) {
+      seen = Seen::note;
+    } else if (member.pace == nullptr && me.batch->end.claim_if_over()) {
+      seen = Seen::end;
+    }
+    return seen != Seen::nothing;
+  };
+  static_cast<void>(look_for(is_over, crowd_.load_relaxed(), kForAnswers, deadline));
+  return seen;
 }
 
 Coalescer::Next Coalescer::ask(const Here& me) {
