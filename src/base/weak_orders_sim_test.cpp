@@ -184,6 +184,27 @@ TEST_CASE("weak orders: who waits for a bell hears each ring, and finds what cam
   });
 }
 
+bool always() { return true; }
+
+TEST_CASE("weak orders: a thread that is asked to end its wait finds what came before what it was told") {
+  explore(weak("parker_asked_weak", 2, 3, 3), [](Simulation& sim, int threads) {
+    Parker parker;
+    Watched<int> left(0);
+    uint32_t told = 0;
+    ask_while_waiting(always);
+    at_once(sim, threads, [&](int i) {
+      if (i == 1) {
+        left.set(1);
+        return parker.tell(1);
+      }
+      told = parker.wait(Deadline::never());
+      if (told != 0) sim.expect(left.get() == 1, "what came before is visible");
+    });
+    ask_while_waiting(nullptr);
+    sim.expect(parker.take(1), "what was told is there");
+  });
+}
+
 TEST_CASE("weak orders: data behind a spin lock goes from holder to holder") {
   explore(weak("spin_guarded_weak", 2, 3, 3), [](Simulation& sim, int threads) {
     SpinGuarded<Watched<int>, Rank::kPool> sum;
