@@ -161,6 +161,58 @@ TEST_CASE(
   CHECK(next->batch.size() == share);
 }
 
+TEST_CASE("callers whose time is just over are not added to those of the next batch") {
+  for (const int64_t late_ns : {-1, 0}) {
+    CAPTURE(late_ns);
+    ManualClock clock;
+    QueueOptions two = options(8, 100ms);
+    two.lanes = 2;
+    RequestQueue queue(two, clock);
+    for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+    const auto one = queue.try_take(), other = queue.try_take();
+    REQUIRE(one);
+    REQUIRE(other);
+    clock.advance(40ms);
+    run_empty(queue, *one);  // three are expected until 50 ms
+    clock.advance(10ms + Duration(late_ns));
+    run_empty(queue, *other);
+    for (size_t i = 0; i < 4; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+    const auto next = queue.try_take();
+    REQUIRE(next);
+    CHECK(next->batch.size() == (late_ns == 0 ? 2 : 3));  // of four rows for two lanes, or of six
+  }
+}
+
+TEST_CASE(
+    "a batch that waits to grow, with nobody expected back, says nothing of whether callers come back") {
+  ManualClock clock;
+  QueueOptions two = options(8, 4ms);
+  two.lanes = 2;
+  RequestQueue queue(two, clock);
+  for (int round = 0; round < 8; ++round) {
+    CAPTURE(round);
+    for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+    const auto two_rows = queue.try_take();
+    REQUIRE(two_rows);
+    CHECK_FALSE(queue.try_take());  // the third waits for company, and has none
+    clock.advance(4ms);
+    const auto third = queue.try_take();
+    REQUIRE(third);
+    run_empty(queue, *third);
+    run_empty(queue, *two_rows);
+    clock.advance(10ms);  // no caller is waited for any more
+  }
+  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
+  const auto one = queue.try_take(), other = queue.try_take();
+  REQUIRE(one);
+  REQUIRE(other);
+  clock.advance(40ms);
+  run_empty(queue, *one);
+  run_empty(queue, *other);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  CHECK_FALSE(queue.try_take());  // it waits for the others that were just answered
+}
+
 TEST_CASE("a batch whose callers are still being woken counts as running until told, max_wait at most") {
   ManualClock clock;
   RequestQueue queue(options(8, 5ms), clock);
