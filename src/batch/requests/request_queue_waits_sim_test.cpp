@@ -1,8 +1,6 @@
 // Threads that wait in a request queue under simulated schedules: what wakes them in time.
 #include <doctest/doctest.h>
 
-#include <string_view>
-
 #include "base/simulation_fixture.h"
 #include "base/thread.h"
 #include "batch/requests/request_queue.h"
@@ -53,73 +51,6 @@ TEST_CASE("simulated: who waits for batches that hang learns of one that is take
       sim.expect(queue.take(Deadline::never()).ok(), "it is taken, and hangs");
     });
   });
-}
-
-// Stands still, and counts how often one thread looks.
-class CountingClock final : public Clock {
- public:
-  TimePoint now() const override {
-    if (Simulation::current()->thread_number() == keeper.load_relaxed()) looks.add_relaxed(1);
-    return began_;
-  }
-  Atomic<uint32_t> keeper{0};
-  mutable Atomic<int> looks{0};
-
- private:
-  const TimePoint began_ = Clock::real().now();
-};
-
-TEST_CASE("simulated: a batch that is taken wakes the keeper only if it is the first that can hang") {
-  struct Case {
-    Duration hang_after;
-    int looks;  // of the keeper, in all: it looks once before it sleeps
-  };
-  for (const Case& each : {Case{Duration::max(), 1}, {std::chrono::hours(1), 2}}) {
-    CAPTURE(each.looks);
-    holds_for_seeds(20,
-                    [&](Simulation& sim) {
-                      QueueOptions options;
-                      options.lanes = 3;
-                      options.limits.max_rows = 1;
-                      options.hang_after = each.hang_after;
-                      CountingClock clock;
-                      RequestQueue queue(options, clock);
-                      Thread keeper("keeper", [&] {
-                        clock.keeper.store_relaxed(sim.thread_number());
-                        sim.expect(queue.care(Deadline::never()).closed, "nothing hangs");
-                      });
-                      for (int i = 0; i < 3; ++i) {
-                        sim.pause(milliseconds(1));
-                        submit(sim, queue);
-                        sim.expect(queue.try_take().has_value(), "it is taken");
-                      }
-                      sim.pause(milliseconds(1));
-                      sim.expect(clock.looks.load_relaxed() == each.looks, "it slept otherwise");
-                      static_cast<void>(queue.close());
-                      keeper.join();
-                    },
-                    {.stall_max = Duration(0)});
-  }
-}
-
-TEST_CASE("simulated: a request that comes tells nobody while no worker sleeps") {
-  SimulationOptions options;
-  options.listen = true;
-  const auto body = [](Simulation& sim) {
-    RequestQueue queue({});
-    sim.play(0);
-    for (int i = 0; i < 3; ++i) submit(sim, queue);
-    sim.play(-1);
-  };
-  const SimulationReport report = simulate(1, body, options);
-  REQUIRE_MESSAGE(report.ok(), report.failure);
-  int admitted = 0;
-  for (const ToldStep& step : report.told) {
-    if (std::string_view(step.name) != "queue.admit") continue;
-    ++admitted;
-    CHECK(step.value == 0);
-  }
-  CHECK(admitted == 3);
 }
 
 TEST_CASE("simulated: a request with a deadline wakes a worker that waits for callers to come back") {
