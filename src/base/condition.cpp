@@ -7,9 +7,9 @@
 namespace heddle {
 
 void Condition::wait(std::unique_lock<Mutex>& held, Deadline deadline) {
-  const uint32_t seen = rings_.load_seq_cst();
+  const uint32_t seen = rings_.load_relaxed();
   seam::did("condition.see_rings");
-  sleepers_.add_seq_cst(1);
+  sleepers_.add_relaxed(1);
   seam::did("condition.sleep");
   held.unlock();
   futex::sleep_while(rings_, seen, deadline, "condition wait");
@@ -19,9 +19,9 @@ void Condition::wait(std::unique_lock<Mutex>& held, Deadline deadline) {
 }
 
 void Condition::ring(int sleepers) {
-  rings_.add_seq_cst(1);
+  rings_.add_relaxed(1);
   seam::did("condition.ring");
-  const bool any = sleepers_.load_seq_cst() != 0;
+  const bool any = sleepers_.load_relaxed() != 0;
   seam::did("condition.look_for_sleepers", any);
   if (any) futex::wake(rings_, sleepers, "condition notify");
 }

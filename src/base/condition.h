@@ -6,9 +6,10 @@
 //              takes a signal that was meant for an earlier group of waiters (bug 25847): a caller would
 //              sleep for ever. A count that a waiter reads under the mutex cannot be taken from it.
 //   Ordering   A waiter reads rings_ under the mutex, counts itself, then unlocks. A notifier changes what
-//              the mutex guards, adds to rings_, then looks for sleepers. Both use seq_cst, and
-//              the kernel compares rings_ again before it puts the waiter to sleep: either the notifier sees
-//              the sleeper, or the sleeper sees the ring.
+//              the mutex guards, under the mutex, then adds to rings_ and looks for sleepers. A waiter that
+//              has not seen the change had the mutex first, so the notifier finds it counted. The kernel
+//              compares rings_ again before it puts the waiter to sleep: it finds the ring, or the waiter is
+//              woken. The mutex orders both counts: they are relaxed.
 //   Threads    Any. wait() with the mutex held; notify with or without it.
 //   Blocks     wait() until a ring or the deadline. It may also return for no reason: its user looks at what
 //              it waits for, and waits again.

@@ -15,20 +15,18 @@ namespace heddle {
 class FirstFailure {
  public:
   void record(Status cause) {  // not ok
-    {
-      auto first = cause_.lock();
-      if (!first->ok()) return;
-      *first = std::move(cause);
-    }
-    failed_.store_release(true);
+    auto first = cause_.lock();
+    if (!first->ok()) return;
+    *first = std::move(cause);
+    failed_.store_relaxed(true);  // before the lock ends: whoever was second finds the failure, too
   }
   Status status() const {
-    if (!failed_.load_acquire()) return {};
+    if (!failed_.load_relaxed()) return {};
     return *cause_.lock();
   }
 
  private:
-  Atomic<bool> failed_{false};  // set once (release), after the cause; acquired by readers
+  Atomic<bool> failed_{false};  // set once, with the lock, which orders it: who finds it set takes the lock
   mutable Guarded<Status, Rank::kHelpers> cause_;
 };
 

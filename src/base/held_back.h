@@ -34,21 +34,21 @@ class HeldBack {
     rings_ = std::move(bell);
   }
   void hold(uint64_t value) {  // 0: what was held back is about to be sent
-    value_.store_release(value);
+    value_.store_relaxed(value);
     seam::did("held_back.hold", value != 0);
     if (value != 0) rings_->ring();
   }
-  bool holds_back() const { return rings_ != nullptr && value_.load_acquire() != 0; }
+  bool holds_back() const { return rings_ != nullptr && value_.load_relaxed() != 0; }
   void want(uint64_t value) const {
     if (rings_ == nullptr) [[likely]]
       return;
-    const uint64_t held = value_.load_acquire();
+    const uint64_t held = value_.load_relaxed();
     if (held == 0 || held > value) return;
     if (const Ref<Holder> holder = holder_.lock()) holder->send();
   }
 
  private:
-  // 0: none is held back. Released by the holder, acquired by those who learnt of the value.
+  // 0: none is held back. It orders nothing: who has learnt of a value finds it, or a later one, here.
   Atomic<uint64_t> value_{0};
   std::weak_ptr<Holder> holder_;
   Ref<Bell> rings_;  // null: nothing is ever held back

@@ -289,6 +289,21 @@ TEST_CASE("only a simulated thread has a current simulation") {
   CHECK_MESSAGE(report.ok(), report.failure);
 }
 
+TEST_CASE(
+    "a thread may be joined inside a simulation that it is not of, and outside of the one that it was of") {
+  Atomic<int> outside_ran{0}, inside_ran{0};
+  Thread outside("outside", [&] { outside_ran.add_relaxed(1); }), inside;
+  const SimulationReport report = simulate(5, [&](Simulation&) {
+    outside.join();
+    inside = Thread("inside", [&] { inside_ran.add_relaxed(1); });
+    while (inside_ran.load_relaxed() == 0) give_way();
+  });
+  CHECK_MESSAGE(report.ok(), report.failure);
+  inside.join();
+  CHECK(outside_ran.load_relaxed() == 1);
+  CHECK(inside_ran.load_relaxed() == 1);
+}
+
 TEST_CASE("threads outside a simulation go on as ever beside one") {
   Atomic<uint64_t> native{0};
   Atomic<bool> stop{false};

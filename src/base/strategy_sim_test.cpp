@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/schedules_fixture.h"
@@ -234,6 +235,61 @@ TEST_CASE(
     CHECK(none.threads() == 3);
   }
   CHECK(orders.size() == 6);
+}
+
+// Takes the second option first, from then on the first, and keeps what was offered.
+class Offers final : public Strategy {
+ public:
+  size_t next(const Turn& turn) override {
+    offered.insert({turn.threads.begin(), turn.threads.end()});
+    return turn.threads.size() > 1 && !std::exchange(switched_, true) ? 1 : 0;
+  }
+  size_t among(size_t) override { return 0; }
+  size_t stale(size_t) override { return 0; }
+  std::string describe() const override { return "the second, then the first"; }
+  bool time_stands() const override { return true; }
+
+  std::set<std::vector<uint32_t>> offered;
+
+ private:
+  bool switched_ = false;
+};
+
+TEST_CASE("a strategy is offered the running thread, then those behind it by number, then those before it") {
+  Offers offers;
+  SimulationOptions options;
+  options.strategy = &offers;
+  const auto body = [](Simulation& sim) {
+    Atomic<int> word{0};
+    test::at_once(sim, 3, [&](int) {
+      word.add_relaxed(1);
+      word.add_relaxed(1);
+    });
+  };
+  const SimulationReport report = simulate(1, body, options);
+  REQUIRE_MESSAGE(report.ok(), report.failure);
+  CHECK(offers.offered.count({2, 3, 4}) == 1);
+  CHECK(offers.offered.count({3, 4, 2}) == 1);
+}
+
+TEST_CASE("a pause ends at its time, also where time stands but for jumps") {
+  for (const int64_t ns : {int64_t{0}, int64_t{1}, int64_t{1'000'000}}) {
+    Offers offers;
+    SimulationOptions options;
+    options.strategy = &offers;
+    options.steps_max = 1000;
+    const SimulationReport report = simulate(
+        1,
+        [&](Simulation& sim) {
+          test::at_once(sim, 1, [&](int) {
+            const TimePoint before = Clock::real().now();
+            sim.pause(Duration(ns));
+            sim.expect(Clock::real().now() - before == Duration(ns), "no longer, and no shorter");
+          });
+        },
+        options);
+    CHECK_MESSAGE(report.ok(), report.failure);
+  }
 }
 
 TEST_CASE("random priorities: who sleeps does not go, whatever its priority") {

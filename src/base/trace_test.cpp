@@ -218,6 +218,21 @@ TEST_CASE("a thread's events beyond the limit are counted, not kept") {
   CHECK(json.find("\"dropped_events\":5}") != std::string::npos);
 }
 
+TEST_CASE("a string of JSON escapes quotes, backslashes and control characters, and nothing else") {
+  struct Case {
+    std::string raw, quoted;
+  };
+  for (const Case& each : {Case{"", "\"\""},
+                           {"a b", "\"a b\""},
+                           {"\"\\", "\"\\\"\\\\\""},
+                           {std::string("\0\n\x1f", 3), "\"\\u0000\\u000a\\u001f\""},
+                           {"\x20\x7f\xc3\xa9", "\"\x20\x7f\xc3\xa9\""}}) {
+    std::string json = "before";
+    trace::append_quoted(json, each.raw);
+    CHECK(json == "before" + each.quoted);
+  }
+}
+
 TEST_CASE("starting and stopping beside recording threads loses nothing but what is open") {
   Atomic<bool> done;
   run_together(5, [&](int thread) {
@@ -234,6 +249,26 @@ TEST_CASE("starting and stopping beside recording threads loses nothing but what
     }
     while (!done.load_acquire()) const trace::Span span("test", "noise");
   });
+}
+
+TEST_CASE("of recordings that threads start beside each other the last one has each thread's events") {
+  constexpr int kThreads = 4;
+  Atomic<int> missing(kThreads);
+  run_together(kThreads, [&](int) {
+    for (int i = 0; i < 2000; ++i) {
+      trace::start("");
+      trace::instant("test", "early");
+    }
+    missing.sub_acq_rel(1);
+    while (missing.load_acquire() != 0) give_way();  // the last start is over
+    trace::instant("test", "mine");
+  });
+  CHECK(trace::stop().ok());
+  const std::string json = trace::take_json();
+  int found = 0;
+  for (size_t at = json.find("\"mine\""); at != std::string::npos; at = json.find("\"mine\"", at + 1))
+    ++found;
+  CHECK(found == kThreads);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/bell.h"
+#include "base/clock.h"
 #include "base/condition.h"
 #include "base/first_failure.h"
 #include "base/once_map.h"
@@ -13,6 +14,8 @@
 #include "base/read_epoch.h"
 #include "base/schedules_fixture.h"
 #include "base/spin_guarded.h"
+#include "base/stamp.h"
+#include "base/sync.h"
 #include "base/watched_fixture.h"
 
 namespace heddle {
@@ -181,6 +184,27 @@ TEST_CASE("weak orders: who waits for a bell hears each ring, and finds what cam
   });
 }
 
+bool always() { return true; }
+
+TEST_CASE("weak orders: a thread that is asked to end its wait finds what came before what it was told") {
+  explore(weak("parker_asked_weak", 2, 3, 3), [](Simulation& sim, int threads) {
+    Parker parker;
+    Watched<int> left(0);
+    uint32_t told = 0;
+    ask_while_waiting(always);
+    at_once(sim, threads, [&](int i) {
+      if (i == 1) {
+        left.set(1);
+        return parker.tell(1);
+      }
+      told = parker.wait(Deadline::never());
+      if (told != 0) sim.expect(left.get() == 1, "what came before is visible");
+    });
+    ask_while_waiting(nullptr);
+    sim.expect(parker.take(1), "what was told is there");
+  });
+}
+
 TEST_CASE("weak orders: data behind a spin lock goes from holder to holder") {
   explore(weak("spin_guarded_weak", 2, 3, 3), [](Simulation& sim, int threads) {
     SpinGuarded<Watched<int>, Rank::kPool> sum;
@@ -202,6 +226,74 @@ TEST_CASE("weak orders: who sees that there is a first failure sees which") {
     });
     sim.expect(!failure.status().ok(), "one was recorded");
   });
+}
+
+// Thread 0 does `first` and then tells; thread 1 looks, and where `told` finds what `first` did.
+template <class Thing>
+void finds_what_came_before(const char* name, void (*tell)(Thing&), bool (*told)(const Thing&)) {
+  explore(weak(name, 2, 3, 3), [&](Simulation& sim, int threads) {
+    Thing thing;
+    Watched<int> left(0);
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) {
+        left.set(1);
+        tell(thing);
+      } else if (told(thing)) {
+        sim.expect(left.get() == 1, "what came before is visible");
+      }
+    });
+    sim.expect(told(thing), "told");
+  });
+}
+
+struct Stamped {
+  ManualClock clock{TimePoint(Duration(7))};
+  Stamp stamp{clock};
+};
+
+TEST_CASE("weak orders: who sees a time sees what came before it") {
+  finds_what_came_before<ManualClock>(
+      "clock_weak", [](ManualClock& clock) { clock.advance(Duration(1)); },
+      [](const ManualClock& clock) { return clock.now() == TimePoint(Duration(1)); });
+  finds_what_came_before<Stamped>(
+      "stamp_filled_weak", [](Stamped& stamped) { stamped.stamp.fill(); },
+      [](const Stamped& stamped) { return stamped.stamp.filled(); });
+  finds_what_came_before<Stamped>(
+      "stamp_when_weak", [](Stamped& stamped) { stamped.stamp.fill(); },
+      [](const Stamped& stamped) { return stamped.stamp.when() == TimePoint(Duration(7)); });
+}
+
+// What a wait asks reads what was written before it was given.
+Watched<int>* asked_for = nullptr;
+bool end_the_wait() { return asked_for->get() == 1; }
+
+TEST_CASE("weak orders: what a wait asks finds what came before it was given") {
+  struct Case {
+    const char* name;
+    void (*wait)();
+  };
+  const Case cases[] = {
+      {"asks_guarded_weak",
+       [] {
+         Guarded<int, Rank::kLog> nothing;
+         static_cast<void>(
+             nothing.lock().wait_until(Deadline::in(kInterruptPeriod + Duration(1)), [] { return false; }));
+       }},
+      {"asks_parker_weak", [] { Parker().wait(Deadline::in(kInterruptPeriod + Duration(1))); }},
+  };
+  for (const Case& each : cases) {
+    explore(weak(each.name, 2, 2, 2), [&](Simulation& sim, int threads) {
+      Watched<int> left(0);
+      asked_for = &left;
+      at_once(sim, threads, [&](int i) {
+        if (i == 1) return each.wait();
+        left.set(1);
+        ask_while_waiting(end_the_wait);
+      });
+      ask_while_waiting(nullptr);
+      sim.expect(left.get() == 1, "it was given");
+    });
+  }
 }
 
 }  // namespace

@@ -81,7 +81,7 @@ Runtime::~Runtime() {
   close(Deadline::never());
   static_cast<void>(parts_->roster->synchronize(Deadline::never()));
   parts_->roster->drop_finished();
-  parts_->reaper_stops.store_release(true);  // pairs with reap()
+  parts_->reaper_stops.store_relaxed(true);  // the ring orders it: reap() reads the bell first
   parts_->roster->bell()->ring();
   parts_->reaper.join();
   parts_->governor->forget(copies_);
@@ -94,7 +94,7 @@ void Runtime::reap() {
     parts_->roster->drop_finished();
     const bool held_back = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
     parts_->allocator->reap_pending();
-    if (parts_->reaper_stops.load_acquire()) return;
+    if (parts_->reaper_stops.load_relaxed()) return;
     if (held_back) {
       const auto never = [] { return false; };
       static_cast<void>(parts_->reaper_rests.lock().wait_until(Deadline::in(Stream::kPatience), never));

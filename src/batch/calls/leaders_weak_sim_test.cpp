@@ -66,5 +66,25 @@ TEST_CASE("weak orders: a task that is posted while its leader looks is run, and
   });
 }
 
+// Time stands but for the jump to the timer: what is due then is due, not a moment later.
+TEST_CASE("schedules: what is to be done at a time is done at that time, whenever it was asked for") {
+  explore({"leaders_timer", 2, 2}, [](Simulation& sim, int threads) {
+    Leaders leaders(1, {});
+    sim.expect(leaders.owe().ok() && leaders.owe().ok(), "two promises");
+    const TimePoint due = Clock::real().now() + std::chrono::milliseconds(5);
+    TimePoint ran{};
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) return leaders.settle();
+      leaders.at({due, 0, 0}, [&] {
+        ran = Clock::real().now();
+        leaders.settle();
+      });
+      sim.expect(leaders.await_settled(Deadline::never()), "settled");
+    });
+    sim.expect(ran == due, "at its time");
+    leaders.stop();
+  });
+}
+
 }  // namespace
 }  // namespace heddle::batch

@@ -17,7 +17,7 @@ thread_local bool has_turn = false;
 Pace::Scope::Scope(Pace& pace)
     : pace_(fork_generation() == pace.born_ ? &pace : nullptr), outer_(std::exchange(innermost, this)) {
   if (pace_ == nullptr) return;
-  if (std::exchange(has_turn, false)) pace_->turn_.store_release(false);
+  if (std::exchange(has_turn, false)) pace_->turn_.store_relaxed(false);
   pace_->tell_while(pace_->most_);
 }
 

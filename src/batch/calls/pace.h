@@ -74,7 +74,7 @@ class Pace {
   const Duration spin_;
   const uint32_t born_;
   mutable Guarded<State, Rank::kBatch> state_;
-  // A thread takes the turn by setting it (acq_rel). That thread's next Scope clears it (release).
+  // A hint: a thread takes the turn by setting it, and clears it in its next Scope. It publishes nothing.
   Atomic<bool> turn_{false};
 };
 

@@ -45,7 +45,7 @@ bool PaddingCheck::claim() {
 }
 
 void PaddingCheck::check(std::span<const View> inputs) {
-  state_.store_release(changes_nothing(inputs) ? State::harmless : State::harmful);
+  state_.store_relaxed(changes_nothing(inputs) ? State::harmless : State::harmful);
 }
 
 // What the call itself is wrong about, it will be told when it runs.
@@ -80,7 +80,7 @@ bool PaddingCheck::changes_nothing(std::span<const View> inputs) const {
 }
 
 std::string PaddingCheck::describe() const {
-  switch (state_.load_acquire()) {
+  switch (state_.load_relaxed()) {
     case State::harmless:
       break;
     case State::harmful:

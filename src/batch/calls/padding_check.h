@@ -24,8 +24,8 @@ class PaddingCheck {
   // `layout`: with ragged rows. `trusted`: without the check.
   PaddingCheck(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, RowLayout layout, bool trusted);
 
-  bool is_harmless() const { return state_.load_acquire() == State::harmless; }
-  bool is_unknown() const { return state_.load_acquire() == State::unknown; }
+  bool is_harmless() const { return state_.load_relaxed() == State::harmless; }
+  bool is_unknown() const { return state_.load_relaxed() == State::unknown; }
   bool claim();  // true: the caller has to check()
   void check(std::span<const device::View> inputs);
 
@@ -39,7 +39,7 @@ class PaddingCheck {
   const Ref<runtime::Runtime> runtime_;
   const Ref<runtime::Model> model_;
   const RowLayout layout_;
-  // Claimed by one thread (acq_rel), whose check then gives the verdict (release); callers acquire it.
+  // Claimed by one thread, whose check then gives the verdict. The verdict is all that it says: relaxed.
   Atomic<State> state_;
 };
 

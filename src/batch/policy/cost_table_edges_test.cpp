@@ -105,6 +105,23 @@ TEST_CASE("of sizes that ran equally often the smaller one says whether joining 
   }
 }
 
+// Four known sizes, against each bound from nothing to more than the largest takes.
+TEST_CASE("under a bound as many rows are run as the known sizes say fit, not one fewer and not one more") {
+  constexpr int64_t kMost = 4;
+  CostTable table;
+  for (int64_t rows = 1; rows <= kMost; ++rows) {
+    const int64_t ns = 40'000 + 80'000 / rows;
+    run_of(table, rows, {ns, ns, ns});
+  }
+  REQUIRE(table.best_rows(kMost, Duration::max()) == kMost);
+  for (int64_t bound = 0; bound <= estimate_of(table, kMost) + 2000; bound += 1000) {
+    CAPTURE(bound);
+    int64_t fits = 1;
+    for (int64_t rows = 2; rows <= kMost; ++rows) fits = estimate_of(table, rows) <= bound ? rows : fits;
+    CHECK(table.best_rows(kMost, Duration(bound)) == fits);
+  }
+}
+
 TEST_CASE("when joining is tried again nothing is known of any batch") {
   CostTable table;
   run_of(table, 1, {1000, 1000, 1000});

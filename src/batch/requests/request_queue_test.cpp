@@ -7,48 +7,22 @@
 #include <set>
 
 #include "base/thread.h"
-#include "batch/requests/owed_fixture.h"
+#include "batch/requests/numbered_requests_fixture.h"
 
 namespace heddle::batch {
 namespace {
 
 using test::all_of;
+using test::index_of;
+using test::indices;
 using test::mine;
+using test::options;
+using test::request;
+using test::run_empty;
 
 using namespace std::chrono_literals;
 
 const Deadline kNow = Deadline::at(TimePoint::min());
-
-// Payloads are indices of this array's bytes: handles that are never looked at.
-char handles[20'000];
-void* handle(size_t i) { return &handles[i]; }
-size_t index_of(void* payload) { return static_cast<size_t>(static_cast<char*>(payload) - handles); }
-std::vector<size_t> indices(const std::vector<void*>& payloads) {
-  std::vector<size_t> out;
-  for (void* p : payloads) out.push_back(index_of(p));
-  return out;
-}
-
-QueueOptions options(int64_t max_rows, Duration max_wait = 5ms, size_t capacity = 16384) {
-  QueueOptions o;
-  o.limits.max_rows = max_rows;
-  o.limits.max_wait = max_wait;
-  o.capacity = capacity;
-  return o;
-}
-
-Request request(size_t i, uint64_t group = 0) {
-  Request r;
-  r.payload = handle(i);
-  r.group = group;
-  return r;
-}
-
-void run_empty(RequestQueue& queue, const Work& work) {
-  queue.formed(work.ticket);
-  CHECK(mine(queue.ran(work.ticket)));
-  queue.finish(work.ticket, false);
-}
 
 TEST_CASE("an idle queue gives a lone request at once") {
   ManualClock clock;
@@ -105,60 +79,15 @@ TEST_CASE("a batch is of one group, in order of arrival, and never larger than i
   CHECK(order[1] == std::vector<size_t>{1, 3, 5, 7, 9, 11});
 }
 
-TEST_CASE("callers just answered are waited for, a quarter of their batch's run time at most") {
+TEST_CASE("a queue of one lane cuts a batch back to the rows that are preferred") {
   ManualClock clock;
-  RequestQueue queue(options(8, 100ms), clock);
+  QueueOptions preferred = options(8);
+  preferred.limits.preferred_rows = {2};
+  RequestQueue queue(preferred, clock);
   for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
-  const auto first = queue.try_take();
-  REQUIRE(first);
-  CHECK(first->batch.size() == 3);
-  queue.formed(first->ticket);
-  clock.advance(40ms);
-  CHECK(mine(queue.ran(first->ticket)));
-  queue.finish(first->ticket, false);
-
-  REQUIRE(queue.submit(request(4), kNow).ok());
-  CHECK_FALSE(queue.try_take());  // two more are expected
-  clock.advance(9ms);
-  CHECK_FALSE(queue.try_take());
-  SUBCASE("the last one back ends the wait") {
-    REQUIRE(queue.submit(request(5), kNow).ok());
-    CHECK_FALSE(queue.try_take());
-    REQUIRE(queue.submit(request(6), kNow).ok());
-    CHECK(queue.try_take()->batch.size() == 3);
-  }
-  SUBCASE("so does the time") {
-    clock.advance(1ms);
-    CHECK(queue.try_take()->batch.size() == 1);
-  }
-}
-
-TEST_CASE(
-    "callers expected back have their share of the lanes until their time is over, or the queue drains") {
-  ManualClock clock;
-  QueueOptions two = options(8, 100ms);
-  two.lanes = 2;
-  RequestQueue queue(two, clock);
-  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNow).ok());
-  const auto one = queue.try_take(), other = queue.try_take();
-  REQUIRE(one);
-  REQUIRE(other);
-  clock.advance(40ms);
-  for (const auto* const run : {&one, &other}) {
-    CHECK((*run)->batch.size() == 3);
-    run_empty(queue, **run);
-  }
-  for (size_t i = 0; i < 4; ++i) REQUIRE(queue.submit(request(i), kNow).ok());  // four of six come back
-  size_t share = 2;
-  SUBCASE("the time is not over") {
-    share = 3;
-    clock.advance(9ms);
-  }
-  SUBCASE("the time is over") { clock.advance(10ms); }
-  SUBCASE("the queue drains") { CHECK(queue.drain(kNow).code() == Code::deadline); }
-  const auto next = queue.try_take();
-  REQUIRE(next);
-  CHECK(next->batch.size() == share);
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  CHECK(work->batch.size() == 2);
 }
 
 TEST_CASE("a batch whose callers are still being woken counts as running until told, max_wait at most") {

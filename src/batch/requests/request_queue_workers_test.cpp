@@ -134,6 +134,21 @@ TEST_CASE("room is kept for those who seek it without a thread, in order of arri
   CHECK(all_of(queue.close()).size() == 1);
 }
 
+TEST_CASE("who leaves before there is room is not told, and keeps nobody from it") {
+  RequestQueue queue(workers(1, 1));
+  const Request waits = payload(0);
+  RequestId id = 0;
+  REQUIRE(*queue.try_submit({&waits, 1}, {&id, 1}));
+  int told[2] = {};
+  const uint64_t first = queue.seek_room(1, [&] { ++told[0]; });
+  queue.seek_room(1, [&] { ++told[1]; });
+  queue.leave_room(0);  // which nobody is
+  queue.leave_room(first);
+  CHECK(mine(queue.cancel(id)));
+  CHECK(told[0] == 0);
+  CHECK(told[1] == 1);
+}
+
 TEST_CASE("those who seek room are told that there will be none, and are refused") {
   RequestQueue queue(workers(1, 1));
   REQUIRE(queue.submit(payload(0), kAtOnce).ok());

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <vector>
 
 #include "base/thread.h"
@@ -42,6 +43,80 @@ TEST_CASE(
   CHECK(stats.waits >= kThreads - 2);
   CHECK(stats.waits < kThreads * kCalls / 20);
   CHECK(stats.passed + stats.idle + stats.longs <= stats.waits);
+}
+
+// Stands still until it is advanced, and counts who looks.
+class LookedAtClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    looks_.add_acq_rel(1);
+    return time_.now();
+  }
+  void advance(Duration by) { time_.advance(by); }
+  int looks() const { return looks_.load_acquire(); }
+
+ private:
+  ManualClock time_;
+  mutable Atomic<int> looks_{0};
+};
+
+// One slice, that this thread has, and a thread that waits for it.
+struct OneSlice {
+  OneSlice() {
+    const TimeSlices::Call first(slices, Deadline::never());
+    waiter = Thread("waiter", [this] {
+      const TimeSlices::Call call(slices, Deadline::never());
+      over.store_release(true);
+    });
+    while (slices.stats().waits == 0) give_way();
+    let_look();
+  }
+  ~OneSlice() {  // also where a check has failed
+    for (; !over.load_acquire(); give_way()) clock.advance(TimeSlices::kLong);
+  }
+  // The waiter has looked at the slice after now, or has it: of two looks the second began after it.
+  void let_look() {
+    const int before = clock.looks();
+    while (clock.looks() < before + 4 && !over.load_acquire()) give_way();
+  }
+
+  LookedAtClock clock;
+  TimeSlices slices{1, clock};
+  Atomic<bool> over{false};
+  Thread waiter;
+};
+
+TEST_CASE(
+    "a slice ends with the first call that ends kSlice after others began to wait, and no call earlier") {
+  OneSlice one;
+  constexpr Duration kStep = TimeSlices::kIdle / 2;  // so that it does not seem idle
+  for (Duration used{0};; used += kStep) {
+    CAPTURE(used.count());
+    {
+      const TimeSlices::Call call(one.slices, Deadline::never());
+    }
+    CHECK(one.slices.stats().passed == (used >= TimeSlices::kSlice ? 1 : 0));
+    if (used >= TimeSlices::kSlice) break;
+    one.clock.advance(kStep);
+  }
+  CHECK(one.slices.stats().idle == 0);
+}
+
+TEST_CASE("a slice is taken once its owner has not called for kIdle, or its call has taken kLong") {
+  for (const bool is_busy : {false, true}) {
+    CAPTURE(is_busy);
+    OneSlice one;
+    std::optional<TimeSlices::Call> call;
+    if (is_busy) call.emplace(one.slices, Deadline::never());
+    one.let_look();
+    one.clock.advance((is_busy ? TimeSlices::kLong : TimeSlices::kIdle) - Duration(1));
+    one.let_look();
+    CHECK(one.slices.stats().idle + one.slices.stats().longs == 0);
+    one.clock.advance(Duration(1));
+    one.let_look();
+    CHECK(one.slices.stats().idle == (is_busy ? 0 : 1));
+    CHECK(one.slices.stats().longs == (is_busy ? 1 : 0));
+  }
 }
 
 }  // namespace

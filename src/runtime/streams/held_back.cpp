@@ -33,19 +33,23 @@ void Stream::share_submissions(Ref<Bell> bell) {
   shares_ = true;
 }
 
-// With the Turn, so that another thread has submitted what it holds back or is just sending.
+// With the Turn, so that another thread has submitted what it holds back or is just sending. A thread that is
+// asked to end its wait (ask_while_waiting) gets none, and waits again.
 void* Stream::native() {
   if (foreign_.has_value()) return *foreign_;
   void* const native = queue_->native();
   if (native == nullptr || !shares_) return native;
-  const Result<Turn> mine = turn();
-  exposed_.store_release(true);
-  static_cast<void>(send_held());
-  return native;
+  for (;;) {
+    const Result<Turn> mine = turn();
+    if (!mine.ok()) continue;
+    exposed_ = true;
+    static_cast<void>(send_held());
+    return native;
+  }
 }
 
 bool Stream::may_hold_back(const CommandList& list) const {
-  return shares_ && !exposed_.load_acquire() && !waits(list) && are_operands_right(list);
+  return shares_ && !exposed_ && !waits(list) && are_operands_right(list);
 }
 
 uint64_t Stream::hold_back(CommandList list, Submission extras) {
@@ -109,7 +113,7 @@ bool Stream::send_if_older(TimePoint than) {
 }
 
 void Stream::close() {
-  closed_.store_release(true);
+  closed_.store_relaxed(true);
   if (shares_) send();
 }
 

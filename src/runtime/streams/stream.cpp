@@ -135,7 +135,7 @@ uint64_t Stream::in_flight() const {
 
 Status Stream::check_usable() const {
   if (failed()) return timeline()->failure().with_context(text(id_, " has failed and takes no more work"));
-  if (closed_.load_acquire())
+  if (closed_.load_relaxed())
     return Status::unavailable(to_string(id_), " belongs to a runtime that is closed");
   return {};
 }

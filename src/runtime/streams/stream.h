@@ -163,8 +163,8 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   // and leaves something held back exchanges it after that. So the later one sees the other: the asker finds
   // the Turn free, or its owner the question.
   Atomic<uint32_t> asked_{0};
-  Atomic<bool> exposed_{false};  // others may submit to native(): set once
-  Atomic<bool> closed_{false};   // set once by the runtime, read by submit()
+  bool exposed_ = false;        // others may submit to native(): the owner of the Turn's
+  Atomic<bool> closed_{false};  // set once by the runtime, read by submit(); it publishes nothing
   // Written by the owner of the Turn, before the queue sees the value; a reader may wait for it. Released:
   // who finds a value that is held back finds that the timeline says so.
   Atomic<uint64_t> last_{0};
