@@ -21,13 +21,16 @@ function(heddle_test_folders)
     if(name STREQUAL "driver_conformance")
       # What metal_graph_test takes, too, is compiled once.
       set(cases ${sources})
-      list(FILTER cases INCLUDE REGEX "_cases\\.cpp$")
+      list(FILTER cases INCLUDE REGEX "(_cases|/numbers)\\.cpp$")
       list(REMOVE_ITEM sources ${cases})
       set(conformance_checks "${folder}/session.cpp" "${folder}/op_check.cpp")
       add_library(heddle_conformance_cases OBJECT ${cases})
       target_link_libraries(heddle_conformance_cases PUBLIC heddle_ir)
       target_include_directories(heddle_conformance_cases PRIVATE "${PROJECT_SOURCE_DIR}")
       heddle_test_options(heddle_conformance_cases)
+      # Of every case each element is made and compared there.
+      set_source_files_properties("${folder}/numbers.cpp" PROPERTIES COMPILE_OPTIONS -O2
+        SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
       heddle_test(driver_conformance LABEL unit SOURCES ${sources}
                   LINK heddle_conformance_cases ${HEDDLE_ALL})
       if(TARGET heddle_metal)
