@@ -150,6 +150,9 @@ function(heddle_test name)
     set(arguments "-tce=${of_one_thread}")
   endif()
   heddle_ctest(${name} TARGET ${name} LABELS ${labels} ENVIRONMENT ${environment} ARGUMENTS ${arguments})
+  if(arg_LABEL STREQUAL "sim")  # one thread of it runs at a time
+    set_tests_properties(${name} PROPERTIES PROCESSOR_AFFINITY ON)
+  endif()
   # More of the schedules that base/schedules_fixture.h explores, for the stage sim_long.
   set(explores ${arg_SOURCES})
   list(FILTER explores INCLUDE REGEX "schedules_sim_test\\.cpp$")
