@@ -114,6 +114,12 @@ function(heddle_test_options target)
   heddle_unoptimised(${target})
 endfunction()
 
+# Tables that one thread computes or compiles. The thread sanitizer takes ten seconds to a minute for each and
+# has nothing to find there: the stage tsan_whole runs them. The address sanitizer runs them in the stage asan.
+set(HEDDLE_OF_ONE_THREAD_host_test "host kernels:*,no division sends*")
+set(HEDDLE_OF_ONE_THREAD_metal_driver_test "no operator makes an array*,probes of full size*")
+set(HEDDLE_OF_ONE_THREAD_metal_graph_test "metal lowering: every operator gives*,metal lowering: NaN goes*")
+
 # heddle_test(name LABEL unit|stress|sim SOURCES files... LINK targets... [ARGUMENTS of its test...])
 # A doctest executable. It also carries the label sanitize when it is part of the sanitizer runs, and sim when
 # it is part of the simulator's.
@@ -142,14 +148,15 @@ function(heddle_test name)
     set_property(GLOBAL APPEND PROPERTY HEDDLE_SIM_TARGETS ${name})
   endif()
   set(environment "HEDDLE_PYTHON=${HEDDLE_PYTHON};${HEDDLE_SANITIZER_OPTIONS};${HEDDLE_TEST_ENVIRONMENT}")
-  if(name STREQUAL "host_test" AND HEDDLE_SANITIZE STREQUAL "thread")
-    # What one thread does, for half a minute: the stage tsan_whole runs it.
-    set(of_one_thread "host kernels:*,no division sends*")
-    heddle_ctest(host_kernels TARGET host_test LABELS long ENVIRONMENT ${environment}
-                 ARGUMENTS "-tc=${of_one_thread}")
-    set(arguments "-tce=${of_one_thread}")
+  if(HEDDLE_SANITIZE STREQUAL "thread" AND DEFINED HEDDLE_OF_ONE_THREAD_${name})
+    heddle_ctest(${name}_of_one_thread TARGET ${name} LABELS long ENVIRONMENT ${environment}
+                 ARGUMENTS "-tc=${HEDDLE_OF_ONE_THREAD_${name}}")
+    list(APPEND arguments "-tce=${HEDDLE_OF_ONE_THREAD_${name}}")
   endif()
   heddle_ctest(${name} TARGET ${name} LABELS ${labels} ENVIRONMENT ${environment} ARGUMENTS ${arguments})
+  if(arg_LABEL STREQUAL "sim")  # one thread of it runs at a time
+    set_tests_properties(${name} PROPERTIES PROCESSOR_AFFINITY ON)
+  endif()
   # More of the schedules that base/schedules_fixture.h explores, for the stage sim_long.
   set(explores ${arg_SOURCES})
   list(FILTER explores INCLUDE REGEX "schedules_sim_test\\.cpp$")

@@ -124,7 +124,6 @@ heddle_apple_syntax()
 
 # What takes longest is begun first.
 set_tests_properties(conformance_on_metal stress_on_metal PROPERTIES COST 60)
-set_tests_properties(host_test stress_test batch_test PROPERTIES COST 30)
 
 get_property(metal_targets GLOBAL PROPERTY HEDDLE_METAL_TARGETS)
 add_custom_target(metal_tests DEPENDS ${metal_targets})

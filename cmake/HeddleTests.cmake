@@ -21,13 +21,16 @@ function(heddle_test_folders)
     if(name STREQUAL "driver_conformance")
       # What metal_graph_test takes, too, is compiled once.
       set(cases ${sources})
-      list(FILTER cases INCLUDE REGEX "_cases\\.cpp$")
+      list(FILTER cases INCLUDE REGEX "(_cases|/numbers)\\.cpp$")
       list(REMOVE_ITEM sources ${cases})
       set(conformance_checks "${folder}/session.cpp" "${folder}/op_check.cpp")
       add_library(heddle_conformance_cases OBJECT ${cases})
       target_link_libraries(heddle_conformance_cases PUBLIC heddle_ir)
       target_include_directories(heddle_conformance_cases PRIVATE "${PROJECT_SOURCE_DIR}")
       heddle_test_options(heddle_conformance_cases)
+      # Of every case each element is made and compared there.
+      set_source_files_properties("${folder}/numbers.cpp" PROPERTIES COMPILE_OPTIONS -O2
+        SKIP_UNITY_BUILD_INCLUSION ON SKIP_PRECOMPILE_HEADERS ON)
       heddle_test(driver_conformance LABEL unit SOURCES ${sources}
                   LINK heddle_conformance_cases ${HEDDLE_ALL})
       if(TARGET heddle_metal)
@@ -137,6 +140,17 @@ foreach(target host_test driver_conformance stress_test)
     heddle_ctest(exact_on_avx2_${target} TARGET ${target} LABELS host
       ENVIRONMENT DNNL_MAX_CPU_ISA=AVX2 ${HEDDLE_SANITIZER_OPTIONS}
       ARGUMENTS "-tc=exact*,a row's bits*")
+  endif()
+endforeach()
+
+# What takes longest is begun first: a processor would else idle beside it at the end.
+foreach(long host_test=50 batch_sim_test=50 fault_points_test=45 runtime_sim_test=40 process_points_test=40
+        exact_on_avx2_host_test=35 stress_test=30 batch_test=30 driver_conformance=20)
+  string(REPLACE "=" ";" long "${long}")
+  list(GET long 0 name)
+  list(GET long 1 cost)
+  if(TEST ${name})
+    set_tests_properties(${name} PROPERTIES COST ${cost})
   endif()
 endforeach()
 

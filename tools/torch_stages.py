@@ -38,9 +38,12 @@ def torch_on_metal(log: Log) -> Count:
         return Count(0, 1)
     choice, newest, oldest = torch_choice, torch_choice.NEWEST_MAC, torch_choice.OLDEST_MAC
     also = choice.tests(*choice.ON_METAL, "modules", "compile", "dynamo")
+    of_threads = [name for name in choice.ON_METAL if name in choice.OF_THREADS]
+    others = [name for name in choice.ON_METAL if name not in choice.OF_THREADS]
     count = Count()
     for mac, selection in (
-        (newest, choice.tests(*choice.ON_METAL)),
+        (newest, choice.tests(*of_threads)),
+        (newest, [*choice.tests(*others), *APART]),
         (newest, choice.share(choice.ON_METAL_SHARED, choice.METAL_SHARE)),
         (oldest, [*also, "-k", choice.ON_OLDEST, *APART]),
         (oldest, choice.share(("opinfo",), choice.METAL_SHARE)),

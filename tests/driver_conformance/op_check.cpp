@@ -29,20 +29,16 @@ ir::Tensor make_tensor(const In& in, DType t, uint32_t seed) {
   return tensor;
 }
 
-}  // namespace
-
-Result<Operands> make_operands(const Case& c, DType t) {
+// `tensors` are those of the case's operands, absent ones empty.
+Result<Operands> make_inputs_of(const Case& c, DType t, std::vector<ir::Tensor>& tensors) {
   Operands out;
   ir::Builder builder;
   std::vector<ir::ValueId> ids;
-  std::vector<ir::Tensor> tensors(c.in.size());
-  std::vector<const ir::Tensor*> pointers;
+  tensors.resize(c.in.size());
   for (size_t i = 0; i < c.in.size(); ++i) {
-    pointers.push_back(nullptr);
     ids.push_back(ir::kNoValue);
     if (c.in[i].absent) continue;
     tensors[i] = make_tensor(c.in[i], t, static_cast<uint32_t>(i) + 1);
-    pointers[i] = &tensors[i];
     if (c.in[i].constant) {
       ids[i] = builder.constant(tensors[i]);
     } else {
@@ -54,11 +50,8 @@ Result<Operands> make_operands(const Case& c, DType t) {
                     builder.nodes(c.op, ids, c.outputs, c.attributes, "node"));
   for (ir::ValueId id : results) builder.output(id);
   HEDDLE_TRY_ASSIGN(out.graph, builder.take());
-  HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph.nodes.back(), pointers));
   return out;
 }
-
-namespace {
 
 enum class Form { kContiguous, kStrided };
 
@@ -92,13 +85,31 @@ Status check_form(device::Device& device, const device::Module& module, const Op
 
 }  // namespace
 
-Status check_case(device::Device& device, const Case& c, DType dtype) {
-  HEDDLE_TRY_ASSIGN(const Operands operands, make_operands(c, dtype));
+Result<Operands> make_inputs(const Case& c, DType t) {
+  std::vector<ir::Tensor> tensors;
+  return make_inputs_of(c, t, tensors);
+}
+
+Result<Operands> make_operands(const Case& c, DType t) {
+  std::vector<ir::Tensor> tensors;
+  HEDDLE_TRY_ASSIGN(Operands out, make_inputs_of(c, t, tensors));
+  std::vector<const ir::Tensor*> pointers;
+  for (size_t i = 0; i < c.in.size(); ++i) pointers.push_back(c.in[i].absent ? nullptr : &tensors[i]);
+  HEDDLE_TRY_ASSIGN(out.wanted, ir::evaluate(out.graph.nodes.back(), pointers));
+  return out;
+}
+
+Status check_operands(device::Device& device, const Operands& operands) {
   HEDDLE_TRY_ASSIGN(const auto module,
                     device.load(operands.graph, {}, device::plain_source(device), NoLocksHeld()));
   std::vector<ir::Tensor> first;
   HEDDLE_TRY(check_form(device, *module, operands, Form::kContiguous, first));
   return check_form(device, *module, operands, Form::kStrided, first);
+}
+
+Status check_case(device::Device& device, const Case& c, DType dtype) {
+  HEDDLE_TRY_ASSIGN(const Operands operands, make_operands(c, dtype));
+  return check_operands(device, operands);
 }
 
 }  // namespace heddle::conformance

@@ -14,7 +14,7 @@ struct Compiled {
 
 // What would end the process is said first: the parent shows it.
 void compile(device::Device& device, const Case& c, DType dtype, int64_t most, Compiled& count) {
-  const auto operands = conformance::make_operands(c, dtype);
+  const auto operands = conformance::make_inputs(c, dtype);
   if (!operands.ok()) return;
   const auto module = device.load(operands->graph, {}, device::plain_source(device), NoLocksHeld());
   if (!module.ok()) return;
