@@ -52,7 +52,8 @@ class RunEnd {
   }
 
  private:
-  Atomic<bool> shown_{false}, claimed_{false};
+  Atomic<bool> shown_{false};
+  Atomic<bool> claimed_{false};
   Ref<device::Timeline> timeline_;
   uint64_t value_ = 0;
 };
