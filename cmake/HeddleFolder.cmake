@@ -115,7 +115,7 @@ function(heddle_test_options target)
 endfunction()
 
 # Tables that one thread computes or compiles. The thread sanitizer takes ten seconds to a minute for each and
-# has nothing to find there: the stage tsan_whole runs them. The address sanitizer runs them in the stage asan.
+# has nothing to find there: the stage tsan_whole runs them. The address sanitizer's stage runs them, too.
 set(HEDDLE_OF_ONE_THREAD_host_test "host kernels:*,no division sends*")
 set(HEDDLE_OF_ONE_THREAD_metal_driver_test "no operator makes an array*,probes of full size*")
 set(HEDDLE_OF_ONE_THREAD_metal_graph_test "metal lowering: every operator gives*,metal lowering: NaN goes*")
