@@ -16,7 +16,8 @@
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
 //              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
 //              With LOOKS, members may see the result before they are told, and any of them may be appointed.
-//              With HELPS, a leader may show the end of its run, and a member claims it and publishes.
+//              With HELPS, a leader may show the end of its run, and a member claims it and publishes. With
+//              HELPS=2 one member does not, and one alone has a deadline.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
 //              for their seats (parker.pml). One batch is on show, not two. The
 //              policy is decide() for one group: a batch is due when it is full or nobody is expected back.
@@ -30,6 +31,7 @@
 //   Run late_ends: ends CALLERS=2 LATE=1
 //   Run looks: safety CALLERS=3 LOOKS=1 LATE=1
 //   Run helps: safety CALLERS=3 LOOKS=1 LATE=1 HELPS=1
+//   Run helps_few: safety CALLERS=3 LATE=1 HELPS=2
 //   Replay returns: batch_sim_test CALLERS=3 RETURNS=1
 //   Replay late: batch_sim_test CALLERS=3 RETURNS=1 LATE=1
 //   Replay looks: batch_sim_test CALLERS=3 RETURNS=1 LATE=1 LOOKS=1
@@ -64,11 +66,14 @@
 #define MOST 2
 #endif
 #define BATCHES (CALLERS + STOCK)
+#define MAY_BE_LATE (LATE && (HELPS < 2 || me == 0))
+#define MAY_HELP (HELPS == 1 || (HELPS == 2 && me != 1))
 #define NONE 30
 #define AT(b, s) ((b) * MOST + (s))
 #define ASK 1
 #define DONE 2
 #define LEAD 4
+#define TAKE(note) told[AT(mine, seat)] = told[AT(mine, seat)] - note
 #define MIN(a, b) ((a) < (b) -> (a) : (b))
 
 // OpenSeats::word_: the batch on show, its seats taken, and how many are left. And ask_at_.
@@ -514,13 +519,13 @@ waiting:
      :: asks -> atomic { asks = false; note = ASK }
      :: !asks ->
         if
-        :: atomic { (told[AT(mine, seat)] & LEAD) != 0 -> note = LEAD }
+        :: atomic { (told[AT(mine, seat)] & LEAD) != 0 -> note = LEAD; TAKE(LEAD) }
         :: atomic { (told[AT(mine, seat)] & (LEAD | DONE)) == DONE -> note = DONE }
         :: atomic { told[AT(mine, seat)] == ASK -> note = ASK; told[AT(mine, seat)] = 0 }
         :: atomic { timed && time_is_over && told[AT(mine, seat)] == 0 -> note = ASK }
-        :: atomic { LATE && told[AT(mine, seat)] == 0 -> note = 0 }
+        :: atomic { MAY_BE_LATE && told[AT(mine, seat)] == 0 -> note = 0 }
         :: atomic { LOOKS && untold[mine] > 0 -> note = DONE }
-        :: HELPS && shown_end[mine] ->
+        :: MAY_HELP && shown_end[mine] ->
            if
            :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true });
               has_end = true; note = LEAD
@@ -565,20 +570,18 @@ leaving:
   :: !shown_end[mine] || has_end
   :: shown_end[mine] && !has_end ->  // claims_end()
      do
-     :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true }); break
+     :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true }); has_end = true; break
      :: STEP(batch_claim_end, me, 0, claimed[mine])
      :: claimed[mine] -> lead = false; goto waiting
+     :: MAY_BE_LATE -> break
      od
   fi;
   if
-  :: LATE && !has_end ->  // its deadline passes while the run goes on: another member waits for it
-     if
-     :: shown_end[mine] -> STEP(batch_give_back_end, me, 0, claimed[mine] = false)
-     :: else -> runs[mine]--
-     fi;
+  :: MAY_BE_LATE && !has_end ->  // its deadline passes while the run goes on: another member waits for it
+     runs[mine] = (shown_end[mine] -> runs[mine] : runs[mine] - 1);
      lead = false;
      goto leaving
-  :: true
+  :: !shown_end[mine] || has_end
   fi;
 has_run:
   hold();

@@ -11,7 +11,7 @@ FUNCTION_LINES = 70
 COLUMNS = 110
 PUBLIC_HEADER, PUBLIC_HEADER_LINES = "include/heddle/heddle.h", 936
 CONTRACT_LINES = 640
-MODEL_LINES = 690  # a model is one file: Promela has no parts to split it into, and a line for each step
+MODEL_LINES = 695  # a model is one file: Promela has no parts to split it into, and a line for each step
 TEXT = {".md"}
 
 

@@ -26,7 +26,7 @@
 //              the time is kept. A taken batch has a leader among its living members or a thread that leads
 //              for them, or is dropped when none is left.
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
-//              unaffected. A leader leaves at its deadline only; another member then waits for the same run.
+//              unaffected. Who leads leaves at its deadline only; another member then waits for the same run.
 //              An absent member that runs alone, with its own memory, leaves as its run does.
 //   Door       Shut while anybody waits, is expected back or was joined, and while a batch is on show. Calls
 //              that are on a lane by then count as lanes busy, and tell us when they end.
@@ -271,7 +271,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   template <class Body>
   Run timed(TimePoint start, Body&& body);
   Status start(FormingBatch& batch, Deadline deadline, size_t seat);
-  bool claims_end(FormingBatch& batch, Deadline deadline) const;
+  Result<bool> claims_end(FormingBatch& batch, Deadline deadline) const;
   static Views staged(const FormingBatch& batch, int64_t rows);  // the first of its rows
   void wake(const Next& next);
 

@@ -1,16 +1,17 @@
 // forming_batch.h: a batch from its first caller to its last: its slot, the callers' seats, the result.
 //
 //   What       Callers take seats (open_seats.h, or under the coalescer's lock), write their rows into the
-//              slot in parallel, and park. One of them runs the batch and publishes the result, which lies in
-//              the slot, too; each copies its own rows out. A member may be absent: no thread waits in its
-//              seat, its answer is given to a function. Where all members are absent, a thread of leaders.h
-//              does all this for them.
+//              slot in parallel, and park. One of them runs the batch, and it or who sees its end first
+//              (run_end.h) publishes the result, which lies in the slot, too; each copies its own rows out.
+//              A member may be absent: no thread waits in its seat, its answer is given to a function. Where
+//              all members are absent, a thread of leaders.h does all this for them.
 //   States     open -> taken (closed to further callers) -> written (all rows are there, a leader is named)
 //              -> done (result published)
-//   Threads    The plain members are guarded by the coalescer's lock until the batch is written, and its
-//              leader's from then on; a seat's `gone` and `leader` stay under the lock. A Member's rows,
-//              lengths and deadline are its caller's until the batch is written. The result is
-//              written before the seats are told, and read by members that were told.
+//   Threads    The plain members are guarded by the coalescer's lock until the batch is written, its leader's
+//              from then on, and of who claims the end once that is shown; a seat's `gone` and `leader` stay
+//              under the lock until it is done. A Member's rows, lengths and deadline are its caller's until
+//              the batch is written. The result is written before the seats are told, and read by members
+//              that were told.
 //   Blocks     Seat::wait(), until its deadline. Nothing else.
 //   Lifetime   Shared by its callers; one that leaves early abandons its rows.
 #pragma once
@@ -159,8 +160,9 @@ struct FormingBatch {
   RunEnd end;
   TimePoint began;
 
-  Pace* told_at = nullptr;  // by its leader, of its members or of some; null: at once, as a refused batch is
-  Status failure;           // the result
+  Pace* told_at =
+      nullptr;     // by who publishes, of its members or of some; null: at once, as a refused batch is
+  Status failure;  // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;

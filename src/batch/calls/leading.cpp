@@ -189,7 +189,7 @@ Coalescer::Run Coalescer::timed(TimePoint start, Body&& body) {
 }
 
 std::optional<Result<Coalescer::Views>> Coalescer::lead(const Here& me, Deadline deadline, bool has_end) {
-  const trace::Span span("batch", "run", me.batch->id);
+  const trace::Span span("batch", has_end ? "publish" : "run", me.batch->id);
   Looker::of_this_thread().led = this;
   Result<bool> published = run_and_publish(*me.batch, deadline, me.seat, has_end);
   if (!published.ok()) return leave(me, std::move(published).status());
@@ -202,21 +202,22 @@ std::optional<Result<Coalescer::Views>> Coalescer::lead(const Here& me, Deadline
 Result<bool> Coalescer::run_and_publish(FormingBatch& batch, Deadline deadline, size_t seat, bool has_end) {
   const bool starts = !batch.end.is_shown() && !batch.in_flight.has_value();
   if (starts) batch.began = Clock::real().now();
-  bool is_anothers = false;
   Run run = timed(batch.began, [&] {
     return or_exhausted("a batch of calls", [&]() -> Result<Views> {
       if (starts) HEDDLE_TRY(start(batch, deadline, seat));
-      is_anothers = !has_end && !claims_end(batch, deadline);
-      if (is_anothers) return Views();
-      return runtime_->finish(*batch.in_flight, has_end ? Deadline::never() : deadline);
+      if (!batch.end.is_shown()) return runtime_->finish(*batch.in_flight, deadline);
+      if (!has_end) {
+        HEDDLE_TRY_ASSIGN(has_end, claims_end(batch, deadline));
+        if (!has_end) return Views();
+      }
+      return runtime_->finish(*batch.in_flight, Deadline::never());
     });
   });
-  if (is_anothers) return false;
   const Status over = run.result.status();
-  if (over.code() == Code::deadline && !deadline.is_never()) {
-    if (batch.end.is_shown()) batch.end.give_back();
-    return over;
-  }
+  const bool is_shown = batch.end.is_shown();
+  if (over.code() == Code::deadline && (is_shown ? !has_end : !deadline.is_never())) return over;
+  // Without memory it could not wait for the end, and answers for it, unless another does.
+  if (is_shown && !has_end && (over.ok() || !batch.end.claim())) return false;
   publish(batch, std::move(run), seat);
   return true;
 }
@@ -261,8 +262,8 @@ Coalescer::Views Coalescer::staged(const FormingBatch& batch, int64_t rows) {
   return inputs;
 }
 
-// Its end is shown where callers look for answers, and do not soon have a turn after a leader that keeps its
-// core. Members without a thread cannot look, and who leads for them answers them.
+// Its end is shown where callers look for it, and do not soon have a turn after a leader that keeps its core.
+// Members without a thread cannot look, and who leads for them answers them.
 Status Coalescer::start(FormingBatch& batch, Deadline deadline, size_t seat) {
   const device::Traits& traits = runtime_->device().traits();
   if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
@@ -284,14 +285,15 @@ Status Coalescer::start(FormingBatch& batch, Deadline deadline, size_t seat) {
   return {};
 }
 
-// True: this thread waits for the end, if it has to, and publishes the result.
-bool Coalescer::claims_end(FormingBatch& batch, Deadline deadline) const {
-  if (!batch.end.is_shown()) return true;
+// True: the run is over, and this thread publishes the result. deadline: it is not over by then.
+Result<bool> Coalescer::claims_end(FormingBatch& batch, Deadline deadline) const {
   constexpr Patience kForRuns{std::chrono::milliseconds(1), 16};
   bool claimed = false;
   const auto is_over = [&] { return batch.is_answered() || (claimed = batch.end.claim_if_over()); };
   static_cast<void>(look_for(is_over, crowd_.load_relaxed(), kForRuns, deadline));
-  return claimed || (!batch.is_answered() && batch.end.claim());
+  if (claimed || batch.is_answered()) return claimed;
+  HEDDLE_TRY(batch.end.await(deadline));
+  return batch.end.claim();
 }
 
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {

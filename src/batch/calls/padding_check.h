@@ -35,6 +35,9 @@ class PaddingCheck {
  private:
   enum class State : uint8_t { unknown, claimed, harmless, harmful };
   bool changes_nothing(std::span<const device::View> inputs) const;
+  bool is_same(std::span<const device::View> inputs, const CallShape& shape, const CallShape& room) const;
+  Result<std::vector<device::View>> run_as(std::span<const device::View> inputs,
+                                           const CallShape& shape) const;
 
   const Ref<runtime::Runtime> runtime_;
   const Ref<runtime::Model> model_;

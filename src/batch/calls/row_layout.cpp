@@ -84,7 +84,8 @@ int64_t RowLayout::bucket(int64_t length) {
 
 int64_t RowLayout::bucket_here(int64_t length) const {
   constexpr uint64_t kShortest = 16;
-  if (!few_buckets_ || length == 0) return bucket(length);
+  constexpr int64_t kLongest = 64;
+  if (!few_buckets_ || length == 0 || length > kLongest) return bucket(length);
   return static_cast<int64_t>(std::bit_ceil(std::max(static_cast<uint64_t>(length), kShortest)));
 }
 
@@ -219,14 +220,33 @@ View RowLayout::whole_input(size_t input, const ir::Extents& row, const Ref<devi
   return View::contiguous(staging, inputs_[input].dtype, with_rows(rows, row));
 }
 
-void RowLayout::make_room(CallShape& shape) const {
+template <class Extent>
+void RowLayout::set_extents(CallShape& shape, Extent&& extent) const {
   for (size_t i = 0; i < inputs_.size(); ++i) {
     for (size_t axis = 1; axis < inputs_[i].symbol_of_axis.size(); ++axis) {
       const int symbol = inputs_[i].symbol_of_axis[axis];
-      if (symbol >= 0)
-        shape.row_extents[i][axis - 1] = bucket(shape.lengths[static_cast<size_t>(symbol)] + 1);
+      if (symbol >= 0) shape.row_extents[i][axis - 1] = extent(shape.lengths[static_cast<size_t>(symbol)]);
     }
   }
+}
+
+void RowLayout::make_room(CallShape& shape) const {
+  set_extents(shape, [](int64_t length) { return bucket(length + 1); });
+}
+
+void RowLayout::fit(CallShape& shape) const {
+  set_extents(shape, [](int64_t length) { return length; });
+}
+
+CallShape RowLayout::cut(std::vector<View>& inputs, const CallShape& shape) const {
+  CallShape begins = shape;
+  for (int64_t& length : begins.lengths) length = std::max(length / 8, std::min<int64_t>(length, 1));
+  fit(begins);
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    for (size_t axis = 1; axis < inputs[i].extents.rank(); ++axis)
+      inputs[i].extents[axis] = begins.row_extents[i][axis - 1];
+  }
+  return begins;
 }
 
 ir::Extents RowLayout::part_of(size_t output, int64_t mine, std::span<const int64_t> lengths,

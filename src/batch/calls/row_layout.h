@@ -81,13 +81,17 @@ class RowLayout {
   // For a look at what padding does: ragged axes get the next bucket() that is longer than the rows
   // themselves, which whole_input() shows. A model may take no longer ones.
   void make_room(CallShape& shape) const;
+  void fit(CallShape& shape) const;  // ragged axes are as long as the rows themselves
+  // The beginnings of these rows, an eighth of them along ragged axes, and one element at least.
+  CallShape cut(std::vector<device::View>& inputs, const CallShape& shape) const;
   device::View whole_input(size_t input, const ir::Extents& row, const Ref<device::Buffer>& staging,
                            int64_t rows) const;
   std::string describe() const;  // "input_ids axis 1 (pad 0), ...", for people
 
   static int64_t bucket(int64_t length);  // the smallest of 0, 8, 12, 16, 24, 32 ... that holds it
   // On a device that rounds numbers of rows up (Traits::row_sizes) a run costs more than rows that it has too
-  // many, and batches are larger: rows of 1 to 16 share one, of 17 to 32, of 33 to 64 and so on.
+  // many, and batches are larger: rows of 1 to 16 share one, of 17 to 32, of 33 to 64. Longer ones keep the
+  // device busy.
   RowLayout on(const device::Traits& traits) &&;
 
  private:
@@ -104,6 +108,9 @@ class RowLayout {
   std::vector<RowPort> inputs_, outputs_;
   std::vector<Symbol> symbols_;
   int64_t bucket_here(int64_t length) const;
+  // Sets ragged axes to what `extent` makes of the rows' own length there.
+  template <class Extent>
+  void set_extents(CallShape& shape, Extent&& extent) const;
   bool exact_ = false, few_buckets_ = false;
 };
 

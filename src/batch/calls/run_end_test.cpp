@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <functional>
+#include <memory>
+#include <new>
+
 #include "base/thread.h"
 #include "device/completing_queue_fixture.h"
 
@@ -38,24 +42,49 @@ TEST_CASE("the end of a run is claimed by one of all who look, once it is there 
     });
     CHECK(claims.load_relaxed() == 1);
     CHECK_FALSE(end.claim());
-    end.give_back();
-    CHECK(end.claim_if_over());
+    CHECK(end.await(Deadline::never()).ok());
     end.renew();
     CHECK_FALSE(end.is_shown());
     CHECK(queue.timeline().use_count() == 1);  // the queue's own
   }
 }
 
-TEST_CASE("who claims an end that is not there yet keeps it from the others until it gives it back") {
+TEST_CASE("an end that is awaited is nobody's until it is claimed, and not there at the deadline") {
   device::CompletingQueue queue;
   RunEnd end;
   end.show(queue.timeline(), 1);
-  CHECK(end.claim());
-  queue.advance(1);
+  CHECK(end.await(Deadline::in(Duration(0))).code() == Code::deadline);
   CHECK_FALSE(end.claim_if_over());
-  CHECK_FALSE(end.claim());
-  end.give_back();
+  queue.advance(1);
+  CHECK(end.await(Deadline::in(Duration(0))).ok());
   CHECK(end.claim_if_over());
+  CHECK_FALSE(end.claim());
+}
+
+TEST_CASE("a look that lacks memory sees no end, and the next one does") {
+  class Poor final : public device::Timeline {
+   public:
+    void look() override {
+      if (looks++ == 0) throw std::bad_alloc();
+      advance_now();
+    }
+    std::function<void()> advance_now;
+    int looks = 0;
+  };
+  class Queue final : public device::Queue {
+   public:
+    explicit Queue(const Ref<Poor>& timeline) : device::Queue(timeline) {
+      timeline->advance_now = [this] { this->timeline()->advance(1, completion()); };
+    }
+    Status submit(const device::CommandList&, uint64_t, NoLocksHeld) override { return {}; }
+  };
+  const auto timeline = std::make_shared<Poor>();
+  const Queue queue(timeline);
+  RunEnd end;
+  end.show(timeline, 1);
+  CHECK_FALSE(end.claim_if_over());
+  CHECK(end.claim_if_over());
+  CHECK(timeline->looks == 2);
 }
 
 }  // namespace heddle::batch

@@ -201,7 +201,7 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
     if (next.lead || has_end) {
       if (me.batch->alone) return run_alone(caller, me);
       if (auto led = lead(me, deadline, has_end)) return *std::move(led);
-      next.lead = false;
+      next = {};
     }
     const Deadline until = Deadline::at(std::min(deadline.when(), next.ask_at));
     const Seen seen = crowd_.load_relaxed() == 0 ? Seen::nothing : look(me, until);
@@ -225,7 +225,8 @@ Result<Coalescer::Views> Coalescer::stay(const Here& me, const Caller& caller, c
   }
 }
 
-// The answer is there whether somebody has told this member of it or not. A paced member waits to be told.
+// The answer is there whether somebody has told this member of it or not. A paced member waits to be told,
+// unless it is the one that publishes.
 Coalescer::Seen Coalescer::look(const Here& me, Deadline deadline) const {
   stock_->tidy();
   const Member& member = me.member();
@@ -235,7 +236,7 @@ Coalescer::Seen Coalescer::look(const Here& me, Deadline deadline) const {
       seen = Seen::answer;
     } else if (member.seat.is_told()) {
       seen = Seen::note;
-    } else if (member.pace == nullptr && me.batch->end.claim_if_over()) {
+    } else if (me.batch->end.claim_if_over()) {
       seen = Seen::end;
     }
     return seen != Seen::nothing;
