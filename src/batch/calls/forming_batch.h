@@ -231,10 +231,10 @@ struct FormingBatch {
   bool has_absents() const { return absents.load_relaxed() != 0; }
   bool has_threads() const { return absents.load_relaxed() < seats; }
 
-  // Of the seats from `first` up to `end` one has a member without a thread that did not leave. Once done.
-  bool awaits_answers(size_t first, size_t end) const {
+  // Of the seats from `first` up to `last` one has a member without a thread that did not leave. Once done.
+  bool awaits_answers(size_t first, size_t last) const {
     const auto at = [&](size_t seat) { return members.begin() + static_cast<ptrdiff_t>(seat); };
-    return has_absents() && std::any_of(at(first), at(end), [](const Member& each) {
+    return has_absents() && std::any_of(at(first), at(last), [](const Member& each) {
              return each.is_absent.load_relaxed() && !each.gone;
            });
   }
