@@ -120,5 +120,19 @@ TEST_CASE("copies of one failure are read and dropped by many threads") {
   CHECK(equal.load_relaxed() == 8 * 1000);
 }
 
+TEST_CASE("whichever thread drops the last copy of a failure, the others have read it by then") {
+  constexpr int kThreads = 4, kRounds = 500;
+  Atomic<int> equal;
+  for (int round = 0; round < kRounds; ++round) {
+    std::vector<Status> copies(kThreads, Status::internal("one message for all"));
+    run_together(kThreads, [&](int thread) {
+      Status& mine = copies[static_cast<size_t>(thread)];
+      equal.add_relaxed(mine.message() == "one message for all" ? 1 : 0);
+      mine = Status();
+    });
+  }
+  CHECK(equal.load_relaxed() == kThreads * kRounds);
+}
+
 }  // namespace
 }  // namespace heddle

@@ -338,9 +338,9 @@ Status RequestQueue::await_due(Deadline deadline) {
     if (wait == nullptr) return {};
     if (deadline.expired(clock_)) return Status::deadline("no batch was due before the deadline");
     TimePoint until = std::min({wait->until, state->waiting.next_deadline(), deadline.when()});
-    if (state->waiting.size() != 0) {
-      for (const Run& run : state->runs) until = std::min(until, run.over_at);
-    }
+    // Also where nothing waits: a request that comes meanwhile finds no lane free, and tells nobody.
+    end_lingering(*state, now);
+    for (const Run& run : state->runs) until = std::min(until, run.over_at);
     state->quiet_until = state->waiting.size() == 0 ? TimePoint::min() : until;
     ++state->asleep;
     const uint64_t seen = state->turn;

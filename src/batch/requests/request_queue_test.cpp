@@ -108,6 +108,51 @@ TEST_CASE("a batch whose callers are still being woken counts as running until t
   CHECK(queue.metrics().batches == 1);
 }
 
+TEST_CASE("batches are counted by their rows, one to each power of two, and the largest together") {
+  struct Case {
+    int64_t rows;
+    size_t place;
+  };
+  const size_t last = QueueMetrics().batches_by_rows.size() - 1;
+  for (const Case& each :
+       {Case{1, 0}, {2, 1}, {3, 2}, {4, 2}, {5, 3}, {8, 3}, {9, 4}, {int64_t{1} << 38, last}}) {
+    CAPTURE(each.rows);
+    ManualClock clock;
+    RequestQueue queue(options(each.rows), clock);
+    Request rows = request(0);
+    rows.rows = each.rows;
+    REQUIRE(queue.submit(rows, kNow).ok());
+    run_empty(queue, *queue.try_take());
+    const QueueMetrics metrics = queue.metrics();
+    for (size_t i = 0; i <= last; ++i) CHECK(metrics.batches_by_rows[i] == (i == each.place ? 1 : 0));
+  }
+}
+
+TEST_CASE("a batch's time is divided into forming, running and answering, and other tickets change none") {
+  ManualClock clock;
+  RequestQueue queue(options(8), clock);
+  REQUIRE(queue.submit(request(0), kNow).ok());
+  const auto work = queue.try_take();
+  REQUIRE(work);
+  const uint64_t other = work->ticket + 1;
+  clock.advance(1ms);
+  queue.formed(work->ticket);
+  clock.advance(2ms);
+  queue.formed(other);
+  queue.told(other);
+  queue.told(work->ticket);  // it runs: nobody is told yet
+  REQUIRE(queue.submit(request(1), kNow).ok());
+  CHECK_FALSE(queue.try_take());  // so the lane is taken
+  CHECK(mine(queue.ran(work->ticket)));
+  clock.advance(3ms);
+  queue.finish(work->ticket, false);
+  const QueueMetrics metrics = queue.metrics();
+  const auto nanoseconds = [](Duration time) { return static_cast<uint64_t>(time.count()); };
+  CHECK(metrics.form.sum() == nanoseconds(1ms));
+  CHECK(metrics.run.sum() == nanoseconds(2ms));
+  CHECK(metrics.scatter.sum() == nanoseconds(3ms));
+}
+
 TEST_CASE("a full queue refuses at once, or admits in order of arrival when room comes") {
   RequestQueue queue(options(1, 0ms, 2));
   REQUIRE(queue.submit(request(0), kNow).ok());

@@ -71,6 +71,28 @@ TEST_CASE("simulated: a request with a deadline wakes a worker that waits for ca
                   {.stall_max = Duration(0)});  // how long it waits is its own doing then
 }
 
+TEST_CASE("simulated: a worker goes on when the time is over in which a batch's callers are woken") {
+  holds_for_seeds(50,
+                  [](Simulation& sim) {
+                    QueueOptions options;
+                    options.limits.max_wait = milliseconds(5);
+                    RequestQueue queue(options);
+                    submit(sim, queue);
+                    const auto work = queue.try_take();
+                    sim.expect(work && static_cast<bool>(queue.ran(work->ticket)), "it ran");
+                    queue.finish(work->ticket, false, std::chrono::seconds(1));
+                    const TimePoint began = Clock::real().now();
+                    Thread worker("worker", [&] {
+                      sim.expect(queue.take(Deadline::in(std::chrono::seconds(1))).ok(), "the next one");
+                    });
+                    submit(sim, queue);
+                    worker.join();
+                    const Duration waited = Clock::real().now() - began;
+                    sim.expect(waited < milliseconds(10), "max_wait at most");
+                  },
+                  {.stall_max = Duration(0)});
+}
+
 TEST_CASE("simulated: limits that change wake a worker that waits for callers to come back") {
   holds_for_seeds(50,
                   [](Simulation& sim) {
