@@ -160,9 +160,9 @@ struct FormingBatch {
   RunEnd end;
   TimePoint began;
 
-  Pace* told_at =
-      nullptr;     // by who publishes, of its members or of some; null: at once, as a refused batch is
-  Status failure;  // the result
+  // By who publishes: the pace of its members, or of some. Null: they are told at once.
+  Pace* told_at = nullptr;
+  Status failure;           // the result
   bool each_alone = false;  // the failure may be that of the padded whole only
   std::vector<device::View> outputs;
   Ref<device::RowFaults> faults;

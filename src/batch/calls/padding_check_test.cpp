@@ -252,6 +252,8 @@ TEST_CASE("a device that rounds numbers of rows up has few kinds of length, and 
     submit_rows(f, 0, {20, 1, 16, 33, 64});
     CHECK(f.runs.load_relaxed() == (sizes.empty() ? 3 + 5 : 2 + 3));
     CHECK(f.longest.load_relaxed() == 64);
+    submit_rows(f, 0, {3, 65, 128});  // longer ones as elsewhere
+    CHECK(f.runs.load_relaxed() == (sizes.empty() ? 3 + 5 : 2 + 3) + 3);
   }
 }
 

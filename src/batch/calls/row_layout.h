@@ -105,12 +105,13 @@ class RowLayout {
     std::string name;
     size_t input, axis;  // where its length is read
   };
-  std::vector<RowPort> inputs_, outputs_;
-  std::vector<Symbol> symbols_;
   int64_t bucket_here(int64_t length) const;
   // Sets ragged axes to what `extent` makes of the rows' own length there.
   template <class Extent>
   void set_extents(CallShape& shape, Extent&& extent) const;
+
+  std::vector<RowPort> inputs_, outputs_;
+  std::vector<Symbol> symbols_;
   bool exact_ = false, few_buckets_ = false;
 };
 

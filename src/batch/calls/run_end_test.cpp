@@ -49,7 +49,7 @@ TEST_CASE("the end of a run is claimed by one of all who look, once it is there 
   }
 }
 
-TEST_CASE("an end that is awaited is nobody's until it is claimed, and not there at the deadline") {
+TEST_CASE("await() claims nothing, and says at its deadline that the run is not over") {
   device::CompletingQueue queue;
   RunEnd end;
   end.show(queue.timeline(), 1);

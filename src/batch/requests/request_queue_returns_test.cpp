@@ -1,6 +1,8 @@
 // Callers that were just answered: are they waited for, for how long, and what is learnt of them?
 #include <doctest/doctest.h>
 
+#include <optional>
+
 #include "batch/requests/numbered_requests_fixture.h"
 
 namespace heddle::batch {
@@ -14,6 +16,28 @@ using test::run_empty;
 using namespace std::chrono_literals;
 
 const Deadline kNoWait = Deadline::at(TimePoint::min());
+
+struct TwoLanes {
+  explicit TwoLanes(Duration max_wait = 100ms) : queue(with_two(max_wait), clock) {}
+  static QueueOptions with_two(Duration max_wait) {
+    QueueOptions two = options(8, max_wait);
+    two.lanes = 2;
+    return two;
+  }
+  // Six requests, three on each lane, have run for 40 ms.
+  void start_six() {
+    for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
+    one = queue.try_take();
+    other = queue.try_take();
+    REQUIRE(one);
+    REQUIRE(other);
+    clock.advance(40ms);
+  }
+
+  ManualClock clock;
+  RequestQueue queue;
+  std::optional<Work> one, other;
+};
 
 TEST_CASE("callers just answered are waited for, a quarter of their batch's run time at most") {
   ManualClock clock;
@@ -45,15 +69,9 @@ TEST_CASE("callers just answered are waited for, a quarter of their batch's run 
 
 TEST_CASE(
     "callers expected back have their share of the lanes until their time is over, or the queue drains") {
-  ManualClock clock;
-  QueueOptions two = options(8, 100ms);
-  two.lanes = 2;
-  RequestQueue queue(two, clock);
-  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
-  const auto one = queue.try_take(), other = queue.try_take();
-  REQUIRE(one);
-  REQUIRE(other);
-  clock.advance(40ms);
+  TwoLanes lanes;
+  auto& [clock, queue, one, other] = lanes;
+  lanes.start_six();
   for (const auto* const run : {&one, &other}) {
     CHECK((*run)->batch.size() == 3);
     run_empty(queue, **run);
@@ -74,15 +92,9 @@ TEST_CASE(
 TEST_CASE("callers whose time is just over are not added to those of the next batch") {
   for (const int64_t late_ns : {-1, 0}) {
     CAPTURE(late_ns);
-    ManualClock clock;
-    QueueOptions two = options(8, 100ms);
-    two.lanes = 2;
-    RequestQueue queue(two, clock);
-    for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
-    const auto one = queue.try_take(), other = queue.try_take();
-    REQUIRE(one);
-    REQUIRE(other);
-    clock.advance(40ms);
+    TwoLanes lanes;
+    auto& [clock, queue, one, other] = lanes;
+    lanes.start_six();
     run_empty(queue, *one);  // three are expected until 50 ms
     clock.advance(10ms + Duration(late_ns));
     run_empty(queue, *other);
@@ -94,15 +106,9 @@ TEST_CASE("callers whose time is just over are not added to those of the next ba
 }
 
 TEST_CASE("more callers that come than are expected back leave nobody expected, and take their share") {
-  ManualClock clock;
-  QueueOptions two = options(8, 100ms);
-  two.lanes = 2;
-  RequestQueue queue(two, clock);
-  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
-  const auto one = queue.try_take(), other = queue.try_take();
-  REQUIRE(one);
-  REQUIRE(other);
-  clock.advance(40ms);
+  TwoLanes lanes;
+  auto& [clock, queue, one, other] = lanes;
+  lanes.start_six();
   run_empty(queue, *one);
   run_empty(queue, *other);
   for (size_t i = 0; i < 7; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
@@ -111,10 +117,8 @@ TEST_CASE("more callers that come than are expected back leave nobody expected, 
 
 TEST_CASE(
     "a batch that waits to grow, with nobody expected back, says nothing of whether callers come back") {
-  ManualClock clock;
-  QueueOptions two = options(8, 4ms);
-  two.lanes = 2;
-  RequestQueue queue(two, clock);
+  TwoLanes lanes(4ms);
+  auto& [clock, queue, one, other] = lanes;
   for (int round = 0; round < 8; ++round) {
     CAPTURE(round);
     for (size_t i = 0; i < 3; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
@@ -128,11 +132,7 @@ TEST_CASE(
     run_empty(queue, *two_rows);
     clock.advance(10ms);  // no caller is waited for any more
   }
-  for (size_t i = 0; i < 6; ++i) REQUIRE(queue.submit(request(i), kNoWait).ok());
-  const auto one = queue.try_take(), other = queue.try_take();
-  REQUIRE(one);
-  REQUIRE(other);
-  clock.advance(40ms);
+  lanes.start_six();
   run_empty(queue, *one);
   run_empty(queue, *other);
   REQUIRE(queue.submit(request(0), kNoWait).ok());
