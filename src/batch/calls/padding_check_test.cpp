@@ -55,6 +55,7 @@ struct CallsFixture {
         std::make_shared<Coalescer>(runtime, model, layout({}), CoalescerOptions(),
                                     std::make_unique<PaddingCheck>(runtime, model, layout(axes), trusted));
   }
+  ~CallsFixture() { calls->close(); }
 
   Ref<runtime::Runtime> runtime;
   Ref<runtime::Model> model;
