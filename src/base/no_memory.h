@@ -17,12 +17,21 @@
 
 namespace heddle {
 
+// Where even the words for it find no memory, it says so without them.
+inline Status exhausted_by(std::string_view what) {
+  try {
+    return Status::exhausted(what, ": the system has no memory left");
+  } catch (const std::bad_alloc&) {
+    return Status::no_memory();
+  }
+}
+
 template <class F>
 auto or_exhausted(std::string_view what, F&& f) -> decltype(f()) {
   try {
     return std::forward<F>(f)();
   } catch (const std::bad_alloc&) {
-    return Status::exhausted(what, ": the system has no memory left");
+    return exhausted_by(what);
   } catch (const std::length_error& error) {
     return Status::exhausted(what, ": a size is beyond what a container can hold (", error.what(), ")");
   }

@@ -57,6 +57,15 @@ Status Status::make(Code code, std::string message, std::source_location place) 
   return Status(new Rep(code, std::move(message), place));
 }
 
+const Status::Rep& Status::without_memory =
+    *new Rep(Code::exhausted, "the system has no memory left", std::source_location::current());
+
+Status Status::no_memory() {
+  const Status kept(&without_memory);
+  kept.retain();  // its first owner stays
+  return kept;
+}
+
 void Status::retain() const {
   if (rep_ != nullptr)
     const_cast<Rep*>(rep_)->owners.add_relaxed(1);  // the copied owner keeps it alive meanwhile

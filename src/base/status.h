@@ -5,7 +5,7 @@
 //              by its copies. A Result never holds an ok Status without a value.
 //   Threads    Copies of one failure may be read and dropped by any threads. One object: one writer, as
 //              usual.
-//   Blocks     Never. Making a failure allocates; everything else does not.
+//   Blocks     Never. Making a failure allocates, but for no_memory(); everything else does not.
 //   Lifetime   message() is valid as long as this Status or a copy of it. value() of a failed Result ends the
 //              process with the failure in the message: look at ok(), or use the two macros, first.
 //
@@ -131,6 +131,9 @@ class [[nodiscard]] Status {
   HEDDLE_STATUS_MAKER(internal)
 #undef HEDDLE_STATUS_MAKER
 
+  // exhausted: what says so where there is no memory for words.
+  static Status no_memory();
+
   bool ok() const { return rep_ == nullptr; }
   Code code() const { return rep_ == nullptr ? Code::ok : rep_->code; }
   const std::string& message() const;                  // empty when ok
@@ -146,6 +149,7 @@ class [[nodiscard]] Status {
     Atomic<uint32_t> owners{1};  // the last owner deletes; the others' reads come before that
   };
   explicit Status(const Rep* rep) : rep_(rep) {}
+  static const Rep& without_memory;  // made before main(), and never given up
   void retain() const;
   void release();
 

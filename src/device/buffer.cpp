@@ -7,8 +7,25 @@
 
 namespace heddle::device {
 
+namespace {
+
+// For one more read, and for the last write: the destructor, which cannot fail, lists all uses.
+void make_room(std::vector<Point>& reads) {
+  if (reads.capacity() < reads.size() + 2) reads.reserve(2 * reads.size() + 2);
+}
+
+}  // namespace
+
 Buffer::~Buffer() {
-  if (recycler_ != nullptr) recycler_->recycle(std::move(memory_), pending());
+  if (recycler_ == nullptr) return;
+  std::vector<Point> uses;
+  if (marked_.load_acquire()) {  // pairs with mark_read(), mark_write()
+    auto history = history_.lock();
+    uses = std::move(history->reads);
+    std::erase_if(uses, [](const Point& read) { return read.done(); });
+    if (!history->last_write.done()) uses.push_back(std::move(history->last_write));  // there is room
+  }
+  recycler_->recycle(std::move(memory_), std::move(uses));
 }
 
 void Buffer::collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const {
@@ -39,12 +56,14 @@ void Buffer::mark_read(const Point& point) {
     }
   }
   std::erase_if(history->reads, [](const Point& read) { return read.done(); });
+  make_room(history->reads);
   history->reads.push_back(point);
 }
 
 void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
   auto history = history_.lock();
   marked_.store_release(true);
+  make_room(history->reads);
   history->last_write = point;
   history->writer = std::move(writer);
   history->reads.clear();  // the write has waited for them

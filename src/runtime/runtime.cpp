@@ -281,8 +281,12 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
   started.may_leave = !binding.names_caller_memory() || call.keep != nullptr;
   const Ref<device::Timeline> timeline = entry.turn->stream().timeline();
   HEDDLE_TRY_ASSIGN(started.value, submit(*std::move(entry.turn), std::move(list), std::move(extras)));
-  if (!synchronous) binding.mark_foreign({timeline, started.value}, started.faults);
-  return {};
+  if (synchronous) return {};
+  const Status marked = or_exhausted("a call", [&] {
+    binding.mark_foreign({timeline, started.value}, started.faults);
+    return Status();
+  });
+  return marked.ok() ? marked : timeline->wait(started.value, Deadline::never());  // it needs no mark then
 }
 
 Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {

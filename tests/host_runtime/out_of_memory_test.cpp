@@ -2,7 +2,6 @@
 // and lane, stream and model serve the next call.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
 #include <new>
 #include <vector>
 
@@ -10,36 +9,7 @@
 #include "ir/builder.h"
 #include "runtime/runtime.h"
 #include "runtime/test_device_fixture.h"
-
-namespace {
-
-// Of this thread: which of its next allocations fails (0: none), and how many it has now.
-thread_local int64_t fails_in = 0, living = 0;
-
-void* allocate(std::size_t bytes, std::size_t alignment) {
-  if (fails_in > 0 && --fails_in == 0) throw std::bad_alloc();
-  ++living;
-  void* const memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-
-void deallocate(void* memory) {
-  if (memory == nullptr) return;
-  --living;
-  std::free(memory);
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return allocate(bytes, __STDCPP_DEFAULT_NEW_ALIGNMENT__); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return allocate(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { deallocate(memory); }
-void operator delete(void* memory, std::size_t) noexcept { deallocate(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { deallocate(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { deallocate(memory); }
+#include "tests/host_runtime/out_of_memory_fixture.h"
 
 namespace heddle::host {
 namespace {
@@ -47,6 +17,8 @@ namespace {
 using device::View;
 using ir::DType;
 using runtime::test::Rows;
+using test::fails_in;
+using test::living;
 
 // With steps of several kinds: a product, a softmax, a sort, which work in memory of their own, and a gather.
 ir::Graph graph_of_many_steps() {

@@ -1,5 +1,6 @@
 #include "drivers/cuda/queue.h"
 
+#include "base/no_memory.h"
 #include "base/trace.h"
 #include "drivers/cuda/recorder.h"
 
@@ -27,19 +28,25 @@ CudaQueue::~CudaQueue() {
 }
 
 // Whatever becomes of the list, its value is reached: the write that says so is enqueued in any case, by
-// itself or as the end of a graph.
+// itself or as the end of a graph. What lacks the host's memory is refused, or spoils the queue where some of
+// it is enqueued.
 Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLocksHeld) {
   const trace::Span span("cuda", "submit", value);
   HEDDLE_TRY(timeline_->broken());
+  HEDDLE_TRY(timeline_->make_room());
   const Current current(*device_);
   Recorder recorder(device_, graphs_.get(), stream_, timeline_, value);
-  const Status refused = recorder.check(list);
+  const Status refused = or_exhausted("a submission", [&] { return recorder.check(list); });
   if (!refused.ok()) refuse(list, refused);
-  const Status broken = refused.ok() ? recorder.enqueue(list) : Status();
+  const Status broken =
+      or_exhausted("a submission", [&] { return refused.ok() ? recorder.enqueue(list) : Status(); });
   Flight flight = recorder.take();
   const bool told = flight.is_told;
-  if (!broken.ok())
-    flight.spoiled = Status::device_lost("a submission could not be enqueued to its end: ", broken.message());
+  if (!broken.ok()) {
+    flight.spoiled = or_exhausted("a submission that was enqueued in part", [&] {
+      return Status::device_lost("a submission could not be enqueued to its end: ", broken.message());
+    });
+  }
   timeline_->begin(std::move(flight));
   const Status written = told
                              ? Status()

@@ -29,7 +29,7 @@ CudaTimeline::CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Re
       pinned_(std::move(word)),
       word_(*new (pinned_->host()) Atomic<uint64_t>(0)),
       completion_(completion),
-      state_(State{{}, 0, UINT64_MAX, {}, {}, {}}),
+      state_(State{{}, std::list<Flight>(1), 0, UINT64_MAX, {}, {}, {}}),
       stream_(stream) {}
 
 Status CudaTimeline::broken() const {
@@ -45,7 +45,21 @@ void CudaTimeline::begin(Flight flight) {
     state->cause = flight.spoiled;
     state->broken_from = flight.value;
   }
-  state->in_flight.push_back(std::move(flight));
+  state->idle.front() = std::move(flight);
+  state->in_flight.splice(state->in_flight.end(), state->idle, state->idle.begin());
+}
+
+Status CudaTimeline::make_room() {
+  for (;;) {
+    if (auto state = state_.lock(); !state->idle.empty()) return {};
+    try {
+      std::list<Flight> more(1);
+      auto state = state_.lock();
+      state->idle.splice(state->idle.end(), more);
+    } catch (const std::bad_alloc&) {
+      HEDDLE_TRY(wait(reached() + 1, Deadline::never()));
+    }
+  }
 }
 
 void CudaTimeline::enqueue_done(uint64_t value) {
@@ -118,14 +132,18 @@ void CudaTimeline::settle(State& state) {
     if (cause.ok()) last = flight.value;
     if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
     let_go_of_graphs(flight, state);
-    state.in_flight.pop_front();
+    flight = Flight();
+    state.idle.splice(state.idle.end(), state.in_flight, state.in_flight.begin());
   }
   if (last != 0) advance(last, completion_);
   if (cause.ok()) cause = device_->lost.status();
   if (cause.ok()) return;
   fail(std::move(cause), completion_);
-  for (Flight& flight : state.in_flight) let_go_of_graphs(flight, state);
-  state.in_flight.clear();  // the submissions' lists are dropped from now on
+  for (Flight& flight : state.in_flight) {
+    let_go_of_graphs(flight, state);
+    flight = Flight();  // the submissions' lists are dropped from now on
+  }
+  state.idle.splice(state.idle.end(), state.in_flight);
 }
 
 void CudaTimeline::let_go_of_graphs(Flight& flight, State& state) {

@@ -13,7 +13,7 @@
 //   Lifetime   Holds the device, so that it may outlive its queue.
 #pragma once
 
-#include <deque>
+#include <list>
 #include <memory>
 #include <vector>
 
@@ -63,8 +63,11 @@ class CudaTimeline final : public Watched {
   Address word() const { return pinned_->address(); }
   Status broken() const;                           // the cause for which it takes no more
   Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
+  // Room for the next begin(). Where the host has no memory for it, that of a submission that is over, which
+  // it waits for.
+  Status make_room();
   // Before the stream's write of its value is enqueued. Where its graph has written it before, the next look
-  // finds it.
+  // finds it. Throws nothing.
   void begin(Flight flight);
   void enqueue_done(uint64_t value);
   // CUDA refused the write of `value`. Waits for the stream, writes the word itself, and breaks the queue.
@@ -77,7 +80,8 @@ class CudaTimeline final : public Watched {
 
  private:
   struct State {
-    std::deque<Flight> in_flight;
+    std::list<Flight> in_flight;
+    std::list<Flight> idle;  // room for more: with those in flight it is never less than one
     uint64_t enqueued = 0;
     uint64_t broken_from = UINT64_MAX;
     Status cause;

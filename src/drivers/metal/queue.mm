@@ -1,5 +1,6 @@
 #include "drivers/metal/queue.h"
 
+#include "base/no_memory.h"
 #include "base/trace.h"
 #include "drivers/metal/recorder.h"
 
@@ -31,7 +32,9 @@ Status MetalQueue::submit_within_pool(const device::CommandList& list, uint64_t 
   Recorder recorder(*open_, timeline_, value);
   Status status = recorder.begin(queue_.get());
   for (auto command = list.begin(); status.ok() && command != list.end(); ++command) {
-    status = std::visit([&](const auto& each) { return recorder.record(each); }, *command);
+    status = or_exhausted("a submission", [&] {
+      return std::visit([&](const auto& each) { return recorder.record(each); }, *command);
+    });
   }
   if (!status.ok()) refuse(list, status);
   return status.ok() ? recorder.commit() : recorder.drop(std::move(status));

@@ -52,19 +52,23 @@ bool Stream::may_hold_back(const CommandList& list) const {
   return shares_ && !exposed_ && !waits(list) && are_operands_right(list);
 }
 
-uint64_t Stream::hold_back(CommandList list, Submission extras) {
+Result<uint64_t> Stream::hold_back(CommandList list, Submission extras) {
   drop_finished();
-  timeline()->hold(last_.load_relaxed() + 1);
-  const uint64_t value = take_value();
-  mark_buffers(list, value);
-  touched_.store_relaxed(clock_->now().time_since_epoch().count());
   list.share();
-  held_.emplace(Record{value, false, std::move(list), std::move(extras)});
-  return value;
+  Record& record = add_record(std::move(list), std::move(extras), device_->traits().runs_together);
+  timeline()->hold(record.value);
+  static_cast<void>(take_value());
+  touched_.store_relaxed(clock_->now().time_since_epoch().count());
+  held_ = &record;
+  if (Status marked = mark(record); !marked.ok()) {
+    static_cast<void>(send_held());
+    return marked;
+  }
+  return record.value;
 }
 
 std::optional<Result<uint64_t>> Stream::try_join(CommandList& list, Submission& extras) {
-  if (!held_.has_value()) return std::nullopt;
+  if (held_ == nullptr) return std::nullopt;
   std::vector<device::Point> others;
   list.for_each_buffer(
       [&](device::Buffer& buffer, bool write) { buffer.collect_waits(write, timeline().get(), others); });
@@ -73,7 +77,8 @@ std::optional<Result<uint64_t>> Stream::try_join(CommandList& list, Submission& 
     return std::nullopt;
   }
   const uint64_t value = held_->value;
-  mark_buffers(list, value);
+  held_->list.reserve(held_->list.size() + list.size());
+  mark_buffers(list, value);  // the last that may throw
   for (device::Command& command : list) held_->list.add(std::move(command));
   held_->joined.push_back(std::move(extras));
   touched_.store_relaxed(clock_->now().time_since_epoch().count());
@@ -86,13 +91,15 @@ std::optional<Result<uint64_t>> Stream::try_join(CommandList& list, Submission& 
 
 // Of a stream that has failed nothing reaches the value any more, and the timeline says why.
 Status Stream::send_held() {
-  if (!held_.has_value()) return {};
+  if (held_ == nullptr) return {};
   static_cast<void>(asked_.exchange_acq_rel(0));
   seam::did("stream.forget_asked");
   timeline()->hold(0);
-  Record record = std::move(*held_);
-  held_.reset();
-  return failed() ? timeline()->failure() : start(std::move(record));
+  Record& record = *std::exchange(held_, nullptr);
+  if (!failed()) return start(record);
+  set_accepted(record);
+  drop_finished();
+  return timeline()->failure();
 }
 
 void Stream::send() {
@@ -107,7 +114,7 @@ bool Stream::send_if_older(TimePoint than) {
   if (touched_.load_relaxed() > than.time_since_epoch().count()) return true;
   std::optional<Turn> turn = try_turn();
   if (!turn.has_value()) return true;
-  if (touched_.load_relaxed() > than.time_since_epoch().count()) return held_.has_value();
+  if (touched_.load_relaxed() > than.time_since_epoch().count()) return held_ != nullptr;
   static_cast<void>(turn->send());
   return false;
 }

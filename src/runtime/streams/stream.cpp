@@ -1,8 +1,10 @@
 #include "runtime/streams/stream.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "base/fork.h"
+#include "base/no_memory.h"
 #include "device/row_faults.h"
 
 namespace heddle::runtime {
@@ -83,7 +85,7 @@ Result<Turn> Stream::turn(Deadline deadline) {
 }
 
 void Stream::end_turn() {
-  const bool holds_back = held_.has_value();
+  const bool holds_back = held_ != nullptr;
   const uint32_t before = turn_.exchange_acq_rel(kFree);
   seam::did("turn.end", before);
   if (before == kAwaited) [[unlikely]] {
@@ -217,40 +219,65 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
     HEDDLE_TRY_ASSIGN(Point given, device_->import_stream(*foreign_, NoLocksHeld{}));
     list.wait_first({std::move(given)});
   }
+  Record& record = add_record(std::move(list), std::move(extras));
   const uint64_t value = take_value();
-  mark_buffers(list, value);
-  HEDDLE_TRY(start({value, false, std::move(list), std::move(extras)}));
+  const Status marked = mark(record);
+  HEDDLE_TRY(start(record));
+  HEDDLE_TRY(marked);
   return value;
 }
 
-Status Stream::start(Record record) {
+// Until it is accepted it stays, whoever drops what is over.
+Stream::Record& Stream::add_record(CommandList list, Submission extras, int runs_together) {
+  Records one;
+  one.push_back({last_.load_relaxed() + 1, false, std::move(list), std::move(extras)});
+  one.front().joined.reserve(static_cast<size_t>(runs_together - 1));
+  auto records = records_.lock();
+  records->splice(records->end(), one);
+  return records->back();
+}
+
+// Buffers that are marked already wait for the value: what cannot be marked is submitted without commands,
+// and its submitter, who is told so, does not await it.
+Status Stream::mark(Record& record) const {
+  Status marked = or_exhausted("a submission", [&] {
+    mark_buffers(record.list, record.value);
+    return Status();
+  });
+  if (marked.ok()) return {};
+  record.list.clear();
+  record.extras.awaited = false;
+  return marked;
+}
+
+Status Stream::start(Record& record) {
   const uint64_t value = record.value;
   const bool awaited = record.extras.awaited;
-  const CommandList* kept = nullptr;
-  {
-    auto records = records_.lock();
-    records->push_back(std::move(record));
-    // Stays where it is: only the front is ever taken away, and not before it is accepted.
-    kept = &records->back().list;
-  }
-  Status status = cause_of(*kept, queue_->submit(*kept, value, NoLocksHeld{}));
-  if (foreign_.has_value() && status.ok())
-    status = device_->hold_stream(*foreign_, {timeline(), value}, NoLocksHeld{});
-  records_.lock()->back().accepted = true;  // ours: no other thread submits during our Turn
+  Status status = or_exhausted("a submission", [&]() -> Status {
+    HEDDLE_TRY(cause_of(record.list, queue_->submit(record.list, value, NoLocksHeld{})));
+    if (!foreign_.has_value()) return {};
+    return device_->hold_stream(*foreign_, {timeline(), value}, NoLocksHeld{});
+  });
+  set_accepted(record);
   // After it was accepted: a thread that the bell woke before has passed over it.
   if (!awaited || !status.ok()) leave_to_reaper(value);
   return status;
 }
 
+void Stream::set_accepted(Record& record) {
+  const auto others_look = records_.lock();
+  record.accepted = true;
+}
+
 size_t Stream::drop_finished() {
-  std::vector<Record> over;  // dropped after the lock: it frees memory and hands permits on
+  Records over;  // dropped after the lock: it frees memory and hands permits on
   auto records = records_.lock();
   const bool all = failed();
   const uint64_t reached = timeline()->reached();
-  while (!records->empty() && records->front().accepted && (all || records->front().value <= reached)) {
-    over.push_back(std::move(records->front()));
-    records->pop_front();
-  }
+  const auto first_left = std::find_if(records->begin(), records->end(), [&](const Record& record) {
+    return !record.accepted || (!all && record.value > reached);
+  });
+  over.splice(over.begin(), *records, records->begin(), first_left);
   return records->size();
 }
 

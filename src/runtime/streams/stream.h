@@ -23,6 +23,9 @@
 //              passed it. The thread that waits for the results drops it; without such a thread a later
 //              submission or the reaper does. On a synchronous device the work is over when submit() returns:
 //              there is no record, and buffers are not marked.
+//   Memory     What a submission needs of the host's memory it has before it takes its value, or it throws
+//              std::bad_alloc. From then on nothing throws: what lacks memory is submitted without its
+//              commands and returned as exhausted, so that its value is reached.
 //   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
 //              with the reaper only.
 //   Blocks     turn(), synchronize(), await(): until their deadline. submit() as long as the device's queue
@@ -33,7 +36,7 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -131,6 +134,7 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
     Submission extras;
     std::vector<Submission> joined = {};  // what came later to the same submission
   };
+  using Records = std::list<Record>;  // each stays where it is
   enum : uint32_t { kFree, kTaken, kAwaited };
   struct Nothing {};
 
@@ -138,14 +142,17 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   Status check_usable() const;
   Status order_after_others(device::CommandList& list) const;
   void mark_buffers(device::CommandList& list, uint64_t value) const;
+  Record& add_record(device::CommandList list, Submission extras, int runs_together = 1);
+  Status mark(Record& record) const;
   static Status cause_of(const device::CommandList& list, Status refused);
   uint64_t take_value();
   Result<uint64_t> do_now(const device::CommandList& list);
   bool may_hold_back(const device::CommandList& list) const;
-  uint64_t hold_back(device::CommandList list, Submission extras);
+  Result<uint64_t> hold_back(device::CommandList list, Submission extras);
   std::optional<Result<uint64_t>> try_join(device::CommandList& list, Submission& extras);
   Status send_held();
-  Status start(Record record);
+  Status start(Record& record);
+  void set_accepted(Record& record);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
 
@@ -157,7 +164,7 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   const std::optional<void*> foreign_;  // devices that order such streams are asynchronous
   const uint32_t generation_;           // fork_generation() of the maker
   bool shares_ = false;
-  std::optional<Record> held_;        // the owner of the Turn's
+  Record* held_ = nullptr;            // the last of the records: the owner of the Turn's
   Atomic<Duration::rep> touched_{0};  // when the last run came to it, for the reaper: a hint
   // Somebody wants what is held back. Who asks exchanges it and then tries to take the Turn; who ends a Turn
   // and leaves something held back exchanges it after that. So the later one sees the other: the asker finds
@@ -172,7 +179,7 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   // the last one did.
   Atomic<uint32_t> turn_{kFree};
   Guarded<Nothing, Rank::kStream> turn_over_;
-  Guarded<std::deque<Record>, Rank::kStream> records_;
+  Guarded<Records, Rank::kStream> records_;
 };
 
 }  // namespace heddle::runtime

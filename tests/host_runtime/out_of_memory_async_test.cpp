@@ -1,0 +1,178 @@
+// What a warm thread does on an asynchronous device while its n-th allocation fails, or each from there on,
+// for every n: it is done, refused or thrown out of; what was taken is done right; nothing waits for ever.
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <new>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/runtime.h"
+#include "runtime/test_device_fixture.h"
+#include "tests/host_runtime/out_of_memory_fixture.h"
+
+namespace heddle::runtime {
+namespace {
+
+using device::View;
+using heddle::test::fails_from_there;
+using heddle::test::fails_in;
+using test::Rows;
+
+struct AsyncFixture {
+  AsyncFixture()
+      : device(std::make_shared<test::TestDevice>(
+            test::TestOptions{.asynchronous = true, .unified = false, .runs_together = 4, .name = "poor"})) {
+    device->set_kernel("add one", [](const device::Run& run) {
+      const auto* const from = reinterpret_cast<const float*>(run.inputs[0].address());
+      auto* const to = reinterpret_cast<float*>(run.outputs[0].address());
+      for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) to[i] = from[i] + 1;
+      return Status();
+    });
+    runtime = *Runtime::make(device);
+    model = *runtime->load(test::graph_named("add one"));
+    lease.emplace(*runtime->streams().lease());
+    other.emplace(*runtime->streams().lease());
+    x = *runtime->allocate(ir::DType::kF32, {1, 4});
+    y = *runtime->allocate(ir::DType::kF32, {1, 4});
+  }
+  Result<std::vector<View>> run(const View& from, Stream* stream, bool wait) {
+    return runtime->run(*model, {.inputs = {&from, 1}, .stream = stream, .wait = wait});
+  }
+  // One value after another thread's, and this one's, work is over.
+  float first_of(const View& view) {
+    Rows read(1, -1);
+    REQUIRE(runtime->copy(**other, view, read.view()).ok());
+    return read.values[0];
+  }
+
+  Ref<test::TestDevice> device;
+  Ref<Runtime> runtime;
+  Ref<Model> model;
+  std::optional<StreamLease> lease, other;
+  View x, y;
+};
+
+// What was taken, and what it holds once it is over.
+struct Taken {
+  View view;
+  float value;
+};
+using Operation = std::function<Status(AsyncFixture&, std::vector<Taken>&)>;
+struct Named {
+  std::string name;
+  Operation run;
+};
+
+Status keep(Result<std::vector<View>> made, float value, std::vector<Taken>& taken) {
+  HEDDLE_TRY(made.status());
+  taken.push_back({made->front(), value});
+  return {};
+}
+
+Status chain(AsyncFixture& f, int runs, std::vector<Taken>& taken) {
+  View from = f.x;
+  for (int i = 1; i <= runs; ++i) {
+    HEDDLE_TRY(keep(f.run(from, &**f.lease, false), 5 + static_cast<float>(i), taken));
+    from = taken.back().view;
+  }
+  return {};
+}
+
+const std::vector<Named>& operations() {
+  static const std::vector<Named> all = {
+      {"a call",
+       [](AsyncFixture& f, std::vector<Taken>& taken) { return keep(f.run(f.x, nullptr, true), 6, taken); }},
+      {"a call on a stream",
+       [](AsyncFixture& f, std::vector<Taken>& taken) {
+         return keep(f.run(f.x, &**f.lease, true), 6, taken);
+       }},
+      {"a run that is held back",
+       [](AsyncFixture& f, std::vector<Taken>& taken) { return chain(f, 1, taken); }},
+      {"runs that share a submission, and more",
+       [](AsyncFixture& f, std::vector<Taken>& taken) { return chain(f, 6, taken); }},
+      {"a run, and another stream's of its result",
+       [](AsyncFixture& f, std::vector<Taken>& taken) -> Status {
+         HEDDLE_TRY(chain(f, 1, taken));
+         return keep(f.run(taken.back().view, &**f.other, false), 7, taken);
+       }},
+      {"a run, and an event after it",
+       [](AsyncFixture& f, std::vector<Taken>& taken) -> Status {
+         HEDDLE_TRY(chain(f, 1, taken));
+         return f.runtime->wait(**f.other, (*f.lease)->record(Timed::yes));
+       }},
+      {"a copy on the device",
+       [](AsyncFixture& f, std::vector<Taken>& taken) -> Status {
+         HEDDLE_TRY(f.runtime->copy(**f.lease, f.x, f.y));
+         taken.push_back({f.y, 5});
+         return {};
+       }},
+      {"a fill",
+       [](AsyncFixture& f, std::vector<Taken>& taken) -> Status {
+         HEDDLE_TRY(f.runtime->fill(**f.lease, f.y, 3));
+         taken.push_back({f.y, 3});
+         return {};
+       }},
+  };
+  return all;
+}
+
+bool comes_true(const std::function<bool()>& holds) {
+  const TimePoint end = Clock::real().now() + std::chrono::seconds(10);
+  while (!holds() && Clock::real().now() < end) give_way();
+  return holds();
+}
+
+// True: the n-th allocation was reached, and failed.
+bool fails_at(int64_t n, bool from_there, AsyncFixture& f, const Operation& operation) {
+  std::vector<Taken> taken;
+  taken.reserve(8);
+  std::optional<Status> status;
+  fails_from_there = from_there;
+  fails_in = n;
+  bool failed = false;
+  try {
+    status = operation(f, taken);
+    failed = n > 0 && fails_in <= 0;
+    fails_in = 0;
+  } catch (const std::bad_alloc&) {
+    failed = true;  // which the public API turns into exhausted
+    fails_in = 0;
+  }
+  fails_from_there = false;
+  CHECK((failed || status->ok()));
+  CHECK((!status.has_value() || status->ok() || status->code() == Code::exhausted));
+  REQUIRE(f.runtime->synchronize(Deadline::in(std::chrono::seconds(10))).ok());
+  for (const Taken& each : taken) {
+    if (each.view.buffer->fault().ok()) CHECK(f.first_of(each.view) == each.value);
+  }
+  return failed;
+}
+
+TEST_CASE(
+    "on an asynchronous device nothing that lacks memory is lost, or waited for, for every allocation") {
+  for (const Named& each : operations()) {
+    for (const bool from_there : {false, true}) {
+      CAPTURE(each.name);
+      CAPTURE(from_there);
+      AsyncFixture f;
+      REQUIRE(f.runtime->fill(**f.lease, f.x, 5).ok());
+      REQUIRE(f.runtime->synchronize().ok());
+      const uint64_t bytes = test::bytes_of_tensors(*f.runtime);
+      for (int warm = 0; warm < 3; ++warm) CHECK_FALSE(fails_at(0, false, f, each.run));
+      int64_t n = 1;
+      for (; fails_at(n, from_there, f, each.run); ++n) {
+        CAPTURE(n);
+        CHECK_FALSE((*f.lease)->failed());
+        CHECK_FALSE(fails_at(0, false, f, each.run));
+        REQUIRE(comes_true([&] { return f.runtime->stats().governor.in_flight == 0; }));
+        REQUIRE(comes_true([&] { return test::bytes_of_tensors(*f.runtime) == bytes; }));
+      }
+      CHECK(n > 1);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace heddle::runtime
