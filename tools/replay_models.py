@@ -20,7 +20,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from spin_models import MODELS, ROOT, TRUNCATED, in_turn
+from spin_models import COMPILER, MODELS, ROOT, TRUNCATED, in_turn
 from verdict import tell_verdict
 
 WORK = ROOT / "build" / "replay"
@@ -177,7 +177,7 @@ def replay(each: Replay, logs_folder: Path) -> Outcome:
     write_logs(folder, names, logs)
     steps = [
         ["spin", "-DREPLAY", *(f"-D{word}" for word in each.bound), "-a", each.model.name],
-        ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=1500", "-DVECTORSZ=4096", "-o", "pan", "pan.c"],
+        [*COMPILER, "-DSAFETY", "-DMEMLIM=1500", "-o", "pan", "pan.c"],
         # With -E it is no error that processes stand still: those of logs that are no execution do.
         ["./pan", "-m1000000", "-E", "-w21"],
     ]
