@@ -26,8 +26,8 @@ from verdict import tell_verdict
 ROOT = Path(__file__).resolve().parent.parent
 MODELS = ROOT / "models"
 WORK = ROOT / "build" / "spin"
-# Room for a deep path costs a search time before it begins, which is most of what many take. Paths are some
-# hundreds of steps long; a longer one than this is an error.
+# Room for a deep path costs a search time before it begins, which is most of what many take. Few paths are
+# 1,000 steps long; one longer than this is an error.
 DEPTH, LONG_DEPTH = 20_000, 20_000_000
 MEMORY_MIB, LONG_MEMORY_MIB = 1500, 6000
 LIMIT_S, LONG_LIMIT_S = 300, 3600
