@@ -1,6 +1,6 @@
 """Replay what simulated threads did against the models of models/, with spin.
 
-usage: replay_models.py [--build FOLDER] [--json FILE] [--list] [WORD ...]
+usage: replay_models.py [--build FOLDER] [--jobs N] [--json FILE] [--list] [WORD ...]
 
 A model's head has a line "Replay NAME: PROGRAM BOUND=n .." for each scenario of a "replayed:" test of that
 program (base/replay_fixture.h). The programs write what their threads did, a log for each seed. spin looks
@@ -17,10 +17,12 @@ import shutil
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import repeat
 from pathlib import Path
 
-from spin_models import MODELS, ROOT, TRUNCATED, in_turn
+from spin_models import COMPILER, DEPTH, MODELS, ROOT, TRUNCATED, in_turn
 from verdict import tell_verdict
 
 WORK = ROOT / "build" / "replay"
@@ -177,9 +179,9 @@ def replay(each: Replay, logs_folder: Path) -> Outcome:
     write_logs(folder, names, logs)
     steps = [
         ["spin", "-DREPLAY", *(f"-D{word}" for word in each.bound), "-a", each.model.name],
-        ["gcc", "-O0", "-w", "-DSAFETY", "-DMEMLIM=1500", "-DVECTORSZ=4096", "-o", "pan", "pan.c"],
+        [*COMPILER, "-DSAFETY", "-DMEMLIM=1500", "-o", "pan", "pan.c"],
         # With -E it is no error that processes stand still: those of logs that are no execution do.
-        ["./pan", "-m1000000", "-E", "-w21"],
+        ["./pan", f"-m{DEPTH}", "-E", "-w21"],
     ]
     output, outcome.wrong = in_turn(steps, folder, LIMIT_S)
     if outcome.wrong:
@@ -239,6 +241,7 @@ def main() -> int:
     parser.add_argument("--build", type=Path, default=ROOT / "build" / "sim", help="where the programs lie")
     parser.add_argument("--json", type=Path, help="write the outcome of each scenario to this file")
     parser.add_argument("--list", action="store_true", help="name the scenarios")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 2, help="searches at once")
     arguments = parser.parse_args()
     replays = [each for model in sorted(MODELS.glob("*.pml")) for each in Replay.read(model)
                if not arguments.words or any(word in model.stem for word in arguments.words)]  # fmt: skip
@@ -248,12 +251,12 @@ def main() -> int:
     logs = WORK / "logs"
     told = {line: [line] for line in run_programs(replays, arguments.build, logs)}
     outcomes = []
-    for each in replays:
-        outcome = replay(each, logs)
-        outcomes.append((each, outcome))
-        told[outcome.title] = [outcome.wrong] if outcome.wrong else []
-        print(f"{outcome.title:<40} {outcome.logs:>5} logs {outcome.steps:>6} steps {outcome.seconds:6.1f} s"
-              f"  {'error' if outcome.wrong else 'ok'}", flush=True)  # fmt: skip
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for each, outcome in zip(replays, pool.map(replay, replays, repeat(logs)), strict=True):
+            outcomes.append((each, outcome))
+            told[outcome.title] = [outcome.wrong] if outcome.wrong else []
+            print(f"{outcome.title:<40} {outcome.logs:>5} logs {outcome.steps:>6} steps"
+                  f" {outcome.seconds:6.1f} s  {'error' if outcome.wrong else 'ok'}", flush=True)  # fmt: skip
     told |= {line: [line] for line in silent_steps(outcomes)}
     for lines in told.values():
         for line in lines:
