@@ -114,6 +114,24 @@ TEST_CASE(
   f.check_counts(1);
 }
 
+TEST_CASE("a run whose end is shown, and whose members have all left, gives its memory and its lane back") {
+  StuckWhileShown f;
+  const auto good = f.behind_a_busy_lane(f.kCallers, [&](int i) {
+    const bool leaves = i >= f.kBatch;
+    const Deadline deadline = leaves ? Deadline::in(std::chrono::milliseconds(500)) : Deadline::never();
+    return f.call_until(i, deadline) == (leaves ? Code::deadline : Code::ok);
+  });
+  CHECK(good == f.kCallers + 1);
+  CHECK(f.coalescer->stats().left == f.kBatch);
+  f.stuck.open();
+  wait_until([&] { return f.runtime->governor().stats().in_flight == 0; });
+  f.coalescer->give_up_idle();
+  f.runtime->allocator().empty_cache();
+  CHECK(f.runtime->stats().slot_bytes == 0);
+  Rows x(1, 3);
+  CHECK(f.right(x, f.call(x)));
+}
+
 TEST_CASE("a device that is lost while the end of a run is shown is reported to each of its callers") {
   StuckWhileShown f(Status::device_lost("pulled"));
   f.stuck.open();

@@ -250,4 +250,32 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
   CHECK((held < 20 || (left > held / 4 && cancelled > held / 4)));
 }
 
+TEST_CASE("simulated: a run whose end is shown gives memory and lane back when all its members have left") {
+  constexpr auto kDeadline = milliseconds(2), kLong = milliseconds(60);
+  int ran = 0, abandoned = 0;
+  holds_for_seeds(100, [&](Simulation& sim) {
+    ShownRun shown(sim, [&] { return sim.pause(kLong), Status(); }, nullptr);
+    Fixture& fixture = shown.fixture;
+    Atomic<int> right{0}, late{0}, of_the_run{0};
+    shown.call_all([&](int, Rows& rows, ShownRun::Seen& row) {
+      const Deadline deadline = Deadline::in(kDeadline);
+      const auto result = fixture.call(rows, deadline);
+      const bool is_late = result.status().code() == Code::deadline && deadline.expired();
+      sim.expect(is_late || fixture.right(rows, result), "its own row, or late");
+      (is_late ? late : right).add_relaxed(1);
+      of_the_run.add_relaxed(is_late && row.is_held.load_relaxed() ? 1 : 0);
+    });
+    sim.expect(right.load_relaxed() + late.load_relaxed() == kLookers * kLookerRounds, "each had one answer");
+    sim.pause(2 * kLong);
+    sim.expect(fixture.runtime->governor().stats().in_flight == 0, "the lane is back");
+    fixture.coalescer->give_up_idle();
+    fixture.runtime->allocator().empty_cache();
+    sim.expect(fixture.runtime->stats().slot_bytes == 0, "and the memory");
+    ++ran;
+    abandoned += shown.is_seen.load_relaxed() && of_the_run.load_relaxed() == kFull ? 1 : 0;
+  });
+  CAPTURE(abandoned);
+  CHECK((ran < 20 || abandoned > ran * 3 / 4));
+}
+
 }  // namespace heddle::batch
