@@ -27,6 +27,7 @@
 //              for them, or is dropped when none is left.
 //   Leaving    A caller that leaves (deadline, cancellation) abandons its rows. The rest of the batch is
 //              unaffected. Who leads leaves at its deadline only; another member then waits for the same run.
+//              When the last member has left, the reaper gives the run's memory and lane back at its end.
 //              An absent member that runs alone, with its own memory, leaves as its run does.
 //   Door       Shut while anybody waits, is expected back or was joined, and while a batch is on show. Calls
 //              that are on a lane by then count as lanes busy, and tell us when they end.
@@ -258,6 +259,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Next ask(const Here& me);
   Result<Views> leave(const Here& me, Status why);
   bool try_leave(const Here& me);  // false: it is answered already, or will be by its run
+  static void abandon(FormingBatch& batch);
 
   Result<Views> run_alone(const Caller& caller, const Here& me);
   // Null: another member publishes the result.

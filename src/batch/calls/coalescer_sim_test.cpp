@@ -99,54 +99,6 @@ TEST_CASE("simulated: callers that join and leave batches each get one answer, w
   });
 }
 
-// Once, among callers that look, a leader looks for the end of its run and has no turn for a long while. In a
-// few seeds all others have looked for so long by then that they sleep, and wait for it.
-TEST_CASE("simulated: the end of a run is published by a caller that sees it, while its leader has no turn") {
-  constexpr int kCallers = 8, kRounds = 4;
-  constexpr auto kAway = std::chrono::milliseconds(100);
-  static thread_local const char place = 0;  // of the thread
-  int ran = 0, helped = 0;
-  const auto body = [&](Simulation& sim) {
-    CoalescerOptions options = with(1, kCallers / 2);
-    options.door = false;
-    options.look_on = 1;
-    Atomic<const char*> leader{nullptr};
-    Atomic<int> large{0}, right{0}, late{0};
-    Atomic<bool> leaves{false}, is_away{false};
-    const auto look = [&] {
-      if (leader.load_acquire() != &place || !leaves.exchange_acq_rel(false)) return;
-      is_away.store_release(true);
-      sim.pause(kAway);
-    };
-    Fixture fixture(options, false, false, {.asynchronous = true, .look = look});
-    fixture.device->set_submit([&] {
-      leader.store_release(&place);
-      return Status();
-    });
-    fixture.kernel = [&](const device::Run& run) {
-      if (run.inputs[0].extents[0] < kCallers / 2 || large.add_acq_rel(1) != 2) return Status();
-      leaves.store_release(true);
-      while (!is_away.load_acquire()) give_way();
-      return Status();
-    };
-    run_together(kCallers, [&](int caller) {
-      for (int round = 0; round < kRounds; ++round) {
-        Rows rows(1, static_cast<float>(100 * caller + round));
-        const TimePoint begin = Clock::real().now();
-        right.add_relaxed(fixture.right(rows, fixture.call(rows)) ? 1 : 0);
-        late.add_relaxed(Clock::real().now() - begin >= kAway ? 1 : 0);
-      }
-    });
-    sim.expect(right.load_relaxed() == kCallers * kRounds, "its own row");
-    sim.expect(is_away.load_relaxed() && late.load_relaxed() > 0, "it was away");
-    ++ran;
-    helped += late.load_relaxed() == 1 ? 1 : 0;
-    sim.expect(fixture.coalescer->stats().parked == 0, "nobody waits");
-  };
-  holds_for_seeds(200, body);
-  CHECK((ran < 20 || helped > ran * 3 / 4));
-}
-
 TEST_CASE(
     "simulated: no more callers wait than may, those in seats that were taken without the lock included") {
   constexpr size_t kMost = 2;

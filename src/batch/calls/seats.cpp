@@ -263,9 +263,10 @@ Result<Coalescer::Views> Coalescer::leave(const Here& me, Status why) {
 }
 
 bool Coalescer::try_leave(const Here& me) {
+  const Batch& batch = me.batch;
   Next next;
+  bool is_abandoned = false;
   {
-    const Batch& batch = me.batch;
     Member& member = me.member();
     auto state = state_.lock();
     count_in(*state);
@@ -277,12 +278,22 @@ bool Coalescer::try_leave(const Here& me) {
     state->end_watch_of(me);
     const bool to_lead = batch->taken && batch->leader == me.seat;
     if (batch->living == 0 && !batch->taken) drop_empty(*state, batch);
-    if (batch->living == 0 && to_lead) --state->busy;  // no member wants it any more
+    is_abandoned = batch->living == 0 && to_lead;
+    if (is_abandoned) --state->busy;
     if (batch->living != 0 && to_lead) appoint(batch, batch->best_leader(), next);
     advance(*state, nullptr, next);
   }
   wake(next);
+  if (is_abandoned) abandon(*batch);
   return true;
+}
+
+// No member wants its run any more, and none has claimed the end. Whoever waited where that is shown waited
+// for the timeline alone: the reaper has to learn of a run that is not over, or its lane stays taken.
+void Coalescer::abandon(FormingBatch& batch) {
+  if (!batch.in_flight.has_value() || batch.in_flight->stream == nullptr) return;
+  const runtime::InFlight& run = *batch.in_flight;
+  static_cast<void>(run.stream->await(run.value, Deadline::at(TimePoint::min())));
 }
 
 void Coalescer::count_out(State& state, FormingBatch& batch, Member& member) {
