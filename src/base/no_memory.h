@@ -18,9 +18,10 @@
 namespace heddle {
 
 // Where even the words for it find no memory, it says so without them.
-inline Status exhausted_by(std::string_view what) {
+template <class... Why>
+Status exhausted_by(std::string_view what, const Why&... why) {
   try {
-    return Status::exhausted(what, ": the system has no memory left");
+    return Status::exhausted(what, why...);
   } catch (const std::bad_alloc&) {
     return Status::no_memory();
   }
@@ -31,9 +32,9 @@ auto or_exhausted(std::string_view what, F&& f) -> decltype(f()) {
   try {
     return std::forward<F>(f)();
   } catch (const std::bad_alloc&) {
-    return exhausted_by(what);
+    return exhausted_by(what, ": the system has no memory left");
   } catch (const std::length_error& error) {
-    return Status::exhausted(what, ": a size is beyond what a container can hold (", error.what(), ")");
+    return exhausted_by(what, ": a size is beyond what a container can hold (", error.what(), ")");
   }
 }
 

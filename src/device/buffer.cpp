@@ -22,9 +22,9 @@ Buffer::~Buffer() {
   if (marked_.load_acquire()) {  // pairs with mark_read(), mark_write()
     auto history = history_.lock();
     uses = std::move(history->reads);
-    std::erase_if(uses, [](const Point& read) { return read.done(); });
     if (!history->last_write.done()) uses.push_back(std::move(history->last_write));  // there is room
   }
+  std::erase_if(uses, [](const Point& use) { return use.done(); });
   recycler_->recycle(std::move(memory_), std::move(uses));
 }
 

@@ -80,8 +80,7 @@ class Buffer {
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
   void forget_writer();  // the host writes it now, the uses before are over
-  // The faults of the run that wrote last; null: there is none, or it needs none. If the whole run failed,
-  // the contents are undefined, as is known once it ends.
+  // Of the run that wrote last; null: none, or it needs none. If all of it failed, contents are undefined.
   Ref<const RowFaults> writer() const;
   Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it

@@ -24,9 +24,9 @@ class Queue {
   //   invalid      only the data could show the mistake (an index out of range, named with its node), or the
   //                operands are not the program's; the outputs are undefined, and the queue goes on
   //   others       refused before anything was started
-  // Refused, its value is reached when all before is over. An asynchronous device throws nothing: what lacks
-  // host memory it refuses, or fails the queue. In the runs' row faults it records what the data shows later,
-  // and before that value that a shared list was refused: refuse().
+  // Refused, its value is reached when all before, and what it waits for, is over. An asynchronous device
+  // throws nothing: what lacks host memory it refuses, or fails the queue. In the runs' row faults it records
+  // what the data shows later, and before that value that a shared list was refused: refuse().
   virtual Status submit(const CommandList& list, uint64_t value, NoLocksHeld) = 0;
 
  protected:

@@ -91,11 +91,15 @@ void Runtime::reap() {
   const Ref<Bell> bell = parts_->roster->bell();
   for (;;) {
     const uint64_t seen = bell->rings();  // first: work that ends while we sweep rings again
-    parts_->roster->drop_finished();
-    const bool held_back = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
-    parts_->allocator->reap_pending();
+    bool again = true;                    // also where a sweep lacks memory
+    static_cast<void>(or_exhausted("a sweep", [&] {
+      parts_->roster->drop_finished();
+      again = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
+      parts_->allocator->reap_pending();
+      return Status();
+    }));
     if (parts_->reaper_stops.load_relaxed()) return;
-    if (held_back) {
+    if (again) {
       const auto never = [] { return false; };
       static_cast<void>(parts_->reaper_rests.lock().wait_until(Deadline::in(Stream::kPatience), never));
     } else {
@@ -286,7 +290,7 @@ Status Runtime::submit_staged(InFlight& started, Model& model, const Call& call,
     binding.mark_foreign({timeline, started.value}, started.faults);
     return Status();
   });
-  return marked.ok() ? marked : timeline->wait(started.value, Deadline::never());  // it needs no mark then
+  return marked.ok() ? marked : started.stream->await(started.value, Deadline::never());  // no mark, then
 }
 
 Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) {

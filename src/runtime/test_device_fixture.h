@@ -345,12 +345,11 @@ class TestQueue final : public device::Queue {
     counts_->meetings.arrive(Work::kSubmit);
     if (Status refused = submit_(); !refused.ok()) {
       refuse(list, refused);
-      timeline()->advance(value, completion());
+      hand_on({&list, value, true});
       return refused;
     }
     if (!worker_.joinable()) return run(list, value);
-    work_.lock()->items.push_back({&list, value});
-    work_.notify_all();
+    hand_on({&list, value, false});
     return {};
   }
 
@@ -359,12 +358,26 @@ class TestQueue final : public device::Queue {
   struct Item {
     const device::CommandList* list;
     uint64_t value;
+    bool refused;  // of its commands the waits count
   };
   struct Items {
     std::vector<Item> items;  // with room for kRoom: such submissions allocate nothing
     bool ended = false;
   };
 
+  void hand_on(const Item& item) {
+    if (!worker_.joinable()) return timeline()->advance(item.value, completion());
+    work_.lock()->items.push_back(item);
+    work_.notify_all();
+  }
+  Status end_refused(const Item& item) {
+    for (const device::Command& command : *item.list) {
+      if (const auto* wait = std::get_if<device::Wait>(&command))
+        static_cast<void>(wait->point.timeline->wait(wait->point.value, Deadline::never()));
+    }
+    timeline()->advance(item.value, completion());
+    return {};
+  }
   Status run(const device::CommandList& list, uint64_t value) {
     for (const device::Command& command : list) {
       const Status status = execute(command);
@@ -419,7 +432,8 @@ class TestQueue final : public device::Queue {
         item = work->items.front();
         work->items.erase(work->items.begin());
       }
-      if (!timeline()->failed()) static_cast<void>(run(*item.list, item.value));
+      if (!timeline()->failed())
+        static_cast<void>(item.refused ? end_refused(item) : run(*item.list, item.value));
     }
   }
 

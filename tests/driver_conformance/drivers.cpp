@@ -34,6 +34,7 @@ constexpr Exemption kExemptions[] = {
                   "its output's shape depends on the data, which no driver can plan for"),
     DRIVER_CANNOT("host", "a_foreign_event_orders_queues", "its work is over when submit() returns"),
     DRIVER_CANNOT("host", "a_foreign_event_is_signalled", "its work is over when submit() returns"),
+    DRIVER_CANNOT("host", "a_refused_submission_waits", "its work is over when submit() returns"),
     DRIVER_CANNOT("sim", "op NonZero",
                   "its output's shape depends on the data, which no driver can plan for"),
 #ifdef HEDDLE_CUDA

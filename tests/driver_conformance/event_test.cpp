@@ -126,5 +126,28 @@ DRIVER_TEST(a_foreign_event_is_signalled,
   return {};
 }
 
+DRIVER_TEST(a_refused_submission_waits,
+            "a refused submission is over once what it waits for is, and not before") {
+  const VendorEvent gate = event_of(driver);
+  HEDDLE_TRY_ASSIGN(const Point begins, device.import_event(gate.event, NoLocksHeld()));
+  const View a = empty_like(device, DType::kI32, {16}), b = empty_like(device, DType::kF32, {16});
+  Line slow(device), refused(device);
+  HEDDLE_TRY_ASSIGN(const Point awaited, slow.submit(fill_after(begins, a, 5)));
+  CommandList list;
+  list.wait(awaited);
+  list.copy(a, b);
+  CHECK(refused.submit(std::move(list)).status().code() == Code::invalid);
+  CHECK(refused.wait(Deadline::in(1ms)).code() == Code::deadline);
+  gate.reach();
+  HEDDLE_TRY(refused.wait());
+  CHECK(awaited.done());
+  list = CommandList();
+  list.fill(a, 6);
+  HEDDLE_TRY(refused.submit(std::move(list)).status());
+  HEDDLE_TRY(refused.wait());
+  CHECK(download(device, a).get_i64(15) == 6);
+  return {};
+}
+
 }  // namespace
 }  // namespace heddle::conformance

@@ -32,8 +32,13 @@ struct AsyncFixture {
       for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) to[i] = from[i] + 1;
       return Status();
     });
+    device->set_kernel("slow", [this](const device::Run& run) {
+      latch.wait();
+      return test::copy_through(run);
+    });
     runtime = *Runtime::make(device);
     model = *runtime->load(test::graph_named("add one"));
+    slow = *runtime->load(test::graph_named("slow"));
     lease.emplace(*runtime->streams().lease());
     other.emplace(*runtime->streams().lease());
     x = *runtime->allocate(ir::DType::kF32, {1, 4});
@@ -51,7 +56,8 @@ struct AsyncFixture {
 
   Ref<test::TestDevice> device;
   Ref<Runtime> runtime;
-  Ref<Model> model;
+  Ref<Model> model, slow;
+  test::Latch latch;  // where the slow model's runs wait
   std::optional<StreamLease> lease, other;
   View x, y;
 };
@@ -175,6 +181,69 @@ TEST_CASE(
       CHECK(n > 1);
       made.reset(&f);
     }
+  }
+}
+
+// Its outputs are marked in turn: one may be marked when there is no memory for the next.
+TEST_CASE("a submission that lacks memory for its marks is over once what it waits for is, and not before") {
+  bool any_marked = false;
+  for (int64_t n = 1, failed = 1; failed != 0; ++n) {
+    CAPTURE(n);
+    AsyncFixture f;
+    REQUIRE(f.runtime->fill(**f.lease, f.x, 5).ok());
+    const View to = f.y, z = *f.runtime->allocate(ir::DType::kF32, {1, 4});
+    REQUIRE(
+        f.runtime
+            ->run(*f.slow, {.inputs = {&f.x, 1}, .outputs = {&to, 1}, .stream = &**f.lease, .wait = false})
+            .ok());
+    test::wait_until([&] { return (*f.lease)->query(), f.latch.arrived() == 1; });
+    device::CommandList list;
+    list.fill(f.y, 1);
+    list.fill(z, 2);
+    Stream& stream = **f.other;
+    std::optional<Result<uint64_t>> done;
+    {
+      Turn turn = *stream.turn();
+      fails_in = n;
+      try {
+        done.emplace(turn.submit(std::move(list)));
+      } catch (const std::bad_alloc&) {
+      }
+      failed = fails_in <= 0;
+      fails_in = 0;
+    }
+    any_marked = any_marked || (done.has_value() && !done->ok());
+    // The kernel that writes y is not over: whoever comes next has to wait for it.
+    CHECK_FALSE(f.y.buffer->pending().empty());
+    CHECK((!done.has_value() ||
+           stream.synchronize(Deadline::in(std::chrono::milliseconds(1))).code() == Code::deadline));
+    f.latch.open();
+    REQUIRE(f.runtime->synchronize(Deadline::in(std::chrono::seconds(10))).ok());
+  }
+  CHECK(any_marked);
+}
+
+// Its deadline's words may find none.
+TEST_CASE("a call that lacks memory when its deadline has passed gives its lane back, for every allocation") {
+  for (int64_t n = 1, failed = 1; failed != 0; ++n) {
+    CAPTURE(n);
+    AsyncFixture f;
+    REQUIRE(f.runtime->fill(**f.lease, f.x, 5).ok());
+    REQUIRE(f.runtime->synchronize().ok());
+    REQUIRE(f.runtime->compile(*f.slow, std::vector<ir::Extents>{{1, 4}}).ok());
+    fails_in = n;
+    try {
+      const auto late = f.runtime->run(
+          *f.slow, {.inputs = {&f.x, 1}, .deadline = Deadline::in(std::chrono::milliseconds(20))});
+      failed = fails_in <= 0;
+      fails_in = 0;
+      CHECK((late.status().code() == Code::deadline || failed));
+    } catch (const std::bad_alloc&) {
+      fails_in = 0;
+    }
+    f.latch.open();
+    REQUIRE(f.runtime->synchronize(Deadline::in(std::chrono::seconds(10))).ok());
+    CHECK(comes_true([&] { return f.runtime->stats().governor.in_flight == 0; }));
   }
 }
 

@@ -1,5 +1,6 @@
 #include "drivers/cuda/graphs.h"
 
+#include "base/no_memory.h"
 #include "base/trace.h"
 #include "drivers/cuda/graph_builder.h"
 #include "drivers/cuda/moves.h"
@@ -95,7 +96,11 @@ Graphs::Graph::~Graph() {
 Result<Graphs::Launched> Graphs::launch(const GraphPlace& place, StreamHandle stream) {
   const CudaProgram& program = place.program();
   const bool may = program.fits_graph(place.copies()) && program.graph_failures() < kMostFailures;
-  Ref<const Graph> graph = may ? find(place) : nullptr;
+  Ref<const Graph> graph;  // none where the host lacks memory for one: nothing is enqueued by then
+  static_cast<void>(or_exhausted("a graph", [&] {
+    if (may) graph = find(place);
+    return Status();
+  }));
   if (graph != nullptr && is_launched(*graph, place, stream)) [[likely]]
     return Launched{graph->tells(), graph->tells() ? graph : nullptr};
   IntoStream into(*device_, stream);

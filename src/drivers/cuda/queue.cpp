@@ -38,8 +38,8 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
   Recorder recorder(device_, graphs_.get(), stream_, timeline_, value);
   const Status refused = or_exhausted("a submission", [&] { return recorder.check(list); });
   if (!refused.ok()) refuse(list, refused);
-  const Status broken =
-      or_exhausted("a submission", [&] { return refused.ok() ? recorder.enqueue(list) : Status(); });
+  const Status broken = or_exhausted(
+      "a submission", [&] { return refused.ok() ? recorder.enqueue(list) : recorder.enqueue_waits(list); });
   Flight flight = recorder.take();
   const bool told = flight.is_told;
   if (!broken.ok()) {
@@ -48,10 +48,11 @@ Status CudaQueue::submit(const device::CommandList& list, uint64_t value, NoLock
     });
   }
   timeline_->begin(std::move(flight));
-  const Status written = told
-                             ? Status()
-                             : device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0),
-                                              "cuStreamWriteValue64");
+  const Status written = or_exhausted("the end of a submission", [&] {
+    if (told) return Status();
+    return device_->check(device_->api.stream_write(stream_, timeline_->word(), value, 0),
+                          "cuStreamWriteValue64");
+  });
   if (!written.ok()) timeline_->write_failed(value, written);
   timeline_->enqueue_done(value);
   if (!written.ok()) return written;

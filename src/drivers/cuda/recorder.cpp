@@ -103,6 +103,14 @@ Status Recorder::enqueue(const device::CommandList& list) {
   return {};
 }
 
+Status Recorder::enqueue_waits(const device::CommandList& list) {
+  for (const device::Command& command : list) {
+    const auto* const wait = std::get_if<device::Wait>(&command);
+    if (wait != nullptr && check_one(*wait).ok()) HEDDLE_TRY(enqueue_one(*wait));
+  }
+  return {};
+}
+
 Status Recorder::enqueue_one(const device::Wait& wait) {
   return wait.point.timeline == timeline_ ? Status() : hold(*device_, stream_, wait.point);
 }

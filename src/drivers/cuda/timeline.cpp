@@ -5,6 +5,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/no_memory.h"
+#include "base/yield.h"
 #include "device/row_faults.h"
 #include "drivers/cuda/program.h"
 
@@ -52,13 +54,15 @@ void CudaTimeline::begin(Flight flight) {
 Status CudaTimeline::make_room() {
   for (;;) {
     if (auto state = state_.lock(); !state->idle.empty()) return {};
+    HEDDLE_TRY(broken());
     try {
       std::list<Flight> more(1);
       auto state = state_.lock();
       state->idle.splice(state->idle.end(), more);
     } catch (const std::bad_alloc&) {
-      HEDDLE_TRY(wait(reached() + 1, Deadline::never()));
+      give_way();
     }
+    static_cast<void>(or_exhausted("a look", [&] { return look(), Status(); }));
   }
 }
 
@@ -75,7 +79,9 @@ void CudaTimeline::write_failed(uint64_t value, const Status& why) {
   if (state->in_flight.empty()) return;  // the device is lost, and the timeline has failed
   Flight& flight = state->in_flight.back();
   if (flight.spoiled.ok())
-    flight.spoiled = Status::device_lost("the end of a submission could not be enqueued: ", why.message());
+    flight.spoiled = or_exhausted("the end of a submission", [&] {
+      return Status::device_lost("the end of a submission could not be enqueued: ", why.message());
+    });
   if (state->cause.ok()) {
     state->cause = flight.spoiled;
     state->broken_from = value;

@@ -63,8 +63,8 @@ class CudaTimeline final : public Watched {
   Address word() const { return pinned_->address(); }
   Status broken() const;                           // the cause for which it takes no more
   Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
-  // Room for the next begin(). Where the host has no memory for it, that of a submission that is over, which
-  // it waits for.
+  // Room for the next begin(). Where the host has no memory for more, that of a submission that is over: it
+  // waits until one is.
   Status make_room();
   // Before the stream's write of its value is enqueued. Where its graph has written it before, the next look
   // finds it. Throws nothing.

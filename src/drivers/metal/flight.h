@@ -49,7 +49,7 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   void add_earlier(id<MTLCommandBuffer> part);
   bool has_earlier() const { return !earlier_.empty(); }
   void spoil(Status status) { status_ = std::move(status); }  // it runs, but is not what was asked for
-  void refused();                                             // nothing was committed
+  void refused();     // nothing was committed: it is over once what it waits for is
   void waited_for();  // without the defence: Metal says that it is over
 
   void completed(id<MTLCommandBuffer> last);  // the handler
@@ -78,6 +78,7 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   std::vector<Staged> staged_, kept_;
   std::vector<Owned<id<MTLCommandBuffer>>> earlier_;
   Status status_;
+  bool refused_ = false;
 };
 
 }  // namespace heddle::metal

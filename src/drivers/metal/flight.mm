@@ -20,10 +20,10 @@ void Flight::add_earlier(id<MTLCommandBuffer> part) {
 }
 
 void Flight::refused() {
-  staging_->give(std::exchange(staged_, {}));
-  std::vector<Ref<Flight>> ready;
-  timeline_->end(value_, {}, ready);
-  for (Ref<Flight>& each : ready) settle_all(std::move(each));
+  refused_ = true;
+  runs_.clear();
+  signals_.clear();
+  settle_all(shared_from_this());
 }
 
 void Flight::waited_for() {
@@ -60,11 +60,12 @@ void Flight::settle_all(Ref<Flight> first) {
 
 void Flight::settle(std::vector<Ref<Flight>>& ready) {
   if (depends_on_undecided()) return;
+  if (refused_) status_ = Status();  // nothing of it has read what failed
   if (status_.ok()) finish();
   if (!status_.ok()) signal_for_the_failed();
   staging_->give(std::exchange(staged_, {}));
   kept_.clear();
-  if (defences_.handlers_end_submissions) timeline_->end(value_, status_, ready);
+  if (refused_ || defences_.handlers_end_submissions) timeline_->end(value_, status_, ready);
 }
 
 // What came before on this queue counts as well: its faults are this one's sources.

@@ -49,6 +49,10 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
     refuse(list, refused);
     submission = std::make_unique<Submission>();
     submission->value = value;
+    for (const device::Command& command : list) {
+      if (const auto* const wait = std::get_if<device::Wait>(&command))
+        static_cast<void>(add(*wait, *submission));
+    }
   }
   static_cast<void>(loop_->enter_call());  // hand_in() says so, for the queue
   const Status status = loop_->hand_in(*state_, std::move(submission));

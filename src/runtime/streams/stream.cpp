@@ -115,7 +115,7 @@ bool Stream::query() const {
 }
 
 Status Stream::await(uint64_t value, Deadline deadline) {
-  Status status = timeline()->wait(value, deadline);
+  Status status = or_exhausted("a wait", [&] { return timeline()->wait(value, deadline); });
   if (timeline()->done(value) || failed()) {
     drop_finished();
   } else {
@@ -231,21 +231,24 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
 Stream::Record& Stream::add_record(CommandList list, Submission extras, int runs_together) {
   Records one;
   one.push_back({last_.load_relaxed() + 1, false, std::move(list), std::move(extras)});
-  one.front().joined.reserve(static_cast<size_t>(runs_together - 1));
+  Record& made = one.front();
+  const auto all = static_cast<size_t>(runs_together);
+  made.joined.reserve(all - 1);
+  if (all > 1) made.list.reserve(all * made.list.size());
   auto records = records_.lock();
   records->splice(records->end(), one);
   return records->back();
 }
 
-// Buffers that are marked already wait for the value: what cannot be marked is submitted without commands,
-// and its submitter, who is told so, does not await it.
+// Buffers that are marked already wait for the value, and for what it waits for by the value alone. So what
+// cannot be marked is submitted with its waits only, and its submitter, who is told so, does not await it.
 Status Stream::mark(Record& record) const {
   Status marked = or_exhausted("a submission", [&] {
     mark_buffers(record.list, record.value);
     return Status();
   });
   if (marked.ok()) return {};
-  record.list.clear();
+  record.list.keep_waits();
   record.extras.awaited = false;
   return marked;
 }

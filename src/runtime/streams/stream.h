@@ -24,8 +24,8 @@
 //              submission or the reaper does. On a synchronous device the work is over when submit() returns:
 //              there is no record, and buffers are not marked.
 //   Memory     What a submission needs of the host's memory it has before it takes its value, or it throws
-//              std::bad_alloc. From then on nothing throws: what lacks memory is submitted without its
-//              commands and returned as exhausted, so that its value is reached.
+//              std::bad_alloc. What lacks memory later is submitted without its commands, but for its waits,
+//              and returned as exhausted, so that its value is reached.
 //   Threads    Any, for all of Stream; a Turn belongs to the thread that took it. One lock per stream, shared
 //              with the reaper only.
 //   Blocks     turn(), synchronize(), await(): until their deadline. submit() as long as the device's queue
