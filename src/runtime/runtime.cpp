@@ -94,8 +94,9 @@ void Runtime::reap() {
     bool again = true;                    // also where a sweep lacks memory
     static_cast<void>(or_exhausted("a sweep", [&] {
       parts_->roster->drop_finished();
-      again = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
+      const bool held_back = parts_->roster->send_older(options_.clock->now() - Stream::kPatience);
       parts_->allocator->reap_pending();
+      again = held_back;
       return Status();
     }));
     if (parts_->reaper_stops.load_relaxed()) return;

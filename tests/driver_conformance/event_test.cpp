@@ -131,21 +131,26 @@ DRIVER_TEST(a_refused_submission_waits,
   const VendorEvent gate = event_of(driver);
   HEDDLE_TRY_ASSIGN(const Point begins, device.import_event(gate.event, NoLocksHeld()));
   const View a = empty_like(device, DType::kI32, {16}), b = empty_like(device, DType::kF32, {16});
-  Line slow(device), refused(device);
+  Line slow(device), refused(device), later(device);
   HEDDLE_TRY_ASSIGN(const Point awaited, slow.submit(fill_after(begins, a, 5)));
   CommandList list;
   list.wait(awaited);
   list.copy(a, b);
   CHECK(refused.submit(std::move(list)).status().code() == Code::invalid);
   CHECK(refused.wait(Deadline::in(1ms)).code() == Code::deadline);
+  // What comes behind it, on its queue or another one, and touches what it would have.
+  CommandList behind;
+  behind.fill(a, 7);
+  HEDDLE_TRY_ASSIGN(const Point next, refused.submit(std::move(behind)));
+  HEDDLE_TRY(later.submit(fill_after({next.timeline, next.value - 1}, b, 8)).status());
+  CHECK(refused.wait(Deadline::in(1ms)).code() == Code::deadline);
+  CHECK(later.wait(Deadline::in(1ms)).code() == Code::deadline);
   gate.reach();
+  HEDDLE_TRY(later.wait());
   HEDDLE_TRY(refused.wait());
   CHECK(slow.wait(Deadline::in(Duration(0))).ok());  // it is over by now
-  list = CommandList();
-  list.fill(a, 6);
-  HEDDLE_TRY(refused.submit(std::move(list)).status());
-  HEDDLE_TRY(refused.wait());
-  CHECK(download(device, a).get_i64(15) == 6);
+  CHECK(download(device, a).get_i64(15) == 7);
+  CHECK(download(device, b).get(15) == 8);
   return {};
 }
 

@@ -104,11 +104,14 @@ Status Recorder::enqueue(const device::CommandList& list) {
 }
 
 Status Recorder::enqueue_waits(const device::CommandList& list) {
+  Status first;
   for (const device::Command& command : list) {
     const auto* const wait = std::get_if<device::Wait>(&command);
-    if (wait != nullptr && check_one(*wait).ok()) HEDDLE_TRY(enqueue_one(*wait));
+    if (wait == nullptr) continue;
+    static_cast<void>(check_one(*wait));  // a queue that broke may still work on what it was given
+    if (Status held = enqueue_one(*wait); first.ok()) first = std::move(held);
   }
-  return {};
+  return first;
 }
 
 Status Recorder::enqueue_one(const device::Wait& wait) {

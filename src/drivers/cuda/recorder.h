@@ -19,7 +19,7 @@ class Recorder {
 
   Status check(const device::CommandList& list);
   Status enqueue(const device::CommandList& list);
-  Status enqueue_waits(const device::CommandList& list);  // of one that is refused, as far as they will end
+  Status enqueue_waits(const device::CommandList& list);  // of one that is refused
   Flight take() { return std::move(flight_); }
 
  private:

@@ -62,7 +62,7 @@ Status CudaTimeline::make_room() {
     } catch (const std::bad_alloc&) {
       give_way();
     }
-    static_cast<void>(or_exhausted("a look", [&] { return look(), Status(); }));
+    static_cast<void>(or_exhausted("a question", [&] { return ask(), Status(); }));
   }
 }
 

@@ -49,8 +49,9 @@ class Flight final : public std::enable_shared_from_this<Flight> {
   void add_earlier(id<MTLCommandBuffer> part);
   bool has_earlier() const { return !earlier_.empty(); }
   void spoil(Status status) { status_ = std::move(status); }  // it runs, but is not what was asked for
-  void refused();     // nothing was committed: it is over once what it waits for is
-  void waited_for();  // without the defence: Metal says that it is over
+  void keep_nothing_but_waits();  // of a submission that is refused: they are recorded anew
+  void refused();                 // and Metal gives no command buffer for them
+  void waited_for();              // without the defence: Metal says that it is over
 
   void completed(id<MTLCommandBuffer> last);  // the handler
 

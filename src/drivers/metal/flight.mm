@@ -19,11 +19,16 @@ void Flight::add_earlier(id<MTLCommandBuffer> part) {
   timeline_->split(value_);
 }
 
-void Flight::refused() {
+void Flight::keep_nothing_but_waits() {
   refused_ = true;
   runs_.clear();
   signals_.clear();
-  settle_all(shared_from_this());
+  waits_.clear();
+}
+
+void Flight::refused() {
+  staging_->give(std::exchange(staged_, {}));
+  waited_for();
 }
 
 void Flight::waited_for() {
@@ -60,12 +65,11 @@ void Flight::settle_all(Ref<Flight> first) {
 
 void Flight::settle(std::vector<Ref<Flight>>& ready) {
   if (depends_on_undecided()) return;
-  if (refused_) status_ = Status();  // nothing of it has read what failed
   if (status_.ok()) finish();
   if (!status_.ok()) signal_for_the_failed();
   staging_->give(std::exchange(staged_, {}));
   kept_.clear();
-  if (refused_ || defences_.handlers_end_submissions) timeline_->end(value_, status_, ready);
+  if (defences_.handlers_end_submissions) timeline_->end(value_, status_, ready);
 }
 
 // What came before on this queue counts as well: its faults are this one's sources.
@@ -75,7 +79,7 @@ bool Flight::depends_on_undecided() {
     const Wait& wait = waits_[decided_];
     if (wait.timeline->decides_later(wait.value, self)) return true;
     const Status outcome = wait.timeline->outcome(wait.value);
-    if (!outcome.ok() && status_.ok()) {
+    if (!outcome.ok() && status_.ok() && !refused_) {
       status_ =
           Status::device_lost("submission ", value_, " waited for one that failed: ", outcome.message());
     }

@@ -37,7 +37,7 @@ Status MetalQueue::submit_within_pool(const device::CommandList& list, uint64_t 
     });
   }
   if (!status.ok()) refuse(list, status);
-  return status.ok() ? recorder.commit() : recorder.drop(std::move(status));
+  return status.ok() ? recorder.commit() : recorder.drop(std::move(status), queue_.get(), list);
 }
 
 }  // namespace heddle::metal

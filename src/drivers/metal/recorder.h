@@ -32,7 +32,9 @@ class Recorder {
   Status record(const device::Fill& fill);
   Status record(const device::Signal& signal);
   Status commit();
-  Status drop(Status why);  // `why`, unless a part was committed: then ok, and the timeline tells
+  // `why`, unless a part was committed: then ok, and the timeline tells. What the list waits for is waited
+  // for: its buffers are marked with this value alone.
+  Status drop(Status why, id<MTLCommandQueue> queue, const device::CommandList& list);
 
  private:
   // Where a view's elements are for the GPU.

@@ -250,14 +250,22 @@ Status Recorder::commit() {
   return {};
 }
 
-Status Recorder::drop(Status why) {
-  if (!flight_->has_earlier()) {
+Status Recorder::drop(Status why, id<MTLCommandQueue> queue, const device::CommandList& list) {
+  if (flight_->has_earlier()) {
+    flight_->spoil(Status::device_lost("a submission could not be encoded to its end: ", why.message()));
+    send();
+    return {};
+  }
+  flight_->keep_nothing_but_waits();
+  if (!begin(queue).ok()) {
     flight_->refused();
     return why;
   }
-  flight_->spoil(Status::device_lost("a submission could not be encoded to its end: ", why.message()));
+  for (const device::Command& command : list) {
+    if (const auto* const wait = std::get_if<device::Wait>(&command)) static_cast<void>(record(*wait));
+  }
   send();
-  return {};
+  return why;
 }
 
 }  // namespace heddle::metal

@@ -115,6 +115,14 @@ void EventLoop::act(const Due& due) {
   queue.busy = false;
 }
 
+void Submission::keep_nothing_but_waits() {
+  refused = true;
+  std::erase_if(steps, [](const Step& step) { return !std::holds_alternative<device::Wait>(step.command); });
+  named.clear();
+  list = nullptr;
+  commands = 0;
+}
+
 const Ref<QueueState>* EventLoop::State::find(const device::Timeline* timeline) const {
   for (const Ref<QueueState>& queue : queues) {
     if (queue->timeline.get() == timeline) return &queue;
@@ -140,9 +148,11 @@ EventLoop::Due EventLoop::State::next_of(const Ref<QueueState>& queue) const {
     bool told = true;
     for (const Point& point : oldest.awaited) {
       if (point.done()) continue;
-      told = false;
       const Ref<QueueState>* other = find(point.timeline.get());
-      if (other != nullptr && (*other)->failure.ok()) continue;
+      const bool will_be = other != nullptr && (*other)->failure.ok();
+      if (!will_be && oldest.refused) continue;
+      told = false;
+      if (will_be) continue;
       return {Event::kFail, queue, now,
               Status::device_lost("submission ", oldest.value, " waited for one that failed")};
     }
@@ -157,8 +167,8 @@ EventLoop::Due EventLoop::State::next_of(const Ref<QueueState>& queue) const {
     if (const auto* wait = std::get_if<device::Wait>(&current.steps[current.next].command)) {
       bool is_over = false;
       Status cause = settled(wait->point, is_over);
-      if (!cause.ok()) return {Event::kFail, queue, now, std::move(cause)};
-      if (!is_over) return due;
+      if (!cause.ok() && !current.refused) return {Event::kFail, queue, now, std::move(cause)};
+      if (cause.ok() && !is_over) return due;
     }
   }
   return {Event::kBegin, queue, queue->next_at, {}};

@@ -56,6 +56,9 @@ struct Submission {
   Knowledge host_at_submit;
   uint64_t tell_at = 0;  // the completion
   std::vector<Work::LateFaults> faults;
+
+  bool refused = false;  // it is over, too, once what it waits for has failed
+  void keep_nothing_but_waits();
 };
 
 // Under the event loop's lock, but for what `busy` gives to its thread.
@@ -99,7 +102,7 @@ class EventLoop : public std::enable_shared_from_this<EventLoop> {
   void wake();
   // Before its submission is handed in. Not ok: the submission is refused.
   Status admit(QueueState& queue, const device::Point& awaited);
-  // Refused ones come without steps, and only take their turn.
+  // Refused ones come with their waits, and only take their turn.
   Status hand_in(QueueState& queue, std::unique_ptr<Submission> submission);
 
   void report(Violation what, std::string detail);

@@ -42,17 +42,12 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
   submission->value = value;
   submission->list = &list;
   submission->commands = list.size();
-  Status refused = loop_->faults().take(Fault::kSubmit)
-                       ? Status::unavailable("a submission was refused, as was asked for")
-                       : translate(list, *submission);
+  const bool is_planned = loop_->faults().take(Fault::kSubmit);
+  Status refused = translate(list, *submission);
+  if (is_planned) refused = Status::unavailable("a submission was refused, as was asked for");
   if (!refused.ok()) {
     refuse(list, refused);
-    submission = std::make_unique<Submission>();
-    submission->value = value;
-    for (const device::Command& command : list) {
-      if (const auto* const wait = std::get_if<device::Wait>(&command))
-        static_cast<void>(add(*wait, *submission));
-    }
+    submission->keep_nothing_but_waits();
   }
   static_cast<void>(loop_->enter_call());  // hand_in() says so, for the queue
   const Status status = loop_->hand_in(*state_, std::move(submission));

@@ -369,6 +369,7 @@ void Allocator::reap_pending() {
   uint64_t bytes = 0;
   {
     auto pending = pending_.lock();
+    free.reserve(pending->blocks.size());  // the last that may throw
     std::erase_if(pending->blocks, [&](Pending& each) {
       if (!over(each.uses)) return false;
       bytes += each.block->bytes();

@@ -303,11 +303,14 @@ TEST_CASE(
   REQUIRE(b->turn()->submit(f.run(slow, f.arena_b, z, w)).ok());
   const device::Point unfinished = b->record().point();
   refuses.store_release(true);
+  std::vector<Ref<Stream>>
+      theirs;  // what is refused is over once what it waits for is: at the latch's opening
   const auto refused = [&](std::vector<device::Point> points) {
     device::CommandList list;
     list.fill(f.tensor(), 1);
     for (device::Point& point : points) list.wait(std::move(point));
-    return (*f.roster.make(5))->turn()->submit(std::move(list)).status();
+    theirs.push_back(*f.roster.make(5));
+    return theirs.back()->turn()->submit(std::move(list)).status();
   };
   const Status told = refused({done, unfinished, failed});
   CHECK(told.code() == Code::device_lost);
