@@ -70,7 +70,7 @@ class CommandList {
   void add(Command command) { commands_.push_back(std::move(command)); }
   void reserve(size_t commands) { commands_.reserve(commands); }
   void clear() { commands_.clear(); }
-  void keep_waits() { std::erase_if(commands_, [](const Command& c) { return !std::get_if<Wait>(&c); }); }
+  void keep_waits();                // and nothing else; allocates nothing
   void share() { shared_ = true; }  // by callers who were told that their runs were taken
   bool is_shared() const { return shared_; }
 

@@ -4,6 +4,10 @@
 
 namespace heddle::device {
 
+void CommandList::keep_waits() {
+  std::erase_if(commands_, [](const Command& each) { return !std::holds_alternative<Wait>(each); });
+}
+
 void Queue::refuse(const CommandList& list, const Status& why) {
   if (!list.is_shared()) return;
   for (const Command& command : list) {
