@@ -61,8 +61,8 @@ Status CudaTimeline::make_room() {
       state->idle.splice(state->idle.end(), more);
     } catch (const std::bad_alloc&) {
       give_way();
+      static_cast<void>(or_exhausted("a question", [&] { return ask(), Status(); }));
     }
-    static_cast<void>(or_exhausted("a question", [&] { return ask(), Status(); }));
   }
 }
 
