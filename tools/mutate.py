@@ -53,6 +53,7 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base"
 # notice an index that is one too large.
 OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
            "-DCMAKE_CXX_FLAGS=-D_GLIBCXX_ASSERTIONS", f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
+SAID = 5  # lines of a build that failed
 TIMES = 5  # as long as the slowest unchanged run of the program, and a program hangs
 
 
@@ -205,7 +206,10 @@ class Copy:
             if self.run(self.build.configure) != 0:
                 return f"the copy cannot be configured: see {self.log}"
             self.relate()
-        return "" if self.builds(*programs) else f"the unchanged copy does not build: see {self.log}"
+        if self.builds(*programs):
+            return ""
+        said = [line for line in self.log.read_text("utf-8").splitlines() if "error" in line]
+        return "\n".join([f"the unchanged copy does not build: see {self.log}", *said[:SAID]])
 
     def mirror(self, unchanged: Copy, known: dict[str, tuple[int, int]]) -> None:
         """Makes the copy equal to the unchanged one, whose files are known, times and all."""

@@ -119,7 +119,7 @@ void Simulation::give_way_by_strategy(const char* at) {
     idle_rounds_ = 0;
     return hand_over(choose(threads, {.free = threads.size()}), at);
   }
-  // Longer each time, as without a strategy.
+  // Longer each time.
   const Duration longer{int64_t{1000} << std::min<uint64_t>(idle_rounds_++, 20)};
   skip_to(std::min(earliest(), now() + longer));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/thread.h"
+#include "base/yield.h"
 
 namespace heddle {
 namespace {

@@ -1,9 +1,8 @@
-#include "device/buffer.h"
+#include "device/view.h"
 
 #include <doctest/doctest.h>
 
 #include <array>
-
 #include <numeric>
 #include <vector>
 

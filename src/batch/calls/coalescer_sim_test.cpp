@@ -157,6 +157,7 @@ TEST_CASE(
             return Status();
           };
           Counts counts;
+          int looks = 0, spread = 0;     // of the second half; a few of them are in a trial of other lanes
           for (int i = 0; i < 2; ++i) {  // the program is made, and the door open
             Rows rows(1, 0);
             sim.expect(fixture.right(rows, fixture.call(rows)), "a lone call");
@@ -168,11 +169,13 @@ TEST_CASE(
               const auto result = fixture.call(rows);
               sim.expect(fixture.right(rows, result), "each caller gets its own row");
               counts.right.add_relaxed(1);
+              if (caller != 0 || round < rounds / 2 || round % 8 != 0) continue;
+              spread += fixture.coalescer->stats().lanes == (in_the_way ? 1 : kLanes) ? 1 : 0;
+              ++looks;
             }
           });
           sim.expect(counts.all() == 2 + callers * rounds, "each had one answer");
-          const int lanes = fixture.coalescer->stats().lanes;
-          sim.expect(in_the_way ? lanes == 1 : lanes == kLanes, text("it is spread over ", lanes, " lanes"));
+          sim.expect(4 * spread > 3 * looks, text("only ", spread, " of ", looks, " looks find it so"));
           check_empty(sim, fixture, counts);
         },
         long_ones);
@@ -297,15 +300,15 @@ TEST_CASE("simulated: calls that come and go leave no batch behind that an empti
 // batch was open before, so that nobody joins it says nothing. In some rounds they do not meet.
 TEST_CASE("simulated: a batch that was opened while nobody was expected says nothing of who comes back") {
   constexpr microseconds kRun{400}, kPatience{200}, kLater{100};
-  constexpr int kRounds = 8;
-  holds_for_seeds(40, [&](Simulation& sim) {
+  constexpr int kRounds = 8, kSeeds = 40;
+  int waited = 0, rounds = 0;
+  holds_for_seeds(kSeeds, [&](Simulation& sim) {
     CoalescerOptions options = with(1, 8);
     options.cost = [&](int64_t rows) { return kRun + microseconds(rows); };
     options.door = false;
     Fixture fixture(options);
     fixture.kernel = [&](const device::Run&) { return sim.pause(kRun), Status(); };
-    int waited = 0;
-    for (int round = 0; round < kRounds; ++round) {
+    for (int round = 0; round < kRounds; ++round, ++rounds) {
       Duration took[2] = {};
       run_together(2, [&](int caller) {
         if (caller == 1) sim.pause(kLater);
@@ -317,9 +320,10 @@ TEST_CASE("simulated: a batch that was opened while nobody was expected says not
       waited += std::max(took[0], took[1]) > kRun - kLater + kPatience / 2 + kRun ? 1 : 0;
       sim.pause(microseconds(5000));
     }
-    sim.expect(waited > kRounds / 2, text("it waits for the one just answered, not only ", waited, " times"));
     sim.expect(fixture.coalescer->stats().batches == 2 * kRounds, "nobody joined another");
   });
+  // It waits for the one just answered. How often, one seed does not say.
+  CHECK((waited > rounds / 2 || rounds < kSeeds * kRounds));
 }
 
 // Unless the last of them is kept from the lock until they are expected no more.

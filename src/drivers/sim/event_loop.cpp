@@ -179,7 +179,8 @@ Status EventLoop::State::settled(const Point& point, bool& is) const {
   const Ref<QueueState>* other = find(point.timeline.get());
   is = point.done() || (other != nullptr && (*other)->finished >= point.value);
   if (is || (other != nullptr && (*other)->failure.ok())) return {};
-  return Status::device_lost("it waits for a submission that failed: ", point.timeline->failure().message());
+  const Status cause = other != nullptr ? (*other)->failure : point.timeline->failure();
+  return Status::device_lost("it waits for a submission that failed: ", cause.message());
 }
 
 void EventLoop::begin(QueueState& queue) {

@@ -86,10 +86,10 @@ bool EventLoop::State::waits_in_vain(const QueueState& queue) const {
 
 Status EventLoop::admit(QueueState& queue, const Point& point) {
   if (point.done()) return {};
-  const auto refused = [&] {
-    return Status::unavailable("a submission that this one waits for has failed: ",
-                               point.timeline->failure().message());
+  const auto refused = [&](const Status& cause) {
+    return Status::unavailable("a submission that this one waits for has failed: ", cause.message());
   };
+  Status cause;
   {
     auto state = state_.lock();
     if (const Ref<QueueState>* found = state->find(point.timeline.get())) {
@@ -107,12 +107,17 @@ Status EventLoop::admit(QueueState& queue, const Point& point) {
       };
       // An event has to be recorded before a queue can wait for it: the caller may be made to wait for that.
       if (queue.admission.one_in(2)) state.wait(decided);
-      return other->failure.ok() || point.done() ? Status() : refused();
+      if (other->failure.ok() || point.done()) return {};
+      cause = other->failure;
     }
   }
-  if (point.timeline->failed()) return refused();
+  if (!cause.ok()) {
+    // Who failed the queue tells its timeline after this lock. Who is refused asks the timeline for the cause.
+    point.timeline->fail(cause, completion_);
+    return refused(cause);
+  }
   const Status status = point.timeline->wait(point.value, Deadline::never());
-  return status.ok() ? Status() : refused();
+  return status.ok() ? Status() : refused(status);
 }
 
 Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submission) {
