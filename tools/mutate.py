@@ -53,8 +53,15 @@ SOURCES = ("CMakeLists.txt", "CMakePresets.json", "cmake", "include", "src/base"
 # notice an index that is one too large.
 OPTIONS = ("-DHEDDLE_UNITY=OFF", "-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", "-DHEDDLE_CCACHE=",
            "-DCMAKE_CXX_FLAGS=-D_GLIBCXX_ASSERTIONS", f"-DHEDDLE_PYTHON={sys.executable}")  # fmt: skip
-SAID = 5  # lines of a build that failed
+ERROR = re.compile(r"error|ERROR|==\d+==|TEST CASE|values:|logged:")
+SAID = 20  # lines
 TIMES = 5  # as long as the slowest unchanged run of the program, and a program hangs
+
+
+def said(what: str, log: Path) -> str:
+    """A sentence, and what a build or a test wrote of its errors."""
+    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if ERROR.search(line)]
+    return "\n".join([f"{what}: see {log}", *lines[:SAID]])
 
 
 @dataclass
@@ -206,10 +213,7 @@ class Copy:
             if self.run(self.build.configure) != 0:
                 return f"the copy cannot be configured: see {self.log}"
             self.relate()
-        if self.builds(*programs):
-            return ""
-        said = [line for line in self.log.read_text("utf-8").splitlines() if "error" in line]
-        return "\n".join([f"the unchanged copy does not build: see {self.log}", *said[:SAID]])
+        return "" if self.builds(*programs) else said("the unchanged copy does not build", self.log)
 
     def mirror(self, unchanged: Copy, known: dict[str, tuple[int, int]]) -> None:
         """Makes the copy equal to the unchanged one, whose files are known, times and all."""
@@ -289,7 +293,7 @@ class Judges:
             for number in range(mine, max(jobs, len(programs)), jobs):
                 program = programs[number % len(programs)]
                 if not passes(copy, program):
-                    return f"{program} fails without a mutation: see {copy.log}"
+                    return said(f"{program} fails without a mutation", copy.log)
             return ""
 
         wrong = next(filter(None, self.each(try_out)), "")

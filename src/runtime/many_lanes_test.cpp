@@ -77,7 +77,7 @@ TEST_CASE("128 and 300 permits are out at once, each lane has one owner, and two
           owners.go(permit->lane());
         }
       });
-      test::wait_until([&] { return governor->stats().waiting == kTooMany; });
+      test::wait_until([&] { return governor->stats().waiting == kTooMany && latch.arrived() == lanes; });
       CHECK(governor->stats().in_flight == lanes);
       CHECK(owners.entered.load_acquire() == lanes);
       latch.open();

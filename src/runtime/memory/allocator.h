@@ -95,13 +95,13 @@ class Allocator final : public device::Recycler,
   void reset_peaks();
 
   static uint64_t rounded(uint64_t bytes);  // what a request takes; saturates
-
- private:
 #if defined(HEDDLE_SIM)
   static constexpr size_t kStripes = 2;  // so that who looks at all of them takes few steps
 #else
   static constexpr size_t kStripes = 32;
 #endif
+
+ private:
   using Block = std::unique_ptr<device::Memory>;
   static constexpr size_t kKinds = 2;
   struct Want {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <limits>
@@ -305,7 +306,7 @@ TEST_CASE(
 
 TEST_CASE("warm threads share no lock and call no driver, and keep their own bytes") {
   AllocatorFixture f;
-  constexpr int kThreads = 8, kRounds = 3000;
+  constexpr int kThreads = std::min<int>(8, Allocator::kStripes), kRounds = 3000;  // a stripe for each
   Atomic<uint64_t> wrong{0};
   const auto work = [&](int thread) {
     for (int i = 0; i < kRounds; ++i) {
