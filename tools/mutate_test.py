@@ -118,6 +118,33 @@ def test_what_is_no_step_of_the_program_stays(line):
     assert list(mutations.mutations_of("src/base/a.cpp", line)) == []
 
 
+def test_what_other_systems_compile_is_not_changed():
+    text = """
+#if defined(__linux__)
+a == 1;
+#else
+a == 2;
+#if defined(HEDDLE_SIM)
+a == 3;
+#endif
+#endif
+#if defined(__x86_64__)
+a == 4;
+#elif defined(__aarch64__)
+a == 5;
+#else
+a == 6;
+#endif
+#if !defined(__linux__)
+a == 7;
+#elif defined(HEDDLE_SIM)
+a == 8;
+#endif
+"""
+    found = mutations.mutations_of("src/base/a.cpp", text)
+    assert [each.after for each in found] == [f"a != {number};" for number in (1, 4, 6, 8)]
+
+
 def test_what_a_test_notices_or_hangs_in_is_killed_and_the_rest_survives(
     project, monkeypatch, tmp_path, capsys
 ):

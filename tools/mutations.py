@@ -38,6 +38,9 @@ LEFT_OUT = re.compile(
 )
 # Behind "they differ", "less" and "at most" are the same.
 UNEQUAL = re.compile(r"if \((\S+) != (\S+)\) return \1( [<>] )\2;")
+# Of the systems that have the thread sanitizer's and the simulation's tests: Linux on x86-64.
+COMPILED = {"defined(__linux__)": True, "!defined(__linux__)": False, "defined(__APPLE__)": False,
+            "defined(__aarch64__)": False}  # fmt: skip
 VERDICTS = ("killed", "survived", "explained", "does not compile")
 
 
@@ -68,10 +71,28 @@ def code_of(line: str) -> str:
     return blanked if at < 0 else blanked[:at] + " " * (len(blanked) - at)
 
 
+def compiled(lines: Sequence[str]) -> Iterator[bool]:
+    """Of each line, whether it is, as far as the conditions around it are of COMPILED."""
+    branches: list[tuple[bool, bool]] = []  # is compiled, and whether one of its #if is known to be
+    for line in lines:
+        words = line.strip().split(maxsplit=1) or [""]
+        if words[0] in ("#if", "#ifdef", "#ifndef"):
+            known = COMPILED.get(words[-1])
+            branches.append((known is not False, known is True))
+        elif words[0] in ("#elif", "#else") and branches:
+            taken = branches.pop()[1]
+            known = COMPILED.get(words[-1]) if words[0] == "#elif" else None
+            branches.append((not taken and known is not False, taken or known is True))
+        elif words[0] == "#endif" and branches:
+            branches.pop()
+        yield all(is_there for is_there, _ in branches)
+
+
 def mutations_of(path: str, text: str) -> Iterator[Mutation]:
     lines = text.splitlines()
+    there = compiled(lines)
     for number, (above, line) in enumerate(zip(["", *lines], lines, strict=False), 1):
-        if LEFT_OUT.search(line):
+        if not next(there) or LEFT_OUT.search(line):
             continue
         code = code_of(line)
         unequal = UNEQUAL.search(code)

@@ -397,6 +397,24 @@ TEST_CASE("calls give right values while others empty the cache again and again"
   CHECK(f.runtime->stats().memory.reserved == 0);
 }
 
+TEST_CASE("an output lies beside the inputs, or where one lies as a whole if the program may share it") {
+  class FirstSharesFirst final : public device::Program {
+   public:
+    bool may_share(size_t output, size_t input) const override { return output == 0 && input == 0; }
+  } const program;
+  Rows rows(4, 1);
+  const View whole = rows.view();
+  View begin = whole, end = whole;
+  begin.extents = end.extents = {2, 4};
+  end.callers += begin.bytes();
+  CHECK(may_write_beside(program, 0, whole, 0, whole));
+  CHECK_FALSE(may_write_beside(program, 1, whole, 0, whole));
+  CHECK_FALSE(may_write_beside(program, 0, begin, 0, whole));
+  CHECK_FALSE(may_write_beside(program, 0, whole, 0, begin));
+  CHECK_FALSE(may_write_beside(program, 0, end, 0, whole));
+  CHECK(may_write_beside(program, 1, begin, 0, end));
+}
+
 TEST_CASE("a slot grows without a permit: a pressure callback may call models meanwhile") {
   for (const bool asynchronous : {false, true}) {
     Options options;

@@ -102,6 +102,21 @@ TEST_CASE("who keeps slots is asked for them while it lives, and forgotten when 
   CHECK(held.use_count() == 1);
 }
 
+TEST_CASE("who come to keep slots on several threads are each asked, once each time") {
+  PackingModel m;
+  constexpr int kThreads = 4, kEach = 50;
+  std::vector<std::shared_ptr<Atomic<int>>> asked(kThreads * kEach);
+  run_together(kThreads, [&](int thread) {
+    for (int i = 0; i < kEach; ++i) {
+      auto& mine = asked[static_cast<size_t>(thread * kEach + i)];
+      mine = std::make_shared<Atomic<int>>(0);
+      m.runtime->slots().also_ask(mine, [counts = mine.get()] { counts->add_relaxed(1); });
+    }
+  });
+  m.runtime->slots().drop_idle();
+  for (const auto& each : asked) CHECK(each->load_relaxed() == 1);
+}
+
 TEST_CASE("a pressure callback may wait for a compilation that needs what the interrupted one makes") {
   PackingModel m;
   test::Latch other_begins;

@@ -141,7 +141,7 @@ struct TestOptions {
   std::function<void()> look = {};  // called by who looks whether a queue's work is over
 };
 
-class TestDevice final : public device::Device, public std::enable_shared_from_this<TestDevice> {
+class TestDevice : public device::Device, public std::enable_shared_from_this<TestDevice> {
  public:
   explicit TestDevice(TestOptions options = {}, Ref<Counts> counts = std::make_shared<Counts>())
       : counts_(std::move(counts)), shows_native_(options.shows_native), look_(options.look) {

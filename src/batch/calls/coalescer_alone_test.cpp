@@ -102,6 +102,25 @@ TEST_CASE("calls that go alone use all their lanes, and no more") {
   CHECK(most.load_acquire() <= 3);
 }
 
+TEST_CASE("rows that fill a batch, and no rows, run beside the lanes' batches") {
+  for (const int64_t rows : {4, 5, 0}) {
+    CAPTURE(rows);
+    Fixture f(with(1, 4));
+    Atomic<bool> answered{false};
+    const auto body = [&](int) {
+      Rows x(rows, 7);
+      const bool is_right = f.right(x, f.call(x));
+      answered.store_release(true);
+      return is_right;
+    };
+    const int64_t good = f.behind_a_busy_lane(1, body, [&] {
+      wait_until([&] { return answered.load_acquire() || f.coalescer->stats().parked == 1; });
+      CHECK(f.coalescer->stats().parked == 0);
+    });
+    CHECK(good == 2);
+  }
+}
+
 TEST_CASE("callers of several rows join, though no caller ever went alone with one") {
   constexpr int kCallers = 6;
   CoalescerOptions options = with(1);

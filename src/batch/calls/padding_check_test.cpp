@@ -140,6 +140,26 @@ TEST_CASE("the first batch of submissions checks the padding with rows of its ow
   }
 }
 
+TEST_CASE("requests of a queue's check the padding when there are two of them") {
+  CallsFixture f(0);
+  const auto run = [&](size_t requests) {
+    std::deque<runtime::test::Rows> rows;
+    std::vector<Coalescer::Views> calls;
+    for (size_t i = 0; i < requests; ++i) calls.push_back({rows.emplace_back(1, 3).view()});
+    const auto batch = f.calls->run_together(calls, [] {});
+    REQUIRE(batch.ok());
+    for (size_t i = 0; i < requests; ++i) {
+      const auto y = f.calls->answer(*batch, calls[i], i);
+      CHECK((y.ok() && runtime::test::values_of(y->front()) == rows[i].values));
+    }
+  };
+  run(1);
+  CHECK(f.calls->describe().find("once") != std::string::npos);
+  CHECK(f.runs.load_relaxed() == 1);
+  run(2);
+  CHECK(f.calls->describe().find("once") == std::string::npos);
+}
+
 TEST_CASE("padding that changes a row is never used, and every answer is right") {
   CallsFixture f(1);
   until_checked(f, 1);

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "base/thread.h"
+#include "base/yield.h"
 #include "runtime/test_device_fixture.h"
 
 namespace heddle::runtime {
@@ -330,6 +331,28 @@ TEST_CASE("warm threads share no lock and call no driver, and keep their own byt
   CHECK(stats.recycled == 2 * kThreads * kRounds);
   CHECK(stats.misses == f.device->counts().allocations.load_relaxed());
   CHECK(stats.misses < kThreads * kRounds / 10);
+}
+
+TEST_CASE("threads that take and give back large blocks keep their own bytes, and share what is there") {
+  AllocatorFixture f;
+  constexpr int kThreads = 4, kRounds = 500;
+  Atomic<uint64_t> wrong{0};
+  run_together(kThreads, [&](int thread) {
+    for (int i = 0; i < kRounds; ++i) {
+      const uint64_t bytes = 2 * kMiB + kMiB * static_cast<uint64_t>((i + thread) % 3);
+      const auto mine = *f.allocator->allocate(bytes);
+      for (const uint64_t at : {uint64_t{0}, bytes - 1}) mine->host()[at] = std::byte(thread + 1);
+      yield_point("keeps it");
+      for (const uint64_t at : {uint64_t{0}, bytes - 1})
+        wrong.add_relaxed(mine->host()[at] == std::byte(thread + 1) ? 0 : 1);
+    }
+  });
+  CHECK(wrong.load_relaxed() == 0);
+  const auto stats = f.allocator->stats();
+  CHECK(stats.allocated == 0);
+  CHECK(stats.hits + stats.misses == kThreads * kRounds);
+  CHECK(stats.recycled == kThreads * kRounds);
+  CHECK(stats.misses <= 3 * kThreads);  // of each size no more than there are threads
 }
 
 TEST_CASE("blocks freed by another thread than the one that asks are found again") {

@@ -23,11 +23,11 @@ constexpr int kTogether = 8;
 // Time stands still: nothing is sent because it is old, unless a test lets time pass.
 struct HeldBackFixture {
   explicit HeldBackFixture(int in_flight = 4, int together = kTogether,
-                           uint64_t memory_bytes = uint64_t{1} << 30) {
+                           uint64_t memory_bytes = uint64_t{1} << 30, bool shows_native = true) {
     static Atomic<int> next{0};
     device = std::make_shared<TestDevice>(test::TestOptions{.asynchronous = true,
                                                             .runs_together = together,
-                                                            .shows_native = true,
+                                                            .shows_native = shows_native,
                                                             .memory_bytes = memory_bytes,
                                                             .name = text("held-back", next.add_relaxed(1))});
     device->set_kernel("add one", [](const device::Run& run) {
@@ -212,6 +212,17 @@ TEST_CASE("memory that a stream holds back is there for who needs it") {
   CHECK(f.first_of(f.on_a(), x) == kTogether);
 }
 
+TEST_CASE("memory that a single run holds back is there, too, where two share a submission") {
+  constexpr uint64_t kBytes = uint64_t{1} << 20;
+  HeldBackFixture f(4, 2, 5 * kBytes / 2);
+  View x = *f.runtime->allocate(ir::DType::kF32, {int64_t{kBytes} / 16, 4});
+  REQUIRE(f.runtime->fill(f.on_a(), x, 1).ok());
+  x = f.run(f.on_a(), x);
+  REQUIRE(f.on_a().timeline()->holds_back());
+  CHECK(f.runtime->allocate(ir::DType::kF32, {int64_t{kBytes} / 16, 4}).ok());
+  CHECK(f.first_of(f.on_a(), x) == 2);
+}
+
 TEST_CASE("what is asked for while a thread has the Turn is sent at the end of that Turn") {
   HeldBackFixture f;
   const View x = f.filled(5), y = f.run(f.on_a(), x);
@@ -232,6 +243,15 @@ TEST_CASE("a run that waits for another stream is submitted by itself") {
   CHECK(f.on_a().last_submitted() == 2);
   CHECK(f.first_of(f.on_b(), f.run(f.on_b(), both)) == 8);
   CHECK(f.first_of(f.on_a(), mine) == 6);
+}
+
+TEST_CASE("a stream that shows no native one goes on to hold runs back after it was asked for that") {
+  HeldBackFixture f(4, kTogether, uint64_t{1} << 30, false);
+  const View x = f.filled(5);
+  CHECK(f.on_a().native() == nullptr);
+  const View y = f.run(f.on_a(), x);
+  CHECK(f.on_a().timeline()->holds_back());
+  CHECK(f.first_of(f.on_b(), y) == 6);
 }
 
 TEST_CASE("a stream whose native one is known holds nothing back") {

@@ -1,0 +1,86 @@
+// What our work and another library's owe each other over one view (runtime.h, Other libraries).
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/runtime.h"
+#include "runtime/test_device_fixture.h"
+
+namespace heddle::runtime {
+namespace {
+
+using device::Point;
+using device::View;
+
+struct OtherStream {
+  Point given;  // reached when all that it was given is over
+  std::vector<Point> holds;
+};
+
+// Whose streams of other libraries are an OtherStream each.
+class Importing final : public test::TestDevice {
+ public:
+  using TestDevice::TestDevice;
+  Result<Point> import_stream(void* stream, NoLocksHeld) override {
+    return static_cast<OtherStream*>(stream)->given;
+  }
+  Status hold_stream(void* stream, const Point& point, NoLocksHeld) override {
+    static_cast<OtherStream*>(stream)->holds.push_back(point);
+    return {};
+  }
+};
+
+Point never_reached() { return {std::make_shared<device::Timeline>(), 1}; }
+
+bool waits_for(const View& view, bool to_write, const Point& point) {
+  std::vector<Point> waits;
+  view.buffer->collect_waits(to_write, nullptr, waits);
+  return std::ranges::any_of(
+      waits, [&](const Point& each) { return each.timeline == point.timeline && each.value == point.value; });
+}
+
+struct Shared {
+  Ref<Runtime> runtime = *Runtime::make(
+      std::make_shared<Importing>(test::TestOptions{.asynchronous = true, .name = "other-libraries"}), {});
+  View view = *runtime->allocate(ir::DType::kF32, {1, 4});
+  OtherStream other{never_reached(), {}};
+};
+
+}  // namespace
+
+TEST_CASE(
+    "who reads or writes what another library releases waits for its stream, writers for our work, too") {
+  Shared s;
+  const Point written = never_reached(), read = never_reached();
+  s.view.buffer->mark_write(written);
+  s.view.buffer->mark_read(read);
+  REQUIRE(s.runtime->released_by(&s.other, s.view).ok());
+  CHECK(waits_for(s.view, false, s.other.given));
+  CHECK(waits_for(s.view, true, s.other.given));
+  CHECK(waits_for(s.view, true, written));
+  CHECK(waits_for(s.view, true, read));
+}
+
+TEST_CASE("what is handed to another library's stream holds that until our work on it is over") {
+  Shared s;
+  const Point written = never_reached(), read = never_reached();
+  s.view.buffer->mark_write(written);
+  s.view.buffer->mark_read(read);
+  REQUIRE(s.runtime->hand_to(&s.other, s.view).ok());
+  REQUIRE(s.other.holds.size() == 2);
+  for (const Point& point : {written, read}) {
+    CHECK(std::ranges::any_of(s.other.holds,
+                              [&](const Point& each) { return each.timeline == point.timeline; }));
+  }
+}
+
+TEST_CASE("memory of the caller's owes another library's stream nothing") {
+  Shared s;
+  test::Rows mine(1, 2);
+  CHECK(s.runtime->released_by(&s.other, mine.view()).ok());
+  CHECK(s.runtime->hand_to(&s.other, mine.view()).ok());
+  CHECK(s.other.holds.empty());
+}
+
+}  // namespace heddle::runtime
