@@ -156,8 +156,8 @@ void Simulation::let_others_run(const char* at) {
     hand_over(*next, at);
     return;
   }
-  // Longer each time: whoever looks again and again comes to any deadline in some hundred rounds. Short enough
-  // that the few turns of one who does much in between are no hang.
+  // Longer each time: whoever looks again and again comes to any deadline in some hundred rounds. At most so
+  // long that the few turns of one who does much in between are no hang.
   const Duration longer{int64_t{1000} << std::min<uint64_t>(idle_rounds_++, 14)};
   skip_to(std::min(earliest(), now() + longer));
 }

@@ -147,8 +147,8 @@ TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each t
       20,
       [](Simulation& sim) {
         on_a_new_thread([&] {
-          // Alone, the simulation gives it later turns each time, as a core does that computes for others. A look
-          // without one is rare, and many are not to be had.
+          // Alone, the simulation gives it later turns each time, as a core does that computes for others. A
+          // look whose turns are all short is rare.
           constexpr int kLooks = 8;
           Duration last(0);
           for (int i = 0; i < 12; ++i) {

@@ -112,7 +112,7 @@ Status EventLoop::admit(QueueState& queue, const Point& point) {
     }
   }
   if (!cause.ok()) {
-    // Who failed the queue tells its timeline after this lock. Who is refused asks the timeline for the cause.
+    // Who failed the queue tells its timeline after this lock, and who is refused asks that for the cause.
     point.timeline->fail(cause, completion_);
     return refused(cause);
   }
