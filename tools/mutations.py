@@ -38,7 +38,7 @@ LEFT_OUT = re.compile(
 )
 # Behind "they differ", "less" and "at most" are the same.
 UNEQUAL = re.compile(r"if \((\S+) != (\S+)\) return \1( [<>] )\2;")
-# Of the systems that have the thread sanitizer's and the simulation's tests: Linux on x86-64.
+# What holds where the simulations run: Linux on x86-64.
 COMPILED = {"defined(__linux__)": True, "!defined(__linux__)": False, "defined(__APPLE__)": False,
             "defined(__aarch64__)": False}  # fmt: skip
 VERDICTS = ("killed", "survived", "explained", "does not compile")
