@@ -73,6 +73,8 @@ def test_a_broken_rule_is_named():
         ("device 2", "device_lost"),
         ("compile 1", "unavailable"),
         ("lost 1", "deadline"),
+        ("lost 1+", "deadline"),
+        ("hang 1+", "deadline"),
     ],
 )
 def test_a_fault_of_the_plan_comes_and_gives_its_error(tmp_path, fault, error):
@@ -80,7 +82,8 @@ def test_a_fault_of_the_plan_comes_and_gives_its_error(tmp_path, fault, error):
     told = report("--seed", 1, "--plan", plan, returns=1)
     assert told["error"] == error
     assert told["violation"] == ""
-    assert [f"{each['fault']} {each['nth']}" for each in told["faults"]] == [fault]
+    planned = [f"{each['fault']} {each['nth']}{'+' if each['lasting'] else ''}" for each in told["faults"]]
+    assert planned == [fault]
     assert report("--seed", 1, "--plan", plan, returns=1) == told
 
 
