@@ -2,16 +2,18 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tarfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import gpu_check
 import gpu_findings
 import pytest
-from gpu_phases import Phase
+from gpu_phases import NOT_FOREIGN, Phase
 
 TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
@@ -205,3 +207,13 @@ print(sides.child(*key).ask("1"))
 sides.end()
 """)
     assert done.stdout == "{}\nwith 6 when asked 0\n{}\n", done.stderr
+
+
+def test_no_case_that_waits_for_the_doubles_events_runs_on_a_card():
+    cases = (TOOL.parent.parent / "tests" / "driver_conformance" / "event_test.cpp").read_text(
+        encoding="utf-8"
+    )
+    names = re.findall(r'DRIVER_TEST\(\w+,\s*"([^"]+)"', cases)
+    patterns = NOT_FOREIGN.removeprefix("-tce=").split(",")
+    assert len(names) >= 3
+    assert [name for name in names if not any(fnmatch(name, pattern) for pattern in patterns)] == []
