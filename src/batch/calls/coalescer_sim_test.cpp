@@ -140,6 +140,9 @@ TEST_CASE(
   // As many callers as lanes come through the door first, and some of them look behind it.
   for (const auto& [in_the_way, callers, rounds] :
        {Load{true, 8, 800}, {false, 8, 800}, {true, kLanes, 3000}, {false, kLanes, 3000}}) {
+    struct {
+      int spread = 0, looks = 0;
+    } of_seeds;
     holds_for_seeds(
         3,
         [&](Simulation& sim) {
@@ -157,7 +160,7 @@ TEST_CASE(
             return Status();
           };
           Counts counts;
-          int looks = 0, spread = 0;     // of the second half; a few of them are in a trial of other lanes
+          int looks = 0, spread = 0;     // of the second half
           for (int i = 0; i < 2; ++i) {  // the program is made, and the door open
             Rows rows(1, 0);
             sim.expect(fixture.right(rows, fixture.call(rows)), "a lone call");
@@ -175,10 +178,14 @@ TEST_CASE(
             }
           });
           sim.expect(counts.all() == 2 + callers * rounds, "each had one answer");
-          sim.expect(4 * spread > 3 * looks, text("only ", spread, " of ", looks, " looks find it so"));
+          sim.expect(2 * spread > looks, text("only ", spread, " of ", looks, " looks find it so"));
+          of_seeds.spread += spread;
+          of_seeds.looks += looks;
           check_empty(sim, fixture, counts);
         },
         long_ones);
+    // A stall in a trial may make other lanes look better for a while.
+    CHECK(10 * of_seeds.spread >= 9 * of_seeds.looks);
   }
 }
 
@@ -300,15 +307,16 @@ TEST_CASE("simulated: calls that come and go leave no batch behind that an empti
 // batch was open before, so that nobody joins it says nothing. In some rounds they do not meet.
 TEST_CASE("simulated: a batch that was opened while nobody was expected says nothing of who comes back") {
   constexpr microseconds kRun{400}, kPatience{200}, kLater{100};
-  constexpr int kRounds = 8, kSeeds = 40;
-  int waited = 0, rounds = 0;
-  holds_for_seeds(kSeeds, [&](Simulation& sim) {
+  constexpr int kRounds = 8;
+  uint64_t seeds = 0, often = 0;
+  holds_for_seeds(40, [&](Simulation& sim) {
     CoalescerOptions options = with(1, 8);
     options.cost = [&](int64_t rows) { return kRun + microseconds(rows); };
     options.door = false;
     Fixture fixture(options);
     fixture.kernel = [&](const device::Run&) { return sim.pause(kRun), Status(); };
-    for (int round = 0; round < kRounds; ++round, ++rounds) {
+    int waited = 0;
+    for (int round = 0; round < kRounds; ++round) {
       Duration took[2] = {};
       run_together(2, [&](int caller) {
         if (caller == 1) sim.pause(kLater);
@@ -321,9 +329,10 @@ TEST_CASE("simulated: a batch that was opened while nobody was expected says not
       sim.pause(microseconds(5000));
     }
     sim.expect(fixture.coalescer->stats().batches == 2 * kRounds, "nobody joined another");
+    often += waited > kRounds / 2 ? 1 : 0;
+    ++seeds;
   });
-  // It waits for the one just answered. How often, one seed does not say.
-  CHECK((waited > rounds / 2 || rounds < kSeeds * kRounds));
+  CHECK(often >= seeds * 95 / 100);  // it waits for the one just answered
 }
 
 // Unless the last of them is kept from the lock until they are expected no more.
