@@ -96,7 +96,6 @@ const Kept kKept[] = {
     {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 4}, 9},
     // So did one for a queue that had failed before its timeline told.
     {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 2}, 18000001},
-    {"replicas: on each", sim::PlannedFault{sim::Fault::kQueueFailure, 5}, 29000002, 1},
     // A callback was called for what it asked for itself, until the stack ended.
     {"pressure", sim::PlannedFault{sim::Fault::kAllocation, 1, true}, 1},
     // A stream that failed after its lease had ended was leased again as it was.
