@@ -323,19 +323,25 @@ LINUX_ONLY = (
 )
 
 
+def processor_seconds() -> float:
+    """Of all processes that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
 def run_stage(name: str) -> Count:
     if sys.stdout.isatty():
         print(f"{name:<11} ...\r", end="", flush=True)
     log = Log(name)
-    begin = time.monotonic()
+    begin, used = time.monotonic(), processor_seconds()
     counted = STAGES[name](log)
-    seconds = time.monotonic() - begin
+    seconds, used = time.monotonic() - begin, processor_seconds() - used
     count = counted or Count(passed=int(not log.failed))
     if log.failed and count.failed == 0:
         count.failed = 1
     tests = f", {count.passed} passed" if counted else ""
     verdict = f"FAILED ({count.failed})" if count.failed else "ok"
-    print(f"{name:<11} {seconds:7.1f} s  {verdict}{tests}", flush=True)
+    print(f"{name:<11} {seconds:7.1f} s ({used:.0f} of processors)  {verdict}{tests}", flush=True)
     if count.failed:
         print("\n".join("    " + line for line in telling_lines(log.path)))
         print(f"    (the whole output: {log.path.relative_to(ROOT)})", flush=True)

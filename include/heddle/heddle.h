@@ -299,9 +299,9 @@ class HEDDLE_API Device {
   void set_memory_fraction(double fraction) const;  // (0, 1]
   void reset_peak_memory() const;
   DeviceStats stats() const;
-  // Called, with no lock held and on the thread that needs memory, before an allocation fails; may free what
-  // it can, call empty_cache and call models, but not wait for a queue's or a submission's answer. Memory
-  // that it asks for itself calls no callback.
+  // Called, with no lock held and on the thread that needs memory, before an allocation fails, 8 times at
+  // most; may free what it can, call empty_cache and call models, but wait neither for an answer nor until
+  // another thread has its memory. Memory that it asks for itself calls no callback.
   void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
   // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
   void close(Timeout timeout = {}) const;

@@ -12,6 +12,7 @@
 #include "onnx/reader.h"
 #include "plan/replacements.h"
 #include "plan/rows/batchable.h"
+#include "runtime/memory/pressure.h"
 
 namespace heddle {
 namespace {
@@ -29,7 +30,7 @@ std::vector<Port> ports_of(const std::vector<device::Signature>& signatures) {
 // Tensors of an asynchronous device are ordered by its streams, and a call on them does not block.
 bool coalesces(const Internals::ModelRep& model, std::span<const device::View> inputs) {
   // A call in a memory-pressure callback waits for no batch: it may be made while one is run.
-  if (!model.joins || runtime::Allocator::in_pressure_callback()) return false;
+  if (!model.joins || runtime::Pressure::inside_callback()) return false;
   const device::Device& device = Internals::runtime(model.device).device();
   return std::all_of(inputs.begin(), inputs.end(), [&device](const device::View& v) {
     if (v.buffer == nullptr) return true;

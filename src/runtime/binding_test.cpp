@@ -426,11 +426,11 @@ TEST_CASE("a slot grows without a permit: a pressure callback may call models me
     REQUIRE(f.run(one.view()).ok());
     Ref<device::Buffer> hoard = *f.runtime->allocate(400 << 10);
     Atomic<int> right{0};
-    static_cast<void>(f.runtime->allocator().on_pressure([&](uint64_t) {
+    f.runtime->allocator().on_pressure([&](uint64_t) {
       const auto y = f.run(one.view());
       if (y.ok() && test::values_of(y->front()) == doubled(one.values)) right.add_relaxed(1);
       hoard = nullptr;
-    }));
+    });
     const auto y = f.run(many.view());
     REQUIRE_MESSAGE(y.ok(), to_string(y.status()));
     CHECK(test::values_of(y->front()) == doubled(many.values));

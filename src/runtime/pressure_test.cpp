@@ -59,12 +59,12 @@ TEST_CASE("a pressure callback may call the model and the shape whose compilatio
   PackingModel m;
   int calls = 0;
   Status inner = Status::internal("never called");
-  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t bytes) {
+  m.runtime->allocator().on_pressure([&](uint64_t bytes) {
     ++calls;
     CHECK(bytes == kPacked);
     m.hoard = nullptr;
     inner = m.run(1);
-  }));
+  });
   const Status outer = m.run(1);
   CHECK_MESSAGE(outer.ok(), to_string(outer));
   CHECK_MESSAGE(inner.ok(), to_string(inner));
@@ -75,10 +75,10 @@ TEST_CASE("what a pressure callback asks for itself, and does not get, calls no 
   PackingModel m;
   int calls = 0;
   Status inner;
-  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t) {
+  m.runtime->allocator().on_pressure([&](uint64_t) {
     ++calls;
     if (calls < 10) inner = m.runtime->allocate(kMemory).status();
-  }));
+  });
   CHECK(m.runtime->allocate(kMemory).status().code() == Code::exhausted);
   CHECK(inner.code() == Code::exhausted);
   CHECK(calls == 1);
@@ -122,14 +122,14 @@ TEST_CASE("a pressure callback may wait for a compilation that needs what the in
   test::Latch other_begins;
   Atomic<bool> first{true};
   Status inner = Status::internal("never called"), other = inner;
-  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t) {
+  m.runtime->allocator().on_pressure([&](uint64_t) {
     if (!first.exchange_acq_rel(false)) return;
     m.hoard = nullptr;
     other_begins.open();
     // The other thread compiles for two rows; its packing waits for ours, if ours is still going on.
     test::wait_until([&] { return m.packs[2].load_acquire() > 0; });
     inner = m.run(2, Deadline::in(2s));  // a deadline, so that a circle of waits fails the test
-  }));
+  });
   {
     const Thread thread("other", [&] {
       other_begins.wait();
@@ -146,7 +146,7 @@ TEST_CASE("a pressure callback may wait for a compilation that needs what the in
 TEST_CASE("a compilation for which no callback frees anything is exhausted for all who wait") {
   PackingModel m;
   Atomic<int> calls{0}, refused{0};
-  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t) { calls.add_relaxed(1); }));
+  m.runtime->allocator().on_pressure([&](uint64_t) { calls.add_relaxed(1); });
   run_together(4, [&](int) {
     if (m.run(1).code() == Code::exhausted) refused.add_relaxed(1);
   });
@@ -159,7 +159,7 @@ TEST_CASE("a compilation for which no callback frees anything is exhausted for a
 TEST_CASE("a shape that is too large for the device runs no callback") {
   PackingModel m;
   int calls = 0;
-  static_cast<void>(m.runtime->allocator().on_pressure([&](uint64_t) { ++calls; }));
+  m.runtime->allocator().on_pressure([&](uint64_t) { ++calls; });
   const ir::Extents huge{int64_t{1} << 20, 4};
   CHECK(m.runtime->compile(*m.model, std::span(&huge, 1)).code() == Code::exhausted);
   CHECK(calls == 0);

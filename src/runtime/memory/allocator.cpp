@@ -17,24 +17,6 @@ using device::Point;
 
 namespace {
 
-// The callbacks that this thread is inside, the innermost first.
-struct InCallbacks {
-  explicit InCallbacks(const Allocator* whose) : of(whose), outer(innermost) { innermost = this; }
-  ~InCallbacks() { innermost = outer; }
-  InCallbacks(const InCallbacks&) = delete;
-  InCallbacks& operator=(const InCallbacks&) = delete;
-  static bool are_of(const Allocator* allocator) {
-    for (const InCallbacks* each = innermost; each != nullptr; each = each->outer) {
-      if (each->of == allocator) return true;
-    }
-    return false;
-  }
-  const Allocator* const of;
-  const InCallbacks* const outer;
-  static thread_local const InCallbacks* innermost;
-};
-thread_local const InCallbacks* InCallbacks::innermost = nullptr;
-
 bool over(const std::vector<Point>& uses) {
   return std::all_of(uses.begin(), uses.end(), [](const Point& use) {
     return use.done() || use.timeline->failed();
@@ -198,12 +180,23 @@ auto Allocator::take_under_pressure(Want want, Callbacks callbacks, Take&& take)
   give_up_cache_for(want);
   auto taken = take();
   if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
-  if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes) {
-    relieve(want.size);
-    taken = take_emptied(take);
-  }
+  if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes)
+    taken = take_relieved(want, take);
   if (failure_of(taken).code() == Code::exhausted) return exhausted(want, failure_of(taken));
   return taken;
+}
+
+// What the callbacks freed, other threads may take first: no reason to refuse before kReliefs of them.
+template <class Take>
+auto Allocator::take_relieved(Want want, Take&& take) -> decltype(take()) {
+  constexpr int kReliefs = 8;
+  for (int relief = 1;; ++relief) {
+    const uint64_t served = times_served();
+    const bool may_help = relieve(want.size) && want.size <= limit(want.kind);
+    auto taken = take_emptied(take);
+    if (failure_of(taken).code() != Code::exhausted) return taken;
+    if (!may_help || times_served() == served || relief == kReliefs) return taken;
+  }
 }
 
 // Another thread may have what this one looks for, between two lists or on its way to the driver: that is
@@ -354,7 +347,10 @@ void Allocator::with_stripe(Use&& use) {
 }
 
 void Allocator::count_given(Want want) {
-  with_stripe([&](Stripe& stripe) { stripe.tally[want.kind].allocated += static_cast<int64_t>(want.size); });
+  with_stripe([&](Stripe& stripe) {
+    stripe.tally[want.kind].allocated += static_cast<int64_t>(want.size);
+    ++stripe.given;
+  });
 }
 
 void Allocator::count_taken_back(Want want) {
@@ -458,39 +454,10 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
   arrived(bytes);
 }
 
-uint64_t Allocator::on_pressure(Callback callback) {
-  const uint64_t id = next_callback_.add_relaxed(1);
-  auto shared = std::make_shared<const Callback>(std::move(callback));
-  callbacks_.lock()->emplace_back(id, std::move(shared));
-  return id;
-}
-
-void Allocator::remove_pressure(uint64_t id) {
-  CallbackList removed;  // dies after the lock
-  auto callbacks = callbacks_.lock();
-  const auto found =
-      std::find_if(callbacks->begin(), callbacks->end(), [id](const auto& each) { return each.first == id; });
-  if (found == callbacks->end()) return;
-  removed.push_back(std::move(*found));
-  callbacks->erase(found);
-}
-
-void Allocator::relieve(uint64_t bytes_asked) {
-  call_pressure(bytes_asked);
+bool Allocator::relieve(uint64_t bytes_asked) {
+  const bool had_callbacks = pressure_.relieve(bytes_asked);
   wait_for_pending();
-}
-
-bool Allocator::in_pressure_callback() { return InCallbacks::innermost != nullptr; }
-
-// Not for what a callback asks for itself: it would be called again, and again, until the stack ends.
-void Allocator::call_pressure(uint64_t bytes) {
-  if (InCallbacks::are_of(this)) return;
-  const CallbackList callbacks = *callbacks_.lock();
-  const NoLocksHeld checked;
-  static_cast<void>(checked);
-  const InCallbacks inside(this);
-  for (const auto& [id, callback] : callbacks) (*callback)(bytes);
-  pressure_calls_.add_relaxed(callbacks.size());
+  return had_callbacks;
 }
 
 }  // namespace heddle::runtime

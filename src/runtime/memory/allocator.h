@@ -10,10 +10,10 @@
 //   Invariant  A block is reused, or freed, only when every submission that may touch it is over. What is
 //              reserved of a kind never passes its limit.
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
-//              the driver has no memory: all cached blocks are freed, then the callbacks run (with no lock
-//              held; they may call empty_cache() or drop buffers; what they ask for themselves calls none),
-//              then one more try, then `exhausted`. What other threads are giving back to the driver
-//              meanwhile, or are about to, is waited for.
+//              the driver has no memory: all cached blocks are freed, then the callbacks run (Pressure; they
+//              may call empty_cache() or drop buffers), then one more try, then `exhausted`; while other
+//              threads get what the callbacks freed, a few times. What other threads are giving back to the
+//              driver meanwhile, or are about to, is waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait. Of more than kStripes threads several begin at the same stripe.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
@@ -33,6 +33,7 @@
 
 #include "base/spin_guarded.h"
 #include "device/device.h"
+#include "runtime/memory/pressure.h"
 #include "runtime/memory/size_class.h"
 #include "runtime/options.h"
 
@@ -69,13 +70,9 @@ class Allocator final : public device::Recycler,
     return of(kind).limit.load_relaxed();
   }
 
-  using Callback = std::function<void(uint64_t bytes_asked)>;
-  uint64_t on_pressure(Callback callback);  // returns its id
-  void remove_pressure(uint64_t id);        // it may still be running on another thread
-  // This thread is in one: whoever it was called for may be what others wait for.
-  static bool in_pressure_callback();
+  void on_pressure(Pressure::Callback callback) { pressure_.add(std::move(callback)); }
   // For who was refused without callbacks, and now holds nothing: a next try finds what they free.
-  void relieve(uint64_t bytes_asked);
+  bool relieve(uint64_t bytes_asked);  // false: no callback was called
 
   struct KindStats {
     uint64_t allocated = 0;  // in use by buffers, rounded to classes
@@ -122,6 +119,7 @@ class Allocator final : public device::Recycler,
     std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
     PerKind<Tally> tally;
     uint64_t hits = 0, recycled = 0;
+    uint64_t given = 0;  // new from the driver, or charged
     Ref<device::Recycler> keeper;
   };
   struct alignas(64) PaddedStripe {
@@ -147,7 +145,6 @@ class Allocator final : public device::Recycler,
     Atomic<uint64_t> peak_reserved{0};  // statistics, as is this
     Atomic<uint64_t> peak_allocated{0};
   };
-  using CallbackList = std::vector<std::pair<uint64_t, Ref<const Callback>>>;
 
   Allocator(Ref<device::Device> device, const Options& options);
   Kind& of(device::MemoryKind kind) const { return kinds_[kind]; }
@@ -163,6 +160,9 @@ class Allocator final : public device::Recycler,
   // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
   template <class Take>
   auto take_under_pressure(Want want, Callbacks callbacks, Take&& take) -> decltype(take());
+  // After what callbacks free.
+  template <class Take>
+  auto take_relieved(Want want, Take&& take) -> decltype(take());
   // With the cache emptied, and with what other threads are moving out of it waited for.
   template <class Take>
   auto take_emptied(Take&& take) -> decltype(take());
@@ -178,10 +178,10 @@ class Allocator final : public device::Recycler,
   void wait_for_pending();
   template <class Use>
   void with_stripe(Use&& use);
-  void call_pressure(uint64_t bytes);
   void count_given(Want want);
   void count_taken_back(Want want);
-  Stats sum() const;  // what the parts count
+  Stats sum() const;              // what the parts count
+  uint64_t times_served() const;  // all requests
   Status exhausted(Want asked, const Status& why) const;
   void note_peak(device::MemoryKind kind);
 
@@ -196,7 +196,7 @@ class Allocator final : public device::Recycler,
   // How often some of them arrived. Read with acquire before a thread looks for them: `reserved`, which it
   // reads relaxed, is then no older.
   Atomic<uint64_t> arrivals_{0};
-  Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0}, pressure_calls_{0};
+  Atomic<uint64_t> misses_{0}, driver_frees_{0}, failures_{0};
   // How many blocks wait; spares the lock when none does. Subtracted with release, after moving_ was added
   // to. Who frees adds to it and then reads how far the uses are; a use's end is written, and then who reaps
   // reads it. All four are seq_cst, so they cannot both miss each other.
@@ -204,8 +204,7 @@ class Allocator final : public device::Recycler,
   mutable std::array<PaddedStripe, kStripes> stripes_;
   mutable Guarded<Large, Rank::kAllocator> large_;
   mutable Guarded<Waiting, Rank::kAllocator> pending_;
-  Guarded<CallbackList, Rank::kAllocator> callbacks_;
-  Atomic<uint64_t> next_callback_{1};
+  Pressure pressure_;
   std::function<LetGo()> give_up_ = [] { return LetGo(); };
   // A thread is inside give_up_: taken by compare-and-swap (acquire), given back with release. What it gives
   // up is in the lists, or in moving_, before the next one looks for it.

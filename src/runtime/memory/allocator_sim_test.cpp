@@ -5,6 +5,7 @@
 
 #include <array>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/bell.h"
@@ -109,6 +110,55 @@ TEST_CASE("simulated: memory that is on its way back to the driver is waited for
       }
       sim.expect(memory.allocator->allocate(5 * kMiB).ok(), "nothing is in use");
     });
+    check_nothing_used(sim, memory);
+  });
+}
+
+// One thread's callback takes all that can be freed, and drops it in its own time. Those of the others find
+// nothing more.
+TEST_CASE("simulated: a request is served by what another thread's pressure callback is about to drop") {
+  holds_for_seeds(1000, [](Simulation& sim) {
+    SmallMemory memory;
+    Guarded<Ref<device::Buffer>, Rank::kPool> idle;
+    *idle.lock() = *memory.allocator->allocate(6 * kMiB);
+    memory.allocator->on_pressure([&](uint64_t) {
+      Ref<device::Buffer> dropped = std::exchange(*idle.lock(), nullptr);
+      yield_point("dropping");
+      dropped.reset();
+      memory.allocator->empty_cache();
+    });
+    run_together(3, [&](int) {
+      auto buffer = memory.allocator->allocate(5 * kMiB / 2);  // three of them are within the limit
+      sim.expect(buffer.ok(), "there was room");
+      yield_point("in use");
+    });
+    sim.expect(memory.allocator->stats().failures == 0, "nobody was refused");
+    check_nothing_used(sim, memory);
+  });
+}
+
+TEST_CASE("simulated: a request is served by what callbacks free, though other threads take it first") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    SmallMemory memory;
+    Guarded<std::vector<Ref<device::Buffer>>, Rank::kPool> results;  // until a callback drops them
+    memory.allocator->on_pressure([&](uint64_t) {
+      std::vector<Ref<device::Buffer>> dropped;
+      dropped.swap(*results.lock());
+      dropped.clear();
+      memory.allocator->empty_cache();
+    });
+    run_together(4, [&](int thread) {
+      for (int i = 0; i < 16; ++i) {  // what the four have in use at once is at most half of the limit
+        const uint64_t bytes = static_cast<uint64_t>(64 + thread * 16 + i) * 4096;
+        auto x = memory.allocator->allocate(bytes);
+        auto y = memory.allocator->allocate(bytes);
+        sim.expect(x.ok() && y.ok(), "there was room");
+        yield_point("in use");
+        results.lock()->push_back(std::move(*y));
+      }
+    });
+    results.lock()->clear();
+    sim.expect(memory.allocator->stats().failures == 0, "nobody was refused");
     check_nothing_used(sim, memory);
   });
 }

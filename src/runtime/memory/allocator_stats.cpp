@@ -37,6 +37,15 @@ Allocator::Stats Allocator::sum() const {
   return stats;
 }
 
+uint64_t Allocator::times_served() const {
+  uint64_t times = large_.lock()->hits;
+  for (const PaddedStripe& padded : stripes_) {
+    const auto stripe = padded.data.lock();
+    times += stripe->hits + stripe->given;
+  }
+  return times;
+}
+
 // On the way of a call: a sample that would have to wait for a lock is left out.
 void Allocator::note_peak(MemoryKind kind) {
   int64_t allocated = 0;
@@ -69,7 +78,7 @@ Allocator::Stats Allocator::stats() const {
   stats.misses = misses_.load_relaxed();
   stats.driver_frees = driver_frees_.load_relaxed();
   stats.failures = failures_.load_relaxed();
-  stats.pressure_calls = pressure_calls_.load_relaxed();
+  stats.pressure_calls = pressure_.calls();
   return stats;
 }
 
