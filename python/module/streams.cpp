@@ -164,8 +164,11 @@ void bind_events(nb::module_& m) {
   nb::class_<Event>(m, "Event")
       .def(nb::init<>())
       .def(
-          "record", [](Event& e, const Stream& s) { e = s.record(); }, "stream"_a, nb::lock_self())
-      .def("query", &Event::query, nb::lock_self())
+          "record", [](Event& e, const Stream& s) { e = without_gil([&] { return s.record(); }); },
+          "stream"_a, nb::lock_self())
+      .def(
+          "query", [](const Event& e) { return without_gil([own = e] { return own.query(); }); },
+          nb::lock_self())
       .def(
           "wait",
           [](const Event& e, nb::handle t) {
@@ -198,7 +201,7 @@ void bind_stream(nb::module_& m) {
                      return reinterpret_cast<uintptr_t>(without_gil([&] { return s.native_handle(); }));
                    })
       .def_prop_ro("device", &Stream::device)
-      .def("record_event", [](const Stream& s) { return s.record(); })
+      .def("record_event", [](const Stream& s) { return without_gil([&] { return s.record(); }); })
       .def(
           "wait_event", [](const Stream& s, const Event& e) { without_gil([&s, own = e] { s.wait(own); }); },
           nb::arg("event").lock())
@@ -206,7 +209,7 @@ void bind_stream(nb::module_& m) {
           "wait_stream",
           [](const Stream& s, const Stream& other) { without_gil([&] { s.wait(other.record()); }); },
           "stream"_a)
-      .def("query", &Stream::query)
+      .def("query", [](const Stream& s) { return without_gil([&] { return s.query(); }); })
       .def(
           "synchronize",
           [](const Stream& s, nb::handle t) {

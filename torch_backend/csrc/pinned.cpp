@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "device.h"
+#include "process_end.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -67,6 +68,7 @@ class PinnedMemory final : public c10::Allocator {
 
   void* take(size_t bytes) {
     const auto size = static_cast<int64_t>(bytes);
+    const FreeGil without_gil;  // as in storage.cpp
     Tensor block = Tensor::pinned(DType::u8, {size}, device_at(current_device()));
     void* const data = block.mutable_data();
     const std::lock_guard lock(lock_);

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 
+#include "process_end.h"
+
 namespace heddle::torch_backend {
 namespace {
 
@@ -25,6 +27,7 @@ class DeviceMemory final : public c10::DeviceAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     const c10::DeviceIndex index = current_device();
+    const FreeGil without_gil;  // what another thread's Python callback frees may be waited for
     return translated([&] {
       return data_of(Tensor::empty(DType::u8, {static_cast<int64_t>(bytes)}, device_at(index)), index);
     });

@@ -114,3 +114,48 @@ def outcome():
 @pytest.mark.parametrize("case", CASES)
 def test_two_threads_are_inside_a_call_at_once(case, outcome):
     assert f"{case}: 2: [True, True]" in outcome.stdout.splitlines(), outcome.stdout + outcome.stderr
+
+
+# One thread is in its callback and needs the GIL to get out. The other one, whose callback has ended, waits
+# for that in the middle of an allocation.
+TWO_STORAGES = """import sys, threading
+import heddle, torch
+
+BYTES = 8 << 20
+ballast = [torch.empty(2 * BYTES, dtype=torch.uint8, device="heddle")]
+torch.heddle.synchronize()
+limit = torch.heddle.memory_allocated() + BYTES // 2
+torch.heddle.set_per_process_memory_fraction(limit / torch.heddle.recommended_max_memory())
+sys.setswitchinterval(100)  # a thread that does not let go of the GIL keeps it
+first_is_inside, second_was_there = threading.Event(), threading.Event()
+
+def make_room(_):
+    if first_is_inside.is_set():
+        return second_was_there.set()
+    first_is_inside.set()
+    second_was_there.wait()
+    ballast.clear()
+    torch.heddle.empty_cache()
+
+heddle.Device(torch.heddle.device_names()[0]).on_memory_pressure(make_room)
+storages = [None, None]
+
+def work(i):
+    if i == 1:
+        first_is_inside.wait()
+    storages[i] = torch.UntypedStorage(BYTES, device="heddle")
+
+threads = [threading.Thread(target=work, args=(i,), daemon=True) for i in range(2)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+print([storage.nbytes() for storage in storages])
+"""
+
+
+def test_a_storage_waits_for_another_threads_callback_without_the_gil():
+    done = subprocess.run(
+        [sys.executable, "-c", TWO_STORAGES], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.stdout.split("\n")[0] == "[8388608, 8388608]", done.stdout + done.stderr
