@@ -68,7 +68,7 @@ Result<std::unique_ptr<Step>> lower_in_layout(Lower lower, Lowering& lowering) {
 }
 
 StorageRules rules_of(const Engine& engine) {
-  return {engine.bf16, !engine.bf16 && engine.row_bits == nullptr};
+  return {engine.bf16, !engine.bf16 && engine.row_bits == nullptr, Engine::multiplies_bf16()};
 }
 
 // How a step is computed, and how it is divided.

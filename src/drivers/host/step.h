@@ -36,7 +36,7 @@ struct Operand {
   const std::byte* constant = nullptr;  // kConstant; kept alive by the module
   bool channels_last = false;           // [N, spatial.., C] in memory, extents as ever (channel_layout.h)
   bool narrow = false;                  // bf16 in memory, dtype kF32 (narrow_values.h)
-  // What a caller's weight is in memory, dtype kF32: kF16 or kBF16 (half_weights.h).
+  // What a product's operand is in a caller's memory, dtype kF32: kF16 or kBF16 (half_operands.h).
   std::optional<ir::DType> half = std::nullopt;
 
   bool present() const { return location != Location::kNone; }

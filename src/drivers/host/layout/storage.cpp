@@ -1,7 +1,7 @@
 #include "drivers/host/layout/storage.h"
 
 #include "drivers/host/layout/channel_layout.h"
-#include "drivers/host/layout/half_weights.h"
+#include "drivers/host/layout/half_operands.h"
 #include "drivers/host/layout/narrow_values.h"
 #include "ir/transposed_window.h"
 
@@ -54,7 +54,7 @@ Result<Storage> assign_storage(const ir::Graph& graph, const StorageRules& rules
   HEDDLE_TRY(describe(graph, operands));
   if (rules.bf16) choose_narrow(graph, plan::roots_of(graph), operands);
   std::vector<ir::ValueId> cast_from(graph.values.size(), ir::kNoValue);
-  if (rules.half_weights) cast_from = half_weights(graph);
+  if (rules.half_operands) cast_from = half_operands(graph, rules.multiplies_bf16);
   const plan::Placement placed = plan::place_values(
       graph, [&](ir::ValueId id) { return cast_from[id] == ir::kNoValue ? operands[id].bytes() : 0; });
   storage.root = placed.root;

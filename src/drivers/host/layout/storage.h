@@ -2,7 +2,7 @@
 //
 //   What       Operands by value id, placed as plan/placement.h says, the copies that remain at the end, and
 //              the arena's size. channel_layout.h says which lie with their channels last, narrow_values.h
-//              which as bf16, half_weights.h which where they were cast from.
+//              which as bf16, half_operands.h which where they were cast from.
 //   Threads    Pure.
 #pragma once
 
@@ -37,8 +37,9 @@ bool goes_beyond_reach(const ir::Node& node, const ir::Extents& x, const ir::Ext
 
 // Every type static; internal when one is not.
 struct StorageRules {
-  bool bf16 = false;          // products round their operands (narrow_values.h)
-  bool half_weights = false;  // products take weights of 16 bits (half_weights.h)
+  bool bf16 = false;           // products round their operands (narrow_values.h)
+  bool half_operands = false;  // products take what callers bring in 16 bits (half_operands.h)
+  bool multiplies_bf16 = false;
 };
 Result<Storage> assign_storage(const ir::Graph& graph, const StorageRules& rules);
 

@@ -20,18 +20,14 @@ Status onednn_status(dnnl_status_t status, std::string_view what) {
   }
 }
 
-namespace {
-
-bool multiplies_bf16() {
+bool Engine::multiplies_bf16() {
   const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
   const auto wanted = static_cast<unsigned>(dnnl::cpu_isa::avx512_core_bf16);
   return (isa & wanted) == wanted;
 }
 
-}  // namespace
-
 Result<Ref<const Engine>> make_engine(bool bf16, bool exact, Ref<ProductTuning> tuning, int runs_at_once) {
-  if (bf16 && !multiplies_bf16()) {
+  if (bf16 && !Engine::multiplies_bf16()) {
     return Status::unsupported(
         "precision 'bf16' needs a processor with AVX512-BF16 or AMX, which this one is not; use 'f32'");
   }

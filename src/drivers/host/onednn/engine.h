@@ -31,6 +31,8 @@ struct Engine {
   Ref<RowBits> row_bits = nullptr;
   int runs_at_once = 16;  // threads that may run one primitive at the same time without making what it keeps
 
+  static bool multiplies_bf16();  // the processor does, faster than f32
+
   dnnl::primitive_attr attributes() const {  // what every primitive starts with
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);

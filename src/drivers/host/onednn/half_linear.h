@@ -1,4 +1,4 @@
-// half_linear.h: y = x @ w + bias over a weight that a caller brings in f16 or bf16 (layout/half_weights.h).
+// half_linear.h: y = x @ w + bias over a weight that a caller brings in f16 or bf16 (layout/half_operands.h).
 //
 //   What       A panel of columns after the other becomes f32 in a scratch buffer that the core's cache
 //              holds, and is multiplied there, turned (turned_panels.h) where that pays, or is summed at once

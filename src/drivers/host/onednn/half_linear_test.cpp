@@ -1,4 +1,4 @@
-// Products with weights that a caller brings in sixteen bits.
+// Products with weights, or rows and weights, that a caller brings in sixteen bits.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -20,7 +20,10 @@ struct HalfProduct {
   bool trans_w = true;
   bool bias = true;
   bool weight_read_twice = false;
+  bool half_x = false;
 };
+
+ir::DType dtype_of_x(const HalfProduct& p) { return p.half_x ? p.weight : ir::DType::kF32; }
 
 ir::Extents weight_extents(const HalfProduct& p) {
   return p.trans_w ? ir::Extents{p.n, p.k} : ir::Extents{p.k, p.n};
@@ -29,7 +32,8 @@ ir::Extents weight_extents(const HalfProduct& p) {
 ir::Graph graph_of_half(const HalfProduct& p) {
   ir::Builder b;
   const ir::Attributes to_f32 = {{"to", std::string("f32")}};
-  std::vector<ir::ValueId> inputs = {b.input("x", {ir::DType::kF32, {p.m, p.k}})};
+  std::vector<ir::ValueId> inputs = {b.input("x", {dtype_of_x(p), {p.m, p.k}})};
+  if (p.half_x) inputs[0] = *b.node("Cast", {inputs[0]}, to_f32);
   const ir::Extents weight = weight_extents(p);
   inputs.push_back(*b.node("Cast", {b.input("w", {p.weight, {weight[0], weight[1]}})}, to_f32));
   if (p.bias) inputs.push_back(*b.node("Cast", {b.input("bias", {p.weight, {p.n}})}, to_f32));
@@ -39,7 +43,7 @@ ir::Graph graph_of_half(const HalfProduct& p) {
 }
 
 std::vector<ir::Tensor> inputs_of_half(const HalfProduct& p) {
-  std::vector<ir::Tensor> inputs = {uniform(ir::DType::kF32, {p.m, p.k}, 1),
+  std::vector<ir::Tensor> inputs = {uniform(dtype_of_x(p), {p.m, p.k}, 1),
                                     uniform(p.weight, weight_extents(p), 2)};
   if (p.bias) inputs.push_back(uniform(p.weight, {p.n}, 3));
   return inputs;
@@ -138,6 +142,38 @@ TEST_CASE("a weight that something else reads, or that exact rows need, is cast"
   check_values(p, twice, sums_of(p));
   p.weight_read_twice = false;
   check_values(p, run_half(p, 1, true), sums_of(p));
+}
+
+TEST_CASE("rows and a weight of bf16 are multiplied as they lie, where the processor does") {
+  const std::string way = Engine::multiplies_bf16() ? "bf16 weight as it lies" : "weight in ";
+  for (const HalfProduct& p :
+       {HalfProduct{.m = 1, .k = 600, .n = 1001}, HalfProduct{.m = 9, .k = 600, .n = 1001},
+        HalfProduct{.m = 70, .k = 333, .n = 160, .trans_w = false},
+        HalfProduct{.m = 130, .k = 64, .n = 1001, .bias = false}, HalfProduct{.m = 3, .k = 1, .n = 1}}) {
+    HalfProduct half = p;
+    half.half_x = true;
+    CAPTURE(p.m);
+    const std::vector<double> sums = sums_of(half);
+    for (const int threads : {1, 3}) {
+      const HalfRan ran = run_half(half, threads);
+      const size_t casts = (Engine::multiplies_bf16() ? 0 : 1) + (p.bias ? 1 : 0);
+      CHECK(ran.steps.size() == casts + 1);
+      CHECK_MESSAGE(ran.path.find(way) != std::string::npos, ran.path);
+      check_values(half, ran, sums);
+    }
+  }
+}
+
+TEST_CASE("rows of f16, or rows of bf16 that something else reads, are cast before their product") {
+  HalfProduct p{.m = 3, .k = 64, .n = 96, .weight = ir::DType::kF16, .half_x = true};
+  const HalfRan f16 = run_half(p, 1);
+  CHECK(std::ranges::count(f16.steps, "Cast") == 2);
+  check_values(p, f16, sums_of(p));
+  p.weight = ir::DType::kBF16;
+  p.weight_read_twice = true;  // so the product takes both as f32
+  const HalfRan twice = run_half(p, 1);
+  CHECK(std::ranges::count(twice.steps, "Cast") == 3);
+  check_values(p, twice, sums_of(p));
 }
 
 TEST_CASE("programs that differ in how many pieces they have register the handler of exit() once") {

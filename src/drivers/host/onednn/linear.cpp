@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "drivers/host/onednn/bf16_linear.h"
 #include "drivers/host/onednn/division.h"
 #include "drivers/host/onednn/few_rows.h"
 #include "drivers/host/onednn/half_linear.h"
@@ -105,6 +106,7 @@ Result<std::unique_ptr<Step>> lower_linear(Lowering& lowering) {
   const bool transposed = lowering.node.attributes.i64("trans_w") != 0;
   const FewRows plain{p.m, p.k, p.n, transposed, inputs[0], inputs[1], p.bias ? inputs[2] : Operand(), y};
   const Engine& engine = lowering.weights.engine();
+  if (inputs[0].half) return bf16_linear_step(engine, plain, lowering.width);
   if (inputs[1].half) return half_linear_step(engine, plain, lowering.width);
   const bool bare = p.activation.kind == ir::ActivationKind::kNone && !p.residual;
   const bool as_it_lies =
