@@ -15,6 +15,7 @@ namespace {
 constexpr int64_t kPanelFloats = 64 << 10;
 constexpr int64_t kFewestColumns = 16;
 constexpr int64_t kTasksPerCore = 2;
+constexpr int64_t kMostTurnedHalfRows = 512;  // a panel has too few columns for sgemm
 
 class HalfLinearStep final : public Step {
  public:
@@ -27,7 +28,7 @@ class HalfLinearStep final : public Step {
   }
 
   Status prepare(const Engine& engine) {
-    if (!p_.trans_w || sums_rows() || p_.m <= kMostFewRows || p_.m > kMostTurnedRows) return {};
+    if (!p_.trans_w || sums_rows() || p_.m <= kMostFewRows || p_.m > kMostTurnedHalfRows) return {};
     HEDDLE_TRY_ASSIGN(turned_,
                       TurnedPanels::make(engine, p_.m, p_.k, {columns_, p_.n - (panels() - 1) * columns_}));
     return {};

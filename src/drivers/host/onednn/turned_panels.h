@@ -3,7 +3,7 @@
 //   What       oneDNN's matmul lays such a weight out anew in each run. Turned, only x is, once a run; a
 //              panel of the weight's rows is read as it lies, and its part of y' is turned back and gets its
 //              bias.
-//   Use        From above kMostFewRows to kMostTurnedRows rows, where oneDNN has brgemm.
+//   Use        From above kMostFewRows rows, where oneDNN has brgemm; of f32 weights to kMostTurnedRows.
 //   Invariant  Each element is summed along k in the order of brgemm's own product: the bits are the same.
 //   Threads    Any, each with scratch of its own, once x is turned.
 #pragma once
