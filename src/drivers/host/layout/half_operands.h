@@ -1,8 +1,8 @@
 // half_operands.h: which operands that a caller brings in f16 or bf16 a product reads as they are.
 //
 //   What       A Cast of a graph's input to f32 falls away, so that no run makes its value, where all its
-//              readers are plain Linears that take it as their weight. Where the processor multiplies bf16, so
-//              does a Cast from bf16 of what such Linears multiply with weights that are bf16, too.
+//              readers are plain Linears that take it as their weight. Where the processor multiplies bf16,
+//              so does a Cast from bf16 of what such Linears multiply with weights that are bf16, too.
 //              Operand::half marks such values; their dtype stays f32.
 //   Threads    Pure.
 #pragma once

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <span>
 #include <utility>
 
 #include "drivers/host/machine/aligned_bytes.h"
+#include "drivers/host/onednn/half_dots.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
@@ -25,6 +27,7 @@ class Bf16LinearStep final : public Step {
   }
 
   Status prepare(const Engine& engine) {
+    if (by_dots()) return {};
     HEDDLE_TRY_ASSIGN(whole_, make(engine, p_.n));
     if (pieces() == 1) return {};
     HEDDLE_TRY_ASSIGN(piece_, make(engine, columns_));
@@ -33,33 +36,43 @@ class Bf16LinearStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    if (pieces() == 1 || context.caller.share() == 1) return run_columns(context, *whole_, 0, 0);
+    if (pieces() == 1 || context.caller.share() == 1)
+      return run_columns(context, {whole_.get(), 0, p_.n, context.arena + scratch_});
     return for_each_piece(context, static_cast<size_t>(pieces()), "a matrix product", [&](size_t i) {
-      const auto piece = static_cast<int64_t>(i);
-      return run_columns(context, piece == pieces() - 1 ? *last_ : *piece_, piece * columns_,
-                         i * piece_scratch_bytes());
+      const bool is_last = i + 1 == static_cast<size_t>(pieces());
+      const int64_t first = static_cast<int64_t>(i) * columns_;
+      return run_columns(context, {(is_last ? last_ : piece_).get(), first, is_last ? p_.n - first : columns_,
+                                   context.arena + scratch_ + i * piece_scratch_bytes()});
     });
   }
 
   uint64_t scratch_bytes() const override {
+    if (by_dots()) return 0;
     const uint64_t shared = pieces() == 1 ? 0 : piece_scratch_bytes() * static_cast<uint64_t>(pieces());
     return std::max(whole_->scratch_bytes(), shared);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override {
-    return 512 + (pieces() == 1 ? 1 : 3) * Primitive::kResidentBytes;
+    return 512 + (by_dots() ? 0 : pieces() == 1 ? 1 : 3) * Primitive::kResidentBytes;
   }
   std::string path() const override {
-    return text(whole_->implementation(), ", bf16 weight as it lies",
+    return text(by_dots() ? "sums of rows" : whole_->implementation(), ", bf16 weight as it lies",
                 pieces() == 1 ? "" : text(" in ", pieces(), " pieces"));
   }
 
  private:
   static constexpr int64_t kCacheLine = 16;  // floats
 
+  struct Columns {
+    const Primitive* primitive;  // null: by dots
+    int64_t first, count;
+    std::byte* scratch;
+  };
+
+  bool by_dots() const { return p_.trans_w && p_.m <= kMostRowsOfBf16Dots && has_bf16_dots(); }
   int64_t pieces() const { return (p_.n + columns_ - 1) / columns_; }
   uint64_t piece_scratch_bytes() const {
-    return aligned(std::max(piece_->scratch_bytes(), last_->scratch_bytes()));
+    return by_dots() ? 0 : aligned(std::max(piece_->scratch_bytes(), last_->scratch_bytes()));
   }
 
   Result<Ref<const Primitive>> make(const Engine& engine, int64_t columns) const {
@@ -79,15 +92,19 @@ class Bf16LinearStep final : public Step {
     return Primitive::make<MatmulDesc, dnnl::matmul>(engine, desc, std::move(arguments));
   }
 
-  Status run_columns(const RunContext& context, const Primitive& primitive, int64_t column,
-                     uint64_t scratch) const {
-    const uint16_t* const w = context.read<uint16_t>(p_.w) + column * (p_.trans_w ? p_.k : 1);
-    float* const y = context.write<float>(p_.y) + column;
+  Status run_columns(const RunContext& context, const Columns& columns) const {
+    const uint16_t* const w = context.read<uint16_t>(p_.w) + columns.first * (p_.trans_w ? p_.k : 1);
+    const float* const bias = p_.bias.present() ? context.read<float>(p_.bias) + columns.first : nullptr;
+    float* const y = context.write<float>(p_.y) + columns.first;
+    if (columns.primitive == nullptr) {
+      bf16_dots({p_.m, p_.k, columns.count, context.read<uint16_t>(p_.x), w, bias, y, p_.n});
+      return {};
+    }
     std::array<const void*, 5> addresses = {context.read(p_.x), w, y};
     size_t count = 3;
-    if (p_.bias.present()) addresses[count++] = context.read<float>(p_.bias) + column;
-    addresses[count++] = context.arena + scratch_ + scratch;
-    return primitive.run(std::span(addresses).first(count));
+    if (bias != nullptr) addresses[count++] = bias;
+    addresses[count++] = columns.scratch;
+    return columns.primitive->run(std::span(addresses).first(count));
   }
 
   FewRows p_;

@@ -1,8 +1,9 @@
 // bf16_linear.h: y = x @ w + bias over x and a weight that a caller brings in bf16 (layout/half_operands.h).
 //
-//   What       oneDNN multiplies both as they lie, adds up in f32 and writes y in f32: products of bf16 are
-//              exact in f32, so the values are those of a Cast of both before the product, but for the order
-//              of the sums and for denormals, which the processor takes for 0. Columns are shared by the team.
+//   What       Both are multiplied as they lie, by oneDNN or, few rows, by half_dots.h, added up in f32 and
+//              written in f32: products of bf16 are exact in f32, so the values are those of a Cast of both
+//              before the product, but for the order of the sums and for denormals, which the processor takes
+//              for 0. Columns are shared by the team.
 //   Use        Where Engine::multiplies_bf16(), and not where the engine has RowBits.
 //   Threads    As step.h says.
 #pragma once

@@ -5,6 +5,7 @@
 
 #include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/engine.h"
+#include "drivers/host/onednn/half_dots.h"
 #include "drivers/host/onednn/half_panel.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/turned_panels.h"
@@ -58,7 +59,9 @@ class HalfLinearStep final : public Step {
   }
   int64_t panels() const { return (p_.n + columns_ - 1) / columns_; }
   // Of a few rows the panel's f32 form would be written and read for little.
-  bool sums_rows() const { return p_.trans_w && p_.m <= kMostRowsOfDots; }
+  bool sums_rows() const {
+    return p_.trans_w && p_.m <= (has_half_dots() ? kMostRowsOfHalfDots : kMostRowsOfDots);
+  }
   uint64_t panel_bytes() const {
     return sums_rows() ? 0 : aligned(static_cast<uint64_t>(p_.k * columns_) * sizeof(float));
   }
@@ -82,8 +85,9 @@ class HalfLinearStep final : public Step {
     float* const y = context.write<float>(p_.y) + column;
     const float* const bias = p_.bias.present() ? context.read<float>(p_.bias) + column : nullptr;
     if (sums_rows()) {
-      few_rows_dots(*p_.w.half,
-                    {p_.m, p_.k, columns, context.read<float>(p_.x), w + column * p_.k, bias, y, p_.n});
+      const HalfDots<float> dots = {p_.m, p_.k, columns, context.read<float>(p_.x), w + column * p_.k,
+                                    bias, y,    p_.n};
+      has_half_dots() ? half_dots(*p_.w.half, dots) : few_rows_dots(*p_.w.half, dots);
       return {};
     }
     if (turned_ != nullptr) {

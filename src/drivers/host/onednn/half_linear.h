@@ -8,6 +8,7 @@
 //   Threads    As step.h says.
 #pragma once
 
+#include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/few_rows.h"
 
 namespace heddle::host {

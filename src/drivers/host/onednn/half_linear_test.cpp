@@ -148,7 +148,7 @@ TEST_CASE("rows and a weight of bf16 are multiplied as they lie, where the proce
   const std::string way = Engine::multiplies_bf16() ? "bf16 weight as it lies" : "weight in ";
   for (const HalfProduct& p :
        {HalfProduct{.m = 1, .k = 600, .n = 1001}, HalfProduct{.m = 9, .k = 600, .n = 1001},
-        HalfProduct{.m = 70, .k = 333, .n = 160, .trans_w = false},
+        HalfProduct{.m = 32, .k = 1000, .n = 515}, HalfProduct{.m = 70, .k = 333, .n = 160, .trans_w = false},
         HalfProduct{.m = 130, .k = 64, .n = 1001, .bias = false}, HalfProduct{.m = 3, .k = 1, .n = 1}}) {
     HalfProduct half = p;
     half.half_x = true;

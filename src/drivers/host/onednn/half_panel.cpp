@@ -65,7 +65,7 @@ void half_to_f32(ir::DType dtype, const uint16_t* from, float* to, int64_t count
   f16_to_f32(from + done, to + done, count - done);
 }
 
-void few_rows_dots(ir::DType dtype, const FewRowsDots& dots) {
+void few_rows_dots(ir::DType dtype, const HalfDots<float>& dots) {
   alignas(64) std::array<float, kTogether * kChunk> panel;
   std::array<Sums, kMostRowsOfDots> sums;
   for (int64_t column = 0; column < dots.columns; column += kTogether) {
