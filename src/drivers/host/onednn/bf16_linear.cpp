@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "drivers/host/machine/aligned_bytes.h"
-#include "drivers/host/onednn/half_dots.h"
 #include "drivers/host/onednn/descriptors.h"
+#include "drivers/host/onednn/half_dots.h"
 #include "drivers/host/onednn/pieces.h"
 #include "drivers/host/onednn/primitive.h"
 
