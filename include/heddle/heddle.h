@@ -300,8 +300,8 @@ class HEDDLE_API Device {
   void reset_peak_memory() const;
   DeviceStats stats() const;
   // Called, with no lock held and on the thread that needs memory, before an allocation fails, 8 times at
-  // most; may free what it can, call empty_cache and call models, but wait neither for an answer nor until
-  // another thread has its memory. Memory that it asks for itself calls no callback.
+  // most; may free what it can, call empty_cache and call models, but not wait for an answer or for another
+  // thread's call, or close a model. Memory that it asks for itself calls no callback.
   void on_memory_pressure(std::function<void(uint64_t bytes_needed)> callback) const;
   // Refuses new calls (unavailable), wakes those that wait, waits for those that run. Idempotent.
   void close(Timeout timeout = {}) const;

@@ -187,13 +187,16 @@ Result<InFlight> Runtime::start(Model& model, const Call& call) {
 // Callbacks run when no thread waits for the compilation any more: see ModelSource.
 template <class Find>
 Result<Ref<const device::Program>> Runtime::find_program(const Model& model, Find&& find) {
-  const uint64_t refusals = model.source().refusals();
-  auto program = find();
-  if (program.ok()) [[likely]]
-    return program;
-  if (program.status().code() != Code::exhausted || model.source().refusals() == refusals) return program;
-  parts_->allocator->relieve(model.source().last_refused());
-  return find();
+  Allocator::Relief relief(*parts_->allocator);
+  for (;;) {
+    const uint64_t refusals = model.source().refusals();
+    auto program = find();
+    if (program.ok()) [[likely]]
+      return program;
+    const bool for_memory =
+        program.status().code() == Code::exhausted && model.source().refusals() != refusals;
+    if (!for_memory || !relief.ask(model.source().last_refused())) return program;
+  }
 }
 
 Status Runtime::begin(InFlight& started, Model& model, const Call& call) {

@@ -24,6 +24,7 @@
 #include "activities.h"
 #include "eager.h"
 #include "pinned.h"
+#include "process_end.h"
 #include "storage.h"
 
 namespace heddle::torch_backend {
@@ -31,6 +32,7 @@ namespace heddle::torch_backend {
 void resize_storage(const c10::Storage& storage, size_t bytes) {
   auto* impl = storage.unsafeGetStorageImpl();
   const c10::DeviceIndex index = storage.device().index();
+  const FreeGil without_gil;  // as in storage.cpp
   translated([&] {
     const Tensor former = bytes_of(storage);
     Tensor grown = Tensor::empty(DType::u8, {static_cast<int64_t>(bytes)}, device_at(index));
@@ -94,6 +96,7 @@ void copy_same_type(const at::Tensor& from, const at::Tensor& to, bool non_block
     return;
   }
   const Writes writes({to});
+  const FreeGil without_gil;
   translated([&] {
     std::optional<Tensor> pinned_source = pinned_view(from, CopySide::source);
     std::optional<Tensor> pinned_target = pinned_view(to, CopySide::target);

@@ -143,7 +143,7 @@ Allocator::Found Allocator::take_small(Want want) {
     seam::did("allocator.take_cached");
     Tally& tally = (*stripe)->tally[want.kind];
     tally.cached -= want.size;
-    tally.allocated += static_cast<int64_t>(want.size);
+    tally.give(want.size);
     ++(*stripe)->hits;
     return found;
   }
@@ -159,7 +159,7 @@ Allocator::Found Allocator::take_large(Want want) {
   blocks.erase(found);
   seam::did("allocator.take_cached");
   large->tally[want.kind].cached -= block->bytes();
-  large->tally[want.kind].allocated += static_cast<int64_t>(block->bytes());
+  large->tally[want.kind].give(block->bytes());
   ++large->hits;
   return {std::move(block), nullptr};
 }
@@ -180,23 +180,28 @@ auto Allocator::take_under_pressure(Want want, Callbacks callbacks, Take&& take)
   give_up_cache_for(want);
   auto taken = take();
   if (failure_of(taken).code() == Code::exhausted) taken = take_emptied(take);
-  if (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes)
-    taken = take_relieved(want, take);
+  Relief relief(*this, want.kind);
+  while (failure_of(taken).code() == Code::exhausted && callbacks == Callbacks::yes && relief.ask(want.size))
+    taken = take_emptied(take);
   if (failure_of(taken).code() == Code::exhausted) return exhausted(want, failure_of(taken));
   return taken;
 }
 
-// What the callbacks freed, other threads may take first: no reason to refuse before kReliefs of them.
-template <class Take>
-auto Allocator::take_relieved(Want want, Take&& take) -> decltype(take()) {
-  constexpr int kReliefs = 8;
-  for (int relief = 1;; ++relief) {
-    const uint64_t served = times_served();
-    const bool may_help = relieve(want.size) && want.size <= limit(want.kind);
-    auto taken = take_emptied(take);
-    if (failure_of(taken).code() != Code::exhausted) return taken;
-    if (!may_help || times_served() == served || relief == kReliefs) return taken;
-  }
+bool Allocator::Relief::ask(uint64_t bytes) {
+  const bool first = asked_++ == 0;
+  if (asked_ > kMost || (!first && !(had_callbacks_ && would_have_fitted(bytes)))) return false;
+  given_ = of_.given(kind_);
+  had_callbacks_ = of_.pressure_.call(bytes);
+  of_.pressure_.wait_for_others();
+  if (first) of_.wait_for_pending();
+  return true;
+}
+
+// Had nobody got memory since the callbacks began, which they do for themselves, too.
+bool Allocator::Relief::would_have_fitted(uint64_t bytes) const {
+  const uint64_t given = of_.given(kind_) - given_, reserved = of_.of(kind_).reserved.load_relaxed();
+  const uint64_t limit = of_.limit(kind_);
+  return given > 0 && bytes <= limit && reserved - std::min(reserved, given) <= limit - bytes;
 }
 
 // Another thread may have what this one looks for, between two lists or on its way to the driver: that is
@@ -347,10 +352,7 @@ void Allocator::with_stripe(Use&& use) {
 }
 
 void Allocator::count_given(Want want) {
-  with_stripe([&](Stripe& stripe) {
-    stripe.tally[want.kind].allocated += static_cast<int64_t>(want.size);
-    ++stripe.given;
-  });
+  with_stripe([&](Stripe& stripe) { stripe.tally[want.kind].give(want.size); });
 }
 
 void Allocator::count_taken_back(Want want) {
@@ -452,12 +454,6 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
   of(kind).reserved.sub_relaxed(bytes);
   seam::did("allocator.give_back");
   arrived(bytes);
-}
-
-bool Allocator::relieve(uint64_t bytes_asked) {
-  const bool had_callbacks = pressure_.relieve(bytes_asked);
-  wait_for_pending();
-  return had_callbacks;
 }
 
 }  // namespace heddle::runtime

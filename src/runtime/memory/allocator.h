@@ -11,9 +11,9 @@
 //              reserved of a kind never passes its limit.
 //   Pressure   Beyond the high watermark cached blocks are freed down to the low one. At the limit, or when
 //              the driver has no memory: all cached blocks are freed, then the callbacks run (Pressure; they
-//              may call empty_cache() or drop buffers), then one more try, then `exhausted`; while other
-//              threads get what the callbacks freed, a few times. What other threads are giving back to the
-//              driver meanwhile, or are about to, is waited for.
+//              may call empty_cache() or drop buffers), then one more try, then `exhausted` (Relief says when
+//              not yet). What other threads are giving back to the driver meanwhile, or are about to, is
+//              waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait. Of more than kStripes threads several begin at the same stripe.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
@@ -71,8 +71,26 @@ class Allocator final : public device::Recycler,
   }
 
   void on_pressure(Pressure::Callback callback) { pressure_.add(std::move(callback)); }
-  // For who was refused without callbacks, and now holds nothing: a next try finds what they free.
-  bool relieve(uint64_t bytes_asked);  // false: no callback was called
+
+  // What may help a refused request: the callbacks. What they free, other threads may take first, so that a
+  // request which would have fitted may ask again.
+  class Relief {
+   public:
+    explicit Relief(Allocator& of, device::MemoryKind kind = device::MemoryKind::device)
+        : of_(of), kind_(kind) {}
+    // Runs them; the caller holds nothing that one may wait for. False: another try would find no more.
+    bool ask(uint64_t bytes);
+
+   private:
+    static constexpr int kMost = 8;
+    bool would_have_fitted(uint64_t bytes) const;
+
+    Allocator& of_;
+    const device::MemoryKind kind_;
+    int asked_ = 0;
+    bool had_callbacks_ = false;
+    uint64_t given_ = 0;  // by of_, before they ran
+  };
 
   struct KindStats {
     uint64_t allocated = 0;  // in use by buffers, rounded to classes
@@ -108,7 +126,11 @@ class Allocator final : public device::Recycler,
   struct Tally {
     // Given less taken back through this part: the sum over all parts means something, one alone does not.
     int64_t allocated = 0;
-    uint64_t cached = 0;
+    uint64_t cached = 0, given = 0;
+    void give(uint64_t bytes) {
+      allocated += static_cast<int64_t>(bytes);
+      given += bytes;
+    }
   };
   template <class T>
   struct PerKind : std::array<T, kKinds> {
@@ -119,7 +141,6 @@ class Allocator final : public device::Recycler,
     std::array<std::vector<Block>, kKinds * size_class::kClasses> blocks;
     PerKind<Tally> tally;
     uint64_t hits = 0, recycled = 0;
-    uint64_t given = 0;  // new from the driver, or charged
     Ref<device::Recycler> keeper;
   };
   struct alignas(64) PaddedStripe {
@@ -160,9 +181,6 @@ class Allocator final : public device::Recycler,
   // take() until it is not exhausted, or nothing more can be done: the ladder that the head describes.
   template <class Take>
   auto take_under_pressure(Want want, Callbacks callbacks, Take&& take) -> decltype(take());
-  // After what callbacks free.
-  template <class Take>
-  auto take_relieved(Want want, Take&& take) -> decltype(take());
   // With the cache emptied, and with what other threads are moving out of it waited for.
   template <class Take>
   auto take_emptied(Take&& take) -> decltype(take());
@@ -180,8 +198,8 @@ class Allocator final : public device::Recycler,
   void with_stripe(Use&& use);
   void count_given(Want want);
   void count_taken_back(Want want);
-  Stats sum() const;              // what the parts count
-  uint64_t times_served() const;  // all requests
+  Stats sum() const;                              // what the parts count
+  uint64_t given(device::MemoryKind kind) const;  // bytes, in all requests so far
   Status exhausted(Want asked, const Status& why) const;
   void note_peak(device::MemoryKind kind);
 

@@ -137,6 +137,49 @@ TEST_CASE("simulated: a request is served by what another thread's pressure call
   });
 }
 
+// By a lock of the application's, say, or the end of a model's calls.
+TEST_CASE("simulated: a pressure callback that waits for a thread which waits for it costs a delay") {
+  holds_for_seeds(100, [](Simulation& sim) {
+    SmallMemory memory;
+    const Ref<device::Buffer> held = *memory.allocator->allocate(6 * kMiB);
+    test::Latch first_inside, second_refused;
+    memory.allocator->on_pressure([&](uint64_t bytes) {
+      if (bytes != 3 * kMiB) return;
+      first_inside.open();
+      second_refused.wait();
+    });
+    run_together(2, [&](int thread) {
+      if (thread == 0) {
+        sim.expect(!memory.allocator->allocate(3 * kMiB).ok(), "there is no room");
+        return;
+      }
+      first_inside.wait();
+      sim.expect(!memory.allocator->allocate(4 * kMiB).ok(), "there is no room");
+      second_refused.open();
+    });
+  });
+}
+
+// What others need for a moment is no reason to ask again for what would not fit without them.
+TEST_CASE("simulated: a request that could not have been served asks the callbacks once") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    SmallMemory memory;
+    const Ref<device::Buffer> held = *memory.allocator->allocate(6 * kMiB);
+    Atomic<int> calls{0};
+    memory.allocator->on_pressure([&](uint64_t bytes) {
+      if (bytes == 3 * kMiB) calls.add_relaxed(1);
+    });
+    run_together(2, [&](int thread) {
+      if (thread == 0) {
+        sim.expect(!memory.allocator->allocate(3 * kMiB).ok(), "there is no room");
+        return;
+      }
+      for (int i = 0; i < 4; ++i) static_cast<void>(memory.allocator->allocate(kMiB / 8).ok());
+    });
+    sim.expect(calls.load_relaxed() == 1, "it was asked once");
+  });
+}
+
 TEST_CASE("simulated: a request is served by what callbacks free, though other threads take it first") {
   holds_for_seeds(300, [](Simulation& sim) {
     SmallMemory memory;

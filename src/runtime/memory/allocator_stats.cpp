@@ -37,13 +37,10 @@ Allocator::Stats Allocator::sum() const {
   return stats;
 }
 
-uint64_t Allocator::times_served() const {
-  uint64_t times = large_.lock()->hits;
-  for (const PaddedStripe& padded : stripes_) {
-    const auto stripe = padded.data.lock();
-    times += stripe->hits + stripe->given;
-  }
-  return times;
+uint64_t Allocator::given(MemoryKind kind) const {
+  uint64_t bytes = large_.lock()->tally[kind].given;
+  for (const PaddedStripe& stripe : stripes_) bytes += stripe.data.lock()->tally[kind].given;
+  return bytes;
 }
 
 // On the way of a call: a sample that would have to wait for a lock is left out.

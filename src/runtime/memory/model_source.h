@@ -2,7 +2,7 @@
 //
 //   What       Until loaded() as the allocator. From then on what it asks for is for a compilation, which
 //              other threads wait for, and a pressure callback may call the model: callbacks run after it
-//              has failed, and then it is tried once more (Runtime::find_program()).
+//              has failed, and then it is tried again (Runtime::find_program()).
 //   Threads    Any, but loaded(): once, before the model is used.
 //   Blocks     As the allocator.
 #pragma once

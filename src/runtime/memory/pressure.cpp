@@ -53,12 +53,6 @@ void Pressure::add(Callback callback) {
   callbacks_.lock()->push_back(std::move(shared));
 }
 
-bool Pressure::relieve(uint64_t bytes_asked) {
-  const bool any = call(bytes_asked);
-  wait_for_others();
-  return any;
-}
-
 bool Pressure::inside_callback() { return InCallbacks::innermost != nullptr; }
 
 // Not for what a callback asks for itself: it would be called again, and again, until the stack ends.
@@ -77,8 +71,9 @@ bool Pressure::call(uint64_t bytes_asked) {
 void Pressure::wait_for_others() {
   if (inside_callback()) return;
   auto callers = callers_.lock();
-  callers.wait(
-      [&callers, end = callers->next] { return callers->inside.empty() || *callers->inside.begin() >= end; });
+  static_cast<void>(callers.wait_until(Deadline::in(kLongestWait), [&callers, end = callers->next] {
+    return callers->inside.empty() || *callers->inside.begin() >= end;
+  }));
 }
 
 }  // namespace heddle::runtime

@@ -23,7 +23,7 @@ constexpr int64_t kAtOnce = 4;      // columns
 constexpr int64_t kMostAtOnce = 6;  // rows: all sums stay in registers
 
 using Sixteen = float __attribute__((vector_size(64)));
-using Four = float __attribute__((vector_size(16)));
+using Quad = float __attribute__((vector_size(16)));
 
 HEDDLE_WIDE inline __mmask32 first_of(int64_t all, int64_t left) {
   return left >= all ? ~__mmask32{0} : (__mmask32{1} << left) - 1;
@@ -71,7 +71,7 @@ HEDDLE_WIDE inline Sixteen sums_of_pairs(const Sixteen& a, const Sixteen& b) {
 }
 
 // The sum of each.
-HEDDLE_WIDE inline Four sums_of(const std::array<Sixteen, kAtOnce>& s) {
+HEDDLE_WIDE inline Quad sums_of(const std::array<Sixteen, kAtOnce>& s) {
   const Sixteen ab = sums_of_pairs(s[0], s[1]), cd = sums_of_pairs(s[2], s[3]);
   const Sixteen quarters =
       __builtin_shufflevector(ab, cd, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
@@ -113,7 +113,7 @@ HEDDLE_WIDE void dots_of(const typename How::X* x, int64_t depth, const Columns&
   }
 #pragma GCC unroll 8
   for (size_t row = 0; row < kRows; ++row) {
-    const Four its = sums_of(sums[row]);
+    const Quad its = sums_of(sums[row]);
     std::memcpy(to + row * kAtOnce, &its, sizeof its);
   }
 }

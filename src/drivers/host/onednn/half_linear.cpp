@@ -13,17 +13,13 @@
 namespace heddle::host {
 namespace {
 
-constexpr int64_t kPanelFloats = 64 << 10;
-constexpr int64_t kFewestColumns = 16;
-constexpr int64_t kTasksPerCore = 2;
-constexpr int64_t kMostTurnedHalfRows = 512;  // a panel has too few columns for sgemm
-
 class HalfLinearStep final : public Step {
  public:
   HalfLinearStep(const FewRows& problem, int width) : p_(problem) {
     const bool is_shared = width > 1 && 2 * p_.m * p_.k * p_.n >= kWorthSharing;
     columns_ = std::max(kPanelFloats / p_.k / kFewestColumns, int64_t{1}) * kFewestColumns;
     if (is_shared) columns_ = std::min(columns_, whole_lines((p_.n + width - 1) / width));
+    if (is_shared) width_ = width;
     columns_ = std::min(columns_, p_.n);
     tasks_ = is_shared ? std::min<int64_t>(panels(), kTasksPerCore * width) : 1;
   }
@@ -36,8 +32,10 @@ class HalfLinearStep final : public Step {
   }
 
   Status run(const RunContext& context) const override {
-    if (turned_ != nullptr)
-      turned_->turn_x(context.read<float>(p_.x), reinterpret_cast<float*>(context.arena + scratch_), 0, p_.k);
+    if (turned_ != nullptr) {
+      turned_->turn_x(context, width_, context.read<float>(p_.x),
+                      reinterpret_cast<float*>(context.arena + scratch_));
+    }
     if (tasks_ == 1) return run_task(context, 0);
     return for_each_piece(context, static_cast<size_t>(tasks_), "a matrix product",
                           [&](size_t i) { return run_task(context, static_cast<int64_t>(i)); });
@@ -54,6 +52,11 @@ class HalfLinearStep final : public Step {
   }
 
  private:
+  static constexpr int64_t kPanelFloats = 64 << 10;
+  static constexpr int64_t kFewestColumns = 16;
+  static constexpr int64_t kTasksPerCore = 2;
+  static constexpr int64_t kMostTurnedHalfRows = 512;  // a panel has too few columns for sgemm
+
   static int64_t whole_lines(int64_t columns) {
     return (columns + kFewestColumns - 1) / kFewestColumns * kFewestColumns;
   }
@@ -110,6 +113,7 @@ class HalfLinearStep final : public Step {
 
   FewRows p_;
   int64_t columns_;  // of a panel
+  int width_ = 1;    // threads that share it
   int64_t tasks_;    // a task is some panels, one after another in its part of the scratch
   std::unique_ptr<const TurnedPanels> turned_;  // null: sgemm, or sums
   uint64_t scratch_ = 0;

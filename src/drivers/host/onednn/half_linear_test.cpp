@@ -106,7 +106,7 @@ void check_values(const HalfProduct& p, const HalfRan& ran, const std::vector<do
 TEST_CASE("a weight of sixteen bits is multiplied as it lies, and its f32 form is never whole") {
   for (const ir::DType dtype : {ir::DType::kBF16, ir::DType::kF16}) {
     for (const bool trans_w : {true, false}) {
-      for (const int64_t m : {1, 8, 9, 100}) {
+      for (const int64_t m : {1, 6, 8, 9, 16, 100}) {
         const HalfProduct p{m, 600, 1001, dtype, trans_w};
         CAPTURE(dtype);
         CAPTURE(trans_w);

@@ -16,6 +16,7 @@ using MatmulDesc = dnnl::matmul::primitive_desc;
 
 constexpr int64_t kTurnedTile = 4;
 constexpr int64_t kTurnedLine = 16;  // floats of a cache line
+constexpr int64_t kWorthTurningTogether = 1 << 15;  // elements of x
 constexpr float kNoBias = -0.0f;     // adds nothing, to -0 neither
 
 using Four = float __attribute__((vector_size(16)));
@@ -102,8 +103,17 @@ uint64_t TurnedPanels::scratch_bytes(int64_t columns) const {
   return y_bytes(columns) + most;
 }
 
-void TurnedPanels::turn_x(const float* x, float* turned, int64_t first, int64_t last) const {
-  turn(x + first, k_, m_, last - first, nullptr, turned + first * m_, m_);
+void TurnedPanels::turn_x(const RunContext& context, int width, const float* x, float* turned) const {
+  const auto turn_columns = [&](int64_t first, int64_t last) {
+    turn(x + first, k_, m_, last - first, nullptr, turned + first * m_, m_);
+  };
+  const auto turners = static_cast<int>(std::min<int64_t>(width, k_ / kTurnedLine));
+  if (turners < 2 || m_ * k_ < kWorthTurningTogether || context.caller.share() == 1)
+    return turn_columns(0, k_);
+  const int64_t lines = (k_ + kTurnedLine - 1) / kTurnedLine;
+  context.caller.for_each(turners, [&](int i) {
+    turn_columns(lines * i / turners * kTurnedLine, std::min(lines * (i + 1) / turners * kTurnedLine, k_));
+  });
 }
 
 Status TurnedPanels::run(int64_t columns, const float* turned_x, const float* w, const float* bias, float* y,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "drivers/host/onednn/primitive.h"
+#include "drivers/host/step.h"
 
 namespace heddle::host {
 
@@ -29,7 +30,8 @@ class TurnedPanels {
                                                           const std::vector<int64_t>& columns);
 
   uint64_t x_bytes() const;                                                       // of x'
-  void turn_x(const float* x, float* turned, int64_t first, int64_t last) const;  // of k
+  // By the team where there is much of it; `width` threads at most.
+  void turn_x(const RunContext& context, int width, const float* x, float* turned) const;
 
   uint64_t scratch_bytes(int64_t columns) const;
   // `w`, `bias` (or null) and `y` begin at the panel; y's rows are `y_stride` apart.

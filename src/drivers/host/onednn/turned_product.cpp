@@ -16,7 +16,7 @@ class TurnedProductStep final : public Step {
     const int64_t lines = (p_.n + width * kCacheLine - 1) / (width * kCacheLine);
     shared_.columns = std::min(alone_.columns, lines * kCacheLine);
     shared_.tasks = std::min<int64_t>(shared_.panels(), kTasksPerCore * width);
-    if (p_.m * p_.k >= kWorthTurningTogether) turners_ = std::min<int64_t>(width, p_.k / kCacheLine);
+    width_ = width;
   }
 
   // False: oneDNN has no kernel of its own for it.
@@ -30,15 +30,9 @@ class TurnedProductStep final : public Step {
   Status run(const RunContext& context) const override {
     const auto* const x = context.read<float>(p_.x);
     auto* const turned = reinterpret_cast<float*>(context.arena + scratch_);
-    if (shared_.tasks == 1 || context.caller.share() == 1) {
-      panels_->turn_x(x, turned, 0, p_.k);
+    panels_->turn_x(context, width_, x, turned);
+    if (shared_.tasks == 1 || context.caller.share() == 1)
       return run_panels(context, alone_, 0, alone_.panels(), 0);
-    }
-    const int64_t lines = (p_.k + kCacheLine - 1) / kCacheLine;
-    context.caller.for_each(static_cast<int>(turners_), [&](int i) {
-      panels_->turn_x(x, turned, lines * i / turners_ * kCacheLine,
-                      std::min(lines * (i + 1) / turners_ * kCacheLine, p_.k));
-    });
     return for_each_piece(context, static_cast<size_t>(shared_.tasks), "a matrix product", [&](size_t i) {
       const auto task = static_cast<int64_t>(i);
       return run_panels(context, shared_, shared_.panels() * task / shared_.tasks,
@@ -62,7 +56,6 @@ class TurnedProductStep final : public Step {
   static constexpr int64_t kPanel = 128;     // rows of the weight: their y' stays in the core's cache
   static constexpr int64_t kCacheLine = 16;  // floats
   static constexpr int64_t kTasksPerCore = 2;
-  static constexpr int64_t kWorthTurningTogether = 1 << 15;  // elements of x
 
   // Of the weight's rows, which are y's columns. A task is some panels, one after the other.
   struct Cut {
@@ -90,7 +83,7 @@ class TurnedProductStep final : public Step {
   FewRows p_;
   Cut alone_;   // for a caller that no thread helps
   Cut shared_;  // one task: not worth sharing
-  int64_t turners_ = 1;
+  int width_ = 1;  // threads that share it
   std::unique_ptr<const TurnedPanels> panels_;
   uint64_t scratch_ = 0;
 };
