@@ -33,12 +33,13 @@ HEDDLE_WIDE inline __mmask32 first_of(int64_t all, int64_t left) {
 struct PairsOfBf16 {
   using X = uint16_t;
   static constexpr int64_t kElements = 32;
-  HEDDLE_WIDE static __m512bh x(const uint16_t* from, __mmask32 those) {
-    return reinterpret_cast<__m512bh>(_mm512_maskz_loadu_epi16(those, from));
+  // Not as __m512bh: a function of Clang 16 without optimisation returns garbage for that.
+  HEDDLE_WIDE static __m512i x(const uint16_t* from, __mmask32 those) {
+    return _mm512_maskz_loadu_epi16(those, from);
   }
-  HEDDLE_WIDE static __m512bh weight(const uint16_t* from, __mmask32 those) { return x(from, those); }
-  HEDDLE_WIDE static Sixteen added(Sixteen sum, __m512bh x, __m512bh w) {
-    return _mm512_dpbf16_ps(sum, x, w);
+  HEDDLE_WIDE static __m512i weight(const uint16_t* from, __mmask32 those) { return x(from, those); }
+  HEDDLE_WIDE static Sixteen added(Sixteen sum, __m512i x, __m512i w) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(x), reinterpret_cast<__m512bh>(w));
   }
 };
 
