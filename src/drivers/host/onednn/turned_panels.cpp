@@ -15,9 +15,9 @@ namespace {
 using MatmulDesc = dnnl::matmul::primitive_desc;
 
 constexpr int64_t kTurnedTile = 4;
-constexpr int64_t kTurnedLine = 16;  // floats of a cache line
+constexpr int64_t kTurnedLine = 16;                 // floats of a cache line
 constexpr int64_t kWorthTurningTogether = 1 << 15;  // elements of x
-constexpr float kNoBias = -0.0f;     // adds nothing, to -0 neither
+constexpr float kNoBias = -0.0f;                    // adds nothing, to -0 neither
 
 using Four = float __attribute__((vector_size(16)));
 

@@ -29,7 +29,7 @@ class TurnedPanels {
   static Result<std::unique_ptr<const TurnedPanels>> make(const Engine& engine, int64_t m, int64_t k,
                                                           const std::vector<int64_t>& columns);
 
-  uint64_t x_bytes() const;                                                       // of x'
+  uint64_t x_bytes() const;  // of x'
   // By the team where there is much of it; `width` threads at most.
   void turn_x(const RunContext& context, int width, const float* x, float* turned) const;
 

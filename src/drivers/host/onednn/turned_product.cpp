@@ -81,8 +81,8 @@ class TurnedProductStep final : public Step {
   }
 
   FewRows p_;
-  Cut alone_;   // for a caller that no thread helps
-  Cut shared_;  // one task: not worth sharing
+  Cut alone_;      // for a caller that no thread helps
+  Cut shared_;     // one task: not worth sharing
   int width_ = 1;  // threads that share it
   std::unique_ptr<const TurnedPanels> panels_;
   uint64_t scratch_ = 0;
