@@ -18,7 +18,8 @@ using MatmulDesc = dnnl::matmul::primitive_desc;
 
 class Bf16LinearStep final : public Step {
  public:
-  Bf16LinearStep(const FewRows& problem, int width) : p_(problem) {
+  Bf16LinearStep(const FewRows& problem, int width)
+      : p_(problem), by_dots_(p_.trans_w && p_.m <= kMostRowsOfBf16Dots && has_bf16_dots()) {
     if (width > 1 && 2 * p_.m * p_.k * p_.n >= kWorthSharing) {
       const int64_t lines = (p_.n + width * kCacheLine - 1) / (width * kCacheLine);
       columns_ = lines * kCacheLine;
@@ -27,7 +28,7 @@ class Bf16LinearStep final : public Step {
   }
 
   Status prepare(const Engine& engine) {
-    if (by_dots()) return {};
+    if (by_dots_) return {};
     HEDDLE_TRY_ASSIGN(whole_, make(engine, p_.n));
     if (pieces() == 1) return {};
     HEDDLE_TRY_ASSIGN(piece_, make(engine, columns_));
@@ -47,16 +48,16 @@ class Bf16LinearStep final : public Step {
   }
 
   uint64_t scratch_bytes() const override {
-    if (by_dots()) return 0;
+    if (by_dots_) return 0;
     const uint64_t shared = pieces() == 1 ? 0 : piece_scratch_bytes() * static_cast<uint64_t>(pieces());
     return std::max(whole_->scratch_bytes(), shared);
   }
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   uint64_t resident_bytes() const override {
-    return 512 + (by_dots() ? 0 : pieces() == 1 ? 1 : 3) * Primitive::kResidentBytes;
+    return 512 + (by_dots_ ? 0 : pieces() == 1 ? 1 : 3) * Primitive::kResidentBytes;
   }
   std::string path() const override {
-    return text(by_dots() ? "sums of rows" : whole_->implementation(), ", bf16 weight as it lies",
+    return text(by_dots_ ? "sums of rows" : whole_->implementation(), ", bf16 weight as it lies",
                 pieces() == 1 ? "" : text(" in ", pieces(), " pieces"));
   }
 
@@ -69,10 +70,9 @@ class Bf16LinearStep final : public Step {
     std::byte* scratch;
   };
 
-  bool by_dots() const { return p_.trans_w && p_.m <= kMostRowsOfBf16Dots && has_bf16_dots(); }
   int64_t pieces() const { return (p_.n + columns_ - 1) / columns_; }
   uint64_t piece_scratch_bytes() const {
-    return by_dots() ? 0 : aligned(std::max(piece_->scratch_bytes(), last_->scratch_bytes()));
+    return by_dots_ ? 0 : aligned(std::max(piece_->scratch_bytes(), last_->scratch_bytes()));
   }
 
   Result<Ref<const Primitive>> make(const Engine& engine, int64_t columns) const {
@@ -107,7 +107,8 @@ class Bf16LinearStep final : public Step {
     return columns.primitive->run(std::span(addresses).first(count));
   }
 
-  FewRows p_;
+  const FewRows p_;
+  const bool by_dots_;
   int64_t columns_ = INT64_MAX;  // of a piece
   Ref<const Primitive> whole_, piece_, last_;
   uint64_t scratch_ = 0;

@@ -15,7 +15,10 @@ namespace {
 
 class HalfLinearStep final : public Step {
  public:
-  HalfLinearStep(const FewRows& problem, int width) : p_(problem) {
+  HalfLinearStep(const FewRows& problem, int width)
+      : p_(problem),
+        has_dots_(has_half_dots()),
+        sums_rows_(p_.trans_w && p_.m <= (has_dots_ ? kMostRowsOfHalfDots : kMostRowsOfDots)) {
     const bool is_shared = width > 1 && 2 * p_.m * p_.k * p_.n >= kWorthSharing;
     columns_ = std::max(kPanelFloats / p_.k / kFewestColumns, int64_t{1}) * kFewestColumns;
     if (is_shared) columns_ = std::min(columns_, whole_lines((p_.n + width - 1) / width));
@@ -25,7 +28,7 @@ class HalfLinearStep final : public Step {
   }
 
   Status prepare(const Engine& engine) {
-    if (!p_.trans_w || sums_rows() || p_.m <= kMostFewRows || p_.m > kMostTurnedHalfRows) return {};
+    if (!p_.trans_w || sums_rows_ || p_.m <= kMostFewRows || p_.m > kMostTurnedHalfRows) return {};
     HEDDLE_TRY_ASSIGN(turned_,
                       TurnedPanels::make(engine, p_.m, p_.k, {columns_, p_.n - (panels() - 1) * columns_}));
     return {};
@@ -45,7 +48,7 @@ class HalfLinearStep final : public Step {
   void set_scratch(uint64_t offset) override { scratch_ = offset; }
   std::string path() const override {
     const std::string how = turned_ != nullptr ? text("turned, ", turned_->implementation(), ", ")
-                            : sums_rows()      ? "sums of rows, "
+                            : sums_rows_       ? "sums of rows, "
                                                : "oneDNN sgemm, ";
     return text(how, p_.w.half.value(), " weight in ", panels(), " panels",
                 tasks_ == 1 ? "" : text(" by ", tasks_, " tasks"));
@@ -61,12 +64,8 @@ class HalfLinearStep final : public Step {
     return (columns + kFewestColumns - 1) / kFewestColumns * kFewestColumns;
   }
   int64_t panels() const { return (p_.n + columns_ - 1) / columns_; }
-  // Of a few rows the panel's f32 form would be written and read for little.
-  bool sums_rows() const {
-    return p_.trans_w && p_.m <= (has_half_dots() ? kMostRowsOfHalfDots : kMostRowsOfDots);
-  }
   uint64_t panel_bytes() const {
-    return sums_rows() ? 0 : aligned(static_cast<uint64_t>(p_.k * columns_) * sizeof(float));
+    return sums_rows_ ? 0 : aligned(static_cast<uint64_t>(p_.k * columns_) * sizeof(float));
   }
 
   uint64_t x_bytes() const { return turned_ == nullptr ? 0 : turned_->x_bytes(); }
@@ -87,10 +86,10 @@ class HalfLinearStep final : public Step {
     const uint16_t* const w = context.read<uint16_t>(p_.w);
     float* const y = context.write<float>(p_.y) + column;
     const float* const bias = p_.bias.present() ? context.read<float>(p_.bias) + column : nullptr;
-    if (sums_rows()) {
+    if (sums_rows_) {
       const HalfDots<float> dots = {p_.m, p_.k, columns, context.read<float>(p_.x), w + column * p_.k,
                                     bias, y,    p_.n};
-      has_half_dots() ? half_dots(*p_.w.half, dots) : few_rows_dots(*p_.w.half, dots);
+      has_dots_ ? half_dots(*p_.w.half, dots) : few_rows_dots(*p_.w.half, dots);
       return {};
     }
     if (turned_ != nullptr) {
@@ -111,10 +110,12 @@ class HalfLinearStep final : public Step {
     return onednn_status(status, "a product with a weight of sixteen bits");
   }
 
-  FewRows p_;
-  int64_t columns_;  // of a panel
-  int width_ = 1;    // threads that share it
-  int64_t tasks_;    // a task is some panels, one after another in its part of the scratch
+  const FewRows p_;
+  const bool has_dots_;
+  const bool sums_rows_;  // of a few rows the panel's f32 form would be written and read for little
+  int64_t columns_;       // of a panel
+  int width_ = 1;         // threads that share it
+  int64_t tasks_;         // a task is some panels, one after another in its part of the scratch
   std::unique_ptr<const TurnedPanels> turned_;  // null: sgemm, or sums
   uint64_t scratch_ = 0;
 };

@@ -21,6 +21,7 @@ struct HalfProduct {
   bool bias = true;
   bool weight_read_twice = false;
   bool half_x = false;
+  bool x_read_twice = false;
 };
 
 ir::DType dtype_of_x(const HalfProduct& p) { return p.half_x ? p.weight : ir::DType::kF32; }
@@ -39,6 +40,7 @@ ir::Graph graph_of_half(const HalfProduct& p) {
   if (p.bias) inputs.push_back(*b.node("Cast", {b.input("bias", {p.weight, {p.n}})}, to_f32));
   b.output(*b.node("Linear", inputs, {{"trans_w", int64_t{p.trans_w}}}));
   if (p.weight_read_twice) b.output(*b.node("Abs", {inputs[1]}));
+  if (p.x_read_twice) b.output(*b.node("Abs", {inputs[0]}));
   return require(b.take());
 }
 
@@ -164,16 +166,21 @@ TEST_CASE("rows and a weight of bf16 are multiplied as they lie, where the proce
   }
 }
 
-TEST_CASE("rows of f16, or rows of bf16 that something else reads, are cast before their product") {
-  HalfProduct p{.m = 3, .k = 64, .n = 96, .weight = ir::DType::kF16, .half_x = true};
-  const HalfRan f16 = run_half(p, 1);
-  CHECK(std::ranges::count(f16.steps, "Cast") == 2);
-  check_values(p, f16, sums_of(p));
-  p.weight = ir::DType::kBF16;
-  p.weight_read_twice = true;  // so the product takes both as f32
-  const HalfRan twice = run_half(p, 1);
-  CHECK(std::ranges::count(twice.steps, "Cast") == 3);
-  check_values(p, twice, sums_of(p));
+TEST_CASE("rows of f16, and rows of bf16 that something else reads or whose weight is cast, are cast") {
+  struct Case {
+    HalfProduct product;
+    int64_t casts;
+  };
+  const HalfProduct bf16{.m = 3, .k = 64, .n = 96, .half_x = true};
+  HalfProduct f16 = bf16, rows_read = bf16, weight_read = bf16;
+  f16.weight = ir::DType::kF16;
+  rows_read.x_read_twice = true;
+  weight_read.weight_read_twice = true;
+  for (const Case& each : {Case{f16, 2}, Case{rows_read, 2}, Case{weight_read, 3}}) {  // with the bias's
+    const HalfRan ran = run_half(each.product, 1);
+    CHECK(std::ranges::count(ran.steps, "Cast") == each.casts);
+    check_values(each.product, ran, sums_of(each.product));
+  }
 }
 
 TEST_CASE("programs that differ in how many pieces they have register the handler of exit() once") {
