@@ -27,9 +27,10 @@ SLICES = 16  # of each target in a call, about
 GIVEN_UP = 3  # failures in a call, after which a target gets no further slice
 MERGE_SHARE = 0.1  # of the seconds, for choosing among what was found
 MERGE_MOST_S = 60.0
-# Beyond its slice: a process that has not ended by then hangs. It reads all inputs before it looks
-# at the clock, and tells of an input that takes 30 s itself.
-GRACE_S = 45.0
+# Beyond its slice: a process that has not ended by then hangs. It reads all inputs, a minute's work of some
+# targets, before it looks at the clock, and tells of an input that takes 30 s itself.
+GRACE_S = 120.0
+SLICE_LEAST_S = 10.0  # a further one would do little but read
 DUMP_S = 5.0  # from SIGABRT, at which libFuzzer writes the input that it is at, to SIGKILL
 TAIL = 4000  # characters of the output of a process that failed
 TOTALS, FOUND = "totals.json", "corpus"
@@ -98,7 +99,7 @@ class Fuzzing:
         seconds = max(1, min(longest, int(left)))
         with self.turn:
             wanted = [target for target in self.targets if target.failures_here < GIVEN_UP]
-            if left < 1:
+            if left < min(SLICE_LEAST_S, longest):
                 wanted = [target for target in self.targets if target.slices_here == 0]
             if not wanted:
                 return None

@@ -53,6 +53,9 @@ double source_of(const std::string& mode, const ResizeAxis& axis, int64_t positi
   return in / 2 * (1 - static_cast<double>(axis.out) / length) + half;
 }
 
+// Of a crop far outside the operand, places lie beyond 64 bits, or nowhere at all. From here on, all are alike.
+double within_reach(double x) { return std::isnan(x) ? 0 : std::clamp(x, -0x1p62, 0x1p62); }
+
 int64_t nearest_to(const std::string& mode, double x) {
   const double below = std::floor(x);
   const double rest = x - below;
@@ -98,9 +101,8 @@ void exclude_outside(Kernel& kernel, int64_t left, int64_t extent) {
   for (double& weight : kernel.weights) weight /= sum == 0 ? 1 : sum;
 }
 
-int64_t scaled(double scale, int64_t extent) {
-  const double out = std::floor(scale * static_cast<double>(extent));
-  return out < 0x1p62 ? static_cast<int64_t>(out) : Dim::kHuge;
+int64_t extent_of(double length) {
+  return length < 0x1p62 ? static_cast<int64_t>(std::floor(length)) : Dim::kHuge;
 }
 
 Status check_count(const Tensor& given, std::string_view argument, size_t axes) {
@@ -117,7 +119,7 @@ void keep_aspect(const std::string& policy, std::vector<ResizeAxis>& axes) {
   }
   for (ResizeAxis& axis : axes) {
     axis.scale = scale;
-    axis.out = static_cast<int64_t>(scale * static_cast<double>(axis.in) + 0.5);
+    axis.out = extent_of(scale * static_cast<double>(axis.in) + 0.5);
   }
 }
 
@@ -174,7 +176,7 @@ Result<std::vector<ResizeAxis>> resize_axes(const Node& node, const Extents& in,
     if (scales != nullptr) {
       axis.scale = scales->get(at);
       if (!(axis.scale > 0)) return Status::invalid("scales holds ", axis.scale, "; it has to be above 0");
-      axis.out = scaled(axis.scale, axis.in);
+      axis.out = extent_of(axis.scale * static_cast<double>(axis.in));
     } else {
       axis.out = sizes->get_i64(at);
       if (axis.out < 0) return Status::invalid("sizes holds ", axis.out, "; it has to be 0 or more");
@@ -209,7 +211,7 @@ AxisTaps taps_of(const Node& node, const ResizeAxis& axis) {
   const auto held = [&](int64_t at) { return std::clamp<int64_t>(at, 0, axis.in - 1); };
   AxisTaps taps;
   for (int64_t position = 0; position < axis.out; ++position) {
-    const double x = source_of(mode, axis, position);
+    const double x = within_reach(source_of(mode, axis, position));
     if (mode == "tf_crop_and_resize" && (x < 0 || x > static_cast<double>(axis.in - 1))) {
       taps.outside.resize(static_cast<size_t>(axis.out), 0);
       taps.outside[static_cast<size_t>(position)] = 1;

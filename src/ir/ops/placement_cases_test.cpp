@@ -136,6 +136,13 @@ void add_resizes(std::vector<Case>& all) {
                  {u8({1, 2}, {0, 255}), none(), scales({1, 2})},
                  {{"mode", text_of("linear")}},
                  {u8({1, 4}, {0, 64, 191, 255})}});
+  // Places beyond 64 bits are outside, too.
+  all.push_back({"Resize",
+                 {f32({2}, {1, 2}), fixed(f32({2}, {0, 1e30})), scales({1})},
+                 {{"mode", text_of("linear")},
+                  {"coordinate_transformation_mode", text_of("tf_crop_and_resize")},
+                  {"extrapolation_value", 7.0}},
+                 {f32({2}, {1, 7})}});
   all.push_back({"Resize",
                  {f32({4, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), none(), none(), numbers({2, 2})},
                  {{"keep_aspect_ratio_policy", text_of("not_larger")}},
@@ -167,6 +174,11 @@ void add_sampling(std::vector<Case>& all) {
                  {f32({1, 1, 2, 2}, {1, 2, 3, 4}), f32({kB, 4}, {0, 0, 2, 2, 0, 0, 1, 1}), i64({kB}, {0, 0})},
                  {{"sampling_ratio", i(1)}},
                  {f32({kB, 1, 1, 1}, {2.5, 1})}});
+  // A box that is nowhere has no sample.
+  all.push_back({"RoiAlign",
+                 {f32({1, 1, 2, 2}, {1, 2, 3, 4}), f32({1, 4}, {kNaN, 0, kNaN, 2}), i64({1}, {0})},
+                 {},
+                 {f32({1, 1, 1, 1}, {0})}});
   all.push_back({"Col2Im",
                  {f32({kB, 2, 2}, {1, 2, 3, 4, 5, 6, 7, 8}), numbers({1, 3}), numbers({1, 2})},
                  {},

@@ -93,9 +93,10 @@ struct SumSquare : Total {
   void take(int64_t x) { whole = wrap_add(whole, wrap_mul(x, x)); }
 };
 struct Length : SumSquare {
+  // Squares of integers wrap: a sum below 0 has no root.
   void finish() {
     real = std::sqrt(real);
-    whole = static_cast<int64_t>(std::sqrt(static_cast<double>(whole)));
+    whole = whole < 0 ? 0 : static_cast<int64_t>(std::sqrt(static_cast<double>(whole)));
   }
 };
 struct Product : Total {

@@ -47,6 +47,7 @@ std::vector<Case> reduce_cases() {
       {"ReduceSum", {dims({kB, 4, kS})}, {}, {dims({kB + kS + 4})}},
       // Beyond i64 and back: it wraps, as no Dim does.
       {"ReduceSum", {i64({3}, {0x1p62, 0x1p62, -0x1p62})}, {}, {i64({1}, {0x1p62})}},
+      {"ReduceL2", {i64({2}, {0x1p31, 0x1p31})}, {}, {i64({1}, {0})}},
       {"ArgMax", {x}, {{"axis", i(1)}}, {i64({kB, 1}, {1, 0})}},
       {"ArgMax",
        {x},

@@ -111,7 +111,8 @@ struct Corner {
   double weight;
 };
 std::array<Corner, 4> corners(double y, double x, int64_t height, int64_t width) {
-  if (y < -1 || y > static_cast<double>(height) || x < -1 || x > static_cast<double>(width)) return {};
+  const bool near = y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width);
+  if (!near) return {};  // nor is NaN
   const auto split = [](double at, int64_t extent) {
     const double held = std::clamp(at, 0.0, static_cast<double>(extent - 1));
     const int64_t low = static_cast<int64_t>(held);
@@ -134,6 +135,10 @@ struct Bins {
   }
 };
 
+int64_t samples_in(double size) {
+  return size > 0 ? static_cast<int64_t>(std::ceil(std::min(size, 0x1p31))) : 0;
+}
+
 Bins bins_of(const Node& node, double from, double to, int64_t count) {
   const double scale = node.attributes.f64("spatial_scale", 1);
   const bool half = node.attributes.str("coordinate_transformation_mode", "half_pixel") == "half_pixel";
@@ -141,7 +146,7 @@ Bins bins_of(const Node& node, double from, double to, int64_t count) {
   const double length = half ? end - start : std::max(end - start, 1.0);
   const double size = length / static_cast<double>(count);
   const int64_t ratio = node.attributes.i64("sampling_ratio");
-  return {start, size, ratio > 0 ? ratio : static_cast<int64_t>(std::ceil(size))};
+  return {start, size, ratio > 0 ? ratio : samples_in(size)};
 }
 
 Status reference_roi_align(const Node& node, DataIn in, DataOut out) {
@@ -198,8 +203,11 @@ Result<Fold> fold_of(const Node& node, const std::vector<int64_t>& image, const 
                            fold.pads.size(), ", which has to be twice as many");
   }
   for (size_t i = 0; i < axes; ++i) {
-    const int64_t reach = fold.dilations[i] * (block[i] - 1) + 1;
-    const int64_t room = image[i] + fold.pads[i] + fold.pads[axes + i] - reach;
+    const int64_t begin = fold.pads[i], end = fold.pads[axes + i];
+    if (begin < 0 || end < 0)
+      return Status::invalid("pads of axis ", i, " are ", begin, " and ", end, "; they have to be 0 or more");
+    const Dim reach = Dim(fold.dilations[i]) * (Dim(block[i]) - 1) + 1;
+    const int64_t room = (Dim(image[i]) + begin + end - reach).value();
     if (block[i] < 1 || fold.dilations[i] < 1 || fold.strides[i] < 1 || room < 0) {
       return Status::invalid("a block of ", block[i], " with stride ", fold.strides[i], " and dilation ",
                              fold.dilations[i], " does not fit axis ", i, " of the image, which has ",
@@ -211,9 +219,9 @@ Result<Fold> fold_of(const Node& node, const std::vector<int64_t>& image, const 
 }
 
 int64_t product(const std::vector<int64_t>& numbers) {
-  int64_t all = 1;
-  for (int64_t n : numbers) all *= n;
-  return all;
+  Dim all = 1;
+  for (int64_t n : numbers) all = all * n;
+  return all.value();
 }
 
 Inferred infer_col2im(const Node& node, Operands in) {
@@ -251,13 +259,11 @@ Status reference_col2im(const Node& node, DataIn in, DataOut out) {
     walk(block, [&](const Index& inside, int64_t offset) {
       walk(blocks, [&](const Index& which, int64_t number) {
         int64_t at = 0;
-        bool within = true;
         for (size_t i = 0; i < axes; ++i) {
           const int64_t place = which[i] * fold.strides[i] - fold.pads[i] + inside[i] * fold.dilations[i];
-          within = within && place >= 0 && place < fold.image[i];
+          if (place < 0 || place >= fold.image[i]) return;
           at = at * fold.image[i] + place;
         }
-        if (!within) return;
         const int64_t from = (channel * patch + offset) * count + number, to = channel * plane + at;
         if (real) {
           sums[static_cast<size_t>(to)] += in[0]->get(from);

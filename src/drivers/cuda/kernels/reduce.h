@@ -64,7 +64,7 @@ struct LengthOf : SquaresOf {
     if constexpr (std::is_floating_point_v<C>) {
       return std::sqrt(sum);
     } else {
-      return C(std::sqrt(double(sum)));
+      return sum < 0 ? C(0) : C(std::sqrt(double(sum)));  // squares of integers wrap
     }
   }
 };

@@ -205,7 +205,10 @@ class ReduceStep final : public Step {
   template <class N>
   N finished(N total) const {
     if (spec_.finish == Finish::kNothing) return total;
-    if (spec_.finish == Finish::kRoot) return static_cast<N>(std::sqrt(static_cast<double>(total)));
+    if (spec_.finish == Finish::kRoot) {
+      if constexpr (std::is_integral_v<N>) total = std::max<N>(total, 0);  // squares of integers wrap
+      return static_cast<N>(std::sqrt(static_cast<double>(total)));
+    }
     if (std::is_integral_v<N> && collected_ == 0) return 0;
     return total / static_cast<N>(collected_);
   }

@@ -58,6 +58,10 @@ TEST_CASE("host kernels: reductions over any axes of any type agree with the ref
   }
 }
 
+TEST_CASE("host kernels: the root of squares that have wrapped below zero is zero") {
+  check_node("ReduceL2", {Tensor::of_i64({int64_t{1} << 31, int64_t{1} << 31})}, {}, over_axes(DType::kI64));
+}
+
 TEST_CASE("host kernels: reductions of nothing, of nothing left out, and of empty tensors") {
   for (const char* op : kReductions) {
     check_node(op, {random_tensor(DType::kF32, {3, 4})});
