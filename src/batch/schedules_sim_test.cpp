@@ -18,7 +18,7 @@ using heddle::test::explore;
 TEST_CASE("schedules: callers that meet on one lane each get their own rows, and none is forgotten") {
   for (const int count : {2, 3}) {
     // Each of its schedules shares other words: finding them takes longer than what that saves.
-    heddle::test::Scenario scenario{"coalescer", count, count == 2 ? 2u : 1u, 2};
+    heddle::test::Scenario scenario{"coalescer", count, 1, count == 2 ? 2u : 1u};
     scenario.reduced = false;
     explore(scenario, [](Simulation& sim, int threads) {
       Fixture fixture(with(1, 2));
@@ -160,7 +160,7 @@ TEST_CASE("schedules: of many threads, drawn: callers on two lanes each get thei
 
 TEST_CASE("schedules: who waits for room gets it, and a deadline takes nothing with it") {
   for (const int count : {2, 3}) {
-    explore({"request_queue_room", count, 3}, [](Simulation& sim, int threads) {
+    explore({"request_queue_room", count, count == 2 ? 3u : 2u}, [](Simulation& sim, int threads) {
       QueueOptions options;
       options.limits.max_rows = 1;
       options.capacity = 1;
