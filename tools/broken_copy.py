@@ -1,4 +1,4 @@
-"""A copy of the tree for tools/broken.py: built for a test of tests/broken, and whether that test fails there."""
+"""A copy of the tree for tools/broken.py: builds what a test needs, and says whether the test fails there."""
 
 import json
 import os
@@ -29,9 +29,8 @@ class Copy:
 
     def __init__(self, log: Path, tree: Path = COPY, each: int = 0) -> None:
         self.log, self.tree, self.each = log, tree, each
-        self.venv = (
-            tree / ".venv"
-        )  # where ROOT has its own: what ROOT's build compiled, ccache has for the copy
+        # Where ROOT has its own: what ROOT's build has compiled, ccache then has for the copy.
+        self.venv = tree / ".venv"
         self.building_s = 0.0  # since it was last set to 0
         python = sys.executable if each else str(self.venv / "bin" / "python")
         self.environment = {**os.environ, "HEDDLE_VENV": str(self.venv), "HEDDLE_PYTHON": python}

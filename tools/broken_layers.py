@@ -4,8 +4,9 @@ usage: broken_layers.py TREE LOG EACH PATCH TEST ...      (in a layer: tools/bro
 
 The programs are built once, in build/broken/base. A removal gets a mount namespace in which an overlay lies
 over that folder: the patch, what is compiled again and what a test writes are in memory and end with it, so
-that each removal begins with the built tree, under the same path. That takes Linux and root. Every named test
-first has to pass in a layer without a removal, beside the others.
+that each removal begins with the built tree, under the same path. That takes Linux and root. Where the kernel
+has no overlays, each layer is a whole copy of the folder, in memory. Every named test first has to pass in a
+layer without a removal, beside the others.
 """
 
 from __future__ import annotations
@@ -31,15 +32,21 @@ from removals import IN_PRESETS, ROOT, Removal, apply_without_git, kind_of
 # As the machine's compiler has it: a warning of another one is no verdict of a test.
 OPTIONS = ("-DCMAKE_COMPILE_WARNING_AS_ERROR=OFF", f"-DHEDDLE_PYTHON={sys.executable}")
 MADE = ("build", "dist", "shared")  # folders of the tree that are no sources, beside those of a leading dot
-# $1 is the tree, $2 a folder in which each namespace has its own memory.
+# $1 is the tree, $2 a folder in which each namespace has its own memory, $3 how it lies over the tree.
 MOUNT = """set -e
 mount -t tmpfs -o size=75% layer "$2"
 mkdir "$2/changed" "$2/work" "$2/tmp"
-mount -t overlay -o "lowerdir=$1,upperdir=$2/changed,workdir=$2/work" layer "$1"
+if [ "$3" = overlay ]; then
+  mount -t overlay -o "lowerdir=$1,upperdir=$2/changed,workdir=$2/work" layer "$1"
+else
+  cp -a "$1/." "$2/changed"
+  mount --bind "$2/changed" "$1"
+fi
 ulimit -c 0
-shift 2
+shift 3
 exec "$@"
 """
+OVERLAY, COPIED = "overlay", "copy"
 NOT_RUN, NOTICED, WRONG = "not run", "noticed", "wrong"
 
 
@@ -90,7 +97,7 @@ class Layers:
     """One built tree, and removals that are run in layers over it."""
 
     def __init__(self, jobs: int, root: Path = ROOT, folder: Path = ROOT / "build" / "broken") -> None:
-        self.jobs, self.root = jobs, root
+        self.jobs, self.root, self.way = jobs, root, OVERLAY
         self.tree, self.scratch, self.logs = folder / "base", folder / "layer", folder / "logs"
         cores = len(os.sched_getaffinity(0))
         self.each = max(2, cores // jobs)  # processes of a layer's compiler; the layers do not all compile
@@ -100,7 +107,7 @@ class Layers:
     def in_layer(self, command: Sequence[str], log: Path) -> subprocess.CompletedProcess[str]:
         """What it started ends with it."""
         words = ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", MOUNT, "layer",
-                 str(self.tree), str(self.scratch), *command]  # fmt: skip
+                 str(self.tree), str(self.scratch), self.way, *command]  # fmt: skip
         environment = os.environ | {"TMPDIR": str(self.scratch / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         with log.open("w", encoding="utf-8") as out, subprocess.Popen(
             words, cwd=self.root, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -114,12 +121,19 @@ class Layers:
         return subprocess.CompletedProcess(words, process.returncode, said, log.read_text("utf-8", "replace"))
 
     def refused(self) -> str:
-        """Why there are no layers here."""
-        try:
-            done = self.in_layer(["true"], self.logs / "layer.log")
-        except FileNotFoundError:
-            return "no layers here: there is no program unshare (of util-linux)"
-        return f"no layers here, which take Linux and root: {done.stderr.strip()}" if done.returncode else ""
+        """Why there are no layers here. Chooses the way, and says so where it is the slower one."""
+        said = ""
+        for self.way in (OVERLAY, COPIED):
+            try:
+                done = self.in_layer(["true"], self.logs / "layer.log")
+            except FileNotFoundError:
+                return "no layers here: there is no program unshare (of util-linux)"
+            if done.returncode == 0:
+                if said:
+                    print(f"no overlays here, each layer is a copy: {said}", flush=True)
+                return ""
+            said = done.stderr.strip()
+        return f"no layers here, which take Linux and root: {said}"
 
     def build(self, tests: Sequence[Sequence[str]]) -> str:
         """Builds the programs of the tests, each folder beside the others. Says what is wrong."""
@@ -253,9 +267,8 @@ def run(layers: Layers, removals: Sequence[Removal], report: Report, until: floa
         if failing:
             report.add(removal.name, Outcome(NOT_RUN, failing), report.removals)
         elif not is_over():
-            report.add(
-                removal.name, layers.judged(removal.name, removal.path, removal.tests), report.removals
-            )
+            outcome = layers.judged(removal.name, removal.path, removal.tests)
+            report.add(removal.name, outcome, report.removals)
 
     # What waits for a test waits for one that was begun before.
     checked: dict[str, Future[Outcome]] = {}

@@ -1,4 +1,4 @@
-"""Lay down what tools/broken.py --jobs needs on a Linux for x86-64 with g++, CMake and ninja, without network.
+"""Lay down what tools/broken.py --jobs needs on a Linux for x86-64 with g++, CMake, ninja and no network.
 
 usage: broken_pack.py [DIR]
 

@@ -76,7 +76,7 @@ def hunks(diff: str) -> Iterator[tuple[int, list[str], list[str]]]:
 
 
 def patched(text: str, diff: str) -> str:
-    """The file after its diff, as git makes it: each part goes where its lines are, nearest to where they were."""
+    """The file as git makes it: each part goes where its lines are, nearest to where they were."""
     lines = text.split("\n")
     moved = 0
     for first, before, after in hunks(diff):
