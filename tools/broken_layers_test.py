@@ -16,6 +16,7 @@ import pytest
 from broken_layers import COPIED, NOT_RUN, NOTICED, OVERLAY, WRONG, Layers, Outcome, Report
 from find_file import find_file
 from removals import PATCHES, ROOT, Removal, applies, apply_without_git, patched
+from skips import NO_MOUNTS, can_mount
 
 PRESETS = {
     "version": 4,
@@ -54,10 +55,7 @@ diff --git a/numbers.h b/numbers.h
  inline int two() {{ return 2; }}
  inline int three() {{ return 3; }}
 """
-needs_root = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() != 0 or shutil.which("unshare") is None,
-    reason="layers of tools/broken.py --jobs take Linux and root",
-)
+needs_mounts = pytest.mark.skipif(not can_mount(), reason=NO_MOUNTS)
 
 
 def removal(folder: Path, name: str, *cases: str) -> Removal:
@@ -84,7 +82,7 @@ def ran(layers: Layers, removals: list[Removal], file: Path, until: float | None
     return report.end(), json.loads(file.read_text())
 
 
-@needs_root
+@needs_mounts
 @pytest.mark.parametrize("way", [OVERLAY, COPIED])
 def test_removals_meet_the_unchanged_tree_and_leave_it_unchanged(layers, tmp_path, monkeypatch, way) -> None:
     monkeypatch.setattr(broken_layers, "OVERLAY", way)
@@ -100,7 +98,7 @@ def test_removals_meet_the_unchanged_tree_and_leave_it_unchanged(layers, tmp_pat
     assert list(layers.scratch.iterdir()) == []
 
 
-@needs_root
+@needs_mounts
 def test_what_does_not_notice_is_wrong_and_what_fails_unchanged_judges_nothing(layers, tmp_path) -> None:
     removals = [removal(tmp_path, "noticed_by_one_only", "one", "another"),
                 removal(tmp_path, "of_a_failing_test", "always fails")]  # fmt: skip
@@ -114,7 +112,7 @@ def test_what_does_not_notice_is_wrong_and_what_fails_unchanged_judges_nothing(l
     ]
 
 
-@needs_root
+@needs_mounts
 def test_after_the_time_none_is_handed_out(layers, tmp_path) -> None:
     status, told = ran(layers, [removal(tmp_path, "late", "one")], tmp_path / "told.json", time.monotonic())
     assert status == 0
@@ -122,7 +120,7 @@ def test_after_the_time_none_is_handed_out(layers, tmp_path) -> None:
     assert told["unchanged"] == {}
 
 
-@needs_root
+@needs_mounts
 def test_a_file_that_is_gone_from_the_tree_is_gone_from_the_built_one(layers, tmp_path) -> None:
     (layers.root / "other.h").write_text("")
     broken_layers.mirror(layers.root, layers.tree)
