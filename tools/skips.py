@@ -22,10 +22,10 @@ def allowed_skips() -> set[str]:
 
 
 def can_mount() -> bool:
+    if shutil.which("unshare") is None:
+        return False
     command = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none", "/tmp"]
-    return (
-        shutil.which(command[0]) is not None and not subprocess.run(command, capture_output=True).returncode
-    )
+    return subprocess.run(command, capture_output=True).returncode == 0
 
 
 def processor() -> str:
