@@ -93,6 +93,12 @@ def mirror(root: Path, tree: Path) -> None:
         (tree / name).unlink()
 
 
+def propagation() -> str:
+    """Under which no mount of a namespace is seen outside. Root may be no mount itself, as after chroot."""
+    mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
+    return "private" if " shared:" in mounts else "unchanged"
+
+
 class Layers:
     """One built tree, and removals that are run in layers over it."""
 
@@ -106,7 +112,7 @@ class Layers:
 
     def in_layer(self, command: Sequence[str], log: Path) -> subprocess.CompletedProcess[str]:
         """What it started ends with it."""
-        words = ["unshare", "--mount", "--propagation", "private", "/bin/sh", "-c", MOUNT, "layer",
+        words = ["unshare", "--mount", "--propagation", propagation(), "/bin/sh", "-c", MOUNT, "layer",
                  str(self.tree), str(self.scratch), self.way, *command]  # fmt: skip
         environment = os.environ | {"TMPDIR": str(self.scratch / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         with log.open("w", encoding="utf-8") as out, subprocess.Popen(
