@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-import broken
 import pytest
+from broken_copy import Copy
+from removals import Removal
 
 # What the preset of that name is in the project: a program that the thread sanitizer watches.
 PRESETS = {
@@ -49,12 +50,12 @@ int main(int, char** words) {
 
 
 @pytest.fixture(scope="module")
-def copy(tmp_path_factory: pytest.TempPathFactory) -> broken.Copy:
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Copy:
     tree = tmp_path_factory.mktemp("tree")
     (tree / "CMakePresets.json").write_text(json.dumps(PRESETS))
     (tree / "CMakeLists.txt").write_text(LISTS)
     (tree / "small_test.cpp").write_text(PROGRAM)
-    return broken.Copy(tree / "log")
+    return Copy(tree / "log", tree)
 
 
 @pytest.mark.parametrize(
@@ -67,17 +68,15 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> broken.Copy:
     ],
 )
 def test_what_the_thread_sanitizer_reports_is_a_failure_and_nothing_else(
-    copy: broken.Copy, monkeypatch: pytest.MonkeyPatch, case: str, verdict: tuple[bool, str]
+    copy: Copy, case: str, verdict: tuple[bool, str]
 ) -> None:
-    monkeypatch.setattr(broken, "COPY", copy.log.parent)
     noticed, why = copy.fails(["tsan", "small_test", case])
     assert (noticed, "" if noticed else why) == verdict
 
 
 def test_a_program_that_the_sanitizer_does_not_run_is_named(
-    copy: broken.Copy, monkeypatch: pytest.MonkeyPatch
+    copy: Copy,
 ) -> None:
-    monkeypatch.setattr(broken, "COPY", copy.log.parent)
     copy.fails(["tsan", "small_test", "passes"])
     with pytest.raises(RuntimeError, match="ctest knows no test another_test in build/tsan"):
         copy.as_ctest_runs("build/tsan", "another_test")
@@ -98,7 +97,7 @@ def test_a_head_that_is_none_of_the_forms_is_refused(tmp_path: Path, head: str, 
     patch = tmp_path / "a_lock.patch"
     patch.write_text(head + "\ndiff --git a/x b/x\nTest: of the patch's own lines\n")
     if not refused:
-        assert broken.Removal.read(patch).removes == "a lock"
+        assert Removal.read(patch).removes == "a lock"
         return
     with pytest.raises(ValueError, match=f"a_lock.patch.*{refused}"):
-        broken.Removal.read(patch)
+        Removal.read(patch)

@@ -91,13 +91,16 @@ def test_every_program_of_ctest_is_counted_by_its_cases(
     assert counts.count_doctest(report) == count
 
 
-def test_a_processor_without_bf16_may_skip_its_tests_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_may_skip_tests_of_what_it_has_not_and_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     reason, always = "this processor has no bf16 instructions", "this Python has a GIL"
     monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(skips, "can_mount", lambda: True)
     monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f")
     assert skips.allowed_skips() == {reason, always}
     monkeypatch.setattr(skips, "processor", lambda: "flags : avx2 avx512f avx512_bf16")
     assert skips.allowed_skips() == {always}
+    monkeypatch.setattr(skips, "can_mount", lambda: False)
+    assert skips.allowed_skips() == {always, skips.NO_MOUNTS}
 
 
 def test_no_stage_is_left_out_for_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,8 +38,10 @@ KINDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "ends_fairly": (("-DNP", "-DNFAIR=3"), ("-l", "-f")),
 }
 # Most searches take less time than the compilation of their verifier, so that optimising it does not pay.
-# Clang needs half of GCC's time for it, and less without tables for who unwinds the stack.
-COMPILER = ("clang-16", "-O0", "-w", "-fno-asynchronous-unwind-tables", "-DVECTORSZ=4096")
+# Clang needs half of GCC's time for it, which a machine without Clang has to do with; and less without tables
+# for who unwinds the stack.
+COMPILER = (os.environ.get("HEDDLE_SPIN_COMPILER", "clang-16"), "-O0", "-w",
+            "-fno-asynchronous-unwind-tables", "-DVECTORSZ=4096")  # fmt: skip
 LONG_COMPILED = ("-O1", "-DCOLLAPSE")  # five seconds of compilation halve what may take minutes
 FOUND = re.compile(r"^pan:\d+: (assertion violated|invalid end state|non-progress cycle)", re.M)
 TRUNCATED = re.compile(
