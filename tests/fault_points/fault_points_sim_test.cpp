@@ -91,15 +91,13 @@ const Kept kKept[] = {
     // So did one of requests that had come together.
     {"queue", std::nullopt, 1},
     // Memory that batches kept for callers expected back was out of reach for those who needed it.
-    {"queue, cancelled", sim::PlannedFault{sim::Fault::kCompile, 2, true}, 1},
+    {"queue, cancelled", sim::PlannedFault{sim::Fault::kDeviceMemory, 1}, 1},
     // A wait for a stream that failed beside it said unavailable, not what had happened.
     {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 4}, 9},
     // So did one for a queue that had failed before its timeline told.
     {"event", sim::PlannedFault{sim::Fault::kQueueFailure, 2}, 18000001},
     // A callback was called for what it asked for itself, until the stack ended.
     {"pressure", sim::PlannedFault{sim::Fault::kAllocation, 1, true}, 1},
-    // A stream that failed after its lease had ended was leased again as it was.
-    {"replicas: on each", sim::PlannedFault{sim::Fault::kQueueFailure, 1}, 8},
     // A closed device drew all calls of its model, since it had none under way.
     {"replicas: close a device", std::nullopt, 1},
 };
