@@ -46,7 +46,7 @@ struct BatchFuture::Rep : std::enable_shared_from_this<BatchFuture::Rep> {
   bool answer(std::vector<Tensor> results, const std::exception_ptr& error);  // false: it has one
   bool is_ours() const { return fork_generation() == generation_; }
   void check_ours() const {
-    if (!is_ours()) raise(forked());
+    if (!is_ours()) throw_status(forked());
   }
 
   const uint32_t generation_ = fork_generation();  // of the maker

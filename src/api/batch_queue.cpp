@@ -83,7 +83,7 @@ struct BatchQueue::Rep {
              int priority);
   void close();
   void check_ours() const {
-    if (fork_generation() != generation) raise(forked());
+    if (fork_generation() != generation) throw_status(forked());
   }
 
   const BatchFunction function;

@@ -10,7 +10,7 @@ Error::~Error() = default;
 static_assert(static_cast<int>(ErrorCode::invalid) == static_cast<int>(Code::invalid) &&
               static_cast<int>(ErrorCode::internal) == static_cast<int>(Code::internal));
 
-void raise(const Status& status) {
+void throw_status(const Status& status) {
   const auto code = static_cast<ErrorCode>(status.code());
   if (status.code() == Code::internal) throw Error(code, status.message() + " (" + status.place() + ")");
   throw Error(code, status.message());

@@ -26,13 +26,13 @@ namespace heddle {
 
 class Replicas;
 
-[[noreturn]] void raise(const Status& status);
+[[noreturn]] void throw_status(const Status& status);
 inline void check(const Status& status) {
-  if (!status.ok()) raise(status);
+  if (!status.ok()) throw_status(status);
 }
 template <class T>
 T take(Result<T> result) {
-  if (!result.ok()) raise(result.status());
+  if (!result.ok()) throw_status(result.status());
   return std::move(result).value();
 }
 

@@ -233,7 +233,7 @@ Device make(std::string_view name, const DeviceOptions& options) {
 }  // namespace
 
 Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOptions& options) {
-  if (is_forked()) raise(forked());
+  if (is_forked()) throw_status(forked());
   const int threads = driver->traits().threads;
   const runtime::Options wanted = to_runtime(options, driver->traits());
   auto runtime = take(runtime::Runtime::make(std::move(driver), wanted));
@@ -253,7 +253,7 @@ Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOpti
 }
 
 Device get(std::string_view spelled) {
-  if (is_forked()) raise(forked());
+  if (is_forked()) throw_status(forked());
   const std::string name = DeviceName::parse(spelled).to_string();
   std::optional<DeviceOptions> configured;
   {

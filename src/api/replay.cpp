@@ -30,13 +30,13 @@ const scenarios::Scenario& scenario_named(const std::string& name) {
   for (const scenarios::Scenario& each : scenarios::all()) {
     if (each.name == name) return each;
   }
-  raise(Status::invalid("there is no scenario '", name, "'; there are ", names_of(scenarios::all())));
+  throw_status(Status::invalid("there is no scenario '", name, "'; there are ", names_of(scenarios::all())));
 }
 
 // Lines "scenario NAME" and "fault NAME NTH"; what follows a # is for people.
 ReplayPlan parse(std::string_view plan) {
   if (const size_t at = plan.find('\0'); at != std::string_view::npos)
-    raise(Status::invalid("a plan is text, and byte ", at + 1, " of this one is 0"));
+    throw_status(Status::invalid("a plan is text, and byte ", at + 1, " of this one is 0"));
   ReplayPlan parsed;
   std::istringstream lines{std::string(plan)};
   for (std::string line; std::getline(lines, line);) {
@@ -49,8 +49,8 @@ ReplayPlan parse(std::string_view plan) {
     } else if (what == "fault" && more.empty()) {
       parsed.faults.push_back(take(sim::parse_fault(name, nth)));
     } else {
-      raise(Status::invalid("'", line,
-                            "' is no line of a plan; those are 'scenario NAME' and 'fault NAME NTH'"));
+      throw_status(Status::invalid("'", line,
+                                   "' is no line of a plan; those are 'scenario NAME' and 'fault NAME NTH'"));
     }
   }
   return parsed;

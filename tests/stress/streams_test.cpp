@@ -15,6 +15,7 @@ using namespace std::chrono_literals;
 
 heddle::Device device_with(heddle::Exhaustion exhaustion, std::chrono::nanoseconds wait = 30s) {
   heddle::DeviceOptions options;
+  options.streams = 32;  // also where there are more processors
   options.exhaustion = exhaustion;
   options.stream_wait = wait;
   return fresh_device(options);
