@@ -72,7 +72,7 @@ def judged_stage(tool: str, *options: str) -> Callable[[Log], Count]:
 
 def fuzz_stage(log: Log) -> Count:
     """Each target for a while, and those that tools/cores_pack.py lays down."""
-    total = judged_stage("tools/fuzz.py", "--build", "--seconds", "14", "--runs", "4000")(log)
+    total = judged_stage("tools/fuzz.py", "--build", "--seconds", "20", "--runs", "4000")(log)
     if not build(log, "asan", "asan", "fuzz_every"):
         return total + Count(0, 1)
     return total + run_pytest(log, "tests/fuzz/packed_programs.py")
