@@ -53,7 +53,7 @@ double source_of(const std::string& mode, const ResizeAxis& axis, int64_t positi
   return in / 2 * (1 - static_cast<double>(axis.out) / length) + half;
 }
 
-// Of a crop far outside the operand, places lie beyond 64 bits, or nowhere at all. From here on, all are alike.
+// A crop far outside the operand has places beyond 64 bits, or nowhere at all. From here on, all are alike.
 double within_reach(double x) { return std::isnan(x) ? 0 : std::clamp(x, -0x1p62, 0x1p62); }
 
 int64_t nearest_to(const std::string& mode, double x) {
