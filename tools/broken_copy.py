@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 import time
@@ -134,6 +135,8 @@ class Copy:
             return False, "no such test case"
         if status == -1000:
             return False, f"did not end within {TEST_LIMIT_S} s"
+        if status in (-signal.SIGKILL, 126, 127):
+            return False, f"ended with {status}: it was killed, or did not start"
         if test[0] == "tsan" and status != 0:
             return "WARNING: ThreadSanitizer:" in output, "failed without a report of the thread sanitizer"
         return status != 0, PASSED

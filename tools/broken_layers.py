@@ -143,6 +143,8 @@ class Layers:
 
     def build(self, tests: Sequence[Sequence[str]]) -> str:
         """Builds the programs of the tests, each folder beside the others. Says what is wrong."""
+        if not tests:
+            return ""
         mirror(self.root, self.tree)
         models, here = self.tree / "build" / "models", self.root / "build" / "models"
         if here.exists() and not models.exists():

@@ -18,7 +18,7 @@ using heddle::test::explore;
 TEST_CASE("schedules: callers that meet on one lane each get their own rows, and none is forgotten") {
   for (const int count : {2, 3}) {
     // Each of its schedules shares other words: finding them takes longer than what that saves.
-    heddle::test::Scenario scenario{"coalescer", count, 1, count == 2 ? 2u : 1u};
+    heddle::test::Scenario scenario{"coalescer", count, 1, 2};
     scenario.reduced = false;
     explore(scenario, [](Simulation& sim, int threads) {
       Fixture fixture(with(1, 2));

@@ -174,7 +174,25 @@ void add_sampling(std::vector<Case>& all) {
                  {f32({1, 1, 2, 2}, {1, 2, 3, 4}), f32({kB, 4}, {0, 0, 2, 2, 0, 0, 1, 1}), i64({kB}, {0, 0})},
                  {{"sampling_ratio", i(1)}},
                  {f32({kB, 1, 1, 1}, {2.5, 1})}});
-  // A box that is nowhere has no sample.
+  // A box that is nowhere has no sample there; of one that goes far, most are outside the image.
+  for (const double end : {1e12, 1e30, kInf}) {
+    for (const char* mode : {"avg", "max"}) {
+      all.push_back({"RoiAlign",
+                     {f32({1, 1, 1, 2}, {-1, -2}), f32({1, 4}, {0, 0, end, 1}), i64({1}, {0})},
+                     {{"mode", text_of(mode)}},
+                     {f32({1, 1, 1, 1}, {0})}});
+    }
+  }
+  for (const char* coordinates : {"half_pixel", "output_half_pixel"}) {
+    all.push_back({"RoiAlign",
+                   {f32({1, 1, 2, 2}, {1, 2, 3, 4}), f32({1, 4}, {kNaN, 0, kNaN, 2}), i64({1}, {0})},
+                   {{"sampling_ratio", i(1)}, {"coordinate_transformation_mode", text_of(coordinates)}},
+                   {f32({1, 1, 1, 1}, {0})}});
+  }
+  all.push_back({"RoiAlign",
+                 {f32({1, 1, 0, 3}, {}), f32({1, 4}, {0, 0, 0, 0}), i64({1}, {0})},
+                 {{"sampling_ratio", i(1)}},
+                 {f32({1, 1, 1, 1}, {0})}});
   all.push_back({"RoiAlign",
                  {f32({1, 1, 2, 2}, {1, 2, 3, 4}), f32({1, 4}, {kNaN, 0, kNaN, 2}), i64({1}, {0})},
                  {},

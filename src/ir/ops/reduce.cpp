@@ -120,9 +120,9 @@ struct Limits {
 };
 Limits limits_of(DType dtype) {
   if (dtype == DType::kBool) return {0, 1};
-  if (dtype == DType::kU8) return {0, 255};
-  const int64_t greatest = static_cast<int64_t>(~uint64_t{0} >> (65 - 8 * size_of(dtype)));
-  return {-greatest - 1, greatest};
+  const int64_t sign = is_unsigned(dtype) ? 0 : 1;
+  const int64_t greatest = static_cast<int64_t>(~uint64_t{0} >> (64 + sign - 8 * size_of(dtype)));
+  return {sign == 0 ? 0 : -greatest - 1, greatest};
 }
 
 template <class Collector>

@@ -41,8 +41,8 @@ Result<Shape> scaled_shape(Operands in, const std::vector<size_t>& axes) {
     if (!extent.is_static()) {
       extent = scaled(extent, scale);
     } else {
-      extent = Dim(static_cast<int64_t>(
-          std::min(std::floor(scale * static_cast<double>(extent.value())), static_cast<double>(kMaxBytes))));
+      const double length = std::floor(scale * static_cast<double>(extent.value()));  // NaN: 0 times infinity
+      extent = Dim(length < static_cast<double>(kMaxBytes) ? static_cast<int64_t>(length) : kMaxBytes);
     }
   }
   return shape;

@@ -102,6 +102,10 @@ Inferred infer_roi_align(const Node& node, Operands in) {
                 width = node.attributes.i64("output_width", 1);
   if (height < 1 || width < 1)
     return Status::invalid("the output is ", height, " high and ", width, " wide; both have to be 1 or more");
+  constexpr int64_t kMostSamples = 4096;  // along an axis of a bin
+  const int64_t ratio = node.attributes.i64("sampling_ratio");
+  if (ratio > kMostSamples)
+    return Status::invalid("attribute 'sampling_ratio' is ", ratio, "; it has to be at most ", kMostSamples);
   return one(in[0]->type.dtype, {in[1]->type.shape[0], in[0]->type.shape[1], height, width});
 }
 
@@ -112,7 +116,7 @@ struct Corner {
 };
 std::array<Corner, 4> corners(double y, double x, int64_t height, int64_t width) {
   const bool near = y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width);
-  if (!near) return {};  // nor is NaN
+  if (!near || height == 0 || width == 0) return {};  // nor is NaN near
   const auto split = [](double at, int64_t extent) {
     const double held = std::clamp(at, 0.0, static_cast<double>(extent - 1));
     const int64_t low = static_cast<int64_t>(held);
@@ -133,10 +137,21 @@ struct Bins {
     const double inside = (static_cast<double>(sample) + 0.5) / static_cast<double>(samples);
     return start + (static_cast<double>(bin) + inside) * size;
   }
+  // How many samples are before `place`, or one or two fewer.
+  int64_t before(double place, int64_t bin) const {
+    const double count = static_cast<double>(samples);
+    const double many = ((place - start) / size - static_cast<double>(bin)) * count - 1;
+    return many > 0 ? static_cast<int64_t>(std::min(many, count)) : 0;
+  }
+  // Those that may be in an image of that extent, however far the box goes beyond it.
+  std::pair<int64_t, int64_t> near(int64_t bin, int64_t extent) const {
+    if (!(size > 0)) return {0, samples};
+    return {before(-1, bin), std::min(samples, before(static_cast<double>(extent), bin) + 3)};
+  }
 };
 
 int64_t samples_in(double size) {
-  return size > 0 ? static_cast<int64_t>(std::ceil(std::min(size, 0x1p31))) : 0;
+  return size > 0 ? static_cast<int64_t>(std::ceil(std::min(size, 0x1p60))) : 0;
 }
 
 Bins bins_of(const Node& node, double from, double to, int64_t count) {
@@ -159,9 +174,11 @@ Status reference_roi_align(const Node& node, DataIn in, DataOut out) {
     const Bins x = bins_of(node, in[1]->get(roi * 4), in[1]->get(roi * 4 + 2), to[3]);
     const int64_t n = in[2]->get_i64(roi);
     double sum = 0, most = 0;
-    bool first = true;
-    for (int64_t i = 0; n >= 0 && n < image[0] && i < y.samples; ++i) {
-      for (int64_t k = 0; k < x.samples; ++k) {
+    const auto [top, bottom] = y.near(index[2], image[2]);
+    const auto [left, right] = x.near(index[3], image[3]);
+    bool first = bottom - top == y.samples && right - left == x.samples;  // the others are 0
+    for (int64_t i = top; n >= 0 && n < image[0] && i < bottom; ++i) {
+      for (int64_t k = left; k < right; ++k) {
         for (const Corner& c : corners(y.at(index[2], i), x.at(index[3], k), image[2], image[3])) {
           const double part =
               c.weight * in[0]->get((n * image[1] + index[1]) * image[2] * image[3] + c.position);
@@ -171,7 +188,7 @@ Status reference_roi_align(const Node& node, DataIn in, DataOut out) {
         }
       }
     }
-    const double count = static_cast<double>(std::max<int64_t>(y.samples * x.samples, 1));
+    const double count = std::max(static_cast<double>(y.samples) * static_cast<double>(x.samples), 1.0);
     out[0].set(flat, average ? sum / count : most);
   });
   for (int64_t roi = 0; roi < to[0]; ++roi) {
@@ -203,12 +220,16 @@ Result<Fold> fold_of(const Node& node, const std::vector<int64_t>& image, const 
                            fold.pads.size(), ", which has to be twice as many");
   }
   for (size_t i = 0; i < axes; ++i) {
+    constexpr int64_t kMost = int64_t{1} << 30;  // products of two such numbers stay within 64 bits
     const int64_t begin = fold.pads[i], end = fold.pads[axes + i];
-    if (begin < 0 || end < 0)
-      return Status::invalid("pads of axis ", i, " are ", begin, " and ", end, "; they have to be 0 or more");
-    const Dim reach = Dim(fold.dilations[i]) * (Dim(block[i]) - 1) + 1;
+    if (begin < 0 || begin > kMost || end < 0 || end > kMost)
+      return Status::invalid("pads of axis ", i, " are ", begin, " and ", end, "; they have to be 0 to ",
+                             kMost);
+    const auto within = [](int64_t number) { return number >= 1 && number <= kMost; };
+    const bool whole = within(block[i]) && within(fold.dilations[i]) && within(fold.strides[i]);
+    const int64_t reach = whole ? fold.dilations[i] * (block[i] - 1) + 1 : 0;
     const int64_t room = (Dim(image[i]) + begin + end - reach).value();
-    if (block[i] < 1 || fold.dilations[i] < 1 || fold.strides[i] < 1 || room < 0) {
+    if (!whole || room < 0) {
       return Status::invalid("a block of ", block[i], " with stride ", fold.strides[i], " and dilation ",
                              fold.dilations[i], " does not fit axis ", i, " of the image, which has ",
                              image[i]);

@@ -182,13 +182,25 @@ struct RoiAlign {
     HEDDLE_DEVICE C at(int64_t bin, int64_t sample) const {
       return C(start + (double(bin) + (double(sample) + 0.5) / double(samples)) * size);
     }
+    // How many samples are before `place`, or one or two fewer.
+    HEDDLE_DEVICE int64_t before(double place, int64_t bin) const {
+      const double many = ((place - start) / size - double(bin)) * double(samples) - 1;
+      return many > 0 ? many < double(samples) ? to_i64(many) : samples : 0;
+    }
+    // Those that may be in an image of that extent, however far the box goes beyond it.
+    HEDDLE_DEVICE int64_t begin(int64_t bin) const { return size > 0 ? before(-1, bin) : 0; }
+    HEDDLE_DEVICE int64_t end(int64_t bin, int32_t extent) const {
+      const int64_t behind = size > 0 ? before(double(extent), bin) + 3 : samples;
+      return behind < samples ? behind : samples;
+    }
   };
   HEDDLE_DEVICE Bins bins_of(int64_t corner, int32_t count) const {
     const double shift = p.half_pixel != 0 ? 0.5 : 0;
     const double start = load<double>(p.rois, p.type, corner) * p.scale - shift;
     const double length = load<double>(p.rois, p.type, corner + 2) * p.scale - shift - start;
-    const double size = (p.half_pixel != 0 || length > 1 ? length : 1) / double(count);
-    return {start, size, p.samples > 0 ? p.samples : to_i64(std::ceil(size))};
+    const double size = (p.half_pixel != 0 || !(length <= 1) ? length : 1) / double(count);
+    if (p.samples > 0) return {start, size, p.samples};
+    return {start, size, size > 0 ? to_i64(std::ceil(size < 0x1p60 ? size : 0x1p60)) : 0};
   }
 
   struct Split {  // between two elements
@@ -211,19 +223,23 @@ struct RoiAlign {
       const int64_t x = (image * p.channels + plane % p.channels) * p.height * p.width;
       const Bins across = bins_of(roi * 4, p.out_width), down = bins_of(roi * 4 + 1, p.out_height);
       C sum = 0, most = 0;
-      bool first = true;
+      const int64_t first_row = down.begin(row), rows = down.end(row, p.height) - first_row;
+      const int64_t first_column = across.begin(column), columns = across.end(column, p.width) - first_column;
+      bool first = rows == down.samples && columns == across.samples;  // the others are 0
       const auto take = [&](C weight, int64_t at) {
         const C part = weight * load<C>(p.x, p.type, x + at);
         sum += part;
         most = first || most < part ? part : most;
         first = false;
       };
-      for (int64_t i = 0; i < down.samples; ++i) {
-        for (int64_t k = 0; k < across.samples; ++k) {
-          const C v = down.at(row, i), h = across.at(column, k);
-          // Beyond the border a sample is nothing.
-          if (v < -1 || v > C(p.height) || h < -1 || h > C(p.width)) {
-            take(C(0), 0);
+      for (int64_t i = 0; i < rows; ++i) {
+        for (int64_t k = 0; k < columns; ++k) {
+          const C v = down.at(row, first_row + i), h = across.at(column, first_column + k);
+          // Beyond the border a sample is nothing; nor is NaN within.
+          const bool near = v >= -1 && v <= C(p.height) && h >= -1 && h <= C(p.width);
+          if (!near || p.height == 0 || p.width == 0) {
+            most = first || most < 0 ? C(0) : most;
+            first = false;
             continue;
           }
           const Split y = split(v, p.height), z = split(h, p.width);
@@ -234,7 +250,7 @@ struct RoiAlign {
           take(y.rest * z.rest, bottom + z.high);
         }
       }
-      const int64_t samples = down.samples * across.samples;
+      const double samples = double(down.samples) * double(across.samples);
       store<C>(p.out, p.type, element, p.average == 0 ? most : sum / C(samples > 1 ? samples : 1));
     });
   }

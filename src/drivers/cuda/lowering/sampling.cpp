@@ -153,6 +153,12 @@ Status lower_grid_sample(Lowering& l) {
 Status lower_roi_align(Lowering& l) {
   const Operand &x = l.inputs[0], &rois = l.inputs[1], &images = l.inputs[2], &out = l.outputs[0];
   RoiAlignParams params;
+  for (const ir::Extents* extents : {&x.extents, &out.extents}) {
+    constexpr int64_t kMost = int64_t{1} << 30;
+    const int64_t most = std::max((*extents)[2], (*extents)[3]);
+    if (most > kMost)
+      return Status::unsupported("an axis has ", most, " places; the CUDA driver counts up to ", kMost);
+  }
   params.type = type_of(x.dtype);
   params.image_type = type_of(images.dtype);
   params.average = l.attributes().str("mode", "avg") == "avg" ? 1 : 0;

@@ -68,7 +68,7 @@ TEST_CASE("host kernels: reductions of nothing, of nothing left out, and of empt
     check_node(op, {random_tensor(DType::kF32, {3, 4})}, {{"noop_with_empty_axes", int64_t{1}}});
     check_node(op, {random_tensor(DType::kF32, {0, 4}), Tensor::of_i64({1})}, {}, over_axes(DType::kF32));
     for (DType dtype : {DType::kF32, DType::kF16, DType::kBF16, DType::kF64, DType::kI8, DType::kU8,
-                        DType::kI32, DType::kI64}) {
+                        DType::kU16, DType::kI32, DType::kU32, DType::kI64}) {
       check_node(op, {random_tensor(dtype, {0, 4}), Tensor::of_i64({0})}, {}, over_axes(dtype));
       check_node(op, {random_tensor(dtype, {4, 0}), Tensor::of_i64({1})}, {}, over_axes(dtype));
       check_node(op, {random_tensor(dtype, {4, 0, 3}), Tensor::of_i64({1, 2})}, {}, over_axes(dtype));
