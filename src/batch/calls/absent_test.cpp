@@ -54,16 +54,19 @@ TEST_CASE("answers of a batch that take long keep as many leaders as there are s
   options.more_leaders = kTogether;
   Fixture f(options);
   Letters letters(f);
-  Atomic<int> inside{0};
+  Atomic<int> inside{0}, alone{0};
+  const TimePoint end = Clock::real().now() + std::chrono::seconds(20);
   const Letters::Counts counts = behind_a_held_lane(f, letters, [&] {
     for (int i = 0; i < kAnswers; ++i) {
       const auto waits = [&](Sent&) {
         inside.add_relaxed(1);
-        wait_until([&] { return inside.load_relaxed() >= kTogether; });
+        wait_until([&] { return inside.load_relaxed() >= kTogether || Clock::real().now() >= end; });
+        if (inside.load_relaxed() < kTogether) alone.add_relaxed(1);
       };
       REQUIRE(letters.post(Rows(1, static_cast<float>(i)), Deadline::never(), {}, waits).ok());
     }
   });
+  CHECK(alone.load_relaxed() == 0);
   CHECK(counts.right == kAnswers + 1);
   CHECK(f.coalescer->stats().batches == 2);
 }
