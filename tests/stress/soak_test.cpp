@@ -137,13 +137,11 @@ class Soak {
       const size_t threads = 1 + random.below(kThreadsMost);
       std::string fault;
       if (is_faulted) {
-        fault = on_faulted_device(random, 1 + threads / 2);
+        fault = on_faulted_device(round, random, 1 + threads / 2);
       } else {
         work_together(world_, random, threads, least_ + random.below(4 * least_));
       }
-      if (!ledger_->wait_for_all(kLost)) {
-        ledger_->fault(std::to_string(ledger_->open()) + " operations were lost");
-      }
+      see_none_lost(round, fault);
       const Seconds took = Clock::now() - started;
       if (!ledger_->faults().empty()) return failure(round, fault);
       const Level level = level_of(world_.device);
@@ -183,7 +181,7 @@ class Soak {
   }
 
   // A world of its own, which meets one fault; and gives all its memory back. Returns the fault.
-  std::string on_faulted_device(Random& random, size_t threads) {
+  std::string on_faulted_device(size_t round, Random& random, size_t threads) {
     heddle::sim::SimOptions options;
     options.name = "soak-sim";
     options.seed = 1 + random.below(1'000'000);
@@ -202,7 +200,7 @@ class Soak {
       {
         const LettingGo letting_go(*driver);
         work_together(world, random, threads, 5 + random.below(25));
-        if (!ledger_->wait_for_all(kLost)) return to_string(fault);  // the caller says what is lost
+        see_none_lost(round, to_string(fault));
       }
       driver->faults().reset();
       driver->deliver_lost();
@@ -242,16 +240,19 @@ class Soak {
     });
   }
 
+  // Else the process ends: the destructors would wait for what is lost.
+  void see_none_lost(size_t round, const std::string& fault) {
+    if (ledger_->wait_for_all(kLost)) return;
+    ledger_->fault(std::to_string(ledger_->open()) + " operations were lost");
+    std::fprintf(stderr, "%s\n", failure(round, fault).c_str());
+    std::_Exit(1);
+  }
+
   std::string failure(size_t round, const std::string& fault) {
     std::string said = "seed " + std::to_string(seed_) + ", round " + std::to_string(round);
     if (!fault.empty()) said += ", fault " + fault;
     for (const std::string& each : ledger_->faults()) said += "\n  " + each;
     figures_.end(*ledger_, levels_, said);
-    // An operation that is lost has a thread that waits for it: the destructors would, too.
-    if (ledger_->open() != 0) {
-      std::fprintf(stderr, "%s\n", said.c_str());
-      std::_Exit(1);
-    }
     return said;
   }
 
