@@ -9,6 +9,7 @@
 #include "ir/builder.h"
 #include "ir/op.h"
 #include "tests/cuda_double/cuda_double.h"
+#include "tests/driver_conformance/op_check_fixture.h"
 #include "tests/driver_conformance/session_fixture.h"
 
 namespace heddle::cuda {
@@ -43,6 +44,28 @@ TEST_CASE("extremes and orders of NaN and of signed zeros are the reference's") 
       REQUIRE(got.ok());
       CAPTURE(std::string(op));
       CHECK(conformance::same_bits(got->front(), wanted->back()));
+    }
+  }
+}
+
+// Without a number of samples a box has as many as elements, of which few are in the image.
+TEST_CASE("a box that goes far beyond its image, or has none, ends and gives the reference's values") {
+  const auto device = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+  REQUIRE(device.ok());
+  using conformance::I;
+  for (const double far : {40.0, 1e9, 1e18, double{INFINITY}}) {
+    for (const I height : {5, 0}) {
+      for (const char* mode : {"avg", "max"}) {
+        const conformance::Case boxes{"RoiAlign",
+                                      {conformance::T({1, 2, height, 7}), conformance::T({3, 4}, 0, far),
+                                       conformance::index({3}, 0, 0)},
+                                      {{"mode", std::string(mode)}, {"output_width", I{2}}},
+                                      {}};
+        CAPTURE(far);
+        CAPTURE(height);
+        const Status status = conformance::check_case(**device, boxes, ir::DType::kF64);
+        CHECK_MESSAGE(status.ok(), to_string(status));
+      }
     }
   }
 }
