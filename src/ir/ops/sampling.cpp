@@ -116,7 +116,7 @@ struct Corner {
 };
 std::array<Corner, 4> corners(double y, double x, int64_t height, int64_t width) {
   const bool near = y >= -1 && y <= static_cast<double>(height) && x >= -1 && x <= static_cast<double>(width);
-  if (!near || height == 0 || width == 0) return {};  // nor is NaN near
+  if (!near) return {};  // nor is NaN near
   const auto split = [](double at, int64_t extent) {
     const double held = std::clamp(at, 0.0, static_cast<double>(extent - 1));
     const int64_t low = static_cast<int64_t>(held);
@@ -145,6 +145,7 @@ struct Bins {
   }
   // Those that may be in an image of that extent, however far the box goes beyond it.
   std::pair<int64_t, int64_t> near(int64_t bin, int64_t extent) const {
+    if (extent == 0) return {0, 0};
     if (!(size > 0)) return {0, samples};
     return {before(-1, bin), std::min(samples, before(static_cast<double>(extent), bin) + 3)};
   }
