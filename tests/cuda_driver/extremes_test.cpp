@@ -70,5 +70,25 @@ TEST_CASE("a box that goes far beyond its image, or has none, ends and gives the
   }
 }
 
+TEST_CASE("a box that is nowhere has no sample, however many it is to have") {
+  const auto device = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
+  REQUIRE(device.ok());
+  using conformance::I;
+  for (const ir::DType dtype : conformance::kFloats) {
+    for (const I ratio : {0, 2}) {
+      for (const char* coordinates : {"half_pixel", "output_half_pixel"}) {
+        const conformance::Case boxes{
+            "RoiAlign",
+            {conformance::T({2, 3, 8, 9}), conformance::T({4, 4}, NAN, NAN), conformance::index({4}, 0, 1)},
+            {{"coordinate_transformation_mode", std::string(coordinates)}, {"sampling_ratio", ratio}},
+            {}};
+        CAPTURE(std::string(coordinates));
+        const Status status = conformance::check_case(**device, boxes, dtype);
+        CHECK_MESSAGE(status.ok(), to_string(status));
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace heddle::cuda
