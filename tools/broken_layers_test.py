@@ -33,13 +33,15 @@ inline int two() { return 2; }
 inline int three() { return 3; }
 """
 # With the words and the last line of a doctest program. The last case fails of its own accord.
-PROGRAM = """#include <cstdio>
+PROGRAM = """#include <csignal>
+#include <cstdio>
 #include <cstring>
 #include "numbers.h"
 int main(int, char** words) {
   const char* name = words[1] + std::strlen("-tc=");
   std::printf("[doctest] test cases: 1 |\\n");
   if (std::strcmp(name, "one") == 0) return one() == 1 ? 0 : 1;
+  if (std::strcmp(name, "is killed") == 0) std::raise(SIGKILL);
   return std::strcmp(name, "always fails") == 0 ? 1 : 0;
 }
 """
@@ -84,12 +86,14 @@ def ran(layers: Layers, removals: list[Removal], file: Path, until: float | None
 
 @needs_mounts
 @pytest.mark.parametrize("way", [OVERLAY, COPIED])
-def test_removals_meet_the_unchanged_tree_and_leave_it_unchanged(layers, tmp_path, monkeypatch, way) -> None:
+def test_removals_meet_the_unchanged_tree_and_leave_it_unchanged(
+    layers, tmp_path, monkeypatch, capsys, way
+) -> None:
     monkeypatch.setattr(broken_layers, "OVERLAY", way)
     names = ("first", "second", "third")
     removals = [removal(tmp_path, name, "one") for name in names]
     status, told = ran(layers, removals, tmp_path / "told.json")
-    assert layers.way == way
+    assert layers.way == way or "no overlays here" in capsys.readouterr().out
     assert [told["removals"][name]["verdict"] for name in names] == [NOTICED] * 3
     assert status == 0
     assert all(told["removals"][name]["building_s"] > 0 for name in names)
@@ -101,7 +105,8 @@ def test_removals_meet_the_unchanged_tree_and_leave_it_unchanged(layers, tmp_pat
 @needs_mounts
 def test_what_does_not_notice_is_wrong_and_what_fails_unchanged_judges_nothing(layers, tmp_path) -> None:
     removals = [removal(tmp_path, "noticed_by_one_only", "one", "another"),
-                removal(tmp_path, "of_a_failing_test", "always fails")]  # fmt: skip
+                removal(tmp_path, "of_a_failing_test", "always fails"),
+                removal(tmp_path, "of_a_killed_test", "is killed")]  # fmt: skip
     status, told = ran(layers, removals, tmp_path / "told.json")
     assert status == 1
     assert told["removals"]["noticed_by_one_only"]["verdict"] == WRONG
@@ -110,6 +115,12 @@ def test_what_does_not_notice_is_wrong_and_what_fails_unchanged_judges_nothing(l
     assert told["removals"]["of_a_failing_test"]["wrong"] == [
         "small_test 'always fails', without a removal: it fails"
     ]
+    assert "ended with -9: it was killed" in told["removals"]["of_a_killed_test"]["wrong"][0]
+
+
+@needs_mounts
+def test_nothing_to_run_is_no_mistake(layers, tmp_path) -> None:
+    assert ran(layers, [], tmp_path / "told.json") == (0, {"removals": {}, "unchanged": {}, "left out": {}})
 
 
 @needs_mounts

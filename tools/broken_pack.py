@@ -19,7 +19,7 @@ import tempfile
 from pathlib import Path
 
 import mutate_pack
-from cores_pack import compress, libraries
+from cores_pack import compress, libraries, told_size
 from find_file import find_file
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -108,11 +108,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / ".broken")
     folder = parser.parse_args().folder
-    size = pack(folder)
-    print(f"{folder}: {size / (1 << 20):.1f} MiB")
-    if size > LIMIT:
-        print(f"broken_pack.py: that is more than {LIMIT >> 20} MiB", file=sys.stderr)
-    return 0 if size <= LIMIT else 1
+    return told_size(folder, pack(folder), LIMIT)
 
 
 if __name__ == "__main__":

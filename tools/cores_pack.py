@@ -143,6 +143,14 @@ def pack(groups: list[Group], builds: Path, folder: Path, only: list[str], prese
     (folder / "commit").write_text(commit() + "\n", encoding="utf-8")
 
 
+def told_size(folder: Path, size: int, limit: int) -> int:
+    """Says how large the archive is; the exit status, which is 1 where it cannot be carried."""
+    print(f"{folder}: {size / (1 << 20):.1f} MiB")
+    if size > limit:
+        print(f"{Path(sys.argv[0]).name}: that is more than {limit >> 20} MiB", file=sys.stderr)
+    return 0 if size <= limit else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("folder", type=Path, nargs="?", default=ROOT / ".cores")
@@ -158,11 +166,7 @@ def main() -> int:
             build(group)
     only = [name for name in arguments.only.split(",") if name]
     pack(groups, arguments.builds.resolve(), arguments.folder, only, arguments.preset)
-    size = (arguments.folder / ARCHIVE).stat().st_size
-    print(f"{arguments.folder}: {size / (1 << 20):.1f} MiB")
-    if size > LIMIT:
-        print(f"cores_pack.py: that is more than {LIMIT >> 20} MiB", file=sys.stderr)
-    return 0 if size <= LIMIT else 1
+    return told_size(arguments.folder, (arguments.folder / ARCHIVE).stat().st_size, LIMIT)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from broken_layers import propagation
+
 NO_MOUNTS = "no mounts in a namespace here, which take Linux and root"
 
 
@@ -24,7 +26,7 @@ def allowed_skips() -> set[str]:
 def can_mount() -> bool:
     if shutil.which("unshare") is None:
         return False
-    command = ["unshare", "--mount", "--propagation", "private", "mount", "-t", "tmpfs", "none", "/tmp"]
+    command = ["unshare", "--mount", "--propagation", propagation(), "mount", "-t", "tmpfs", "none", "/tmp"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 

@@ -113,6 +113,12 @@ Status lower_resize(Lowering& l) {
   return {};
 }
 
+Status check_places(int64_t places) {
+  constexpr int64_t kMost = int64_t{1} << 30;
+  if (places <= kMost) return {};
+  return Status::unsupported("an axis has ", places, " places; the CUDA driver counts up to ", kMost);
+}
+
 Status lower_grid_sample(Lowering& l) {
   const Operand &x = l.inputs[0], &grid = l.inputs[1], &out = l.outputs[0];
   const size_t rank = x.extents.rank() - 2;
@@ -134,11 +140,7 @@ Status lower_grid_sample(Lowering& l) {
   params.places = l.attributes().i64("places") != 0 ? 1 : 0;
   params.axes = static_cast<int32_t>(rank);
   for (size_t i = 0; i < rank; ++i) {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    if (x.extents[2 + i] > kMost) {
-      return Status::unsupported("an axis has ", x.extents[2 + i], " places; the CUDA driver counts up to ",
-                                 kMost);
-    }
+    HEDDLE_TRY(check_places(x.extents[2 + i]));
     params.extents[kPlaneAxes - rank + i] = static_cast<int32_t>(x.extents[2 + i]);
     params.points *= out.extents[2 + i];
   }
@@ -153,11 +155,8 @@ Status lower_grid_sample(Lowering& l) {
 Status lower_roi_align(Lowering& l) {
   const Operand &x = l.inputs[0], &rois = l.inputs[1], &images = l.inputs[2], &out = l.outputs[0];
   RoiAlignParams params;
-  for (const ir::Extents* extents : {&x.extents, &out.extents}) {
-    constexpr int64_t kMost = int64_t{1} << 30;
-    const int64_t most = std::max((*extents)[2], (*extents)[3]);
-    if (most > kMost)
-      return Status::unsupported("an axis has ", most, " places; the CUDA driver counts up to ", kMost);
+  for (const Operand* operand : {&x, &out}) {
+    for (const size_t axis : {2, 3}) HEDDLE_TRY(check_places(operand->extents[axis]));
   }
   params.type = type_of(x.dtype);
   params.image_type = type_of(images.dtype);
