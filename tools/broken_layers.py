@@ -111,8 +111,9 @@ class Layers:
             path.mkdir(parents=True, exist_ok=True)
 
     def in_layer(self, command: Sequence[str], log: Path) -> subprocess.CompletedProcess[str]:
-        """What it started ends with it."""
-        words = ["unshare", "--mount", "--propagation", propagation(), "/bin/sh", "-c", MOUNT, "layer",
+        """What it started ends with it, and with this process, however that ends."""
+        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", propagation(),
+                 "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", MOUNT, "layer",
                  str(self.tree), str(self.scratch), self.way, *command]  # fmt: skip
         environment = os.environ | {"TMPDIR": str(self.scratch / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         with log.open("w", encoding="utf-8") as out, subprocess.Popen(
@@ -133,7 +134,7 @@ class Layers:
             try:
                 done = self.in_layer(["true"], self.logs / "layer.log")
             except FileNotFoundError:
-                return "no layers here: there is no program unshare (of util-linux)"
+                return "no layers here: there is no program setpriv (of util-linux)"
             if done.returncode == 0:
                 if said:
                     print(f"no overlays here, each layer is a copy: {said}", flush=True)
@@ -176,7 +177,7 @@ class Layers:
         return ""
 
     def judged(self, name: str, patch: Path | None, tests: Sequence[Sequence[str]]) -> Outcome:
-        """NOTICED: every test failed as a test fails."""
+        """NOTICED: every test failed as a test fails. NOT_RUN: its layer did not end by itself."""
         begin = time.monotonic()
         log = self.logs / f"{name}.log"
         done = self.in_layer(
@@ -186,7 +187,9 @@ class Layers:
         )  # fmt: skip
         seconds = round(time.monotonic() - begin, 1)
         if done.returncode != 0:
-            return Outcome(WRONG, [f"its layer ended with {done.returncode}: {done.stderr[-1000:]}"], seconds)
+            return Outcome(
+                NOT_RUN, [f"its layer ended with {done.returncode}: {done.stderr[-1000:]}"], seconds
+            )
         told = json.loads(done.stdout)
         wrong = told["wrong"]
         return Outcome(WRONG if wrong else NOTICED, wrong, seconds, round(told["building_s"], 1))
@@ -197,6 +200,8 @@ class Layers:
         passes = [f"{shlex.join(test)}: {word}" for word in (PASSED, REPLAYED)]
         if outcome.verdict == WRONG and outcome.wrong[0] in passes:
             return Outcome("passes", [], outcome.seconds)
+        if outcome.verdict == NOT_RUN:
+            return outcome
         said = "; ".join(outcome.wrong) or "it fails"
         return Outcome(WRONG, [f"{shlex.join(test)}, without a removal: {said}"], outcome.seconds)
 
@@ -236,7 +241,9 @@ class Report:
             print(f"error: {line}")
         print(f"{counts[NOTICED]} noticed, {counts[WRONG]} wrong, {counts[NOT_RUN]} not run; "
               f"{len(failing)} of {len(self.tests)} tests fail without a removal")  # fmt: skip
-        return 1 if counts[WRONG] or failing else 0
+        if counts[WRONG] or failing:
+            return 1
+        return 2 if counts[NOT_RUN] else 0
 
 
 def longest_first(removals: Sequence[Removal], known: dict[str, Outcome]) -> list[Removal]:

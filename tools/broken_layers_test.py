@@ -1,11 +1,14 @@
 """tools/broken.py --jobs on a tree of a few lines: what a layer leaves behind, and what it says of tests."""
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import subprocess
 import sys
 import tarfile
+import threading
 import time
 from pathlib import Path
 
@@ -126,7 +129,7 @@ def test_nothing_to_run_is_no_mistake(layers, tmp_path) -> None:
 @needs_mounts
 def test_after_the_time_none_is_handed_out(layers, tmp_path) -> None:
     status, told = ran(layers, [removal(tmp_path, "late", "one")], tmp_path / "told.json", time.monotonic())
-    assert status == 0
+    assert status == 2
     assert told["removals"]["late"]["verdict"] == NOT_RUN
     assert told["unchanged"] == {}
 
@@ -145,7 +148,56 @@ def test_a_file_that_is_gone_from_the_tree_is_gone_from_the_built_one(layers, tm
 def test_without_namespaces_it_says_so(layers, monkeypatch) -> None:
     monkeypatch.setattr(broken_layers, "MOUNT", "echo mount: permission denied >&2; exit 32")
     monkeypatch.setenv("PATH", "/nowhere")
-    assert "there is no program unshare" in layers.refused()
+    assert "there is no program setpriv" in layers.refused()
+
+
+@needs_mounts
+def test_a_layer_that_is_killed_judges_nothing(layers, tmp_path, monkeypatch) -> None:
+    monkeypatch.setattr(broken_layers, "MOUNT", "exit 137")
+    outcome = layers.judged("killed", None, [["small_test", "one"]])
+    assert outcome.verdict == NOT_RUN
+    assert "its layer ended with 137" in outcome.wrong[0]
+
+
+STARTS_A_LAYER = """import sys
+from pathlib import Path
+from broken_layers import Layers
+root, copies, command = sys.argv[1:]
+Layers(1, Path(root), Path(copies)).in_layer(["/bin/sh", "-c", command], Path(copies) / "log")
+"""
+
+
+def living(command: str) -> int:
+    """Processes with this command."""
+    found = 0
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            found += (
+                each.read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode("utf-8", "replace") == command
+            )
+    return found
+
+
+def await_living(command: str, count: int) -> None:
+    pause, end = threading.Event(), time.monotonic() + 60
+    while living(command) != count:
+        assert time.monotonic() < end, f"{living(command)} of {command}, not {count}"
+        pause.wait(0.01)
+
+
+@needs_mounts
+def test_what_a_layer_runs_ends_with_the_tool_that_was_killed(tmp_path) -> None:
+    (tmp_path / "root").mkdir()
+    sleeps = f"sleep 1000.{os.getpid()}"  # no other process has this command
+    words = [sys.executable, "-c", STARTS_A_LAYER, str(tmp_path / "root"), str(tmp_path / "copies"),
+             f"setsid {sleeps} & {sleeps}"]  # fmt: skip
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "tools")}
+    with subprocess.Popen(words, env=environment) as process:
+        try:
+            await_living(sleeps, 2)
+        finally:
+            process.kill()
+    await_living(sleeps, 0)
 
 
 def test_more_goes_on_with_what_was_not_run(tmp_path, monkeypatch) -> None:
