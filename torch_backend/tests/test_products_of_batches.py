@@ -24,6 +24,16 @@ def calls():
     return heddle.torch._C.cache_stats()["count"]
 
 
+def allocated_by(body):
+    def count():
+        stats = torch.heddle.memory_stats()
+        return stats["hits"] + stats["misses"]
+
+    before = count()
+    result = body()
+    return count() - before, result
+
+
 def same(got, wanted):
     torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
 
@@ -38,6 +48,10 @@ def test_heads_that_are_permuted_are_multiplied_in_one_call(length, device):
         assert calls() == 1
         got = context(weights, there[2])
         assert calls() == 2
+        # Nor is an operand copied before it: what is allocated is the result.
+        for again in (lambda: scores(there[0], there[1]), lambda: context(weights, there[2])):
+            count, _ = allocated_by(again)
+            assert count <= 1
     same(weights, scores(q, k))
     same(got, context(scores(q, k), v))
 
