@@ -79,6 +79,21 @@ TEST_CASE("a leader that leaves at its deadline hands its run on, which is not r
   CHECK(f.runs().size() == 2);
   CHECK(f.coalescer->stats().left == 1);
   CHECK(f.coalescer->stats().parked == 0);
+
+  // The lane was given back once: while one call has it, another waits.
+  Latch again;
+  Atomic<int> first{1};
+  f.kernel = [&](const device::Run&) {
+    if (first.exchange_acq_rel(0) == 1) again.wait();
+    return Status();
+  };
+  const Thread holder("holder", [&] {
+    Rows x(1, 50);
+    CHECK(f.right(x, f.call(x)));
+  });
+  wait_until([&] { return again.arrived() == 1; });
+  CHECK(f.call_until(std::chrono::milliseconds(20)) == Code::deadline);
+  again.open();
 }
 
 TEST_CASE("a batch that never ends lets all its callers go at their deadlines, and the coalescer goes on") {

@@ -223,7 +223,7 @@ bool Coalescer::has_spare(const State& state, const FormingBatch& like) {
 
 // The next batch is on show before anybody needs it.
 void Coalescer::restock(State& state, const FormingBatch& like) {
-  if (like.alone || state.closed || !options_.spare) return;
+  if (like.alone || !options_.spare) return;
   hint(lacks_spare_, !has_spare(state, like));
   if (has_spare(state, like)) return;
   const int64_t rows = rows_per_batch(running(state), limits(state, like.row_extents));

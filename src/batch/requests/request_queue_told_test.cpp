@@ -114,6 +114,7 @@ TEST_CASE("a worker that sleeps for want of a lane is woken when a batch ends") 
     t.queue.told(ticket);
   }
   SUBCASE("with a failure") { CHECK(t.queue.finish(ticket, true)); }
+  SUBCASE("given up") { CHECK(mine(t.queue.abandon(ticket))); }
   CHECK(t.comes_to(t.taken, 1));
 }
 

@@ -273,6 +273,36 @@ TEST_CASE(
   CHECK(allocator->stats().staging.reserved == 64);
 }
 
+TEST_CASE("peaks that are reset begin with what each kind of memory has then") {
+  const auto device = std::make_shared<TestDevice>(
+      test::TestOptions{.unified = false, .memory_bytes = 8 * kMiB, .staging_bytes = 8 * kMiB});
+  const Ref<Allocator> allocator = *Allocator::make(device, {});
+  const auto bytes = [&](uint64_t size, MemoryKind kind) { return *allocator->allocate(size, kind); };
+  const auto staging = bytes(kMiB, MemoryKind::staging), held = bytes(3 * kMiB, MemoryKind::device);
+  bytes(2 * kMiB, MemoryKind::staging).reset();
+  bytes(2 * kMiB, MemoryKind::device).reset();
+  CHECK(allocator->stats().peak_allocated == 5 * kMiB);
+  CHECK(allocator->stats().staging.peak_allocated == 3 * kMiB);
+  allocator->reset_peaks();
+  CHECK(allocator->stats().peak_allocated == 3 * kMiB);
+  CHECK(allocator->stats().staging.peak_allocated == kMiB);
+}
+
+TEST_CASE("a request that would just have fitted without what others took meanwhile asks again") {
+  AllocatorFixture f(8 * kMiB);
+  const Ref<device::Buffer> held = *f.allocator->allocate(3 * kMiB);
+  Ref<device::Buffer> droppable = *f.allocator->allocate(5 * kMiB), others;
+  int asked = 0;
+  f.allocator->on_pressure([&](uint64_t) {
+    droppable.reset();
+    others.reset();
+    f.allocator->empty_cache();
+    if (++asked == 1) others = *f.allocator->allocate(kMiB);
+  });
+  CHECK(f.allocator->allocate(5 * kMiB).ok());
+  CHECK(asked == 2);
+}
+
 TEST_CASE("pressure callbacks run with no lock held, may free memory, and then the request is served") {
   AllocatorFixture f(8 * kMiB);
   Ref<device::Buffer> droppable = *f.allocator->allocate(6 * kMiB);

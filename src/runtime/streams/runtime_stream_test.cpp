@@ -329,6 +329,24 @@ TEST_CASE("a failed stream of a user's does not disturb the others") {
   CHECK(f.runtime->synchronize().ok());
 }
 
+TEST_CASE("a failed stream that is gone takes no other out of what is synchronized") {
+  RuntimeStreamFixture f(true);
+  std::optional<StreamLease> first = *f.runtime->streams().lease();
+  const auto second = *f.runtime->streams().lease();
+  Rows start(1, 4);
+  const View x = f.upload(*second, start);
+  const auto lose = [&](const StreamLease& lease) {
+    f.lose.store_release(true);
+    REQUIRE(f.run(*f.lost, x, &*lease).ok());
+    CHECK(lease->synchronize(Deadline::never()).code() == Code::device_lost);
+  };
+  lose(*first);
+  first.reset();
+  CHECK(f.runtime->synchronize().ok());
+  lose(second);
+  CHECK(f.runtime->synchronize().code() == Code::device_lost);
+}
+
 TEST_CASE("copies refuse what does not fit, and fills fill") {
   RuntimeStreamFixture f(true);
   const auto lease = *f.runtime->streams().lease();
