@@ -202,7 +202,8 @@ def meet(place, calls, expected):
     submitted = threading.Barrier(2)
     def work(i):
         with torch.inference_mode():
-            results[i] = calls[i](on_device[i])
+            for _ in range(8):  # as many share a submission, which goes within the last of these calls
+                results[i] = calls[i](on_device[i])
         submitted.wait(60)  # a thread that ends gives its stream to the other one
     threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
     for thread in threads:
