@@ -22,7 +22,8 @@ class Parker {
   static constexpr uint32_t kAsleep = uint32_t{1} << 31;  // not for tell()
 
   void tell(uint32_t bits);
-  bool is_told() const { return (word_.load_acquire() & ~kAsleep) != 0; }   // the owner's, awake
+  // The owner's, awake: a hint, since wait() and take() acquire what was told.
+  bool is_told() const { return (word_.load_relaxed() & ~kAsleep) != 0; }
   bool is_asleep() const { return (word_.load_relaxed() & kAsleep) != 0; }  // a hint
   // 0: the deadline passed, or the thread was asked to end its wait. Leaves the bits where they are.
   uint32_t wait(Deadline deadline);

@@ -5,14 +5,17 @@
 #include <deque>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include "base/first_failure.h"
 #include "base/once_map.h"
 #include "base/parker.h"
 #include "base/replay_fixture.h"
+#include "base/schedules_fixture.h"
 #include "base/simulation_fixture.h"
 #include "base/spin_guarded.h"
+#include "base/strategy.h"
 #include "base/sync.h"
 #include "base/thread.h"
 
@@ -198,6 +201,55 @@ TEST_CASE("simulated: a cache gives each key its value through eviction, failure
       sim.expect(makes.living.load_relaxed() == 0, "what is dropped dies");
     }
   });
+}
+
+// The thread of that number does a step, then others do so many, again and again.
+class OneStepOfMany final : public Strategy {
+ public:
+  OneStepOfMany(uint32_t rare, int others) : rare_(rare), others_(others) {}
+  size_t next(const Turn& turn) override {
+    left_ = left_ == 0 ? others_ : left_ - 1;
+    const auto ready = turn.threads.first(turn.ready);
+    const auto found = std::find_if(ready.begin(), ready.end(),
+                                    [&](uint32_t each) { return (each == rare_) == (left_ == 0); });
+    return found == ready.end() ? 0 : static_cast<size_t>(found - ready.begin());
+  }
+  size_t among(size_t) override { return 0; }
+  size_t stale(size_t) override { return 0; }
+  std::string describe() const override { return "one step of many"; }
+
+ private:
+  const uint32_t rare_;
+  const int others_;
+  int left_ = 0;
+};
+
+TEST_CASE("simulated: hits between any two steps of an eviction do not keep it going") {
+  const auto body = [](Simulation& sim) {
+    OnceMap<int, int> map({.count = 2});
+    const auto put = [&](int key) {
+      const auto made =
+          map.get_or_make(key, []() -> Result<Ref<const int>> { return std::make_shared<const int>(7); });
+      sim.expect(made.ok(), "it is made");
+    };
+    for (int key = 0; key < 2; ++key) put(key);
+    Atomic<bool> over{false};
+    int rounds = 0;
+    test::at_once(sim, 2, [&](int i) {
+      if (i == 0) {
+        put(2);
+        return over.store_release(true);
+      }
+      for (; !over.load_acquire(); ++rounds) {
+        for (int key = 0; key < 2; ++key) static_cast<void>(map.peek(key));
+      }
+    });
+    sim.expect(rounds > 20, "there were hits meanwhile");
+    sim.expect(map.stats().count == 2 && map.stats().evictions == 1, "one of them went");
+  };
+  OneStepOfMany strategy(2, 50);  // a round of the reader is less
+  const SimulationReport report = simulate(1, body, {.steps_max = 20'000, .strategy = &strategy});
+  CHECK_MESSAGE(report.ok(), report.failure);
 }
 
 TEST_CASE("simulated: a join of another's flight ends at its deadline, and the flight goes on") {

@@ -45,10 +45,8 @@ uint64_t Simulation::state() const {
   uint64_t out =
       Pasts::mixed({idle_rounds_, static_cast<uint64_t>(now().time_since_epoch().count()), pasts_->all()});
   for (const Actor* const each : living_) {
-    const bool asleep = each->state == Actor::kAsleep;
-    const auto until = static_cast<uint64_t>(each->sleep.until.time_since_epoch().count());
     // Who gives way goes behind those that could run ever since, and did not.
-    out = Pasts::mixed({out, each->number, each->state, asleep ? until : 0,
+    out = Pasts::mixed({out, each->number, each->state,
                         each->cpu_steps + (each == current_ ? steps - runs_since_ : 0),
                         each->fair.could & ~each->fair.ran, each->fair.behind,
                         (each->let_go ? 1u : 0u) + (each->stepped_out ? 2u : 0u)});

@@ -11,7 +11,8 @@
 //              all will go on alike. Writes do not notice the loads before them.
 //   Locks      A lock is a word that is changed where it is taken or given back, and read where it is not
 //              got. The time is a word that jumps write; who looks at it learns its value.
-//   Asleep     Who sleeps, until when, and whose wait has ended, is the simulation's to add (scheduled.cpp).
+//   Asleep     Who sleeps, and whose wait has ended, is the simulation's to add (scheduled.cpp). Until when
+//              follows from what the sleeper has found, and from how many steps it has done.
 //   Shared     A word is named by the thread that made it and how many that thread had made, so by the same
 //              name in every schedule in which that thread has found the same. Which ones are shared is found
 //              out by running: an exploration in which another one was found begins again. In the last one

@@ -63,6 +63,9 @@ TEST_CASE(
       if (step[0] == 'r') pasts.load(word, 0, std::memory_order_seq_cst);
       if (step[0] == 'w') pasts.store(word, 0, 0, std::memory_order_seq_cst);
       if (step[0] == 't') pasts.tell(5);
+      // A comparison that finds what it expects, and one that does not.
+      if (step[0] == 'c') pasts.compare(word, 0, {.expected = 0, .desired = 0, .success = {}, .failure = {}});
+      if (step[0] == 'f') pasts.compare(word, 0, {.expected = 1, .desired = 0, .success = {}, .failure = {}});
     }
     return pasts.all();
   };
@@ -73,6 +76,8 @@ TEST_CASE(
   CHECK(run({{2, "wx"}, {3, "rx"}, {2, "wy"}}) == run({{2, "wx"}, {2, "wy"}, {3, "rx"}}));
   CHECK(run({{2, "t"}}) != run({}));
   CHECK(run({{2, "rx"}}) != run({{3, "rx"}}));
+  CHECK(run({{2, "cx"}, {3, "rx"}}) != run({{3, "rx"}, {2, "cx"}}));
+  CHECK(run({{2, "fx"}, {3, "rx"}}) == run({{3, "rx"}, {2, "fx"}}));
 }
 
 TEST_CASE("shared words: those that two threads use and one writes, while they run beside each other") {

@@ -31,8 +31,7 @@ struct LastOfThread {
 // One core for all: only one of them runs at a time, and a hand-over between cores takes several times as
 // long. Where the system refuses, it is slower.
 void stay_on_this_core() {
-  const int core = sched_getcpu();
-  if (core < 0) return;
+  const int core = std::max(0, sched_getcpu());
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(static_cast<size_t>(core), &one);
@@ -287,10 +286,8 @@ void Simulation::expire() {
 }
 
 void Simulation::skip_to(TimePoint when) {
-  if (when > now()) {
-    skipped_ += when - now();
-    if (pasts_ != nullptr) pasts_->jump(&kTime);
-  }
+  skipped_ += std::max(when - now(), Duration(0));
+  if (pasts_ != nullptr) pasts_->jump(&kTime);
   record(current_->number, current_->number, "time jumps");
   expire();
 }

@@ -137,6 +137,78 @@ TEST_CASE("for two seeds of three waits end for no reason, and for the third eac
   CHECK(disturbed < kSeeds * 5 / 6);
 }
 
+constexpr int kSeedsOfTime = 90;
+
+// Of so many seeds, those in which time jumps while a thread could run, and another one has such pauses.
+int seeds_with_jumps(Duration pause) {
+  int out = 0;
+  for (uint64_t seed = 1; seed <= kSeedsOfTime; ++seed) {
+    const SimulationReport report = simulate(seed, [&](Simulation& sim) {
+      bool over = false;
+      Thread sleeper("sleeper", [&] {
+        while (!over) sim.pause(pause);
+      });
+      const TimePoint start = sim.now();
+      for (int i = 0; i < 10'000; ++i) yield_point("work");
+      out += sim.now() - start >= milliseconds(1) ? 1 : 0;  // what the steps take is a fifth of that
+      over = true;
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
+  return out;
+}
+
+TEST_CASE("for two seeds of three time jumps while others could run, to a deadline that is near") {
+  const int near = seeds_with_jumps(milliseconds(1));
+  CHECK(near > kSeedsOfTime / 2);
+  CHECK(near < kSeedsOfTime * 5 / 6);
+  CHECK(seeds_with_jumps(SimulationOptions().stall_max + milliseconds(1)) == 0);
+}
+
+// Who of `threads` runs, in order, and for how many steps each time.
+struct Stretch {
+  int thread, steps;
+};
+std::vector<Stretch> stretches_of(uint64_t seed, int threads, int steps) {
+  std::vector<Stretch> out;
+  const SimulationReport report = simulate(seed, [&](Simulation&) {
+    int left = steps;
+    run_together(threads, [&](int thread) {
+      for (yield_point("work"); left > 0; yield_point("work")) {
+        --left;
+        if (out.empty() || out.back().thread != thread) out.push_back({thread, 0});
+        ++out.back().steps;
+      }
+    });
+  });
+  REQUIRE_MESSAGE(report.ok(), report.failure);
+  return out;
+}
+
+TEST_CASE("for two seeds of three a switched thread stays away, so that the other one runs on") {
+  constexpr int kSeeds = 90, kLongest = 2 * 64 / 4;  // steps, after which a switch is due at any pace
+  int alone = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    const std::vector<Stretch> all = stretches_of(seed, 2, 10'000);
+    alone += std::any_of(all.begin(), all.end(), [](Stretch each) { return each.steps > kLongest; }) ? 1 : 0;
+  }
+  CHECK(alone > kSeeds / 2);
+  CHECK(alone < kSeeds * 5 / 6);
+}
+
+TEST_CASE("for some seeds one of nine threads has less than a third of the turns of any other") {
+  constexpr int kSeeds = 60;
+  int slow = 0;
+  for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
+    std::vector<int> turns(9);
+    for (const Stretch& each : stretches_of(seed, 9, 10'000)) ++turns[static_cast<size_t>(each.thread)];
+    std::sort(turns.begin(), turns.end());
+    slow += 3 * turns[0] < turns[1] ? 1 : 0;
+  }
+  CHECK(slow > kSeeds / 6);
+  CHECK(slow < kSeeds * 4 / 5);
+}
+
 TEST_CASE("time is virtual: it stands in no relation to the machine's") {
   const TimePoint begin = Clock::real().now();
   const SimulationReport report = simulate(1, [](Simulation& sim) {

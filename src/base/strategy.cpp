@@ -21,13 +21,18 @@ bool take_number(std::string_view& words, size_t& number, char& behind) {
   return true;
 }
 
+// Behind the last option none is left out, and a turn has at most 63: of 64 threads one waits for the others.
+bool is_left_out(uint64_t left_out, size_t option) {
+  return (left_out >> std::min<size_t>(option, 63) & 1) != 0;
+}
+
 }  // namespace
 
 bool SystematicChoices::advance() {
   while (!path_.empty()) {
     Choice& last = path_.back();
     do ++last.taken;
-    while (last.taken < last.options && (last.left_out >> last.taken & 1) != 0);
+    while (is_left_out(last.left_out, last.taken));
     if (last.taken < last.options) return true;
     path_.pop_back();
   }
@@ -80,7 +85,7 @@ size_t SystematicChoices::choose(size_t options, uint64_t left_out, uint64_t sta
   const size_t place = came_++;
   if (is_new()) {
     size_t first = 0;
-    while (first < options && (left_out >> first & 1) != 0) ++first;
+    while (is_left_out(left_out, first)) ++first;
     cut_ = first == options || (at_ == Share::kChoices && !is_of_share());
     if (!cut_) path_.push_back({first, options, left_out, state, place});
   }
