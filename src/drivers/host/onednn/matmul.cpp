@@ -8,6 +8,7 @@
 #include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/descriptors.h"
 #include "drivers/host/onednn/division.h"
+#include "drivers/host/onednn/few_rows.h"
 #include "drivers/host/onednn/float_steps.h"
 #include "drivers/host/onednn/grouped_product.h"
 #include "drivers/host/onednn/linear.h"
@@ -223,10 +224,17 @@ class GemmStep final : public Step {
   uint64_t scratch_ = 0;
 };
 
+// A weight that the caller brings, and so few rows that laying it out anew would cost more than the product.
+bool has_few_rows(const Lowering& lowering) {
+  const Operand& y = lowering.outputs[0];
+  const int64_t n = lowering.inputs[1].extents[lowering.inputs[1].extents.rank() - 1];
+  return lowering.is_model_input(1) && n > 0 && y.elements() <= kMostFewRows * n;
+}
+
 Result<std::unique_ptr<Step>> lower_matmul_f32(Lowering& lowering) {
   // A Linear's rows have the bits of the row alone at less cost than MatMulStep's.
   const bool taken = lowering.inputs[1].location == Operand::Location::kConstant ||
-                     lowering.weights.engine().row_bits != nullptr;
+                     lowering.weights.engine().row_bits != nullptr || has_few_rows(lowering);
   const bool weight = lowering.inputs[1].extents.rank() == 2 && lowering.inputs[0].extents.rank() >= 1;
   return taken && weight ? lower_linear(lowering) : MatMulStep::make(lowering);
 }
