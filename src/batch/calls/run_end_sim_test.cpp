@@ -250,6 +250,38 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
   CHECK((held < 20 || (left > held / 4 && cancelled > held / 4)));
 }
 
+// The half of the threads that do not look wait at once where they lead, while the others look.
+TEST_CASE("simulated: a leader that lacks memory to wait answers for its batch, unless another one does") {
+  int answered = 0, helped = 0;
+  holds_for_seeds(300, [&](Simulation& sim) {
+    std::optional<ShownRun> shown;
+    Atomic<bool> has_thrown{false};
+    shown.emplace(
+        sim, [&] { return sim.pause(std::chrono::microseconds(sim.random(200))), Status(); },
+        [&] {
+          const bool waits = shown->is_held.load_acquire() && looker == shown->held_leader.load_relaxed();
+          if (waits && !has_thrown.exchange_acq_rel(true)) throw std::bad_alloc();
+        });
+    Atomic<int> lacked{0}, right_of_the_run{0};
+    shown->call_all([&](int caller, Rows& rows, ShownRun::Seen& row) {
+      if (caller % 2 == 0) Looker::of_this_thread().long_turn(Clock::real().now());
+      const auto result = shown->fixture.call(rows);
+      const bool is_held = row.is_held.load_relaxed();
+      const bool lacks = result.status().code() == Code::exhausted;
+      sim.expect(lacks ? is_held : shown->fixture.right(rows, result), "its own row, or no memory for it");
+      lacked.add_relaxed(lacks ? 1 : 0);
+      right_of_the_run.add_relaxed(is_held && !lacks ? 1 : 0);
+    });
+    const int all = lacked.load_relaxed() + right_of_the_run.load_relaxed();
+    sim.expect(all == 0 || lacked.load_relaxed() % all == 0, "all members have one answer");
+    answered += lacked.load_relaxed() > 0 ? 1 : 0;
+    helped += right_of_the_run.load_relaxed() > 0 ? 1 : 0;
+  });
+  if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
+  CHECK(answered > 20);
+  CHECK(helped > 20);
+}
+
 TEST_CASE("simulated: a run whose end is shown gives memory and lane back when all its members have left") {
   constexpr auto kDeadline = milliseconds(2), kLong = milliseconds(60);
   int ran = 0, abandoned = 0;
