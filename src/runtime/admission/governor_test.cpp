@@ -206,6 +206,40 @@ TEST_CASE("permits are exclusive under contention, and every enter is answered")
   CHECK(stats.waiting == 0);
 }
 
+TEST_CASE("who visits free lanes has each alone, and hands it on to callers that have parked meanwhile") {
+  constexpr int kThreads = 6, kCalls = 2000, kLimit = 2;
+  const auto governor = Governor::make("d", kLimit);
+  std::array<Atomic<int>, kLimit> owners;
+  Atomic<int> shared{0}, done{0}, visited{0};
+  const auto own = [&](int lane) {
+    Atomic<int>& owner = owners[static_cast<size_t>(lane)];
+    if (owner.add_acq_rel(1) != 0) shared.add_relaxed(1);
+    give_way();
+    owner.sub_acq_rel(1);
+  };
+  run_together(kThreads + 1, [&](int thread) {
+    if (thread == kThreads) {
+      while (done.load_acquire() < kThreads * kCalls) {
+        governor->with_free_lanes([&](int lane) {
+          own(lane);
+          visited.add_relaxed(1);
+        });
+        give_way();
+      }
+      return;
+    }
+    for (int i = 0; i < kCalls; ++i) {
+      const auto permit = governor->enter(ModelId{1}, Deadline::never());
+      if (permit.ok()) own(permit->lane());
+      done.add_release(1);
+    }
+  });
+  CHECK(shared.load_relaxed() == 0);
+  CHECK(visited.load_relaxed() > 0);
+  CHECK(governor->stats().entered == kThreads * kCalls);
+  CHECK(governor->stats().waiting == 0);
+}
+
 TEST_CASE("an exclusive hold starts when nothing is in flight, and holds everything off until it ends") {
   const auto governor = Governor::make("d", 4);
   Atomic<int> inside{0};
