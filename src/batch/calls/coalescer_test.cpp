@@ -308,6 +308,25 @@ TEST_CASE("closing while threads take seats: each call is answered once, with it
   }
 }
 
+TEST_CASE("the spare batch goes when nobody is there any more, also where the stock was dropped before") {
+  Fixture f(with(1), false, false, {.asynchronous = true});
+  const auto good = f.behind_a_busy_lane(
+      3,
+      [&](int i) {
+        Rows x(1, static_cast<float>(i));
+        return f.right(x, f.call(x));
+      },
+      [&] {
+        wait_until([&] { return f.coalescer->stats().parked == 3; });
+        f.coalescer->give_up_idle();
+      });
+  CHECK(good == 4);
+  CHECK(f.runtime->stats().slot_bytes > 0);
+  f.coalescer->give_up_idle();
+  f.runtime->allocator().empty_cache();
+  CHECK(f.runtime->stats().slot_bytes == 0);
+}
+
 TEST_CASE("many threads on few lanes: every call is answered once with its own rows") {
   for (const bool asynchronous : {false, true}) {
     runtime::test::TestOptions device_options;

@@ -206,7 +206,7 @@ TEST_CASE("permits are exclusive under contention, and every enter is answered")
   CHECK(stats.waiting == 0);
 }
 
-TEST_CASE("who visits free lanes has each alone, and hands it on to callers that have parked meanwhile") {
+TEST_CASE("who visits free lanes, or forgets a model, does so beside callers that park, and none is lost") {
   constexpr int kThreads = 6, kCalls = 2000, kLimit = 2;
   const auto governor = Governor::make("d", kLimit);
   std::array<Atomic<int>, kLimit> owners;
@@ -224,6 +224,7 @@ TEST_CASE("who visits free lanes has each alone, and hands it on to callers that
           own(lane);
           visited.add_relaxed(1);
         });
+        governor->forget(ModelId{1});  // unless its callers wait
         give_way();
       }
       return;
