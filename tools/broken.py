@@ -12,7 +12,7 @@ and what the kinds of its tests are. --kinds takes the removals all of whose tes
 release, cuda, avx2, sim and replay. --packed takes what tools/broken_pack.py laid down. None is handed out
 after --seconds; --more goes on with those that an earlier file of --json has not run.
 
-Exits with 1 when a patch does not apply, a build fails, or a test passes without what it tests; else with 2
+Exits with 1 when a patch does not apply, a build fails, or a test passes without what it tests; else with 3
 when a removal was not run.
 """
 

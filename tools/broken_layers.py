@@ -99,6 +99,12 @@ def propagation() -> str:
     return "private" if " shared:" in mounts else "unchanged"
 
 
+def namespace() -> list[str]:
+    """The command before one that gets mounts and processes of its own, which end with it."""
+    return ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", propagation(),
+            "--pid", "--fork", "--kill-child", "--mount-proc"]  # fmt: skip
+
+
 class Layers:
     """One built tree, and removals that are run in layers over it."""
 
@@ -112,8 +118,7 @@ class Layers:
 
     def in_layer(self, command: Sequence[str], log: Path) -> subprocess.CompletedProcess[str]:
         """What it started ends with it, and with this process, however that ends."""
-        words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--propagation", propagation(),
-                 "--pid", "--fork", "--kill-child", "--mount-proc", "/bin/sh", "-c", MOUNT, "layer",
+        words = [*namespace(), "/bin/sh", "-c", MOUNT, "layer",
                  str(self.tree), str(self.scratch), self.way, *command]  # fmt: skip
         environment = os.environ | {"TMPDIR": str(self.scratch / "tmp"), "PYTHONDONTWRITEBYTECODE": "1"}
         with log.open("w", encoding="utf-8") as out, subprocess.Popen(
@@ -177,7 +182,7 @@ class Layers:
         return ""
 
     def judged(self, name: str, patch: Path | None, tests: Sequence[Sequence[str]]) -> Outcome:
-        """NOTICED: every test failed as a test fails. NOT_RUN: its layer did not end by itself."""
+        """NOTICED: every test failed as a test fails. NOT_RUN: its layer said nothing of them."""
         begin = time.monotonic()
         log = self.logs / f"{name}.log"
         done = self.in_layer(
@@ -243,7 +248,7 @@ class Report:
               f"{len(failing)} of {len(self.tests)} tests fail without a removal")  # fmt: skip
         if counts[WRONG] or failing:
             return 1
-        return 2 if counts[NOT_RUN] else 0
+        return 3 if counts[NOT_RUN] else 0
 
 
 def longest_first(removals: Sequence[Removal], known: dict[str, Outcome]) -> list[Removal]:
@@ -299,9 +304,13 @@ def main(tree: str, log: str, each: str, patch: str, *tests: str) -> int:
     removal = Removal(Path(patch).stem, Path(patch), "", [shlex.split(test) for test in tests])
     copy = Copy(Path(log), Path(tree), int(each))
     copy.log.write_bytes(b"")
-    if patch:
-        apply_without_git(removal, copy.tree)
-    print(json.dumps({"wrong": copy.wrong(removal), "building_s": copy.building_s}))
+    try:
+        if patch:
+            apply_without_git(removal, copy.tree)
+        wrong = copy.wrong(removal)
+    except ValueError as error:
+        wrong = [f"does not apply: {error}"]
+    print(json.dumps({"wrong": wrong, "building_s": copy.building_s}))
     return 0
 
 

@@ -129,7 +129,7 @@ def test_nothing_to_run_is_no_mistake(layers, tmp_path) -> None:
 @needs_mounts
 def test_after_the_time_none_is_handed_out(layers, tmp_path) -> None:
     status, told = ran(layers, [removal(tmp_path, "late", "one")], tmp_path / "told.json", time.monotonic())
-    assert status == 2
+    assert status == 3
     assert told["removals"]["late"]["verdict"] == NOT_RUN
     assert told["unchanged"] == {}
 
@@ -152,6 +152,15 @@ def test_without_namespaces_it_says_so(layers, monkeypatch) -> None:
 
 
 @needs_mounts
+def test_a_patch_that_does_not_apply_is_wrong(layers, tmp_path) -> None:
+    stale = removal(tmp_path, "stale", "one")
+    stale.path.write_text(stale.path.read_text().replace("int two()", "int other()"))
+    status, told = ran(layers, [stale], tmp_path / "told.json")
+    assert status == 1
+    assert told["removals"]["stale"]["wrong"][0].startswith("does not apply: ")
+
+
+@needs_mounts
 def test_a_layer_that_is_killed_judges_nothing(layers, tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(broken_layers, "MOUNT", "exit 137")
     outcome = layers.judged("killed", None, [["small_test", "one"]])
@@ -163,7 +172,9 @@ STARTS_A_LAYER = """import sys
 from pathlib import Path
 from broken_layers import Layers
 root, copies, command = sys.argv[1:]
-Layers(1, Path(root), Path(copies)).in_layer(["/bin/sh", "-c", command], Path(copies) / "log")
+layers = Layers(1, Path(root), Path(copies))
+assert layers.refused() == ""
+layers.in_layer(["/bin/sh", "-c", command], Path(copies) / "log")
 """
 
 

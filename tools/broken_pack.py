@@ -25,7 +25,7 @@ from find_file import find_file
 ROOT = Path(__file__).resolve().parent.parent
 ARCHIVE = "needs.tar.xz"
 LIMIT = 40 << 20  # bytes
-NEEDED = ("cmake", "ninja", "g++", "gcc", "unshare")  # of the machine
+NEEDED = ("cmake", "ninja", "g++", "gcc", "setpriv", "unshare")  # of the machine
 # Files that cmake/HeddlePython.cmake asks the interpreter for: distribution, end of the path, place.
 FILES = (
     ("onnx", "onnx/onnx.proto", "site/onnx/onnx.proto"),

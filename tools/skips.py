@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from broken_layers import propagation
+from broken_layers import namespace
 
 NO_MOUNTS = "no mounts in a namespace here, which take Linux and root"
 
@@ -24,9 +24,9 @@ def allowed_skips() -> set[str]:
 
 
 def can_mount() -> bool:
-    if shutil.which("unshare") is None:
+    if shutil.which(namespace()[0]) is None:
         return False
-    command = ["unshare", "--mount", "--propagation", propagation(), "mount", "-t", "tmpfs", "none", "/tmp"]
+    command = [*namespace(), "mount", "-t", "tmpfs", "none", "/tmp"]
     return subprocess.run(command, capture_output=True).returncode == 0
 
 

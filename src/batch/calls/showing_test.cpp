@@ -1,6 +1,7 @@
 // Seats that callers take without the coalescer's lock.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <map>
 
 #include "batch/calls/coalescer_fixture.h"
@@ -15,20 +16,22 @@ uint16_t kind_of_row(Fixture& f, int64_t length) {
   return kind_of(f.coalescer->shape_of({&view, 1})->row_extents, false);
 }
 
+// Two whose rows have one number.
+std::array<int64_t, 2> lengths_alike(Fixture& f) {
+  std::map<uint16_t, int64_t> lengths;
+  for (int64_t length = 1;; ++length) {
+    const auto [found, is_new] = lengths.try_emplace(kind_of_row(f, length), length);
+    if (!is_new) return {found->second, length};
+  }
+}
+
 }  // namespace
 
 TEST_CASE(
     "a caller that finds rows of another length under its number gives that seat up, and is counted once") {
   Fixture f(with(1), true, true);
-  std::map<uint16_t, int64_t> lengths;
-  int64_t one = 0, other = 0;
-  for (int64_t length = 1; other == 0; ++length) {
-    const auto [found, is_new] = lengths.try_emplace(kind_of_row(f, length), length);
-    if (is_new) continue;
-    one = found->second;
-    other = length;
-  }
-  const int64_t good = f.behind_a_busy_lane(4, [&](int caller) {
+  const auto [one, other] = lengths_alike(f);
+  const int64_t good = f.behind_a_busy_lane(4, [&, one = one, other = other](int caller) {
     Ragged row(caller % 2 == 0 ? one : other, static_cast<float>(caller));
     return f.right(row, f.call(row));
   });
@@ -43,6 +46,26 @@ TEST_CASE(
     if (run[1] == one || run[1] == other) rows += run[0];
   }
   CHECK(rows > 4);  // seats that were given up had a row of zeros
+}
+
+TEST_CASE("callers of two lengths under one number, on many threads, are each counted once") {
+  constexpr int kCallers = 8, kCalls = 150;
+  CoalescerOptions options = with(2);
+  options.door = false;
+  Fixture f(options, true, true);
+  const std::array<int64_t, 2> lengths = lengths_alike(f);
+  Atomic<int64_t> good{0};
+  run_together(kCallers, [&](int caller) {
+    for (int i = 0; i < kCalls; ++i) {
+      Ragged row(lengths[static_cast<size_t>(caller + i) % 2], static_cast<float>(caller * kCalls + i));
+      good.add_relaxed(f.right(row, f.call(row)) ? 1 : 0);
+    }
+  });
+  CHECK(good.load_relaxed() == kCallers * kCalls);
+  const Coalescer::Stats stats = f.coalescer->stats();
+  CHECK(stats.calls == kCallers * kCalls);
+  CHECK(stats.left == 0);
+  CHECK(stats.parked == 0);
 }
 
 TEST_CASE("a batch of more rows than the word of seats can count is joined under the lock") {

@@ -24,15 +24,15 @@ struct FewRowsRan {
   std::string path;
 };
 
-FewRowsRan multiplied(const FewRowsCase& c, int threads) {
+FewRowsRan multiplied(const FewRowsCase& c, int threads, ir::DType dtype = ir::DType::kF32,
+                      bool exact = false) {
   const int64_t k = c.x[c.x.rank() - 1];
-  FewRowsRan ran{uniform(ir::DType::kF32, c.x, 1), uniform(ir::DType::kF32, {k, c.n}, 2), {}, {}};
+  FewRowsRan ran{uniform(dtype, c.x, 1), uniform(dtype, {k, c.n}, 2), {}, {}};
   ir::Builder b;
-  const ir::ValueId x = b.input("x", {ir::DType::kF32, ir::to_shape(c.x)}),
-                    w = b.input("w", {ir::DType::kF32, {k, c.n}});
+  const ir::ValueId x = b.input("x", {dtype, ir::to_shape(c.x)}), w = b.input("w", {dtype, {k, c.n}});
   b.output(*b.node("MatMul", {x, w}));
   const auto device = require(make_host_device({.threads = threads}));
-  GraphRun run = run_graph(*device, require(b.take()), {ran.x, ran.w});
+  GraphRun run = run_graph(*device, require(b.take()), {ran.x, ran.w}, {.exact = exact});
   ran.y = std::move(run.outputs[0]);
   ran.path = run.host().path();
   return ran;
@@ -62,6 +62,13 @@ TEST_CASE("a few rows are multiplied with a matrix that is an input as it lies, 
       CHECK((ran.path.find("sgemm") != std::string::npos) == c.few);
       CHECK(worst_error(ran) <= 1e-5 * std::sqrt(static_cast<double>(c.x[c.x.rank() - 1])));
     }
+  }
+}
+
+TEST_CASE("a few rows in f16, and exact ones, are multiplied with a matrix that is an input") {
+  for (const int threads : {1, 2}) {
+    CHECK(worst_error(multiplied({{2, 300}, 700}, threads, ir::DType::kF16)) < 0.02);
+    CHECK(worst_error(multiplied({{2, 300}, 700}, threads, ir::DType::kF32, true)) < 1e-4);
   }
 }
 
