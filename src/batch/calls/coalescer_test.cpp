@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "batch/calls/coalescer_fixture.h"
+#include "batch/calls/absent_fixture.h"
 
 namespace heddle::batch {
 
@@ -80,18 +80,14 @@ TEST_CASE("a batch takes the lane's share of the callers, and never more than it
       });
     }
     wait_until([&] { return f.latch.arrived() == lanes; });
-    std::vector<Thread> threads;
-    for (int64_t i = 0; i < callers; ++i) {
-      threads.emplace_back("caller", [&, i] {
-        Rows x(1, static_cast<float>(i));
-        good.add_relaxed(f.right(x, f.call(x)) ? 1 : 0);
-      });
-      wait_until([&] { return f.coalescer->stats().parked == static_cast<size_t>(i) + 1; });
-    }
+    // One after the other: while who fills a share takes the batch off, another could take one seat more.
+    Letters letters(f);
+    for (int64_t i = 0; i < callers; ++i) REQUIRE(letters.post(Rows(1, static_cast<float>(i))).ok());
+    CHECK(f.coalescer->stats().parked == static_cast<size_t>(callers));
     f.latch.open();
     for (Thread& thread : holders) thread.join();
-    for (Thread& thread : threads) thread.join();
-    CHECK(good.load_relaxed() == lanes + callers);
+    CHECK(letters.wait().right == callers);
+    CHECK(good.load_relaxed() == lanes);
     int64_t rows = 0;
     for (const ir::Extents& run : f.runs()) {
       CHECK(run[0] <= largest);
