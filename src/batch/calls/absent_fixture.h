@@ -35,8 +35,9 @@ class Letters {
       sent.answers.add_release(1);
       answered_.add_release(1);
     };
+    posted_.add_relaxed(1);  // before its answer, after which wait() may return
     Status status = on_.coalescer->submit({submitted(sent.rows.view(), then), deadline, std::move(cancel)});
-    if (status.ok()) posted_.add_relaxed(1);
+    if (!status.ok()) posted_.sub_relaxed(1);
     return status;
   }
   // All that were taken have one answer each: how many of these were right, and how many have each code.
