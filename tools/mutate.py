@@ -1,16 +1,17 @@
 """Change one line of the library at a time, in a copy of the tree, and ask whether its tests notice.
 
-usage: mutate.py [--count N] [--seed N] [--only WORD] [--more FILE | --again FILE [--tsan]] [--jobs N]
+usage: mutate.py [--count N] [--seed N] [--only WORD ...] [--more FILE | --again FILE [--tsan]] [--jobs N]
                  [--seconds S] [--json FILE] [--packed DIR] [--list]
 
 A mutation weakens a memory order, ends a lock at once, flips a comparison, removes a notification, exchanges
 "and" and "or", or counts one too many (tools/mutations.py). The seed draws from all of src/base, src/runtime
-and src/batch; --only keeps the files whose path contains a word. The tests of the file's folder are built, as
-the preset `sim` has them, and run in order until one fails: the mutation is killed. One that no test notices
-survived; one that does not compile counts for nothing; one of tools/mutate_explained.tsv that survives is
-explained. Before the first mutation the workers run the tests unchanged, all at once: they have to pass, in
-one of three tries. A program that failed once kills nothing until it has failed twice. A mutated program that
-takes five times as long as the slowest unchanged run, and a minute, hangs, which kills, too.
+and src/batch; --only keeps the files whose path contains a word, or one of several. The tests of the file's
+folder are built, as the preset `sim` has them, and run in order until one fails: the mutation is killed. One
+that no test notices survived; one that does not compile counts for nothing; one of tools/mutate_explained.tsv
+that survives is explained. Before the first mutation the workers run the tests unchanged, all at once: they
+have to pass, in one of three tries. A program that failed once kills nothing until it has failed twice. A
+mutated program that takes five times as long as the slowest unchanged run, and a minute, hangs, which kills,
+too.
 
 --jobs workers take mutations from one list, each in a copy of the tree and of the build of its own. After
 --seconds no more are handed out. Those before are a fair sample all the same, and their score is printed with
@@ -123,13 +124,13 @@ class Project:
         return sorted(str(path.relative_to(self.root)) for path in below
                       if path.is_file() and path.suffix != ".pyc")  # fmt: skip
 
-    def mutations(self, only: str = "") -> list[Mutation]:
+    def mutations(self, only: Sequence[str] = ("",)) -> list[Mutation]:
         found: list[Mutation] = []
         for name in self.files():
             stem, dot, suffix = name.rpartition(".")
             is_ours = any(name.startswith(folder + "/") for folder in self.sim.programs)
             is_product = not stem.endswith(("_test", "_fixture", "_bench")) and dot and suffix in ("cpp", "h")
-            if is_ours and is_product and only in name:
+            if is_ours and is_product and any(word in name for word in only):
                 found += mutations_of(name, (self.root / name).read_text(encoding="utf-8"))
         return found
 
@@ -397,7 +398,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--count", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", metavar="WORD", help="part of a path")
+    parser.add_argument(
+        "--only", default=[""], nargs="+", metavar="WORD", help="a part of the path, or several"
+    )
     parser.add_argument(
         "--more", type=Path, metavar="FILE", help="go on with the draw of this file of --json"
     )

@@ -76,7 +76,8 @@ def test_only_lines_of_the_product_that_are_code_are_changed(project):
         (3, "off by one", "int next(int a) { return a + 2; }"),
         (4, "comparison", "bool is_unused(int a) { return a != 7; }"),
     ]
-    assert project.mutations(only="other") == []
+    assert project.mutations(only=["other"]) == []
+    assert project.mutations(only=["other", ""]) == project.mutations()
 
 
 @pytest.mark.parametrize(
