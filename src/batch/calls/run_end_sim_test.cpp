@@ -7,6 +7,7 @@
 #include <optional>
 #include <stop_token>
 
+#include "base/looking.h"
 #include "base/simulation_fixture.h"
 #include "base/yield.h"
 #include "batch/calls/coalescer_fixture.h"

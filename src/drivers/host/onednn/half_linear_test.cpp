@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/first_uses.h"
+#include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/graph_run_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
