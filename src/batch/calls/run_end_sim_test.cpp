@@ -4,7 +4,6 @@
 
 #include <array>
 #include <functional>
-#include <optional>
 #include <stop_token>
 
 #include "base/looking.h"
@@ -27,15 +26,16 @@ thread_local int looker = kNoLooker;  // of the calling thread
 // Calls of many callers that look. The third full batch is held by its kernel, in most seeds while its end is
 // shown.
 struct ShownRun {
-  using Hold = std::function<Status()>;
+  using Hold = std::function<Status(ShownRun&)>;
+  using Look = std::function<void(ShownRun&)>;
   // hold: what the kernel of that batch does. look: what each thread does that looks for an end.
-  ShownRun(Simulation& simulation, Hold hold, std::function<void()> look)
+  ShownRun(Simulation& simulation, Hold hold, Look look)
       : sim(simulation),
         fixture(options(), false, false,
                 {.asynchronous = true, .look = [this, look] {
                    if (looker != kNoLooker && looker != held_leader.load_acquire() && is_held.load_acquire())
                      is_seen.store_release(true);
-                   if (look) look();
+                   if (look) look(*this);
                  }}) {
     fixture.device->set_submit([this] {
       leader.store_release(looker);
@@ -53,7 +53,7 @@ struct ShownRun {
       if (!holds) return Status();
       held_leader.store_relaxed(leader.load_acquire());
       is_held.store_release(true);
-      const Status status = hold();
+      const Status status = hold(*this);
       is_held.store_release(false);
       return status;
     };
@@ -102,12 +102,12 @@ struct LeaderAway {
   LeaderAway(Simulation& sim, const std::function<Status(Fixture&)>& ends_with)
       : shown(
             sim,
-            [this, ends_with] {
+            [this, ends_with](ShownRun& run) {
               while (!is_away.load_acquire()) give_way();
-              return ends_with(shown.fixture);
+              return ends_with(run.fixture);
             },
-            [this, &sim] {
-              if (!shown.is_held.load_acquire() || looker != shown.held_leader.load_relaxed()) return;
+            [this, &sim](ShownRun& run) {
+              if (!run.is_held.load_acquire() || looker != run.held_leader.load_relaxed()) return;
               if (!is_away.exchange_acq_rel(true)) sim.pause(kAway);
             }) {}
   // How many calls end no sooner than that leader is back.
@@ -205,26 +205,25 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
   int held = 0, left = 0, cancelled = 0;
   holds_for_seeds(150, [&](Simulation& sim) {
     std::array<std::stop_source, kHurried> stops;
-    std::optional<ShownRun> shown;
-    shown.emplace(
+    ShownRun shown(
         sim,
-        [&] {
-          const auto leader = static_cast<size_t>(shown->held_leader.load_relaxed());
+        [&](ShownRun& run) {
+          const auto leader = static_cast<size_t>(run.held_leader.load_relaxed());
           stops[leader].request_stop();
           sim.pause(kLong);
           return Status();
         },
         nullptr);
-    shown->may_hold = [&](int leader) { return leader >= 0 && leader < kHurried; };
+    shown.may_hold = [&](int leader) { return leader >= 0 && leader < kHurried; };
     Atomic<int> right{0}, late{0}, stopped{0};
     Atomic<bool> leader_left{false}, leader_stopped{false};
-    shown->call_all([&](int caller, Rows& rows, ShownRun::Seen& row) {
+    shown.call_all([&](int caller, Rows& rows, ShownRun::Seen& row) {
       const bool hurries = caller < kHurried, by_deadline = caller % 2 == 0;
       const Deadline deadline = hurries && by_deadline ? Deadline::in(kDeadline) : Deadline::never();
       const std::stop_token stop =
           hurries && !by_deadline ? stops[static_cast<size_t>(caller)].get_token() : std::stop_token();
-      const auto result = shown->fixture.call(rows, deadline, stop);
-      const bool leads = row.is_held.load_relaxed() && shown->held_leader.load_relaxed() == caller;
+      const auto result = shown.fixture.call(rows, deadline, stop);
+      const bool leads = row.is_held.load_relaxed() && shown.held_leader.load_relaxed() == caller;
       if (result.status().code() == Code::deadline) {
         sim.expect(deadline.expired(), "late only after the deadline");
         late.add_relaxed(1);
@@ -233,7 +232,7 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
         sim.expect(stop.stop_requested(), "cancelled only where it was");
         stopped.add_relaxed(1);
       } else {
-        sim.expect(shown->fixture.right(rows, result), "its own row");
+        sim.expect(shown.fixture.right(rows, result), "its own row");
         sim.expect(row.runs.load_relaxed() == 1, "of a run");
         right.add_relaxed(1);
       }
@@ -242,9 +241,9 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
     sim.expect(
         right.load_relaxed() + late.load_relaxed() + stopped.load_relaxed() == kLookers * kLookerRounds,
         "each had one answer");
-    held += shown->was_held.load_relaxed() ? 1 : 0;
-    left += shown->is_seen.load_relaxed() && leader_left.load_relaxed() ? 1 : 0;
-    cancelled += shown->is_seen.load_relaxed() && leader_stopped.load_relaxed() ? 1 : 0;
+    held += shown.was_held.load_relaxed() ? 1 : 0;
+    left += shown.is_seen.load_relaxed() && leader_left.load_relaxed() ? 1 : 0;
+    cancelled += shown.is_seen.load_relaxed() && leader_stopped.load_relaxed() ? 1 : 0;
   });
   CAPTURE(left);
   CAPTURE(cancelled);
@@ -255,21 +254,20 @@ TEST_CASE("simulated: a leader that leaves while the end of its run is shown lea
 TEST_CASE("simulated: a leader that lacks memory to wait answers for its batch, unless another one does") {
   int answered = 0, helped = 0;
   holds_for_seeds(300, [&](Simulation& sim) {
-    std::optional<ShownRun> shown;
     Atomic<bool> has_thrown{false};
-    shown.emplace(
-        sim, [&] { return sim.pause(std::chrono::microseconds(sim.random(200))), Status(); },
-        [&] {
-          const bool waits = shown->is_held.load_acquire() && looker == shown->held_leader.load_relaxed();
+    ShownRun shown(
+        sim, [&](ShownRun&) { return sim.pause(std::chrono::microseconds(sim.random(200))), Status(); },
+        [&](ShownRun& run) {
+          const bool waits = run.is_held.load_acquire() && looker == run.held_leader.load_relaxed();
           if (waits && !has_thrown.exchange_acq_rel(true)) throw std::bad_alloc();
         });
     Atomic<int> lacked{0}, right_of_the_run{0};
-    shown->call_all([&](int caller, Rows& rows, ShownRun::Seen& row) {
+    shown.call_all([&](int caller, Rows& rows, ShownRun::Seen& row) {
       if (caller % 2 == 0) Looker::of_this_thread().long_turn(Clock::real().now());
-      const auto result = shown->fixture.call(rows);
+      const auto result = shown.fixture.call(rows);
       const bool is_held = row.is_held.load_relaxed();
       const bool lacks = result.status().code() == Code::exhausted;
-      sim.expect(lacks ? is_held : shown->fixture.right(rows, result), "its own row, or no memory for it");
+      sim.expect(lacks ? is_held : shown.fixture.right(rows, result), "its own row, or no memory for it");
       lacked.add_relaxed(lacks ? 1 : 0);
       right_of_the_run.add_relaxed(is_held && !lacks ? 1 : 0);
     });
@@ -287,7 +285,7 @@ TEST_CASE("simulated: a run whose end is shown gives memory and lane back when a
   constexpr auto kDeadline = milliseconds(2), kLong = milliseconds(60);
   int ran = 0, abandoned = 0;
   holds_for_seeds(100, [&](Simulation& sim) {
-    ShownRun shown(sim, [&] { return sim.pause(kLong), Status(); }, nullptr);
+    ShownRun shown(sim, [&](ShownRun&) { return sim.pause(kLong), Status(); }, nullptr);
     Fixture& fixture = shown.fixture;
     Atomic<int> right{0}, late{0}, of_the_run{0};
     shown.call_all([&](int, Rows& rows, ShownRun::Seen& row) {
