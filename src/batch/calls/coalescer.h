@@ -269,6 +269,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Result<bool> run_and_publish(FormingBatch& batch, Deadline deadline, size_t seat, bool has_end);
   void publish(FormingBatch& batch, Run run, size_t seat);
   Result<Views> collect(const Here& me);
+  static void meet(const Here& me);
   Result<Views> rows_of(const FormingBatch& batch, const Member& member);
   template <class Body>
   Run timed(TimePoint start, Body&& body);

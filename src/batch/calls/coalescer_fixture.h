@@ -7,7 +7,9 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -148,5 +150,16 @@ struct Ragged : Rows {
     extents = {1, length};
   }
 };
+
+// Two lengths whose rows have one number on show: who takes a seat among the other's gives it up.
+inline std::array<int64_t, 2> lengths_alike(Fixture& f) {
+  std::map<uint16_t, int64_t> lengths;
+  for (int64_t length = 1;; ++length) {
+    const View view = Ragged(length, 0).view();
+    const uint16_t kind = kind_of(f.coalescer->shape_of({&view, 1})->row_extents, false);
+    const auto [found, is_new] = lengths.try_emplace(kind, length);
+    if (!is_new) return {found->second, length};
+  }
+}
 
 }  // namespace heddle::batch

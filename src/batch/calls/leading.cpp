@@ -297,6 +297,12 @@ Result<bool> Coalescer::claims_end(FormingBatch& batch, Deadline deadline) const
 }
 
 Result<Coalescer::Views> Coalescer::collect(const Here& me) {
+  meet(me);
+  return rows_of(*me.batch, me.member());
+}
+
+// It needs no telling any more, and tells the next one.
+void Coalescer::meet(const Here& me) {
   FormingBatch& batch = *me.batch;
   Member& member = me.member();
   const bool told = member.met.exchange_acq_rel(true);
@@ -306,7 +312,6 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   } else if (told && member.pace != nullptr) {
     Pace::count_as_told();
   }
-  return rows_of(batch, member);
 }
 
 Result<Coalescer::Views> Coalescer::rows_of(const FormingBatch& batch, const Member& member) {

@@ -73,7 +73,7 @@ void Coalescer::give_up(const Here& me, bool asks) {
   }
   static_cast<void>(written(me, asks));
   const bool left = try_leave(me);
-  if (!left) static_cast<void>(collect(me));
+  if (!left) meet(me);
   auto state = state_.lock();
   --(left ? state->stats.left : state->stats.calls);
 }

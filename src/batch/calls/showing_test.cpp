@@ -2,30 +2,10 @@
 #include <doctest/doctest.h>
 
 #include <array>
-#include <map>
 
 #include "batch/calls/coalescer_fixture.h"
 
 namespace heddle::batch {
-
-namespace {
-
-uint16_t kind_of_row(Fixture& f, int64_t length) {
-  Ragged row(length, 0);
-  const View view = row.view();
-  return kind_of(f.coalescer->shape_of({&view, 1})->row_extents, false);
-}
-
-// Two whose rows have one number.
-std::array<int64_t, 2> lengths_alike(Fixture& f) {
-  std::map<uint16_t, int64_t> lengths;
-  for (int64_t length = 1;; ++length) {
-    const auto [found, is_new] = lengths.try_emplace(kind_of_row(f, length), length);
-    if (!is_new) return {found->second, length};
-  }
-}
-
-}  // namespace
 
 TEST_CASE(
     "a caller that finds rows of another length under its number gives that seat up, and is counted once") {
