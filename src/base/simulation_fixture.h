@@ -25,6 +25,13 @@ namespace heddle::test {
 
 using SimulatedBody = std::function<void(Simulation&)>;
 
+// Time does not jump while others could run: after a pause they have done what they do without one.
+inline SimulationOptions without_stalls() {
+  SimulationOptions options;
+  options.stall_max = Duration(0);
+  return options;
+}
+
 // Every so many seeds one is run twice: a body whose decisions are not the seed's cannot be replayed.
 inline constexpr uint64_t kRepeatEvery = 50;
 

@@ -11,6 +11,7 @@
 namespace heddle::batch {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::without_stalls;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
@@ -21,13 +22,6 @@ CoalescerOptions with_patience(int lanes) {
   CoalescerOptions options = with(lanes);
   options.door = false;
   options.cost = [](int64_t rows) { return milliseconds(40) + microseconds(rows); };
-  return options;
-}
-
-// Time does not jump while others could run: after a pause they have done what they do without one.
-SimulationOptions without_stalls() {
-  SimulationOptions options;
-  options.stall_max = Duration(0);
   return options;
 }
 

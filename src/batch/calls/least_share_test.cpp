@@ -9,7 +9,8 @@ TEST_CASE(
   struct Case {
     int callers, lanes;
   };
-  for (const auto& [callers, lanes] : {Case{2, 4}, Case{4, 4}, Case{5, 1}, Case{12, 2}, Case{30, 4}}) {
+  for (const auto& [callers, lanes] :
+       {Case{2, 4}, Case{4, 4}, Case{5, 1}, Case{8, 1}, Case{9, 2}, Case{12, 2}, Case{30, 4}}) {
     CAPTURE(callers);
     CoalescerOptions options = with(kLanes);
     options.door = false;

@@ -66,6 +66,13 @@ TEST_CASE("callers who come to the lock take seats where others go on taking the
   options.door = false;
   Fixture f(options);
   Atomic<int64_t> good{0};
+  Atomic<bool> over{false};
+  Thread watcher("watcher", [&] {
+    while (!over.load_acquire()) {
+      static_cast<void>(f.coalescer->anyone_waits());
+      give_way();
+    }
+  });
   std::vector<Thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back("caller", [&, caller] {
@@ -77,6 +84,8 @@ TEST_CASE("callers who come to the lock take seats where others go on taking the
     });
   }
   for (Thread& thread : threads) thread.join();
+  over.store_release(true);
+  watcher.join();
   CHECK(good.load_relaxed() == kCallers * kCalls);
   const Coalescer::Stats stats = f.coalescer->stats();
   CHECK(stats.calls == kCallers * kCalls);
