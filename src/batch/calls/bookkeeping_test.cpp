@@ -29,7 +29,7 @@ TEST_CASE("a cost is learnt from runs that end well and have rows") {
     for (int i = 0; i < 11; ++i) {
       Rows x(i < 3 ? c.rows : 2, 3);
       const auto result = f.call(x);
-      CHECK(c.fails ? result.status().code() == Code::invalid : f.right(x, result));
+      CHECK((c.fails ? result.status().code() == Code::invalid : f.right(x, result)));
     }
     CHECK(f.coalescer->stats().rows_max == c.rows_max);
   }
