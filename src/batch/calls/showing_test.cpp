@@ -2,10 +2,39 @@
 #include <doctest/doctest.h>
 
 #include <array>
+#include <optional>
 
 #include "batch/calls/coalescer_fixture.h"
 
 namespace heddle::batch {
+
+namespace {
+
+// Reads what calls count, beside them.
+class Watcher {
+ public:
+  explicit Watcher(Fixture& f) : thread_("watcher", [&] { watch(*f.coalescer); }) {}
+  ~Watcher() {
+    over_.store_release(true);
+    thread_.join();
+  }
+  Watcher(const Watcher&) = delete;
+  Watcher& operator=(const Watcher&) = delete;
+
+ private:
+  void watch(Coalescer& coalescer) {
+    while (!over_.load_acquire()) {
+      static_cast<void>(coalescer.anyone_waits());
+      static_cast<void>(coalescer.stats());
+      give_way();
+    }
+  }
+
+  Atomic<bool> over_{false};
+  Thread thread_;
+};
+
+}  // namespace
 
 TEST_CASE(
     "a caller that finds rows of another length under its number gives that seat up, and is counted once") {
@@ -30,17 +59,19 @@ TEST_CASE(
 
 TEST_CASE("callers of two lengths under one number, on many threads, are each counted once") {
   constexpr int kCallers = 8, kCalls = 150;
-  CoalescerOptions options = with(2);
+  CoalescerOptions options = with(1);
   options.door = false;
   Fixture f(options, true, true);
   const std::array<int64_t, 2> lengths = lengths_alike(f);
   Atomic<int64_t> good{0};
+  std::optional<Watcher> watcher(f);
   run_together(kCallers, [&](int caller) {
     for (int i = 0; i < kCalls; ++i) {
       Ragged row(lengths[static_cast<size_t>(caller + i) % 2], static_cast<float>(caller * kCalls + i));
       good.add_relaxed(f.right(row, f.call(row)) ? 1 : 0);
     }
   });
+  watcher.reset();
   CHECK(good.load_relaxed() == kCallers * kCalls);
   const Coalescer::Stats stats = f.coalescer->stats();
   CHECK(stats.calls == kCallers * kCalls);
@@ -66,13 +97,7 @@ TEST_CASE("callers who come to the lock take seats where others go on taking the
   options.door = false;
   Fixture f(options);
   Atomic<int64_t> good{0};
-  Atomic<bool> over{false};
-  Thread watcher("watcher", [&] {
-    while (!over.load_acquire()) {
-      static_cast<void>(f.coalescer->anyone_waits());
-      give_way();
-    }
-  });
+  std::optional<Watcher> watcher(f);
   std::vector<Thread> threads;
   for (int caller = 0; caller < kCallers; ++caller) {
     threads.emplace_back("caller", [&, caller] {
@@ -84,8 +109,7 @@ TEST_CASE("callers who come to the lock take seats where others go on taking the
     });
   }
   for (Thread& thread : threads) thread.join();
-  over.store_release(true);
-  watcher.join();
+  watcher.reset();
   CHECK(good.load_relaxed() == kCallers * kCalls);
   const Coalescer::Stats stats = f.coalescer->stats();
   CHECK(stats.calls == kCallers * kCalls);
