@@ -173,6 +173,27 @@ std::string one_is_woken(Simulation& sim, int threads) {
   return got[1] + " " + got[2];
 }
 
+// Who gives way to a thread that is not yet asleep finds the same time; beside one that sleeps, time passes.
+std::string give_way_beside_a_sleeper(Simulation& sim, int threads) {
+  const TimePoint begin = Clock::real().now();
+  Atomic<int> begun{0};
+  std::string got;
+  at_once(sim, threads, [&](int i) {
+    if (i == 0) {
+      Mutex mutex;
+      Condition never;
+      std::unique_lock held(mutex);
+      begun.store_release(1);
+      return never.wait(held, Deadline::at(begin + std::chrono::milliseconds(1)));
+    }
+    const TimePoint before = Clock::real().now();
+    got = begun.load_acquire() == 1 ? "begun " : "not begun ";
+    give_way();
+    got += Clock::real().now() == before ? "at once" : "later";
+  });
+  return got;
+}
+
 std::vector<Program> programs() {
   return {
       {"store_buffer", 2,
@@ -253,6 +274,7 @@ std::vector<Program> programs_that_wait() {
          return out;
        }},
       {"one_is_woken", 4, one_is_woken, 1},
+      {"sleeps_until", 2, give_way_beside_a_sleeper},
       {"deadlines", 2, condition_with_deadline},
       {"deadlines", 3, condition_with_deadline},
   };

@@ -162,6 +162,7 @@ void Simulation::let_others_run(const char* at) {
 }
 
 void Simulation::sleep(const seam::Sleep& how) {
+  // Beside one that sleeps until a time, time passes for who gives way.
   if (how.until != TimePoint::max()) seam::notice(how.at, &kTime);
   count_step();
   idle_rounds_ = 0;  // who waits at a seam does not look again and again
@@ -387,7 +388,7 @@ std::string Simulation::describe(const std::string& why) const {
   const size_t kept = trace_.size();
   out += "the last " + std::to_string(kept) + " of " + std::to_string(decisions_) + " decisions:\n";
   for (size_t i = 0; i < kept; ++i) {
-    const Decision& each = trace_[(decisions_ <= kept ? i : decisions_ + i) % kept];
+    const Decision& each = trace_[(decisions_ + i) % kept];
     out += "  step " + std::to_string(each.step) + ": " + name_of(actors_[each.from - 1]) + " at " + each.at;
     if (each.from != each.to) out += " -> " + name_of(actors_[each.to - 1]);
     out += "\n";

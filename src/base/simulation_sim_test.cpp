@@ -1,6 +1,7 @@
 #include "base/simulation.h"
 
 #include <doctest/doctest.h>
+#include <pthread.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -185,15 +186,22 @@ std::vector<Stretch> stretches_of(uint64_t seed, int threads, int steps) {
   return out;
 }
 
-TEST_CASE("for two seeds of three a switched thread stays away, so that the other one runs on") {
+TEST_CASE("for two seeds of three a switched thread stays away now and then: the other one runs on") {
   constexpr int kSeeds = 90, kLongest = 2 * 64 / 4;  // steps, after which a switch is due at any pace
   int alone = 0;
+  std::ptrdiff_t long_ones = 0, short_ones = 0;  // of such seeds
   for (uint64_t seed = 1; seed <= kSeeds; ++seed) {
     const std::vector<Stretch> all = stretches_of(seed, 2, 10'000);
-    alone += std::any_of(all.begin(), all.end(), [](Stretch each) { return each.steps > kLongest; }) ? 1 : 0;
+    const auto is_long = [](Stretch each) { return each.steps > kLongest; };
+    const std::ptrdiff_t those = std::count_if(all.begin(), all.end(), is_long);
+    if (those == 0) continue;
+    ++alone;
+    long_ones += those;
+    short_ones += std::ssize(all) - those;
   }
   CHECK(alone > kSeeds / 2);
   CHECK(alone < kSeeds * 5 / 6);
+  CHECK(3 * long_ones < short_ones);
 }
 
 TEST_CASE("for some seeds one of nine threads has less than a third of the turns of any other") {
@@ -303,6 +311,29 @@ TEST_CASE("a failure shows the last decisions, in order, and no more of them tha
   }
 }
 
+TEST_CASE("a failure shows of each decision from which thread to which, and one name where none gave way") {
+  int hand_overs = 0, jumps = 0;
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
+    const SimulationReport report = simulate(seed, [](Simulation& sim) {
+      run_together(2, [&](int) { sim.pause(milliseconds(1)); });
+      sim.fail("on purpose");
+    });
+    std::istringstream lines(report.failure);
+    for (std::string line; std::getline(lines, line);) {
+      if (!line.starts_with("  step ")) continue;
+      const size_t first = line.find('\''), next = line.find(" -> ");
+      const bool is_own = line.ends_with(" at time jumps") || line.ends_with(" at no reason");
+      CHECK((next == std::string::npos) == is_own);
+      (is_own ? jumps : hand_overs) += 1;
+      if (next == std::string::npos) continue;
+      const std::string from = line.substr(first, line.find(')') + 1 - first);
+      CHECK(line.substr(next + 4) != from);
+    }
+  }
+  CHECK(hand_overs > 0);
+  CHECK(jumps > 0);
+}
+
 TEST_CASE("locks in the wrong order are a failure with a seed, not the end of the process") {
   const SimulationReport report = simulate(5, [](Simulation&) {
     Guarded<int, Rank::kPool> outer(0);
@@ -336,6 +367,63 @@ TEST_CASE("waits end for no reason under some seeds, and not before their deadli
   }
   CHECK(early);
   CHECK(on_time);
+}
+
+TEST_CASE("who waits alone waits until its deadline, whatever the seed: a thread that runs is not woken") {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const SimulationReport report = simulate(seed, [](Simulation& sim) {
+      Mutex mutex;
+      Condition never;
+      std::unique_lock held(mutex);
+      for (int i = 0; i < 20; ++i) {
+        const Deadline deadline = Deadline::in(seconds(1));
+        never.wait(held, deadline);
+        sim.expect(deadline.expired(), "nobody notifies");
+      }
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
+}
+
+// For its life no new thread has room for its stack.
+class NoNewThreads {
+ public:
+  NoNewThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t none;
+    pthread_attr_init(&none);
+    pthread_attr_setstacksize(&none, size_t{1} << 50);
+    pthread_setattr_default_np(&none);
+    pthread_attr_destroy(&none);
+  }
+  ~NoNewThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoNewThreads(const NoNewThreads&) = delete;
+  NoNewThreads& operator=(const NoNewThreads&) = delete;
+
+ private:
+  pthread_attr_t before_;
+};
+
+TEST_CASE("a thread that the system does not start is none of the simulation, and the others go on") {
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    int steps = 0;
+    const SimulationReport report = simulate(seed, [&](Simulation& sim) {
+      Thread other("other", [&] {
+        for (; steps < 100; ++steps) yield_point("work");
+      });
+      {
+        const NoNewThreads none;
+        sim.expect(Thread::start("refused", [] {}).status().code() == Code::exhausted, "it is refused");
+      }
+      sim.pause(milliseconds(1));
+      other.join();
+      sim.expect(steps == 100, "the other one has ended");
+    });
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+  }
 }
 
 TEST_CASE("a thread that blocks outside the seams is named once the patience is over") {

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/condition.h"
 #include "base/schedules_fixture.h"
 #include "base/sync.h"
 
@@ -289,6 +290,64 @@ TEST_CASE("a pause ends at its time, also where time stands but for jumps") {
         },
         options);
     CHECK_MESSAGE(report.ok(), report.failure);
+  }
+}
+
+TEST_CASE("a simulation may take as many steps as it is told, and not one more") {
+  const auto run = [](uint64_t most) {
+    SystematicChoices first({});
+    SimulationOptions options;
+    options.strategy = &first;  // so that the steps are counted at each
+    options.steps_max = most;
+    return simulate(1, [](Simulation& sim) { test::at_once(sim, 2, [](int) { give_way(); }); }, options);
+  };
+  const uint64_t steps = run(1000).steps;
+  CHECK(steps > 2);
+  const SimulationReport enough = run(steps), fewer = run(steps - 1);
+  CHECK_MESSAGE(enough.ok(), enough.failure);
+  CHECK(fewer.failure.find("more than " + std::to_string(steps - 1) + " steps") != std::string::npos);
+}
+
+// Takes the running thread, and of equals always the same.
+class OneOfEquals final : public Strategy {
+ public:
+  explicit OneOfEquals(size_t which) : which_(which) {}
+  size_t next(const Turn&) override { return 0; }
+  size_t among(size_t options) override { return std::min(which_, options - 1); }
+  size_t stale(size_t) override { return 0; }
+  std::string describe() const override { return "the same of equals"; }
+  bool time_stands() const override { return true; }
+
+ private:
+  const size_t which_;
+};
+
+TEST_CASE("of two that sleep a strategy's first choice wakes the one before, and its second the one behind") {
+  for (const size_t which : {0, 1}) {
+    OneOfEquals choices(which);
+    SimulationOptions options;
+    options.strategy = &choices;
+    std::vector<int> woken;
+    const auto body = [&](Simulation& sim) {
+      Mutex mutex;
+      Condition changed;
+      int asleep = 0;
+      test::at_once(sim, 3, [&](int i) {
+        if (i == 2) {
+          while (asleep != 2) give_way();
+          changed.notify_one();
+          while (woken.empty()) give_way();
+          return changed.notify_one();
+        }
+        std::unique_lock held(mutex);
+        ++asleep;
+        changed.wait(held, Deadline::never());
+        woken.push_back(i);
+      });
+    };
+    const SimulationReport report = simulate(1, body, options);
+    REQUIRE_MESSAGE(report.ok(), report.failure);
+    CHECK(woken == (which == 0 ? std::vector{0, 1} : std::vector{1, 0}));
   }
 }
 
