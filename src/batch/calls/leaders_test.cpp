@@ -95,4 +95,52 @@ TEST_CASE("stopping waits for what is owed, and what settles it may come afterwa
   CHECK(leaders.await_settled(Deadline::never()));
 }
 
+// Nothing but relaxed operations between the threads: the thread sanitizer sees what the lock alone orders.
+TEST_CASE("a leader that asks whether all is settled is refused at once, also while another one starts") {
+  Atomic<int> asked{0};
+  Atomic<bool> other_came{false};
+  Leaders leaders(2, {});
+  REQUIRE(leaders.owe().ok());
+  leaders.post([&] {
+    leaders.settle();
+    asked.store_relaxed(leaders.await_settled(Deadline::never()) ? 1 : 2);
+    while (!other_came.load_relaxed()) give_way();
+  });
+  wait_until([&] { return asked.load_relaxed() != 0; });
+  CHECK(asked.load_relaxed() == 2);
+  REQUIRE(leaders.owe().ok());
+  leaders.post([&] {
+    other_came.store_relaxed(true);
+    leaders.settle();
+  });
+  CHECK(leaders.threads() == 2);
+  CHECK(leaders.await_settled(Deadline::never()));
+}
+
+TEST_CASE("leaders that start for promises made at once, and while others ask, are as many as tasks need") {
+  constexpr int kMost = 4, kRounds = 50;
+  for (int round = 0; round < kRounds; ++round) {
+    Atomic<int> promised{0}, settled{0}, met{0};
+    Leaders leaders(kMost, {});
+    run_together(3, [&](int i) {
+      if (leaders.owe().ok()) promised.add_relaxed(1);
+      for (int task = 0; i == 0 && task < kMost; ++task) {
+        leaders.post([&] {
+          met.add_relaxed(1);
+          while (met.load_relaxed() < kMost) give_way();
+        });
+      }
+      do {
+        if (leaders.await_settled(Deadline::at(TimePoint::min()))) settled.add_relaxed(1);
+      } while (met.load_relaxed() < kMost);
+      leaders.settle();
+    });
+    REQUIRE(promised.load_relaxed() == 3);
+    CHECK(settled.load_relaxed() == 0);  // who asks still owes its own
+    CHECK(met.load_relaxed() == kMost);
+    CHECK(leaders.threads() == kMost);
+    CHECK(leaders.await_settled(Deadline::never()));
+  }
+}
+
 }  // namespace heddle::batch
