@@ -100,6 +100,16 @@ std::vector<float> doubled(std::vector<float> values) {
 
 }  // namespace
 
+TEST_CASE("memory of the caller's is named where it has as many bytes as the device needs, or more") {
+  const TestDevice device({.caller_bytes = 16});
+  for (const int64_t floats : {3, 4, 5}) {
+    Rows rows(1);
+    rows.values.resize(static_cast<size_t>(floats));
+    rows.extents = {1, floats};
+    CHECK(can_name(device, rows.view()) == (floats >= 4));
+  }
+}
+
 TEST_CASE("results of inputs in the host's memory can be read by the host, on every device") {
   for (const Kind& kind : kDevices) {
     CAPTURE(kind.name);

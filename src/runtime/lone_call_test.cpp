@@ -112,11 +112,11 @@ TEST_CASE("a lone call with a bound runs once the first calls on its lane were t
     CHECK_FALSE(f.call(*model, rows, std::chrono::hours(1)).has_value());  // nothing is known yet
     CHECK(f.is_copy(f.call(*model, rows), rows));
   }
-  CHECK(f.is_copy(f.call(*model, rows, std::chrono::hours(1)), rows));
+  for (int run = 0; run < 2; ++run) CHECK(f.is_copy(f.call(*model, rows, std::chrono::hours(1)), rows));
   CHECK_FALSE(f.call(*model, rows, Duration(0)).has_value());
   REQUIRE(f.runtime->compile(*model, {&others.extents, 1}).ok());
   CHECK_FALSE(f.call(*model, others, std::chrono::hours(1)).has_value());  // of this shape nothing is known
-  CHECK(f.device->counts().runs.load_relaxed() == PreparedCall::kTimed + 1);
+  CHECK(f.device->counts().runs.load_relaxed() == PreparedCall::kTimed + 2);
 }
 
 TEST_CASE("a lone call needs a device that works in place, in memory that it can name") {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <memory>
 #include <vector>
 
 #include "runtime/runtime.h"
@@ -25,10 +26,18 @@ class Importing final : public test::TestDevice {
   Result<Point> import_stream(void* stream, NoLocksHeld) override {
     return static_cast<OtherStream*>(stream)->given;
   }
+  Result<std::unique_ptr<device::Memory>> import_memory(const device::ForeignMemory& memory,
+                                                        NoLocksHeld proof) override {
+    return allocate(memory.bytes, device::MemoryKind::device, proof);
+  }
   Status hold_stream(void* stream, const Point& point, NoLocksHeld) override {
     static_cast<OtherStream*>(stream)->holds.push_back(point);
     return {};
   }
+};
+
+struct Other : device::Queue {
+  static device::Completion right() { return completion(); }
 };
 
 Point never_reached() { return {std::make_shared<device::Timeline>(), 1}; }
@@ -73,6 +82,21 @@ TEST_CASE("what is handed to another library's stream holds that until our work 
     CHECK(std::ranges::any_of(s.other.holds,
                               [&](const Point& each) { return each.timeline == point.timeline; }));
   }
+}
+
+TEST_CASE("who reads what another library lends waits for the stream that it names, and for none otherwise") {
+  Shared s;
+  std::vector<Ref<device::Buffer>> all;
+  for (const bool names : {true, false}) {
+    const auto lent = s.runtime->lend({4096, 16, nullptr}, names ? &s.other : nullptr);
+    REQUIRE(lent.ok());
+    View view = s.view;
+    view.buffer = *lent;
+    all.push_back(*lent);
+    CHECK(waits_for(view, false, s.other.given) == names);
+    CHECK(waits_for(view, true, s.other.given) == names);
+  }
+  s.other.given.timeline->advance(1, Other::right());  // the memory goes back when that is over
 }
 
 TEST_CASE("memory of the caller's owes another library's stream nothing") {

@@ -128,6 +128,7 @@ using Kernel = std::function<Status(const device::Run&)>;
 struct TestOptions {
   bool asynchronous = false;
   bool binds_caller_memory = true;
+  uint64_t caller_bytes = 0;  // that it has at least
   bool binds_offsets = true;
   bool unified = true;  // false: the host addresses staging memory only
   std::vector<int64_t> row_sizes = {};
@@ -147,6 +148,7 @@ class TestDevice : public device::Device, public std::enable_shared_from_this<Te
       : counts_(std::move(counts)), shows_native_(options.shows_native), look_(options.look) {
     traits_.name = options.name;
     traits_.binding.caller_memory = options.binds_caller_memory;
+    traits_.binding.caller_bytes = options.caller_bytes;
     traits_.binding.offsets = options.binds_offsets;
     traits_.unified_memory = options.unified;
     traits_.row_sizes = options.row_sizes;

@@ -2,8 +2,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <array>
 #include <optional>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "base/thread.h"
 #include "runtime/registry.h"
@@ -372,6 +376,22 @@ TEST_CASE("parked calls run between two exclusive holds") {
   hold.reset();
   threads.clear();
   CHECK(order == std::vector<char>{'c', 'x'});
+}
+
+TEST_CASE("threads that ask for a device's governor at once have the same one") {
+  constexpr int kThreads = 4, kDevices = 100;
+  std::vector<std::array<Ref<Governor>, kThreads>> found(kDevices);
+  run_together(kThreads, [&](int thread) {
+    for (int device = 0; device < kDevices; ++device) {
+      auto governor = registry::governor(text("at-once-", device), 0);
+      if (governor.ok())
+        found[static_cast<size_t>(device)][static_cast<size_t>(thread)] = *std::move(governor);
+    }
+  });
+  for (const auto& each : found) {
+    CHECK(each[0] != nullptr);
+    CHECK(std::ranges::count(each, each[0]) == kThreads);
+  }
 }
 
 TEST_CASE("all callers of a device's governor share it while any of them holds it") {

@@ -100,5 +100,27 @@ TEST_CASE("weak orders: a lane's owners count on, and who sums finds what is cou
   }
 }
 
+TEST_CASE("weak orders: who shuts the door finds a call on its lane, or that call finds the door shut") {
+  explore({"lone_door_shut_weak", 2, 2, 3, true, 2}, [](Simulation& sim, int threads) {
+    const auto governor = Governor::make("d", 1);
+    LoneDoor door(1, 1);
+    door.open(1);
+    int found = 0;
+    bool is_open = false;
+    Permit permit;
+    at_once(sim, threads, [&](int i) {
+      if (i == 0) {
+        door.shut();
+        found = governor->lone(ModelId{1});
+      } else {
+        permit = governor->try_enter_lone(ModelId{1}, 1);
+        is_open = door.is_open() != 0;
+      }
+    });
+    sim.expect(static_cast<bool>(permit), "the lane was free");
+    sim.expect(found == 1 || !is_open, "one of them learns of the other");
+  });
+}
+
 }  // namespace
 }  // namespace heddle::runtime
