@@ -108,6 +108,26 @@ def parity(tree: Tree) -> Iterator[Finding]:
             yield Finding(document.path, number, "parity", message)
 
 
+def scenarios(tree: Tree) -> Iterator[Finding]:
+    """Each scenario that is explored has a row in docs/concurrency.md, and each row a scenario."""
+    document = tree.files.get("docs/concurrency.md")
+    rows: dict[str, int] = {}
+    for number, line in outside_fences(document) if document else ():
+        if row := re.match(r"\| `(\w+)` \| \d", line):
+            rows[row.group(1)] = number
+    tests = [file for file in tree.cpp() if file.is_test]
+    for file in tests:
+        for found in re.finditer(r"\bexplore\(\s*\{\s*\"(\w+)\"", file.text):
+            if found.group(1) not in rows:
+                line = file.text.count("\n", 0, found.start()) + 1
+                message = f"docs/concurrency.md has no row for '{found.group(1)}'"
+                yield Finding(file.path, line, "scenarios", message)
+    named = {name for file in tests for name in re.findall(r"\"(\w+)\"", file.text)}
+    for name, number in rows.items():
+        if document and name not in named:
+            yield Finding(document.path, number, "scenarios", f"no test explores '{name}'")
+
+
 def faults(tree: Tree) -> Iterator[Finding]:
     """Each class of docs/faults.md names removals that there are, or `by type`, or says that it is open."""
     document = tree.files.get("docs/faults.md")
@@ -178,4 +198,4 @@ def version(tree: Tree) -> Iterator[Finding]:
             yield Finding(path, 1, "version", f"says {text}; the files disagree: {said}")
 
 
-RULES = [links, named_tests, parity, faults, commands, ruled, version]
+RULES = [links, named_tests, parity, scenarios, faults, commands, ruled, version]
