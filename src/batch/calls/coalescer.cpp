@@ -56,7 +56,7 @@ void Coalescer::refuse() {
     refused.swap(state->forming);
     spare = take_spare(*state);
     for (const Batch& batch : refused) {
-      batch->taken = batch->done = true;
+      batch->taken = batch->done = batch->refused = true;
       batch->failure = model_->closed_status();
       state->stats.parked -= batch->living;
       state->inside -= static_cast<int>(batch->living);

@@ -140,6 +140,7 @@ struct FormingBatch {
   size_t living = 0;                  // of those, not gone
   bool awaits = false;                // it was opened while callers were expected back
   bool taken = false, done = false;
+  bool refused = false;  // done without a run: nobody's call was counted
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member. Once done: who published
   size_t desk = kNoSeat;    // where callers without the lock find it
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
@@ -174,7 +175,7 @@ struct FormingBatch {
     arrived = began = {};
     rows = living_rows = run_rows = 0;
     seats = living = 0;
-    awaits = taken = done = each_alone = false;
+    awaits = taken = done = refused = each_alone = false;
     leader = desk = kNoSeat;
     unwritten.store_relaxed(0);
     untold.store_relaxed(0);

@@ -60,11 +60,13 @@ void Coalescer::stock_like(const Caller& caller, const FormingBatch& batch) cons
   if (made.ok()) (*made)->row_extents = batch.row_extents;
 }
 
-// A seat among rows of other extents: it becomes a member that left, with rows of zeros.
+// A seat among rows of other extents: it becomes a member with rows of zeros that leaves, and is not paced,
+// as its thread takes another seat. If its batch ran before that, its rows were no call's.
 void Coalescer::give_up(const Here& me, bool asks) {
   FormingBatch& batch = *me.batch;
   Member& member = me.member();
   member.lengths.clear();
+  member.pace = nullptr;
   const CallShape theirs{member.rows, batch.row_extents, {}};
   for (size_t i = 0; i < batch.row_extents.size(); ++i) {
     const auto row = static_cast<size_t>(batch.layout.row_bytes(theirs, i));
@@ -75,7 +77,11 @@ void Coalescer::give_up(const Here& me, bool asks) {
   const bool left = try_leave(me);
   if (!left) meet(me);
   auto state = state_.lock();
-  --(left ? state->stats.left : state->stats.calls);
+  if (left) {
+    --state->stats.left;
+  } else if (!batch.refused) {
+    --state->stats.calls;
+  }
 }
 
 // After its rows are there. Who writes the last of a batch that is taken leads it, or has another one do so.
