@@ -9,8 +9,8 @@ if(HEDDLE_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER AND NOT DEFINED ENV{CMAKE_C
 endif()
 
 # Several sources of a target are compiled as one, which takes less than half of the compiler's time. Off in
-# the preset dev, whose changes are small, and in the stage compilers, which shows that each source includes
-# what it needs and each header compiles alone.
+# the preset dev, whose changes are small, and in the stages compilers and headers, which show that each
+# source includes what it needs and each header compiles alone.
 option(HEDDLE_UNITY "Compile up to twelve sources of a target as one" ON)
 set(CMAKE_UNITY_BUILD ${HEDDLE_UNITY})
 set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
@@ -47,7 +47,7 @@ set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 
 # RelWithDebInfo is the development build: quick to compile, assertions and lock ranks on. The standard
-# library checks indices, too, but not beside a sanitizer, whose build is slow and checks memory itself.
+# library checks indices, too, but not beside a sanitizer, whose build is slow.
 set(CMAKE_CXX_FLAGS_RELWITHDEBINFO "-O1 -g1")
 if(NOT HEDDLE_SANITIZE)
   string(APPEND CMAKE_CXX_FLAGS_RELWITHDEBINFO " -D_GLIBCXX_ASSERTIONS")

@@ -87,7 +87,7 @@ def benches_stage(log: Log) -> None:
 
 
 def headers_stage(log: Log) -> None:
-    """Each header compiles alone, and each source: tools/mutate.py builds so."""
+    """Each header compiles alone, and each source of the preset sim: tools/mutate.py builds so."""
     if build(log, "release", "release", "verify_headers"):
         folder = "build/alone"
         log.run("cmake", "--preset", "sim", "-B", folder, "-DHEDDLE_UNITY=OFF", WARNINGS_ARE_ERRORS)

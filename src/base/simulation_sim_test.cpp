@@ -409,8 +409,8 @@ class NoNewThreads {
 
 TEST_CASE("a thread that the system does not start is none of the simulation, and the others go on") {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
-    int steps = 0;
-    const SimulationReport report = simulate(seed, [&](Simulation& sim) {
+    const SimulationReport report = simulate(seed, [](Simulation& sim) {
+      int steps = 0;
       Thread other("other", [&] {
         for (; steps < 100; ++steps) yield_point("work");
       });

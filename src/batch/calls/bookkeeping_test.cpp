@@ -35,7 +35,7 @@ TEST_CASE("a cost is learnt from runs that end well and have rows") {
   }
 }
 
-TEST_CASE("while batches are known and a row alone is not, one row goes alone, and those behind it join") {
+TEST_CASE("of rows that wait where only batches are known, the first goes alone, and those behind it join") {
   CoalescerOptions options = with(1);
   options.door = false;
   options.cost = [](int64_t rows) { return milliseconds(2) + microseconds(rows); };

@@ -96,7 +96,7 @@ TEST_CASE("stopping waits for what is owed, and what settles it may come afterwa
 }
 
 // Nothing but relaxed operations between the threads: the thread sanitizer sees what the lock alone orders.
-TEST_CASE("a leader that asks whether all is settled is refused at once, also while another one starts") {
+TEST_CASE("a leader that asks whether all is settled is refused at once, and another one starts after that") {
   Atomic<int> asked{0};
   Atomic<bool> other_came{false};
   Leaders leaders(2, {});

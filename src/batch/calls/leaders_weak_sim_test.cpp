@@ -106,8 +106,7 @@ TEST_CASE("schedules: stopping waits for a leader that starts, whose task anothe
   });
 }
 
-TEST_CASE(
-    "a timer behind another one rings in time on a leader that slept when it was set, under each seed") {
+TEST_CASE("simulated: a timer behind another one rings on a leader that slept when it was set") {
   heddle::test::holds_for_seeds(300, [](Simulation& sim) {
     Atomic<int> met{0}, rung{0};
     Leaders leaders(2, {});

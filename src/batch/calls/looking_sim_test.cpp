@@ -10,6 +10,7 @@
 namespace heddle::batch {
 
 using heddle::test::holds_for_seeds;
+using heddle::test::without_stalls;
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
@@ -118,9 +119,6 @@ TEST_CASE("simulated: at its deadline a thread does not look any more, and just 
   });
 }
 
-// Time does not jump while others could run: after a pause they have done what they do without one.
-const SimulationOptions kNoStalls{.stall_max = Duration(0)};
-
 TEST_CASE(
     "simulated: what comes while a leader sleeps starts no other, and what comes beside its task does") {
   holds_for_seeds(
@@ -146,7 +144,7 @@ TEST_CASE(
         leaders.stop();
         sim.expect(done.newest() == 2, "each task ran");
       },
-      kNoStalls);
+      without_stalls());
 }
 
 TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each time for twice as long") {
@@ -177,12 +175,12 @@ TEST_CASE("simulated: after a long turn a thread sleeps in its calls, and each t
           }
         });
       },
-      kNoStalls);
+      without_stalls());
 }
 
 // How often callers of short runs have slept.
 int sleeps_of(uint64_t seed, bool looks) {
-  SimulationOptions options = kNoStalls;
+  SimulationOptions options = without_stalls();
   options.listen = true;
   Runs runs;
   const SimulationReport report =
@@ -324,6 +322,7 @@ TEST_CASE("simulated: after seven runs that were long callers still look, and th
   const Counted few{2 * kLookPatience, 5, 8};
   Runs again;
   holds_for_seeds(100, [&](Simulation& sim) { count_runs(sim, true, again, few); });
+  if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
   CAPTURE(again.same);
   CAPTURE(again.all);
   CHECK(again.share() > 0.9);
