@@ -9,6 +9,7 @@
 #include "base/no_memory.h"
 #include "base/seam.h"
 #include "device/device.h"
+#include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/machine/core_affinity.h"
 #include "drivers/host/machine/cpu_budget.h"
 #include "drivers/host/machine/team.h"
