@@ -17,8 +17,7 @@ namespace {
 
 void call_in(Simulation& sim, Fixture& fixture, Duration when, int64_t count) {
   sim.pause(when);
-  Rows rows(count, static_cast<float>(10 * count));
-  sim.expect(fixture.right(rows, fixture.call(rows)), "its own rows");
+  sim.expect(fixture.answers(count, static_cast<float>(10 * count)), "its own rows");
 }
 
 }  // namespace
@@ -70,7 +69,7 @@ TEST_CASE("simulated: once all are back that were expected, no rows are, however
 }
 
 // One is answered and expected back, two fill a batch, and a fourth opens the next one, which nobody joins.
-TEST_CASE("simulated: who opens a batch that nobody expected back joins waits for none the next time") {
+TEST_CASE("simulated: after a batch that nobody joined the next ones do not wait for callers to come back") {
   constexpr microseconds kRun{1000};
   holds_for_seeds(
       20,

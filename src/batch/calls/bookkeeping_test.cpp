@@ -56,7 +56,7 @@ TEST_CASE("of rows that wait where only batches are known, the first goes alone,
   CHECK(std::max(runs[1][0], runs[2][0]) == 2);
 }
 
-// Who is expected back shuts the door, here for seconds.
+// While callers are expected back the door is shut. It would be for seconds here.
 TEST_CASE("where joining does not pay nobody is expected back") {
   CoalescerOptions options = with(1);
   options.cost = [](int64_t rows) { return seconds(20) * rows; };

@@ -74,6 +74,11 @@ struct Fixture {
     for (float& value : expected) value *= 2;
     return runtime::test::values_of(result->front()) == expected;
   }
+  // Whether a call of so many rows gets its own.
+  bool answers(int64_t count, float start) {
+    Rows rows(count, start);
+    return right(rows, call(rows));
+  }
   // While one call holds the only lane, `callers` call at once, in order; then the lane is let go.
   // body(i) makes the call and says whether its answer was right.
   int64_t behind_a_busy_lane(int callers, const std::function<bool(int)>& body,

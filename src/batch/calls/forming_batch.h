@@ -140,7 +140,7 @@ struct FormingBatch {
   size_t living = 0;                  // of those, not gone
   bool awaits = false;                // it was opened while callers were expected back
   bool taken = false, done = false;
-  bool refused = false;     // done without a run: nobody's call was counted
+  bool refused = false;     // close() answered it before it ran: its calls are not counted
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member. Once done: who published
   size_t desk = kNoSeat;    // where callers without the lock find it
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it

@@ -1,7 +1,6 @@
-// Leaders under the orders that leaders.cpp states, under all schedules, and what their calls cost.
+// Leaders under the orders that leaders.cpp states.
 #include <doctest/doctest.h>
 
-#include "base/looking.h"
 #include "base/schedules_fixture.h"
 #include "base/watched_fixture.h"
 #include "batch/calls/leaders.h"
@@ -65,126 +64,6 @@ TEST_CASE("weak orders: a task that is posted while its leader looks is run, and
     sim.expect(leaders.await_settled(Deadline::never()) && ran.get() == 1, "it ran");
     leaders.stop();
   });
-}
-
-// Time stands but for the jump to the timer: what is due then is due, not a moment later.
-TEST_CASE("schedules: what is to be done at a time is done at that time, whenever it was asked for") {
-  explore({"leaders_timer", 2, 2}, [](Simulation& sim, int threads) {
-    Leaders leaders(1, {});
-    sim.expect(leaders.owe().ok() && leaders.owe().ok(), "two promises");
-    const TimePoint due = Clock::real().now() + std::chrono::milliseconds(5);
-    TimePoint ran{};
-    at_once(sim, threads, [&](int i) {
-      if (i == 0) return leaders.settle();
-      leaders.at({due, 0, 0}, [&] {
-        ran = Clock::real().now();
-        leaders.settle();
-      });
-      sim.expect(leaders.await_settled(Deadline::never()), "settled");
-    });
-    sim.expect(ran == due, "at its time");
-    leaders.stop();
-  });
-}
-
-TEST_CASE("schedules: stopping waits for a leader that starts, whose task another one has run") {
-  explore({"leaders_start_stop", 2, 1, 2}, [](Simulation& sim, int threads) {
-    Leaders leaders(2, {});
-    sim.expect(leaders.owe().ok() && leaders.owe().ok(), "two promises");
-    sim.pause(std::chrono::milliseconds(1));  // until the first leader sleeps
-    Atomic<int> ran{0};
-    at_once(sim, threads, [&](int i) {
-      if (i == 1) return leaders.stop();
-      for (int task = 0; task < 2; ++task) {
-        leaders.post([&] {
-          ran.add_relaxed(1);
-          leaders.settle();
-        });
-      }
-    });
-    sim.expect(ran.load_relaxed() == 2 && leaders.threads() == 0, "both ran, and the threads have ended");
-  });
-}
-
-TEST_CASE("simulated: a timer behind another one rings on a leader that slept when it was set") {
-  heddle::test::holds_for_seeds(300, [](Simulation& sim) {
-    Atomic<int> met{0}, rung{0};
-    Leaders leaders(2, {});
-    for (int task = 0; task < 2; ++task) {
-      sim.expect(leaders.owe().ok(), "a promise");
-      leaders.post([&] {
-        met.add_relaxed(1);
-        while (met.load_relaxed() != 2) give_way();
-      });
-    }
-    sim.pause(std::chrono::milliseconds(50));  // until both sleep
-    sim.expect(leaders.threads() == 2, "both are there");
-    const TimePoint first = Clock::real().now() + std::chrono::milliseconds(1);
-    leaders.at({first, 0, 0}, [&] {  // over when the second one has rung
-      rung.wait(0);
-      leaders.settle();
-    });
-    leaders.at({first + std::chrono::milliseconds(1), 0, 0}, [&] {
-      rung.store_release(1);
-      rung.notify_all();
-      leaders.settle();
-    });
-    sim.expect(leaders.await_settled(Deadline::never()), "both rang");  // tells no leader anything
-    leaders.stop();
-  });
-}
-
-// Of the words that threads share, how often `call` writes one: whom it wakes costs at least one more. Until
-// they are let go the strategy has each thread go on as long as it can, so that no other one runs meanwhile.
-template <class Call>
-uint64_t writes_of(Call&& call) {
-  const uint64_t before = seam::beat->read_modify_writes;
-  call();
-  return seam::beat->read_modify_writes - before;
-}
-void run_once(const heddle::test::ScheduledBody& body) {
-  SystematicChoices first({});
-  const SimulationReport report = heddle::test::run_schedule({"leaders_cost", 1}, first, body);
-  CHECK_MESSAGE(report.ok(), report.failure);
-}
-
-TEST_CASE("a timer that is earlier than all wakes a leader, and one at the time of the first wakes nobody") {
-  uint64_t earlier = 0, equal = 0, later = 0;
-  run_once([&](Simulation& sim, int) {
-    Leaders leaders(1, {});
-    sim.expect(leaders.owe().ok(), "a promise");
-    const TimePoint due = Clock::real().now() + std::chrono::seconds(1);
-    const auto cost = [&](Duration beside, uint64_t name) {
-      sim.pause(std::chrono::milliseconds(1));  // until the leader sleeps
-      return writes_of([&] { leaders.at({due + beside, name, 0}, [] {}); });
-    };
-    cost(Duration(0), 1);
-    equal = cost(Duration(0), 2);
-    later = cost(Duration(1), 3);
-    earlier = cost(Duration(-1), 4);
-    leaders.settle();
-    leaders.stop();
-  });
-  CHECK(equal == later);
-  CHECK(earlier > later);
-}
-
-TEST_CASE("a task that is posted while a leader looks wakes nobody; who has no processor to look on sleeps") {
-  const auto cost = [](int look_on, int pauses) {
-    uint64_t out = 0;
-    run_once([&](Simulation& sim, int) {
-      Leaders leaders(1, {}, look_on);
-      sim.expect(leaders.owe().ok(), "a promise");
-      for (int i = 0; i < pauses; ++i) sim.pause(kLookPatience / 4);
-      out = writes_of([&] { leaders.post([&] { leaders.settle(); }); });
-      sim.expect(leaders.await_settled(Deadline::never()), "it ran");
-      leaders.stop();
-    });
-    return out;
-  };
-  const uint64_t asleep = cost(1, 100);  // for longer than it has patience
-  CHECK(cost(1, 1) < asleep);
-  CHECK(cost(0, 1) == asleep);
 }
 
 }  // namespace

@@ -301,7 +301,7 @@ Result<Coalescer::Views> Coalescer::collect(const Here& me) {
   return rows_of(*me.batch, me.member());
 }
 
-// Who sits there needs no telling any more, and tells the next one.
+// Marks the member as told, and tells the next ones.
 void Coalescer::meet(const Here& me) {
   FormingBatch& batch = *me.batch;
   Member& member = me.member();

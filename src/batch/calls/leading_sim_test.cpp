@@ -26,8 +26,7 @@ CoalescerOptions with_patience(int lanes) {
 }
 
 void call_rows(Simulation& sim, Fixture& fixture, int64_t count, float start) {
-  Rows rows(count, start);
-  sim.expect(fixture.right(rows, fixture.call(rows)), "its own rows");
+  sim.expect(fixture.answers(count, start), "its own rows");
 }
 
 }  // namespace
