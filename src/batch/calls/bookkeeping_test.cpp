@@ -56,6 +56,20 @@ TEST_CASE("of rows that wait where only batches are known, the first goes alone,
   CHECK(std::max(runs[1][0], runs[2][0]) == 2);
 }
 
+TEST_CASE("a row that should go alone passes by a full batch, and no other row goes alone beside it") {
+  constexpr int64_t kRows[] = {2, 2, 1, 1};
+  CoalescerOptions options = with(1, 4);
+  options.door = false;
+  options.cost = [](int64_t rows) { return milliseconds(2) + microseconds(rows); };
+  Fixture f(options);
+  for (int i = 0; i < 16; ++i) CHECK(f.answers(2, 3));
+  f.sizes.lock()->clear();
+  const int64_t good = f.behind_a_busy_lane(
+      4, [&](int caller) { return f.answers(kRows[caller], static_cast<float>(10 * caller)); });
+  CHECK(good == 5);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {4, 4}, {1, 4}, {1, 4}});
+}
+
 // While callers are expected back the door is shut. It would be for seconds here.
 TEST_CASE("where joining does not pay nobody is expected back") {
   CoalescerOptions options = with(1);

@@ -46,6 +46,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         return Status::exhausted("model '", model_->name(), "': ", state->stats.parked,
                                  " callers wait for a batch already, and no more may");
       }
+      apart = apart || !joined;  // and waits for a lane in a batch of its own
       if (!apart && absent == nullptr) at.me = claim_shown(*state, caller);
       if (at.me.batch != nullptr) {
         opened = at.me.seat == 0;
@@ -142,15 +143,13 @@ void Coalescer::fill(const Here& me, int64_t first, const Caller& caller) const 
 
 Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone) const {
   const CallShape& shape = caller.shape;
+  if (alone) return std::make_shared<FormingBatch>(caller.layout, shape.rows, nullptr);
   int64_t row_bytes = 1;
   for (size_t i = 0; i < shape.row_extents.size(); ++i) row_bytes += caller.layout.row_bytes(shape, i);
   int64_t rows = 0;
   {
     auto state = state_.lock();
     count_in(*state);
-    if (alone || !joins(*state, shape.rows, shape.row_extents)) {
-      return std::make_shared<FormingBatch>(caller.layout, shape.rows, nullptr);
-    }
     const Limits limit = limits(*state, shape.row_extents);
     rows = limit.max_rows * row_bytes > kStagingMax ? rows_per_batch(running(*state), limit) : limit.max_rows;
     rows = std::max(shape.rows, rows);
