@@ -240,7 +240,8 @@ void Coalescer::restock(State& state, const FormingBatch& like) {
   hint(lacks_spare_, false);
 }
 
-// It may have to go when it has its share, or, with a lane free, when all are back that were expected.
+// It may have to go when it has its share, or, with a lane free, when all are back that were expected: with a
+// row each at the earliest.
 OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch, int64_t may_park) const {
   if (batch.alone || batch.capacity > OpenSeats::kRowsMost) return {};
   if (!joins(state, 1, batch.row_extents)) return {};
@@ -248,8 +249,7 @@ OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch, 
   Running runs = running(state);
   if (state.returning_rows == 0) ++runs.active;  // who comes next is one more
   int64_t ask_at = rows_per_batch(runs, limit);
-  if (runs.busy < runs.lanes && state.returning > 0)
-    ask_at = std::min(ask_at, batch.rows + std::max<int64_t>(1, state.returning_rows));
+  if (runs.busy < runs.lanes && state.returning > 0) ask_at = std::min(ask_at, batch.rows + state.returning);
   const int64_t most = std::min({batch.capacity, limit.max_rows, batch.rows + may_park});
   return {std::min(ask_at, most), most};
 }

@@ -120,4 +120,28 @@ TEST_CASE("callers who come to the lock take seats where others go on taking the
   CHECK(rows == kCalls * (kCallers + kCallers / 4));
 }
 
+// Four callers are expected back, who had six rows, for half of what a batch costs.
+TEST_CASE("callers that come back with fewer rows than they had do not wait for others") {
+  constexpr std::chrono::seconds kCost{20};
+  constexpr int64_t kBefore[] = {2, 2, 1, 0};
+  CoalescerOptions options = with(1, 5);
+  options.door = false;
+  options.cost = [&](int64_t) { return kCost; };
+  Fixture f(options);
+  Atomic<int> back{0};
+  const auto calls = [&](int caller) {
+    const auto start = static_cast<float>(10 * caller);
+    bool right =
+        caller == 3 || f.answers(kBefore[caller], start);  // the holder comes back as the last caller
+    back.add_release(1);
+    wait_until([&] { return back.load_acquire() == 4; });
+    const TimePoint asked = Clock::real().now();
+    right = f.answers(1, start) && right;
+    return right && Clock::real().now() - asked < kCost / 4;
+  };
+  const auto parked = [&] { return f.coalescer->stats().parked == 3; };
+  CHECK(f.behind_a_busy_lane(4, calls, [&] { wait_until(parked); }) == 5);
+  CHECK(f.runs() == std::vector<ir::Extents>{{1, 4}, {5, 4}, {4, 4}});
+}
+
 }  // namespace heddle::batch
