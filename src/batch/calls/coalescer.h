@@ -73,6 +73,7 @@ struct CoalescerOptions {
   // the lanes run.
   int more_leaders = 0;
   int64_t least_share = 1;  // rows that a lane has before another one is used
+  int64_t undivided = 0;    // so many rows are one lane's, where they are more than the lanes
   // Processors on which those that wait for short runs look before they sleep (looking.h); 0: they sleep.
   int look_on = 0;
   int64_t max_rows = 64;
