@@ -19,6 +19,7 @@
 #include "base/thread.h"
 #include "base/trace.h"
 #include "batch/calls/coalescer.h"
+#include "batch/calls/submission_fixture.h"
 #include "bench/base/rounds.h"
 #include "runtime/test_device_fixture.h"
 
@@ -151,14 +152,13 @@ class Joined {
     std::vector<Sender> senders(setting_.outstanding);
     for (Sender& sender : senders) {
       sender.send = [&] {
-        batch::Coalescer::Submission call;
-        call.inputs = {x.view()};
         const TimePoint now = Clock::real().now();
-        call.then = [&, now](const Result<std::vector<View>>& answer) {
+        batch::Coalescer::Submission call;
+        call.absent = batch::submitted(x.view(), [&, now](const Result<std::vector<View>>& answer) {
           sender.counts.note(answer, 2 * x.values[3], now >= measured.begin);
           if (now < measured.end) return sender.send();
           sender.over.store_release(1);  // pairs with the wait below
-        };
+        });
         if (!coalescer_->submit(std::move(call)).ok()) std::abort();
       };
       sender.send();
