@@ -6,8 +6,9 @@
 //           thread does that watches a device. The bar, on 16 cores: 1.6M with 128 callers and runs of 20 us.
 // Checked   every answer is the caller's own row, doubled.
 // Also      processor time per call, all threads, in the program and in the system; how often a thread slept.
-// Usage     joined_calls_bench [--callers N] [--outstanding N] [--lanes N] [--looks 0] [--run_us N]
-//           [--max_rows N] [--seconds S] [--json FILE] [--trace FILE]
+//           With --alone 1 submissions are not joined: what becomes of the rate when many wait?
+// Usage     joined_calls_bench [--callers N] [--outstanding N] [--alone 1] [--lanes N] [--looks 0]
+//           [--run_us N] [--max_rows N] [--seconds S] [--json FILE] [--trace FILE]
 #include <sys/resource.h>
 
 #include <functional>
@@ -32,6 +33,7 @@ using runtime::test::Rows;
 struct Setting {
   int lanes = 4;
   bool looks = true;  // as on device "cuda"
+  bool alone = false;
   int64_t max_rows = 64;
   size_t outstanding = 0;  // 0: blocking calls
   Duration run_time = std::chrono::microseconds(20);
@@ -73,6 +75,7 @@ class Joined {
     joins.more_leaders = std::max(0, processors() - setting.lanes - 1);
     joins.door = false;
     joins.max_rows = setting.max_rows;
+    joins.alone = setting.alone;
     joins.look_on = setting.looks ? processors() : 0;
     coalescer_ = std::make_shared<batch::Coalescer>(
         runtime_, model_, require(batch::RowLayout::make(model_->inputs(), model_->outputs(), {}, false)),
@@ -182,6 +185,7 @@ int run(int argc, char** argv) {
   Setting setting;
   if (asked.contains("--lanes")) setting.lanes = std::stoi(asked["--lanes"]);
   if (asked.contains("--looks")) setting.looks = asked["--looks"] != "0";
+  if (asked.contains("--alone")) setting.alone = asked["--alone"] != "0";
   if (asked.contains("--max_rows")) setting.max_rows = std::stoll(asked["--max_rows"]);
   if (asked.contains("--outstanding")) setting.outstanding = std::stoul(asked["--outstanding"]);
   if (asked.contains("--run_us")) setting.run_time = std::chrono::microseconds(std::stoi(asked["--run_us"]));

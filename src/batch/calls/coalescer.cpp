@@ -44,7 +44,8 @@ bool Coalescer::close_until(Deadline deadline) {
 }
 
 void Coalescer::refuse() {
-  std::vector<Batch> refused, written;
+  std::deque<Batch> refused;
+  std::vector<Batch> written;
   Batch spare;  // destroyed without the lock
   {
     auto state = state_.lock();
@@ -53,7 +54,7 @@ void Coalescer::refuse() {
     state->closed = true;
     seam::did("calls.close");
     state->end_watch();
-    refused.swap(state->forming);
+    refused = state->forming.take_all();
     spare = take_spare(*state);
     for (const Batch& batch : refused) {
       batch->taken = batch->done = batch->refused = true;

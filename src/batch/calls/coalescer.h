@@ -50,6 +50,7 @@
 #include <string>
 #include <vector>
 
+#include "batch/calls/batch_line.h"
 #include "batch/calls/batch_stock.h"
 #include "batch/calls/forming_batch.h"
 #include "batch/calls/leaders.h"
@@ -206,7 +207,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   static constexpr size_t kShown = 2;
   static constexpr int kSmallCrowd = 2;  // crowd_ of callers that soon have a turn
   struct State {
-    std::vector<Batch> forming;         // oldest first
+    BatchLine forming;
     Batch spare;                        // the next to be opened: nobody has a seat in it that we know of
     std::array<Batch, kShown> on_show;  // of forming, or the spare one; null: none
     uint64_t desks = 0;                 // a bit for each that is in use

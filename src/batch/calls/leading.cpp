@@ -62,7 +62,6 @@ void Coalescer::take_due(State& state, const Here* me, Next& next) {
     if (runs.busy >= joined) runs.lanes = options_.lanes_alone;  // for calls that go alone only
     const Limits limit = limits(state, {});
     std::vector<Waiting> waiting;
-    waiting.reserve(state.forming.size());
     for (const Batch& batch : state.forming) {
       if (!batch->alone && runs.busy >= joined) break;  // no later batch passes it
       const bool full =
@@ -86,10 +85,7 @@ void Coalescer::take_due(State& state, const Here* me, Next& next) {
 }
 
 void Coalescer::take(State& state, RequestId id, const Here* me, Next& next) {
-  const auto found =
-      std::find_if(state.forming.begin(), state.forming.end(), [&](const Batch& b) { return b->id == id; });
-  const Batch batch = std::move(*found);
-  state.forming.erase(found);
+  const Batch batch = state.forming.take(id);
   hint(replacing_, true);
   take_down(state, batch.get());
   restock(state, *batch);

@@ -55,7 +55,7 @@ Result<Coalescer::Arrival> Coalescer::arrive(const Caller& caller, bool alone,
         if (batch == nullptr && fresh == nullptr && !apart) fresh = in_stock(*state, caller);
         if (batch == nullptr && fresh != nullptr) {
           batch = open(*state, std::move(fresh), shape.row_extents);
-          state->forming.push_back(batch);
+          state->forming.push(batch);
           opened = !batch->alone;
         }
         if (batch != nullptr) at.me = sit_down(*state, batch, caller, std::move(absent));
@@ -83,16 +83,16 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, std::span<const ir::
 
 // The batch on show is taken down first: its rows must not grow meanwhile.
 Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) {
-  for (size_t i = 0; i < state.forming.size(); ++i) {
-    if (!may_join(state, *state.forming[i], caller)) continue;
-    const Batch batch = state.forming[i];
+  for (size_t i = 0; i < state.forming.joinable().size(); ++i) {
+    const Batch batch = state.forming.joinable()[i];
+    if (!may_join(state, *batch, caller)) continue;
     take_down(state, batch.get());
     if (may_join(state, *batch, caller)) return batch;
   }
   if (state.spare == nullptr || !may_join(state, *state.spare, caller)) return nullptr;
   take_down(state, state.spare.get());
   if (state.spare == nullptr) return joinable(state, caller);  // others have opened it meanwhile
-  state.forming.push_back(std::exchange(state.spare, nullptr));
+  state.forming.push(std::exchange(state.spare, nullptr));
   return state.forming.back();
 }
 
@@ -310,7 +310,7 @@ void Coalescer::drop_empty(State& state, const Batch& batch) {
   take_down(state, batch.get());
   if (batch->living != 0) return;
   clear_desk(state, *batch);
-  std::erase(state.forming, batch);
+  state.forming.remove(batch);
 }
 
 }  // namespace heddle::batch

@@ -134,7 +134,7 @@ void Coalescer::count_in(State& state) const {
 // True: somebody has taken a seat since.
 bool Coalescer::bring_in_shown(State& state, const Batch& batch, const OpenSeats::Taken& all) {
   if (all.seats == batch->seats) return false;
-  if (batch == state.spare) state.forming.push_back(std::exchange(state.spare, nullptr));
+  if (batch == state.spare) state.forming.push(std::exchange(state.spare, nullptr));
   bring_in(state, *batch, all);
   return true;
 }
@@ -177,7 +177,7 @@ std::array<Coalescer::Showing, Coalescer::kShown> Coalescer::to_show(State& stat
     shown[count++] = {batch, limits};
     may_park -= limits.most - batch->rows;
   };
-  for (const Batch& batch : state.forming) add(batch);
+  for (const Batch& batch : state.forming.joinable()) add(batch);
   if (state.spare != nullptr && !idle(state, true)) add(state.spare);
   return shown;
 }
