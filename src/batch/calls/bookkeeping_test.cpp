@@ -56,7 +56,7 @@ TEST_CASE("of rows that wait where only batches are known, the first goes alone,
   CHECK(std::max(runs[1][0], runs[2][0]) == 2);
 }
 
-TEST_CASE("a row that should go alone passes by a full batch, and no other row goes alone beside it") {
+TEST_CASE("a row that should go alone passes by a full batch and no other row goes alone beside it") {
   constexpr int64_t kRows[] = {2, 2, 1, 1};
   CoalescerOptions options = with(1, 4);
   options.door = false;
