@@ -152,7 +152,8 @@ def ragged(table: Table) -> None:
     sides["sentences"] = table.sides.peer("sentences", work, 1)
     for name, side in sides.items():
         for _ in range(WARM_UPS):
-            table.sides.first_try(f"{work}, {name}", side)
+            if table.sides.first_try(f"{work}, {name}", side) is None:
+                break
     rates = table.turns("minilm, sentences", sides)
     quartiles = ratios.ratio(rates["heddle"], rates["sentences"])
     table.add("MiniLM, 64 callers of ragged sentences / batches of 64", quartiles, 1.5)

@@ -41,10 +41,9 @@ std::vector<batch::RaggedInput> to_batch(const std::vector<RaggedInput>& ragged)
 }
 
 constexpr int kMostRows = 1 << 16;
-// On a device beside the processor another lane's launches slow the others', and batches are smaller.
+// On a device beside the processor another lane's launches slow the others', and batches are smaller: two
+// lanes of 8 rows serve less than one of 16, and three as much as one of 24 (docs/cuda.md).
 constexpr int64_t kLeastShare = 8;
-// Two lanes of 8 rows serve less than one of 16, and three as much as one of 24 (docs/cuda.md).
-constexpr int64_t kUndivided = 16;
 
 Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const ModelOptions& options) {
   const Ref<runtime::Runtime>& runtime = Internals::runtime_ref(model.device);
@@ -72,7 +71,6 @@ Ref<batch::Coalescer> coalescer_of(const Internals::ModelRep& model, const Model
   if (!traits.synchronous) {
     coalesce.more_leaders = std::max(0, processors() - coalesce.lanes_alone - 1);
     coalesce.least_share = kLeastShare;
-    coalesce.undivided = kUndivided;
     // Where looks would use up a quota, the kernel stops all threads for the rest of its period.
     coalesce.look_on = host::read_budget().quota == 0 ? processors() : 0;
   }

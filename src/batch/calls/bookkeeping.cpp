@@ -104,7 +104,7 @@ int Coalescer::lanes(const State& state) const {
   if (state.choice) return state.choice->lanes();
   const int64_t rows = state.inside_rows + state.returning_rows;
   if (rows <= options_.lanes) return options_.lanes;  // each has one
-  if (rows <= options_.undivided) return 1;
+  if (rows <= 2 * options_.least_share) return 1;     // two lanes of few rows serve less
   const int64_t worthwhile = (rows + options_.least_share - 1) / options_.least_share;
   return static_cast<int>(std::min<int64_t>(worthwhile, options_.lanes));
 }

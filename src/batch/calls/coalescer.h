@@ -73,8 +73,7 @@ struct CoalescerOptions {
   // Threads that lead and answer for calls without one, besides lanes_alone + 1: where cores are free while
   // the lanes run.
   int more_leaders = 0;
-  int64_t least_share = 1;  // rows that a lane has before another one is used
-  int64_t undivided = 0;    // so many rows are one lane's, where they are more than the lanes
+  int64_t least_share = 1;  // rows that a lane has before others are used; two are not, for so few rows
   // Processors on which those that wait for short runs look before they sleep (looking.h); 0: they sleep.
   int look_on = 0;
   int64_t max_rows = 64;

@@ -4,22 +4,18 @@
 namespace heddle::batch {
 
 TEST_CASE(
-    "callers use a lane each while there are enough, then one, and then as many as have their least share of "
-    "rows") {
+    "callers use a lane each while there are enough, then one, and from three on as many as have their least "
+    "share of rows") {
   constexpr int kLanes = 4, kCalls = 50;
   struct Case {
-    int64_t undivided;
     int callers, lanes;
   };
-  for (const auto& [undivided, callers, lanes] :
-       {Case{0, 2, 4}, Case{0, 4, 4}, Case{0, 5, 1}, Case{0, 8, 1}, Case{0, 9, 2}, Case{0, 12, 2},
-        Case{0, 30, 4}, Case{16, 4, 4}, Case{16, 5, 1}, Case{16, 16, 1}, Case{16, 17, 3}, Case{16, 30, 4}}) {
-    CAPTURE(undivided);
+  for (const auto& [callers, lanes] : {Case{2, 4}, Case{4, 4}, Case{5, 1}, Case{8, 1}, Case{9, 1},
+                                       Case{16, 1}, Case{17, 3}, Case{24, 3}, Case{30, 4}}) {
     CAPTURE(callers);
     CoalescerOptions options = with(kLanes);
     options.door = false;
     options.least_share = 8;
-    options.undivided = undivided;
     options.look_on = 8;
     Fixture f(options);
     Latch latch;

@@ -84,8 +84,8 @@ Coalescer::Batch Coalescer::open(State& state, Batch batch, std::span<const ir::
 // The batch on show is taken down first: its rows must not grow meanwhile.
 Coalescer::Batch Coalescer::joinable(State& state, const Caller& caller) {
   for (size_t i = 0; i < state.forming.joinable().size(); ++i) {
+    if (!may_join(state, *state.forming.joinable()[i], caller)) continue;
     const Batch batch = state.forming.joinable()[i];
-    if (!may_join(state, *batch, caller)) continue;
     take_down(state, batch.get());
     if (may_join(state, *batch, caller)) return batch;
   }
