@@ -1,103 +1,20 @@
 // Which products the kernels for few rows compute.
 #include <doctest/doctest.h>
 
-#include "device/plain_source_fixture.h"
-#include "drivers/cuda/cuda_device.h"
-#include "drivers/cuda/program.h"
 #include "drivers/host/machine/folder_fixture.h"
-#include "ir/builder.h"
-#include "ir/op.h"
-#include "tests/cuda_double/cuda_double.h"
-#include "tests/driver_conformance/session_fixture.h"
+#include "tests/cuda_driver/product_choice_fixture.h"
 
 namespace heddle::cuda {
 namespace {
 
-using conformance::random_tensor;
 using cuda_double::FewRowsTime, cuda_double::NoClusters, cuda_double::ProductTime;
 using host::TestFolder;
 using ir::DType;
 using std::chrono::nanoseconds;
 
-struct How {
-  bool library = false, exact = false, tunes = true;
-  std::string folder = {};
-};
-
-Ref<device::Device> device_for(const How& how) {
-  const auto made = make_cuda_device({.api = &cuda_double::api(),
-                                      .image = cuda_double::image(),
-                                      .blas = how.library ? &cuda_double::blas_lt() : nullptr,
-                                      .tuning = {.on = how.tunes, .folder = how.folder}});
-  REQUIRE(made.ok());
-  return *made;
-}
-
-struct Product {
-  int64_t m = 8, k = 256, n = 32;
-  DType dtype = DType::kF32;
-  bool x_turned = false, y_turned = false;
-  int64_t batches = 1;
-  std::string activation = "";  // with it, it has a bias and a residual
-};
-
-struct Made {
-  ir::Graph graph;
-  std::vector<ir::Tensor> inputs;
-};
-
-Made made_of(const Product& q) {
-  ir::Builder b;
-  Made made;
-  const auto input = [&](const ir::Extents& extents) {
-    made.inputs.push_back(random_tensor(q.dtype, extents, static_cast<uint32_t>(made.inputs.size() + 1)));
-    return b.input("in" + std::to_string(made.inputs.size()), made.inputs.back().type());
-  };
-  const auto weight = [&](const ir::Extents& extents) {
-    return b.constant(random_tensor(q.dtype, extents, 9));
-  };
-  const ir::Extents y = q.y_turned ? ir::Extents{q.n, q.k} : ir::Extents{q.k, q.n};
-  if (q.batches > 1) {
-    b.output(*b.node("MatMul", {input({q.batches, q.m, q.k}), weight({q.batches, q.k, q.n})}));
-  } else if (q.x_turned) {
-    b.output(*b.node("Gemm", {input({q.k, q.m}), weight(y)},
-                     {{"transA", int64_t{1}}, {"transB", int64_t{q.y_turned}}}));
-  } else {
-    const bool ends = !q.activation.empty();
-    const ir::ValueId x = input({q.m, q.k}), w = weight(y), bias = ends ? weight({q.n}) : ir::kNoValue;
-    const ir::ValueId residual = ends ? input({q.m, q.n}) : ir::kNoValue;
-    b.output(*b.node("Linear", {x, w, bias, residual},
-                     {{"trans_w", int64_t{q.y_turned}}, {"activation", q.activation}}));
-  }
-  made.graph = *b.take();
-  return made;
-}
-
-// "few", "tiles" or "library", of the program's first step; its result is the reference's.
-std::string computes(device::Device& device, const Product& product, bool exact = false) {
-  const Made made = made_of(product);
-  const auto module = device.load(made.graph, {.exact = exact}, device::plain_source(device), NoLocksHeld());
-  REQUIRE_MESSAGE(module.ok(), to_string(module.status()));
-  const auto program = conformance::compile(**module, made.inputs);
-  REQUIRE_MESSAGE(program.ok(), to_string(program.status()));
-  const auto got = conformance::Session(device).run(*program, made.inputs);
-  REQUIRE_MESSAGE(got.ok(), to_string(got.status()));
-  const auto wanted = ir::evaluate(made.graph, made.inputs);
-  REQUIRE(wanted.ok());
-  const double close = product.dtype == DType::kF32 ? 1e-4 : 3e-2;
-  CHECK(conformance::difference(got->front(), wanted->front(), {close, close}) == "");
-  const Step& first = static_cast<const CudaProgram&>(**program).lowered().steps.front();
-  const auto* const launch = std::get_if<Launch>(&first);
-  if (launch == nullptr) return "library";
-  return std::string_view(launch->kernel->name).starts_with("product_few") ? "few" : "tiles";
-}
-std::string computes(const How& how, const Product& product) {
-  return computes(*device_for(how), product, how.exact);
-}
-
 TEST_CASE("products of f32 of 2 to 96 rows are the kernels' for few rows, without a library and exact") {
   struct Row {
-    Product product;
+    AskedProduct product;
     const char* by;
   };
   for (const Row& row : {
@@ -106,7 +23,6 @@ TEST_CASE("products of f32 of 2 to 96 rows are the kernels' for few rows, withou
            Row{{.m = 50, .n = 33, .y_turned = true, .activation = "gelu"}, "few"},
            Row{{.m = 7, .k = 259, .n = 5, .activation = "relu"}, "few"},
            Row{{.m = 1}, "tiles"},
-           Row{{.m = 97}, "tiles"},
            Row{{.k = 255}, "tiles"},  // threads would have no part of k
            Row{{.dtype = DType::kF16}, "tiles"},
            Row{{.batches = 2}, "tiles"},
@@ -116,6 +32,7 @@ TEST_CASE("products of f32 of 2 to 96 rows are the kernels' for few rows, withou
     CHECK(computes({}, row.product) == row.by);
     CHECK(computes({.library = true, .exact = true}, row.product) == row.by);
   }
+  CHECK(computes({.exact = true}, {.m = 97}) == "tiles");
 }
 
 TEST_CASE("a GPU whose code has no clusters has the tiles in place of the kernels for few rows") {
@@ -182,7 +99,7 @@ TEST_CASE("what is not measured the kernels for few rows compute") {
 
 TEST_CASE("that the kernels for few rows won is kept, for GPUs that have them") {
   const TestFolder folder;
-  const How how{.library = true, .folder = folder.path()};
+  const ChoosingDevice how{.library = true, .folder = folder.path()};
   const auto with_few_at = [&](nanoseconds time) {
     const FewRowsTime few(time);
     const ProductTime tiles(nanoseconds(9'000));
@@ -199,7 +116,7 @@ TEST_CASE("that the kernels for few rows won is kept, for GPUs that have them") 
 
 TEST_CASE("what the library cannot read as it lies the kernels for few rows multiply") {
   const auto device = device_for({.library = true});
-  const Made made = made_of({});
+  const MadeProduct made = product_of({});
   const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
   REQUIRE(module.ok());
   const auto program = conformance::compile(**module, made.inputs);
@@ -239,7 +156,7 @@ TEST_CASE("a plan names the kernel for few rows, the one whose tiles are done in
            Row{24, 32, "product_few_24x32"},
            Row{32, 64, "product_few_32x32"},
        }) {
-    const Made made = made_of({.m = row.m, .n = row.n});
+    const MadeProduct made = product_of({.m = row.m, .n = row.n});
     const auto module = device->load(made.graph, {}, device::plain_source(*device), NoLocksHeld());
     REQUIRE(module.ok());
     const std::vector<ir::Extents> shapes = {{row.m, 256}};

@@ -1,75 +1,12 @@
 // Products of few rows, whose tiles the blocks of a cluster share: the kernels alone.
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <cstring>
-#include <random>
-#include <vector>
-
 #include "drivers/cuda/kernels/few_rows.h"
 #include "tests/cuda_double/cluster_run.h"
+#include "tests/cuda_driver/product_fixture.h"
 
 namespace heddle::cuda {
 namespace {
-
-// Random numbers, the first of them `first` elements after a multiple of 16 bytes.
-class Matrix {
- public:
-  Matrix(int64_t count, int64_t first, uint32_t seed)
-      : first_(static_cast<size_t>(first)), quads_(static_cast<size_t>(count + first) / 4 + 1) {
-    std::mt19937 random(seed);
-    std::normal_distribution<float> normal;
-    for (int64_t i = 0; i < count; ++i) data()[i] = normal(random);
-  }
-  float* data() { return quads_.data()->v + first_; }
-  uint64_t at() { return reinterpret_cast<uint64_t>(data()); }
-
- private:
-  size_t first_;
-  std::vector<Four<float>> quads_;
-};
-
-struct Problem {
-  int64_t m, n, k;
-  bool turned = false;  // the columns of y lie one behind the other
-  Act act = Act::kNone;
-  bool c = false, bias = false, residual = false;
-  int64_t first = 0;  // where operands lie, in elements behind a multiple of 16 bytes
-};
-
-struct Operands {
-  explicit Operands(const Problem& q)
-      : x(q.m * q.k, q.first, 1),
-        y(q.k * q.n, q.first, 2),
-        c(q.m * q.n, q.first, 3),
-        bias(q.n, q.first, 4),
-        residual(q.m * q.n, q.first, 5) {}
-  Matrix x, y, c, bias, residual;
-};
-
-ProductParams params_of(const Problem& q, Operands& from, float* out) {
-  ProductParams p;
-  p.act = q.act;
-  p.act_numbers = {0.25, 1.5};
-  p.m = q.m;
-  p.n = q.n;
-  p.k = q.k;
-  p.x_row = q.k;
-  p.x_column = 1;
-  p.y_row = q.turned ? 1 : q.n;
-  p.y_column = q.turned ? q.k : 1;
-  p.c_row = q.n;
-  p.c_column = 1;
-  p.alpha = q.c ? 0.75 : 1;
-  p.beta = -0.5;
-  p.x = from.x.at();
-  p.y = from.y.at();
-  p.c = q.c ? from.c.at() : 0;
-  p.bias = q.bias ? from.bias.at() : 0;
-  p.residual = q.residual ? from.residual.at() : 0;
-  p.out = reinterpret_cast<uint64_t>(out);
-  return p;
-}
 
 struct Run {
   std::vector<float> out;
@@ -78,9 +15,9 @@ struct Run {
 };
 
 template <class Shape>
-Run run_few(const Problem& q, Operands& from, uint64_t seed = 1) {
+Run run_few(const FloatProduct& q, FloatOperands& from, uint64_t seed = 1) {
   Run made{std::vector<float>(static_cast<size_t>(q.m * q.n), NAN)};
-  const FewRows<Shape> kernel{params_of(q, from, made.out.data())};
+  const FewRows<Shape> kernel{params_of_product(q, from, made.out.data())};
   const int64_t tiles =
       (q.m + Shape::kRows - 1) / Shape::kRows * ((q.n + Shape::kColumns - 1) / Shape::kColumns);
   for (int64_t tile = 0; tile < tiles && made.wrong == nullptr; ++tile) {
@@ -96,9 +33,9 @@ Run run_few(const Problem& q, Operands& from, uint64_t seed = 1) {
 }
 
 template <class Shape>
-std::vector<float> run_tiles(const Problem& q, Operands& from) {
+std::vector<float> run_tiles(const FloatProduct& q, FloatOperands& from) {
   std::vector<float> out(static_cast<size_t>(q.m * q.n), NAN);
-  const TiledProduct<F32, Shape> kernel{params_of(q, from, out.data())};
+  const TiledProduct<F32, Shape> kernel{params_of_product(q, from, out.data())};
   HostBlock block(0, 1, Shape::kThreads, Shape::kSharedBytes, 5);
   kernel(block);
   return out;
@@ -114,21 +51,7 @@ void with_shapes(F f) {
   f(Few32x32());
 }
 
-bool same(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-double wanted(const Problem& q, Operands& from, int64_t i, int64_t j) {
-  double sum = 0;
-  for (int64_t k = 0; k < q.k; ++k)
-    sum += double{from.x.data()[i * q.k + k]} * from.y.data()[q.turned ? j * q.k + k : k * q.n + j];
-  if (q.c) sum = 0.75 * sum - 0.5 * double{from.c.data()[i * q.n + j]};
-  if (q.bias) sum += from.bias.data()[j];
-  sum = activated<double>(q.act, sum, {0.25, 1.5});
-  return q.residual ? sum + from.residual.data()[i * q.n + j] : sum;
-}
-
-const Problem kProblems[] = {
+const FloatProduct kProblems[] = {
     {1, 1, 1},
     {2, 3, 5, true},
     {7, 33, 17},
@@ -148,47 +71,40 @@ const Problem kProblems[] = {
 };
 
 TEST_CASE("a product of few rows has the reference's values, whatever its shape and what follows it") {
-  for (const Problem& q : kProblems) {
+  for (const FloatProduct& q : kProblems) {
     CAPTURE(q.m);
     CAPTURE(q.n);
     CAPTURE(q.k);
-    Operands from(q);
+    FloatOperands from(q);
     with_shapes([&]<class Shape>(Shape) {
       const Run got = run_few<Shape>(q, from);
       CHECK(got.wrong == nullptr);
-      int64_t other = 0;
-      for (int64_t e = 0; e < q.m * q.n; ++e) {
-        const double exact = wanted(q, from, e / q.n, e % q.n), close = 1e-6 * (4 + std::sqrt(double(q.k)));
-        other += std::fabs(double{got.out[static_cast<size_t>(e)]} - exact) <= close * (1 + std::fabs(exact))
-                     ? 0
-                     : 1;
-      }
-      CHECK(other == 0);
+      CHECK(count_wrong(q, from, got.out) == 0);
     });
   }
 }
 
 TEST_CASE("a product of few rows has the tiles' bits in every shape of both") {
-  for (const Problem& q : kProblems) {
+  for (const FloatProduct& q : kProblems) {
     CAPTURE(q.m);
     CAPTURE(q.n);
     CAPTURE(q.k);
-    Operands from(q);
+    FloatOperands from(q);
     const std::vector<float> tiles = run_tiles<Tile32x32>(q, from);
-    CHECK(same(run_tiles<Tile4x8>(q, from), tiles));
-    with_shapes([&]<class Shape>(Shape) { CHECK(same(run_few<Shape>(q, from).out, tiles)); });
+    CHECK(same_floats(run_tiles<Tile4x8>(q, from), tiles));
+    with_shapes([&]<class Shape>(Shape) { CHECK(same_floats(run_few<Shape>(q, from).out, tiles)); });
   }
 }
 
 TEST_CASE("a tile of few rows copies its own rows and columns, once, and nothing else") {
-  for (const Problem& q : {
-           Problem{1, 64, 256},
-           Problem{3, 36, 384, true},  // some groups have no part of k
-           Problem{25, 100, 768},      // parts that end within a stage
-           Problem{40, 7, 1024, true},
+  for (const FloatProduct& q : {
+           FloatProduct{1, 64, 256},
+           FloatProduct{3, 36, 384, true},  // some groups have no part of k
+           FloatProduct{25, 100, 768},      // parts that end within a stage
+           FloatProduct{40, 7, 1024, true},
        }) {
     CAPTURE(q.m);
-    Operands from(q);
+    FloatOperands from(q);
     with_shapes([&]<class Shape>(Shape) {
       const int64_t tall = (q.m + Shape::kRows - 1) / Shape::kRows,
                     wide = (q.n + Shape::kColumns - 1) / Shape::kColumns;
@@ -199,8 +115,8 @@ TEST_CASE("a tile of few rows copies its own rows and columns, once, and nothing
 
 TEST_CASE("infinities, NaN and negative zeros of a product of few rows are the tiles'") {
   for (const bool turned : {false, true}) {
-    const Problem q{10, 40, 300, turned};
-    Operands from(q);
+    const FloatProduct q{10, 40, 300, turned};
+    FloatOperands from(q);
     from.x.data()[3 * 300 + 7] = INFINITY;
     from.x.data()[4 * 300 + 299] = NAN;
     from.y.data()[11] = -INFINITY;
@@ -220,13 +136,13 @@ TEST_CASE("infinities, NaN and negative zeros of a product of few rows are the t
 }
 
 TEST_CASE("the order of a cluster's blocks and of their threads changes no bit of a product of few rows") {
-  const Problem q{20, 40, 520, false, Act::kRelu, false, true};
-  Operands from(q);
+  const FloatProduct q{20, 40, 520, false, Act::kRelu, false, true};
+  FloatOperands from(q);
   const std::vector<float> wanted = run_few<Few16x32>(q, from).out;
   for (uint64_t seed = 2; seed < 40; ++seed) {
     const Run got = run_few<Few16x32>(q, from, seed);
     CHECK(got.wrong == nullptr);
-    CHECK(same(got.out, wanted));
+    CHECK(same_floats(got.out, wanted));
   }
 }
 
@@ -259,7 +175,7 @@ struct InStages {
 };
 
 TEST_CASE("copies that a kernel does not await show") {
-  Matrix numbers(int64_t{4} * 3 * kWarp, 0, 7);
+  FloatMatrix numbers(int64_t{4} * 3 * kWarp, 0, 7);
   std::vector<float> wanted(kWarp, 0);
   for (int step = 0; step < 3; ++step) {
     for (int t = 0; t < kWarp; ++t)
@@ -271,7 +187,7 @@ TEST_CASE("copies that a kernel does not await show") {
       const InStages kernel{awaits, numbers.at(), reinterpret_cast<uint64_t>(out.data())};
       HostBlock block(0, 1, kWarp, 2 * kWarp * sizeof(Four<float>), seed);
       kernel(block);
-      CHECK(same(out, wanted) == awaits);
+      CHECK(same_floats(out, wanted) == awaits);
     }
   }
 }

@@ -185,7 +185,7 @@ class CudaDevice final : public device::Device {
     Libraries libraries;
     if (!options.exact) {
       const Precision& precision = precision_of(options.precision);
-      libraries = {blas_, cudnn_, precision.compute, precision.math, nullptr};
+      libraries = {blas_, cudnn_, precision.compute, precision.math, nullptr, false};
       if (cudnn_ != nullptr) {
         if (const Status prepared_it = prepare_convolutions(*prepared.graph); !prepared_it.ok()) {
           HEDDLE_TRY(lost());

@@ -23,5 +23,6 @@
 #include "drivers/cuda/kernels/scatter.h"             // IWYU pragma: export
 #include "drivers/cuda/kernels/tell.h"                // IWYU pragma: export
 #include "drivers/cuda/kernels/tensor_attention.h"    // IWYU pragma: export
+#include "drivers/cuda/kernels/tensor_product.h"      // IWYU pragma: export
 #include "drivers/cuda/kernels/tiled_product.h"       // IWYU pragma: export
 #include "drivers/cuda/kernels/turn.h"                // IWYU pragma: export

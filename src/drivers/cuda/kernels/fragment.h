@@ -16,8 +16,9 @@
 
 namespace heddle::cuda {
 
-inline constexpr int kFragment = 16;  // rows, and elements of a sum
-inline constexpr int kSpan = 8;       // columns; elements that are copied at once
+inline constexpr int kFragment = 16;               // rows, and elements of a sum
+inline constexpr int kSpan = 8;                    // columns; elements that are copied at once
+inline constexpr uint32_t kTf32Bits = 0xffffe000;  // of a float: those that a TF32 has
 
 struct Left {  // rows by elements of a sum
   uint32_t v[4];
@@ -77,6 +78,20 @@ HEDDLE_DEVICE void multiply(GpuBlock&, GpuBlock::Own<T>& own, F factors) {
     HEDDLE_MULTIPLY("bf16");
   }
 #undef HEDDLE_MULTIPLY
+#else
+  __trap();
+#endif
+}
+
+template <class T, class F>
+HEDDLE_DEVICE void multiply_tf32(GpuBlock&, GpuBlock::Own<T>& own, F factors) {
+  const Factors f = factors(own[0]);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%0, %1, %2, %3};"
+      : "+f"(f.sum[0]), "+f"(f.sum[1]), "+f"(f.sum[2]), "+f"(f.sum[3])
+      : "r"(f.left.v[0]), "r"(f.left.v[1]), "r"(f.left.v[2]), "r"(f.left.v[3]), "r"(f.right.v[0]),
+        "r"(f.right.v[1]));
 #else
   __trap();
 #endif
@@ -150,6 +165,30 @@ void multiply(HostBlock& block, HostBlock::Own<T>& own, F factors) {
         const float *const row = left[lane / 4 + i / 2 * 8], *const column = right[lane % 4 * 2 + i % 2];
         double sum = sums[lane][i];
         for (int k = 0; k < kFragment; ++k) sum += double{row[k]} * double{column[k]};
+        sums[lane][i] = static_cast<float>(sum);
+      }
+    }
+  }
+}
+
+template <class T, class F>
+void multiply_tf32(HostBlock& block, HostBlock::Own<T>& own, F factors) {
+  const auto read = [](uint32_t bits) { return bits_as<float>(bits & kTf32Bits); };
+  for (int warp = 0; warp < block.threads(); warp += kWarp) {
+    float left[kFragment][kSpan], right[kSpan][kSpan];  // of one column beside each other
+    float* sums[kWarp];
+    for (int lane = 0; lane < kWarp; ++lane) {
+      const Factors f = factors(own[warp + lane]);
+      const int group = lane / 4, k = lane % 4;
+      sums[lane] = f.sum;
+      for (int i = 0; i < 4; ++i) left[group + i % 2 * 8][k + i / 2 * 4] = read(f.left.v[i]);
+      for (int i = 0; i < 2; ++i) right[group][k + i * 4] = read(f.right.v[i]);
+    }
+    for (int lane = 0; lane < kWarp; ++lane) {
+      for (int i = 0; i < 4; ++i) {
+        const float *const row = left[lane / 4 + i / 2 * 8], *const column = right[lane % 4 * 2 + i % 2];
+        double sum = sums[lane][i];
+        for (int k = 0; k < kSpan; ++k) sum += double{row[k]} * double{column[k]};
         sums[lane][i] = static_cast<float>(sum);
       }
     }

@@ -131,18 +131,68 @@ struct Product {
   }
 };
 
-// What follows the sum, of sums that are in `out`: 16 bytes at a time, where all of it lies so.
+// What follows sums of a row that lie beside each other, 16 bytes of them, in numbers of type A: read and
+// written at once.
+template <class A>
+struct EndOfSome {
+  using Word = typename A::Word;
+  static constexpr int kBytes = 16, kEach = kBytes / static_cast<int>(sizeof(Word));
+  struct alignas(kBytes) Some {
+    Word x[kEach];
+  };
+
+  static HEDDLE_DEVICE uint64_t at(uint64_t data, int64_t element) {
+    return data + static_cast<uint64_t>(element) * sizeof(Word);
+  }
+  static HEDDLE_DEVICE float as_float(Word word) { return A::template read<float>(word); }
+  static HEDDLE_DEVICE Some read(uint64_t data, int64_t element) {
+    return *unshared<const Some>(at(data, element));
+  }
+
+  // `sums` from `element` on, the one of row i and column j.
+  static HEDDLE_DEVICE void finish(const ProductParams& p, const float* sums, int64_t element, int64_t i,
+                                   int64_t j) {
+    // All is read before anything is computed.
+    Some c{}, bias{}, residual{};
+    if (p.c != 0) c = read(p.c, i * p.c_row + j);
+    if (p.bias != 0) bias = read(p.bias, j);
+    if (p.residual != 0) residual = read(p.residual, element);
+    float x[kEach];
+    HEDDLE_UNROLL
+    for (int e = 0; e < kEach; ++e) x[e] = sums[e] * float(p.alpha);
+    const auto add = [&](const Some& words, float factor) {
+      HEDDLE_UNROLL
+      for (int e = 0; e < kEach; ++e) x[e] += factor * as_float(words.x[e]);
+    };
+    if (p.c != 0) add(c, float(p.beta));
+    if (p.bias != 0) add(bias, 1);
+    as_operator(p.act, [&](auto op) {
+      HEDDLE_UNROLL
+      for (int e = 0; e < kEach; ++e) x[e] = decltype(op)::template apply<float>(x + e, p.act_numbers);
+    });
+    if (p.residual != 0) add(residual, 1);
+    Some made;
+    HEDDLE_UNROLL
+    for (int e = 0; e < kEach; ++e) made.x[e] = A::template write<float>(x[e]);
+    *unshared<Some>(at(p.out, element)) = made;
+  }
+};
+
+// All that follows lies so, `each` elements at a time.
+HEDDLE_DEVICE bool ends_in_some(const ProductParams& p, int each) {
+  return p.n % each == 0 && p.c_row % each == 0 && (p.c == 0 || p.c_column == 1) &&
+         (p.out | p.residual | p.bias | p.c) % EndOfSome<As<float>>::kBytes == 0;
+}
+
+// What follows the sum, of sums that are in `out`.
 struct EndOfProduct {
-  static constexpr int kBytes = 16;
+  static constexpr int kBytes = EndOfSome<As<float>>::kBytes;
   ProductParams p;
 
   template <class Block>
   HEDDLE_DEVICE void operator()(Block& block) const {
-    const int each = p.type == Type::kF32 ? 4 : 8;
-    const bool whole = p.n % each == 0 && p.c_row % each == 0 && (p.c == 0 || p.c_column == 1) &&
-                       (p.out | p.residual | p.bias | p.c) % kBytes == 0;
-    if (!whole) return one_by_one(block);
-    NarrowFloats::as_type(p.type, [&](auto as) { all<decltype(as)>(block); });
+    if (!ends_in_some(p, p.type == Type::kF32 ? 4 : 8)) return one_by_one(block);
+    NarrowFloats::as_type(p.type, [&](auto as) { all<EndOfSome<decltype(as)>>(block); });
   }
 
  private:
@@ -155,47 +205,17 @@ struct EndOfProduct {
     });
   }
 
-  template <class Word, int kCount>
-  struct alignas(kBytes) Words {
-    Word x[kCount];
-  };
-
-  template <class A, class Block>
+  template <class End, class Block>
   HEDDLE_DEVICE void all(Block& block) const {
-    using Word = typename A::Word;
-    constexpr int kEach = kBytes / sizeof(Word);
-    using Some = Words<Word, kEach>;
+    constexpr int kEach = End::kEach;
     const int64_t rows = p.batches * p.m, wide = p.n / kEach;
-    const auto at = [](uint64_t data, int64_t element) {
-      return data + static_cast<uint64_t>(element) * sizeof(Word);
-    };
     each_of(block, rows * wide, [&](int64_t number) {
-      const int64_t row = quotient(number, wide);
-      const int64_t j = (number - row * wide) * kEach, element = number * kEach;
-      // All is read before anything is computed.
-      const Some sums = *unshared<const Some>(at(p.out, element));
-      Some c{}, bias{}, residual{};
-      if (p.c != 0) c = *unshared<const Some>(at(p.c, row % p.m * p.c_row + j));
-      if (p.bias != 0) bias = *unshared<const Some>(at(p.bias, j));
-      if (p.residual != 0) residual = *unshared<const Some>(at(p.residual, element));
-      const auto add = [&](float* x, const Some& words, float factor) {
-        HEDDLE_UNROLL
-        for (int e = 0; e < kEach; ++e) x[e] += factor * A::template read<float>(words.x[e]);
-      };
-      float x[kEach];
+      const int64_t row = quotient(number, wide), element = number * kEach;
+      const auto found = End::read(p.out, element);
+      float sums[kEach];
       HEDDLE_UNROLL
-      for (int e = 0; e < kEach; ++e) x[e] = A::template read<float>(sums.x[e]) * float(p.alpha);
-      if (p.c != 0) add(x, c, float(p.beta));
-      if (p.bias != 0) add(x, bias, 1);
-      as_operator(p.act, [&](auto op) {
-        HEDDLE_UNROLL
-        for (int e = 0; e < kEach; ++e) x[e] = decltype(op)::template apply<float>(x + e, p.act_numbers);
-      });
-      if (p.residual != 0) add(x, residual, 1);
-      Some made;
-      HEDDLE_UNROLL
-      for (int e = 0; e < kEach; ++e) made.x[e] = A::template write<float>(x[e]);
-      *unshared<Some>(at(p.out, element)) = made;
+      for (int e = 0; e < kEach; ++e) sums[e] = End::as_float(found.x[e]);
+      End::finish(p, sums, element, row % p.m, (number - row * wide) * kEach);
     });
   }
 };

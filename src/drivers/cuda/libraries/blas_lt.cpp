@@ -13,7 +13,6 @@ namespace {
 using device::MemoryKind;
 
 constexpr int kMostAlgorithms = 8;
-constexpr char kOursForFewRows[] = "ours for few rows";  // beside AlgorithmStore::kOurs
 
 int type_of_blas(ir::DType dtype) {
   return dtype == ir::DType::kF16 ? kBlasF16 : dtype == ir::DType::kBF16 ? kBlasBF16 : kBlasF32;
@@ -30,11 +29,6 @@ BlasProblem alike(BlasProblem problem) {
 BlasProblem key_of(BlasProblem problem) {
   problem.bias = problem.bias == 0 ? 0 : 1;
   return problem;
-}
-
-Own own_of(const std::string& word) {
-  if (word == kOursForFewRows) return Own::kFewRows;
-  return word == AlgorithmStore::kOurs ? Own::kTiles : Own::kByRule;
 }
 
 std::string name_of(const BlasProblem& p) {
@@ -234,7 +228,7 @@ class BlasLt::Asked {
     for (const BlasHeuristic& each : proposed)
       ways.push_back({words_of(each.algorithm), each, each.workspace_bytes});
     ways.push_back({.word = AlgorithmStore::kOurs});
-    if (rival_.few) ways.push_back({.word = kOursForFewRows, .gain = kGainOfFewRows});
+    for (const auto& each : rival_.others) ways.push_back({.word = each.word, .gain = each.gain});
     return ways;
   }
   // The library's first proposal, but for f32 in few rows, where our tiles were faster on an H200.
@@ -293,7 +287,9 @@ Result<std::vector<float>> BlasLt::Asked::time(Choices::Ways& ways) const {
     return true;
   }));
   return time_each(device, ways, [&](const Chosen& way) -> Status {
-    if (way.word == kOursForFewRows) return rival_.few(operands, device.stream);
+    for (const auto& each : rival_.others) {
+      if (way.word == each.word) return each.whole(operands, device.stream);
+    }
     if (!way.algorithm.has_value()) return rival_.whole(operands, device.stream);
     HEDDLE_TRY(product_.run(operands, device.stream, *way.algorithm));
     return product_.problem_.followed ? rival_.rest(operands, device.stream) : Status();
@@ -322,7 +318,7 @@ Result<ProductChoice> BlasLt::make_product(const BlasProblem& problem, const Bla
     choice = asked.unmeasured(std::move(ways));
   }
   HEDDLE_TRY(choice.status());
-  if (!choice->algorithm.has_value()) return ProductChoice{nullptr, own_of(choice->word)};
+  if (!choice->algorithm.has_value()) return ProductChoice{nullptr, choice->word};
   product->chosen_ = *choice->algorithm;
   return ProductChoice{product};
 }

@@ -1,9 +1,8 @@
 // blas_lt.h: products of matrices by cuBLASLt on one device.
 //
 //   What       product() makes a BlasProduct, which a run enqueues into its stream. Of the algorithms that
-//              the library proposes for a problem, our tiles and what we have for few rows the best is taken,
-//              once per problem and device (chosen_once.h). Few rows have to beat an algorithm without a
-//              workspace by kGainOfFewRows.
+//              the library proposes for a problem and of our kernels the best is taken, once per problem and
+//              device (chosen_once.h).
 //   Numbers    Sums are of f32. Factors of f32 are rounded only as a problem's `compute` allows. A row's bits
 //              depend on the number of rows: `exact` models do without.
 //   Threads    Any.
@@ -46,11 +45,9 @@ struct BlasOperands {
   bool aligned() const { return (x | y | out | c) % kAlign == 0; }  // as products need them
 };
 
-inline constexpr float kGainOfFewRows = 1.2f;
-enum class Own { kByRule, kTiles, kFewRows };  // kernels of ours; kByRule: they were not measured
 struct ProductChoice {
-  Ref<const LibraryCall> library;  // null: kernels of ours
-  Own own = Own::kByRule;
+  Ref<const LibraryCall> library = nullptr;  // null: kernels of ours
+  std::string own = {};                      // the word of the rival; "": they were not measured
 };
 
 class BlasLt;
@@ -112,7 +109,10 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
       : api_(api),
         device_(std::move(device)),
         trouble_(tuning.warn),
-        choices_(tuning, "cublaslt", text(device_->identity(), "; cuBLASLt ", version())) {}
+        choices_(tuning, "cublaslt",
+                 text(device_->identity(), "; cuBLASLt ", version(), "; our kernels ", kOurKernels)) {}
+
+  static constexpr int kOurKernels = 2;  // one more when a kernel joins: choices without it are made anew
 
   Status check(BlasCode code, std::string_view what) const;
   Result<std::shared_ptr<BlasProduct>> described(const BlasProblem& problem) const;

@@ -9,6 +9,7 @@
 #include <cstring>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/atomic.h"
@@ -49,7 +50,12 @@ struct Rival {
   Enqueue whole;
   Enqueue rest;                  // behind the library, where kernels of ours follow it
   uint64_t workspace_bytes = 0;  // that `whole` uses
-  Enqueue few = {};              // another, for few rows; empty: there is none
+  struct Other {
+    std::string word;  // by which it is kept
+    Enqueue whole;
+    float gain = 1;  // by which it has to beat the library's
+  };
+  std::vector<Other> others = {};
 };
 
 // Libraries that fail while a program is made, though the device is well: kernels of ours do their part, and

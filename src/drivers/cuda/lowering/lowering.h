@@ -89,6 +89,7 @@ struct Libraries {
   // With factors of f32.
   int compute = kBlasComputeF32, math = kCudnnFmaMath;
   Ref<const CompiledKernels> chains;  // null: they are interpreted
+  bool exact = true;                  // a row's bits must not depend on other rows
 };
 
 // What a graph became, node by node; for people.
@@ -157,6 +158,7 @@ class Emitter {
   int multiprocessors() const { return device_->multiprocessors; }
   bool has_kernel(std::string_view name) const { return device_->kernels.find(name) != nullptr; }
   bool clusters() const { return device_->kernels.clusters(); }
+  bool exact() const { return libraries_.exact; }
 
   // What is emitted while it is set counts only where the bool is true.
   std::optional<Operand> enabled;

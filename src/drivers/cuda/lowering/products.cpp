@@ -1,8 +1,7 @@
 // Products of matrices.
 #include <algorithm>
 
-#include "drivers/cuda/kernels/few_rows.h"
-#include "drivers/cuda/lowering/lowering.h"
+#include "drivers/cuda/lowering/product_tiles.h"
 #include "ir/op.h"
 #include "ir/ops/activation.h"
 
@@ -10,66 +9,6 @@ namespace heddle::cuda {
 namespace {
 
 static_assert(static_cast<int>(Act::kClip) == static_cast<int>(ir::ActivationKind::kClip));
-
-struct ProductTile {
-  std::string_view name;
-  int64_t rows, columns, threads, shared_bytes;
-  double rate;  // of its arithmetic, of the fastest one's
-};
-template <class Shape>
-constexpr ProductTile tile_of(std::string_view name, double rate) {
-  return {name, Shape::kRows, Shape::kColumns, Shape::kThreads, Shape::kSharedBytes, rate};
-}
-constexpr ProductTile kTiles[] = {
-    tile_of<Tile4x8>("product_4x8", 0.1),
-    tile_of<Tile16x16>("product_16x16", 0.5),
-    tile_of<Tile32x32>("product_32x32", 0.7),
-    tile_of<Tile64x64>("product_64x64", 1),
-};
-
-int64_t count_of(const ProductTile& tile, const ProductParams& params) {
-  return params.batches * ((params.m + tile.rows - 1) / tile.rows) *
-         ((params.n + tile.columns - 1) / tile.columns);
-}
-
-// The one that is done first, when each multiprocessor takes one after another.
-const ProductTile& choose_tile(const ProductParams& params, int multiprocessors) {
-  const auto time = [&](const ProductTile& tile) {
-    const int64_t turns = (count_of(tile, params) + multiprocessors - 1) / multiprocessors;
-    return static_cast<double>(turns * tile.rows * tile.columns) / tile.rate;
-  };
-  return *std::min_element(std::begin(kTiles), std::end(kTiles),
-                           [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
-}
-
-constexpr ProductTile kFewRowsTiles[] = {
-    tile_of<Few8x16>("product_few_8x16", 1),   tile_of<Few8x32>("product_few_8x32", 1),
-    tile_of<Few8x64>("product_few_8x64", 1),   tile_of<Few16x32>("product_few_16x32", 1),
-    tile_of<Few24x32>("product_few_24x32", 1), tile_of<Few32x32>("product_few_32x32", 1),
-};
-
-// Below that k some of a cluster's threads have no part of it.
-bool takes_few_rows(const Lowering& l, const ProductParams& params) {
-  constexpr int64_t kMostRows = 96, kLeastK = 256;
-  return l.emit.clusters() && l.inputs[0].dtype == ir::DType::kF32 && params.batches == 1 && params.m > 1 &&
-         params.m <= kMostRows && params.n > 0 && params.k >= kLeastK && params.x_column == 1;
-}
-
-// The fastest by an estimate, in half multiplications, fitted to what an H100 took for 2 to 96 rows of six
-// matrices. Multiprocessors take the tiles in turns. A turn costs kBegun and the tile's work: its
-// multiplications, and kReading for each row and column. Half of that work is added once: nothing overlaps
-// with the first loads. Clusters of four do not reach all multiprocessors.
-const ProductTile& choose_few_rows(const ProductParams& params, int multiprocessors) {
-  constexpr int64_t kBegun = 1100, kReading = 14;
-  const int64_t reached = std::max<int64_t>(multiprocessors * 95 / 100, 1);
-  const auto time = [&](const ProductTile& tile) {
-    const int64_t turns = (kSums * count_of(tile, params) + reached - 1) / reached;
-    return turns * kBegun +
-           (2 * turns + 1) * (tile.rows * tile.columns + kReading * (tile.rows + tile.columns));
-  };
-  return *std::min_element(std::begin(kFewRowsTiles), std::end(kFewRowsTiles),
-                           [&](const ProductTile& a, const ProductTile& b) { return time(a) < time(b); });
-}
 
 struct Extras {  // absent ones are not present()
   Operand c, bias, residual;
@@ -84,11 +23,6 @@ Status launch_kernel(Lowering& l, std::string_view kernel, const ProductParams& 
                   grid);
 }
 
-struct TileLaunch {
-  std::string kernel;
-  Grid grid;
-};
-
 // What follows a product: threads that take 16 bytes after another, so that few blocks of them are enough.
 Grid end_grid(const Lowering& l, const ProductParams& params) {
   constexpr int64_t kBlocksEach = 8;
@@ -97,26 +31,9 @@ Grid end_grid(const Lowering& l, const ProductParams& params) {
   return {std::min(l.grid(some).blocks, kBlocksEach * l.emit.multiprocessors())};
 }
 
-TileLaunch tiles_for(const Lowering& l, const ProductParams& params) {
-  constexpr int64_t kTilesEach = 32;
-  const ProductTile& tile = choose_tile(params, l.emit.multiprocessors());
-  const int64_t blocks = std::min(count_of(tile, params), kTilesEach * l.emit.multiprocessors());
-  return {text(tile.name, "_", ir::name(l.inputs[0].dtype)), {blocks, tile.threads, tile.shared_bytes}};
-}
-
-TileLaunch few_rows_for(const Lowering& l, const ProductParams& params) {
-  const ProductTile& tile = choose_few_rows(params, l.emit.multiprocessors());
-  return {std::string(tile.name), {kSums * count_of(tile, params), tile.threads, tile.shared_bytes}};
-}
-
-// A row has the same bits in both.
-TileLaunch own_for(const Lowering& l, const ProductParams& params, Own own) {
-  const bool few = own == Own::kFewRows || (own == Own::kByRule && takes_few_rows(l, params));
-  return few ? few_rows_for(l, params) : tiles_for(l, params);
-}
-
-Status launch_own(Lowering& l, const ProductParams& params, const Extras& extras, Own own = Own::kByRule) {
-  const TileLaunch tiles = own_for(l, params, own);
+Status launch_own(Lowering& l, const ProductParams& params, const Extras& extras,
+                  const std::string& word = {}) {
+  const TileLaunch tiles = own_product(l, params, word);
   return launch_kernel(l, tiles.kernel, params, extras, tiles.grid);
 }
 
@@ -183,7 +100,8 @@ Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, con
   const Grid rest = end_grid(l, params);
   Rival<BlasOperands> rival;
   rival.whole = whole(tiles_for(l, params));
-  if (takes_few_rows(l, params)) rival.few = whole(few_rows_for(l, params));
+  for (const OwnProduct& other : other_products(l, params))
+    rival.others.push_back({other.word, whole(other.launch), other.gain});
   rival.rest = [=, &l](const BlasOperands& operands, StreamHandle stream) {
     const ProductParams on = placed(end, operands);
     return l.emit.launch_now("end_of_product", &on, rest, stream);
