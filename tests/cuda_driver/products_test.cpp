@@ -23,13 +23,13 @@ Ref<device::Device> double_device() {
   return *made;
 }
 
-// x[rows, k] times a weight; turned: its columns lie one behind the other.
+// Exact: x[rows, k] times a weight; turned: its columns lie one behind the other.
 Ref<const device::Module> product_of(device::Device& device, DType dtype, int64_t k, int64_t n, bool turned) {
   ir::Builder b;
   const ir::ValueId x = b.input("x", {dtype, {ir::Dim::symbol("rows"), k}}),
                     w = b.constant(random_tensor(dtype, turned ? ir::Extents{n, k} : ir::Extents{k, n}, 3));
   b.output(*b.node("Linear", {x, w}, {{"trans_w", int64_t{turned}}}));
-  const auto module = device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
+  const auto module = device.load(*b.take(), {.exact = true}, device::plain_source(device), NoLocksHeld());
   REQUIRE(module.ok());
   return *module;
 }
@@ -40,7 +40,8 @@ ir::Tensor first_rows(const ir::Tensor& of, int64_t rows) {
   return taken;
 }
 
-TEST_CASE("a row of a product has the same bits in batches of 1 to 300 rows, whatever tile computes it") {
+TEST_CASE(
+    "a row of an exact product has the same bits in batches of 1 to 300 rows, whatever tile computes it") {
   const auto device = double_device();
   struct Case {
     int64_t k, columns;
@@ -75,7 +76,7 @@ TEST_CASE("a row of a product has the same bits in batches of 1 to 300 rows, wha
   }
 }
 
-TEST_CASE("a row of a product has the same bits beside 0 to 129 others") {
+TEST_CASE("a row of an exact product has the same bits beside 0 to 129 others") {
   const auto device = double_device();
   constexpr int64_t kMost = 130, kK = 272;
   for (const bool turned : {false, true}) {

@@ -109,10 +109,7 @@ class BlasLt : public std::enable_shared_from_this<BlasLt> {
       : api_(api),
         device_(std::move(device)),
         trouble_(tuning.warn),
-        choices_(tuning, "cublaslt",
-                 text(device_->identity(), "; cuBLASLt ", version(), "; our kernels ", kOurKernels)) {}
-
-  static constexpr int kOurKernels = 2;  // one more when a kernel joins: choices without it are made anew
+        choices_(tuning, "cublaslt", text(device_->identity(), "; cuBLASLt ", version())) {}
 
   Status check(BlasCode code, std::string_view what) const;
   Result<std::shared_ptr<BlasProduct>> described(const BlasProblem& problem) const;
