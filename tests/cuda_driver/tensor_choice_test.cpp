@@ -75,8 +75,8 @@ TEST_CASE("a plan names the largest tile of tensor cores of which each multiproc
     const char* kernel;
   };
   for (const Row& row : {
-           Row{100, 32, "product_tensor_32x64_by_2"},
-           Row{97, 4, "product_tensor_32x64_by_2"},
+           Row{100, 32, "product_tensor_32x32_by_4"},
+           Row{97, 4, "product_tensor_32x32_by_4"},
            Row{128, 64, "product_tensor_64x32_by_2"},
            Row{128, 128, "product_tensor_64x64"},
        }) {

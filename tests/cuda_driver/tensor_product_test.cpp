@@ -37,9 +37,7 @@ TensorRun run_tensor(const FloatProduct& q, FloatOperands& from, uint64_t seed =
 template <class F>
 void with_tensor_shapes(F f) {
   f(Tensor64x64());
-  f(Tensor64x64By2());
   f(Tensor64x32By2());
-  f(Tensor32x64By2());
   f(Tensor32x32By4());
 }
 
@@ -196,9 +194,9 @@ TEST_CASE("infinities, NaN and the greatest numbers give on tensor cores what th
 TEST_CASE("the order of a block's threads and of its copies changes no bit on tensor cores") {
   const FloatProduct q{50, 40, 320, false, Act::kRelu, false, true};
   FloatOperands from(q);
-  const std::vector<float> wanted = run_tensor<Tensor32x64By2>(q, from).out;
+  const std::vector<float> wanted = run_tensor<Tensor64x32By2>(q, from).out;
   for (uint64_t seed = 2; seed < 30; ++seed)
-    CHECK(same_floats(run_tensor<Tensor32x64By2>(q, from, seed).out, wanted));
+    CHECK(same_floats(run_tensor<Tensor64x32By2>(q, from, seed).out, wanted));
 }
 
 }  // namespace

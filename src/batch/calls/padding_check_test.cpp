@@ -291,6 +291,33 @@ TEST_CASE(
   }
 }
 
+TEST_CASE(
+    "runs of ragged rows have fewer rows too many than others on a device that rounds their number up") {
+  const ir::Dim batch = ir::Dim::symbol("batch"), length = ir::Dim::symbol("length");
+  const std::vector<device::Signature> x = {device::Signature{"x", {ir::DType::kF32, {batch, length}}}};
+  const RowLayout ragged = *RowLayout::make(x, {}, std::vector<RaggedInput>{{"x", 1, 0}}, false),
+                  equal = *RowLayout::make(x, {}, {}, false);
+  const std::vector<int64_t> sizes = {1, 2, 4, 8, 16, 32, 64}, any;
+  struct Row {
+    int64_t rows, ragged, equal;
+  };
+  for (const Row& row : {Row{1, 1, 1},
+                         {3, 3, 4},
+                         {13, 13, 16},
+                         {16, 16, 16},
+                         {17, 18, 32},
+                         {31, 32, 32},
+                         {33, 36, 64},
+                         {64, 64, 64},
+                         {65, 72, 65},
+                         {0, 0, 1}}) {
+    CAPTURE(row.rows);
+    CHECK(ragged.rows_to_run(sizes, row.rows) == row.ragged);
+    CHECK(equal.rows_to_run(sizes, row.rows) == row.equal);
+    CHECK(ragged.rows_to_run(any, row.rows) == row.rows);
+  }
+}
+
 TEST_CASE("a layout refuses rows that it could not take apart again") {
   const auto signature = [](std::string name, std::vector<ir::Dim> shape) {
     return device::Signature{std::move(name), {ir::DType::kF32, std::move(shape)}};

@@ -67,11 +67,6 @@ void read_rows(const View& batch, int64_t first, const View& part) {
   copy(part.extents, batch.strides, part.strides, batch.dtype, batch.host() + skipped, part.host());
 }
 
-int64_t worth_running(std::span<const int64_t> sizes, int64_t rows) {
-  const auto next = std::lower_bound(sizes.begin(), sizes.end(), rows);
-  return next == sizes.end() ? rows : *next;
-}
-
 int64_t RowLayout::bucket(int64_t length) {
   if (length == 0) return 0;  // padded it would be a row, and no longer what the model makes of nothing
   int64_t step = 8;
@@ -92,6 +87,17 @@ int64_t RowLayout::bucket_here(int64_t length) const {
 RowLayout RowLayout::on(const device::Traits& traits) && {
   few_buckets_ = !traits.row_sizes.empty();
   return std::move(*this);
+}
+
+int64_t RowLayout::rows_to_run(std::span<const int64_t> sizes, int64_t rows) const {
+  if (ragged() && !sizes.empty()) {
+    constexpr int64_t kSteps = 16;
+    const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
+    const int64_t step = std::max<int64_t>(1, power / kSteps);
+    return (rows + step - 1) / step * step;
+  }
+  const auto next = std::lower_bound(sizes.begin(), sizes.end(), rows);
+  return next == sizes.end() ? rows : *next;
 }
 
 Result<RowLayout> RowLayout::make(const std::vector<device::Signature>& inputs,

@@ -45,9 +45,6 @@ void write_rows(const device::View& from, const ir::Extents& row, const std::byt
 // The copy of a batch's rows from `first` on, as many as `part` has and of its extents.
 void read_rows(const device::View& batch, int64_t first, const device::View& part);
 
-// A device may have programs for some numbers of rows only (Traits::row_sizes): the next one.
-int64_t worth_running(std::span<const int64_t> sizes, int64_t rows);
-
 inline bool same_rows(std::span<const ir::Extents> a, std::span<const ir::Extents> b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end());
 }
@@ -93,6 +90,9 @@ class RowLayout {
   // many, and batches are larger: rows of 1 to 16 share one, of 17 to 32, of 33 to 64. Longer ones keep the
   // device busy.
   RowLayout on(const device::Traits& traits) &&;
+  // How many rows a run of so many has, where a device rounds them up: to the next of `sizes`. Ragged rows are
+  // padded as it is, and their runs are long: an eighth more at most, and up to 16 as many as there are.
+  int64_t rows_to_run(std::span<const int64_t> sizes, int64_t rows) const;
 
  private:
   struct RowPort {

@@ -159,7 +159,7 @@ Result<Coalescer::Batch> Coalescer::make_batch(const Caller& caller, bool alone)
 
 Result<Coalescer::Batch> Coalescer::allocate_batch(const Caller& caller, int64_t rows) const {
   const Ref<runtime::Slot> slot = runtime_->slots().take();
-  const int64_t room = worth_running(runtime_->device().traits().row_sizes, rows);
+  const int64_t room = caller.layout.rows_to_run(runtime_->device().traits().row_sizes, rows);
   for (size_t i = 0; i < caller.shape.row_extents.size(); ++i) {
     const int64_t bytes = room * caller.layout.row_bytes(caller.shape, i);
     HEDDLE_TRY(slot->reserve_input(i, static_cast<uint64_t>(bytes)));

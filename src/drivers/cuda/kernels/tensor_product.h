@@ -39,9 +39,7 @@ struct TensorTile {
 };
 // More groups leave a product of few tiles sooner, and take more of the GPU.
 using Tensor64x64 = TensorTile<2, 4, 2, 2, 1, 3, 3>;
-using Tensor64x64By2 = TensorTile<2, 4, 2, 2, 2, 3, 1>;
 using Tensor64x32By2 = TensorTile<2, 4, 2, 1, 2, 3, 3>;
-using Tensor32x64By2 = TensorTile<1, 4, 2, 2, 2, 3, 2>;
 using Tensor32x32By4 = TensorTile<1, 2, 2, 2, 4, 3, 1>;
 
 template <class Shape>

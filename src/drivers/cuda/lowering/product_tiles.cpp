@@ -33,8 +33,6 @@ constexpr ProductTile kFewRowsTiles[] = {
 constexpr ProductTile kTensorTiles[] = {
     tile_of<Tensor64x64>("product_tensor_64x64"),
     tile_of<Tensor64x32By2>("product_tensor_64x32_by_2"),
-    tile_of<Tensor64x64By2>("product_tensor_64x64_by_2"),
-    tile_of<Tensor32x64By2>("product_tensor_32x64_by_2"),
     tile_of<Tensor32x32By4>("product_tensor_32x32_by_4"),
 };
 constexpr int64_t kMostFewRows = 96;
