@@ -18,7 +18,8 @@ from gpu_phases import NOT_FOREIGN, Phase
 TOOL = Path(__file__).with_name("gpu_check.sh")
 DOUBLE = TOOL.parent.parent / "build" / "release" / "cuda_double" / "libcuda.so.1"
 PHASES = ("facts", "module", "setup", "conformance", "chains", "stress", "memcheck", "racecheck",
-          "racecheck_windows", "initcheck", "initcheck_windows", "python", "mixed_shapes", "coalesced",
+          "racecheck_windows", "initcheck", "initcheck_windows", "memcheck_products", "racecheck_products",
+          "initcheck_products", "products", "python", "mixed_shapes", "coalesced",
           "ragged", "lost", "several", "exact", "exits", "real_models", "bench", "bench_bf16",
           "figure")  # fmt: skip
 

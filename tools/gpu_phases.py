@@ -32,6 +32,8 @@ NOT_FOREIGN = (
 )
 # By phase of compute-sanitizer: the cases of conformance. initcheck runs without NVIDIA's libraries: in their
 # kernels it takes minutes, and finds what is not ours to mend.
+PRODUCTS = "-tc=products of*"
+OURS = {"HEDDLE_TEST_LIBRARIES": "off"}
 SANITIZED = {
     "memcheck": ("-tc=a queue does*,one module*,many threads*,what only*,outputs*,an output*,copies*,"
                  "convolutions*,a row*"),
@@ -39,6 +41,9 @@ SANITIZED = {
     "racecheck_windows": "-tc=convolutions*,a row*,what a convolution*",
     "initcheck": "-tc=a queue does*,one module*,copies*,outputs*,an output*",
     "initcheck_windows": "-tc=convolutions*,a row*",
+    "memcheck_products": PRODUCTS,
+    "racecheck_products": PRODUCTS,
+    "initcheck_products": PRODUCTS,
 }  # fmt: skip
 
 
@@ -161,6 +166,7 @@ def suites(machine: Machine) -> list[Phase]:
         Phase("conformance", [conformance, one_case if double else NOT_FOREIGN], 150, doctest, env=env),
         Phase("chains", [conformance, one_case if double else "-tc=chains of*"], 60, doctest,
               env=env | {"HEDDLE_TEST_CHAINS": "1"}),
+        Phase("products", [conformance, one_case if double else PRODUCTS], 60, doctest, env=env | OURS),
         Phase("stress", [stress, stressed], 150, doctest, ("setup",),
               env={"HEDDLE_TEST_MODELS": str(ROOT / "build" / "models")}),
     ]  # fmt: skip
@@ -168,7 +174,7 @@ def suites(machine: Machine) -> list[Phase]:
         tool = name.partition("_")[0]
         words = ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND), "--print-limit",
                  "10000", conformance, one_case if double else cases, NOT_FOREIGN, "-d"]  # fmt: skip
-        more = {"HEDDLE_TEST_LIBRARIES": "off"} if tool == "initcheck" else {}
+        more = OURS if tool == "initcheck" or cases == PRODUCTS else {}
         made.append(Phase(name, words, 200, sanitizer, env=env | more, passes=sanitizer_passes))
     return made
 
