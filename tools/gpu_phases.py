@@ -30,10 +30,10 @@ TWO_CARDS = {"HEDDLE_CUDA_DOUBLE_DEVICES": "2"}  # of the double
 NOT_FOREIGN = (
     "-tce=*foreign event*,*signalled event*,*a refused submission is over once what it waits for is*"
 )
+PRODUCTS = "-tc=products of*"  # which the libraries would compute
+OURS = {"HEDDLE_TEST_LIBRARIES": "off"}
 # By phase of compute-sanitizer: the cases of conformance. initcheck runs without NVIDIA's libraries: in their
 # kernels it takes minutes, and finds what is not ours to mend.
-PRODUCTS = "-tc=products of*"
-OURS = {"HEDDLE_TEST_LIBRARIES": "off"}
 SANITIZED = {
     "memcheck": ("-tc=a queue does*,one module*,many threads*,what only*,outputs*,an output*,copies*,"
                  "convolutions*,a row*"),

@@ -1,7 +1,7 @@
 // product_tiles.h: our kernels for products of f32, f16 and bf16, and which of them computes one.
 //
-//   What       TiledProduct takes any, FewRows those of f32 of 2 to 96 rows, and TensorProduct those of f32 of
-//              a model that is not exact. Which is the fastest is measured beside the library's algorithms
+//   What       TiledProduct takes any, FewRows those of f32 of 2 to 96 rows, and TensorProduct those of f32
+//              of a model that is not exact. Which is the fastest is measured beside the library's algorithms
 //              (libraries/chosen_once.h), where there is a library, and else a rule says.
 //   Bits       A row has the same in TiledProduct and FewRows, whatever the number of rows.
 //   Threads    Any.
