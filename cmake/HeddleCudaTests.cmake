@@ -124,12 +124,17 @@ endif()
 heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cuda_double heddle_runtime ${api}
   SOURCES ${driver_tests} "${conformance}/session.cpp" "${conformance}/op_check.cpp")
 set_tests_properties(cuda_driver_test PROPERTIES COST 80)  # first
+if(NOT HEDDLE_SANITIZE)  # it has an operator new of its own
+  heddle_test(cuda_no_memory_test LABEL cuda LINK heddle_cuda_double heddle_runtime
+    SOURCES "${PROJECT_SOURCE_DIR}/tests/cuda_driver/no_memory.cpp" "${conformance}/session.cpp"
+      "${conformance}/numbers.cpp" "${PROJECT_SOURCE_DIR}/tests/host_runtime/out_of_memory_new.cpp")
+endif()
 if(TARGET stress_test)
   set_tests_properties(stress_on_cuda PROPERTIES COST 60)
 endif()
 add_custom_target(cuda_tests DEPENDS cuda_conformance cuda_driver_test cuda_in_its_place
   cublas_lt_in_its_place nvrtc_in_its_place)
-foreach(program stress_test cuda_callers)
+foreach(program stress_test cuda_callers cuda_no_memory_test)
   if(TARGET ${program})
     add_dependencies(cuda_tests ${program})
   endif()

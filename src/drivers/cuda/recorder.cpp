@@ -121,7 +121,7 @@ Status Recorder::enqueue_one(const device::Wait& wait) {
 Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands after, bool last) {
   const CudaProgram& program = static_cast<const CudaProgram&>(*run.program);
   const bool checks = program.lowered().flag_words > 0;
-  const Address flags = checks ? flight_.flags->address() + flags_used_ * sizeof(uint32_t) : 0;
+  const Address flags = checks ? flight_.flags.front()->address() + flags_used_ * sizeof(uint32_t) : 0;
   const bool may_tell = last && !after.empty() && can_tell(std::get<device::Copy>(after.back()));
   const Ticket end = may_tell ? Ticket{timeline_->word(), flight_.value} : Ticket();
   const GraphPlace place{run, flags, before, after, end};
@@ -134,7 +134,7 @@ Status Recorder::enqueue_run(const device::Run& run, Commands before, Commands a
     flight_.is_told = launched.tells;
   }
   const auto* const words =
-      checks ? static_cast<const uint32_t*>(flight_.flags->host()) + flags_used_ : nullptr;
+      checks ? static_cast<const uint32_t*>(flight_.flags.front()->host()) + flags_used_ : nullptr;
   flags_used_ += program.lowered().flag_words;
   if (run.row_faults != nullptr) flight_.runs.push_back({&run, &program, words});
   return {};

@@ -31,7 +31,7 @@ CudaTimeline::CudaTimeline(Ref<const OpenDevice> device, StreamHandle stream, Re
       pinned_(std::move(word)),
       word_(*new (pinned_->host()) Atomic<uint64_t>(0)),
       completion_(completion),
-      state_(State{{}, std::list<Flight>(1), 0, UINT64_MAX, {}, {}, {}}),
+      state_(State{{}, {}, std::list<Flight>(1), 0, UINT64_MAX, {}, {}}),
       stream_(stream) {}
 
 Status CudaTimeline::broken() const {
@@ -40,9 +40,7 @@ Status CudaTimeline::broken() const {
 }
 
 void CudaTimeline::begin(Flight flight) {
-  std::vector<Ref<const void>> over;
   auto state = state_.lock();
-  over.swap(state->over);
   if (!flight.spoiled.ok() && state->cause.ok()) {
     state->cause = flight.spoiled;
     state->broken_from = flight.value;
@@ -51,9 +49,26 @@ void CudaTimeline::begin(Flight flight) {
   state->in_flight.splice(state->in_flight.end(), state->idle, state->idle.begin());
 }
 
+bool CudaTimeline::has_room() {
+  std::list<Flight> over;
+  {
+    auto state = state_.lock();
+    over.swap(state->over);
+    if (over.empty()) return !state->idle.empty();
+  }
+  std::list<Ref<Pinned>> flags;
+  for (Flight& flight : over) {
+    flags.splice(flags.end(), flight.flags);
+    flight = Flight();
+  }
+  auto state = state_.lock();
+  state->idle.splice(state->idle.end(), over);
+  state->idle_flags.splice(state->idle_flags.end(), flags);
+  return true;
+}
+
 Status CudaTimeline::make_room() {
-  for (;;) {
-    if (auto state = state_.lock(); !state->idle.empty()) return {};
+  while (!has_room()) {
     HEDDLE_TRY(broken());
     try {
       std::list<Flight> more(1);
@@ -64,6 +79,7 @@ Status CudaTimeline::make_room() {
       static_cast<void>(or_exhausted("a question", [&] { return ask(), Status(); }));
     }
   }
+  return {};
 }
 
 void CudaTimeline::enqueue_done(uint64_t value) {
@@ -108,22 +124,21 @@ void CudaTimeline::look() {
   if (auto state = state_.try_lock()) settle(**state);
 }
 
-Result<Ref<Pinned>> CudaTimeline::take_flags(uint64_t bytes) {
+Result<std::list<Ref<Pinned>>> CudaTimeline::take_flags(uint64_t bytes) {
+  std::list<Ref<Pinned>> flags;
   {
     auto state = state_.lock();
     auto& idle = state->idle_flags;
     // The last that came back: a graph of the run that had it knows its address (graphs.h).
     const auto found =
         std::find_if(idle.rbegin(), idle.rend(), [&](const auto& each) { return each->bytes() >= bytes; });
-    if (found != idle.rend()) {
-      Ref<Pinned> flags = std::move(*found);
-      idle.erase(std::next(found).base());
-      std::memset(flags->host(), 0, bytes);
-      return flags;
-    }
+    if (found != idle.rend()) flags.splice(flags.end(), idle, std::next(found).base());
   }
-  HEDDLE_TRY_ASSIGN(Ref<Pinned> flags, Pinned::make(device_, std::bit_ceil(std::max(bytes, kLeastFlags))));
-  std::memset(flags->host(), 0, bytes);
+  if (flags.empty()) {
+    HEDDLE_TRY_ASSIGN(Ref<Pinned> made, Pinned::make(device_, std::bit_ceil(std::max(bytes, kLeastFlags))));
+    flags.push_back(std::move(made));
+  }
+  std::memset(flags.front()->host(), 0, bytes);
   return flags;
 }
 
@@ -134,27 +149,17 @@ void CudaTimeline::settle(State& state) {
   while (cause.ok() && !state.in_flight.empty() && state.in_flight.front().value <= over) {
     Flight& flight = state.in_flight.front();
     for (const CheckedRun& run : flight.runs) finish(run);
+    flight.runs.clear();  // the submission's list is dropped from now on
     cause = flight.spoiled;
     if (cause.ok()) last = flight.value;
-    if (flight.flags != nullptr) state.idle_flags.push_back(std::move(flight.flags));
-    let_go_of_graphs(flight, state);
-    flight = Flight();
-    state.idle.splice(state.idle.end(), state.in_flight, state.in_flight.begin());
+    state.over.splice(state.over.end(), state.in_flight, state.in_flight.begin());
   }
   if (last != 0) advance(last, completion_);
   if (cause.ok()) cause = device_->lost.status();
   if (cause.ok()) return;
   fail(std::move(cause), completion_);
-  for (Flight& flight : state.in_flight) {
-    let_go_of_graphs(flight, state);
-    flight = Flight();  // the submissions' lists are dropped from now on
-  }
-  state.idle.splice(state.idle.end(), state.in_flight);
-}
-
-void CudaTimeline::let_go_of_graphs(Flight& flight, State& state) {
-  if (flight.graph != nullptr) state.over.push_back(std::move(flight.graph));
-  for (Ref<const void>& other : flight.others) state.over.push_back(std::move(other));
+  for (Flight& flight : state.in_flight) flight.runs.clear();
+  state.over.splice(state.over.end(), state.in_flight);
 }
 
 void CudaTimeline::finish(const CheckedRun& checked) {
@@ -163,15 +168,24 @@ void CudaTimeline::finish(const CheckedRun& checked) {
   for (const Ref<const device::RowFaults>& source : checked.run->sources) {
     if (const Status fault = source->whole(); !fault.ok()) faults->record_whole(fault);
   }
+  // Where there is no memory for a row's fault, the run has one as a whole.
+  const Status recorded = or_exhausted("what the data of a run shows", [&] {
+    record_flags(checked, *faults);
+    return Status();
+  });
+  if (!recorded.ok()) faults->record_whole(recorded);
+}
+
+void CudaTimeline::record_flags(const CheckedRun& checked, device::RowFaults& faults) {
   const uint32_t* flags = checked.flags;
   for (const Check& check : checked.program->lowered().checks) {
     for (uint64_t flag = 0; flag < check.flags; ++flag) {
       if (flags[flag] == 0) continue;
-      if (check.per_row && faults->rows() > 0) {
-        const auto row = static_cast<int64_t>(flag * static_cast<uint64_t>(faults->rows()) / check.flags);
-        faults->record(row, Status::invalid(check.mistake));
+      if (check.per_row && faults.rows() > 0) {
+        const auto row = static_cast<int64_t>(flag * static_cast<uint64_t>(faults.rows()) / check.flags);
+        faults.record(row, Status::invalid(check.mistake));
       } else {
-        faults->record_whole(Status::invalid(check.mistake));
+        faults.record_whole(Status::invalid(check.mistake));
       }
     }
     flags += check.flags;
@@ -211,7 +225,7 @@ void CudaTimeline::close() {
     const Code code = device_->api.stream_synchronize(stream);  // no lock held: it may take long
     static_cast<void>(device_->check_work(code, "the last work of a queue"));
   }
-  std::vector<Ref<const void>> over;
+  std::list<Flight> over;
   auto state = state_.lock();
   settle(*state);
   over.swap(state->over);

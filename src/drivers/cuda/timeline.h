@@ -36,7 +36,7 @@ struct Flight {
   uint64_t value = 0;
   Status spoiled;  // it could not be enqueued to its end
   std::vector<CheckedRun> runs;
-  Ref<Pinned> flags;                    // null: nothing of it can be wrong
+  std::list<Ref<Pinned>> flags;         // one, or none: nothing of it can be wrong
   Ref<const void> graph;                // that is to live until it is over; null: none
   std::vector<Ref<const void>> others;  // likewise, of a submission of several runs
   bool is_told = false;                 // its graph writes its value, and not the stream
@@ -61,10 +61,10 @@ class CudaTimeline final : public Watched {
   void ask() override;
 
   Address word() const { return pinned_->address(); }
-  Status broken() const;                           // the cause for which it takes no more
-  Result<Ref<Pinned>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
-  // Room for the next begin(). Where the host has no memory for more, that of a submission that is over: it
-  // waits until one is.
+  Status broken() const;                                      // the cause for which it takes no more
+  Result<std::list<Ref<Pinned>>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
+  // Room for the next begin(): that of submissions that are over is used again. Where the host has no memory
+  // for more, it waits until one is.
   Status make_room();
   // Before the stream's write of its value is enqueued. Where its graph has written it before, the next look
   // finds it. Throws nothing.
@@ -81,17 +81,18 @@ class CudaTimeline final : public Watched {
  private:
   struct State {
     std::list<Flight> in_flight;
-    std::list<Flight> idle;  // room for more: with those in flight it is never less than one
+    // What is over: its graphs are let go of without the lock, by the next make_room() or close().
+    std::list<Flight> over;
+    std::list<Flight> idle;  // room for more: with the others it is never less than one
     uint64_t enqueued = 0;
     uint64_t broken_from = UINT64_MAX;
     Status cause;
-    std::vector<Ref<Pinned>> idle_flags;
-    // Graphs of flights that are over: dropped without the lock, by the next begin() or close().
-    std::vector<Ref<const void>> over;
+    std::list<Ref<Pinned>> idle_flags;
   };
-  void settle(State& state);
-  static void let_go_of_graphs(Flight& flight, State& state);
+  void settle(State& state);  // without memory of the host
+  bool has_room();
   static void finish(const CheckedRun& run);
+  static void record_flags(const CheckedRun& run, device::RowFaults& faults);
 
   const Ref<const OpenDevice> device_;
   const Ref<Pinned> pinned_;

@@ -1,5 +1,7 @@
 #include "drivers/cuda/watcher.h"
 
+#include "base/no_memory.h"
+
 namespace heddle::cuda {
 namespace {
 
@@ -16,10 +18,12 @@ Duration Watcher::begin_looking() {
 }
 
 void Watcher::watch(Ref<Watched> timeline, uint64_t value) {
+  std::list<Awaited> arrived;
+  arrived.push_back({std::move(timeline), value});
   {
     auto state = state_.lock();
     if (state->stopped) return;  // the device is closed: nobody would take it, and it holds this
-    state->arrived.push_back({std::move(timeline), value});
+    state->arrived.splice(state->arrived.end(), arrived);
   }
   state_.notify_one();
 }
@@ -30,7 +34,7 @@ void Watcher::stop() {
 }
 
 // False: the thread is to end.
-bool Watcher::take_arrivals(std::vector<Awaited>& awaited, bool idle, Duration pause) {
+bool Watcher::take_arrivals(std::list<Awaited>& awaited, bool idle, Duration pause) {
   auto state = state_.lock();
   const auto changed = [&] { return state->stopped || !state->arrived.empty(); };
   if (idle) {
@@ -38,13 +42,20 @@ bool Watcher::take_arrivals(std::vector<Awaited>& awaited, bool idle, Duration p
   } else if (pause > Duration(0)) {
     state.wait_until(Deadline::in(pause), changed);
   }
-  for (Awaited& each : state->arrived) awaited.push_back(std::move(each));
-  state->arrived.clear();
+  awaited.splice(awaited.end(), state->arrived);
   return !state->stopped;
 }
 
+// Without memory to say what CUDA answered, it is asked again.
+void Watcher::ask(Watched& timeline) {
+  static_cast<void>(or_exhausted("a question to CUDA", [&] {
+    timeline.ask();
+    return Status();
+  }));
+}
+
 void Watcher::run() {
-  std::vector<Awaited> awaited;
+  std::list<Awaited> awaited;
   TimePoint progress, asked;  // when something was last over, and when CUDA was last asked
   Duration pause(0);
   for (bool idle = true; take_arrivals(awaited, idle, pause); idle = awaited.empty()) {
@@ -58,7 +69,7 @@ void Watcher::run() {
     pause = now - progress > kSpin ? kPause : Duration(0);
     if (now - asked > kSuspect) {
       asked = now;
-      for (const Awaited& each : awaited) each.timeline->ask();
+      for (const Awaited& each : awaited) ask(*each.timeline);
     }
     relax_processor(8);
   }

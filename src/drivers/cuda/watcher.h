@@ -7,10 +7,11 @@
 //   Lookers    As many at once as are given: more than there is room for keep other callers from running.
 //   Threads    watch(): any. run(): the thread's body.
 //   Blocks     Never but for the lock.
+//   Errors     watch() may find no memory. The thread needs none.
 #pragma once
 
+#include <list>
 #include <memory>
-#include <vector>
 
 #include "device/timeline.h"
 
@@ -34,10 +35,11 @@ class Watcher {
     uint64_t value;
   };
   struct State {
-    std::vector<Awaited> arrived;
+    std::list<Awaited> arrived;
     bool stopped = false;
   };
-  bool take_arrivals(std::vector<Awaited>& awaited, bool idle, Duration pause);
+  static void ask(Watched& timeline);
+  bool take_arrivals(std::list<Awaited>& awaited, bool idle, Duration pause);
 
   const int lookers_;
   Atomic<int> looking_{0};  // a limit that orders nothing

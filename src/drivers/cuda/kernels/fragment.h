@@ -1,14 +1,16 @@
-// fragment.h: matrices of 16-bit floats in the registers of a warp, and their product on tensor cores.
+// fragment.h: matrices of floats in the registers of a warp, and their product on tensor cores.
 //
 //   What       multiply() adds to a sum of 16 x 8 floats the product of 16 x 16 and 16 x 8 elements, as PTX
 //              defines mma.m16n8k16: of each matrix a thread holds the elements that PTX gives it.
+//              multiply_tf32() does so for 16 x 8 and 8 x 8 floats, of which kTf32Bits count (m16n8k8).
 //              load_matrices() reads four matrices of 8 x 8 from shared memory, as ldmatrix does; Copies
 //              brings elements there from global memory, as cp.async does.
 //   Where      Compute capability 8.0 and newer; a kernel's lowering asks.
 //   Bits       An element of the product depends on its row, its column and its sum, and on nothing beside
 //              them. In which order 16 products are added the hardware says; the host adds them in double.
-//   Uniform    multiply(), load_matrices() and arrive() are called by all threads, never inside a phase;
-//              start() is called in a phase. They are not in block.h because compiled chains include that.
+//   Uniform    multiply(), multiply_tf32(), load_matrices() and arrive() are called by all threads, never
+//              inside a phase; start() is called in a phase. They are not in block.h because compiled chains
+//              include that.
 #pragma once
 
 #include "drivers/cuda/kernels/block.h"
