@@ -135,7 +135,7 @@ struct FormingBatch {
   alignas(64) uint64_t id = 0;
   TimePoint arrived;                  // of the first caller
   int64_t rows = 0, living_rows = 0;  // taken so far; of members that are not gone
-  int64_t run_rows = 0;               // what it is run with: `rows`, or the next number worth a program
+  int64_t run_rows = 0;               // what it is run with: `rows`, or as many as the layout runs
   size_t seats = 0;                   // taken so far, members[0] first
   size_t living = 0;                  // of those, not gone
   bool awaits = false;                // it was opened while callers were expected back

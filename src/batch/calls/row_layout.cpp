@@ -90,7 +90,7 @@ RowLayout RowLayout::on(const device::Traits& traits) && {
 }
 
 int64_t RowLayout::rows_to_run(std::span<const int64_t> sizes, int64_t rows) const {
-  if (ragged() && !sizes.empty()) {
+  if (ragged() && !sizes.empty() && rows <= sizes.back()) {
     constexpr int64_t kSteps = 16;
     const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
     const int64_t step = std::max<int64_t>(1, power / kSteps);

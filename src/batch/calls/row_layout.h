@@ -90,8 +90,9 @@ class RowLayout {
   // many, and batches are larger: rows of 1 to 16 share one, of 17 to 32, of 33 to 64. Longer ones keep the
   // device busy.
   RowLayout on(const device::Traits& traits) &&;
-  // How many rows a run of so many has, where a device rounds them up: to the next of `sizes`. Ragged rows
-  // are padded as it is, and their runs are long: an eighth more at most, and up to 16 none.
+  // With how many rows a batch of so many is run: on a device that rounds them up, the next of `sizes`, if
+  // there is one. Ragged rows are padded as it is, and their runs are long: a batch of them gets an eighth
+  // more at most, and up to 16 rows none.
   int64_t rows_to_run(std::span<const int64_t> sizes, int64_t rows) const;
 
  private:

@@ -1,4 +1,4 @@
-// product.h: products of matrices of f64 and integers, one element a thread; tiled_product.h has the others.
+// product.h: products of matrices of f64 and integers, one element a thread, and what follows any product.
 //
 //   What       out[b, i, j] = activation(alpha * sum_k x[b, i, k] y[b, k, j] + beta * c[i, j] + bias[j]) +
 //              residual[b, i, j]; what is absent has address 0.

@@ -1,14 +1,17 @@
 // tensor_product.h: products of f32 matrices on tensor cores; a block computes a tile of the result.
 //
 //   What       As TiledProduct of tiled_product.h, of f32. x lies along k, y as it comes; k is not 0.
-//   Split      A factor is the sum of two TF32: a rounded one, and what that leaves. Three products of these
-//              are added. The fourth, of what both leave, is no more than f32 rounds away (Ootomo and Yokota
-//              2022, "Recovering single precision accuracy from Tensor Cores"; CUTLASS calls it 3xTF32).
-//   Order      Tensor cores round a sum of kStep products towards zero. Such sums are added in f32, so that
-//              the error is no greater than that of products in f32. Which group of warps takes which steps
-//              of k the shape says: a row's bits depend on the shape, and not on the rows beside it.
-//   Infinite   An infinite factor, or one that becomes so when it is rounded, leaves what is no number.
-//              Elements that are not finite are computed again, one product after another.
+//   Split      A factor is the sum of two TF32: a rounded one, and what that leaves, of which the last of 24
+//              bits may be lost. Three products of these are added, and the fourth, of what both leave, is
+//              not: it is 2^-22 of the product at most (Ootomo and Yokota 2022, "Recovering single precision
+//              accuracy from Tensor Cores"; CUTLASS calls it 3xTF32).
+//   Order      Tensor cores round towards zero. They add the products of a step, 3 * kStep, and such sums are
+//              added in f32: of many terms the error is no greater than that of f32, on average. Which group
+//              of warps takes which steps the shape says: a row's bits depend on the shape, and not on the
+//              rows beside it.
+//   Infinite   An infinite factor, or one that becomes so when it is rounded, leaves what is no number, and a
+//              sum that is rounded towards zero is never infinite. Elements that are no numbers, or near the
+//              greatest one, are computed again, one product after another, which takes far longer.
 //   Where      Compute capability 8.0 and newer.
 #pragma once
 
@@ -232,7 +235,7 @@ struct TensorProduct {
     }
   }
 
-  // A TF32, to the nearest, and what it leaves, of which a tensor core takes as many bits.
+  // A TF32, to the nearest, and what it leaves: of its 12 bits a tensor core takes 11.
   HEDDLE_DEVICE static void split(float x, uint32_t& rounded, uint32_t& rest) {
     constexpr uint32_t kHalf = (~kTf32Bits + 1) / 2;
     rounded = (bits_as<uint32_t>(x) + kHalf) & kTf32Bits;
@@ -391,13 +394,27 @@ struct TensorProduct {
     });
   }
 
-  HEDDLE_DEVICE float summed_again(const Lot& lot, int64_t i, int64_t j) const {
+  static HEDDLE_DEVICE bool is_doubtful(float sum) {
+    constexpr float kGreat = 1e38f;
+    return !(std::fabs(sum) < kGreat);
+  }
+  // Those of `left` sums of a row that are doubtful.
+  HEDDLE_DEVICE void sum_again(const Lot& lot, int64_t i, int64_t j, int left, Four<float>& sums) const {
     const auto at = [](uint64_t data, int64_t element) { return global<const float>(data)[element]; };
     const int64_t x = lot.x + (i - lot.row) * p.x_row, y = lot.y + (j - lot.column) * p.y_column;
-    float sum = 0;
-    HEDDLE_ROLLED
-    for (int64_t k = 0; k < p.k; ++k) sum = std::fma(at(p.x, x + k), at(p.y, y + k * p.y_row), sum);
-    return sum;
+    Four<float> again{};
+    HEDDLE_UNROLL_BY(4)
+    for (int64_t k = 0; k < p.k; ++k) {
+      const float factor = at(p.x, x + k);
+      HEDDLE_UNROLL
+      for (int e = 0; e < 4; ++e) {
+        if (e < left) again.v[e] = std::fma(factor, at(p.y, y + k * p.y_row + e * p.y_column), again.v[e]);
+      }
+    }
+    HEDDLE_UNROLL
+    for (int e = 0; e < 4; ++e) {
+      if (is_doubtful(sums.v[e])) sums.v[e] = again.v[e];
+    }
   }
 
   // Four of a row, or as many as the row has left.
@@ -411,12 +428,14 @@ struct TensorProduct {
       const int64_t element = (lot.batch * p.m + i) * p.n + j;
       const int left = p.n - j < 4 ? static_cast<int>(p.n - j) : 4;
       Four<float> all{};
+      bool doubtful = false;
       HEDDLE_UNROLL
       for (int e = 0; e < 4; ++e) {
         HEDDLE_UNROLL
         for (int group = 0; group < kGroups; ++group) all.v[e] += pool[group * Shape::kTileQuads + quad].v[e];
-        if (!std::isfinite(all.v[e]) && e < left) all.v[e] = summed_again(lot, i, j + e);
+        doubtful = doubtful || (e < left && is_doubtful(all.v[e]));
       }
+      if (doubtful) sum_again(lot, i, j, left, all);
       if (together) {
         EndOfSome<As<float>>::finish(p, all.v, element, i, j);
         continue;

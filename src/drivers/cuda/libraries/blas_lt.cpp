@@ -231,7 +231,7 @@ class BlasLt::Asked {
     for (const auto& each : rival_.others) ways.push_back({.word = each.word, .gain = each.gain});
     return ways;
   }
-  // The library's first proposal, but for f32 in few rows, where our tiles were faster on an H200.
+  // The library's first proposal, but for f32 in few rows, where our kernels were faster on an H200.
   Result<Chosen> unmeasured(Choices::Ways ways) const {
     constexpr int64_t kFewRows = 128;
     const BlasProblem& p = product_.problem_;
