@@ -93,4 +93,16 @@ inline std::string computes(const ChoosingDevice& how, const AskedProduct& produ
   return computes(*device_for(how), product, how.exact);
 }
 
+// The kernel that a plan names for it.
+inline std::string planned_for(device::Device& device, const AskedProduct& product) {
+  const MadeProduct made = product_of(product);
+  const auto module = device.load(made.graph, {}, device::plain_source(device), NoLocksHeld());
+  REQUIRE(module.ok());
+  const std::vector<ir::Extents> shapes = {{product.m, product.k}};
+  const auto plan = (*module)->plan(shapes, UINT64_MAX, NoLocksHeld());
+  REQUIRE(plan.ok());
+  const std::string& path = plan->nodes[0].path;
+  return path.substr(0, path.find_first_of(" ;,"));
+}
+
 }  // namespace heddle::cuda
