@@ -315,6 +315,13 @@ TEST_CASE("where a device rounds up the number of rows a run of ragged ones has 
     CHECK(equal.rows_to_run(sizes, row.rows) == row.equal);
     CHECK(ragged.rows_to_run(any, row.rows) == row.rows);
   }
+  // What is made room for is enough for fewer rows, too.
+  for (const std::vector<int64_t>& of : {sizes, std::vector<int64_t>{1, 100}}) {
+    for (int64_t rows = 1; rows <= 130; ++rows) {
+      CAPTURE(rows);
+      CHECK(ragged.rows_to_run(of, rows) >= std::max(rows, ragged.rows_to_run(of, rows - 1)));
+    }
+  }
 }
 
 TEST_CASE("a layout refuses rows that it could not take apart again") {

@@ -94,7 +94,7 @@ int64_t RowLayout::rows_to_run(std::span<const int64_t> sizes, int64_t rows) con
     constexpr int64_t kSteps = 16;
     const auto power = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(rows)));
     const int64_t step = std::max<int64_t>(1, power / kSteps);
-    return (rows + step - 1) / step * step;
+    return std::min((rows + step - 1) / step * step, sizes.back());  // more rows never get fewer
   }
   const auto next = std::lower_bound(sizes.begin(), sizes.end(), rows);
   return next == sizes.end() ? rows : *next;

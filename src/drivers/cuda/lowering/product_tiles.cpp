@@ -37,6 +37,7 @@ constexpr ProductTile kTensorTiles[] = {
 };
 constexpr int64_t kMostFewRows = 96;
 constexpr char kFewRows[] = "ours for few rows";
+constexpr float kGainOfFewRows = 1.2F;
 
 int64_t count_of(const ProductTile& tile, const ProductParams& params) {
   return params.batches * ((params.m + tile.rows - 1) / tile.rows) *

@@ -26,8 +26,6 @@ struct OwnProduct {
   float gain = 1;  // by which it has to beat the library's (chosen_once.h)
 };
 
-inline constexpr float kGainOfFewRows = 1.2f;
-
 // Of the product of the node's first two inputs.
 TileLaunch tiles_for(const Lowering& l, const ProductParams& params);
 // Those that may compute it beside the tiles.
