@@ -209,6 +209,7 @@ Status Runtime::begin(InFlight& started, Model& model, const Call& call) {
                                                                   parts_->allocator->limit(), call.deadline,
                                                                   [&] { return model.check(call.inputs); });
                     }));
+  if (runs_in_slot(call)) return submit_in_slot(started, model, call, std::move(program));
   HEDDLE_TRY(started.binding.bind(*parts_->allocator, *device_, model, *program, call));
   const bool with_lane = device_->traits().synchronous && call.slot == nullptr;
   return with_lane ? run_with_lane(started, model, call, std::move(program))
@@ -302,6 +303,7 @@ Result<std::vector<View>> Runtime::finish(InFlight& started, Deadline deadline) 
     HEDDLE_TRY(started.stream->await(started.value, started.may_leave ? deadline : Deadline::never()));
     HEDDLE_TRY(started.faults->whole());
   }
+  if (started.is_in_slot) return started.slot->run().outputs();
   started.binding.copy_back();
   return started.binding.take_outputs();
 }

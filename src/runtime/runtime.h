@@ -43,6 +43,7 @@ struct InFlight {
   Gate::Pass inside;
   Binding binding = {};      // whose outputs finish() takes
   Ref<Slot> slot = nullptr;  // which they may lie in
+  bool is_in_slot = false;   // they do, and the slot says where
   Ref<device::RowFaults> faults = nullptr;
   Ref<Stream> stream = nullptr;  // null: it is over
   uint64_t value = 0;            // on the stream's timeline
@@ -179,6 +180,9 @@ class Runtime {
   std::optional<Views> given_outputs(PreparedCall& call, const OnStream& given) const;
   Status begin(InFlight& started, Model& model, const Call& call);
   Status submit_staged(InFlight& started, Model& model, const Call& call, Ref<const device::Program> program);
+  bool runs_in_slot(const Call& call) const;
+  Status submit_in_slot(InFlight& started, const Model& model, const Call& call,
+                        Ref<const device::Program> program);
   Result<device::View> stage(const device::View& view, bool write, Deadline deadline);
   using Enter = Result<Permit> (Governor::*)(ModelId, Deadline, DuringHold);
   Status enter_on(Stream& stream, Enter enter, ModelId who, Deadline deadline, Entry& entry,

@@ -34,9 +34,9 @@ TEST_CASE("what each caller of a batch writes is on a cache line that others do 
   Stocked s;
   const Ref<FormingBatch> lent = s.lent(4);
   const FormingBatch& batch = *lent;
-  const std::vector<uintptr_t> lines = {line_of(&batch.members), line_of(&batch.rows),
-                                        line_of(&batch.unwritten), line_of(&batch.untold),
-                                        line_of(&batch.outputs)};
+  const std::vector<uintptr_t> lines = {line_of(&batch.members),   line_of(&batch.rows),
+                                        line_of(&batch.unwritten), line_of(&batch.answered),
+                                        line_of(&batch.untold),    line_of(&batch.outputs)};
   for (size_t i = 1; i < lines.size(); ++i) CHECK(lines[i] > lines[i - 1]);
 }
 

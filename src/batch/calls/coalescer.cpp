@@ -17,7 +17,8 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       padding_(std::move(padding)),
       options_(options),
       born_(fork_generation()),
-      stock_(std::make_shared<BatchStock>(static_cast<size_t>(options.lanes) + kShown, options.look_on != 0)),
+      stock_(std::make_shared<BatchStock>(3 * static_cast<size_t>(options.lanes) + kShown,
+                                          options.look_on != 0)),
       door_(runtime_->governor().limit(), options.max_rows),
       // As many as may run at once, and one that keeps the time and answers meanwhile.
       leaders_(options.lanes_alone + 1 + options.more_leaders, options.outlives, options.look_on) {
@@ -59,6 +60,7 @@ void Coalescer::refuse() {
     for (const Batch& batch : refused) {
       batch->taken = batch->done = batch->refused = true;
       batch->failure = model_->closed_status();
+      batch->show_answer();
       state->stats.parked -= batch->living;
       state->inside -= static_cast<int>(batch->living);
       state->inside_rows -= batch->living_rows;

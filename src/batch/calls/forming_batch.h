@@ -149,8 +149,11 @@ struct FormingBatch {
   // Members without a thread. Each adds itself before it counts as written, which publishes it.
   Atomic<size_t> absents{0};
   // What a member says of itself before it counts as written: it led the batch before. 0: none did.
-  Atomic<size_t> led_before{0};          // its seat, and 1
-  Atomic<Pace*> pace{nullptr};           // of the members, or of some; null: none is paced
+  Atomic<size_t> led_before{0};  // its seat, and 1
+  Atomic<Pace*> pace{nullptr};   // of the members, or of some; null: none is paced
+  // The result is there. Set with release by who publishes it, while it decides what runs next: those who
+  // look need not wait for that, nor to be told.
+  alignas(64) Atomic<bool> answered{false};
   alignas(64) Atomic<size_t> untold{0};  // seats from here on have not been told the result
   // Seats from here on have not been looked at for members without a thread that await their answer.
   alignas(64) Atomic<size_t> next_absent{0};
@@ -178,6 +181,7 @@ struct FormingBatch {
     awaits = taken = done = refused = each_alone = false;
     leader = desk = kNoSeat;
     unwritten.store_relaxed(0);
+    answered.store_relaxed(false);
     untold.store_relaxed(0);
     next_absent.store_relaxed(0);
     absents.store_relaxed(0);
@@ -192,8 +196,8 @@ struct FormingBatch {
     faults.reset();
   }
 
-  // The result is there: the first to tell of it wrote this behind it.
-  bool is_answered() const { return untold.load_acquire() != 0; }
+  void show_answer() { answered.store_release(true); }
+  bool is_answered() const { return answered.load_acquire(); }
   // The next member that neither has the result nor has left is told that it is there, and returned; null:
   // there is none. A batch that is refused may have seats whose callers still write them.
   const Member* tell_one() {

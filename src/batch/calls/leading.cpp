@@ -237,6 +237,7 @@ void Coalescer::publish(FormingBatch& batch, Run run, size_t seat) {
     state->stats.calls += batch.living;
     after_run(*state, batch.row_extents, run, batch.rows, static_cast<int>(batch.living), batch.living_rows);
     hint(crowd_, crowd(*state, run.took));
+    batch.show_answer();
     advance(*state, nullptr, next);
   }
   wake(next);  // the next leader first: a lane is free

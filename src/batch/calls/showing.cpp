@@ -248,9 +248,13 @@ OpenSeats::Limits Coalescer::limits_of(State& state, const FormingBatch& batch, 
   const Limits limit = limits(state, batch.row_extents);
   Running runs = running(state);
   if (state.returning_rows == 0) ++runs.active;  // who comes next is one more
-  int64_t ask_at = rows_per_batch(runs, limit);
+  const int64_t share = rows_per_batch(runs, limit);
+  int64_t ask_at = share;
   if (runs.busy < runs.lanes && state.returning > 0) ask_at = std::min(ask_at, batch.rows + state.returning);
-  const int64_t most = std::min({batch.capacity, limit.max_rows, batch.rows + may_park});
+  // Where a run of more rows takes longer, those who come until it is taken have seats in the next one.
+  const auto& sizes = runtime_->device().traits().row_sizes;
+  const int64_t full = sizes.empty() ? batch.capacity : batch.layout.rows_to_run(sizes, share);
+  const int64_t most = std::min({full, batch.capacity, limit.max_rows, batch.rows + may_park});
   return {std::min(ask_at, most), most};
 }
 

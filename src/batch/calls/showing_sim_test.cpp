@@ -93,4 +93,25 @@ TEST_CASE("simulated: a seat that is given up in a batch which is refused takes 
   });
 }
 
+// A share is at most four rows, of six callers and one more on two lanes. Who takes its last seat has rows to
+// write before it asks.
+TEST_CASE("simulated: where larger runs take longer nobody joins a batch that has its share") {
+  holds_for_seeds(300, [](Simulation& sim) {
+    constexpr int kCallers = 6, kCalls = 4;
+    CoalescerOptions options = with(2);
+    options.door = false;
+    Fixture fixture(options, false, false, {.row_sizes = {1, 2, 3, 4, 5, 6, 7, 8}});
+    run_together(kCallers, [&](int caller) {
+      for (int i = 0; i < kCalls; ++i)
+        sim.expect(fixture.answers(1, static_cast<float>(caller * kCalls + i)), "its own rows");
+    });
+    int64_t rows = 0;
+    for (const ir::Extents& run : fixture.runs()) {
+      sim.expect(run[0] <= 4, text("a run of ", run[0], " rows"));
+      rows += run[0];
+    }
+    sim.expect(rows == kCallers * kCalls, "each row ran once");
+  });
+}
+
 }  // namespace heddle::batch

@@ -24,6 +24,7 @@ Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind, Callbacks callba
 
 void Slot::let_go(Ref<Buffer>& buffer) {
   if (buffer == nullptr) return;
+  run_.clear();
   held(buffer->memory()).sub_relaxed(buffer->memory().bytes());
   buffer = nullptr;
 }
@@ -64,11 +65,12 @@ void Slot::each_buffer(F&& f) const {
 }
 
 bool Slot::is_quiet() {
-  bool quiet = true;
+  bool quiet = last_.done();
   each_buffer([&](Buffer& buffer) {
     quiet = quiet && buffer.pending().empty();
     buffer.forget_writer();
   });
+  if (quiet) run_.rest();  // else its list may still be read
   return quiet;
 }
 

@@ -13,6 +13,7 @@
 
 #include "base/atomic.h"
 #include "runtime/memory/allocator.h"
+#include "runtime/memory/slot_run.h"
 
 namespace heddle::runtime {
 
@@ -47,6 +48,14 @@ class Slot {
   // after a failure something is, for good.
   bool is_quiet();
 
+  // `buffer` is where callers write this input.
+  bool stages(size_t index, const Ref<device::Buffer>& buffer) const {
+    return index < inputs_.size() && buffer != nullptr && inputs_[index].staging == buffer;
+  }
+  SlotRun& run() { return run_; }
+  // A run of run(), which marks no buffer.
+  void in_use_until(device::Point last) { last_ = std::move(last); }
+
   const Ref<device::Buffer>& arena() const { return arena_; }  // null: no program has needed one
   const Port& input(size_t index) const { return inputs_[index]; }
   const Port& output(size_t index) const { return outputs_[index]; }
@@ -67,6 +76,8 @@ class Slot {
   const Ref<Held> held_;
   Ref<device::Buffer> arena_;
   std::vector<Port> inputs_, outputs_;
+  SlotRun run_;
+  device::Point last_;
 };
 
 }  // namespace heddle::runtime

@@ -1,6 +1,7 @@
 #include "runtime/streams/stream.h"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include "base/fork.h"
@@ -27,6 +28,12 @@ Result<uint64_t> Turn::submit(CommandList list, Submission extras) {
   if (extras.joins && stream_->may_hold_back(list))
     return stream_->hold_back(std::move(list), std::move(extras));
   return stream_->submit_in_flight(std::move(list), std::move(extras));
+}
+
+Result<uint64_t> Turn::submit_prepared(const CommandList& list, Submission extras) {
+  static_cast<void>(send());  // as in submit()
+  HEDDLE_TRY(stream_->check_usable());
+  return stream_->submit_prepared(list, std::move(extras));
 }
 
 std::optional<Result<uint64_t>> Turn::try_join(CommandList& list, Submission& extras) {
@@ -227,6 +234,16 @@ Result<uint64_t> Stream::submit_in_flight(CommandList list, Submission extras) {
   return value;
 }
 
+Result<uint64_t> Stream::submit_prepared(const CommandList& list, Submission extras) {
+  assert(!synchronous_ && !foreign_.has_value());
+  drop_finished();
+  Record& record = add_record({}, std::move(extras));
+  record.prepared = &list;
+  const uint64_t value = take_value();
+  HEDDLE_TRY(start(record));
+  return value;
+}
+
 // Until it is accepted it stays, whoever drops what is over.
 Stream::Record& Stream::add_record(CommandList list, Submission extras, int runs_together) {
   Records one;
@@ -257,7 +274,8 @@ Status Stream::start(Record& record) {
   const uint64_t value = record.value;
   const bool awaited = record.extras.awaited;
   Status status = or_exhausted("a submission", [&]() -> Status {
-    HEDDLE_TRY(cause_of(record.list, queue_->submit(record.list, value, NoLocksHeld{})));
+    const CommandList& list = record.prepared == nullptr ? record.list : *record.prepared;
+    HEDDLE_TRY(cause_of(list, queue_->submit(list, value, NoLocksHeld{})));
     if (!foreign_.has_value()) return {};
     return device_->hold_stream(*foreign_, {timeline(), value}, NoLocksHeld{});
   });

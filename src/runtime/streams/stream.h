@@ -71,6 +71,9 @@ class Turn {  // the right to submit to one stream; move-only
   //                 have written
   //   unavailable   the runtime is closed
   Result<uint64_t> submit(device::CommandList list, Submission extras = {});
+  // The same, of commands that name nothing but `extras.slot`, which nobody else uses: they wait for nothing,
+  // and no buffer is marked. `list` stays as it is until the work is over. On an asynchronous device.
+  Result<uint64_t> submit_prepared(const device::CommandList& list, Submission extras);
   // Adds a run to what the stream holds back, without a Permit of its own. Nothing: it cannot, and nothing is
   // held back any more.
   std::optional<Result<uint64_t>> try_join(device::CommandList& list, Submission& extras);
@@ -132,7 +135,8 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
     bool accepted;  // the queue's submit() has returned. Work may be over before: the list is still read
     device::CommandList list;
     Submission extras;
-    std::vector<Submission> joined = {};  // what came later to the same submission
+    const device::CommandList* prepared = nullptr;  // in the place of `list`: the submitter's
+    std::vector<Submission> joined = {};            // what came later to the same submission
   };
   using Records = std::list<Record>;  // each stays where it is
   enum : uint32_t { kFree, kTaken, kAwaited };
@@ -155,6 +159,7 @@ class Stream final : public Holder, public std::enable_shared_from_this<Stream> 
   void set_accepted(Record& record);
   void leave_to_reaper(uint64_t value);
   Result<uint64_t> submit_in_flight(device::CommandList list, Submission extras);
+  Result<uint64_t> submit_prepared(const device::CommandList& list, Submission extras);
 
   const Ref<device::Device> device_;  // outlives the queue
   const std::unique_ptr<device::Queue> queue_;
