@@ -26,9 +26,7 @@ Ref<FormingBatch> BatchStock::take(const RowLayout& layout, std::span<const ir::
     auto& entries = idle->entries;
     const auto last_that_is = [&](bool used) {
       return std::find_if(entries.rbegin(), entries.rend(), [&](const Entry& each) {
-        const FormingBatch& batch = *each.batch;
-        return each.is_used == used && &batch.layout == &layout && batch.capacity >= rows &&
-               same_rows(batch.row_extents, row_extents);
+        return each.is_used == used && each.is_for(layout, row_extents, rows);
       });
     };
     auto found = last_that_is(false);
@@ -40,6 +38,12 @@ Ref<FormingBatch> BatchStock::take(const RowLayout& layout, std::span<const ir::
   }
   if (taken.is_used) taken.batch->renew();
   return lend(std::move(taken.batch));
+}
+
+bool BatchStock::has(const RowLayout& layout, std::span<const ir::Extents> row_extents, int64_t rows) const {
+  const auto idle = idle_.lock();
+  return std::ranges::any_of(idle->entries,
+                             [&](const Entry& each) { return each.is_for(layout, row_extents, rows); });
 }
 
 void BatchStock::tidy() {

@@ -28,6 +28,8 @@ class BatchStock : public std::enable_shared_from_this<BatchStock> {
   Ref<FormingBatch> lend(std::unique_ptr<FormingBatch> batch);
   // For so many rows; null: there is none.
   Ref<FormingBatch> take(const RowLayout& layout, std::span<const ir::Extents> row_extents, int64_t rows);
+  // Whether take() would find one now.
+  bool has(const RowLayout& layout, std::span<const ir::Extents> row_extents, int64_t rows) const;
   void tidy();  // empties one that came back
   void drop();
   bool keeps() const { return idle_.lock()->keeps; }  // since the last drop() some were lent
@@ -36,6 +38,10 @@ class BatchStock : public std::enable_shared_from_this<BatchStock> {
   struct Entry {
     std::unique_ptr<FormingBatch> batch;
     bool is_used = false;  // as its callers left it
+    bool is_for(const RowLayout& layout, std::span<const ir::Extents> row_extents, int64_t rows) const {
+      return &batch->layout == &layout && batch->capacity >= rows &&
+             same_rows(batch->row_extents, row_extents);
+    }
   };
   struct Idle {
     std::vector<Entry> entries;  // the last to come back last

@@ -109,7 +109,7 @@ Result<Coalescer::Views> Coalescer::join(std::span<const View> inputs, Deadline 
   const Caller caller{inputs, lies, shape, deadline, &keep};
   Here me;
   Next next;
-  if (std::optional<Claimed> claimed = claim(caller, true)) {
+  if (std::optional<Claimed> claimed = claim(caller, Stays::yes)) {
     next = write_claimed(*claimed, caller);
     me = std::move(claimed->me);
   } else {
@@ -142,9 +142,11 @@ Status Coalescer::submit(Submission call) {
   }
   // There until it is answered, which is not before the rows of all seats of its batch are written.
   const Caller caller{inputs, lies, shape, call.deadline};
-  if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller, false)) {
+  if (std::optional<Claimed> claimed = alone ? std::nullopt : claim(caller, Stays::no)) {
     const bool asks = leave_empty(claimed->me, std::move(call.absent));
     claimed->asks = claimed->asks || asks;
+    if (claimed->asks || call.cancel.stop_possible() || !call.deadline.is_never())
+      claimed->me.batch = desks_[claimed->desk];
     watch(claimed->me, call.cancel);
     follow(claimed->me, write_claimed(*claimed, caller));
     return {};

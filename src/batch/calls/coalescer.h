@@ -190,7 +190,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   };
   struct Claimed {
     Here me;
-    bool asks = false;  // the policy, once its rows are written
+    size_t desk = 0;    // of its batch, until its rows are written
+    bool asks = false;  // the policy, once they are
   };
   struct Run {
     Result<Views> result;
@@ -243,9 +244,12 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
 
   // Without a batch: to run alone. With `absent` there always is one, and `absent` is moved into its seat.
   Result<Arrival> arrive(const Caller& caller, bool alone, std::unique_ptr<Absent> absent);
-  // A seat of a batch on show, its rows not yet written. `may_look`: for one, among many callers.
-  std::optional<Claimed> claim(const Caller& caller, bool may_look);
-  std::optional<Claimed> try_claim(const Caller& caller, bool& met_others);
+  // A seat of a batch on show, its rows not yet written. A caller that stays there may look for one, among
+  // many, and keeps the batch. For one that leaves it empty and does not ask the desk keeps it, until its
+  // rows are written: it does not write the batch's count, which all callers write.
+  enum class Stays : bool { no, yes };
+  std::optional<Claimed> claim(const Caller& caller, Stays stays);
+  std::optional<Claimed> try_claim(const Caller& caller, Stays stays, bool& met_others);
   Next write_claimed(const Claimed& claimed, const Caller& caller);
   void give_up(const Here& me, bool asks);
   Result<Batch> make_batch(const Caller& caller, bool alone) const;

@@ -12,33 +12,35 @@ namespace heddle::batch {
 
 // Waits a moment where the next batch is about to be on show: among many callers for a few turns, as whoever
 // shows it may need this core. All of them at the lock would sleep there, one after the other.
-std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller, bool may_look) {
+std::optional<Coalescer::Claimed> Coalescer::claim(const Caller& caller, Stays stays) {
   const CallShape& shape = caller.shape;
   if (shape.is_empty() || shape.rows >= options_.max_rows) return std::nullopt;
   constexpr Patience kFewTurns{Duration(0), 4};
   bool met_others = false;  // rows of another kind, which look alike
-  std::optional<Claimed> claimed = try_claim(caller, met_others);
+  std::optional<Claimed> claimed = try_claim(caller, stays, met_others);
   const auto is_over = [&] {
-    if (!met_others) claimed = try_claim(caller, met_others);
+    if (!met_others) claimed = try_claim(caller, stays, met_others);
     return met_others || claimed.has_value();
   };
   for (Backoff pause; !claimed.has_value() && replacing_.load_relaxed() && pause.spin();) {
     if (is_over()) break;
   }
   const int crowd = crowd_.load_relaxed();
-  if (may_look && !claimed.has_value() && crowd > kSmallCrowd)
+  if (stays == Stays::yes && !claimed.has_value() && crowd > kSmallCrowd)
     static_cast<void>(look_for(is_over, crowd, kFewTurns, caller.deadline));
   return claimed;
 }
 
-std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller, bool& met_others) {
+std::optional<Coalescer::Claimed> Coalescer::try_claim(const Caller& caller, Stays stays, bool& met_others) {
   const CallShape& shape = caller.shape;
   const uint16_t kind = kind_of(shape.row_extents, &caller.layout != &equal_);
   const uint32_t first = first_.load_relaxed();
   auto seat = open_[first].claim(kind, shape.rows);
   if (!seat.has_value()) seat = open_[1 - first].claim(kind, shape.rows);
   if (!seat.has_value()) return std::nullopt;
-  const Claimed claimed{{desks_[seat->desk], seat->seat, true}, seat->asks};
+  const Batch& batch = desks_[seat->desk];
+  const bool keeps = stays == Stays::yes || seat->asks || !lies_alike(*batch, caller);
+  Claimed claimed{{keeps ? batch : Batch(Batch(), batch.get()), seat->seat, true}, seat->desk, seat->asks};
   fill(claimed.me, seat->first, caller);
   if (lies_alike(*claimed.me.batch, caller)) return claimed;
   give_up(claimed.me, claimed.asks);
@@ -56,6 +58,7 @@ Coalescer::Next Coalescer::write_claimed(const Claimed& claimed, const Caller& c
 // Who opens a batch sees to the next one, so that others do not wait for its memory. If there is none, who
 // opens that one will say so. Let go, it is in stock.
 void Coalescer::stock_like(const Caller& caller, const FormingBatch& batch) const {
+  if (stock_->has(batch.layout, batch.row_extents, batch.capacity)) return;  // one came back meanwhile
   const Result<Batch> made = allocate_batch(caller, batch.capacity);
   if (made.ok()) (*made)->row_extents = batch.row_extents;
 }
@@ -88,19 +91,21 @@ void Coalescer::give_up(const Here& me, bool asks) {
 Coalescer::Next Coalescer::written(const Here& me, bool asks) {
   if (!me.batch->is_last_to_write()) return asks ? ask(me) : Next{};
   Next next;
+  Batch batch;
   const bool refused = [&] {
     auto state = state_.lock();
     count_in(*state);
-    if (me.batch->done) {
-      clear_desk(*state, *me.batch);
+    batch = me.batch->desk == FormingBatch::kNoSeat ? me.batch : desks_[me.batch->desk];
+    if (batch->done) {
+      clear_desk(*state, *batch);
       return true;
     }
-    hand_over(*state, me.batch, &me, next);
-    if (me.batch->living == 0) advance(*state, nullptr, next);
+    hand_over(*state, batch, &me, next);
+    if (batch->living == 0) advance(*state, nullptr, next);
     return false;
   }();
   wake(next);
-  if (refused) answer_refused(me.batch);
+  if (refused) answer_refused(batch);
   return next;
 }
 
