@@ -55,7 +55,7 @@ struct Work {
 };
 
 struct Question {
-  std::vector<Tensor> inputs;
+  std::vector<Tensor> owned, inputs;
   Tensor answer;     // the host's
   float greatest{};  // of its values, without their signs
 };
@@ -94,7 +94,9 @@ Question question_of(const Model& host, const Setting& setting, int64_t rows, un
     } else {
       give_up("inputs have to be f32 or i64");
     }
-    made.inputs.push_back(std::move(tensor));
+    // Borrowed: the callers of a question would all write the count of who owns it.
+    made.inputs.push_back(Tensor::borrow(tensor.data(), port.dtype, shape));
+    made.owned.push_back(std::move(tensor));
   }
   made.answer = host(std::span<const Tensor>(made.inputs)).front();
   for (const float value : made.answer.values<float>())
@@ -206,7 +208,7 @@ class Bench {
   // Waves: so many submissions, each of which is sent again by its own answer until the end. Answers of one
   // caller may come on several threads.
   void keep_outstanding(const Model& model, size_t count, Caller& caller, Steady::time_point end) const {
-    struct Seat {
+    struct alignas(64) Seat {  // its answers come on other threads than its neighbours'
       size_t at = 0;
       std::vector<double> us;
       Atomic<uint32_t> over{0};

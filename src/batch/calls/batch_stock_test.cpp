@@ -125,7 +125,7 @@ TEST_CASE("what a batch holds of its callers is let go with it, though nobody wa
   const auto held = std::make_shared<int>(7);
   Ref<FormingBatch> batch = s.lent(4);
   batch->seats = 1;
-  batch->absents.add_relaxed(1);
+  batch->unwritten.add_relaxed(FormingBatch::kAbsent);
   batch->members[0].absent = submitted({}, {}, held);
   REQUIRE(held.use_count() == 2);
   batch.reset();
@@ -150,7 +150,7 @@ TEST_CASE("a stock of batches that nobody has used or empties keeps those that c
   REQUIRE(again != nullptr);
   FormingBatch* const which = again.get();
   again->seats = 1;
-  again->absents.add_relaxed(1);
+  again->unwritten.add_relaxed(FormingBatch::kAbsent);
   again.reset();
   CHECK(s.stock->take(s.layout, s.kind, 4).get() == which);
 }

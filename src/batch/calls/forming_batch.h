@@ -144,10 +144,10 @@ struct FormingBatch {
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member. Once done: who published
   size_t desk = kNoSeat;    // where callers without the lock find it
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
-  // to zero is the last one (acq_rel), and sees what all have written.
+  // to zero is the last one (acq_rel), and sees what all have written. kAbsent for each of those that are
+  // written which has no thread, so that a member changes one word that all change.
+  static constexpr int64_t kAbsent = int64_t{1} << 32;
   alignas(64) Atomic<int64_t> unwritten{0};
-  // Members without a thread. Each adds itself before it counts as written, which publishes it.
-  Atomic<size_t> absents{0};
   // What a member says of itself before it counts as written: it led the batch before. 0: none did.
   Atomic<size_t> led_before{0};  // its seat, and 1
   Atomic<Pace*> pace{nullptr};   // of the members, or of some; null: none is paced
@@ -184,7 +184,6 @@ struct FormingBatch {
     answered.store_relaxed(false);
     untold.store_relaxed(0);
     next_absent.store_relaxed(0);
-    absents.store_relaxed(0);
     led_before.store_relaxed(0);
     pace.store_relaxed(nullptr);
     inputs.clear();
@@ -222,19 +221,20 @@ struct FormingBatch {
   // The seats of a batch that nobody joins any more are written.
   bool is_written_when_taken() {
     const auto all = static_cast<int64_t>(seats);
-    const bool written = unwritten.add_acq_rel(all) + all == 0;
+    const bool written = is_zero(unwritten.add_acq_rel(all) + all);
     seam::did("batch.expect_rows", written);
     return written;
   }
-  bool is_last_to_write() {
-    const bool last = unwritten.sub_acq_rel(1) == 1;
+  bool is_last_to_write(bool is_absent) {
+    const int64_t mine = (is_absent ? kAbsent : 0) - 1;
+    const bool last = is_zero(unwritten.add_acq_rel(mine) + mine);
     seam::did("batch.write", last);
     return last;
   }
 
   // Once all seats are written.
-  bool has_absents() const { return absents.load_relaxed() != 0; }
-  bool has_threads() const { return absents.load_relaxed() < seats; }
+  bool has_absents() const { return absents() != 0; }
+  bool has_threads() const { return absents() < seats; }
 
   // Of the seats from `first` up to `last` one has a member without a thread that did not leave. Once done.
   bool awaits_answers(size_t first, size_t last) const {
@@ -263,6 +263,11 @@ struct FormingBatch {
     }
     return first_living();
   }
+
+ private:
+  static bool is_zero(int64_t unwritten) { return static_cast<uint32_t>(unwritten) == 0; }
+  // Also of a batch that was never taken: what is below zero is less than half of kAbsent.
+  size_t absents() const { return static_cast<size_t>((unwritten.load_relaxed() + kAbsent / 2) / kAbsent); }
 };
 
 }  // namespace heddle::batch

@@ -24,7 +24,7 @@ struct Taken {
   void leave_empty(size_t seat) {
     batch.members[seat].absent = submitted({});
     batch.members[seat].leave_empty();
-    batch.absents.add_relaxed(1);
+    batch.unwritten.add_relaxed(FormingBatch::kAbsent);
   }
   // Whose seats have been told, and takes that back.
   std::set<size_t> told() {
@@ -83,12 +83,12 @@ TEST_CASE("what a seat without a thread is told is the teller's to do") {
 
 TEST_CASE("the last to write a batch that is taken learns it, or who takes the batch") {
   Taken t(2);
-  CHECK_FALSE(t.batch.is_last_to_write());  // not taken yet
+  CHECK_FALSE(t.batch.is_last_to_write(false));  // not taken yet
   CHECK_FALSE(t.batch.is_written_when_taken());
-  CHECK(t.batch.is_last_to_write());
+  CHECK(t.batch.is_last_to_write(true));
   Taken written(2);
-  CHECK_FALSE(written.batch.is_last_to_write());
-  CHECK_FALSE(written.batch.is_last_to_write());
+  CHECK_FALSE(written.batch.is_last_to_write(true));
+  CHECK_FALSE(written.batch.is_last_to_write(false));
   CHECK(written.batch.is_written_when_taken());
 }
 

@@ -124,7 +124,6 @@ Coalescer::Here Coalescer::sit_down(State& state, const Batch& batch, const Call
 bool Coalescer::leave_empty(const Here& me, std::unique_ptr<Absent> absent) {
   Member& member = me.member();
   member.absent = std::move(absent);
-  me.batch->absents.add_relaxed(1);
   member.leave_empty();
   if (member.seat.take(Seat::Note::done)) me.batch->tell_next();  // refused; others wait to be told
   return member.seat.take(Seat::Note::ask);

@@ -89,7 +89,7 @@ void Coalescer::give_up(const Here& me, bool asks) {
 
 // After its rows are there. Who writes the last of a batch that is taken leads it, or has another one do so.
 Coalescer::Next Coalescer::written(const Here& me, bool asks) {
-  if (!me.batch->is_last_to_write()) return asks ? ask(me) : Next{};
+  if (!me.batch->is_last_to_write(me.member().is_absent.load_relaxed())) return asks ? ask(me) : Next{};
   Next next;
   Batch batch;
   const bool refused = [&] {
