@@ -2,7 +2,7 @@
 //           memory, and how long does each wait?
 // Read as   One line of JSON a measurement: rows/s, p50 and p99 of a call, batches and their mean rows.
 // Checked   Every answer, within --tolerance of the greatest value, against the device "host", asked once
-//           for a pool of inputs: one whole in 256 of a caller's, of the others every 101st value, others each
+//           for a pool of inputs: one in 256 of a caller whole, of the others every 101st value, others each
 //           time, as the probe of ../shared does it. The checks are part of the time; PyTorch's answers are
 //           checked before it. A wrong answer ends the program with 1.
 // Usage     cuda_callers --model FILE [--device cuda | --devices cuda] [--max_batch 64] [--models 1]

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -158,7 +159,8 @@ struct FormingBatch {
   // Seats from here on have not been looked at for members without a thread that await their answer.
   alignas(64) Atomic<size_t> next_absent{0};
 
-  // The run, while a leader waits for it; the next one goes on if that one leaves.
+  // The run, while a leader waits for it; the next one goes on if that one leaves. Its inputs lie in the
+  // slot, and stay for the next batch here.
   alignas(64) std::vector<device::View> inputs;
   std::optional<runtime::InFlight> in_flight;  // once its end is shown: of who claimed that
   RunEnd end;
@@ -186,7 +188,6 @@ struct FormingBatch {
     next_absent.store_relaxed(0);
     led_before.store_relaxed(0);
     pace.store_relaxed(nullptr);
-    inputs.clear();
     in_flight.reset();
     end.renew();
     told_at = nullptr;
@@ -262,6 +263,17 @@ struct FormingBatch {
       if (!members[seat].gone && !members[seat].is_absent.load_relaxed()) return seat;
     }
     return first_living();
+  }
+
+  // Its inputs are those of the last run here: equal rows, as many. Zeros are written behind those that came.
+  bool stages_again() const {
+    if (layout.ragged() || inputs.empty() || inputs.front().extents[0] != run_rows) return false;
+    for (const device::View& view : inputs) {
+      const uint64_t row = view.bytes() / static_cast<uint64_t>(run_rows),
+                     used = row * static_cast<uint64_t>(rows);
+      std::memset(view.host() + used, 0, view.bytes() - used);
+    }
+    return true;
   }
 
  private:

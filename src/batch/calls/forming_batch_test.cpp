@@ -52,6 +52,20 @@ TEST_CASE("of several notes a seat finds the most important one first, each once
   CHECK_FALSE(seat.take(Note::ask));
 }
 
+TEST_CASE("inputs of as many rows as the last run here had stay, with zeros behind the rows that came") {
+  Taken t(3);
+  std::vector<float> rows(8, 7);
+  t.batch.rows = 3;
+  t.batch.run_rows = 4;
+  CHECK_FALSE(t.batch.stages_again());  // nothing ran here
+  t.batch.inputs = {
+      device::View::contiguous(reinterpret_cast<std::byte*>(rows.data()), ir::DType::kF32, {4, 2})};
+  CHECK(t.batch.stages_again());
+  CHECK(rows == std::vector<float>{7, 7, 7, 7, 7, 7, 0, 0});
+  t.batch.run_rows = 8;
+  CHECK_FALSE(t.batch.stages_again());
+}
+
 TEST_CASE("a result is told to a few by each who has it, and to no one twice") {
   Taken t(6);
   t.batch.tell_next();
