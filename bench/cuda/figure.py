@@ -5,8 +5,9 @@ Peers     PyTorch eager, torch.compile(mode="reduce-overhead") and CUDA graphs r
           without TF32. A peer that fails is a mistake, is named, and is not timed.
 Read as   ratios, round by round, with their quartiles, beside the bars of issue 19. `roofline` has, for each
           case of callers in C++, what bounds it (bench/cuda/roofline.py), and how busy the card was.
-Checked   cuda_callers (bench/cuda/callers.cpp) compares every answer with the host's, and the time of that is
-          in Heddle's figures; peers' first answers of each thread are compared with PyTorch's on the CPU.
+Checked   cuda_callers (bench/cuda/callers.cpp) compares some values of every answer, and all of some, with
+          the host's, and the time of that is in Heddle's figures; peers' first answers of each thread are
+          compared with PyTorch's on the CPU.
 
 --rows measures some of the rows. None begins after --limit seconds: it is named in `left_out`, as are
 settings with which a peer fails that works with others.

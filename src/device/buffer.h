@@ -6,7 +6,7 @@
 //              `staging` is pinned memory of the host that the device can read and write. With unified memory
 //              both are the same, and drivers are asked for `device` only.
 //   Invariant  A Buffer in an in-flight record cannot die: holding it is keeping it. Its history names every
-//              submission that may still touch it.
+//              submission that may still touch it, but of one slot alone: that record keeps the slot.
 //   Threads    Buffer's history is locked; timelines order the bytes.
 //   Blocks     Never, but for Source, which may ask the driver, and the last reference's end.
 #pragma once

@@ -2,7 +2,7 @@
 //
 //   What       Commands in order. Naming a buffer keeps it alive until the submission is over.
 //   Invariant  No encoder; a Run names an immutable program and the memory that it changes.
-//   Lifetime   Built by one thread, moved into Stream::submit, whose in-flight record owns it.
+//   Lifetime   Built by one thread, moved into Stream::submit, whose in-flight record owns it, or its slot.
 #pragma once
 
 #include <utility>

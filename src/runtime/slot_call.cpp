@@ -38,17 +38,17 @@ Status Runtime::submit_in_slot(InFlight& started, const Model& model, const Call
   }
   HEDDLE_TRY_ASSIGN(Permit permit, parts_->governor->enter(model.id(), call.deadline));
   HEDDLE_TRY_ASSIGN(Lane * lane, parts_->lanes->at(permit, true));
-  Stream& stream = *lane->stream;
-  HEDDLE_TRY_ASSIGN(Turn turn, stream.turn());
+  // Of its own: with a stream that fails, the Permit may go to another call, which gives the lane a new one.
+  started.stream = lane->stream;
+  HEDDLE_TRY_ASSIGN(Turn turn, started.stream->turn());
   Submission extras;
   extras.permit = std::move(permit);
   extras.slot = started.slot;
   extras.awaited = true;
-  const Result<uint64_t> submitted =
-      turn.submit_prepared(slot.run().begin(std::move(program), call.row_faults), std::move(extras));
-  slot.in_use_until({stream.timeline(), stream.last_submitted()});  // refused, too: its value is taken
-  HEDDLE_TRY_ASSIGN(started.value, submitted);
-  started.stream = stream.shared_from_this();
+  // Before it is: whatever becomes of the submission, who finds the slot quiet may write there.
+  slot.in_use_until({started.stream->timeline(), started.stream->last_submitted() + 1});
+  const device::CommandList& list = slot.run().begin(std::move(program), call.row_faults);
+  HEDDLE_TRY_ASSIGN(started.value, turn.submit_prepared(list, std::move(extras)));
   started.is_in_slot = true;
   return {};
 }

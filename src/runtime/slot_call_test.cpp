@@ -31,6 +31,7 @@ struct SlotCalls {
       for (int64_t i = 0; i < run.outputs[0].extents.elements(); ++i) y[i] = 2 * x[i];
       return Status();
     });
+    device->set_submit([this] { return refuses ? Status::exhausted("no room") : Status(); });
     runtime = *Runtime::make(device);
     model = *runtime->load(test::graph_named("twice"));
     slot = runtime->slots().take();
@@ -55,6 +56,7 @@ struct SlotCalls {
   }
 
   test::Latch latch;
+  bool refuses = false;
   const device::Run* seen = nullptr;
   Ref<test::TestDevice> device;
   Ref<Runtime> runtime;
@@ -96,6 +98,21 @@ TEST_CASE("a slot is in use until its run is over, and keeps no program then") {
     s.runtime->executables().forget(s.model->id());
     CHECK(s.device->counts().programs.load_acquire() == 0);
     CHECK(s.is_right(rows));  // compiled anew: what was made for the last program is of no use
+  }
+}
+
+TEST_CASE("a slot whose submission is refused can be used again, when what was waited for is over") {
+  for (const bool unified : kUnifiedOrNot) {
+    CAPTURE(unified);
+    SlotCalls s(unified);
+    s.latch.open();
+    Rows rows(2, 1);
+    CHECK(s.is_right(rows));
+    s.refuses = true;
+    CHECK(s.start(rows).status().code() == Code::exhausted);
+    test::wait_until([&] { return s.slot->is_quiet(); });
+    s.refuses = false;
+    CHECK(s.is_right(rows));
   }
 }
 

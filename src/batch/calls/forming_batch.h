@@ -11,9 +11,10 @@
 //              from then on, and of who claims the end once that is shown; a seat's `gone` and `leader` stay
 //              under the lock until it is done. A Member's rows, lengths and deadline are its caller's until
 //              the batch is written. The result is written before the seats are told, and read by members
-//              that were told.
+//              that were told, or see that it is answered.
 //   Blocks     Seat::wait(), until its deadline. Nothing else.
-//   Lifetime   Shared by its callers; one that leaves early abandons its rows.
+//   Lifetime   Shared by its callers; one that leaves early abandons its rows. For members without a thread its
+//              desk (coalescer.h) keeps it until it is written, and then who leads it.
 #pragma once
 
 #include <algorithm>

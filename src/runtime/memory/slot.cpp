@@ -1,5 +1,7 @@
 #include "runtime/memory/slot.h"
 
+#include <cassert>
+
 namespace heddle::runtime {
 
 using device::Buffer;
@@ -24,6 +26,7 @@ Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind, Callbacks callba
 
 void Slot::let_go(Ref<Buffer>& buffer) {
   if (buffer == nullptr) return;
+  assert(last_.done() || last_.timeline->failed());
   run_.clear();
   held(buffer->memory()).sub_relaxed(buffer->memory().bytes());
   buffer = nullptr;

@@ -6,7 +6,8 @@
 //   Invariant  What is large enough stays where it is: runs of one shape find the addresses of the last one.
 //   Threads    Its owner of the moment; the bytes of a port may be written by several threads at once.
 //   Blocks     reserve_*(): as the allocator, when something has to grow.
-//   Lifetime   Buffers that a submission names outlive the slot's growth.
+//   Lifetime   Buffers that a submission names outlive the slot's growth. Those of a run of run() are kept by
+//              the slot, its submission keeps that, and it does not grow before that is over.
 #pragma once
 
 #include <vector>

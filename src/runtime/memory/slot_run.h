@@ -2,7 +2,7 @@
 //
 //   What       The next run of the same program with the same inputs finds its commands as they are: a batch
 //              does not make views, lists and references anew while its callers wait.
-//   Invariant  Between runs it keeps no program: the model's weights may go.
+//   Invariant  A slot that nobody uses keeps no program: the model's weights may go.
 //   Threads    Its slot's owner of the moment.
 //   Lifetime   Its slot's. What names the slot's buffers is dropped before one of them grows.
 #pragma once
@@ -30,10 +30,10 @@ class SlotRun {
   // `list` has one Run.
   void make(const Ref<const device::Program>& program, std::span<const device::View> inputs,
             device::CommandList list, std::vector<device::View> outputs) {
-    made_for_ = program;
     inputs_.assign(inputs.begin(), inputs.end());
     outputs_ = std::move(outputs);
     list_ = std::move(list);
+    made_for_ = program;
     rest();
   }
   // Stays as it is until rest(), make() or clear().

@@ -281,8 +281,12 @@ Status Stream::start(Record& record) {
   });
   set_accepted(record);
   // After it was accepted: a thread that the bell woke before has passed over it.
-  if (!awaited || !status.ok()) leave_to_reaper(value);
-  return status;
+  if (awaited && status.ok()) return status;
+  const Status left = or_exhausted("a submission", [&] {
+    leave_to_reaper(value);
+    return Status();
+  });
+  return status.ok() ? left : status;
 }
 
 void Stream::set_accepted(Record& record) {

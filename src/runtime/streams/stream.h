@@ -19,6 +19,8 @@
 //              owner of the Turn, and waits for no Turn. So that it is sent soon, a thread that has a Turn
 //              sends what the stream holds back before it waits: for a Permit, or while it submits what
 //              waits for other streams.
+//   Prepared   A list that names nothing but a slot, which is its submitter's, waits for nothing, and its
+//              buffers are not marked (submit_prepared).
 //   In flight  On an asynchronous device a record keeps list, buffers and permit until the timeline has
 //              passed it. The thread that waits for the results drops it; without such a thread a later
 //              submission or the reaper does. On a synchronous device the work is over when submit() returns:

@@ -53,7 +53,7 @@ struct Rival {
   struct Other {
     std::string word;  // by which it is kept
     Enqueue whole;
-    float gain = 1;  // by which it has to beat the library's
+    float gain = 1;  // as Measured of chosen_once.h has it
   };
   std::vector<Other> others = {};
 };

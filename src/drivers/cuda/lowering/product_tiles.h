@@ -23,7 +23,7 @@ struct TileLaunch {
 struct OwnProduct {
   std::string word;  // by which a choice of it is kept
   TileLaunch launch;
-  float gain = 1;  // by which it has to beat the library's (chosen_once.h)
+  float gain = 1;  // as Measured of chosen_once.h has it
 };
 
 // Of the product of the node's first two inputs.
