@@ -381,8 +381,8 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   Atomic<bool> replacing_{false};          // a batch has gone, and the next is about to be on show
   Atomic<int> crowd_{0};                   // callers a processor, in powers of two; 0: runs are not short
   Atomic<bool> lacks_spare_{true};         // there is no spare batch, and who opens one makes it
-  // Where claimed seats find their batch. Written under the lock before the batch is on show, and cleared
-  // when all its seats are written; a claim comes between.
+  // Where claimed seats find their batch, kept there for submissions. Written under the lock before the batch
+  // is on show, and cleared when all its seats are written; a claim comes between.
   alignas(64) std::array<Batch, OpenSeats::kDesks> desks_;
   alignas(64) mutable Guarded<State, Rank::kBatch> state_;
   alignas(64) Leaders leaders_;

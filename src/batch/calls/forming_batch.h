@@ -13,8 +13,8 @@
 //              the batch is written. The result is written before the seats are told, and read by members
 //              that were told, or see that it is answered.
 //   Blocks     Seat::wait(), until its deadline. Nothing else.
-//   Lifetime   Shared by its callers; one that leaves early abandons its rows. For members without a thread its
-//              desk (coalescer.h) keeps it until it is written, and then who leads it.
+//   Lifetime   Shared by its callers; one that leaves early abandons its rows. For members without a thread
+//              its desk (coalescer.h) keeps it until it is written, and then who leads it.
 #pragma once
 
 #include <algorithm>
