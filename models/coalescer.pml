@@ -15,7 +15,8 @@
 //   Bound      CALLERS with a row each, batches of MOST rows, one lane. Deadlines pass (LATE), callers just
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
 //              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
-//              With LOOKS, members may see the result before they are told, and any of them may be appointed.
+//              With LOOKS, members see the result once it is published, before they are told, and any of them
+//              may be appointed.
 //              With HELPS, a leader may show the end of its run, and a member claims it and publishes. With
 //              HELPS=2 one member does not, and one alone has a deadline.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
@@ -82,7 +83,7 @@ byte ask_at;
 // FormingBatch.
 byte seats[BATCHES], living[BATCHES], leader[BATCHES], untold[BATCHES];
 short unwritten[BATCHES];
-bool taken[BATCHES], done[BATCHES];
+bool taken[BATCHES], done[BATCHES], answers[BATCHES];
 bool shown_end[BATCHES], claimed[BATCHES];  // RunEnd
 bool gone[BATCHES * MOST], met[BATCHES * MOST];
 byte told[BATCHES * MOST];
@@ -524,7 +525,7 @@ waiting:
         :: atomic { told[AT(mine, seat)] == ASK -> note = ASK; told[AT(mine, seat)] = 0 }
         :: atomic { timed && time_is_over && told[AT(mine, seat)] == 0 -> note = ASK }
         :: atomic { MAY_BE_LATE && told[AT(mine, seat)] == 0 -> note = 0 }
-        :: atomic { LOOKS && untold[mine] > 0 -> note = DONE }
+        :: atomic { LOOKS && answers[mine] -> note = DONE }
         :: MAY_HELP && shown_end[mine] ->
            if
            :: STEP(batch_claim_end, me, 1, atomic { !claimed[mine] -> claimed[mine] = true });
@@ -599,6 +600,10 @@ has_run:
     fi
   }
   after_run(x);
+  if
+  :: !alone -> answers[mine] = true
+  :: else
+  fi;
   x = 0;
   advance(NONE);
   let_go_and_wake();
@@ -652,6 +657,7 @@ proctype Closer() {  // refuse()
        mine = refused[k] - 1;
        taken[mine] = true;
        done[mine] = true;
+       answers[mine] = true;
        leader[mine] = NONE;
        parked = parked - living[mine];
        inside = inside - living[mine];
