@@ -70,8 +70,8 @@ TEST_CASE(
            Row{nanoseconds(10'200), nanoseconds(25'000), 8, 128, "", "few"},
            Row{nanoseconds(10'400), nanoseconds(25'000), 8, 128, "", "library"},
            // of twelve; 20 us, and none
-           Row{nanoseconds(16'600), nanoseconds(25'000), 96, 1, "", "few"},
-           Row{nanoseconds(16'700), nanoseconds(25'000), 96, 1, "", "library"},
+           Row{nanoseconds(16'600), nanoseconds(25'000), 96, 2, "", "few"},
+           Row{nanoseconds(16'700), nanoseconds(25'000), 96, 2, "", "library"},
        }) {
     CAPTURE(
         text(row.few.count(), " and ", row.tiles.count(), " ns ", row.m, ' ', row.n, ' ', row.activation));

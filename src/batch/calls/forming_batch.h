@@ -267,7 +267,7 @@ struct FormingBatch {
   }
 
   // Its inputs are those of the last run here: equal rows, as many. Zeros are written behind those that came.
-  bool stages_again() const {
+  bool stage_again() const {
     if (layout.ragged() || inputs.empty() || inputs.front().extents[0] != run_rows) return false;
     for (const device::View& view : inputs) {
       const uint64_t row = view.bytes() / static_cast<uint64_t>(run_rows),

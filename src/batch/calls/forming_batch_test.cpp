@@ -57,13 +57,13 @@ TEST_CASE("inputs of as many rows as the last run here had stay, with zeros behi
   std::vector<float> rows(8, 7);
   t.batch.rows = 3;
   t.batch.run_rows = 4;
-  CHECK_FALSE(t.batch.stages_again());  // nothing ran here
+  CHECK_FALSE(t.batch.stage_again());  // nothing ran here
   t.batch.inputs = {
       device::View::contiguous(reinterpret_cast<std::byte*>(rows.data()), ir::DType::kF32, {4, 2})};
-  CHECK(t.batch.stages_again());
+  CHECK(t.batch.stage_again());
   CHECK(rows == std::vector<float>{7, 7, 7, 7, 7, 7, 0, 0});
   t.batch.run_rows = 8;
-  CHECK_FALSE(t.batch.stages_again());
+  CHECK_FALSE(t.batch.stage_again());
 }
 
 TEST_CASE("a result is told to a few by each who has it, and to no one twice") {

@@ -265,7 +265,7 @@ Status Coalescer::start(FormingBatch& batch, Deadline deadline, size_t seat) {
   const device::Traits& traits = runtime_->device().traits();
   if (batch.run_rows == 0) {  // a leader before us may have given up while it waited for a lane
     batch.run_rows = batch.layout.rows_to_run(traits.row_sizes, batch.rows);
-    if (!batch.stages_again()) batch.inputs = staged(batch, batch.run_rows);
+    if (!batch.stage_again()) batch.inputs = staged(batch, batch.run_rows);
   }
   batch.faults = std::make_shared<device::RowFaults>(batch.run_rows);
   runtime::Call call;
