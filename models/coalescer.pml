@@ -15,8 +15,7 @@
 //   Bound      CALLERS with a row each, batches of MOST rows, one lane. Deadlines pass (LATE), callers just
 //              answered are expected back (RETURNS) until the time for that is over, the next batch is in
 //              stock (STOCK), and close() comes (CLOSES), all at will. A member tells one other at least.
-//              With LOOKS, members see the result once it is published, before they are told, and any of them
-//              may be appointed.
+//              With LOOKS, members may see the result before they are told, and any of them may be appointed.
 //              With HELPS, a leader may show the end of its run, and a member claims it and publishes. With
 //              HELPS=2 one member does not, and one alone has a deadline.
 //   Left out   Rows of other kinds (give_up), the door (lone_door.pml), members without a thread, but
@@ -594,16 +593,13 @@ has_run:
        assert(runs[mine] == 1 && !done[mine]);
        runs[mine]--;
        done[mine] = true;
+       answers[mine] = true;  // the code shows it a moment later, with the lock still held
        leader[mine] = seat;
        x = living[mine];
        parked = parked - x
     fi
   }
   after_run(x);
-  if
-  :: !alone -> answers[mine] = true
-  :: else
-  fi;
   x = 0;
   advance(NONE);
   let_go_and_wake();

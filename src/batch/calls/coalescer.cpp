@@ -17,8 +17,8 @@ Coalescer::Coalescer(Ref<runtime::Runtime> runtime, Ref<runtime::Model> model, R
       padding_(std::move(padding)),
       options_(options),
       born_(fork_generation()),
-      // Those that run, as many whose members take their rows, and as many that came back meanwhile: with fewer,
-      // memory is made anew where others are dropped.
+      // Those that run, as many whose members take their rows, and as many that came back meanwhile: with
+      // fewer, memory is made anew where others are dropped.
       stock_(std::make_shared<BatchStock>(3 * static_cast<size_t>(options.lanes) + kShown,
                                           options.look_on != 0)),
       door_(runtime_->governor().limit(), options.max_rows),
