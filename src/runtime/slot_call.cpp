@@ -46,9 +46,12 @@ Status Runtime::submit_in_slot(InFlight& started, const Model& model, const Call
   extras.slot = started.slot;
   extras.awaited = true;
   // Before it is: whatever becomes of the submission, who finds the slot quiet may write there.
-  slot.in_use_until({started.stream->timeline(), started.stream->last_submitted() + 1});
+  const uint64_t next = started.stream->last_submitted() + 1;
+  slot.in_use_until({started.stream->timeline(), next});
   const device::CommandList& list = slot.run().begin(std::move(program), call.row_faults);
-  HEDDLE_TRY_ASSIGN(started.value, turn.submit_prepared(list, std::move(extras)));
+  const Result<uint64_t> submitted = turn.submit_prepared(list, std::move(extras));
+  if (started.stream->last_submitted() < next) slot.in_use_until({});  // it took no value
+  HEDDLE_TRY_ASSIGN(started.value, submitted);
   started.is_in_slot = true;
   return {};
 }

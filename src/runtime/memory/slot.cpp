@@ -26,7 +26,6 @@ Result<Ref<Buffer>> Slot::take(uint64_t bytes, MemoryKind kind, Callbacks callba
 
 void Slot::let_go(Ref<Buffer>& buffer) {
   if (buffer == nullptr) return;
-  assert(last_.done() || last_.timeline->failed());
   run_.clear();
   held(buffer->memory()).sub_relaxed(buffer->memory().bytes());
   buffer = nullptr;
@@ -35,6 +34,7 @@ void Slot::let_go(Ref<Buffer>& buffer) {
 // What is too small goes first: what it held is worth nothing, and both may not fit.
 Status Slot::reserve_arena(uint64_t bytes, Callbacks callbacks) {
   if (holds_arena(bytes)) return {};
+  assert(last_.done() || last_.timeline->failed());
   let_go(arena_);
   HEDDLE_TRY_ASSIGN(arena_, take(bytes, MemoryKind::device, callbacks));
   return {};
@@ -42,6 +42,7 @@ Status Slot::reserve_arena(uint64_t bytes, Callbacks callbacks) {
 
 Status Slot::reserve(std::vector<Port>& ports, size_t index, uint64_t bytes, Callbacks callbacks) {
   if (holds(ports, index, bytes)) return {};
+  assert(last_.done() || last_.timeline->failed());
   if (ports.size() <= index) ports.resize(index + 1);
   Port& port = ports[index];
   if (port.staging == port.device) port.staging = nullptr;
