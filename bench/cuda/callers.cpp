@@ -188,7 +188,7 @@ class Bench {
 
   const Question& next(Caller& caller) const { return (*questions_)[caller.at++ % questions_->size()]; }
 
-  // `number`: of the caller's answers.
+  // `number`: of the answers to the caller, or to one of its submissions.
   void check(const Tensor& got, const Question& asked, uint64_t number) const {
     if (!right(got, asked, setting_.tolerance, number)) give_up("an answer was wrong");
   }

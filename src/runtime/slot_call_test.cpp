@@ -64,12 +64,17 @@ struct SlotCalls {
   Ref<Slot> slot;
 };
 
-constexpr bool kUnifiedOrNot[] = {false, true};
-
-TEST_CASE("a run that comes again in its slot has its commands as they are, and anew after another one") {
-  for (const bool unified : kUnifiedOrNot) {
+template <class Body>
+void with_one_memory_and_two(Body&& body) {
+  for (const bool unified : {false, true}) {
     CAPTURE(unified);
     SlotCalls s(unified);
+    body(s);
+  }
+}
+
+TEST_CASE("a run that comes again in its slot has its commands as they are, and anew after another one") {
+  with_one_memory_and_two([](SlotCalls& s) {
     s.latch.open();
     Rows few(2, 1), same(2, 50), many(40, 7);
     REQUIRE(s.is_right(few));
@@ -79,13 +84,11 @@ TEST_CASE("a run that comes again in its slot has its commands as they are, and 
     CHECK(s.is_right(many));  // its ports grow
     CHECK(s.is_right(same));
     CHECK(s.is_right(many));
-  }
+  });
 }
 
 TEST_CASE("a slot is in use until its run is over, and keeps no program then") {
-  for (const bool unified : kUnifiedOrNot) {
-    CAPTURE(unified);
-    SlotCalls s(unified);
+  with_one_memory_and_two([](SlotCalls& s) {
     Rows rows(2, 1);
     Result<InFlight> started = s.start(rows);
     REQUIRE(started.ok());
@@ -98,13 +101,11 @@ TEST_CASE("a slot is in use until its run is over, and keeps no program then") {
     s.runtime->executables().forget(s.model->id());
     CHECK(s.device->counts().programs.load_acquire() == 0);
     CHECK(s.is_right(rows));  // compiled anew: what was made for the last program is of no use
-  }
+  });
 }
 
 TEST_CASE("a slot whose submission is refused can be used again, when what was waited for is over") {
-  for (const bool unified : kUnifiedOrNot) {
-    CAPTURE(unified);
-    SlotCalls s(unified);
+  with_one_memory_and_two([](SlotCalls& s) {
     s.latch.open();
     Rows rows(2, 1);
     CHECK(s.is_right(rows));
@@ -113,14 +114,12 @@ TEST_CASE("a slot whose submission is refused can be used again, when what was w
     test::wait_until([&] { return s.slot->is_quiet(); });
     s.refuses = false;
     CHECK(s.is_right(rows));
-  }
+  });
 }
 
 // Nothing else than the submission keeps the slot.
 TEST_CASE("memory of a slot that was let go of is in use until its run is over") {
-  for (const bool unified : kUnifiedOrNot) {
-    CAPTURE(unified);
-    SlotCalls s(unified);
+  with_one_memory_and_two([](SlotCalls& s) {
     Rows rows(2, 1);
     {
       Result<InFlight> started = s.start(rows);
@@ -136,7 +135,7 @@ TEST_CASE("memory of a slot that was let go of is in use until its run is over")
     s.latch.open();
     REQUIRE(s.runtime->synchronize().ok());
     test::wait_until([&] { return held() == 0; });
-  }
+  });
 }
 
 }  // namespace

@@ -47,6 +47,7 @@ TEST_CASE("a batch that is let go comes back as it was made, for as many rows of
   batch->seats = batch->living = 1;
   batch->rows = batch->living_rows = 3;
   batch->id = 7;
+  batch->show_answer();
   batch->taken = batch->done = true;
   batch->failure = Status::invalid("of the last run");
   Member& member = batch->members[0];
@@ -56,10 +57,15 @@ TEST_CASE("a batch that is let go comes back as it was made, for as many rows of
   member.is_absent.store_relaxed(true);
   member.seat.tell(Seat::Note::done);
   CHECK(s.stock->take(s.layout, s.kind, 1) == nullptr);
+  CHECK_FALSE(s.stock->has(s.layout, s.kind, 1));
   batch.reset();
 
   const std::vector<ir::Extents> others{ir::Extents{5}};
   const RowLayout another = s.layout;
+  CHECK(s.stock->has(s.layout, s.kind, 8));
+  CHECK_FALSE(s.stock->has(s.layout, others, 8));
+  CHECK_FALSE(s.stock->has(another, s.kind, 8));
+  CHECK_FALSE(s.stock->has(s.layout, s.kind, 9));
   CHECK(s.stock->take(s.layout, others, 8) == nullptr);
   CHECK(s.stock->take(another, s.kind, 8) == nullptr);
   CHECK(s.stock->take(s.layout, s.kind, 9) == nullptr);
@@ -71,6 +77,7 @@ TEST_CASE("a batch that is let go comes back as it was made, for as many rows of
   CHECK(again->living_rows == 0);
   CHECK_FALSE(again->taken);
   CHECK_FALSE(again->done);
+  CHECK_FALSE(again->is_answered());
   CHECK(again->failure.ok());
   CHECK(again->members[0].absent == nullptr);
   CHECK_FALSE(again->members[0].gone);

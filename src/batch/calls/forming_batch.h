@@ -146,8 +146,8 @@ struct FormingBatch {
   size_t leader = kNoSeat;  // once written; kNoSeat: a thread that is no member. Once done: who published
   size_t desk = kNoSeat;    // where callers without the lock find it
   // Seats of a batch that is taken, less those that are written: below zero until it is taken. Who brings it
-  // to zero is the last one (acq_rel), and sees what all have written. kAbsent for each of those that are
-  // written which has no thread, so that a member changes one word that all change.
+  // to zero is the last one (acq_rel), and sees what all have written. Each that is written and has no thread
+  // adds kAbsent: a member changes one shared word, not two.
   static constexpr int64_t kAbsent = int64_t{1} << 32;
   alignas(64) Atomic<int64_t> unwritten{0};
   // What a member says of itself before it counts as written: it led the batch before. 0: none did.

@@ -93,8 +93,8 @@ TEST_CASE("simulated: a seat that is given up in a batch which is refused takes 
   });
 }
 
-// A share is at most four rows, of six callers and one more on two lanes. Who takes its last seat has rows to
-// write before it asks.
+// The policy counts one caller more than there are: seven on two lanes have shares of four rows. The caller
+// in the last seat of a share writes its rows and then asks; others come meanwhile.
 TEST_CASE("simulated: where larger runs take longer nobody joins a batch that has its share") {
   holds_for_seeds(300, [](Simulation& sim) {
     constexpr int kCallers = 6, kCalls = 4;
