@@ -116,6 +116,8 @@ SAMPLES = [
      {"src/ir/a.cpp": "namespace a {\nconst int count = 0;\nint f(int x = 0);\n}\n"}),
     ("process-state", {"src/ir/a.cpp": "int f() {\n  static int count = 0;\n  return ++count;\n}\n"},
      {"src/ir/a.cpp": "int f() {\n  static const int count = g();\n  return count;\n}\n"}),
+    ("process-state", {"src/ir/a.cpp": "S f() {\n  static constinit MadeOnce<S> a;\n  return a.get();\n}\n"},
+     {"src/ir/a.cpp": "S f() {\n  static constinit MadeOnce<const S> a;\n  return a.get();\n}\n"}),
     ("process-state", {"src/ir/a.cpp": "int f() {\n  static Map<const int, int> s;\n  return s[1];\n}\n"},
      {"src/ir/a.cpp": "const Map<int, int> kSeen{{1, 2}};\n"}),
     ("process-state", {"src/ir/a.cpp": "Map<const int, int> seen;\n"},

@@ -3,6 +3,7 @@
 
 #include "api/internals.h"
 #include "api/log.h"
+#include "base/made_once.h"
 #include "base/sync.h"
 #include "base/trace.h"
 #include "onnx/reader.h"
@@ -13,9 +14,8 @@ namespace {
 using Callback = std::function<void(LogLevel, const std::string&)>;
 
 Guarded<Ref<const Callback>, Rank::kLog>& log_callback() {
-  static auto* const callback =
-      new Guarded<Ref<const Callback>, Rank::kLog>();  // threads may log after exit() began
-  return *callback;
+  static constinit MadeOnce<Guarded<Ref<const Callback>, Rank::kLog>> callback;
+  return callback.get();
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include <new>
 
 #include "api/internals.h"
+#include "base/made_once.h"
 #include "batch/calls/pace.h"
 #include "drivers/host/machine/cpu_budget.h"
 
@@ -14,10 +15,10 @@ constexpr int kOnTheWay = 3;
 constexpr int kCoresToSpin = 4;
 constexpr Duration kSpin = std::chrono::microseconds(60);
 
-batch::Pace& pace() {  // threads may call after exit() began
-  static auto* const of_the_process =
-      new batch::Pace(kOnTheWay, host::read_budget().cores >= kCoresToSpin ? kSpin : Duration(0));
-  return *of_the_process;
+batch::Pace& pace() {
+  static constinit MadeOnce<batch::Pace> of_the_process;
+  return of_the_process.get(
+      [] { return batch::Pace(kOnTheWay, host::read_budget().cores >= kCoresToSpin ? kSpin : Duration(0)); });
 }
 
 batch::Pace::Scope& scope(std::byte* place) {

@@ -14,6 +14,7 @@
 #include "api/sim_hooks.h"
 #include "api/submissions.h"
 #include "base/fork.h"
+#include "base/made_once.h"
 #include "base/process_exit.h"
 #ifdef HEDDLE_CUDA
 #include "drivers/cuda/cuda_device.h"
@@ -44,15 +45,15 @@ struct Table {
 using GuardedTable = Guarded<Table, Rank::kRegistry>;
 
 GuardedTable& table() {
-  alignas(GuardedTable) static std::byte
-      storage[sizeof(GuardedTable)];  // never destroyed: threads may outlive static destructors
-  static auto* const made = new (storage) GuardedTable();
-  return *made;
+  static constinit MadeOnce<GuardedTable> only;
+  return only.get();
 }
 
 // fork_generation() of the process that opened a device first. Its children open none: they take no lock that
 // one of its threads may have held.
 constinit Atomic<uint32_t> opener{kNobody};
+// The handler of exit() is set. Threads that open their first device at the same time may each set it.
+constinit Atomic<bool> ends_at_exit{false};
 
 bool is_forked() {
   const uint32_t first = opener.load_acquire();
@@ -117,12 +118,12 @@ runtime::Options to_runtime(const DeviceOptions& o, const device::Traits& traits
 }
 
 void note_opened(const std::shared_ptr<Internals::DeviceRep>& device) {
-  static const bool set = [] {
-    opener.store_release(fork_generation());
+  uint32_t nobody = kNobody;
+  static_cast<void>(opener.cas_strong_acq_rel(nobody, fork_generation()));
+  if (!ends_at_exit.load_acquire()) {
     set_exit_handler(close_all);
-    return true;
-  }();
-  static_cast<void>(set);
+    ends_at_exit.store_release(true);
+  }
   auto t = table().lock();
   if (t->ended) throw Error(ErrorCode::unavailable, "the process is ending: its devices are closed");
   std::erase_if(t->opened, [](const auto& weak) { return weak.expired(); });

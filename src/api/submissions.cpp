@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/made_once.h"
 #include "base/sync.h"
 
 namespace heddle::submissions {
@@ -13,8 +14,8 @@ struct Open {
 };
 
 Guarded<Open, Rank::kRegistry>& open() {
-  static auto* const all = new Guarded<Open, Rank::kRegistry>();  // threads may outlive static destructors
-  return *all;
+  static constinit MadeOnce<Guarded<Open, Rank::kRegistry>> all;
+  return all.get();
 }
 
 void join_ended() {

@@ -15,7 +15,9 @@ const device::View& view_of(const Tensor& tensor) { return Internals::view(tenso
 // The work that still writes this memory, or with `readers` touches it at all.
 std::vector<device::Point> users(const device::View& view, bool readers) {
   std::vector<device::Point> points;
-  if (view.buffer != nullptr) view.buffer->collect_waits(readers, nullptr, points);
+  if (view.buffer == nullptr) return points;
+  check(view.buffer->readable());
+  view.buffer->collect_waits(readers, nullptr, points);
   return points;
 }
 

@@ -2,6 +2,7 @@
 
 #include <ctime>
 
+#include "base/made_once.h"
 #include "base/seam.h"
 
 namespace heddle {
@@ -21,8 +22,8 @@ class RealClock final : public Clock {
 }  // namespace
 
 const Clock& Clock::real() {
-  static const auto& clock = *new const RealClock;  // never destroyed: threads outlive main()
-  return clock;
+  static constinit MadeOnce<const RealClock> clock;
+  return clock.get();
 }
 
 Duration thread_cpu_time() {

@@ -2,18 +2,20 @@
 
 #include <bit>
 
+#include "base/made_once.h"
 #include "base/process_exit.h"
 #include "base/seam.h"
 
 namespace heddle {
 
 FirstUses& FirstUses::of_process() {
-  static FirstUses& only = *new FirstUses();
-  return only;
+  static constinit MadeOnce<FirstUses> only;
+  return only.get();
 }
 
 void FirstUses::note(const std::set<std::string>& kinds) {
-  if (seam::simulated()) return;  // what earlier seeds have run is no decision of this one's
+  if (fork_generation() != generation_) return;  // a child may find the lock taken
+  if (seam::simulated()) return;                 // what earlier seeds have run is no decision of this one's
   {
     auto state = state_.lock();
     const uint64_t before = state->uses++;

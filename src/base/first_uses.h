@@ -7,6 +7,7 @@
 //              number.
 //   Bound      Registrations are for good. There are at most kFirst, one for each kind, and 64.
 //   Threads    Any.
+//   Fork       note() does nothing in a child.
 //   Blocks     Briefly, on a lock.
 //   Lifetime   The process; never destroyed.
 #pragma once
@@ -15,6 +16,7 @@
 #include <set>
 #include <string>
 
+#include "base/fork.h"
 #include "base/sync.h"
 
 namespace heddle {
@@ -36,6 +38,7 @@ class FirstUses {
     uint64_t uses = 0, registered = 0;
   };
   Guarded<State, Rank::kLog> state_;
+  const uint32_t generation_ = fork_generation();
 };
 
 }  // namespace heddle

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/made_once.h"
+
 namespace heddle {
 
 namespace {
@@ -78,8 +80,8 @@ void Status::release() {
 }
 
 const std::string& Status::message() const {
-  static const auto& none = *new const std::string;  // never destroyed: threads outlive main()
-  return rep_ == nullptr ? none : rep_->message;
+  static constinit MadeOnce<const std::string> none;
+  return rep_ == nullptr ? none.get() : rep_->message;
 }
 
 std::string Status::place() const {

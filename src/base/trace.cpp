@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/made_once.h"
 #include "base/sync.h"
 
 namespace heddle::trace {
@@ -46,10 +47,9 @@ struct Registry {
   std::vector<Ref<Buffer>> buffers;  // by thread number - 1
 };
 
-// Never destroyed: threads may still record while the process's static objects are.
 Guarded<Registry, Rank::kTrace>& registry() {
-  static auto& only = *new Guarded<Registry, Rank::kTrace>();
-  return only;
+  static constinit MadeOnce<Guarded<Registry, Rank::kTrace>> only;
+  return only.get();
 }
 
 thread_local Ref<Buffer> my_buffer;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/yield.h"
 #include "device/row_faults.h"
 
 namespace heddle::device {
@@ -19,7 +20,8 @@ void make_room(std::vector<Point>& reads) {
 Buffer::~Buffer() {
   if (recycler_ == nullptr) return;
   std::vector<Point> uses;
-  if (marked_.load_acquire()) {  // pairs with mark_read(), mark_write()
+  const bool is_forked = fork_generation() != generation_;  // then its recycler keeps nothing, either
+  if (!is_forked && marked_.load_acquire()) {               // pairs with mark_read(), mark_write()
     auto history = history_.lock();
     uses = std::move(history->reads);
     if (!history->last_write.done()) uses.push_back(std::move(history->last_write));  // there is room
@@ -81,6 +83,15 @@ Ref<const RowFaults> Buffer::writer() const {
 Status Buffer::fault() const {
   const Ref<const RowFaults> last = writer();
   return last == nullptr ? Status() : last->whole();
+}
+
+// Of the threads that may hold it in a child, those of the child give it back.
+Status Buffer::readable() const {
+  if (fork_generation() == generation_ || !marked_.load_acquire()) return {};
+  for (Backoff pause; pause.spin();) {
+    if (history_.try_lock()) return {};
+  }
+  return forked();
 }
 
 std::vector<Point> Buffer::pending() const {

@@ -84,6 +84,7 @@ class Buffer {
   Ref<const RowFaults> writer() const;
   Status fault() const;
   std::vector<Point> pending() const;  // submissions that may still touch it
+  Status readable() const;  // unavailable: a forked child, and a thread of its parent had the history then
 
  private:
   struct History {
@@ -95,9 +96,9 @@ class Buffer {
   uint64_t bytes_;
   Ref<Recycler> recycler_;
   mutable Guarded<History, Rank::kBuffer> history_;
-  // Set by the first mark, under the lock, and never cleared: a buffer that only synchronous devices touch
-  // has no history to lock for.
+  // Set by the first mark, under the lock, for good: what only synchronous devices touch locks nothing.
   Atomic<bool> marked_{false};
+  const uint32_t generation_ = fork_generation();  // of the maker
 };
 
 class Source {

@@ -12,6 +12,7 @@ namespace heddle::device {
 
 Status Timeline::failure() const {
   if (!failed()) return {};
+  if (!is_ours()) return forked();
   return waiters_.lock()->cause;
 }
 
@@ -26,7 +27,7 @@ void Timeline::look_until(TimePoint end, Settled&& settled) {
 Status Timeline::wait(uint64_t value, Deadline deadline) {
   const auto settled = [&] { return done(value) || failed(); };
   if (!settled()) {
-    if (fork_generation() != generation_) [[unlikely]]
+    if (!is_ours()) [[unlikely]]
       return forked();
     want(value);
     look();
@@ -59,6 +60,7 @@ Status Timeline::wait(uint64_t value, Deadline deadline) {
 
 Ref<const Stamp> Timeline::stamp(uint64_t value, const Clock& clock) {
   auto stamp = std::make_shared<Stamp>(clock);
+  if (!is_ours()) return stamp;
   auto waiters = waiters_.lock();
   stamped_.add_seq_cst(1);  // before reached_ is read: pairs with advance()
   seam::did("timeline.count_stamp");

@@ -3,7 +3,7 @@
 //   What       One counter per queue. Submission n is over when done(n); who saw that sees its results.
 //   Invariant  Only grows. Fails at most once, and then for good: every wait for a value not reached before
 //              the failure returns its cause.
-//   Fork       In a child nobody advances it: wait() for a value that was not reached gets `unavailable`.
+//   Fork       A child advances nothing and takes no lock: what was not reached, or failed, is `unavailable`.
 //   Threads    advance() and fail() belong to the driver's completion path, one thread at a time (only queues
 //              can make a Completion); the rest to anyone.
 //   Blocks     wait(), until its deadline. Nothing else. advance() calls no callback.
@@ -35,6 +35,7 @@ class Timeline : public HeldBack {
  public:
   Timeline() = default;
   virtual ~Timeline() = default;  // a driver may keep its own event with it
+  bool is_ours() const { return fork_generation() == generation_; }
   bool done(uint64_t value) const { return reached_.load_acquire() >= value; }  // pairs with advance()
   uint64_t reached() const { return reached_.load_acquire(); }
   bool failed() const { return failed_.load_acquire(); }  // pairs with fail()
@@ -79,8 +80,7 @@ class Timeline : public HeldBack {
   void look_until(TimePoint end, Settled&& settled);
   size_t fill_stamps(Waiters& waiters, uint64_t value);  // those up to `value`; how many are left
   mutable Guarded<Waiters, Rank::kTimeline> waiters_;
-  // The last value to ring at, written under the lock. ring_at() writes it and then reads reached_, advance()
-  // the reverse; all seq_cst.
+  // The last value to ring at, written under the lock. Between ring_at() and advance() as parked_; seq_cst.
   Atomic<uint64_t> rings_at_{0};
   Ref<Bell> bell_;                                 // null: no thread waits for several timelines
   const uint32_t generation_ = fork_generation();  // of the maker
@@ -93,8 +93,7 @@ struct Point {
   bool done() const { return timeline == nullptr || timeline->done(value); }
 };
 
-// The vendor's own: an id<MTLSharedEvent> and a value of it, a cudaEvent_t. Traits::events says which. It
-// counts nothing of ours: Device::import_event() makes a Point of it, on a timeline of its own.
+// The vendor's own, as Traits::events says: an id<MTLSharedEvent> and a value of it, or a cudaEvent_t.
 struct ForeignEvent {
   void* handle = nullptr;
   uint64_t value = 0;              // 0 where the vendor's events have none

@@ -4,6 +4,8 @@
 #include <bit>
 #include <cmath>
 
+#include "base/made_once.h"
+
 namespace heddle::ir {
 
 namespace {
@@ -47,12 +49,12 @@ std::optional<DType> dtype_from_name(std::string_view wanted) {
 }
 
 const std::string& dtype_names() {
-  static const std::string names = [] {
+  static constinit MadeOnce<const std::string> names;
+  return names.get([] {
     std::string all;
     for (const Entry& entry : kEntries) all += (all.empty() ? "" : ", ") + std::string(entry.name);
     return all;
-  }();
-  return names;
+  });
 }
 
 float f16_to_f32(uint16_t half) {

@@ -6,6 +6,7 @@
 #include <iterator>
 #include <map>
 
+#include "base/made_once.h"
 #include "ir/ops/rules.h"
 #include "ir/ops/tables.h"
 
@@ -157,10 +158,9 @@ const OpDef* find_op(std::string_view name) {
 }
 
 std::span<const OpDef* const> all_ops() {
-  // Never destroyed: while exit() destroys static objects, other threads may still compute with them.
-  static const auto& table = *new const std::vector<OpDef>(gather_tables());
-  static const auto& all = *new const std::vector<const OpDef*>(addresses_of(table));
-  return all;
+  static constinit MadeOnce<const std::vector<OpDef>> table;
+  static constinit MadeOnce<const std::vector<const OpDef*>> all;
+  return all.get([] { return addresses_of(table.get(gather_tables)); });
 }
 
 Status check_form(const Node& node) {

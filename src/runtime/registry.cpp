@@ -5,6 +5,7 @@
 #include <new>
 
 #include "base/fork.h"
+#include "base/made_once.h"
 
 namespace heddle::runtime::registry {
 
@@ -17,9 +18,8 @@ struct Table {
 
 // Never destroyed: threads that outlive main() may still ask. It holds weak references only.
 Table& table() {
-  alignas(Table) static std::byte storage[sizeof(Table)];
-  static Table* const made = new (storage) Table;
-  return *made;
+  static constinit MadeOnce<Table> only;
+  return only.get();
 }
 
 constinit Atomic<uint64_t> next_model{1};   // 0 is ModelId::kForeign

@@ -186,21 +186,31 @@ int64_t calls_until_whole() {
 
 constexpr int kForks = 100;
 
-// One thread registers the handler over and over. A child that finds the C library's lock taken waits for it
-// without end, and its alarm ends it.
-[[noreturn]] void register_and_fork(Book& book) {
-  constexpr int64_t kMost = 4'000'000;  // of 32 bytes each
+// What a thread does over and over, and what each child does then. A child that finds a lock taken waits for
+// it without end, and its alarm ends it.
+struct Beside {
+  void (*begin)();
+  void (*parents)();
+  void (*childs)();
+};
+
+[[noreturn]] void repeat_and_fork(Book& book, const Beside& beside) {
+  constexpr int64_t kMost = 4'000'000;  // of a registration with exit(), which takes 32 bytes for good
   Atomic<int> is_over{0};
-  set_exit_handler([] {});
-  Thread registers("registers", [&] {
-    while (is_over.load_acquire() == 0 && book.right.add_relaxed(1) < kMost) renew_exit_handler();
+  beside.begin();
+  Thread repeats("repeats", [&] {
+    while (is_over.load_acquire() == 0 && book.right.add_relaxed(1) < kMost) beside.parents();
   });
   while (book.right.load_acquire() == 0) std::this_thread::yield();
   for (int i = 0; i < kForks; ++i) {
     const pid_t child = fork();
     if (child == 0) {
       alarm(5);
-      renew_exit_handler();
+      try {
+        beside.childs();
+      } catch (const Error& error) {
+        if (error.code() != ErrorCode::unavailable) _exit(kWrong);
+      }
       _exit(kEnded);
     }
     int status = 0;
@@ -209,9 +219,29 @@ constexpr int kForks = 100;
     if (WIFSIGNALED(status)) break;
   }
   is_over.store_release(1);
-  registers.join();
+  repeats.join();
   std::_Exit(kEnded);
 }
+
+void check_children(const Beside& beside) {
+  const SharedBook book;
+  const test::Child ended = run_process([&] { repeat_and_fork(*book, beside); });
+  REQUIRE_MESSAGE(ended.exit_code == kEnded, to_string(ended, *book));
+  CHECK(book->right.load_acquire() > kForks);
+  CHECK(book->asked.load_acquire() == kForks);
+}
+
+// Of a device that works on; made in the process that run_process() makes.
+const Things* shared_things = nullptr;
+
+void share_things() {
+  static Opened opened = open_sim("sim", 1, {});
+  shared_things = make_things(opened.device, affine(opened.device)).release();
+  shared_things->result.wait();
+}
+
+void read_shared() { shared_things->result.wait(); }
+void record_shared() { shared_things->stream.record(); }
 
 }  // namespace
 
@@ -267,11 +297,17 @@ TEST_CASE(
 
 TEST_CASE("a child that is forked while another thread registers the handler of exit can register it, too" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
-  const SharedBook book;
-  const test::Child ended = run_process([&] { register_and_fork(*book); });
-  REQUIRE_MESSAGE(ended.exit_code == kEnded, to_string(ended, *book));
-  CHECK(book->right.load_acquire() > kForks);
-  CHECK(book->asked.load_acquire() == kForks);
+  check_children({[] { set_exit_handler([] {}); }, renew_exit_handler, renew_exit_handler});
+}
+
+TEST_CASE("a child that is forked while another thread reads a result reads it, too, or is refused" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
+  check_children({share_things, read_shared, read_shared});
+}
+
+TEST_CASE("a child that is forked while another thread records an event records one, too, or is refused" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
+  check_children({share_things, record_shared, record_shared});
 }
 
 }  // namespace heddle::process_points

@@ -36,7 +36,8 @@ VARIABLE = re.compile(
     r"^[\w:<>,\s*&\[\]()]*?[\w>*&\]]\s+[*&]*(\w+)\s*(?:\[[^\]]*\]\s*)?(?:=.*|\{.*\}\s*)?$", re.DOTALL
 )
 LOCAL_STATIC = re.compile(
-    r"^[ \t]+(?:static|thread_local)\b(?![^;{(<]*\b(?:const|constexpr)\b)(?:\s+(?:static|thread_local))?"
+    r"^[ \t]+(?:static|thread_local)\b(?![^;{(<]*\b(?:const|constexpr|MadeOnce<const)\b)"
+    r"(?:\s+(?:static|thread_local))?"
     r"\s+[\w:<>,\s*&]*?[\w>*&]\s*[\s*&](\w+)\s*(?:;|=|\{|\[)",
     re.MULTILINE,
 )

@@ -1,4 +1,5 @@
 #include "onnx/operators.h"
+#include "base/made_once.h"
 
 #include <algorithm>
 #include <vector>
@@ -58,8 +59,8 @@ constexpr Refusal kRefusals[] = {
 }  // namespace
 
 std::span<const Operator* const> all_operators() {
-  static const std::vector<const Operator*> all = sorted_operators();
-  return all;
+  static constinit MadeOnce<const std::vector<const Operator*>> all;
+  return all.get(sorted_operators);
 }
 
 const Operator* find_operator(std::string_view name) {

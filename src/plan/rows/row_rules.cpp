@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 
+#include "base/made_once.h"
 #include "plan/rows/batchable.h"
 
 namespace heddle::plan {
@@ -72,14 +73,15 @@ Rows elementwise_rows(const RowContext& c) {
 }
 
 const RowRule* find_row_rule(const ir::OpDef& op) {
-  static const std::map<std::string_view, RowRule> rules = [] {
+  static constinit MadeOnce<const std::map<std::string_view, RowRule>> made;
+  const auto& rules = made.get([] {
     std::map<std::string_view, RowRule> out;
     for (const auto& family : {movement_row_rules(), arithmetic_row_rules(), placement_row_rules()}) {
       for (const RowRule& rule : family) out.emplace(rule.op, rule);
     }
     return out;
-  }();
-  static const RowRule elementwise{"", elementwise_rows};
+  });
+  static constexpr RowRule elementwise{"", elementwise_rows};
   if (op.dependence == ir::Dependence::kElementwise) return &elementwise;
   const auto found = rules.find(op.name);
   return found == rules.end() ? nullptr : &found->second;

@@ -1,5 +1,7 @@
 #include "runtime/streams/event.h"
 
+#include "base/fork.h"
+
 namespace heddle::runtime {
 
 bool Event::query() const {
@@ -21,6 +23,7 @@ Result<Duration> Event::elapsed(const Event& start, const Event& end) {
     if (!event->timed()) {
       return Status::invalid("the ", which, " event has no time; record it with timing enabled");
     }
+    if (!event->point_.timeline->is_ours()) return forked();
     if (!event->query())
       return Status::unavailable("the ", which, " event is not over yet; wait for it first");
     if (!event->point_.done()) return event->point_.timeline->failure();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/made_once.h"
+
 namespace heddle::cuda {
 namespace {
 
@@ -42,9 +44,10 @@ Result<DriverApi> load() {
 }  // namespace
 
 Result<const DriverApi*> nvidia_driver() {
-  static const Result<DriverApi> loaded = load();
-  if (!loaded.ok()) return loaded.status();
-  return &*loaded;
+  static constinit MadeOnce<const Result<DriverApi>> loaded;
+  const Result<DriverApi>& api = loaded.get([] { return load(); });
+  if (!api.ok()) return api.status();
+  return &*api;
 }
 
 // Those after which CUDA wants the process ended, or the context made anew, which is the same: it is the

@@ -1,6 +1,10 @@
 // The headers as they are in the source tree: cmake/HeddleCuda.cmake names their folder, HEDDLE_KERNELS.
 #include "drivers/cuda/libraries/kernel_headers.h"
 
+#include <vector>
+
+#include "base/made_once.h"
+
 #define HEDDLE_EMBED(symbol, file)         \
   asm(".pushsection .rodata\n"             \
       ".hidden heddle_text_" #symbol       \
@@ -39,22 +43,24 @@ std::span<const KernelHeader> kernel_headers() {
     name, { heddle_text_##symbol, static_cast<size_t>(heddle_end_##symbol - heddle_text_##symbol) } \
   }
 #define HEDDLE_OURS(name) HEDDLE_NAMED("drivers/cuda/kernels/" #name ".h", name)
-  static const KernelHeader kAll[] = {
-      HEDDLE_OURS(block),
-      HEDDLE_OURS(compiled_chain),
-      HEDDLE_OURS(element),
-      HEDDLE_OURS(portable),
-      HEDDLE_OURS(quad),
-      HEDDLE_OURS(scalar),
-      HEDDLE_OURS(walk),
-      HEDDLE_NAMED("cmath", standard),
-      HEDDLE_NAMED("cstdint", standard),
-      HEDDLE_NAMED("cstring", standard),
-      HEDDLE_NAMED("type_traits", standard),
-  };
+  static constinit MadeOnce<const std::vector<KernelHeader>> all;
+  return all.get([] {
+    return std::vector<KernelHeader>{
+        HEDDLE_OURS(block),
+        HEDDLE_OURS(compiled_chain),
+        HEDDLE_OURS(element),
+        HEDDLE_OURS(portable),
+        HEDDLE_OURS(quad),
+        HEDDLE_OURS(scalar),
+        HEDDLE_OURS(walk),
+        HEDDLE_NAMED("cmath", standard),
+        HEDDLE_NAMED("cstdint", standard),
+        HEDDLE_NAMED("cstring", standard),
+        HEDDLE_NAMED("type_traits", standard),
+    };
+  });
 #undef HEDDLE_OURS
 #undef HEDDLE_NAMED
-  return kAll;
 }
 
 }  // namespace heddle::cuda

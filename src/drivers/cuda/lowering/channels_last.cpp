@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/made_once.h"
 #include "drivers/cuda/lowering/scalar_steps.h"
 #include "plan/placement.h"
 
@@ -19,8 +20,8 @@ bool is_one_of(const ir::Node& node, std::span<const std::string_view> names) {
 }
 
 bool is_elementwise(const ir::Node& node) {
-  static const std::vector<std::string_view> kOperators = scalar_operators();
-  return node.is("Elementwise") || is_one_of(node, kOperators);
+  static constinit MadeOnce<const std::vector<std::string_view>> operators;
+  return node.is("Elementwise") || is_one_of(node, operators.get(scalar_operators));
 }
 
 bool is_pool(const ir::Node& node) {

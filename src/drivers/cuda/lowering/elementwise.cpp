@@ -1,4 +1,5 @@
 // Element-wise operators, over operands that are broadcast against each other.
+#include "base/made_once.h"
 #include "drivers/cuda/lowering/chain_program.h"
 #include "drivers/cuda/lowering/scalar_steps.h"
 #include "ir/op.h"
@@ -58,12 +59,12 @@ Status lower_bit_cast(Lowering& l) {
 }  // namespace
 
 std::span<const LoweringEntry> elementwise_lowerings() {
-  static const std::vector<LoweringEntry> kEntries = [] {
+  static constinit MadeOnce<const std::vector<LoweringEntry>> all;
+  return all.get([] {
     std::vector<LoweringEntry> entries = {{"BitCast", lower_bit_cast}};
     for (const std::string_view op : scalar_operators()) entries.push_back({op, lower_steps});
     return entries;
-  }();
-  return kEntries;
+  });
 }
 
 }  // namespace heddle::cuda

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/made_once.h"
 #include "ir/op.h"
 
 namespace heddle::cuda {
@@ -117,12 +118,12 @@ Status launch_reduction(Lowering& l, std::string_view kernel, const std::vector<
 }
 
 std::span<const LoweringEntry> reduction_lowerings() {
-  static const std::vector<LoweringEntry> kEntries = [] {
+  static constinit MadeOnce<const std::vector<LoweringEntry>> all;
+  return all.get([] {
     std::vector<LoweringEntry> entries;
     for (const Reduction& reduction : kReductions) entries.push_back({reduction.op, lower_reduction});
     return entries;
-  }();
-  return kEntries;
+  });
 }
 
 }  // namespace heddle::cuda

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/made_once.h"
 #include "drivers/host/kernels/elementwise/narrow.h"
 #include "drivers/host/kernels/elementwise/vectorised.h"
 
@@ -28,11 +29,11 @@ __attribute__((target("avx,f16c"))) int64_t f16_by_eights(const uint16_t* from, 
   return i;
 }
 bool has_f16c() {
-  static const bool has = [] {  // clang 16 has no name for it in __builtin_cpu_supports()
+  static constinit MadeOnce<const bool> has;
+  return has.get([] {  // clang 16 has no name for it in __builtin_cpu_supports()
     unsigned a = 0, b = 0, c = 0, d = 0;
     return __builtin_cpu_supports("avx") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-  }();
-  return has;
+  });
 }
 #else
 int64_t f16_by_eights(const uint16_t*, float*, int64_t) { return 0; }

@@ -1,6 +1,7 @@
 // The path table: every operator of ir, gathered from the families.
 #include <algorithm>
 
+#include "base/made_once.h"
 #include "drivers/metal/lowering/lowering.h"
 
 namespace heddle::metal {
@@ -21,8 +22,8 @@ std::vector<const PathEntry*> gather() {
 }  // namespace
 
 std::span<const PathEntry* const> all_paths() {
-  static const auto& all = *new const std::vector<const PathEntry*>(gather());  // as ir's operators
-  return all;
+  static constinit MadeOnce<const std::vector<const PathEntry*>> all;
+  return all.get(gather);
 }
 
 const PathEntry* find_path(std::string_view op) {
