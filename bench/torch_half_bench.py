@@ -1,7 +1,9 @@
-"""Question  what do sixteen bits cost or gain on device "heddle", eager, where Linears take the time?
-Read as   per number of rows, time over that of the same model in float32, round by round, both in turn in one
-          process: of the model in bfloat16, in float16, and of the float32 model under autocast to bfloat16.
-          Above 1 something is converted that need not be. Median and quartiles; one thread calls.
+"""Question  what do sixteen bits cost or gain on device "heddle", eager, where Linears take the time, and
+          where convolutions do?
+Read as   per model and number of rows, time over that of the same model in float32, round by round, both in
+          turn in one process: of the model in bfloat16, in float16, and of the float32 model under autocast
+          to bfloat16. Above 1 something is converted that need not be. Median and quartiles; one thread
+          calls.
 Checked   before anything is timed, each answer is within 3 % of the float32 model's largest value.
 """
 
@@ -11,34 +13,49 @@ import copy
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT / "bench" / "models")]
+sys.path[:0] = [str(ROOT / "bench" / "models"), str(ROOT / "tools" / "models")]
 
+import export_torch  # noqa: E402
 import heddle.torch  # noqa: E402, F401
 from ratios import in_turn, parser, ratio, seconds_a_call, show, spread, write  # noqa: E402
 
-ROWS = (1, 4, 16, 128)
 WIDTH, INNER, LAYERS = 768, 3072, 4
 TOLERANCE = 0.03
 BAR = "<= 1.1 without units for bfloat16, <= 0.7 with them"
 
 
-def model() -> nn.Module:
+def linears() -> nn.Module:
     torch.manual_seed(0)
     layers: list[nn.Module] = []
     for _ in range(LAYERS):
         layers += [nn.Linear(WIDTH, INNER), nn.GELU(), nn.Linear(INNER, WIDTH)]
-    return nn.Sequential(*layers).eval().requires_grad_(False)
+    return nn.Sequential(*layers)
 
 
-def peers(rows: int) -> dict[str, Callable[[], Tensor]]:
-    x = torch.randn(rows, WIDTH, generator=torch.Generator().manual_seed(rows))
-    reference = model()
+@dataclass(frozen=True)
+class Case:
+    module: Callable[[], nn.Module]
+    row: tuple[int, ...]  # the shape of one
+    rows: tuple[int, ...]
+    bar: str = ""
+
+
+CASES = {
+    "linears": Case(linears, (WIDTH,), (1, 4, 16, 128), BAR),
+    "resnet18": Case(lambda: export_torch.module("resnet18"), (3, 224, 224), (1, 4)),
+}
+
+
+def peers(case: Case, rows: int) -> dict[str, Callable[[], Tensor]]:
+    x = torch.randn(rows, *case.row, generator=torch.Generator().manual_seed(rows))
+    reference = case.module().eval().requires_grad_(False)
 
     def call(dtype: torch.dtype, autocast: bool) -> Callable[[], Tensor]:
         module = copy.deepcopy(reference).to("heddle", dtype)
@@ -70,21 +87,29 @@ def check(calls: dict[str, Callable[[], Tensor]]) -> None:
             raise SystemExit(f"{name}: off by {error:.2e}")
 
 
+def compared(case: Case, rows: int, rounds: int, seconds: float) -> dict:
+    calls = peers(case, rows)
+    check(calls)
+    times = in_turn({name: milliseconds_of(call, seconds) for name, call in calls.items()}, rounds)
+    ratios = {name: ratio(times[name], times["float32"]) for name in times if name != "float32"}
+    show(f"{rows} rows, float32", spread(times["float32"]), "ms")
+    for name, figure in ratios.items():
+        show(f"{rows} rows, {name} / float32", figure, "x", case.bar)
+    return {"milliseconds": times, "ratios": ratios}
+
+
 def main() -> int:
-    options = parser(__doc__).parse_args()
-    figures = {}
+    command = parser(__doc__)
+    command.add_argument("--models", nargs="+", default=list(CASES), choices=list(CASES))
+    options = command.parse_args()
+    figures: dict[str, dict] = {}
     with torch.inference_mode():
-        for rows in ROWS:
-            calls = peers(rows)
-            check(calls)
-            times = in_turn(
-                {name: milliseconds_of(call, options.seconds) for name, call in calls.items()}, options.rounds
-            )
-            ratios = {name: ratio(times[name], times["float32"]) for name in times if name != "float32"}
-            show(f"{rows} rows, float32", spread(times["float32"]), "ms")
-            for name, figure in ratios.items():
-                show(f"{rows} rows, {name} / float32", figure, "x", BAR)
-            figures[rows] = {"milliseconds": times, "ratios": ratios}
+        for name in options.models:
+            print(f"\n{name}", flush=True)
+            case = CASES[name]
+            figures[name] = {
+                rows: compared(case, rows, options.rounds, options.seconds) for rows in case.rows
+            }
     write(options.json, figures)
     return 0
 

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 
+#include "drivers/host/layout/narrow_values.h"
 #include "ir/ops/activation.h"
 
 namespace heddle::host {
 namespace {
 
-constexpr size_t kMultiplied = 0, kWeight = 1;  // inputs of a Linear
+constexpr size_t kMultiplied = 0, kWeight = 1;  // inputs of a Linear, and of a Conv
 
 // Of a Cast: what a product takes, as its caller has brought it.
 bool casts_input(const ir::Graph& graph, const ir::Node& node) {
@@ -19,14 +20,29 @@ bool casts_input(const ir::Graph& graph, const ir::Node& node) {
 }
 
 // Without activation and residual: what half_linear.h and bf16_linear.h compute.
-bool is_plain(const ir::Node& node) {
-  if (!node.is("Linear")) return false;
+bool is_plain_linear(const ir::Graph& graph, const ir::Node& node) {
+  if (!node.is("Linear") || graph.type(node.inputs[kWeight]).shape.size() != 2) return false;
   const bool has_residual = node.inputs.size() > 3 && node.inputs[3] != ir::kNoValue;
   const auto activation = ir::activation_of(node);
   return !has_residual && activation.ok() && activation->kind == ir::ActivationKind::kNone;
 }
 
-// The Casts that `accepts` all readers of, each with the place at which it reads.
+// What ConvStep computes.
+bool is_conv(const ir::Graph& graph, const ir::Node& node) {
+  constexpr size_t kMostAxes = 5;
+  if (!node.is("Conv")) return false;
+  const auto x = graph.type(node.inputs[kMultiplied]).extents(),
+             w = graph.type(node.inputs[kWeight]).extents();
+  return x && w && x->rank() <= kMostAxes && x->elements() > 0 && w->elements() > 0;
+}
+
+bool multiplies_in_bf16(const ir::Graph& graph, const ir::Node& node) {
+  if (!is_conv(graph, node)) return is_plain_linear(graph, node);
+  return convolves_in_bf16(node, *graph.type(node.inputs[kMultiplied]).extents(),
+                           *graph.type(node.inputs[kWeight]).extents());
+}
+
+// The Casts that `accepts` all readers of, each with the place at which it reads and the dtype brought.
 template <class Accepts>
 std::vector<ir::ValueId> casts_read_by(const ir::Graph& graph, Accepts accepts) {
   std::vector<ir::ValueId> from(graph.values.size(), ir::kNoValue);
@@ -35,7 +51,9 @@ std::vector<ir::ValueId> casts_read_by(const ir::Graph& graph, Accepts accepts) 
   }
   for (const ir::Node& node : graph.nodes) {
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (node.inputs[i] != ir::kNoValue && !accepts(node, i)) from[node.inputs[i]] = ir::kNoValue;
+      const ir::ValueId read = node.inputs[i];
+      if (read == ir::kNoValue || from[read] == ir::kNoValue) continue;
+      if (!accepts(node, i, graph.type(from[read]).dtype)) from[read] = ir::kNoValue;
     }
   }
   for (const ir::ValueId id : graph.outputs) from[id] = ir::kNoValue;
@@ -45,19 +63,20 @@ std::vector<ir::ValueId> casts_read_by(const ir::Graph& graph, Accepts accepts) 
 }  // namespace
 
 std::vector<ir::ValueId> half_operands(const ir::Graph& graph, bool multiplies_bf16) {
-  std::vector<ir::ValueId> from = casts_read_by(graph, [&](const ir::Node& node, size_t place) {
-    return place == kWeight && is_plain(node) && graph.type(node.inputs[kWeight]).shape.size() == 2;
-  });
-  if (!multiplies_bf16) return from;
-  const auto is_bf16 = [&](ir::ValueId id) {
-    return from[id] != ir::kNoValue && graph.type(from[id]).dtype == ir::DType::kBF16;
+  const auto is_weight = [&](const ir::Node& node, size_t place, ir::DType given) {
+    const bool convolves = multiplies_bf16 && given == ir::DType::kBF16 && is_conv(graph, node);
+    return place == kWeight && (convolves || is_plain_linear(graph, node));
   };
-  const std::vector<ir::ValueId> multiplied = casts_read_by(graph, [&](const ir::Node& node, size_t place) {
-    return place == kMultiplied && is_plain(node) && is_bf16(node.inputs[kWeight]);
-  });
+  std::vector<ir::ValueId> from = casts_read_by(graph, is_weight);
+  if (!multiplies_bf16) return from;
+  const auto is_multiplied = [&](const ir::Node& node, size_t place, ir::DType given) {
+    if (place != kMultiplied || given != ir::DType::kBF16 || !multiplies_in_bf16(graph, node)) return false;
+    const ir::ValueId weight = from[node.inputs[kWeight]];
+    return weight != ir::kNoValue && graph.type(weight).dtype == ir::DType::kBF16;
+  };
+  const std::vector<ir::ValueId> multiplied = casts_read_by(graph, is_multiplied);
   for (ir::ValueId id = 0; id < from.size(); ++id) {
-    if (multiplied[id] != ir::kNoValue && graph.type(multiplied[id]).dtype == ir::DType::kBF16)
-      from[id] = multiplied[id];
+    if (multiplied[id] != ir::kNoValue) from[id] = multiplied[id];
   }
   return from;
 }

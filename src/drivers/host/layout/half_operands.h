@@ -2,7 +2,8 @@
 //
 //   What       A Cast of a graph's input to f32 falls away, so that no run makes its value, where all its
 //              readers are plain Linears that take it as their weight. Where the processor multiplies bf16,
-//              so does a Cast from bf16 of what such Linears multiply with weights that are bf16, too.
+//              Casts from bf16 do so, too, where all readers are such Linears or Convs that take it as their
+//              weight, or multiply it with a weight that is bf16, too.
 //              Operand::half marks such values; their dtype stays f32.
 //   Threads    Pure.
 #pragma once

@@ -18,16 +18,17 @@ Result<Turned> Turned::make(const Engine& engine, const Operand& operand, Way wa
                             int width, bool narrow) {
   Turned turned;
   turned.operand_ = operand;
-  turned.narrow_ = operand.narrow;
+  const bool given = operand.narrow || operand.half == ir::DType::kBF16;
+  turned.narrow_ = given;
   int64_t spatial = 1;
   for (size_t i = 2; i < operand.extents.rank(); ++i) spatial *= operand.extents[i];
   if (operand.channels_last || spatial == 1 || operand.extents[1] == 1)
     return turned;  // one order or the other: the same bytes
-  turned.narrow_ = operand.narrow || narrow;
+  turned.narrow_ = given || narrow;
   HEDDLE_TRY_ASSIGN(const auto layouts, caught("describing a change of layout", [&] {
                       const Dims dims = to_dims(operand.extents);
                       return std::pair(
-                          dnnl::memory::desc(dims, float_type(operand.narrow), f32_desc(dims).get_strides()),
+                          dnnl::memory::desc(dims, float_type(given), f32_desc(dims).get_strides()),
                           channels_last_desc(dims, float_type(turned.narrow_)));
                     }));
   HEDDLE_TRY_ASSIGN(turned.change_,

@@ -40,7 +40,8 @@ Status ConvStep::prepare(const Lowering& lowering) {
     weight_dims[0] /= group;
     weight_dims.insert(weight_dims.begin(), group);
   }
-  const bool bf16 = lowering.weights.engine().bf16 && convolves_in_bf16(node, x, w);
+  const bool bf16 =
+      lowering.inputs[0].half || (lowering.weights.engine().bf16 && convolves_in_bf16(node, x, w));
   const int64_t work = 2 * lowering.outputs[0].elements() * (w.elements() / w[0]);
   return WindowStep::prepare(lowering, window_,
                              {"conv", weight_dims, dense_strides(weight_dims), whole(lowering), work, bf16});

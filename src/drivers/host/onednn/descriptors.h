@@ -6,6 +6,7 @@
 #pragma once
 
 #include <dnnl.hpp>
+#include <optional>
 
 #include "base/status.h"
 #include "ir/ops/activation.h"
@@ -17,6 +18,11 @@ using Dims = dnnl::memory::dims;
 
 inline dnnl::memory::data_type float_type(bool bf16) {
   return bf16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+// Of an operand that a caller brings in sixteen bits; nothing: f32.
+inline dnnl::memory::data_type float_type(std::optional<ir::DType> half) {
+  if (!half) return dnnl::memory::data_type::f32;
+  return *half == ir::DType::kBF16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f16;
 }
 inline dnnl::memory::desc f32_desc(const Dims& dims, const Dims& strides) {
   return {dims, dnnl::memory::data_type::f32, strides};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <dnnl.hpp>
 
+#include "drivers/host/kernels/elementwise/narrow.h"
 #include "drivers/host/machine/aligned_bytes.h"
 #include "drivers/host/onednn/engine.h"
 #include "drivers/host/onednn/half_dots.h"

@@ -3,42 +3,14 @@
 #include <algorithm>
 #include <array>
 
-#include "base/made_once.h"
 #include "drivers/host/kernels/elementwise/narrow.h"
 #include "drivers/host/kernels/elementwise/vectorised.h"
-
-#if defined(__x86_64__)
-#include <cpuid.h>
-#include <immintrin.h>
-#endif
 
 namespace heddle::host {
 namespace {
 
 constexpr int64_t kTogether = 4;  // columns: as many sums go on at once, which hides an addition's latency
 constexpr int64_t kChunk = 512;   // floats of each
-
-#if defined(__x86_64__)
-// Returns how many were converted.
-__attribute__((target("avx,f16c"))) int64_t f16_by_eights(const uint16_t* from, float* to, int64_t count) {
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8) {
-    const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(halves));
-  }
-  return i;
-}
-bool has_f16c() {
-  static constinit MadeOnce<const bool> has;
-  return has.get([] {  // clang 16 has no name for it in __builtin_cpu_supports()
-    unsigned a = 0, b = 0, c = 0, d = 0;
-    return __builtin_cpu_supports("avx") != 0 && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & bit_F16C) != 0;
-  });
-}
-#else
-int64_t f16_by_eights(const uint16_t*, float*, int64_t) { return 0; }
-bool has_f16c() { return false; }
-#endif
 
 using Sums = std::array<float, kTogether>;
 
@@ -59,12 +31,6 @@ HEDDLE_VECTORISED void add_dots(const float* x, const float* w, int64_t count, f
 }
 
 }  // namespace
-
-void half_to_f32(ir::DType dtype, const uint16_t* from, float* to, int64_t count) {
-  if (dtype == ir::DType::kBF16) return bf16_to_f32(from, to, count);
-  const int64_t done = has_f16c() ? f16_by_eights(from, to, count) : 0;
-  f16_to_f32(from + done, to + done, count - done);
-}
 
 void few_rows_dots(ir::DType dtype, const HalfDots<float>& dots) {
   alignas(64) std::array<float, kTogether * kChunk> panel;

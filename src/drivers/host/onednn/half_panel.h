@@ -1,8 +1,7 @@
-// half_panel.h: pieces of a weight in f16 or bf16, as f32 and in sums.
+// half_panel.h: products of a few rows with a weight of f16 or bf16, without AVX-512.
 //
-//   What       half_to_f32() converts, a NaN to some NaN, by the processor's instruction where it has one for
-//              f16. few_rows_dots() is half_dots() without AVX-512: no more of the weight is stored as f32
-//              than the innermost cache holds.
+//   What       few_rows_dots() is half_dots() for any processor: no more of the weight is stored as f32 than
+//              the innermost cache holds.
 //   Invariant  A sum's bits depend on its two rows alone.
 //   Threads    Pure functions over the caller's memory.
 #pragma once
@@ -12,8 +11,6 @@
 #include "drivers/host/onednn/half_dots.h"
 
 namespace heddle::host {
-
-void half_to_f32(ir::DType dtype, const uint16_t* from, float* to, int64_t count);
 
 inline constexpr int64_t kMostRowsOfDots = 8;
 

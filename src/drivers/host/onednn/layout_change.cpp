@@ -10,6 +10,17 @@
 namespace heddle::host {
 namespace {
 
+// Elements along each axis that lie in one block; 0: a cut between blocks would leave padding behind.
+std::vector<int64_t> blocks_of(const dnnl::memory::desc& desc) {
+  const Dims dims = desc.get_dims(), sizes = desc.get_inner_blks(), axes = desc.get_inner_idxs();
+  std::vector<int64_t> blocks(dims.size(), 1);
+  for (size_t i = 0; i < sizes.size(); ++i) blocks[static_cast<size_t>(axes[i])] *= sizes[i];
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (dims[i] % blocks[i] != 0) blocks[i] = 0;
+  }
+  return blocks;
+}
+
 uint64_t reserve(uint64_t& scratch, uint64_t bytes) {
   const uint64_t at = scratch;
   scratch += aligned(bytes);
@@ -21,14 +32,14 @@ uint64_t reserve(uint64_t& scratch, uint64_t bytes) {
 LayoutChange::Cut LayoutChange::choose_cut(const dnnl::memory::desc& outside,
                                            const dnnl::memory::desc& inside, int width) {
   const Dims dims = outside.get_dims();
-  // What lies in blocks is not cut; less than this is moved before a helper wakes up.
-  constexpr int64_t kWorthCutting = 32768;
-  const bool blocks = !outside.get_inner_blks().empty() || !inside.get_inner_blks().empty();
-  if (width == 1 || blocks || elements_of(dims) < kWorthCutting) return {0, 1};
+  constexpr int64_t kWorthCutting = 32768;  // less is moved before a helper wakes up
+  if (width == 1 || elements_of(dims) < kWorthCutting || !outside.get_inner_blks().empty()) return {0, 1};
+  const std::vector<int64_t> blocks = blocks_of(inside);
   Cut best{0, 1};
   for (const size_t axis : {size_t{0}, size_t{2}, size_t{1}}) {
-    const int64_t pieces = axis < dims.size() ? std::min<int64_t>(dims[axis], width) : 1;
-    if (pieces > best.pieces) best = {axis, pieces};
+    if (axis >= dims.size() || blocks[axis] == 0) continue;
+    const int64_t pieces = std::min<int64_t>(dims[axis] / blocks[axis], width);
+    if (pieces > best.pieces) best = {axis, pieces, blocks[axis]};
   }
   return best;
 }
@@ -41,23 +52,24 @@ Result<LayoutChange> LayoutChange::make(const Engine& engine, const dnnl::memory
   change.way_ = way;
   HEDDLE_TRY_ASSIGN(const Cut cut, caught("looking at a change of layout",
                                           [&] { return choose_cut(outside, inside, width); }));
-  const int64_t extent = cut.pieces == 1 ? 1 : outside.get_dims()[cut.axis];
+  const int64_t extent = cut.pieces == 1 ? 1 : outside.get_dims()[cut.axis] / cut.grain;
   std::vector<int64_t> extents;  // of the reorders, along the axis
   for (int64_t i = 0; i < cut.pieces; ++i) {
     const int64_t first = extent * i / cut.pieces, size = extent * (i + 1) / cut.pieces - first;
-    const auto offset = [&](const dnnl::memory::desc& desc) {
+    const auto offset = [&](const dnnl::memory::desc& desc, int64_t apart) {
       const auto element = static_cast<int64_t>(dnnl::memory::data_type_size(desc.get_data_type()));
-      return cut.pieces == 1 ? 0 : first * desc.get_strides()[cut.axis] * element;
+      return cut.pieces == 1 ? 0 : first * apart * desc.get_strides()[cut.axis] * element;
     };
     const auto known = std::ranges::find(extents, size);
-    change.pieces_.push_back({static_cast<size_t>(known - extents.begin()), offset(outside), offset(inside)});
+    change.pieces_.push_back(
+        {static_cast<size_t>(known - extents.begin()), offset(outside, cut.grain), offset(inside, 1)});
     if (known != extents.end()) continue;
     extents.push_back(size);
     HEDDLE_TRY_ASSIGN(const Desc desc, caught("preparing a change of layout", [&] {
                         const auto part = [&](const dnnl::memory::desc& whole) {
                           Dims dims = whole.get_dims();
                           if (cut.pieces == 1) return whole;
-                          dims[cut.axis] = size;
+                          dims[cut.axis] = size * cut.grain;
                           return whole.submemory_desc(dims, Dims(dims.size(), 0));
                         };
                         const auto from = part(way == Way::kInput ? outside : inside);

@@ -23,6 +23,7 @@ class LayoutChange {
                                    int width = 1);
 
   explicit operator bool() const { return !pieces_.empty(); }
+  size_t pieces() const { return pieces_.size(); }
   // `base` is where the step's scratch begins in the arena.
   std::byte* address(const RunContext& context, uint64_t base) const {
     return context.arena + base + offset_;
@@ -38,6 +39,7 @@ class LayoutChange {
   struct Cut {
     size_t axis;
     int64_t pieces;
+    int64_t grain = 1;  // of their sizes: the elements of a block
   };
   static Cut choose_cut(const dnnl::memory::desc& outside, const dnnl::memory::desc& inside, int width);
   Status run_piece(const RunContext& context, uint64_t base, const std::byte* outside, size_t index) const;

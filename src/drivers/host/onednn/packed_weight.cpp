@@ -44,7 +44,7 @@ Result<Ref<const PackedWeight>> pack_weight(WeightStore& weights, std::string_vi
 
 Result<WeightOperand> WeightOperand::make(WeightStore& weights, std::string_view kind, const Operand& operand,
                                           const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
-                                          uint64_t& scratch) {
+                                          uint64_t& scratch, int width) {
   WeightOperand made;
   made.operand_ = operand;
   if (operand.location == Operand::Location::kConstant) {
@@ -55,7 +55,7 @@ Result<WeightOperand> WeightOperand::make(WeightStore& weights, std::string_view
   HEDDLE_TRY_ASSIGN(const bool lies_so, caught("comparing layouts", [&] { return plain == wanted; }));
   if (lies_so) return made;
   HEDDLE_TRY_ASSIGN(made.change_,
-                    LayoutChange::make(engine, plain, wanted, LayoutChange::Way::kInput, scratch));
+                    LayoutChange::make(engine, plain, wanted, LayoutChange::Way::kInput, scratch, width));
   return made;
 }
 

@@ -31,10 +31,10 @@ Result<Ref<const PackedWeight>> pack_weight(WeightStore& weights, std::string_vi
 
 class WeightOperand {
  public:
-  // `scratch` grows by what a run needs.
+  // `scratch` grows by what a run needs. `width`: as of a Lowering.
   static Result<WeightOperand> make(WeightStore& weights, std::string_view kind, const Operand& operand,
                                     const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
-                                    uint64_t& scratch);
+                                    uint64_t& scratch, int width);
 
   // Before the step's own work. `base` is where the step's scratch begins in the arena.
   Status run(const RunContext& context, uint64_t base) const {

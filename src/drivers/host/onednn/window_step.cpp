@@ -111,10 +111,11 @@ Status WindowStep::prepare(const Lowering& lowering, const ir::Window& window, P
   }
   HEDDLE_TRY_ASSIGN(WindowDivision division, divide(lowering, window, problem));
   HEDDLE_TRY_ASSIGN(const dnnl::memory::desc plain, caught("describing a weight", [&] {
-                      return f32_desc(problem.weight_dims, problem.weight_strides);
+                      return dnnl::memory::desc(problem.weight_dims, float_type(in[1].half),
+                                                problem.weight_strides);
                     }));
   HEDDLE_TRY_ASSIGN(weight_, WeightOperand::make(lowering.weights, problem.kind, in[1], plain,
-                                                 division.layout.whole(), scratch_));
+                                                 division.layout.whole(), scratch_, width));
   layout_ = division.layout;
   HEDDLE_TRY(prepare_pieces(engine, division));
   if (division.cut.pieces() > 1 && !engine.exact) HEDDLE_TRY(prepare_whole(lowering, window, problem, plain));
@@ -250,7 +251,7 @@ Status WindowStep::prepare_whole(const Lowering& lowering, const ir::Window& win
   if (is_reference(desc->impl_info_str()) && !is_reference(primitives_[0]->implementation())) return {};
   if (desc->weights_desc() != layout_.whole()) {
     HEDDLE_TRY_ASSIGN(whole_weight_, WeightOperand::make(lowering.weights, problem.kind, weight, plain,
-                                                         desc->weights_desc(), scratch_));
+                                                         desc->weights_desc(), scratch_, lowering.width));
   }
   HEDDLE_TRY_ASSIGN(whole_primitive_, make_primitive(lowering.weights.engine(), *desc));
   task_bytes_ = std::max(task_bytes_, aligned((scratch_of(whole_, *whole_primitive_) + tasks_ - 1) / tasks_));

@@ -1,6 +1,7 @@
 #include "drivers/host/kernels/elementwise/block_program.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace heddle::host {
 
@@ -32,15 +33,39 @@ void BlockProgram::result(Register value, const Operand& output) {
   const bool taken =
       std::any_of(results_.begin(), results_.end(), [&](const auto& r) { return r.value == value; });
   const bool direct = made && !taken && is_native(output.dtype);
-  const Register target = direct ? value : emit(store_block(output.dtype), value);
+  const Register target = direct ? value : emit(store_block(output.dtype), unrounded(value, output.dtype));
   results_.push_back({output, target, ir::size_of(output.dtype)});
+}
+
+// Storing rounds or wraps as the instruction did that made the value.
+BlockProgram::Register BlockProgram::unrounded(Register value, ir::DType dtype) const {
+  const BlockKernel wrap = wrap_block(dtype);
+  const auto maker = std::ranges::find(instructions_, value, &Instruction::d);
+  return wrap != nullptr && maker != instructions_.end() && maker->run == wrap ? maker->a : value;
+}
+
+void BlockProgram::drop_unread() {
+  std::vector<bool> read(slots_.size(), false);
+  for (const Result& r : results_) read[static_cast<size_t>(r.value)] = true;
+  std::vector<Instruction> kept;
+  for (const Instruction& instruction : std::views::reverse(instructions_)) {
+    if (!read[static_cast<size_t>(instruction.d)]) continue;
+    for (const Register r : {instruction.a, instruction.b, instruction.c}) {
+      if (r >= 0) read[static_cast<size_t>(r)] = true;
+    }
+    kept.push_back(instruction);
+  }
+  instructions_.assign(kept.rbegin(), kept.rend());
 }
 
 bool BlockProgram::needs_slot(const Source& source) const {
   return source.load != nullptr || source.view.form != Strided::Form::kLinear;
 }
 
-void BlockProgram::finish() { assign_slots(); }
+void BlockProgram::finish() {
+  drop_unread();
+  assign_slots();
+}
 
 // A register's slot is free again after its last reader. Scalars are filled once and keep theirs.
 void BlockProgram::assign_slots() {

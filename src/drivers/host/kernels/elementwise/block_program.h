@@ -58,6 +58,8 @@ class BlockProgram {
     slots_.push_back(kInMemory);
     return static_cast<Register>(slots_.size()) - 1;
   }
+  Register unrounded(Register value, ir::DType dtype) const;
+  void drop_unread();
   bool needs_slot(const Source& source) const;
   void assign_slots();
   const std::byte* load(const RunContext& context, const Source& source, int64_t begin, int64_t count,

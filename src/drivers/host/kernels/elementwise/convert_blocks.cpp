@@ -3,6 +3,7 @@
 
 #include "drivers/host/kernels/elementwise/block_loops.h"
 #include "drivers/host/kernels/elementwise/half.h"
+#include "drivers/host/kernels/elementwise/narrow.h"
 
 namespace heddle::host {
 
@@ -29,20 +30,11 @@ struct ToInteger {  // towards zero; what no i64 holds becomes 0
     return y;
   }
 };
-struct FromF16 {
-  static HEDDLE_INLINE float of(uint16_t x) { return from_f16(x); }
-};
-struct ToF16 {
-  static HEDDLE_INLINE uint16_t of(float x) { return to_f16(x); }
-};
 struct FromBf16 {
   static HEDDLE_INLINE float of(uint16_t x) { return from_bf16(x); }
 };
 struct ToBf16 {
   static HEDDLE_INLINE uint16_t of(float x) { return to_bf16(x); }
-};
-struct ThroughF16 {
-  static HEDDLE_INLINE float of(float x) { return from_f16(to_f16(x)); }
 };
 struct ThroughBf16 {
   static HEDDLE_INLINE float of(float x) { return from_bf16(to_bf16(x)); }
@@ -51,6 +43,11 @@ template <class Narrow>
 struct Wrap {
   static HEDDLE_INLINE int64_t of(int64_t x) { return static_cast<Narrow>(x); }
 };
+
+template <auto kConvert, class In, class Out>
+void converted(const BlockArgs& args) {
+  kConvert(static_cast<const In*>(args.a), static_cast<Out*>(args.d), args.count);
+}
 
 template <class T>
 void copy(const BlockArgs& args) {
@@ -85,7 +82,7 @@ BlockKernel load_block(ir::DType dtype) {
     case ir::DType::kF32:
       return copy<float>;
     case ir::DType::kF16:
-      return unary_loop<FromF16, uint16_t, float>;
+      return converted<f16_to_f32, uint16_t, float>;
     case ir::DType::kBF16:
       return unary_loop<FromBf16, uint16_t, float>;
     case ir::DType::kF64:
@@ -114,7 +111,7 @@ BlockKernel load_block(ir::DType dtype) {
 BlockKernel store_block(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kF16:
-      return unary_loop<ToF16, float, uint16_t>;
+      return converted<f32_to_f16, float, uint16_t>;
     case ir::DType::kBF16:
       return unary_loop<ToBf16, float, uint16_t>;
     case ir::DType::kI8:
@@ -137,7 +134,7 @@ BlockKernel store_block(ir::DType dtype) {
 BlockKernel wrap_block(ir::DType dtype) {
   switch (dtype) {
     case ir::DType::kF16:
-      return unary_loop<ThroughF16, float, float>;
+      return converted<round_to_f16, float, float>;
     case ir::DType::kBF16:
       return unary_loop<ThroughBf16, float, float>;
     case ir::DType::kI8:

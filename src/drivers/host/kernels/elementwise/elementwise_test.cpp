@@ -1,6 +1,7 @@
 #include <limits>
 
 #include "drivers/host/kernels/elementwise/blocks.h"
+#include "drivers/host/kernels/elementwise/expression.h"
 #include "drivers/host/kernels/kernel_check_fixture.h"
 
 namespace heddle::host {
@@ -229,6 +230,29 @@ TEST_CASE(
     wrong += !std::isnan(back[i]) && back[i] != ir::f16_to_f32(f16[i]);
   }
   CHECK(wrong == 0);
+}
+
+TEST_CASE("host kernels: an operator of sixteen bits takes one instruction, and one more that stores") {
+  constexpr int64_t kElements = 700;
+  for (const DType dtype : {DType::kF16, DType::kBF16, DType::kF32}) {
+    Operand in, out;
+    in.location = Operand::Location::kInput, out.location = Operand::Location::kOutput;
+    in.dtype = out.dtype = dtype;
+    in.extents = out.extents = {kElements};
+    BlockProgram program(in.extents);
+    Expression expression(program);
+    const auto apply = [&](const char* op, const Expression::Term& term, const Attributes& attributes) {
+      ir::Node node;
+      node.op = ir::find_op(op);
+      node.attributes = attributes;
+      return require(expression.node(node, {term}));
+    };
+    const auto wide = apply("Cast", expression.operand(in), {{"to", std::string("f32")}});
+    const auto relu = apply("Relu", wide, {});
+    expression.result(apply("Cast", relu, {{"to", std::string(ir::name(dtype))}}), out);
+    program.finish();
+    CHECK(program.work() == kElements * (dtype == DType::kF32 ? 1 : 2));
+  }
 }
 
 TEST_CASE("host kernels: an element's bits do not depend on its place in a block") {

@@ -36,8 +36,7 @@ Expression::Term Expression::cast(Term term, ir::DType to) {
   term = whole(term);
   const Kind from_kind = kind_of(term.dtype), to_kind = kind_of(to);
   const BlockKernel rounding = wrap_block(to);
-  if (from_kind != to_kind || rounding == nullptr)
-    term.value = program_.emit(cast_block(from_kind, to_kind), term.value);
+  if (from_kind != to_kind) term.value = program_.emit(cast_block(from_kind, to_kind), term.value);
   if (rounding != nullptr && ir::is_float(to)) term.value = program_.emit(rounding, term.value);
   return {term.value, to, nullptr, rounding == nullptr || ir::is_float(to)};
 }
