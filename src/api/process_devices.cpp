@@ -60,6 +60,26 @@ bool is_forked() {
   return first != kNobody && first != fork_generation();
 }
 
+// Threads that use the table, in the lower half, of the process in the upper one: its fork_generation(). A
+// child that was forked meanwhile would find the lock taken, or wait for a device that nobody makes.
+constinit Atomic<uint64_t> users{0};
+
+// Throws `unavailable` in a child whose parent has opened a device, or was about to.
+class Use {
+ public:
+  Use() {
+    const uint64_t ours = uint64_t{fork_generation()} << 32;
+    uint64_t seen = users.load_acquire();
+    do {
+      const bool is_parents = seen >> 32 != ours >> 32 && static_cast<uint32_t>(seen) != 0;
+      if (is_forked() || is_parents) throw_status(forked());
+    } while (!users.cas_weak_acq_rel(seen, (seen >> 32 == ours >> 32 ? seen : ours) + 1));
+  }
+  ~Use() { users.sub_acq_rel(1); }
+  Use(const Use&) = delete;
+  Use& operator=(const Use&) = delete;
+};
+
 // At exit(), once for each registration: refuses calls from now on and waits for those that run, until
 // kExitWait after the first time, whatever others' handlers do between.
 void close_all() {
@@ -234,7 +254,7 @@ Device make(std::string_view name, const DeviceOptions& options) {
 }  // namespace
 
 Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOptions& options) {
-  if (is_forked()) throw_status(forked());
+  const Use use;
   const int threads = driver->traits().threads;
   const runtime::Options wanted = to_runtime(options, driver->traits());
   auto runtime = take(runtime::Runtime::make(std::move(driver), wanted));
@@ -254,7 +274,7 @@ Device adopt(std::string_view name, Ref<device::Device> driver, const DeviceOpti
 }
 
 Device get(std::string_view spelled) {
-  if (is_forked()) throw_status(forked());
+  const Use use;
   const std::string name = DeviceName::parse(spelled).to_string();
   std::optional<DeviceOptions> configured;
   {
@@ -285,6 +305,7 @@ Device open(std::string_view name, const DeviceOptions& options) {
 void configure(std::string_view spelled, const DeviceOptions& options) {
   check_options(options);
   const std::string name = DeviceName::parse(spelled).to_string();
+  const Use use;
   auto t = table().lock();
   Entry& entry = t->entries[name];
   if (entry.device) {
@@ -322,6 +343,7 @@ std::vector<DeviceFact> missing() {
 std::vector<Device> living() {
   // The last reference to a device may be one of these: it ends without the lock.
   std::vector<Device> devices;
+  const Use use;
   const auto t = table().lock();
   for (const auto& weak : t->opened) {
     if (auto rep = weak.lock()) devices.push_back(Internals::make_device(std::move(rep)));

@@ -1,6 +1,7 @@
 #include "device/buffer.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/yield.h"
@@ -20,8 +21,9 @@ void make_room(std::vector<Point>& reads) {
 Buffer::~Buffer() {
   if (recycler_ == nullptr) return;
   std::vector<Point> uses;
-  const bool is_forked = fork_generation() != generation_;  // then its recycler keeps nothing, either
-  if (!is_forked && marked_.load_acquire()) {               // pairs with mark_read(), mark_write()
+  if (fork_generation() != generation_) {
+    new (&history_) decltype(history_)();  // as a thread of the parent's may have left it, it stays
+  } else if (marked_.load_acquire()) {     // pairs with mark_read(), mark_write()
     auto history = history_.lock();
     uses = std::move(history->reads);
     if (!history->last_write.done()) uses.push_back(std::move(history->last_write));  // there is room

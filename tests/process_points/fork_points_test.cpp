@@ -240,6 +240,7 @@ void share_things() {
   shared_things->result.wait();
 }
 
+void configure_host() { Device::configure("host", {}); }
 void read_shared() { shared_things->result.wait(); }
 void record_shared() { shared_things->stream.record(); }
 
@@ -298,6 +299,11 @@ TEST_CASE(
 TEST_CASE("a child that is forked while another thread registers the handler of exit can register it, too" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
   check_children({[] { set_exit_handler([] {}); }, renew_exit_handler, renew_exit_handler});
+}
+
+TEST_CASE("a child that is forked while another thread configures a device configures it or is refused" *
+          doctest::skip(!heddle::test::kForksWithThreads)) {
+  check_children({[] {}, configure_host, configure_host});
 }
 
 TEST_CASE("a child that is forked while another thread reads a result reads it, too, or is refused" *

@@ -20,7 +20,7 @@ std::vector<Guard> read_guards() {
   const std::unique_ptr<FILE, int (*)(FILE*)> symbols(
       popen("readelf --syms --wide --demangle /proc/$PPID/exe", "r"), pclose);
   REQUIRE(symbols != nullptr);
-  const std::regex is_guard(R"(^ *\d+: \w+ +\d+ (\w+) .* guard variable for (heddle::.*))");
+  const std::regex is_guard(R"(^ *\d+: \w+ +\d+ (\w+) .* guard variable for (.*heddle::.*))");
   std::vector<Guard> guards;
   std::string line;
   for (int c = fgetc(symbols.get()); c != EOF; c = fgetc(symbols.get())) {
@@ -29,7 +29,8 @@ std::vector<Guard> read_guards() {
       continue;
     }
     std::smatch found;
-    const bool ours = line.find("guard variable for heddle::") != std::string::npos &&
+    const bool ours = line.find("guard variable for ") != std::string::npos &&
+                      line.find("heddle::") != std::string::npos &&
                       line.find("process_points") == std::string::npos;
     if (ours && std::regex_search(line, found, is_guard)) guards.push_back({found[2], found[1] == "TLS"});
     line.clear();

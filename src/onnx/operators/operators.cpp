@@ -1,8 +1,9 @@
 #include "onnx/operators.h"
-#include "base/made_once.h"
 
 #include <algorithm>
 #include <vector>
+
+#include "base/made_once.h"
 
 namespace heddle::onnx {
 namespace {

@@ -8,7 +8,7 @@ bool Event::query() const {
   const auto over = [&] { return point_.done() || point_.timeline->failed(); };
   if (over()) return true;
   point_.timeline->want(point_.value);
-  point_.timeline->look();
+  if (point_.timeline->is_ours()) point_.timeline->look();
   return over();
 }
 

@@ -117,7 +117,7 @@ Event Stream::record(Timed timed) const {
 bool Stream::query() const {
   const uint64_t last = last_submitted();
   timeline()->want(last);
-  timeline()->look();
+  if (timeline()->is_ours()) timeline()->look();
   return timeline()->done(last) || failed();
 }
 

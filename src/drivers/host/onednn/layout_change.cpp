@@ -12,11 +12,12 @@ namespace {
 
 // Elements along each axis that lie in one block; 0: a cut between blocks would leave padding behind.
 std::vector<int64_t> blocks_of(const dnnl::memory::desc& desc) {
-  const Dims dims = desc.get_dims(), sizes = desc.get_inner_blks(), axes = desc.get_inner_idxs();
+  const Dims dims = desc.get_dims(), padded = desc.get_padded_dims();
+  const Dims sizes = desc.get_inner_blks(), axes = desc.get_inner_idxs();
   std::vector<int64_t> blocks(dims.size(), 1);
   for (size_t i = 0; i < sizes.size(); ++i) blocks[static_cast<size_t>(axes[i])] *= sizes[i];
   for (size_t i = 0; i < dims.size(); ++i) {
-    if (dims[i] % blocks[i] != 0) blocks[i] = 0;
+    if (padded[i] != dims[i]) blocks[i] = 0;
   }
   return blocks;
 }

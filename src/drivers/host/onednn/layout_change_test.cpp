@@ -12,12 +12,14 @@ namespace heddle::host {
 namespace {
 
 using Tag = dnnl::memory::format_tag;
+constexpr auto kBf16 = dnnl::memory::data_type::bf16;
 
 struct Wanted {
   const char* name;
   Dims dims;
   Tag tag;
   size_t pieces;  // of a team of three
+  dnnl::memory::data_type type = dnnl::memory::data_type::f32;
 };
 
 struct Changed {
@@ -28,12 +30,12 @@ struct Changed {
 
 Changed changed(const Wanted& wanted, int width) {
   const auto engine = require(make_engine(false, false, nullptr, 1));
-  const dnnl::memory::desc inside(wanted.dims, dnnl::memory::data_type::f32, wanted.tag);
+  const dnnl::memory::desc inside(wanted.dims, wanted.type, wanted.tag);
   uint64_t scratch = 0;
   const LayoutChange change = require(
       LayoutChange::make(*engine, f32_desc(wanted.dims), inside, LayoutChange::Way::kInput, scratch, width));
   const std::vector<float> outside = random_numbers(elements_of(wanted.dims), 1);
-  std::vector<std::byte> arena(scratch);
+  std::vector<std::byte> arena(scratch, std::byte{0xa5});  // padding has to become 0
   Team team(width);
   Team::Caller caller(team);
   const RunContext context{arena.data(), nullptr, nullptr, caller, nullptr};
@@ -50,6 +52,8 @@ TEST_CASE("a large change of layout is cut between blocks and gives the bytes of
                                Wanted{"blocks of 16 inputs and outputs", {96, 48, 3, 3}, Tag::ABcd16b16a, 3},
                                Wanted{"two blocks of outputs", {32, 128, 3, 3}, Tag::Acdb16a, 3},
                                Wanted{"a padded block of outputs", {100, 40, 3, 3}, Tag::Acdb16a, 3},
+                               Wanted{"a padded block of inputs", {96, 40, 3, 3}, Tag::ABcd16b16a, 3},
+                               Wanted{"pairs of inputs", {96, 40, 3, 3}, Tag::ABcd8b16a2b, 3, kBf16},
                                Wanted{"few elements", {16, 16, 3, 3}, Tag::Acdb16a, 1}}) {
     CAPTURE(std::string(wanted.name));
     const Changed whole = changed(wanted, 1), shared = changed(wanted, 3);
