@@ -391,10 +391,11 @@ std::vector<Tensor> Model::call_windows(std::span<const Window> inputs, const Ca
       views[i].buffer = {Ref<void>(), Internals::view(inputs[i].memory).buffer.get()};
       places[i] = &views[i];
     }
-    const trace::Span span("api", "call");
+    trace::Span span("api", "call");
     if (auto made = call_on_stream(*rep_, *options.stream, {places.data(), inputs.size()}, options,
                                    to_deadline(options.timeout)))
       return *std::move(made);
+    span.drop();
   }
   std::vector<Tensor> tensors;
   tensors.reserve(inputs.size());
@@ -410,7 +411,10 @@ std::optional<std::vector<Tensor>> Model::try_brief(std::span<const Tensor> inpu
     if (const Model* const other = taken->other()) return other->try_brief(inputs, at_most);
   }
   if (guarded_stream(rep_->device)) return std::nullopt;
-  return call_at_once(*rep_, inputs, at_most);
+  trace::Span span("api", "call");
+  auto outputs = call_at_once(*rep_, inputs, at_most);
+  if (!outputs) span.drop();
+  return outputs;
 }
 
 void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, Answer then) const {

@@ -139,6 +139,16 @@ TEST_CASE("a span that is open across the end of the recording is not recorded, 
   CHECK(events_of(trace::take_json(), "X").empty());
 }
 
+TEST_CASE("a span that is dropped leaves nothing") {
+  trace::start("");
+  {
+    trace::Span span("test", "dropped");
+    span.drop();
+  }
+  CHECK(trace::stop().ok());
+  CHECK(events_of(trace::take_json(), "X").empty());
+}
+
 TEST_CASE("spans nest, carry their ids, and stand beside instants and counters") {
   trace::start("");
   {

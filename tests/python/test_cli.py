@@ -14,6 +14,7 @@ from conftest import build_mlp  # noqa: F401  (the module must import beside the
 
 import heddle
 from heddle.cli.drawing import BOX_HEIGHT, BOX_WIDTH, draw
+from heddle.cli.profile import spans_of_calls
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -106,6 +107,13 @@ def test_bench_profile_shows_where_a_call_goes(affine_file):
     assert table.returncode == 0, table.stderr
     assert "Elementwise (step 1)" in table.stdout
     assert "between the steps" in table.stdout
+
+
+def test_each_call_of_a_profile_has_its_span(affine_file):
+    model = heddle.load(affine_file)
+    spans = spans_of_calls(model, [np.ones((2, 8), np.float32)], 200)
+    assert sum(span["cat"] == "api" and span["name"] == "call" for span in spans) == 200
+    assert sum(span["cat"] == "host" for span in spans) == 200
 
 
 def test_doctor_says_usable_with_zero_and_unknown_with_two():
