@@ -22,10 +22,10 @@ struct Living {
 TEST_CASE(
     "threads that ask first at the same time get one object, and the others that they made are deleted") {
   constexpr int kThreads = 4, kRounds = 50;
-  Atomic<int> living{0};
+  static constinit Atomic<int> living{0};
+  static constinit MadeOnce<Living> made[kRounds];
   for (int round = 1; round <= kRounds; ++round) {
-    // As a static one it would live as long as the process.
-    auto& once = *new MadeOnce<Living>();
+    MadeOnce<Living>& once = made[round - 1];
     Atomic<int> inside{0};
     std::vector<Living*> got(kThreads);
     {

@@ -296,17 +296,15 @@ void EventLoop::finish(State& state, QueueState& queue) {
 }
 
 void EventLoop::tell(QueueState& queue) {
-  if (faults_.take(Fault::kLostCompletion)) {
-    auto state = state_.lock();
-    tick(*state);
-    state->note(Happened::What::kLost, queue.number, queue.untold.front()->value);
-    queue.mute = true;
-    return;
-  }
   std::vector<std::unique_ptr<Submission>> told;
   {
     auto state = state_.lock();
     const uint64_t now = tick(*state);
+    if (faults_.take(Fault::kLostCompletion)) {  // under the lock: who has seen it lost can have it delivered
+      state->note(Happened::What::kLost, queue.number, queue.untold.front()->value);
+      queue.mute = true;
+      return;
+    }
     // What else is due is told with it: a host may see values pass by.
     do {
       if (!told.empty() && !queue.untold.front()->awaited.empty()) break;
