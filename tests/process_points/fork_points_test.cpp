@@ -95,6 +95,7 @@ const Deed kDeeds[] = {
     {"looking at a stream", [](const Things& of) { static_cast<void>(of.stream.query()); }, Answer::kAny},
     {"synchronizing a stream", [](const Things& of) { of.stream.synchronize(); }, Answer::kWaits},
     {"looking at an event", [](const Things& of) { static_cast<void>(of.event.query()); }, Answer::kAny},
+    {"the time between events", [](const Things& of) { of.event.elapsed_ms(of.stream.record()); }},
     {"waiting for an event", [](const Things& of) { of.event.wait(); }, Answer::kWaits},
     {"memory of the device", [](const Things& of) { Tensor::empty(DType::f32, {1, 4}, of.device); }},
     {"pinned memory", [](const Things& of) { Tensor::pinned(DType::f32, {1, 4}, of.device); }},
@@ -186,20 +187,14 @@ int64_t calls_until_whole() {
 
 constexpr int kForks = 100;
 
-// What a thread does over and over, and what each child does then. A child that finds a lock taken waits for
-// it without end, and its alarm ends it.
-struct Beside {
-  void (*begin)();
-  void (*parents)();
-  void (*childs)();
-};
-
-[[noreturn]] void repeat_and_fork(Book& book, const Beside& beside) {
+// One thread repeats a step over and over, and each child does it once. A child that finds a lock taken waits
+// for it without end, and its alarm ends it.
+[[noreturn]] void repeat_and_fork(Book& book, void (*begin)(), void (*step)()) {
   constexpr int64_t kMost = 4'000'000;  // of a registration with exit(), which takes 32 bytes for good
   Atomic<int> is_over{0};
-  beside.begin();
+  begin();
   Thread repeats("repeats", [&] {
-    while (is_over.load_acquire() == 0 && book.right.add_relaxed(1) < kMost) beside.parents();
+    while (is_over.load_acquire() == 0 && book.right.add_relaxed(1) < kMost) step();
   });
   while (book.right.load_acquire() == 0) std::this_thread::yield();
   for (int i = 0; i < kForks; ++i) {
@@ -207,7 +202,7 @@ struct Beside {
     if (child == 0) {
       alarm(5);
       try {
-        beside.childs();
+        step();
       } catch (const Error& error) {
         if (error.code() != ErrorCode::unavailable) _exit(kWrong);
       }
@@ -223,9 +218,9 @@ struct Beside {
   std::_Exit(kEnded);
 }
 
-void check_children(const Beside& beside) {
+void check_children(void (*begin)(), void (*step)()) {
   const SharedBook book;
-  const test::Child ended = run_process([&] { repeat_and_fork(*book, beside); });
+  const test::Child ended = run_process([&] { repeat_and_fork(*book, begin, step); });
   REQUIRE_MESSAGE(ended.exit_code == kEnded, to_string(ended, *book));
   CHECK(book->right.load_acquire() > kForks);
   CHECK(book->asked.load_acquire() == kForks);
@@ -298,22 +293,22 @@ TEST_CASE(
 
 TEST_CASE("a child that is forked while another thread registers the handler of exit can register it, too" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
-  check_children({[] { set_exit_handler([] {}); }, renew_exit_handler, renew_exit_handler});
+  check_children([] { set_exit_handler([] {}); }, renew_exit_handler);
 }
 
 TEST_CASE("a child that is forked while another thread configures a device configures it or is refused" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
-  check_children({[] {}, configure_host, configure_host});
+  check_children([] {}, configure_host);
 }
 
 TEST_CASE("a child that is forked while another thread reads a result reads it, too, or is refused" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
-  check_children({share_things, read_shared, read_shared});
+  check_children(share_things, read_shared);
 }
 
 TEST_CASE("a child that is forked while another thread records an event records one, too, or is refused" *
           doctest::skip(!heddle::test::kForksWithThreads)) {
-  check_children({share_things, record_shared, record_shared});
+  check_children(share_things, record_shared);
 }
 
 }  // namespace heddle::process_points
