@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "drivers/host/layout/narrow_values.h"
 #include "ir/ops/activation.h"
 
 namespace heddle::host {
@@ -36,12 +35,6 @@ bool is_conv(const ir::Graph& graph, const ir::Node& node) {
   return x && w && x->rank() <= kMostAxes && x->elements() > 0 && w->elements() > 0;
 }
 
-bool multiplies_in_bf16(const ir::Graph& graph, const ir::Node& node) {
-  if (!is_conv(graph, node)) return is_plain_linear(graph, node);
-  return convolves_in_bf16(node, *graph.type(node.inputs[kMultiplied]).extents(),
-                           *graph.type(node.inputs[kWeight]).extents());
-}
-
 // The Casts that `accepts` all readers of, each with the place at which it reads and the dtype brought.
 template <class Accepts>
 std::vector<ir::ValueId> casts_read_by(const ir::Graph& graph, Accepts accepts) {
@@ -63,14 +56,14 @@ std::vector<ir::ValueId> casts_read_by(const ir::Graph& graph, Accepts accepts) 
 }  // namespace
 
 std::vector<ir::ValueId> half_operands(const ir::Graph& graph, bool multiplies_bf16) {
-  const auto is_weight = [&](const ir::Node& node, size_t place, ir::DType given) {
-    const bool convolves = multiplies_bf16 && given == ir::DType::kBF16 && is_conv(graph, node);
-    return place == kWeight && (convolves || is_plain_linear(graph, node));
+  const auto is_weight = [&](const ir::Node& node, size_t place, ir::DType) {
+    return place == kWeight && (is_conv(graph, node) || is_plain_linear(graph, node));
   };
   std::vector<ir::ValueId> from = casts_read_by(graph, is_weight);
-  if (!multiplies_bf16) return from;
   const auto is_multiplied = [&](const ir::Node& node, size_t place, ir::DType given) {
-    if (place != kMultiplied || given != ir::DType::kBF16 || !multiplies_in_bf16(graph, node)) return false;
+    if (place != kMultiplied) return false;
+    if (is_conv(graph, node)) return true;
+    if (!multiplies_bf16 || given != ir::DType::kBF16 || !is_plain_linear(graph, node)) return false;
     const ir::ValueId weight = from[node.inputs[kWeight]];
     return weight != ir::kNoValue && graph.type(weight).dtype == ir::DType::kBF16;
   };

@@ -1,9 +1,8 @@
 // half_operands.h: which operands that a caller brings in f16 or bf16 a product reads as they are.
 //
 //   What       A Cast of a graph's input to f32 falls away, so that no run makes its value, where all its
-//              readers are plain Linears that take it as their weight. Where the processor multiplies bf16,
-//              Casts from bf16 do so, too, where all readers are such Linears or Convs that take it as their
-//              weight, or multiply it with a weight that is bf16, too.
+//              readers are Convs, or plain Linears that take it as their weight. Where the processor
+//              multiplies bf16, such a Linear takes what it multiplies, too, if both are bf16.
 //              Operand::half marks such values; their dtype stays f32.
 //   Threads    Pure.
 #pragma once

@@ -19,9 +19,10 @@ dnnl::memory::desc channels_last_desc(const Dims& dims,
 class Turned {
  public:
   using Way = LayoutChange::Way;
-  // `narrow`: an input that has to be turned is rounded to bf16 on the way. `width`: as of a Lowering.
+  // `bf16`: what the step multiplies. An input that has to be turned is rounded to it on the way; one that a
+  // caller brings in sixteen bits is widened where it is not what is multiplied. `width`: as of a Lowering.
   static Result<Turned> make(const Engine& engine, const Operand& operand, Way way, uint64_t& scratch,
-                             int width, bool narrow = false);
+                             int width, bool bf16 = false);
 
   // `base` is where the step's scratch begins in the arena.
   std::byte* address(const RunContext& context, uint64_t base) const {

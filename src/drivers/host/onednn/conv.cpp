@@ -7,7 +7,8 @@
 namespace heddle::host {
 namespace {
 
-// y = activation(conv(x, w) + b + residual), channels last.
+// y = activation(conv(x, w) + b + residual), channels last. An x and a weight that a caller brings in bf16
+// are multiplied as they are where the processor does so.
 class ConvStep final : public WindowStep {
  public:
   static Result<std::unique_ptr<Step>> make(const Lowering& lowering) {
@@ -40,8 +41,9 @@ Status ConvStep::prepare(const Lowering& lowering) {
     weight_dims[0] /= group;
     weight_dims.insert(weight_dims.begin(), group);
   }
-  const bool bf16 =
-      lowering.inputs[0].half || (lowering.weights.engine().bf16 && convolves_in_bf16(node, x, w));
+  const bool brought = lowering.inputs[0].half == ir::DType::kBF16 && Engine::multiplies_bf16() &&
+                       lowering.inputs[1].half == ir::DType::kBF16;
+  const bool bf16 = (brought || lowering.weights.engine().bf16) && convolves_in_bf16(node, x, w);
   const int64_t work = 2 * lowering.outputs[0].elements() * (w.elements() / w[0]);
   return WindowStep::prepare(lowering, window_,
                              {"conv", weight_dims, dense_strides(weight_dims), whole(lowering), work, bf16});
