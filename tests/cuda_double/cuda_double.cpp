@@ -49,17 +49,33 @@ Code device_attribute(int* value, cuda::DeviceAttribute attribute, cuda::DeviceN
   }
 }
 
+Code launch(const cuda::KernelNode& kernel, cuda::StreamHandle handle, const char* what) {
+  Stream* const stream = stream_of(handle, what);
+  if (const Code failed = fails(Call::kLaunch); failed != 0) return failed;
+  KernelLaunch launch;
+  if (!launch.take(kernel)) return cuda::kInvalidValue;
+  stream->tell([launch = std::move(launch), number = take_launch_numbers(1)] { launch.run(number); });
+  return cuda::kSuccess;
+}
+
 Code launch(cuda::Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
             unsigned block_y, unsigned block_z, unsigned shared_bytes, cuda::StreamHandle handle,
             void** params, void** extra) {
-  Stream* const stream = stream_of(handle, "cuLaunchKernel");
-  if (const Code failed = fails(Call::kLaunch); failed != 0) return failed;
-  KernelLaunch launch;
-  if (!launch.take(
-          {function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, params, extra}))
-    return cuda::kInvalidValue;
-  stream->tell([launch = std::move(launch), number = take_launch_numbers(1)] { launch.run(number); });
-  return cuda::kSuccess;
+  return launch({function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, params, extra},
+                handle, "cuLaunchKernel");
+}
+
+// All kernels here wait for what they follow, or stop the process (cluster_run.cpp): the order is the same.
+Code launch_with(const cuda::LaunchConfig* config, cuda::Function function, void** params, void** extra) {
+  constexpr int kProgrammaticSerialization = 6;
+  for (unsigned i = 0; i < config->count; ++i) {
+    const cuda::LaunchAttribute& each = config->attributes[i];
+    if (each.id != kProgrammaticSerialization || each.value != 1) return cuda::kInvalidValue;
+    if (const Code failed = fails(Call::kEarlyLaunch); failed != 0) return failed;
+  }
+  return launch({function, config->grid_x, config->grid_y, config->grid_z, config->block_x, config->block_y,
+                 config->block_z, config->shared_bytes, params, extra},
+                config->stream, "cuLaunchKernelEx");
 }
 
 Code copy(Address to, Address from, size_t bytes, cuda::StreamHandle handle) {
@@ -319,6 +335,7 @@ void add_kernels(cuda::DriverApi& api) {
   api.module_function = find_function;
   api.function_attribute = function_attribute;
   api.launch = launch;
+  api.launch_with = launch_with;
   api.copy = copy;
   api.capture_mode = [](int* mode) { return *mode = exchange_capture_mode(*mode), cuda::kSuccess; };
   api.error_name = [](Code code, const char** name) {

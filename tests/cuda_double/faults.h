@@ -13,6 +13,7 @@ enum class Call {
   kFree,
   kTrim,
   kLaunch,
+  kEarlyLaunch,  // of them those that may begin before the one in front has ended
   kCopy,
   kWrite,
   kQuery,

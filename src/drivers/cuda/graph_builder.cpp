@@ -38,12 +38,9 @@ Status GraphBuilder::launch(const Launch& launch, std::byte* params) {
   return {};
 }
 
-// Code of this source that has clusters has what lets kernels follow each other, too. An edge that CUDA
-// refuses is a failure of the graph.
+// An edge that CUDA refuses is a failure of the graph.
 bool GraphBuilder::may_begin_early(const Launch& launch) const {
-  const auto few = static_cast<unsigned>(device_.multiprocessors);
-  return last_blocks_ > 0 && last_blocks_ <= few && launch.blocks <= few && device_.kernels.clusters() &&
-         device_.api.graph_add_edges != nullptr;
+  return last_blocks_ > 0 && device_.begins_early(last_blocks_) && device_.begins_early(launch.blocks);
 }
 
 Result<bool> GraphBuilder::call(const LibraryCall& call, const std::byte* operands) {

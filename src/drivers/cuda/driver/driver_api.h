@@ -65,6 +65,24 @@ struct KernelNode {  // CUDA_KERNEL_NODE_PARAMS_v2
 };
 static_assert(sizeof(KernelNode) == 72);
 
+struct LaunchAttribute {  // CUlaunchAttribute
+  int id = 0;
+  int pad = 0;
+  int value = 0;
+  int rest[15] = {};
+};
+static_assert(sizeof(LaunchAttribute) == 72);
+// As kEarlyEdge says, of a launch and the one before it in its stream.
+inline constexpr LaunchAttribute kEarlyLaunch = {6, 0, 1, {}};
+
+struct LaunchConfig {  // CUlaunchConfig
+  unsigned grid_x = 1, grid_y = 1, grid_z = 1, block_x = 1, block_y = 1, block_z = 1, shared_bytes = 0;
+  StreamHandle stream = nullptr;
+  const LaunchAttribute* attributes = nullptr;
+  unsigned count = 0;  // of attributes
+};
+static_assert(sizeof(LaunchConfig) == 56);
+
 struct GraphEdge {  // CUgraphEdgeData
   unsigned char from_port = 0, to_port = 0, type = 0;
   unsigned char reserved[5] = {};
@@ -115,6 +133,8 @@ inline constexpr GraphEdge kEarlyEdge = {1, 0, 1, {}};
     (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,                \
      unsigned block_y, unsigned block_z, unsigned shared_bytes, StreamHandle stream, void** params,         \
      void** extra))                                                                                         \
+  X(launch_with, "cuLaunchKernelEx",                                                                        \
+    (const LaunchConfig* config, Function function, void** params, void** extra))                           \
   X(copy, "cuMemcpyAsync", (Address to, Address from, size_t bytes, StreamHandle stream))                   \
   X(graph_create, "cuGraphCreate", (GraphHandle * graph, unsigned flags))                                   \
   X(graph_destroy, "cuGraphDestroy", (GraphHandle graph))                                                   \

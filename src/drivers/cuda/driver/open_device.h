@@ -34,6 +34,13 @@ struct OpenDevice {
   // work is over.
   Status check_work(Code code, std::string_view what) const;
 
+  // Between two kernels of so few blocks each the second may begin early (graph_builder.h). Code of this
+  // source that has clusters has what lets kernels follow each other, too.
+  bool begins_early(unsigned blocks) const {
+    return blocks <= static_cast<unsigned>(multiprocessors) && kernels.clusters() &&
+           api.graph_add_edges != nullptr;
+  }
+
   std::string identity() const;  // of what decides how fast things are
 
   const DriverApi& api;

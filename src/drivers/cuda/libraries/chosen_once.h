@@ -5,8 +5,7 @@
 //              many rows they have are measured as one (alike.h), with the most rows; where the library
 //              refuses the algorithm for one of them, that one is measured by itself.
 //   Rule       taken(): the fastest way, or one that is as good as that and needs less workspace, which each
-//              call that runs holds. A way of ours with a gain above 1 has to be faster by that; one with a
-//              gain below 1 counts as so much faster than it was measured.
+//              call that runs holds. A way of ours with a gain above 1 has to be faster by that.
 //   Off        HEDDLE_TUNE=off: nothing is measured, and the library's caller has a rule of its own.
 //   Threads    Any.
 //   Blocks     choose(): for as long as the measurement takes, some milliseconds.
@@ -36,10 +35,7 @@ struct Measured {
   float time = 0;  // any unit
   uint64_t workspace_bytes = 0;
   bool ours = false;
-  // Above 1: by which it has to beat an algorithm of the library's that needs no workspace. Below 1: its time
-  // is so much less where it runs than where it is measured.
-  float gain = 1;
-  float where_it_runs() const { return time * std::min(gain, 1.0F); }
+  float gain = 1;  // by which it has to beat an algorithm of the library's that needs no workspace
 };
 
 // Ways whose times differ by no more are as good as each other.
@@ -63,10 +59,10 @@ size_t taken_by(std::span<const Measured> ways, Time&& time_of) {
 inline size_t taken(std::span<const Measured> ways) {
   constexpr float kNever = std::numeric_limits<float>::infinity();
   const Measured& rival =
-      ways[taken_by(ways, [](const Measured& way) { return way.gain > 1 ? kNever : way.where_it_runs(); })];
+      ways[taken_by(ways, [](const Measured& way) { return way.gain > 1 ? kNever : way.time; })];
   const bool on_equal_terms = rival.ours || rival.workspace_bytes > 0;
   return taken_by(
-      ways, [&](const Measured& way) { return on_equal_terms ? way.where_it_runs() : way.time * way.gain; });
+      ways, [&](const Measured& way) { return on_equal_terms ? way.time : way.time * way.gain; });
 }
 
 // ---- the choice

@@ -90,8 +90,8 @@ class Settled {
 // written.
 Status clear(const OpenDevice& device, Address at, uint64_t bytes);
 
-// How long the GPU takes for each of `ways` in the device's stream of allocations, in units of their own. How
-// long the host takes to enqueue it does not count: graphs replay it.
+// How long the GPU takes for each of `ways` in the device's stream of allocations, several times in a row, in
+// units of their own. How long the host takes to enqueue it does not count: graphs replay it.
 Result<std::vector<float>> times_of(const OpenDevice& device, std::span<const std::function<Status()>> ways);
 
 }  // namespace heddle::cuda

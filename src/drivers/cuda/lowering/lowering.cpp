@@ -219,16 +219,19 @@ Result<Ref<const LibraryCall>> Emitter::library_convolution(const ConvolutionPro
   return call;
 }
 
-Status Emitter::launch_now(std::string_view kernel, const void* params, const Grid& grid,
-                           StreamHandle stream) const {
+Status Emitter::launch_now(std::string_view kernel, const void* params, const Grid& grid, StreamHandle stream,
+                           bool in_chain) const {
   const Kernel* const found = device_->kernels.find(kernel);
   if (found == nullptr) return Status::internal("there is no kernel '", kernel, '\'');
   void* pointers[] = {const_cast<void*>(params)};  // CUDA only reads it
-  return device_->check(
-      device_->api.launch(found->function, static_cast<unsigned>(grid.blocks), 1, 1,
-                          static_cast<unsigned>(grid.threads), 1, 1, static_cast<unsigned>(grid.shared_bytes),
-                          stream, pointers, nullptr),
-      kernel);
+  LaunchConfig config;
+  config.grid_x = static_cast<unsigned>(grid.blocks);
+  config.block_x = static_cast<unsigned>(grid.threads);
+  config.shared_bytes = static_cast<unsigned>(grid.shared_bytes);
+  config.stream = stream;
+  config.attributes = &kEarlyLaunch;
+  config.count = in_chain && device_->begins_early(config.grid_x) ? 1 : 0;
+  return device_->check(device_->api.launch_with(&config, found->function, pointers, nullptr), kernel);
 }
 
 Operand Emitter::scratch(ir::DType dtype, const ir::Extents& extents) {

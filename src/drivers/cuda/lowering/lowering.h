@@ -132,8 +132,10 @@ class Emitter {
   // Null where no library takes part, it cannot, or the rival is as fast.
   Result<Ref<const LibraryCall>> library_convolution(const ConvolutionProblem& problem,
                                                      const ConvolutionRivals& rivals);
-  // A launch outside of the program, with parameters as they are.
-  Status launch_now(std::string_view kernel, const void* params, const Grid& grid, StreamHandle stream) const;
+  // A launch outside of the program, with parameters as they are. `in_chain`: behind one of the same kernel
+  // it begins as early as it would in a graph.
+  Status launch_now(std::string_view kernel, const void* params, const Grid& grid, StreamHandle stream,
+                    bool in_chain = false) const;
   // A call of the library; `launches` of the same have to follow.
   template <class Operands>
   Status call(Ref<const LibraryCall> library, const Operands& operands, std::span<const Bind> binds,

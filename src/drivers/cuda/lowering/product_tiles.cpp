@@ -37,9 +37,7 @@ constexpr ProductTile kTensorTiles[] = {
 };
 constexpr int64_t kMostFewRows = 96;
 constexpr char kFewRows[] = "ours for few rows";
-// Where blocks are few it begins before the kernel in front of it ends, and the next one before it does,
-// which is not in what is measured.
-constexpr float kGainOfFewRows = 1.2F, kGainOfFewBlocks = 0.85F;
+constexpr float kGainOfFewRows = 1.2F;
 
 int64_t count_of(const ProductTile& tile, const ProductParams& params) {
   return params.batches * ((params.m + tile.rows - 1) / tile.rows) *
@@ -119,11 +117,7 @@ TileLaunch tiles_for(const Lowering& l, const ProductParams& params) {
 
 std::vector<OwnProduct> other_products(const Lowering& l, const ProductParams& params) {
   std::vector<OwnProduct> made;
-  if (takes_few_rows(l, params)) {
-    TileLaunch few = few_rows_for(l, params);
-    const bool begins_early = few.grid.blocks <= l.emit.multiprocessors();
-    made.push_back({kFewRows, std::move(few), begins_early ? kGainOfFewBlocks : kGainOfFewRows});
-  }
+  if (takes_few_rows(l, params)) made.push_back({kFewRows, few_rows_for(l, params), kGainOfFewRows});
   if (!takes_tensor_tiles(l, params)) return made;
   for (const ProductTile& tile : kTensorTiles) made.push_back({word_of(tile), tensor_tile_for(tile, params)});
   return made;

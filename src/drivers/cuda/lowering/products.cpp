@@ -94,7 +94,7 @@ Rival<BlasOperands> rival_of(const Lowering& l, const ProductParams& params, con
   const auto whole = [&](const TileLaunch& by) {
     return [=, &l](const BlasOperands& operands, StreamHandle stream) {
       const ProductParams on = placed(params, operands);
-      return l.emit.launch_now(by.kernel, &on, by.grid, stream);
+      return l.emit.launch_now(by.kernel, &on, by.grid, stream, true);
     };
   };
   const Grid rest = end_grid(l, params);
