@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "api/submissions.h"
+#include "base/own_count.h"
 #include "base/thread.h"
 #include "drivers/host/machine/cpu_budget.h"
 
@@ -120,6 +121,7 @@ void set_up_coalescing(Internals::ModelRep& model, const ModelOptions& options) 
     model.door->open(lanes);
   }
   model.calls = coalescer_of(model, options);  // its refusals come in any case
+  for (Ref<batch::Coalescer>& each : model.calls_apart) each = own_count(model.calls);
 }
 
 }  // namespace heddle

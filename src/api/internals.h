@@ -10,6 +10,7 @@
 
 #include <heddle/heddle.h>
 
+#include <array>
 #include <memory>
 #include <string>
 #include <type_traits>
@@ -92,6 +93,9 @@ struct Model::Rep {
   std::string coalescing;                              // what explain_coalescing() says
   std::shared_ptr<const ir::Graph> source;             // null unless it was to be kept
   std::shared_ptr<const Replicas> replicas = nullptr;  // null: it is on one device alone
+  // References to `calls`, counted apart: each submission holds one, and threads that submit share no line.
+  static constexpr size_t kApart = 32;
+  std::array<Ref<batch::Coalescer>, kApart> calls_apart = {};
 };
 
 struct Internals {

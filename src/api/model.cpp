@@ -13,6 +13,7 @@
 #include "plan/replacements.h"
 #include "plan/rows/batchable.h"
 #include "runtime/memory/pressure.h"
+#include "runtime/thread_number.h"
 
 namespace heddle {
 namespace {
@@ -427,28 +428,28 @@ void Model::submit(std::span<const Tensor> inputs, const CallOptions& options, A
   }
   if (!options.outputs.empty())
     throw Error(ErrorCode::invalid, "submit writes to no memory of the caller's; call the model for that");
-  // The answer may come, and end this handle, before submit returns.
-  const std::shared_ptr<Rep> kept = rep_;
-  if (kept->replicas != nullptr) {
+  if (rep_->replicas != nullptr) {
     // Until the answer was given. The other models, too: that may let the last handle go.
     struct Held {
       std::shared_ptr<const Replicas> replicas;
       Replicas::Taken taken;
     };
-    const auto held = std::make_shared<const Held>(Held{kept->replicas, kept->replicas->take(inputs)});
+    const auto held = std::make_shared<const Held>(Held{rep_->replicas, rep_->replicas->take(inputs)});
     then = [held, then = std::move(then)](std::vector<Tensor> results, std::exception_ptr error) {
       then(std::move(results), std::move(error));
     };
     if (const Model* const other = held->taken.other())
       return other->submit(inputs, options, std::move(then));
   }
+  // The answer may come, and end this handle, before submit returns.
+  const Ref<batch::Coalescer> calls = rep_->calls_apart[runtime::this_thread_stripe(Rep::kApart)];
   within_memory([&] {
     batch::Coalescer::Submission call;
-    call.absent = std::make_unique<Submitted>(kept->device, inputs, std::move(then));
+    call.absent = std::make_unique<Submitted>(rep_->device, inputs, std::move(then));
     call.deadline = to_deadline(options.timeout);
     call.cancel = options.cancel;
-    call.alone = !coalesces(*kept, call.absent->inputs());
-    check(kept->calls->submit(std::move(call)));
+    call.alone = !coalesces(*rep_, call.absent->inputs());
+    check(calls->submit(std::move(call)));
   });
 }
 

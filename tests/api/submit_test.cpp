@@ -203,6 +203,18 @@ TEST_CASE("the last handle of a model may go in an answer") {
   }
 }
 
+TEST_CASE("threads that submit to one model hold it by counts of their own") {
+  const OnTestDevice on(false);
+  const Model model = on.model("affine", true);
+  const auto rep = Internals::rep(model);
+  std::vector<std::shared_ptr<batch::Coalescer>> counts = {rep->calls};
+  for (const auto& each : rep->calls_apart) {
+    CHECK(each == rep->calls);
+    for (const auto& other : counts) CHECK((each.owner_before(other) || other.owner_before(each)));
+    counts.push_back(each);
+  }
+}
+
 TEST_CASE("the end of the last handle answers what waits, and waits for what runs") {
   Picky on;
   on.shut = true;

@@ -13,7 +13,12 @@ namespace {
 // The timer of the policy, in the place of a seat, less the seat that asks. Seats of one batch may have to
 // ask at the same time: if the timer of one that has left stood for the other's, nobody would ask.
 constexpr uint64_t kAsks = ~uint64_t{0};
-constexpr size_t kAnswersEach = 16;
+
+// Few batches are answered at once, and several threads share each.
+size_t answers_each(const FormingBatch& batch) {
+  constexpr size_t kThreads = 4, kLeast = 4, kMost = 16;
+  return std::clamp((batch.seats + kThreads - 1) / kThreads, kLeast, kMost);
+}
 
 }  // namespace
 
@@ -137,20 +142,20 @@ void Coalescer::leave_run(const Batch& batch) {
 // So many at a time, since what is called may take long. Who begins has another thread do so as well where
 // there is more. It owes an answer meanwhile: once nothing is owed, no task may be posted.
 void Coalescer::answer_absents(const Batch& batch) {
-  const auto next = [&] { return batch->next_absent.add_relaxed(kAnswersEach); };
+  const size_t each = answers_each(*batch);
+  const auto next = [&] { return batch->next_absent.add_relaxed(each); };
   bool begins = true;
   for (size_t first = next(); first < batch->seats; first = next()) {
-    const size_t end = std::min(first + kAnswersEach, batch->seats);
+    const size_t end = std::min(first + each, batch->seats);
     if (begins && batch->awaits_answers(first, end)) {
       begins = false;
       if (batch->awaits_answers(end, batch->seats)) serve_later({batch, 0}, Seat::Note::done);
     }
-    answer_from(batch, first);
+    answer_seats(batch, first, end);
   }
 }
 
-void Coalescer::answer_from(const Batch& batch, size_t first) {
-  const size_t end = std::min(first + kAnswersEach, batch->seats);
+void Coalescer::answer_seats(const Batch& batch, size_t first, size_t end) {
   uint64_t answered = 0;
   for (size_t seat = first; seat < end; ++seat) {
     Member& member = batch->members[seat];

@@ -48,27 +48,39 @@ TEST_CASE("submissions that find the lane busy share one run, and each gets its 
   CHECK(f.coalescer->leaders() <= 2);
 }
 
-TEST_CASE("answers of a batch that take long keep as many leaders as there are sixteens, at the same time") {
-  constexpr int kAnswers = 64, kTogether = 4;
-  CoalescerOptions options = with(1, kAnswers);
-  options.more_leaders = kTogether;
+namespace {
+
+void check_answers_together(int answers, int together) {
+  CAPTURE(answers);
+  CoalescerOptions options = with(1, answers);
+  options.more_leaders = together;
   Fixture f(options);
   Letters letters(f);
   Atomic<int> inside{0}, alone{0};
   const TimePoint end = Clock::real().now() + std::chrono::seconds(20);
   const Letters::Counts counts = behind_a_held_lane(f, letters, [&] {
-    for (int i = 0; i < kAnswers; ++i) {
+    for (int i = 0; i < answers; ++i) {
       const auto waits = [&](Sent&) {
         inside.add_relaxed(1);
-        wait_until([&] { return inside.load_relaxed() >= kTogether || Clock::real().now() >= end; });
-        if (inside.load_relaxed() < kTogether) alone.add_relaxed(1);
+        wait_until([&] { return inside.load_relaxed() >= together || Clock::real().now() >= end; });
+        if (inside.load_relaxed() < together) alone.add_relaxed(1);
       };
       REQUIRE(letters.post(Rows(1, static_cast<float>(i)), Deadline::never(), {}, waits).ok());
     }
   });
   CHECK(alone.load_relaxed() == 0);
-  CHECK(counts.right == kAnswers + 1);
+  CHECK(counts.right == answers + 1);
   CHECK(f.coalescer->stats().batches == 2);
+}
+
+}  // namespace
+
+TEST_CASE(
+    "answers of a batch that take long keep four leaders at once, fewer of few and one for each sixteen") {
+  check_answers_together(8, 2);
+  check_answers_together(16, 4);
+  check_answers_together(40, 4);
+  check_answers_together(96, 6);
 }
 
 TEST_CASE("what a submission brought goes with its answer, though its batch has others to answer") {

@@ -297,7 +297,7 @@ class Coalescer : public std::enable_shared_from_this<Coalescer> {
   void check_padding(const FormingBatch& batch);
   void leave_run(const Batch& batch);
   void answer_absents(const Batch& batch);
-  void answer_from(const Batch& batch, size_t first);
+  void answer_seats(const Batch& batch, size_t first, size_t end);
   void answer_refused(const Batch& batch);
   // Answers, and keeps the promise. tell() leaves that to the caller.
   void give(const Batch& batch, Member& member, Result<Views> result);

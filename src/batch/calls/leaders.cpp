@@ -25,23 +25,20 @@ struct Leaders::Shared {
     bool stopped = false;
 
     TimePoint next() const { return timers.empty() ? TimePoint::max() : std::get<0>(timers.begin()->first); }
-    size_t wanted() const { return tasks.size() + (timers.empty() ? 0 : 1); }
     Ref<Leader> add() {
       ++starting;
       ++coming;
       leaders.push_back(std::make_shared<Leader>());
       return leaders.back();
     }
-    // What is due first, a timer before what was posted; an empty one when nothing is.
-    Task take() {
-      Task task;
-      if (next() <= Clock::real().now()) {
-        task = std::move(timers.begin()->second);
-        timers.erase(timers.begin());
-      } else if (!tasks.empty()) {
-        task = std::move(tasks.front());
-        tasks.pop_front();
-      }
+    Task take_timer() {
+      Task task = std::move(timers.begin()->second);
+      timers.erase(timers.begin());
+      return task;
+    }
+    Task take_task() {
+      Task task = std::move(tasks.front());
+      tasks.pop_front();
       return task;
     }
   };
@@ -56,15 +53,28 @@ struct Leaders::Shared {
   Shared(int limit, int processors)
       : most(static_cast<size_t>(limit)), crowd(processors == 0 ? 0 : 1 + limit / processors) {}
 
-  // `looked`: it was counted as looking. Without `sleeps` it looks where there is nothing yet.
-  Turn take_turn(bool looked, bool sleeps);
+  // `looked`: it was counted as looking. `claimed`: one of the tasks is its own. Without `sleeps` it looks
+  // where there is nothing yet.
+  Turn take_turn(bool looked, bool claimed, bool sleeps);
+  // True: one of the tasks is the caller's to take, under the lock.
+  bool claim() {
+    for (uint64_t seen = offered.load_relaxed(); seen != 0;) {
+      if (offered.cas_weak_acq_rel(seen, seen - 1)) return true;
+    }
+    return false;
+  }
+  // What is due first, a timer before what was posted; an empty one when nothing is.
+  Task take(State& at) {
+    if (at.next() <= Clock::real().now()) return at.take_timer();
+    return claim() ? at.take_task() : Task();
+  }
+  size_t wanted(const State& at) const { return offered.load_relaxed() + (at.timers.empty() ? 0 : 1); }
   // A stranger that is told instead would leave the leaders asleep.
   template <class Held>
-  void tell_one(Held& held) {
-    changes.add_relaxed(1);
+  void tell_one(Held& held) const {
     if (held->strangers != 0) {
       held.notify_all();
-    } else if (held->wanted() > held->looking) {
+    } else if (wanted(*held) > held->looking) {
       held.notify_one();
     }
   }
@@ -78,7 +88,7 @@ struct Leaders::Shared {
   // One more, to be started once the lock is let go, where the idle ones cannot take all tasks and keep the
   // time besides.
   Ref<Leader> add_if_needed(State& at) const {
-    const bool needed = at.wanted() > at.idle + at.coming && at.leaders.size() < most && !is_over(at);
+    const bool needed = wanted(at) > at.idle + at.coming && at.leaders.size() < most && !is_over(at);
     return needed ? at.add() : nullptr;
   }
 
@@ -86,7 +96,10 @@ struct Leaders::Shared {
   const size_t most;
   const int crowd;  // threads of a core that may look; 0: none does
   Guarded<State, Rank::kBatch> state;
-  // Changed under the lock with what a leader has to know that looks; relaxed: it takes the lock next.
+  // Tasks that nobody has claimed. Added to under the lock, when they are there; whoever takes one away pops
+  // one. A leader that looks claims before it takes the lock: the others go on looking.
+  Atomic<uint64_t> offered{0};
+  // Changed under the lock with what else a leader has to know that looks; relaxed: it takes the lock next.
   Atomic<uint32_t> changes{0};
   // Promises, and kStopped, set once. owe() adds, settle() takes away, with release; the last promise only
   // under the lock, so that who sleeps until nothing is owed is told. That one acquires what came before.
@@ -178,6 +191,7 @@ void Leaders::post(Task task) {
   {
     auto state = shared_->state.lock();
     state->tasks.push_back(std::move(task));
+    shared_->offered.add_relaxed(1);
     more = shared_->add_if_needed(*state);
     shared_->tell_one(state);
   }
@@ -191,7 +205,10 @@ void Leaders::at(const Timer& timer, Task task) {
     const bool first = std::get<0>(timer) < state->next();
     state->timers.try_emplace(timer, std::move(task));
     more = shared_->add_if_needed(*state);
-    if (first) shared_->tell_one(state);
+    if (first) {
+      shared_->changes.add_relaxed(1);
+      shared_->tell_one(state);
+    }
   }
   start_if(shared_, more);
 }
@@ -205,14 +222,15 @@ void Leaders::forget(const Timer& timer) {
   state->timers.erase(found);
 }
 
-Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool sleeps) {
+Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool claimed, bool sleeps) {
   Turn turn;
   auto at = state.lock();
   if (looked) {
     --at->idle;
     --at->looking;
   }
-  while (!is_over(*at) && !(turn.task = at->take())) {
+  if (claimed) turn.task = at->take_task();
+  while (!turn.task && !is_over(*at) && !(turn.task = take(*at))) {
     const TimePoint until = at->next();
     ++at->idle;
     if (!sleeps) {
@@ -221,7 +239,7 @@ Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool sleeps) {
       turn.until = Deadline::at(until);
       return turn;
     }
-    const auto changed = [&] { return is_over(*at) || !at->tasks.empty() || at->next() < until; };
+    const auto changed = [&] { return is_over(*at) || offered.load_relaxed() != 0 || at->next() < until; };
     if (until == TimePoint::max()) {
       at.wait(changed);
     } else {
@@ -232,7 +250,7 @@ Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool sleeps) {
   turn.is_over = !turn.task;
   if (turn.is_over) return turn;
   // This thread may have been told of what is left, or have kept the time for all.
-  if (at->idle != 0 && at->wanted() != 0) tell_one(at);
+  if (at->idle != 0 && wanted(*at) != 0) tell_one(at);
   turn.more = add_if_needed(*at);
   return turn;
 }
@@ -245,17 +263,20 @@ void Leaders::work(const Ref<Shared>& ref, Leader& self) {
     self.id = std::this_thread::get_id();
   }
   const bool may_look = shared.crowd != 0;
-  for (bool looked = false, sleeps = !may_look;;) {
-    const Shared::Turn turn = shared.take_turn(looked, sleeps);
+  for (bool looked = false, claimed = false, sleeps = !may_look;;) {
+    const Shared::Turn turn = shared.take_turn(looked, claimed, sleeps);
     if (turn.is_over) break;
     start_if(ref, turn.more);
     looked = !turn.task;
-    sleeps = looked || !may_look;
+    claimed = false;
     if (looked) {
-      const auto changed = [&] { return shared.changes.load_relaxed() != turn.changes; };
-      static_cast<void>(look_for(changed, shared.crowd, kForAnswers, turn.until));
+      const auto is_there = [&] {
+        return (claimed = shared.claim()) || shared.changes.load_relaxed() != turn.changes;
+      };
+      sleeps = !look_for(is_there, shared.crowd, kForAnswers, turn.until);
     } else {
       turn.task();
+      sleeps = !may_look;
     }
   }
   self.ended.store_relaxed(true);

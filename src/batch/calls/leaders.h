@@ -3,7 +3,8 @@
 //   What       post() runs a task on one of them, at() does so when its time has come. A thread starts when
 //              none is idle for a task, or to keep the time, up to `most`; the first with the first promise.
 //   Looking    With processors to look on, one that is idle looks for a task before it sleeps (looking.h).
-//              Nobody is woken for as many tasks as look: each looks under the lock before it sleeps.
+//              Nobody is woken for as many tasks as look: each looks under the lock before it sleeps. One of
+//              them takes a task, and the others do not come to the lock for it.
 //   Promises   Each owe() is settled once, later. The threads stay until nothing is owed, so a task that
 //              settles a promise may be posted after stop().
 //   States     open -> stopped (nothing more may be owed) -> over (nothing is owed, the threads have ended).

@@ -1,6 +1,8 @@
 // Leaders under simulated schedules: when they ring, end, and are woken.
 #include <doctest/doctest.h>
 
+#include <array>
+
 #include "base/looking.h"
 #include "base/schedules_fixture.h"
 #include "base/simulation_fixture.h"
@@ -130,6 +132,44 @@ TEST_CASE("a task that is posted while a leader looks wakes nobody; who has no p
   const uint64_t asleep = cost(1, 100);  // for longer than it has patience
   CHECK(cost(1, 1) < asleep);
   CHECK(cost(0, 1) == asleep);
+}
+
+TEST_CASE(
+    "a leader that looks goes on looking where another one was faster, and takes the next task unwoken") {
+  std::array<uint64_t, 2> looking{};
+  uint64_t asleep = 0;
+  run_once([&](Simulation& sim, int) {
+    Leaders leaders(2, {}, 2);
+    Atomic<int> ran{0};
+    const auto post = [&](int together) {  // returns once so many have run
+      sim.expect(leaders.owe().ok(), "a promise");
+      return writes_of([&] {
+        leaders.post([&, together] {
+          ran.add_release(1);
+          while (ran.load_acquire() < together) give_way();
+          leaders.settle();
+        });
+      });
+    };
+    const auto let_them_look = [&](int until) {
+      while (ran.load_acquire() < until) give_way();
+      for (int turn = 0; turn < 12; ++turn) give_way();
+    };
+    sim.expect(leaders.owe().ok(), "a promise");  // who settles the last one wakes all
+    post(2);
+    post(2);
+    let_them_look(2);
+    post(3);
+    let_them_look(3);
+    looking = {post(5), post(5)};
+    let_them_look(5);
+    sim.pause(100 * kLookPatience);
+    asleep = post(6);
+    leaders.settle();
+    leaders.stop();
+  });
+  CHECK(looking[0] < asleep);
+  CHECK(looking[1] < asleep);
 }
 
 }  // namespace
