@@ -247,6 +247,38 @@ TEST_CASE("a call that lacks memory when its deadline has passed gives its lane 
   }
 }
 
+// Whose streams of other libraries are the points that they were given.
+class Lending final : public test::TestDevice {
+ public:
+  using TestDevice::TestDevice;
+  Result<device::Point> import_stream(void* stream, NoLocksHeld) override {
+    return *static_cast<device::Point*>(stream);
+  }
+};
+
+TEST_CASE("what another library releases keeps each use of ours, for every allocation that may fail") {
+  const auto runtime =
+      *Runtime::make(std::make_shared<Lending>(test::TestOptions{.asynchronous = true, .name = "lending"}));
+  const device::CompletingQueue writer, reader, other;
+  for (int64_t n = 1, failed = 1; failed != 0; ++n) {
+    CAPTURE(n);
+    const View view = *runtime->allocate(ir::DType::kF32, {1, 4});
+    view.buffer->mark_write(writer.point(1));
+    view.buffer->mark_read(reader.point(1));
+    device::Point given = other.point(1);
+    bool released = false;
+    fails_in = n;
+    try {
+      released = runtime->released_by(&given, view).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    failed = fails_in <= 0;
+    fails_in = 0;
+    CHECK(released == (failed == 0));
+    CHECK(view.buffer->pending().size() == (released ? 3 : 2));
+  }
+}
+
 TEST_CASE("the end of a buffer lists its uses without an allocation") {
   struct Counts final : device::Recycler {
     void recycle(std::unique_ptr<device::Memory>, std::vector<device::Point> uses) noexcept override {
