@@ -87,6 +87,12 @@ if(driver_tests)
     "HEDDLE_LIMIT_PROBES=\"$<TARGET_FILE:limit_probes>\"")
   add_dependencies(metal_driver_test limit_probes)
 endif()
+if(driver_tests AND NOT HEDDLE_SANITIZE)  # it has an operator new of its own
+  heddle_metal_test(metal_no_memory_test LINK heddle_metal heddle_metal_event
+    SOURCES "${PROJECT_SOURCE_DIR}/tests/metal_driver/no_memory.mm"
+            "${PROJECT_SOURCE_DIR}/tests/host_runtime/out_of_memory_new.cpp")
+  target_compile_definitions(metal_no_memory_test PRIVATE HEDDLE_METAL=1)
+endif()
 include(HeddleGuardTests)
 file(GLOB graph_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/metal_double/graph/*_test.mm")
 if(graph_tests AND TARGET heddle_metal)

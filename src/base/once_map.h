@@ -21,6 +21,7 @@
 //              call that would close the circle gets Status::internal naming the key, instead of waiting for
 //              itself. An exception from make passes through to its caller; waiters get
 //              Status::internal.
+//   Memory     A value that finds none to be kept is an answer all the same. Who finds none to ask throws.
 //   Limits     By count and by bytes, 0 meaning no bound. CLOCK: a hit marks its entry; the hand takes the
 //              first one not marked since it came by last. The newest entry is never its own victim, so one
 //              entry larger than the byte limit is kept until the next arrives.
@@ -44,8 +45,8 @@
 #include <thread>
 #include <unordered_map>
 #include <utility>
-#include <vector>
 
+#include "base/no_memory.h"
 #include "base/read_epoch.h"
 #include "base/status.h"
 #include "base/sync.h"
@@ -201,18 +202,17 @@ class OnceMap {
     Guarded<Outcome, Rank::kCache> outcome;  // never held together with state_
   };
 
-  struct Garbage {
-    std::vector<std::unique_ptr<Table>> tables;
-    std::vector<std::unique_ptr<Node>> nodes;
+  using Face = std::list<std::unique_ptr<Node>>;  // the clock's
+  using Tables = std::list<std::unique_ptr<Table>>;
+  struct Garbage {  // comes and goes without memory
+    Tables tables;
+    Face nodes;
     void take(Garbage& other) {
-      for (auto& table : other.tables) tables.push_back(std::move(table));
-      for (auto& node : other.nodes) nodes.push_back(std::move(node));
-      other.tables.clear();
-      other.nodes.clear();
+      tables.splice(tables.end(), other.tables);
+      nodes.splice(nodes.end(), other.nodes);
     }
   };
 
-  using Face = std::list<std::unique_ptr<Node>>;  // the clock's
   struct State {
     Limits limits;
     Face nodes;
@@ -236,7 +236,10 @@ class OnceMap {
     Landing(const Landing&) = delete;
     Landing& operator=(const Landing&) = delete;
     ~Landing() {
-      if (flight_ != nullptr) land(Status::internal("the make of ", describe(key_), " threw an exception"));
+      const auto why = [&] {
+        return Status::internal("the make of ", describe(key_), " threw an exception");
+      };
+      if (flight_ != nullptr) land(or_exhausted("a make", why));
     }
     void land(Result<Made> made) {
       map_.land(std::move(key_), hash_, *std::exchange(flight_, nullptr), std::move(made));
@@ -291,6 +294,7 @@ class OnceMap {
   template <class Make>
   Result<Ref<const V>> join_or_make(K key, size_t hash, Make& make, std::optional<Deadline> deadline) {
     const auto me = std::this_thread::get_id();
+    auto own = std::make_shared<Flight>();  // first: a key without a flight would stay so
     Ref<Flight> flight;
     bool joined = false;
     {
@@ -301,7 +305,7 @@ class OnceMap {
         return node->value;
       }
       auto [place, first] = state->flights.try_emplace(key);
-      if (first) place->second = std::make_shared<Flight>();
+      if (first) place->second = std::move(own);
       flight = place->second;
       joined = !first;
       if (joined && leads_to(*state, *flight, me)) {
@@ -379,7 +383,8 @@ class OnceMap {
       } else {
         ++state->stats.failures;
       }
-      if (made.ok() && wanted) settle_up_to = insert(*state, std::move(key), hash, *made);
+      const auto keep = [&] { return settle_up_to = insert(*state, std::move(key), hash, *made), Status(); };
+      if (made.ok() && wanted) static_cast<void>(or_exhausted("a value", keep));
       std::erase_if(state->waits, [&](const auto& wait) { return wait.second == &flight; });
       if (wanted) state->flights.erase(mine);
       seam::did("once_map.land", wanted);
@@ -396,13 +401,14 @@ class OnceMap {
   }
 
   uint64_t insert(State& state, K key, size_t hash, const Made& made) {
-    auto node =
-        std::unique_ptr<Node>(new Node{std::move(key), hash, made.bytes, made.value, Atomic<bool>(false)});
-    const Node* newest = node.get();
-    if (!state.table->has_room()) renew(state);
+    Face one;
+    one.push_back(
+        std::unique_ptr<Node>(new Node{std::move(key), hash, made.bytes, made.value, Atomic<bool>(false)}));
+    const Node* newest = one.front().get();
+    if (!state.table->has_room()) renew(state);  // the last that may throw
     state.table->insert(newest);
     seam::did("once_map.insert");
-    state.nodes.insert(state.hand, std::move(node));  // just behind the hand: the hand comes to it last
+    state.nodes.splice(state.hand, one);  // just behind the hand: the hand comes to it last
     state.bytes += made.bytes;
     evict(state, newest);
     return state.retirements;
@@ -437,23 +443,24 @@ class OnceMap {
     state.table->remove(node->get());
     seam::did("once_map.remove");
     state.bytes -= (*node)->bytes;
-    state.retired.nodes.push_back(std::move(*node));
     ++state.retirements;
-    const bool was_next = node == state.hand;
-    const auto next = state.nodes.erase(node);
-    if (was_next) state.hand = next;
+    const auto next = std::next(node);
+    if (node == state.hand) state.hand = next;
+    state.retired.nodes.splice(state.retired.nodes.end(), state.nodes, node);
     return next;
   }
 
   // A table of those that are there, with room for half as many more.
   void renew(State& state) {
+    Tables before(1);
     auto next = std::make_unique<Table>(state.nodes.size());
     for (const auto& node : state.nodes) next->insert(node.get());
     table_.store_seq_cst(next.get());  // pairs with probe(): the nodes are visible through it
     seam::did("once_map.renew");
     ++state.stats.tables;
     if (state.table != nullptr) {
-      state.retired.tables.push_back(std::move(state.table));
+      before.front() = std::move(state.table);
+      state.retired.tables.splice(state.retired.tables.end(), before);
       ++state.retirements;
     }
     state.table = std::move(next);

@@ -16,6 +16,18 @@ void make_room(std::vector<Point>& reads) {
   if (reads.capacity() < reads.size() + 2) reads.reserve(2 * reads.size() + 2);
 }
 
+void add_use(std::vector<Point>& reads, const Point& point) {
+  for (Point& read : reads) {
+    if (read.timeline == point.timeline) {
+      read.value = std::max(read.value, point.value);
+      return;
+    }
+  }
+  std::erase_if(reads, [](const Point& read) { return read.done(); });
+  make_room(reads);
+  reads.push_back(point);
+}
+
 }  // namespace
 
 Buffer::~Buffer() {
@@ -53,15 +65,7 @@ void Buffer::collect_waits(bool write, const Timeline* own, std::vector<Point>& 
 void Buffer::mark_read(const Point& point) {
   auto history = history_.lock();
   marked_.store_release(true);
-  for (Point& read : history->reads) {
-    if (read.timeline == point.timeline) {
-      read.value = std::max(read.value, point.value);
-      return;
-    }
-  }
-  std::erase_if(history->reads, [](const Point& read) { return read.done(); });
-  make_room(history->reads);
-  history->reads.push_back(point);
+  add_use(history->reads, point);
 }
 
 void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
@@ -71,6 +75,15 @@ void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
   history->last_write = point;
   history->writer = std::move(writer);
   history->reads.clear();  // the write has waited for them
+}
+
+// At once: between two steps another thread's use would be lost, and the second might find no memory.
+void Buffer::mark_write_beside(const Point& point) {
+  auto history = history_.lock();
+  marked_.store_release(true);
+  make_room(history->reads);
+  if (!history->last_write.done()) add_use(history->reads, history->last_write);
+  history->last_write = point;
 }
 
 void Buffer::forget_writer() {

@@ -49,8 +49,7 @@ class Memory {
   const Place place_;
 };
 
-// Of another library's, on a device of ours.
-struct ForeignMemory {
+struct ForeignMemory {  // another library's, on a device of ours
   uint64_t address = 0, bytes = 0;
   Ref<const void> keep;  // owns it
 };
@@ -79,7 +78,8 @@ class Buffer {
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
-  void forget_writer();  // the host writes it now, the uses before are over
+  void mark_write_beside(const Point& point);  // that has waited for no use; the writer stays
+  void forget_writer();                        // the host writes it now, the uses before are over
   // Of the run that wrote last; null: none, or it needs none. If all of it failed, contents are undefined.
   Ref<const RowFaults> writer() const;
   Status fault() const;
@@ -90,7 +90,7 @@ class Buffer {
   struct History {
     Point last_write;
     Ref<const RowFaults> writer;
-    std::vector<Point> reads;  // since last_write; at most one per timeline
+    std::vector<Point> reads;  // that last_write has not waited for; at most one per timeline
   };
   std::unique_ptr<Memory> memory_;
   uint64_t bytes_;

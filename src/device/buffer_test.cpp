@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "device/completing_queue_fixture.h"
+#include "device/row_faults.h"
 #include "device/view.h"
 
 namespace heddle::device {
@@ -75,6 +76,23 @@ TEST_CASE("a write forgets the reads that it waited for") {
   const std::vector<Point> waits = waits_of(*buffer, true, other);
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].timeline == writer.timeline());
+}
+
+TEST_CASE("a write beside what is in use forgets no use, and its reader waits for it alone") {
+  CompletingQueue writer, reader, beside, other;
+  const Ref<Buffer> buffer = make_buffer();
+  const auto fault = std::make_shared<RowFaults>(0);
+  buffer->mark_write(writer.point(1), fault);
+  buffer->mark_read(reader.point(3));
+  buffer->mark_write_beside(beside.point(2));
+  CHECK(waits_of(*buffer, true, other).size() == 3);
+  CHECK(buffer->writer() == fault);
+  const std::vector<Point> waits = waits_of(*buffer, false, other);
+  REQUIRE(waits.size() == 1);
+  CHECK(waits[0].timeline == beside.timeline());
+  writer.advance(1);
+  buffer->mark_write_beside(beside.point(4));
+  CHECK(waits_of(*buffer, true, other).size() == 2);
 }
 
 TEST_CASE("waits of several buffers on one timeline are joined to the latest") {

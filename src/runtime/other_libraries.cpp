@@ -55,10 +55,7 @@ Status Runtime::released_by(void* stream, const View& view) {
   HEDDLE_TRY(usable());
   HEDDLE_TRY_ASSIGN(device::Point over, device_->import_stream(stream, NoLocksHeld{}));
   if (view.buffer == nullptr) return {};
-  std::vector<device::Point> ours;
-  view.buffer->collect_waits(true, nullptr, ours);
-  view.buffer->mark_write(over, view.buffer->writer());  // the other library may have written
-  for (const device::Point& point : ours) view.buffer->mark_read(point);
+  view.buffer->mark_write_beside(over);  // the other library may have written
   return {};
 }
 

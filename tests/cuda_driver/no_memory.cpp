@@ -2,12 +2,16 @@
 // its operator new fails where a test says so.
 #include <doctest/doctest.h>
 
+#include <cstring>
+#include <utility>
+
 #include "base/thread.h"
 #include "base/yield.h"
 #include "device/plain_source_fixture.h"
 #include "device/row_faults.h"
 #include "drivers/cuda/cuda_device.h"
 #include "drivers/cuda/watcher.h"
+#include "graphs_fixture.h"
 #include "ir/builder.h"
 #include "ir/op.h"
 #include "tests/cuda_double/cuda_double.h"
@@ -19,7 +23,7 @@ namespace {
 
 using conformance::Session;
 using device::View;
-using test::fails_in;
+using heddle::test::fails_in;
 
 // Rows of a table by their numbers; what is no number of a row is a fault of that row.
 struct Table {
@@ -99,6 +103,119 @@ TEST_CASE("a row's fault that finds no memory is one of the whole run, and the q
   REQUIRE(session.queue().timeline()->wait(value, Deadline::never()).ok());
   CHECK(after->of(2).code() == heddle::Code::invalid);
   CHECK(after->count() == 1);
+}
+
+// ---- what a thread submits that lacks memory
+
+// The double's functions, whose own memory is CUDA's: it does not lack.
+template <auto kMember, class... A>
+Code apart(A... arguments) {
+  const int64_t kept = std::exchange(fails_in, 0);
+  const Code code = (cuda_double::api().*kMember)(arguments...);
+  fails_in = kept;
+  return code;
+}
+template <auto kMember, class... A>
+void put(DriverApi& api, Code (*DriverApi::*)(A...)) {
+  if (cuda_double::api().*kMember != nullptr) api.*kMember = &apart<kMember, A...>;
+}
+const DriverApi& api_apart() {
+  static const DriverApi made = [] {
+    DriverApi api;
+#define HEDDLE_APART(member, symbol, arguments) put<&DriverApi::member>(api, &DriverApi::member);
+    HEDDLE_CUDA_FUNCTIONS(HEDDLE_APART)
+    HEDDLE_CUDA_NEWER_FUNCTIONS(HEDDLE_APART)
+#undef HEDDLE_APART
+    return api;
+  }();
+  return made;
+}
+
+struct Poor {
+  Status status;
+  bool reached = false;  // the allocation that failed
+};
+Poor submit_poorly(device::Queue& queue, const device::CommandList& list, uint64_t value, int64_t n,
+                   bool from_there) {
+  Poor result;
+  heddle::test::fails_from_there = from_there;
+  fails_in = n;
+  result.status = queue.submit(list, value, NoLocksHeld());
+  result.reached = fails_in <= 0;
+  fails_in = 0;
+  heddle::test::fails_from_there = false;
+  return result;
+}
+
+// The second run at a place is the one that a graph is built for.
+bool second_run_is_right(int64_t n, bool from_there, int& without_graph) {
+  const ir::Tensor x = graphs_fixture::rows_of(4, 7);
+  static const ir::Tensor wanted = graphs_fixture::launched_directly(x);
+  const int graphs = cuda_double::live_graphs();
+  Poor poor;
+  {
+    const auto device = graphs_fixture::device_of({.api = &api_apart(), .graph_bytes = 64 << 20});
+    const auto program = graphs_fixture::layers(*device, 4);
+    Session session(*device);
+    const graphs_fixture::Staged staged(*device, *program, x);
+    REQUIRE(staged.submit(session, program).ok());
+    CHECK(staged.holds(wanted));
+    std::memset(staged.out.host(), 0, staged.out.bytes());
+    const device::CommandList list = staged.list_for(program);
+    const uint64_t value = session.next_value();
+    poor = submit_poorly(session.queue(), list, value, n, from_there);
+    const Status over = session.queue().timeline()->wait(value, Deadline::in(std::chrono::seconds(10)));
+    CHECK(over.code() != heddle::Code::deadline);
+    CHECK((poor.status.ok() || poor.reached));
+    CHECK(over.ok() == !session.queue().timeline()->failed());
+    without_graph += poor.status.ok() && cuda_double::calls_of(cuda_double::Call::kGraphLaunch) == 0 ? 1 : 0;
+    if (poor.status.ok() && over.ok()) CHECK(staged.holds(wanted));
+    Session after(*device);
+    CHECK(staged.submit(after, program).ok());
+    CHECK(staged.holds(wanted));
+  }
+  CHECK(cuda_double::live_graphs() == graphs);
+  return poor.reached;
+}
+
+TEST_CASE("a run whose graph finds no memory is launched step by step and nothing stays behind") {
+  int without_graph = 0;
+  for (const bool from_there : {false, true}) {
+    CAPTURE(from_there);
+    bool reached = true;
+    for (int64_t n = 1; reached; ++n) {
+      CAPTURE(n);
+      reached = second_run_is_right(n, from_there, without_graph);
+    }
+  }
+  CHECK(without_graph > 0);
+}
+
+TEST_CASE("a submission for which there is no memory waits for the place of one that is over") {
+  const auto made = make_cuda_device({.api = &api_apart(), .image = cuda_double::image()});
+  REQUIRE(made.ok());
+  const EventHandle event = cuda_double::make_held_event();
+  const auto begins = (*made)->import_event({event, 0, nullptr}, NoLocksHeld());
+  REQUIRE(begins.ok());
+  const View view = conformance::empty_like(**made, ir::DType::kF32, {8});
+  const auto queue = *(*made)->make_queue(NoLocksHeld());
+  device::CommandList first, second;
+  first.wait(*begins);
+  first.fill(view, 1);
+  second.fill(view, 2);
+  REQUIRE(queue->submit(first, 1, NoLocksHeld()).ok());
+  Poor poor;
+  {
+    const Thread thread("poor", [&] { poor = submit_poorly(*queue, second, 2, -1, true); });
+    CHECK(queue->timeline()->wait(2, Deadline::in(std::chrono::milliseconds(3))).code() ==
+          heddle::Code::deadline);
+    cuda_double::reach(event);
+  }
+  // Taken, or its queue has failed: some of it may have been enqueued.
+  const Status over = queue->timeline()->wait(2, Deadline::in(std::chrono::seconds(10)));
+  CHECK(over.code() != heddle::Code::deadline);
+  CHECK(over.ok() == poor.status.ok());
+  if (over.ok()) CHECK(conformance::download(**made, view).get(7) == 2);
 }
 
 // Over when it has been looked at so often.

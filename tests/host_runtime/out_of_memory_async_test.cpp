@@ -23,7 +23,7 @@ using heddle::test::fails_in;
 using test::Rows;
 
 struct AsyncFixture {
-  AsyncFixture()
+  explicit AsyncFixture(const Options& options = {})
       : device(std::make_shared<test::TestDevice>(
             test::TestOptions{.asynchronous = true, .unified = false, .runs_together = 4, .name = "poor"})) {
     device->set_kernel("add one", [](const device::Run& run) {
@@ -36,7 +36,7 @@ struct AsyncFixture {
       latch.wait();
       return test::copy_through(run);
     });
-    runtime = *Runtime::make(device);
+    runtime = *Runtime::make(device, options);
     model = *runtime->load(test::graph_named("add one"));
     slow = *runtime->load(test::graph_named("slow"));
     lease.emplace(*runtime->streams().lease());
@@ -245,6 +245,110 @@ TEST_CASE("a call that lacks memory when its deadline has passed gives its lane 
     REQUIRE(f.runtime->synchronize(Deadline::in(std::chrono::seconds(10))).ok());
     CHECK(comes_true([&] { return f.runtime->stats().governor.in_flight == 0; }));
   }
+}
+
+// Whose streams of other libraries are the points that they were given.
+class Lending final : public test::TestDevice {
+ public:
+  using TestDevice::TestDevice;
+  Result<device::Point> import_stream(void* stream, NoLocksHeld) override {
+    return *static_cast<device::Point*>(stream);
+  }
+};
+
+TEST_CASE("what another library releases keeps each use of ours, for every allocation that may fail") {
+  const auto runtime =
+      *Runtime::make(std::make_shared<Lending>(test::TestOptions{.asynchronous = true, .name = "lending"}));
+  const device::CompletingQueue writer, reader, other;
+  for (int64_t n = 1, failed = 1; failed != 0; ++n) {
+    CAPTURE(n);
+    const View view = *runtime->allocate(ir::DType::kF32, {1, 4});
+    view.buffer->mark_write(writer.point(1));
+    view.buffer->mark_read(reader.point(1));
+    device::Point given = other.point(1);
+    bool released = false;
+    fails_in = n;
+    try {
+      released = runtime->released_by(&given, view).ok();
+    } catch (const std::bad_alloc&) {
+    }
+    failed = fails_in <= 0;
+    fails_in = 0;
+    CHECK(released == (failed == 0));
+    CHECK(view.buffer->pending().size() == (released ? 3 : 2));
+  }
+}
+
+// Who reads it on another thread than its maker's finds no memory, once after each time that it is poor.
+class PoorClock final : public Clock {
+ public:
+  TimePoint now() const override {
+    if (&here != maker_ && poor_.exchange_acq_rel(false)) throw std::bad_alloc();
+    return Clock::real().now();
+  }
+  void be_poor() { poor_.store_release(true); }
+  bool is_poor() const { return poor_.load_acquire(); }
+
+ private:
+  static inline thread_local char here;
+  const char* const maker_ = &here;
+  mutable Atomic<bool> poor_{false};
+};
+
+TEST_CASE("a sweep of the reaper's that finds no memory is done again though nothing rings for it") {
+  PoorClock clock;
+  Options options;
+  options.clock = &clock;
+  AsyncFixture f(options);
+  REQUIRE(f.runtime->fill(**f.lease, f.x, 5).ok());
+  REQUIRE(f.runtime->synchronize().ok());
+  for (int round = 0; round < 20; ++round) {
+    clock.be_poor();
+    const auto made = f.run(f.x, &**f.lease, false);  // held back: the reaper sends it
+    REQUIRE(made.ok());
+    REQUIRE(comes_true([&] { return !clock.is_poor(); }));
+    REQUIRE(comes_true([&] { return made->front().buffer->pending().empty(); }));
+    CHECK(f.first_of(made->front()) == 6);
+  }
+}
+
+// The device names memory of another one as the host's, and that one knows of it by a mark alone.
+TEST_CASE("a call without memory to mark the memory of another device's waits until that is written") {
+  Atomic<bool> written{false};
+  AsyncFixture f;
+  f.device->set_kernel("late", [&](const device::Run& run) {
+    for (int i = 0; i < 2000; ++i) give_way();
+    HEDDLE_TRY(test::copy_through(run));
+    written.store_release(true);
+    return Status();
+  });
+  const auto late = *f.runtime->load(test::graph_named("late"));
+  const auto other = *Runtime::make(std::make_shared<test::TestDevice>(test::TestOptions{.name = "other"}));
+  REQUIRE(f.runtime->fill(**f.lease, f.x, 5).ok());
+  int unmarked = 0;
+  for (int64_t n = 0, failed = 1; failed != 0; ++n) {
+    CAPTURE(n);
+    const View to = *other->allocate(ir::DType::kF32, {1, 4});
+    written.store_release(false);
+    REQUIRE(f.runtime->synchronize().ok());
+    fails_in = n;
+    std::optional<InFlight> started;
+    try {
+      auto begun = f.runtime->start(*late, {.inputs = {&f.x, 1}, .outputs = {&to, 1}, .keep = to.buffer});
+      failed = n == 0 || fails_in <= 0;
+      fails_in = 0;
+      if (begun.ok()) started.emplace(*std::move(begun));
+    } catch (const std::bad_alloc&) {
+      failed = 1;
+      fails_in = 0;
+    }
+    if (!started.has_value()) continue;
+    const bool is_marked = to.buffer->writer() != nullptr;
+    CHECK((is_marked || written.load_acquire()));
+    unmarked += is_marked ? 0 : 1;
+    CHECK(f.runtime->finish(*started, Deadline::never()).ok());
+  }
+  CHECK(unmarked > 0);
 }
 
 TEST_CASE("the end of a buffer lists its uses without an allocation") {

@@ -10,7 +10,10 @@ thread_local bool fails_from_there = false;
 
 namespace {
 
+thread_local int of_the_system = 0;
+
 bool fails_now() {
+  if (of_the_system > 0) return false;
   if (fails_in > 0 && --fails_in == 0) {
     if (fails_from_there) fails_in = -1;
     return true;
@@ -34,6 +37,11 @@ void deallocate(void* memory) {
 
 }  // namespace
 }  // namespace heddle::test
+
+// Of the Metal double, whose memory is the system's (tests/metal_double/foundation/system_memory.h).
+extern "C" __attribute__((visibility("default"))) void heddle_memory_of_the_system(int more) {
+  heddle::test::of_the_system += more;
+}
 
 using heddle::test::allocate;
 using heddle::test::deallocate;

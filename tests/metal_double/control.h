@@ -40,6 +40,7 @@ enum class Fault : uint8_t {
   kPlainProductAtThree,         // MPSGraph's product of two plain matrices: wrong with 3 runs in flight
   kLayerNormAtFour,             // MPSGraph's fused normalisation: wrong with 4
   kPackedViewAtEight,           // a slice of a turned tensor, as attention's of a packed projection: with 8
+  kNoCommandBuffer,             // a queue answers nil for a command buffer
   kExecutableNotReentrant,  // a run that is encoded while another thread encodes the same executable: wrong
   kCount
 };

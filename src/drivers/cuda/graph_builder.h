@@ -11,8 +11,6 @@
 //   Threads    A local variable of one. The device's context is current while it lives.
 #pragma once
 
-#include <utility>
-
 #include "drivers/cuda/program.h"
 
 namespace heddle::cuda {
@@ -29,8 +27,9 @@ class GraphBuilder final : public StepTaker {
   Result<bool> call(const LibraryCall& call, const std::byte* operands) override;
   GraphNode last() const { return last_; }  // null: there is none yet
   Result<GraphExec> finish();
-  // The caller's from now on: nodes are named by it for as long as it lives.
-  GraphHandle take() { return std::exchange(graph_, nullptr); }
+  // By which its nodes are named for as long as it lives; the caller's once it is given away.
+  GraphHandle graph() const { return graph_; }
+  void give_away() { graph_ = nullptr; }
 
  private:
   Result<GraphHandle> captured(const LibraryCall& call, const std::byte* operands);

@@ -207,8 +207,18 @@ Result<Ref<const Graphs::Graph>> Graphs::build(const GraphPlace& place) {
     place.program().count_graph_failure();
     return made.status();
   }
-  const GraphHandle nodes = drawn.copies.empty() ? nullptr : builder.take();
-  return std::make_shared<const Graph>(device_, std::move(drawn), nodes, *made, place.bytes(), bytes_);
+  struct Unowned {  // until the Graph is made, for which there may be no memory
+    const DriverApi& api;
+    GraphExec executable;
+    ~Unowned() {
+      if (executable != nullptr) api.graph_exec_destroy(executable);
+    }
+  } unowned{device_->api, *made};
+  const GraphHandle nodes = drawn.copies.empty() ? nullptr : builder.graph();
+  auto graph = std::make_shared<const Graph>(device_, std::move(drawn), nodes, *made, place.bytes(), bytes_);
+  unowned.executable = nullptr;
+  if (nodes != nullptr) builder.give_away();
+  return graph;
 }
 
 }  // namespace heddle::cuda

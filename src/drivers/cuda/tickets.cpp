@@ -5,22 +5,21 @@
 namespace heddle::cuda {
 
 Result<Tickets::Lease> Tickets::take() {
-  Ref<Pinned> ticket;
+  std::list<Ref<Pinned>> one;
   {
     auto idle = idle_.lock();
-    if (!idle->empty()) {
-      ticket = std::move(idle->back());
-      idle->pop_back();
-    }
+    if (!idle->empty()) one.splice(one.end(), *idle, std::prev(idle->end()));
   }
-  if (ticket == nullptr) {
-    HEDDLE_TRY_ASSIGN(ticket, Pinned::make(device_, sizeof(Page)));
-    new (ticket->host()) Page;
+  if (one.empty()) {
+    HEDDLE_TRY_ASSIGN(Ref<Pinned> made, Pinned::make(device_, sizeof(Page)));
+    new (made->host()) Page;
+    one.push_back(std::move(made));
   }
-  Pinned* const at = ticket.get();
-  return Lease(at, [all = shared_from_this(), ticket = std::move(ticket)](Pinned*) mutable {
+  Pinned* const at = one.front().get();
+  return Lease(at, [all = shared_from_this(), one = std::move(one)](Pinned*) mutable {
     if (!all->device_->is_ours()) return;  // the lock is the parent's
-    all->idle_.lock()->push_back(std::move(ticket));
+    auto idle = all->idle_.lock();
+    idle->splice(idle->end(), one);
   });
 }
 

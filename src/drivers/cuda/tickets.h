@@ -3,11 +3,12 @@
 //   What       A graph has one for as long as it lives, and then the next graph takes it: CUDA may wait for
 //              work in flight before it takes it back.
 //   Threads    Any.
+//   Memory     What a lease gives back needs none of the host's.
 //   Lifetime   Leases keep what they came from.
 #pragma once
 
+#include <list>
 #include <memory>
-#include <vector>
 
 #include "base/sync.h"
 #include "drivers/cuda/kernels/tell.h"
@@ -32,7 +33,7 @@ class Tickets : public std::enable_shared_from_this<Tickets> {
   static Page* at(const Lease& lease) { return static_cast<Page*>(lease->host()); }
 
   const Ref<const OpenDevice> device_;
-  Guarded<std::vector<Ref<Pinned>>, Rank::kBuffer> idle_;
+  Guarded<std::list<Ref<Pinned>>, Rank::kBuffer> idle_;
 };
 
 }  // namespace heddle::cuda

@@ -6,6 +6,8 @@
 
 #import <Metal/Metal.h>
 
+#include <vector>
+
 #include "drivers/metal/open_device.h"
 #include "drivers/metal/timeline.h"
 
@@ -20,11 +22,13 @@ class MetalQueue final : public device::Queue {
  private:
   MetalQueue(Ref<const OpenDevice> open, Owned<id<MTLCommandQueue>> queue, Ref<MetalTimeline> timeline)
       : Queue(timeline), open_(std::move(open)), queue_(std::move(queue)), timeline_(std::move(timeline)) {}
-  Status submit_within_pool(const device::CommandList& list, uint64_t value);
+  // `room` not ok: there is no command buffer for it.
+  Status submit_within_pool(const device::CommandList& list, uint64_t value, Status room);
 
   const Ref<const OpenDevice> open_;
   const Owned<id<MTLCommandQueue>> queue_;
   const Ref<MetalTimeline> timeline_;
+  std::vector<device::Point> owed_;  // of submissions without command buffer: recorder.h
 };
 
 }  // namespace heddle::metal

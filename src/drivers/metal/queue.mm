@@ -20,24 +20,45 @@ Result<std::unique_ptr<device::Queue>> MetalQueue::make(Ref<const OpenDevice> op
 
 Status MetalQueue::submit(const device::CommandList& list, uint64_t value, NoLocksHeld) {
   const trace::Span span("metal", "submit", value);
-  HEDDLE_TRY(timeline_->begin(value, open_->options.stuck_after));
+  Status room = timeline_->begin(value, open_->options.stuck_after);
+  if (!room.ok() && timeline_->failed()) {
+    // Its value counts as over by now: the caller, who is in here, keeps what the list names.
+    refuse(list, room);
+    await_on_host(list, timeline_.get());
+    return room;
+  }
   Status status;
   @autoreleasepool {
-    status = submit_within_pool(list, value);
+    status = submit_within_pool(list, value, std::move(room));
   }
   return status;
 }
 
-Status MetalQueue::submit_within_pool(const device::CommandList& list, uint64_t value) {
-  Recorder recorder(*open_, timeline_, value);
-  Status status = recorder.begin(queue_.get());
+Status MetalQueue::submit_within_pool(const device::CommandList& list, uint64_t value, Status room) {
+  Ref<Flight> flight;
+  const Status has_flight = or_exhausted("a submission", [&] {
+    flight = std::make_shared<Flight>(timeline_, value, *open_);
+    return Status();
+  });
+  if (!has_flight.ok()) {
+    refuse(list, has_flight);
+    await_on_host(list, timeline_.get());
+    timeline_->has_no_commands(value);
+    Flight::end_waited_for(*timeline_, value);
+    return has_flight;
+  }
+  Recorder recorder(*open_, timeline_, value, std::move(flight), owed_);
+  const bool has_room = room.ok();
+  Status status = std::move(room);
+  if (status.ok()) status = or_exhausted("a submission", [&] { return recorder.begin(queue_.get()); });
   for (auto command = list.begin(); status.ok() && command != list.end(); ++command) {
     status = or_exhausted("a submission", [&] {
       return std::visit([&](const auto& each) { return recorder.record(each); }, *command);
     });
   }
-  if (!status.ok()) refuse(list, status);
-  return status.ok() ? recorder.commit() : recorder.drop(std::move(status), queue_.get(), list);
+  if (status.ok()) return recorder.commit();
+  refuse(list, status);
+  return recorder.drop(std::move(status), has_room ? queue_.get() : nil, list);
 }
 
 }  // namespace heddle::metal

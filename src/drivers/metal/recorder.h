@@ -7,7 +7,10 @@
 //              are not, and never written.
 //   Threads    The queue's owner.
 //   Errors     Of a command: nothing was committed, unless MPSGraph has committed a part on its own; then the
-//              rest is committed as well, and the flight ends with the failure.
+//              rest is committed as well, and the flight ends with the failure. record() may throw
+//              std::bad_alloc; drop() does not.
+//   Owed       What a submission without command buffer waits for, the next one that has one waits for, too:
+//              it touches what that one would have, and knows of that one alone.
 #pragma once
 
 #import <Metal/Metal.h>
@@ -19,9 +22,14 @@
 
 namespace heddle::metal {
 
+// Blocks until what the list waits for is over, but for a queue's own points: for a submission that is
+// refused, where the host has no memory to have it waited for.
+void await_on_host(const device::CommandList& list, const device::Timeline* own);
+
 class Recorder {
  public:
-  Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value);
+  Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value, Ref<Flight> flight,
+           std::vector<device::Point>& owed);
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
@@ -33,7 +41,7 @@ class Recorder {
   Status record(const device::Signal& signal);
   Status commit();
   // `why`, unless a part was committed: then ok, and the timeline tells. What the list waits for is waited
-  // for: its buffers are marked with this value alone.
+  // for: its buffers are marked with this value alone. `queue` nil: it may have no more command buffers.
   Status drop(Status why, id<MTLCommandQueue> queue, const device::CommandList& list);
 
  private:
@@ -52,12 +60,14 @@ class Recorder {
   id<MTLCommandBuffer> current() const {
     return open_.options.defences.watches_root ? [commands_ rootCommandBuffer] : [commands_ commandBuffer];
   }
+  void owe(const device::Point& point);
   void send();
 
   const OpenDevice& open_;
   const Ref<MetalTimeline> timeline_;
   const uint64_t value_;
   const Ref<Flight> flight_;
+  std::vector<device::Point>& owed_;
   MPSCommandBuffer* commands_ = nil;  // of the pool of the function that submits
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/no_memory.h"
 #include "device/buffer.h"
 #include "drivers/metal/failure.h"
 #include "drivers/metal/foreign_timeline.h"
@@ -17,27 +18,44 @@
 namespace heddle::metal {
 namespace {
 
+void await_on_host(const device::Point& point) {
+  if (point.timeline != nullptr) static_cast<void>(point.timeline->wait(point.value, Deadline::never()));
+}
+
 uint64_t page_bytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 }  // namespace
 
-Recorder::Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value)
-    : open_(open),
-      timeline_(timeline),
-      value_(value),
-      flight_(std::make_shared<Flight>(timeline, value, open)) {}
+void await_on_host(const device::CommandList& list, const device::Timeline* own) {
+  for (const device::Command& command : list) {
+    const auto* const wait = std::get_if<device::Wait>(&command);
+    if (wait != nullptr && wait->point.timeline.get() != own) await_on_host(wait->point);
+  }
+}
+
+Recorder::Recorder(const OpenDevice& open, const Ref<MetalTimeline>& timeline, uint64_t value,
+                   Ref<Flight> flight, std::vector<device::Point>& owed)
+    : open_(open), timeline_(timeline), value_(value), flight_(std::move(flight)), owed_(owed) {}
 
 Status Recorder::begin(id<MTLCommandQueue> queue) {
   const id<MTLCommandBuffer> first = [queue commandBuffer];
   if (first == nil) return Status::device_lost("Metal gives no command buffer");
   commands_ = watched_commands(first, *flight_);
+  if (commands_ == nil) return Status::device_lost("MPSGraph gives no command buffer");
+  // Nothing runs any more of one that has failed.
+  for (const device::Point& point : owed_) static_cast<void>(record(device::Wait{point}));
   return {};
 }
 
 Status Recorder::record(const device::Wait& wait) {
   if (wait.point.timeline == timeline_) return {};
   if (const auto* foreign = dynamic_cast<const ForeignTimeline*>(wait.point.timeline.get())) {
-    [current() encodeWaitForEvent:foreign->event() value:foreign->event_value()];
+    if (commands_ == nil) {
+      owe(wait.point);
+      flight_->wait_for_event(foreign->event(), foreign->event_value());
+    } else {
+      [current() encodeWaitForEvent:foreign->event() value:foreign->event_value()];
+    }
     return {};
   }
   const auto other = std::dynamic_pointer_cast<MetalTimeline>(wait.point.timeline);
@@ -52,9 +70,23 @@ Status Recorder::record(const device::Wait& wait) {
     return Status::unavailable("a submission that this one waits for has failed: ",
                                other->failure().message());
   }
-  [current() encodeWaitForEvent:other->event() value:wait.point.value];
+  if (commands_ == nil) {
+    owe(wait.point);
+  } else {
+    [current() encodeWaitForEvent:other->event() value:wait.point.value];
+  }
   flight_->wait_for(other, wait.point.value);
   return {};
+}
+
+void Recorder::owe(const device::Point& point) {
+  std::erase_if(owed_, [](const device::Point& each) { return each.done(); });
+  const auto found = std::ranges::find(owed_, point.timeline, &device::Point::timeline);
+  if (found == owed_.end()) {
+    owed_.push_back(point);
+  } else {
+    found->value = std::max(found->value, point.value);
+  }
 }
 
 Status Recorder::record(const device::Signal& signal) {
@@ -230,6 +262,7 @@ Status Recorder::walk(id<MTLComputePipelineState> kernel, id<MTLBuffer> from, ui
 // ---- the end
 
 void Recorder::send() {
+  owed_.clear();
   const id<MTLCommandBuffer> last = current();
   [last encodeSignalEvent:timeline_->event() value:value_];
   const Ref<Flight> flight = flight_;  // a member would be captured as `this`
@@ -249,19 +282,31 @@ Status Recorder::commit() {
 
 Status Recorder::drop(Status why, id<MTLCommandQueue> queue, const device::CommandList& list) {
   if (flight_->has_earlier()) {
-    flight_->spoil(Status::device_lost("a submission could not be encoded to its end: ", why.message()));
+    flight_->spoil(or_exhausted("a submission that was encoded in part", [&] {
+      return Status::device_lost("a submission could not be encoded to its end: ", why.message());
+    }));
     send();
     return {};
   }
   flight_->keep_nothing_but_waits();
-  if (!begin(queue).ok()) {
-    flight_->refused();
-    return why;
+  commands_ = nil;
+  const Status recorded = or_exhausted("what a submission waits for", [&] {
+    if (queue != nil) static_cast<void>(begin(queue));
+    for (const device::Command& command : list) {
+      if (const auto* const wait = std::get_if<device::Wait>(&command)) static_cast<void>(record(*wait));
+    }
+    return Status();
+  });
+  if (!recorded.ok()) {
+    for (const device::Point& point : owed_) await_on_host(point);
+    await_on_host(list, timeline_.get());
   }
-  for (const device::Command& command : list) {
-    if (const auto* const wait = std::get_if<device::Wait>(&command)) static_cast<void>(record(*wait));
+  if (commands_ == nil) {
+    timeline_->has_no_commands(value_);
+    flight_->wait_without_commands();
+  } else {
+    send();
   }
-  send();
   return why;
 }
 

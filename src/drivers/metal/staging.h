@@ -9,7 +9,7 @@
 #import <Metal/Metal.h>
 
 #include <array>
-#include <vector>
+#include <list>
 
 #include "base/status.h"
 #include "base/sync.h"
@@ -23,12 +23,12 @@ class Staging {
  public:
   static constexpr uint64_t kKept = uint64_t{64} << 20;
   Staging(id<MTLDevice> device, uint64_t limit) : device_(device), limit_(limit) {}
-  Result<Staged> take(uint64_t bytes);
-  void give(std::vector<Staged> buffers);
+  Result<std::list<Staged>> take(uint64_t bytes);  // one
+  void give(std::list<Staged> buffers);            // without memory of the host
 
  private:
   struct Idle {
-    std::array<std::vector<Staged>, 64> by_power;
+    std::array<std::list<Staged>, 64> by_power;
     uint64_t bytes = 0;
   };
   const id<MTLDevice> device_;  // the owner's

@@ -16,29 +16,33 @@ size_t power_of(uint64_t bytes) {
 
 }  // namespace
 
-Result<Staged> Staging::take(uint64_t bytes) {
+Result<std::list<Staged>> Staging::take(uint64_t bytes) {
   const size_t power = power_of(bytes);
   if (power >= 63) return Status::exhausted("a staging buffer of ", bytes, " bytes was asked for");
+  std::list<Staged> one;
   {
     auto idle = idle_.lock();
-    std::vector<Staged>& buffers = idle->by_power[power];
+    std::list<Staged>& buffers = idle->by_power[power];
     if (!buffers.empty()) {
-      Staged buffer = std::move(buffers.back());
-      buffers.pop_back();
+      one.splice(one.begin(), buffers, std::prev(buffers.end()));
       idle->bytes -= uint64_t{1} << power;
-      return buffer;
+      return one;
     }
   }
-  return make_buffer(device_, uint64_t{1} << power, limit_);
+  HEDDLE_TRY_ASSIGN(Staged made, make_buffer(device_, uint64_t{1} << power, limit_));
+  one.push_back(std::move(made));
+  return one;
 }
 
-void Staging::give(std::vector<Staged> buffers) {
+void Staging::give(std::list<Staged> buffers) {
   auto idle = idle_.lock();
-  for (Staged& buffer : buffers) {
-    const uint64_t bytes = [buffer.get() length];
+  for (auto each = buffers.begin(); each != buffers.end();) {
+    const auto buffer = each++;
+    const uint64_t bytes = [buffer->get() length];
     if (idle->bytes + bytes > kKept) continue;  // freed with `buffers`, after the lock
     idle->bytes += bytes;
-    idle->by_power[power_of(bytes)].push_back(std::move(buffer));
+    std::list<Staged>& same = idle->by_power[power_of(bytes)];
+    same.splice(same.end(), buffers, buffer);
   }
 }
 

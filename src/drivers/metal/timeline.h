@@ -5,21 +5,23 @@
 //              puts handlers, which Metal calls late and in any order, into the order of values.
 //   Order      A value is reached when its own command buffer has completed without error, its status words
 //              are read, all values before are reached, and the points that it waited for are too: a value
-//              another queue's data went into is right only when that is known to be.
+//              another queue's data went into is right only when that is known to be. One that was refused
+//              may have no command buffer: then the host waits in its place, and signals the event.
 //   Failure    The first error is kept. The timeline fails when none of the queue's command buffers runs any
-//              more; until then new submissions are refused, and waits with a deadline end at it. The
-//              event is signalled to its end at once, so that no other queue hangs on it.
+//              more, and what it refused meanwhile has been waited for; until then new submissions are
+//              refused, and waits with a deadline end at it. A value from the broken one on is decided, and
+//              signalled, when nothing up to it runs any more: its memory may be another's then.
+//   Memory     Places are list nodes that move: what ends a submission needs no memory of the host.
 //   Threads    Handlers: Metal's threads, several at once. begin(): the queue's owner. One lock per timeline,
 //              held for no call that blocks; what a settled flight wakes is done after it.
-//   Blocks     begin(), while kMostInFlight command buffers are not over.
+//   Blocks     begin(), while kMostInFlight command buffers are not over, or the host has no memory for one.
 #pragma once
 
 #import <Metal/Metal.h>
 
-#include <deque>
 #include <functional>
+#include <list>
 #include <memory>
-#include <vector>
 
 #include "device/device.h"
 #include "drivers/metal/defences.h"
@@ -28,6 +30,13 @@
 namespace heddle::metal {
 
 class Flight;
+
+// A flight that waits for a value. Its node is the flight's own when it waits for none.
+struct Waiting {
+  uint64_t value = 0;
+  Ref<Flight> flight;
+};
+using WaitingList = std::list<Waiting>;
 
 class MetalTimeline final : public device::Timeline, public std::enable_shared_from_this<MetalTimeline> {
  public:
@@ -40,34 +49,47 @@ class MetalTimeline final : public device::Timeline, public std::enable_shared_f
 
   id<MTLSharedEvent> event() const { return event_.get(); }
 
-  // Room for `value`, which end() gives back. exhausted when none was free for `stuck_after`, the failure
-  // once there is one; then nothing is to be given back.
+  // A place for `value`, until end(), and room for a command buffer. Without room it is to be refused:
+  // exhausted when there was none for `stuck_after`, the failure once there is one. If failed() then, it has
+  // no place either.
   Status begin(uint64_t value, Duration stuck_after);
   // The submission of `value` takes one command buffer more.
   void split(uint64_t value);
-  // The submission is over, well or not; or it was refused, and nothing of it ran. Adds to `ready` the
-  // flights that waited for what this decides: the caller settles them.
-  void end(uint64_t value, Status status, std::vector<Ref<Flight>>& ready);
-  // True: `value` is not decided yet, and `flight` will be ready when it is.
-  bool decides_later(uint64_t value, const Ref<Flight>& flight);
+  // The submission of `value` is refused, and has no command buffer: the host signals its end.
+  void has_no_commands(uint64_t value);
+  // None of its command buffers runs any more. Adds to `ready` the flights that waited for what this decides:
+  // the caller settles them.
+  void ran(uint64_t value, WaitingList& ready);
+  // The submission is over, well or not; or it was refused, and nothing of it ran. As above.
+  void end(uint64_t value, Status status, WaitingList& ready);
+  // True: `value` is not decided yet, and `flight` will be ready when it is. Takes the node in `place`.
+  bool decides_later(uint64_t value, const Ref<Flight>& flight, WaitingList& place);
   Status outcome(uint64_t value) const;  // of a decided value
 
  private:
   struct InFlight {
-    uint64_t value;
-    bool over;
-    size_t buffers = 1;
+    uint64_t value = 0;
+    size_t buffers = 0;  // 0: it was refused
+    bool ran = false, over = false;
   };
+  using Places = std::list<InFlight>;
   struct State {
-    std::deque<InFlight> in_flight;  // by value, from the first that is not reached
-    size_t open = 0;                 // command buffers of those that are not over
+    Places in_flight;         // by value, from the first that is not reached
+    Places idle = Places(1);  // room for more: with the others it is never less than one
+    size_t open = 0;          // command buffers of those that are not over
+    uint64_t begun = 0;
     uint64_t broken_from = UINT64_MAX;
-    Status cause;  // of `broken_from`
-    std::vector<std::pair<uint64_t, Ref<Flight>>> waiting;
+    Status cause;               // of `broken_from`
+    bool host_signals = false;  // for some value no command buffer does
+    WaitingList waiting;
   };
-  static std::deque<InFlight>::iterator in_flight_of(State& state, uint64_t value);
+  Places take_place();
+  static Places::iterator in_flight_of(State& state, uint64_t value);
+  static uint64_t ran_up_to(const State& state);  // all of them; UINT64_MAX: there are no others
   bool decided(const State& state, uint64_t value) const;
   void reach(State& state, uint64_t value);
+  void signal(uint64_t value);
+  void wake(State& state, WaitingList& ready) const;
 
   const Owned<id<MTLSharedEvent>> event_;
   const Defences defences_;

@@ -282,8 +282,9 @@ void EventLoop::end(QueueState& queue) {
 }
 
 void EventLoop::finish(State& state, QueueState& queue) {
-  std::unique_ptr<Submission> submission = std::move(queue.pending.front());
-  queue.pending.pop_front();
+  Submissions one;
+  one.splice(one.begin(), queue.pending, queue.pending.begin());
+  const auto& submission = one.front();
   queue.finished = submission->value;
   queue.known.learn_all_up_to({queue.number, submission->value});
   queue.known.forget(retired_);
@@ -292,11 +293,11 @@ void EventLoop::finish(State& state, QueueState& queue) {
   const bool late = faults_.take(Fault::kLateCompletion);
   submission->tell_at =
       tick(state) + queue.schedule.delay(2 * in_ns(options_.longest)) + (late ? in_ns(kSlow) : 0);
-  queue.untold.push_back(std::move(submission));
+  queue.untold.splice(queue.untold.end(), one);
 }
 
 void EventLoop::tell(QueueState& queue) {
-  std::vector<std::unique_ptr<Submission>> told;
+  Submissions told;
   {
     auto state = state_.lock();
     const uint64_t now = tick(*state);
@@ -308,8 +309,7 @@ void EventLoop::tell(QueueState& queue) {
     // What else is due is told with it: a host may see values pass by.
     do {
       if (!told.empty() && !queue.untold.front()->awaited.empty()) break;
-      told.push_back(std::move(queue.untold.front()));
-      queue.untold.pop_front();
+      told.splice(told.end(), queue.untold, queue.untold.begin());
     } while (!queue.untold.empty() && queue.untold.front()->tell_at <= now);
     for (const auto& each : told) {
       static_cast<void>(check_alive(*state, *each));
@@ -329,6 +329,8 @@ void EventLoop::tell(QueueState& queue) {
   }
   const int times = faults_.take(Fault::kSecondCompletion) ? 2 : 1;
   for (int time = 0; time < times; ++time) queue.timeline->advance(told.back()->value, completion_);
+  **told.begin() = Submission();  // what it held goes without the lock
+  keep_spare(queue, told);
   if (!queue.foreign) return;
   auto state = state_.lock();
   std::erase_if(state->queues, [&](const Ref<QueueState>& each) { return each.get() == &queue; });
@@ -337,7 +339,7 @@ void EventLoop::tell(QueueState& queue) {
 }
 
 void EventLoop::fail(QueueState& queue, const Status& cause) {
-  std::vector<std::unique_ptr<Submission>> dropped;
+  Submissions dropped;
   {
     auto state = state_.lock();
     if (!queue.failure.ok()) return;
@@ -370,22 +372,21 @@ void EventLoop::fail_all(const Status& cause) {
   state_.notify_all();
 }
 
-std::vector<std::unique_ptr<Submission>> EventLoop::take_all(State& state, QueueState& queue) {
-  std::vector<std::unique_ptr<Submission>> all;
+Submissions EventLoop::take_all(State& state, QueueState& queue) {
+  Submissions all;
   for (auto* list : {&queue.untold, &queue.pending}) {
     for (auto& each : *list) {
       release_blocks(*each);
       for (const Submission::Named& named : each->named)
         state.unshown.emplace_back(named.block, Position{queue.number, each->value});
-      all.push_back(std::move(each));
     }
-    list->clear();
+    all.splice(all.end(), *list);
   }
   return all;
 }
 
 // Those who wait for an event of a queue that has failed, or died, are not left waiting.
-void EventLoop::signal_dropped(const std::vector<std::unique_ptr<Submission>>& dropped) {
+void EventLoop::signal_dropped(const Submissions& dropped) {
   for (const auto& submission : dropped) {
     for (size_t i = submission->next; i < submission->steps.size(); ++i) {
       if (const auto* step = std::get_if<device::Signal>(&submission->steps[i].command))

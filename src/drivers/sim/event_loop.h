@@ -16,10 +16,13 @@
 //   Threads    run(): the device's thread. The rest: any. One lock, held for no call out.
 //   Blocks     admit(), when the seed says so, until another queue's point is submitted; and for points of
 //              other drivers. remove(), until the queue's work is over. await_idle(), until all is over.
+//   Memory     A submission that lacks the host's is refused, and takes its turn all the same. The device's
+//              own thread needs memory, as the programs that it runs do.
 //   Lifetime   Shared by the device, its queues and its memory.
 #pragma once
 
 #include <deque>
+#include <list>
 #include <map>
 #include <memory>
 #include <utility>
@@ -60,6 +63,8 @@ struct Submission {
   bool refused = false;  // it is over, too, once what it waits for has failed
   void keep_nothing_but_waits();
 };
+// Moved from list to list without memory of the host.
+using Submissions = std::list<std::unique_ptr<Submission>>;
 
 // Under the event loop's lock, but for what `busy` gives to its thread.
 struct QueueState {
@@ -67,14 +72,17 @@ struct QueueState {
       : number(its_number),
         timeline(std::move(its_timeline)),
         schedule(seed, 2 * its_number),
-        admission(seed, 2 * its_number + 1) {}
+        admission(seed, 2 * its_number + 1) {
+    spare.push_back(std::make_unique<Submission>());
+  }
 
   const QueueNumber number;
   const Ref<device::Timeline> timeline;
-  Schedule schedule;                                // of the event loop's thread
-  Schedule admission;                               // of its users
-  std::deque<std::unique_ptr<Submission>> pending;  // the first one is executed
-  std::deque<std::unique_ptr<Submission>> untold;   // over, and the host does not know
+  Schedule schedule;    // of the event loop's thread
+  Schedule admission;   // of its users
+  Submissions pending;  // the first one is executed
+  Submissions untold;   // over, and the host does not know
+  Submissions spare;    // for one that finds no memory: with the others it is never less than one
   uint64_t submitted = 0, finished = 0;
   uint64_t next_at = 0;  // when the next step of `pending` begins or ends
   bool busy = false;     // the event loop's thread works on it without the lock
@@ -102,8 +110,10 @@ class EventLoop : public std::enable_shared_from_this<EventLoop> {
   void wake();
   // Before its submission is handed in. Not ok: the submission is refused.
   Status admit(QueueState& queue, const device::Point& awaited);
-  // Refused ones come with their waits, and only take their turn.
-  Status hand_in(QueueState& queue, std::unique_ptr<Submission> submission);
+  // Where the host has no memory for one: the spare one, once it is free. Not ok: the queue has failed.
+  Status take_spare(QueueState& queue, Submissions& one);
+  // Takes `one`. Refused ones come with their waits, and only take their turn: that needs no memory.
+  Status hand_in(QueueState& queue, Submissions& one);
 
   void report(Violation what, std::string detail);
   Status enter_call();          // begins each; Fault::kLossInCall: not ok from then on
@@ -166,12 +176,13 @@ class EventLoop : public std::enable_shared_from_this<EventLoop> {
   void tell(QueueState& queue);
   void fail(QueueState& queue, const Status& cause);
   void fail_all(const Status& cause);
+  void keep_spare(QueueState& queue, Submissions& over);  // the first, where there is none
   bool check_alive(State& state, const Submission& submission) const;
   void touch(State& state, QueueState& queue, const Submission& submission, const Step& step) const;
   void finish(State& state, QueueState& queue);
   static void release_blocks(const Submission& submission);
-  static std::vector<std::unique_ptr<Submission>> take_all(State& state, QueueState& queue);
-  static void signal_dropped(const std::vector<std::unique_ptr<Submission>>& dropped);
+  static Submissions take_all(State& state, QueueState& queue);
+  static void signal_dropped(const Submissions& dropped);
   void pause();
 
   const SimOptions options_;

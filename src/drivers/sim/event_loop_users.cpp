@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/no_memory.h"
 #include "drivers/sim/event_loop.h"
 
 namespace heddle::sim {
@@ -37,7 +38,7 @@ Ref<QueueState> EventLoop::add(Ref<device::Timeline> timeline) {
 }
 
 void EventLoop::remove(const Ref<QueueState>& queue) {
-  std::vector<std::unique_ptr<Submission>> dropped;
+  Submissions dropped;
   {
     auto state = state_.lock();
     state.wait([&] {
@@ -61,10 +62,11 @@ Result<Point> EventLoop::import_event(Ref<SimEvent> event) {
   const Ref<QueueState> queue = add(std::make_shared<device::Timeline>());
   queue->foreign = true;
   event->wake_when_reached(shared_from_this());
-  auto submission = std::make_unique<Submission>();
-  submission->value = 1;
-  submission->gate = std::move(event);
-  HEDDLE_TRY(hand_in(*queue, std::move(submission)));
+  Submissions one;
+  one.push_back(std::make_unique<Submission>());
+  one.front()->value = 1;
+  one.front()->gate = std::move(event);
+  HEDDLE_TRY(hand_in(*queue, one));
   return Point{queue->timeline, 1};
 }
 
@@ -120,8 +122,29 @@ Status EventLoop::admit(QueueState& queue, const Point& point) {
   return status.ok() ? Status() : refused(status);
 }
 
-Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submission) {
+Status EventLoop::take_spare(QueueState& queue, Submissions& one) {
+  auto state = state_.lock();
+  const auto decided = [&] {
+    return !queue.spare.empty() || !queue.failure.ok() || !state->loss.ok() || state->stopped;
+  };
+  state.wait(decided);
+  if (queue.spare.empty()) return queue.failure.ok() ? state->loss : queue.failure;
+  one.splice(one.end(), queue.spare, queue.spare.begin());
+  return {};
+}
+
+void EventLoop::keep_spare(QueueState& queue, Submissions& over) {
+  {
+    const auto state = state_.lock();
+    if (!queue.spare.empty()) return;
+    queue.spare.splice(queue.spare.end(), over, over.begin());
+  }
+  state_.notify_all();
+}
+
+Status EventLoop::hand_in(QueueState& queue, Submissions& one) {
   const bool fails = options_.fails_on_violation;
+  const auto& submission = one.front();
   Status status;
   {
     auto state = state_.lock();
@@ -138,9 +161,9 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
           fails);
       status = Status::internal("submission ", submission->value, " has no place on its queue");
     } else {
+      if (!submission->refused) submission->host_at_submit = state->host;  // may find no memory: first
       queue.submitted = submission->value;
       state->note(Happened::What::kSubmitted, queue.number, submission->value);
-      submission->host_at_submit = state->host;
       for (const Submission::Named& named : submission->named) ++named.block->in_flight;
       for (const Step& step : submission->steps) {
         for (const Touch& touch : step.touches) touch.block->writers += touch.writes ? 1 : 0;
@@ -148,7 +171,7 @@ Status EventLoop::hand_in(QueueState& queue, std::unique_ptr<Submission> submiss
       if (queue.pending.empty())
         queue.next_at = std::max(
             queue.next_at, now + queue.admission.delay(static_cast<uint64_t>(options_.longest.count())));
-      queue.pending.push_back(std::move(submission));
+      queue.pending.splice(queue.pending.end(), one);
     }
   }
   state_.notify_all();
@@ -163,7 +186,11 @@ void EventLoop::State::report(Violation what, std::string detail, bool fails) {
 }
 
 void EventLoop::State::note(Happened::What what, QueueNumber queue, uint64_t value, std::string detail) {
-  if (keeps_history) history.push_back({now, what, queue, value, std::move(detail)});
+  if (!keeps_history) return;
+  static_cast<void>(or_exhausted("a history", [&] {
+    history.push_back({now, what, queue, value, std::move(detail)});
+    return Status();
+  }));
 }
 
 void EventLoop::report(Violation what, std::string detail) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/no_memory.h"
 #include "drivers/sim/program.h"
 
 namespace heddle::sim {
@@ -38,28 +39,59 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
   if (inside_.add_acq_rel(1) != 0)
     loop_->report(Violation::kTwoThreads, text("queue ", state_->number, ", value ", value));
   if (options_.inside_submit) options_.inside_submit();
-  auto submission = std::make_unique<Submission>();
-  submission->value = value;
-  submission->list = &list;
-  submission->commands = list.size();
+  Submissions one;
+  Status lacks = or_exhausted("a submission", [&] {
+    one.push_back(std::make_unique<Submission>());
+    return Status();
+  });
+  if (!lacks.ok()) one.clear();
+  Status status = lacks.ok() ? Status() : loop_->take_spare(*state_, one);
+  if (status.ok()) status = submit_as(list, value, std::move(lacks), one);
+  inside_.sub_acq_rel(1);
+  return status;
+}
+
+Status SimQueue::submit_as(const device::CommandList& list, uint64_t value, Status lacks, Submissions& one) {
+  Submission& submission = *one.front();
+  submission.value = value;
+  submission.list = &list;
+  submission.commands = list.size();
   const bool is_planned = loop_->faults().take(Fault::kSubmit);
-  Status refused = translate(list, *submission);
-  if (is_planned) refused = Status::unavailable("a submission was refused, as was asked for");
+  Status refused = translate(list, std::move(lacks), submission);
+  if (is_planned) {
+    refused = or_exhausted("a refusal",
+                           [] { return Status::unavailable("a submission was refused, as was asked for"); });
+  }
   if (!refused.ok()) {
     refuse(list, refused);
-    submission->keep_nothing_but_waits();
+    submission.keep_nothing_but_waits();
   }
   static_cast<void>(loop_->enter_call());  // hand_in() says so, for the queue
-  const Status status = loop_->hand_in(*state_, std::move(submission));
-  inside_.sub_acq_rel(1);
+  const auto hand_in = [&] { return loop_->hand_in(*state_, one); };
+  Status status = or_exhausted("a submission", hand_in);
+  if (!one.empty() && status.code() == Code::exhausted && refused.ok()) {
+    refused = std::move(status);
+    refuse(list, refused);
+    submission.keep_nothing_but_waits();
+    status = hand_in();
+  }
   return status.ok() ? refused : status;
 }
 
-Status SimQueue::translate(const device::CommandList& list, Submission& submission) {
-  submission.steps.reserve(list.size());
-  for (const device::Command& command : list)
-    HEDDLE_TRY(std::visit([&](const auto& each) { return add(each, submission); }, command));
-  return {};
+Status SimQueue::translate(const device::CommandList& list, Status lacks, Submission& submission) {
+  Status first = std::move(lacks);
+  for (const device::Command& command : list) {
+    const auto* const wait = std::get_if<device::Wait>(&command);
+    if (!first.ok() && wait == nullptr) continue;
+    Status status = or_exhausted("a submission", [&] {
+      return std::visit([&](const auto& each) { return add(each, submission); }, command);
+    });
+    // Not translated, so that nobody else would wait for it.
+    if (wait != nullptr && status.code() == Code::exhausted)
+      static_cast<void>(wait->point.timeline->wait(wait->point.value, Deadline::never()));
+    if (first.ok()) first = std::move(status);
+  }
+  return first;
 }
 
 Status SimQueue::add(const device::Wait& wait, Submission& submission) {

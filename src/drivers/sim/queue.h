@@ -20,7 +20,9 @@ class SimQueue final : public device::Queue {
   static device::Completion key() { return completion(); }
 
  private:
-  Status translate(const device::CommandList& list, Submission& submission);
+  Status submit_as(const device::CommandList& list, uint64_t value, Status lacks, Submissions& one);
+  // Of a list that is refused, for `lacks` or what it finds, the waits are translated all the same.
+  Status translate(const device::CommandList& list, Status lacks, Submission& submission);
   Status add(const device::Wait& wait, Submission& submission);
   Status add(const device::Run& run, Submission& submission);
   Status add(const device::Copy& copy, Submission& submission);

@@ -363,24 +363,30 @@ void Allocator::reap_pending() {
   const bool any = pending_count_.load_seq_cst() != 0;
   seam::did("allocator.look_for_waiting", any);
   if (!any) return;
-  std::vector<Block> free;
+  while (reap_some() == kAtOnce) {
+  }
+}
+
+size_t Allocator::reap_some() {
+  std::array<Block, kAtOnce> free;
+  size_t count = 0;
   uint64_t bytes = 0;
   {
     auto pending = pending_.lock();
-    free.reserve(pending->blocks.size());  // the last that may throw
     std::erase_if(pending->blocks, [&](Pending& each) {
-      if (!over(each.uses)) return false;
+      if (count == kAtOnce || !over(each.uses)) return false;
       bytes += each.block->bytes();
       pending->bytes[each.block->kind()] -= each.block->bytes();
-      free.push_back(std::move(each.block));
+      free[count++] = std::move(each.block);
       return true;
     });
     moving_.add_relaxed(bytes);
-    seam::did("allocator.take_waiting", static_cast<int64_t>(free.size()));
+    seam::did("allocator.take_waiting", static_cast<int64_t>(count));
   }
-  pending_count_.sub_release(free.size());  // who finds none waiting finds them moving
-  for (Block& block : free) keep(std::move(block), false);
+  pending_count_.sub_release(count);  // who finds none waiting finds them moving
+  for (size_t i = 0; i < count; ++i) keep(std::move(free[i]), false);
   arrived(bytes);
+  return count;
 }
 
 void Allocator::wait_for_pending() {
@@ -418,15 +424,23 @@ void Allocator::empty_cache() {
 }
 
 void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
-  std::vector<Block> blocks;  // freed after the locks: a driver may block
+  while (free_some_cached(kind, reserved_bytes) == kAtOnce) {
+  }
+}
+
+size_t Allocator::free_some_cached(MemoryKind kind, uint64_t reserved_bytes) {
+  std::array<Block, kAtOnce> blocks;  // freed after the locks: a driver may block
+  size_t count = 0;
   uint64_t bytes = 0;
-  const auto enough = [&] { return of(kind).reserved.load_relaxed() - bytes <= reserved_bytes; };
+  const auto enough = [&] {
+    return count == kAtOnce || of(kind).reserved.load_relaxed() - bytes <= reserved_bytes;
+  };
   const auto take = [&](Block& block, PerKind<Tally>& tally) {
     bytes += block->bytes();
     tally[kind].cached -= block->bytes();
     moving_.add_relaxed(block->bytes());
     seam::did("allocator.take_out");
-    blocks.push_back(std::move(block));
+    blocks[count++] = std::move(block);
   };
   {
     auto large = large_.lock();
@@ -448,12 +462,13 @@ void Allocator::free_cached_down_to(MemoryKind kind, uint64_t reserved_bytes) {
       }
     }
   }
-  if (blocks.empty()) return;
-  driver_frees_.add_relaxed(blocks.size());
-  blocks.clear();
+  if (count == 0) return 0;
+  driver_frees_.add_relaxed(count);
+  for (size_t i = 0; i < count; ++i) blocks[i] = nullptr;
   of(kind).reserved.sub_relaxed(bytes);
   seam::did("allocator.give_back");
   arrived(bytes);
+  return count;
 }
 
 }  // namespace heddle::runtime

@@ -16,6 +16,8 @@
 //              waited for.
 //   Threads    Any. Small blocks are cached in stripes: a thread that finds its stripe busy takes the next
 //              and does not wait. Of more than kStripes threads several begin at the same stripe.
+//   Memory     What comes back needs none of the host's. Without any it goes to the driver, or its uses are
+//              waited for, by the thread that lets go of it.
 //   Blocks     As long as the driver's allocate and free, which run with no lock held; at the limit also
 //              those of other threads. A cache hit calls no driver.
 //   Lifetime   Buffers keep it, and it keeps the device. Each stripe has a reference of its own to it, which
@@ -193,6 +195,10 @@ class Allocator final : public device::Recycler,
                 bool was_allocated) noexcept;  // false: the host has no memory to remember it by
   bool try_wait_in_line(Block& block, const std::vector<device::Point>& uses) noexcept;  // likewise
   void free_cached_down_to(device::MemoryKind kind, uint64_t reserved_bytes);
+  // Up to kAtOnce blocks, which need no memory of the host on their way; how many.
+  static constexpr size_t kAtOnce = 64;
+  size_t reap_some();
+  size_t free_some_cached(device::MemoryKind kind, uint64_t reserved_bytes);
   void wait_for_pending();
   template <class Use>
   void with_stripe(Use&& use);

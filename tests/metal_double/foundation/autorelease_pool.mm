@@ -6,6 +6,7 @@
 #include <vector>
 
 #import "object.h"
+#import "system_memory.h"
 
 namespace {
 thread_local NSAutoreleasePool* newest_pool;
@@ -14,12 +15,14 @@ thread_local NSAutoreleasePool* newest_pool;
 @implementation NSAutoreleasePool
 
 - (instancetype)init {
+  const heddle::foundation::SystemMemory memory;
   _below = newest_pool;
   newest_pool = self;
   _objects = new std::vector<id>;
   return self;
 }
 - (void)addObject:(id)object {
+  const heddle::foundation::SystemMemory memory;
   static_cast<std::vector<id>*>(_objects)->push_back(object);
 }
 - (void)drain {

@@ -1,5 +1,7 @@
 #import "event.h"
 
+#include "tests/metal_double/foundation/system_memory.h"
+
 #include <chrono>
 #include <vector>
 
@@ -84,6 +86,7 @@ using heddle::metal_double::Knowledge;
 @implementation DoubleSharedEvent
 
 - (uint64_t)signaledValue {
+  const heddle::foundation::SystemMemory memory;
   Knowledge seen;
   uint64_t value = 0;
   {
@@ -95,11 +98,13 @@ using heddle::metal_double::Knowledge;
   return value;
 }
 - (void)setSignaledValue:(uint64_t)value {
+  const heddle::foundation::SystemMemory memory;
   heddle::metal_double::signal(self, value, heddle::metal_double::host_knowledge());
 }
 - (void)notifyListener:(MTLSharedEventListener*)listener
                atValue:(uint64_t)value
                  block:(MTLSharedEventNotificationBlock)block {
+  const heddle::foundation::SystemMemory memory;
   const heddle::metal_double::Listening one{[listener retain], Block_copy(block)};
   uint64_t now = 0;
   {

@@ -91,6 +91,7 @@ void open_slot(QueueState& state) {
 }
 
 - (DoubleCommandBuffer*)bufferRetaining:(BOOL)retains options:(MTLCommandBufferErrorOption)options {
+  if (heddle::metal_double::is_on(heddle::metal_double::Fault::kNoCommandBuffer)) return nil;
   heddle::metal_double::open_slot(_state);
   DoubleCommandBuffer* const made = [DoubleCommandBuffer new];
   made->_queue = [self retain];
