@@ -63,7 +63,7 @@ struct Leaders::Shared {
     }
     return false;
   }
-  // What is due first, a timer before what was posted; an empty one when nothing is.
+  // What is due first, a timer before what nobody has claimed; an empty one when nothing is.
   Task take(State& at) {
     if (at.next() <= Clock::real().now()) return at.take_timer();
     return claim() ? at.take_task() : Task();
@@ -239,6 +239,7 @@ Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool claimed, bool
       turn.until = Deadline::at(until);
       return turn;
     }
+    // `offered` only falls without the lock: then there is less to wake for.
     const auto changed = [&] { return is_over(*at) || offered.load_relaxed() != 0 || at->next() < until; };
     if (until == TimePoint::max()) {
       at.wait(changed);
@@ -249,6 +250,8 @@ Leaders::Shared::Turn Leaders::Shared::take_turn(bool looked, bool claimed, bool
   }
   turn.is_over = !turn.task;
   if (turn.is_over) return turn;
+  // Who asked whether it is over while this task was claimed, and not yet taken, has gone back to sleep.
+  if (is_over(*at)) tell_all(at);
   // This thread may have been told of what is left, or have kept the time for all.
   if (at->idle != 0 && wanted(*at) != 0) tell_one(at);
   turn.more = add_if_needed(*at);

@@ -265,6 +265,36 @@ TEST_CASE("simulated: as many tasks as leaders run side by side, whether those l
   });
 }
 
+// As a second thread that is to answer a batch, which the first one has answered meanwhile.
+TEST_CASE(
+    "simulated: leaders end also where the last task settles nothing and was claimed by one that looked") {
+  holds_for_seeds(700, [](Simulation& sim) {
+    Atomic<int> met{0}, ran{0};
+    Leaders leaders(2, {}, 2);
+    for (int task = 0; task < 2; ++task) {
+      sim.expect(leaders.owe().ok(), "promised");
+      leaders.post([&] {
+        met.add_relaxed(1);
+        while (met.load_relaxed() != 2) give_way();
+        leaders.settle();
+      });
+    }
+    sim.expect(leaders.await_settled(Deadline::never()), "two leaders have met");
+    sim.pause(milliseconds(50));  // both sleep
+    sim.expect(leaders.owe().ok() && leaders.owe().ok(), "promised");
+    leaders.post([&] {
+      ran.add_release(1);
+      leaders.settle();
+    });
+    while (ran.load_acquire() == 0) give_way();
+    for (int turn = 0; turn < 8; ++turn) give_way();  // that one looks, the other one sleeps
+    leaders.post([] {});
+    leaders.settle();
+    leaders.stop();
+    sim.expect(leaders.threads() == 0, "all have ended");
+  });
+}
+
 // The first leader starts with the first promise, the second with the second task, which needs a third.
 TEST_CASE("simulated: a task that waits for one that it posts is not alone, however new its leader is") {
   holds_for_seeds(200, [](Simulation& sim) {
