@@ -476,9 +476,9 @@ struct Plan {
   std::vector<PlannedNode> nodes;       // in order
   std::optional<uint64_t> arena_bytes;  // of values between nodes; none: the vendor's library places them
   uint64_t arena_bytes_apart;           // the same if no memory were used twice
-  // Of a call under way: arena, and what nodes need while they run; none: as above.
-  std::optional<uint64_t> slot_bytes;
-  std::string weights;  // where their copies are, by memory node; "": there is one of each
+  std::optional<uint64_t> slot_bytes;   // of a call under way: with what nodes need while they run; none: so
+  std::string weights;                  // where their copies are, by memory node; "": there is one of each
+  std::string launches;                 // whether a GPU replays a graph, and why not; "": no device of graphs
 };
 
 struct CallOptions {

@@ -306,6 +306,7 @@ nb::dict plan(const Model& model, nb::handle shapes, const Rates& rates) {
   d["arena_bytes_apart"] = plan.arena_bytes_apart;
   d["slot_bytes"] = or_none(plan.slot_bytes);
   d["weights"] = plan.weights;
+  d["launches"] = plan.launches;
   d["nodes"] = nodes;
   return d;
 }

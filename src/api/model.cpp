@@ -465,7 +465,12 @@ Plan Model::plan(std::span<const Shape> shapes, const Rates& rates) const {
   const std::vector<ir::Extents> extents = extents_of(shapes, rep_->inputs);
   const plan::ProgramPlan planned =
       within_memory([&] { return take(Internals::runtime(rep_->device).plan(*rep_->model, extents)); });
-  Plan plan{{}, planned.arena_bytes, planned.arena_bytes_apart, planned.slot_bytes, planned.weights};
+  Plan plan{{},
+            planned.arena_bytes,
+            planned.arena_bytes_apart,
+            planned.slot_bytes,
+            planned.weights,
+            planned.launches};
   for (const plan::PlannedNode& node : planned.nodes) plan.nodes.push_back(described(node, rates));
   return plan;
 }

@@ -26,6 +26,7 @@ struct ProgramPlan {
   uint64_t arena_bytes_apart = 0;       // the same if no memory were used twice
   std::optional<uint64_t> slot_bytes;   // arena and what nodes need while they run; none: as above
   std::string weights;  // where their copies are, on a machine of several memory nodes; "": there is one
+  std::string launches = {};  // for people: one by one, or as a graph, and why; "": the device has neither
 };
 
 }  // namespace heddle::plan

@@ -39,8 +39,7 @@ inline Ref<device::Device> device_with_graphs(uint64_t bytes = 64 << 20) {
 }
 
 // `layers` products, each with a softmax behind it: two launches a layer, with an arena between them.
-inline Ref<const device::Program> layers(device::Device& device, int64_t rows, int count = 3,
-                                         uint32_t seed = 1) {
+inline ir::Graph graph_of_layers(const ir::Dim& rows, int count, uint32_t seed = 1) {
   ir::Builder b;
   ir::ValueId x = b.input("x", {ir::DType::kF32, {rows, kWidth}});
   for (int i = 0; i < count; ++i) {
@@ -48,7 +47,13 @@ inline Ref<const device::Program> layers(device::Device& device, int64_t rows, i
     x = *b.node("Softmax", {*b.node("MatMul", {x, b.constant(w)})}, {{"axis", int64_t{-1}}});
   }
   b.output(x);
-  const auto module = device.load(*b.take(), {}, device::plain_source(device), NoLocksHeld());
+  return *b.take();
+}
+
+inline Ref<const device::Program> layers(device::Device& device, int64_t rows, int count = 3,
+                                         uint32_t seed = 1) {
+  const auto module =
+      device.load(graph_of_layers(rows, count, seed), {}, device::plain_source(device), NoLocksHeld());
   REQUIRE(module.ok());
   const ir::Extents extents{rows, kWidth};
   const auto program = (*module)->compile(std::vector{extents}, NoLocksHeld());

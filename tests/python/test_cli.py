@@ -309,6 +309,7 @@ def test_inspect_tells_what_was_fused_and_what_the_arena_reuses_of_a_real_model(
     plan = report["plan"]
     assert 0 < plan["arena_bytes"] < plan["arena_bytes_apart"] / 4
     assert plan["slot_bytes"] >= plan["arena_bytes"]
+    assert plan["launches"] == ""
     timed = [node for node in plan["nodes"] if node["step"] is not None]
     assert [node["step"] for node in timed] == list(range(1, len(timed) + 1))
     assert {(node["step"], node["op"]) for node in timed} == {

@@ -134,6 +134,8 @@ def print_graphs(report: dict[str, Any], short: bool) -> None:
 
 
 def print_memory(plan: dict[str, Any]) -> None:
+    if plan["launches"]:
+        print(f"\nLAUNCHES  {plan['launches']}")
     if plan["weights"]:
         print(f"\nWEIGHTS  {plan['weights']}")
     arena, apart, slot = plan["arena_bytes"], plan["arena_bytes_apart"], plan["slot_bytes"]

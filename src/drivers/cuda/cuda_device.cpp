@@ -195,8 +195,8 @@ class CudaDevice final : public device::Device {
       }
     }
     libraries.chains = chains_;
-    return Ref<const device::Module>(std::make_shared<CudaModule>(std::move(prepared), std::move(weights),
-                                                                  open_, libraries, std::move(source)));
+    return Ref<const device::Module>(std::make_shared<CudaModule>(
+        std::move(prepared), std::move(weights), open_, libraries, std::move(source), graphs_));
   }
 
  private:

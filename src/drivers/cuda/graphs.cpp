@@ -108,6 +108,22 @@ Result<Graphs::Launched> Graphs::launch(const GraphPlace& place, StreamHandle st
   return Launched{false, std::move(graph)};  // CUDA may have taken a part of it
 }
 
+std::string Graphs::describe(const StepCounts& counts, uint64_t arena_bytes, uint32_t failures) const {
+  constexpr const char* kByStep = "step by step: ";
+  if (failures >= kMostFailures) return text(kByStep, "its graphs failed ", failures, " times");
+  if (arena_bytes == 0) return text(kByStep, "it needs no memory beside its inputs and outputs");
+  if (counts.calls > 0 && (others_.load_relaxed() || others_use_cuda_()))
+    return text(kByStep, "it calls a library of NVIDIA's, and others of this process use CUDA");
+  if (bytes_of(counts.graph_nodes()) > bytes_max_) {
+    return text(kByStep, "a graph of it takes about ", bytes_of(counts.graph_nodes()) >> 10,
+                " KiB, and all graphs together may have ", bytes_max_ >> 10);
+  }
+  const std::string graph = "a graph, once a run comes again with the same memory";
+  if (counts.saved() >= CudaProgram::kLeastGraphLaunches) return graph;
+  return text(kByStep, "it has ", counts.launches + counts.calls, " of them; with copies beside it, ",
+              CudaProgram::kLeastGraphLaunches, " together or more, ", graph);
+}
+
 bool Graphs::is_launched(const Graph& graph, const GraphPlace& place, StreamHandle stream) {
   Status status = bring_up_to_date(graph, place);
   if (status.ok())

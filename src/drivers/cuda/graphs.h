@@ -100,6 +100,8 @@ class Graphs {
   Result<Launched> launch(const GraphPlace& place, StreamHandle stream);
 
   uint64_t bytes() const { return bytes_->load_relaxed(); }
+  // For people: whether runs of such a program become graphs, and why not. `failures`: of its graphs.
+  std::string describe(const StepCounts& counts, uint64_t arena_bytes, uint32_t failures) const;
 
  private:
   struct CopyNode {

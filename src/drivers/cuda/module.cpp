@@ -100,8 +100,21 @@ Result<CudaModule::Emitted> CudaModule::emit(const ir::Graph& specialised, uint6
 Result<Ref<const device::Program>> CudaModule::lower(const ir::Graph& specialised, uint64_t bytes_max,
                                                      NoLocksHeld) const {
   HEDDLE_TRY_ASSIGN(Emitted emitted, emit(specialised, bytes_max));
-  return Ref<const device::Program>(std::make_shared<CudaProgram>(
-      specialised, std::move(emitted.lowered), device_, std::move(emitted.keep), emitted.own_bytes));
+  return Ref<const device::Program>(
+      std::make_shared<CudaProgram>(specialised, std::move(emitted.lowered), device_, std::move(emitted.keep),
+                                    emitted.own_bytes, failures_of(specialised)));
+}
+
+Ref<Atomic<uint32_t>> CudaModule::failures_of(const ir::Graph& specialised) const {
+  std::string inputs;
+  for (const ir::ValueId id : specialised.inputs) inputs += text(*specialised.type(id).extents(), ' ');
+  auto all = failures_.lock();
+  std::weak_ptr<Atomic<uint32_t>>& known = (*all)[inputs];
+  Ref<Atomic<uint32_t>> count = known.lock();
+  if (count != nullptr) return count;
+  known = count = std::make_shared<Atomic<uint32_t>>(0);
+  std::erase_if(*all, [](const auto& each) { return each.second.expired(); });
+  return count;
 }
 
 Result<plan::ProgramPlan> CudaModule::describe(const ir::Graph& specialised, uint64_t bytes_max,
@@ -111,6 +124,10 @@ Result<plan::ProgramPlan> CudaModule::describe(const ir::Graph& specialised, uin
   planned.arena_bytes = emitted.outline.arena_bytes;
   planned.arena_bytes_apart = emitted.outline.arena_bytes_apart;
   planned.slot_bytes = emitted.lowered.arena_bytes;
+  planned.launches = graphs_ == nullptr
+                         ? "step by step: graphs are switched off"
+                         : graphs_->describe(counts_of(emitted.lowered.steps), emitted.lowered.arena_bytes,
+                                             failures_of(specialised)->load_relaxed());
   uint64_t number = 0;
   for (size_t i = 0; i < specialised.nodes.size(); ++i) {
     const auto [first, end] = emitted.outline.nodes[i];

@@ -20,11 +20,8 @@ uint64_t address_of(const Patch& patch, const device::Run& run, Address flags) {
   return 0;
 }
 
-struct StepCounts {
-  size_t launches = 0, calls = 0;
-};
+}  // namespace
 
-// Without the launches that a library's calls stand for.
 StepCounts counts_of(const std::vector<Step>& steps) {
   StepCounts counts;
   for (size_t i = 0; i < steps.size(); ++i) {
@@ -37,8 +34,6 @@ StepCounts counts_of(const std::vector<Step>& steps) {
   }
   return counts;
 }
-
-}  // namespace
 
 Status IntoStream::launch(const Launch& launch, std::byte* params) {
   void* pointers[] = {params};
@@ -55,16 +50,15 @@ Result<bool> IntoStream::call(const LibraryCall& call, const std::byte* operands
 }
 
 CudaProgram::CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<const OpenDevice> device,
-                         std::vector<Ref<const void>> keep, uint64_t own_bytes)
+                         std::vector<Ref<const void>> keep, uint64_t own_bytes,
+                         Ref<Atomic<uint32_t>> failures)
     : lowered_(std::move(lowered)),
       device_(std::move(device)),
       keep_(std::move(keep)),
-      life_(std::make_shared<const char>()) {
+      life_(std::make_shared<const char>()),
+      counts_(counts_of(lowered_.steps)),
+      failures_(std::move(failures)) {
   take_operands(specialised);
-  const StepCounts counts = counts_of(lowered_.steps);
-  graph_nodes_ = counts.launches + counts.calls * kNodesOfCall;
-  calls_library_ = counts.calls > 0;
-  launches_ = counts.launches + counts.calls * kLaunchesOfCall;
   arena_bytes_ = lowered_.arena_bytes;
   resident_bytes_ = 4096 + lowered_.params.size() + lowered_.patches.size() * sizeof(Patch) +
                     lowered_.steps.size() * sizeof(Step) + own_bytes;

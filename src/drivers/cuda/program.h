@@ -86,16 +86,24 @@ struct Lowered {
   uint64_t arena_bytes = 0;  // between nodes, and what nodes need while they run
 };
 
+// Without the launches that a library's calls stand for.
+struct StepCounts {
+  size_t launches = 0, calls = 0;
+  // A graph of two kernels costs the host about what two launches do, and a library's call at least as much.
+  size_t saved() const { return launches + 2 * calls; }        // launches that a graph saves, about
+  size_t graph_nodes() const { return launches + 3 * calls; }  // a product, what clears for it, what adds up
+};
+StepCounts counts_of(const std::vector<Step>& steps);
+
 class CudaProgram final : public device::Program {
  public:
-  // `keep`: the constants that steps name, of which `own_bytes` are this program's alone.
+  // `keep`: the constants that steps name, of which `own_bytes` are this program's alone. `failures`: of its
+  // graphs, for the module's plans.
   CudaProgram(const ir::Graph& specialised, Lowered lowered, Ref<const OpenDevice> device,
-              std::vector<Ref<const void>> keep, uint64_t own_bytes);
+              std::vector<Ref<const void>> keep, uint64_t own_bytes, Ref<Atomic<uint32_t>> failures);
 
   static constexpr size_t kMostParams = 4096;  // bytes that CUDA takes
-  // A graph of two kernels costs the host about what two launches do, and a library's call at least as much.
-  static constexpr size_t kLeastGraphLaunches = 3, kLaunchesOfCall = 2;
-  static constexpr size_t kNodesOfCall = 3;  // a product, what clears for it, what adds up its parts
+  static constexpr size_t kLeastGraphLaunches = 3;
 
   const Lowered& lowered() const { return lowered_; }
   // Ends with the program. While somebody has it, no other program's is at its address.
@@ -103,12 +111,12 @@ class CudaProgram final : public device::Program {
   // Whether runs with so many copies beside them may become graphs: there are not too few steps, and it has
   // an arena.
   bool fits_graph(size_t copies = 0) const {
-    return arena_bytes() > 0 && launches_ + copies >= kLeastGraphLaunches;
+    return arena_bytes() > 0 && counts_.saved() + copies >= kLeastGraphLaunches;
   }
-  size_t graph_nodes() const { return graph_nodes_; }  // of a graph of it, about
-  bool calls_library() const { return calls_library_; }
-  uint32_t graph_failures() const { return graph_failures_.load_relaxed(); }
-  void count_graph_failure() const { graph_failures_.add_relaxed(1); }
+  size_t graph_nodes() const { return counts_.graph_nodes(); }  // of a graph of it, about
+  bool calls_library() const { return counts_.calls > 0; }
+  uint32_t graph_failures() const { return failures_->load_relaxed(); }
+  void count_graph_failure() const { failures_->add_relaxed(1); }
 
   // Each step, with the addresses of the run in its parameters. `flags`: where its flag words are.
   Status give_steps(const device::Run& run, Address flags, StepTaker& to) const;
@@ -121,10 +129,8 @@ class CudaProgram final : public device::Program {
   const Ref<const OpenDevice> device_;
   const std::vector<Ref<const void>> keep_;
   const Ref<const void> life_;
-  size_t graph_nodes_ = 0;
-  size_t launches_ = 0;  // that a graph saves, about
-  bool calls_library_ = false;
-  mutable Atomic<uint32_t> graph_failures_{0};
+  const StepCounts counts_;
+  const Ref<Atomic<uint32_t>> failures_;
 };
 
 }  // namespace heddle::cuda
