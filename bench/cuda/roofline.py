@@ -52,12 +52,13 @@ def bounds(work: str, batch: float, card: dict, wake_us: float) -> dict[str, flo
 
 
 def of_cases(sides, calls: dict[str, list[dict]], card: dict, wake_us: float) -> dict[str, dict]:
-    """Of each case that cuda_callers measured, by its last round; not of those of the row "cards"."""
+    """Of each case that cuda_callers measured, by its last round; not of those of the rows "cards" and
+    "probe", which have more cards, or are cases of other rows again."""
     cases = {}
     for name, rounds in calls.items():
         work = "minilm_torch" if name.startswith("minilm") else name.partition(",")[0]
         said = rounds[-1]
-        if name.endswith(" of the cards"):
+        if name.endswith((" of the cards", " beside the probe")):
             continue
         joined = said["batches"] > 0 and said["rows"] == 1
         batch = said["mean_batch"] if joined else said["rows"]
