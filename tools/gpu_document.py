@@ -112,8 +112,9 @@ run, rows/s of Heddle / the peer's, median of the rounds (`make bench-cuda`):
 """
     lines = [*told.split("\n"), *figure_table.figures(figure)]
     told = """
-What bounds a row of each case, in microseconds, beside what was measured. `card busy` is the time of such a
-batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap:
+What bounds a row of each case, in microseconds, beside what was measured. `lanes filled` is the time of such
+a batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap, and no share
+of the time that the card is busy:
 """
     lines += [*told.split("\n"), *figure_table.bounds(figure.get("roofline", {}))]
     probe = figure_table.probe(figure)

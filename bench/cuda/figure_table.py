@@ -26,11 +26,11 @@ def figures(measured: dict) -> list[str]:
 
 def bounds(cases: dict[str, dict]) -> list[str]:
     names = ["launch", "copy", "memory", "arithmetic", "wake_up"]
-    head = ["case", "batch", *[name.replace("_", "-") for name in names], "bound", "measured", "card busy"]
+    head = ["case", "batch", *[name.replace("_", "-") for name in names], "bound", "measured", "lanes filled"]
     rows = ["| " + " | ".join(head) + " |", "| --- " * len(head) + "|"]
     for name, case in cases.items():
         told = [f"{case[each]:.3f}" for each in names]
-        more = [case["bound"].replace("_", "-"), f"{case['measured']:.3f}", f"{case['card_busy']:.2f}"]
+        more = [case["bound"].replace("_", "-"), f"{case['measured']:.3f}", f"{case['lanes_filled']:.2f}"]
         rows.append("| " + " | ".join([name, f"{case['batch']:.1f}", *told, *more]) + " |")
     return rows
 
