@@ -133,7 +133,7 @@ def offline(table: Table) -> None:
         n = table.sides.best_callers("mlp", rows)
         name = f"mlp, {n} callers of {rows} rows"
         sides = {"heddle": table.callers(name, "mlp", n, rows=rows)}
-        sides |= table.sides.best(KINDS, "mlp", THREADS[:4], rows)
+        sides |= table.sides.best(KINDS, "mlp", THREADS, rows)
         rates = table.turns(f"mlp, batches of {rows}", sides)
         table.over_best(f"MLP, batches of {rows} over all lanes", rates["heddle"], rates, bar)
 
