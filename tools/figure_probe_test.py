@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,25 +18,20 @@ LINE = (
     "(p99/p50 1.4)  batch   8.0  cores user 7.8 sys 0.2 | gather 1.2, to launch 0.7, launch call 3.7, "
     "to seen 15.4 (gpu 12.0), seen to running 0.9 | gpu busy 54% | wrong {}"
 )
-# What it is asked is noted, so that a test sees the order; RATES has what it answers, and how often wrong.
-PROBE = """#!{python}
-import sys
-with open({log!r}, "a") as log:
-    print("probe", sys.argv[1], file=log)
-callers, window, lanes = map(int, sys.argv[1].split(":")[:3])
-told = {rates!r}.get((callers, window, lanes))
-if told is None:
-    print(f"{{sys.argv[1]}}: 3 of {{callers}} callers hang")
-    sys.exit(1)
-print({line!r}.format(callers, window, lanes, *told))
+# What each is asked is noted, so that a test sees the order.
+PROBE = """#!/bin/sh
+echo "probe $1" >> {log}
+case $1 in
+{cases}
+*) echo "$1: 3 of ${{1%%:*}} callers hang"; exit 1;;
+esac
 """
-CALLERS = """#!{python}
-import json, sys
-for line in sys.stdin:
-    with open({log!r}, "a") as log:
-        print("heddle", line.strip(), file=log)
-    callers, outstanding = map(int, line.split()[:2])
-    print(json.dumps({{"rows_per_s": 1000.0 * callers * max(outstanding, 1)}}), flush=True)
+CALLERS = """#!/bin/sh
+while read -r callers outstanding rest; do
+  echo "heddle $callers $outstanding $rest" >> {log}
+  [ "$outstanding" != 0 ] || outstanding=1
+  echo "{{\\"rows_per_s\\": $((1000 * callers * outstanding)).0}}"
+done
 """
 # In thousands, as the programs above answer: Heddle has 8, 16, 64, 128, 256 and 512.
 RATES = {
@@ -55,9 +49,12 @@ class Measured:
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch, rates: dict) -> None:
         log = folder / "log"
         log.write_text("")
+        cases = "\n".join(
+            f"{':'.join(map(str, way))} | {':'.join(map(str, way))}:*) echo '{LINE.format(*way, *told)}';;"
+            for way, told in rates.items()
+        )
         for name, text in (("probe", PROBE), ("callers", CALLERS)):
-            filled = text.format(python=sys.executable, log=str(log), rates=rates, line=LINE)
-            (folder / name).write_text(filled)
+            (folder / name).write_text(text.format(log=log, cases=cases))
             (folder / name).chmod(0o755)
         monkeypatch.setenv(figure_probe.NAMED_BY, str(folder / "probe"))
         monkeypatch.setattr(ratios, "PAUSE_S", 0)
@@ -85,9 +82,10 @@ def test_each_number_of_callers_takes_turns_with_the_probe_and_the_better_way_of
         ("MLP, 256 callers / the probe, 256:1:4:0:8", 0.5, 0.8, False),
         ("MLP, 64 callers x 8 outstanding / the probe, 64:8:4:1:4", 1.0, 0.8, True),
     ]
-    # The order is rotated from round to round.
-    assert measured.asked[:4] == ["heddle 8 0 1 0.01", "probe 8:1:1", "probe 8:1:1", "heddle 8 0 1 0.01"]
-    assert measured.asked[4:10] == ["heddle 16 0 1 0.01", "probe 16:1:1", "probe 16:1:2",
+    # Heddle warms up, and the order is rotated from round to round.
+    turns = ["heddle 8 0 1 0.01", "probe 8:1:1", "probe 8:1:1", "heddle 8 0 1 0.01"]
+    assert measured.asked[:6] == ["heddle 8 0 1 0.01", *turns, "heddle 16 0 1 0.01"]
+    assert measured.asked[6:12] == ["heddle 16 0 1 0.01", "probe 16:1:1", "probe 16:1:2",
                                     "probe 16:1:1", "probe 16:1:2", "heddle 16 0 1 0.01"]  # fmt: skip
     assert measured.asked[-1] == "heddle 64 8 1 0.01"
     names = "8 callers | 16 callers | 64 callers | 128 callers | 256 callers | 64 callers x 8 outstanding"

@@ -214,6 +214,7 @@ def probe(table: Table) -> None:
         sides = {"heddle": table.callers(name, "mlp", n, outstanding=outstanding)}
         sides |= {f"the probe, {asked}": partial(figure_probe.rate, path, asked) for asked in ways}
         try:
+            table.sides.callers("mlp", n, outstanding=outstanding)  # warms up: the probe has all its graphs
             rates = table.turns(name, sides)
         except (Failed, figure_probe.Refused) as failed:
             table.sides.mistakes.append(f"probe, {case}: {failed}")
