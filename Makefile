@@ -12,7 +12,8 @@
 #                 watched; SOAK_SECONDS=600 bounds it, SOAK_SEED=7 names its choices; into build/soak
 #   make bench    every figure of docs/performance.md;  ONLY=once_map,minilm picks benchmarks
 #   make bench-cuda  many small callers beside PyTorch, on a machine with a GPU and the .gpu of
-#                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT
+#                     tools/gpu_pack.sh;  FIGURE_ROWS="callers one" picks rows; into FIGURE_OUT;
+#                     FIGURE_PROBE=PROGRAM: the probe, unless .gpu carries it
 #   make conformance   the ONNX node tests, and docs/conformance.md
 #   make torch    the PyTorch device "heddle": builds and installs heddle-torch into .venv
 #   make wheel    wheels of heddle and heddle-torch in dist/, each run in an empty environment

@@ -7,6 +7,8 @@
 # driver, and a python3 with numpy, pytest, PyTorch, onnx, onnxscript, onnxruntime and safetensors.
 # HEDDLE_PYTHON: another interpreter. compute-sanitizer is looked for in PATH and in CUDA's folder.
 # GPU_CHECK_SECONDS (560): all of it; phases that have not ended by then are ended and named.
+# FIGURE_PROBE: the probe's program for the row `probe` of figure, unless .gpu/ carries the one that is meant.
+# FIGURE_ROWS: rows of figure.
 # Exit status: 0 all phases are ok, 1 one is not, 2 this cannot run here.
 #
 # --double: a small part of each phase on the CUDA double of build/release: that the script works.

@@ -102,20 +102,28 @@ def compiled_table(works: list[Json]) -> list[str]:
 
 
 def figure_lines(figure: Json) -> list[str]:
-    """The two tables of bench/cuda/figure.py."""
+    """The tables of bench/cuda/figure.py."""
     sys.path.insert(0, str(ROOT / "bench" / "cuda"))
     import figure_table  # here: it is no part of tools
 
     told = f"""
 Callers of one row, host memory to host memory, beside PyTorch {figure["torch"]} on the same card in the same
-run, rows/s of Heddle / PyTorch's, median of the rounds (`make bench-cuda`):
+run, rows/s of Heddle / the peer's, median of the rounds (`make bench-cuda`):
 """
     lines = [*told.split("\n"), *figure_table.figures(figure)]
     told = """
-What bounds a row of each case, in microseconds, beside what was measured. `card busy` is the time of such a
-batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap:
+What bounds a row of each case, in microseconds, beside what was measured. `lanes filled` is the time of such
+a batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap, and no share
+of the time that the card is busy:
 """
     lines += [*told.split("\n"), *figure_table.bounds(figure.get("roofline", {}))]
+    probe = figure_table.probe(figure)
+    if probe:
+        told = """
+Rows/s of the MLP beside the probe, in turn in the same run, thousands, medians of the rounds (the row `probe`
+of `make bench-cuda`); of its one lane and its two for 16 callers the better counts:
+"""
+        lines += [*told.split("\n"), *probe]
     left_out = [f"- {' '.join(each.split())[:200]}" for each in figure["left_out"]]
     return [*lines, "", *left_out] if left_out else lines
 

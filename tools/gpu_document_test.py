@@ -83,6 +83,27 @@ def test_a_phase_that_a_later_result_has_takes_the_place_of_the_earlier_ones(tmp
     assert "| mlp | batch 64, f32 | 50 | 0.50 | 2.00 |\n" in after
 
 
+def test_the_probe_has_its_lines_where_it_was_measured(tmp_path: Path) -> None:
+    marks = f"{gpu_document.BEGIN}\n{gpu_document.END}\n"
+    figures = [
+        {"row": "MLP, 8 callers / the probe, 8:1:1", "quartiles": [0.6, 0.7, 0.9], "bar": 0.8,
+         "at_least": True, "met": False},
+    ]  # fmt: skip
+    rates = {"mlp, callers of one row": {"heddle, 8 callers": [2e5] * 3}}
+    probe = {"heddle": [2e5] * 3, "the probe, 8:1:1": [25e4] * 3, "the probe, 8:1:2": [1e5] * 3}
+
+    def after(rates: dict[str, Any]) -> str:
+        found = {"torch": "2.11", "figures": figures, "rates": rates, "left_out": []}
+        phase = {"phase": "figure", "status": "ok", "seconds": 9.0, "findings": found}
+        return written(tmp_path, RESULT | {"phases": [phase]}, marks)[1]
+
+    assert "beside the probe" not in after(rates)
+    told = after(rates | {"mlp, 8 callers beside the probe": probe})
+    assert "| MLP, 8 callers / the probe, 8:1:1 | 0.7 (0.6 .. 0.9) | >= 0.8 | **no** |\n" in told
+    table = "| MLP | 8 callers |\n| --- | --- |\n| Heddle | 200 |\n| the probe | 250 |\n"
+    assert table + "| Heddle / the probe; bar 0.8 | 0.80 |\n" in told
+
+
 def test_files_that_had_changed_since_the_commit_are_told(tmp_path: Path) -> None:
     marks = f"{gpu_document.BEGIN}\n{gpu_document.END}\n"
     dirty = RESULT | {"commit": "0123456789abcdef and changes"}

@@ -10,6 +10,8 @@
 # GPU_TORCH: a Python of that version with the PyTorch of the machine there (pip install torch==2.11.0 in a
 # venv): heddle-torch, built against it, is carried as well. GPU_CUPY=cupy-cuda13x: that package, too, in
 # .gpu_more/, which is carried alone, after .gpu/ was unpacked there.
+# GPU_PROBE: the program of the probe, built for the machine there, beside which the row `probe` of
+# bench/cuda/figure.py holds Heddle's callers; it is carried as bin/probe.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -24,6 +26,8 @@ pyenv=${PYENV_ROOT:-$HOME/.pyenv}/versions
 target=${GPU_PYTHON:-$(ls -d "$pyenv"/3.12.*/bin/python3.12 2> /dev/null | head -1)}
 target=${target:-$(command -v python3.12 || true)}
 [ -n "$target" ] || fail "there is no Python 3.12; set GPU_PYTHON to the version of the machine with the GPU"
+probe=${GPU_PROBE:-}
+[ -z "$probe" ] || { [ -f "$probe" ] && [ -x "$probe" ]; } || fail "GPU_PROBE names no program: $probe"
 mkdir -p "$root/build/logs"
 commit=$(git rev-parse HEAD)
 if [ -n "$(git status --porcelain)" ]; then
@@ -47,6 +51,7 @@ done
 rm -rf "$staged"
 mkdir -p "$staged"/{programs/bin,programs/site/heddle,libraries/lib,models} .gpu
 install -s -m 755 "$build"/{cuda_conformance,stress_test,bench/cuda_callers} "$staged/programs/bin"
+[ -z "$probe" ] || install -m 755 "$probe" "$staged/programs/bin/probe"
 for component in python heddle; do
   cmake --install "$build" --prefix "$staged/prefix" --component $component >> build/logs/gpu_pack.log
 done

@@ -20,6 +20,13 @@ def packed(folder: Path, **environment: str) -> str:
     return done.stderr
 
 
+def test_a_probe_that_is_no_program_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("")
+    for name in ("none", "text"):
+        probe = str(tmp_path / name)
+        assert f"GPU_PROBE names no program: {probe}" in packed(tmp_path, GPU_PROBE=probe)
+
+
 def test_a_tree_with_changes_is_packed_only_where_that_is_asked_for(tmp_path: Path) -> None:
     for words in (("init", "-q"), ("-c", "user.name=a", "-c", "user.email=b", "commit", "-q", "--allow-empty",
                                    "-m", "first")):  # fmt: skip

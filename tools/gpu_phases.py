@@ -293,6 +293,9 @@ def figure(machine: Machine, out: Path, env: dict[str, str]) -> Phase:
         command += ["--double", "--rounds", "2", "--seconds", "0.02", "--rows", "one", "cards"]
     elif entry_points.is_dir():
         command += ["--torch-device", entry_points]
+    carried = machine.programs / "probe"
+    if carried.exists() and "FIGURE_PROBE" not in os.environ:
+        env = env | {"FIGURE_PROBE": str(carried)}
     rows = os.environ.get("FIGURE_ROWS", "").split()
     command += ["--rows", *rows] * bool(rows)
     return Phase(

@@ -3,8 +3,9 @@
 Peers     PyTorch eager, torch.compile(mode="reduce-overhead") and CUDA graphs replayed on own streams, each
           with the number of threads that was best when tried first (`tried`), host memory to host memory, f32
           without TF32. A peer that fails is a mistake, is named, and is not timed.
+          The row `probe` has another: the program that FIGURE_PROBE names (bench/cuda/figure_probe.py).
 Read as   ratios, round by round, with their quartiles, beside the bars of issue 19. `roofline` has, for each
-          case of callers in C++, what bounds it (bench/cuda/roofline.py), and how busy the card was.
+          case of callers in C++, what bounds it, and how many lanes its batches fill (roofline.py).
 Checked   cuda_callers (bench/cuda/callers.cpp) compares some values of every answer, and all of some, with
           the host's, and the time of that is in Heddle's figures; peers' first answers of each thread are
           compared with PyTorch's on the CPU.

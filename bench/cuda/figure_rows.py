@@ -7,7 +7,9 @@ import os
 import statistics
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 
+import figure_probe
 import ratios
 from figure_sides import KINDS, THREADS, Failed, Side, Sides
 
@@ -131,7 +133,7 @@ def offline(table: Table) -> None:
         n = table.sides.best_callers("mlp", rows)
         name = f"mlp, {n} callers of {rows} rows"
         sides = {"heddle": table.callers(name, "mlp", n, rows=rows)}
-        sides |= table.sides.best(KINDS, "mlp", THREADS[:4], rows)
+        sides |= table.sides.best(KINDS, "mlp", THREADS, rows)
         rates = table.turns(f"mlp, batches of {rows}", sides)
         table.over_best(f"MLP, batches of {rows} over all lanes", rates["heddle"], rates, bar)
 
@@ -200,7 +202,27 @@ def cards(table: Table) -> None:
         table.add(f"{name}: {count} cards / one", quartiles, 0.95 * count if has_bar else None)
 
 
+def probe(table: Table) -> None:
+    """Each number of callers in turn with the probe; one that the probe fails is refused alone."""
+    path = figure_probe.program()
+    if path is None:
+        table.sides.left_out.append(f"probe: {figure_probe.NAMED_BY} names no program")
+        return
+    for n, outstanding, ways in figure_probe.CASES:
+        case = f"{n} callers x {outstanding} outstanding" if outstanding else f"{n} callers"
+        name = f"mlp, {case} beside the probe"
+        sides = {"heddle": table.callers(name, "mlp", n, outstanding=outstanding)}
+        sides |= {f"the probe, {asked}": partial(figure_probe.rate, path, asked) for asked in ways}
+        try:
+            table.sides.callers("mlp", n, outstanding=outstanding)  # warms up: the probe has all its graphs
+            rates = table.turns(name, sides)
+        except (Failed, figure_probe.Refused) as failed:
+            table.sides.mistakes.append(f"probe, {case}: {failed}")
+            continue
+        table.over_best(f"MLP, {case}", rates["heddle"], rates, figure_probe.BAR)
+
+
 ROWS: dict[str, Callable[[Table], None]] = {
     each.__name__: each
-    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards)
+    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards, probe)
 }

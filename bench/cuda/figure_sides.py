@@ -74,9 +74,14 @@ class Sides:
         return self.children[key]
 
     def end(self) -> None:
-        for child in self.children.values():
+        for key in list(self.children):
+            self.drop(key)
+
+    def drop(self, key: tuple[str, ...]) -> None:
+        """Ends it: who asks again asks a new one."""
+        child = self.children.pop(key, None)
+        if child is not None:
             child.end()
-        self.children.clear()
 
     def callers(
         self, work: str, n: int, outstanding: int = 0, rows: int = 1, models: int = 1, cards: str = "one",
@@ -94,7 +99,12 @@ class Sides:
     def rate(self, kind: str, work: str, threads: int, rows: int = 1) -> float:
         place = "cpu" if self.options.double else "cuda"
         asked = {"threads": threads, "rows": rows, "seconds": self.options.seconds}
-        return self.child("peer", kind, work, place).ask(json.dumps(asked))["rows_per_s"]
+        key = ("peer", kind, work, place)
+        try:
+            return self.child(*key).ask(json.dumps(asked))["rows_per_s"]
+        except Failed:
+            self.drop(key)  # a capture that was lost may spoil what the process does next
+            raise
 
     def first_try(self, name: str, side: Side) -> float | None:
         """Which also warms up; None: it fails, and `mistakes` says so."""
@@ -108,7 +118,7 @@ class Sides:
     def best(
         self, kinds: tuple[str, ...], work: str, threads: tuple[int, ...], rows: int = 1
     ) -> dict[str, Side]:
-        """Of each kind that works the best number of threads."""
+        """Of each kind that works the best number of threads. One that fails ends its process only."""
         found: dict[str, Side] = {}
         for kind in kinds if not self.options.double else kinds[:1]:
             rates: dict[int, float] = {}
@@ -116,9 +126,8 @@ class Sides:
             for n in threads if not self.options.double else threads[:1]:
                 name = f"{work}, {kind}, {n} threads x {rows} rows"
                 rate = self.tried.get(name) or self.first_try(name, self.peer(kind, work, n, rows))
-                if rate is None:
-                    break
-                rates[n] = rate
+                if rate is not None:
+                    rates[n] = rate
             if rates:
                 self.left_out += self.mistakes[mistakes:]
                 del self.mistakes[mistakes:]

@@ -7,9 +7,12 @@ arithmetic  the row's products at the rate of a product of 8192 x 8192 in f32
 wake_up     from a write into a pipe to the other thread's return from read(), shared by the cores
 bound       the largest of them
 
-card_busy is (time of a batch of that size alone on one lane, host to host) x (batches a second): copies and
-waits of that batch are in it, so it is the lanes' work, above 1 where lanes overlap. It is no counter of the
-card's.
+lanes_filled is (time of a batch of that size alone on one lane, host to host) x (batches a second): how many
+lanes such batches would keep occupied if each took as long as alone. It is above 1 where lanes overlap, holds
+a batch's copies and waits, and is no share of the time that the card is busy: no counter of its is read.
+
+A row of tokens has LENGTH of them; of ragged sentences, the mean of theirs, as if nothing were padded. There
+are no bounds for what other programs than cuda_callers measure: how many rows their runs have is not told.
 """
 
 from __future__ import annotations
@@ -18,14 +21,20 @@ import os
 
 import export_torch
 import torch
+from figure_peers import LENGTHS
 from torch.utils.flop_counter import FlopCounterMode
 
 LENGTH = 32  # of the encoder's rows
 
 
+def length_of(work: str) -> int:
+    return round(sum(LENGTHS) / 2) if work == "minilm_torch" else LENGTH
+
+
 def extents(work: str) -> dict[str, float]:
     module = export_torch.module(work)
-    given = [torch.from_numpy(each) for each in export_torch.arrays(work, {"batch": 1, "length": LENGTH})]
+    arrays = export_torch.arrays(work, {"batch": 1, "length": length_of(work)})
+    given = [torch.from_numpy(each) for each in arrays]
     with FlopCounterMode(display=False) as counter:
         result = module(*given)
     result = result[0] if isinstance(result, tuple) else result
@@ -52,12 +61,13 @@ def bounds(work: str, batch: float, card: dict, wake_us: float) -> dict[str, flo
 
 
 def of_cases(sides, calls: dict[str, list[dict]], card: dict, wake_us: float) -> dict[str, dict]:
-    """Of each case that cuda_callers measured, by its last round; not of those of the row "cards"."""
+    """Of each case that cuda_callers measured, by its last round; not of those of the rows "cards" and
+    "probe", which have more cards, or are cases of other rows again."""
     cases = {}
     for name, rounds in calls.items():
         work = "minilm_torch" if name.startswith("minilm") else name.partition(",")[0]
         said = rounds[-1]
-        if name.endswith(" of the cards"):
+        if name.endswith((" of the cards", " beside the probe")):
             continue
         joined = said["batches"] > 0 and said["rows"] == 1
         batch = said["mean_batch"] if joined else said["rows"]
@@ -67,6 +77,6 @@ def of_cases(sides, calls: dict[str, list[dict]], card: dict, wake_us: float) ->
             **bounds(work, batch, card, wake_us),
             "measured": 1e6 / said["rows_per_s"],
             "batch": batch,
-            "card_busy": alone["p50_us"] * 1e-6 * batches_per_s,
+            "lanes_filled": alone["p50_us"] * 1e-6 * batches_per_s,
         }
     return cases
