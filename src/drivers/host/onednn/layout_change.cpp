@@ -60,9 +60,12 @@ LayoutChange::Cut LayoutChange::choose_cut(const dnnl::memory::desc& outside,
   const int64_t wanted = widens ? std::max<int64_t>(width, elements / kInCache) : width;
   if (wanted == 1 || elements < kWorthCutting || !outside.get_inner_blks().empty()) return {0, 1};
   const std::vector<int64_t> blocks = blocks_of(inside);
+  const auto is_enough = [&](int64_t pieces) {
+    return pieces >= std::max(width, 2) && (!widens || elements <= 4 * kInCache * pieces);
+  };
   Cut best{0, 1};
   for (const size_t axis : {size_t{0}, size_t{2}, size_t{1}}) {
-    if (axis >= dims.size() || blocks[axis] == 0 || best.pieces >= std::max(width, 2)) continue;
+    if (axis >= dims.size() || blocks[axis] == 0 || is_enough(best.pieces)) continue;
     const int64_t pieces = std::min(dims[axis] / blocks[axis], wanted);
     if (pieces > best.pieces) best = {axis, pieces, blocks[axis]};
   }

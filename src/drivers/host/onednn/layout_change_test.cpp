@@ -88,6 +88,7 @@ TEST_CASE("sixteen bits are widened a piece at a time and give the bytes that f3
                              Given{"inputs", {100, 320, 1, 9}, Tag::ABcd16b16a, ir::DType::kBF16, 4},
                              Given{"a padded block", {100, 150, 3, 5}, Tag::ABcd16b16a, ir::DType::kF16, 3},
                              Given{"nothing in blocks", {3, 64, 60, 20}, Tag::acdb, ir::DType::kBF16, 3},
+                             Given{"two large images", {2, 8, 224, 224}, Tag::acdb, ir::DType::kF16, 12},
                              Given{"few elements", {5, 7, 3, 3}, Tag::acdb, ir::DType::kF16, 1}}) {
     CAPTURE(std::string(given.name));
     const std::vector<uint16_t> narrow = narrow_numbers(given.dtype, given.dims);
