@@ -11,21 +11,22 @@ namespace heddle::device {
 
 namespace {
 
-// For one more read, and for the last write: the destructor, which cannot fail, lists all uses.
-void make_room(std::vector<Point>& reads) {
-  if (reads.capacity() < reads.size() + 2) reads.reserve(2 * reads.size() + 2);
+// For one more, for the last write and for as many others: the destructor, which cannot fail, lists all uses
+// where the reads are.
+void make_room(std::vector<Point>& uses, size_t others) {
+  if (uses.capacity() < uses.size() + others + 2) uses.reserve(2 * uses.size() + others + 2);
 }
 
-void add_use(std::vector<Point>& reads, const Point& point) {
-  for (Point& read : reads) {
-    if (read.timeline == point.timeline) {
-      read.value = std::max(read.value, point.value);
+void add_use(std::vector<Point>& uses, const Point& point, size_t others) {
+  for (Point& use : uses) {
+    if (use.timeline == point.timeline) {
+      use.value = std::max(use.value, point.value);
       return;
     }
   }
-  std::erase_if(reads, [](const Point& read) { return read.done(); });
-  make_room(reads);
-  reads.push_back(point);
+  std::erase_if(uses, [](const Point& use) { return use.done(); });
+  make_room(uses, others);
+  uses.push_back(point);
 }
 
 }  // namespace
@@ -37,8 +38,9 @@ Buffer::~Buffer() {
     new (&history_) decltype(history_)();  // as a thread of the parent's may have left it, it stays
   } else if (marked_.load_acquire()) {     // pairs with mark_read(), mark_write()
     auto history = history_.lock();
-    uses = std::move(history->reads);
-    if (!history->last_write.done()) uses.push_back(std::move(history->last_write));  // there is room
+    uses = std::move(history->reads);  // which has room
+    for (Point& write : history->writes) uses.push_back(std::move(write));
+    if (!history->last_write.done()) uses.push_back(std::move(history->last_write));
   }
   std::erase_if(uses, [](const Point& use) { return use.done(); });
   recycler_->recycle(std::move(memory_), std::move(uses));
@@ -58,6 +60,7 @@ void Buffer::collect_waits(bool write, const Timeline* own, std::vector<Point>& 
   };
   const auto history = history_.lock();
   add(history->last_write);
+  for (const Point& each : history->writes) add(each);
   if (!write) return;
   for (const Point& read : history->reads) add(read);
 }
@@ -65,24 +68,25 @@ void Buffer::collect_waits(bool write, const Timeline* own, std::vector<Point>& 
 void Buffer::mark_read(const Point& point) {
   auto history = history_.lock();
   marked_.store_release(true);
-  add_use(history->reads, point);
+  add_use(history->reads, point, history->writes.size());
 }
 
 void Buffer::mark_write(const Point& point, Ref<const RowFaults> writer) {
   auto history = history_.lock();
   marked_.store_release(true);
-  make_room(history->reads);
+  make_room(history->reads, 0);
   history->last_write = point;
   history->writer = std::move(writer);
-  history->reads.clear();  // the write has waited for them
+  history->writes.clear();  // the write has waited for them
+  history->reads.clear();
 }
 
 // At once: between two steps another thread's use would be lost, and the second might find no memory.
 void Buffer::mark_write_beside(const Point& point) {
   auto history = history_.lock();
   marked_.store_release(true);
-  make_room(history->reads);
-  if (!history->last_write.done()) add_use(history->reads, history->last_write);
+  make_room(history->reads, history->writes.size() + 1);
+  if (!history->last_write.done()) add_use(history->writes, history->last_write, 0);
   history->last_write = point;
 }
 
@@ -114,8 +118,10 @@ std::vector<Point> Buffer::pending() const {
   if (!marked_.load_acquire()) return points;  // pairs with mark_read(), mark_write()
   const auto history = history_.lock();
   if (!history->last_write.done()) points.push_back(history->last_write);
-  for (const Point& read : history->reads) {
-    if (!read.done()) points.push_back(read);
+  for (const std::vector<Point>* uses : {&history->writes, &history->reads}) {
+    for (const Point& use : *uses) {
+      if (!use.done()) points.push_back(use);
+    }
   }
   return points;
 }

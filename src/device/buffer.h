@@ -1,4 +1,4 @@
-// buffer.h: device memory that knows its last write and the reads since, as points on timelines.
+// buffer.h: device memory that knows its last writes and the reads since, as points on timelines.
 //
 //   What       Memory is a driver's raw allocation. Buffer is one use of it by one tensor; when the last
 //              reference goes, its Recycler (the allocator) gets the memory. Buffers come from a Source.
@@ -74,11 +74,11 @@ class Buffer {
   uint64_t bytes() const { return bytes_; }
   const Memory& memory() const { return *memory_; }
 
-  // What a new access on timeline `own` must wait for: the last write, and a write also the reads since it.
+  // What a new access on timeline `own` must wait for: the last writes, and a write also the reads since.
   void collect_waits(bool write, const Timeline* own, std::vector<Point>& waits) const;
   void mark_read(const Point& point);
   void mark_write(const Point& point, Ref<const RowFaults> writer = nullptr);
-  void mark_write_beside(const Point& point);  // that has waited for no use; the writer stays
+  void mark_write_beside(const Point& point);  // that may have waited for no use; the writer stays
   void forget_writer();                        // the host writes it now, the uses before are over
   // Of the run that wrote last; null: none, or it needs none. If all of it failed, contents are undefined.
   Ref<const RowFaults> writer() const;
@@ -90,7 +90,7 @@ class Buffer {
   struct History {
     Point last_write;
     Ref<const RowFaults> writer;
-    std::vector<Point> reads;  // that last_write has not waited for; at most one per timeline
+    std::vector<Point> writes, reads;  // that last_write may not have waited for; one per timeline
   };
   std::unique_ptr<Memory> memory_;
   uint64_t bytes_;

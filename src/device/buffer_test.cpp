@@ -78,7 +78,7 @@ TEST_CASE("a write forgets the reads that it waited for") {
   CHECK(waits[0].timeline == writer.timeline());
 }
 
-TEST_CASE("a write beside what is in use forgets no use, and its reader waits for it alone") {
+TEST_CASE("a write beside what is in use forgets no use, and readers wait for it and the writes before") {
   CompletingQueue writer, reader, beside, other;
   const Ref<Buffer> buffer = make_buffer();
   const auto fault = std::make_shared<RowFaults>(0);
@@ -87,12 +87,17 @@ TEST_CASE("a write beside what is in use forgets no use, and its reader waits fo
   buffer->mark_write_beside(beside.point(2));
   CHECK(waits_of(*buffer, true, other).size() == 3);
   CHECK(buffer->writer() == fault);
+  CHECK(waits_of(*buffer, false, other).size() == 2);
+  CHECK(waits_of(*buffer, false, writer).size() == 1);
+  CHECK(buffer->pending().size() == 3);
+  writer.advance(1);
   const std::vector<Point> waits = waits_of(*buffer, false, other);
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].timeline == beside.timeline());
-  writer.advance(1);
   buffer->mark_write_beside(beside.point(4));
   CHECK(waits_of(*buffer, true, other).size() == 2);
+  buffer->mark_write(other.point(1));
+  CHECK(buffer->pending().size() == 1);
 }
 
 TEST_CASE("waits of several buffers on one timeline are joined to the latest") {
@@ -105,6 +110,19 @@ TEST_CASE("waits of several buffers on one timeline are joined to the latest") {
   b->collect_waits(false, other.timeline().get(), waits);
   REQUIRE(waits.size() == 1);
   CHECK(waits[0].value == 7);
+}
+
+TEST_CASE("the last reference gives the memory back with all writes that stood beside each other") {
+  CompletingQueue first, second, third, reader;
+  const auto recycler = std::make_shared<CountingRecycler>();
+  Ref<Buffer> buffer = make_buffer(recycler);
+  buffer->mark_write(first.point(1));
+  buffer->mark_write_beside(second.point(1));
+  buffer->mark_write_beside(third.point(1));
+  CHECK(waits_of(*buffer, false, reader).size() == 3);
+  buffer->mark_read(reader.point(1));
+  buffer.reset();
+  CHECK(recycler->last_uses.size() == 4);
 }
 
 TEST_CASE("the last reference gives the memory back with the uses that are not over") {

@@ -59,13 +59,16 @@ struct Shared {
 }  // namespace
 
 TEST_CASE(
-    "who reads or writes what another library releases waits for its stream, writers for our work, too") {
+    "who reads what another library releases waits for its stream and our writes, who writes for our reads, "
+    "too") {
   Shared s;
   const Point written = never_reached(), read = never_reached();
   s.view.buffer->mark_write(written);
   s.view.buffer->mark_read(read);
   REQUIRE(s.runtime->released_by(&s.other, s.view).ok());
   CHECK(waits_for(s.view, false, s.other.given));
+  CHECK(waits_for(s.view, false, written));
+  CHECK_FALSE(waits_for(s.view, false, read));
   CHECK(waits_for(s.view, true, s.other.given));
   CHECK(waits_for(s.view, true, written));
   CHECK(waits_for(s.view, true, read));

@@ -358,17 +358,22 @@ TEST_CASE("the end of a buffer lists its uses without an allocation") {
     }
     size_t listed = 0;
   };
-  for (const int reads : {0, 1, 2, 5}) {
-    CAPTURE(reads);
-    const std::vector<device::CompletingQueue> queues(6);
+  for (const int uses : {0, 1, 2, 5, 10, 15}) {
+    const int reads = uses % 8, beside = uses / 4;  // before, between and after each other
+    CAPTURE(uses);
+    const std::vector<device::CompletingQueue> queues(16);
     const auto recycler = std::make_shared<Counts>();
     auto buffer = std::make_shared<device::Buffer>(nullptr, 64, recycler);
     buffer->mark_write(queues[0].point(1));
-    for (int i = 1; i <= reads; ++i) buffer->mark_read(queues[static_cast<size_t>(i)].point(1));
+    for (int i = 1; i <= reads || i <= beside; ++i) {
+      const auto number = static_cast<size_t>(i);
+      if (i <= reads) buffer->mark_read(queues[number].point(1));
+      if (i <= beside) buffer->mark_write_beside(queues[8 + number].point(1));
+    }
     fails_in = -1;
     buffer = nullptr;
     fails_in = 0;
-    CHECK(recycler->listed == static_cast<size_t>(1 + reads));
+    CHECK(recycler->listed == static_cast<size_t>(1 + reads + beside));
   }
 }
 

@@ -156,6 +156,46 @@ TEST_CASE("a queue that fails takes no other with it, but for those that wait fo
   }
 }
 
+TEST_CASE("a submission to a queue that has failed returns when what it waits for is over") {
+  for (const bool is_lost : {false, true}) {
+    CAPTURE(is_lost);
+    Rig rig;
+    auto failing = rig.queue(), slow = rig.queue();
+    const auto gate = std::make_shared<SimEvent>();
+    const View view = rig.vector(4);
+    CommandList first = filling(rig.vector(4), 1), slowly = filling(view, 2), refused;
+    slowly.wait_first({*rig.device->import_event(gate->foreign(), NoLocksHeld{})});
+    refused.wait({slow->timeline(), 1});
+    refused.copy(view, rig.vector(4));
+    rig.device->faults().arm(Fault::kQueueFailure, 1);
+    REQUIRE(failing->submit(first, 1, NoLocksHeld{}).ok());
+    REQUIRE(wait(*failing, 1).code() == Code::device_lost);
+    REQUIRE(slow->submit(slowly, 1, NoLocksHeld{}).ok());
+    bool was_over = false;
+    Atomic<bool> begun{false}, returned{false};
+    const Thread submits("submits", [&] {
+      begun.store_relaxed(true);  // which orders nothing
+      CHECK(failing->submit(refused, 2, NoLocksHeld{}).code() == Code::device_lost);
+      const device::Timeline& other = *slow->timeline();
+      was_over = other.done(1) || other.failed();
+      returned.store_release(true);  // read by the test
+    });
+    while (!begun.load_relaxed()) give_way();
+    const Deadline moment = Deadline::in(std::chrono::milliseconds(5));
+    while (!moment.expired() && !returned.load_acquire()) give_way();
+    if (is_lost) {  // with which all ends
+      rig.device->faults().set(Fault::kLossInCall, true);
+      CHECK_FALSE(rig.device->make_queue(NoLocksHeld{}).ok());
+    } else {
+      gate->signal();
+    }
+    while (!returned.load_acquire()) give_way();
+    CHECK(was_over);
+    gate->signal();
+    CHECK(rig.found_nothing());
+  }
+}
+
 TEST_CASE("an event whose queue fails, or dies before it, is signalled all the same") {
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     CAPTURE(seed);

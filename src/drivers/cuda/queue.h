@@ -7,6 +7,8 @@
 
 namespace heddle::cuda {
 
+class Recorder;
+
 class CudaQueue final : public device::Queue {
  public:
   // `graphs` null: runs are launched step by step.
@@ -25,6 +27,9 @@ class CudaQueue final : public device::Queue {
         graphs_(std::move(graphs)),
         stream_(stream),
         timeline_(std::move(timeline)) {}
+  Status refuse_all(const device::CommandList& list, uint64_t value, Status why);
+  void hold_waits(Recorder& recorder, const device::CommandList& list) const;
+  Status end(uint64_t value);
 
   const Ref<const OpenDevice> device_;
   const Ref<Graphs> graphs_;

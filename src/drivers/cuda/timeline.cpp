@@ -39,14 +39,18 @@ Status CudaTimeline::broken() const {
   return state_.lock()->cause;
 }
 
-void CudaTimeline::begin(Flight flight) {
+bool CudaTimeline::begin(Flight flight) {
   auto state = state_.lock();
+  const bool is_over = failed() || !device_->lost.status().ok();
+  if (is_over) flight.runs.clear();  // nobody keeps the submission's list for it
   if (!flight.spoiled.ok() && state->cause.ok()) {
     state->cause = flight.spoiled;
     state->broken_from = flight.value;
   }
   state->idle.front() = std::move(flight);
-  state->in_flight.splice(state->in_flight.end(), state->idle, state->idle.begin());
+  auto& its = is_over ? state->over : state->in_flight;
+  its.splice(its.end(), state->idle, state->idle.begin());
+  return !is_over;
 }
 
 bool CudaTimeline::has_room() {
@@ -67,9 +71,8 @@ bool CudaTimeline::has_room() {
   return true;
 }
 
-Status CudaTimeline::make_room() {
+void CudaTimeline::make_room() {
   while (!has_room()) {
-    HEDDLE_TRY(broken());
     try {
       std::list<Flight> more(1);
       auto state = state_.lock();
@@ -77,9 +80,9 @@ Status CudaTimeline::make_room() {
     } catch (const std::bad_alloc&) {
       give_way();
       static_cast<void>(or_exhausted("a question", [&] { return ask(), Status(); }));
+      settle(*state_.lock());  // the device may be lost, and is not asked then
     }
   }
-  return {};
 }
 
 void CudaTimeline::enqueue_done(uint64_t value) {
@@ -91,15 +94,13 @@ void CudaTimeline::write_failed(uint64_t value, const Status& why) {
   // No lock held: it may take long. The queue, which submits, lives.
   const StreamHandle stream = *stream_.lock();
   static_cast<void>(device_->check_work(device_->api.stream_synchronize(stream), "a queue that broke"));
+  if (!device_->lost.status().ok()) return;  // what is in flight may be anywhere, and the timeline fails
+  Status cause = or_exhausted("the end of a submission", [&] {
+    return Status::device_lost("the end of a submission could not be enqueued: ", why.message());
+  });
   auto state = state_.lock();
-  if (state->in_flight.empty()) return;  // the device is lost, and the timeline has failed
-  Flight& flight = state->in_flight.back();
-  if (flight.spoiled.ok())
-    flight.spoiled = or_exhausted("the end of a submission", [&] {
-      return Status::device_lost("the end of a submission could not be enqueued: ", why.message());
-    });
   if (state->cause.ok()) {
-    state->cause = flight.spoiled;
+    state->cause = std::move(cause);
     state->broken_from = value;
   }
   word_.store_release(value);  // pairs with look()
@@ -108,9 +109,7 @@ void CudaTimeline::write_failed(uint64_t value, const Status& why) {
 Status CudaTimeline::enqueued(uint64_t value) {
   constexpr Duration kLook = std::chrono::milliseconds(10);  // nobody tells of a lost device
   auto state = state_.lock();
-  const auto decided = [&] {
-    return state->enqueued >= value || state->broken_from <= value || !device_->lost.status().ok();
-  };
+  const auto decided = [&] { return state->enqueued >= value || failed() || !device_->lost.status().ok(); };
   while (!state.wait_until(Deadline::in(kLook), decided)) {
   }
   if (state->broken_from <= value) return state->cause;
@@ -145,16 +144,15 @@ Result<std::list<Ref<Pinned>>> CudaTimeline::take_flags(uint64_t bytes) {
 void CudaTimeline::settle(State& state) {
   const uint64_t over = word_.load_acquire();
   uint64_t last = 0;
-  Status cause;
-  while (cause.ok() && !state.in_flight.empty() && state.in_flight.front().value <= over) {
+  while (!state.in_flight.empty() && state.in_flight.front().value <= over) {
     Flight& flight = state.in_flight.front();
     for (const CheckedRun& run : flight.runs) finish(run);
     flight.runs.clear();  // the submission's list is dropped from now on
-    cause = flight.spoiled;
-    if (cause.ok()) last = flight.value;
+    if (flight.value < state.broken_from) last = flight.value;
     state.over.splice(state.over.end(), state.in_flight, state.in_flight.begin());
   }
   if (last != 0) advance(last, completion_);
+  Status cause = state.in_flight.empty() ? state.cause : Status();
   if (cause.ok()) cause = device_->lost.status();
   if (cause.ok()) return;
   fail(std::move(cause), completion_);

@@ -6,8 +6,9 @@
 //   States     A submission is begun -> enqueued (its write is in the stream) -> over. Others wait for it by
 //              an event that is recorded once it is enqueued, never before: CUDA ignores a wait for an event
 //              that was never recorded.
-//   Failure    A queue that could not enqueue a submission to its end is broken from its value on, and fails
-//              when all before is over; every queue fails once the device is lost.
+//   Failure    A queue that could not enqueue a submission to its end is broken from its value on. It refuses
+//              what comes then, and fails when nothing is in flight any more: what it refuses waits, too.
+//              Every queue fails once the device is lost.
 //   Threads    Any. One at a time settles what is over; another that looks meanwhile goes on.
 //   Blocks     look(): never. enqueued(): until another thread has enqueued the value.
 //   Lifetime   Holds the device, so that it may outlive its queue.
@@ -65,10 +66,10 @@ class CudaTimeline final : public Watched {
   Result<std::list<Ref<Pinned>>> take_flags(uint64_t bytes);  // zeros; for a Flight, which gives them back
   // Room for the next begin(): that of submissions that are over is used again. Where the host has no memory
   // for more, it waits until one is.
-  Status make_room();
+  void make_room();
   // Before the stream's write of its value is enqueued. Where its graph has written it before, the next look
-  // finds it. Throws nothing.
-  void begin(Flight flight);
+  // finds it. False: the timeline has failed, or the device is lost. Throws nothing.
+  bool begin(Flight flight);
   void enqueue_done(uint64_t value);
   // CUDA refused the write of `value`. Waits for the stream, writes the word itself, and breaks the queue.
   void write_failed(uint64_t value, const Status& why);

@@ -24,6 +24,19 @@ Bytes range_of(const View& view) {
           view.offset + static_cast<uint64_t>((last + 1) * size)};
 }
 
+// Until all that the list waits for on other timelines is over, well or not. A wait ends early where its
+// thread is asked to end it, or finds no memory.
+void await_on_host(const device::CommandList& list, const device::Timeline* own) {
+  for (const device::Command& command : list) {
+    const auto* const wait = std::get_if<device::Wait>(&command);
+    if (wait == nullptr || wait->point.timeline == nullptr || wait->point.timeline.get() == own) continue;
+    device::Timeline& other = *wait->point.timeline;
+    while (!wait->point.done() && !other.failed() && other.is_ours())
+      static_cast<void>(
+          or_exhausted("a wait", [&] { return other.wait(wait->point.value, Deadline::never()); }));
+  }
+}
+
 }  // namespace
 
 SimQueue::SimQueue(const void* maker, Ref<EventLoop> loop, const SimOptions& options)
@@ -46,7 +59,11 @@ Status SimQueue::submit(const device::CommandList& list, uint64_t value, NoLocks
   });
   if (!lacks.ok()) one.clear();
   Status status = lacks.ok() ? Status() : loop_->take_spare(*state_, one);
-  if (status.ok()) status = submit_as(list, value, std::move(lacks), one);
+  const bool has_place = status.ok();
+  if (has_place) status = submit_as(list, value, std::move(lacks), one);
+  // Not taken: the queue has failed. Its value counts as over by now, or is about to, and the caller, who is
+  // in here, keeps what the list names.
+  if (!has_place || !one.empty()) await_on_host(list, timeline().get());
   inside_.sub_acq_rel(1);
   return status;
 }
