@@ -14,8 +14,10 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace heddle::torch_backend {
@@ -63,27 +65,69 @@ Devices& devices() {
   return all;
 }
 
-// Streams by their numbers, as PyTorch names them: those that living threads call on, and those that
-// torch.Stream made. The latter stay, since PyTorch copies c10::Streams around and never says when the last
-// is gone; beyond kMade of them they are handed out again, as CUDA's pool does.
+// After what the stream was given. Where there is no memory for an event, that is waited for instead.
+Event end_of(const Stream& stream) {
+  try {
+    return stream.record();
+  } catch (const std::bad_alloc&) {
+    try {
+      stream.synchronize();
+    } catch (const Error&) {  // its failure: nothing is under way any more
+    }
+    return {};
+  }
+}
+
+// Streams by their numbers, as PyTorch names them: those that threads call on, and those that torch.Stream
+// made. The latter stay, since PyTorch copies c10::Streams around and never says when the last is gone;
+// beyond kMade of them they are handed out again, as CUDA's pool does. A name whose threads have ended keeps
+// no stream: autograd goes on asking for it, and gets the default stream, behind what the named one was
+// given. A device has few numbers, and gives them to later threads again.
 class StreamNames {
  public:
   using Key = std::pair<c10::DeviceIndex, int64_t>;
 
   void add(c10::DeviceIndex index, const Stream& stream) {
+    Event over;  // let go of outside the lock, as are those below
     const std::lock_guard lock(lock_);
-    ++named_.try_emplace({index, stream.id()}, Named{stream, 0}).first->second.holders;
+    Named& named = named_[{index, stream.id()}];
+    if (named.holders++ > 0) return;
+    named.stream = stream;
+    over = std::exchange(named.last, {});  // of this very stream, or of one that has failed since
   }
   void remove(c10::DeviceIndex index, const Stream& stream) {
-    std::map<Key, Named>::node_type last;  // let go of outside the lock
+    std::optional<Stream> dropped;
+    Event last = end_of(stream);
     const std::lock_guard lock(lock_);
-    const auto found = named_.find({index, stream.id()});
-    if (found != named_.end() && --found->second.holders == 0) last = named_.extract(found);
+    Named& named = named_.at({index, stream.id()});
+    if (--named.holders > 0) return;
+    dropped.swap(named.stream);
+    std::swap(last, named.last);
+    named.was_replaced = false;
   }
+  // Nothing: no stream had this number yet.
   std::optional<Stream> find(const Key& key) {
-    const std::lock_guard lock(lock_);
-    const auto found = named_.find(key);
-    return found == named_.end() ? std::nullopt : std::optional(found->second.stream);
+    std::optional<Stream> stream;
+    Event last;
+    bool was_replaced = false;
+    {
+      const std::lock_guard lock(lock_);
+      const auto found = named_.find(key);
+      if (found == named_.end()) return std::nullopt;
+      Named& named = found->second;
+      stream = named.stream;
+      last = named.last;
+      if (!stream) named.was_replaced = true;
+      was_replaced = named.was_replaced;
+    }
+    if (stream && !was_replaced) return stream;
+    Stream replacement = default_stream(device_at(key.first));
+    if (stream) {  // another thread's by now: who means the former one meets what came to its replacement
+      stream->wait(replacement.record());
+      return stream;
+    }
+    if (!last.query()) replacement.wait(last);
+    return replacement;
   }
   Stream make(c10::DeviceIndex index) {
     std::vector<Stream>& made = made_[static_cast<size_t>(index)];
@@ -101,8 +145,10 @@ class StreamNames {
  private:
   static constexpr size_t kMade = 16;
   struct Named {
-    Stream stream;
-    int holders;
+    std::optional<Stream> stream;
+    int holders = 0;
+    Event last;                 // without a stream: behind what it was given
+    bool was_replaced = false;  // somebody got the default stream for it
   };
   std::mutex lock_;
   std::map<Key, Named> named_;
@@ -122,12 +168,19 @@ struct ThreadChoice {
 
   ThreadChoice() { count_caller(); }
   ~ThreadChoice() {
-    for (size_t i = 0; i < kDevices; ++i) forget(static_cast<c10::DeviceIndex>(i));
+    for (size_t i = 0; i < kDevices; ++i) {
+      choose(set, static_cast<c10::DeviceIndex>(i), std::nullopt);
+      forget(static_cast<c10::DeviceIndex>(i));
+    }
   }
-  void forget(c10::DeviceIndex index) {
-    std::optional<Stream>& stream = own[static_cast<size_t>(index)];
-    if (stream) stream_names().remove(index, *stream);
-    stream.reset();
+  void forget(c10::DeviceIndex index) { choose(own, index, std::nullopt); }
+  // Stream 0 is there without a name.
+  static void choose(std::array<std::optional<Stream>, kDevices>& of, c10::DeviceIndex index,
+                     std::optional<Stream> next) {
+    if (next && next->id() > 0) stream_names().add(index, *next);
+    std::optional<Stream>& place = of[static_cast<size_t>(index)];
+    place.swap(next);
+    if (next && next->id() > 0 && !process_ends()) stream_names().remove(index, *next);
   }
 };
 ThreadChoice& mine() {
@@ -176,10 +229,7 @@ const Stream& current_stream_of(c10::DeviceIndex index) {
   ThreadChoice& choice = mine();
   if (const std::optional<Stream>& chosen = choice.set.at(slot(index))) return *chosen;
   std::optional<Stream>& own = choice.own[slot(index)];
-  if (!own) {
-    own = current_stream(device_at(index));
-    stream_names().add(index, *own);
-  }
+  if (!own) choice.choose(choice.own, index, current_stream(device_at(index)));
   return *own;
 }
 
@@ -192,8 +242,7 @@ Stream stream_named(const c10::Stream& stream) {
   if (stream.id() == 0) return default_stream(device_at(index));
   if (const Stream& own = current_stream_of(index); own.id() == stream.id()) return own;
   std::optional<Stream> found = stream_names().find({index, stream.id()});
-  TORCH_CHECK(found, "stream ", stream.id(), " of device heddle:", static_cast<int>(index),
-              " belonged to a thread that has ended");
+  TORCH_CHECK(found, "there was no stream ", stream.id(), " of device heddle:", static_cast<int>(index));
   return *std::move(found);
 }
 
@@ -204,7 +253,7 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
   ThreadChoice& choice = mine();
   // Back to what it calls on by itself: the lease may be given back again.
   const bool is_own = choice.own[slot(index)] && choice.own[slot(index)]->id() == next.id();
-  choice.set[slot(index)] = is_own ? std::nullopt : std::optional(std::move(next));
+  choice.choose(choice.set, index, is_own ? std::nullopt : std::optional(std::move(next)));
   return former;
 }
 
@@ -216,8 +265,9 @@ c10::Stream new_stream(c10::DeviceIndex index) {
 void release_thread_slot(c10::DeviceIndex index) {
   if (index < 0) index = current_device();
   const Device& device = device_at(index);
-  mine().set[slot(index)].reset();
-  mine().forget(index);
+  ThreadChoice& choice = mine();
+  choice.choose(choice.set, index, std::nullopt);
+  choice.forget(index);
   release_current_thread_slot(device);
 }
 

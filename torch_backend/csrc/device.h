@@ -27,7 +27,8 @@ c10::DeviceIndex exchange_device(c10::DeviceIndex index);  // returns the former
 
 const Stream& current_stream_of(c10::DeviceIndex index);
 c10::Stream name_of(const Stream& stream, c10::DeviceIndex index);  // its c10 form
-Stream stream_named(const c10::Stream& stream);                     // and back
+// And back. Where the threads that called on it have ended: the default stream, behind what it was given.
+Stream stream_named(const c10::Stream& stream);
 c10::Stream exchange_stream(const c10::Stream& stream);
 c10::Stream new_stream(c10::DeviceIndex index);  // leased, and kept until the process ends
 void release_thread_slot(c10::DeviceIndex index);

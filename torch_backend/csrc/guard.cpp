@@ -2,6 +2,9 @@
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <torch/csrc/Event.h>
+
+#include <utility>
 
 #include "device.h"
 #include "generator.h"
@@ -30,16 +33,27 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::DeviceIndex deviceCount() const noexcept override { return device_count(); }
 
+  c10::DeviceCapability getDeviceCapability(c10::Device /*device*/) const override {
+    c10::DeviceCapability capability;
+    uint64_t& bits = capability.capability_data.capability_bits = 0;
+    for (size_t i = 0; i < c10::NUMBER_OF_DEVICE_CAPABILITIES; ++i) {
+      const auto type = static_cast<c10::ScalarType>(i);
+      if (counterpart(type) || c10::isComplexType(type)) bits |= uint64_t{1} << i;
+    }
+    return capability;
+  }
+
   c10::Stream getStream(c10::Device device) const override {
     return translated([&] { return name_of(current_stream_of(device.index()), index_of(device)); });
   }
   c10::Stream getDefaultStream(c10::Device device) const override {
     return c10::Stream(c10::Stream::DEFAULT, c10::Device(kType, index_of(device)));
   }
-  c10::Stream getStreamFromGlobalPool(c10::Device device, bool /*high_priority*/) const override {
-    return translated([&] { return new_stream(device.index()); });
+  c10::Stream getStreamFromGlobalPool(c10::Device device, bool high_priority) const override {
+    return getNewStream(device, high_priority ? -1 : 0);
   }
-  c10::Stream getNewStream(c10::Device device, int /*priority*/) const override {
+  c10::Stream getNewStream(c10::Device device, int priority) const override {
+    TORCH_CHECK_NOT_IMPLEMENTED(priority == 0, "streams of heddle have no priorities: leave priority at 0");
     return translated([&] { return new_stream(device.index()); });
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
@@ -113,11 +127,31 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
 };
 
+// torch.Event() drops `interprocess` before anybody could see it: it is looked for beside the event it makes.
+newfunc make_event_of_torch = nullptr;
+
+PyObject* make_event(PyTypeObject* type, PyObject* positional, PyObject* named) {
+  PyObject* const made = make_event_of_torch(type, positional, named);
+  PyObject* const asked = named == nullptr ? nullptr : PyDict_GetItemString(named, "interprocess");
+  if (made == nullptr || asked == nullptr || PyObject_IsTrue(asked) != 1) return made;
+  if (reinterpret_cast<THPEvent*>(made)->event.device_type() != kType) return made;
+  Py_DECREF(made);
+  PyErr_SetString(PyExc_NotImplementedError, "events of heddle do not cross processes");
+  return nullptr;
+}
+
+void refuse_events_between_processes() {
+  make_event_of_torch = std::exchange(THPEventType.tp_new, make_event);
+  PyType_Modified(&THPEventType);
+}
+
 }  // namespace
 
 void register_hooks() {
   static Hooks& hooks = *new Hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
+  at::setHostAllocator(kType, &pinned_memory());
+  refuse_events_between_processes();
 }
 
 }  // namespace heddle::torch_backend

@@ -19,7 +19,7 @@ namespace {
 class PinnedMemory;
 PinnedMemory& memory();
 
-class PinnedMemory final : public c10::Allocator {
+class PinnedMemory final : public at::HostAllocator {
  public:
   c10::DataPtr allocate(size_t bytes) override {
     void* const data = bytes == 0 ? nullptr : translated([&] { return take(bytes); });
@@ -28,6 +28,38 @@ class PinnedMemory final : public c10::Allocator {
   c10::DeleterFnPtr raw_deleter() const override { return &drop; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     default_copy_data(to, from, bytes);
+  }
+  // Heddle's copies are known; this covers kernels it does not see.
+  bool record_event(void* data, void* /*context*/, c10::Stream stream) override {
+    std::optional<Tensor> block;
+    {
+      const std::lock_guard lock(lock_);
+      if (const auto found = find(data); found != blocks_.end()) block = found->second.bytes;
+    }
+    if (block) translated([&] { block->record_stream(stream_named(stream)); });
+    return block.has_value();
+  }
+  // What is not in use is in the cache of the device that has pinned it.
+  void empty_cache() override {
+    const FreeGil without_gil;  // as in storage.cpp
+    translated([] { device_at(current_device()).empty_cache(); });
+  }
+  at::HostStats get_stats() override {
+    const std::lock_guard lock(lock_);
+    at::HostStats stats;
+    stats.active_requests = stats.allocations = requests_;
+    stats.active_bytes = stats.allocated_bytes = bytes_;
+    stats.num_host_alloc = requests_.allocated;
+    stats.num_host_free = requests_.freed;
+    return stats;
+  }
+  void reset_accumulated_stats() override {
+    const std::lock_guard lock(lock_);
+    requests_.reset_accumulated(), bytes_.reset_accumulated();
+  }
+  void reset_peak_stats() override {
+    const std::lock_guard lock(lock_);
+    requests_.reset_peak(), bytes_.reset_peak();
   }
 
   bool holds(const void* data) {
@@ -73,6 +105,7 @@ class PinnedMemory final : public c10::Allocator {
     void* const data = block.mutable_data();
     const std::lock_guard lock(lock_);
     blocks_.emplace(static_cast<const std::byte*>(data), Block{std::move(block), size});
+    requests_.increase(1), bytes_.increase(bytes);
     count_.store(blocks_.size(), std::memory_order_relaxed);
     return data;
   }
@@ -80,11 +113,13 @@ class PinnedMemory final : public c10::Allocator {
     Blocks::node_type dropped;  // let go of outside the lock
     const std::lock_guard lock(memory().lock_);
     dropped = memory().blocks_.extract(static_cast<const std::byte*>(data));
+    memory().requests_.decrease(1), memory().bytes_.decrease(static_cast<size_t>(dropped.mapped().size));
     memory().count_.store(memory().blocks_.size(), std::memory_order_relaxed);
   }
 
   std::mutex lock_;
   Blocks blocks_;
+  at::Stat requests_, bytes_;
   std::atomic<size_t> count_{0};  // of blocks: while there is none, a copy takes no lock
 };
 
@@ -104,7 +139,7 @@ PinnedMemory& memory() {
 
 }  // namespace
 
-c10::Allocator& pinned_memory() { return memory(); }
+at::HostAllocator& pinned_memory() { return memory(); }
 bool is_pinned(const void* data) { return memory().holds(data); }
 
 std::optional<Tensor> pinned_view(const at::TensorBase& tensor, CopySide side) {

@@ -10,15 +10,15 @@
 //   Errors     torch.OutOfMemoryError; RuntimeError in the child of a process that has used the device.
 #pragma once
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/core/TensorBase.h>
-#include <c10/core/Allocator.h>
 #include <heddle/heddle.h>
 
 #include <optional>
 
 namespace heddle::torch_backend {
 
-c10::Allocator& pinned_memory();
+at::HostAllocator& pinned_memory();
 bool is_pinned(const void* data);  // anywhere within memory of that allocator
 // For a copy: the elements of a CPU tensor as a window on its block, which remembers the copy. Nothing: it is
 // not pinned. PyTorch uses the memory by its address, unseen: whoever copies waits until it may.

@@ -161,6 +161,11 @@ at::Tensor& bernoulli_of(at::Tensor& self, const at::Tensor& p, Chosen chosen) {
   return self.copy_(drawn.lt(p.to(self.device(), at::kFloat)));
 }
 
+at::Tensor& bernoulli_out(const at::Tensor& p, Chosen chosen, at::Tensor& out) {
+  out.resize_(p.sizes());
+  return bernoulli_of(out, p, std::move(chosen));
+}
+
 at::Tensor& whole(at::Tensor& self, int64_t from, uint64_t range, const Chosen& chosen) {
   return fill(self, chosen, 2, [&](at::Philox4_32& engine) {
     const uint64_t high = engine(), bits = (high << 32) | engine();
@@ -218,7 +223,7 @@ at::Tensor& randperm_out(int64_t n, Chosen chosen, at::Tensor& out) {
   return out.copy_(order);
 }
 
-at::Tensor multinomial(const at::Tensor& self, int64_t samples, bool replacement, Chosen chosen) {
+at::Tensor draw_kinds(const at::Tensor& self, int64_t samples, bool replacement, Chosen chosen) {
   TORCH_CHECK(self.is_floating_point(),
               "multinomial only supports floating-point dtypes for input, got: ", self.scalar_type());
   const at::Tensor weights = self.to(at::kCPU).to(at::kDouble).contiguous();  // Metal has no f64
@@ -253,6 +258,16 @@ at::Tensor multinomial(const at::Tensor& self, int64_t samples, bool replacement
   return (weights.dim() == 1 ? drawn.squeeze(0) : drawn).to(self.device());
 }
 
+at::Tensor& multinomial_out(const at::Tensor& self, int64_t samples, bool replacement, Chosen chosen,
+                            at::Tensor& out) {
+  TORCH_CHECK(out.device() == self.device(), "multinomial arguments must have the same device");
+  TORCH_CHECK(out.scalar_type() == at::kLong,
+              "multinomial expects Long tensor out, got: ", out.scalar_type());
+  const at::Tensor drawn = draw_kinds(self, samples, replacement, std::move(chosen));
+  out.resize_(drawn.sizes());
+  return out.copy_(drawn);
+}
+
 }  // namespace
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
@@ -272,11 +287,13 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("exponential_", exponential_);
   m.impl("bernoulli_.float", bernoulli_);
   m.impl("bernoulli_.Tensor", bernoulli_of);
+  m.impl("bernoulli.out", bernoulli_out);
   m.impl("random_", random_);
   m.impl("random_.from", random_from);
   m.impl("random_.to", random_to);
   m.impl("randperm.generator_out", randperm_out);
-  m.impl("multinomial", multinomial);
+  m.impl("multinomial", draw_kinds);
+  m.impl("multinomial.out", multinomial_out);
 }
 
 }  // namespace heddle::torch_backend

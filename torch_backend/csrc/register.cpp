@@ -33,6 +33,7 @@ std::vector<c10::Argument> without_outputs(const c10::FunctionSchema& schema) {
 }
 
 std::string base_name(const std::string& name) {
+  if (name.starts_with("aten::__i") && name.ends_with("shift__")) return "aten::__" + name.substr(9);  // <<=
   const bool in_place = name.ends_with('_') && !name.ends_with("__");
   return in_place ? name.substr(0, name.size() - 1) : name;
 }

@@ -1,8 +1,11 @@
 """Overloads that no OpInfo sample calls from Python: called by name on the device and on the CPU."""
 
+import operator
+
 import heddle.torch  # noqa: F401
 import pytest
 import torch
+from threads import count_right
 from torch.autograd import forward_ad
 
 aten = torch.ops.aten
@@ -237,3 +240,101 @@ def test_a_tangent_goes_through_operators_that_are_taken_whole(call, mode):
 def test_logit_takes_bounds_that_cross_as_the_cpu_does(eps, dtype):
     x = (torch.linspace(-0.5, 1.5, 33) if dtype.is_floating_point else torch.arange(-1, 3)).to(dtype)
     torch.testing.assert_close(x.to("heddle").logit(eps).cpu(), x.logit(eps), equal_nan=True)
+
+
+IN_PLACE = {
+    "x <<= 2": (WHOLE, lambda x: operator.ilshift(x, 2)),
+    "x >>= 1": (WHOLE, lambda x: operator.irshift(x, 1)),
+    "x <<= tensor": (WHOLE, lambda x: operator.ilshift(x, on(x.device, WHOLE))),
+    "x >>= row": (WHOLE, lambda x: operator.irshift(x, on(x.device, WHOLE[0]))),
+    "columns <<= 1": (WHOLE, lambda x: operator.ilshift(x.t(), 1)),
+    "bytes <<= 3": (WHOLE.to(torch.uint8), lambda x: operator.ilshift(x, 3)),
+}
+
+
+@pytest.mark.parametrize("what", IN_PLACE)
+def test_shifts_in_place_write_to_their_target(what, device):
+    given, shift = IN_PLACE[what]
+    mine, theirs = given.to(device), given.clone()
+    place = mine.data_ptr()
+    assert shift(mine).data_ptr() == place
+    shift(theirs)
+    assert torch.equal(mine.cpu(), theirs)
+
+
+def test_shifts_in_place_refuse_what_the_cpu_refuses(device):
+    for x in (on(device, WHOLE), WHOLE.clone()):
+        with pytest.raises(RuntimeError, match="doesn't match the broadcast shape"):
+            operator.ilshift(x, on(x.device, whole(2, 3, 4)))
+        with pytest.raises(RuntimeError, match="can't be cast|integral dtype"):
+            operator.irshift(x, on(x.device, X))
+        assert torch.equal(x.cpu(), WHOLE)
+
+
+def test_eight_threads_shift_in_place(device):
+    def work(t, i):
+        x = torch.full((5,), t + 1, device=device)
+        x <<= i
+        x >>= 1
+        return x
+
+    assert count_right(8, 10, work, lambda t, i: torch.full((5,), ((t + 1) << i) >> 1)) == 80
+
+
+TARGETS = {
+    "adaptive_avg_pool2d": lambda where: ((numbers(2, 3, 8, 6).to(where), [4, 3]), (2, 3, 4, 3)),
+    "adaptive_avg_pool3d": lambda where: ((numbers(1, 2, 4, 4, 6).to(where), [2, 2, 3]), (1, 2, 2, 2, 3)),
+}
+
+
+@pytest.mark.parametrize("shape", ["none", "right"])
+@pytest.mark.parametrize("name", TARGETS)
+@torch.inference_mode()
+def test_pools_write_into_the_tensor_that_is_given(name, shape, device):
+    results = []
+    for where in (device, "cpu"):
+        arguments, right = TARGETS[name](where)
+        out = torch.empty(right if shape == "right" else 0, device=where)
+        assert getattr(aten, name).out(*arguments, out=out) is out
+        results.append(out.cpu())
+        with pytest.raises(RuntimeError, match="xpected"):
+            getattr(aten, name).out(*arguments, out=torch.empty(0, dtype=torch.int64, device=where))
+    torch.testing.assert_close(*results)
+
+
+RANGES = [(0, 5), (0, 5.9), (5, 0, -2), (1, 2, 0.25), (0, 0), (-3, 3, 2), (0.5, 3)]
+TYPES = [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.int32]
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("given", RANGES, ids=str)
+def test_a_range_with_its_end_is_written_into_a_tensor(given, dtype, device):
+    if not dtype.is_floating_point and len(given) > 2 and int(given[2]) == 0:
+        with pytest.raises(RuntimeError, match="step must be nonzero"):  # the end of a process on the CPU
+            torch.range(*given, out=torch.empty(0, dtype=dtype, device=device))
+        return
+    if dtype == torch.uint8 and given[0] < 0:
+        given = (3, 9, 2)
+    out = torch.empty(0, dtype=dtype, device=device)
+    assert torch.range(*given, out=out) is out
+    torch.testing.assert_close(out.cpu(), torch.range(*given, out=torch.empty(0, dtype=dtype)))
+    if len(out) == 6:
+        table = torch.empty(2, 3, dtype=dtype, device=device)
+        assert torch.equal(torch.range(*given, out=table).flatten(), out)
+
+
+@pytest.mark.filterwarnings("ignore:torch.range is deprecated")
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ((0, 5, 0), "step must be nonzero"),
+        ((0, 5, -1), "inconsistent with step sign"),
+        ((5, 0), "inconsistent with step sign"),
+        ((0, float("inf")), "unsupported range"),
+    ],
+)
+def test_a_range_that_the_cpu_refuses_is_refused(given, words, device):
+    for where in (device, "cpu"):
+        with pytest.raises(RuntimeError, match=words):
+            torch.range(*given, out=torch.empty(0, device=where))

@@ -202,3 +202,30 @@ def test_no_number_is_drawn_twice(draw, device):
     assert len(numbers.unique()) == len(numbers)
     following = numbers[:-1] - numbers.mean(), numbers[1:] - numbers.mean()
     assert abs((following[0] * following[1]).mean() / numbers.var()) < 4 / math.sqrt(len(numbers))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64])
+def test_bernoulli_draws_into_the_tensor_that_is_given(dtype, device):
+    p = torch.tensor([0.0, 0.3, 0.8, 1.0], device=device)[:, None].expand(4, N)
+    out = torch.empty(0, dtype=dtype, device=device)
+    assert torch.bernoulli(p, out=out) is out
+    assert out.shape == p.shape
+    for row, chance in zip(out, (0.0, 0.3, 0.8, 1.0), strict=True):
+        assert_drawn_with([1 - chance, chance], row)
+    one, other = (torch.Generator(device).manual_seed(4) for _ in range(2))
+    again = torch.bernoulli(p, generator=one)
+    assert torch.equal(torch.bernoulli(p, generator=other, out=torch.empty_like(p)), again)
+
+
+def test_multinomial_draws_into_the_tensor_that_is_given(device):
+    weights = torch.tensor([1.0, 0.0, 3.0, 4.0], device=device)
+    out = torch.empty(0, dtype=torch.int64, device=device)
+    assert torch.multinomial(weights, N, replacement=True, out=out) is out
+    assert_drawn_with([1 / 8, 0, 3 / 8, 1 / 2], out)
+    rows = torch.multinomial(torch.stack([weights, weights + 1]), 3, out=out)
+    assert rows.shape == (2, 3)
+    assert all(len(set(row)) == 3 for row in rows.tolist())
+    with pytest.raises(RuntimeError, match="multinomial expects Long tensor out, got: Float"):
+        torch.multinomial(weights, 1, out=torch.empty(1, device=device))
+    with pytest.raises(RuntimeError, match="same device"):
+        torch.multinomial(weights, 1, out=torch.empty(1, dtype=torch.int64))

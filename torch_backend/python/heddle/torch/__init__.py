@@ -34,7 +34,7 @@ if torch.__version__.split(".")[:2] != _BUILT_WITH.split(".")[:2]:
     )
 
 from . import _C as _C
-from . import default_compiler, dlpack, files, printing
+from . import default_compiler, dlpack, files, printing, processes
 from .amp import get_amp_supported_dtype, get_autocast_dtype, is_autocast_enabled, is_bf16_supported
 from .batching import batch_inference
 from .devices import (
@@ -204,6 +204,7 @@ def _register() -> None:
     dlpack.register()
     files.register()
     printing.install()
+    processes.register()
     default_compiler.install()
 
 

@@ -21,9 +21,7 @@ class Stream(torch.Stream):
     """A stream of its own, of `device` or the current device. Streams have no priorities."""
 
     def __new__(cls, device: DeviceLike = None, priority: int = 0) -> Stream:
-        if priority:
-            raise NotImplementedError("streams of heddle have no priorities: leave priority at 0")
-        return super().__new__(cls, device=torch.device("heddle", index_of(device)))
+        return super().__new__(cls, device=torch.device("heddle", index_of(device)), priority=priority)
 
     @classmethod
     def _of(cls, stream_id: int, index: int) -> Stream:
@@ -77,10 +75,10 @@ class Event(torch.Event, metaclass=_OfHeddle):
         interprocess: bool = False,
         device: DeviceLike = None,
     ) -> torch.Event:
-        if interprocess:
-            raise NotImplementedError("events of heddle do not cross processes")
         where = torch.device("heddle", index_of(device))
-        return torch.Event(device=where, enable_timing=enable_timing, blocking=blocking)
+        return torch.Event(
+            device=where, enable_timing=enable_timing, blocking=blocking, interprocess=interprocess
+        )
 
 
 class StreamContext:
