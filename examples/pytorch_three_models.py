@@ -25,7 +25,7 @@ from torch import Tensor, nn
 WIDTH, WORDS, LETTERS = 64, 200, 32
 BEGIN, WRITTEN = 1, 4  # the word that a translation begins with, and how many it writes
 REQUESTS = 4  # different ones, of each model
-LONGEST = 10  # times --seconds, until each model had a call of each of its threads
+LONGEST = 40  # times --seconds, until each model had a call of each of its threads
 
 
 def block(kind: type[nn.Module], **options: bool) -> nn.Module:
