@@ -79,7 +79,7 @@ CASES = (
 BARS = {
     "eager": "geometric mean <= 1.00, worst <= 1.30",
     "compiled": "mean <= 0.85",
-    "callers": ">= 8",
+    "callers": ">= 6",
     "dispatch": "<= 2 us",
 }
 

@@ -42,7 +42,7 @@ SIM_SHARE = 24
 # With other PyTorchs than .venv's.
 ON_OTHER_VERSIONS = ("threads", "api", "modules", "generate", "real_models", "dynamo", "in_place", "exit",
                      "refused_values", "error_inputs", "opinfo_later", "denominator", "overloads",
-                     "cpu_operators")  # fmt: skip
+                     "cpu_operators", "private_names")  # fmt: skip
 
 
 def tests(*names: str) -> list[str]:

@@ -1,4 +1,7 @@
-"""PyTorch's op_db is the denominator: every OpInfo is in a list of the scope or in opinfo_excluded.tsv."""
+"""PyTorch's op_db is the denominator: every OpInfo is in a list of the scope or in opinfo_excluded.tsv.
+
+So are the forward operators of its MPS backend: each has a kernel, or a line in mps_excluded.tsv.
+"""
 
 import itertools
 import warnings
@@ -8,6 +11,7 @@ import torch
 
 pytest.importorskip("expecttest", reason="torch.testing._internal needs it")
 
+import mps_coverage
 import opinfo_cases
 import opinfo_coverage
 from torch.testing._internal.common_methods_invocations import op_db
@@ -58,3 +62,40 @@ def test_the_reasons_name_devices_and_dtypes_that_hold():
             assert not any(dtype in infos[name].dtypes for dtype in opinfo_cases.DTYPES), name
         if reason == "complex numbers" and not infos[name].dtypes & {torch.float32}:
             assert all(dtype.is_complex for dtype in infos[name].dtypes), name
+
+
+def test_every_forward_operator_of_mps_has_a_kernel_or_a_reason():
+    named = mps_coverage.of_this_pytorch()
+    assert len(named) > 700
+    without = {name for name in named if not mps_coverage.has_kernel(name)}
+    assert sorted(without - set(mps_coverage.read_excluded())) == []
+
+
+def test_what_has_a_kernel_needs_no_reason():
+    """A later PyTorch may give MPS more operators, and an earlier one fewer: only its own count."""
+    named = set(mps_coverage.of_this_pytorch())
+    excluded = mps_coverage.read_excluded()
+    assert [name for name in excluded if name in named and mps_coverage.has_kernel(name)] == []
+    assert [name for name, reason in excluded.items() if len(reason) < 8] == []
+
+
+def test_an_operator_is_of_mps_by_its_own_entry_or_by_its_delegate():
+    definitions = """
+- func: one(Tensor self) -> Tensor
+  dispatch:
+    CPU, MPS: one
+- func: two(Tensor self) -> Tensor
+  structured_delegate: two.out
+- func: two.out(Tensor self, *, Tensor(a!) out) -> Tensor(a!)
+  structured: True
+  dispatch:
+    CPU: two_out
+    MPS: two_out_mps
+- func: three(Tensor self) -> Tensor
+  dispatch:
+    CPU, SparseMPS: three
+- func: two_backward(Tensor self) -> Tensor
+  dispatch:
+    MPS: two_backward
+"""
+    assert mps_coverage.forward_operators(definitions) == ["one", "two", "two.out"]

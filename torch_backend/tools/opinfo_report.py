@@ -2,12 +2,14 @@
 
     python torch_backend/tools/opinfo_report.py [--find] [--document docs/pytorch.md] [--only NAME ...]
     python torch_backend/tools/opinfo_report.py --denominator [--document docs/pytorch.md]
+    python torch_backend/tools/opinfo_report.py --mps [--document docs/pytorch.md]
 
 --find tries every OpInfo and rewrites tests/opinfo_scope.tsv (a case is in scope when at least half of its
 samples run and none is wrong before it is entered by hand or found right) and tests/opinfo_operators.tsv.
-Without it, the cases in scope are run. --denominator runs nothing: it counts the OpInfos in scope and those
-of tests/opinfo_excluded.tsv by their reasons. --document puts the table between the marks in that file. Exit
-code 1 when a result is wrong.
+Without it, the cases in scope are run. --denominator and --mps run nothing: one counts the OpInfos in scope,
+and those of tests/opinfo_excluded.tsv by their reasons; the other the forward operators of PyTorch's MPS
+backend that have a kernel, and those of tests/mps_excluded.tsv by theirs. --document puts the table between
+the marks in that file. Exit code 1 when a result is wrong.
 """
 
 # ruff: noqa: E402
@@ -23,12 +25,15 @@ HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "tests"))
 
 import heddle.torch
+import mps_coverage
 import opinfo_cases
 import opinfo_coverage
+import torch
 from opinfo_cases import Case, Outcome
 
 BEGIN, END = "<!-- opinfo: begin -->", "<!-- opinfo: end -->"
 DENOMINATOR_BEGIN, DENOMINATOR_END = "<!-- op_db: begin -->", "<!-- op_db: end -->"
+MPS_BEGIN, MPS_END = "<!-- mps: begin -->", "<!-- mps: end -->"
 
 
 def find(device: str, only: list[str]) -> dict[Case, Outcome]:
@@ -122,6 +127,22 @@ def denominator() -> str:
     return "\n".join(lines)
 
 
+def of_mps() -> str:
+    """Every forward operator of PyTorch's MPS backend, with a kernel here or by the reason why not."""
+    named, excluded = mps_coverage.of_this_pytorch(), mps_coverage.read_excluded()
+    reasons = Counter(excluded.get(name, "none") for name in named if not mps_coverage.has_kernel(name))
+    version = ".".join(torch.__version__.split(".")[:2])
+    lines = [
+        f"PyTorch {version}'s MPS backend has {len(named)} forward operators: {len(named) - reasons.total()} "
+        f"have a kernel here, {reasons.total()} do not.",
+        "",
+        "| operators of MPS without a kernel | because |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {count} | {reason} |" for reason, count in sorted(reasons.items())]
+    return "\n".join(lines)
+
+
 def put_into(document: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
     before, _, rest = document.read_text().partition(begin)
     _, mark, after = rest.partition(end)
@@ -134,15 +155,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--find", action="store_true")
     parser.add_argument("--denominator", action="store_true")
+    parser.add_argument("--mps", action="store_true")
     parser.add_argument("--device", default="heddle")
     parser.add_argument("--document", type=Path)
     parser.add_argument("--only", nargs="*", default=[])
     options = parser.parse_args()
-    if options.denominator:
-        print(denominator())
-        if options.document:
-            put_into(options.document, denominator(), DENOMINATOR_BEGIN, DENOMINATOR_END)
-        return 0
+    for asked, text, *marks in (
+        (options.denominator, denominator, DENOMINATOR_BEGIN, DENOMINATOR_END),
+        (options.mps, of_mps, MPS_BEGIN, MPS_END),
+    ):
+        if asked:
+            print(text())
+            if options.document:
+                put_into(options.document, text(), *marks)
+            return 0
     begin = time.monotonic()
     if options.find:
         found = find(options.device, options.only)

@@ -87,6 +87,7 @@ from .memory import (
     set_per_process_memory_fraction,
 )
 from .mps import GuardedModule, MpsGuard, guard_mps
+from .private_names import register_device_module
 from .random import (
     get_rng_state,
     get_rng_state_all,
@@ -199,7 +200,7 @@ def _register() -> None:
         return
     torch.utils.rename_privateuse1_backend("heddle")
     atexit.register(_end)
-    torch._register_device_module("heddle", sys.modules[__name__])
+    register_device_module("heddle", sys.modules[__name__])
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     dlpack.register()
     files.register()

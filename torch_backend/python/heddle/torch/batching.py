@@ -27,6 +27,7 @@ import torch
 from heddle.errors import UnsupportedError
 
 from .owners import work_of
+from .private_names import get_tracing_state, len_torch_dispatch_stack
 
 
 class _Active:
@@ -43,9 +44,7 @@ _installed = False
 
 
 def _is_traced() -> bool:
-    return bool(
-        torch._C._get_tracing_state() or torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack()
-    )
+    return bool(get_tracing_state() or torch.compiler.is_compiling() or len_torch_dispatch_stack())
 
 
 def _in_batch(module: torch.nn.Module, args: tuple[Any, ...], named: dict[str, Any], size: int) -> Any:

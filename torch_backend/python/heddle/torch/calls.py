@@ -13,8 +13,8 @@ from typing import Any
 
 import torch
 from heddle.errors import UnsupportedError
-from torch.utils import _pytree
 
+from .private_names import pytree
 from .settings import Settings
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, torch.dtype, torch.device, torch.layout)
@@ -26,7 +26,7 @@ class Form:
 
     __slots__ = ("leaves", "spec")
 
-    def __init__(self, leaves: tuple[Any, ...], spec: _pytree.TreeSpec) -> None:
+    def __init__(self, leaves: tuple[Any, ...], spec: pytree.TreeSpec) -> None:
         self.leaves = leaves
         self.spec = spec
 
@@ -42,12 +42,12 @@ class Form:
     def fill(self, tensors: tuple[torch.Tensor, ...]) -> Any:
         """The arguments or results themselves."""
         rest = iter(tensors)
-        return _pytree.tree_unflatten([next(rest) if x is _TENSOR else x for x in self.leaves], self.spec)
+        return pytree.tree_unflatten([next(rest) if x is _TENSOR else x for x in self.leaves], self.spec)
 
 
 def take_apart(tree: Any, what: str) -> tuple[tuple[torch.Tensor, ...], Form]:
     """Its tensors, and the rest. UnsupportedError names what is neither a tensor nor a plain value."""
-    leaves, spec = _pytree.tree_flatten(tree)
+    leaves, spec = pytree.tree_flatten(tree)
     for leaf in leaves:
         if not isinstance(leaf, (torch.Tensor, *_PLAIN)):
             raise UnsupportedError(

@@ -11,10 +11,10 @@ from heddle import errors
 from torch import Tensor
 from torch.export import ExportedProgram
 from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
-from torch.utils import _pytree as pytree
 
 from . import tracing
 from .graph_lowering import GraphLowering, Input, Known, Role, Weight, dims_of
+from .private_names import pytree
 
 NO_LIMIT = torch.iinfo(torch.int64).max
 

@@ -1,8 +1,8 @@
 """``torch.compile(module)`` without ``backend=``: graphs with tensors of the device become Heddle models.
 
 PyTorch's default is inductor, which has no code for the device, and dynamo asks no device for a default of
-its own. So inductor's door, ``torch._TorchCompileInductorWrapper``, a private name, is where graphs are told
-apart. PyTorch 2.13 has it; where it is missing, ``backend="heddle"`` has to be named.
+its own. So inductor's door, a private name of PyTorch's, is where graphs are told apart; where it is missing,
+``backend="heddle"`` has to be named.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 
 import torch
 from heddle import errors
+
+from . import private_names
 
 
 def _devices(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Iterator[str]:
@@ -25,7 +27,7 @@ def _devices(graph_module: torch.fx.GraphModule, inputs: Sequence[Any]) -> Itera
 
 
 def install() -> None:
-    inductor = getattr(torch, "_TorchCompileInductorWrapper", None)
+    inductor = private_names.find("InductorWrapper")
     if inductor is None:
         return
     of_inductor = inductor.__call__

@@ -21,11 +21,10 @@ from typing import Any
 import torch
 from heddle import errors
 from torch import Tensor, fx
-from torch._dynamo.backends.common import aot_autograd
-from torch._guards import TracingContext
 
 from . import _C, tracing
 from .graph_lowering import GraphLowering, Input, Known, Outputs, Role, Size, Weight, dims_of
+from .private_names import TracingContext, aot_autograd
 
 CHANGES_OF_A_WEIGHT = 2  # a third makes it an input
 VALUES_OF_NUMBERS = 8  # models at a time, as many as dynamo makes graphs

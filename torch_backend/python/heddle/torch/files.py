@@ -10,8 +10,10 @@ from typing import Any
 
 import torch
 
-_write_of_others = torch.UntypedStorage._write_file
-_read_of_others = torch.UntypedStorage._set_from_file
+from . import private_names
+
+_write_of_others = private_names.storage_write_file
+_read_of_others = private_names.storage_set_from_file
 
 
 def _write_file(self: torch.UntypedStorage, *arguments: Any) -> None:
@@ -26,5 +28,5 @@ def _set_from_file(self: torch.UntypedStorage, *arguments: Any) -> torch.Untyped
 
 
 def register() -> None:
-    torch.UntypedStorage._write_file = _write_file  # type: ignore[method-assign]
-    torch.UntypedStorage._set_from_file = _set_from_file  # type: ignore[method-assign]
+    private_names.put("storage_write_file", _write_file)
+    private_names.put("storage_set_from_file", _set_from_file)

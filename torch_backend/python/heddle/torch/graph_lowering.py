@@ -16,9 +16,9 @@ from typing import Any
 import torch
 from heddle import errors
 from torch import fx
-from torch._ops import OpOverload
 
 from . import _C
+from .private_names import OpOverload
 from .tracing import qualified
 
 aten = torch.ops.aten

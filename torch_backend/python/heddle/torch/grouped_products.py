@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._ops import OpOverload
+
+from .private_names import OpOverload
 
 
 def _groups(ends: Tensor, count: int) -> Tensor:

@@ -17,10 +17,10 @@ from typing import Any
 import heddle
 import torch
 from heddle.errors import InvalidError, UnsupportedError
-from torch.nn.modules.batchnorm import _BatchNorm
 
 from . import _C
 from .calls import Callee, Form, Work, take_apart
+from .private_names import BatchNorm
 from .settings import Settings
 
 _FULL = 1 << 40  # the cost of a full batch: batch sizes are limited per Work, through the cost of its rows
@@ -241,7 +241,7 @@ def work_of(
     and its results back; without it they stay where they are."""
     what = type(module).__name__
     tensors, form = take_apart((args, named), f"the call of {what}")
-    if module.training and any(isinstance(part, _BatchNorm) for part in module.modules()):
+    if module.training and any(isinstance(part, BatchNorm) for part in module.modules()):
         raise UnsupportedError(
             f"{what} cannot be batched: in training its batch normalisation makes rows depend on each other; "
             "call eval() first"

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import torch
-from torch import _tensor_str
 
-_NAME = "tensor_totype"  # private, seen in PyTorch 2.13; without it tensors print as PyTorch prints them
+from . import private_names
+
+_NAME = "printed_totype"  # without it tensors print as PyTorch prints them
 
 
 def install() -> None:
-    convert = getattr(_tensor_str, _NAME, None)
+    convert = private_names.find(_NAME)
     if convert is None:
         return
 
     def on_the_cpu(tensor: torch.Tensor) -> torch.Tensor:
         return convert(tensor.cpu() if tensor.device.type == "heddle" else tensor)
 
-    setattr(_tensor_str, _NAME, on_the_cpu)
+    private_names.put(_NAME, on_the_cpu)

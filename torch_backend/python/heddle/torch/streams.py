@@ -13,8 +13,9 @@ import torch
 
 from . import _C
 from .devices import DeviceLike, _exchange_device, index_of
+from .private_names import privateuse1_type
 
-_PRIVATE_USE = int(torch._C._autograd.DeviceType.PrivateUse1)
+_PRIVATE_USE = int(privateuse1_type)
 
 
 class Stream(torch.Stream):

@@ -16,19 +16,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._dynamo.convert_frame import compile_lock
-from torch._dynamo.exc import UserError
-from torch._ops import OpOverload
 from torch.export import Dim, ExportedProgram
-from torch.export.exported_program import (
-    _override_composite_implicit_decomp,
-    _split_decomp_table_to_cia_and_python_decomp,
-)
-from torch.utils import _pytree as pytree
 
 from . import _C
 from .fused_layers import FUSED_LAYERS
 from .grouped_products import grouped_products
+from .private_names import (
+    OpOverload,
+    UserError,
+    compile_lock,
+    fx_config,
+    override_composite_implicit_decomp,
+    pytree,
+    split_decomp_table_to_cia_and_python_decomp,
+)
 
 Decompositions = dict[OpOverload, Callable[..., Any]]
 
@@ -54,8 +55,8 @@ def decompositions() -> Decompositions:
 def whole_operators() -> Iterator[Decompositions]:
     """For tracers below ``torch.export``: composite operators with an entry stay whole inside; the rest is
     decomposed by what this gives."""
-    composite, others = _split_decomp_table_to_cia_and_python_decomp(decompositions())
-    with compile_lock, _override_composite_implicit_decomp(composite):
+    composite, others = split_decomp_table_to_cia_and_python_decomp(decompositions())
+    with compile_lock, override_composite_implicit_decomp(composite):
         yield others
 
 
@@ -75,7 +76,7 @@ def export(
 def _export(
     module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], dynamic_shapes: Any
 ) -> ExportedProgram:
-    sizes_from_0 = torch.fx.experimental._config.patch(backed_size_oblivious=True)
+    sizes_from_0 = fx_config.patch(backed_size_oblivious=True)
     with compile_lock, torch.no_grad(), sizes_from_0:
         program = torch.export.export(module, args, kwargs, dynamic_shapes=dynamic_shapes)
         return program.run_decompositions(decompositions())
