@@ -18,8 +18,12 @@
 namespace heddle::metal {
 namespace {
 
+// A wait ends early where its thread is asked to end it, or finds no memory.
 void await_on_host(const device::Point& point) {
-  if (point.timeline != nullptr) static_cast<void>(point.timeline->wait(point.value, Deadline::never()));
+  if (point.timeline == nullptr) return;
+  device::Timeline& timeline = *point.timeline;
+  while (!point.done() && !timeline.failed() && timeline.is_ours())
+    static_cast<void>(or_exhausted("a wait", [&] { return timeline.wait(point.value, Deadline::never()); }));
 }
 
 uint64_t page_bytes() { return static_cast<uint64_t>(sysconf(_SC_PAGESIZE)); }

@@ -128,7 +128,9 @@ Status EventLoop::take_spare(QueueState& queue, Submissions& one) {
     return !queue.spare.empty() || !queue.failure.ok() || !state->loss.ok() || state->stopped;
   };
   state.wait(decided);
-  if (queue.spare.empty()) return queue.failure.ok() ? state->loss : queue.failure;
+  if (queue.spare.empty() && !queue.failure.ok()) return queue.failure;
+  if (queue.spare.empty())
+    return state->loss.ok() ? Status::unavailable("the device has ended") : state->loss;
   one.splice(one.end(), queue.spare, queue.spare.begin());
   return {};
 }
