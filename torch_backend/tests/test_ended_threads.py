@@ -1,5 +1,6 @@
 """Streams by name whose threads have ended: autograd runs a backward on the streams of its forward."""
 
+import copy
 import os
 import subprocess
 import sys
@@ -31,14 +32,12 @@ class Wave(nn.Module):
         return x.sin()
 
 
-def net():
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(6, 8), Wave(), nn.Linear(8, 4))
+NET = nn.Sequential(nn.Linear(6, 8), Wave(), nn.Linear(8, 4))
 
 
 def gradients(x, device, forward_in=here, backward_in=here):
-    """Of a fresh net's loss, by the weights and by the rows."""
-    module = net().to(device)
+    """Of the loss of the net's own copy, by the weights and by the rows."""
+    module = copy.deepcopy(NET).to(device)
     rows = x.to(device).requires_grad_()
     loss = forward_in(lambda: (module(rows) ** 2).sum())
     backward_in(loss.backward)
@@ -77,7 +76,7 @@ def test_backwards_of_many_pools_from_eight_threads(device):
     """Forwards of pools that have ended; their backwards in later pools, and in eight threads at once."""
     rounds, tally = 6, Tally()
     x = torch.randn(rounds, THREADS, 5, 6)
-    module, reference = net().to(device), net()
+    module, reference = copy.deepcopy(NET).to(device), NET
 
     def forward(of, where, at):
         rows = x[at].to(where).requires_grad_()
@@ -154,9 +153,9 @@ def in_a_process(program, **environment):
     return done.stdout.strip()
 
 
-# Thirty-one leases, and each refused that finds none: a name that kept its stream would make it fewer.
+# Thirty-one leases, and who finds none waits for one: a name that kept its stream would leave none.
 POOLS = """import heddle
-heddle.Device.configure(exhaustion="fail")
+heddle.Device.configure(exhaustion="wait", stream_wait=30)
 import threading, torch
 THREADS = 30  # autograd's own thread has one as well
 kept = []
