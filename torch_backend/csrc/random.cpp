@@ -1,5 +1,6 @@
 // random.cpp: operators that draw. Numbers are made on the host into fresh memory of the device, then copied
 // in stream order.
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/PhiloxRNGEngine.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/DistributionTemplates.h>
@@ -162,6 +163,7 @@ at::Tensor& bernoulli_of(at::Tensor& self, const at::Tensor& p, Chosen chosen) {
 }
 
 at::Tensor& bernoulli_out(const at::Tensor& p, Chosen chosen, at::Tensor& out) {
+  if (out.sizes() == p.sizes()) at::assert_no_internal_overlap(out);  // else it gets memory of its own
   out.resize_(p.sizes());
   return bernoulli_of(out, p, std::move(chosen));
 }

@@ -61,8 +61,7 @@ inline size_t taken(std::span<const Measured> ways) {
   const Measured& rival =
       ways[taken_by(ways, [](const Measured& way) { return way.gain > 1 ? kNever : way.time; })];
   const bool on_equal_terms = rival.ours || rival.workspace_bytes > 0;
-  return taken_by(
-      ways, [&](const Measured& way) { return on_equal_terms ? way.time : way.time * way.gain; });
+  return taken_by(ways, [&](const Measured& way) { return on_equal_terms ? way.time : way.time * way.gain; });
 }
 
 // ---- the choice
