@@ -33,7 +33,7 @@ TEST_CASE("a plan says whether a shape's runs become a graph, and why they do no
   const std::string graph = "a graph, once a run comes again with the same memory";
   CHECK(said(*loaded(*plain, graph_of_layers(rows, 3)), 4) == graph);
   CHECK(said(*loaded(*plain, graph_of_layers(rows, 1)), 4) ==
-        "step by step: it has 2 of them; with copies beside it, 3 together or more, " + graph);
+        "step by step: it has 2 steps; with the copies beside it 3 or more, " + graph);
   CHECK(said(*loaded(*plain, one_step()), 4) ==
         "step by step: it needs no memory beside its inputs and outputs");
   CHECK(said(*loaded(*device_of({.graph_bytes = 0}), graph_of_layers(rows, 3)), 4) ==

@@ -16,7 +16,7 @@
 #include "ir/op.h"
 #include "tests/cuda_double/cuda_double.h"
 #include "tests/driver_conformance/session_fixture.h"
-#include "tests/host_runtime/out_of_memory_fixture.h"
+#include "tests/host_runtime/poor_submission_fixture.h"
 
 namespace heddle::cuda {
 namespace {
@@ -24,6 +24,8 @@ namespace {
 using conformance::Session;
 using device::View;
 using heddle::test::fails_in;
+using heddle::test::PoorSubmission;
+using heddle::test::submit_poorly;
 
 // Rows of a table by their numbers; what is no number of a row is a fault of that row.
 struct Table {
@@ -131,28 +133,12 @@ const DriverApi& api_apart() {
   return made;
 }
 
-struct Poor {
-  Status status;
-  bool reached = false;  // the allocation that failed
-};
-Poor submit_poorly(device::Queue& queue, const device::CommandList& list, uint64_t value, int64_t n,
-                   bool from_there) {
-  Poor result;
-  heddle::test::fails_from_there = from_there;
-  fails_in = n;
-  result.status = queue.submit(list, value, NoLocksHeld());
-  result.reached = fails_in <= 0;
-  fails_in = 0;
-  heddle::test::fails_from_there = false;
-  return result;
-}
-
 // The second run at a place is the one that a graph is built for.
 bool second_run_is_right(int64_t n, bool from_there, int& without_graph) {
   const ir::Tensor x = graphs_fixture::rows_of(4, 7);
   static const ir::Tensor wanted = graphs_fixture::launched_directly(x);
   const int graphs = cuda_double::live_graphs();
-  Poor poor;
+  PoorSubmission poor;
   {
     const auto device = graphs_fixture::device_of({.api = &api_apart(), .graph_bytes = 64 << 20});
     const auto program = graphs_fixture::layers(*device, 4);
@@ -166,10 +152,11 @@ bool second_run_is_right(int64_t n, bool from_there, int& without_graph) {
     poor = submit_poorly(session.queue(), list, value, n, from_there);
     const Status over = session.queue().timeline()->wait(value, Deadline::in(std::chrono::seconds(10)));
     CHECK(over.code() != heddle::Code::deadline);
-    CHECK((poor.status.ok() || poor.reached));
+    REQUIRE(poor.status.has_value());  // nothing was thrown
+    CHECK((poor.status->ok() || poor.reached));
     CHECK(over.ok() == !session.queue().timeline()->failed());
-    without_graph += poor.status.ok() && cuda_double::calls_of(cuda_double::Call::kGraphLaunch) == 0 ? 1 : 0;
-    if (poor.status.ok() && over.ok()) CHECK(staged.holds(wanted));
+    without_graph += poor.status->ok() && cuda_double::calls_of(cuda_double::Call::kGraphLaunch) == 0 ? 1 : 0;
+    if (poor.status->ok() && over.ok()) CHECK(staged.holds(wanted));
     Session after(*device);
     CHECK(staged.submit(after, program).ok());
     CHECK(staged.holds(wanted));
@@ -204,7 +191,7 @@ TEST_CASE("a submission for which there is no memory waits for the place of one 
   first.fill(view, 1);
   second.fill(view, 2);
   REQUIRE(queue->submit(first, 1, NoLocksHeld()).ok());
-  Poor poor;
+  PoorSubmission poor;
   {
     const Thread thread("poor", [&] { poor = submit_poorly(*queue, second, 2, -1, true); });
     CHECK(queue->timeline()->wait(2, Deadline::in(std::chrono::milliseconds(3))).code() ==
@@ -214,7 +201,8 @@ TEST_CASE("a submission for which there is no memory waits for the place of one 
   // Taken, or its queue has failed: some of it may have been enqueued.
   const Status over = queue->timeline()->wait(2, Deadline::in(std::chrono::seconds(10)));
   CHECK(over.code() != heddle::Code::deadline);
-  CHECK(over.ok() == poor.status.ok());
+  REQUIRE(poor.status.has_value());
+  CHECK(over.ok() == poor.status->ok());
   if (over.ok()) CHECK(conformance::download(**made, view).get(7) == 2);
 }
 

@@ -27,6 +27,12 @@ struct PoorAllocator {
     for (int i = 0; i < kBlocks; ++i) made.push_back(*allocator->allocate(i % 2 == 0 ? 1024 : 4 << 20));
     return made;
   }
+  void check_all_came_back() const {
+    const auto stats = allocator->stats();
+    CHECK(stats.pending == 0);
+    CHECK(stats.allocated == 0);
+    CHECK(stats.reserved == stats.cached);
+  }
 };
 
 TEST_CASE("memory whose uses are over comes back without memory of the host") {
@@ -40,10 +46,7 @@ TEST_CASE("memory whose uses are over comes back without memory of the host") {
   fails_in = -1;
   poor.allocator->reap_pending();
   fails_in = 0;
-  const auto stats = poor.allocator->stats();
-  CHECK(stats.pending == 0);
-  CHECK(stats.allocated == 0);
-  CHECK(stats.reserved == stats.cached);
+  poor.check_all_came_back();
 }
 
 TEST_CASE("cached memory goes back to the driver without memory of the host and nobody waits for it") {
@@ -80,10 +83,7 @@ TEST_CASE("a block whose use ends while it is put in line comes back whichever a
     buffer = nullptr;
     failed = fails_in <= 0;
     fails_in = 0;
-    const auto stats = poor.allocator->stats();
-    CHECK(stats.pending == 0);
-    CHECK(stats.allocated == 0);
-    CHECK(stats.reserved == stats.cached);
+    poor.check_all_came_back();
   }
 }
 

@@ -279,7 +279,7 @@ TEST_CASE("what another library releases keeps each use of ours, for every alloc
   }
 }
 
-// Who reads it on another thread than its maker's finds no memory, once after each time that it is poor.
+// The next now() on another thread than its maker's throws std::bad_alloc, once for each be_poor().
 class PoorClock final : public Clock {
  public:
   TimePoint now() const override {

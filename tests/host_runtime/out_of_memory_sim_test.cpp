@@ -3,15 +3,13 @@
 #include <doctest/doctest.h>
 
 #include <memory>
-#include <new>
-#include <optional>
 
 #include "base/thread.h"
 #include "device/plain_source_fixture.h"
 #include "drivers/host/host_device.h"
 #include "drivers/sim/event.h"
 #include "drivers/sim/sim_device.h"
-#include "tests/host_runtime/out_of_memory_fixture.h"
+#include "tests/host_runtime/poor_submission_fixture.h"
 
 namespace heddle::sim {
 namespace {
@@ -19,31 +17,8 @@ namespace {
 using device::CommandList;
 using device::Point;
 using device::View;
-using heddle::test::fails_from_there;
-using heddle::test::fails_in;
-
-struct Poor {
-  std::optional<Status> status;  // none: it threw
-  bool reached = false;          // the allocation that failed
-};
-
-Poor submit_poorly(device::Queue& queue, const CommandList& list, uint64_t value, int64_t n,
-                   bool from_there) {
-  Poor result;
-  fails_from_there = from_there;
-  fails_in = n;
-  try {
-    Status status = queue.submit(list, value, NoLocksHeld());
-    result.reached = fails_in <= 0;
-    fails_in = 0;
-    result.status = std::move(status);
-  } catch (const std::bad_alloc&) {
-    result.reached = true;
-    fails_in = 0;
-  }
-  fails_from_there = false;
-  return result;
-}
+using heddle::test::PoorSubmission;
+using heddle::test::submit_poorly;
 
 // True: the n-th allocation was reached.
 bool refuses_at(const Ref<device::Device>& host, int64_t n, bool from_there, uint64_t seed) {
@@ -59,7 +34,7 @@ bool refuses_at(const Ref<device::Device>& host, int64_t n, bool from_there, uin
   second.fill(view, 2);
   third.fill(view, 3);
   REQUIRE(slow->submit(first, 1, NoLocksHeld()).ok());
-  Poor result;
+  PoorSubmission result;
   {
     const Thread thread("poor", [&] { result = submit_poorly(*poor, second, 1, n, from_there); });
     const Status early = poor->timeline()->wait(1, Deadline::in(std::chrono::milliseconds(2)));
@@ -101,7 +76,7 @@ TEST_CASE("a submission to the simulated device that finds no place waits until 
   first.fill(view, 1);
   second.fill(view, 2);
   REQUIRE(queue->submit(first, 1, NoLocksHeld()).ok());
-  Poor results[2];
+  PoorSubmission results[2];
   {
     const Thread thread("poor", [&] {
       for (uint64_t i = 0; i < 2; ++i) results[i] = submit_poorly(*queue, second, 2 + i, -1, true);
@@ -109,7 +84,7 @@ TEST_CASE("a submission to the simulated device that finds no place waits until 
     CHECK(queue->timeline()->wait(3, Deadline::in(std::chrono::milliseconds(2))).code() == Code::deadline);
     gate->signal();
   }
-  for (const Poor& each : results) {
+  for (const PoorSubmission& each : results) {
     REQUIRE(each.status.has_value());
     CHECK(each.status->code() == Code::exhausted);
   }

@@ -8,7 +8,7 @@
 #include "drivers/metal/queue.h"
 #include "metal_driver_fixture.h"
 #include "tests/driver_conformance/driver_fixture.h"
-#include "tests/host_runtime/out_of_memory_fixture.h"
+#include "tests/host_runtime/poor_submission_fixture.h"
 
 namespace heddle::metal::test {
 namespace {
@@ -16,8 +16,9 @@ namespace {
 using device::CommandList;
 using device::Point;
 using device::View;
-using heddle::test::fails_from_there;
 using heddle::test::fails_in;
+using heddle::test::PoorSubmission;
+using heddle::test::submit_poorly;
 
 const OpenDevice& open_of(const device::Device& device) {
   return *static_cast<const OpenDevice*>(device.maker());
@@ -86,29 +87,6 @@ TEST_CASE("a row's fault that finds no memory is one of the whole run and the qu
   CHECK(book.timeline->done(2));
 }
 
-// One submission of a thread that has no memory from the n-th allocation on, or at that alone.
-struct Submitted {
-  std::optional<Status> status;  // none: it threw
-  bool failed = false;           // that allocation was reached
-};
-Submitted submit_poorly(device::Queue& queue, const CommandList& list, uint64_t value, int64_t n,
-                        bool from_there) {
-  Submitted result;
-  fails_from_there = from_there;
-  fails_in = n;
-  try {
-    Status status = queue.submit(list, value, NoLocksHeld());
-    result.failed = fails_in <= 0;
-    fails_in = 0;
-    result.status = std::move(status);
-  } catch (const std::bad_alloc&) {
-    result.failed = true;
-    fails_in = 0;
-  }
-  fails_from_there = false;
-  return result;
-}
-
 // Without command buffers, as the double's would lack memory where Metal's do not.
 TEST_CASE("a submission that lacks memory is refused and over once what it waits for is") {
   for (const bool from_there : {false, true}) {
@@ -129,14 +107,14 @@ TEST_CASE("a submission that lacks memory is refused and over once what it waits
       second.wait({slow->timeline(), 1});
       second.fill(view, 2);
       metal_double::set(Fault::kNoCommandBuffer, true);
-      Submitted submitted;
+      PoorSubmission submitted;
       {
         const Thread poor("poor", [&] { submitted = submit_poorly(*refused, second, 1, n, from_there); });
         const auto early = refused->timeline()->wait(1, Deadline::in(std::chrono::milliseconds(3)));
         CHECK(early.code() == Code::deadline);
         gate.reach();
       }
-      reached = submitted.failed;
+      reached = submitted.reached;
       REQUIRE(submitted.status.has_value());
       CHECK_FALSE(submitted.status->ok());
       REQUIRE(refused->timeline()->wait(1, Deadline::in(std::chrono::seconds(10))).ok());
@@ -157,7 +135,7 @@ TEST_CASE("a submission for which there is no place waits until one in flight is
   first.fill(view, 1);
   second.fill(view, 2);
   REQUIRE(queue->submit(first, 1, NoLocksHeld()).ok());
-  Submitted submitted;
+  PoorSubmission submitted;
   {
     const Thread poor("poor", [&] { submitted = submit_poorly(*queue, second, 2, -1, true); });
     CHECK(queue->timeline()->wait(2, Deadline::in(std::chrono::milliseconds(3))).code() == Code::deadline);

@@ -112,6 +112,11 @@ def table(found: dict[Case, Outcome]) -> str:
     return "\n".join(lines)
 
 
+def reasons_table(what: str, reasons: Counter[str]) -> list[str]:
+    rows = [f"| {count} | {reason} |" for reason, count in sorted(reasons.items())]
+    return [f"| {what} | because |", "| --- | --- |", *rows]
+
+
 def denominator() -> str:
     """Every OpInfo of PyTorch, in scope or by the reason why it is not."""
     scope = {case.name for case in opinfo_cases.read_scope()}
@@ -120,10 +125,8 @@ def denominator() -> str:
         f"PyTorch's op_db has {len(opinfo_cases.op_infos())} OpInfos: {len(scope)} are in scope, "
         f"{reasons.total()} are not.",
         "",
-        "| OpInfos not in scope | because |",
-        "| --- | --- |",
+        *reasons_table("OpInfos not in scope", reasons),
     ]
-    lines += [f"| {count} | {reason} |" for reason, count in sorted(reasons.items())]
     return "\n".join(lines)
 
 
@@ -136,10 +139,8 @@ def of_mps() -> str:
         f"PyTorch {version}'s MPS backend has {len(named)} forward operators: {len(named) - reasons.total()} "
         f"have a kernel here, {reasons.total()} do not.",
         "",
-        "| operators of MPS without a kernel | because |",
-        "| --- | --- |",
+        *reasons_table("operators of MPS without a kernel", reasons),
     ]
-    lines += [f"| {count} | {reason} |" for reason, count in sorted(reasons.items())]
     return "\n".join(lines)
 
 

@@ -1,4 +1,4 @@
-// Batches of an asynchronous device: who gives their lanes back, and who leads them.
+// Batches of an asynchronous device: who gives their lanes back.
 #include "batch/calls/coalescer_fixture.h"
 #include "batch/calls/submission_fixture.h"
 

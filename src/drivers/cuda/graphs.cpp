@@ -120,8 +120,8 @@ std::string Graphs::describe(const StepCounts& counts, uint64_t arena_bytes, uin
   }
   const std::string graph = "a graph, once a run comes again with the same memory";
   if (counts.saved() >= CudaProgram::kLeastGraphLaunches) return graph;
-  return text(kByStep, "it has ", counts.launches + counts.calls, " of them; with copies beside it, ",
-              CudaProgram::kLeastGraphLaunches, " together or more, ", graph);
+  return text(kByStep, "it has ", counts.launches + counts.calls, " steps; with the copies beside it ",
+              CudaProgram::kLeastGraphLaunches, " or more, ", graph);
 }
 
 bool Graphs::is_launched(const Graph& graph, const GraphPlace& place, StreamHandle stream) {
