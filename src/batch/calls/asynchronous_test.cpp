@@ -6,12 +6,10 @@ namespace heddle::batch {
 
 namespace {
 
-constexpr int kLanes = 4;
-
-runtime::test::TestOptions asynchronous() {
+runtime::test::TestOptions asynchronous(int lanes) {
   runtime::test::TestOptions options;
   options.asynchronous = true;
-  options.lanes = kLanes;
+  options.lanes = lanes;
   return options;
 }
 
@@ -19,8 +17,8 @@ runtime::test::TestOptions asynchronous() {
 
 // As many permits as lanes: one that came back late would let a leader park, or need the reaper.
 TEST_CASE("lanes of batches come back with no thread between: no leader parks and the reaper is not woken") {
-  constexpr int kCallers = 12, kSubmitters = 4, kRounds = 60;
-  Fixture f(with(kLanes), false, false, asynchronous());
+  constexpr int kLanes = 4, kCallers = 12, kSubmitters = 4, kRounds = 60;
+  Fixture f(with(kLanes), false, false, asynchronous(kLanes));
   Atomic<int> right{0}, answered{0};
   run_together(kCallers + kSubmitters, [&](int thread) {
     for (int round = 0; round < kRounds; ++round) {
