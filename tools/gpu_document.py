@@ -113,8 +113,7 @@ run, rows/s of Heddle / the peer's, median of the rounds (`make bench-cuda`):
     lines = [*told.split("\n"), *figure_table.figures(figure)]
     told = """
 What bounds a row of each case, in microseconds, beside what was measured. `lanes filled` is the time of such
-a batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap, and no share
-of the time that the card is busy:
+a batch alone on one lane, host to host, times the batches a second: above 1 where lanes overlap:
 """
     lines += [*told.split("\n"), *figure_table.bounds(figure.get("roofline", {}))]
     probe = figure_table.probe(figure)
@@ -124,6 +123,12 @@ Rows/s of the MLP beside the probe, in turn in the same run, thousands, medians 
 of `make bench-cuda`); of its one lane and its two for 16 callers the better counts:
 """
         lines += [*told.split("\n"), *probe]
+    busy = figure_table.busy(figure.get("card_busy", {}))
+    if busy:
+        told = """
+The share of time that the card is busy, by the driver (the row `busy` of `make bench-cuda`):
+"""
+        lines += [*told.split("\n"), *busy]
     left_out = [f"- {' '.join(each.split())[:200]}" for each in figure["left_out"]]
     return [*lines, "", *left_out] if left_out else lines
 

@@ -6,6 +6,7 @@ Peers     PyTorch eager, torch.compile(mode="reduce-overhead") and CUDA graphs r
           The row `probe` has another: the program that FIGURE_PROBE names (bench/cuda/figure_probe.py).
 Read as   ratios, round by round, with their quartiles, beside the bars of issue 19. `roofline` has, for each
           case of callers in C++, what bounds it, and how many lanes its batches fill (roofline.py).
+          `card_busy` has the share of time that the card is busy (figure_busy.py).
 Checked   cuda_callers (bench/cuda/callers.cpp) compares some values of every answer, and all of some, with
           the host's, and the time of that is in Heddle's figures; peers' first answers of each thread are
           compared with PyTorch's on the CPU.
@@ -44,6 +45,7 @@ def measured(options, write) -> dict:
     def note() -> None:
         figures["figures"] = [each.as_json() for each in table.figures]
         figures["rates"], figures["tried"], figures["calls"] = table.rates, sides.tried, table.calls
+        figures["card_busy"] = {name: told.as_json() for name, told in table.busy.items()}
         write(figures)
 
     if not options.double:

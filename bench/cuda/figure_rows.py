@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from functools import partial
 
+import figure_busy
 import figure_probe
 import ratios
 from figure_sides import KINDS, THREADS, Failed, Side, Sides
@@ -43,6 +44,7 @@ class Table:
         self.figures: list[Figure] = []
         self.rates: dict[str, Rates] = {}
         self.calls: dict[str, list[dict]] = {}  # what cuda_callers said, round by round
+        self.busy: dict[str, figure_busy.Share] = {}
 
     def add(
         self, row: str, quartiles: tuple[float, float, float], bar: float | None, at_least: bool = True
@@ -222,7 +224,31 @@ def probe(table: Table) -> None:
         table.over_best(f"MLP, {case}", rates["heddle"], rates, figure_probe.BAR)
 
 
+def busy(table: Table) -> None:
+    """The share of time that the card is busy: of Heddle's callers, and of PyTorch's best and its eager."""
+    try:
+        utilization = figure_busy.card()
+    except figure_busy.Refused as refused:
+        table.sides.left_out.append(f"busy: {refused}")
+        return
+    cases: dict[str, Side] = {}
+    for work, n, outstanding, rows in figure_busy.CASES:
+        more = {"outstanding": outstanding, "rows": rows}
+        table.sides.callers(work, n, **more)  # warms up
+        asked = partial(table.sides.callers, work, n, **more, seconds=figure_busy.SECONDS)
+        name = f"{work}, {n} callers" + (f" x {outstanding} outstanding" if outstanding else "")
+        name += f" of {rows} rows" if rows > 1 else ""
+        cases[name] = lambda asked=asked: asked()["rows_per_s"]
+    for kind, threads in (("eager", 8), ("graph", 4)):
+        name = f"mlp, PyTorch {kind}, {threads} threads"
+        if table.sides.first_try(name, table.sides.peer(kind, "mlp", threads)) is not None:
+            cases[name] = partial(table.sides.rate, kind, "mlp", threads, seconds=figure_busy.SECONDS)
+    for name, case in cases.items():
+        table.busy[name] = figure_busy.share(utilization, case)
+        print(f"{name}: the card is busy {table.busy[name].busy:.0%} of the time", flush=True)
+
+
 ROWS: dict[str, Callable[[Table], None]] = {
     each.__name__: each
-    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards, probe)
+    for each in (callers, one, encoder, python, offline, own_models, ragged, device, cards, probe, busy)
 }

@@ -85,7 +85,7 @@ class Sides:
 
     def callers(
         self, work: str, n: int, outstanding: int = 0, rows: int = 1, models: int = 1, cards: str = "one",
-        ragged: bool = True,
+        ragged: bool = True, seconds: float | None = None,
     ) -> dict:  # fmt: skip
         """A measurement of cuda_callers, whole; on one card or on all."""
         double = self.options.double
@@ -93,12 +93,12 @@ class Sides:
         words += ["cuda", "--max_batch", "256", "--models", str(models), "--pool", "8" if double else "256"]
         if work == "minilm_torch" and ragged:
             words += ["--lengths", "4:8" if double else "{}:{}".format(*figure_peers.LENGTHS)]
-        asked = f"{n} {outstanding} {rows} {self.options.seconds}"
+        asked = f"{n} {outstanding} {rows} {seconds or self.options.seconds}"
         return self.child(str(self.options.program), *words).ask(asked)
 
-    def rate(self, kind: str, work: str, threads: int, rows: int = 1) -> float:
+    def rate(self, kind: str, work: str, threads: int, rows: int = 1, seconds: float | None = None) -> float:
         place = "cpu" if self.options.double else "cuda"
-        asked = {"threads": threads, "rows": rows, "seconds": self.options.seconds}
+        asked = {"threads": threads, "rows": rows, "seconds": seconds or self.options.seconds}
         key = ("peer", kind, work, place)
         try:
             return self.child(*key).ask(json.dumps(asked))["rows_per_s"]

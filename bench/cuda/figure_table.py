@@ -54,8 +54,19 @@ def probe(measured: dict) -> list[str]:
     return [f"| {rows[0]} |", "| --- " * (1 + len(columns)) + "|", *(f"| {row} |" for row in rows[1:])]
 
 
+def busy(cases: dict[str, dict]) -> list[str]:
+    """Nothing where that row was left out."""
+    if not cases:
+        return []
+    rows = ["| case | rows/s, thousands | the card is busy | samples |", "| --- | --- | --- | --- |"]
+    for name, case in cases.items():
+        rows.append(f"| {name} | {case['rows_per_s'] / 1e3:,.1f} | {case['busy']:.0%} | {case['samples']} |")
+    return rows
+
+
 def text(measured: dict) -> str:
     tables = [*figures(measured), "", *bounds(measured.get("roofline", {})), "", *probe(measured), ""]
+    tables += [*busy(measured.get("card_busy", {})), ""]
     return "\n".join(["", *tables, *measured["left_out"], *measured["mistakes"]])
 
 

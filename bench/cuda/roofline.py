@@ -9,7 +9,7 @@ bound       the largest of them
 
 lanes_filled is (time of a batch of that size alone on one lane, host to host) x (batches a second): how many
 lanes such batches would keep occupied if each took as long as alone. It is above 1 where lanes overlap, holds
-a batch's copies and waits, and is no share of the time that the card is busy: no counter of its is read.
+a batch's copies and waits, and is no share of the time that the card is busy: figure_busy.py has that.
 
 A row of tokens has LENGTH of them; of ragged sentences, the mean of theirs, as if nothing were padded. There
 are no bounds for what other programs than cuda_callers measure: how many rows their runs have is not told.
