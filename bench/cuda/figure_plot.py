@@ -1,6 +1,6 @@
 """Rows per second over the number of callers, from the JSON of bench/cuda/figure.py.
 
-usage: python bench/cuda/figure_plot.py FIGURES.json PICTURE.png
+usage: python bench/cuda/figure_plot.py FIGURES.json PICTURE    (a .png, or a .svg as docs/ has it)
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ def draw(figures: dict, picture: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
+    matplotlib.rcParams |= {"svg.fonttype": "none", "svg.hashsalt": SERIES}  # text stays text, names the same
     tried = {name: [rate] for name, rate in figures["tried"].items()}
     drawn, axes = pyplot.subplots(figsize=(6, 4.5), constrained_layout=True)
     axes.plot(*points(figures["rates"][SERIES], r"heddle, (\d+) callers"), marker="o", label="Heddle, C++")
@@ -34,10 +35,12 @@ def draw(figures: dict, picture: Path) -> None:
         line = points(tried, rf"mlp, {kind}, (\d+) threads x 1 rows")
         if line[0]:
             axes.plot(*line, marker="s", linestyle="--", label=f"PyTorch, {kind}")
-    axes.set(xscale="log", yscale="log", xlabel="callers of one row", ylabel="rows per second")
+    axes.set_xscale("log", base=2)
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.set(yscale="log", xlabel="callers of one row", ylabel="rows per second")
     axes.set_title(f"MLP 512-1024-1024-512, f32, {figures['card'].get('name', 'the double')}", fontsize=10)
     axes.legend(fontsize=8)
-    drawn.savefig(picture, dpi=80)
+    drawn.savefig(picture, dpi=80, metadata={"Date": None} if picture.suffix == ".svg" else None)
 
 
 def main() -> int:
