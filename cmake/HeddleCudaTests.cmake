@@ -119,7 +119,7 @@ file(GLOB driver_tests CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/tests/cuda_drive
 if(TARGET heddle_api)
   set(api heddle_api)
 else()
-  list(FILTER driver_tests EXCLUDE REGEX "/pinned_tensors_test\\.cpp$")
+  list(FILTER driver_tests EXCLUDE REGEX "/(coalesced_calls|pinned_tensors)_test\\.cpp$")
 endif()
 heddle_test(cuda_driver_test LABEL cuda LINK heddle_conformance_cases heddle_cuda_double heddle_runtime ${api}
   SOURCES ${driver_tests} "${conformance}/session.cpp" "${conformance}/op_check.cpp")

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
+#include "base/sync.h"
 #include "drivers/cuda/kernels/portable.h"
 #include "tests/cuda_double/graph_double.h"
 #include "tests/cuda_double/work_order.h"
@@ -36,6 +38,12 @@ struct Watched {
 };
 thread_local constinit Watched watched{};
 
+Guarded<std::set<std::string_view>, Rank::kTrace>& at_the_host() {
+  static auto& kernels =
+      *new Guarded<std::set<std::string_view>, Rank::kTrace>;  // threads may outlive statics
+  return kernels;
+}
+
 void tell_touches_to(cuda::OnTouch whom) { __atomic_store_n(&cuda::on_touch, whom, __ATOMIC_RELAXED); }
 
 // Until it waits for them, those in front of it are not over.
@@ -54,6 +62,7 @@ void check(uint64_t address, uint64_t bytes, bool writes) {
     stop(watched.kernel, "the kernel touches memory that is not allocated, or of the host and not pinned");
   if (block.device != kPinned && block.device != watched.device)
     stop(watched.kernel, "the kernel touches memory of another device");
+  if (block.device == kPinned) at_the_host().lock()->insert(watched.kernel);
   const uint64_t look = std::min(kLook, block.end - at);
   if (!writes && look >= 4 && at % 2 == 0 && is_unwritten(reinterpret_cast<const std::byte*>(at), look))
     stop(watched.kernel, "the kernel reads memory that nothing has written");
@@ -107,6 +116,8 @@ void show_host_what_is_over() {
 }
 
 }  // namespace
+
+std::set<std::string_view> take_kernels_at_the_host() { return std::exchange(*at_the_host().lock(), {}); }
 
 KernelWatch::KernelWatch(const char* kernel, int device) {
   cuda::on_tell = show_host_what_is_over;

@@ -9,6 +9,9 @@
 //   Threads    Those of streams.
 #pragma once
 
+#include <set>
+#include <string_view>
+
 #include "drivers/cuda/kernels/block.h"
 #include "tests/cuda_double/device_memory.h"
 
@@ -34,6 +37,8 @@ class KernelWatch {
 // when it has waited for them. Other kernels begin when those are over.
 void begin_graph();
 void end_graph();
+// Of kernels that were seen to touch pinned memory of the host since the last call.
+std::set<std::string_view> take_kernels_at_the_host();
 // Which the thread runs; null: none.
 void watch_block(const cuda::HostBlock* block);
 

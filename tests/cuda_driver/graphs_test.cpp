@@ -387,6 +387,36 @@ TEST_CASE("more addresses than there is room for: all right, and building stays 
   CHECK(calls_of(Call::kNode) == 0);
 }
 
+TEST_CASE("where there is no more room, a graph that runs stays and an idle one goes") {
+  const auto probe = device_with_graphs();
+  const uint64_t each = Graphs::bytes_of(static_cast<size_t>(launches_of(layers(*probe, 4))));
+  const auto device = device_with_graphs(3 * each);
+  const auto program = layers(*device, 4);
+  Session session(*device);
+  std::vector<Place> places;
+  std::vector<ir::Tensor> wanted;
+  for (uint32_t i = 0; i < 4; ++i) {
+    const ir::Tensor x = rows_of(4, i);
+    places.push_back(place_of(*device, *program, {x}));
+    wanted.push_back(launched_directly(x));
+  }
+  const auto is_graph = [&](size_t place) {
+    const int graphs = calls_of(Call::kGraphLaunch);
+    CHECK(conformance::same_bits(result_at(*device, session, program, places[place]), wanted[place]));
+    return calls_of(Call::kGraphLaunch) > graphs;
+  };
+  for (size_t place = 0; place < 3; ++place) {
+    for (int i = 0; i < 2; ++i) static_cast<void>(is_graph(place));
+  }
+  for (uint32_t i = 0; i <= Graphs::kRunsPerReplacement; ++i) {  // 2 runs no more
+    static_cast<void>(is_graph(3));
+    CHECK(is_graph(0));
+    CHECK(is_graph(1));
+  }
+  CHECK(is_graph(3));
+  CHECK_FALSE(is_graph(2));
+}
+
 TEST_CASE("a graph whose place another takes ends what it has begun") {
   const auto probe = device_with_graphs();
   const auto device =

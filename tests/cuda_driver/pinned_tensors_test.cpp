@@ -4,12 +4,9 @@
 #include <algorithm>
 #include <vector>
 
-#include "api/internals.h"
 #include "base/yield.h"
-#include "drivers/cuda/cuda_device.h"
-#include "tests/cuda_double/cuda_double.h"
 #include "tests/cuda_double/device_memory.h"
-#include "tests/cuda_double/faults.h"
+#include "tests/cuda_driver/api_device_fixture.h"
 
 namespace heddle::cuda {
 namespace {
@@ -18,14 +15,6 @@ using cuda_double::Call, cuda_double::calls_of;
 
 constexpr int64_t kMany = 256 * 1024;  // floats: more than a kernel copies
 constexpr uint64_t kBytes = kMany * sizeof(float);
-
-heddle::Device device_on_the_double() {
-  cuda_double::forget_faults();
-  const auto driver = make_cuda_device({.api = &cuda_double::api(), .image = cuda_double::image()});
-  REQUIRE(driver.ok());
-  return Internals::make_device(std::make_shared<Internals::DeviceRep>(
-      Internals::DeviceRep{"cuda", take(runtime::Runtime::make(*driver)), 0}));
-}
 
 Tensor pinned_of(const heddle::Device& device, float value, int64_t count = kMany) {
   Tensor tensor = Tensor::pinned(DType::f32, {count}, device);

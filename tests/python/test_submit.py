@@ -41,6 +41,34 @@ def test_submissions_of_eight_threads_get_the_values_of_calls_alone():
     assert model.coalescing_stats()["waiting"] == 0
 
 
+@pytest.mark.parametrize("through_a_queue", [False, True])
+def test_64_tasks_of_four_loops_with_eight_outstanding_each_get_every_answer_right(through_a_queue):
+    loops, tasks, outstanding, each = 4, 16, 8, 24
+    model = build_mlp()
+    random = np.random.default_rng(5)
+    inputs = [random.standard_normal((1, 512)).astype(np.float32) for _ in range(20)]
+    expected = [model(x) for x in inputs]
+
+    def body(loop):
+        async def caller(ask, task):
+            room = asyncio.Semaphore(outstanding)
+
+            async def one(i):
+                async with room:
+                    k = (loop + 7 * task + i) % 20
+                    return np.allclose(await ask(inputs[k]), expected[k], rtol=1e-5, atol=1e-4)
+
+            return sum(await asyncio.gather(*(one(i) for i in range(each))))
+
+        async def main(ask):
+            return await asyncio.gather(*(caller(ask, task) for task in range(tasks)))
+
+        return asyncio.run(main(queue.asubmit if through_a_queue else model.asubmit))
+
+    with heddle.BatchQueue(model) as queue:
+        assert run_threads(loops, body) == [[each] * tasks] * loops
+
+
 def test_asubmit_awaits_results_and_errors_of_many_tasks():
     model = build_lookup()
     alone = [model(np.full((1, 4), n)) for n in range(10)]

@@ -2,7 +2,10 @@
 // one.
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <semaphore>
 #include <thread>
+#include <utility>
 
 #include "harness_fixture.h"
 #include "tests/child_fixture.h"
@@ -12,6 +15,7 @@ namespace {
 
 using heddle::BatchFuture;
 using heddle::BatchQueue;
+using heddle::BatchQueueOptions;
 using heddle::Error;
 using heddle::ErrorCode;
 using heddle::Model;
@@ -72,6 +76,60 @@ TEST_CASE("every submission of eight threads, and every call between them, gets 
   CHECK(errors.empty());
   CHECK(right == kCallers * kEach);
   for (const auto& each : answers) CHECK(each == 1);
+}
+
+// Of a caller's requests the next one is made when one of eight is answered.
+constexpr int kCallers = 64, kOutstanding = 8, kEach = 24;
+
+TEST_CASE("64 callers with eight submissions outstanding each get every answer once and right") {
+  const Case c = mlp();
+  std::vector<std::atomic<int>> answers(kCallers * kEach);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(kCallers, [&](int caller) {
+    std::counting_semaphore<kOutstanding> room(kOutstanding);
+    Tally mine;
+    for (int i = 0; i < kEach; ++i) {
+      const auto n = static_cast<size_t>(caller * kEach + i);
+      room.acquire();
+      mine.begin();
+      c.model.submit(c.inputs[n % c.inputs.size()], {},
+                     [&, n](const std::vector<Tensor>& results, const std::exception_ptr& error) {
+                       right += error == nullptr && c.matches(n, results) ? 1 : 0;
+                       ++answers[n];
+                       room.release();
+                       mine.end();
+                     });
+    }
+    mine.wait();
+  });
+  CHECK(errors.empty());
+  CHECK(right == kCallers * kEach);
+  for (const auto& each : answers) CHECK(each == 1);
+}
+
+TEST_CASE("64 callers with eight requests of a queue outstanding each get every answer right") {
+  const Case c = mlp();
+  BatchQueueOptions options;
+  options.workers = 2;
+  BatchQueue queue(c.model, options);
+  std::atomic<int> right = 0;
+  const auto errors = run_threads(kCallers, [&](int caller) {
+    std::deque<std::pair<size_t, BatchFuture>> outstanding;
+    for (int i = 0; i < kEach || !outstanding.empty(); ++i) {
+      if (i >= kEach || outstanding.size() == kOutstanding) {
+        right += c.matches(outstanding.front().first, outstanding.front().second.get()) ? 1 : 0;
+        outstanding.pop_front();
+      }
+      const auto n = static_cast<size_t>(caller * kEach + i);
+      if (i < kEach) outstanding.emplace_back(n, queue.submit(c.inputs[n % c.inputs.size()]));
+    }
+  });
+  CHECK(errors.empty());
+  CHECK(right == kCallers * kEach);
+  queue.drain();
+  const auto metrics = queue.metrics();
+  CHECK(metrics.submitted == kCallers * kEach);
+  CHECK(metrics.total.count == kCallers * kEach);
 }
 
 TEST_CASE("an index out of range fails its own submission and its own request of a queue, none beside it") {

@@ -348,6 +348,48 @@ TEST_CASE("simulated: among few callers that look, who led a batch leads the nex
   CHECK(again.share() > 1.3 * otherwise.share());
 }
 
+// Of all batches that somebody filled. A row's value says whose it is, and the last one was written last.
+Runs led_by_who_filled(int look_on) {
+  constexpr int kMany = 6, kRounds = 12;
+  Runs runs;
+  holds_for_seeds(100, [&](Simulation& sim) {
+    CoalescerOptions options = with(1, kMany);
+    options.cost = [](int64_t rows) { return microseconds(20 + rows); };
+    options.door = false;
+    options.look_on = look_on;
+    Fixture fixture(options);
+    std::vector<uint32_t> threads(kMany);
+    fixture.kernel = [&](const device::Run& run) {
+      sim.pause(microseconds(20));
+      if (run.inputs[0].extents[0] < kMany) return Status();
+      const auto last = static_cast<size_t>(Fixture::at(run.inputs[0], kMany - 1, 0)) / 100;
+      ++runs.all;
+      runs.same += threads[last] == sim.thread_number() ? 1 : 0;
+      return Status();
+    };
+    run_together(kMany, [&](int caller) {
+      sim.play(caller);
+      threads[static_cast<size_t>(caller)] = sim.thread_number();
+      for (int round = 0; round < kRounds; ++round) {
+        Rows rows(1, static_cast<float>(100 * caller + round));
+        sim.expect(fixture.right(rows, fixture.call(rows)), "each caller gets its own row");
+      }
+    });
+    sim.expect(fixture.coalescer->stats().calls == kMany * kRounds, "no call was lost");
+  });
+  return runs;
+}
+
+TEST_CASE("simulated: among many callers of a core who fills a batch leads it, among few who led before") {
+  const Runs many = led_by_who_filled(1), few = led_by_who_filled(6);
+  if (heddle::test::number_in("HEDDLE_SIM_SEED")) return;
+  CAPTURE(many.all);
+  CAPTURE(few.all);
+  CAPTURE(few.same);
+  CHECK(many.share() > 0.9);
+  CHECK(few.share() < 0.5 * many.share());
+}
+
 TEST_CASE("simulated: after seven runs that were long callers still look, and the same one leads") {
   const Counted few{2 * kLookPatience, 5, 8};
   Runs again;
