@@ -2,8 +2,8 @@
 
 A case is an OpInfo whose float32 samples have gradients: its first samples, each called and then
 differentiated with the same cotangents on both sides. Autograd's formulas are PyTorch's own; the operators
-that they call are the device's. One that the device does not have raises NotImplementedError and names itself:
-gradients.tsv has for each case that it is right, or those names.
+that they call are the device's. One that the device does not have raises NotImplementedError and names
+itself: gradients.tsv has for each case that it is right, or those names.
 """
 
 from __future__ import annotations
