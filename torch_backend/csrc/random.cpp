@@ -244,7 +244,8 @@ at::Tensor draw_kinds(const at::Tensor& self, int64_t samples, bool replacement,
       double sum = 0;
       for (const double each : left) {
         TORCH_CHECK(each >= 0 && std::isfinite(each),
-                    "probability tensor contains either `inf`, `nan` or element < 0");
+                    "invalid multinomial distribution: probability tensor contains either `inf`, `nan` or "
+                    "element < 0");
         sum += each;
       }
       TORCH_CHECK(sum > 0, "invalid multinomial distribution (sum of probabilities <= 0)");

@@ -169,6 +169,12 @@ void check_mask(c10::ArrayRef<c10::IValue> arguments) {  // self, mask
   TORCH_CHECK(type == at::kBool, "only boolean masks are supported, but got a mask with dtype ", type);
 }
 
+void check_masked_scatter(c10::ArrayRef<c10::IValue> arguments) {  // self, mask
+  const at::ScalarType type = tensor_at(arguments, 1).scalar_type();
+  TORCH_CHECK(type == at::kBool, "masked_scatter_ only supports boolean masks, but got mask with dtype ",
+              type);
+}
+
 void check_masked_fill(c10::ArrayRef<c10::IValue> arguments) {  // self, mask, value
   check_mask(arguments);
   check_fit_self<2>(arguments);
@@ -180,8 +186,29 @@ void check_celu(c10::ArrayRef<c10::IValue> arguments) {  // self, alpha
 
 void check_softshrink(c10::ArrayRef<c10::IValue> arguments) {  // self, lambd
   const double bound = scalar_at(arguments, 1).toDouble();
-  TORCH_CHECK(bound >= 0 && std::isfinite(bound), "lambda must be finite and not negative, but found ",
-              bound);
+  TORCH_CHECK(bound >= 0 && std::isfinite(bound), "lambda must be in range [0, infinity) for input dtype ",
+              dtype_of(arguments, 0), ", but found ", bound);
+}
+
+// The Meta kernel looks at the channels first, and at some of these not at all. In the order and the words of
+// PyTorch's devices.
+void check_convolution(c10::ArrayRef<c10::IValue> arguments) {
+  // input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
+  const auto least = [&](size_t i) {
+    int64_t found = 1;
+    for (const int64_t each : arguments[i].toIntList()) found = std::min(found, each);
+    return found;
+  };
+  const at::Tensor& weight = tensor_at(arguments, 1);
+  TORCH_CHECK(least(4) >= 0, "negative padding is not supported");
+  TORCH_CHECK(least(7) >= 0, "negative output_padding is not supported");
+  TORCH_CHECK(least(3) > 0, "non-positive stride is not supported");
+  TORCH_CHECK(least(5) > 0, "dilation should be greater than zero");
+  TORCH_CHECK(weight.dim() >= 3, "weight should have at least three dimensions");
+  const int64_t groups = arguments[8].toInt();
+  TORCH_CHECK(groups > 0, "non-positive groups is not supported");
+  TORCH_CHECK(weight.size(0) >= groups, "Given groups=", groups, ", expected weight to be at least ", groups,
+              " at dimension 0, but got weight of size ", weight.sizes(), " instead");
 }
 
 void check_embedding(c10::ArrayRef<c10::IValue> arguments) {  // weight
@@ -197,7 +224,8 @@ void check_extremes(c10::ArrayRef<c10::IValue> arguments) {  // self, dim, keepd
   const at::ScalarType type = tensor_at(arguments, 0).scalar_type();
   for (size_t i = 3; i < arguments.size(); ++i) {
     const at::ScalarType given = tensor_at(arguments, i).scalar_type();
-    TORCH_CHECK(given == type, "Expected out tensor to have dtype ", type, ", but got ", given, " instead");
+    TORCH_CHECK(given == type, "Expected out tensor to have dtype ", tensor_at(arguments, 0).dtype(),
+                ", but got ", tensor_at(arguments, i).dtype(), " instead");
   }
   if (kExtremesLieApart && arguments.size() == 5) {
     const at::MemOverlapStatus status =
@@ -225,6 +253,8 @@ constexpr std::pair<std::string_view, Overload::Check> kChecks[] = {
     {"aten::clamp_max", check_bounds<Bound::greatest>},
     {"aten::clamp_min", check_bounds<Bound::least>},
     {"aten::constant_pad_nd", check_fit_self<2>},
+    {"aten::convolution", check_convolution},
+    {"aten::convolution_overrideable", check_convolution},
     {"aten::embedding", check_embedding},
     {"aten::fill.Scalar", check_fit_self<1>},
     {"aten::full", check_fits_dtype<1, 2>},
@@ -238,7 +268,7 @@ constexpr std::pair<std::string_view, Overload::Check> kChecks[] = {
     {"aten::logspace", check_ends<4>},
     {"aten::masked_fill.Scalar", check_masked_fill},
     {"aten::masked_fill.Tensor", check_masked_fill},
-    {"aten::masked_scatter", check_mask},
+    {"aten::masked_scatter", check_masked_scatter},
     {"aten::new_full", check_fits_dtype<2, 3>},
     {"aten::pow.Tensor_Scalar", check_exponent},
     {"aten::rsub.Scalar", check_subtraction},

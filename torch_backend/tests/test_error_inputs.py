@@ -1,6 +1,7 @@
 """OpInfo's error samples of every OpInfo in scope: refused by the device as well, cold and warm."""
 
 import itertools
+import re
 import warnings
 
 import pytest
@@ -28,6 +29,19 @@ EXCEPTIONS = {
     ): "an internal assertion of PyTorch's CPU kernel; other devices raise narrow's IndexError",
 }
 
+# (OpInfo, error sample): why the device's error has other words.
+_OF_OUT = "what out= cannot hold is refused in the words of PyTorch's Meta kernels"
+_OF_INDEX = "an index is the data's mistake: the runtime's words name it and the range"
+OTHER_WORDS = {
+    ("amax", 5): _OF_OUT,
+    ("amin", 5): _OF_OUT,
+    ("gather", 4): _OF_INDEX,
+    ("scatter", 3): _OF_INDEX,
+    ("scatter_add", 3): _OF_INDEX,
+    ("multinomial", 6): "there is no greatest number of categories",
+    ("narrow_copy", 6): "the words of narrow(), which other devices than the CPU have",
+}
+
 
 def _moved(tree, device):
     """Copies on the device. Tensors that share memory share it there, too, and one tensor stays one."""
@@ -36,7 +50,7 @@ def _moved(tree, device):
     def move(x):
         if not isinstance(x, torch.Tensor):
             return torch.device(device) if isinstance(x, torch.device) and x.type == "cpu" else x
-        if x.layout != torch.strided:
+        if x.layout != torch.strided or x.is_meta:
             return x
         key = x.untyped_storage().data_ptr(), x.dtype
         if key not in storages or not key[0]:
@@ -83,7 +97,9 @@ def test_an_error_sample_raises_the_error_that_pytorch_names(name, device):
                 if (name, i) in EXCEPTIONS:
                     continue
                 error = _called(info, sample, device)
-                if not isinstance(error, expected.error_type):
+                if not isinstance(error, expected.error_type) or (
+                    (name, i) not in OTHER_WORDS and not re.search(expected.error_regex, str(error))
+                ):
                     wanted = f"{expected.error_type.__name__}: {expected.error_regex}"
                     wrong.append(f"{when} {i}: {error!r} instead of {wanted}")
             _run_samples_that_succeed(info, device)
