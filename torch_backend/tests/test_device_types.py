@@ -40,7 +40,8 @@ class TestCommon(TestCase):
             for each in (sample, other):
                 torch.manual_seed(3)
                 results.append(on_cpu(op(each.input, *each.args, **each.kwargs)))
-            self.assertEqual(*results)  # noqa: PT009: it has the tolerances of the OpInfo's decorators
+            # The assertion that has the tolerances of the OpInfo's decorators.
+            self.assertEqual(*results)  # noqa: PT009
 
 
 instantiate_device_type_tests(TestCommon, globals(), only_for=("privateuse1",))
