@@ -88,7 +88,7 @@ std::optional<Axes> order_of_result(const Overload& overload, c10::ArrayRef<c10:
   return targets[0].numel() == 0 ? order_of(result) : std::nullopt;
 }
 
-at::Tensor in_order(const at::Tensor& tensor, const Axes& order) {
+at::Tensor in_order(const at::Tensor& tensor, c10::IntArrayRef order) {
   if (!tensor.defined() || tensor.dim() == 0 || tensor.dim() > static_cast<int64_t>(order.size()))
     return tensor;
   const int64_t lacking = static_cast<int64_t>(order.size()) - tensor.dim();
@@ -103,7 +103,7 @@ at::Tensor in_order(const at::Tensor& tensor, const Axes& order) {
   return view;
 }
 
-void undo_order(const at::Tensor& result, const Axes& order) {
+void undo_order(const at::Tensor& result, c10::IntArrayRef order) {
   if (result.dim() != static_cast<int64_t>(order.size())) return;  // a loss is a sum of all
   Axes sizes(order.size()), strides(order.size());
   for (size_t i = 0; i < order.size(); ++i) {

@@ -25,8 +25,8 @@ std::optional<Axes> order_of_result(const Overload& overload, c10::ArrayRef<c10:
 
 // A view with the axes in this order, and leading axes of extent 1 for those that the tensor lacks. What has
 // no axes, or is yet to get its size, is itself.
-at::Tensor in_order(const at::Tensor& tensor, const Axes& order);
+at::Tensor in_order(const at::Tensor& tensor, c10::IntArrayRef order);
 // Back: of a tensor that nobody else has.
-void undo_order(const at::Tensor& result, const Axes& order);
+void undo_order(const at::Tensor& result, c10::IntArrayRef order);
 
 }  // namespace heddle::torch_backend

@@ -1,8 +1,9 @@
 """What is computed element by element lies as PyTorch's CPU lays it out: `view()` takes it as there."""
 
+import heddle.torch
 import pytest
 import torch
-from threads import count_right
+from threads import count_right, run_threads
 from torch.nn import functional as F
 
 LAST, LAST_3D = torch.channels_last, torch.channels_last_3d
@@ -182,3 +183,84 @@ def test_eight_threads_compute_what_one_does(device):
         lambda thread, time: step(given(thread, time), turned(shared)),
     )
     assert done == THREADS * TIMES
+
+
+# ---- compiled
+
+COMPILED = (
+    "permute, add, permute, view",
+    "heads of an attention",
+    "turned",
+    "turned with rows",
+    "where",
+    "comparison with a number",
+    "a window, turned",
+    "channels last and a bias",
+    "channels last of one channel",
+    "a block",
+    "to another dtype",
+    "clone by rows",
+    "zeros_like",
+    "clamp_, channels last",
+)
+
+
+def function_of(program):
+    """Of the tensors that the program brings, and those."""
+    given = []
+    program(lambda x: given.append(x.clone()) or given[-1])
+
+    def call(*tensors):
+        left = iter(tensors)
+        return program(lambda _: next(left))
+
+    return call, given
+
+
+@pytest.mark.parametrize("where", ["heddle", "cpu"])
+@pytest.mark.parametrize("name", COMPILED)
+def test_a_compiled_program_gives_the_cpu_s_strides(name, where, device, fresh_dynamo):
+    call, given = function_of(PROGRAMS[name])
+    there = device if where == "heddle" else "cpu"
+    with torch.inference_mode():
+        wanted = call(*(x.clone() for x in given))
+        got = torch.compile(call, backend="heddle")(*(x.to(there, copy=True) for x in given))
+    assert got.device.type == where
+    assert got.stride() == wanted.stride()
+    torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_a_compiled_program_of_any_extent_gives_them(device, fresh_dynamo, built):
+    def call(x, y):
+        return (x.permute(0, 2, 3, 1) + 1, y.transpose(0, 1) * 2, x.to(memory_format=LAST).relu())
+
+    compiled = torch.compile(call, backend="heddle", dynamic=True)
+    with torch.inference_mode():
+        for n in (2, 5, 7):
+            x, y = numbers(n, 4, n + 9, 6), numbers(n + 20, n)
+            results = compiled(x.to(device), y.to(device))
+            for got, wanted in zip(results, call(x, y), strict=True):
+                assert got.stride() == wanted.stride()
+                torch.testing.assert_close(got.cpu(), wanted, rtol=1e-5, atol=1e-5)
+    assert len(built) == 1
+
+
+class Turns(torch.nn.Module):
+    def forward(self, x):
+        return (x.permute(0, 2, 1) + 1, x.permute(1, 0, 2) + 1)
+
+
+def test_callers_of_a_compiled_module_are_joined_and_get_them(device):
+    module = Turns().eval()
+    with heddle.torch.compile(module, numbers(2, 3, 4)) as compiled:
+        assert compiled.batchable
+        inputs = [numbers(n, 3, 4, seed=n) for n in range(1, THREADS + 1)]
+        for where in ("cpu", device):
+            moved = [x.to(where) for x in inputs]
+            gotten = run_threads(THREADS, lambda i, moved=moved: [compiled(moved[i]) for _ in range(TIMES)])
+            for x, times in zip(inputs, gotten, strict=True):
+                wanted = module(x)
+                for results in times:
+                    for got, each in zip(results, wanted, strict=True):
+                        assert got.stride() == each.stride()
+                        torch.testing.assert_close(got.cpu(), each, rtol=1e-5, atol=1e-5)
