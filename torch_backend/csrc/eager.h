@@ -10,8 +10,8 @@
 //              refusals are not kept.
 //   Strides    Results of a call that is computed element by element have the strides of PyTorch's CPU
 //              (layout.h); others lie by rows.
-//   Mutation   In-place and out= overloads compute the same graph, which writes its result to a contiguous
-//              target of its shape; to any other one it is copied, in stream order.
+//   Mutation   In-place and out= overloads compute the same graph, which writes its result to a target of its
+//              shape that lies as the result does; to any other one it is copied, in stream order.
 //   Threads    Any. A model is made once however many threads ask.
 //   Blocks     For a first compilation, and on synchronous devices until the result is there.
 #pragma once

@@ -16,6 +16,7 @@ def numbers(*shape, seed=1):
 
 X = numbers(2, 3, 4, 5)
 ROW, CHANNELS, TABLE = numbers(5), numbers(3, 1, 1), numbers(4, 6, seed=2)
+ROWS, ONE_CHANNEL = numbers(6, 4, seed=3), numbers(2, 1, 4, 5)
 WHOLE = torch.arange(24).view(4, 6)
 
 
@@ -48,8 +49,8 @@ PROGRAMS = {
     # -- unary, binary, ternary
     "turned": lambda on: turned(on(X)).tanh(),
     "turned with turned": lambda on: turned(on(X)) * turned(on(X)),
-    "turned with rows": lambda on: on(TABLE).t() + on(numbers(6, 4)),
-    "rows with turned": lambda on: on(numbers(6, 4)) + on(TABLE).t(),
+    "turned with rows": lambda on: on(TABLE).t() + on(ROWS),
+    "rows with turned": lambda on: on(ROWS) + on(TABLE).t(),
     "turned otherwise": lambda on: on(X).permute(1, 0, 2, 3) + on(numbers(2, 3, 5, 4)).permute(1, 0, 3, 2),
     "turned with a row": lambda on: on(numbers(5, 6)).t() + on(ROW),
     "turned with a column": lambda on: on(numbers(5, 6)).t() + on(numbers(6, 1)),
@@ -57,15 +58,15 @@ PROGRAMS = {
     "turned with one number on the device": lambda on: on(TABLE).t() * on(torch.tensor(2.0)),
     "turned with one number of the CPU": lambda on: on(TABLE).t() * torch.tensor(2.0),
     "one and the other turned, no more": lambda on: on(numbers(6, 1)) + on(numbers(1, 4)).t().t(),
-    "where": lambda on: torch.where(on(TABLE).t() > 0, on(TABLE).t(), on(numbers(6, 4))),
-    "where of rows under turned": lambda on: torch.where(on(TABLE).t() > 0, on(numbers(6, 4)), 0.0),
-    "lerp": lambda on: torch.lerp(on(numbers(6, 4)), on(TABLE).t(), 0.3),
-    "lerp by a tensor": lambda on: torch.lerp(on(TABLE).t(), on(numbers(6, 4)), on(TABLE).t()),
+    "where": lambda on: torch.where(on(TABLE).t() > 0, on(TABLE).t(), on(ROWS)),
+    "where of rows under turned": lambda on: torch.where(on(TABLE).t() > 0, on(ROWS), 0.0),
+    "lerp": lambda on: torch.lerp(on(ROWS), on(TABLE).t(), 0.3),
+    "lerp by a tensor": lambda on: torch.lerp(on(TABLE).t(), on(ROWS), on(TABLE).t()),
     "addcmul": lambda on: torch.addcmul(on(TABLE).t(), on(TABLE).t(), on(numbers(6, 1)), value=2),
     "addcdiv": lambda on: torch.addcdiv(on(numbers(1, 4)), on(TABLE).t(), on(TABLE).t().abs() + 1),
     "clamp": lambda on: on(TABLE).t().clamp(-0.5, 0.5),
-    "clamp by tensors": lambda on: on(TABLE).t().clamp(on(numbers(4) - 1), on(numbers(6, 4))),
-    "comparison": lambda on: on(TABLE).t() > on(numbers(6, 4)),
+    "clamp by tensors": lambda on: on(TABLE).t().clamp(on(numbers(4) - 1), on(ROWS)),
+    "comparison": lambda on: on(TABLE).t() > on(ROWS),
     "comparison with a number": lambda on: on(TABLE).t() >= 0.1,
     "logic": lambda on: torch.logical_not(on(TABLE).t() > 0),
     "bits": lambda on: on(WHOLE).t() & 5,
@@ -94,7 +95,7 @@ PROGRAMS = {
     "channels last and a bias": lambda on: last(on(X)) + on(CHANNELS),
     "a bias and channels last": lambda on: on(CHANNELS) + last(on(X)),
     "channels last and a row": lambda on: last(on(X)) * on(ROW),
-    "channels last of one channel": lambda on: last(on(numbers(2, 1, 4, 5))) + 1,
+    "channels last of one channel": lambda on: last(on(ONE_CHANNEL)) + 1,
     "channels last of one place": lambda on: last(on(numbers(2, 3, 1, 1))) + 1,
     "channels last of a volume": lambda on: on(numbers(2, 3, 2, 2, 4)).to(memory_format=LAST_3D).exp(),
     "channels last, half": lambda on: last(on(X)).half() * 2,
@@ -185,6 +186,15 @@ def test_eight_threads_compute_what_one_does(device):
     assert done == THREADS * TIMES
 
 
+def test_a_tensor_that_has_the_size_it_is_to_get_stays_as_it_is(device):
+    for on in (device, "cpu"):
+        x = turned(X.to(on))
+        before = x.stride()
+        assert x.resize_(X.shape).stride() == before
+        assert x.resize_as_(X.to(on)).stride() == before
+        torch.testing.assert_close(x.cpu(), X, rtol=0, atol=0)
+
+
 # ---- compiled
 
 COMPILED = (
@@ -247,7 +257,8 @@ def test_a_compiled_program_of_any_extent_gives_them(device, fresh_dynamo, built
 
 class Turns(torch.nn.Module):
     def forward(self, x):
-        return (x.permute(0, 2, 1) + 1, x.permute(1, 0, 2) + 1)
+        rows_last = x.permute(2, 1, 0).contiguous().permute(2, 1, 0)
+        return (x.permute(0, 2, 1) + 1, x.permute(1, 0, 2) + 1, rows_last * 2)
 
 
 def test_callers_of_a_compiled_module_are_joined_and_get_them(device):
