@@ -23,6 +23,9 @@ void append_tensor(CallKey& call, const at::Tensor& tensor) {
     return;
   }
   const Form form = form_of(tensor);
+  // An extent of 1 lets a tensor lie both ways.
+  const c10::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
+  call.any_strided |= !impl.is_contiguous() || impl.is_strides_like_channels_last();
   const char said[] = {'T', static_cast<char>(tensor.scalar_type()), static_cast<char>(form),
                        static_cast<char>(tensor.unsafeGetTensorImpl()->is_wrapped_number()),
                        static_cast<char>(tensor.dim())};
@@ -86,14 +89,13 @@ Form form_of(const at::Tensor& tensor) {
 }
 
 // By insertion, which keeps the order of equals and needs no memory, as std::stable_sort() does.
-Axes memory_order(const at::Tensor& tensor) {
-  const c10::IntArrayRef sizes = tensor.sizes(), strides = tensor.strides();
+Axes memory_order(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   const auto is_outer = [&](int64_t a, int64_t b) {
     const auto i = static_cast<size_t>(a), j = static_cast<size_t>(b);
     return strides[i] != strides[j] ? strides[i] > strides[j] : sizes[i] > sizes[j];
   };
   Axes order;
-  for (int64_t axis = 0; axis < tensor.dim(); ++axis) {
+  for (int64_t axis = 0; axis < static_cast<int64_t>(sizes.size()); ++axis) {
     size_t place = order.size();
     order.push_back(axis);
     for (; place > 0 && is_outer(axis, order[place - 1]); --place) order[place] = order[place - 1];
@@ -106,6 +108,7 @@ void CallKey::clear() {
   whole.clear();
   extents.clear();
   kind_bytes = 0;
+  any_strided = false;
 }
 
 void CallKey::end_kind() {

@@ -22,8 +22,9 @@ enum class Form : uint8_t {
 };
 Form form_of(const at::Tensor& tensor);
 using Axes = c10::SmallVector<int64_t, 8>;
-// Axes from the outermost in memory to the innermost; only for Form::permuted.
-Axes memory_order(const at::Tensor& tensor);
+// Axes from the outermost in memory to the innermost, of what is dense.
+Axes memory_order(c10::IntArrayRef sizes, c10::IntArrayRef strides);
+inline Axes memory_order(const at::Tensor& tensor) { return memory_order(tensor.sizes(), tensor.strides()); }
 
 // Of numbers that vary, a graph knows 0 and 1. -0.0 is neither.
 bool is_known(double number);
@@ -32,6 +33,7 @@ struct CallKey {
   std::string whole;             // what is said of all but the extents, then the extents
   std::vector<int64_t> extents;  // of each tensor's axes, in the order of the arguments
   size_t kind_bytes = 0;
+  bool any_strided = false;  // a tensor does not lie by rows alone
 
   std::string_view kind() const { return std::string_view(whole).substr(0, kind_bytes); }
   void clear();

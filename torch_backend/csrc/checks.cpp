@@ -180,6 +180,10 @@ bool is_elsewhere(const Overload& overload, c10::ArrayRef<c10::IValue> arguments
     if (given.isDevice() && (given.toDevice().type() != kType || index_of(given.toDevice()) != index))
       return true;
   }
+  if (overload.memory_format_argument >= 0) {
+    const c10::IValue& format = arguments[static_cast<size_t>(overload.memory_format_argument)];
+    if (!format.isNone() && format.toMemoryFormat() != c10::MemoryFormat::Preserve) return true;
+  }
   if (overload.layout_argument < 0) return false;
   const c10::IValue& layout = arguments[static_cast<size_t>(overload.layout_argument)];
   return !layout.isNone() && layout.toLayout() != c10::kStrided;

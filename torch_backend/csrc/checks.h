@@ -24,7 +24,8 @@ void add_checks(Overload& overload);
 // What is checked of this operator's values; null: nothing (value_checks.cpp).
 Overload::Check value_check(std::string_view op);
 
-// Whether the call asks for a tensor of another device or another layout: torch.ones_like(x, device="cpu").
+// Whether the call asks for a tensor of another device, layout or memory format: torch.ones_like(x,
+// device="cpu").
 // make_elsewhere() runs it as PyTorch's composition of other operators.
 bool is_elsewhere(const Overload& overload, c10::ArrayRef<c10::IValue> arguments, c10::DeviceIndex index);
 void make_elsewhere(const c10::OperatorHandle& op, c10::Stack& stack);

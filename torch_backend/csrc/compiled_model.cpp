@@ -1,8 +1,10 @@
 #include "compiled_model.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include "activities.h"
+#include "layout.h"
 #include "pinned.h"
 #include "storage.h"
 
@@ -17,6 +19,19 @@ at::Tensor to_cpu(const Tensor& result) {
   const Shape shape = whole.shape();
   const auto options = at::TensorOptions().dtype(to_torch(whole.dtype()));
   return at::from_blob(data, shape, [whole = std::move(whole)](void*) {}, options);
+}
+
+at::Tensor lying(const at::Tensor& result, const ResultOrder& order) {
+  if (order.axes.empty()) return result;
+  if (order.is_the_model_s) {
+    undo_order(result, order.axes);
+    return result;
+  }
+  std::vector<int64_t> sizes;
+  for (const int64_t axis : order.axes) sizes.push_back(result.size(axis));
+  const at::Tensor made = at::empty(sizes, result.options());
+  undo_order(made, order.axes);
+  return made.copy_(result);
 }
 
 }  // namespace
@@ -42,7 +57,10 @@ std::vector<at::Tensor> CompiledModel::operator()(const std::vector<at::Tensor>&
   activity.reset();
   std::vector<at::Tensor> made;
   made.reserve(results.size());
-  for (const Tensor& result : results) made.push_back(index ? to_torch(result, *index) : to_cpu(result));
+  for (const Tensor& result : results) {
+    const ResultOrder& order = orders_[made.size()];
+    made.push_back(lying(index ? to_torch(result, *index) : to_cpu(result), order));
+  }
   return made;
 }
 

@@ -13,15 +13,23 @@
 
 namespace heddle::torch_backend {
 
+// How a result lies: its axes from the outermost in memory to the innermost. None: by rows.
+struct ResultOrder {
+  std::vector<int64_t> axes;
+  bool is_the_model_s = false;  // which gives the axes in this order; else the result is copied
+};
+
 class CompiledModel {
  public:
-  explicit CompiledModel(Model model) : model_(std::move(model)), coalesces_(model_.coalescing_stats()) {}
+  CompiledModel(Model model, std::vector<ResultOrder> orders)
+      : model_(std::move(model)), orders_(std::move(orders)), coalesces_(model_.coalescing_stats()) {}
 
   std::vector<at::Tensor> operator()(const std::vector<at::Tensor>& inputs) const;
   const Model& model() const { return model_; }
 
  private:
   Model model_;
+  std::vector<ResultOrder> orders_;  // of each result
   bool coalesces_;
 };
 

@@ -11,6 +11,7 @@
 #include "cpu_operators.h"
 #include "described.h"
 #include "graph_of_one.h"
+#include "layout.h"
 #include "process_end.h"
 #include "recent_calls.h"
 #include "storage.h"
@@ -325,7 +326,63 @@ void push_results(c10::Stack& stack, const c10::FunctionSchema& schema, std::vec
   for (at::Tensor& each : results) stack.emplace_back(std::move(each));
 }
 
+// As PyTorch's resize_output(), and a target that was given its size lies as the result does.
+bool resize_like(const at::Tensor& target, const at::Tensor& result) {
+  if (!at::native::resize_output(target, result.sizes())) return false;
+  if (!result.is_contiguous())
+    target.unsafeGetTensorImpl()->set_sizes_and_strides(result.sizes(), result.strides());
+  return true;
+}
+
 }  // namespace
+
+void EagerKernel::set_key(CallKey& key, c10::ArrayRef<c10::IValue> arguments,
+                          c10::ArrayRef<at::Tensor> targets, Place on) const {
+  key.clear();
+  const Overload* self = &overload_;
+  key.whole.append(reinterpret_cast<const char*>(&self), sizeof self);
+  key.whole.push_back(static_cast<char>(on.index));
+  append_arguments(key, numbers_, arguments, overload_.entry->numbers);
+  check_overlap(overload_, targets, arguments, key.whole);
+  key.end_kind();
+}
+
+std::vector<at::Tensor> EagerKernel::run_for(const CallKey& key, c10::ArrayRef<c10::IValue> arguments,
+                                             c10::ArrayRef<at::Tensor> targets, Place on) const {
+  try {
+    return run(*compiled_of(key, overload_, arguments, on.device), overload_, arguments, targets, on.device,
+               on.index);
+  } catch (const Error&) {
+    // A graph whose extents are free is there before anyone has asked whether these ones fit.
+    described(overload_, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
+    throw;
+  }
+}
+
+std::vector<at::Tensor> EagerKernel::results_of(c10::ArrayRef<c10::IValue> arguments,
+                                                c10::ArrayRef<at::Tensor> targets, Place on) const {
+  thread_local CallKey key;
+  set_key(key, arguments, targets, on);
+  if (key.any_strided && overload_.is_elementwise) {
+    if (const std::optional<Axes> order = order_of_result(overload_, arguments, targets))
+      return results_in(*order, arguments, targets, on);
+  }
+  return run_for(key, arguments, targets, on);
+}
+
+std::vector<at::Tensor> EagerKernel::results_in(const Axes& order, c10::ArrayRef<c10::IValue> arguments,
+                                                c10::ArrayRef<at::Tensor> targets, Place on) const {
+  const auto turned = [&](const at::Tensor& tensor) { return in_order(tensor, order); };
+  c10::SmallVector<c10::IValue, 8> its_arguments;
+  for (const c10::IValue& each : arguments) its_arguments.push_back(mapped(each, turned));
+  c10::SmallVector<at::Tensor, 2> its_targets;
+  for (const at::Tensor& each : targets) its_targets.push_back(turned(each));
+  thread_local CallKey key;
+  set_key(key, its_arguments, its_targets, on);
+  std::vector<at::Tensor> results = run_for(key, its_arguments, its_targets, on);
+  for (const at::Tensor& each : results) undo_order(each, order);
+  return results;
+}
 
 void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet /*keys*/, c10::Stack* stack) {
   // Most callers come without it. With it, a thread that waits for another's compilation would keep that one
@@ -349,24 +406,8 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   const std::vector<at::Tensor> targets = targets_of(overload_, arguments);
   const Device& device = device_at(index);
   const Writes writes(targets);
-  std::vector<at::Tensor> results = translated(overload_, [&] {
-    thread_local CallKey key;
-    key.clear();
-    const Overload* self = &overload_;
-    key.whole.append(reinterpret_cast<const char*>(&self), sizeof self);
-    key.whole.push_back(static_cast<char>(index));
-    append_arguments(key, numbers_, arguments, overload_.entry->numbers);
-    check_overlap(overload_, targets, arguments, key.whole);
-    key.end_kind();
-    try {
-      return run(*compiled_of(key, overload_, arguments, device), overload_, arguments, targets, device,
-                 index);
-    } catch (const Error&) {
-      // A graph whose extents are free is there before anyone has asked whether these ones fit.
-      described(overload_, arguments);  // raises PyTorch's own error, where it is PyTorch that refuses
-      throw;
-    }
-  });
+  std::vector<at::Tensor> results =
+      translated(overload_, [&] { return results_of(arguments, targets, {device, index}); });
   const bool is_functional = overload_.kind == Overload::Kind::functional;
   const size_t wanted = is_functional ? schema.returns().size() : targets.size();
   const bool is_written = !is_functional && results.empty();
@@ -379,7 +420,7 @@ void EagerKernel::operator()(const c10::OperatorHandle& op, c10::DispatchKeySet 
   }
   translated([&] {
     for (size_t i = 0; i < targets.size() && !is_written; ++i) {
-      if (overload_.kind == Overload::Kind::out && at::native::resize_output(targets[i], results[i].sizes()))
+      if (overload_.kind == Overload::Kind::out && resize_like(targets[i], results[i]))
         check_resized(overload_, targets[i], arguments);
       put(results[i], targets[i], index);
     }

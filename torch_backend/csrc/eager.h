@@ -8,8 +8,10 @@
 //   Refused    A call that PyTorch refuses raises PyTorch's error and leaves nothing behind: devices and
 //              shared memory are checked before each call (checks.h), the rest by the Meta kernel, whose
 //              refusals are not kept.
-//   Mutation   In-place and out= overloads compute the same graph, which writes its result to a contiguous
-//              target of its shape; to any other one it is copied, in stream order.
+//   Strides    Results of a call that is computed element by element have the strides of PyTorch's CPU
+//              (layout.h); others lie by rows.
+//   Mutation   In-place and out= overloads compute the same graph, which writes its result to a target of its
+//              shape that lies as the result does; to any other one it is copied, in stream order.
 //   Threads    Any. A model is made once however many threads ask.
 //   Blocks     For a first compilation, and on synchronous devices until the result is there.
 #pragma once
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "call_key.h"
 #include "table.h"
 
 namespace heddle::torch_backend {
@@ -42,7 +45,8 @@ struct Overload {
   size_t apart_from = SIZE_MAX;  // from this argument on, no input may be a target as well
   // Positions of the arguments that say where a new tensor is to be and how it is laid out; -1: none.
   int device_argument = -1, layout_argument = -1;
-  int dtype_argument = -1;
+  int dtype_argument = -1, memory_format_argument = -1;
+  bool is_elementwise = false;        // layout.h
   CpuOperator* on_complex = nullptr;  // runs calls with complex numbers; null: nothing does
 };
 
@@ -53,6 +57,20 @@ class EagerKernel final : public c10::OperatorKernel {
   void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet keys, c10::Stack* stack);
 
  private:
+  struct Place {
+    const Device& device;
+    c10::DeviceIndex index;
+  };
+  // None where they are in the targets.
+  std::vector<at::Tensor> results_of(c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> targets,
+                                     Place on) const;
+  std::vector<at::Tensor> results_in(const Axes& order, c10::ArrayRef<c10::IValue> arguments,
+                                     c10::ArrayRef<at::Tensor> targets, Place on) const;
+  std::vector<at::Tensor> run_for(const CallKey& key, c10::ArrayRef<c10::IValue> arguments,
+                                  c10::ArrayRef<at::Tensor> targets, Place on) const;
+  void set_key(CallKey& key, c10::ArrayRef<c10::IValue> arguments, c10::ArrayRef<at::Tensor> targets,
+               Place on) const;
+
   const Overload overload_;
   const uint64_t numbers_;  // bits of the arguments of schema type Scalar
 };

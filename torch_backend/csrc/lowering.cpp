@@ -96,8 +96,12 @@ Node Lowering::reckon(const std::string& operation, py::handle left, py::handle 
   return {add(found->second, {a, b}), true};
 }
 
-void Lowering::output(const Node& node, const std::string& name) {
-  graph_.output(add("Identity", {node.value}), name);  // one of its own: an input may be an output too
+void Lowering::output(const Node& node, const std::string& name, ResultOrder order) {
+  // A node of its own: an input may be an output too.
+  graph_.output(order.is_the_model_s ? add("Transpose", {node.value}, {{"perm", order.axes}})
+                                     : add("Identity", {node.value}),
+                name);
+  orders_.push_back(std::move(order));
 }
 
 }  // namespace heddle::torch_backend

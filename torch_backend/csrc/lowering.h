@@ -9,6 +9,7 @@
 
 #include <map>
 
+#include "compiled_model.h"
 #include "python_argument.h"
 
 namespace heddle::torch_backend {
@@ -31,9 +32,10 @@ class Lowering {
   // "add", "sub", "mul", "floordiv", "mod", "max", "min", "truediv" of numbers, known ones or Nodes.
   Node reckon(const std::string& operation, pybind11::handle left, pybind11::handle right);
 
-  void output(const Node& node, const std::string& name);
+  void output(const Node& node, const std::string& name, ResultOrder order);
   std::string type(const Node& node) const { return graph_.type(node.value); }
   Model build(const ModelOptions& options) { return graph_.build(options); }
+  const std::vector<ResultOrder>& orders() const { return orders_; }  // of the outputs
 
  private:
   Value add(std::string_view op, const std::vector<Value>& inputs, const AttributeList& attributes = {}) {
@@ -42,6 +44,7 @@ class Lowering {
   Value number(pybind11::handle known_or_node);
 
   GraphBuilder graph_;
+  std::vector<ResultOrder> orders_;
   bool has_numbers_ = false;
   std::map<std::pair<uint32_t, int>, Value> sizes_;  // read once for each tensor and axis
 };

@@ -41,7 +41,7 @@ std::unique_ptr<CompiledModel> build(Lowering& lowering, int device_index, const
     for (const auto& [input, axis, pad] : *ragged) options.ragged->push_back({input, axis, pad});
   }
   const FreeGil free;
-  return std::make_unique<CompiledModel>(lowering.build(options));
+  return std::make_unique<CompiledModel>(lowering.build(options), lowering.orders());
 }
 
 py::object coalescing_stats(const CompiledModel& compiled) {
@@ -95,7 +95,11 @@ void bind_lowering(py::module_& m) {
       .def("size_of", &Lowering::size_of, py::arg("tensor"), py::arg("axis"))
       .def("as_number", &Lowering::as_number, py::arg("scalar"))
       .def("reckon", &Lowering::reckon, py::arg("operation"), py::arg("left"), py::arg("right"))
-      .def("output", &Lowering::output, py::arg("node"), py::arg("name"))
+      .def(
+          "output",
+          [](Lowering& lowering, const Node& node, const std::string& name, std::vector<int64_t> order,
+             bool is_the_model_s) { lowering.output(node, name, {std::move(order), is_the_model_s}); },
+          py::arg("node"), py::arg("name"), py::arg("order"), py::arg("in_model"))
       .def("type", &Lowering::type, py::arg("node"))
       .def("build", &build, py::arg("device_index") = 0, py::kw_only(), py::arg("precision") = "f32",
            py::arg("coalesce") = true, py::arg("exact") = false, py::arg("ragged") = py::none(),

@@ -177,10 +177,12 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 const at::Tensor& resize_(const at::Tensor& self, at::IntArrayRef sizes,
                           std::optional<c10::MemoryFormat> format) {
   auto* impl = self.unsafeGetTensorImpl();
-  impl->set_sizes_contiguous(sizes);
-  const size_t bytes = at::detail::computeStorageNbytesContiguous(sizes, self.dtype().itemsize(),
-                                                                  static_cast<size_t>(self.storage_offset()));
-  if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  if (self.sizes() != sizes) {  // else its strides stay, too
+    impl->set_sizes_contiguous(sizes);
+    const size_t bytes = at::detail::computeStorageNbytesContiguous(
+        sizes, self.dtype().itemsize(), static_cast<size_t>(self.storage_offset()));
+    if (bytes > self.storage().nbytes()) resize_storage(self.storage(), bytes);
+  }
   if (format) impl->empty_tensor_restride(*format);
   return self;
 }

@@ -9,6 +9,7 @@
 #include "checks.h"
 #include "cpu_operators.h"
 #include "eager.h"
+#include "layout.h"
 #include "masks.h"
 
 namespace heddle::torch_backend {
@@ -216,6 +217,9 @@ class Registrar {
     add_checks(overload);
     overload.device_argument = overload.op.schema().argumentIndexWithName("device").value_or(-1);
     overload.layout_argument = overload.op.schema().argumentIndexWithName("layout").value_or(-1);
+    overload.memory_format_argument =
+        overload.op.schema().argumentIndexWithName("memory_format").value_or(-1);
+    overload.is_elementwise = is_elementwise(overload.op, overload.entry->op, overload.kind);
     overload.dtype_argument = overload.op.schema().argumentIndexWithName("dtype").value_or(-1);
     if (is_complex_on_cpu(base_name(overload.op.schema().name()).substr(6)) &&
         overload.op.hasKernelForDispatchKey(c10::DispatchKey::CPU))

@@ -19,6 +19,7 @@ from typing import Any
 from unittest import mock
 
 import torch
+from opinfo_strides import lie_otherwise
 from torch.testing import assert_close
 from torch.testing._internal import common_utils
 from torch.testing._internal.common_device_type import toleranceOverride
@@ -367,6 +368,7 @@ def _judge(
     difference = _found_different(info, case, sample, expected, actual, device)
     if difference and (info.name in UNINITIALISED | DRAWN or _is_random(info, sample, expected)):
         difference = "" if _meta(actual) == _meta(expected) else f"{_meta(actual)}, not {_meta(expected)}"
+    difference = difference or lie_otherwise(info.name, _tensors(actual), _tensors(expected))
     if difference:
         outcome.wrong.append(f"{label}: {difference}")
 

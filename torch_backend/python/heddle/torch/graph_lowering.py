@@ -127,6 +127,24 @@ def dims_of(tensor: torch.Tensor, names: Mapping[str, str] | None = None) -> tup
     )
 
 
+def order_in_memory(tensor: torch.Tensor) -> list[int]:
+    """Axes of a traced tensor from the outermost in memory to the innermost; none where it lies by rows, or
+    not in one piece. Symbols are compared as they are written: asking whether two are equal would be a guard.
+    """
+    left = list(range(tensor.dim()))
+    order: list[int] = []
+    step: int | torch.SymInt = 1
+    while left:
+        fitting = [axis for axis in reversed(left) if str(tensor.stride(axis)) == str(step)]
+        if not fitting:
+            return []
+        axis = next((each for each in fitting if str(tensor.shape[each]) == "1"), fitting[0])
+        left.remove(axis)
+        order.insert(0, axis)
+        step = step * tensor.shape[axis]
+    return [] if order == sorted(order) else order
+
+
 class GraphLowering:
     def __init__(self, graph: fx.Graph, owner: torch.nn.Module, name: str):
         self.graph = graph
@@ -254,15 +272,22 @@ class GraphLowering:
                 self.outputs.plan.append(("known", role.tensor if isinstance(role, Weight) else role.value))
             elif isinstance(self.values[each], _C.Node):
                 if each not in made:
-                    self.lowering.output(self.values[each], f"output_{len(made)}")
-                    made[each] = ("number" if self.values[each].number else "result", len(made))
                     value = each.meta.get("val")
+                    self._model_output(self.values[each], f"output_{len(made)}", value)
+                    made[each] = ("number" if self.values[each].number else "result", len(made))
                     if isinstance(value, torch.Tensor) and value.is_cpu != left_on_cpu:
                         self.outputs.elsewhere[made[each][1]] = value.device
                 self.outputs.plan.append(made[each])
             else:
                 self.outputs.plan.append(("known", self.values[each]))
         self.outputs.made = len(made)
+
+    def _model_output(self, node: _C.Node, name: str, traced: Any) -> None:
+        """It lies as PyTorch's tracer says. The model itself leaves it so unless its first axis, which may
+        count the rows of joined calls, would not be the first one in memory."""
+        order = order_in_memory(traced) if isinstance(traced, torch.Tensor) else []
+        in_model = bool(order) and (order[0] == 0 or isinstance(traced.shape[0], int))
+        self.lowering.output(node, name, order, in_model)
 
 
 def _type_of(value: Any) -> tuple[torch.dtype, list[int | None]]:
