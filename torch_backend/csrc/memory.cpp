@@ -222,7 +222,7 @@ bool is_set_to(const at::Tensor& self, const at::Tensor& other) {
 }
 
 void record_stream(at::Tensor& self, c10::Stream stream) {
-  translated([&] { bytes_of(self.storage()).record_stream(stream_named(stream)); });
+  translated([&] { bytes_of(self.storage()).record_stream(*NamedStream(stream)); });
 }
 
 bool equal(const at::Tensor& self, const at::Tensor& other) {

@@ -12,7 +12,9 @@ import sys
 import pytest
 import torch
 
-WORK_UNDER_WAY = """import ctypes, os, threading
+import heddle
+
+HELD_PASSES = """import ctypes, os, threading
 import torch
 double = ctypes.CDLL(None)
 KERNEL_NEVER_ENDS = 7  # Fault of tests/metal_double/control.h
@@ -20,10 +22,6 @@ set_fault = double["_ZN6heddle12metal_double3setENS0_5FaultEb"]
 is_on = double["_ZN6heddle12metal_double5is_onENS0_5FaultE"]
 is_on.restype = ctypes.c_bool
 end_stuck_kernels = double["_ZN6heddle12metal_double17end_stuck_kernelsEv"]
-x = torch.ones(64, 64, device="heddle")
-x + 1  # compiled from here on
-torch.heddle.synchronize()
-other = torch.heddle.Stream()
 
 def end_the_pass(over):  # which may not have begun: the double ends those that run at the call
     while not over.wait(0.001):
@@ -40,6 +38,12 @@ def failure_of(wait):
     finally:
         over.set()
         thread.join()
+"""
+
+WORK_UNDER_WAY = """x = torch.ones(64, 64, device="heddle")
+x + 1  # compiled from here on
+torch.heddle.synchronize()
+other = torch.heddle.Stream()
 
 def waiting(wait):
     return lambda held, event: failure_of(lambda: wait(held, event))
@@ -115,7 +119,7 @@ def told_by(program):
 
 @pytest.fixture(scope="module")
 def outcome():
-    return told_by(WORK_UNDER_WAY)
+    return told_by(HELD_PASSES + WORK_UNDER_WAY)
 
 
 def assert_told(outcome, name, expected):
@@ -156,6 +160,73 @@ def test_a_stream_goes_on_only_after_the_event_that_it_waits_for(wait, outcome):
 def test_recorded_memory_is_not_used_again_while_foreign_work_is_under_way(size, outcome):
     """Freed memory is used again at once, but not while the stream that was recorded is at work."""
     assert_told(outcome, f"record_stream of {size}", (True, False, True))
+
+
+# ---- leases
+
+LEASES = """import heddle
+heddle.Device.configure(exhaustion="fail")
+x = torch.ones(64, 64, device="heddle")
+x + 1
+torch.heddle.synchronize()
+
+def leased():
+    return heddle.Device().stats()["streams_leased"]
+
+def hold_all(places):
+    \"\"\"So many threads have streams of their own at once. The one with stream 1 keeps it.\"\"\"
+    numbers, all_hold, others_end = [], threading.Barrier(places + 1), threading.Event()
+    def body():
+        number = torch.heddle.current_stream().stream_id
+        numbers.append(number)
+        all_hold.wait(60)
+        if number == 1:
+            others_end.wait()
+    [threading.Thread(target=body).start() for _ in range(places)]
+    all_hold.wait(60)
+    return len(set(numbers))
+
+def wait_for_leases(count):
+    while leased() != count:  # a thread's ends just after a join
+        os.sched_yield()
+
+places = heddle.Device().streams - 1
+held = torch.heddle.Stream()
+set_fault(KERNEL_NEVER_ENDS, True)
+with held:
+    x + 1
+while is_on(KERNEL_NEVER_ENDS):
+    os.sched_yield()
+print("kept while it works", (leased(), hold_all(places - 1), held.query()), sep=": ", flush=True)
+wait_for_leases(1)
+print("given up where all are wanted", (hold_all(places), held.query()), sep=": ", flush=True)
+wait_for_leases(1)  # the one that the stream had
+event = held.record_event()
+with held:
+    follower = torch.heddle.current_stream().record_event()
+print("in order", (held.query(), event.query(), follower.query()), sep=": ", flush=True)
+print("its failure", failure_of(event.synchronize), sep=": ", flush=True)
+os._exit(0)
+"""
+
+
+@pytest.fixture(scope="module")
+def leases():
+    return told_by(HELD_PASSES + LEASES)
+
+
+@pytest.mark.parametrize(
+    ("what", "expected"),
+    [
+        ("kept while it works", lambda places: (1, places - 1, False)),
+        ("given up where all are wanted", lambda places: (places, False)),
+        ("in order", lambda _: (False, False, False)),
+        ("its failure", lambda _: True),
+    ],
+)
+def test_a_stream_keeps_its_lease_while_it_works_and_its_order_without(what, expected, leases):
+    """One that torch.Stream made. It gives the lease up to a thread that would get none."""
+    assert_told(leases, what, expected(heddle.Device().streams - 1))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.bool])
