@@ -71,6 +71,7 @@ struct ThreadChoice {
   c10::DeviceIndex device = 0;
   std::array<std::optional<Choice>, kDevices> set;  // by PyTorch's set_stream
   std::array<std::optional<Choice>, kDevices> own;  // Heddle's choice for the thread, looked up once
+  std::array<std::vector<int64_t>, kDevices> lost;  // numbers of its own streams that have failed
 
   ThreadChoice() { count_caller(); }
   ~ThreadChoice() {
@@ -99,11 +100,22 @@ struct ThreadChoice {
       names.remove(index, *next->stream);
     }
   }
-  // After its streams have failed: the next call gets others.
+  // Its number goes on meaning what the thread calls on by itself.
+  void lose(c10::DeviceIndex index) {
+    const auto i = static_cast<size_t>(index);
+    if (!own[i]) return;
+    if (!has_lost(index, own[i]->number)) lost[i].push_back(own[i]->number);
+    forget(index);
+  }
+  bool has_lost(c10::DeviceIndex index, int64_t number) const {
+    return std::ranges::find(lost[static_cast<size_t>(index)], number) !=
+           lost[static_cast<size_t>(index)].end();
+  }
+  // Failed streams are not used again: the next call gets others.
   void replace_failed() {
     for (size_t i = 0; i < kDevices; ++i) {
       const auto index = static_cast<c10::DeviceIndex>(i);
-      forget(index);
+      if (own[i] && has_failed(*own[i]->stream)) lose(index);
       if (!set[i]) continue;
       if (StreamNames::is_made(set[i]->number)) {
         set[i]->stream.reset();
@@ -120,6 +132,20 @@ ThreadChoice& mine() {
 }
 
 size_t slot(c10::DeviceIndex index) { return static_cast<size_t>(index); }
+
+const Stream& own_stream_of(c10::DeviceIndex index) {
+  ThreadChoice& choice = mine();
+  std::optional<Choice>& own = choice.own[slot(index)];
+  if (!own) [[unlikely]] {
+    const Device& device = device_at(index);
+    const FreeGil without_gil;  // a thread that waits for a lease waits for others
+    const StreamNames::Wanted wanted(stream_names(), index);
+    Stream stream = current_stream(device);
+    const int64_t number = stream.id();
+    choice.choose(choice.own, index, Choice{number, std::move(stream)});
+  }
+  return *own->stream;
+}
 
 c10::Stream name_of(int64_t number, c10::DeviceIndex index) {
   return c10::Stream(c10::Stream::UNSAFE, c10::Device(kType, index), number);
@@ -167,16 +193,7 @@ const Stream& current_stream_of(c10::DeviceIndex index) {
       chosen->stream = stream_names().stream_of({index, chosen->number});
     return *chosen->stream;
   }
-  std::optional<Choice>& own = choice.own[slot(index)];
-  if (!own) [[unlikely]] {
-    const Device& device = device_at(index);
-    const FreeGil without_gil;  // a thread that waits for a lease waits for others
-    const StreamNames::Wanted wanted(stream_names(), index);
-    Stream stream = current_stream(device);
-    const int64_t number = stream.id();
-    choice.choose(choice.own, index, Choice{number, std::move(stream)});
-  }
-  return *own->stream;
+  return own_stream_of(index);
 }
 
 int64_t current_stream_number(c10::DeviceIndex index) {
@@ -207,6 +224,8 @@ NamedStream::NamedStream(const c10::Stream& name) : entered_(index_of(name.devic
     stream_ = stream_names().stream_of({index, number});
   } else if (current_stream_number(index) == number) {
     stream_ = current_stream_of(index);
+  } else if (mine().has_lost(index, number) && !stream_names().has_stream({index, number})) {
+    stream_ = own_stream_of(index);
   } else {
     stream_ = stream_names().find({index, number});
   }
@@ -245,9 +264,14 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
     choice.choose(choice.set, index, Choice{stream.id(), std::nullopt});
     return former;
   }
-  const NamedStream next(stream);
+  const std::optional<Choice>& own = choice.own[slot(index)];
   // Back to what it calls on by itself: the lease may be given back again.
-  const bool is_own = choice.own[slot(index)] && choice.own[slot(index)]->number == next->id();
+  if ((own && own->number == stream.id()) || choice.has_lost(index, stream.id())) {
+    choice.choose(choice.set, index, std::nullopt);
+    return former;
+  }
+  const NamedStream next(stream);
+  const bool is_own = own && own->number == next->id();
   choice.choose(choice.set, index, is_own ? std::nullopt : std::optional(Choice{next->id(), *next}));
   return former;
 }
@@ -295,11 +319,13 @@ void raise_torch(const Error& error) {
   stay_out_of_exit();  // closing the devices at exit ends waits
   switch (error.code()) {
     case ErrorCode::device_lost:
+      for (size_t i = 0; i < kDevices; ++i) mine().lose(static_cast<c10::DeviceIndex>(i));
       mine().replace_failed();
       TORCH_CHECK(false, error.what());
     case ErrorCode::unsupported:
       TORCH_CHECK_NOT_IMPLEMENTED(false, error.what());
     case ErrorCode::exhausted:
+      mine().replace_failed();  // on Metal it may have been a stream's own work that had no memory
       TORCH_CHECK_WITH(OutOfMemoryError, false, error.what());
     default:
       TORCH_CHECK(false, message_of(error));

@@ -88,6 +88,12 @@ std::optional<Stream> StreamNames::find(const Key& key) {
   return replacement;
 }
 
+bool StreamNames::has_stream(const Key& key) {
+  const std::lock_guard lock(lock_);
+  const auto found = named_.find(key);
+  return found != named_.end() && found->second.stream.has_value();
+}
+
 // ---- those that torch.Stream made
 
 int64_t StreamNames::make(c10::DeviceIndex index) {

@@ -42,6 +42,7 @@ class StreamNames {
   void add(c10::DeviceIndex index, const Stream& stream);
   void remove(c10::DeviceIndex index, const Stream& stream);
   std::optional<Stream> find(const Key& key);  // nothing: no stream had this number yet
+  bool has_stream(const Key& key);             // a thread calls on it
 
   // Of one that torch.Stream made.
   int64_t make(c10::DeviceIndex index);
